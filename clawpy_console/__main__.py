@@ -25,7 +25,7 @@ def main() -> int:
     try:
         common, verb_words = split_options(argv)
     except WrongUse:
-        return _verb(argv)  # which prints the error
+        return _run_verb(argv)  # which prints the error
     if verb_words[:1] == ["status"] and not (common.as_json or common.demo):
         from clawpy_console.cli.status_bar import answer
 
@@ -36,7 +36,7 @@ def main() -> int:
             print(line)
             return 0
     if verb_words or common.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return _verb(argv)
+        return _run_verb(argv)
     gc.disable()  # until the client serves its terminal, and until the first frame (`GarbageCollector.start`)
     from functools import partial
 
@@ -50,7 +50,7 @@ def main() -> int:
         return 130
 
 
-def _verb(argv: Sequence[str], terminal: socket | None = None) -> int:
+def _run_verb(argv: Sequence[str], terminal: socket | None = None) -> int:
     """Run `clawpy` in this process; see `cli.main.main`."""
     from clawpy_console.cli.main import main as run
 
@@ -64,7 +64,7 @@ def _serve(argv: Sequence[str], terminal: socket) -> int:
     from clawpy_console.attach.client import ClientEnd
 
     with terminal:
-        code = _verb(argv, terminal)
+        code = _run_verb(argv, terminal)
         with suppress(OSError):  # a client that had a console was ended with it
             terminal.sendall(ClientEnd(code).encode())
     return code

@@ -22,16 +22,16 @@ from textual.timer import Timer
 from clawpy_console import formats
 from clawpy_console.appearance import Appearance
 from clawpy_console.attach.host import Host
-from clawpy_console.bridge import Bridge, EngineChanged, Toast, toasts_of
+from clawpy_console.bridge import Bridge, EngineChanged, Toast, make_toasts
 from clawpy_console.card_controller import CardConsole, CardController
 from clawpy_console.console import StopKey
 from clawpy_console.external_programs import notify_in_terminal, set_terminal_title
-from clawpy_console.keys import bindings, find_key_line_actions, shown_key
+from clawpy_console.keys import bindings, find_key_line_actions, format_key
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.mission import MissionScreen
 from clawpy_console.state import TOPICS
 from clawpy_console.widgets.base_screen import BaseScreen, type_into
-from clawpy_console.widgets.frame import gravest_hold
+from clawpy_console.widgets.frame import find_gravest_hold
 from engine.home import Home
 from engine.model import Refusal
 
@@ -52,7 +52,7 @@ def _make_screen(mode: str) -> Screen[None]:
     return cast(Screen[None], getattr(module, f"{mode.capitalize()}Screen")())
 
 
-SCREENS: dict[str, str | Callable[[], Screen[None]]] = {
+SCREEN_BY_MODE: dict[str, str | Callable[[], Screen[None]]] = {
     FIRST_MODE: MissionScreen,
     **{mode: partial(_make_screen, mode) for mode in ("work", "hierarchy", "memory", "learning", "safety", "insights")},
 }
@@ -93,7 +93,7 @@ class ConsoleApp(CardConsole):
     ENABLE_COMMAND_PALETTE = True
     COMMANDS = {_import_command_provider}
     COMMAND_PALETTE_BINDING = "f24"  # our own binding, remappable, does it
-    MODES = SCREENS
+    MODES = SCREEN_BY_MODE
     DEFAULT_MODE = FIRST_MODE
     BINDINGS = bindings("app")
 
@@ -152,18 +152,18 @@ class ConsoleApp(CardConsole):
         try:
             engine = await asyncio.to_thread(self._open_engine)
         except Refusal as refusal:
-            self._cannot_open(refusal)
+            self._show_start_failure(refusal)
             return
         except Exception as error:
             log.exception("The engine could not start")
             message = f"The engine could not start: {type(error).__name__}: {error}"
-            self._cannot_open(Refusal("cannot_open", message, f"details: {self.home.logs}"))
+            self._show_start_failure(Refusal("cannot_open", message, f"details: {self.home.logs}"))
             return
         self.engine = engine
         self.opening = ""
         if not self.is_headless:
             self.host.garbage_collector.take_over()
-        self._stop_key.engine_opened(engine)
+        self._stop_key.on_engine_opened(engine)
         self._bridge = Bridge(engine.bus, self.post_message)
         await self.appearance.apply_settings(engine)
         self.reload(TOPICS)
@@ -176,7 +176,7 @@ class ConsoleApp(CardConsole):
         for module in ("screens.card_details", "dialogs.prompt"):
             await asyncio.to_thread(import_module, f"clawpy_console.{module}")
 
-    def _cannot_open(self, refusal: Refusal) -> None:
+    def _show_start_failure(self, refusal: Refusal) -> None:
         """Show why the engine could not be opened, and how to fix it."""
         from clawpy_console.dialogs.base import Answer, Question
         from engine import read_holder
@@ -202,13 +202,13 @@ class ConsoleApp(CardConsole):
         question = Question("The engine could not start", answers, text=text, cancel=Answer("q", "quit"))
         self.push_screen(question, on_answer)
 
-    def state_changed(self, changed: frozenset[str]) -> None:
+    def on_state_changed(self, changed: frozenset[str]) -> None:
         self._draw_state(changed)
         if "sessions" in changed and self.state.running and self._tick_timer is not None:
             self._tick()  # from now on each second
         self._set_title()
 
-    def state_loaded(self) -> None:
+    def on_state_loaded(self) -> None:
         """After the first reading, show what the operator must know: refusals of the start, and the greeting."""
         if self.greeted:
             return
@@ -225,31 +225,31 @@ class ConsoleApp(CardConsole):
             )
         self._presence.greet()
 
-    def _visible_screen(self) -> ConsoleScreen | None:
+    def _find_visible_screen(self) -> ConsoleScreen | None:
         """The screen to draw on, None below a dialog: there it is a picture, and is drawn when the dialog closes."""
         top = self.screen_stack[-1] if self.screen_stack else None  # empty while the app ends
         return top if isinstance(top, ConsoleScreen) and top.ready else None
 
     def _draw_state(self, changed: frozenset[str]) -> None:
-        if (screen := self._visible_screen()) is not None:
+        if (screen := self._find_visible_screen()) is not None:
             screen.refresh_state(changed)
         else:
             self.draw_frames()
 
     @on(EngineChanged)
-    def _engine_changed(self, message: EngineChanged) -> None:
+    def _handle_engine_change(self, message: EngineChanged) -> None:
         self.reload(message.topics)
-        if (screen := self._visible_screen()) is not None:
+        if (screen := self._find_visible_screen()) is not None:
             screen.refresh_topics(message.topics)
             screen.refresh_output(message.sessions)
         if "settings" in message.topics and self.engine is not None:
             self.run_in_background(partial(self.appearance.apply_settings, self.engine), "settings")
-        for toast in toasts_of(message.toast_events):
+        for toast in make_toasts(message.toast_events):
             self._show_event(toast)
 
     def _show_event(self, toast: Toast) -> None:
         """Show a toast about an event; while the operator looks elsewhere, an alert also rings and notifies."""
-        text = f"{self.state.other_place(toast.workspace)}{toast.text}"
+        text = f"{self.state.make_place_prefix(toast.workspace)}{toast.text}"
         self.show_toast(text, toast.severity, about=toast.about)
         if toast.alerts and not self.app_focus:
             if self.bell_enabled:
@@ -271,7 +271,7 @@ class ConsoleApp(CardConsole):
             return
         self.host.garbage_collector.collect_if_due()
         now = self.now()
-        if (screen := self._visible_screen()) is not None:
+        if (screen := self._find_visible_screen()) is not None:
             screen.tick()
         else:
             self.draw_frames()
@@ -317,7 +317,7 @@ class ConsoleApp(CardConsole):
             elif isinstance(self.screen, BaseScreen) and self.screen.is_modal:
                 self.screen.typed_ahead += event.character
             if isinstance(self.screen, ConsoleScreen) and (
-                text := self.screen.disabled_key_message(event.key, event.character)
+                text := self.screen.explain_disabled_key(event.key, event.character)
             ):
                 self.show_toast(text)
                 actions = find_key_line_actions({event.key, event.character}, self.keymap)
@@ -337,7 +337,7 @@ class ConsoleApp(CardConsole):
     def action_resume(self) -> None:
         """End the gravest stop or pause that a key can end; a stop and a month stop after a question."""
         resumable = [hold for hold in self.holds if hold.word != "config"]
-        if (hold := gravest_hold(resumable or self.holds)) is not None:
+        if (hold := find_gravest_hold(resumable or self.holds)) is not None:
             from clawpy_console.dialogs.palette import ask_to_resume
 
             ask_to_resume(self, hold)
@@ -360,10 +360,10 @@ class ConsoleApp(CardConsole):
 
     def action_jump(self, typing: bool = False) -> None:
         """Label everything that can be reached, and go to the one whose label is typed."""
-        from clawpy_console.dialogs.jump import Jump, Spot, spots
+        from clawpy_console.dialogs.jump import Jump, Spot, find_spots
 
         if not isinstance(self.screen, Jump):
-            self.ask(Jump(spots(self.screen)), Spot.go)
+            self.ask(Jump(find_spots(self.screen)), Spot.go)
 
     def action_connect_agent(self) -> None:
         """Let a coding agent or a model of this machine serve koji-core."""
@@ -396,8 +396,8 @@ class ConsoleApp(CardConsole):
 
     def action_help_quit(self) -> None:
         """Say which keys quit and stop: Ctrl+C does neither."""
-        quit_key = shown_key("app.quit_typing", self.keymap)
-        self.show_toast(f"{quit_key} quits, {shown_key('app.stop', self.keymap)} stops everything")
+        quit_key = format_key("app.quit_typing", self.keymap)
+        self.show_toast(f"{quit_key} quits, {format_key('app.stop', self.keymap)} stops everything")
 
     async def on_unmount(self) -> None:
         if self._bridge is not None:
@@ -407,9 +407,9 @@ class ConsoleApp(CardConsole):
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The commands of the palette (see `clawpy_console.dialogs.palette`)."""
-        from clawpy_console.dialogs.palette import commands
+        from clawpy_console.dialogs.palette import make_commands
 
-        yield from commands(self, screen)
+        yield from make_commands(self, screen)
 
 
 ABSENCE = timedelta(minutes=30)
@@ -432,10 +432,10 @@ class Presence:
         """Show the hints of a first run, or what happened since the last quit. Called once, after the first reading."""
         app, saved = self._app, self._app.last.saved_at
         if not app.last.welcomed:
-            from clawpy_console.screens.mission_panes import first_run_lines
+            from clawpy_console.screens.mission_panes import read_first_run_lines
 
             app.call_engine(
-                lambda engine: first_run_lines(engine, app.keymap, demo=app.demo),
+                lambda engine: read_first_run_lines(engine, app.keymap, demo=app.demo),
                 lambda lines: self._greet([] if app.last.welcomed else lines),
             )
         if saved is not None and app.now() - saved > ABSENCE:
@@ -469,10 +469,10 @@ class Presence:
             self._show_absence(blurred_at)
 
     def _show_absence(self, since: datetime) -> None:
-        from clawpy_console.screens.mission_panes import absence_lines
+        from clawpy_console.screens.mission_panes import read_absence_lines
 
         app = self._app
-        app.call_engine(lambda engine: absence_lines(engine, since, app.now()), self._greet)
+        app.call_engine(lambda engine: read_absence_lines(engine, since, app.now()), self._greet)
 
     def _greet(self, lines: list[Content]) -> None:
         self._is_greeting = bool(lines)

@@ -35,7 +35,7 @@ COLORS = ("background", "surface", "line", "text", "grey", "faint", "accent", "w
 DEFAULT_THEME = "clawpy-dark"
 
 
-def shipped_folder() -> Path:
+def find_shipped_folder() -> Path:
     """The folder of the program's own themes: inside the wheel, or beside an editable install."""
     inside = Path(__file__).parent / "themes"
     return inside if inside.is_dir() else Path(__file__).parent.parent / "themes"
@@ -44,7 +44,7 @@ def shipped_folder() -> Path:
 def find_theme_file(name: str, user_folder: Path) -> Path | None:
     """The file of the theme `name`, None when there is none; the operator's own comes before ours."""
     with suppress(OSError, ValueError):  # a name that no file can have
-        for folder in (user_folder, shipped_folder()):
+        for folder in (user_folder, find_shipped_folder()):
             if (file := folder / f"{name}.toml").is_file():
                 return file
     return None
@@ -68,7 +68,7 @@ def load_theme(file: Path) -> Theme:
     _check_theme_keys(file, document, colors)
     for key in COLORS:
         _check_color(file, key, colors)
-    return _theme(file.stem, colors, dark=document.get("dark", True), ansi=document.get("ansi", False))
+    return _make_theme(file.stem, colors, dark=document.get("dark", True), ansi=document.get("ansi", False))
 
 
 def _check_theme_keys(file: Path, document: dict[str, Any], colors: dict[str, Any]) -> None:
@@ -95,7 +95,7 @@ def _check_color(file: Path, key: str, colors: dict[str, Any]) -> None:
 
 def load_themes(user_folder: Path) -> Iterator[Theme | Refusal]:
     """All themes, ours first; an invalid file as its refusal."""
-    for folder in (shipped_folder(), user_folder):
+    for folder in (find_shipped_folder(), user_folder):
         for file in sorted(folder.glob("*.toml")) if folder.is_dir() else ():
             try:
                 yield load_theme(file)
@@ -120,7 +120,7 @@ _VARIABLES = {
 """The same for variables of style sheets."""
 
 
-def _theme(name: str, colors: dict[str, str], *, dark: bool, ansi: bool) -> Theme:
+def _make_theme(name: str, colors: dict[str, str], *, dark: bool, ansi: bool) -> Theme:
     cursor = {
         "ansi-background": "ansi_black" if dark else "ansi_white",
         "ansi-foreground": "ansi_white" if dark else "ansi_black",
@@ -147,12 +147,12 @@ def find_problems(settings: Mapping[str, Any], home: Home) -> list[Refusal]:
     except Refusal as refusal:
         refusals.append(refusal)
     for bad_keys in check_keymap(settings["keys"])[1]:
-        place = _place_in_file(home, ("keys", bad_keys.action_id))
+        place = _find_place_in_file(home, ("keys", bad_keys.action_id))
         refusals.append(Refusal(bad_keys.code, f"{place}: {bad_keys.message}", bad_keys.fix))
     return refusals
 
 
-def _place_in_file(home: Home, key: tuple[str, ...]) -> str:
+def _find_place_in_file(home: Home, key: tuple[str, ...]) -> str:
     """`FILE:LINE` of a key in the settings file; without the line if the file does not have the key."""
     from engine.config.settings_file import find_line  # not before the first frame
 
@@ -168,11 +168,11 @@ def check_setting(key: str, value: str, home: Home) -> None:
 
     Raises `Refusal`: `unknown_theme`, `bad_theme`, `bad_keys`. Problems that existed before are ignored.
     """
-    match _key_parts(key):
+    match _parse_key(key):
         case ["console", "theme"]:
             _check_theme(value, home)
         case ["keys", action_id]:
-            keys = configured_keys(home)
+            keys = read_configured_keys(home)
             before = {refusal.message for refusal in check_keymap(keys)[1]}
             changed = {action_id: value}
             for refusal in check_keymap(changed | keys | changed)[1]:  # of two with one key, this one is refused
@@ -180,7 +180,7 @@ def check_setting(key: str, value: str, home: Home) -> None:
                     raise refusal
 
 
-def configured_keys(home: Home) -> dict[str, str]:
+def read_configured_keys(home: Home) -> dict[str, str]:
     """The keys of the settings file by action."""
     return {name: text for name, text in home.read_settings_section("keys").items() if isinstance(text, str)}
 
@@ -190,14 +190,14 @@ def _check_theme(name: str, home: Home) -> None:
     user_themes = home.config / "themes"
     file = find_theme_file(name, user_themes)
     if file is None:
-        names = sorted({path.stem for folder in (shipped_folder(), user_themes) for path in folder.glob("*.toml")})
+        names = sorted({path.stem for folder in (find_shipped_folder(), user_themes) for path in folder.glob("*.toml")})
         message = f"console.theme: there is no theme {sanitise(name)[:60]!r}"
         fix = f"one of {', '.join(names)}; or put your own theme file into {user_themes}"
         raise Refusal("unknown_theme", message, fix)
     load_theme(file)
 
 
-def _key_parts(key: str) -> list[str]:
+def _parse_key(key: str) -> list[str]:
     """The parts of a dotted key, quotes read as TOML reads them; none when it is not a key."""
     try:
         value: Any = tomllib.loads(f"{key} = 0")

@@ -127,7 +127,7 @@ class Toast(NamedTuple):
     """The workspace of the event, "" for none."""
 
 
-def toasts_of(events: Sequence[Event]) -> Iterator[Toast]:
+def make_toasts(events: Sequence[Event]) -> Iterator[Toast]:
     """The toasts about `events`, in their order. A session that ends and leaves changes records both at once, and gets
     one toast."""
     ended = {event.subject for event in events if event.kind == "SessionEnded"}
@@ -138,32 +138,32 @@ def toasts_of(events: Sequence[Event]) -> Iterator[Toast]:
             files[event.session_id] = event.files
     for event in events:
         if event.kind == "SessionEnded":
-            yield _session_toast(event, files.get(event.subject, 0))._replace(workspace=event.workspace)
+            yield _make_session_toast(event, files.get(event.subject, 0))._replace(workspace=event.workspace)
         elif event.kind == "ChangeSetReady" and event.session_id in ended:
             continue  # the toast about the end of the session tells of it
-        elif (toast := _toast_of(event)) is not None:
+        elif (toast := _make_toast(event)) is not None:
             yield toast._replace(workspace=event.workspace)
 
 
-def _session_toast(event: SessionEnded, changed_files: int) -> Toast:
+def _make_session_toast(event: SessionEnded, changed_files: int) -> Toast:
     """The toast about the end of a session that changed so many files."""
     outcome, severity = SESSION_OUTCOMES.get(describe_outcome(event.state, event.result), (event.state, "error"))
     is_in_summary = event.summary.lower().startswith(f"{outcome.lower()} ")  # "stopped by you"
     text = f"{outcome}{event.summary[len(outcome) :]}" if is_in_summary else f"{outcome}: {event.summary}"
     if not changed_files:
         return Toast(text, severity, about="stop" if event.state == SessionState.CANCELLED else "")
-    return Toast(f"{text} · {_to_land(changed_files)}", "error" if severity == "error" else "warning")
+    return Toast(f"{text} · {_describe_files_to_land(changed_files)}", "error" if severity == "error" else "warning")
 
 
-def _to_land(files: int) -> str:
+def _describe_files_to_land(files: int) -> str:
     return f"{formats.count(files, 'changed file')} to land  (2)"
 
 
-def _toast_of(event: Any) -> Toast | None:
+def _make_toast(event: Any) -> Toast | None:
     """The toast about an event that is not the end of a session, None for no toast."""
     match event.kind:
         case "ChangeSetReady":
-            return Toast(_to_land(event.files), "warning")
+            return Toast(_describe_files_to_land(event.files), "warning")
         case "PermissionAsked":
             return Toast(f"Permission needed: {event.title}  (2)", "warning")
         case "NotificationsGivenUp":

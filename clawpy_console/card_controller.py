@@ -78,7 +78,7 @@ class CardController:
             "snooze": lambda engine: engine.cards.snooze(card.id, span=SNOOZE),
         }
         self._decided.append((card, decision))
-        self._override(card.id, None)
+        self._add_override(card.id, None)
         self.last_approved_id = card.id if decision == "approve" else self.last_approved_id
 
         def on_refusal(refusal: Refusal) -> None:
@@ -164,18 +164,18 @@ class CardController:
 
         def on_refusal(refusal: Refusal) -> None:
             self._overrides.pop(card.id, None)
-            self._app.state_changed(frozenset({"cards"}))  # the card leaves again
+            self._app.on_state_changed(frozenset({"cards"}))  # the card leaves again
             show_message(f"✗ {refusal}", "$wrong")
             self._app.reload(["cards"])
             on_end()
 
-        self._override(card.id, card)
+        self._add_override(card.id, card)
         show(card)
         show_message(f"↶ Undone: {one_line(card.assignment.prompt)}", "$grey")
         topics = ("sessions", "changes", "tasks")
         self._send_decision(card.id, lambda engine: engine.cards.undo(card.id), on_result, on_refusal, topics)
 
-    def _override(self, card_id: str, change: Card | None) -> None:
+    def _add_override(self, card_id: str, change: Card | None) -> None:
         earlier = self._overrides.pop(card_id, [])
         self._overrides[card_id] = [*earlier, change]  # the newest change is last, of the card and of all
 
@@ -197,7 +197,7 @@ class CardController:
 
     def _note_change(self, card_id: str, change: Card | None) -> None:
         """The engine has made this change; its list is read again."""
-        self._override(card_id, change)
+        self._add_override(card_id, change)
         self._app.reload(["cards"], before=lambda: self._drop_oldest_override(card_id))
 
     def _drop_oldest_override(self, card_id: str) -> None:
@@ -225,7 +225,9 @@ class CardController:
             if card is None:
                 return
             self._note_change(card.id, card)
-            asks = card.consent_text or card.note or states.approval_risk(card) or states.blocking_verdict(card)
+            asks = (
+                card.consent_text or card.note or states.find_approval_risk(card) or states.find_blocking_verdict(card)
+            )
             if card.assignment.flow and not asks:
                 (start or self._start)(card)
             else:

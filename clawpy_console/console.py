@@ -28,10 +28,10 @@ from clawpy_console.state import (
     TOPICS,
     Autonomy,
     ReadScope,
+    find_used_screens,
     load_last_screen,
     read_topics,
     save_last_screen,
-    used_screens,
 )
 from engine.home import Home
 from engine.model import Hold, Refusal
@@ -53,7 +53,7 @@ STARTING = Refusal("starting", "The engine is still starting.", "")
 MAX_MESSAGES = 50
 """Maximum number of messages that are kept."""
 
-CHARACTERS_PER_S = 15
+READING_CHARS_PER_S = 15
 """How fast a message is read: a long one is shown for longer."""
 
 MAX_TOAST_S = 30.0
@@ -118,10 +118,10 @@ class Console(TerminalApp):
         self.messages: deque[str] = deque(maxlen=MAX_MESSAGES)
         """The texts of the last toasts, each with its time, oldest first."""
 
-    def state_changed(self, changed: frozenset[str]) -> None:
+    def on_state_changed(self, changed: frozenset[str]) -> None:
         """Called when these fields of `state` changed."""
 
-    def state_loaded(self) -> None:
+    def on_state_loaded(self) -> None:
         """Called when everything that was stale has been read."""
 
     # State
@@ -161,14 +161,14 @@ class Console(TerminalApp):
             self._on_cards_read.append(before)
         if not self._is_reading and self.engine is not None:
             self._is_reading = True
-            self.run_in_background(self._renew, "read", exclusive=False)
+            self.run_in_background(self._reload_stale, "read", exclusive=False)
 
     def load_older_sessions(self) -> None:
         """Read another page of older sessions."""
         self._session_limit += SESSION_PAGE
         self.reload(["sessions", "changes"])
 
-    async def _renew(self) -> None:
+    async def _reload_stale(self) -> None:
         """Read the topics that are stale, three at a time, until none is."""
         reported: set[str] = set()
         try:
@@ -190,27 +190,27 @@ class Console(TerminalApp):
                         self.show_toast(f"{topic}: {error}", "error")
         finally:
             self._is_reading = False
-        self.state_loaded()
+        self.on_state_loaded()
 
     def update_state(self, values: dict[str, Any], *, redraw: frozenset[str] = frozenset()) -> None:
         """Replace fields of `state`, and draw those that changed; `redraw` is drawn in any case."""
         if "autonomy" in values:
             values = values | {"autonomy": self._stamp_silence(values["autonomy"])}
-        values = {**values, "used": used_screens(dataclasses.replace(self.state, **values))}
+        values = {**values, "used": find_used_screens(dataclasses.replace(self.state, **values))}
         changed = frozenset(name for name, value in values.items() if getattr(self.state, name) != value) | redraw
         if not changed:
             return
         self.state = dataclasses.replace(self.state, **{name: values[name] for name in changed & set(values)})
         if any(hold.word == "stop" for hold in self.state.holds):
             self.pressed_stop = None
-        self.state_changed(changed)
+        self.on_state_changed(changed)
         self._save_soon()
 
     def _stamp_silence(self, autonomy: Autonomy) -> Autonomy:
         """`autonomy` as of now; the value in `state` where only time has passed, so that nothing is drawn."""
         now, before = self.now(), self.state.autonomy
         autonomy = dataclasses.replace(autonomy, read_at=now)
-        drift = abs(autonomy.silence_at(now) - before.silence_at(now))
+        drift = abs(autonomy.compute_silence(now) - before.compute_silence(now))
         is_same = dataclasses.replace(autonomy, silence=before.silence, read_at=before.read_at) == before
         return before if is_same and before.read_at is not None and drift < timedelta(seconds=1) else autonomy
 
@@ -296,7 +296,7 @@ class Console(TerminalApp):
         """
         message = one_line(text)
         self.messages.append(f"{clock_time(self.now())}  {message}")
-        timeout = max(self.NOTIFICATION_TIMEOUT, min(len(message) / CHARACTERS_PER_S, MAX_TOAST_S))
+        timeout = max(self.NOTIFICATION_TIMEOUT, min(len(message) / READING_CHARS_PER_S, MAX_TOAST_S))
         toast = Notification(message, severity=severity, timeout=timeout)
         shown = {key: other for key, other in self._toasts.items() if not other.has_expired}
         if (earlier := shown.get(about or toast.message)) is not None:
@@ -376,13 +376,13 @@ class Console(TerminalApp):
 
     def resume(self, word: str) -> None:
         """End the stop, the month stop or the pause `word`."""
-        self.call_engine(lambda engine: engine.safety.kill_switch.resume(word), lambda _: self.stop_ended())
+        self.call_engine(lambda engine: engine.safety.kill_switch.resume(word), lambda _: self.refresh_after_stop())
 
-    def stop_ended(self) -> None:
+    def refresh_after_stop(self) -> None:
         """Draw and read again what a stop changes, once it was ended or has failed."""
         self.pressed_stop = None
         self.reload(["costs", "autonomy"])
-        self.state_changed(frozenset({"holds"}))
+        self.on_state_changed(frozenset({"holds"}))
 
     def write_setting(self, key: str, value: Any) -> None:
         """Write a setting through the engine."""
@@ -433,11 +433,11 @@ class StopKey:
         """Stop everything; if the engine is not open yet, as soon as it is."""
         self._was_pressed = True
         self._app.pressed_stop = Hold("stop", "Stopping… (F12)", self._app.now())
-        self._app.state_changed(frozenset({"holds"}))
+        self._app.on_state_changed(frozenset({"holds"}))
         if self._app.engine is not None:
             self._stop_in_thread(self._app.engine)
 
-    def engine_opened(self, engine: Engine) -> None:
+    def on_engine_opened(self, engine: Engine) -> None:
         """Stop the engine if the key was pressed before it was open."""
         if self._was_pressed:
             self._stop_in_thread(engine)
@@ -450,12 +450,12 @@ class StopKey:
                 engine.safety.kill_switch.stop("F12 pressed in the console", "operator")
             except Exception as error:
                 log.exception("F12 failed")
-                app.call_from_thread(self._stop_failed, error)
+                app.call_from_thread(self._report_stop_failure, error)
             else:
                 app.call_from_thread(app.reload, ["costs", "autonomy", "sessions", "tasks"])
 
         threading.Thread(target=stop, name="stop", daemon=True).start()
 
-    def _stop_failed(self, error: Exception) -> None:
-        self._app.stop_ended()
+    def _report_stop_failure(self, error: Exception) -> None:
+        self._app.refresh_after_stop()
         self._app.show_toast(f"Stop failed: {error}. Run `clawpy stop`.", "error")

@@ -68,7 +68,7 @@ def open_shell(app: CardConsole, folder: str, *, notice: str = "", banner: str =
         if not exists:
             app.show_toast(f"{folder} is gone: only the diff is left, in the pane on the right", "warning")
             return
-        environment = _environment(app)
+        environment = _read_environment(app)
         shell = environment.get("SHELL", "/bin/sh")
         first_line = sanitise(f"{banner or f'A shell in {folder}'}. Type exit to come back to the console.")
         if environment.get("TMUX"):
@@ -89,7 +89,7 @@ def open_shell(app: CardConsole, folder: str, *, notice: str = "", banner: str =
 
 def open_editor(app: CardConsole, path: str) -> None:
     """Open `path` in the operator's editor (`VISUAL`, `EDITOR`). Without an editor or the file a toast says so."""
-    environment = _environment(app)
+    environment = _read_environment(app)
     command = shlex.split(environment.get("VISUAL") or environment.get("EDITOR") or "")
 
     def on_checked(exists: bool) -> None:
@@ -106,7 +106,7 @@ def open_editor(app: CardConsole, path: str) -> None:
     app.call_engine(lambda _: Path(path).is_file(), on_checked)
 
 
-def _environment(app: CardConsole) -> Mapping[str, str]:
+def _read_environment(app: CardConsole) -> Mapping[str, str]:
     """The environment of the terminal, which may not be that of the engine's process."""
     if app.terminal is None:
         return os.environ

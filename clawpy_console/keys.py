@@ -103,7 +103,7 @@ def bindings(*groups: str, without: str = "") -> list[BindingType]:
     ]
 
 
-def shown_key(action_id: str, keymap: Mapping[str, str]) -> str:
+def format_key(action_id: str, keymap: Mapping[str, str]) -> str:
     """The key of `action_id` as the key line and the help write it, remapped or not."""
     first = keymap.get(action_id, BY_ID[action_id].keys).split(",")[0].strip()
     if re.fullmatch(r"f\d+", first):
@@ -113,7 +113,7 @@ def shown_key(action_id: str, keymap: Mapping[str, str]) -> str:
 
 def find_key_line_actions(keys: Collection[str], keymap: Mapping[str, str]) -> list[Action]:
     """The actions of the key line that one of `keys` does on any screen."""
-    return [action for action in KEY_LINE if not _keys_of(action, keymap).isdisjoint(keys)]
+    return [action for action in KEY_LINE if not _collect_keys(action, keymap).isdisjoint(keys)]
 
 
 def is_on_screen(action: Action, mode: str) -> bool:
@@ -126,10 +126,10 @@ def _are_live_together(names: set[str]) -> bool:
     return any(names <= live for live in _LIVE_TOGETHER)
 
 
-def key_with_letters(action_id: str, keymap: Mapping[str, str]) -> str:
-    """The key as `shown_key` writes it, then the letters that do the same."""
+def format_key_with_letters(action_id: str, keymap: Mapping[str, str]) -> str:
+    """The key as `format_key` writes it, then the letters that do the same."""
     _, *further_keys = keymap.get(action_id, BY_ID[action_id].keys).split(",")
-    return " ".join([shown_key(action_id, keymap), *(key for key in further_keys if len(key) == 1)])
+    return " ".join([format_key(action_id, keymap), *(key for key in further_keys if len(key) == 1)])
 
 
 class BadKeys(Refusal):
@@ -154,7 +154,7 @@ def check_keymap(keys: Mapping[str, str]) -> tuple[dict[str, str], list[BadKeys]
         except BadKeys as refusal:
             refusals.append(refusal)
     for action_id in list(good):  # of two entries with the same key the first is refused, and the second stays
-        for taken_by, key in _clashes(action_id, good):
+        for taken_by, key in _find_clashes(action_id, good):
             problem = f"{key!r} is already {taken_by}"
             refusals.append(BadKeys(action_id, problem, f"give {taken_by} another key too"))
             good.pop(action_id, None)
@@ -200,12 +200,12 @@ def _is_key(key: str) -> bool:
     )
 
 
-def _keys_of(action: Action, keymap: Mapping[str, str]) -> set[str]:
+def _collect_keys(action: Action, keymap: Mapping[str, str]) -> set[str]:
     """The keys of an action, remapped or not."""
     return {key.strip() for key in keymap.get(action.id, action.keys).split(",")}
 
 
-def _clashes(action_id: str, keymap: Mapping[str, str]) -> list[tuple[str, str]]:
+def _find_clashes(action_id: str, keymap: Mapping[str, str]) -> list[tuple[str, str]]:
     """The actions that have a key of `action_id` too where both are live, each with that key."""
     changed = BY_ID[action_id]
     clashes = []
@@ -213,5 +213,7 @@ def _clashes(action_id: str, keymap: Mapping[str, str]) -> list[tuple[str, str]]
         groups = {changed.group, action.group}
         together = len(groups) == 1 or "app" in groups or _are_live_together(groups)
         if action.id != action_id and together and {action_id, action.id} not in _SHARED:
-            clashes += [(action.id, key) for key in sorted(_keys_of(changed, keymap) & _keys_of(action, keymap))]
+            clashes += [
+                (action.id, key) for key in sorted(_collect_keys(changed, keymap) & _collect_keys(action, keymap))
+            ]
     return clashes

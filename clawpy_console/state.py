@@ -83,7 +83,7 @@ class Autonomy:
     is_checking: bool = False
     """Whether workspaces are being checked, or are about to be."""
 
-    def silence_at(self, now: datetime) -> timedelta:
+    def compute_silence(self, now: datetime) -> timedelta:
         """The time for which the operator has been inactive at `now`."""
         return timedelta(seconds=self.silence) + (now - self.read_at if self.read_at else timedelta())
 
@@ -150,9 +150,9 @@ class AppState:
     has_candidates: bool = False
     has_learnings: bool = False
     used: frozenset[str] = frozenset()
-    """The screens that have something to show, and "costs"; see `used_screens`."""
+    """The screens that have something to show, and "costs"; see `find_used_screens`."""
 
-    def other_place(self, workspace: str) -> str:
+    def make_place_prefix(self, workspace: str) -> str:
         """`blog: ` before a line about `workspace`, "" where that is none or the first of this console."""
         return "" if workspace in ("", *self.workspaces[:1]) else f"{crop(workspace_name(workspace), 20)}: "
 
@@ -186,7 +186,7 @@ def _was_used(agent: AgentView) -> bool:
     return bool(agent.activity.current_tokens or agent.activity.total_tokens or agent.broken)
 
 
-def used_screens(state: AppState) -> frozenset[str]:
+def find_used_screens(state: AppState) -> frozenset[str]:
     """The screens that have something to show, and "costs" once something costs money. What was used once stays.
 
     Files of agents and the event log exist from the first start, so these layers of memory do not count.
@@ -222,7 +222,7 @@ def _read_sessions(engine: Engine, scope: ReadScope) -> dict[str, Any]:
     return {"sessions": sessions[: scope.session_limit], "has_older": len(sessions) > scope.session_limit}
 
 
-def _console_workspaces(engine: Engine, scope: ReadScope) -> tuple[str, ...]:
+def _select_console_workspaces(engine: Engine, scope: ReadScope) -> tuple[str, ...]:
     """See `AppState.workspaces`. One that is switched off is left out, unless no other is left."""
     watched, own = engine.workspaces, scope.opened_for
     if not own:
@@ -233,7 +233,7 @@ def _console_workspaces(engine: Engine, scope: ReadScope) -> tuple[str, ...]:
 def _read_autonomy(engine: Engine, scope: ReadScope) -> dict[str, Any]:
     autonomy, current = engine.autonomy, engine.settings.current
     view, next_cycle = autonomy.state(), autonomy.next_cycle()
-    workspaces, all_remarks = _console_workspaces(engine, scope), engine.card_cycle.remarks()
+    workspaces, all_remarks = _select_console_workspaces(engine, scope), engine.card_cycle.remarks()
     remarks = (f"{workspace_name(path)}: {remark}" for path, remark in all_remarks.items() if path in workspaces)
     return {
         "holds": engine.safety.kill_switch.holds(),
@@ -300,7 +300,7 @@ def _describe_sandbox(engine: Engine) -> str:
 
 
 def _read_place(engine: Engine, scope: ReadScope) -> dict[str, Any]:
-    workspaces = _console_workspaces(engine, scope)
+    workspaces = _select_console_workspaces(engine, scope)
     return {
         "workspaces": workspaces,
         "place": engine.make_workspace_label(workspaces[0]) if workspaces else "",

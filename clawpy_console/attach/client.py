@@ -174,7 +174,7 @@ def main(home: Home | None, workspaces: Sequence[str], serve: Callable[[socket.s
         if deadline is None or time.monotonic() - began > TIMEOUT_S:  # a console was shown: this is a new try
             deadline = time.monotonic() + TIMEOUT_S
         if end is None:
-            end = ClientEnd(1, _ended_text(home, child))
+            end = ClientEnd(1, _explain_unexpected_end(home, child))
         if not (end.again and home and time.monotonic() < deadline):
             return _report_end(end, home)
         _wait_for_start(home, deadline)
@@ -183,7 +183,7 @@ def main(home: Home | None, workspaces: Sequence[str], serve: Callable[[socket.s
 def _report_end(end: ClientEnd, home: Home | None) -> int:
     """Print the last words of the console; returns the exit code of the client."""
     if end.again:  # no engine answered in time
-        end = ClientEnd(1, _not_answering_text(home))
+        end = ClientEnd(1, _explain_no_answer(home))
     if end.text:
         print(end.text, file=sys.stderr)
     return end.code
@@ -201,7 +201,7 @@ class Refused(Exception):
 
 def attach(home: Home, workspaces: Sequence[str]) -> socket.socket | None:
     """Connect to the engine that holds `home`, for a new console; None if no engine holds it. Raises `Refused`."""
-    note = _engine_note(home)
+    note = _read_engine_note(home)
     if not (address := note.get("address")):
         return None
     folders = [str(Path(workspace).expanduser().absolute()) for workspace in workspaces]
@@ -221,7 +221,7 @@ def attach(home: Home, workspaces: Sequence[str]) -> socket.socket | None:
         if "error" in answer:
             raise Refused(f"The running engine refuses this terminal: {answer['error']['message']}")
     except TimeoutError:
-        raise Refused(_not_answering_text(home)) from None
+        raise Refused(_explain_no_answer(home)) from None
     except (OSError, ValueError):
         pass  # the note of a dead engine, or an engine that ends; opening one will show which
     connection.close()
@@ -236,7 +236,7 @@ def _read_line(connection: socket.socket) -> bytes:
     return line
 
 
-def terminal_size() -> tuple[int, int]:
+def read_terminal_size() -> tuple[int, int]:
     """The columns and rows of this terminal."""
     with suppress(OSError):
         columns, rows = os.get_terminal_size(1)
@@ -252,7 +252,7 @@ def describe_terminal() -> TerminalDescription:
         folder = str(Path.cwd())
     except FileNotFoundError:  # it was removed meanwhile
         folder = "/"
-    return TerminalDescription(environment, terminal_size(), folder)
+    return TerminalDescription(environment, read_terminal_size(), folder)
 
 
 class Client:
@@ -339,14 +339,14 @@ class Client:
     def _handle_signal(self, number: int) -> None:
         """Tell the console of a new size, end, or give the terminal back while the client is suspended."""
         if number == signal.SIGWINCH:
-            self._send(SIZE, json.dumps(terminal_size()).encode())
+            self._send(SIZE, json.dumps(read_terminal_size()).encode())
         elif number in (signal.SIGTERM, signal.SIGHUP):
             self._end_after(number)
         elif number == signal.SIGTSTP:
             self._restore_terminal()
             os.kill(os.getpid(), signal.SIGSTOP)
         elif number == signal.SIGCONT:
-            self._send(TERMINAL_IS_FREE, json.dumps(terminal_size()).encode())
+            self._send(TERMINAL_IS_FREE, json.dumps(read_terminal_size()).encode())
 
     def _end_after(self, number: int) -> None:
         """End after a signal: tell the console, and wait for it for some seconds."""
@@ -424,10 +424,10 @@ class Client:
             print(f"clawpy: {error}", file=sys.stderr)
         finally:
             signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        self._send(TERMINAL_IS_FREE, json.dumps(terminal_size()).encode())
+        self._send(TERMINAL_IS_FREE, json.dumps(read_terminal_size()).encode())
 
 
-def _engine_note(home: Home) -> dict[str, Any]:
+def _read_engine_note(home: Home) -> dict[str, Any]:
     """The note of the engine that holds `home`, or held it."""
     try:
         note = json.loads((home.data / "engine.json").read_bytes()[:4096])
@@ -442,25 +442,25 @@ def _is_engine_starting(home: Home) -> bool:
         with (home.data / "engine.lock").open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return not _engine_note(home).get("address")
+        return not _read_engine_note(home).get("address")
     except OSError:
         pass
     return False
 
 
-def _not_answering_text(home: Home | None) -> str:
+def _explain_no_answer(home: Home | None) -> str:
     """The message for an engine that does not answer."""
-    pid = _engine_note(home).get("pid", "unknown") if home else "unknown"
+    pid = _read_engine_note(home).get("pid", "unknown") if home else "unknown"
     return f"The engine (process {pid}) does not answer. `clawpy stop` stops its work; kill {pid} ends it."
 
 
-def _ended_text(home: Home | None, child: int) -> str:
+def _explain_unexpected_end(home: Home | None, child: int) -> str:
     """The message for an engine whose process ended unexpectedly."""
     process = ""
     if child:
         code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         process = f" (process {child}: {signal.Signals(-code).name if code < 0 else f'exit code {code}'})"
     elif home:
-        process = f" (process {_engine_note(home).get('pid', 'unknown')})"
+        process = f" (process {_read_engine_note(home).get('pid', 'unknown')})"
     log = f" Log: {home.logs}" if home else ""
     return f"The engine ended unexpectedly{process}. Start it again with `clawpy`.{log}"

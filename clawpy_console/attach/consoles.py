@@ -303,7 +303,7 @@ def _write_report(error: BaseException, home: Home, engine: Engine | None, termi
     if isinstance(error, WorkerFailed):
         error = error.error
     now = datetime.now(UTC)
-    lines = _report_lines(error, engine, terminal, now)
+    lines = _make_report_lines(error, engine, terminal, now)
     file = home.logs / f"crash-{now:%Y%m%d-%H%M%S-%f}.txt"
     headline = f"The console crashed: {type(error).__name__}."
     try:
@@ -319,7 +319,7 @@ def _write_report(error: BaseException, home: Home, engine: Engine | None, termi
     )
 
 
-def _report_lines(error: BaseException, engine: Engine | None, terminal: Terminal, now: datetime) -> list[str]:
+def _make_report_lines(error: BaseException, engine: Engine | None, terminal: Terminal, now: datetime) -> list[str]:
     """The report of `error`. It has no messages of exceptions and no values, since each may be the operator's text or a
     secret."""
     from importlib.metadata import version
@@ -329,14 +329,14 @@ def _report_lines(error: BaseException, engine: Engine | None, terminal: Termina
         f"clawpy {__version__}, Textual {version('textual')}, Python {platform.python_version()}",
         platform.platform(),
         f"{now.isoformat(timespec='seconds')}, terminal {columns}x{rows}, TERM={terminal.environment.get('TERM', '')}",
-        *_stack_lines(error),
+        *_format_stacks(error),
         "",
         "Last events:",
-        *(_last_events(engine) if engine else ["the engine was not open"]),
+        *(_read_last_events(engine) if engine else ["the engine was not open"]),
     ]
 
 
-def _stack_lines(error: BaseException | None) -> Iterator[str]:
+def _format_stacks(error: BaseException | None) -> Iterator[str]:
     """The types of an exception and of its causes, each with its stack."""
     while error is not None:
         yield from ("", type(error).__qualname__)
@@ -344,7 +344,7 @@ def _stack_lines(error: BaseException | None) -> Iterator[str]:
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
-def _last_events(engine: Engine) -> list[str]:
+def _read_last_events(engine: Engine) -> list[str]:
     """The kinds of the last events, newest first."""
     try:
         entries = engine.ledger.latest(MAX_REPORTED_EVENTS)

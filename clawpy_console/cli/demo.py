@@ -31,7 +31,7 @@ RECURRING_DAYS = (1, 7, 30)
 """Numbers of days that the first sessions sum up. A learning must recur in three sessions to be promoted to the
 project."""
 
-TIMEOUT_S = 20.0
+SESSION_TIMEOUT_S = 20.0
 """Seconds for one session."""
 
 
@@ -48,7 +48,7 @@ def temporary_home() -> Iterator[tuple[Path, Path]]:
 
 
 @cache
-def _story() -> Mapping[str, Any]:
+def _load_story() -> Mapping[str, Any]:
     return tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
 
@@ -60,7 +60,7 @@ def make_project(folder: Path, now: datetime) -> Path:
     # The demo's sessions commit too, on machines where git knows no name yet.
     git.text("config", "--file", config, "user.name", "Demo")
     git.text("config", "--file", config, "user.email", "demo@example.org")
-    for commit in _story()["commits"]:
+    for commit in _load_story()["commits"]:
         if "first" in commit:
             git.text(*commit["first"])
         _write(folder, commit["files"])
@@ -71,7 +71,7 @@ def make_project(folder: Path, now: datetime) -> Path:
         git.text("commit", "--quiet", "--message", commit["message"], environment=names)
         for command in commit.get("then", ()):
             git.text(*command)
-    _write(folder, _story()["uncommitted"])
+    _write(folder, _load_story()["uncommitted"])
     return folder
 
 
@@ -82,9 +82,9 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
         file.write_text(text)
 
 
-def _findings() -> Iterator[Learning]:
-    scores = {name: Score(score["value"], tuple(score["reasons"])) for name, score in _story()["scores"].items()}
-    for number, finding in enumerate(_story()["findings"], 1):
+def _make_findings() -> Iterator[Learning]:
+    scores = {name: Score(score["value"], tuple(score["reasons"])) for name, score in _load_story()["scores"].items()}
+    for number, finding in enumerate(_load_story()["findings"], 1):
         measured = {name: scores[finding[name]] for name in ("confidence", "importance")}
         values = finding | measured | {"evidence": tuple(finding["evidence"])}
         yield Learning(f"demo:{number}", session="", trust=Trust.MEASURED, **values)
@@ -92,7 +92,7 @@ def _findings() -> Iterator[Learning]:
 
 def add_organisation(engine: Engine) -> None:
     """Add patterns, agents and findings to the organisation of a fresh home. Raises `Refusal`."""
-    for pattern in _story()["patterns"]:
+    for pattern in _load_story()["patterns"]:
         engine.profiles.edit(pattern["leader"], [ProfileEdit("patterns", pattern["text"], pattern["key"])])
     engine.agents.add(
         "pricing_analyst", reports_to="cfo", title="Pricing analyst", archetype="specialist", domain="finance prices"
@@ -100,7 +100,7 @@ def add_organisation(engine: Engine) -> None:
     engine.agents.add("night_watch", reports_to="coo", title="Night watch", archetype="junior")
     engine.agents.retire("night_watch")
     engine.agents.assign_tier("junior_frontend", 4)
-    sent_up, *queued = _findings()
+    sent_up, *queued = _make_findings()
     engine.bubbles.offer(sent_up)
     engine.bubbles.flush()
     for finding in queued:
@@ -132,10 +132,10 @@ def _fill_in_background(engine: Engine, workspace: str) -> None:
 def run_recurring_sessions(engine: Engine, workspace: str) -> None:
     """Run sessions that sum up the work of the last days. Raises `Refusal`."""
     for days in RECURRING_DAYS:
-        _run(engine, summary_prompt(engine.clock.local(), days), workspace)
+        _run(engine, make_summary_prompt(engine.clock.local(), days), workspace)
 
 
-def summary_prompt(now: datetime, days: int) -> str:
+def make_summary_prompt(now: datetime, days: int) -> str:
     """The prompt that sums up so many days."""
     return f"summarise_day since={(now - timedelta(days=days)).isoformat(timespec='minutes')}"
 
@@ -161,4 +161,4 @@ def _run(engine: Engine, prompt: str, workspace: str) -> None:
     engine.cards.approve(card.id)
     session = engine.sessions.of_card(card.id)
     if session is not None:
-        engine.sessions.wait(session.id, TIMEOUT_S)
+        engine.sessions.wait(session.id, SESSION_TIMEOUT_S)

@@ -68,7 +68,7 @@ def run(
     """Run until asked to end, with the gateway open when `gateway` has its options. Raises `Refusal` as `open_engine`
     and `Gateway.open` do."""
     ending = _Ending()
-    with signal_handlers(dict.fromkeys(_ending_signals(), ending.on_signal)):
+    with signal_handlers(dict.fromkeys(_select_ending_signals(), ending.on_signal)):
         opened: Future[Engine] = Future()
         consoles = Consoles(opened.result, home, owns_engine=False)
         try:
@@ -135,7 +135,7 @@ def _wind_down(engine: Engine, printer: EventPrinter, ending: _Ending, *, with_g
     printer.print_new_facts()
 
 
-def _ending_signals() -> list[signal.Signals]:
+def _select_ending_signals() -> list[signal.Signals]:
     """Ctrl-C, SIGTERM and a closed terminal; what nohup ignores stays ignored."""
     hangup = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
     return [signal.SIGINT, signal.SIGTERM, *hangup]

@@ -14,20 +14,20 @@ KEYS = "keys"
 """The page that is generated from the table of keys."""
 
 
-def folder() -> Path:
+def find_folder() -> Path:
     """The folder of the pages: in the wheel, or beside an editable install."""
     inside = Path(__file__).parent.parent / "docs"
     return inside if inside.is_dir() else Path(__file__).parents[2] / "docs"
 
 
-def topics() -> list[str]:
+def collect_topics() -> list[str]:
     """The names of all pages, in small letters."""
-    return sorted({KEYS, *(file.stem.lower() for file in folder().glob("*.md"))})
+    return sorted({KEYS, *(file.stem.lower() for file in find_folder().glob("*.md"))})
 
 
 def show(topic: str | None, home: Home) -> None:
     """Show a page, or the list of pages; keys are those of `home`. Raises `Refusal` `unknown_topic`."""
-    text = _list() if topic is None else _page(topic.lower(), home)
+    text = _make_list_page() if topic is None else _find_page(topic.lower(), home)
     if not sys.stdout.isatty():
         print(text)
         return
@@ -41,42 +41,42 @@ def show(topic: str | None, home: Home) -> None:
         console.print(Markdown(text))
 
 
-def _list() -> str:
-    rows = [f"- `clawpy help {topic}`: {_title(topic)}" for topic in topics()]
+def _make_list_page() -> str:
+    rows = [f"- `clawpy help {topic}`: {_find_title(topic)}" for topic in collect_topics()]
     return "\n".join(["# Pages", "", *rows, "", "`clawpy VERB --help` explains a verb."])
 
 
-def _title(topic: str) -> str:
+def _find_title(topic: str) -> str:
     """The first heading of a page."""
-    lines = ["# Keys of the console"] if topic == KEYS else _read(topic).splitlines()
+    lines = ["# Keys of the console"] if topic == KEYS else _read_page(topic).splitlines()
     return next((line.lstrip("# ") for line in lines if line.startswith("# ")), topic)
 
 
-def _page(topic: str, home: Home) -> str:
+def _find_page(topic: str, home: Home) -> str:
     if topic == KEYS:
-        return _keys(home)
-    names = topics()
+        return _make_keys_page(home)
+    names = collect_topics()
     if topic not in names:
         close = difflib.get_close_matches(topic, names, 3) or names
         raise engine.Refusal("unknown_topic", f"there is no page {topic!r}", f"one of {', '.join(close)}")
-    return _read(topic)
+    return _read_page(topic)
 
 
-def _read(topic: str) -> str:
-    return next(file for file in folder().glob("*.md") if file.stem.lower() == topic).read_text(encoding="utf-8")
+def _read_page(topic: str) -> str:
+    return next(file for file in find_folder().glob("*.md") if file.stem.lower() == topic).read_text(encoding="utf-8")
 
 
-def _keys(home: Home) -> str:
+def _make_keys_page(home: Home) -> str:
     """The table of keys as a page, with the changes of the settings."""
-    from clawpy_console.appearance import configured_keys
-    from clawpy_console.keys import ACTIONS, GROUPS, check_keymap, key_with_letters
+    from clawpy_console.appearance import read_configured_keys
+    from clawpy_console.keys import ACTIONS, GROUPS, check_keymap, format_key_with_letters
 
-    keymap = check_keymap(configured_keys(home))[0]
+    keymap = check_keymap(read_configured_keys(home))[0]
     example = "clawpy config set 'keys.\"stack.approve\"' right,l,a"
     lines = ["# Keys of the console", "", f"To change the keys of an action, put its ID in quotes: `{example}`."]
     for group, title in GROUPS.items():
         rows = [
-            f"| {key_with_letters(action.id, keymap)} | {action.tooltip} | `{action.id}` |"
+            f"| {format_key_with_letters(action.id, keymap)} | {action.tooltip} | `{action.id}` |"
             for action in ACTIONS
             if action.group == group
         ]
@@ -84,11 +84,11 @@ def _keys(home: Home) -> str:
     return "\n".join(lines)
 
 
-def page_document(topic: str, home: Home) -> dict[str, str]:
+def make_page_document(topic: str, home: Home) -> dict[str, str]:
     """A page as JSON. Raises `Refusal` `unknown_topic`."""
-    return {"topic": topic.lower(), "text": _page(topic.lower(), home)}
+    return {"topic": topic.lower(), "text": _find_page(topic.lower(), home)}
 
 
-def pages_document() -> list[dict[str, str]]:
+def make_pages_document() -> list[dict[str, str]]:
     """The list of pages as JSON."""
-    return [{"topic": topic, "title": _title(topic)} for topic in topics()]
+    return [{"topic": topic, "title": _find_title(topic)} for topic in collect_topics()]

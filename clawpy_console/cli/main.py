@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None, terminal: socket.socket | None = Non
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that cannot show a sign shows another
     try:
-        code = _main(list(sys.argv[1:] if argv is None else argv), terminal)
+        code = _run_command(list(sys.argv[1:] if argv is None else argv), terminal)
     except SystemExit as leaving:  # a signal, or after --help
         code = leaving.code if isinstance(leaving.code, int) else DONE
     except KeyboardInterrupt:
@@ -81,7 +81,7 @@ def _discard_output(stream: TextIO) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _main(argv: list[str], terminal: socket.socket | None) -> int:
+def _run_command(argv: list[str], terminal: socket.socket | None) -> int:
     """Carry out the verb that `argv` names, or open the console if it names none. Prints what is refused. Returns the
     exit code."""
     common, options = CommonOptions(as_json="--json" in argv), None
@@ -93,7 +93,7 @@ def _main(argv: list[str], terminal: socket.socket | None) -> int:
             from clawpy_console.cli.verbs import parse
 
             options = parse(verb_words)
-        with _home_of(common):
+        with _locate_home(common):
             return _open_console(common, terminal) if options is None else _carry_out(options, common)
     except WrongUse as error:
         _print_wrong_use(error, f"clawpy {options.verb}" if options else "clawpy", common)
@@ -114,7 +114,7 @@ def _main(argv: list[str], terminal: socket.socket | None) -> int:
 
 
 @contextmanager
-def _home_of(common: CommonOptions) -> Iterator[None]:
+def _locate_home(common: CommonOptions) -> Iterator[None]:
     """Locate the home of the options; for the demo a temporary one, which is deleted at the end."""
     if not common.demo:
         common.locate()
@@ -195,7 +195,7 @@ def _print_refusal(error: Refusal, common: CommonOptions) -> None:
 
 def _carry_out(options: argparse.Namespace, common: CommonOptions) -> int:
     """Carry out a verb and print its document; returns the exit code."""
-    document = _document_of(options, common)
+    document = _request_document(options, common)
     if document is None or isinstance(document, bool):  # it was printed already; False: not all could be answered
         return REFUSED if document is False else DONE
     if common.as_json:
@@ -211,11 +211,11 @@ def _carry_out(options: argparse.Namespace, common: CommonOptions) -> int:
         if text := render_document(options.verb, document, action, colour=has_colours(sys.stdout)):
             print(text)
     if options.verb == "approve":
-        return approval_status(document)
-    return REFUSED if _failed(options.verb, document) else DONE
+        return choose_approve_exit_code(document)
+    return REFUSED if _has_failed(options.verb, document) else DONE
 
 
-def approval_status(document: Mapping[str, Any]) -> int:
+def choose_approve_exit_code(document: Mapping[str, Any]) -> int:
     """The exit code of `approve` (SPEC 9.8): `CANNOT_RUN` when the session lacked something; `REFUSED` when it failed,
     left failing tests, or did nothing so that the card is pending again."""
     session, card = document.get("session") or {}, document.get("prediction") or {}
@@ -225,7 +225,7 @@ def approval_status(document: Mapping[str, Any]) -> int:
     return REFUSED if did_nothing or session.get("result") in ("failed", "cancelled") else DONE
 
 
-def _failed(verb: str, document: Mapping[str, Any]) -> bool:
+def _has_failed(verb: str, document: Mapping[str, Any]) -> bool:
     """Whether the document says that the request was not fulfilled."""
     match verb:
         case "doctor":
@@ -243,7 +243,7 @@ def _failed(verb: str, document: Mapping[str, Any]) -> bool:
     return False
 
 
-def _document_of(options: argparse.Namespace, common: CommonOptions) -> Any:
+def _request_document(options: argparse.Namespace, common: CommonOptions) -> Any:
     """The document of a verb. None, or whether everything went well, when the verb printed all of it itself."""
     from clawpy_console.cli import batch
 
@@ -263,7 +263,7 @@ def _document_of(options: argparse.Namespace, common: CommonOptions) -> Any:
             gc.freeze()  # what was imported stays to the end: no collection of garbage need look at it
             return engine.simulate(options.days, options.seed)
         case "doctor":
-            return _doctor(options, common)
+            return _run_doctor(options, common)
         case "check":
             return batch.check(options, common, opener=open_engine)
         case "recall":
@@ -280,13 +280,13 @@ def _document_of(options: argparse.Namespace, common: CommonOptions) -> Any:
 
             check_setting(options.key, options.value, common.home)
         case "status" if options.format != "full" and not common.as_json:
-            from clawpy_console.cli.status_bar import line_of_status
+            from clawpy_console.cli.status_bar import format_status_line
 
-            return print(line_of_status(_ask_engine(options, common), options.format))
+            return print(format_status_line(_ask_engine(options, common), options.format))
         case "help":
-            return _help(options, common)
+            return _show_help(options, common)
         case "completion":
-            return _completion(options, common)
+            return _print_completion(options, common)
     return _ask_engine(options, common)
 
 
@@ -337,7 +337,7 @@ def _run(options: argparse.Namespace, common: CommonOptions) -> None:
     serve(common.home, workspaces, seconds=options.seconds, as_json=common.as_json, gateway=gateway)
 
 
-def _doctor(options: argparse.Namespace, common: CommonOptions) -> Any:
+def _run_doctor(options: argparse.Namespace, common: CommonOptions) -> Any:
     """The findings of the engine, and those about the keys and the theme of the console."""
     try:
         workspaces = common.all_workspaces()
@@ -347,7 +347,7 @@ def _doctor(options: argparse.Namespace, common: CommonOptions) -> Any:
     if document["settings"] is not None:
         from clawpy_console.appearance import find_problems
 
-        problems = [_config_check(problem) for problem in find_problems(document["settings"], common.home)]
+        problems = [_make_config_check(problem) for problem in find_problems(document["settings"], common.home)]
         if problems:  # in place of the check that found nothing wrong in the file
             checks = document["checks"]
             index = [check["name"] for check in checks].index("config")
@@ -356,29 +356,29 @@ def _doctor(options: argparse.Namespace, common: CommonOptions) -> Any:
     return document
 
 
-def _config_check(problem: Refusal) -> dict[str, str]:
+def _make_config_check(problem: Refusal) -> dict[str, str]:
     """A problem of the console's settings as a check of `doctor`."""
     state = "fail" if problem.code == "bad_keys" else "warn"
     return {"name": "config", "state": state, "message": problem.message, "fix": problem.fix}
 
 
-def _help(options: argparse.Namespace, common: CommonOptions) -> Any:
+def _show_help(options: argparse.Namespace, common: CommonOptions) -> Any:
     """Show a page, or the list of pages; as JSON the page, or all verbs and pages."""
     from clawpy_console.cli import help
-    from clawpy_console.cli.verbs import verbs_document
+    from clawpy_console.cli.verbs import make_verbs_document
 
     if not common.as_json:
         return help.show(options.topic, common.home)
     if options.topic is not None:
-        return help.page_document(options.topic, common.home)
-    return verbs_document() | {"pages": help.pages_document()}
+        return help.make_page_document(options.topic, common.home)
+    return make_verbs_document() | {"pages": help.make_pages_document()}
 
 
-def _completion(options: argparse.Namespace, common: CommonOptions) -> Any:
+def _print_completion(options: argparse.Namespace, common: CommonOptions) -> Any:
     """Print the completion script of a shell, or return it as a document."""
-    from clawpy_console.cli.verbs import completion_script
+    from clawpy_console.cli.verbs import make_completion_script
 
-    script = completion_script(options.shell)
+    script = make_completion_script(options.shell)
     return {"shell": options.shell, "script": script} if common.as_json else print(script, end="")
 
 

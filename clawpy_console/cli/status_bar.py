@@ -25,18 +25,18 @@ def answer(home: str | None, words: Sequence[str]) -> str | None:
     _, *options = " ".join(words).replace("=", " ").split()
     if len(options) != 2 or options[0] != "--format" or options[1] not in FORMS:
         return None
-    cache, data = folders(home)
+    cache, data = locate_folders(home)
     try:
         with open(os.path.join(cache, "complication.json"), "rb") as file:  # noqa: PTH118, PTH123  # pathlib costs more
-            text = line(json.load(file), options[1], datetime.now(UTC))
+            text = format_file_line(json.load(file), options[1], datetime.now(UTC))
     except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         return None  # there is no such file, or it is none of ours
     if os.path.exists(os.path.join(data, "STOP")):  # noqa: PTH110, PTH118  # a stop that no engine has found yet
         return "⏸ stop"
-    return NO_ENGINE if text[0] != "⏸" and _killed(data) else text
+    return NO_ENGINE if text[0] != "⏸" and _was_killed(data) else text
 
 
-def line(document: Any, form: str, now: datetime) -> str:
+def format_file_line(document: Any, form: str, now: datetime) -> str:
     """The line that the file gives at `now`. Raises KeyError, TypeError, ValueError and the like for a foreign
     document."""
     if document["version"] != 1:
@@ -50,7 +50,7 @@ def line(document: Any, form: str, now: datetime) -> str:
     return format_line(form, hold, len(cards), cards[0] if cards else None, now)
 
 
-def line_of_status(document: Any, form: str) -> str:
+def format_status_line(document: Any, form: str) -> str:
     """The line from the document of `clawpy status`."""
     hold, top = next(iter(document["holds"]), None), document["top"]
     if top is not None:
@@ -70,7 +70,7 @@ def format_line(form: str, hold: Any, pending: int, top: Any, now: datetime) -> 
     return f"🔮 {top['prompt']} · {top['targetChannel']} · {top['howSure']} · {age}"
 
 
-def folders(home: str | None) -> tuple[str, str]:
+def locate_folders(home: str | None) -> tuple[str, str]:
     """The cache and data folders, as `Home.locate` has them."""
     if root_name := home or os.environ.get("CLAWPY_HOME"):
         root = os.path.abspath(os.path.expanduser(root_name))  # noqa: PTH100, PTH111
@@ -86,7 +86,7 @@ def _is_future(instant: str | None, now: datetime) -> bool | None:
     return None if instant is None else datetime.fromisoformat(instant) > now
 
 
-def _killed(data: str) -> bool:
+def _was_killed(data: str) -> bool:
     """Whether the engine that wrote the file died: its note exists, and its lock is free."""
     folder = os.path.join(data, "engine.")  # noqa: PTH118
     if not os.path.exists(folder + "json"):  # noqa: PTH110

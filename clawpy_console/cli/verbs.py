@@ -41,7 +41,7 @@ class Argument(NamedTuple):
 
 class Verb(NamedTuple):
     """A verb or one of its actions. Without an `example` its own words are one. `workspaces` says which of the chosen
-    workspaces are sent; see `_workspace_arguments`."""
+    workspaces are sent; see `_choose_workspace_arguments`."""
 
     name: str
     group: str
@@ -52,13 +52,13 @@ class Verb(NamedTuple):
     actions: Mapping[str, Verb]
 
 
-UNITS = (86400, 3600, 60, 1)
+UNITS_S = (86400, 3600, 60, 1)
 
 
 def parse_span(text: str) -> int:
     """The seconds of `90s`, `30m`, `2h`, `1h30m` or `1d`."""
     parts = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text.strip().lower())
-    seconds = 0 if parts is None else sum(int(n or 0) * unit for n, unit in zip(parts.groups(), UNITS, strict=True))
+    seconds = 0 if parts is None else sum(int(n or 0) * unit for n, unit in zip(parts.groups(), UNITS_S, strict=True))
     if not 0 < seconds <= 30 * 86400:
         raise argparse.ArgumentTypeError(f"{text!r} is not a time span: write 90s, 30m, 2h or 1d, at most 30d")
     return seconds
@@ -116,28 +116,30 @@ DOCUMENTED = ("help", "metavar", "type", "choices", "nargs", "default", "require
 """The settings of an argument that its document has."""
 
 
-def verbs_document() -> Document:
+def make_verbs_document() -> Document:
     """All verbs with their arguments as JSON, and the options of all."""
     return {
-        "verbs": [_verb_document(verb) for verb in VERBS.values()],
-        "options": [_argument_document(argument) for argument in COMMON],
+        "verbs": [_make_verb_document(verb) for verb in VERBS.values()],
+        "options": [_make_argument_document(argument) for argument in COMMON],
     }
 
 
-def _verb_document(verb: Verb) -> Document:
+def _make_verb_document(verb: Verb) -> Document:
     return {
         "name": verb.name,
         "group": verb.group,
         "summary": verb.summary,
         "example": verb.example.strip(),
         "arguments": [
-            _argument_document(argument) for argument in verb.arguments if argument.settings.get("help") != "hidden"
+            _make_argument_document(argument)
+            for argument in verb.arguments
+            if argument.settings.get("help") != "hidden"
         ],
-        "actions": [_verb_document(action) for action in verb.actions.values()],
+        "actions": [_make_verb_document(action) for action in verb.actions.values()],
     }
 
 
-def _argument_document(argument: Argument) -> Document:
+def _make_argument_document(argument: Argument) -> Document:
     settings = argument.settings
     return {"name": argument.name} | {name: settings[name] for name in DOCUMENTED if name in settings}
 
@@ -166,7 +168,7 @@ class Parser(argparse.ArgumentParser):
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
-            self.error(_unknown_word(action.dest, value, action.choices))
+            self.error(_explain_unknown_word(action.dest, value, action.choices))
         super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
@@ -248,7 +250,7 @@ def _add_argument(parent: argparse._ActionsContainer, argument: Argument, **sett
     action.values = argument.values  # type: ignore[attr-defined]
 
 
-def _unknown_word(kind: str, word: str, words: Collection[str]) -> str:
+def _explain_unknown_word(kind: str, word: str, words: Collection[str]) -> str:
     """The error for an unknown verb or action, with the words that may have been meant."""
     if kind == "verb" and (os.sep in word or Path(word).is_dir()):
         return f"{word} is not a verb; to name a repository: clawpy --workspace {shlex.quote(word)}"
@@ -270,8 +272,8 @@ def make_request(options: argparse.Namespace, common: CommonOptions) -> Document
     if verb.actions:
         arguments["action"] = options.action or next(iter(verb.actions))
         verb = verb.actions[arguments["action"]]
-    arguments |= _declared_arguments(verb, options)
-    arguments |= _workspace_arguments(verb, arguments, common)
+    arguments |= _collect_declared_arguments(verb, options)
+    arguments |= _choose_workspace_arguments(verb, arguments, common)
     match options.verb:
         case "predict":
             arguments["shown"] = True
@@ -282,9 +284,9 @@ def make_request(options: argparse.Namespace, common: CommonOptions) -> Document
         case "config" if arguments["action"] == "set":
             arguments["value"] = options.value  # may be empty
         case "land":
-            arguments |= {"id": options.id, "only": _chosen_hunks(arguments.get("only", []), options.hunk)}
+            arguments |= {"id": options.id, "only": _select_hunks(arguments.get("only", []), options.hunk)}
         case "comment" if options.place:
-            arguments |= _comment_location(options.place, options.text)
+            arguments |= _parse_comment_location(options.place, options.text)
         case "profile" if options.file is not None:
             if options.undo:
                 raise WrongUse("--undo takes no file")
@@ -296,7 +298,7 @@ def make_request(options: argparse.Namespace, common: CommonOptions) -> Document
     return arguments
 
 
-def _declared_arguments(verb: Verb, options: argparse.Namespace) -> Document:
+def _collect_declared_arguments(verb: Verb, options: argparse.Namespace) -> Document:
     """The arguments that the table declares for a verb or an action, without those that have no value."""
     arguments: Document = {}
     for argument in verb.arguments:
@@ -309,14 +311,14 @@ def _declared_arguments(verb: Verb, options: argparse.Namespace) -> Document:
     return arguments
 
 
-def _chosen_hunks(paths: Sequence[str], hunks: Sequence[int] | None) -> list[Document]:
+def _select_hunks(paths: Sequence[str], hunks: Sequence[int] | None) -> list[Document]:
     """The files to land, with the hunks if there is one file. Raises `WrongUse`."""
     if hunks and len(paths) != 1:
         raise WrongUse("--hunk needs one --only: the file that it is a hunk of")
     return [{"path": path, "hunks": hunks or []} for path in paths]
 
 
-def _comment_location(location: str, text: object) -> Document:
+def _parse_comment_location(location: str, text: object) -> Document:
     """The file and the line in `FILE:LINE`. Raises `WrongUse`."""
     file, _, line = location.rpartition(":")
     if not file or not line.isdecimal() or not text:
@@ -324,7 +326,7 @@ def _comment_location(location: str, text: object) -> Document:
     return {"file": file, "line": int(line)}
 
 
-def _workspace_arguments(verb: Verb, arguments: Table, common: CommonOptions) -> Document:
+def _choose_workspace_arguments(verb: Verb, arguments: Table, common: CommonOptions) -> Document:
     """The workspaces of a verb, as the table declares them: "all" chosen ones; the same where one is "needed"; the
     "first"; the same if it is "named" by an option; or the only "one". Raises `WrongUse`, `Refusal`."""
     match verb.workspaces:
@@ -340,11 +342,13 @@ def _workspace_arguments(verb: Verb, arguments: Table, common: CommonOptions) ->
         case "one" if (
             "continues" not in arguments and "session" not in arguments and arguments.get("scope") != "global"
         ):
-            return {"workspace": _one_workspace(common)}  # the others name a session, or are about all workspaces
+            return {
+                "workspace": _require_one_workspace(common)
+            }  # the others name a session, or are about all workspaces
     return {}
 
 
-def _one_workspace(common: CommonOptions) -> str:
+def _require_one_workspace(common: CommonOptions) -> str:
     workspaces = common.chosen_workspaces(needed=True)
     if len(workspaces) > 1:
         raise WrongUse("this verb needs one workspace; give a single --workspace")
@@ -369,7 +373,7 @@ INSTALLATION = {
 }
 
 
-def completion_script(shell: str) -> str:
+def make_completion_script(shell: str) -> str:
     """The completion script of a shell, with how to install it."""
     from argcomplete.shell_integration import shellcode
 
@@ -409,13 +413,13 @@ def _complete_value(kind: str, prefix: str, parsed_args: argparse.Namespace, **_
         case "file":
             return list(FilesCompleter()(prefix))
         case "topics":
-            from clawpy_console.cli.help import topics
+            from clawpy_console.cli.help import collect_topics
 
-            return dict.fromkeys(topics(), "page of the documentation")
+            return dict.fromkeys(collect_topics(), "page of the documentation")
         case "workspaces":
             return [*read_completion_names(home, "workspaces"), *DirectoriesCompleter()(prefix)]
         case "flows":
-            return _flows_or_parameters(read_completion_names(home, "flows"), parsed_args.text or [])
+            return _offer_flows_or_parameters(read_completion_names(home, "flows"), parsed_args.text or [])
     return _offer_names(read_completion_names(home, kind), prefix)
 
 
@@ -427,7 +431,7 @@ def _offer_names(titles_by_name: Mapping[str, str], prefix: str) -> Mapping[str,
     return {name.partition("_")[2]: title for name, title in titles_by_name.items()}
 
 
-def _flows_or_parameters(flows: Mapping[str, Any], words: list[str]) -> Mapping[str, str]:
+def _offer_flows_or_parameters(flows: Mapping[str, Any], words: list[str]) -> Mapping[str, str]:
     """The flows, or the parameters of a flow if `words` begin with its name."""
     if not words:
         return {name: flow["title"] for name, flow in flows.items()}

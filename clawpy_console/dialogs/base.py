@@ -58,7 +58,7 @@ class Dialog(ModalScreen[Result], BaseScreen[Result]):  # styles come by the fir
         self.call_after_refresh(self.refresh)  # the screen behind gets its new size after this one
         self.app.draw_frames()
 
-    def frame(self, title: str, subtitle: str = "", *, classes: str = "") -> Vertical:
+    def make_frame(self, title: str, subtitle: str = "", *, classes: str = "") -> Vertical:
         """The box that holds the widgets of the dialog."""
         frame = Vertical(classes=f"dialog {classes}")
         frame.border_title, frame.border_subtitle = Content(title), Content(subtitle)
@@ -90,12 +90,12 @@ class Dialog(ModalScreen[Result], BaseScreen[Result]):  # styles come by the fir
             behind = self.render()
             if not isinstance(behind, BackgroundScreen):
                 return super().render_lines(crop)
-            self._picture = (key, self.draw_on_picture(_dimmed(behind, self.size)))
+            self._picture = (key, self.draw_on_picture(_dim_picture(behind, self.size)))
         lines = self._picture[1][crop.y : crop.bottom]
         return lines if crop.column_span == (0, self.size.width) else [line.crop(crop.x, crop.right) for line in lines]
 
 
-def _dimmed(behind: BackgroundScreen, size: Size) -> list[Strip]:
+def _dim_picture(behind: BackgroundScreen, size: Size) -> list[Strip]:
     """The picture of a screen in the colours that it has behind a dialog of this size. After a resize the screen is
     still as large as before: it is cut, or filled up with blanks."""
     dim_style_by_style: dict[Style | None, Style | None] = {}
@@ -194,7 +194,7 @@ class Question(Dialog[Answer | None]):
         self._cursor = next(present_indexes, len(answers))
 
     def compose(self) -> ComposeResult:
-        with self.frame(self._title):
+        with self.make_frame(self._title):
             if self._text:
                 with VerticalScroll(id="text", can_focus=False):
                     yield Static(self._text, markup=False)
@@ -204,13 +204,13 @@ class Question(Dialog[Answer | None]):
         self._draw()
 
     def _draw(self) -> None:
-        self.query_one("#answers", ReflowingText).show(self._lines)
+        self.query_one("#answers", ReflowingText).show(self._make_lines)
 
-    def _lines(self, width: int) -> list[Content]:
+    def _make_lines(self, width: int) -> list[Content]:
         """The answers, each with its detail beside it; a click on one chooses it."""
         lines = []
         for index, answer in enumerate(self._answers):
-            head = self._answer_head(index, answer)
+            head = self._make_answer_head(index, answer)
             indent = Content(" " * head.cell_length)
             details = Content.styled(answer.detail, "$grey").wrap(max(10, width - head.cell_length)) or [Content("")]
             rows = [head + details[0], *(indent + detail for detail in details[1:])]
@@ -218,7 +218,7 @@ class Question(Dialog[Answer | None]):
             lines += [row.pad_right(max(0, width - row.cell_length)).stylize(click) for row in rows]
         return lines
 
-    def _answer_head(self, index: int, answer: Answer) -> Content:
+    def _make_answer_head(self, index: int, answer: Answer) -> Content:
         """The cursor, the key and the label of an answer; with details a dot that marks the one in force."""
         key, label, detail = answer
         label_cells = max(len(answer.label) for answer in self._answers) + 2

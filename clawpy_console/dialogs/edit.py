@@ -15,7 +15,7 @@ from textual.widgets import Static, TextArea
 
 from clawpy_console.dialogs.base import Dialog, PreviewDialog
 from clawpy_console.fields import Document, text_line
-from clawpy_console.fields.agent import edited_fields
+from clawpy_console.fields.agent import make_edit_fields
 from clawpy_console.keys import bindings
 from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText
@@ -42,7 +42,7 @@ class EditDialog(Dialog[bool | None]):
 
     _editor = getters.query_one("#text", TextArea)
 
-    def editor(self, *, line_numbers: bool = False) -> TextArea:
+    def make_editor(self, *, line_numbers: bool = False) -> TextArea:
         """The widget of the text."""
         return TextArea(self.original, id="text", soft_wrap=True, show_line_numbers=line_numbers, tab_behavior="focus")
 
@@ -52,7 +52,7 @@ class EditDialog(Dialog[bool | None]):
         return self._editor.text
 
     @on(TextArea.Changed, "#text")
-    def _edited(self) -> None:
+    def _on_edited(self) -> None:
         self._confirming_close = False
 
     def action_close(self) -> None:
@@ -87,8 +87,8 @@ class EditFile(EditDialog):
         self._theirs: AgentFile | None = None
 
     def compose(self) -> ComposeResult:
-        with self.frame(f"{self._file.agent}/{self._file.name}", classes="-whole"):
-            yield self.editor(line_numbers=self._file.name.endswith(".json"))
+        with self.make_frame(f"{self._file.agent}/{self._file.name}", classes="-whole"):
+            yield self.make_editor(line_numbers=self._file.name.endswith(".json"))
             yield Static(id="status", markup=False)
             yield TextArea(id="theirs", soft_wrap=True, show_line_numbers=False, read_only=True)
             yield KeyLine()
@@ -115,11 +115,11 @@ class EditFile(EditDialog):
 
         self.app.call_engine(
             lambda engine: engine.agent_files.write(file.agent, file.name, text, based_on=file.digest),
-            lambda _: self._saved(),
+            lambda _: self._on_saved(),
             on_refusal,
         )
 
-    def _saved(self) -> None:
+    def _on_saved(self) -> None:
         self.app.show_toast(f"saved {self._file.agent}/{self._file.name}")
         self.dismiss(True)
 
@@ -160,9 +160,9 @@ class EditProfile(PreviewDialog[bool | None], EditDialog):  # the first base is 
         self._edits: tuple[ProfileEdit, ...] | None = ()  # None until their preview is shown
 
     def compose(self) -> ComposeResult:
-        with self.frame(f"Guidance from {self._before.leader}", classes="-whole"):
+        with self.make_frame(f"Guidance from {self._before.leader}", classes="-whole"):
             with Horizontal(id="body"):
-                yield self.editor()
+                yield self.make_editor()
                 with VerticalScroll(id="pane", can_focus=False):
                     yield ReflowingText(id="change")
             yield Static(id="status", markup=False)
@@ -172,7 +172,7 @@ class EditProfile(PreviewDialog[bool | None], EditDialog):  # the first base is 
         self.show([text_line("Edit the text. The prompts that this changes are shown here.", "grey")])
 
     @on(TextArea.Changed)
-    def _typed(self) -> None:
+    def _on_typed(self) -> None:
         self._edits, text = None, self.text
         self.preview(lambda engine: self._compute_edits(engine, text), self._show_edits, wait=TYPING_DEBOUNCE_S)
 
@@ -185,7 +185,7 @@ class EditProfile(PreviewDialog[bool | None], EditDialog):  # the first base is 
     def _show_edits(self, result: tuple[tuple[ProfileEdit, ...], Document]) -> None:
         self._edits, document = result
         self.show_status("")
-        self.show(edited_fields(document))
+        self.show(make_edit_fields(document))
 
     def action_save(self) -> None:
         """Save the edits whose preview is shown."""

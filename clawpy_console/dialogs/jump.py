@@ -38,15 +38,15 @@ class Spot:
             self.widget.call_later(self.act)
 
 
-def spots(screen: Screen[object]) -> list[Spot]:
+def find_spots(screen: Screen[object]) -> list[Spot]:
     """The places of `screen` that can be jumped to, in reading order: texts that can be clicked, the `spots` of widgets
     that have any, and widgets that take the focus."""
-    clickable = _clickable_texts(screen)
-    found = [*clickable, *_widget_spots(screen, without={spot.widget for spot in clickable})]
+    clickable = _find_clickable_texts(screen)
+    found = [*clickable, *_find_widget_spots(screen, without={spot.widget for spot in clickable})]
     return sorted(found, key=lambda spot: (spot.on_screen.y, spot.on_screen.x))
 
 
-def _clickable_texts(screen: Screen[object]) -> list[Spot]:
+def _find_clickable_texts(screen: Screen[object]) -> list[Spot]:
     """The first cell of each text with a `@click` action, except key hints."""
     spots_by_action: dict[tuple[Widget, str], Spot] = {}
     for y, strip in enumerate(screen._compositor.render_strips()):
@@ -61,7 +61,7 @@ def _clickable_texts(screen: Screen[object]) -> list[Spot]:
     return list(spots_by_action.values())
 
 
-def _widget_spots(screen: Screen[object], without: Collection[Widget]) -> list[Spot]:
+def _find_widget_spots(screen: Screen[object], without: Collection[Widget]) -> list[Spot]:
     """The visible `spots` of widgets, which are relative to the widget's own corner. A widget that has none but takes
     the focus has one at its corner."""
     found: list[Spot] = []
@@ -78,7 +78,7 @@ def _widget_spots(screen: Screen[object], without: Collection[Widget]) -> list[S
     return found
 
 
-def labels(count: int) -> list[str]:
+def make_labels(count: int) -> list[str]:
     """`count` labels of one or two letters, none the beginning of another; at most 676."""
     letter_count = len(LETTERS)
     prefix_count = next(
@@ -104,7 +104,7 @@ class Jump(Dialog[Spot | None]):
 
     def __init__(self, spots_on_screen: list[Spot]) -> None:
         super().__init__()
-        self._spots = dict(zip(labels(len(spots_on_screen)), spots_on_screen, strict=False))
+        self._spots = dict(zip(make_labels(len(spots_on_screen)), spots_on_screen, strict=False))
         self._typed = ""
 
     def on_mount(self) -> None:

@@ -23,7 +23,7 @@ from clawpy_console import formats
 from clawpy_console.dialogs.base import Answer, Dialog, Question, confirm, show_text
 from clawpy_console.fields.states import HOLD_NAMES, RESUME_QUESTIONS
 from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
-from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, Action, is_on_screen, key_with_letters, shown_key
+from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, Action, format_key, format_key_with_letters, is_on_screen
 from clawpy_console.widgets.frame import SCREENS, Filter, has_words
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from engine import kind_title
@@ -57,7 +57,7 @@ class Help(Dialog[None]):
         self._active_ids = frozenset(active_ids)
 
     def compose(self) -> ComposeResult:
-        with self.frame("Keys", self._subtitle("close"), classes="-keys"):
+        with self.make_frame("Keys", self._make_subtitle("close"), classes="-keys"):
             yield Filter("Type a word or a key. ↑ ↓ scroll, esc closes.")
             with VerticalScroll(id="all", can_focus=False):
                 yield ReflowingText(id="keys")
@@ -66,14 +66,14 @@ class Help(Dialog[None]):
         self._filter.open()
         self._draw()
 
-    def _subtitle(self, escape_hint: str) -> str:
+    def _make_subtitle(self, escape_hint: str) -> str:
         return f"esc {escape_hint} · change a key: clawpy help keys"
 
     def _draw(self) -> None:
         terms = self._filter.words
-        self.query_one("#keys", ReflowingText).show(lambda width: list(self._lines(width, terms)))
+        self.query_one("#keys", ReflowingText).show(lambda width: list(self._make_lines(width, terms)))
 
-    def _lines(self, width: int, terms: list[str]) -> Iterable[Content]:
+    def _make_lines(self, width: int, terms: list[str]) -> Iterable[Content]:
         active = [action for action in ACTIONS if action.id in self._active_ids and action.group != "app"]
         groups = [("In this pane, now", active)]
         groups += [(title, [action for action in ACTIONS if action.group == group]) for group, title in GROUPS.items()]
@@ -83,18 +83,18 @@ class Help(Dialog[None]):
             if matches:
                 yield from [Content("")] if shown else []
                 yield Content.styled(title, "bold $accent")
-                yield from (self._row(item, width) for item in matches)
+                yield from (self._make_row(item, width) for item in matches)
                 shown += matches
         if not shown:
             yield Content.styled("No match.", "$grey")
 
     def _matches(self, action: Action, terms: list[str]) -> bool:
-        keys = f"{key_with_letters(action.id, self.app.keymap)} {action.keys}"
+        keys = f"{format_key_with_letters(action.id, self.app.keymap)} {action.keys}"
         text = f"{keys} {action.label} {action.tooltip} {action.id} {GROUPS[action.group]}"
         return has_words(text, terms)
 
-    def _row(self, action: Action, width: int) -> Content:
-        key, id_cells = key_with_letters(action.id, self.app.keymap), ID_CELLS if width >= 80 else 0
+    def _make_row(self, action: Action, width: int) -> Content:
+        key, id_cells = format_key_with_letters(action.id, self.app.keymap), ID_CELLS if width >= 80 else 0
         room = width - 2 - max(KEY_CELLS, cell_len(key) + 1) - id_cells
         return Content.assemble(
             (f"  {key}{' ' * max(1, KEY_CELLS - cell_len(key))}", "bold $ink"),
@@ -103,12 +103,12 @@ class Help(Dialog[None]):
         )
 
     @on(Input.Changed)
-    def _typed(self, event: Input.Changed) -> None:
+    def _on_typed(self, event: Input.Changed) -> None:
         if event.value.endswith("?"):  # the key that opened it
             self.dismiss()
             return
         self._draw()
-        self.query_one(".dialog").border_subtitle = Content(self._subtitle("clear" if event.value else "close"))
+        self.query_one(".dialog").border_subtitle = Content(self._make_subtitle("clear" if event.value else "close"))
         self._pane.scroll_home(animate=False)
 
     def on_key(self, event: events.Key) -> None:
@@ -130,16 +130,16 @@ NOT_ELSEWHERE = frozenset({"mission.own", "work.own", "mission.predict", "missio
 """Actions that the palette carries out on every screen, and the one that only moves the focus."""
 
 
-def commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
+def make_commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
     """The commands that make sense on `screen`: those of the focused pane first."""
     for hold in app.holds:
         yield SystemCommand(f"Resume after the {HOLD_NAMES[hold.word]}", hold.reason, partial(ask_to_resume, app, hold))
-    bound = _bound_actions(screen)
+    bound = _find_bound_actions(screen)
     for action, active in bound.items():
         if not action.id.startswith(LEFT_OUT):
             title = action.tooltip[:1].upper() + action.tooltip[1:]
             act = partial(_run_action, app, action.method, active.node)
-            yield SystemCommand(title, f"key {shown_key(action.id, app.keymap)}", act)
+            yield SystemCommand(title, f"key {format_key(action.id, app.keymap)}", act)
     if bound.keys().isdisjoint({BY_ID["mission.own"], BY_ID["work.own"]}):
         yield SystemCommand(
             "New prompt", "for an agent, or a flow", partial(app.cards.write_own_prompt, app.workspace_filter)
@@ -169,7 +169,7 @@ def commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
             partial(app.quit, keep_engine=True),
         )
     if screen is app.screen_stack[0]:  # a dialog cannot be left from here
-        yield from _commands_elsewhere(app, bound)
+        yield from _make_commands_elsewhere(app, bound)
 
 
 class CommandProvider(SystemCommandsProvider):
@@ -189,7 +189,7 @@ def save_screenshot(app: Console) -> None:
     app.deliver_screenshot(path=str(downloads if downloads.is_dir() else Path.home()))
 
 
-def _bound_actions(screen: Screen[Any]) -> dict[Action, ActiveBinding]:
+def _find_bound_actions(screen: Screen[Any]) -> dict[Action, ActiveBinding]:
     """The actions whose keys work on `screen` now: those of the focused pane first, those of all screens last."""
     bound = {
         BY_ID[active.binding.id]: active
@@ -199,14 +199,14 @@ def _bound_actions(screen: Screen[Any]) -> dict[Action, ActiveBinding]:
     return dict(sorted(bound.items(), key=lambda item: item[0].group == "app"))
 
 
-def _commands_elsewhere(app: CardConsole, bound: Collection[Action]) -> Iterable[SystemCommand]:
+def _make_commands_elsewhere(app: CardConsole, bound: Collection[Action]) -> Iterable[SystemCommand]:
     """The commands of other screens and panes: each leads to its screen, and says its key and where that works. A key
     of the whole screen in sight that is not bound can do nothing now."""
     for action in ACTIONS:
         modes = [mode for mode, _, _ in SCREENS if is_on_screen(action, mode)]
         is_offered = action in bound or action.id in NOT_ELSEWHERE or action.group == app.current_mode
         if action.label and len(modes) == 1 and not is_offered:
-            place, key = GROUPS[action.group], shown_key(action.id, app.keymap)
+            place, key = GROUPS[action.group], format_key(action.id, app.keymap)
             title = f"{modes[0].capitalize()}: {action.tooltip}"
             lead = partial(_lead_to, app, modes[0], f"{key}: {action.tooltip} ({place})")
             yield SystemCommand(title, f"key {key} · {place}", lead)
@@ -292,11 +292,11 @@ def switch_gateway(app: Console, on: bool) -> None:
     """Open or close the gateway, and show the result."""
     app.call_engine(
         lambda engine: (engine.gateway.set_enabled(on), engine.gateway.state()),
-        lambda result: _on_switched(app, *result),
+        lambda result: _show_switched_gateway(app, *result),
     )
 
 
-def _on_switched(app: Console, new_token: str, state: Any) -> None:
+def _show_switched_gateway(app: Console, new_token: str, state: Any) -> None:
     app.reload(["place", "settings"])
     if not state.listening:
         app.show_toast("the gateway is off")

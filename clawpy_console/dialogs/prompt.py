@@ -32,18 +32,18 @@ Completion = tuple[str, str]
 """A completed text, and its meaning."""
 
 
-def completions(text: str, forms: Sequence[FlowForm]) -> list[Completion]:
+def complete_text(text: str, forms: Sequence[FlowForm]) -> list[Completion]:
     """The completions of `text` at its end: names of flows, or the next parameters of one."""
     name, space, rest = text.lstrip().partition(" ")
     form = next((form for form in forms if form.name == name), None)
     if form is not None and space:
-        return _parameter_completions(text, rest, form)
+        return _complete_parameters(text, rest, form)
     typed = text.lower().replace("_", " ").split()
-    matches = [form for form in forms if "\n" not in text and form.name != text and _begins(typed, form)]
+    matches = [form for form in forms if "\n" not in text and form.name != text and _is_begin_of(typed, form)]
     return [(f"{item.name} " if item.parameters else item.name, item.title) for item in matches]
 
 
-def _parameter_completions(text: str, parameters: str, form: FlowForm) -> list[Completion]:
+def _complete_parameters(text: str, parameters: str, form: FlowForm) -> list[Completion]:
     """The completions of `text`, which names a flow and ends with its `parameters`."""
     *earlier, last = parameters.split(" ")
     key, value, _ = last.partition("=")
@@ -58,7 +58,7 @@ def _parameter_completions(text: str, parameters: str, form: FlowForm) -> list[C
     ]
 
 
-def _begins(typed: Sequence[str], form: FlowForm) -> bool:
+def _is_begin_of(typed: Sequence[str], form: FlowForm) -> bool:
     """Whether each word that was typed begins a word of the flow's name or title."""
     vocabulary = f"{form.name.replace('_', ' ')} {form.title.lower()}".split()
     return all(word == "the" or any(item.startswith(word) for item in vocabulary) for word in typed)
@@ -123,7 +123,7 @@ class OwnPrompt(Dialog[Card | None]):
         self._lookup_started = self._sending = False
 
     def compose(self) -> ComposeResult:
-        with self.frame("New prompt"):
+        with self.make_frame("New prompt"):
             yield Static(id="place", classes="note", markup=False)
             area = PromptArea(
                 self._history[0], id="text", soft_wrap=True, show_line_numbers=False, tab_behavior="focus"
@@ -164,7 +164,7 @@ class OwnPrompt(Dialog[Card | None]):
     def _show_agents(self, options: ChannelOptions) -> None:
         if self.is_attached:
             key = self.key_of("prompt.hire")
-            self._model_hint = Content("") if options.served_by else channel_hint(options, key)
+            self._model_hint = Content("") if options.served_by else make_channel_hint(options, key)
             self._can_connect = not options.served_by and bool(options.agents or options.local.ids)
             self.refresh_bindings()
             self._draw_options()
@@ -179,7 +179,7 @@ class OwnPrompt(Dialog[Card | None]):
     # Typing
 
     @on(TextArea.Changed)
-    def _typed(self) -> None:
+    def _on_typed(self) -> None:
         text = self._area.text
         self._look_up()
         self.app.save_prompt(text, self._workspace)
@@ -189,7 +189,7 @@ class OwnPrompt(Dialog[Card | None]):
 
     def _complete_again(self) -> None:
         self._selected = -1
-        self._options = completions(self._area.text, self._flows)
+        self._options = complete_text(self._area.text, self._flows)
         self._draw_options()
 
     def _draw_options(self) -> None:
@@ -305,10 +305,10 @@ def read_channel_options(engine: Engine) -> ChannelOptions:
 def choose_agent(app: Console, on_assigned: Callable[[], object] = lambda: None) -> None:
     """List the agents and models on this machine, and let the operator choose one for koji-core. `on_assigned` is
     called once it serves the channel."""
-    app.load_for_dialog(read_channel_options, lambda options: _ask(app, options, on_assigned))
+    app.load_for_dialog(read_channel_options, lambda options: _ask_for_agent(app, options, on_assigned))
 
 
-def _ask(app: Console, options: ChannelOptions, on_assigned: Callable[[], object]) -> None:
+def _ask_for_agent(app: Console, options: ChannelOptions, on_assigned: Callable[[], object]) -> None:
     """Let the operator choose one of `options`, and say what is missing if there is none."""
     agents, models, faults = options.agents, options.local.ids, options.local.faults
     if not agents and not models:
@@ -317,7 +317,9 @@ def _ask(app: Console, options: ChannelOptions, on_assigned: Callable[[], object
         return
     for fault in faults:
         app.show_toast(fault, "warning")
-    details = {agent.name: _describe(agent) for agent in agents} | dict.fromkeys(models, "a model on this machine")
+    details = {agent.name: _describe_agent(agent) for agent in agents} | dict.fromkeys(
+        models, "a model on this machine"
+    )
 
     def on_choice(answer: Answer) -> None:
         name = answer.label
@@ -354,7 +356,7 @@ def _show_result(app: Console, name: str, agent: FoundAgent | None) -> None:
     show_text(app, f"koji-core is served by {agent.title}", message)
 
 
-def _describe(agent: FoundAgent) -> str:
+def _describe_agent(agent: FoundAgent) -> str:
     """The title of an agent, and what it needs or which hosts it reaches."""
     if agent.missing:
         return f"{agent.title}, once its adapter is installed: {agent.missing}"
@@ -364,7 +366,7 @@ def _describe(agent: FoundAgent) -> str:
     return f"{agent.title}; reaches {agent.hosts[0]}{others}"
 
 
-def channel_hint(options: ChannelOptions, key: str) -> Content:
+def make_channel_hint(options: ChannelOptions, key: str) -> Content:
     """The agent or model that answers text prompts. If there is none: those that `key` or a verb can connect."""
     if options.served_by:
         return Content.styled(f"text prompts go to {crop(options.served_by, 60)}", "$grey")

@@ -2,7 +2,7 @@
 
 Screens and verbs show the same fields. A function of this package takes the document of a thing, as verbs print it in
 JSON, and gives its fields. `widgets.reflowing_text.render_fields` lays them out for a screen, and
-`cli.printing.style.field_lines` for a terminal or a pipe. Nothing here needs Textual.
+`cli.printing.style.format_fields` for a terminal or a pipe. Nothing here needs Textual.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Field:
     """A colour of the theme (`ink`, `grey`, `wants` …), `title`, or `heading`, which begins a new part."""
 
 
-def label_width(fields: Iterable[Field]) -> int:
+def compute_label_width(fields: Iterable[Field]) -> int:
     """The number of cells for the names of `fields` and the space after them."""
     return max((cell_len(field.name) for field in fields), default=0) + 2
 
@@ -55,7 +55,7 @@ def heading(text: str) -> Field:
     return text_line(text, "heading")
 
 
-def present_fields(facts: Iterable[tuple[str, str]], tone: str = "ink") -> Iterator[Field]:
+def make_fact_fields(facts: Iterable[tuple[str, str]], tone: str = "ink") -> Iterator[Field]:
     """The facts, names and texts, that have a text."""
     return (Field(name, text, tone) for name, text in facts if text)
 
@@ -71,7 +71,7 @@ def format_instant(instant: str | None, now: datetime) -> str:
     return formats.moment(datetime.fromisoformat(instant), now) if instant else ""
 
 
-def text_fields(body: str) -> Iterator[Field]:
+def make_text_fields(body: str) -> Iterator[Field]:
     """A text line by line, headings of Markdown set off; at most `MAX_TEXT_CHARS` of it."""
     for line in body[:MAX_TEXT_CHARS].rstrip("\n").expandtabs(4).split("\n"):
         yield text_line(line, "accent" if line.startswith("#") else "ink")
@@ -79,7 +79,7 @@ def text_fields(body: str) -> Iterator[Field]:
         yield text_line(f"… {formats.count(len(body) - MAX_TEXT_CHARS, 'character')} more", "faint")
 
 
-def change_fields(before: Sequence[str], after: Sequence[str]) -> Iterator[Field]:
+def make_change_fields(before: Sequence[str], after: Sequence[str]) -> Iterator[Field]:
     """The lines that go (`-`) and come (`+`), with a few around them that stay."""
     import difflib  # not before the first frame
 

@@ -13,12 +13,12 @@ from clawpy_console import formats
 from clawpy_console.fields import (
     Document,
     Field,
-    change_fields,
     draw_bar,
     format_instant,
     heading,
-    present_fields,
-    text_fields,
+    make_change_fields,
+    make_fact_fields,
+    make_text_fields,
     text_line,
 )
 from clawpy_console.formats import one_line
@@ -37,12 +37,12 @@ FINDINGS = {
 REACHES_OWNER = "reaches the owner"
 
 
-def agent_fields(document: Document) -> Iterator[Field]:
+def make_agent_fields(document: Document) -> Iterator[Field]:
     """An agent by its folder and the settings; what is wrong with it comes first."""
     view, folder = document["agent"], document["folder"]
     yield text_line(f"{view['id']}  {one_line(view['title'])}", "title")
     if view["broken"]:
-        file = broken_file(view["broken"])
+        file = find_broken_file(view["broken"])
         fix = f"fix {folder}/{file}" if file else f"rename {folder}: a lower-case letter, then a-z, 0-9, _ and -"
         yield text_line(f"✗ {one_line(view['broken'])}", "wrong")
         yield text_line(f"→ {fix}. It is read again when you save it.")
@@ -51,29 +51,29 @@ def agent_fields(document: Document) -> Iterator[Field]:
     yield from (text_line(f"▲ {one_line(problem)}", "wants") for problem in document.get("problems", ()))
     yield Field("tier", f"{view['tier']}  by {view['tierRule']}")
     details = {"archetype": document["archetype"], "domain": view["domain"]}
-    details["chain" if document["chain"] else "leader"] = chain(document) or view["reportsTo"]
-    yield from present_fields((name, one_line(value)) for name, value in details.items())
+    details["chain" if document["chain"] else "leader"] = format_chain(document) or view["reportsTo"]
+    yield from make_fact_fields((name, one_line(value)) for name, value in details.items())
     for channel in document.get("serves", ()):
-        yield Field("serves", _channel_text(channel))
+        yield Field("serves", _describe_channel(channel))
     if tools := document.get("tools"):
         yield Field("may", ", ".join(tools["allow"]) or "nothing")
-        yield from present_fields([("asks for", ", ".join(tools["ask"])), ("never", ", ".join(tools["deny"]))])
+        yield from make_fact_fields([("asks for", ", ".join(tools["ask"])), ("never", ", ".join(tools["deny"]))])
         yield from (Field("model", f"{kind}: {model}") for kind, model in tools["models"].items())
         if tools["budget"]:
             yield Field("budget", f"${tools['budget']['usd_per_day']:,.2f} a day")
     yield Field("folder", folder, "faint")
     if "soul" in document:
         yield heading("soul")
-        yield from text_fields(document["soul"])
+        yield from make_text_fields(document["soul"])
 
 
-def broken_file(broken: str) -> str:
+def find_broken_file(broken: str) -> str:
     """The file to fix for the error `broken` of an agent, "" when the name of its folder is wrong."""
     file = broken.partition(":")[0]
     return file if file in ("comms.json", "tools.json") else ""
 
 
-def chain(document: Document) -> str:
+def format_chain(document: Document) -> str:
     """The leaders of an agent, its direct leader first, and where the chain ends."""
     tiers = document.get("chainTiers", ())
     leaders = [f"{name} ({tiers[index]})" if tiers else name for index, name in enumerate(document["chain"])]
@@ -81,7 +81,7 @@ def chain(document: Document) -> str:
     return " → ".join(part for part in (*leaders, end) if part)
 
 
-def _channel_text(channel: Document) -> str:
+def _describe_channel(channel: Document) -> str:
     """`koji-core, by a flow, else by a model, model …`."""
     if channel["runner"] == "auto":
         runner = "by a flow, else by a model"
@@ -92,7 +92,7 @@ def _channel_text(channel: Document) -> str:
     return ", ".join(filter(None, (channel["channel"], runner, model, fallback)))
 
 
-def problem_fields(messages: Sequence[str]) -> Iterator[Field]:
+def make_problem_fields(messages: Sequence[str]) -> Iterator[Field]:
     """The problems of the organisation, or that there are none."""
     if not messages:
         yield text_line("✓ No problems.", "grey")
@@ -106,9 +106,9 @@ def problem_fields(messages: Sequence[str]) -> Iterator[Field]:
 # Guidance
 
 
-def guidance_fields(document: Document) -> Iterator[Field]:
+def make_guidance_fields(document: Document) -> Iterator[Field]:
     """The guidance that an agent gets from each leader, and what was left out; for a leader also its profile."""
-    yield text_line(budget_text(document), "title" if document["tokens"] else "wants")
+    yield text_line(describe_budget(document), "title" if document["tokens"] else "wants")
     for hop in document["hops"]:
         share = draw_bar(hop["tokens"] / hop["share"] if hop["share"] else 0.0)
         amount = hop["why"] or f"{share} {hop['tokens']:>4} of {hop['share']:>4} tokens"
@@ -123,10 +123,10 @@ def guidance_fields(document: Document) -> Iterator[Field]:
     if document["chainEnd"] not in ("", REACHES_OWNER):
         yield text_line(f"▲ The chain {document['chainEnd']}.", "wants")
     if "profile" in document:
-        yield from profile_fields(document["profile"])
+        yield from make_profile_fields(document["profile"])
 
 
-def budget_text(document: Document) -> str:
+def describe_budget(document: Document) -> str:
     """The tokens of its budget that the guidance of an agent takes."""
     if not document["tokens"]:
         return f"No guidance: {one_line(document['reason'])}"
@@ -134,7 +134,7 @@ def budget_text(document: Document) -> str:
     return f"{document['tokens']:,} of {document['budget']:,} tokens from {leaders}, as in the next prompt"
 
 
-def profile_fields(guidance: Document) -> Iterator[Field]:
+def make_profile_fields(guidance: Document) -> Iterator[Field]:
     """The profile of a leader: the guidance that it gives."""
     sections = ("principles", "guardrails", "patterns", "decisions")
     if not any(guidance[name] for name in sections):
@@ -144,10 +144,10 @@ def profile_fields(guidance: Document) -> Iterator[Field]:
     for name in sections:
         if guidance[name]:
             yield heading(name)
-        yield from (text_line(f"- {_profile_item(item)}") for item in guidance[name])
+        yield from (text_line(f"- {_describe_profile_item(item)}") for item in guidance[name])
 
 
-def _profile_item(item: Any) -> str:
+def _describe_profile_item(item: Any) -> str:
     if isinstance(item, str):
         return one_line(item)
     found_by = f"found by {formats.count(item['foundBy'], 'worker')}" if item.get("foundBy") else ""
@@ -155,7 +155,7 @@ def _profile_item(item: Any) -> str:
     return "  · ".join(filter(None, (one_line(item["text"]), found_by, uses)))
 
 
-def edited_fields(document: Document) -> Iterator[Field]:
+def make_edit_fields(document: Document) -> Iterator[Field]:
     """The prompts that edits of a leader's profile change, and how."""
     if not document["edits"]:
         yield text_line("No changes yet.", "grey")
@@ -174,13 +174,13 @@ def edited_fields(document: Document) -> Iterator[Field]:
         yield from (text_line(line, "good" if line[0] == "+" else "wrong") for line in prompt["changes"])
 
 
-def moved_fields(document: Document) -> Iterator[Field]:
+def make_move_fields(document: Document) -> Iterator[Field]:
     """The effect of moving an agent under another leader: tier, chain, guidance."""
     before, after = document, document["moved"]
     pairs = {
         "tier": (str(before["tier"]), str(after["tier"])),
-        "chain": (chain(before), chain(after)),
-        "guidance": (_token_count(before), _token_count(after)),
+        "chain": (format_chain(before), format_chain(after)),
+        "guidance": (_describe_tokens(before), _describe_tokens(after)),
     }
     for name, (old, new) in pairs.items():
         if old == new:
@@ -188,16 +188,16 @@ def moved_fields(document: Document) -> Iterator[Field]:
         else:
             yield Field(name, f"- {old}", "wrong")
             yield Field(" ", f"+ {new}", "good")
-    diff = list(change_fields(before["guidance"].split("\n"), after["guidance"].split("\n")))
+    diff = list(make_change_fields(before["guidance"].split("\n"), after["guidance"].split("\n")))
     yield heading("its guidance") if diff else text_line("Its guidance does not change.", "grey")
     yield from diff
 
 
-def _token_count(document: Document) -> str:
+def _describe_tokens(document: Document) -> str:
     return formats.count(document["tokens"], "token") if document["tokens"] else f"none: {document['reason']}"
 
 
-def teaching_fields(guidance: Document, now: datetime) -> Iterator[Field]:
+def make_teaching_fields(guidance: Document, now: datetime) -> Iterator[Field]:
     """The last and the next time that guidance is written into the agent's soul.md, and what that changes."""
     next_round = format_instant(guidance["next"], now) or "no round is due"
     if guidance["next"] and datetime.fromisoformat(guidance["next"]) <= now:
@@ -212,10 +212,10 @@ def teaching_fields(guidance: Document, now: datetime) -> Iterator[Field]:
         yield text_line("✓ No changes: soul.md has all guidance already.", "grey")
     else:
         yield heading("changes in the next round")
-        yield from diff_fields(guidance["diff"])
+        yield from make_diff_fields(guidance["diff"])
 
 
-def diff_fields(lines: str) -> Iterator[Field]:
+def make_diff_fields(lines: str) -> Iterator[Field]:
     """The lines of a unified diff."""
     for line in lines.split("\n"):
         tone = "faint" if line.startswith(("---", "+++", "@@")) else {"+": "good", "-": "wrong"}.get(line[:1], "grey")
@@ -225,13 +225,13 @@ def diff_fields(lines: str) -> Iterator[Field]:
 # Findings
 
 
-def finding_fields(document: Document | None, now: datetime) -> Iterator[Field]:
+def make_finding_fields(document: Document | None, now: datetime) -> Iterator[Field]:
     """A finding, its evidence, and the verdict of each gate."""
     if document is None:
         yield text_line("No findings yet. They appear here when tests or you confirm them.", "faint")
         return
     yield text_line(one_line(document["text"]), "title")
-    yield from finding_state_fields(document, now)
+    yield from make_finding_state_fields(document, now)
     for name in ("confidence", "importance"):
         yield Field(name, f"{draw_bar(document[name])} {document[name]:.2f}")
     details = {
@@ -239,12 +239,12 @@ def finding_fields(document: Document | None, now: datetime) -> Iterator[Field]:
         "category": document["category"],
         "evidence": "; ".join(document["evidence"]),
     }
-    yield from present_fields(((name, one_line(text)) for name, text in details.items()), "grey")
+    yield from make_fact_fields(((name, one_line(text)) for name, text in details.items()), "grey")
     yield heading("gates")
-    yield from map(gate_field, document["gates"])
+    yield from map(make_gate_field, document["gates"])
 
 
-def finding_state_fields(finding: Document, now: datetime) -> Iterator[Field]:
+def make_finding_state_fields(finding: Document, now: datetime) -> Iterator[Field]:
     """The state of a finding on its way up."""
     sign, tone, label = FINDINGS[finding["state"]]
     route = f"{finding['targetAgent']} → {finding['leader'] or 'nobody'}"
@@ -256,7 +256,7 @@ def finding_state_fields(finding: Document, now: datetime) -> Iterator[Field]:
         yield text_line(f"as {pattern}, {format_instant(finding['flushedAt'], now)}", "grey")
 
 
-def gate_field(verdict: Document) -> Field:
+def make_gate_field(verdict: Document) -> Field:
     """The verdict of a gate."""
     text = f"{verdict['number']} {verdict['name']}: {one_line(verdict['reason'])}"
     return text_line(f"✓ {text}", "grey") if verdict["passed"] else text_line(f"✗ {text}", "wrong")

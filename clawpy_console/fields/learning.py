@@ -10,11 +10,11 @@ from clawpy_console import formats
 from clawpy_console.fields import (
     Document,
     Field,
-    change_fields,
     draw_bar,
     format_instant,
     heading,
-    text_fields,
+    make_change_fields,
+    make_text_fields,
     text_line,
 )
 from clawpy_console.formats import crop, one_line, workspace_name
@@ -29,7 +29,7 @@ MAX_PLACES = 6
 """Maximum number of places of a text to forget that are shown."""
 
 
-def recalled_fields(memory: Document) -> Iterator[Field]:
+def make_memory_fields(memory: Document) -> Iterator[Field]:
     """A memory that was recalled: score, layer and text, then its source and the reason why it was found."""
     excerpt = crop(one_line(memory["text"]), MAX_RECALLED_CHARS)
     yield text_line(f"{memory['score']:.2f}  {memory['layer']}  {excerpt}")
@@ -39,7 +39,7 @@ def recalled_fields(memory: Document) -> Iterator[Field]:
     yield text_line(f"  {origin or memory['id']}; {one_line(memory['reason'])}", "grey")
 
 
-def forgetting_fields(report: Document) -> Iterator[Field]:
+def make_forgetting_fields(report: Document) -> Iterator[Field]:
     """The places where forgetting removes a text, by store, and what stays."""
     counts = " · ".join(f"{count:,} in {store}" for store, count in report["counts"].items())
     yield text_line(f"{formats.count(sum(report['counts'].values()), 'place')}: {counts}")
@@ -82,34 +82,34 @@ MONEY_DETAILS = frozenset({"cost", "spent", "budget"})
 """Details of a record that are micro-dollars."""
 
 
-def points(share: float) -> str:
+def format_points(share: float) -> str:
     """A difference of shares in percentage points, with its sign: `+24`, `±0`."""
     value = round(share * 100)
     return f"{value:+d}" if value else "±0"
 
 
-def candidate_fields(document: Document, now: datetime) -> Iterator[Field]:
+def make_candidate_fields(document: Document, now: datetime) -> Iterator[Field]:
     """The details of a candidate without its records."""
     proposal = document["candidate"]
     sign, tone, label = CANDIDATE_STATUS[proposal["status"]]
     by = f" by {DECIDED_BY.get(proposal['decidedBy'], proposal['decidedBy'])}" if proposal["decidedBy"] else ""
     yield text_line(one_line(proposal["title"]), "title")
     yield text_line(f"{sign} {label}{by} {format_instant(proposal['changedAt'], now)}", tone)
-    yield Field("changes", f"{CANDIDATE_TYPES[proposal['type']][1]}, for {candidate_scope_words(proposal)}")
-    yield Field("seen in", f"{workspace_name(proposal['scopeId'])}: {_record_kind(proposal)}")
+    yield Field("changes", f"{CANDIDATE_TYPES[proposal['type']][1]}, for {describe_candidate_scope(proposal)}")
+    yield Field("seen in", f"{workspace_name(proposal['scopeId'])}: {_describe_record_kind(proposal)}")
     yield Field(
-        "score", f"{draw_bar(proposal['score'] / 100)} {proposal['score']:.0f} of 100; {evidence_words(proposal)}"
+        "score", f"{draw_bar(proposal['score'] / 100)} {proposal['score']:.0f} of 100; {describe_evidence(proposal)}"
     )
     if proposal["reason"]:
         yield Field("reason", one_line(proposal["reason"]))
     if document["lift"] or proposal["status"] == "promoted":
         yield heading("lift")
-        yield from lift_fields(document["lift"])
+        yield from make_lift_fields(document["lift"])
     for overlay in document["overlays"]:
         until = f" to {format_instant(overlay['until'], now)}" if overlay["until"] else ""
         yield Field("active", f"{'from' if until else 'since'} {format_instant(overlay['since'], now)}{until}")
     yield heading("effect: now (-) and with it (+)")
-    yield from effect_fields(document["preview"])
+    yield from make_effect_fields(document["preview"])
     yield heading("history")
     for step in document["stations"]:
         sign, tone = ("▲", "wants") if (step["name"], step["state"]) == ("review", "now") else STEP_SIGNS[step["state"]]
@@ -117,25 +117,25 @@ def candidate_fields(document: Document, now: datetime) -> Iterator[Field]:
         yield Field(f"{sign} {step['name']}", text, tone)
 
 
-def _record_kind(document: Document) -> str:
+def _describe_record_kind(document: Document) -> str:
     """The kind of the records that a label stands for, in words: "human approval" for `human_approval/fact:…`."""
     return str(document["sourceLabel"]).partition("/")[0].replace("_", " ")
 
 
-def candidate_scope_words(document: Document) -> str:
+def describe_candidate_scope(document: Document) -> str:
     """The runs that a candidate changes."""
     runs = f"{document['runKind']} runs" if document["runKind"] else "all runs"
     place = f" in {workspace_name(document['workspace'])}" if document["workspace"] else ""
     return f"{document['targetAgent'] or 'every agent'}, {runs}{place}"
 
 
-def evidence_words(candidate: Document) -> str:
+def describe_evidence(candidate: Document) -> str:
     """The number of records for a candidate and against it."""
     supporting = len({*candidate["draftedFrom"], *candidate["corroboratedBy"]})
     return f"evidence for: {supporting}, against: {len(candidate['against'])}"
 
 
-def lift_fields(measured: Document | None) -> Iterator[Field]:
+def make_lift_fields(measured: Document | None) -> Iterator[Field]:
     """The lift of a candidate: runs with it, runs without it, and the interval of the difference."""
     if measured is None:
         yield text_line("Not measured yet: no run has tried it.", "grey")
@@ -148,18 +148,18 @@ def lift_fields(measured: Document | None) -> Iterator[Field]:
             name, f"{draw_bar(share)} {measured[good]} of {formats.count(measured[runs], 'run')} went well{percent}"
         )
     if measured["withRuns"] and measured["withoutRuns"]:
-        interval = f"80 % interval {points(measured['low'])} to {points(measured['high'])}"
-        yield Field("difference", f"{points(measured['difference'])} points, {interval}")
+        interval = f"80 % interval {format_points(measured['low'])} to {format_points(measured['high'])}"
+        yield Field("difference", f"{format_points(measured['difference'])} points, {interval}")
 
 
-def effect_fields(preview: Document, *, removed: bool = False) -> Iterator[Field]:
+def make_effect_fields(preview: Document, *, removed: bool = False) -> Iterator[Field]:
     """The lines that a candidate changes; with `removed`, those that rolling it back changes."""
     before, after = preview["before"], preview["after"]
-    lines = list(change_fields(after, before) if removed else change_fields(before, after))
+    lines = list(make_change_fields(after, before) if removed else make_change_fields(before, after))
     yield from lines or [text_line("It changes nothing right now.", "wants")]
 
 
-def decision_fields(document: Document, move: str) -> Iterator[Field]:
+def make_decision_fields(document: Document, move: str) -> Iterator[Field]:
     """The effect of a decision; `move` is a value of `CandidateMove`."""
     if move == "reject":
         yield text_line("Nothing changes in how agents act.")
@@ -168,13 +168,15 @@ def decision_fields(document: Document, move: str) -> Iterator[Field]:
     if move == "roll back":
         yield text_line("Its changes are removed:")
     else:
-        yield text_line(f"It becomes active for {candidate_scope_words(document['candidate'])}:")
-    yield from effect_fields(document["preview"], removed=move == "roll back")
+        yield text_line(f"It becomes active for {describe_candidate_scope(document['candidate'])}:")
+    yield from make_effect_fields(document["preview"], removed=move == "roll back")
 
 
-def record_fields(record: Document, now: datetime) -> Iterator[Field]:
+def make_record_fields(record: Document, now: datetime) -> Iterator[Field]:
     """One record: what happened, its score, and the reason for it."""
-    yield text_line(f"{_record_kind(record)}: {record['score']:.0f} of 100, {format_instant(record['createdAt'], now)}")
+    yield text_line(
+        f"{_describe_record_kind(record)}: {record['score']:.0f} of 100, {format_instant(record['createdAt'], now)}"
+    )
     yield text_line(one_line(record["reason"]), "grey")
     parts = [record["targetAgent"]] if record["targetAgent"] else []
     parts += [workspace_name(record["workspace"])] if record["workspace"] not in ("", ".") else []
@@ -220,13 +222,13 @@ def describe_scope(name: str, scope_id: str, workspace: str, task: str = "") -> 
     return f"{name} {one_line(f'{scope_id}: {task}' if task else scope_id)}"
 
 
-def learning_scope_words(document: Document) -> str:
+def describe_learning_scope(document: Document) -> str:
     """The scope of a learning in words."""
     task = document["task"] if document["scope"] == "session" else ""
     return describe_scope(document["scope"], document["scopeId"], document["workspace"], task)
 
 
-def learning_title(learning: Document) -> str:
+def make_learning_title(learning: Document) -> str:
     """A learning in one line."""
     return make_title(learning["title"], learning["text"])
 
@@ -236,17 +238,17 @@ def make_title(title: str, text: str) -> str:
     return one_line(title or text[:200]) or "forgotten"
 
 
-def detail_fields(learned: Document, now: datetime) -> Iterator[Field]:
+def make_learning_fields(learned: Document, now: datetime) -> Iterator[Field]:
     """The details of a learning without its links."""
     sign, tone, label = LEARNING_STATUS[learned["status"]]
-    if not one_line(learned["text"]).startswith(learning_title(learned).rstrip("…. ")):  # else the text repeats it
-        yield text_line(learning_title(learned), "title")
-    yield text_line(f"{sign} {label}, {learning_scope_words(learned)}, {learned['type']}", tone)
+    if not one_line(learned["text"]).startswith(make_learning_title(learned).rstrip("…. ")):  # else the text repeats it
+        yield text_line(make_learning_title(learned), "title")
+    yield text_line(f"{sign} {label}, {describe_learning_scope(learned)}, {learned['type']}", tone)
     if learned["review"]:
         yield text_line(f"▲ check it: {one_line(learned['review'])}", "wants")
     if learned["because"]:
         yield Field("because", one_line(learned["because"]), "wants")
-    yield from text_fields(learned["text"])
+    yield from make_text_fields(learned["text"])
     yield heading("evidence")
     yield Field("confidence", f"{draw_bar(learned['confidence'])} {learned['confidence']:.2f}")
     yield Field(
@@ -272,9 +274,9 @@ def detail_fields(learned: Document, now: datetime) -> Iterator[Field]:
     yield Field("file", learned["path"], "faint")
 
 
-def retraction_fields(learning: Document) -> Iterator[Field]:
+def make_retraction_fields(learning: Document) -> Iterator[Field]:
     """The effect of retracting a learning."""
-    yield text_line(learning_title(learning), "title")
+    yield text_line(make_learning_title(learning), "title")
     yield text_line("No prompt will contain it. It stays in its file, marked as retracted, with your reason.")
     active = [entry for entry in learning["became"] if entry["status"] == "active"]
     if not active:
@@ -282,16 +284,16 @@ def retraction_fields(learning: Document) -> Iterator[Field]:
         return
     yield text_line(f"{formats.count(len(active), 'learning')} promoted from it will wait for your decision:", "wants")
     for entry in active[:MAX_AFFECTED]:
-        yield text_line(f"▸ {learning_scope_words(entry)}: {learning_title(entry)}")
+        yield text_line(f"▸ {describe_learning_scope(entry)}: {make_learning_title(entry)}")
     if len(active) > MAX_AFFECTED:
         yield text_line(f"  and {len(active) - MAX_AFFECTED:,} more", "faint")
 
 
-def promotion_fields(learning: Document) -> Iterator[Field]:
+def make_promotion_fields(learning: Document) -> Iterator[Field]:
     """The effect of applying a learning in all projects."""
-    yield text_line(learning_title(learning), "title")
+    yield text_line(make_learning_title(learning), "title")
     yield from (text_line(line) for line in learning["text"].split("\n")[:MAX_PREVIEW_LINES])
     explanation = "If you confirm, a copy goes to the learnings of all projects and into their prompts."
     yield text_line(
-        f"It applies in {learning_scope_words(learning)} now. {explanation} You can retract the copy.", "grey"
+        f"It applies in {describe_learning_scope(learning)} now. {explanation} You can retract the copy.", "grey"
     )

@@ -32,17 +32,17 @@ NAME_CELLS = 24
 """Cells of a name in a table."""
 
 
-def percent(share: float | None) -> str:
+def format_percent(share: float | None) -> str:
     """A share from 0 to 1, `–` for none."""
     return "–" if share is None else f"{share:.0%}"
 
 
-def decimal(share: float | None) -> str:
+def format_confidence(share: float | None) -> str:
     """A confidence, `–` for none."""
     return "–" if share is None else f"{share:.2f}"
 
 
-def head_fields(document: Document) -> Iterator[Field]:
+def make_summary_fields(document: Document) -> Iterator[Field]:
     """The number of cards, what became of them, and how many were approved."""
     own = f" and {formats.count(document['ownPrompts'], 'prompt')} of your own" if document["ownPrompts"] else ""
     counts = [
@@ -52,18 +52,18 @@ def head_fields(document: Document) -> Iterator[Field]:
     yield Field("cards", f"{period}: {total}{own}, {', '.join(counts)}")
     if document["approvalRate"] is not None:
         trend = TRENDS.get(document["trendDirection"], "no trend yet")
-        yield Field("approved", f"{percent(document['approvalRate'])}, {trend}")
+        yield Field("approved", f"{format_percent(document['approvalRate'])}, {trend}")
     if document["autoExecuted"]:
         yield Field("by itself", f"{document['autoExecuted']:,}, {document['autoExecutedUndone']:,} undone")
     if document["approvalRate"] is not None:
         approved, dismissed = document["avgApprovedConfidence"], document["avgRejectedConfidence"]
-        means = f"approved {decimal(approved)}, dismissed {decimal(dismissed)}"
-        yield Field("confidence", f"mean {decimal(document['avgConfidence'])}, {means}")
+        means = f"approved {format_confidence(approved)}, dismissed {format_confidence(dismissed)}"
+        yield Field("confidence", f"mean {format_confidence(document['avgConfidence'])}, {means}")
     if document["costPerAccepted"]:
         yield Field("cost", f"${document['costPerAccepted']:.2f} for each accepted card")
 
 
-def over_time_fields(insights: Document) -> Iterator[Field]:
+def make_daily_fields(insights: Document) -> Iterator[Field]:
     """The share of approved cards and the number of decisions by day; `·` for a day without decisions."""
     slices = insights["approvalOverTime"]
     counts = [each["approved"] + each["rejected"] for each in slices]
@@ -75,13 +75,13 @@ def over_time_fields(insights: Document) -> Iterator[Field]:
     yield Field("decisions", f"{draw_sparkline([count or None for count in counts])}  at most {max(counts)}", "grey")
 
 
-def calibration_fields(insights: Document) -> Iterator[Field]:
+def make_calibration_fields(insights: Document) -> Iterator[Field]:
     """The share of approved cards by range of confidence, beside what was stated; then error, threshold and phase."""
     buckets = [bucket for bucket in insights["calibration"] if bucket["predictions"]]
     if buckets:
         yield heading("calibration: approved, 95 % interval, stated")
     for bucket in buckets:
-        stated, tone = calibration_verdict(bucket)
+        stated, tone = judge_calibration(bucket)
         rate, interval = bucket["approvalRate"], f"{100 * bucket['low']:.0f}–{100 * bucket['high']:.0f}"
         text = f"{draw_bar(rate)} {rate:>4.0%} of {bucket['predictions']:<3,} {interval:>6} {stated}"
         yield Field(bucket["bucket"], text, tone)
@@ -92,14 +92,14 @@ def calibration_fields(insights: Document) -> Iterator[Field]:
         cards = formats.count(at["predictions"], "card")
         evidence = "you have not decided any such card"
         if at["predictions"]:
-            evidence = f"you approved {percent(at['approvalRate'])} of {cards} (at least {at['low']:.0%})"
+            evidence = f"you approved {format_percent(at['approvalRate'])} of {cards} (at least {at['low']:.0%})"
         yield Field("acts from", f"{threshold:.2f}: {evidence}")
     yield Field("phase", f"{insights['phase']}: {one_line(insights['phaseReason'])}")
     if insights["calibrationWords"] not in insights["phaseReason"]:
         yield text_line(one_line(insights["calibrationWords"]), "grey")
 
 
-def calibration_verdict(bucket: Document) -> tuple[str, str]:
+def judge_calibration(bucket: Document) -> tuple[str, str]:
     """The verdict on the stated confidence beside the share of approved cards, and its tone."""
     stated = bucket["avgConfidence"]
     if stated is None or bucket["unstated"] == bucket["predictions"]:
@@ -113,16 +113,16 @@ def calibration_verdict(bucket: Document) -> tuple[str, str]:
     return f"✓ stated {stated:.0%}", "ink"
 
 
-def table_fields(insights: Document, names: Sequence[str], limit: int = 8) -> Iterator[Field]:
+def make_table_fields(insights: Document, names: Sequence[str], limit: int = 8) -> Iterator[Field]:
     """A table for each of `names`, a group of the document, with at most `limit` rows."""
     listed = [name for name in names if insights[name]]
     for name in listed:
         if name != listed[0]:
             yield text_line("")
-        yield from _table_lines(name, insights[name], limit)
+        yield from _make_table(name, insights[name], limit)
 
 
-def _table_lines(name: str, groups: Sequence[Document], limit: int) -> Iterator[Field]:
+def _make_table(name: str, groups: Sequence[Document], limit: int) -> Iterator[Field]:
     """The head of a table, and its first rows."""
     title = {"partsOfDay": "part of day"}.get(name, name.removesuffix("s"))
     cost_title = "cost" if any(group["costPerAccepted"] for group in groups) else ""
@@ -132,13 +132,13 @@ def _table_lines(name: str, groups: Sequence[Document], limit: int) -> Iterator[
         label = kind_title(group["name"]) if name == "kinds" else group["name"] or "–"
         cost = f"${group['costPerAccepted']:.2f}" if group["costPerAccepted"] else ""
         decided = group["approved"] + group["rejected"]
-        row = f"{group['predictions']:>6,}{decided:>8,}{percent(group['approvalRate']):>9}{cost:>7}"
+        row = f"{group['predictions']:>6,}{decided:>8,}{format_percent(group['approvalRate']):>9}{cost:>7}"
         yield text_line(f"{fit_to_width(label, NAME_CELLS)}{row}".rstrip())
     if len(groups) > limit:
         yield text_line(f"and {len(groups) - limit} more", "faint")
 
 
-def hours_fields(insights: Document) -> Iterator[Field]:
+def make_hourly_fields(insights: Document) -> Iterator[Field]:
     """The share of approved cards and the number of decisions, by hour of the day."""
     by_hour = {int(group["name"]): group for group in insights["hours"]}
     groups = [by_hour.get(hour, {}) for hour in range(24)]
@@ -151,7 +151,7 @@ def hours_fields(insights: Document) -> Iterator[Field]:
         yield Field("decisions", counts, "grey")
 
 
-def drift_fields(report: Document) -> Iterator[Field]:
+def make_drift_fields(report: Document) -> Iterator[Field]:
     """Whether the operator decides otherwise than before, and about which kinds of card."""
     yield Field("drift", one_line(report["words"]), "wants" if report["changed"] else "ink")
     for shift in report["kinds"]:
@@ -175,7 +175,7 @@ TRAINING_STATES = {
 """Sign, words and tone of each state of a training."""
 
 
-def training_fields(view: TrainingView, now: datetime, train_key: str, swap_key: str) -> Iterator[Field]:
+def make_training_fields(view: TrainingView, now: datetime, train_key: str, swap_key: str) -> Iterator[Field]:
     """The pairs until the next training, the model in use, the newest trainings; and the keys that train and swap."""
     yield heading("training")
     yield Field("pairs", f"{draw_bar(view.pairs / max(1, view.needed))} {view.pairs:,} of {view.needed} new")
@@ -199,7 +199,7 @@ def training_fields(view: TrainingView, now: datetime, train_key: str, swap_key:
         yield Field(swap_key, label, "accent")
 
 
-def training_question(offer: TrainingOffer, view: TrainingView, key: str) -> str:
+def make_training_question(offer: TrainingOffer, view: TrainingView, key: str) -> str:
     """The question before a training: what is sent where, its cost and its result; `key` stops it again."""
     provider = f"{offer.provider} ({offer.base_url})" if offer.base_url else offer.provider
     off_note = "" if view.enabled else " It predicts cards only while twinModelEnabled is on (6), which is off now."
@@ -218,7 +218,7 @@ def training_question(offer: TrainingOffer, view: TrainingView, key: str) -> str
     )
 
 
-def stop_question(run: TrainingRunView) -> str:
+def make_stop_question(run: TrainingRunView) -> str:
     """The question before a training is stopped."""
     return (
         f"{run.id}: {run.records:,} {METHOD_NAMES.get(run.method, run.method)} at {run.provider}, "
@@ -227,7 +227,7 @@ def stop_question(run: TrainingRunView) -> str:
     )
 
 
-def swap_title_and_question(run: TrainingRunView, view: TrainingView) -> tuple[str, str]:
+def make_swap_question(run: TrainingRunView, view: TrainingView) -> tuple[str, str]:
     """The title and the question before a swap of models."""
     measured = f"\n\nMeasured: {one_line(run.note)}" if run.note else ""
     if run.state == "kept_old":

@@ -45,7 +45,9 @@ TEST_RUNS = (None, "run_tests")
 means."""
 
 
-def session_outcome(state: str, result: str | None, flow: str | None, failed: int, errors: int) -> tuple[str, str, str]:
+def describe_outcome(
+    state: str, result: str | None, flow: str | None, failed: int, errors: int
+) -> tuple[str, str, str]:
     """Sign, tone and words of how a session stands. Its tests `failed`, or had `errors`."""
     if state == "succeeded" and result == "failed":
         words = failures(failed, errors) if flow in TEST_RUNS and failed + errors else PROBLEM_FOUND
@@ -53,7 +55,7 @@ def session_outcome(state: str, result: str | None, flow: str | None, failed: in
     return (*SESSION_SIGNS[state], label_outcome(state))
 
 
-def origin_words(mode: str) -> str:
+def describe_origin(mode: str) -> str:
     """`by itself: ` before the prompt of a session that nobody approved, "" for others."""
     return "by itself: " if mode == "autonomous" else ""
 
@@ -91,13 +93,13 @@ FLOWS_BY_WORK = {
 _WORK_BY_FLOW = {flow: work for work, flows in FLOWS_BY_WORK.items() for flow in flows}
 
 
-def work_word(card: Card) -> str:
+def name_work(card: Card) -> str:
     """The work of a flow in a word, such as `tests`; a learned flow by its name; without a flow the channel."""
     flow = card.assignment.flow
     return _WORK_BY_FLOW.get(flow, flow.replace("_", " ")) if flow else card.assignment.channel
 
 
-def signal_words(signal: Signal) -> tuple[str, str]:
+def describe_signal(signal: Signal) -> tuple[str, str]:
     """The name of a signal and its evidence."""
     name = "talk" if signal.name == "conversations" else signal.name
     return name, one_line(signal.error or "; ".join(signal.evidence)) or "nothing"
@@ -119,7 +121,7 @@ def describe_changes(flow: str | None, check_only: bool, without_sandbox: bool) 
     return CHANGES_BY_FLOW.get(flow or "", "you land the changes")
 
 
-def open_comments_text(sent: Sequence[bool]) -> str:
+def describe_open_comments(sent: Sequence[bool]) -> str:
     """How many comments on changes that land have no answer, whether each was `sent` or not; "" for none."""
     numbers = {"not sent": sent.count(False), "not answered": sent.count(True)}
     return ", ".join(
@@ -127,7 +129,7 @@ def open_comments_text(sent: Sequence[bool]) -> str:
     )
 
 
-def cannot_run_text(flow: str | None) -> str:
+def explain_cannot_run(flow: str | None) -> str:
     """Said of a card that nothing can run."""
     return "This cannot run yet." if flow else "No model or agent can run this yet."
 
@@ -135,7 +137,7 @@ def cannot_run_text(flow: str | None) -> str:
 def describe_work(card: Card) -> str:
     """The estimated cost of a card, what it changes, what runs it and what undoes it, where anything can run it."""
     if not card.can_run:
-        return cannot_run_text(card.assignment.flow)
+        return explain_cannot_run(card.assignment.flow)
     runs = f"runs: {card.assignment.flow or one_line(card.consent_text) or card.assignment.runner}"
     touches = describe_changes(card.assignment.flow, card.check_only, card.without_sandbox)
     parts = [f"est. {formats.money(card.estimate)}"] if card.estimate else []
@@ -151,15 +153,15 @@ def describe_work(card: Card) -> str:
 # Risk
 
 
-def approval_risk(card: Card) -> str:
+def find_approval_risk(card: Card) -> str:
     """Why a card is risky, "" when it is not: no sandbox works here, the content filter asks, or it touches production.
 
     Approving such a card needs a second, distinct key.
     """
-    return "; ".join(filter(None, (NO_SANDBOX if card.needs_confirmation else "", _rail_reason(card))))
+    return "; ".join(filter(None, (NO_SANDBOX if card.needs_confirmation else "", _find_rail_risk(card))))
 
 
-def _rail_reason(card: Card) -> str:
+def _find_rail_risk(card: Card) -> str:
     for verdict in card.verdicts:
         if verdict.rail == "content" and verdict.verdict is Verdict.ASK:
             return one_line(verdict.reason)
@@ -169,7 +171,7 @@ def _rail_reason(card: Card) -> str:
     return ""
 
 
-def blocking_verdict(card: Card) -> RailVerdict | None:
+def find_blocking_verdict(card: Card) -> RailVerdict | None:
     """The first rail that would block the card now."""
     return next((verdict for verdict in card.verdicts if verdict.verdict is Verdict.BLOCK), None)
 
@@ -191,7 +193,7 @@ RESUME_QUESTIONS = {
 """Title and text of the question before a stop or a month stop ends."""
 
 
-def hold_field(word: str, reason: str, since: str, how: str, remaining: str = "") -> Field:
+def make_hold_field(word: str, reason: str, since: str, how: str, remaining: str = "") -> Field:
     """A stop, a month stop or a pause: `how` to resume, and the `remaining` time where it ends by itself. `since` is ""
     where that is not known."""
     end = f", over in {remaining}" if remaining else ""
@@ -209,7 +211,7 @@ LEARNED_FORMS: Mapping[str, tuple[str, str]] = {
 """The kinds of things that were learned, by key in the document, in words for one and for several."""
 
 
-def absence_fields(document: Document) -> Iterator[Field]:
+def make_absence_fields(document: Document) -> Iterator[Field]:
     """Sessions, blocks, decisions, learnings and costs; no fields when nothing happened."""
     ran, blocked = document["ran"], document["blocked"]
     approved, dismissed, counts_learned = document["approved"], document["rejected"], document["learnt"]
@@ -218,7 +220,7 @@ def absence_fields(document: Document) -> Iterator[Field]:
     ]
     if not (ran or blocked or approved or dismissed or learned):
         return
-    yield Field("done", _ended_sessions(ran))
+    yield Field("done", _describe_ended_sessions(ran))
     if blocked:
         counts = Counter(entry["rail"] for entry in blocked)
         rails = ", ".join(f"{rail} {count}" for rail, count in counts.most_common())
@@ -234,7 +236,7 @@ def absence_fields(document: Document) -> Iterator[Field]:
         yield Field("spent", f"${document['spent']:.2f}")
 
 
-def _ended_sessions(sessions: Sequence[Document]) -> str:
+def _describe_ended_sessions(sessions: Sequence[Document]) -> str:
     """`3 sessions, 1 found a problem, 1 did not finish`."""
     problems = sum(describe_outcome(session["state"], session["result"]) == PROBLEM_FOUND for session in sessions)
     unfinished = sum(session["state"] not in ("succeeded", "discarded") for session in sessions)

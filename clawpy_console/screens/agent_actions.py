@@ -15,10 +15,10 @@ from clawpy_console import external_programs, formats
 from clawpy_console.dialogs.base import Answer, Dialog, PreviewDialog, Question, confirm
 from clawpy_console.dialogs.edit import EditProfile, edit_file
 from clawpy_console.fields import Document, text_line
-from clawpy_console.fields.agent import broken_file, moved_fields
+from clawpy_console.fields.agent import find_broken_file, make_move_fields
 from clawpy_console.formats import crop
 from clawpy_console.keys import bindings
-from clawpy_console.screens.agent_tree import OWNER, Node, Tree, ids_below, search_text
+from clawpy_console.screens.agent_tree import OWNER, Node, Tree, collect_ids_below, make_search_text
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.widgets.frame import KeyLine, TabLine, has_words
 from clawpy_console.widgets.reflowing_text import ReflowingText
@@ -58,7 +58,7 @@ class MoveAgent(PreviewDialog[str | None]):
 
     def compose(self) -> ComposeResult:
         title, subtitle = f"Move {crop(self._agent.id, 40)} under …", f"now under {crop(self._agent.reports_to, 40)}"
-        with self.frame(title, subtitle, classes="-whole"):
+        with self.make_frame(title, subtitle, classes="-whole"):
             with Horizontal(id="body"):
                 with Vertical(id="leaders-pane"):
                     yield Input(placeholder="name, title, domain, tier 3", id="leader-filter")
@@ -77,21 +77,21 @@ class MoveAgent(PreviewDialog[str | None]):
         """List the leaders that have all words of `text`."""
         words = text.lower().split()
         tiers = {OWNER: ""} if has_words(OWNER, words) else {}
-        tiers |= {leader.id: f"{leader.tier}" for leader in self._leaders if has_words(search_text(leader), words)}
+        tiers |= {leader.id: f"{leader.tier}" for leader in self._leaders if has_words(make_search_text(leader), words)}
         rows = []
         for id, tier in tiers.items():
             is_present = id == self._agent.reports_to
             rows.append(Row(id, id, "●" if is_present else " ", tier, "grey" if is_present else "ink", "grey"))
         self._rows.show(rows)
-        self._leader_moved()
+        self._on_leader_moved()
 
     @on(Input.Changed, "#leader-filter")
-    def _typed(self, event: Input.Changed) -> None:
+    def _on_typed(self, event: Input.Changed) -> None:
         self._show_leaders(event.value)
         self._rows.action_first()
 
     @on(Rows.Moved, "#leaders")
-    def _leader_moved(self) -> None:
+    def _on_leader_moved(self) -> None:
         leader_id = self._rows.current
         if leader_id == self._leader_id:
             return
@@ -104,7 +104,7 @@ class MoveAgent(PreviewDialog[str | None]):
     def _show_move(self, document: Document) -> None:
         self._has_preview = True
         self.show_status("")
-        self.show([text_line(f"{self._agent.id} under {self._leader_id}", "title"), *moved_fields(document)])
+        self.show([text_line(f"{self._agent.id} under {self._leader_id}", "title"), *make_move_fields(document)])
 
     def action_step(self, by: int) -> None:
         self._rows.action_step(by)
@@ -140,7 +140,7 @@ class NewAgent(Dialog[AgentView | None]):
         self._leader = leader
 
     def compose(self) -> ComposeResult:
-        with self.frame(f"A new agent under {self._leader}"):
+        with self.make_frame(f"A new agent under {self._leader}"):
             for name, hint in NEW_AGENT_FIELDS.items():
                 yield Input(placeholder=hint, id=name)
             yield Static(id="status", classes="note", markup=False)
@@ -148,7 +148,7 @@ class NewAgent(Dialog[AgentView | None]):
             yield Static(keys, classes="note", markup=False)
 
     @on(Input.Submitted)
-    def _submitted(self, event: Input.Submitted) -> None:
+    def _on_submitted(self, event: Input.Submitted) -> None:
         if event.input.id == [*NEW_AGENT_FIELDS][-1]:
             self.action_create()
         else:
@@ -169,7 +169,7 @@ class NewAgent(Dialog[AgentView | None]):
 # Findings that wait to be sent up (SPEC 1.7)
 
 
-MAX_LISTED = 6
+MAX_LISTED_FINDINGS = 6
 """Maximum number of findings that the question lists."""
 
 
@@ -181,19 +181,19 @@ def send_findings(app: Console) -> None:
 
     app.load_for_dialog(
         lambda engine: engine.bubbles.list(state=BubbleState.QUEUED),
-        lambda queued: confirm(app, "Send these findings up now?", _findings_question(queued), "send up", send),
+        lambda queued: confirm(app, "Send these findings up now?", _make_findings_question(queued), "send up", send),
     )
 
 
-def _findings_question(queued: Sequence[Bubble]) -> str:
+def _make_findings_question(queued: Sequence[Bubble]) -> str:
     """The findings that would be sent up, and their effect."""
     ready = [finding for finding in queued if finding.may_guide]
     lines = [
         crop(f"▸ {finding.learning.agent} → {finding.leader}: {finding.learning.text}", 70)
-        for finding in ready[:MAX_LISTED]
+        for finding in ready[:MAX_LISTED_FINDINGS]
     ]
-    if len(ready) > MAX_LISTED:
-        lines.append(f"  and {len(ready) - MAX_LISTED:,} more")
+    if len(ready) > MAX_LISTED_FINDINGS:
+        lines.append(f"  and {len(ready) - MAX_LISTED_FINDINGS:,} more")
     if len(ready) < len(queued):
         quotes = formats.count(len(queued) - len(ready), "quote")
         lines.append(f"  Not included: {quotes} that you have not approved yet (see “waiting for you”)")
@@ -294,7 +294,7 @@ class AgentActions(ConsoleScreen):
                 select=agent.id,
             )
 
-        subtree = {agent.id, *ids_below(self.state.agents, agent.id)}
+        subtree = {agent.id, *collect_ids_below(self.state.agents, agent.id)}
         leaders = [other for other in self.state.agents if not other.broken and other.id not in subtree]
         self.app.ask(MoveAgent(agent, leaders), move)
 
@@ -322,7 +322,7 @@ class AgentActions(ConsoleScreen):
     @property
     def _file(self) -> str:
         """The name of the file to edit: that of a broken agent that needs mending, "" when no file can mend it."""
-        return broken_file(self.agent.broken) if self.agent and self.agent.broken else "soul.md"
+        return find_broken_file(self.agent.broken) if self.agent and self.agent.broken else "soul.md"
 
     def action_edit(self) -> None:
         """Edit the profile of a leader where it is shown, else the file."""

@@ -45,7 +45,7 @@ FOLD_MARKS = {None: "  ", True: "▾ ", False: "▸ "}
 LEAD_CELLS = 3
 """Cells before the indentation: the cursor, the sign of the state, a space."""
 
-STATES: Mapping[str, tuple[str, str, str]] = {
+AGENT_STATES: Mapping[str, tuple[str, str, str]] = {
     "idle": ("○", "faint", ""), "queued": ("○", "accent", "waiting"), "running": ("◐", "accent", "working"),
     "waiting": ("▲", "wants", "waiting"), "broken": ("✗", "wrong", "broken"), "retired": ("·", "faint", "retired"),
 }  # fmt: skip
@@ -84,13 +84,13 @@ class FoldState:
         starts_folded = id.startswith((FOLD_PREFIX, RETIRED))
         return starts_folded == (id in self.toggled)
 
-    def showing(self, agent: AgentView, leaders: Iterable[str]) -> FoldState:
+    def unfold_to(self, agent: AgentView, leaders: Iterable[str]) -> FoldState:
         """With the rows of its `leaders` unfolded, so that an agent is shown."""
         unused = () if was_used(agent) else [f"{FOLD_PREFIX}{leader}" for leader in leaders]
         return replace(self, toggled=self.toggled.difference(leaders).union(unused))
 
 
-def tree_nodes(
+def make_tree_nodes(
     agents: Sequence[AgentView], retired: Sequence[AgentView] = (), *, folds: FoldState, words: Sequence[str] = ()
 ) -> list[Node]:
     """The rows of the tree. With `words`, in lower case, only the agents that match them, and their leaders."""
@@ -98,7 +98,7 @@ def tree_nodes(
 
 
 class _TreeBuilder:
-    """Makes the rows of the tree; see `tree_nodes`."""
+    """Makes the rows of the tree; see `make_tree_nodes`."""
 
     def __init__(
         self, agents: Sequence[AgentView], retired: Sequence[AgentView], folds: FoldState, words: Sequence[str]
@@ -106,18 +106,18 @@ class _TreeBuilder:
         self._folds = folds
         self._is_filtered = bool(words)
         self._below, self._reasons = _place_agents(agents, retired)
-        self._matching = {agent.id for agent in (*agents, *retired) if has_words(search_text(agent), words)}
+        self._matching = {agent.id for agent in (*agents, *retired) if has_words(make_search_text(agent), words)}
         shown = self._matching if words else {agent.id for agent in agents if was_used(agent)}
-        self._visible = shown.union(leaders_above(agents, shown))  # the others are folded or do not match
+        self._visible = shown.union(find_leaders_above(agents, shown))  # the others are folded or do not match
         self._folds_unused = not words and not folds.show_all and len(agents) > FOLD_ABOVE
 
     def nodes(self) -> list[Node]:
         """The rows from the top: the owner with the agents below it, then the groups."""
         nodes: list[Node] = []
-        todo = [*reversed(self._group_headings()), Node(OWNER, 0, text="you")]
+        todo = [*reversed(self._make_group_headings()), Node(OWNER, 0, text="you")]
         while todo:  # no recursion: a chain may be as long as there are agents
             node = todo.pop()
-            children = self._children(node)
+            children = self._make_children(node)
             if node.id.startswith(GROUP_PREFIX) and not children:
                 continue
             if children or node.id == OWNER:
@@ -127,27 +127,27 @@ class _TreeBuilder:
                 todo += reversed(children)
         return nodes
 
-    def _group_headings(self) -> list[Node]:
+    def _make_group_headings(self) -> list[Node]:
         groups = [name for name in self._below if name.startswith(GROUP_PREFIX)]
         return [Node(name, 0, text=f"{name.removeprefix(GROUP_PREFIX)} ({len(self._below[name])})") for name in groups]
 
-    def _children(self, node: Node) -> list[Node]:
+    def _make_children(self, node: Node) -> list[Node]:
         """The rows directly below a row; those of agents that never worked are one row while they are folded."""
         if node.id.startswith(FOLD_PREFIX) or (node.agent and node.agent.activity.state == "retired"):
             return []
         members = [
             agent for agent in self._below.get(node.id, ()) if not self._is_filtered or agent.id in self._visible
         ]
-        folded = [] if self._shows_unused(node) else self._unused_ids(members)
+        folded = [] if self._shows_unused(node) else self._collect_unused_ids(members)
         if len(folded) < 2:
-            return [self._agent_node(agent, node) for agent in members]
+            return [self._make_agent_node(agent, node) for agent in members]
         names = ", ".join(folded[:MAX_NAMES]) + (" …" if len(folded) > MAX_NAMES else "")
         folded_row = Node(
             f"{FOLD_PREFIX}{node.id}", node.depth + 1, text=f"{len(folded):,} not used yet: {names}", above=node.id
         )
-        return [*(self._agent_node(agent, node) for agent in members if agent.id in self._visible), folded_row]
+        return [*(self._make_agent_node(agent, node) for agent in members if agent.id in self._visible), folded_row]
 
-    def _agent_node(self, agent: AgentView, above: Node) -> Node:
+    def _make_agent_node(self, agent: AgentView, above: Node) -> Node:
         reason, matches = self._reasons.get(agent.id, ""), agent.id in self._matching
         return Node(agent.id, above.depth + 1, agent, text=reason, matches=matches, above=above.id)
 
@@ -158,13 +158,13 @@ class _TreeBuilder:
         is_unused = node.agent is not None and node.id not in self._visible
         return is_unused or self._folds.is_open(f"{FOLD_PREFIX}{node.id}")
 
-    def _unused_ids(self, members: Sequence[AgentView]) -> list[str]:
+    def _collect_unused_ids(self, members: Sequence[AgentView]) -> list[str]:
         """The ids of the members that never worked, each followed by those of all agents below it."""
         unused = [agent.id for agent in members if agent.id not in self._visible]
-        return [id for agent_id in unused for id in (agent_id, *sorted(_ids_reached(self._below, agent_id)))]
+        return [id for agent_id in unused for id in (agent_id, *sorted(_collect_reached_ids(self._below, agent_id)))]
 
 
-def leaders_above(agents: Iterable[AgentView], ids: Iterable[str]) -> list[str]:
+def find_leaders_above(agents: Iterable[AgentView], ids: Iterable[str]) -> list[str]:
     """The existing leaders above the agents `ids`; those of a single agent in order, its direct leader first."""
     leader_of = {agent.id: agent.reports_to for agent in agents}
     chain: dict[str, None] = {}
@@ -176,9 +176,9 @@ def leaders_above(agents: Iterable[AgentView], ids: Iterable[str]) -> list[str]:
     return list(chain)
 
 
-def ids_below(agents: Iterable[AgentView], agent_id: str) -> set[str]:
+def collect_ids_below(agents: Iterable[AgentView], agent_id: str) -> set[str]:
     """The ids of all agents below an agent."""
-    return _ids_reached(_group_by_leader(agents), agent_id)
+    return _collect_reached_ids(_group_by_leader(agents), agent_id)
 
 
 def was_used(agent: AgentView) -> bool:
@@ -186,10 +186,10 @@ def was_used(agent: AgentView) -> bool:
     return bool(agent.activity.sessions or agent.broken or agent.activity.state not in ("idle", "retired"))
 
 
-def search_text(agent: AgentView) -> str:
+def make_search_text(agent: AgentView) -> str:
     """The text of an agent that the filter searches."""
     state = agent.activity.state
-    parts = (agent.id, agent.title, agent.domain, f"tier {agent.tier}", state, STATES[state][2],
+    parts = (agent.id, agent.title, agent.domain, f"tier {agent.tier}", state, AGENT_STATES[state][2],
              *agent.channels, agent.archetype, agent.broken)  # fmt: skip
     return " ".join(parts)
 
@@ -202,7 +202,7 @@ def _group_by_leader(agents: Iterable[AgentView]) -> dict[str, list[AgentView]]:
     return reports
 
 
-def _ids_reached(agents_by_leader: Mapping[str, Sequence[AgentView]], leader: str) -> set[str]:
+def _collect_reached_ids(agents_by_leader: Mapping[str, Sequence[AgentView]], leader: str) -> set[str]:
     """The ids of all agents below `leader`."""
     reached: set[str] = set()
     todo = [leader]
@@ -220,11 +220,11 @@ def _place_agents(
     by_id, under = {agent.id: agent for agent in agents}, _group_by_leader(agents)
     groups: dict[str, list[AgentView]] = {"leader missing": [], "in a circle": [], "broken": [], "retired": [*retired]}
     reasons: dict[str, str] = {}
-    reached = _ids_reached(under, OWNER)
+    reached = _collect_reached_ids(under, OWNER)
     for agent in agents:
         if agent.id in reached:
             continue
-        chain = [agent.id, *leaders_above(agents, [agent.id])]
+        chain = [agent.id, *find_leaders_above(agents, [agent.id])]
         head = by_id[chain[-1]]
         if head.reports_to in by_id:
             head = by_id[min(chain[chain.index(head.reports_to) :])]
@@ -236,7 +236,7 @@ def _place_agents(
         else:
             group, reasons[head.id] = "leader missing", f"reports to {head.reports_to}, which does not exist"
         groups[group].append(head)
-        reached.update({head.id} | _ids_reached(under, head.id))
+        reached.update({head.id} | _collect_reached_ids(under, head.id))
     return under | {f"{GROUP_PREFIX}{title}": heads for title, heads in groups.items() if heads}, reasons
 
 
@@ -257,7 +257,7 @@ class Tree(Rows):
     def show_nodes(self, nodes: Sequence[Node], *, empty: str = "") -> None:
         """Show `nodes`. The cursor stays on the same agent."""
         self.nodes = {node.id: node for node in nodes}
-        self.show([node_row(node) for node in nodes], empty=empty)
+        self.show([make_node_row(node) for node in nodes], empty=empty)
 
     @property
     def node(self) -> Node | None:
@@ -296,21 +296,21 @@ class Tree(Rows):
             self.post_message(self.Fold(node.id, None))
 
 
-def node_row(node: Node) -> Row:
+def make_node_row(node: Node) -> Row:
     """The row of a node: sign of the state, fold mark, tier and name; at the right the state and the tokens used."""
     agent = node.agent
     if agent is None:
-        return _row_without_agent(node)
-    sign, color, state = STATES[agent.activity.state]
+        return _make_row_without_agent(node)
+    sign, color, state = AGENT_STATES[agent.activity.state]
     text = f"{_indent(node)}{FOLD_MARKS[node.open]}{agent.tier} {agent.id}  {one_line(node.text)}"
     tokens = agent.activity.total_tokens
     used = f" {formats.tokens(tokens):>6}" if tokens else ""
     needs_attention = agent.activity.state in ("queued", "waiting", "broken")
     right_style = color if needs_attention else "grey"
-    return Row(node.id, text, sign, f"{state}{used}", _agent_style(node, agent), color, right_style)
+    return Row(node.id, text, sign, f"{state}{used}", _choose_agent_style(node, agent), color, right_style)
 
 
-def _row_without_agent(node: Node) -> Row:
+def _make_row_without_agent(node: Node) -> Row:
     """The row of the owner, of folded agents, or of the heading of a group."""
     mark = FOLD_MARKS[node.open]
     if node.id == OWNER:
@@ -323,7 +323,7 @@ def _indent(node: Node) -> str:
     return "  " * min(node.depth, MAX_INDENT)
 
 
-def _agent_style(node: Node, agent: AgentView) -> str:
+def _choose_agent_style(node: Node, agent: AgentView) -> str:
     """The style of an agent's name."""
     if agent.broken:
         return "wrong"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def next_choice(choices: Sequence[T], choice: T) -> T:
+def find_next_choice(choices: Sequence[T], choice: T) -> T:
     """The choice that follows `choice`: the first one after the last, and after a value that is no choice."""
     return choices[(choices.index(choice) + 1) % len(choices)] if choice in choices else choices[0]
 
@@ -78,11 +78,11 @@ class ConsoleScreen(BaseScreen[None]):
         if self.PURPOSE:
             yield Static(self.PURPOSE, id="purpose", markup=False)
             yield Columns(id="tabs")
-        yield from self.body()
+        yield from self.compose_body()
         self._key_line = KeyLine()
         yield self._key_line
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         """The widgets between the status line and the key line."""
         raise NotImplementedError
 
@@ -156,7 +156,7 @@ class ConsoleScreen(BaseScreen[None]):
         if self.ready:
             self.draw_columns()
 
-    def columns(self) -> Mapping[str, str]:
+    def make_column_titles(self) -> Mapping[str, str]:
         """The title of each column, for a narrow terminal, which shows one column."""
         return {}
 
@@ -164,7 +164,7 @@ class ConsoleScreen(BaseScreen[None]):
         """On a narrow terminal, draw which column is shown, the others, and the key that leads to the next."""
         for line in self.query_children(Columns):
             current = next((column for column in self.PANES.values() if self.has_class(f"-at-{column}")), "")
-            line.show(list(self.columns().items()), current, self.key_of("panes.next"))
+            line.show(list(self.make_column_titles().items()), current, self.key_of("panes.next"))
 
     def action_show_column(self, name: str) -> None:
         """Go to the first pane of this column that takes the focus."""
@@ -208,7 +208,7 @@ class ConsoleScreen(BaseScreen[None]):
             self.app.copy_to_clipboard(text)
             self.app.show_toast(f"Copied {text}")
 
-    def disabled_key_message(self, key: str, character: str) -> str:
+    def explain_disabled_key(self, key: str, character: str) -> str:
         """What a key does, and that it cannot be done now; "" for a key that works or is in no key line."""
         actions = find_key_line_actions({key, character}, self.app.keymap)
         if not actions or key in self.active_bindings:

@@ -15,11 +15,11 @@ from textual.widgets import Static, TextArea
 
 from clawpy_console import formats
 from clawpy_console.dialogs.base import Dialog
-from clawpy_console.fields import Field, draw_bar, heading, present_fields, states, text_line
+from clawpy_console.fields import Field, draw_bar, heading, make_fact_fields, states, text_line
 from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
-from clawpy_console.screens.card_stack import headline
-from clawpy_console.screens.mission_panes import result_words
+from clawpy_console.screens.card_stack import make_headline
+from clawpy_console.screens.mission_panes import describe_result
 from clawpy_console.state import AppState
 from clawpy_console.widgets.frame import Frame, KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText
@@ -50,31 +50,31 @@ def read_evidence(engine: Engine, card_id: str) -> Evidence:
     return Evidence(cards.rails(card_id), cards.similar(card_id), cards.describe_sandbox(card_id))
 
 
-def evidence_fields(
+def make_evidence_fields(
     card: Card, evidence: Evidence, state: AppState, now: datetime, *, in_full: bool
 ) -> Iterator[Field]:
     """The evidence for and against `card`; unless `in_full`, without weights and without rails that allow it."""
     if card.reasoning:
         yield from (text_line(line, "grey") for line in card.reasoning.splitlines())
     yield heading("place in the stack")
-    yield from _place_fields(card)
-    yield from present_fields(_history_facts(card, evidence.similar, state, now), "grey")
+    yield from _make_place_fields(card)
+    yield from make_fact_fields(_collect_history_facts(card, evidence.similar, state, now), "grey")
     signals = [signal for signal in card.signals if signal.relevance or signal.error]
     if signals:  # the operator's own prompt has none
         yield heading("signals (weight · relevance)" if in_full else "signals")
     for signal in signals:
-        name, text = states.signal_words(signal)
+        name, text = states.describe_signal(signal)
         figures = f"  {signal.weight:.2f} · {signal.relevance:.2f}" if in_full else ""
         yield Field(name, f"{draw_bar(signal.relevance)} {text}{figures}", "grey")
     if evidence.rails:
         yield heading("rails now")
-    yield from _rails_fields(evidence.rails, in_full)
+    yield from _make_rails_fields(evidence.rails, in_full)
     yield heading("work")
-    yield from present_fields(_work_facts(card, evidence.sandbox, now), "grey")
-    yield from _confidence_fields(card)
+    yield from make_fact_fields(_collect_work_facts(card, evidence.sandbox, now), "grey")
+    yield from _make_confidence_fields(card)
 
 
-def parameter_lines(parameters: Mapping[str, Any]) -> str:
+def format_parameters(parameters: Mapping[str, Any]) -> str:
     """A flow's parameters as `key = value` lines, values as JSON except plain texts."""
     return "\n".join(
         f"{key} = {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"
@@ -82,7 +82,7 @@ def parameter_lines(parameters: Mapping[str, Any]) -> str:
     )
 
 
-def _place_fields(card: Card) -> Iterator[Field]:
+def _make_place_fields(card: Card) -> Iterator[Field]:
     """The place of a card in the stack, and the reasons for it."""
     if not card.can_run:
         yield text_line("cards that cannot run come last", "grey")
@@ -96,7 +96,7 @@ def _place_fields(card: Card) -> Iterator[Field]:
     yield from (text_line(one_line(reason), "grey") for reason in reasons)
 
 
-def _confidence_fields(card: Card) -> Iterator[Field]:
+def _make_confidence_fields(card: Card) -> Iterator[Field]:
     """The confidence as a sum of terms, each with its value and its reason; nothing while none is stated."""
     parts = card.parts
     if parts is None or not card.has_stated_confidence:
@@ -109,7 +109,7 @@ def _confidence_fields(card: Card) -> Iterator[Field]:
     yield text_line(f"sum         = {parts.total:.3f}  {card.band.value}")
 
 
-def _rails_fields(rails: Sequence[RailVerdict], in_full: bool) -> Iterator[Field]:
+def _make_rails_fields(rails: Sequence[RailVerdict], in_full: bool) -> Iterator[Field]:
     """Each rail: its first reason, then the others together. Rails that allow without a reason share one line; unless
     `in_full`, all that allow do, and the other reasons are left out."""
     allowing = [rail for rail in rails if rail.verdict is Verdict.ALLOW and not (in_full and rail.reason)]
@@ -125,7 +125,7 @@ def _rails_fields(rails: Sequence[RailVerdict], in_full: bool) -> Iterator[Field
         yield text_line(f"✓ {', '.join(rail.rail for rail in allowing)}: no objection", "grey")
 
 
-def _history_facts(
+def _collect_history_facts(
     card: Card, similar: tuple[int, int] | None, state: AppState, now: datetime
 ) -> Iterator[tuple[str, str]]:
     """The decisions about cards like it, and the end of the last run of the flow in this workspace."""
@@ -136,11 +136,11 @@ def _history_facts(
     flow, workspace = card.assignment.flow, card.assignment.workspace
     for session in state.sessions if flow else ():
         if (session.flow, session.workspace) == (flow, workspace) and session.state.over:
-            yield "last run", result_words(session, now)
+            yield "last run", describe_result(session, now)
             return
 
 
-def _work_facts(card: Card, sandbox: str, now: datetime) -> list[tuple[str, str]]:
+def _collect_work_facts(card: Card, sandbox: str, now: datetime) -> list[tuple[str, str]]:
     """The work: its kind, cost, runner and changes. Facts without a text are not shown."""
     from engine import kind_title  # not before the first frame
 
@@ -161,7 +161,7 @@ def _work_facts(card: Card, sandbox: str, now: datetime) -> list[tuple[str, str]
 
 
 def parse_parameters(text: str) -> dict[str, Any] | None:
-    """The parameters that `parameter_lines` wrote as `text`; None for any other text, such as a sentence."""
+    """The parameters that `format_parameters` wrote as `text`; None for any other text, such as a sentence."""
     parameters: dict[str, Any] = {}
     for line in filter(str.strip, text.splitlines()):
         key, equals, value = line.partition("=")
@@ -207,10 +207,10 @@ class Details(Dialog[None]):
     def _editable_text(self) -> str:
         """The parameters of a flow, else the prompt."""
         assignment = self._card.assignment
-        return parameter_lines(assignment.parameters) if assignment.flow else assignment.prompt
+        return format_parameters(assignment.parameters) if assignment.flow else assignment.prompt
 
     def compose(self) -> ComposeResult:
-        with self.frame("Card details", classes="-wide"):
+        with self.make_frame("Card details", classes="-wide"):
             with VerticalScroll(id="details"):
                 yield ReflowingText(id="head")
                 yield Static(id="editor-title", classes="heading", markup=False)
@@ -221,7 +221,7 @@ class Details(Dialog[None]):
 
     def on_mount(self) -> None:
         for changed in ("virtual_size", "scroll_y"):
-            self.watch(self._pane, changed, self._scrolled)
+            self.watch(self._pane, changed, self._on_scrolled)
         self._show_card()
 
     def show(self, card: Card) -> None:
@@ -249,7 +249,7 @@ class Details(Dialog[None]):
         self._draw()
         self._read_again()
 
-    def _scrolled(self) -> None:
+    def _on_scrolled(self) -> None:
         self.call_after_refresh(self._show_whether_more)
 
     def _show_whether_more(self) -> None:
@@ -273,10 +273,12 @@ class Details(Dialog[None]):
         card = self._card
         head = Content.styled(one_line(card.assignment.prompt), "bold $ink")
         warning = Content.styled(f"▲ {states.NO_SANDBOX}" if card.without_sandbox else "", "bold $wants")
-        self.query_one("#head", ReflowingText).show(lambda width: [headline(card, width), warning, *head.wrap(width)])
+        self.query_one("#head", ReflowingText).show(
+            lambda width: [make_headline(card, width), warning, *head.wrap(width)]
+        )
         # The note names what is missing in the prompt, so it stands below the editor.
         note = [text_line(f"▲ {one_line(card.note)}", "wants"), text_line("")] if card.note else []
-        fields = [*note, *evidence_fields(card, self._evidence, self.app.state, self.now, in_full=True)]
+        fields = [*note, *make_evidence_fields(card, self._evidence, self.app.state, self.now, in_full=True)]
         self.query_one("#why", ReflowingText).show_fields(fields)
 
     def _show_refusal(self, reason: object) -> None:
@@ -304,7 +306,7 @@ class Details(Dialog[None]):
 
     def action_approve(self, typing: bool = False) -> None:
         """Approve the card with the text in the editor. A risky card shows its risk, and waits for `action_insist`."""
-        risk = states.approval_risk(self._card)
+        risk = states.find_approval_risk(self._card)
         if not risk:
             self._approve()
         elif not self._armed:

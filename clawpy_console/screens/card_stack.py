@@ -21,7 +21,7 @@ from textual.widgets import Static
 
 from clawpy_console.fields import states
 from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
-from clawpy_console.keys import bindings, shown_key
+from clawpy_console.keys import bindings, format_key
 from engine.model import Band, Card, DismissReason, Signal, Source, Tier
 
 if TYPE_CHECKING:
@@ -43,8 +43,10 @@ class CardView(Widget):
             return Content("")
         width, height = self.content_size
         has_evidence_pane = self.screen.has_class("-wide")
-        way_out = block_way_out(self.card, self.app.keymap)
-        return Content("\n").join(card_lines(self.card, width, height, way_out, with_signals=not has_evidence_pane))
+        way_out = describe_way_out(self.card, self.app.keymap)
+        return Content("\n").join(
+            make_card_lines(self.card, width, height, way_out, with_signals=not has_evidence_pane)
+        )
 
 
 GUARD_S = 0.4
@@ -201,7 +203,7 @@ class CardStack(Widget, can_focus=True):
         view.display = card is not None
         self.query_one("#empty").display = card is None
         view.set_class(card is not None and card.tier is Tier.AT_RISK, "-at-risk")
-        view.set_class(card is not None and bool(states.approval_risk(card)), "-risky")
+        view.set_class(card is not None and bool(states.find_approval_risk(card)), "-risky")
         view.set_class(self.armed, "-armed")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -213,13 +215,13 @@ class CardStack(Widget, can_focus=True):
             return self.takes_reason(str(parameters[0]))
         return super().check_action(action, parameters)
 
-    def _accepts_decisions(self) -> bool:
+    def _can_decide(self) -> bool:
         return self.clock() - self._changed_at >= GUARD_S
 
     def action_decide(self, decision: str) -> None:
         """Approve, dismiss or snooze the card in front."""
         card = self.front
-        if card is None or not self._accepts_decisions():
+        if card is None or not self._can_decide():
             return
         self._fly_out(card, DIRECTIONS[decision])
         self._dismissed_id = card.id if decision == "dismiss" else ""
@@ -259,9 +261,9 @@ class CardStack(Widget, can_focus=True):
     def action_approve(self) -> None:
         """Approve the card in front. If that is risky, show the risk first."""
         card = self.front
-        if card is None or not self._accepts_decisions():
+        if card is None or not self._can_decide():
             return
-        if states.approval_risk(card):
+        if states.find_approval_risk(card):
             self._armed_id = self.chosen_id = card.id
             self._draw()
             self._on_change()
@@ -276,12 +278,12 @@ class CardStack(Widget, can_focus=True):
 
     def _explain_approval(self, card: Card) -> str:
         """What approving `card` needs or does."""
-        approve = shown_key("stack.approve", self.app.keymap)
-        if blocking_verdict := states.blocking_verdict(card):
-            return f"The rail “{blocking_verdict.rail}” blocks it. {block_way_out(card, self.app.keymap)}"
+        approve = format_key("stack.approve", self.app.keymap)
+        if blocking_verdict := states.find_blocking_verdict(card):
+            return f"The rail “{blocking_verdict.rail}” blocks it. {describe_way_out(card, self.app.keymap)}"
         if not card.can_run:
-            return states.cannot_run_text(card.assignment.flow)
-        if states.approval_risk(card):
+            return states.explain_cannot_run(card.assignment.flow)
+        if states.find_approval_risk(card):
             return f"{approve} shows the risk first."
         return f"No risk here: {approve} approves it."
 
@@ -322,11 +324,11 @@ class CardStack(Widget, can_focus=True):
         self._end_reason_question()
 
 
-BAR_CELLS = 8
+SIGNAL_BAR_CELLS = 8
 """Cells of the bar of a signal."""
 
 
-def headline(card: Card, width: int) -> Content:
+def make_headline(card: Card, width: int) -> Content:
     """`AT RISK  shop · tests` at the left; at the right the badges, and the confidence once it is stated."""
     badges = []
     if card.has_stated_confidence:
@@ -339,26 +341,27 @@ def headline(card: Card, width: int) -> Content:
             badges.append(("  NEW", "bold $wants"))
     right = Content.assemble(*badges)
     label = Content.styled(f"{card.tier_word.upper()}  ", "bold $wrong" if card.tier is Tier.AT_RISK else "bold $ink")
-    place = f"{workspace_name(card.assignment.workspace)} · {states.work_word(card)}"
+    place = f"{workspace_name(card.assignment.workspace)} · {states.name_work(card)}"
     place_width = max(1, width - label.cell_length - right.cell_length - 1)
     return Content.assemble(label, (fit_to_width(place, place_width), "$grey"), " ", right)
 
 
-def signal_line(signal: Signal) -> Content:
+def make_signal_line(signal: Signal) -> Content:
     """A signal as name, bar and evidence."""
-    name, text = states.signal_words(signal)
-    filled = max(round(signal.relevance * BAR_CELLS), 1 if signal.relevance > 0.02 else 0)
-    bar = f"{'▇' * filled:<{BAR_CELLS}} "
+    name, text = states.describe_signal(signal)
+    filled = max(round(signal.relevance * SIGNAL_BAR_CELLS), 1 if signal.relevance > 0.02 else 0)
+    bar = f"{'▇' * filled:<{SIGNAL_BAR_CELLS}} "
     return Content.assemble((f"{fit_to_width(name, 8)} ", "$faint"), (bar, "$accent"), (text, "$grey"))
 
 
-def block_way_out(card: Card, keymap: Mapping[str, str]) -> str:
+def describe_way_out(card: Card, keymap: Mapping[str, str]) -> str:
     """What the operator can do about the rail that would block `card`, with the keys; "" when none would."""
-    blocking_verdict = states.blocking_verdict(card)
+    blocking_verdict = states.find_blocking_verdict(card)
     if blocking_verdict is None:
         return ""
     approve, safety, next_pane, allow_once = (
-        shown_key(action_id, keymap) for action_id in ("stack.approve", "app.safety", "panes.next", "safety.allow_once")
+        format_key(action_id, keymap)
+        for action_id in ("stack.approve", "app.safety", "panes.next", "safety.allow_once")
     )
     if not blocking_verdict.can_be_allowed_once:
         return f"{safety} shows the rails."
@@ -366,12 +369,12 @@ def block_way_out(card: Card, keymap: Mapping[str, str]) -> str:
     return f"To run it once: {approve}, then {safety} {next_pane} {allow_once} allows it, then {approve} again."
 
 
-def caution_and_style(card: Card, way_out: str) -> tuple[str, str]:
-    """A warning to read before approving, "" for none, and its style. `way_out` is that of `block_way_out`."""
-    if blocking_verdict := states.blocking_verdict(card):
+def find_caution(card: Card, way_out: str) -> tuple[str, str]:
+    """A warning to read before approving, "" for none, and its style. `way_out` is that of `describe_way_out`."""
+    if blocking_verdict := states.find_blocking_verdict(card):
         reason = one_line(blocking_verdict.reason)
         return f"✗ {blocking_verdict.rail} would block: {reason}. {way_out}", "$wrong"
-    if (risk := states.approval_risk(card)) and risk != states.NO_SANDBOX:  # that stands under the headline
+    if (risk := states.find_approval_risk(card)) and risk != states.NO_SANDBOX:  # that stands under the headline
         return f"▲ risky: {risk}", "$wants"
     if card.note:
         return f"▲ {one_line(card.note)}", "$wants"
@@ -402,12 +405,12 @@ SHRINK_STEPS = (
 """The steps, in the order in which they are taken until the card is low enough."""
 
 
-def card_lines(card: Card, width: int, height: int, way_out: str, *, with_signals: bool) -> list[Content]:
-    """The card as exactly `height` lines of at most `width` cells. `way_out` is that of `block_way_out`."""
-    parts = _card_parts(card, width, way_out, with_signals)
+def make_card_lines(card: Card, width: int, height: int, way_out: str, *, with_signals: bool) -> list[Content]:
+    """The card as exactly `height` lines of at most `width` cells. `way_out` is that of `describe_way_out`."""
+    parts = _make_card_parts(card, width, way_out, with_signals)
     _shrink(parts, width, height)
     sandbox_warning = crop(f"▲ {states.NO_SANDBOX}", width) if card.without_sandbox else ""
-    top = [headline(card, width), Content.styled(sandbox_warning, "bold $wants"), *parts["prompt"]]
+    top = [make_headline(card, width), Content.styled(sandbox_warning, "bold $wants"), *parts["prompt"]]
     for lines in (parts["reason"], parts["signals"]):
         if lines:
             top += [Content(""), *lines]
@@ -416,15 +419,15 @@ def card_lines(card: Card, width: int, height: int, way_out: str, *, with_signal
     return (top + blank + bottom)[:height]
 
 
-def _card_parts(card: Card, width: int, way_out: str, with_signals: bool) -> CardParts:
+def _make_card_parts(card: Card, width: int, way_out: str, with_signals: bool) -> CardParts:
     """The lines of each part of the card below its headline, as many as fit a high card."""
     signals = [signal for signal in card.signals if with_signals and signal.relevance > 0.02]
     signals.sort(key=lambda signal: -signal.share)
     return {
         "prompt": _wrap(card.assignment.prompt, "bold $ink", width, 5),
         "reason": _wrap(card.reasoning.partition("\n")[0], "$grey", width, 5),  # the details show the rest
-        "signals": [signal_line(signal).truncate(width, ellipsis=True) for signal in signals],
-        "caution": _wrap(*caution_and_style(card, way_out), width, 6),
+        "signals": [make_signal_line(signal).truncate(width, ellipsis=True) for signal in signals],
+        "caution": _wrap(*find_caution(card, way_out), width, 6),
         "facts": _wrap(states.describe_work(card), "$faint", width, 5),
     }
 
@@ -437,15 +440,15 @@ def _shrink(parts: CardParts, width: int, height: int) -> None:
         if excess > 0:
             limit = max(min_lines, len(parts[name]) - excess)
             # Each signal is a line of its own, so that no ellipsis says that its text goes on.
-            parts[name] = parts[name][:limit] if name == "signals" else _first_lines(parts[name], limit, width)
+            parts[name] = parts[name][:limit] if name == "signals" else _limit_lines(parts[name], limit, width)
 
 
 def _wrap(text: str, style: str, width: int, limit: int) -> list[Content]:
     """`text` as at most `limit` lines; no lines for an empty text."""
-    return _first_lines(Content.styled(one_line(text), style).wrap(width), limit, width) if text else []
+    return _limit_lines(Content.styled(one_line(text), style).wrap(width), limit, width) if text else []
 
 
-def _first_lines(lines: list[Content], limit: int, width: int) -> list[Content]:
+def _limit_lines(lines: list[Content], limit: int, width: int) -> list[Content]:
     """At most `limit` of the lines; the last one ends with an ellipsis where more follow."""
     if len(lines) <= limit:
         return lines

@@ -21,7 +21,7 @@ from clawpy_console.screens import diff
 from clawpy_console.screens.diff_view import DiffView
 from clawpy_console.widgets.base_screen import BaseScreen
 from clawpy_console.widgets.rows import Rows
-from clawpy_console.widgets.session import change_words, check_words, file_warnings, is_waiting_to_land
+from clawpy_console.widgets.session import describe_change_set, describe_check, is_waiting_to_land, make_file_warnings
 from engine.model import ChangeSet, ChangeState, FileChange, FilePart, LandPreview, SessionView
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Changes(Vertical):
     def find_landing_problem(self, change: ChangeSet) -> str:
         """Why `change` cannot be landed yet, "" when it can. Lost marks are a problem once: all of it would land
         without them."""
-        if not self.view.files or not self._shows_diff_of(change):
+        if not self.view.files or not self._has_diff_of(change):
             return "The diff is not read yet. Try again in a moment."
         if change.id in self._lost_marks:
             self._lost_marks.discard(change.id)
@@ -118,7 +118,7 @@ class Changes(Vertical):
             return f"The diff changed and lost hunks that you had marked. Land again to land {lands}."
         return ""
 
-    def _shows_diff_of(self, change: ChangeSet) -> bool:
+    def _has_diff_of(self, change: ChangeSet) -> bool:
         return self._diff_version is not None and self._diff_version.change_id == change.id
 
     def take_marks(self, change: ChangeSet) -> None:
@@ -127,10 +127,10 @@ class Changes(Vertical):
         self._landed_lines[change.id, change.landings] = {mark: lines[mark] for mark in self.view.marked}
         self.view.marked = set()
 
-    def put_back(self, change: ChangeSet) -> None:
+    def restore_marks(self, change: ChangeSet) -> None:
         """Restore the marks of `change`: nothing was landed."""
         marked_lines = self._landed_lines.pop((change.id, change.landings))
-        if self._shows_diff_of(change):
+        if self._has_diff_of(change):
             self.view.toggle_marks(marked_lines.keys() - self.view.marked)
 
     def mark_again(self, undone: ChangeSet) -> bool:
@@ -138,7 +138,7 @@ class Changes(Vertical):
         marked_lines = self._landed_lines.pop((undone.id, undone.landings), None)
         if marked_lines is not None:
             self._marked_lines[undone.id] = marked_lines
-            if self._shows_diff_of(undone):
+            if self._has_diff_of(undone):
                 self._diff_version = None  # it is read again, and then marked
         return marked_lines is not None
 
@@ -196,7 +196,7 @@ class Changes(Vertical):
         )
 
     @on(DiffView.Marked)
-    def _marks_changed(self) -> None:
+    def _on_marks_changed(self) -> None:
         if self._change is not None:
             self._lost_marks.discard(self._change.id)
         self._read_preview()
@@ -224,15 +224,19 @@ class Changes(Vertical):
         """Draw what is known of the changes above the diff, and the tree of their files."""
         change, session = self._change, self._session
         check = (change.check if change else None) or (session.check if session else None)
-        lines = [Content.styled(change_words(change, session), "$wants" if is_waiting_to_land(change) else "$grey")]
+        lines = [
+            Content.styled(describe_change_set(change, session), "$wants" if is_waiting_to_land(change) else "$grey")
+        ]
         if change and is_waiting_to_land(change):
-            lines += [Content.styled(text, style) for text, style in self._preview_lines(change)]
+            lines += [Content.styled(text, style) for text, style in self._make_preview_lines(change)]
         if change and change.note and change.state is not ChangeState.DISCARDED:
             lines.append(Content.styled(f"▲ {one_line(change.note)}", "$wants"))
         if check:
-            lines.append(check_words(check))
+            lines.append(describe_check(check))
         files = change.files if change else ()
-        lines += file_warnings(files, max(self.size.width - 2, 20), MAX_WARNINGS if self.app.size.height >= 40 else 2)
+        lines += make_file_warnings(
+            files, max(self.size.width - 2, 20), MAX_WARNINGS if self.app.size.height >= 40 else 2
+        )
         if self.has_comments_to_send:
             key = self._base_screen.key_of("work.send_comments")
             lines.append(Content.assemble((key, "$accent"), " send comments to the agent"))
@@ -243,7 +247,7 @@ class Changes(Vertical):
         shown = self.view.files or [diff.DiffFile(file, [], [], True) for file in files]
         self._files.show(diff.make_tree_rows(shown, self.view.marked))
 
-    def _preview_lines(self, change: ChangeSet) -> list[tuple[str, str]]:
+    def _make_preview_lines(self, change: ChangeSet) -> list[tuple[str, str]]:
         """The effect of landing, as lines with their style."""
         lines = []
         if parts := self.parts:
@@ -297,7 +301,7 @@ class Changes(Vertical):
 
 def describe_landing(change: ChangeSet, landed: ChangeSet, parts: Sequence[FilePart]) -> str:
     """What landing `parts` of `change`, by default all of it, has done. `landed` is the change set after that."""
-    comments = states.open_comments_text([bool(comment.sent) for comment in change.comments])
+    comments = states.describe_open_comments([bool(comment.sent) for comment in change.comments])
     open_comments = f" {comments}." if comments else ""
     is_partial = landed.state is not ChangeState.LANDED
     waiting = f" The rest waits: {formats.count(len(landed.files), 'file')}." if is_partial else ""

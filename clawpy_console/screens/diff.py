@@ -16,7 +16,7 @@ from pygments.token import Token
 from textual.highlight import HighlightTheme, highlight
 
 from clawpy_console.widgets.rows import Row
-from clawpy_console.widgets.session import file_row
+from clawpy_console.widgets.session import make_file_row
 from engine.model import DiffComment, FileChange, FileDiff, FilePart
 
 HUNK_HEADER = re.compile(r"(?m)^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?(.*)")
@@ -73,7 +73,7 @@ class Hunk:
         """The sign of each line."""
         return "".join(line[:1] or " " for line in self.text.split("\n") if line[:1] != "\\")
 
-    def row_count(self, is_split: bool) -> int:
+    def count_rows(self, is_split: bool) -> int:
         """The number of its rows; counted without parsing the lines."""
         runs: list[str] = re.findall("[-+]+", self.signs) if is_split else []
         return len(self.signs) - sum(min(run.count("-"), run.count("+")) for run in runs)
@@ -217,7 +217,7 @@ def select_parts(files: Sequence[DiffFile], marked: set[Mark]) -> list[FilePart]
     return parts
 
 
-def mark_sign(marks: set[Mark], marked: set[Mark]) -> str:
+def choose_mark_sign(marks: set[Mark], marked: set[Mark]) -> str:
     """`● ` when all of `marks` are marked, `◐ ` when some are, `○ ` when none is; "" while nothing is marked."""
     return ("● " if marks <= marked else "◐ " if marks & marked else "○ ") if marked else ""
 
@@ -231,9 +231,9 @@ def make_tree_rows(files: Sequence[DiffFile], marked: set[Mark], folder: str = "
         groups.setdefault(name + slash, []).append(file)
     rows: list[Row] = []
     for name, members in groups.items():
-        lead = "  " * depth + mark_sign(set().union(*(member.marks for member in members)), marked)
+        lead = "  " * depth + choose_mark_sign(set().union(*(member.marks for member in members)), marked)
         if not name.endswith("/"):
-            row = file_row(members[0].change)
+            row = make_file_row(members[0].change)
             style = row.mark_style if row.mark in "✗▲" else "ink"
             rows.append(replace(row, text=f"{lead}{row.mark} {name}", mark="", style=style))
             continue

@@ -22,15 +22,15 @@ from clawpy_console.screens.diff import (
     Hunk,
     Line,
     Mark,
+    choose_mark_sign,
     find_changed_part,
     find_language,
     highlight_lines,
-    mark_sign,
 )
 from clawpy_console.widgets.rows import CursorView, make_selectable
 from engine.model import DiffComment
 
-MIN_SPLIT_TERMINAL, MIN_SPLIT_VIEW = 160, 100
+MIN_SPLIT_TERMINAL_COLUMNS, MIN_SPLIT_VIEW_COLUMNS = 160, 100
 """Minimum number of columns of the terminal, and of the view, that show a file before and after side by side."""
 
 HIGHLIGHT_LINES = 64
@@ -39,7 +39,7 @@ HIGHLIGHT_LINES = 64
 MAX_DRAWN_ROWS = 2000
 """Maximum number of drawn rows that are kept."""
 
-CHANGES = {"+": "added", "-": "removed"}
+CHANGE_BY_SIGN = {"+": "added", "-": "removed"}
 """The change of a line, by its sign."""
 
 SHIFT_COLUMNS = 16
@@ -79,7 +79,7 @@ class DiffView(CursorView, can_focus=True):
         self._shift = 0  # columns by which long lines are moved
         self._width = 0
         self._strips: LRUCache[tuple[int, bool], Strip] = LRUCache(MAX_DRAWN_ROWS)  # by row, and whether with cursor
-        self._tokens: dict[tuple[Hunk, str, int], dict[int, list[tuple[str, str]]]] = {}  # see `_highlighted`
+        self._tokens: dict[tuple[Hunk, str, int], dict[int, list[tuple[str, str]]]] = {}  # see `_highlight_line`
 
     @property
     def row_count(self) -> int:
@@ -88,19 +88,19 @@ class DiffView(CursorView, can_focus=True):
     @property
     def is_split(self) -> bool:
         """Whether there is room to show lines side by side."""
-        return self.app.size.width >= MIN_SPLIT_TERMINAL and self.size.width >= MIN_SPLIT_VIEW
+        return self.app.size.width >= MIN_SPLIT_TERMINAL_COLUMNS and self.size.width >= MIN_SPLIT_VIEW_COLUMNS
 
     @property
     def current(self) -> DiffEntry | None:
         """The row under the cursor."""
-        return self._entry(self.cursor) if self.cursor < len(self._entries) else None
+        return self._make_entry(self.cursor) if self.cursor < len(self._entries) else None
 
     @property
     def current_path(self) -> str:
         """The path of the file under the cursor, "" for none."""
         return entry.file.change.path if (entry := self.current) else ""
 
-    def _entry(self, row: int) -> DiffEntry:
+    def _make_entry(self, row: int) -> DiffEntry:
         """The entry of a row. In `_entries` the lines of a hunk share one, so that a large diff opens fast; here each
         gets its own row in the hunk."""
         entry = self._entries[row]
@@ -139,7 +139,7 @@ class DiffView(CursorView, can_focus=True):
             if not file.folded:
                 self._add_content(file)
         self._strips.clear()
-        self.set_reactive(DiffView.cursor, self._row_of(current) if current else 0)
+        self.set_reactive(DiffView.cursor, self._find_row(current) if current else 0)
         self.update_row_count()
         self.show_cursor()
 
@@ -152,11 +152,11 @@ class DiffView(CursorView, can_focus=True):
             if not hunk.folded:
                 comments = self._add_lines(file, hunk, comments)
         for comment in comments:
-            self._entries += self._comment_entries(comment, file)
+            self._entries += self._make_comment_entries(comment, file)
 
     def _add_lines(self, file: DiffFile, hunk: Hunk, comments: list[DiffComment]) -> list[DiffComment]:
         """Add the lines of a hunk, each with the comments on it below. Returns the other comments."""
-        row_count = hunk.row_count(self.is_split)
+        row_count = hunk.count_rows(self.is_split)
         if not comments:  # all lines share one entry: a large diff opens fast
             line = DiffEntry("line", file, hunk, start_row=len(self._entries), is_split=self.is_split)
             self._entries += [line] * row_count
@@ -167,10 +167,10 @@ class DiffView(CursorView, can_focus=True):
             on_line = [comment for comment in comments if _is_comment_on(comment, line)]
             comments = [comment for comment in comments if comment not in on_line]
             for comment in on_line:
-                self._entries += self._comment_entries(comment, file, hunk)
+                self._entries += self._make_comment_entries(comment, file, hunk)
         return comments
 
-    def _row_of(self, entry: DiffEntry) -> int:
+    def _find_row(self, entry: DiffEntry) -> int:
         """The number of the row of `entry`, else that of its hunk or file."""
 
         def is_same(other: DiffEntry) -> bool:
@@ -181,9 +181,9 @@ class DiffView(CursorView, can_focus=True):
             return (entry.line_row.new or entry.line_row.old) in other.line_row[:2]
 
         near = [row for row, other in enumerate(self._entries) if (other.file, other.hunk) == (entry.file, entry.hunk)]
-        return next((row for row in near if is_same(self._entry(row))), near[0])
+        return next((row for row in near if is_same(self._make_entry(row))), near[0])
 
-    def _comment_entries(self, comment: DiffComment, file: DiffFile, hunk: Hunk | None = None) -> list[DiffEntry]:
+    def _make_comment_entries(self, comment: DiffComment, file: DiffFile, hunk: Hunk | None = None) -> list[DiffEntry]:
         """A comment as rows. One that stands in no hunk says to which line it belongs."""
         room = max(20, self._width - 2 * self._digits - 8)
         location = "" if hunk is not None else f"on line {comment.line}{' before the change' if comment.old else ''}: "
@@ -203,7 +203,7 @@ class DiffView(CursorView, can_focus=True):
         has_cursor = number == self.cursor and self.has_focus
         strip = self._strips.get((number, has_cursor))
         if strip is None or self.text_selection is not None:
-            drawn = self._draw_entry(self._entry(number), has_cursor, width, base)
+            drawn = self._draw_entry(self._make_entry(number), has_cursor, width, base)
             strip = Strip(make_selectable(self, drawn, 0, number), width)
             if self.text_selection is None:
                 self._strips[number, has_cursor] = strip
@@ -224,23 +224,23 @@ class DiffView(CursorView, can_focus=True):
         if entry.kind == "file":
             style = base + self.tone("file")
             right = " binary " if file.change.added is None else f" +{file.change.added} -{file.change.removed} "
-            name = f"{mark_sign(file.marks, self.marked)}{'▸' if file.folded else '▾'} {file.name}"
+            name = f"{choose_mark_sign(file.marks, self.marked)}{'▸' if file.folded else '▾'} {file.name}"
             name = fit_to_width(name, width - len(right))
             return Strip.join([cursor, Strip([Segment(name, style), Segment(right, style + self.tone("grey"))])])
         style = base + self.tone("lit") if has_cursor else base
         if entry.kind == "line":
             return Strip.join([cursor, self._draw_line(entry, width, style)])
         if entry.hunk is not None and entry.kind == "hunk":
-            text, tone = self._hunk_text(file, entry.hunk), "faint"
+            text, tone = self._describe_hunk(file, entry.hunk), "faint"
         else:
             indent = " " * (2 * self._digits + 2) + "┃ " if entry.kind == "comment" else "    "
             text, tone = indent + entry.text, entry.tone
         return Strip.join([cursor, Strip([Segment(fit_to_width(text, width), style + self.tone(tone))])])
 
-    def _hunk_text(self, file: DiffFile, hunk: Hunk) -> str:
+    def _describe_hunk(self, file: DiffFile, hunk: Hunk) -> str:
         """The head of a hunk: its mark, its number and its place in the code."""
         folded = f"  {formats.count(len(hunk.lines), 'line')}" if hunk.folded else ""
-        mark = "" if file.all_or_nothing else mark_sign({(file.change.path, hunk.number)}, self.marked)
+        mark = "" if file.all_or_nothing else choose_mark_sign({(file.change.path, hunk.number)}, self.marked)
         number = f"hunk {hunk.number} of {len(file.hunks) + file.landed}"
         return f"  {mark}{'▸' if hunk.folded else '▾'} {number}{folded}  {hunk.title}"
 
@@ -274,11 +274,11 @@ class DiffView(CursorView, can_focus=True):
 
     def _draw_code(self, entry: DiffEntry, line: Line, other: Line | None, base: Style) -> tuple[Strip, Style]:
         """The whole of `line`, highlighted, and the style of its background."""
-        style, part_style = self._line_styles(line, base)
-        keeps_style = self.app.current_theme.ansi and line.sign in CHANGES
+        style, part_style = self._choose_line_styles(line, base)
+        keeps_style = self.app.current_theme.ansi and line.sign in CHANGE_BY_SIGN
         start, end = find_changed_part(line.text, other.text) if other not in (None, line) else (0, 0)
         segments, position = [], 0
-        for tone, text in self._highlighted(entry, line):
+        for tone, text in self._highlight_line(entry, line):
             token_style = style if keeps_style else style + self.tone(tone or "ink")
             for begin, stop in ((0, start), (start, end), (end, len(line.text))):
                 if piece := text[max(0, begin - position) : max(0, stop - position)]:
@@ -288,16 +288,16 @@ class DiffView(CursorView, can_focus=True):
             segments.append(Segment("  no newline at the end", style + self.tone("faint")))
         return Strip(segments), style
 
-    def _line_styles(self, line: Line, base: Style) -> tuple[Style, Style]:
+    def _choose_line_styles(self, line: Line, base: Style) -> tuple[Style, Style]:
         """The style of a line, and what the part that changed has more."""
-        if line.sign not in CHANGES:
+        if line.sign not in CHANGE_BY_SIGN:
             return base, Style()
         if self.app.current_theme.ansi:  # of 16 colours none is a background that all text can be read on
             return base + self.tone(line.sign), Style(underline=True)
-        change = CHANGES[line.sign]
+        change = CHANGE_BY_SIGN[line.sign]
         return base + self.tone(change), self.tone(f"{change} part")
 
-    def _highlighted(self, entry: DiffEntry, line: Line) -> list[tuple[str, str]]:
+    def _highlight_line(self, entry: DiffEntry, line: Line) -> list[tuple[str, str]]:
         """The tokens of `line`, each with its tone; highlighted with the lines around it, and kept."""
         hunk, side, block = entry.hunk, "-" if line.sign == "-" else "+", line.number // HIGHLIGHT_LINES
         assert hunk is not None  # a line has one
@@ -315,7 +315,7 @@ class DiffView(CursorView, can_focus=True):
         last = selection.end.y if selection.end is not None else len(self._entries) - 1
         width = self.scrollable_content_region.width
         rows = (
-            self._draw_entry(self._entry(row), False, width, Style()).text
+            self._draw_entry(self._make_entry(row), False, width, Style()).text
             for row in range(first, min(last + 1, len(self._entries)))
         )
         return selection.extract("\n".join([*[""] * first, *rows])), "\n"

@@ -14,26 +14,26 @@ from textual.content import Content
 from textual.widgets import Static
 
 from clawpy_console import formats
-from clawpy_console.fields import Field, present_fields, text_line
+from clawpy_console.fields import Field, make_fact_fields, text_line
 from clawpy_console.fields import agent as agent_fields
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.agent_actions import AgentActions
 from clawpy_console.screens.agent_tree import (
+    AGENT_STATES,
     FOLD_PREFIX,
     GROUP_PREFIX,
     OWNER,
-    STATES,
     FoldState,
     Tree,
-    leaders_above,
-    tree_nodes,
+    find_leaders_above,
+    make_tree_nodes,
 )
 from clawpy_console.screens.xray import PromptLines
 from clawpy_console.widgets.frame import Filter, TabLine
 from clawpy_console.widgets.reflowing_text import ReflowingText
-from clawpy_console.widgets.rows import Row, Rows, ScrollPane, grouped
-from clawpy_console.widgets.session import session_row
+from clawpy_console.widgets.rows import Row, Rows, ScrollPane, group_rows
+from clawpy_console.widgets.session import make_session_row
 from engine import dispatch
 from engine.frozen import frozen
 from engine.model import PromptPart, SourceKind
@@ -94,7 +94,7 @@ class HierarchyScreen(AgentActions):
         self._detail: AgentDetail | None = None  # None for a row that is no agent
         self._agent_to_select = ""  # as soon as it is in the tree
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         with Horizontal(id="columns"):
             with Vertical(id="left", classes="pane"):
                 yield Static(id="tree-title", classes="heading", markup=False)
@@ -137,8 +137,8 @@ class HierarchyScreen(AgentActions):
         state, agent_id = self.state, self._agent_to_select
         agent = next((agent for agent in state.agents if agent.id == agent_id), None)
         if agent is not None:
-            self._folds = self._folds.showing(agent, [OWNER, *leaders_above(state.agents, [agent_id])])
-        nodes = tree_nodes(state.agents, state.retired, folds=self._folds, words=self.filter_words)
+            self._folds = self._folds.unfold_to(agent, [OWNER, *find_leaders_above(state.agents, [agent_id])])
+        nodes = make_tree_nodes(state.agents, state.retired, folds=self._folds, words=self.filter_words)
         self._tree.show_nodes(nodes, empty="No match." if self.filter_words else "No agents yet.")
         if agent is not None:
             self._tree.select(agent_id)
@@ -152,7 +152,7 @@ class HierarchyScreen(AgentActions):
         if self.filter_words:
             total = f"{match_count:,} of {total}"
         for status in ("running", "waiting", "broken"):
-            _, color, label = STATES[status]
+            _, color, label = AGENT_STATES[status]
             if count := sum(agent.activity.state == status for agent in state.agents):
                 badges.append((f"  {count} {label}", f"${color}"))
         self.update_static("#tree-title", Content.assemble("ORGANISATION  ", (total, "$grey"), *badges))
@@ -200,37 +200,37 @@ class HierarchyScreen(AgentActions):
     def _draw_items(self) -> None:
         groups: dict[str, list[Row]] = {}
         if self._detail and self.tab == "findings":
-            groups = self._finding_groups(self._detail)
+            groups = self._make_finding_groups(self._detail)
         elif self._detail and self.tab == "work" and self.agent is not None:
             activity = self.agent.activity
             session_count, cost = formats.count(activity.sessions, "session"), formats.money(activity.total_cost)
             title = f"{session_count}  {activity.total_tokens:,} tokens  {cost}"
             groups = {
                 title: [
-                    session_row(session, self.now, self.state.other_place(session.workspace))
+                    make_session_row(session, self.now, self.state.make_place_prefix(session.workspace))
                     for session in self._detail.sessions or ()
                 ]
             }
-        rows = grouped(groups)
+        rows = group_rows(groups)
         self._items.show(rows)
         self._items.display = bool(rows)
 
-    def _finding_groups(self, detail: AgentDetail) -> dict[str, list[Row]]:
+    def _make_finding_groups(self, detail: AgentDetail) -> dict[str, list[Row]]:
         """The findings of an agent itself, and those that others sent up to it, by their headings."""
         findings = detail.findings or ()
         own = [finding for finding in findings if finding["targetAgent"] == detail.id]
         others = [finding for finding in findings if finding not in own]
         titles = {"FOUND BY IT": own, "SENT UP TO IT" if self.agent else "ON THEIR WAY UP": others}
         return {
-            f"{title}  {_state_counts(group)}": [_finding_row(finding, self.now) for finding in group]
+            f"{title}  {_describe_state_counts(group)}": [_make_finding_row(finding, self.now) for finding in group]
             for title, group in titles.items()
         }
 
     def _draw_story(self) -> None:
-        self.show_fields("#detail", self._fields())
+        self.show_fields("#detail", self._make_tab_fields())
         self._story.display = self.tab != "work" or not (self._detail and self._detail.sessions)
 
-    def _fields(self) -> Iterable[Field]:
+    def _make_tab_fields(self) -> Iterable[Field]:
         """The fields of the tab that is shown."""
         detail = self._detail
         if detail is None:  # folded agents, or the heading of a group
@@ -241,19 +241,19 @@ class HierarchyScreen(AgentActions):
             ]
         match self.tab:
             case "guidance" if detail.guidance is not None:
-                return agent_fields.guidance_fields(detail.guidance)
+                return agent_fields.make_guidance_fields(detail.guidance)
             case "teaching" if detail.guidance is not None:
-                return agent_fields.teaching_fields(detail.guidance["teaching"], self.now)
+                return agent_fields.make_teaching_fields(detail.guidance["teaching"], self.now)
             case "findings":
                 selected_id = self._items.current
                 finding = next((finding for finding in detail.findings or () if finding["id"] == selected_id), None)
-                return agent_fields.finding_fields(finding, self.now)
+                return agent_fields.make_finding_fields(finding, self.now)
             case "work":
                 return [text_line("No sessions yet.", "grey")]
             case _:
                 return detail.who
 
-    def columns(self) -> Mapping[str, str]:
+    def make_column_titles(self) -> Mapping[str, str]:
         return {"left": "organisation", "right": crop(self.agent.id if self.agent else OWNER, 40)}
 
     # Reading
@@ -288,7 +288,7 @@ class HierarchyScreen(AgentActions):
         self._draw_tree()
 
     @on(Rows.Moved, "#tree")
-    def _row_moved(self) -> None:
+    def _on_row_moved(self) -> None:
         self.draw_columns()
         self.refresh_bindings()
         self._read_detail(DEBOUNCE_S)
@@ -310,7 +310,7 @@ class HierarchyScreen(AgentActions):
         self.app.show_toast("Showing all agents." if show_all else "Agents that have not worked yet are folded.")
 
     @on(Rows.Opened, "#tree")
-    def _row_opened(self, message: Rows.Opened) -> None:
+    def _on_row_opened(self, message: Rows.Opened) -> None:
         if message.row_id.startswith((FOLD_PREFIX, GROUP_PREFIX)):
             self.post_message(Tree.Fold(message.row_id, None))
         else:
@@ -335,12 +335,12 @@ class HierarchyScreen(AgentActions):
         self.action_show_tab(names[(names.index(self.tab) + by) % len(names)])
 
     @on(Rows.Moved, "#items")
-    def _item_moved(self) -> None:
+    def _on_item_moved(self) -> None:
         if self.tab == "findings":
             self._draw_story()
 
     @on(Rows.Opened, "#items")
-    def _item_opened(self, message: Rows.Opened) -> None:
+    def _on_item_opened(self, message: Rows.Opened) -> None:
         if self.tab == "findings":
             self.go_to("story")
         elif any(session.id == message.row_id for session in self.state.sessions):
@@ -349,7 +349,7 @@ class HierarchyScreen(AgentActions):
             self.app.show_toast("This session is older than those listed in work.", "warning")
 
     @on(PromptLines.Opened)
-    def _line_opened(self, message: PromptLines.Opened) -> None:
+    def _on_line_opened(self, message: PromptLines.Opened) -> None:
         """Go from a line of the guidance to the leader that gives it."""
         if message.source.kind is SourceKind.LEADER:
             self.show(message.source.ref.partition("#")[0])
@@ -362,7 +362,7 @@ class HierarchyScreen(AgentActions):
         return self.agent.id if self.agent else ""
 
 
-def _state_counts(findings: list[Any]) -> str:
+def _describe_state_counts(findings: list[Any]) -> str:
     """`2 waiting to be sent up  ·  1 refused`."""
     counts = {
         label: sum(finding["state"] == state for finding in findings)
@@ -371,7 +371,7 @@ def _state_counts(findings: list[Any]) -> str:
     return "  ·  ".join(f"{count} {label}" for label, count in counts.items() if count)
 
 
-def _finding_row(finding: Any, now: datetime) -> Row:
+def _make_finding_row(finding: Any, now: datetime) -> Row:
     sign, style, _ = agent_fields.FINDINGS[finding["state"]]
     if finding["refusedBy"]:
         state, state_style = f"gate {finding['gates'][-1]['number']}", style
@@ -385,9 +385,9 @@ def read_agent(engine: Engine, id: str) -> AgentDetail:
     """The detail of an agent or of the owner. Blocking. Raises `Refusal` `unknown_agent`."""
     if id == OWNER:
         queued = dispatch(engine, "bubbles", {"state": "queued", "limit": MAX_ITEMS})["bubbles"]
-        return AgentDetail(id, organisation_fields(engine), findings=queued)
+        return AgentDetail(id, read_organisation_fields(engine), findings=queued)
     agent = dispatch(engine, "agents", {"action": "show", "id": id})
-    detail = AgentDetail(id, [*agent_fields.agent_fields(agent)])
+    detail = AgentDetail(id, [*agent_fields.make_agent_fields(agent)])
     if agent.get("retired"):
         return detail
     if not agent["agent"]["broken"]:
@@ -397,7 +397,7 @@ def read_agent(engine: Engine, id: str) -> AgentDetail:
     return replace(detail, findings=findings, sessions=engine.sessions.list(agent=id, limit=MAX_ITEMS))
 
 
-def organisation_fields(engine: Engine) -> list[Field]:
+def read_organisation_fields(engine: Engine) -> list[Field]:
     """All agents together: their work, and what is wrong. Blocking: call it in a thread."""
     agents = engine.agents.list()
     activities = [agent.activity for agent in agents]
@@ -410,4 +410,7 @@ def organisation_fields(engine: Engine) -> list[Field]:
         "tokens": f"{tokens:,}, {formats.money(cost)}" if tokens else "",
         "folder": str(engine.home.agents),
     }
-    return [*present_fields(details.items()), *agent_fields.problem_fields(dispatch(engine, "agents", {})["problems"])]
+    return [
+        *make_fact_fields(details.items()),
+        *agent_fields.make_problem_fields(dispatch(engine, "agents", {})["problems"]),
+    ]

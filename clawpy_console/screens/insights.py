@@ -14,7 +14,7 @@ from clawpy_console.dialogs.base import confirm, show_text
 from clawpy_console.fields import Document, Field, heading, predictions, text_line
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
-from clawpy_console.screens.base import ConsoleScreen, next_choice
+from clawpy_console.screens.base import ConsoleScreen, find_next_choice
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import ScrollPane
 from engine import document
@@ -54,7 +54,7 @@ class InsightsScreen(ConsoleScreen):
         self._workspace = ""  # "" for all
         self._insights: Insights | None = None
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         with Horizontal(id="columns"):
             for pane in self.PANES:
                 with ScrollPane(id=pane, classes="pane"):
@@ -92,42 +92,46 @@ class InsightsScreen(ConsoleScreen):
         columns: list[list[Field]] = [[text_line("Loading…", "faint")], [], []]
         if self._insights is not None:
             figures = document(self._insights)
-            columns = [self._plots(self._insights, figures), self._tables(figures), self._training(self._insights)]
+            columns = [
+                self._make_plot_fields(self._insights, figures),
+                self._make_table_fields(figures),
+                self._make_training_fields(self._insights),
+            ]
         elif self.app.engine is not None:
             self.read_again()
         for pane, fields in zip(self.PANES, columns, strict=True):
             self.show_fields(f"#{pane}-text", fields)
         self.refresh_bindings()
 
-    def columns(self) -> Mapping[str, str]:
+    def make_column_titles(self) -> Mapping[str, str]:
         return {"left": "approval and calibration", "right": "tables", "third": "training"}
 
-    def _plots(self, insights: Insights, figures: Document) -> list[Field]:
+    def _make_plot_fields(self, insights: Insights, figures: Document) -> list[Field]:
         """The left column: decisions over time, calibration and drift. `figures` is the document of `insights`."""
         scope = workspace_name(insights.workspace) if insights.workspace else "all workspaces"
-        fields = [text_line(f"Cards of {scope}", "title"), *predictions.head_fields(figures)]
+        fields = [text_line(f"Cards of {scope}", "title"), *predictions.make_summary_fields(figures)]
         if not figures["approved"] + figures["rejected"]:
-            fields.append(text_line(empty_message(insights), "grey"))
-        fields += predictions.over_time_fields(figures)
-        fields += predictions.calibration_fields(figures)
-        fields += predictions.drift_fields(figures["drift"])
+            fields.append(text_line(explain_no_figures(insights), "grey"))
+        fields += predictions.make_daily_fields(figures)
+        fields += predictions.make_calibration_fields(figures)
+        fields += predictions.make_drift_fields(figures["drift"])
         return fields
 
-    def _tables(self, figures: Document) -> list[Field]:
+    def _make_table_fields(self, figures: Document) -> list[Field]:
         """The middle column."""
-        fields = list(predictions.table_fields(figures, ("sources", "channels", "kinds", "partsOfDay")))
-        fields += predictions.hours_fields(figures)
-        return [heading(f"tables{self._key_hint(1, 'training')}"), *(fields or [text_line(NO_TABLES, "faint")])]
+        fields = list(predictions.make_table_fields(figures, ("sources", "channels", "kinds", "partsOfDay")))
+        fields += predictions.make_hourly_fields(figures)
+        return [heading(f"tables{self._make_key_hint(1, 'training')}"), *(fields or [text_line(NO_TABLES, "faint")])]
 
-    def _training(self, insights: Insights) -> list[Field]:
+    def _make_training_fields(self, insights: Insights) -> list[Field]:
         """The right column: what the engine may do by itself, and the training."""
-        title = f"acting by itself{self._key_hint(2, 'tables')}"
+        title = f"acting by itself{self._make_key_hint(2, 'tables')}"
         fields = [heading(title), text_line(one_line(insights.earning), "grey")]
         train_key, swap_key = self.key_of("insights.train"), self.key_of("insights.swap")
-        fields += predictions.training_fields(insights.training, self.now, train_key, swap_key)
+        fields += predictions.make_training_fields(insights.training, self.now, train_key, swap_key)
         return fields
 
-    def _key_hint(self, presses: int, column: str) -> str:
+    def _make_key_hint(self, presses: int, column: str) -> str:
         """The key that leads to a column, where the last two share a place; else ""."""
         return f"   {self.key_of('panes.next') * presses} {column}" if self.has_class("-normal") else ""
 
@@ -135,12 +139,12 @@ class InsightsScreen(ConsoleScreen):
 
     def action_period(self) -> None:
         """Show the figures of the next period."""
-        self._days = next_choice(PERIODS, self._days)
+        self._days = find_next_choice(PERIODS, self._days)
         self.read_again()
 
     def action_workspace(self) -> None:
         """Show the figures of the next workspace; after the last, of all."""
-        self._workspace = next_choice(["", *self.state.workspaces], self._workspace)
+        self._workspace = find_next_choice(["", *self.state.workspaces], self._workspace)
         self.read_again()
 
     # Training
@@ -159,11 +163,11 @@ class InsightsScreen(ConsoleScreen):
             return
         if (run := read.training.active) is not None:
             stop = partial(self._call, lambda engine: engine.training.cancel(), "the training is stopped")
-            confirm(self.app, "Stop the training?", predictions.stop_question(run), "stop it", stop, risky=True)
+            confirm(self.app, "Stop the training?", predictions.make_stop_question(run), "stop it", stop, risky=True)
             return
 
         def ask(offer: TrainingOffer) -> None:
-            question = predictions.training_question(offer, read.training, self.key_of("insights.train"))
+            question = predictions.make_training_question(offer, read.training, self.key_of("insights.train"))
             launch = partial(self._call, lambda engine: engine.training.launch(), "the training has started")
             confirm(self.app, "Train a Twin model?", question, "send and train", launch, risky=True)
 
@@ -177,7 +181,7 @@ class InsightsScreen(ConsoleScreen):
         read = self._insights
         if read is None or (run := read.training.swappable_run) is None:
             return
-        title, question = predictions.swap_title_and_question(run, read.training)
+        title, question = predictions.make_swap_question(run, read.training)
 
         def swap(engine: Engine) -> object:
             return engine.training.adopt() if run.state == "kept_old" else engine.training.restore_former()
@@ -196,7 +200,7 @@ class InsightsScreen(ConsoleScreen):
         return "" if self._insights is None else self._insights.drift.words
 
 
-def empty_message(read: Insights) -> str:
+def explain_no_figures(read: Insights) -> str:
     """Why there are no figures, and how to get some."""
     if number := read.metrics.cannot_run:
         lacking = f"{number:,} could not run, so {'it counts' if number == 1 else 'they count'} in no rate."

@@ -16,7 +16,7 @@ from clawpy_console.fields import Field, text_line
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
-from clawpy_console.screens.base import ConsoleScreen, next_choice
+from clawpy_console.screens.base import ConsoleScreen, find_next_choice
 from clawpy_console.screens.learning_items import (
     CANDIDATE_HEADINGS,
     DECISIONS,
@@ -26,15 +26,15 @@ from clawpy_console.screens.learning_items import (
     View,
     ask_for_decision,
     carry_out_decision,
+    find_subject,
     is_decision_possible,
-    link_rows,
+    make_link_rows,
     read_list,
-    shown_rows,
-    subject_of,
+    select_rows,
 )
 from clawpy_console.widgets.frame import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
-from clawpy_console.widgets.rows import Rows, ScrollPane, grouped
+from clawpy_console.widgets.rows import Rows, ScrollPane, group_rows
 from engine import document
 from engine.model import Refusal
 from engine.model.adaptation import Candidate, CandidateView, LearningRecord
@@ -76,7 +76,7 @@ class LearningScreen(ConsoleScreen):
         self._last_decided_id = ""  # the candidate that was decided last, "" for none
         self._is_undoing = False  # from the undo until the candidate was read again
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         with Horizontal(id="columns"):
             with Vertical(id="left", classes="pane"):
                 yield Static(id="list-title", classes="heading", markup=False)
@@ -108,7 +108,7 @@ class LearningScreen(ConsoleScreen):
         if self._listed is None:
             self.read_again()
 
-    def columns(self) -> Mapping[str, str]:
+    def make_column_titles(self) -> Mapping[str, str]:
         return {"left": "list", "right": "detail"}
 
     def on_descendant_focus(self) -> None:
@@ -156,7 +156,7 @@ class LearningScreen(ConsoleScreen):
         """Show what was read. An undo is over then."""
         before, self._view, self._is_undoing = self._view, view, False
         self._draw_view()
-        if before is None or view is None or subject_of(before).id != subject_of(view).id:
+        if before is None or view is None or find_subject(before).id != find_subject(view).id:
             self.query_one("#detail").scroll_home(animate=False)
 
     # What is under the cursor
@@ -169,7 +169,7 @@ class LearningScreen(ConsoleScreen):
     @property
     def view(self) -> View | None:
         """The candidate or learning under the cursor, None until it was read."""
-        return self._view if self._view is not None and subject_of(self._view).id == self.current else None
+        return self._view if self._view is not None and find_subject(self._view).id == self.current else None
 
     def show(self, id: str) -> None:
         """Put the cursor on a candidate or a learning as soon as it was read; the filters are cleared."""
@@ -186,9 +186,9 @@ class LearningScreen(ConsoleScreen):
 
     def _draw_list(self) -> None:
         """Draw the candidates and learnings that match the filter and the group."""
-        groups = shown_rows(self._listed or (), self.filter_words, self._shown_only)
+        groups = select_rows(self._listed or (), self.filter_words, self._shown_only)
         empty = "No match." if self.filter_words or self._shown_only else "Nothing yet."
-        rows = grouped({f"{title}  {len(members):,}": members for title, members in groups.items()})
+        rows = group_rows({f"{title}  {len(members):,}": members for title, members in groups.items()})
         self._list.show(rows, empty=empty)
         _, shown_group = learning_fields.LEARNING_KINDS.get(self._shown_only, ("", self._shown_only))
         total = f"  {sum(map(len, groups.values())):,}" if groups else ""
@@ -201,9 +201,9 @@ class LearningScreen(ConsoleScreen):
         view, current, now = self.view, self.current, self.now
         fields: list[Field] = []
         if isinstance(view, CandidateView):
-            fields = [*learning_fields.candidate_fields(document(view), now)]
+            fields = [*learning_fields.make_candidate_fields(document(view), now)]
         elif view is not None:
-            fields = [*learning_fields.detail_fields(document(view), now)]
+            fields = [*learning_fields.make_learning_fields(document(view), now)]
         elif current.startswith(FAULT):
             fields = [text_line("A learning cannot be read", "title"), text_line(current.removeprefix(FAULT), "wants")]
         elif self._listed is not None and not current:
@@ -211,7 +211,7 @@ class LearningScreen(ConsoleScreen):
         self.show_fields("#detail-text", fields)
         links = self._links
         prompts = {session.id: one_line(session.prompt) for session in self.state.sessions}
-        links.show(list(link_rows(view, prompts, now)) if view else [])
+        links.show(list(make_link_rows(view, prompts, now)) if view else [])
         links.display = bool(links.current)
         if self.focused is not None and not self.focused.display:
             self.go_to("list")
@@ -225,28 +225,28 @@ class LearningScreen(ConsoleScreen):
         return next((record for record in records if f"record:{record.id}" == self._links.current), None)
 
     @on(Rows.Moved, "#links")
-    def _link_moved(self) -> None:
+    def _on_link_moved(self) -> None:
         self._draw_record()
 
     def _draw_record(self) -> None:
         record = self._record
-        self.show_fields("#record", learning_fields.record_fields(document(record), self.now) if record else ())
+        self.show_fields("#record", learning_fields.make_record_fields(document(record), self.now) if record else ())
         self.query_one("#record").display = record is not None and (self.pane == "links" or not self.has_class("-low"))
 
     # Moving about
 
     @on(Rows.Moved, "#list")
-    def _row_moved(self) -> None:
+    def _on_row_moved(self) -> None:
         self.refresh_bindings()
         self._read_view(CURSOR_DEBOUNCE_S)
 
     @on(Rows.Opened, "#list")
-    def _row_opened(self) -> None:
+    def _on_row_opened(self) -> None:
         if not self.go_to("links"):
             self.go_to("detail")
 
     @on(Rows.Opened, "#links")
-    def _link_opened(self, message: Rows.Opened) -> None:
+    def _on_link_opened(self, message: Rows.Opened) -> None:
         """Go to a linked learning, or to the session of a link."""
         kind, id = message.row_id.split(":")[:2]
         if kind == "learning":
@@ -261,7 +261,7 @@ class LearningScreen(ConsoleScreen):
     def action_only(self, filter_by: str) -> None:
         """Show the next "group", or the next "kind" of learning, alone; after the last, all."""
         choices = dict.fromkeys(CANDIDATE_HEADINGS.values()) if filter_by == "group" else learning_fields.LEARNING_KINDS
-        self._shown_only = next_choice(["", *choices], self._shown_only if self._shown_only in choices else "")
+        self._shown_only = find_next_choice(["", *choices], self._shown_only if self._shown_only in choices else "")
         self._draw_list()
         self.go_to("list")
 
@@ -290,7 +290,7 @@ class LearningScreen(ConsoleScreen):
         view = self.view
         if view is None or self._refuse_while_undoing():
             return
-        id = subject_of(view).id
+        id = find_subject(view).id
 
         def decide(reason: str) -> None:
             self.app.call_engine(
@@ -311,7 +311,7 @@ class LearningScreen(ConsoleScreen):
             self._last_decided_id = id
             message += f". Undo: {self.key_of('candidates.undo')}"
         self.app.show_toast(message)
-        self._renew()
+        self._refresh_all()
 
     def _refuse_while_undoing(self) -> bool:
         """Whether an undo is still running, which is said."""
@@ -328,7 +328,7 @@ class LearningScreen(ConsoleScreen):
         def on_undone(restored: Candidate) -> None:
             self._last_decided_id = ""
             self.app.show_toast(f"Undone: {learning_fields.CANDIDATE_STATUS[restored.status][2]}, as before")
-            self._renew()
+            self._refresh_all()
 
         def on_refusal(refusal: Exception) -> None:
             self._is_undoing = False
@@ -350,8 +350,8 @@ class LearningScreen(ConsoleScreen):
         )
         for fault in report.faults[:3]:
             self.app.show_toast(fault, "warning")
-        self._renew()
+        self._refresh_all()
 
-    def _renew(self) -> None:
+    def _refresh_all(self) -> None:
         self.app.reload(["changes"])
         self.read_again()

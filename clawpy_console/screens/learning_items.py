@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from engine import Engine
 
 
-MAX_LISTED = 500
+MAX_LISTED_ITEMS = 500
 """Maximum number of candidates, and of learnings, that are listed, newest first. The filter finds older ones too."""
 
 NEEDS_DECISION = "Needs your decision"
@@ -71,23 +71,23 @@ class ListedRow(NamedTuple):
 def read_list(engine: Engine, words: str, required_id: str) -> list[ListedRow]:
     """The rows of the list in their order, with the learning `required_id`, if it exists, however old it is. Blocking:
     call it in a thread."""
-    return [*_candidates(engine), *_learnings(engine, words, required_id), *_faults(engine)]
+    return [*_read_candidates(engine), *_read_learnings(engine, words, required_id), *_read_faults(engine)]
 
 
-def _candidates(engine: Engine) -> Iterator[ListedRow]:
+def _read_candidates(engine: Engine) -> Iterator[ListedRow]:
     """The candidates, those with the highest score first. One that does harm waits for you."""
-    candidates = engine.adaptation.candidates(limit=MAX_LISTED)
+    candidates = engine.adaptation.candidates(limit=MAX_LISTED_ITEMS)
     for candidate in sorted(candidates, key=lambda candidate: (-candidate.score, candidate.title)):
         is_active = candidate.status is CandidateStatus.ACTIVE
         lift = engine.adaptation.view(candidate.id).lift if is_active else None
         heading = NEEDS_DECISION if _does_harm(lift) else CANDIDATE_HEADINGS[candidate.status]
         label = learning_fields.CANDIDATE_STATUS[candidate.status][2]
-        yield ListedRow(heading, "", _searched_text(candidate, label), candidate_row(candidate, lift))
+        yield ListedRow(heading, "", _make_search_text(candidate, label), make_candidate_row(candidate, lift))
 
 
-def _learnings(engine: Engine, words: str, required_id: str) -> Iterator[ListedRow]:
+def _read_learnings(engine: Engine, words: str, required_id: str) -> Iterator[ListedRow]:
     """The learnings by scope, those of all projects first."""
-    entries, now = list(engine.learnings.entries(words=words, limit=MAX_LISTED)), engine.clock.now()
+    entries, now = list(engine.learnings.entries(words=words, limit=MAX_LISTED_ITEMS)), engine.clock.now()
     if required_id and not required_id.startswith("cand_") and required_id not in {entry.id for entry in entries}:
         with contextlib.suppress(Refusal):  # the screen says that it no longer exists
             entries.append(engine.learnings.view(required_id).entry)
@@ -96,18 +96,18 @@ def _learnings(engine: Engine, words: str, required_id: str) -> Iterator[ListedR
         task = entry.session_task if entry.scope is LearningScope.SESSION else ""
         scope = learning_fields.describe_scope(entry.scope, entry.scope_id, entry.workspace, task)
         heading = NEEDS_DECISION if _needs_review(entry) else f"Learned: {scope}"
-        text = _searched_text(entry, learning_fields.LEARNING_STATUS[entry.status][2])
-        yield ListedRow(heading, entry.kind, text, learning_row(entry, now))
+        text = _make_search_text(entry, learning_fields.LEARNING_STATUS[entry.status][2])
+        yield ListedRow(heading, entry.kind, text, make_learning_row(entry, now))
 
 
-def _faults(engine: Engine) -> Iterator[ListedRow]:
+def _read_faults(engine: Engine) -> Iterator[ListedRow]:
     """The errors of files with learnings."""
     for scope in engine.learnings.scopes():
         for fault in scope.faults:
             yield ListedRow("Cannot be read", "", fault, Row(FAULT + fault, fault, "▲", mark_style="wants"))
 
 
-def _searched_text(value: Candidate | LearningEntry, label: str) -> str:
+def _make_search_text(value: Candidate | LearningEntry, label: str) -> str:
     """All texts of a candidate or a learning, and the words of its status."""
     values = (getattr(value, field.name) for field in dataclasses.fields(value))
     return " ".join([*(text for text in values if isinstance(text, str)), label])
@@ -123,7 +123,7 @@ def _does_harm(lift: Lift | None) -> bool:
     return lift is not None and lift.verdict is LiftVerdict.HARMS
 
 
-def shown_rows(listed: Sequence[ListedRow], words: Sequence[str], only: str) -> dict[str, list[Row]]:
+def select_rows(listed: Sequence[ListedRow], words: Sequence[str], only: str) -> dict[str, list[Row]]:
     """The rows by their headings: those that have `words`, and the heading or kind of learning `only`, if any."""
     groups: dict[str, list[Row]] = {heading: [] for heading in CANDIDATE_HEADINGS.values()}
     for heading, kind, text, row in listed:
@@ -133,13 +133,13 @@ def shown_rows(listed: Sequence[ListedRow], words: Sequence[str], only: str) -> 
     return {heading: rows for heading, rows in groups.items() if rows}
 
 
-def candidate_row(candidate: Candidate, lift: Lift | None) -> Row:
+def make_candidate_row(candidate: Candidate, lift: Lift | None) -> Row:
     """A candidate in the list: its type, what it proposes, its lift or its score."""
     sign, style, _ = learning_fields.CANDIDATE_STATUS[candidate.status]
     right = f"score {candidate.score:.0f}"
     if lift is not None:
         is_measured = lift.verdict is not LiftVerdict.NOT_ENOUGH
-        right = f"lift {learning_fields.points(lift.difference) if is_measured else '…'}"
+        right = f"lift {learning_fields.format_points(lift.difference) if is_measured else '…'}"
     if harms := _does_harm(lift):
         sign, style = "▲", "wants"  # you may want to roll it back
     text_style = "ink" if candidate.status in (CandidateStatus.REVIEW, CandidateStatus.ACTIVE) else "grey"
@@ -147,7 +147,7 @@ def candidate_row(candidate: Candidate, lift: Lift | None) -> Row:
     return Row(candidate.id, text, sign, right, text_style, style, "wrong" if harms else "grey")
 
 
-def learning_row(entry: LearningEntry, now: datetime, prefix: str = "") -> Row:
+def make_learning_row(entry: LearningEntry, now: datetime, prefix: str = "") -> Row:
     """A learning in a list: its kind, its title, when it was found."""
     sign, style, _ = learning_fields.LEARNING_STATUS[entry.status]
     if _needs_review(entry):
@@ -157,32 +157,34 @@ def learning_row(entry: LearningEntry, now: datetime, prefix: str = "") -> Row:
     return Row(prefix + entry.id, text, sign, found, "ink" if entry.active else "faint", style, "grey")
 
 
-def link_rows(view: CandidateView | LearningView, prompts: Mapping[str, str], now: datetime) -> Iterator[Row]:
+def make_link_rows(view: CandidateView | LearningView, prompts: Mapping[str, str], now: datetime) -> Iterator[Row]:
     """The links of a candidate (its records) or a learning (its sources, its copies, the prompts that contained it).
 
     The ids of the rows are `record:ID`, `learning:ID` and `session:ID`. `prompts` are those of sessions, by id.
     """
-    groups = _record_rows(view, now) if isinstance(view, CandidateView) else _provenance_rows(view, prompts, now)
+    groups = (
+        _make_record_rows(view, now) if isinstance(view, CandidateView) else _make_provenance_rows(view, prompts, now)
+    )
     for title, rows in groups.items():
         if rows:
             yield from (Row("", f" {title.upper()}  {len(rows):,}"), *rows)
 
 
-def _record_rows(view: CandidateView, now: datetime) -> dict[str, list[Row]]:
+def _make_record_rows(view: CandidateView, now: datetime) -> dict[str, list[Row]]:
     """The records of a candidate by what they say of it."""
     candidate, titles = view.candidate, learning_fields.EVIDENCE_TITLES.values()
     evidence = zip(titles, (candidate.drafted_from, candidate.corroborated_by, candidate.against), strict=True)
-    return {title: [_record_row(record, candidate, now) for record in view.records if record.id in ids]
+    return {title: [_make_record_row(record, candidate, now) for record in view.records if record.id in ids]
             for title, ids in evidence}  # fmt: skip
 
 
-def _record_row(record: LearningRecord, candidate: Candidate, now: datetime) -> Row:
+def _make_record_row(record: LearningRecord, candidate: Candidate, now: datetime) -> Row:
     mark, style = ("✗", "wants") if record.id in candidate.against else ("✓", "good")
     right = f"{record.score:.0f}  {formats.moment(record.at, now):>9}"
     return Row(f"record:{record.id}", f"{record.kind}: {one_line(record.reason)}", mark, right, mark_style=style)
 
 
-def _provenance_rows(view: LearningView, prompts: Mapping[str, str], now: datetime) -> dict[str, list[Row]]:
+def _make_provenance_rows(view: LearningView, prompts: Mapping[str, str], now: datetime) -> dict[str, list[Row]]:
     """The sources of a learning, and where it went."""
     reached = [
         Row(
@@ -194,8 +196,8 @@ def _provenance_rows(view: LearningView, prompts: Mapping[str, str], now: dateti
         for number, call in enumerate(view.reached)
     ]
     return {
-        "came from": [learning_row(entry, now, "learning:") for entry in view.promoted_from],
-        "became": [learning_row(entry, now, "learning:") for entry in view.promoted_to],
+        "came from": [make_learning_row(entry, now, "learning:") for entry in view.promoted_from],
+        "became": [make_learning_row(entry, now, "learning:") for entry in view.promoted_to],
         "sessions": [Row(f"session:{id}", prompts.get(id, id), "○") for id in view.sessions],
         f"reached {formats.count(view.prompts, 'prompt')}, the newest": reached,
     }
@@ -252,7 +254,7 @@ class DecisionDialog(PreviewDialog[str | None]):
         self._title, self._preview = title, preview
 
     def compose(self) -> ComposeResult:
-        with self.frame(self._title):
+        with self.make_frame(self._title):
             with VerticalScroll(id="pane", can_focus=False):
                 yield ReflowingText(id="change")
             yield Input(placeholder="Reason, in a few words (kept with it)", id="reason", max_length=400)
@@ -269,7 +271,7 @@ class DecisionDialog(PreviewDialog[str | None]):
         self.dismiss(self.query_one("#reason", Input).value.strip())
 
 
-def subject_of(view: View) -> Candidate | LearningEntry:
+def find_subject(view: View) -> Candidate | LearningEntry:
     """The candidate or the learning that `view` is about."""
     return view.candidate if isinstance(view, CandidateView) else view.entry
 
@@ -291,25 +293,25 @@ def is_decision_possible(name: str, view: View) -> bool:
 
 def ask_for_decision(app: Console, name: str, view: View, decide: Callable[[str], object]) -> None:
     """Ask whether to carry out the decision `name`, and show what it changes. `decide` gets the reason, "" for none."""
-    decision, subject = DECISIONS[name], subject_of(view)
+    decision, subject = DECISIONS[name], find_subject(view)
     text = subject.text if isinstance(subject, LearningEntry) else ""
     title = f"{decision.question} {crop(learning_fields.make_title(subject.title, text), 60)}"
     if not decision.question:
         decide("")
     elif decision.takes_reason:
-        app.ask(DecisionDialog(title, list(_preview_fields(name, view))), decide)
+        app.ask(DecisionDialog(title, list(_make_preview_fields(name, view))), decide)
     else:
-        preview = Content("\n").join(render_fields(_preview_fields(name, view), UNWRAPPED_CELLS))
+        preview = Content("\n").join(render_fields(_make_preview_fields(name, view), UNWRAPPED_CELLS))
         confirm(app, title, preview, decision.verb, partial(decide, ""))
 
 
-def _preview_fields(name: str, view: View) -> Iterator[Field]:
+def _make_preview_fields(name: str, view: View) -> Iterator[Field]:
     """The effect of the decision `name`."""
     if name == "retract":
-        return learning_fields.retraction_fields(document(view))
+        return learning_fields.make_retraction_fields(document(view))
     if name == "promote":
-        return learning_fields.promotion_fields(document(view))
-    return learning_fields.decision_fields(document(view), name)
+        return learning_fields.make_promotion_fields(document(view))
+    return learning_fields.make_decision_fields(document(view), name)
 
 
 def carry_out_decision(engine: Engine, name: str, id: str, reason: str) -> object:

@@ -17,11 +17,11 @@ from clawpy_console.fields import Field, text_line
 from clawpy_console.formats import fit_to_width, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens import memory_entries
-from clawpy_console.screens.memory_entries import LAYER_NAMES, Entry, detail_fields
+from clawpy_console.screens.memory_entries import LAYER_NAMES, Entry, make_entry_fields
 from clawpy_console.screens.recall_preview import MemoryActions
 from clawpy_console.widgets.frame import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
-from clawpy_console.widgets.rows import Row, Rows, ScrollPane, grouped
+from clawpy_console.widgets.rows import Row, Rows, ScrollPane, group_rows
 from engine.model import Layer, LayerState, RecallMatch
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class MemoryScreen(MemoryActions):
         self._detail_entry: Entry | None = None  # the entry on the right, None until it was read
         self._links: list[Entry] = []  # the links of that entry
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         with Horizontal(id="columns"):
             with Vertical(id="left", classes="pane"):
                 yield Static("LAYERS", classes="heading", markup=False)
@@ -117,9 +117,9 @@ class MemoryScreen(MemoryActions):
         now = self.now
         states = {layer: LayerState(layer, 0, None, "off", "not read yet") for layer in Layer}
         states |= {layer.layer: layer for layer in self.state.layers}
-        self._layer_rows.show([_layer_row(state, now) for state in states.values()])
+        self._layer_rows.show([_make_layer_row(state, now) for state in states.values()])
         state = states[self._layer]
-        self.show_fields("#layer", _layer_fields(state, now))
+        self.show_fields("#layer", _make_layer_fields(state, now))
         count = f"  {len(self._entries)}{'+' if self._has_more else ''}" if self._entries else ""
         title = f"{self._layer.value} {LAYER_NAMES[self._layer][0].upper()}"
         filter_text, empty = "", "None yet."
@@ -131,27 +131,27 @@ class MemoryScreen(MemoryActions):
         if self._shown == "meaning":
             empty = "Nothing similar."
         self.update_static("#entries-title", Content.assemble(title, (count, "$grey"), (filter_text, "not bold $grey")))
-        self._entry_rows.show(_rows(self._entries, now), empty=empty)
+        self._entry_rows.show(_make_entry_rows(self._entries, now), empty=empty)
         self.draw_columns()
 
-    def columns(self) -> Mapping[str, str]:
+    def make_column_titles(self) -> Mapping[str, str]:
         return {"left": "layers", "middle": LAYER_NAMES[self._layer][0], "right": "entry"}
 
     def _draw_detail(self) -> None:
         """Draw the entry under the cursor, and its links."""
-        self.show_fields("#detail", self._fields())
+        self.show_fields("#detail", self._make_detail_fields())
         links = self._link_rows
-        links.show(_rows(self._links, self.now))
+        links.show(_make_entry_rows(self._links, self.now))
         links.display = bool(self._links)
         self.set_class(links.display, "-links")
         self.refresh_bindings()
 
-    def _fields(self) -> Iterator[Field]:
+    def _make_detail_fields(self) -> Iterator[Field]:
         engine = self.app.engine
         if self._detail_entry is None or engine is None:
             yield text_line("Select an entry.", "faint")
         else:
-            yield from detail_fields(self._detail_entry, str(engine.agent_files.folder), self.now)
+            yield from make_entry_fields(self._detail_entry, str(engine.agent_files.folder), self.now)
 
     # Reading
 
@@ -185,7 +185,7 @@ class MemoryScreen(MemoryActions):
         return bool(self._entries) and len(self._entries) % memory_entries.PAGE_SIZE == 0
 
     @on(Rows.Moved, "#layers")
-    def _layer_moved(self) -> None:
+    def _on_layer_moved(self) -> None:
         current = self._layer_rows.current
         if current and Layer(current) is not self._layer:
             self._go_to_layer(Layer(current))
@@ -205,7 +205,7 @@ class MemoryScreen(MemoryActions):
         return next((entry for entry in self._entries if entry.key == current), None)
 
     @on(Rows.Moved, "#entries")
-    def _entry_moved(self) -> None:
+    def _on_entry_moved(self) -> None:
         self._read_detail()
         layer, before, words = self._layer, self._entries, " ".join(self.filter_words)
         if self._has_more and self.entry is before[-1]:
@@ -222,7 +222,9 @@ class MemoryScreen(MemoryActions):
             self._detail_entry, self._links = None, []
             self._draw_detail()
         else:
-            self.read(lambda engine: memory_entries.entry_with_links(engine, entry), self._show_detail, group="detail")
+            self.read(
+                lambda engine: memory_entries.read_entry_with_links(engine, entry), self._show_detail, group="detail"
+            )
 
     def _show_detail(self, entry_with_links: tuple[Entry, list[Entry]]) -> None:
         before = self._detail_entry
@@ -234,15 +236,15 @@ class MemoryScreen(MemoryActions):
     # Moving about
 
     @on(Rows.Opened, "#layers")
-    def _layer_opened(self) -> None:
+    def _on_layer_opened(self) -> None:
         self.go_to("entries")
 
     @on(Rows.Opened, "#entries")
-    def _entry_opened(self) -> None:
+    def _on_entry_opened(self) -> None:
         self.go_to("entry")
 
     @on(Rows.Opened, "#links")
-    def _link_opened(self, message: Rows.Opened) -> None:
+    def _on_link_opened(self, message: Rows.Opened) -> None:
         link = next(link for link in self._links if link.key == message.row_id)
         if link.layer is None:
             self.app.open("work", link.id)
@@ -276,7 +278,7 @@ class MemoryScreen(MemoryActions):
         super().action_filter()
 
     @on(Input.Submitted, "#filter")
-    def _submitted(self) -> None:
+    def _on_filter_submitted(self) -> None:
         self.read_again()
 
     def on_key(self, event: events.Key) -> None:
@@ -294,7 +296,7 @@ class MemoryScreen(MemoryActions):
         return self.entry.id if self.entry else ""
 
 
-def _layer_fields(state: LayerState, now: datetime) -> Iterator[Field]:
+def _make_layer_fields(state: LayerState, now: datetime) -> Iterator[Field]:
     """A layer: what it holds, its state and the number of its entries."""
     name, content = LAYER_NAMES[state.layer]
     sign, tone = LAYER_SIGNS[state.state]
@@ -307,7 +309,7 @@ def _layer_fields(state: LayerState, now: datetime) -> Iterator[Field]:
     yield text_line(f"{formats.count(state.count, 'entry', 'entries')}{newest}", "grey")
 
 
-def _layer_row(state: LayerState, now: datetime) -> Row:
+def _make_layer_row(state: LayerState, now: datetime) -> Row:
     """A layer: letter, name, number of entries, and its progress or age."""
     sign, style = LAYER_SIGNS[state.state]
     note = ""
@@ -321,7 +323,7 @@ def _layer_row(state: LayerState, now: datetime) -> Row:
     return Row(state.layer.value, name, sign, right, "ink", style, "grey")
 
 
-def _rows(entries: Sequence[Entry], now: datetime) -> list[Row]:
+def _make_entry_rows(entries: Sequence[Entry], now: datetime) -> list[Row]:
     """Entries as rows, below the headings of their groups."""
     label_lengths = (len(entry.label) for entry in entries if not isinstance(entry.value, RecallMatch))
     label_width = min(MAX_LABEL_CELLS, max(label_lengths, default=0))
@@ -334,4 +336,4 @@ def _rows(entries: Sequence[Entry], now: datetime) -> list[Row]:
             text = f"{fit_to_width(entry.label, label_width)}  {text}" if label_width else text
             row = Row(entry.key, text, entry.mark or " ", age, "faint" if entry.is_old else "ink", entry.mark_style)
         groups.setdefault(entry.group, []).append(row)
-    return grouped(groups)
+    return group_rows(groups)

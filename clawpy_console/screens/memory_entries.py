@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from clawpy_console import formats
-from clawpy_console.fields import Field, states, text_fields, text_line
+from clawpy_console.fields import Field, make_text_fields, states, text_line
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.widgets.frame import has_words
 from engine import LedgerEntry
@@ -80,9 +80,9 @@ class Entry:
         return self.layer not in (Layer.MARKDOWN, Layer.LEDGER) and not self.is_forgotten
 
 
-def to_entry(value: EntryValue) -> Entry:
+def make_entry(value: EntryValue) -> Entry:
     """A value of the engine as an entry of its layer."""
-    entry = replace(_entry_of_layer(value), value=value)
+    entry = replace(_make_plain_entry(value), value=value)
     if entry.text:
         return entry
     if entry.layer in (Layer.MARKDOWN, Layer.LEDGER):
@@ -90,7 +90,7 @@ def to_entry(value: EntryValue) -> Entry:
     return replace(entry, text="forgotten", is_forgotten=True)  # what is erased keeps its place
 
 
-def _entry_of_layer(value: EntryValue) -> Entry:
+def _make_plain_entry(value: EntryValue) -> Entry:
     """The entry of a value. Its text is "" if the value has none, or was forgotten."""
     match value:
         case AgentFile():
@@ -107,10 +107,10 @@ def _entry_of_layer(value: EntryValue) -> Entry:
         case Memory():
             is_old = value.forgotten or bool(value.superseded_by)
             return Entry(
-                value.layer, value.id, _text_with_speaker(value), sanitise(value.kind), value.at, is_old=is_old
+                value.layer, value.id, _format_with_speaker(value), sanitise(value.kind), value.at, is_old=is_old
             )
         case RecallMatch():
-            return Entry(value.layer, value.id, _text_with_speaker(value), value.reason, value.at)
+            return Entry(value.layer, value.id, _format_with_speaker(value), value.reason, value.at)
         case Capture():
             return Entry(Layer.CAPTURE, value.id, sanitise(value.text), value.kind, value.at, is_old=value.forgotten)
         case GraphNode():
@@ -141,7 +141,7 @@ def _entry_of_layer(value: EntryValue) -> Entry:
             return Entry(Layer.LEDGER, str(value.id), text, value.kind, value.at)
 
 
-def _text_with_speaker(value: Memory | RecallMatch) -> str:
+def _format_with_speaker(value: Memory | RecallMatch) -> str:
     """The text of a memory, after its speaker."""
     text = sanitise(value.text)
     return f"{value.speaker}: {text}" if value.speaker and text else text
@@ -178,7 +178,7 @@ def read_page(engine: Engine, layer: Layer, words: str, after: Sequence[Entry] =
             values = _read_facts(engine, words)
         case Layer.MARKDOWN if not after:  # and so are all files
             values = _read_agent_files(engine, words)
-    return [to_entry(value) for value in values]
+    return [make_entry(value) for value in values]
 
 
 def _read_ledger(engine: Engine, words: str, before: int | None) -> list[LedgerEntry]:
@@ -195,7 +195,7 @@ def _read_ledger(engine: Engine, words: str, before: int | None) -> list[LedgerE
 
 
 def _row_has_words(row: LedgerEntry, words: str) -> bool:
-    entry = to_entry(row)
+    entry = make_entry(row)
     return has_words(f"{entry.label} {entry.text}", words.split())
 
 
@@ -218,7 +218,7 @@ def _read_agent_files(engine: Engine, words: str) -> Iterator[AgentFile]:
 def search_by_meaning(engine: Engine, layer: Layer, text: str) -> tuple[list[Entry], tuple[str, ...]]:
     """Entries of a layer that mean about the same as `text`, best first; and what was left out, in words."""
     recall = engine.memory.recall(RecallQuery(text, k=MAX_BY_MEANING, layers=frozenset({layer})))
-    return [to_entry(item) for item in recall.items], recall.left_out
+    return [make_entry(item) for item in recall.items], recall.left_out
 
 
 def find_entry(engine: Engine, layer: Layer, id: str) -> Entry:
@@ -244,7 +244,7 @@ def find_entry(engine: Engine, layer: Layer, id: str) -> Entry:
         raise Refusal(
             "unknown_memory", f"layer {layer.value} has no {sanitise(id)}", "it has been forgotten or has expired"
         )
-    return to_entry(value)
+    return make_entry(value)
 
 
 # Links
@@ -256,51 +256,54 @@ RELATIONS = {
 """Each relation in words: of an edge from the task that is shown, and of one towards it."""
 
 
-def entry_with_links(engine: Engine, entry: Entry) -> tuple[Entry, list[Entry]]:
+def read_entry_with_links(engine: Engine, entry: Entry) -> tuple[Entry, list[Entry]]:
     """An entry as it is now, and its links. Raises `Refusal` as `find_entry`."""
     if isinstance(entry.value, (RecallMatch, AgentFile)) and entry.layer is not None:
         entry = find_entry(engine, entry.layer, entry.id)
-    links = _links(engine, entry.value)
+    links = _read_links(engine, entry.value)
     if entry.layer not in (Layer.MARKDOWN, Layer.LEDGER):
-        links += _using_sessions(engine, entry.id)
+        links += _read_using_sessions(engine, entry.id)
     return entry, links
 
 
-def _links(engine: Engine, value: EntryValue | None) -> list[Entry]:
+def _read_links(engine: Engine, value: EntryValue | None) -> list[Entry]:
     """Links to what an entry came from, what corrects it and what is around it."""
     match value:
         case Memory():
             return [
-                *_entry_link(value.layer, value.superseded_by, "CORRECTED BY"),
-                *_session_link(value.session, "SAID IN"),
+                *_make_entry_link(value.layer, value.superseded_by, "CORRECTED BY"),
+                *_make_session_link(value.session, "SAID IN"),
             ]
         case Capture():
-            return [*_session_link(value.session, "SAID IN"), *_entry_link(Layer.CAPTURE, value.corrects, "CORRECTS")]
+            return [
+                *_make_session_link(value.session, "SAID IN"),
+                *_make_entry_link(Layer.CAPTURE, value.corrects, "CORRECTS"),
+            ]
         case GraphNode():
-            return [*_neighbour_links(engine, value.task_id), *_session_link(value.task_id, "ITS SESSION")]
+            return [*_read_neighbour_links(engine, value.task_id), *_make_session_link(value.task_id, "ITS SESSION")]
         case FactDraft() if value.supersedes:
-            return _correction_links(engine, value.supersedes, "IT WOULD REPLACE")
+            return _read_correction_links(engine, value.supersedes, "IT WOULD REPLACE")
         case ParaFact():
-            chain = _correction_links(engine, value.id, "CORRECTIONS, OLDEST FIRST")
+            chain = _read_correction_links(engine, value.id, "CORRECTIONS, OLDEST FIRST")
             return chain if len(chain) > 1 else []
         case LedgerEntry():
-            return _session_link(value.subject, "ABOUT")
+            return _make_session_link(value.subject, "ABOUT")
     return []
 
 
-def _entry_link(layer: Layer, id: str, heading: str) -> list[Entry]:
+def _make_entry_link(layer: Layer, id: str, heading: str) -> list[Entry]:
     """A link to the entry with this id; no link for ""."""
     return [Entry(layer, id, id, label="", at=None, group=heading)] if id else []
 
 
-def _session_link(id: str, heading: str) -> list[Entry]:
+def _make_session_link(id: str, heading: str) -> list[Entry]:
     """A link to the session with this id; no link if the id is no session's."""
     if not id.startswith("sess_"):
         return []
     return [Entry(None, id, id, label="session", at=None, group=heading, mark="▸", mark_style="grey")]
 
 
-def _neighbour_links(engine: Engine, task_id: str) -> list[Entry]:
+def _read_neighbour_links(engine: Engine, task_id: str) -> list[Entry]:
     """The tasks one step away in the graph."""
     neighbourhood = engine.knowledge.graph.get_neighbourhood(task_id)
     nodes = {node.task_id: node for node in neighbourhood.neighbours}
@@ -313,22 +316,22 @@ def _neighbour_links(engine: Engine, task_id: str) -> list[Entry]:
         elif edge.weight < 1:
             label += f" {edge.weight:.2f}"
         if node := nodes.get(edge.other_end(task_id)):
-            links.append(replace(to_entry(node), label=label, group="AROUND THIS TASK", is_old=False))
+            links.append(replace(make_entry(node), label=label, group="AROUND THIS TASK", is_old=False))
     return links
 
 
-def _correction_links(engine: Engine, fact_id: str, heading: str) -> list[Entry]:
+def _read_correction_links(engine: Engine, fact_id: str, heading: str) -> list[Entry]:
     """The chain of corrections that a fact belongs to."""
     links = []
     for fact in engine.knowledge.para.corrections(fact_id):
         label = "valid" if fact.active else "replaced"
         if fact.id == fact_id:
             label = "this one"
-        links.append(replace(to_entry(fact), group=heading, label=label))
+        links.append(replace(make_entry(fact), group=heading, label=label))
     return links
 
 
-def _using_sessions(engine: Engine, id: str) -> list[Entry]:
+def _read_using_sessions(engine: Engine, id: str) -> list[Entry]:
     """The sessions whose prompts contained the entry, newest first."""
     link_by_session: dict[str, Entry] = {}
     for call in engine.calls.find_calls_with_memory(id):
@@ -343,7 +346,7 @@ def _using_sessions(engine: Engine, id: str) -> list[Entry]:
 # Details
 
 
-RETENTION_WORDS = {
+RETENTION_LABELS = {
     Retention.SESSION: "until a day after its session",
     Retention.MONTH: "30 days",
     Retention.FOREVER: "forever",
@@ -358,7 +361,7 @@ ATTRIBUTE_NAMES: Mapping[str, str] = {
 """The attributes of entries that are shown, in this order, with their names on the screen. Each class has some."""
 
 
-def detail_fields(entry: Entry, folder: str, now: datetime) -> Iterator[Field]:
+def make_entry_fields(entry: Entry, folder: str, now: datetime) -> Iterator[Field]:
     """The details of an entry without its links. `folder` holds the files of agents."""
     value = entry.value
     if entry.layer is not None:
@@ -368,23 +371,23 @@ def detail_fields(entry: Entry, folder: str, now: datetime) -> Iterator[Field]:
     if isinstance(value, (ParaFact, FactDraft)):
         yield Field("in", f"{value.bucket.value} / {value.group}", "grey")
     for attribute, name in ATTRIBUTE_NAMES.items():
-        if text := _attribute_text(attribute, getattr(value, attribute, None), now):
+        if text := _describe_attribute(attribute, getattr(value, attribute, None), now):
             yield Field(name, one_line(sanitise(text)), "grey")
     if entry.is_old:
         yield text_line("· no longer valid", "wants")
     if isinstance(value, AgentFile) and value.problem:
         yield text_line(f"✗ {value.problem}", "wrong")
     yield text_line("")
-    yield from text_fields(full_text(entry))
+    yield from make_text_fields(make_full_text(entry))
 
 
-def _attribute_text(attribute: str, value: object, now: datetime) -> str:
+def _describe_attribute(attribute: str, value: object, now: datetime) -> str:
     """An attribute of an entry in words, "" if the entry has no such attribute or an empty one."""
     match value:
         case str() if attribute == "workspace" and value:
             return workspace_name(value)
         case Retention():
-            return RETENTION_WORDS[value]
+            return RETENTION_LABELS[value]
         case datetime():
             return formats.moment(value, now)
         case tuple():
@@ -394,7 +397,7 @@ def _attribute_text(attribute: str, value: object, now: datetime) -> str:
     return str(value) if value else ""
 
 
-def full_text(entry: Entry) -> str:
+def make_full_text(entry: Entry) -> str:
     """The whole text of an entry."""
     if entry.is_forgotten:
         return "Forgotten: its text is removed everywhere. This empty entry keeps its place."

@@ -17,7 +17,7 @@ from clawpy_console.card_controller import SNOOZE
 from clawpy_console.formats import clock_time, count, crop, one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens import mission_panes as panes
-from clawpy_console.screens.base import ConsoleScreen, next_choice
+from clawpy_console.screens.base import ConsoleScreen, find_next_choice
 from clawpy_console.screens.card_stack import CardStack
 from clawpy_console.state import AppState
 from clawpy_console.widgets.reflowing_text import ReflowingText
@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 REASON_LABELS = {"not_now": "not now", "wrong": "wrong", "done": "done", "never_here": "never here", "never": "never"}
 """The reasons for a dismissal, by the name of their key, in the order of the keys."""
 
-LIST_ROWS = {
-    "sessions": panes.work_rows, "queue": panes.waiting_rows, "tasks": panes.task_rows, "agents": panes.agent_rows,
+ROW_MAKERS = {
+    "sessions": panes.make_work_rows, "queue": panes.make_waiting_rows, "tasks": panes.make_task_rows,
+    "agents": panes.make_agent_rows,
 }  # fmt: skip
-"""The function that gives the rows of each list, by the id of the list."""
+"""The function that makes the rows of each list, by the id of the list."""
 
 EVIDENCE_DEBOUNCE_S = 0.15
 """Seconds that a card stays in front before its evidence is read."""
@@ -64,10 +65,10 @@ class MissionScreen(ConsoleScreen):
         self._evidence_card_id = ""  # the card whose evidence is drawn
         self._evidence: Evidence | None = None  # the evidence of that card, None until it was read
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         # Before the panes are mounted, or the style sheet is applied to them twice.
         self.set_class(not self._shown_state.sessions, "-unused", update=False)
-        self.set_class(not self._shown(self.app.cards.pending(self.state.cards)), "-empty", update=False)
+        self.set_class(not self._select_shown(self.app.cards.pending(self.state.cards)), "-empty", update=False)
         yield Static(id="hidden-panes", markup=False)
         yield Static(id="greeting", markup=False)
         with Vertical(id="panes"):
@@ -82,15 +83,15 @@ class MissionScreen(ConsoleScreen):
                 with Vertical(id="pane-why", classes="pane"):
                     yield Static("WHY", id="why-title", classes="heading", markup=False)
                     yield ReflowingText(id="why")
-                yield from self._list("queue", panes.Queue(id="queue", empty="Nothing.", classes="-fit"))
-                yield from self._list("tasks", Rows(id="tasks", classes="-fit"))
-                yield from self._list("agents", Rows(id="agents", classes="-fit"))
+                yield from self._compose_list("queue", panes.Queue(id="queue", empty="Nothing.", classes="-fit"))
+                yield from self._compose_list("tasks", Rows(id="tasks", classes="-fit"))
+                yield from self._compose_list("agents", Rows(id="agents", classes="-fit"))
             with Vertical(id="pane-live", classes="pane"):
                 yield Static(id="live-title", classes="heading", markup=False)
                 yield Transcript(id="live", max_lines=400)
-            yield from self._list("work", Rows(id="sessions"))
+            yield from self._compose_list("work", Rows(id="sessions"))
 
-    def _list(self, name: str, rows: Rows) -> ComposeResult:
+    def _compose_list(self, name: str, rows: Rows) -> ComposeResult:
         with Vertical(id=f"pane-{name}", classes="pane"):
             yield Static(name.upper(), id=f"{name}-title", classes="heading", markup=False)
             yield rows
@@ -102,7 +103,7 @@ class MissionScreen(ConsoleScreen):
         if not changed or changed & {"cards", "recent", "autonomy", "workspaces", "waiting", "sessions"}:
             pending = self.app.cards.pending(state.cards)
             known = pending if self.app.greeted else None
-            self._stack.show(self._shown(pending), empty=self._empty_text(), pending=known)
+            self._stack.show(self._select_shown(pending), empty=self._describe_empty_stack(), pending=known)
             if not changed or changed & {"cards", "workspaces"}:
                 self._draw_stack()
             else:
@@ -146,7 +147,7 @@ class MissionScreen(ConsoleScreen):
     def _draw_lists(self) -> None:
         state, shown = self.state, self._shown_state
         now = self.now.replace(microsecond=0)  # so that all clocks change in the same frame
-        for name, make_rows in LIST_ROWS.items():
+        for name, make_rows in ROW_MAKERS.items():
             rows = self.query_one(f"#{name}", Rows)
             items = make_rows(shown if name == "sessions" else state, now, rows.scrollable_content_region.width or 40)
             rows.show(items)
@@ -159,16 +160,16 @@ class MissionScreen(ConsoleScreen):
             "#queue-title", Content(f"WAITING FOR YOU  {waiting_count}" if waiting_count else "WAITING FOR YOU")
         )
         self.query_one("#pane-queue").set_class(bool(waiting_count), "-wants")
-        self.update_static("#live-title", Content(panes.live_title(shown.newest_running, now)))
-        self.update_static("#hidden-panes", panes.hidden_panes(shown, now))
+        self.update_static("#live-title", Content(panes.make_live_title(shown.newest_running, now)))
+        self.update_static("#hidden-panes", panes.describe_hidden_panes(shown, now))
         self._draw_glance()
 
     def _draw_glance(self) -> None:
         """On a narrow terminal, draw the last line of output below the cards."""
         width = self.query_one("#glance").content_size.width or self.size.width
         session = self._shown_state.newest_running
-        place = "" if session is None else self.state.other_place(session.workspace)
-        text = panes.glance(self._live.last_line, session, place, width)
+        place = "" if session is None else self.state.make_place_prefix(session.workspace)
+        text = panes.make_glance(self._live.last_line, session, place, width)
         self.update_static("#glance", Content.styled(text, "$faint"))
 
     def _draw_stack_title(self) -> None:
@@ -180,13 +181,13 @@ class MissionScreen(ConsoleScreen):
             title += f"   ▲ {hidden_above} more above"
         if self.app.workspace_filter:
             title += f"   only {workspace_name(self.app.workspace_filter)}"
-        elif others := self._other_workspaces():
+        elif others := self._count_other_workspaces():
             places = count(len(others), "other repository", "other repositories")
             hidden = f"+{sum(others.values())} in {places}: {self.key_of('mission.filter')}"
             title += f"   {'all repositories' if self.app.workspace_filter == '' else hidden}"
         self.update_static("#stack-title", Content(title))
 
-    def _question(self, stack: CardStack) -> Content:
+    def _make_question(self, stack: CardStack) -> Content:
         """The keys that approve a risky card, or give the reason of a dismissal, while one of these is asked."""
 
         def key(name: str) -> tuple[str, str]:
@@ -206,7 +207,7 @@ class MissionScreen(ConsoleScreen):
         if card is None or not self.has_class("-wide"):
             return
         from clawpy_console.fields import heading, text_line
-        from clawpy_console.screens.card_details import Evidence, evidence_fields, parameter_lines
+        from clawpy_console.screens.card_details import Evidence, format_parameters, make_evidence_fields
 
         more = (f"  {self.key_of('stack.details')} shows all", "not bold $faint")
         self.update_static("#why-title", Content.assemble("WHY", more))
@@ -214,8 +215,8 @@ class MissionScreen(ConsoleScreen):
             self._evidence_card_id, self._evidence = card.id, None
             self._read_evidence(card)
         evidence, in_full = self._evidence or Evidence(), card.has_stated_confidence
-        fields = [*evidence_fields(card, evidence, self.state, self.now, in_full=in_full)]
-        if card.assignment.flow and (parameters := parameter_lines(card.assignment.parameters)):
+        fields = [*make_evidence_fields(card, evidence, self.state, self.now, in_full=in_full)]
+        if card.assignment.flow and (parameters := format_parameters(card.assignment.parameters)):
             fields += [heading("parameters"), *(text_line(item, "grey") for item in parameters.split("\n"))]
         self.show_fields("#why", fields)
 
@@ -237,17 +238,17 @@ class MissionScreen(ConsoleScreen):
         self._evidence = evidence
         self._draw_evidence(self._stack.front)
 
-    def _other_workspaces(self) -> Counter[str]:
+    def _count_other_workspaces(self) -> Counter[str]:
         """The numbers of pending cards of workspaces that are not of this console."""
         places = (card.assignment.workspace for card in self.app.cards.pending(self.state.cards))
         return Counter(place for place in sorted(places) if place not in self.state.workspaces)
 
-    def _filters(self) -> list[str | None]:
+    def _list_filters(self) -> list[str | None]:
         """The choices of `workspace_filter`."""
-        own, others = self.state.workspaces, self._other_workspaces()
+        own, others = self.state.workspaces, self._count_other_workspaces()
         return [None, *(own if len(own) > 1 else ()), *others, *([""] if others else ())]
 
-    def _shown(self, cards: Iterable[Card]) -> tuple[Card, ...]:
+    def _select_shown(self, cards: Iterable[Card]) -> tuple[Card, ...]:
         """Those of `cards` that belong to the workspaces that are shown."""
         return tuple(card for card in cards if self.app.shows(card.assignment.workspace))
 
@@ -259,10 +260,10 @@ class MissionScreen(ConsoleScreen):
         sessions = tuple(session for session in state.sessions if shows(session.workspace))
         return replace(state, sessions=sessions, autonomy=replace(state.autonomy, checked=checked))
 
-    def _empty_text(self) -> str:
+    def _describe_empty_stack(self) -> str:
         if self.app.opening:
             return f"No cards from last time.\n\nThe engine is {self.app.opening}."
-        return panes.empty_text(self._shown_state, self.now, self.app.keymap)
+        return panes.describe_empty_stack(self._shown_state, self.now, self.app.keymap)
 
     # Greeting
 
@@ -283,8 +284,8 @@ class MissionScreen(ConsoleScreen):
         if self._message.error_card_id not in (None, self._front_id):
             self._message.clear()
         self._draw_stack_title()
-        self.update_static("#question", self._question(stack))
-        rows.show(panes.card_rows(stack.cards, self.state))
+        self.update_static("#question", self._make_question(stack))
+        rows.show(panes.make_card_rows(stack.cards, self.state))
         rows.select(front.id if front else "")
         self._renew_evidence()
         if self.has_class("-empty") != (front is None):
@@ -339,7 +340,7 @@ class MissionScreen(ConsoleScreen):
 
     def show(self, card: Card) -> None:
         """Put `card` in front: its decision was undone, or the operator just wrote it."""
-        if not self._shown([card]):
+        if not self._select_shown([card]):
             workspace = card.assignment.workspace
             self.app.workspace_filter = None if workspace in self.state.workspaces else workspace
         self._stack.restore(card, "")
@@ -384,7 +385,7 @@ class MissionScreen(ConsoleScreen):
 
     def action_filter(self) -> None:
         """Show the next workspace alone; after the last of other repositories all, then those of this console."""
-        self.app.workspace_filter = next_choice(self._filters(), self.app.workspace_filter)
+        self.app.workspace_filter = find_next_choice(self._list_filters(), self.app.workspace_filter)
         self.refresh_state(frozenset({"cards", "sessions"}))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -394,7 +395,7 @@ class MissionScreen(ConsoleScreen):
         if action == "details":
             return self.ready and self._stack.front is not None
         if action == "filter":
-            return len(self._filters()) > 1 or self.app.workspace_filter is not None
+            return len(self._list_filters()) > 1 or self.app.workspace_filter is not None
         return super().check_action(action, parameters)
 
     def action_back(self) -> None:

@@ -14,14 +14,14 @@ from textual.widgets import Static
 
 from clawpy_console import formats
 from clawpy_console.fields import states
-from clawpy_console.fields.states import absence_fields
+from clawpy_console.fields.states import make_absence_fields
 from clawpy_console.formats import clock_time, crop, fit_to_width, one_line, workspace_name
-from clawpy_console.keys import bindings, shown_key
+from clawpy_console.keys import bindings, format_key
 from clawpy_console.screens.base import update_content
 from clawpy_console.state import AppState, Autonomy
 from clawpy_console.widgets.reflowing_text import render_fields
 from clawpy_console.widgets.rows import Row, Rows
-from clawpy_console.widgets.session import session_outcome
+from clawpy_console.widgets.session import describe_session_outcome
 from engine.model import AgentView, Card, Layer, Result, SessionState, SessionView, TaskState, Tier, Waiting
 
 if TYPE_CHECKING:
@@ -88,76 +88,80 @@ class MessageLine(Static):
         self.show("", "$grey")
 
 
-def card_rows(cards: Sequence[Card], state: AppState) -> list[Row]:
+def make_card_rows(cards: Sequence[Card], state: AppState) -> list[Row]:
     """The pending cards: tier, another workspace, what is proposed, the work in a word."""
     rows = []
     for card in cards:
-        text = state.other_place(card.assignment.workspace) + one_line(card.assignment.prompt)
-        risk_style = "wants" if states.approval_risk(card) else "faint"
+        text = state.make_place_prefix(card.assignment.workspace) + one_line(card.assignment.prompt)
+        risk_style = "wants" if states.find_approval_risk(card) else "faint"
         mark_style = "wrong" if card.tier is Tier.AT_RISK else risk_style
         mark = fit_to_width(card.tier_word.upper(), 7)
-        rows.append(Row(card.id, text, mark, states.work_word(card), "grey", mark_style))
+        rows.append(Row(card.id, text, mark, states.name_work(card), "grey", mark_style))
     return rows
 
 
-def work_rows(state: AppState, now: datetime, width: int) -> list[Row]:
+def make_work_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     """The sessions that run, then those that are over, the newest first; below each its time and result."""
-    sessions = sorted(state.sessions, key=lambda session: (not session.state.over, event_time(session)), reverse=True)
+    sessions = sorted(
+        state.sessions, key=lambda session: (not session.state.over, find_last_event_time(session)), reverse=True
+    )
     rows = []
     for session in sessions[:MAX_SESSIONS]:
-        place = state.other_place(session.workspace)
-        mark, style, _ = session_outcome(session)
+        place = state.make_place_prefix(session.workspace)
+        mark, style, _ = describe_session_outcome(session)
         ink = "grey" if session.state.over else "ink"
         rows.append(Row(session.id, place + one_line(session.prompt), mark, "", ink, style))
-        rows += _detail_rows(result_words(session, now), width)
+        rows += _make_detail_rows(describe_result(session, now), width)
     return rows
 
 
-def event_time(session: SessionView) -> datetime:
+def find_last_event_time(session: SessionView) -> datetime:
     """The time of the last event of a session: discarded, ended, started or created."""
     return session.discarded_at or session.ended_at or session.started_at or session.created_at
 
 
-def result_words(session: SessionView, now: datetime) -> str:
+def describe_result(session: SessionView, now: datetime) -> str:
     """`14:08 · 58s · 3 files changed`: when a session ended, how long it ran and how it ended, where that is known."""
     duration = ""
     if session.started_at and session.state is not SessionState.INTERRUPTED:  # its end was not seen
         duration = formats.duration((session.ended_at or now) - session.started_at)
-    label = session_outcome(session)[2]
+    label = describe_session_outcome(session)[2]
     detail = one_line(session.error or session.summary)
     if session.result is Result.SUCCEEDED and session.discarded_at is None:
         label, detail = detail or "finished", ""
     elif session.discarded_at or (session.has_problem and session.flow in states.TEST_RUNS):
         detail = ""  # the word says it: discarded, or how many tests failed
     label = f"{label}: {detail}" if detail else label
-    at = formats.moment(event_time(session), now) if session.state.over else ""
+    at = formats.moment(find_last_event_time(session), now) if session.state.over else ""
     return " · ".join(part for part in (at, duration, label) if part)
 
 
-def live_title(session: SessionView | None, now: datetime) -> str:
+def make_live_title(session: SessionView | None, now: datetime) -> str:
     """The heading above the output of `session`."""
     if session is None:
         return "LIVE"
     title = f"{workspace_name(session.workspace)} · {one_line(session.prompt)}"
     return (
-        f"LAST OUTPUT  {formats.moment(event_time(session), now)}  {title}" if session.state.over else f"LIVE  {title}"
+        f"LAST OUTPUT  {formats.moment(find_last_event_time(session), now)}  {title}"
+        if session.state.over
+        else f"LIVE  {title}"
     )
 
 
-def waiting_rows(state: AppState, now: datetime, width: int) -> list[Row]:
+def make_waiting_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     """The items that wait for the operator, each with its age; a long title continues below."""
     workspaces = {session.id: session.workspace for session in state.sessions}
     rows = []
     for waiting in state.waiting:
         mark, age = WAITING_MARKS.get(waiting.kind, "▲"), formats.age(now - waiting.since)
-        title = state.other_place(workspaces.get(waiting.session_id or "", "")) + one_line(waiting.title)
+        title = state.make_place_prefix(workspaces.get(waiting.session_id or "", "")) + one_line(waiting.title)
         first, *_ = Content(title).wrap(max(8, width - 4 - len(age)))
         rows.append(Row(waiting.id, first.plain, mark, age, "ink", "wants", "wants"))
-        rows += _detail_rows(title[len(first.plain) :].strip(), width)
+        rows += _make_detail_rows(title[len(first.plain) :].strip(), width)
     return rows
 
 
-def _detail_rows(text: str, width: int) -> list[Row]:
+def _make_detail_rows(text: str, width: int) -> list[Row]:
     """`text` as at most three rows of `width` cells, which the cursor skips."""
     text_width = max(8, width - 4)
     lines = [line.plain.rstrip() for line in Content(text).wrap(text_width)] if text else []
@@ -166,7 +170,7 @@ def _detail_rows(text: str, width: int) -> list[Row]:
     return [Row("", f"   {line}") for line in lines[:MAX_DETAIL_ROWS]]
 
 
-def glance(last_line: str, session: SessionView | None, place: str, width: int) -> str:
+def make_glance(last_line: str, session: SessionView | None, place: str, width: int) -> str:
     """The last line of output of `session` in one line of `width` cells, after its `place`. An error that is too long
     is cut, and its fix, which stands in brackets at its end, too: both are in sight."""
     if session is None:
@@ -181,7 +185,7 @@ def glance(last_line: str, session: SessionView | None, place: str, width: int) 
     return crop(f"{head}{text}", width) if text else ""
 
 
-def hidden_panes(state: AppState, now: datetime) -> Content:
+def describe_hidden_panes(state: AppState, now: datetime) -> Content:
     """The counts of the panes that a narrow terminal does not show."""
     running_count, waiting_count = len(state.running), len(state.waiting)
     oldest = ""
@@ -196,20 +200,20 @@ def hidden_panes(state: AppState, now: datetime) -> Content:
     )  # fmt: skip
 
 
-def task_rows(state: AppState, now: datetime, width: int) -> list[Row]:
+def make_task_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     """The open tasks that no session runs; the others are in the list of work."""
     tasks = [task for task in state.tasks if task.state == TaskState.OPEN and not task.session_id]
     return [Row(task.id, one_line(task.title), "○") for task in tasks]
 
 
-def agent_rows(state: AppState, now: datetime, width: int) -> list[Row]:
+def make_agent_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     """The agents whose folder is broken; then each channel that is served, with what serves it."""
     broken = [
         Row(agent.id, agent.id, "✗", "broken", "wrong", "wrong", "wrong") for agent in state.agents if agent.broken
     ]
     busy = {session.channel for session in state.running if session.flow is None}
     served = [
-        _served_row(agent, channel, served_by, is_busy=channel in busy)
+        _make_served_row(agent, channel, served_by, is_busy=channel in busy)
         for channel, served_by in state.served
         for agent in state.agents
         if channel in agent.channels and not agent.broken
@@ -217,14 +221,14 @@ def agent_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     return broken + served
 
 
-def _served_row(agent: AgentView, channel: str, served_by: str, *, is_busy: bool) -> Row:
+def _make_served_row(agent: AgentView, channel: str, served_by: str, *, is_busy: bool) -> Row:
     tokens = agent.activity.current_tokens
     right = f"{served_by}  {formats.tokens(tokens)}" if tokens else served_by
     mark, style = ("●", "accent") if is_busy else ("○", "faint")
     return Row(agent.id, channel, mark, right, "grey", style)
 
 
-def empty_text(state: AppState, now: datetime, keymap: Mapping[str, str]) -> str:
+def describe_empty_stack(state: AppState, now: datetime, keymap: Mapping[str, str]) -> str:
     """Why there are no cards, and when the next check is. `state` has only what is shown."""
     autonomy = state.autonomy
     checks = dict(autonomy.checked)
@@ -233,44 +237,44 @@ def empty_text(state: AppState, now: datetime, keymap: Mapping[str, str]) -> str
     head = "No cards: nothing has been checked yet."
     if checks:
         place = workspace_name(next(iter(checks))) if len(checks) == 1 else formats.count(len(checks), "workspace")
-        title = _empty_title(state, keymap)
+        title = _make_empty_title(state, keymap)
         head = f"{title}\n\nChecked {place} at {formats.moment(min(checks.values()), now)}"
     remarks = one_line(autonomy.remark).replace("; ", "\n") + "\n\n" if autonomy.remark else ""
     next_check = f"Next check: {clock_time(autonomy.next_cycle)}" if autonomy.next_cycle else "No check is scheduled."
-    return f"{head}\n{remarks}{next_check}\n{shown_key('mission.predict', keymap)} checks now"
+    return f"{head}\n{remarks}{next_check}\n{format_key('mission.predict', keymap)} checks now"
 
 
-def _empty_title(state: AppState, keymap: Mapping[str, str]) -> str:
+def _make_empty_title(state: AppState, keymap: Mapping[str, str]) -> str:
     """What needs the operator although there is no card, and why the last run went wrong; else that nothing does."""
-    remark, bad_run = state.autonomy.remark, _last_bad_run(state)
-    if needs := [*_waiting_words(state, keymap), *_bad_run_words(bad_run, keymap)]:
+    remark, bad_run = state.autonomy.remark, _find_last_bad_run(state)
+    if needs := [*_describe_waiting(state, keymap), *_describe_bad_run(bad_run, keymap)]:
         title = f"No cards · {' · '.join(needs)}"
     else:
         title = "No cards" if remark or state.holds else "✓ Nothing needs you"
     return f"{title}\n\n{bad_run.error or bad_run.summary}" if bad_run is not None and not remark else title
 
 
-def _waiting_words(state: AppState, keymap: Mapping[str, str]) -> Iterator[str]:
+def _describe_waiting(state: AppState, keymap: Mapping[str, str]) -> Iterator[str]:
     """The number of items that wait, and the key that leads there."""
     if number := len(state.waiting):
         are_changes = all(waiting.kind == "change_set" for waiting in state.waiting)
         noun, action = ("change", "app.work") if are_changes else ("item", "panes.next")
         verb = "waits" if number == 1 else "wait"
-        yield f"{formats.count(number, noun)} {verb}: press {shown_key(action, keymap)}"
+        yield f"{formats.count(number, noun)} {verb}: press {format_key(action, keymap)}"
 
 
-def _bad_run_words(session: SessionView | None, keymap: Mapping[str, str]) -> Iterator[str]:
+def _describe_bad_run(session: SessionView | None, keymap: Mapping[str, str]) -> Iterator[str]:
     """How the last run went wrong, and the key that leads there."""
     if session is not None:
         outcome = "found a problem" if session.has_problem else "failed"
         if session.result is Result.CANNOT_RUN:
             outcome = "could not run"
-        yield f"the last run {outcome}: press {shown_key('app.work', keymap)}"
+        yield f"the last run {outcome}: press {format_key('app.work', keymap)}"
 
 
-def _last_bad_run(state: AppState) -> SessionView | None:
+def _find_last_bad_run(state: AppState) -> SessionView | None:
     """The last run, if it went wrong and what it found may still hold."""
-    last = max((session for session in state.sessions if session.state.over), key=event_time, default=None)
+    last = max((session for session in state.sessions if session.state.over), key=find_last_event_time, default=None)
     if last is None or last.discarded_at or last.result not in (Result.FAILED, Result.CANNOT_RUN):
         return None
     return None if _is_solved(last, state.autonomy) else last
@@ -309,7 +313,7 @@ def open_waiting(app: CardConsole, waiting: Waiting) -> None:
 
 
 def _confirm_approval(app: CardConsole, waiting: Waiting) -> None:
-    """Question whether a quote may be used as guidance; it goes up only with the operator's approval (SPEC 6.8)."""
+    """Ask whether a quote may be used as guidance; it goes up only with the operator's approval (SPEC 6.8)."""
     from clawpy_console.dialogs.base import confirm
 
     hostile = f"▲ hostile: {one_line(waiting.hostile)}\n\n" if waiting.hostile else ""
@@ -328,7 +332,7 @@ def _confirm_approval(app: CardConsole, waiting: Waiting) -> None:
 
 
 def _confirm_retry(app: CardConsole, waiting: Waiting) -> None:
-    """Question whether to send a notification again; one that is out of date by then is not sent."""
+    """Ask whether to send a notification again; one that is out of date by then is not sent."""
     from clawpy_console.dialogs.base import confirm
 
     question = f"{one_line(waiting.title)}\n\nOnce it is fixed, `clawpy notify test` checks it."
@@ -359,7 +363,7 @@ MAX_ABSENCE_CELLS = 200
 """Maximum number of cells of a line about what happened."""
 
 
-def first_run_lines(engine: Engine, keymap: Mapping[str, str], *, demo: bool) -> list[Content]:
+def read_first_run_lines(engine: Engine, keymap: Mapping[str, str], *, demo: bool) -> list[Content]:
     """The hints of a first run: which keys do what, and the optional steps. Each fits 75 cells while no agent is found.
 
     Blocking: call it in a thread.
@@ -367,7 +371,7 @@ def first_run_lines(engine: Engine, keymap: Mapping[str, str], *, demo: bool) ->
     from clawpy_console.dialogs import prompt  # not before the first frame
 
     def key(action: str) -> tuple[str, str]:
-        return (shown_key(action, keymap), "$accent")
+        return (format_key(action, keymap), "$accent")
 
     scope = "--workspace DIR adds folders · only what you approve runs"
     if demo:
@@ -383,16 +387,16 @@ def first_run_lines(engine: Engine, keymap: Mapping[str, str], *, demo: bool) ->
         ),
         Content.assemble(
             key("mission.own"), " writes your own prompt; ",
-            prompt.channel_hint(prompt.read_channel_options(engine), shown_key("app.hire", keymap)),
+            prompt.make_channel_hint(prompt.read_channel_options(engine), format_key("app.hire", keymap)),
         ),
         Content.assemble(f"{scope} · ", ("esc", "$accent"), " hides this"),
     ]  # fmt: skip
 
 
-def absence_lines(engine: Engine, at: datetime, now: datetime) -> list[Content]:
+def read_absence_lines(engine: Engine, at: datetime, now: datetime) -> list[Content]:
     """The work since `at`; no lines when nothing happened. Blocking: call it in a thread."""
     from engine import document  # not before the first frame
 
-    if not (lines := render_fields(absence_fields(document(engine.since(at))), MAX_ABSENCE_CELLS)):
+    if not (lines := render_fields(make_absence_fields(document(engine.since(at))), MAX_ABSENCE_CELLS)):
         return []
     return [Content.styled(f"While you were away, {formats.age(now - at)}", "bold $accent"), *lines]

@@ -16,7 +16,7 @@ from clawpy_console import external_programs, formats
 from clawpy_console.dialogs.base import PreviewDialog, confirm
 from clawpy_console.dialogs.edit import edit_file
 from clawpy_console.fields import Document, Field, draw_bar, heading, text_line
-from clawpy_console.fields.learning import forgetting_fields, recalled_fields
+from clawpy_console.fields.learning import make_forgetting_fields, make_memory_fields
 from clawpy_console.formats import crop, one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import ConsoleScreen
@@ -108,11 +108,11 @@ class MemoryActions(ConsoleScreen):
 
         def forget() -> None:
             request = {"what": entry.id, "yes": True}
-            self._change_memory(lambda engine: dispatch(engine, "forget", request), _forgotten_message)
+            self._change_memory(lambda engine: dispatch(engine, "forget", request), _describe_forgetting)
 
         def confirm_forget(preview: Document) -> None:
             title = f"Forget it in {formats.count(sum(preview['counts'].values()), 'place')}?"
-            text = "\n".join(item.text for item in forgetting_fields(preview))
+            text = "\n".join(item.text for item in make_forgetting_fields(preview))
             confirm(self.app, title, text, "forget", forget, risky=True)
 
         self.app.load_for_dialog(lambda engine: dispatch(engine, "forget", {"what": entry.id}), confirm_forget)
@@ -141,7 +141,7 @@ class MemoryActions(ConsoleScreen):
         self.app.ask(RecallPreview(request), lambda memory: self.show(memory.layer, memory.id))
 
 
-def _forgotten_message(report: Document) -> str:
+def _describe_forgetting(report: Document) -> str:
     """The result of forgetting: the number of places, and what was not forgotten."""
     remainder = f". Not forgotten: {'; '.join(report['left'])}" if report["left"] else ""
     return f"Forgotten in {formats.count(sum(report['counts'].values()), 'place')}{remainder}"
@@ -177,7 +177,7 @@ class RecallPreview(
     def compose(self) -> ComposeResult:
         request = self._request
         place = " · ".join(filter(None, (workspace_name(request.workspace), request.agent)))
-        with self.frame("What would be recalled for …", place, classes="-whole"):
+        with self.make_frame("What would be recalled for …", place, classes="-whole"):
             yield Input(one_line(request.task), id="task", placeholder="describe a task, then ⏎")
             yield Static(id="status", markup=False)
             with Horizontal(id="body"):
@@ -191,7 +191,7 @@ class RecallPreview(
         self._recall_for(self._request.task)
 
     @on(Input.Submitted, "#task")
-    def _submitted(self, event: Input.Submitted) -> None:
+    def _on_task_submitted(self, event: Input.Submitted) -> None:
         if event.value.strip():
             self._recall_for(event.value)
             self.set_focus(self.prompt)
@@ -217,7 +217,7 @@ class RecallPreview(
         )
         parts = [recall.part] if recall.part is not None else []
         if recall.dropped:
-            lines = tuple(line for memory in recall.dropped for line in _prompt_lines(memory))
+            lines = tuple(line for memory in recall.dropped for line in _make_prompt_lines(memory))
             tokens = sum(memory.tokens for memory in recall.dropped)
             parts.append(PromptPart("left out (budget)", lines, "not sent", tokens))
         self.prompt.show(parts)
@@ -235,9 +235,9 @@ class RecallPreview(
     @on(PromptLines.Moved, "#block")
     def _show_reasons(self) -> None:
         if self._recall is not None:
-            self.show(self._reason_fields(self.current, self._recall))
+            self.show(self._make_reason_fields(self.current, self._recall))
 
-    def _reason_fields(self, memory: RecallMatch | None, recall: Injection) -> Iterator[Field]:
+    def _make_reason_fields(self, memory: RecallMatch | None, recall: Injection) -> Iterator[Field]:
         """The source of a memory, and each part of its score."""
         if memory is None:
             yield text_line("Select a line of a memory.", "faint")
@@ -246,14 +246,14 @@ class RecallPreview(
         yield text_line(f"{memory.layer.value} {name}, {formats.count(memory.tokens, 'token')}", "title")
         if memory in recall.dropped:
             yield text_line("▼ left out (budget)", "wants")
-        yield from recalled_fields(document(memory))
+        yield from make_memory_fields(document(memory))
         yield heading("score")
         for part in memory.parts:
             yield Field(part.name, f"{draw_bar(part.value)} {part.value:.2f} × {part.weight:.2f}")
         yield Field("score", f"{memory.score:.2f}", "title")
 
     @on(PromptLines.Opened)
-    def _opened(self) -> None:
+    def _on_memory_opened(self) -> None:
         if (memory := self.current) is not None:
             self.dismiss(memory)
 
@@ -265,7 +265,7 @@ class RecallPreview(
             self.copy(self._recall.part.text, "the block")
 
 
-def _prompt_lines(memory: RecallMatch) -> list[PromptLine]:
+def _make_prompt_lines(memory: RecallMatch) -> list[PromptLine]:
     """The text of a memory as lines of a prompt, each with the memory as its source."""
     source = PromptSource(SourceKind.MEMORY, memory.id, f"{memory.layer.value} {memory.source or memory.id}")
     return [PromptLine(line, source) for line in sanitise(memory.text)[:2_000].split("\n")]

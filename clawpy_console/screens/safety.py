@@ -70,7 +70,7 @@ class SafetyScreen(ConsoleScreen):
 
     _blocked_rows = getters.query_one("#blocked", Rows)
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         with Horizontal(id="columns"):
             with VerticalScroll(id="left", classes="pane", can_focus=False):
                 yield Static("RAILS", classes="heading", markup=False)
@@ -98,7 +98,7 @@ class SafetyScreen(ConsoleScreen):
         """Draw what counts down, and read the rails again when it is time."""
         now = self.now
         if self.is_current and self.ready:
-            if safety_fields.counts_down(self.state, now):
+            if safety_fields.is_counting_down(self.state, now):
                 self._draw_standing()
             if self._read_at is not None and now - self._read_at >= READ_INTERVAL:
                 self._read_again()
@@ -119,35 +119,35 @@ class SafetyScreen(ConsoleScreen):
             self.app.reload(["rails", "phase"])
         self._draw_standing()
         self._draw_blocked()
-        self.query_one("#switches", Rows).show(list(safety_fields.switch_rows(state)))
-        self.show_fields("#machine", safety_fields.kill_switch_fields(state, self.now))
+        self.query_one("#switches", Rows).show(list(safety_fields.make_switch_rows(state)))
+        self.show_fields("#machine", safety_fields.make_kill_switch_fields(state, self.now))
         self.refresh_bindings()
 
     def _draw_standing(self) -> None:
         """Draw the rails, the state and the costs, which change with the time."""
         state, now, rows = self.state, self.now, self.query_one("#rails", Rows)
-        rows.show(list(safety_fields.rail_rows(state, now)))
+        rows.show(list(safety_fields.make_rail_rows(state, now)))
         rail = next((rail for rail in state.rails if rail.rail == rows.current), None)
         resume_key, dnd_key = self.key_of("app.resume"), self.key_of("safety.dnd")
         fields = [
-            *safety_fields.rails_fields(state, rail, now),
-            *safety_fields.state_fields(state, self.app.holds, now, resume_key, dnd_key),
-            *safety_fields.cost_fields(state.burn, now),
+            *safety_fields.make_rails_fields(state, rail, now),
+            *safety_fields.make_state_fields(state, self.app.holds, now, resume_key, dnd_key),
+            *safety_fields.make_cost_fields(state.burn, now),
         ]
         self.show_fields("#standing", fields)
 
-    def columns(self) -> Mapping[str, str]:
+    def make_column_titles(self) -> Mapping[str, str]:
         return {"left": "rails", "right": f"blocked {len(self.state.blocked)}", "third": "switches"}
 
     def _draw_blocked(self) -> None:
         words, total = self.filter_words, len(self.state.blocked)
-        matching = [entry for entry in self.state.blocked if has_words(safety_fields.search_text(entry), words)]
+        matching = [entry for entry in self.state.blocked if has_words(safety_fields.make_search_text(entry), words)]
         count = f"{total}" if total else ""
         if words:
             count = f"{len(matching)} of {total}"
         hint = "   ⇥ switches" if self.has_class("-normal") else ""
         self.update_static("#blocked-title", Content.assemble("BLOCKED  ", (count, "$grey"), (hint, "not bold $faint")))
-        rows = [safety_fields.blocked_row(entry, self.now) for entry in matching]
+        rows = [safety_fields.make_blocked_row(entry, self.now) for entry in matching]
         self._blocked_rows.show(rows, empty="No match." if words else NOTHING_BLOCKED)
         self._draw_why()
 
@@ -155,7 +155,7 @@ class SafetyScreen(ConsoleScreen):
     def _draw_why(self) -> None:
         """Draw why the entry under the cursor was blocked."""
         entry, key = self._blocked_entry, self.key_of("safety.allow_once")
-        self.show_fields("#why", safety_fields.blocked_fields(entry, self.now, key) if entry else ())
+        self.show_fields("#why", safety_fields.make_blocked_fields(entry, self.now, key) if entry else ())
         self.refresh_bindings()
 
     @on(Rows.Moved, "#rails")
@@ -178,7 +178,7 @@ class SafetyScreen(ConsoleScreen):
     def action_allow_once(self) -> None:
         """Allow once exactly what the content filter blocked, after a question."""
         entry = self._blocked_entry
-        if entry is None or (block := safety_fields.liftable_block(entry)) is None:
+        if entry is None or (block := safety_fields.find_liftable_block(entry)) is None:
             return
         rule = f" ({block.rule})" if block.rule else ""
         question = (
@@ -209,7 +209,7 @@ class SafetyScreen(ConsoleScreen):
         entry = self._blocked_entry
         if entry is None or entry.allowed_once or self.pane != "blocked":
             return False
-        return safety_fields.liftable_block(entry) is not None
+        return safety_fields.find_liftable_block(entry) is not None
 
     def copy_text(self) -> str:
         entry = self._blocked_entry

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from clawpy_console import formats
 from clawpy_console.fields import Field, draw_bar, draw_sparkline, heading, states, text_line
-from clawpy_console.fields.states import hold_field
+from clawpy_console.fields.states import make_hold_field
 from clawpy_console.formats import cap_amount, clock_time, crop, one_line, workspace_name
 from clawpy_console.state import AppState, QuietHours
 from clawpy_console.widgets.rows import Row
@@ -33,7 +33,7 @@ class Status(NamedTuple):
     tone: str
 
 
-def rail_name(rail: str) -> str:
+def name_rail(rail: str) -> str:
     """The name of a rail."""
     return RAIL_NAMES.get(rail, rail)
 
@@ -43,17 +43,17 @@ def select_objections(verdicts: Iterable[RailVerdict]) -> list[RailVerdict]:
     return [verdict for verdict in verdicts if verdict.verdict is not Verdict.ALLOW]
 
 
-def decisive_verdict(verdicts: Iterable[RailVerdict]) -> RailVerdict | None:
+def find_decisive_verdict(verdicts: Iterable[RailVerdict]) -> RailVerdict | None:
     """The verdict that decided: the first that blocks, else the first that asks; None when all allowed."""
     return min(select_objections(verdicts), key=lambda verdict: verdict.verdict is not Verdict.BLOCK, default=None)
 
 
-def liftable_block(entry: LogEntry) -> RailVerdict | None:
+def find_liftable_block(entry: LogEntry) -> RailVerdict | None:
     """The verdict of the content filter, if it blocked this work and the operator may allow it once."""
     return next((verdict for verdict in entry.verdicts if verdict.can_be_allowed_once), None)
 
 
-def rail_status(rail: RailState, now: datetime, acts_by_itself: bool) -> Status:
+def describe_rail(rail: RailState, now: datetime, acts_by_itself: bool) -> Status:
     """The status of a rail; a wait that ends by itself counts down.
 
     Unless the engine acts by itself, the human gate allows only what the operator approves.
@@ -66,7 +66,7 @@ def rail_status(rail: RailState, now: datetime, acts_by_itself: bool) -> Status:
     return Status(sign, rail.brief, tone)
 
 
-def unapproved_work_status(rails: tuple[RailState, ...], acts_by_itself: bool) -> Status:
+def describe_unapproved_work(rails: tuple[RailState, ...], acts_by_itself: bool) -> Status:
     """The effect of the rails on work that the operator did not approve."""
     blocking = [rail for rail in rails if rail.verdict is Verdict.BLOCK]
     if any(rail.until is None for rail in blocking):
@@ -80,27 +80,27 @@ def unapproved_work_status(rails: tuple[RailState, ...], acts_by_itself: bool) -
     return Status("✓", "open" if acts_by_itself else "by you", "grey")
 
 
-def rails_fields(state: AppState, rail: RailState | None, now: datetime) -> Iterator[Field]:
+def make_rails_fields(state: AppState, rail: RailState | None, now: datetime) -> Iterator[Field]:
     """The newest decision, and the rail under the cursor."""
     newest = state.log[0] if state.log else None
     if newest is None:
         yield text_line("No decisions yet.", "faint")
     else:
-        verdict = decisive_verdict(newest.verdicts)
+        verdict = find_decisive_verdict(newest.verdicts)
         yield Field("last", f"{formats.moment(newest.at, now)} “{crop(one_line(newest.prompt), 80)}”")
         if verdict is None:
             yield text_line("✓ all rails allowed it", "grey")
         else:
             sign, tone = states.VERDICT_SIGNS[verdict.verdict]
-            yield text_line(f"{sign} {rail_name(verdict.rail)}: {one_line(verdict.reason)}", tone)
+            yield text_line(f"{sign} {name_rail(verdict.rail)}: {one_line(verdict.reason)}", tone)
     if rail is not None:
-        status = rail_status(rail, now, state.acts_by_itself)
-        yield Field(rail_name(rail.rail), f"{status.sign} {status.words}: {one_line(rail.reason)}", status.tone)
+        status = describe_rail(rail, now, state.acts_by_itself)
+        yield Field(name_rail(rail.rail), f"{status.sign} {status.words}: {one_line(rail.reason)}", status.tone)
     else:
         yield Field("execute", f"{formats.count(len(state.running), 'session')} running")
 
 
-def cost_fields(burns: tuple[Burn, ...], now: datetime) -> Iterator[Field]:
+def make_cost_fields(burns: tuple[Burn, ...], now: datetime) -> Iterator[Field]:
     """Costs and reservations against the caps, with their pace; the caps alone while nothing was spent."""
     yield heading("cost")
     if not any(burn.spent or burn.reserved or any(burn.buckets) for burn in burns):
@@ -129,20 +129,22 @@ def describe_pace(burn: Burn, now: datetime) -> str:
     return f"${burn.pace / MICRO:.2f}/h: {outlook}"
 
 
-def state_fields(state: AppState, holds: tuple[Hold, ...], now: datetime, resume: str, dnd: str) -> Iterator[Field]:
+def make_state_fields(
+    state: AppState, holds: tuple[Hold, ...], now: datetime, resume: str, dnd: str
+) -> Iterator[Field]:
     """Stops and pauses, then the state, its next change and quiet hours; `resume` and `dnd` are keys."""
     yield heading("state")
     for hold in holds:
         remaining = formats.duration(hold.until - now) if hold.until and hold.until > now else ""
         since = formats.moment(hold.since, now) if hold.since else ""
-        yield hold_field(hold.word, hold.reason, since, f"Press {resume}", remaining)
+        yield make_hold_field(hold.word, hold.reason, since, f"Press {resume}", remaining)
     view = state.autonomy
     steps = " ▸ ".join(f"[{name}]" if name == view.state else name for name in AUTONOMY_STATES)
     yield text_line(f"{steps} (cap or 3 dismissals)", "accent")
     if view.since:
         yield Field("since", f"{formats.moment(view.since, now)}: {one_line(view.cause)}")
     yield Field("next", describe_next_change(state, now))
-    silence = formats.age(view.silence_at(now)).replace("now", "0m")
+    silence = formats.age(view.compute_silence(now)).replace("now", "0m")
     cycle = f", next check {clock_time(view.next_cycle)}" if view.next_cycle and view.next_cycle > now else ""
     effect = f", may act by itself from {int(view.threshold // 60)}m on" if state.acts_by_itself else ""
     yield Field("inactive", f"for {silence}{effect}{cycle}")
@@ -150,10 +152,10 @@ def state_fields(state: AppState, holds: tuple[Hold, ...], now: datetime, resume
         yield Field("by itself", one_line(state.autonomy_note))
     if state.phase and not state.learning:
         yield Field("phase", one_line(state.phase).removeprefix("phase "))
-    yield _quiet_field(state.quiet, dnd)
+    yield _make_quiet_field(state.quiet, dnd)
 
 
-def _quiet_field(quiet: QuietHours, dnd: str) -> Field:
+def _make_quiet_field(quiet: QuietHours, dnd: str) -> Field:
     """Do-not-disturb, or the quiet hours; `dnd` is the key that begins and ends the first."""
     if quiet.dnd_until is not None:
         return Field("quiet", f"do not disturb until {clock_time(quiet.dnd_until)}. Press {dnd} to end it.", "wants")
@@ -166,7 +168,7 @@ def describe_next_change(state: AppState, now: datetime) -> str:
     """The next change of the state, and its time."""
     view = state.autonomy
     # Inactive long enough: the next check finds out whether files changed in a workspace.
-    is_check = view.state == "WATCHING" and view.silence_at(now).total_seconds() >= view.threshold
+    is_check = view.state == "WATCHING" and view.compute_silence(now).total_seconds() >= view.threshold
     if view.next_change is not None and view.next_change > now:
         remaining = formats.duration(view.next_change - now)
         return f"{'check' if is_check else 'change'} in {remaining}, at {clock_time(view.next_change)}"
@@ -175,13 +177,13 @@ def describe_next_change(state: AppState, now: datetime) -> str:
     return "check any moment" if is_check and view.next_change is not None else "no automatic change"
 
 
-def counts_down(state: AppState, now: datetime) -> bool:
+def is_counting_down(state: AppState, now: datetime) -> bool:
     """Whether anything on the screen counts down."""
     ends = [state.autonomy.next_change, *(rail.until for rail in state.rails), *(hold.until for hold in state.holds)]
     return any(end is not None and end > now for end in ends)
 
 
-def kill_switch_fields(state: AppState, now: datetime) -> Iterator[Field]:
+def make_kill_switch_fields(state: AppState, now: datetime) -> Iterator[Field]:
     """The levels of the kill switch, the sandbox, and work that triggered other work."""
     yield heading("kill switch, four levels")
     for level in state.levels:
@@ -202,7 +204,7 @@ def kill_switch_fields(state: AppState, now: datetime) -> Iterator[Field]:
         yield Field(formats.moment(step.at, now), text, "ink" if is_notable else "grey")
 
 
-def blocked_fields(entry: LogEntry, now: datetime, key: str) -> Iterator[Field]:
+def make_blocked_fields(entry: LogEntry, now: datetime, key: str) -> Iterator[Field]:
     """A blocked prompt, each rail that did not allow it with rule and reason, and what `key` can do."""
     yield text_line(crop(one_line(entry.prompt), 400))
     sender = f" from {entry.from_channel}" if entry.from_channel not in ("", "owner") else ""
@@ -211,34 +213,34 @@ def blocked_fields(entry: LogEntry, now: datetime, key: str) -> Iterator[Field]:
     for verdict in select_objections(entry.verdicts):
         sign, tone = states.VERDICT_SIGNS[verdict.verdict]
         rule = f"  rule {verdict.rule}" if verdict.rule else ""
-        yield text_line(f"{sign} {rail_name(verdict.rail)}{rule}", tone)
+        yield text_line(f"{sign} {name_rail(verdict.rail)}{rule}", tone)
         yield from (text_line(one_line(reason), "grey") for reason in verdict.reasons)
     if entry.allowed_once:
         yield text_line(f"◌ {ALLOWED_ONCE}", "accent")
-    elif liftable_block(entry) is not None:
+    elif find_liftable_block(entry) is not None:
         yield text_line(f"{key}: allow exactly this once", "accent")
 
 
 # Rows
 
 
-def rail_rows(state: AppState, now: datetime) -> Iterator[Row]:
+def make_rail_rows(state: AppState, now: datetime) -> Iterator[Row]:
     """The rails in their order, each with its status and last verdict; then what becomes of unapproved work."""
     for rail in state.rails:
-        status = rail_status(rail, now, state.acts_by_itself)
+        status = describe_rail(rail, now, state.acts_by_itself)
         last = ""
         if rail.last is not None and rail.last_at is not None:
             last = f"last {states.VERDICT_SIGNS[rail.last.verdict][0]} {formats.moment(rail.last_at, now)}"
         stopped = f"{rail.stopped} stopped in 24 h  " if rail.stopped else ""
-        text = f"{rail_name(rail.rail):<12} {status.words}"
+        text = f"{name_rail(rail.rail):<12} {status.words}"
         yield Row(rail.rail, text, status.sign, stopped + last, "ink", status.tone, "grey")
     if state.rails:
-        status = unapproved_work_status(state.rails, state.acts_by_itself)
+        status = describe_unapproved_work(state.rails, state.acts_by_itself)
         text, running = f"{'execute':<12} {status.words}", f"{len(state.running)} running"
         yield Row("execute", text, status.sign, running, "ink", status.tone, "grey")
 
 
-def switch_rows(state: AppState) -> Iterator[Row]:
+def make_switch_rows(state: AppState) -> Iterator[Row]:
     """The switches, then the autonomy of each workspace, whose row has the path of the workspace as id."""
     for name, is_on in state.switches:
         if is_on:
@@ -253,17 +255,17 @@ def switch_rows(state: AppState) -> Iterator[Row]:
         yield Row(workspace, workspace_name(workspace), mark, autonomy, text_style, style, style)
 
 
-def blocked_row(entry: LogEntry, now: datetime) -> Row:
+def make_blocked_row(entry: LogEntry, now: datetime) -> Row:
     """A row for a decision that did not allow work: the rail, the prompt, the time."""
-    decisive = decisive_verdict(entry.verdicts)
+    decisive = find_decisive_verdict(entry.verdicts)
     sign, style = states.VERDICT_SIGNS[decisive.verdict if decisive else Verdict.BLOCK]
     if entry.allowed_once:
         sign, style = "◌", "accent"
-    text = f"{rail_name(decisive.rail) if decisive else '':<11} {one_line(entry.prompt)}"
+    text = f"{name_rail(decisive.rail) if decisive else '':<11} {one_line(entry.prompt)}"
     return Row(str(entry.id), text, sign, formats.moment(entry.at, now), "ink", style)
 
 
-def search_text(entry: LogEntry) -> str:
+def make_search_text(entry: LogEntry) -> str:
     """The text of an entry that the filter searches."""
     objections = select_objections(entry.verdicts)
     verdicts = " ".join(f"{verdict.rail} {verdict.rule} {verdict.reason}" for verdict in objections)

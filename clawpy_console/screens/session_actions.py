@@ -15,11 +15,11 @@ from textual.widgets import Input
 
 from clawpy_console import external_programs, formats
 from clawpy_console.formats import crop, one_line
-from clawpy_console.keys import bindings, shown_key
-from clawpy_console.screens.base import ConsoleScreen, next_choice
+from clawpy_console.keys import bindings, format_key
+from clawpy_console.screens.base import ConsoleScreen, find_next_choice
 from clawpy_console.screens.diff_view import DiffView
 from clawpy_console.widgets.reflowing_text import ReflowingText
-from clawpy_console.widgets.transcript import LinesView, row_starts
+from clawpy_console.widgets.transcript import LinesView, find_row_starts
 from engine.model import Card, ChangeSet, PermissionAnswer, PermissionRequest, Refusal, SessionView
 
 if TYPE_CHECKING:
@@ -120,9 +120,9 @@ class PermissionPane(Vertical):
             self._shown_id = request.id
             self._changed_at = self.clock()
             self._show_detail(request)
-        self.query_one("#asked-head", ReflowingText).show(lambda width: self._head_lines(request, width))
+        self.query_one("#asked-head", ReflowingText).show(lambda width: self._make_head_lines(request, width))
         self.query_one("#asked-keys", ReflowingText).show(
-            lambda width: _key_lines(self.app.keymap, len(self.requests), width)
+            lambda width: _make_key_lines(self.app.keymap, len(self.requests), width)
         )
 
     def _show_detail(self, request: PermissionRequest) -> None:
@@ -132,7 +132,7 @@ class PermissionPane(Vertical):
         lines = request.detail.splitlines()
         view.extend((DIFF_KINDS.get(line[:1], "same") if is_diff else "output", line) for line in lines)
 
-    def _head_lines(self, request: PermissionRequest, width: int) -> list[Content]:
+    def _make_head_lines(self, request: PermissionRequest, width: int) -> list[Content]:
         """The title and the reason. The detail is hidden if the title shows all of it, else it gets the room that head
         and keys leave, so that these are always in sight."""
         title = Content.styled(one_line(request.title), "bold $ink").wrap(width)
@@ -143,7 +143,7 @@ class PermissionPane(Vertical):
         detail = request.detail.strip()
         self._detail.display = bool(detail) and (len(title) > 2 or detail not in shown)
         row_width = max(8, width - 3)  # without the margin, the sign and the scrollbar
-        row_count = sum(len(row_starts(line, row_width)) for line in request.detail.splitlines())
+        row_count = sum(len(find_row_starts(line, row_width)) for line in request.detail.splitlines())
         room = max(1, min(MAX_DETAIL_LINES, self.screen.size.height * MAX_HEIGHT_PERCENT // 100 - OTHER_LINES))
         self._detail.styles.height = max(1, min(room, row_count))
         if row_count > room and self._detail.display:
@@ -154,16 +154,16 @@ class PermissionPane(Vertical):
     def select_next(self) -> None:
         """Select the next of several requests; the next `show` draws it."""
         if (request := self.current) is not None:
-            self._selected_id = next_choice(self.requests, request).id
+            self._selected_id = find_next_choice(self.requests, request).id
 
 
-def _key_lines(keymap: Mapping[str, str], request_count: int, width: int) -> list[Content]:
+def _make_key_lines(keymap: Mapping[str, str], request_count: int, width: int) -> list[Content]:
     pairs = [
-        Content.assemble((shown_key(action, keymap), "bold $wants"), (f" {label}", "$grey"))
+        Content.assemble((format_key(action, keymap), "bold $wants"), (f" {label}", "$grey"))
         for action, label in ANSWER_KEYS
     ]
     if request_count > 1:
-        pairs.append(Content.assemble((shown_key("asked.next", keymap), "$accent"), (" next", "$grey")))
+        pairs.append(Content.assemble((format_key("asked.next", keymap), "$accent"), (" next", "$grey")))
     lines: list[Content] = []
     for pair in pairs:
         if lines and lines[-1].cell_length + 3 + pair.cell_length <= width:
@@ -294,13 +294,13 @@ class SessionActions(ConsoleScreen):
             line.set_class(line.has_focus, "-shown")
 
     @on(ReplyLine.Closed)
-    def _reply_closed(self) -> None:
+    def _on_reply_closed(self) -> None:
         if self.has_class("-at-left"):
             self.go_to("sessions")
         else:
             self.go_to("diff" if self.has_class("-at-right") else "transcript")
 
-    def _latest(self, session: SessionView) -> SessionView:
+    def _find_latest(self, session: SessionView) -> SessionView:
         """`session` as it is now."""
         return next((listed for listed in self.state.sessions if listed.id == session.id), session)
 
@@ -310,13 +310,15 @@ class SessionActions(ConsoleScreen):
         def on_refusal(refusal: Refusal) -> None:
             self.app.show_toast(str(refusal), "warning")
             self.app.reload(["sessions"])
-            self._open_reply_line(self._latest(session), text)  # if it ended meanwhile, the same text can continue it
+            self._open_reply_line(
+                self._find_latest(session), text
+            )  # if it ended meanwhile, the same text can continue it
 
         def on_card(card: Card) -> None:
             self.app.show_toast("This card continues it.")
             self.app.open("mission", card)
 
-        if self._latest(session).state.over:
+        if self._find_latest(session).state.over:
             self.app.cards.continue_session(session, text, on_card)
         else:
             self.app.call_engine(

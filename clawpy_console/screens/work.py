@@ -20,8 +20,8 @@ from clawpy_console.screens.session_actions import PermissionPane, ReplyLine, Se
 from clawpy_console.state import SESSION_PAGE
 from clawpy_console.widgets.frame import Columns, Filter, has_words
 from clawpy_console.widgets.reflowing_text import ReflowingText
-from clawpy_console.widgets.rows import Row, Rows, grouped
-from clawpy_console.widgets.session import heading_lines, is_waiting_to_land, session_row
+from clawpy_console.widgets.rows import Row, Rows, group_rows
+from clawpy_console.widgets.session import is_waiting_to_land, make_heading_lines, make_session_row
 from clawpy_console.widgets.transcript import Transcript
 from engine.model import ChangeSet, ChangeState, ModelCall, Refusal, SessionState, SessionView
 
@@ -73,7 +73,7 @@ class WorkScreen(SessionActions):
         self._viewed: set[str] = set()  # sessions that ran by themselves and were looked at
         self._operations: dict[str, tuple[str, ChangeSet]] = {}  # by change set: the last, and the set as it was
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         yield Columns(id="tabs")
         yield PermissionPane(id="asked")
         with Horizontal(id="columns"):
@@ -115,7 +115,7 @@ class WorkScreen(SessionActions):
         if self._complete:
             self._draw_sessions()
 
-    def columns(self) -> Mapping[str, str]:
+    def make_column_titles(self) -> Mapping[str, str]:
         files = len(self.change.files) if self.change else 0
         return {"left": "sessions", "middle": "transcript", "right": f"changes {files}" if files else "changes"}
 
@@ -130,8 +130,8 @@ class WorkScreen(SessionActions):
 
     def _draw_sessions(self) -> None:
         """Draw the list, and put its cursor where that was asked for."""
-        groups, sessions = self._groups(), self.state.sessions
-        self._rows.show(self._session_rows(groups), empty="No match." if self.filter_words else None)
+        groups, sessions = self._group_sessions(), self.state.sessions
+        self._rows.show(self._make_session_rows(groups), empty="No match." if self.filter_words else None)
         self._select_waiting_session(groups)
         self._select_requested_session()
         total = f"{len(sessions)}{'+' if self.state.has_older else ''}" if sessions else ""
@@ -161,7 +161,7 @@ class WorkScreen(SessionActions):
                 self._session_to_select = ""
                 break
 
-    def _groups(self) -> SessionGroups:
+    def _group_sessions(self) -> SessionGroups:
         """The sessions that have the words of the filter, by the headings of the list."""
         to_land = {change.session_id for change in self.state.changes if is_waiting_to_land(change)}
         asking = {request.session_id for request in self.state.permissions}
@@ -179,12 +179,12 @@ class WorkScreen(SessionActions):
             groups[heading].append(session)
         return groups
 
-    def _session_rows(self, groups: SessionGroups) -> list[Row]:
+    def _make_session_rows(self, groups: SessionGroups) -> list[Row]:
         """The sessions as rows, and a row that reads older ones."""
         rows = {
             heading: [
-                session_row(
-                    session, self.now, self.state.other_place(session.workspace), WAITING_MARKS.get(heading, "")
+                make_session_row(
+                    session, self.now, self.state.make_place_prefix(session.workspace), WAITING_MARKS.get(heading, "")
                 )
                 for session in sessions
             ]
@@ -192,7 +192,7 @@ class WorkScreen(SessionActions):
         }
         effect = "looks further" if self.filter_words else f"lists {SESSION_PAGE} more"
         older = [Row(OLDER, f"older: ⏎ {effect}", "▾", style="grey")] if self.state.has_older else []
-        return grouped({**rows, "": older})
+        return group_rows({**rows, "": older})
 
     def _draw_session(self) -> None:
         """Draw the session under the cursor: its heading, its request, its output and its changes."""
@@ -223,7 +223,7 @@ class WorkScreen(SessionActions):
         """Draw the heading of the session under the cursor."""
         session, calls, now = self.session, self._calls, self.now
         self.query_one("#about", ReflowingText).show(
-            lambda width: heading_lines(session, calls, now, width) if session else []
+            lambda width: make_heading_lines(session, calls, now, width) if session else []
         )
 
     def _draw_asked(self) -> None:
@@ -254,12 +254,12 @@ class WorkScreen(SessionActions):
         self.app.call_engine(lambda engine: engine.calls.for_session(session.id), on_calls)
 
     @on(Rows.Moved, "#sessions")
-    def _session_moved(self) -> None:
+    def _on_session_moved(self) -> None:
         self._keeps_cursor |= self._rows.current != self._initial_session
         self._draw_session()
 
     @on(Rows.Opened, "#sessions")
-    def _session_opened(self, message: Rows.Opened) -> None:
+    def _on_session_opened(self, message: Rows.Opened) -> None:
         if message.row_id != OLDER:
             self._keeps_cursor = True
             self.go_to("transcript")
@@ -321,7 +321,7 @@ class WorkScreen(SessionActions):
     def action_land(self) -> None:
         """Land the marked hunks, or all changes. Marks that the diff has lost are reported first."""
         changes = self._changes
-        if (change := self._idle_change()) is None:
+        if (change := self._find_idle_change()) is None:
             return
         if problem := changes.find_landing_problem(change):
             self.app.show_toast(problem, "warning")
@@ -334,11 +334,11 @@ class WorkScreen(SessionActions):
             change,
             lambda engine: engine.changes.land(change.id, parts),
             lambda landed: f"{describe_landing(change, landed, parts)} Undo: {self.key_of('work.undo')}",
-            lambda: changes.put_back(change),
+            lambda: changes.restore_marks(change),
         )
 
     def action_branch(self) -> None:
-        if (change := self._idle_change()) is not None:
+        if (change := self._find_idle_change()) is not None:
             self._carry_out(
                 "branching",
                 change,
@@ -347,7 +347,7 @@ class WorkScreen(SessionActions):
             )
 
     def action_discard(self) -> None:
-        if (change := self._idle_change()) is None:
+        if (change := self._find_idle_change()) is None:
             return
         files = formats.count(len(change.files), "changed file")
         question = f"{files} of “{one_line(change.title)}” will be deleted. This cannot be undone."
@@ -360,7 +360,7 @@ class WorkScreen(SessionActions):
         confirm(self.app, "Discard the changes?", question, "discard", discard, risky=True)
 
     def action_undo(self) -> None:
-        if (change := self._idle_change()) is None:
+        if (change := self._find_idle_change()) is None:
             return
 
         def describe(undone: ChangeSet) -> str:
@@ -380,7 +380,7 @@ class WorkScreen(SessionActions):
         name, before = self._operations.get(change.id, ("", None)) if change else ("", None)
         return name if before == change else ""
 
-    def _idle_change(self) -> ChangeSet | None:
+    def _find_idle_change(self) -> ChangeSet | None:
         """The change set in sight; None while an operation runs on it, which is said."""
         if self._operation:
             self.app.show_toast(f"{self._operation} is still running. Try again in a moment.", "warning")

@@ -128,18 +128,18 @@ class PromptLines(LinesView, CursorView):
     def accepts_cursor(self, number: int) -> bool:
         return super().accepts_cursor(number) and self._origins[number][0] is not None
 
-    def entry_region(self, number: int) -> Region:
+    def compute_entry_region(self, number: int) -> Region:
         first, end = self._starts[number : number + 2]
         return Region(0, first, 1, end - first)
 
-    def entry_at(self, row: int) -> int:
-        return self.line_at(row)
+    def find_entry(self, row: int) -> int:
+        return self.find_line(row)
 
-    def base_style(self, line: int, base: Style) -> Style:
+    def choose_base_style(self, line: int, base: Style) -> Style:
         has_cursor = line == self.cursor and self.has_focus and self.accepts_cursor(line)
         return base + self.tone("reply") if has_cursor else base
 
-    def lead_segments(self, line: int, part: int, base: Style) -> list[Segment]:
+    def make_lead_segments(self, line: int, part: int, base: Style) -> list[Segment]:
         """The source of a line where it differs from that of the line above, and a sign for how far it is trusted."""
         source, objections = self._origins[line]
         if source is None:
@@ -156,7 +156,7 @@ class PromptLines(LinesView, CursorView):
             Segment(f"{sign} ", base + self.tone("error" if sign == "▲" else "hunk")),
         ]
 
-    def sign(self, line: int) -> str:
+    def choose_sign(self, line: int) -> str:
         return ""  # a selection is copied as it was sent
 
     def action_open(self) -> None:
@@ -233,7 +233,7 @@ class XRay(PromptDialog[PromptSource | None]):
 
     def compose(self) -> ComposeResult:
         title = f"X-ray  {crop(one_line(self._session.prompt), 60)}"
-        with self.frame(title, self._session.id, classes="-whole"), Horizontal(id="body"):
+        with self.make_frame(title, self._session.id, classes="-whole"), Horizontal(id="body"):
             yield Rows(id="calls", empty="Loading…")
             with Vertical(id="sent"):
                 yield ReflowingText(id="call")
@@ -274,7 +274,7 @@ class XRay(PromptDialog[PromptSource | None]):
         """Show the figures of the call under the cursor at once, and its prompt once it was read."""
         call = self.call
         self.query_one("#call", ReflowingText).show(
-            lambda width: _make_heading(call, self._session, width) if call else []
+            lambda width: _make_call_heading(call, self._session, width) if call else []
         )
         if call is None or self._shown_call == (call.id, call.state):
             return
@@ -294,11 +294,11 @@ class XRay(PromptDialog[PromptSource | None]):
         self.read(read_prompt, show_prompt, group="prompt")
 
     @on(Rows.Opened, "#calls")
-    def _call_opened(self) -> None:
+    def _on_call_opened(self) -> None:
         self.set_focus(self.prompt)
 
     @on(PromptLines.Moved, "#prompt")
-    def _line_moved(self) -> None:
+    def _on_line_moved(self) -> None:
         """Show below the prompt how far the line under the cursor may be followed."""
         words = self.prompt.trust_words
         self.query_one("#standing", ReflowingText).show(
@@ -306,7 +306,7 @@ class XRay(PromptDialog[PromptSource | None]):
         )
 
     @on(PromptLines.Opened)
-    def _line_opened(self, message: PromptLines.Opened) -> None:
+    def _on_line_opened(self, message: PromptLines.Opened) -> None:
         self.dismiss(message.source)
 
     def action_copy_line(self) -> None:
@@ -324,7 +324,7 @@ def _make_call_row(number: int, call: ModelCall) -> Row:
     return Row(call.id, f"{number} {call.model}", sign, figures, "ink", style, "grey")
 
 
-def _make_heading(call: ModelCall, session: SessionView, width: int) -> list[Content]:
+def _make_call_heading(call: ModelCall, session: SessionView, width: int) -> list[Content]:
     """The heading of a call: state, model, tokens, cost and what went wrong."""
     sign, style = CALL_SIGNS.get(call.state, ("?", "grey"))
     duration = f" · {call.seconds:.1f} s" if call.seconds is not None else ""

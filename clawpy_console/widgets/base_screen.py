@@ -13,7 +13,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 from textual.worker import Worker
 
-from clawpy_console.keys import shown_key
+from clawpy_console.keys import format_key
 
 if TYPE_CHECKING:
     from textual.widgets import TextArea
@@ -111,7 +111,7 @@ class BaseScreen(Screen[Answer]):
 
     def key_of(self, action_id: str) -> str:
         """The key of an action, as the key line writes it."""
-        return shown_key(action_id, self.app.keymap)
+        return format_key(action_id, self.app.keymap)
 
     async def action_press(self, action_id: str) -> None:
         """Do what the key of `action_id` does. Clicks in the key line call this."""
@@ -122,7 +122,7 @@ class BaseScreen(Screen[Answer]):
 
     # Zoom
 
-    def _zoomable_pane(self) -> Widget | None:
+    def _find_zoomable_pane(self) -> Widget | None:
         """The largest part of the screen that contains the focus and no other widget that can take it, except a line to
         type in. None while the operator types in such a line."""
         pane = self.focused
@@ -138,7 +138,7 @@ class BaseScreen(Screen[Answer]):
 
     def action_zoom(self) -> None:
         """Show the pane in focus alone, on the whole screen; again shows all panes."""
-        self.maximized = self._zoomable_pane() if self.maximized is None else None
+        self.maximized = self._find_zoomable_pane() if self.maximized is None else None
         self.refresh_bindings()
 
     def action_zoom_back(self) -> None:
@@ -149,7 +149,7 @@ class BaseScreen(Screen[Answer]):
         """The zoom goes with the focus."""
         zoomed, focused = self.maximized, self.focused
         if zoomed is not None and focused is not None and zoomed not in focused.ancestors_with_self:
-            self.maximized = self._zoomable_pane()
+            self.maximized = self._find_zoomable_pane()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "zoom":

@@ -18,7 +18,7 @@ from textual.widgets import Input
 from clawpy_console import formats
 from clawpy_console.fields.states import SWITCH_ON
 from clawpy_console.formats import cap_amount, clock_time, crop, fit_to_width, one_line, workspace_name
-from clawpy_console.keys import KEY_LINE, shown_key
+from clawpy_console.keys import KEY_LINE, format_key
 from clawpy_console.state import AppState
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from engine.model import MICRO, Hold
@@ -34,9 +34,9 @@ SCREENS = (
 """The screens: mode, key, label. The keys stay the same when a tab is not shown."""
 
 ALWAYS_SHOWN = frozenset({"mission", "work"})
-"""Screens whose tabs are always shown; the others once they are used (see `used_screens`) or were opened by key."""
+"""Screens whose tabs are always shown; the others once used (see `find_used_screens`) or opened by key."""
 
-STATES = {
+AUTONOMY_SIGNS = {
     "DISABLED": ("■", "$wrong"), "WATCHING": ("●", "$grey"), "PRIMING": ("◐", "$accent"),
     "AUTONOMOUS": ("●", "$accent"), "PAUSED": ("▲", "$wants"),
 }  # fmt: skip
@@ -81,16 +81,16 @@ class Frame(Widget):
     def draw(self) -> None:
         """Draw the state of the console."""
         app, now = self.app, self.app.now()
-        state, hold, key = app.state, gravest_hold(app.holds), shown_key("app.resume", app.keymap)
-        place = " ".join(part for part in ("DEMO" if app.demo else "", place_words(state)) if part)
+        state, hold, key = app.state, find_gravest_hold(app.holds), format_key("app.resume", app.keymap)
+        place = " ".join(part for part in ("DEMO" if app.demo else "", describe_place(state)) if part)
         shown = ALWAYS_SHOWN.union(state.used, app.visited, [self.screen_name])
         is_stopped = hold is not None and hold.word == "stop"
 
         def draw_state(width: int) -> list[Content]:
-            tabs = screen_tabs(self.screen_name, shown, width - min(cell_len(place), MAX_PLACE_CELLS) - 2)
+            tabs = make_screen_tabs(self.screen_name, shown, width - min(cell_len(place), MAX_PLACE_CELLS) - 2)
             right = crop(place, max(0, width - tabs.cell_length - 2))
             gap = " " * max(1, width - tabs.cell_length - cell_len(right))
-            line = state_line(state, now, app.opening, width, key if is_stopped else "")
+            line = make_state_line(state, now, app.opening, width, key if is_stopped else "")
             return [Content.assemble(tabs, gap, (right, "$grey")), line]
 
         self.query_one("#state", ReflowingText).show(draw_state)
@@ -100,20 +100,20 @@ class Frame(Widget):
         if hold is not None:
             hint = f"Press {key} to resume" if len(app.screen_stack) < 2 else f"Close this, then {key} to resume"
             hint = SWITCH_ON if hold.word == "config" else hint
-            banner.show(lambda width: [Content(banner_text(hold, hint, width))])
+            banner.show(lambda width: [Content(make_banner_text(hold, hint, width))])
 
 
 @lru_cache(maxsize=16)
-def screen_tabs(current: str, shown: frozenset[str], width: int) -> Content:
+def make_screen_tabs(current: str, shown: frozenset[str], width: int) -> Content:
     """The tabs of the screens `shown` in the longest form that fits `width`: after the program's name, without it,
     closer together, or with the last ones by key alone."""
-    wide = _tabs(current, shown, "  ", labelled=len(SCREENS))
-    tight = (_tabs(current, shown, " ", labelled=count) for count in range(len(SCREENS), -1, -1))
+    wide = _make_tabs(current, shown, "  ", labelled=len(SCREENS))
+    tight = (_make_tabs(current, shown, " ", labelled=count) for count in range(len(SCREENS), -1, -1))
     forms = (Content.assemble(("clawpy", "bold $accent"), "  ", wide), wide, *tight)
     return next((form for form in forms if form.cell_length <= width), Content(""))
 
 
-def _tabs(current: str, shown: Collection[str], gap: str, *, labelled: int) -> Content:
+def _make_tabs(current: str, shown: Collection[str], gap: str, *, labelled: int) -> Content:
     """The tabs; only the present one and the first `labelled` of all screens have their label."""
     return Content(gap).join(
         Content.styled(
@@ -125,7 +125,7 @@ def _tabs(current: str, shown: Collection[str], gap: str, *, labelled: int) -> C
     )
 
 
-def place_words(state: AppState) -> str:
+def describe_place(state: AppState) -> str:
     """`api :8477 shop main*`: the port of the gateway, if it listens, and the workspace, with the number of others."""
     api = f"api :{state.gateway.rpartition(':')[2]} " if state.gateway else ""
     if not state.workspaces:
@@ -134,7 +134,7 @@ def place_words(state: AppState) -> str:
     return f"{api}{state.place or workspace_name(state.workspaces[0])}{others}"
 
 
-def state_line(state: AppState, now: datetime, opening: str, width: int, resume_key: str = "") -> Content:
+def make_state_line(state: AppState, now: datetime, opening: str, width: int, resume_key: str = "") -> Content:
     """State, inactivity, next check, do not disturb, learning, costs against caps and the stop key, as far as they fit
     `width` cells.
 
@@ -144,28 +144,28 @@ def state_line(state: AppState, now: datetime, opening: str, width: int, resume_
     key_text, action = (f"{resume_key} resume", "app.resume") if resume_key else (STOP_TEXT, "app.stop_everything")
     key = Content.styled(key_text, f"$grey @click={action}()")
     room = width - key.cell_length - 2
-    parts = _state_parts(state, now, opening, bool(resume_key), full=True)
+    parts = _make_state_parts(state, now, opening, bool(resume_key), full=True)
     if state.fault and not opening:  # it stands in place of the costs until it is mended
         # The place comes last and without the folder, which would take the room of what is wrong.
         fault_line = re.sub(r"^/.*?([^/]+\.toml(?::\d+)?): (.+)", r"\2 (\1)", one_line(state.fault))
         fault = fit_to_width(f"▲ {fault_line}", max(0, room - parts[0].cell_length - 2))
         parts = [parts[0], Content.styled(f"  {fault}", "$wants")]
     elif sum(part.cell_length for part in parts) > room:
-        parts = _state_parts(state, now, opening, bool(resume_key), full=False)
+        parts = _make_state_parts(state, now, opening, bool(resume_key), full=False)
     while sum(part.cell_length for part in parts) > room and len(parts) > 1:
         parts.pop()
     state_text = Content("").join(parts)
     return state_text + " " * max(2, width - state_text.cell_length - key.cell_length) + key
 
 
-def _state_parts(state: AppState, now: datetime, opening: str, is_stopped: bool, *, full: bool) -> list[Content]:
+def _make_state_parts(state: AppState, now: datetime, opening: str, is_stopped: bool, *, full: bool) -> list[Content]:
     """The parts before the stop key, with `full` in their longer form; the last ones are left out first."""
     if opening:
-        return [Content.assemble(("◌ ", "$accent"), (opening, "$grey")), *_cost_parts(state, full=full)]
+        return [Content.assemble(("◌ ", "$accent"), (opening, "$grey")), *_make_cost_parts(state, full=full)]
     autonomy, gap = state.autonomy, "   " if full else "  "
-    parts = [_state_part(autonomy.state, is_stopped)]
+    parts = [_make_state_part(autonomy.state, is_stopped)]
     if full and state.acts_by_itself and not is_stopped and autonomy.state not in ("DISABLED", "PAUSED"):
-        silence = formats.age(autonomy.silence_at(now)).replace("now", "0m")
+        silence = formats.age(autonomy.compute_silence(now)).replace("now", "0m")
         parts.append(Content.assemble(("  inactive ", "$faint"), (f"{silence:>3}", "$grey")))
         parts.append(Content.assemble((f", acts by itself from {int(autonomy.threshold // 60)}m", "$faint")))
     if autonomy.next_cycle is not None and autonomy.next_cycle > now:
@@ -177,17 +177,17 @@ def _state_parts(state: AppState, now: datetime, opening: str, is_stopped: bool,
     if state.learning:
         learning = state.learning if full else state.learning.replace(" from your decisions", "")
         parts.append(Content.assemble(gap, (learning, "$grey")))
-    return [*parts, *_cost_parts(state, full=full)]
+    return [*parts, *_make_cost_parts(state, full=full)]
 
 
-def _state_part(state: str, is_stopped: bool) -> Content:
+def _make_state_part(state: str, is_stopped: bool) -> Content:
     """Sign and word of the state of the engine's autonomy, or that it is stopped."""
-    sign, color = ("■", "$wrong") if is_stopped else STATES.get(state, ("○", "$grey"))
+    sign, color = ("■", "$wrong") if is_stopped else AUTONOMY_SIGNS.get(state, ("○", "$grey"))
     label = "STOPPED" if is_stopped else state or "…"
     return Content.assemble((f"{sign} ", color), (label, "bold $ink" if color == "$grey" else f"bold {color}"))
 
 
-def _cost_parts(state: AppState, *, full: bool) -> list[Content]:
+def _make_cost_parts(state: AppState, *, full: bool) -> list[Content]:
     """The costs of the hour, the day and the month against their caps, once something costs money."""
     costs = state.costs
     if costs is None or "costs" not in state.used:
@@ -197,23 +197,25 @@ def _cost_parts(state: AppState, *, full: bool) -> list[Content]:
         spent, cap = getattr(costs, name), getattr(costs, f"{name}_cap")
         amount = f"{spent / MICRO:.2f}/{cap_amount(cap)}"
         lead = f"   {name} " if full else f"{'  ' if name == 'hour' else ' '}{name[0]} "
-        parts.append(Content.assemble((lead, "$faint"), (f"${amount}" if full else amount, cost_color(spent, cap))))
+        parts.append(
+            Content.assemble((lead, "$faint"), (f"${amount}" if full else amount, choose_cost_colour(spent, cap)))
+        )
     return parts
 
 
-def cost_color(spent: int, cap: int) -> str:
+def choose_cost_colour(spent: int, cap: int) -> str:
     """Grey below 80 % of the cap, then `wants`, and `wrong` from the cap on."""
     if cap <= 0 or spent < cap * 0.8:
         return "$grey"
     return "bold $wants" if spent < cap else "bold $wrong"
 
 
-def gravest_hold(holds: Sequence[Hold]) -> Hold | None:
+def find_gravest_hold(holds: Sequence[Hold]) -> Hold | None:
     """The hold that stops the most work, None when there is none."""
     return min(holds, key=lambda hold: list(HOLD_HEADINGS).index(hold.word), default=None)
 
 
-def banner_text(hold: Hold, hint: str, width: int) -> str:
+def make_banner_text(hold: Hold, hint: str, width: int) -> str:
     """One line that says that the engine is stopped or paused; `hint` says how to resume."""
     until = f", until {clock_time(hold.until)}" if hold.until else ""
     since = f" {clock_time(hold.since)}" if hold.since else ""
@@ -289,14 +291,16 @@ class KeyLine(Widget):
             return
         active = {binding.id for _, binding, enabled, _ in self.screen.active_bindings.values() if enabled}
         self.keys = tuple(
-            (action.id, shown_key(action.id, self.app.keymap), action.label)
+            (action.id, format_key(action.id, self.app.keymap), action.label)
             for action in KEY_LINE
             if action.id in active
         )
 
     def render(self) -> Content:
         """The keys that fit, and those of `LAST_ACTIONS` at the right end."""
-        shown = [(id, _pressed(id, key, label)) for id, key, label in self.keys if id != "app.stop"]  # that is on top
+        shown = [
+            (id, _make_key_piece(id, key, label)) for id, key, label in self.keys if id != "app.stop"
+        ]  # that is on top
         last_keys = Content("").join(piece for id, piece in shown if id in LAST_ACTIONS)
         room = self.size.width - last_keys.cell_length
         line = Content("")
@@ -308,7 +312,7 @@ class KeyLine(Widget):
         return (line + " " * (room + GAP_CELLS - line.cell_length) + last_keys).rstrip()
 
 
-def _pressed(action_id: str, key: str, label: str) -> Content:
+def _make_key_piece(action_id: str, key: str, label: str) -> Content:
     """A key with its label, and the gap after them. A click does what the key does."""
     piece = Content.assemble((key, "$accent"), " ", (label, "$grey")).stylize(f"@click=screen.press('{action_id}')")
     return piece + " " * GAP_CELLS

@@ -11,7 +11,7 @@ from textual.strip import Strip
 from textual.visual import Visual
 from textual.widget import Widget
 
-from clawpy_console.fields import Field, label_width
+from clawpy_console.fields import Field, compute_label_width
 from clawpy_console.formats import crop
 from clawpy_console.widgets.rows import make_selectable
 
@@ -74,7 +74,7 @@ def render_fields(fields: Iterable[Field], width: int) -> list[Content]:
     """Fields as lines of at most `width` cells, each wrapped below itself."""
     lines: list[Content] = []
     listed = list(fields)
-    label_cells = label_width(listed)
+    label_cells = compute_label_width(listed)
     for field in listed:
         style = STYLE_OF_TONE.get(field.tone, f"${field.tone}")
         if field.tone == "heading":

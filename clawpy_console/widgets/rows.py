@@ -169,11 +169,11 @@ class CursorView(RowView):
         """Whether the cursor can stand on this entry."""
         return 0 <= number < self.entry_count
 
-    def entry_region(self, number: int) -> Region:
+    def compute_entry_region(self, number: int) -> Region:
         """The place of an entry among the rows."""
         return Region(0, number, 1, 1)
 
-    def entry_at(self, row: int) -> int:
+    def find_entry(self, row: int) -> int:
         """The entry that row `row` belongs to."""
         return row
 
@@ -186,12 +186,12 @@ class CursorView(RowView):
     def show_cursor(self) -> None:
         """Scroll the cursor into sight."""
         if self.accepts_cursor(self.cursor):
-            self.scroll_to_region(self.entry_region(self.cursor), animate=False)
+            self.scroll_to_region(self.compute_entry_region(self.cursor), animate=False)
 
     def refresh_entry(self, number: int) -> None:
         """Draw entry `number` again, if it exists."""
         if self.accepts_cursor(number):
-            region = self.entry_region(number)
+            region = self.compute_entry_region(number)
             self.refresh_lines(region.y, region.height)
 
     def watch_cursor(self, before: int, after: int) -> None:
@@ -210,7 +210,7 @@ class CursorView(RowView):
         self.show_cursor()
 
     def on_click(self, event: events.Click) -> None:
-        number = self.entry_at(event.y + self.scroll_offset.y)
+        number = self.find_entry(event.y + self.scroll_offset.y)
         if self.accepts_cursor(number):
             self.click(number)
 
@@ -256,7 +256,7 @@ class Row:
     right_style: str = "faint"
 
 
-def grouped(groups: Mapping[str, Sequence[Row]]) -> list[Row]:
+def group_rows(groups: Mapping[str, Sequence[Row]]) -> list[Row]:
     """The rows of `groups` below their headings, with blank lines between; groups without rows are left out."""
     rows: list[Row] = []
     for title, members in groups.items():

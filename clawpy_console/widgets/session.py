@@ -27,28 +27,28 @@ def is_waiting_to_land(change: ChangeSet | None) -> bool:
     return change is not None and change.state.is_undecided
 
 
-def session_outcome(session: SessionView) -> tuple[str, str, str]:
+def describe_session_outcome(session: SessionView) -> tuple[str, str, str]:
     """Sign, tone and words of how a session stands."""
     check, state = session.check, "discarded" if session.discarded_at else session.state
     failed, errors = (check.failed, check.errors) if check else (0, 0)
-    return states.session_outcome(state, session.result, session.flow, failed, errors)
+    return states.describe_outcome(state, session.result, session.flow, failed, errors)
 
 
-def session_row(session: SessionView, now: datetime, place: str, waiting_mark: str = "") -> Row:
+def make_session_row(session: SessionView, now: datetime, place: str, waiting_mark: str = "") -> Row:
     """A session in a list, with `place` before its prompt. `waiting_mark` is the sign of what waits for the operator,
     "" where nothing does."""
-    mark, style, _ = session_outcome(session)
+    mark, style, _ = describe_session_outcome(session)
     if waiting_mark:
         mark, style = waiting_mark, "wants"
     if session.state is SessionState.RUNNING and session.started_at:
         right = formats.duration(now - session.started_at)
     else:
         right = formats.age(now - (session.discarded_at or session.ended_at or session.created_at))
-    text = f"{place}{states.origin_words(session.mode)}{one_line(session.prompt)}"
+    text = f"{place}{states.describe_origin(session.mode)}{one_line(session.prompt)}"
     return Row(session.id, text, mark, right, "ink" if waiting_mark or not session.state.over else "grey", style)
 
 
-def file_row(file: FileChange) -> Row:
+def make_file_row(file: FileChange) -> Row:
     """A changed file in the list."""
     mark, style = FILE_MARKS.get(file.status, ("~", "accent"))
     if file.refused or file.note:
@@ -58,16 +58,16 @@ def file_row(file: FileChange) -> Row:
     return Row(file.path, name, mark, counts, "ink", style, "faint")
 
 
-def file_warnings(files: Sequence[FileChange], width: int, limit: int) -> list[Content]:
+def make_file_warnings(files: Sequence[FileChange], width: int, limit: int) -> list[Content]:
     """At most `limit` warnings about files, one line each: those that cannot be landed first."""
     refused = [(f"✗ {file.path}: {file.refused}; cannot be landed", "$wrong") for file in files if file.refused]
     noted = [(f"▲ {file.path}: {file.note}", "$wants") for file in files if file.note and not file.refused]
     return [Content.styled(crop(text, width), style) for text, style in [*refused, *noted][:limit]]
 
 
-def heading_lines(session: SessionView, calls: Sequence[ModelCall], now: datetime, width: int) -> list[Content]:
+def make_heading_lines(session: SessionView, calls: Sequence[ModelCall], now: datetime, width: int) -> list[Content]:
     """The heading of a session: what it does, how it stands, what it cost, who does it and where."""
-    sign, style, outcome = session_outcome(session)
+    sign, style, outcome = describe_session_outcome(session)
     end = session.ended_at or now
     duration = formats.duration(end - session.started_at) if session.started_at else "not started"
     if session.state is SessionState.INTERRUPTED and session.started_at:
@@ -83,26 +83,28 @@ def heading_lines(session: SessionView, calls: Sequence[ModelCall], now: datetim
         place = ""  # its own folder is not made yet
     lines = [
         *Content.styled(one_line(session.prompt), "bold $ink").wrap(width)[:2],
-        Content.assemble((f"{sign} {outcome}", f"${style}"), (f"  {duration} · {cost_words(session, calls)}", "$grey")),
+        Content.assemble(
+            (f"{sign} {outcome}", f"${style}"), (f"  {duration} · {describe_cost(session, calls)}", "$grey")
+        ),
         Content.styled(crop(origin, width), "$grey"),
         Content.styled(crop(session.sandbox, width), "$faint"),
         Content.styled(crop(place, width), "$faint"),
     ]
-    if models := model_words(session, calls):
+    if models := describe_models(session, calls):
         lines.insert(-2, Content.styled(crop(models, width), "$grey"))
     if result and session.state.over:
         lines[3:3] = Content.styled(result, "$wrong" if session.error else "$ink").wrap(width)[:2]
     return lines
 
 
-def cost_words(session: SessionView, calls: Sequence[ModelCall]) -> str:
+def describe_cost(session: SessionView, calls: Sequence[ModelCall]) -> str:
     """The cost and the tokens of a session; `≈` marks an estimate, for a model whose price is not known."""
     estimate_sign = "≈" if any(not call.price_known for call in calls) and session.cost else ""
     tokens = f" · {formats.tokens(session.tokens)} tokens" if session.tokens else ""
     return f"{estimate_sign}{formats.money(session.cost)}{tokens}"
 
 
-def model_words(session: SessionView, calls: Sequence[ModelCall]) -> str:
+def describe_models(session: SessionView, calls: Sequence[ModelCall]) -> str:
     """The agent of a session and the models that its calls went to, "" for a flow."""
     if session.flow is not None:
         return ""
@@ -113,7 +115,7 @@ def model_words(session: SessionView, calls: Sequence[ModelCall]) -> str:
     return f"{session.agent} by {models or session.runner}{call_count}"
 
 
-def change_words(change: ChangeSet | None, session: SessionView | None) -> str:
+def describe_change_set(change: ChangeSet | None, session: SessionView | None) -> str:
     """The number of files of a change set that wait, landed, were discarded or are continued in another session."""
     if change is None:
         return "This changed no files." if session is None or session.state.over else "None yet."
@@ -128,7 +130,7 @@ def change_words(change: ChangeSet | None, session: SessionView | None) -> str:
     }[change.state]
 
 
-def check_words(check: CheckResult) -> Content:
+def describe_check(check: CheckResult) -> Content:
     """The result of the tests, with up to five that failed, those first that did not fail before the changes."""
     errors = formats.count(check.errors, "error")
     parts = [f"{check.failed} failed"] if check.failed else []
@@ -147,7 +149,7 @@ def check_words(check: CheckResult) -> Content:
     return Content("\n").join([head, *(Content.styled(name, "$grey") for name in names)])
 
 
-def failure_lines(session: SessionView) -> list[tuple[str, str]]:
+def make_failure_lines(session: SessionView) -> list[tuple[str, str]]:
     """The end of the output of a run whose tests failed: each cause with the number of its tests and the first of them.
 
     The engine groups failures that are alike. A bisect ends with its culprit, so it has no such lines.
@@ -155,16 +157,16 @@ def failure_lines(session: SessionView) -> list[tuple[str, str]]:
     check = session.check
     if check is None or not check.failing or session.facts.get("culprit"):
         return []
-    groups = _failing_tests_by_cause(session, check)
+    groups = _group_failing_tests(session, check)
     causes = f", {formats.count(len(groups), 'cause')}" if any(groups) else ""
     lines = [("", ""), ("failed", f"{failures(check.failed, check.errors)}{causes}")]
     for cause, tests in sorted(groups.items(), key=lambda pair: (not pair[0], -len(pair[1]))):
         message = one_line(session.facts.get("messages", {}).get(cause, cause))
-        lines += _cause_lines(message, tests) if message else [("error", one_line(test)) for test in tests]
+        lines += _make_cause_lines(message, tests) if message else [("error", one_line(test)) for test in tests]
     return lines
 
 
-def _failing_tests_by_cause(session: SessionView, check: CheckResult) -> dict[str, list[str]]:
+def _group_failing_tests(session: SessionView, check: CheckResult) -> dict[str, list[str]]:
     """The tests that failed by their cause, "" where none is known."""
     if causes := session.facts.get("causes"):
         return {item["cause"]: list(item["tests"]) for item in causes}
@@ -175,7 +177,7 @@ def _failing_tests_by_cause(session: SessionView, check: CheckResult) -> dict[st
     return groups
 
 
-def _cause_lines(message: str, tests: Sequence[str]) -> list[tuple[str, str]]:
+def _make_cause_lines(message: str, tests: Sequence[str]) -> list[tuple[str, str]]:
     """The message of a cause with the number of its tests, and the first of them unless the message names it alone."""
     others = f"  and {len(tests) - 1} more like it" if len(tests) > 1 else ""
     lines = [("error", f"{formats.count(len(tests), 'test')}: {message}")]

@@ -19,7 +19,7 @@ from textual.selection import Selection
 from textual.strip import Strip
 
 from clawpy_console.widgets.rows import RowView, make_selectable
-from clawpy_console.widgets.session import failure_lines
+from clawpy_console.widgets.session import make_failure_lines
 from engine.model import SessionView, TranscriptLine
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ PARAGRAPH_KINDS = frozenset({"say", "thought"})
 
 
 @lru_cache(maxsize=1024)
-def row_starts(text: str, width: int) -> tuple[int, ...]:
+def find_row_starts(text: str, width: int) -> tuple[int, ...]:
     """The position in `text` at which each of its rows of `width` cells begins. Rows end between words, where they can.
 
     The spaces at a break stay at the end of the row, and may stand out.
@@ -101,18 +101,18 @@ class LinesView(RowView, can_focus=True):
         to_end, top = self._follow_end and self.at_end, self._starts[0] + self.scroll_offset.y
         for kind, text in lines:
             self._lines.append((kind, text))
-            self._starts.append(self._starts[-1] + len(self._row_starts(text)))
+            self._starts.append(self._starts[-1] + len(self._find_row_starts(text)))
         excess = max(0, len(self._lines) - self._max_lines)
         del self._lines[:excess], self._starts[:excess]
         self._scroll(to_end=to_end, top=top - self._starts[0])
 
     def on_resize(self) -> None:
         to_end, top = self._follow_end and self.at_end, self.scroll_offset.y
-        line = self.line_at(top)
+        line = self.find_line(top)
         width, self._visible_rows = self.scrollable_content_region.size
         if width != self._width:
             self._width = width
-            self._starts = list(accumulate((len(self._row_starts(text)) for _, text in self._lines), initial=0))
+            self._starts = list(accumulate((len(self._find_row_starts(text)) for _, text in self._lines), initial=0))
             top = self._starts[line]
         if to_end and self._result_line is not None and line <= self._result_line:
             self._show_result()
@@ -136,54 +136,58 @@ class LinesView(RowView, can_focus=True):
         self.update_row_count()
         self.scroll_to(y=self.max_scroll_y if to_end else max(0, top), animate=False, force=True)
 
-    def _row_starts(self, text: str) -> tuple[int, ...]:
-        return row_starts(text, max(8, self._width - len(self._signs[""])))
+    def _find_row_starts(self, text: str) -> tuple[int, ...]:
+        return find_row_starts(text, max(8, self._width - len(self._signs[""])))
 
-    def line_at(self, row: int) -> int:
+    def find_line(self, row: int) -> int:
         """The number of the line that row `row` belongs to."""
         return bisect_right(self._starts, row + self._starts[0]) - 1
 
     def draw_row(self, number: int, width: int, base: Style) -> Strip:
-        line = self.line_at(number)
+        line = self.find_line(number)
         part = number + self._starts[0] - self._starts[line]
         kind, text = self._lines[line]
-        base, sign = self.base_style(line, base), self.sign(line)
-        start, end = (*self._row_starts(text), None)[part : part + 2]
+        base, sign = self.choose_base_style(line, base), self.choose_sign(line)
+        start, end = (*self._find_row_starts(text), None)[part : part + 2]
         position = len(sign) + (start or 0)
-        lead: Iterable[Segment] = self.lead_segments(line, part, base)
+        lead: Iterable[Segment] = self.make_lead_segments(line, part, base)
         if sign and not part:
             lead = make_selectable(self, lead, 0, line)
         else:  # it is not copied: a selection that begins there begins with the text
             begin = Style.from_meta({"offset": (position, line)})
             lead = [Segment(item, (style or base) + begin) for piece, style, _ in lead for item in piece]
-        piece = Segment(text[start:end], base + self.kind_style(kind))
+        piece = Segment(text[start:end], base + self.choose_kind_style(kind))
         return Strip([*lead, *make_selectable(self, [piece], position, line)]).crop_extend(0, width, base)
 
-    def base_style(self, line: int, base: Style) -> Style:
+    def choose_base_style(self, line: int, base: Style) -> Style:
         """The background style of a line."""
         return base
 
-    def sign(self, line: int) -> str:
+    def choose_sign(self, line: int) -> str:
         """The sign before a line, which is copied with it."""
         kind = self._lines[line][0]
         if kind in PARAGRAPH_KINDS and line and self._lines[line - 1][0] == kind:
             kind = ""
         return self._signs.get(kind, self._signs[""])
 
-    def lead_segments(self, line: int, part: int, base: Style) -> list[Segment]:
+    def make_lead_segments(self, line: int, part: int, base: Style) -> list[Segment]:
         """The segments before row `part` of a line."""
-        return [Segment(self._signs[""] if part else self.sign(line), base + self.kind_style(self._lines[line][0]))]
+        return [
+            Segment(
+                self._signs[""] if part else self.choose_sign(line), base + self.choose_kind_style(self._lines[line][0])
+            )
+        ]
 
-    def kind_style(self, kind: str) -> Style:
+    def choose_kind_style(self, kind: str) -> Style:
         """The style of the lines of a kind."""
         return self.tone(kind if kind in self.TONES else "output")
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
-        lines = [self.sign(number) + text for number, (_, text) in enumerate(self._lines)]
+        lines = [self.choose_sign(number) + text for number, (_, text) in enumerate(self._lines)]
         return selection.extract("\n".join(lines)), "\n"
 
 
-BAR_CELLS = 16
+PROGRESS_BAR_CELLS = 16
 """Cells of a bar."""
 
 # Not compiled here, which would delay the first frame; `re` caches what it compiles.
@@ -209,7 +213,7 @@ class Progress:
         self._done = self._failed = 0
         self._total, self._percent = total, 0.0
 
-    def progress_row(self, line: str) -> str | None:
+    def make_row(self, line: str) -> str | None:
         """The row in place of `line` and the lines of progress before it; None for a line without progress."""
         line = line.strip()
         if match := re.fullmatch(_CARGO_TESTS, line):
@@ -224,9 +228,9 @@ class Progress:
             return None
         if match := re.match(_RATIO, line):
             done, total = int(match["done"]), max(1, int(match["total"]))
-            return f"{progress_bar(100 * done / total)}  {done} of {total}"
+            return f"{draw_progress_bar(100 * done / total)}  {done} of {total}"
         if match := re.match(_PERCENT, line):
-            return progress_bar(float(match["percent"]))
+            return draw_progress_bar(float(match["percent"]))
         return None
 
     def _count_tests(self, results: list[str], percent: float) -> str:
@@ -236,20 +240,20 @@ class Progress:
         self._done += len(results)
         self._failed += sum(result in _FAILED_RESULTS for result in results)
         failed = f", {self._failed} failed" if self._failed else ""
-        return f"{progress_bar(percent)}  {self._done}{f' of {self._total}' if self._total else ''} run{failed}"
+        return f"{draw_progress_bar(percent)}  {self._done}{f' of {self._total}' if self._total else ''} run{failed}"
 
 
-def progress_bar(percent: float) -> str:
+def draw_progress_bar(percent: float) -> str:
     """`━━━━────  50 %`; more than 100 is shown as 100."""
     percent = min(100.0, percent)
-    filled = round(BAR_CELLS * percent / 100)
-    return f"{'━' * filled}{'─' * (BAR_CELLS - filled)} {percent:3.0f} %"
+    filled = round(PROGRESS_BAR_CELLS * percent / 100)
+    return f"{'━' * filled}{'─' * (PROGRESS_BAR_CELLS - filled)} {percent:3.0f} %"
 
 
 PAGE_LINES = 2000
 """Number of lines that are read at once."""
 
-LAST_LINE_END = 60
+LAST_LINE_CHARS = 60
 """Number of characters at the end of a line that streams in which are its news, where only one row is shown."""
 
 PULL_INTERVAL_S = 0.05
@@ -311,7 +315,7 @@ class Transcript(LinesView):
                     if lines:
                         self._last_number, self.last_line = lines[-1].number, lines[-1].text
                     if unfinished:
-                        self.last_line = unfinished.text[-LAST_LINE_END:]
+                        self.last_line = unfinished.text[-LAST_LINE_CHARS:]
                     self._add_lines(lines, unfinished)
                     self.post_message(self.Grew())
                 if self._has_more:
@@ -334,10 +338,10 @@ class Transcript(LinesView):
         for line in lines:
             if line.kind == "command":
                 self._progress = Progress()
-            row = self._progress.progress_row(line.text) if line.kind == "output" else None
+            row = self._progress.make_row(line.text) if line.kind == "output" else None
             if row is not None and new_lines and new_lines[-1][0] == "progress":
                 new_lines.pop()
-            new_lines.append((_line_kind(line), line.text) if row is None else ("progress", row))
+            new_lines.append((_classify_line(line), line.text) if row is None else ("progress", row))
         if unfinished is not None:
             new_lines.append((unfinished.kind, unfinished.text))
         self.extend(new_lines)
@@ -348,11 +352,11 @@ class Transcript(LinesView):
         if session is None or self._has_summary or not session.state.over or self._last_number < session.lines:
             return
         self._has_summary = True
-        self.extend(failure_lines(session))
+        self.extend(make_failure_lines(session))
         self.mark_result(RESULT_KINDS)
 
 
-def _line_kind(line: TranscriptLine) -> str:
+def _classify_line(line: TranscriptLine) -> str:
     """The kind of a line; "failed" for the end of a command that did not succeed."""
     if line.kind == "exit" and not line.text.startswith("exit 0"):
         return "failed"

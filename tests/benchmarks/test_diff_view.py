@@ -24,7 +24,7 @@ from textual.drivers.headless_driver import HeadlessDriver
 from textual.screen import Screen
 from textual.widget import Widget
 
-from clawpy_console.appearance import load_theme, shipped_folder
+from clawpy_console.appearance import find_shipped_folder, load_theme
 from clawpy_console.cli.main import GC_THRESHOLD
 from clawpy_console.screens import diff as diff_files
 from clawpy_console.screens.diff_view import DiffView
@@ -64,7 +64,7 @@ class FrameCounter(App[None]):
         yield self._widget
 
     def on_mount(self) -> None:
-        theme = load_theme(shipped_folder() / "clawpy-dark.toml")
+        theme = load_theme(find_shipped_folder() / "clawpy-dark.toml")
         self.register_theme(theme)
         self.theme = theme.name
         self._widget.focus()

@@ -32,7 +32,7 @@ def test_a_theme_of_ones_own_is_set_when_it_is_good(clawpy: Clawpy, engines: lis
     own.write_text("[colors]\n")
     result = clawpy("config", "set", "console.theme", "mine")
     assert (result.code, "colors.background: is missing" in result.err) == (1, True)
-    own.write_text((appearance.shipped_folder() / "clawpy-dark.toml").read_text())
+    own.write_text((appearance.find_shipped_folder() / "clawpy-dark.toml").read_text())
     assert clawpy("config", "set", "console.theme", "mine").code == 0
 
 

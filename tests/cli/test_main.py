@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from clawpy_console.cli import main as cli
-from clawpy_console.cli.main import approval_status, main
+from clawpy_console.cli.main import choose_approve_exit_code, main
 from clawpy_console.cli.verbs import VERBS
 from engine.api.operations import dispatch
 from engine.clock import FakeClock
@@ -211,7 +211,7 @@ def test_clawpy_home_names_the_home(
     ],
 )
 def test_the_exit_code_of_approve_is_that_of_its_session(document: dict[str, Any], code: int) -> None:
-    assert approval_status(document) == code
+    assert choose_approve_exit_code(document) == code
 
 
 # With a real engine

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from clawpy_console.cli.printing import render_document, style
-from clawpy_console.cli.printing.style import plain, session_outcome
+from clawpy_console.cli.printing.style import paint_session_outcome, strip_colours
 from clawpy_console.fields import states
 from engine.api.documents import document as as_json
 from engine.model import SESSION_LABELS, DecisionSignal, Outcome, RailVerdict, SessionState, Status, Verdict
@@ -34,7 +34,10 @@ COSTS = ("costThisHour", "costCapPerHour", "costToday", "costCapPerDay", "costTh
 def test_a_session_says_how_it_ended_or_how_many_tests_failed(
     state: str, result: str, check: dict[str, Any] | None, word: str
 ) -> None:
-    assert plain(session_outcome({"state": state, "result": result, "check": check, "flow": "run_tests"})) == word
+    assert (
+        strip_colours(paint_session_outcome({"state": state, "result": result, "check": check, "flow": "run_tests"}))
+        == word
+    )
 
 
 def test_a_setting_without_a_value_is_not_set() -> None:
@@ -102,7 +105,7 @@ def test_the_status_lists_what_happened_below_its_number_and_one_reason_each() -
         "keysInFile": "", "since": away | {"learnt": dict.fromkeys(states.LEARNED_FORMS, 0)}, "decisions": [],
         "waiting": [{"id": "change_1", "title": "land 1 file?"}],
     }  # fmt: skip
-    time = style.time(as_json(AT))
+    time = style.format_time(as_json(AT))
     assert render_document("status", document).splitlines()[2:] == [
         "  2 cards pending",
         "  needs you  change_1  land 1 file?",

@@ -16,7 +16,7 @@ import pytest
 
 from clawpy_console.cli import status_bar
 from clawpy_console.cli.options import split_options
-from clawpy_console.cli.status_bar import line
+from clawpy_console.cli.status_bar import format_file_line
 from engine import open_engine
 from engine.api import status_bar_file
 from engine.api.control import Document, call, stop
@@ -65,7 +65,7 @@ class StatusBarWorld:
         self.file = StatusBarFile(engine)
 
     def line(self, form: str = "short") -> str | None:
-        return line(self.file.document(), form, self.clock.now())
+        return format_file_line(self.file.document(), form, self.clock.now())
 
 
 @pytest.fixture
@@ -86,14 +86,14 @@ def test_the_file_stays_true_when_nobody_writes_it_any_more(world: StatusBarWorl
     world.pending += [card("pred_b", clock.now(), snoozed_until=clock.now() + timedelta(hours=2))]
     document = world.file.document()
     for hours, text in ((0, "🔮 1"), (1, "🔮 0"), (2, "🔮 1"), (24, "🔮 0")):
-        assert line(document, "short", clock.now() + timedelta(hours=hours)) == text
+        assert format_file_line(document, "short", clock.now() + timedelta(hours=hours)) == text
 
 
 def test_a_hold_is_shown_until_it_ends(world: StatusBarWorld, clock: FakeClock) -> None:
     world.holds = [Hold("pause", "3 rejections", clock.now(), clock.now() + timedelta(hours=2))]
     document = world.file.document()
-    assert line(document, "short", clock.now()) == "⏸ pause"
-    assert line(document, "long", clock.now() + timedelta(hours=2)) == "🔮 0"
+    assert format_file_line(document, "short", clock.now()) == "⏸ pause"
+    assert format_file_line(document, "long", clock.now() + timedelta(hours=2)) == "🔮 0"
     world.holds = [Hold("stop", "enough", clock.now(), None)]
     assert world.line() == "⏸ stop"
 

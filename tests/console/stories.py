@@ -13,7 +13,7 @@ from textual.geometry import Region
 from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.dialogs.palette import commands
+from clawpy_console.dialogs.palette import make_commands
 from clawpy_console.screens.card_stack import CardStack
 from clawpy_console.widgets.rows import Rows
 from engine.frozen import frozen
@@ -158,12 +158,12 @@ CLOSED = Until("no dialog", lambda app: len(app.screen_stack) == 1)
 
 def choose(title: str) -> Step:
     """Choose the command of the palette whose title begins like this."""
-    return lambda app: next(item for item in commands(app, app.screen) if item.title.startswith(title)).callback()
+    return lambda app: next(item for item in make_commands(app, app.screen) if item.title.startswith(title)).callback()
 
 
 def palette_titles(app: ConsoleApp) -> list[str]:
     """The titles of all commands of the palette."""
-    return [item.title for item in commands(app, app.screen)]
+    return [item.title for item in make_commands(app, app.screen)]
 
 
 def refused(call: str, message: str, fix: str = "", code: str = "refused") -> Given:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawpy_console.screens.agent_tree import FOLD_ABOVE, FoldState, Node, tree_nodes
+from clawpy_console.screens.agent_tree import FOLD_ABOVE, FoldState, Node, make_tree_nodes
 from engine.model import AgentActivity, AgentView
 
 
@@ -26,20 +26,20 @@ def test_unused_agents_are_folded_from_nine_agents_on() -> None:
         agent("ceo", "owner", worked=False),
         *(agent(f"w{number}", "ceo", worked=number == 0) for number in range(FOLD_ABOVE - 1)),
     ]
-    assert len(tree_nodes(agents, folds=FoldState())) == 1 + FOLD_ABOVE  # not so long that it needs folding
+    assert len(make_tree_nodes(agents, folds=FoldState())) == 1 + FOLD_ABOVE  # not so long that it needs folding
     agents.append(agent("junior", "w1", worked=False))
-    assert drawn(tree_nodes(agents, folds=FoldState())) == [
+    assert drawn(make_tree_nodes(agents, folds=FoldState())) == [
         "owner", "  ceo", "    w0", "    +ceo: 7 not used yet: w1, junior, w2, w3, w4, w5, w6",
     ]  # fmt: skip
-    unfolded = drawn(tree_nodes(agents, folds=FoldState(frozenset({"+ceo"}))))
+    unfolded = drawn(make_tree_nodes(agents, folds=FoldState(frozenset({"+ceo"}))))
     assert unfolded[3:6] == ["    w1", "      junior", "    w2"]
-    assert len(tree_nodes(agents, folds=FoldState(show_all=True))) == 1 + len(agents)
-    assert "    w3" in drawn(tree_nodes(agents, folds=FoldState().showing(agents[4], ["ceo"])))
+    assert len(make_tree_nodes(agents, folds=FoldState(show_all=True))) == 1 + len(agents)
+    assert "    w3" in drawn(make_tree_nodes(agents, folds=FoldState().unfold_to(agents[4], ["ceo"])))
 
 
 def test_a_filter_shows_matching_agents_below_folded_rows_and_their_leaders() -> None:
     agents = [agent("ceo", "owner"), agent("cto", "ceo"), agent("lead", "cto", tier=3), agent("coo", "ceo")]
-    nodes = tree_nodes(agents, folds=FoldState(frozenset({"ceo"})), words=["tier", "3"])
+    nodes = make_tree_nodes(agents, folds=FoldState(frozenset({"ceo"})), words=["tier", "3"])
     assert [(node.id, node.matches) for node in nodes if node.agent] == [("ceo", False), ("cto", False), ("lead", True)]
 
 
@@ -49,7 +49,7 @@ def test_agents_whose_chain_does_not_reach_the_owner_are_grouped_below_with_the_
         agent("tail", "b"), agent("self", "self"), agent("torn", "", broken="comms.json: is missing"),
         agent("below_torn", "torn"), agent("bad_tools", "ceo", broken="tools.json: x"),
     ]  # fmt: skip
-    assert drawn(tree_nodes(agents, folds=FoldState())) == [
+    assert drawn(make_tree_nodes(agents, folds=FoldState())) == [
         "owner",
         "  ceo",
         "    bad_tools",  # its place is known, only its tools are broken
@@ -73,10 +73,10 @@ NAMES = [f"n{number}" for number in range(12)]
 @given(st.dictionaries(st.sampled_from(NAMES), st.sampled_from([*NAMES, "owner", "ghost", ""])), st.booleans())
 def test_each_agent_is_drawn_once_whatever_its_leader(reports_to: dict[str, str], worked: bool) -> None:
     agents = [agent(name, leader, worked=worked) for name, leader in reports_to.items()]
-    nodes = tree_nodes(agents, folds=FoldState(show_all=True))
+    nodes = make_tree_nodes(agents, folds=FoldState(show_all=True))
     assert sorted(node.id for node in nodes if node.agent) == sorted(reports_to)
 
 
 def test_a_chain_as_long_as_there_are_agents_is_drawn() -> None:
     agents = [agent("n0", "owner"), *(agent(f"n{number}", f"n{number - 1}") for number in range(1, 3000))]
-    assert tree_nodes(agents, folds=FoldState())[-1].depth == 3000
+    assert make_tree_nodes(agents, folds=FoldState())[-1].depth == 3000

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.bridge import BATCH_INTERVAL_S, Bridge, EngineChanged, toasts_of
+from clawpy_console.bridge import BATCH_INTERVAL_S, Bridge, EngineChanged, make_toasts
 from engine.events import ChangeSetReady, EventBus, HoldPlaced, PredictionCreated, SessionEnded, SessionOutput
 from tests.console import stand_in_data
 from tests.console.conftest import running, until, wait_for_text
@@ -65,17 +65,17 @@ def test_a_session_that_ends_with_changes_has_one_toast(state: str, toast: tuple
     ready = ChangeSetReady(subject="change_1", session_id="s", files=2)
     ended = SessionEnded(subject="s", prediction_id="", state=state, summary="tidied", cost=0)
     other = ChangeSetReady(subject="change_2", session_id="other", files=1)
-    texts = [(item.text, item.severity) for item in toasts_of([ready, other, ended])]
+    texts = [(item.text, item.severity) for item in make_toasts([ready, other, ended])]
     assert texts == [("1 changed file to land  (2)", "warning"), toast]
-    late = [item.text for item in toasts_of([ended, ready])]
+    late = [item.text for item in make_toasts([ended, ready])]
     assert late == [toast[0]], "also if the changes of a session that was ended come after its end"
 
 
 def test_the_toast_about_a_stopped_session_says_it_once() -> None:
     ended = SessionEnded(subject="s", prediction_id="", state="cancelled", summary="stopped by you", cost=0)
-    assert [toast.text for toast in toasts_of([ended])] == ["Stopped by you"]
+    assert [toast.text for toast in make_toasts([ended])] == ["Stopped by you"]
     placed = HoldPlaced(subject="stop", reason="F12 pressed in the console")
-    assert [toast.about for toast in toasts_of([placed, ended])] == ["stop"] * 2, "one is shown"
+    assert [toast.about for toast in make_toasts([placed, ended])] == ["stop"] * 2, "one is shown"
 
 
 @pytest.mark.long

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.fields.states import FLOWS_BY_WORK, describe_work, work_word
+from clawpy_console.fields.states import FLOWS_BY_WORK, describe_work, name_work
 from engine.events import SessionEnded
 from engine.execution.runners.flows import FLOWS
 from engine.home import Home
@@ -466,7 +466,7 @@ async def test_a_refusal_is_shown_whole(console: ConsoleApp, engine: StandIn, ke
         message = console.screen.query_one("#message")
         await until(pilot, lambda: text_in(console, message.region) == f"✗ {REFUSAL_REASON} ({FIX})")
         assert stack(console).region.height >= 9
-        await until(pilot, stack(console)._accepts_decisions)
+        await until(pilot, stack(console)._can_decide)
         await pilot.press("left")
         await until(pilot, lambda: message.region.height == 1)
 
@@ -607,7 +607,7 @@ def test_every_flow_has_a_word_for_its_work() -> None:
     ("flow", "word"), [("tidy_imports", "tidy imports"), (None, "koji-core")], ids=["learned", "by a model"]
 )
 def test_a_learned_flow_is_called_by_its_name_and_work_of_a_model_by_its_channel(flow: str | None, word: str) -> None:
-    assert work_word(stand_in_data.card(1, "x", flow=flow)) == word
+    assert name_work(stand_in_data.card(1, "x", flow=flow)) == word
 
 
 def test_a_card_without_a_cost_shows_none() -> None:

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from clawpy_console.cli.printing.style import field_lines, plain
-from clawpy_console.fields import Field, change_fields
+from clawpy_console.cli.printing.style import format_fields, strip_colours
+from clawpy_console.fields import Field, make_change_fields
 from clawpy_console.fields import learning as learning_fields
-from clawpy_console.fields.agent import finding_fields, profile_fields
+from clawpy_console.fields.agent import make_finding_fields, make_profile_fields
 from clawpy_console.widgets.reflowing_text import render_fields
 from engine import document
 from tests.console.stand_in import StandIn
@@ -36,16 +36,20 @@ def learnings() -> StandInLearnings:
 
 
 def text(fields: Iterable[Field]) -> str:
-    return plain("\n".join(field_lines(fields)))
+    return strip_colours("\n".join(format_fields(fields)))
 
 
 @pytest.mark.parametrize("width", [36, 48, 78, 120])
 def test_no_line_is_wider_than_its_room(candidates: StandInAdaptation, learnings: StandInLearnings, width: int) -> None:
     fields = [
-        field for id in candidates.all for field in learning_fields.candidate_fields(document(candidates.view(id)), NOW)
+        field
+        for id in candidates.all
+        for field in learning_fields.make_candidate_fields(document(candidates.view(id)), NOW)
     ]
     fields += [
-        field for id in learnings.all for field in learning_fields.detail_fields(document(learnings.view(id)), NOW)
+        field
+        for id in learnings.all
+        for field in learning_fields.make_learning_fields(document(learnings.view(id)), NOW)
     ]
     assert [line.plain for line in render_fields(fields, width) if line.cell_length > width] == []
 
@@ -53,19 +57,19 @@ def test_no_line_is_wider_than_its_room(candidates: StandInAdaptation, learnings
 def test_a_change_shows_only_the_lines_near_it() -> None:
     many = [f"line {number}" for number in range(60)]
     changed = [*many[:10], "other", *many[11:40], "last", *many[41:]]
-    lines = [field.text for field in change_fields(many, changed)]
+    lines = [field.text for field in make_change_fields(many, changed)]
     assert lines[0] == "  ⋮"
     assert lines.count("  ⋮") == 2
     assert_contains(lines, "+ other", "- line 40")
     assert "  line 0" not in lines
-    assert list(change_fields(many, many)) == []
-    assert [change.text for change in change_fields(["a", "b"], ["c", "b"])] == ["- a", "+ c", "  b"]
+    assert list(make_change_fields(many, many)) == []
+    assert [change.text for change in make_change_fields(["a", "b"], ["c", "b"])] == ["- a", "+ c", "  b"]
 
 
 def test_lift_shows_runs_share_difference_and_interval(candidates: StandInAdaptation) -> None:
     def lift(value: object) -> str:
         view = dataclasses.replace(candidates.view(STOCK.id), lift=value)
-        return text(learning_fields.lift_fields(document(view)["lift"]))
+        return text(learning_fields.make_lift_fields(document(view)["lift"]))
 
     assert "31 of 38 runs went well, 82%" in lift(LIFT)
     assert "+32 points, 80 % interval +2 to +58" in lift(LIFT)
@@ -83,7 +87,7 @@ def test_patterns_name_their_finders_and_uses() -> None:
     patterns = [{"text": SAID, "foundBy": 0, "uses": 0}, {"text": f"cents: {SAID}", "foundBy": 2, "uses": 1}]
     text = [
         line.text
-        for line in profile_fields({"principles": [], "guardrails": [], "patterns": patterns, "decisions": []})
+        for line in make_profile_fields({"principles": [], "guardrails": [], "patterns": patterns, "decisions": []})
     ]
     assert text == ["patterns", f"- {SAID}", f"- cents: {SAID}  · found by 2 workers  · in 1 prompt"]
 
@@ -95,7 +99,7 @@ def test_a_delivered_finding_names_its_pattern() -> None:
             "flushedAt": NOW.isoformat(), "trust": "measured", "pattern": pattern, "confidence": 0.9,
             "importance": 0.8, "reasons": [], "category": "", "evidence": [], "gates": [],
         }  # fmt: skip
-        return "\n".join(line.text for line in finding_fields(item, NOW))
+        return "\n".join(line.text for line in make_finding_fields(item, NOW))
 
     assert "as a pattern of lead," in lines("les_0123456789ab")
     assert "as the pattern money_in_cents," in lines("money_in_cents")

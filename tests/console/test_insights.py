@@ -12,7 +12,7 @@ import pytest
 from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.cli.printing.style import field_lines, plain
+from clawpy_console.cli.printing.style import format_fields, strip_colours
 from clawpy_console.fields import Field, draw_sparkline, predictions
 from clawpy_console.screens import insights
 from clawpy_console.widgets.reflowing_text import render_fields
@@ -227,13 +227,13 @@ def read() -> Insights:
 
 
 def text(fields: Iterable[Field]) -> str:
-    return plain("\n".join(field_lines(fields)))
+    return strip_colours("\n".join(format_fields(fields)))
 
 
 def test_an_approved_card_that_could_not_run_is_not_called_undecided(read: Insights) -> None:
-    message = insights.empty_message(replaced_metrics(read, approved=0, rejected=0, cannot_run=1))
+    message = insights.explain_no_figures(replaced_metrics(read, approved=0, rejected=0, cannot_run=1))
     assert message.startswith("1 could not run, so it counts in no rate. On mission control (1)")
-    message = insights.empty_message(replaced_metrics(read, approved=0, rejected=0, cannot_run=0))
+    message = insights.explain_no_figures(replaced_metrics(read, approved=0, rejected=0, cannot_run=0))
     assert message.startswith("You have not decided any of them.")
 
 
@@ -258,7 +258,7 @@ def bucket(stated: float, rate: float, decided: int = 20, unstated: int = 0) -> 
     ],
 )
 def test_the_verdict_on_a_range_of_confidence(bucket_document: dict[str, Any], verdict: str) -> None:
-    assert predictions.calibration_verdict(bucket_document)[0] == verdict
+    assert predictions.judge_calibration(bucket_document)[0] == verdict
 
 
 def test_no_decision_none_approved_and_some_approved_look_different(read: Insights) -> None:
@@ -266,33 +266,35 @@ def test_no_decision_none_approved_and_some_approved_look_different(read: Insigh
     days = [FIRST + timedelta(days=number) for number in range(5)]
     decided = ((0, 0), (0, 3), (1, 1), (3, 0))
     slices = tuple(DecisionSlice(days[at], days[at + 1], *counts) for at, counts in enumerate(decided))
-    lines = text(predictions.over_time_fields(document(dataclasses.replace(read, over_time=slices))))
+    lines = text(predictions.make_daily_fields(document(dataclasses.replace(read, over_time=slices))))
     assert_contains(lines, "approval since 1 Jan", "·▁▅█", "at most 3")
     nothing = dataclasses.replace(read, over_time=slices[:1])
-    assert list(predictions.over_time_fields(document(nothing))) == []  # no plot without data
+    assert list(predictions.make_daily_fields(document(nothing))) == []  # no plot without data
 
 
 def test_a_table_shows_its_first_groups_and_a_cost_only_where_there_is_one(read: Insights) -> None:
     groups = tuple(CardGroup(f"a name of some length {at}", 1000 * at, at, 1, 0.5, 90_000) for at in range(3))
-    lines = text(predictions.table_fields(document(replaced_metrics(read, sources=groups)), ("sources",), limit=2))
+    lines = text(predictions.make_table_fields(document(replaced_metrics(read, sources=groups)), ("sources",), limit=2))
     assert_contains(lines, "SOURCE", "1,000       2      50%  $0.09")
     assert lines.endswith("and 1 more")
     free = tuple(dataclasses.replace(group, cost_per_accepted=None) for group in groups)
-    assert "cost" not in text(predictions.table_fields(document(replaced_metrics(read, sources=free)), ("sources",)))
+    assert "cost" not in text(
+        predictions.make_table_fields(document(replaced_metrics(read, sources=free)), ("sources",))
+    )
 
 
 @pytest.mark.parametrize("width", [40, 58, 80, 120])
 def test_every_line_fits(read: Insights, width: int) -> None:
     item = document(read)
     fields = [
-        *predictions.head_fields(item),
-        *predictions.over_time_fields(item),
-        *predictions.calibration_fields(item),
-        *predictions.hours_fields(item),
+        *predictions.make_summary_fields(item),
+        *predictions.make_daily_fields(item),
+        *predictions.make_calibration_fields(item),
+        *predictions.make_hourly_fields(item),
     ]
     fields += [
-        *predictions.drift_fields(item["drift"]),
-        *predictions.table_fields(item, ("sources", "channels", "kinds", "partsOfDay")),
+        *predictions.make_drift_fields(item["drift"]),
+        *predictions.make_table_fields(item, ("sources", "channels", "kinds", "partsOfDay")),
     ]
     assert max(line.cell_length for line in render_fields(fields, width)) <= width
 
@@ -301,7 +303,7 @@ def test_drift_names_the_kinds_of_cards_that_changed(read: Insights) -> None:
     drift = TasteDrift(
         50, "your taste changed", (TasteShift("run_tests", 1, 20, 0.8), TasteShift("bisect", 19, 20, 0.3))
     )
-    lines = text(predictions.drift_fields(document(dataclasses.replace(read, drift=drift))["drift"]))
+    lines = text(predictions.make_drift_fields(document(dataclasses.replace(read, drift=drift))["drift"]))
     assert_contains(
         lines,
         "your taste changed",

@@ -10,7 +10,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.dialogs.jump import Jump, labels, spots
+from clawpy_console.dialogs.jump import Jump, find_spots, make_labels
 from clawpy_console.dialogs.prompt import OwnPrompt
 from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.rows import Rows
@@ -25,7 +25,7 @@ def label_of(jump: Screen[Any], widget: Widget, at: int) -> str:
 
 @pytest.mark.parametrize("count", [0, 1, 26, 27, 51, 52, 300, 676])
 def test_no_label_is_the_beginning_of_another(count: int) -> None:
-    ordered = sorted(labels(count))
+    ordered = sorted(make_labels(count))
     assert len(ordered) == len(set(ordered)) == count
     assert not any(following.startswith(item) for item, following in pairwise(ordered))
 
@@ -39,7 +39,7 @@ async def test_every_screen_has_a_label_on_each_tab_and_pane_and_none_on_a_key(
     async with running(console, screen, size=size) as pilot:
         await until(pilot, lambda: console.screen.query(KeyLine) and console.screen.query_one(KeyLine).keys)
         screen_text(console)  # the keys have their places once they are drawn
-        spots_on_screen = spots(console.screen)
+        spots_on_screen = find_spots(console.screen)
         lines = screen_text(console).splitlines()
         on_top = [item.on_screen for item in spots_on_screen if item.widget.id == "state"]
         assert len(on_top) >= 2

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from clawpy_console import appearance
 from clawpy_console.app import ConsoleApp
-from clawpy_console.keys import ACTIONS, BY_ID, check_keymap, shown_key
+from clawpy_console.keys import ACTIONS, BY_ID, check_keymap, format_key
 from engine.home import Home
 from engine.model import Refusal
 from tests.console.conftest import make_console, screen_text, until, until_loaded
@@ -103,7 +103,7 @@ def test_any_keymap_is_used_or_refused(keys: dict[str, str]) -> None:
 
 
 def test_every_key_is_printable() -> None:
-    assert not [action.id for action in ACTIONS if not shown_key(action.id, {}).isprintable()]
+    assert not [action.id for action in ACTIONS if not format_key(action.id, {}).isprintable()]
 
 
 def with_keys(**keys: str) -> Given:
@@ -217,7 +217,7 @@ def contrast(item: str, other: str) -> float:
 def test_text_can_be_read(name: str, least: float) -> None:
     import tomllib
 
-    colors = tomllib.loads((appearance.shipped_folder() / f"{name}.toml").read_text())["colors"]
+    colors = tomllib.loads((appearance.find_shipped_folder() / f"{name}.toml").read_text())["colors"]
     for key in ("text", "grey", "accent", "wants", "wrong", "good"):
         assert contrast(colors[key], colors["background"]) >= least, key
         assert contrast(colors[key], colors["surface"]) >= least * 0.9, key

@@ -9,8 +9,8 @@ import pytest
 
 from clawpy_console.cli import demo
 from clawpy_console.screens import learning
-from clawpy_console.screens.learning_items import subject_of
-from clawpy_console.screens.mission_panes import absence_lines
+from clawpy_console.screens.learning_items import find_subject
+from clawpy_console.screens.mission_panes import read_absence_lines
 from clawpy_console.widgets.rows import Rows
 from engine.engine import Engine
 from engine.home import Home
@@ -28,7 +28,7 @@ def prompt(demo_engine: Engine) -> str:
 def lines(demo_engine: Engine) -> list[str]:
     """What the operator is told who was away for an hour."""
     now = demo_engine.clock.now()
-    return [item.plain for item in absence_lines(demo_engine, now - timedelta(hours=1), now)]
+    return [item.plain for item in read_absence_lines(demo_engine, now - timedelta(hours=1), now)]
 
 
 @pytest.mark.long
@@ -59,7 +59,7 @@ async def test_an_activated_candidate_reaches_the_prompt_until_it_is_undone(demo
         assert block not in prompt(demo_engine)
         learning = demo_engine.learnings.entries("project")[0]
         app.open("learning", learning.id)
-        await until(pilot, lambda: screen.view and subject_of(screen.view).id == learning.id, "for the learning")
+        await until(pilot, lambda: screen.view and find_subject(screen.view).id == learning.id, "for the learning")
         assert screen.view.entry.scope == LearningScope.PROJECT
         assert len(screen.view.promoted_from) == len(screen.view.sessions) == len(demo.RECURRING_DAYS)
 

@@ -7,7 +7,7 @@ import pytest
 from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens.memory_entries import LAYER_NAMES, detail_fields, full_text, to_entry
+from clawpy_console.screens.memory_entries import LAYER_NAMES, make_entry, make_entry_fields, make_full_text
 from clawpy_console.screens.xray import open_source
 from clawpy_console.widgets.rows import Rows
 from engine.events import AgentFileChanged
@@ -340,16 +340,16 @@ def memory(text: str, *, forgotten: bool = False) -> Memory:
     ],
 )
 def test_an_erased_memory_keeps_its_place_and_says_so(value: Memory, shown: str, is_forgotten: bool) -> None:
-    entry = to_entry(value)
+    entry = make_entry(value)
     assert (entry.text, entry.is_forgotten, entry.can_be_forgotten) == ("forgotten", is_forgotten, not is_forgotten)
-    assert full_text(entry).startswith(shown)
+    assert make_full_text(entry).startswith(shown)
 
 
 def test_an_entry_shows_its_attributes_and_its_problem() -> None:
     file = AgentFile("cto", "memory.md", "", "", problem="is not UTF-8")
-    texts = [field.text for field in detail_fields(to_entry(file), "/agents", NOW)]
+    texts = [field.text for field in make_entry_fields(make_entry(file), "/agents", NOW)]
     assert {"/agents/cto/memory.md", "✗ is not UTF-8"} <= set(texts)
-    named = {field.name: field.text for field in detail_fields(to_entry(memory("cents")), "/agents", NOW)}
+    named = {field.name: field.text for field in make_entry_fields(make_entry(memory("cents")), "/agents", NOW)}
     assert named["kept"] == "forever"
 
 

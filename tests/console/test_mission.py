@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from textual.content import Content
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens.mission_panes import glance
+from clawpy_console.screens.mission_panes import make_glance
 from clawpy_console.widgets.rows import Rows
 from engine.model import RailVerdict, SessionState, Verdict
 from tests.console.conftest import running, screen_text, toasts
@@ -270,7 +270,7 @@ def test_one_line_about_an_error_that_is_too_long_has_the_beginning_of_the_probl
     error: str, line: str
 ) -> None:
     session = dataclasses.replace(sessions()[1], state=SessionState.CANNOT_RUN, error=error)
-    text = glance("the last line", session, "", 55)
+    text = make_glance("the last line", session, "", 55)
     assert text.removesuffix("…") == line
     assert cell_len(text) <= 55
 

@@ -11,7 +11,7 @@ from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.attach.host import Host
-from clawpy_console.dialogs.prompt import OwnPrompt, completions
+from clawpy_console.dialogs.prompt import OwnPrompt, complete_text
 from engine.execution.runners.flow_runner import FlowRegistry
 from engine.execution.runners.flows import FLOWS
 from engine.home import Home
@@ -272,8 +272,8 @@ GOOD = FlowForm("bisect", "Bisect", (("good", "a commit at which it passed", Tru
     ],
 )
 def test_completions_of_a_prompt(text: str, becomes: list[str]) -> None:
-    assert [completion for completion, _ in completions(text, FORMS)] == becomes
+    assert [completion for completion, _ in complete_text(text, FORMS)] == becomes
 
 
 def test_the_value_of_a_parameter_is_explained() -> None:
-    assert completions("bisect good=v1", [GOOD]) == [("bisect good=v1", "good: a commit at which it passed")]
+    assert complete_text("bisect good=v1", [GOOD]) == [("bisect good=v1", "good: a commit at which it passed")]

@@ -12,7 +12,7 @@ import pytest
 from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.cli.printing.style import field_lines, plain
+from clawpy_console.cli.printing.style import format_fields, strip_colours
 from clawpy_console.fields import Field
 from clawpy_console.screens import safety_fields
 from clawpy_console.state import AppState, Autonomy
@@ -141,12 +141,12 @@ async def to_safety(pilot: Pilot) -> None:
 
 
 def text(fields: Iterable[Field]) -> str:
-    return plain("\n".join(field_lines(fields)))
+    return strip_colours("\n".join(format_fields(fields)))
 
 
 @pytest.mark.parametrize("state", safety_fields.AUTONOMY_STATES)
 def test_the_present_state_is_marked_among_all(state: str) -> None:
-    lines = text(safety_fields.state_fields(AppState(autonomy=Autonomy(state=state)), (), NOW, "R", "d"))
+    lines = text(safety_fields.make_state_fields(AppState(autonomy=Autonomy(state=state)), (), NOW, "R", "d"))
     assert_contains(lines, f"[{state}]", *safety_fields.AUTONOMY_STATES)
 
 
@@ -165,15 +165,15 @@ UNUSED = tuple(dataclasses.replace(burn, spent=0, reserved=0, buckets=(0,) * len
     ids=["nothing", "some", "all", "no cap"],
 )
 def test_gauges_of_costs(spent: tuple[object, ...], texts: list[str]) -> None:
-    assert_contains(text(safety_fields.cost_fields(spent, NOW)), *texts)  # type: ignore[arg-type]
+    assert_contains(text(safety_fields.make_cost_fields(spent, NOW)), *texts)  # type: ignore[arg-type]
 
 
 def test_a_wait_that_is_over_does_not_count_down_and_only_a_stop_holds_all_work() -> None:
     rate, *_, kill = StandIn().safety.rails()
-    assert safety_fields.rail_status(dataclasses.replace(rate, until=ago(seconds=1)), NOW, True)[:2] == ("✗", "waits")
+    assert safety_fields.describe_rail(dataclasses.replace(rate, until=ago(seconds=1)), NOW, True)[:2] == ("✗", "waits")
     for until_then, texts in ((NOW + timedelta(minutes=63), ("▲", "by you")), (None, ("■", "held"))):
         kill_switch = dataclasses.replace(kill, rail="kill", verdict=Verdict.BLOCK, until=until_then)
-        assert safety_fields.unapproved_work_status((kill_switch,), True)[:2] == texts
+        assert safety_fields.describe_unapproved_work((kill_switch,), True)[:2] == texts
 
 
 # How it looks

@@ -17,11 +17,11 @@ from clawpy_console.state import (
     AppState,
     LastScreen,
     ReadScope,
+    find_used_screens,
     load_last_screen,
     read_topics,
     save_last_screen,
     trim_last_screen,
-    used_screens,
 )
 from engine.events import Event
 from engine.home import Home
@@ -144,4 +144,4 @@ async def test_quitting_saves_the_screen_and_asks_while_sessions_run(console: Co
     ],
 )
 def test_screens_in_use(app_state: AppState, screens: set[str]) -> None:
-    assert used_screens(app_state) == screens
+    assert find_used_screens(app_state) == screens

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from clawpy_console.app import ConsoleApp
 from clawpy_console.formats import workspace_name
 from clawpy_console.state import AppState, Autonomy, QuietHours
-from clawpy_console.widgets.frame import SCREENS, STOP_TEXT, screen_tabs, state_line
+from clawpy_console.widgets.frame import SCREENS, STOP_TEXT, make_screen_tabs, make_state_line
 from engine.events import CycleFinished
 from engine.git.reader import read_workspace_label
 from engine.model import MICRO, Phase
@@ -34,7 +34,7 @@ from tests.support.helpers import assert_contains
 )
 def test_learning_is_counted_from_the_first_decision_until_the_twin_starts(phase: Phase, label: str) -> None:
     app_state = AppState(autonomy=Autonomy(state="WATCHING", threshold=1800), learning=phase.progress_words)
-    line = state_line(app_state, NOW, "", 120).plain
+    line = make_state_line(app_state, NOW, "", 120).plain
     assert ("Learning" in line) is bool(label)
     assert label in line
 
@@ -58,7 +58,7 @@ def test_inactivity_is_shown_where_cards_run_by_themselves(
         switches=(("autonomousModeEnabled", True),),
         acts_by_itself=acts_by_itself,
     )
-    line = state_line(app_state, NOW, "", 120, resume_key).plain
+    line = make_state_line(app_state, NOW, "", 120, resume_key).plain
     assert ("inactive  0m, acts by itself from 30m" in line) is is_shown
     assert ("inactive" in line) is is_shown
 
@@ -67,12 +67,12 @@ def test_inactivity_is_shown_where_cards_run_by_themselves(
 def test_both_lines_fit_and_name_the_screen_and_the_state(width: int) -> None:
     costs = CostState(hour=0, day=0, month=0, hour_cap=2 * MICRO, day_cap=20 * MICRO, month_cap=200 * MICRO)
     app_state = AppState(autonomy=Autonomy(state="WATCHING", threshold=1800), costs=costs, used=frozenset({"costs"}))
-    line = state_line(app_state, NOW, "", width).plain
+    line = make_state_line(app_state, NOW, "", width).plain
     assert "WATCHING" in line
     assert line.endswith(STOP_TEXT)
     assert cell_len(line) <= width
     for mode, key, label in SCREENS:
-        tabs = screen_tabs(mode, frozenset(name for name, _, _ in SCREENS), width - 2).plain
+        tabs = make_screen_tabs(mode, frozenset(name for name, _, _ in SCREENS), width - 2).plain
         assert f"{key} {label}" in tabs or width < 30
         assert all(other in tabs for _, other, _ in SCREENS) or width < 30
         assert cell_len(tabs) <= width - 2
@@ -109,14 +109,14 @@ def test_do_not_disturb_is_shown_until_it_ends(width: int, label: str) -> None:
     watching = Autonomy(state="WATCHING", next_cycle=until + timedelta(minutes=5))
     quiet = QuietHours(dnd_until=until)
     state = AppState(autonomy=watching, quiet=quiet, costs=costs, used=frozenset({"costs"}))
-    assert label in state_line(state, until - timedelta(seconds=1), "", width).plain
-    assert "11:30" not in state_line(state, until, "", width).plain
+    assert label in make_state_line(state, until - timedelta(seconds=1), "", width).plain
+    assert "11:30" not in make_state_line(state, until, "", width).plain
 
 
 @pytest.mark.parametrize("folder", ["/home/me/a long folder", "/h/a:b: c"])
 def test_a_fault_of_the_settings_stands_in_place_of_the_costs(folder: str) -> None:
     broken = AppState(autonomy=Autonomy(state="WATCHING"), fault=f"{folder}/config.toml:7: not TOML")
-    line = state_line(broken, NOW, "", 80).plain
+    line = make_state_line(broken, NOW, "", 80).plain
     assert_contains(line, "WATCHING", "▲ not TOML (config.toml:7)")
     assert line.endswith("F12 stop")
     assert len(line) <= 80

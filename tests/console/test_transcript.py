@@ -17,7 +17,7 @@ from textual.widget import Widget
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.xray import SOURCE_CELLS, PromptLines
 from clawpy_console.widgets.reflowing_text import ReflowingText
-from clawpy_console.widgets.transcript import BAR_CELLS, LinesView, Progress, row_starts
+from clawpy_console.widgets.transcript import PROGRESS_BAR_CELLS, LinesView, Progress, find_row_starts
 from engine.model import CheckResult, PromptLine, PromptPart, PromptSource, SessionState, SourceKind, TranscriptLine
 from tests.console.conftest import running, screen_text, wait_for_text
 from tests.console.stand_in import StandIn
@@ -27,7 +27,7 @@ LONG = "the quick brown fox jumps over the lazy dog and then over it once more"
 
 
 def rows_of(text: str, room: int) -> list[str]:
-    starts = row_starts(text, room)
+    starts = find_row_starts(text, room)
     return [text[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)]
 
 
@@ -157,8 +157,8 @@ async def test_drawn_lines_can_be_selected() -> None:
 )
 def test_lines_of_progress_are_a_bar_with_numbers(lines: list[str], row: str | None) -> None:
     progress = Progress()
-    row_text = [progress.progress_row(line) for line in lines][-1]
-    assert row_text == row if row is None else row_text is not None and row_text[BAR_CELLS + 1 :] == row
+    row_text = [progress.make_row(line) for line in lines][-1]
+    assert row_text == row if row is None else row_text is not None and row_text[PROGRESS_BAR_CELLS + 1 :] == row
 
 
 async def test_the_tests_of_another_command_are_counted_anew(console: ConsoleApp, engine: StandIn) -> None:

@@ -11,7 +11,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.formats import moment
 from clawpy_console.screens.work import WorkScreen
 from clawpy_console.widgets.rows import Rows
-from clawpy_console.widgets.session import change_words, heading_lines
+from clawpy_console.widgets.session import describe_change_set, make_heading_lines
 from clawpy_console.widgets.transcript import Transcript
 from engine.events import SessionOutput
 from engine.model import ChangeSet, ChangeState, SessionState, TranscriptLine
@@ -360,19 +360,22 @@ async def test_a_transcript_shows_the_last_20000_lines(console: ConsoleApp, engi
 def test_an_interrupted_session_shows_no_duration() -> None:
     whole = next(session for session in sessions() if session.state is SessionState.SUCCEEDED)
     cut = dataclasses.replace(whole, state=SessionState.INTERRUPTED)
-    texts = "\n".join(line.plain for line in heading_lines(cut, (), NOW, 100))
+    texts = "\n".join(line.plain for line in make_heading_lines(cut, (), NOW, 100))
     assert f"interrupted  started {moment(cut.started_at, NOW)}" in texts
 
 
 def test_a_queued_session_says_why_it_waits_and_names_no_folder() -> None:
     whole = next(session for session in sessions() if session.state is SessionState.SUCCEEDED)
     queued = dataclasses.replace(whole, state=SessionState.QUEUED, started_at=None, ended_at=None, cwd=whole.workspace)
-    assert "waits until another session ends" in heading_lines(queued, (), NOW, 100)[-1].plain
+    assert "waits until another session ends" in make_heading_lines(queued, (), NOW, 100)[-1].plain
     running_one = dataclasses.replace(queued, state=SessionState.RUNNING, started_at=NOW)
-    assert heading_lines(running_one, (), NOW, 100)[-1].plain == ""
+    assert make_heading_lines(running_one, (), NOW, 100)[-1].plain == ""
 
 
 def test_changes_that_another_session_took_over_are_not_called_discarded() -> None:
     change = dataclasses.replace(read_values(ChangeSet, "change_sets")[0], state=ChangeState.DISCARDED)
-    assert change_words(change, None) == "3 files discarded"
-    assert change_words(dataclasses.replace(change, note="continued in sess_9"), None) == "3 files continued in sess_9"
+    assert describe_change_set(change, None) == "3 files discarded"
+    assert (
+        describe_change_set(dataclasses.replace(change, note="continued in sess_9"), None)
+        == "3 files continued in sess_9"
+    )

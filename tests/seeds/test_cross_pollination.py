@@ -11,7 +11,7 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
-from clawpy_console.cli.status_bar import line as status_bar
+from clawpy_console.cli.status_bar import format_file_line as status_bar
 from engine.api.status_bar_file import StatusBarFile
 from engine.autonomy.state import AutonomyState
 from engine.config.sections import Surface
@@ -152,7 +152,12 @@ def test_cold_start(world: World) -> None:
 
 def test_predictor_hook(world: World) -> None:
     """2.8: Lines that other programs append to predictions.jsonl become cards; a bad line is named and harms none."""
-    line = {"prediction": "Write the release notes", "confidence": 0.8, "channel": "chronicle-hub", "reasoning": "due"}
+    line = {
+        "prediction": "Write the release notes",
+        "confidence": 0.8,
+        "channel": "chronicle-hub",
+        "reasoning": "due",
+    }
     (world.home.data / "predictions.jsonl").write_text(json.dumps(line) + "\n{\n")
     report = world.say("predict")
     (card,) = [card for card in report["predictions"] if card["source"] == "predictor-hook"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from clawpy_console.cli.printing import cards, engine, learning
-from clawpy_console.cli.printing.style import Document, Lines, bad, clean, dim, plain
+from clawpy_console.cli.printing.style import Document, Lines, bad, clean, dim, strip_colours
 from engine.model import Refusal
 
 PRINTERS: Mapping[str, Callable[[Document], Lines]] = {
@@ -67,11 +67,11 @@ def render_document(verb: str, document: Document, action: str | None = None, *,
     """The text for the document of a verb or of one of its actions; by default its card, session and changes."""
     printer = PRINTERS.get(f"{verb} {action}") or PRINTERS.get(verb, cards.card_with_session)
     text = "\n".join(printer(clean(document))) or EMPTY_TEXTS.get(verb, "")
-    return text if colour else plain(text)
+    return text if colour else strip_colours(text)
 
 
 def render_refusal(refusal: Refusal, *, colour: bool) -> str:
     """The text of a refusal: what was not done, why, and how to fix it."""
     text = bad("clawpy: ") + clean(refusal.message)
     text += "\n        " + dim(clean(refusal.fix)) if refusal.fix else ""
-    return text if colour else plain(text)
+    return text if colour else strip_colours(text)

@@ -13,13 +13,13 @@ from clawpy_console.cli.printing.style import (
     bold,
     count,
     dim,
-    indented,
+    format_place,
+    format_span,
+    format_time,
+    indent_lines,
     is_future,
     paint,
-    place,
-    session_outcome,
-    span,
-    time,
+    paint_session_outcome,
     wants,
 )
 from clawpy_console.fields import states
@@ -36,61 +36,61 @@ def cards(document: Document) -> Lines:
         advise = not (elsewhere or "created" in document)  # `clawpy predict` has just checked
         yield f"{message} `clawpy predict` checks for new ones." if advise else message
     for card in found_cards:
-        yield from _card(card)
+        yield from _format_card(card)
     yield from (dim(f"! {error}") for error in document.get("errors", ()))
 
 
-def _card(card: Document) -> Lines:
+def _format_card(card: Document) -> Lines:
     """A card: its head with badges, its prompt and its reasons; while it is pending also its work and the rails."""
     pending = card["status"] == "pending"
-    confidence_text = tier_and_confidence(card)
-    head = f"{bold(card['id'])}  {bad(confidence_text) if card['tier'] == 1 else confidence_text}  {place(card)}"
-    badges = " ".join(_badges(card))
+    confidence_text = describe_tier(card)
+    head = f"{bold(card['id'])}  {bad(confidence_text) if card['tier'] == 1 else confidence_text}  {format_place(card)}"
+    badges = " ".join(_collect_badges(card))
     yield head + ("  " + wants(badges) if badges else "")
     if pending and card["withoutSandbox"]:
         advice = "approve it with --without-sandbox" if card["needsConfirmation"] else "the settings allow that here"
         yield "    " + wants(f"no sandbox on this machine; {advice}")
-    yield from indented(card["prompt"])
+    yield from indent_lines(card["prompt"])
     if card["reasoning"]:
         yield from (f"    {dim(line)}" for line in card["reasoning"].splitlines())
     if pending:
-        yield "    " + _run_preview(card)
-        yield from _verdicts(card)
+        yield "    " + _describe_run(card)
+        yield from _format_verdicts(card)
     if card["note"]:
         yield f"    {card['note']}"
 
 
-def _badges(card: Document) -> Iterator[str]:
+def _collect_badges(card: Document) -> Iterator[str]:
     """The words beside the head of a card, such as `NEW`."""
     if card["stated"] and card["band"] in ("suggested", "act"):
         yield "SUGGESTED"
     if card["status"] != "pending":
-        yield card_state(card)
+        yield describe_card_state(card)
         return
     if card["novel"] and card["stated"]:
         yield "NEW"
     if is_future(card["snoozedUntil"]):
-        yield f"snoozed until {time(card['snoozedUntil'])}"
+        yield f"snoozed until {format_time(card['snoozedUntil'])}"
 
 
-def _run_preview(card: Document) -> str:
+def _describe_run(card: Document) -> str:
     """The cost, the changes and the runner of a pending card; or that it cannot run, if nothing is known of them."""
     if not card["undoNote"]:
-        return wants(states.cannot_run_text(card["flow"]))
+        return wants(states.explain_cannot_run(card["flow"]))
     cost = [f"est. ${card['estimatedCost']:.2f}"] if card["estimatedCost"] else []
     changes = states.describe_changes(card["flow"], card["checkOnly"], card["withoutSandbox"])
     runs = f"runs: {card['flow'] or card['servedBy'] or card['runner']}"
     return dim(" · ".join([*cost, changes, runs]))
 
 
-def _verdicts(card: Document) -> Lines:
+def _format_verdicts(card: Document) -> Lines:
     """What the rails say, except that a person decides: that is what a card is for."""
     for verdict in card["verdicts"]:
         if verdict["verdict"] != "allow" and verdict["rail"] != "gate":
             yield f"    {wants(verdict['verdict'])} {verdict['rail']}: {verdict['reason']}"
 
 
-def tier_and_confidence(card: Document) -> str:
+def describe_tier(card: Document) -> str:
     """The tier (`check`), with the confidence when it is meaningful (`72% check`); marked when it is at
     risk."""
     few = " (few decisions)" if (card["confidenceParts"] or {}).get("fewDecisions") else ""
@@ -98,7 +98,7 @@ def tier_and_confidence(card: Document) -> str:
     return f"▲ {text}" if card["tier"] == 1 else str(text)
 
 
-def card_state(card: Document, *, with_outcome: bool = True) -> str:
+def describe_card_state(card: Document, *, with_outcome: bool = True) -> str:
     """`approved`, `dismissed`; the outcome of a card that has run."""
     if card["outcome"] and with_outcome:
         return label_outcome(card["outcome"])
@@ -108,7 +108,7 @@ def card_state(card: Document, *, with_outcome: bool = True) -> str:
 def muted(document: Document) -> Lines:
     """Muted subjects."""
     for mute in document["muted"]:
-        yield from _mute(mute, f"muted until {time(mute['until'])}" if mute["until"] else "switched off")
+        yield from _format_mute(mute, f"muted until {format_time(mute['until'])}" if mute["until"] else "switched off")
     if document["muted"]:
         yield dim("`clawpy muted unmute ID` lets its cards appear again")
 
@@ -116,51 +116,51 @@ def muted(document: Document) -> Lines:
 def unmuted(document: Document) -> Lines:
     """Subjects that were muted until now."""
     for mute in document["muted"]:
-        yield from _mute(mute, "unmuted")
+        yield from _format_mute(mute, "unmuted")
 
 
-def _mute(mute: Document, state_words: str) -> Lines:
+def _format_mute(mute: Document, state_words: str) -> Lines:
     """A subject that is muted, or was."""
     where = f"in {workspace_name(mute['workspace'])}" if mute["workspace"] else "everywhere"
     title = mute["kindTitle"]
     title_words = f"{title} {where}" if mute["subject"] else f"all cards “{title}” {where}"
     yield f"{bold(mute['id'])}  {title_words}: {state_words}  ({mute['why']})"
-    yield from indented(mute["prompt"])
+    yield from indent_lines(mute["prompt"])
 
 
 def card_with_session(document: Document) -> Lines:
     """A card, its session and its changes."""
     card, session, change = document["prediction"], document["session"], document["changeSet"]
     if card is not None:
-        yield from _decided_card(card, has_session=session is not None)
+        yield from _format_decided_card(card, has_session=session is not None)
     if session is not None:
-        yield from _session(session)
+        yield from _format_session(session)
     for line in document.get("transcript", ()):
         sign, tone = ("$ ", "title") if line["kind"] == "command" else ("", "ink")
         yield from (f"  │ {paint(tone, item)}" for item in f"{sign}{line['text']}".splitlines() or [""])
     if change is not None:
-        yield from _change(change)
+        yield from _format_change_set(change)
     for file in document.get("diff", ()):
-        yield from _file_diff(file)
+        yield from _format_file_diff(file)
     if "continues" in document:
         yield f"To send them, approve the card {bold(document['continues']['id'])}."
 
 
-def _decided_card(card: Document, *, has_session: bool) -> Lines:
+def _format_decided_card(card: Document, *, has_session: bool) -> Lines:
     """A card with its state. If it has a session, the session says how it ended, with failed tests too."""
     if card["status"] == "pending" and is_future(card["snoozedUntil"]):
-        state_text = f"snoozed until {time(card['snoozedUntil'])}"
+        state_text = f"snoozed until {format_time(card['snoozedUntil'])}"
     else:
-        state_text = card_state(card, with_outcome=not has_session or card["outcome"] == "discarded")
-    yield f"{bold(card['id'])}  {state_text}  {place(card)}"
-    yield from indented(card["prompt"])
+        state_text = describe_card_state(card, with_outcome=not has_session or card["outcome"] == "discarded")
+    yield f"{bold(card['id'])}  {state_text}  {format_place(card)}"
+    yield from indent_lines(card["prompt"])
     if card["note"]:
         yield f"    {card['note']}"
     if card["note"] and card["status"] == "rejected":  # a kind of card was switched off
         yield dim(f"    `clawpy undo {card['id']}` undoes it, `clawpy muted` lists it")
 
 
-def _file_diff(file: Document) -> Lines:
+def _format_file_diff(file: Document) -> Lines:
     """The hunks of a file that have not landed, with their numbers."""
     yield from ("", bold(f"{file['status']} {file['path']}"))
     numbers = (number for number in itertools.count(1) if number not in file["landedHunks"])
@@ -169,13 +169,13 @@ def _file_diff(file: Document) -> Lines:
         yield paint({"+": "good", "-": "wrong", "@": "grey"}.get(line[:1], "ink"), line) + number
 
 
-def _session(session: Document) -> Lines:
+def _format_session(session: Document) -> Lines:
     """A session: how it ended, where it ran, and its result."""
-    yield f"{bold(session['id'])}  {session_outcome(session)}  {place(session)}  {session['sandbox']}"
-    yield from indented(session["error"] or session["summary"])
+    yield f"{bold(session['id'])}  {paint_session_outcome(session)}  {format_place(session)}  {session['sandbox']}"
+    yield from indent_lines(session["error"] or session["summary"])
 
 
-def _change(change: Document) -> Lines:
+def _format_change_set(change: Document) -> Lines:
     """A change set. Its repository is named once something landed there, because an id alone may lead to any."""
     waiting = change["state"] == "waiting"
     on_branch = f" on {change['branch']}" if change["branch"] else ""
@@ -184,15 +184,15 @@ def _change(change: Document) -> Lines:
     state_text = paint("wants" if waiting else "grey", change["note"] if is_continued else change["state"])
     yield f"{bold(change['id'])}  {state_text}{on_branch}  {count(len(change['files']), 'file')}{where_landed}"
     for file in change["files"]:
-        yield from _changed_file(file)
+        yield from _format_changed_file(file)
     for comment in change["comments"]:
-        yield from _comment(comment)
+        yield from _format_comment(comment)
     if waiting:
         landed = f"{count(change['landedFiles'], 'file')} landed; for the rest: " if change["landedFiles"] else ""
         yield dim(f"    {landed}land, branch or discard it")
 
 
-def _changed_file(file: Document) -> Lines:
+def _format_changed_file(file: Document) -> Lines:
     """A file of a change set, and why it cannot be landed."""
     numbers = "binary" if file["added"] is None else f"+{file['added']} -{file['removed']}"
     yield f"    {file['status']:8} {numbers:>9}  {file['path']}"
@@ -202,12 +202,12 @@ def _changed_file(file: Document) -> Lines:
         yield wants(f"      ▲ {file['note']}")
 
 
-def _comment(comment: Document) -> Lines:
+def _format_comment(comment: Document) -> Lines:
     """A comment on a line of the changes, with that line."""
     before, sent = " before" if comment["old"] else "", "  (sent)" if comment["sent"] else ""
     yield f"    comment {comment['number']} on {comment['path']}:{comment['line']}{before}{sent}"
     yield dim(f"      > {comment['quote']}")
-    yield from indented(comment["text"])
+    yield from indent_lines(comment["text"])
 
 
 def work(document: Document) -> Lines:
@@ -216,17 +216,17 @@ def work(document: Document) -> Lines:
         yield from card_with_session(document)
         return
     for session in document["sessions"]:
-        yield from _session(session)
+        yield from _format_session(session)
         yield dim(f"    {one_line(session['prompt'])}")
     if document["changeSets"]:
         yield from ("", bold("changes to land"))
     for change in document["changeSets"]:
-        yield from _change(change)
+        yield from _format_change_set(change)
     if not document["sessions"] and not document["changeSets"]:
-        yield _nothing_here(document.get("elsewhere", {}))
+        yield _explain_no_work(document.get("elsewhere", {}))
 
 
-def _nothing_here(elsewhere: Mapping[str, int]) -> str:
+def _explain_no_work(elsewhere: Mapping[str, int]) -> str:
     """That no session ran here, and where some did."""
     if not elsewhere:
         return "Nothing has run yet."
@@ -239,7 +239,7 @@ def _nothing_here(elsewhere: Mapping[str, int]) -> str:
 def land(document: Document) -> Lines:
     """The changes that were landed, and that comments on them have no answer."""
     yield from card_with_session(document)
-    comments = states.open_comments_text([bool(comment["sent"]) for comment in document["changeSet"]["comments"]])
+    comments = states.describe_open_comments([bool(comment["sent"]) for comment in document["changeSet"]["comments"]])
     if comments:
         yield wants(comments)
 
@@ -270,15 +270,15 @@ def xray(document: Document) -> Lines:
     session, name = document["session"], document["id"]
     yield f"{bold(name)}  {session['prompt'] if session else 'what to keep of the day'}"
     if "call" in document:
-        yield from _call_with_prompt(document)
+        yield from _format_call_with_prompt(document)
     elif document["calls"]:
-        yield from (f"  {number:>3}  {_call_line(call)}" for number, call in enumerate(document["calls"], 1))
+        yield from (f"  {number:>3}  {_format_call(call)}" for number, call in enumerate(document["calls"], 1))
         yield dim(f"  `clawpy xray {name} --call 1` shows what was sent")
     else:
-        yield dim(f"  {_no_call(session)}")
+        yield dim(f"  {_explain_no_calls(session)}")
 
 
-def _no_call(session: Document | None) -> str:
+def _explain_no_calls(session: Document | None) -> str:
     """Why there are no model calls."""
     if session is None:
         return "no calls: no model is set in `[memory] model`, or that day is not over"
@@ -287,7 +287,7 @@ def _no_call(session: Document | None) -> str:
     return "no model calls" if session["state"] not in ("queued", "running") else "no model calls yet"
 
 
-def _call_line(call: Document) -> str:
+def _format_call(call: Document) -> str:
     """A model call in one line: model, state, tokens, cost and seconds."""
     tone = {"done": "good", "running": "wants"}.get(call["state"], "wrong")
     cost = f"{'' if call['priceKnown'] else '~'}${call['cost']:.4f}"
@@ -297,9 +297,9 @@ def _call_line(call: Document) -> str:
     return f"{call['model']:24}  {paint(tone, call['state'])}  {dim(figures)}{error}"
 
 
-def _call_with_prompt(document: Document) -> Lines:
+def _format_call_with_prompt(document: Document) -> Lines:
     """A model call with the prompt that was sent, line by line with its source, and the answer."""
-    yield f"  {_call_line(document['call'])}"
+    yield f"  {_format_call(document['call'])}"
     yield from (f"  {wants('!')} {note}" for note in document["call"]["notes"])
     for part in document["prompt"]:
         yield from ("", dim(f"{part['role']} · {part['name']} · ~{count(part['tokens'], 'token')}"))
@@ -335,7 +335,7 @@ def permissions(document: Document) -> Lines:
     """Permission requests with their whole detail."""
     for request in document["permissions"]:
         state = request["answer"] or (
-            "withdrawn" if request["withdrawn"] else f"waits {span(request['waitedSeconds'])}"
+            "withdrawn" if request["withdrawn"] else f"waits {format_span(request['waitedSeconds'])}"
         )
         tone = "grey" if request["answer"] or request["withdrawn"] else "wants"
         yield f"{bold(request['id'])}  {paint(tone, state)}  {request['targetAgent']}  {request['title']}"

@@ -16,24 +16,24 @@ from clawpy_console.cli.printing.style import (
     bold,
     count,
     dim,
-    field_lines,
+    format_fields,
+    format_span,
+    format_table,
+    format_time,
     good,
     paint,
-    session_outcome,
-    span,
-    table,
-    time,
+    paint_session_outcome,
     wants,
 )
 from clawpy_console.fields import Field, predictions, states, text_line
 from clawpy_console.fields.predictions import TRAINING_STATES
-from clawpy_console.fields.states import HOLD_NAMES, absence_fields, hold_field, origin_words
+from clawpy_console.fields.states import HOLD_NAMES, describe_origin, make_absence_fields, make_hold_field
 from clawpy_console.formats import one_line, workspace_name
 from engine.model import REASON_SEPARATOR
 from engine.model.base import group_pairs
 from engine.model.text import describe_first
 
-MAX_LISTED = 5
+MAX_LISTED_SESSIONS = 5
 """The latest sessions that ran or were blocked while you were away, which are listed."""
 
 
@@ -41,14 +41,14 @@ def status(document: Document) -> Lines:
     """State, costs, phase, and what waits."""
     holds = document["holds"]
     tone = "wrong" if holds or document["state"] == "DISABLED" else "good"
-    since = f"since {time(document['stateSince'])}, {document['cause']}"
+    since = f"since {format_time(document['stateSince'])}, {document['cause']}"
     runs = document["engine"] != "none"
     if runs:
         yield f"{paint(tone, '●')} {bold(document['state'])} {since}"
     else:
         yield f"{paint(tone, '○')} {bold('No engine is running.')} `clawpy` or `clawpy run` starts one."
         yield f"  last state: {document['state']} {since}"
-    yield from field_lines(map(_hold_field, holds))
+    yield from format_fields(map(_make_hold_field, holds))
     yield f"  {count(document['pending'], 'card')} pending"
     yield from (f"  running  {session['id']}  {one_line(session['prompt'])}" for session in document["running"])
     yield from (
@@ -58,35 +58,35 @@ def status(document: Document) -> Lines:
         yield f"  {wants('problem')}  {workspace_name(problem['workspace'])}: {one_line(problem['text'])}"
     silent, coming = document["silenceSeconds"], document["nextCycleAt"]
     if runs:
-        yield f"  inactive for {span(silent)}" + (f", next check {time(coming)}" if coming else "")
+        yield f"  inactive for {format_span(silent)}" + (f", next check {format_time(coming)}" if coming else "")
     if document["dndUntil"]:
         yield from (f"  {line}" for line in dnd(document))
-    yield from _cost_lines(document["crossPollStatus"])
-    yield from _phase_lines(document["phase"])
+    yield from _format_costs(document["crossPollStatus"])
+    yield from _format_phase(document["phase"])
     by_itself = document["byItself"]
     if by_itself["missing"]:
         yield f"  {by_itself['words'].partition(':')[0]}: {describe_first(by_itself['missing'])}"
     else:
         yield f"  {by_itself['words']}"
-    yield from _gateway_lines(document.get("gateway") or {})
+    yield from _format_gateway(document.get("gateway") or {})
     if document["keysInFile"]:
         yield f"  {wants(document['keysInFile'])}"
-    yield from _absence_lines(document["since"])
+    yield from _format_absence(document["since"])
     if document["decisions"]:
         yield bold("last decisions")
     for decision in document["decisions"]:
         decision_words = states.DECISION_LABELS.get(decision["signal"], decision["signal"])
-        yield dim(f"  {time(decision['decidedAt'])}  {decision_words}  {one_line(decision['prompt'])}")
+        yield dim(f"  {format_time(decision['decidedAt'])}  {decision_words}  {one_line(decision['prompt'])}")
 
 
-def _phase_lines(phase: Document) -> Lines:
+def _format_phase(phase: Document) -> Lines:
     if phase["number"] > 0:
         yield f"  phase {phase['number']}, {count(phase['decisions'], 'decision')}; {phase['reason']}"
     elif phase["learning"]:
         yield f"  {phase['learning']}"
 
 
-def _gateway_lines(gateway: Document) -> Lines:
+def _format_gateway(gateway: Document) -> Lines:
     """The address of the gateway, or why it does not listen; no lines if it is off."""
     if gateway.get("url"):
         listen = f", {count(gateway['clients'], 'client')}" if gateway["clients"] else ""
@@ -95,7 +95,7 @@ def _gateway_lines(gateway: Document) -> Lines:
         yield f"  {wants('gateway')} {gateway['words']}"
 
 
-def _cost_lines(spent: Document) -> Lines:
+def _format_costs(spent: Document) -> Lines:
     """Costs against caps; nothing before the first cost of the month."""
     windows = (("hour", "ThisHour", "PerHour"), ("day", "Today", "PerDay"), ("month", "ThisMonth", "PerMonth"))
     parts = (f"{name} ${spent[f'cost{now}']:.2f}/{spent[f'costCap{cap}']:g}" for name, now, cap in windows)
@@ -103,18 +103,19 @@ def _cost_lines(spent: Document) -> Lines:
         yield f"  cost  {'  '.join(parts)}"
 
 
-def _hold_field(hold: Document) -> Field:
+def _make_hold_field(hold: Document) -> Field:
     """A stop or a pause, and how to end it."""
     until, now = hold["until"] and datetime.fromisoformat(hold["until"]), datetime.now(UTC)
     remaining = formats.duration(until - now) if until and until > now else ""
-    since = time(hold["since"]) if hold["since"] else ""
-    return hold_field(hold["word"], hold["reason"], since, f"`clawpy resume {hold['word']}`", remaining)
+    since = format_time(hold["since"]) if hold["since"] else ""
+    return make_hold_field(hold["word"], hold["reason"], since, f"`clawpy resume {hold['word']}`", remaining)
 
 
-def _absence_lines(away: Document) -> Lines:
+def _format_absence(away: Document) -> Lines:
     """The work since you were last away; no lines when nothing happened."""
     ran = [
-        f"  {time(run['endedAt'])}  {session_outcome(run)}  {origin_words(run['mode'])}{one_line(run['prompt'])}"
+        f"  {format_time(run['endedAt'])}  {paint_session_outcome(run)}  "
+        f"{describe_origin(run['mode'])}{one_line(run['prompt'])}"
         for run in reversed(away["ran"])
     ]
     times = group_pairs(
@@ -125,26 +126,26 @@ def _absence_lines(away: Document) -> Lines:
         for entry in reversed(away["blocked"])
     )
     blocked = [
-        f"  {time(entries[0]['createdAt'])}  {words}" + (f"  ({len(entries)} times)" if entries[1:] else "")
+        f"  {format_time(entries[0]['createdAt'])}  {words}" + (f"  ({len(entries)} times)" if entries[1:] else "")
         for words, entries in times.items()
     ]
-    rows = {"done": _newest_fields(ran, "; `clawpy work` lists them"), "blocked": _newest_fields(blocked)}
-    fields = [row for field in absence_fields(away) for row in (field, *rows.get(field.name, ()))]
+    rows = {"done": _make_newest_fields(ran, "; `clawpy work` lists them"), "blocked": _make_newest_fields(blocked)}
+    fields = [row for field in make_absence_fields(away) for row in (field, *rows.get(field.name, ()))]
     if fields:
-        yield bold(f"since {time(away['at'])}")
-    yield from field_lines(fields)
+        yield bold(f"since {format_time(away['at'])}")
+    yield from format_fields(fields)
 
 
-def _newest_fields(lines: Sequence[str], hint: str = "") -> list[Field]:
+def _make_newest_fields(lines: Sequence[str], hint: str = "") -> list[Field]:
     """The first of the lines below a field, which come newest first, and how many earlier ones there are."""
-    rest = [f"  and {len(lines) - MAX_LISTED} earlier ones{hint}"] if len(lines) > MAX_LISTED else []
-    return [*map(text_line, lines[:MAX_LISTED]), *(text_line(line, "grey") for line in rest)]
+    rest = [f"  and {len(lines) - MAX_LISTED_SESSIONS} earlier ones{hint}"] if len(lines) > MAX_LISTED_SESSIONS else []
+    return [*map(text_line, lines[:MAX_LISTED_SESSIONS]), *(text_line(line, "grey") for line in rest)]
 
 
 def dnd(document: Document) -> Lines:
     """Until when do not disturb lasts."""
     if document["dndUntil"]:
-        yield f"{wants('do not disturb')} until {time(document['dndUntil'])}; `clawpy dnd --off` ends it"
+        yield f"{wants('do not disturb')} until {format_time(document['dndUntil'])}; `clawpy dnd --off` ends it"
     else:
         yield f"Do not disturb is off{'; quiet hours still apply' if document['quiet'] else ''}."
 
@@ -152,7 +153,7 @@ def dnd(document: Document) -> Lines:
 def resume(document: Document) -> Lines:
     """The holds that ended, and the status now."""
     for hold in document.get("lifted", ()):
-        ended_hold = f"{HOLD_NAMES[hold['word']]} of {time(hold['since'])}: {hold['reason']}"
+        ended_hold = f"{HOLD_NAMES[hold['word']]} of {format_time(hold['since'])}: {hold['reason']}"
         yield f"{good('▶')} Resumed after the {ended_hold}"
     if document.get("fault"):
         yield f"{wants('▲')} The settings are not used: {document['fault']}"
@@ -176,18 +177,18 @@ def stop(document: Document) -> Lines:
 def config(document: Document) -> Lines:
     """One setting or all."""
     if "settings" in document:
-        yield from _setting_lines("", document["settings"])
+        yield from _format_settings("", document["settings"])
         yield dim(f"# {document['file']}")
         return
-    yield from _setting_lines(document["key"], document["value"])
+    yield from _format_settings(document["key"], document["value"])
     yield f"{dim(document['origin'])}; it accepts {document['accepted']}"
 
 
-def _setting_lines(key: str, value: Any) -> Lines:
+def _format_settings(key: str, value: Any) -> Lines:
     """A setting, or a table of settings each with its whole key."""
     if isinstance(value, Mapping) and value:
         for name, member in value.items():
-            yield from _setting_lines(f"{key}.{_quote_key_part(name)}" if key else name, member)
+            yield from _format_settings(f"{key}.{_quote_key_part(name)}" if key else name, member)
     elif value is None:
         yield f"# {key} is not set"
     else:
@@ -244,7 +245,7 @@ HELD_TONES = {"held": "good", "not held": "wrong"}
 """The tone of a result of the sandbox tests."""
 
 
-def _sandbox_table_lines(rungs: Sequence[Document]) -> Lines:
+def _format_sandbox_table(rungs: Sequence[Document]) -> Lines:
     """A table of what each sandbox holds on this machine."""
     working = [rung for rung in rungs if rung["works"]]
     names = "  ".join(f"{item['name'] + ('*' if item['inForce'] else ''):11}" for item in working)
@@ -265,7 +266,7 @@ def doctor(document: Document) -> Lines:
         yield f"{signs[check['state']]} {check['name']:11}  {message}"
         if check["fix"]:
             yield "               " + dim(check["fix"])
-    yield from ("", *_sandbox_table_lines(document["rungs"]), "")
+    yield from ("", *_format_sandbox_table(document["rungs"]), "")
     yield from (dim(f"  {name:20} {path}") for name, path in document["paths"].items())
 
 
@@ -276,23 +277,23 @@ def notify(document: Document) -> Lines:
     elif "tested" in document:
         for surface in document["tested"]:
             sign = good("✓") if surface["delivered"] else bad("✗")
-            yield f"{sign} {surface['surface']:8} {surface['message']}{_fix_text(surface)}"
+            yield f"{sign} {surface['surface']:8} {surface['message']}{_format_fix(surface)}"
     else:
         for name, verb in (("retried", "tried again"), ("dismissed", "dismissed")):
             if name in document:
                 yield f"{document[name]} {verb}"
-        yield from map(_surface_line, document["surfaces"])
+        yield from map(_format_surface, document["surfaces"])
         if until := document["dndUntil"]:
-            yield dim(f"do not disturb: only urgent notifications are sent until {time(until)}")
+            yield dim(f"do not disturb: only urgent notifications are sent until {format_time(until)}")
         elif document["quiet"]:
             yield dim("quiet hours: only urgent notifications are sent until the morning")
 
 
-def _fix_text(surface: Document) -> str:
+def _format_fix(surface: Document) -> str:
     return dim(f"  {surface['fix']}") if surface["fix"] else ""
 
 
-def _surface_line(surface: Document) -> str:
+def _format_surface(surface: Document) -> str:
     works = bool(surface["service"]) and not surface["message"]
     sign = bad("✗") if surface["undelivered"] or surface["why"] else good("✓") if works else dim("-")
     service = f"{surface['service']} ({surface['source']})" if surface["service"] else ""
@@ -301,7 +302,7 @@ def _surface_line(surface: Document) -> str:
         command = f"clawpy notify retry {surface['surface']}, or dismiss"
         message = f"{surface['undelivered']} not delivered: {surface['why']}; {command}"
         return f"{line}  {bad(message)}"
-    return f"{line}  {wants(surface['why'])}" if surface["why"] else line + _fix_text(surface)
+    return f"{line}  {wants(surface['why'])}" if surface["why"] else line + _format_fix(surface)
 
 
 def export(document: Document) -> Lines:
@@ -334,14 +335,14 @@ def train(document: Document) -> Lines:
 def metrics(document: Document) -> Lines:
     """Rates, calibration and drift; sources, channels and kinds as tables."""
     fields = [
-        *predictions.head_fields(document),
-        *predictions.calibration_fields(document),
-        *predictions.drift_fields(document["drift"]),
+        *predictions.make_summary_fields(document),
+        *predictions.make_calibration_fields(document),
+        *predictions.make_drift_fields(document["drift"]),
         Field("training", document["nextTraining"]),
         text_line(""),
-        *predictions.table_fields(document, ("sources", "channels", "kinds")),
+        *predictions.make_table_fields(document, ("sources", "channels", "kinds")),
     ]
-    return field_lines(fields)
+    return format_fields(fields)
 
 
 def simulate(document: Document) -> Lines:
@@ -358,36 +359,36 @@ def simulate(document: Document) -> Lines:
          "–" if kind["confidence"] is None else f"{kind['confidence']:.0%}")
         for kind in document["kinds"]
     ]  # fmt: skip
-    yield from table(("kind", "approved", "dismissed", "confidence of its newest card"), kinds)
+    yield from format_table(("kind", "approved", "dismissed", "confidence of its newest card"), kinds)
     days = [
         (item["day"], item["made"], item["approved"], item["dismissed"], item["byAutonomy"], item["blocked"],
-         _dollars_text(item["cost"]), ", ".join(item["odd"]))
+         _format_dollars(item["cost"]), ", ".join(item["odd"]))
         for item in document["perDay"]
     ]  # fmt: skip
     yield ""
-    yield from table(("day", "made", "approved", "dismissed", "by itself", "blocked", "cost", "unusual"), days)
-    rails = [(rail["rail"], rail["blocked"], _example_text(rail["example"], "prompt")) for rail in document["rails"]]
+    yield from format_table(("day", "made", "approved", "dismissed", "by itself", "blocked", "cost", "unusual"), days)
+    rails = [(rail["rail"], rail["blocked"], _format_example(rail["example"], "prompt")) for rail in document["rails"]]
     yield ""
-    yield from table(("rail", "blocked", "for example"), rails)
+    yield from format_table(("rail", "blocked", "for example"), rails)
     gates = [
-        (f"{gate['gate']} {gate['name']}", gate["refused"], _example_text(gate["example"], "text"))
+        (f"{gate['gate']} {gate['name']}", gate["refused"], _format_example(gate["example"], "text"))
         for gate in document["gates"]
     ]
     yield ""
-    yield from table(("gate", "refused", "for example"), gates)
+    yield from format_table(("gate", "refused", "for example"), gates)
     yield f"{document['wentUp']} went up to a leader\n"
-    yield from field_lines(_total_fields(document))
+    yield from format_fields(_make_total_fields(document))
     blocked = [
         (_format_minute(entry["at"]), entry["rail"], entry["by"], f"{entry['prompt']}: {entry['reason']}")
         for entry in document["blocked"]
     ]
     yield ""
-    yield from table(("blocked", "rail", "by", "what, and why"), blocked)
+    yield from format_table(("blocked", "rail", "by", "what, and why"), blocked)
     if not blocked:
         yield "Nothing was blocked."
 
 
-def _total_fields(document: Document) -> Iterator[Field]:
+def _make_total_fields(document: Document) -> Iterator[Field]:
     cost, cycles = document["cost"], document["cycles"]
     hours = ", ".join(f"{state} {spent:.1f} h" for state, spent in document["states"].items())
     yield Field("states", f"{hours}, laptop asleep {document['asleepHours']:.1f} h")
@@ -396,9 +397,9 @@ def _total_fields(document: Document) -> Iterator[Field]:
         "phases", ", ".join(f"{phase['phase']} from {_format_minute(phase['at'])}" for phase in document["phases"])
     )
     peaks = ", ".join(
-        f"{name} {_dollars_text(cost['peaks'][name])} of {_dollars_text(cap)}" for name, cap in cost["caps"].items()
+        f"{name} {_format_dollars(cost['peaks'][name])} of {_format_dollars(cap)}" for name, cap in cost["caps"].items()
     )
-    yield Field("cost", f"{_dollars_text(cost['total'])} in all; highest, reserved included: {peaks}")
+    yield Field("cost", f"{_format_dollars(cost['total'])} in all; highest, reserved included: {peaks}")
     if cost["endedByCap"]:
         yield Field(
             "", f"{count(len(cost['endedByCap']), 'session')} stopped before a call that would have exceeded a cap"
@@ -407,7 +408,7 @@ def _total_fields(document: Document) -> Iterator[Field]:
         yield Field(HOLD_NAMES[hold["word"]], f"{_format_minute(hold['at'])}: {hold['reason']}")
 
 
-def _example_text(example: Document | None, key: str) -> str:
+def _format_example(example: Document | None, key: str) -> str:
     return f"“{example[key]}”: {example['reason']}" if example else "–"
 
 
@@ -415,5 +416,5 @@ def _format_minute(at: str) -> str:
     return at[:16].replace("T", " ")
 
 
-def _dollars_text(amount: float) -> str:
+def _format_dollars(amount: float) -> str:
     return f"${amount:.2f}"

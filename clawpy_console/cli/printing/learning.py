@@ -13,10 +13,10 @@ from clawpy_console.cli.printing.style import (
     bold,
     count,
     dim,
-    field_lines,
+    format_fields,
+    format_time,
     good,
     paint,
-    time,
     wants,
 )
 from clawpy_console.fields import Field, text_line
@@ -30,30 +30,30 @@ from clawpy_console.formats import one_line
 def agents(document: Document) -> Lines:
     """The tree of agents with the coding agents, or one agent, or who serves a channel now."""
     if "agents" in document:
-        yield from _tree_lines(document["agents"])
-        yield from _coding_agent_lines(document)
+        yield from _format_tree(document["agents"])
+        yield from _format_coding_agents(document)
         if retired := document.get("retired"):
             yield dim(f"retired: {', '.join(retired)}; `clawpy agents restore` restores one")
-        yield from field_lines(agent_fields.problem_fields(document["problems"])) if document["problems"] else ()
+        yield from format_fields(agent_fields.make_problem_fields(document["problems"])) if document["problems"] else ()
     elif "channel" in document:
         yield from (f"{document['channel']} is served by {agent['title']}" for agent in document["coding"])
         yield from (f"  log in  {agent['login']}" for agent in document["coding"] if agent["login"])
     else:
-        yield from field_lines(agent_fields.agent_fields(document))
+        yield from format_fields(agent_fields.make_agent_fields(document))
 
 
 def guidance(document: Document) -> Lines:
     """The guidance of an agent by leader, and what was left out; or what another leader would change."""
-    title = text_line(f"{document['targetAgent']} → {agent_fields.chain(document)}", "title")
+    title = text_line(f"{document['targetAgent']} → {agent_fields.format_chain(document)}", "title")
     if "moved" in document:
-        yield from field_lines([title, *agent_fields.moved_fields(document)])
+        yield from format_fields([title, *agent_fields.make_move_fields(document)])
         return
-    yield from field_lines([title, *agent_fields.guidance_fields(document)])
+    yield from format_fields([title, *agent_fields.make_guidance_fields(document)])
     if document["guidance"]:
         yield from ("", document["guidance"])
     teaching = document["teaching"]
     if teaching["enabled"] and teaching["diff"]:
-        yield from field_lines(agent_fields.teaching_fields(teaching, datetime.now().astimezone()))
+        yield from format_fields(agent_fields.make_teaching_fields(teaching, datetime.now().astimezone()))
 
 
 def profile(document: Document) -> Lines:
@@ -63,7 +63,7 @@ def profile(document: Document) -> Lines:
     elif "edits" not in document:
         yield document["text"].rstrip()
     else:
-        yield from field_lines(agent_fields.edited_fields(document))
+        yield from format_fields(agent_fields.make_edit_fields(document))
         if document["saved"]:
             yield f"\nSaved. Undo: clawpy profile {document['leader']} --undo"
         elif document["edits"]:
@@ -83,17 +83,17 @@ def bubbles(document: Document) -> Lines:
         return
     now = datetime.now().astimezone()
     for bubble in document["bubbles"]:
-        refused = [agent_fields.gate_field(bubble["gates"][-1])] if bubble["refusedBy"] else []
-        yield from field_lines(
+        refused = [agent_fields.make_gate_field(bubble["gates"][-1])] if bubble["refusedBy"] else []
+        yield from format_fields(
             [
                 text_line(f"{bubble['id']}  {bubble['text']}", "title"),
-                *agent_fields.finding_state_fields(bubble, now),
+                *agent_fields.make_finding_state_fields(bubble, now),
                 *refused,
             ]
         )
 
 
-def _coding_agent_lines(document: Document) -> Lines:
+def _format_coding_agents(document: Document) -> Lines:
     """The coding agents of this machine, with the channels that they serve."""
     yield from ("", bold("coding agents"))
     agents = document.get("coding", [])
@@ -106,7 +106,7 @@ def _coding_agent_lines(document: Document) -> Lines:
         yield f"{agent['name']:<12} {agent['title']}  {serves}"
 
 
-def _tree_lines(agents: Sequence[Document]) -> Lines:
+def _format_tree(agents: Sequence[Document]) -> Lines:
     """The agents, each indented by the number of its leaders. Leaders are listed before the agents below them."""
     depths: dict[str, int] = {}
     for agent in agents:
@@ -138,7 +138,7 @@ def remember(document: Document) -> Lines:
 def recall(document: Document) -> Lines:
     """The memories that were found, each with its layer, its source and the reason."""
     for result in document["results"]:
-        yield from field_lines(learning_fields.recalled_fields(result))
+        yield from format_fields(learning_fields.make_memory_fields(result))
     yield from (wants(f"left out: {words}") for words in document["leftOut"])
 
 
@@ -160,7 +160,7 @@ def drafts(document: Document) -> Lines:
 def forget(document: Document) -> Lines:
     """The places that would be deleted, or were, and those that remain."""
     yield good("forgotten") if document["forgotten"] else wants("would be forgotten")
-    yield from field_lines(learning_fields.forgetting_fields(document))
+    yield from format_fields(learning_fields.make_forgetting_fields(document))
     if not document["forgotten"]:
         yield f"Nothing changed yet. Add `{bold('--yes')}` to forget it."
 
@@ -170,56 +170,58 @@ def forget(document: Document) -> Lines:
 
 def learnings(document: Document) -> Lines:
     """Learnings, one learning, the scopes, or the result of an action."""
-    printer = next((printer for key, printer in _PRINTER_OF_RESULT.items() if key in document), _valid_learning_lines)
+    printer = next((printer for key, printer in _PRINTER_OF_RESULT.items() if key in document), _format_valid_learnings)
     return printer(document)
 
 
-def _valid_learning_lines(document: Document) -> Lines:
+def _format_valid_learnings(document: Document) -> Lines:
     """The learnings that are valid in a workspace."""
     for learning in document["learnings"]:
-        yield from _listed_learning_lines(learning)
+        yield from _format_listed_learning(learning)
     if not document["learnings"]:
         yield "Nothing learned here yet beyond single sessions: see `clawpy learnings scopes`"
 
 
-def _written_card_lines(document: Document) -> Lines:
+def _format_written_card(document: Document) -> Lines:
     """The card that writes learnings into a file."""
     yield from cards(document)
     if omitted := document["leftOut"]:
         yield dim(f"{count(omitted, 'older one')} left out: the card is full")
 
 
-def _learning_lines(document: Document) -> Lines:
+def _format_learning(document: Document) -> Lines:
     """A learning with all that is known of it."""
     learning = document["learning"]
-    yield _learning_head(learning)
-    yield from field_lines((*learning_fields.detail_fields(learning, datetime.now(UTC)), *_link_fields(learning)))
+    yield _format_learning_head(learning)
+    yield from format_fields(
+        (*learning_fields.make_learning_fields(learning, datetime.now(UTC)), *_make_link_fields(learning))
+    )
 
 
-def _scopes_lines(document: Document) -> Lines:
+def _format_scopes(document: Document) -> Lines:
     """The scopes with their numbers of learnings."""
     for scope in document["scopes"]:
-        yield from _scope_lines(scope)
+        yield from _format_scope(scope)
     if not document["scopes"]:
         yield "Nothing learned yet."
 
 
-def _kept_or_promoted_lines(document: Document) -> Lines:
+def _format_kept_or_promoted(document: Document) -> Lines:
     """A learning that the operator kept or promoted."""
     effect = "It is valid." if "kept" in document else "It now applies in all projects."
-    yield f"{good(effect)}  {_learning_head(document.get('kept') or document['promoted'])}"
+    yield f"{good(effect)}  {_format_learning_head(document.get('kept') or document['promoted'])}"
 
 
-def _listed_learning_lines(learning: Document) -> Lines:
+def _format_listed_learning(learning: Document) -> Lines:
     """A learning of a list: its text, where it applies, and what it is based on."""
     if learning["scope"] == "leadership":
         yield learning["text"]
         yield "    " + dim(
-            f"{learning['targetAgent']} → {learning['leader']}, {time(learning['at'])}  {learning['session']}"
+            f"{learning['targetAgent']} → {learning['leader']}, {format_time(learning['at'])}  {learning['session']}"
         )
         return
     details = [
-        learning_fields.learning_scope_words(learning),
+        learning_fields.describe_learning_scope(learning),
         learning_fields.LEARNING_KINDS[learning["kind"]][1],
         f"confidence {learning['confidence']:.2f}",
     ]
@@ -227,25 +229,26 @@ def _listed_learning_lines(learning: Document) -> Lines:
     details += [f"from {count(len(sessions), 'session')}"] if sessions else []
     details += [f"repeated {count(learning['reinforcementCount'], 'time')}"] if learning["reinforcementCount"] else []
     details += [learning["session"]] if learning["session"] else []
-    yield _learning_head(learning)
+    yield _format_learning_head(learning)
     yield "    " + dim(", ".join(details))
     if learning["review"]:
         yield "    " + wants(learning["review"])
 
 
-def _learning_head(document: Document) -> str:
+def _format_learning_head(document: Document) -> str:
     """The id, the text, and a status other than active."""
     _, tone, status_words = learning_fields.LEARNING_STATUS[document["status"]]
     suffix = f"  {paint(tone, status_words)}" if document["status"] != "active" else ""
     return f"{bold(document['id'])}{suffix}  {document['text'].strip() or dim('forgotten')}"
 
 
-def _link_fields(learning: Document) -> list[Field]:
+def _make_link_fields(learning: Document) -> list[Field]:
     """The sources of a learning, what became of it, and where else its lesson is used."""
     details = [
         Field(
             name,
-            f"{other['id']}  {learning_fields.learning_scope_words(other)}: {learning_fields.learning_title(other)}",
+            f"{other['id']}  {learning_fields.describe_learning_scope(other)}: "
+            f"{learning_fields.make_learning_title(other)}",
         )
         for name, key in (("came from", "from"), ("became", "became"))
         for other in learning[key]
@@ -257,13 +260,13 @@ def _link_fields(learning: Document) -> list[Field]:
     also_in = f"also in {', '.join(users)}" if users else "nowhere else"
     details.append(Field("lesson", f"{learning['lesson']}  {'retracted' if learning['retracted'] else also_in}"))
     details += [
-        Field("in prompt", f"{call['call']}  {call['targetAgent']}  {time(call['at'])}", "grey")
+        Field("in prompt", f"{call['call']}  {call['targetAgent']}  {format_time(call['at'])}", "grey")
         for call in learning["reached"]
     ]
     return details
 
 
-def _scope_lines(scope: Document) -> Lines:
+def _format_scope(scope: Document) -> Lines:
     """A scope: its numbers of learnings, its folder and its faults."""
     totals = f"{scope['institutional']} how things are done, {scope['tasks']} about work, {scope['proxy']} about you"
     retracted = f", {scope['retired']} retracted" if scope["retired"] else ""
@@ -273,7 +276,7 @@ def _scope_lines(scope: Document) -> Lines:
     yield from ("    " + bad(fault) for fault in scope["faults"])
 
 
-def _retracted_lines(document: Document) -> Lines:
+def _format_retracted(document: Document) -> Lines:
     """The learnings that were retracted, and those whose review follows from that."""
     yield f"{good('Retracted')}  {', '.join(document['retired'])}"
     yield dim(f"`clawpy learnings keep {document['retired'][0]}` makes it valid again")
@@ -287,7 +290,7 @@ CHAIN_RESULT_WORDS = {"promoted": "promoted", "reinforced": "repeated", "compact
 """The results of the promotion chain, each with its word."""
 
 
-def _chain_lines(document: Document) -> Lines:
+def _format_chain_results(document: Document) -> Lines:
     """The results of the promotion chain."""
     found_count = sum(document["extracted"].values())
     changed = {name: document[key] for key, name in CHAIN_RESULT_WORDS.items() if document[key]}
@@ -301,13 +304,13 @@ def _chain_lines(document: Document) -> Lines:
 
 
 _PRINTER_OF_RESULT: Mapping[str, Callable[[Document], Lines]] = {
-    "predictions": _written_card_lines,
-    "learning": _learning_lines,
-    "scopes": _scopes_lines,
-    "retired": _retracted_lines,
-    "judged": _chain_lines,
-    "kept": _kept_or_promoted_lines,
-    "promoted": _kept_or_promoted_lines,
+    "predictions": _format_written_card,
+    "learning": _format_learning,
+    "scopes": _format_scopes,
+    "retired": _format_retracted,
+    "judged": _format_chain_results,
+    "kept": _format_kept_or_promoted,
+    "promoted": _format_kept_or_promoted,
 }
 """By a name that only this document has: the function that prints it. The first that fits counts."""
 
@@ -326,49 +329,51 @@ NEXT_STEP_BY_STATUS = {
 def candidates(document: Document) -> Lines:
     """Candidates, one candidate, the result of an action, or records."""
     if "candidates" in document:
-        yield from _candidate_list_lines(document)
+        yield from _format_candidate_list(document)
     elif "drafted" in document:
-        yield from map(_candidate_head, document["drafted"])
+        yield from map(_format_candidate_head, document["drafted"])
         if not document["drafted"]:
             yield "Nothing new was found."
         yield from (dim(f"not drafted: {key}: {why}") for key, why in document["notDrafted"].items())
     elif "candidate" in document:
         candidate = document["candidate"]
-        yield _candidate_head(candidate)
+        yield _format_candidate_head(candidate)
         if "stations" in document:
-            yield from _candidate_detail_lines(document)
+            yield from _format_candidate_details(document)
         if candidate["status"] in NEXT_STEP_BY_STATUS:
             yield dim(NEXT_STEP_BY_STATUS[candidate["status"]].format(id=candidate["id"]))
     else:
-        yield from _record_lines(document["records"])
+        yield from _format_records(document["records"])
         if not document["records"]:
             yield "Nothing was recorded yet."
 
 
-def _record_lines(records: list[Document]) -> Lines:
+def _format_records(records: list[Document]) -> Lines:
     """Records that support a candidate, or do not."""
     now = datetime.now(UTC)
     for record in records:
-        yield from field_lines(learning_fields.record_fields(record, now))
+        yield from format_fields(learning_fields.make_record_fields(record, now))
 
 
-def _candidate_detail_lines(document: Document) -> Lines:
+def _format_candidate_details(document: Document) -> Lines:
     """All that is known of a candidate, with its evidence."""
-    _, *fields = learning_fields.candidate_fields(document, datetime.now(UTC))
-    yield from field_lines(fields)
+    _, *fields = learning_fields.make_candidate_fields(document, datetime.now(UTC))
+    yield from format_fields(fields)
     for name, title in learning_fields.EVIDENCE_TITLES.items():
         if records := [record for record in document["records"] if record["id"] in document["candidate"][name]]:
-            yield from ("", bold(title), *_record_lines(records))
+            yield from ("", bold(title), *_format_records(records))
 
 
-def _candidate_list_lines(document: Document) -> Lines:
+def _format_candidate_list(document: Document) -> Lines:
     """The candidates; those that need your decision come first."""
     for candidate in sorted(document["candidates"], key=lambda candidate: candidate["status"] != "review"):
-        yield _candidate_head(candidate)
-        scope = learning_fields.candidate_scope_words(candidate)
+        yield _format_candidate_head(candidate)
+        scope = learning_fields.describe_candidate_scope(candidate)
         type_name = learning_fields.CANDIDATE_TYPES[candidate["type"]][1]
         reason = candidate["reason"] if candidate["status"] == "drafted" else ""
-        words = filter(None, (f"{type_name}, for {scope}", learning_fields.evidence_words(candidate), one_line(reason)))
+        words = filter(
+            None, (f"{type_name}, for {scope}", learning_fields.describe_evidence(candidate), one_line(reason))
+        )
         yield "    " + dim("; ".join(words))
     if not document["candidates"]:
         records = document["records"]
@@ -382,7 +387,7 @@ def _candidate_list_lines(document: Document) -> Lines:
         yield wants("adaptation.mode is autonomous: candidates with enough evidence become active")
 
 
-def _candidate_head(candidate: Document) -> str:
+def _format_candidate_head(candidate: Document) -> str:
     """A candidate in one line: id, status, score and title."""
     sign, tone, text = learning_fields.CANDIDATE_STATUS[candidate["status"]]
     score = f"score {candidate['score']:.0f}"

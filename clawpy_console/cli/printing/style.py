@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TextIO
 
-from clawpy_console.fields import Field, label_width, states
+from clawpy_console.fields import Field, compute_label_width, states
 from clawpy_console.formats import workspace_name
 from engine.model import sanitise
 from engine.model.text import count as count
@@ -30,7 +30,7 @@ def has_colours(stream: TextIO) -> bool:
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def plain(text: str) -> str:
+def strip_colours(text: str) -> str:
     """`text` without colours."""
     return _ESCAPES.sub("", text)
 
@@ -56,10 +56,10 @@ bad = partial(paint, "wrong")
 wants = partial(paint, "wants")
 
 
-def field_lines(fields: Iterable[Field]) -> Lines:
+def format_fields(fields: Iterable[Field]) -> Lines:
     """Fields as lines, with a blank line before each part."""
     fields = list(fields)
-    label = label_width(fields)
+    label = compute_label_width(fields)
     for number, field in enumerate(fields):
         if number and field.tone == "heading":
             yield ""
@@ -68,7 +68,7 @@ def field_lines(fields: Iterable[Field]) -> Lines:
         yield dim(name) + paint(field.tone, text) if text else dim(name.rstrip())
 
 
-def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> Lines:
+def format_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> Lines:
     """A table with its headings, numbers aligned to the right; nothing without rows."""
     widths = [max(len(str(cell)) for cell in column) for column in zip(heads, *rows, strict=True)]
 
@@ -84,25 +84,25 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> Lines:
     yield from (line(row, row) for row in rows)
 
 
-def place(document: Document) -> str:
+def format_place(document: Document) -> str:
     return f"{workspace_name(document['workspace'])} → {document['targetChannel']}"
 
 
-def indented(text: str) -> Lines:
+def indent_lines(text: str) -> Lines:
     """The lines of a text, indented below their entry."""
     return (f"    {line}" for line in text.splitlines())
 
 
-def session_outcome(session: Document) -> str:
+def paint_session_outcome(session: Document) -> str:
     """The state of a session, coloured as on the screens."""
     check = session["check"] or {"failed": 0, "errors": 0}
-    _, tone, text = states.session_outcome(
+    _, tone, text = states.describe_outcome(
         session["state"], session["result"], session["flow"], check["failed"], check["errors"]
     )
     return paint(tone, text)
 
 
-def time(instant: str | None) -> str:
+def format_time(instant: str | None) -> str:
     """An instant in local time: the hour today, else with the date."""
     if not instant:
         return "now"
@@ -115,7 +115,7 @@ def is_future(instant: str | None) -> bool:
     return instant is not None and datetime.fromisoformat(instant) > datetime.now().astimezone()
 
 
-def span(seconds: float) -> str:
+def format_span(seconds: float) -> str:
     """`3m`, `2h`, `4d`."""
     for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= size:
