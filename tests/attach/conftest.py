@@ -31,7 +31,7 @@ class Pane:
         shell = "env -u COLUMNS -u LINES -u TMUX PS1='$ ' sh"
         self.id, shell_id = self.tmux("new-session", *options, shell).split()
         self.shell = int(shell_id)
-        self.shows(r"^\$")  # what is typed before the prompt stands before it
+        self.wait_for(r"^\$")  # what is typed before the prompt stands before it
 
     def tmux(self, *arguments: str) -> str:
         """Give tmux a command; returns its output."""
@@ -49,28 +49,32 @@ class Pane:
     def open(self, line: str) -> None:
         """Type a line that opens a console, and wait for the two cards of `project`."""
         self.type(line)
-        self.shows(r"CARDS\s+1 of 2")
+        self.wait_for(r"CARDS\s+1 of 2")
 
     def quit(self, key: str = "q") -> str:
         """Leave the console; all that the terminal shows then."""
         self.press(key)
-        return self.shows(r"^code 0")
+        return self.wait_for(r"^code 0")
 
-    def text(self) -> str:
+    def read_text(self) -> str:
         """What it shows; lines that only the pane's width broke are whole."""
         return self.tmux("capture-pane", "-p", "-J", "-t", self.id)
 
-    def shows(self, pattern: str) -> str:
+    def wait_for(self, pattern: str) -> str:
         """Wait until it shows `pattern`; all that it shows then."""
-        wait_until(lambda: re.search(pattern, self.text(), re.MULTILINE), 60, lambda: f"{pattern}\n{self.text()}")
-        return self.text()
+        wait_until(
+            lambda: re.search(pattern, self.read_text(), re.MULTILINE), 60, lambda: f"{pattern}\n{self.read_text()}"
+        )
+        return self.read_text()
 
-    def shows_no(self, pattern: str) -> str:
+    def wait_until_gone(self, pattern: str) -> str:
         """Wait until it does not show `pattern` any more; all that it shows then."""
-        wait_until(lambda: not re.search(pattern, self.text(), re.MULTILINE), 60, lambda: f"{pattern}\n{self.text()}")
-        return self.text()
+        wait_until(
+            lambda: not re.search(pattern, self.read_text(), re.MULTILINE), 60, lambda: f"{pattern}\n{self.read_text()}"
+        )
+        return self.read_text()
 
-    def client(self) -> int:
+    def find_client_pid(self) -> int:
         """The process id of the program in front."""
         children = Path(f"/proc/{self.shell}/task/{self.shell}/children").read_text().split()
         return int(children[-1])
@@ -82,7 +86,7 @@ class Pane:
         """Whether the terminal is as a shell wants it: it echoes, the cursor shows, no mouse, no second screen."""
         self.press("C-u")
         self.type("stty -a | tr -s ' ;' '\\n\\n' | grep -x -e icanon -e echo -e isig | tr '\\n' +")
-        self.shows(r"isig\+icanon\+echo\+")
+        self.wait_for(r"isig\+icanon\+echo\+")
         flags = "#{alternate_on}#{mouse_any_flag}#{cursor_flag}"
         return self.tmux("display-message", "-p", "-t", self.id, flags).strip() == "001"
 
@@ -107,10 +111,10 @@ def pane(project: Path, home: Home) -> Iterator[Callable[..., Pane]]:
     """Opens a terminal. At the end terminals and engine are gone."""
     name = f"clawpy-test-{os.getpid()}-{time.monotonic_ns()}"
 
-    def opened(width: int = 110, height: int = 30) -> Pane:
+    def open_pane(width: int = 110, height: int = 30) -> Pane:
         return Pane(name, project, width, height)
 
-    yield opened
+    yield open_pane
     holder = read_holder(home)
     subprocess.run(["tmux", "-L", name, "kill-server"], capture_output=True, check=False)
     if holder is not None and is_alive(holder.pid):

@@ -92,7 +92,7 @@ class ClientProcess:
         """Whether the terminal gives whole lines, as a shell wants it."""
         return bool(termios.tcgetattr(self.terminal)[3] & termios.ICANON)
 
-    def exit_code(self) -> int:
+    def wait_for_exit_code(self) -> int:
         """Wait for the end of the client; returns its exit code."""
         code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
         self.pid = 0
@@ -122,7 +122,7 @@ def test_keys_go_to_the_console_and_its_drawing_to_the_terminal(client: ClientPr
     client.send(EXIT, b'{"code": 7, "text": ""}')
     client.read_until(RESTORING_SEQUENCES)
     assert client.is_cooked()
-    assert client.exit_code() == 7
+    assert client.wait_for_exit_code() == 7
 
 
 def test_a_new_size_of_the_terminal_is_sent(client: ClientProcess) -> None:
@@ -137,7 +137,7 @@ def test_a_console_that_dies_without_a_word_leaves_the_terminal_as_it_was(client
     client.connection.close()
     client.read_until(RESTORING_SEQUENCES)
     assert client.is_cooked()
-    assert client.exit_code() == 98
+    assert client.wait_for_exit_code() == 98
 
 
 def test_a_program_has_the_terminal_until_it_ends(client: ClientProcess, tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_signal_restores_the_terminal_and_lets_the_console_end(client: ClientP
     assert client.connection.recv(1) == b"", "the console hears that nobody is there"
     client.send(EXIT, b'{"code": 0, "text": ""}')
     client.connection.close()
-    assert client.exit_code() == 128 + signal.SIGTERM
+    assert client.wait_for_exit_code() == 128 + signal.SIGTERM
 
 
 def test_messages_may_come_in_pieces_and_have_a_largest_size() -> None:

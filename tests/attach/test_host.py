@@ -30,7 +30,7 @@ def test_full_collections_wait_until_nobody_types(restore_collector: None) -> No
         for _ in range(times):
             gc.collect(1)
 
-    def collections_since_full() -> int:
+    def count_collections_since_full() -> int:
         """The number of collections of the middle generation since the last full one."""
         return gc.get_count()[2]
 
@@ -40,14 +40,14 @@ def test_full_collections_wait_until_nobody_types(restore_collector: None) -> No
     collector.note_key()
     seconds = IDLE_S - 0.1
     collector.collect_if_due()
-    assert collections_since_full() >= DUE_COLLECTIONS, "a key was pressed just now"
+    assert count_collections_since_full() >= DUE_COLLECTIONS, "a key was pressed just now"
     seconds = IDLE_S
     collector.collect_if_due()
-    assert collections_since_full() == 0
+    assert count_collections_since_full() == 0
     collect_middle_generation(DUE_COLLECTIONS // 2)
     collector.collect_if_due()
-    assert collections_since_full() >= DUE_COLLECTIONS // 2, "none is due"
+    assert count_collections_since_full() >= DUE_COLLECTIONS // 2, "none is due"
     collector.note_key()
     collect_middle_generation(OVERDUE_COLLECTIONS)
     collector.collect_if_due()
-    assert collections_since_full() == 0, "an overdue one comes while keys are pressed"
+    assert count_collections_since_full() == 0, "an overdue one comes while keys are pressed"

@@ -21,18 +21,18 @@ pytestmark = pytest.mark.long
 NewPane = Callable[..., Pane]
 
 
-def engine_pid(home: Home) -> int:
+def read_engine_pid(home: Home) -> int:
     """The process id of the engine."""
     holder = read_holder(home)
     return holder.pid
 
 
-def open_sockets(pid: int) -> int:
+def count_open_sockets(pid: int) -> int:
     """Sockets of a process. Its other files do not count: a log opens with the first message."""
     return sum(file.is_socket() for file in Path(f"/proc/{pid}/fd").iterdir())
 
 
-def both(pane: NewPane, command: str) -> tuple[Pane, Pane]:
+def open_two_panes(pane: NewPane, command: str) -> tuple[Pane, Pane]:
     """Two terminals on one engine."""
     first, second = pane(), pane(100, 28)
     first.open(command)
@@ -41,33 +41,33 @@ def both(pane: NewPane, command: str) -> tuple[Pane, Pane]:
 
 
 def test_a_second_terminal_attaches_and_either_may_leave(pane: NewPane, command: str, home: Home) -> None:
-    first, second = both(pane, command)
-    engine = engine_pid(home)
+    first, second = open_two_panes(pane, command)
+    engine = read_engine_pid(home)
     second.press("Escape")
     second.press("Up")
-    first.shows(r"CARDS\s+1 of 1")
+    first.wait_for(r"CARDS\s+1 of 1")
     second.press("u")
-    first.shows(r"CARDS\s+\d of 2")
+    first.wait_for(r"CARDS\s+\d of 2")
 
     second.resize(130, 40)
-    second.shows(r"^.{115,}F12 stop\s*$")
-    assert len(second.text().rstrip("\n").splitlines()) == 40
+    second.wait_for(r"^.{115,}F12 stop\s*$")
+    assert len(second.read_text().rstrip("\n").splitlines()) == 40
 
     left = first.quit()
     assert f"The engine keeps running (process {engine})" in left
     assert first.is_restored()
     second.press("2")
-    second.shows("SESSIONS")
-    assert engine_pid(home) == engine
+    second.wait_for("SESSIONS")
+    assert read_engine_pid(home) == engine
 
     left = second.quit()
     assert "keeps running" not in left
     assert read_holder(home) is None
     wait_until(lambda: not is_alive(engine), 60)
-    assert "Warning" not in first.text() + second.text() + (home.logs / "console.log").read_text()
+    assert "Warning" not in first.read_text() + second.read_text() + (home.logs / "console.log").read_text()
 
 
-def second_repository(project: Path) -> Path:
+def make_second_repository(project: Path) -> Path:
     """A repository beside `project`, with one card."""
     second = Repository(project.parent / "second")
     second.commit("first", {"rates.py": "RATE = 1\n"})
@@ -78,77 +78,77 @@ def second_repository(project: Path) -> Path:
 def test_a_console_in_another_repository_has_it_looked_after_and_begins_there(
     pane: NewPane, command: str, project: Path
 ) -> None:
-    second = second_repository(project)
+    second = make_second_repository(project)
     here, there = pane(), pane()
     here.open(command)
     there.type(f"cd {second}; {command}")
-    there.shows(r"second main\*\s*$")
-    there.shows(r"CARDS\s+1 of 1\s+\+2 in 1 other repository: w")
+    there.wait_for(r"second main\*\s*$")
+    there.wait_for(r"CARDS\s+1 of 1\s+\+2 in 1 other repository: w")
     there.press("n")
-    there.shows("in second")
+    there.wait_for("in second")
     there.press("Escape")
-    there.shows_no("in second")
+    there.wait_until_gone("in second")
     there.press("w")
     there.press("w")
-    there.shows(r"CARDS\s+\d of 3")
-    here.shows(r"CARDS\s+1 of 2\s+\+1 in 1 other repository: w")
-    here.shows(r"shop main\*\s*$")
+    there.wait_for(r"CARDS\s+\d of 3")
+    here.wait_for(r"CARDS\s+1 of 2\s+\+1 in 1 other repository: w")
+    here.wait_for(r"shop main\*\s*$")
     here.press("n")
-    here.shows("in shop")
+    here.wait_for("in shop")
 
 
 def test_cards_that_a_verb_makes_in_another_repository_are_counted_in_every_console(
     pane: NewPane, command: str, project: Path
 ) -> None:
-    second = second_repository(project)
-    consoles, verb = both(pane, command), pane()
+    second = make_second_repository(project)
+    consoles, verb = open_two_panes(pane, command), pane()
     verb.type(f"{command.partition(';')[0]} --workspace {second} predict")
     for console in consoles:
-        console.shows(r"CARDS\s+\d of 2\s+\+1 in 1 other repository: w")
+        console.wait_for(r"CARDS\s+\d of 2\s+\+1 in 1 other repository: w")
 
 
 def test_the_demo_ignores_the_repository_it_is_opened_in(pane: NewPane, project: Path) -> None:
     terminal = pane()
     terminal.type(shlex.join([*CONSOLE, "--demo"]))
-    terminal.shows(r"CARDS\s+1 of")
-    shown = terminal.shows(r"DEMO shop \S+\s*$")  # one repository
+    terminal.wait_for(r"CARDS\s+1 of")
+    shown = terminal.wait_for(r"DEMO shop \S+\s*$")  # one repository
     assert str(project) not in shown
     assert "Not this repository" not in shown
 
 
 def test_a_client_that_is_killed_leaves_no_ghost(pane: NewPane, command: str, home: Home) -> None:
-    first, second = both(pane, command)
-    engine, client = engine_pid(home), second.client()
-    connected = open_sockets(engine)
+    first, second = open_two_panes(pane, command)
+    engine, client = read_engine_pid(home), second.find_client_pid()
+    connected = count_open_sockets(engine)
     os.kill(client, signal.SIGKILL)
-    wait_until(lambda: open_sockets(engine) < connected, 60)
+    wait_until(lambda: count_open_sockets(engine) < connected, 60)
     first.press("2")
-    first.shows("SESSIONS")
-    os.kill(first.client(), signal.SIGKILL)
+    first.wait_for("SESSIONS")
+    os.kill(first.find_client_pid(), signal.SIGKILL)
     wait_until(lambda: not is_alive(engine), 60)
     assert read_holder(home) is None, "the engine ended in order"
 
 
 def test_an_engine_that_is_killed_gives_the_terminals_back(pane: NewPane, command: str, home: Home) -> None:
-    first, second = both(pane, command)
-    engine = engine_pid(home)
+    first, second = open_two_panes(pane, command)
+    engine = read_engine_pid(home)
     os.kill(engine, signal.SIGKILL)
     for item in (first, second):
-        text = item.shows(r"^code 1")
+        text = item.wait_for(r"^code 1")
         assert f"The engine ended unexpectedly (process {engine}" in text
         assert "Start it again with `clawpy`." in text
         assert item.is_restored()
     first.tmux("clear-history", "-t", first.id)
     first.open(f"clear; {command}")
-    first.shows("WATCHING")
+    first.wait_for("WATCHING")
     first.quit()
 
 
 def test_a_signal_to_the_engine_ends_its_consoles(pane: NewPane, command: str, home: Home) -> None:
     terminal = pane()
     terminal.open(command)
-    os.kill(engine_pid(home), signal.SIGTERM)
-    assert "The engine stopped. Start it again with `clawpy`." in terminal.shows(r"^code 1")
+    os.kill(read_engine_pid(home), signal.SIGTERM)
+    assert "The engine stopped. Start it again with `clawpy`." in terminal.wait_for(r"^code 1")
     assert terminal.is_restored()
     assert read_holder(home) is None
 
@@ -156,33 +156,33 @@ def test_a_signal_to_the_engine_ends_its_consoles(pane: NewPane, command: str, h
 def test_consoles_come_and_go_while_clawpy_run_runs(pane: NewPane, command: str, home: Home) -> None:
     running, terminal = pane(), pane()
     running.type(shlex.join([sys.executable, "-m", "clawpy_console", "--home", str(home.root), "run"]))
-    running.shows("watching shop")
-    engine = engine_pid(home)
+    running.wait_for("watching shop")
+    engine = read_engine_pid(home)
     for _ in range(2):
         terminal.open(f"clear; {command}")
         terminal.quit()
         assert terminal.is_restored()
-    assert engine_pid(home) == engine
+    assert read_engine_pid(home) == engine
     terminal.open(f"clear; {command}")
     running.press("C-c")
-    assert "The engine stopped." in terminal.shows(r"^code 1")
-    running.shows("ended$")
+    assert "The engine stopped." in terminal.wait_for(r"^code 1")
+    running.wait_for("ended$")
     assert read_holder(home) is None
 
 
 def test_an_engine_that_is_kept_waits_for_the_next_console(pane: NewPane, command: str, home: Home) -> None:
     terminal = pane()
     terminal.open(command)
-    engine = engine_pid(home)
+    engine = read_engine_pid(home)
     terminal.press("C-p")
-    terminal.shows("Search")
+    terminal.wait_for("Search")
     terminal.type("keep the engine")
-    terminal.shows(r"^code 0")
+    terminal.wait_for(r"^code 0")
     assert is_alive(engine)
     terminal.open(f"clear; {command}")
-    assert engine_pid(home) == engine
+    assert read_engine_pid(home) == engine
     terminal.press("q")
-    terminal.shows("the engine stops too")
+    terminal.wait_for("the engine stops too")
     terminal.quit("Q")
     assert read_holder(home) is None
     wait_until(lambda: not is_alive(engine), 60)
@@ -193,8 +193,8 @@ def test_two_that_start_at_once_share_one_engine(pane: NewPane, command: str, ho
     first.type(command)
     second.type(command)
     for item in (first, second):
-        item.shows(r"CARDS\s+1 of 2")
-        item.shows("WATCHING")
+        item.wait_for(r"CARDS\s+1 of 2")
+        item.wait_for("WATCHING")
     first.quit()
     second.quit()
     assert read_holder(home) is None
@@ -203,12 +203,12 @@ def test_two_that_start_at_once_share_one_engine(pane: NewPane, command: str, ho
 def test_stopped_in_the_shell_and_brought_back(pane: NewPane, command: str, home: Home) -> None:
     terminal = pane()
     terminal.open(f"set -m; {command}")
-    os.kill(terminal.client(), signal.SIGTSTP)
-    terminal.shows("(?i)stopped")
+    os.kill(terminal.find_client_pid(), signal.SIGTSTP)
+    terminal.wait_for("(?i)stopped")
     assert terminal.is_restored()
     terminal.open("clear; fg")
     terminal.press("2")
-    terminal.shows("SESSIONS")
+    terminal.wait_for("SESSIONS")
     terminal.press("q")
     wait_until(lambda: read_holder(home) is None, 60)
 
@@ -227,7 +227,7 @@ def test_a_console_that_crashes_writes_a_report_and_gives_the_terminal_back(
     first.open(shlex.join([sys.executable, "-c", patched]) + "; echo code $?")
     second.open(command)
     first.press("?")
-    shown = first.shows(r"^code 1")
+    shown = first.wait_for(r"^code 1")
     assert "The console crashed: ValueError." in shown
     assert first.is_restored()
     [report] = home.logs.glob("crash-*.txt")
@@ -239,7 +239,7 @@ def test_a_console_that_crashes_writes_a_report_and_gives_the_terminal_back(
     assert "EngineStarted" in text
     assert "swordfish" not in text + shown.partition("The console crashed")[2]
     second.press("2")
-    second.shows("SESSIONS")
+    second.wait_for("SESSIONS")
     second.quit()
     second.open(f"clear; {command}")
     second.quit()

@@ -13,7 +13,7 @@ import pytest
 
 from engine import Home, open_engine
 from tests.cli.conftest import Clawpy, VerbOutput, clawpy, document, shop
-from tests.console.conftest import make_console, screen_text
+from tests.console.conftest import make_console, read_screen
 
 __all__ = ["Clawpy", "clawpy", "document", "shop"]
 
@@ -70,7 +70,7 @@ def failed_start(home: Home) -> FailedStart:
                 await pilot.pause(0.01)
             await pilot.pause()
             assert app.engine is None
-            text = " ".join(screen_text(app).replace("│", " ").split())
+            text = " ".join(read_screen(app).replace("│", " ").split())
             await pilot.press("q")
         assert app.return_code == 1
         return text

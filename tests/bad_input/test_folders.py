@@ -9,7 +9,7 @@ import pytest
 
 from engine.home import Home
 from tests.bad_input.conftest import Clawpy, assert_refused, document, list_cards
-from tests.cli.conftest import A_FORMER_DAY, collide
+from tests.cli.conftest import A_FORMER_DAY, add_conflicting_branches
 from tests.conftest import Repository
 
 
@@ -78,7 +78,7 @@ def test_a_path_may_have_spaces_signs_and_unicode(
 ) -> None:
     shop = Repository(tmp_path / name)
     shop.commit("begin", {"cart.py": "total = 0\n"}, at=A_FORMER_DAY)
-    collide(shop)
+    add_conflicting_branches(shop)
     monkeypatch.chdir(shop.path)
     answer = document(clawpy("predict", "--json"))
     assert answer["errors"] == []

@@ -14,7 +14,7 @@ from engine.home import Home
 from engine.model import Refusal, SessionState
 from tests.bad_input.conftest import Clawpy, list_cards
 from tests.conftest import Repository
-from tests.console.conftest import screen_text, until_loaded
+from tests.console.conftest import read_screen, until_loaded
 
 FILES = (
     "-x.py", "--help", "new\nline.py", "esc\x1b[31mred.py", "tab\t.py", "[b]bold.py", 'quo"te.py', "ü 😀.py",
@@ -115,9 +115,9 @@ async def test_the_console_shows_markup_literally(engine: Engine, home: Home, ho
         await until_loaded(pilot)
         screens = ""
         for _ in range(len(engine.cards.pending())):
-            screens += screen_text(app)
+            screens += read_screen(app)
             await pilot.press("enter")
-            screens += screen_text(app)
+            screens += read_screen(app)
             await pilot.press("escape", "left")
             await until_loaded(pilot)
         assert "[b]up[/b] [/oops]" in screens

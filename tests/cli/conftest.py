@@ -73,7 +73,7 @@ def project(demo_project: Callable[[Path], Path], tmp_path: Path, monkeypatch: p
     return folder
 
 
-def collide(repository: Repository) -> None:
+def add_conflicting_branches(repository: Repository) -> None:
     """Add two branches that change the same line. At any hour of the day there is a card about them."""
     current_branch = repository.git("branch", "--show-current").strip()
     for name in ("gifts", "express"):
@@ -86,7 +86,7 @@ def collide(repository: Repository) -> None:
 def shop(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
     """The current folder: a repository with two branches that conflict, so that there is always a card."""
     repository.commit("begin", {"cart.py": "total = 0\n"}, at=A_FORMER_DAY)
-    collide(repository)
+    add_conflicting_branches(repository)
     monkeypatch.chdir(repository.path)
     return repository
 

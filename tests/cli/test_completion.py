@@ -49,7 +49,7 @@ complete --do-complete $argv[1]
 SHELLS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 
 
-def offered(shell: str, line: str, home: Home, tmp_path: Path) -> list[str]:
+def read_offers(shell: str, line: str, home: Home, tmp_path: Path) -> list[str]:
     """What the shell offers for a command line that ends where the cursor is, with the titles where it shows them."""
     program = shutil.which(shell)
     if program is None:
@@ -71,10 +71,10 @@ def offered(shell: str, line: str, home: Home, tmp_path: Path) -> list[str]:
 @pytest.mark.long
 @pytest.mark.parametrize("shell", SHELLS)
 def test_verbs_options_and_choices(shell: str, home: Home, tmp_path: Path) -> None:
-    verbs = {item.split("\t")[0].split(":")[0] for item in offered(shell, "clawpy pr", home, tmp_path)}
+    verbs = {item.split("\t")[0].split(":")[0] for item in read_offers(shell, "clawpy pr", home, tmp_path)}
     assert verbs == {"predict", "propose", "profile"}
-    assert any("--without-sandbox" in item for item in offered(shell, "clawpy approve --w", home, tmp_path))
-    assert any("never-here" in item for item in offered(shell, "clawpy dismiss x --reason nev", home, tmp_path))
+    assert any("--without-sandbox" in item for item in read_offers(shell, "clawpy approve --w", home, tmp_path))
+    assert any("never-here" in item for item in read_offers(shell, "clawpy dismiss x --reason nev", home, tmp_path))
     assert not home.cache.exists()  # Tab makes nothing
 
 
@@ -85,16 +85,18 @@ def test_ids_with_titles_flows_with_parameters_and_settings(
 ) -> None:
     assert main(["--home", str(home.root), "propose", "run_tests"]) == 0
     [(card, title)] = read_completion_names(home, "cards").items()
-    [found] = offered(shell, f"clawpy approve {card[:8]}", home, tmp_path)
+    [found] = read_offers(shell, f"clawpy approve {card[:8]}", home, tmp_path)
     assert found.startswith(card)
     assert shell == "bash" or title in found
     bare = card.partition("_")[2]
-    assert offered(shell, f"clawpy approve {bare[:6]}", home, tmp_path)[0].startswith(bare)
-    assert not any(card in item for item in offered(shell, "clawpy undo ", home, tmp_path))  # nothing was decided yet
-    assert offered(shell, "clawpy propose bisec", home, tmp_path)[0].startswith("bisect")
-    assert offered(shell, "clawpy propose bisect goo", home, tmp_path)[0].startswith("good=")
-    assert any("quietHoursEnd" in item for item in offered(shell, "clawpy config set quiet", home, tmp_path))
-    assert any("koji-core" in item for item in offered(shell, "clawpy cards --channel k", home, tmp_path))
+    assert read_offers(shell, f"clawpy approve {bare[:6]}", home, tmp_path)[0].startswith(bare)
+    assert not any(
+        card in item for item in read_offers(shell, "clawpy undo ", home, tmp_path)
+    )  # nothing was decided yet
+    assert read_offers(shell, "clawpy propose bisec", home, tmp_path)[0].startswith("bisect")
+    assert read_offers(shell, "clawpy propose bisect goo", home, tmp_path)[0].startswith("good=")
+    assert any("quietHoursEnd" in item for item in read_offers(shell, "clawpy config set quiet", home, tmp_path))
+    assert any("koji-core" in item for item in read_offers(shell, "clawpy cards --channel k", home, tmp_path))
 
 
 def test_without_a_home_nothing_is_offered_and_nothing_printed(home: Home, tmp_path: Path) -> None:
@@ -129,13 +131,13 @@ def test_the_script_is_a_field_of_a_json_document(clawpy: Clawpy) -> None:
     assert document["script"] == clawpy("completion", "fish").out
 
 
-def choices(verb: Verb, name: str) -> set[str]:
+def read_choices(verb: Verb, name: str) -> set[str]:
     return next(set(argument.settings["choices"]) for argument in verb.arguments if argument.name == name)
 
 
 def test_the_choices_of_the_verbs_are_the_engines() -> None:
     candidates = VERBS["candidates"].actions
-    assert choices(VERBS["dismiss"], "--reason") == set(DismissReason)
-    assert choices(candidates["list"], "--status") == set(CandidateStatus)
-    assert choices(candidates["list"], "--type") == set(CandidateType)
-    assert choices(candidates["records"], "--kind") == set(RecordKind)
+    assert read_choices(VERBS["dismiss"], "--reason") == set(DismissReason)
+    assert read_choices(candidates["list"], "--status") == set(CandidateStatus)
+    assert read_choices(candidates["list"], "--type") == set(CandidateType)
+    assert read_choices(candidates["records"], "--kind") == set(RecordKind)

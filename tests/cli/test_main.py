@@ -217,7 +217,7 @@ def test_the_exit_code_of_approve_is_that_of_its_session(document: dict[str, Any
 # With a real engine
 
 
-def ids_by_flow(clawpy: Clawpy, verb: str) -> dict[str, str]:
+def read_ids_by_flow(clawpy: Clawpy, verb: str) -> dict[str, str]:
     """The ids of the cards that a verb prints, by their flows."""
     return {prediction["flow"]: prediction["id"] for prediction in clawpy(verb, "--json").document["predictions"]}
 
@@ -225,9 +225,9 @@ def ids_by_flow(clawpy: Clawpy, verb: str) -> dict[str, str]:
 @pytest.mark.long
 def test_a_mute_is_listed_with_its_reason_and_removed(clawpy: Clawpy, project: Path) -> None:
     assert clawpy("muted").out == "Nothing is muted.\n"
-    card = ids_by_flow(clawpy, "predict")["forecast_conflicts"]
+    card = read_ids_by_flow(clawpy, "predict")["forecast_conflicts"]
     assert clawpy("dismiss", card, "--reason", "wrong").code == 0
-    assert "forecast_conflicts" not in ids_by_flow(clawpy, "predict")
+    assert "forecast_conflicts" not in read_ids_by_flow(clawpy, "predict")
     [mute] = clawpy("muted", "--json").document["muted"]
     assert (mute["kind"], mute["reason"], mute["prediction"], mute["workspace"]) == (
         "forecast_conflicts", "wrong", card, str(project),
@@ -239,7 +239,7 @@ def test_a_mute_is_listed_with_its_reason_and_removed(clawpy: Clawpy, project: P
     unmuted = clawpy("muted", "unmute", mute["id"].removeprefix("mute_")[:6])
     assert (unmuted.code, "unmuted" in unmuted.out) == (0, True)
     assert clawpy("muted", "--json").document == {"muted": []}
-    assert "forecast_conflicts" in ids_by_flow(clawpy, "predict")
+    assert "forecast_conflicts" in read_ids_by_flow(clawpy, "predict")
 
 
 @pytest.mark.long

@@ -87,16 +87,16 @@ def test_nothing_heavy_is_imported_before_the_console(home: Home, project: Path)
 def test_a_verb_imports_nothing_that_is_used_later(home: Home, project: Path) -> None:
     """Nothing of an engine when one runs that answers, and to open one of its own nothing that is used later."""
 
-    def imported() -> set[str]:
+    def read_imports() -> set[str]:
         process = subprocess.run(
             [sys.executable, "-c", LIST_TASKS, str(home.root)], cwd=project, capture_output=True, text=True, check=True
         )
         return set(process.stdout.splitlines()[-1].split())
 
-    assert HEAVY_MODULES & imported() == set()
+    assert HEAVY_MODULES & read_imports() == set()
     engine = open_engine(home, workspaces=[str(project)], start_schedule=False)
     try:
-        assert {"sqlalchemy", "pydantic", "filelock", "asyncio", "numpy", "engine.engine"} & imported() == set()
+        assert {"sqlalchemy", "pydantic", "filelock", "asyncio", "numpy", "engine.engine"} & read_imports() == set()
     finally:
         engine.close()
 
@@ -274,7 +274,7 @@ def test_ctrl_c_ends_the_session_it_waits_for(
     cards = document(clawpy("predict", "--json"))["predictions"]
     card = next(card for card in cards if card["flow"] == "run_tests")
     with fork_server.clawpy("--home", str(home.root), "approve", card["id"], folder=project) as waiting:
-        wait_until(lambda: _running(clawpy, home), 30, lambda: "the session never ran")
+        wait_until(lambda: _is_session_running(clawpy, home), 30, lambda: "the session never ran")
         waiting.send_signal(signal.SIGINT)
         assert "Traceback" not in waiting.communicate()[1]
         assert waiting.returncode == 130
@@ -282,7 +282,7 @@ def test_ctrl_c_ends_the_session_it_waits_for(
     assert session["state"] in ("cancelled", "interrupted", "failed")
 
 
-def _running(clawpy: Clawpy, home: Home) -> bool:
+def _is_session_running(clawpy: Clawpy, home: Home) -> bool:
     """True when the engine that holds the home runs a session; never opens one of its own."""
     holder = read_holder(home)
     if holder is None or not holder.address:

@@ -80,7 +80,7 @@ _running_calls: dict[asyncio.Task[Any], list[int]] = {}
 _to_thread = asyncio.to_thread
 
 
-async def _tracked_to_thread(work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+async def _track_to_thread(work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """In place of `asyncio.to_thread`: remember the call until it ends."""
     threads: list[int] = []
 
@@ -140,7 +140,7 @@ def _pilot_waits_until_idle() -> Iterator[None]:
     """Wait for the end of the work itself. Textual's pilot takes 20 ms of little work for that end: slow on an idle
     machine, wrong on a busy one."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(asyncio, "to_thread", _tracked_to_thread)
+        patch.setattr(asyncio, "to_thread", _track_to_thread)
         patch.setattr("textual.app.wait_for_idle", until_idle)
         patch.setattr("textual.pilot.wait_for_idle", until_idle)
         patch.setattr(Pilot, "_wait_for_screen", until_idle)
@@ -237,7 +237,7 @@ def demo_engine(home: Home) -> Iterator[Engine]:
     engine.close()
 
 
-def toasts(app: ConsoleApp) -> str:
+def read_toasts(app: ConsoleApp) -> str:
     """The texts of all toasts, line by line."""
     return "\n".join(notification.message for notification in app._notifications)
 
@@ -252,9 +252,9 @@ def plain_console(console: ConsoleApp, monkeypatch: pytest.MonkeyPatch) -> Conso
 @pytest.fixture
 def compare_snapshot(snap_compare: Callable[..., bool]) -> object:
     """See `tests.console.snapshots.CompareSnapshot`."""
-    from tests.console.snapshots import comparison
+    from tests.console.snapshots import make_comparison
 
-    return comparison(snap_compare)
+    return make_comparison(snap_compare)
 
 
 async def until(pilot: Pilot, condition: Callable[[], object], description: str = "") -> None:
@@ -287,9 +287,9 @@ async def running(
 async def wait_for_text(pilot: Pilot, *texts: str) -> None:
     """Wait until all of these texts are on the screen."""
     for text in texts:
-        await until(pilot, lambda text=text: text in screen_text(pilot.app), f"for {text!r}")
+        await until(pilot, lambda text=text: text in read_screen(pilot.app), f"for {text!r}")
 
 
-def screen_text(app: App[Any]) -> str:
+def read_screen(app: App[Any]) -> str:
     """The text on the screen, line by line."""
     return "\n".join("".join(segment.text for segment in strip) for strip in app.screen._compositor.render_strips())

@@ -25,18 +25,18 @@ CompareSnapshot = Callable[..., None]
 keys."""
 
 
-def comparison(snap_compare: Callable[..., bool]) -> CompareSnapshot:
+def make_comparison(snap_compare: Callable[..., bool]) -> CompareSnapshot:
     """The comparison, with the fixture of pytest-textual-snapshot."""
 
     def compare(console: ConsoleApp, size: str, *keys: str, theme: str = "", go: Any = until_loaded) -> None:
         async def before(pilot: Pilot) -> None:
             await go(pilot)
-            await workers_end(pilot)
+            await wait_for_workers(pilot)
             if theme:
                 pilot.app.theme = theme
             for _, same in groupby(keys):  # who walks down a list does not wait at each row
                 await pilot.press(*same)
-                await workers_end(pilot)
+                await wait_for_workers(pilot)
             for box in pilot.app.screen.query("Input, TextArea"):
                 box.cursor_blink = False  # there, whenever the picture is taken
 
@@ -45,6 +45,6 @@ def comparison(snap_compare: Callable[..., bool]) -> CompareSnapshot:
     return compare
 
 
-async def workers_end(pilot: Pilot) -> None:
+async def wait_for_workers(pilot: Pilot) -> None:
     """Wait until nothing is read any more."""
     await until(pilot, lambda: not any(worker.is_running for worker in pilot.app.workers), "for workers")

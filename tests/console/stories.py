@@ -18,7 +18,7 @@ from clawpy_console.screens.card_stack import CardStack
 from clawpy_console.widgets.rows import Rows
 from engine.frozen import frozen
 from engine.model import Refusal
-from tests.console.conftest import running, screen_text, toasts, until
+from tests.console.conftest import read_screen, read_toasts, running, until
 from tests.console.stand_in import StandIn
 
 FIRST, SECOND, RISKY = "pred_000000000001", "pred_000000000002", "pred_000000000003"
@@ -87,7 +87,9 @@ async def play(console: ConsoleApp, *steps: Step, size: tuple[int, int] = (120, 
         await carry_out(pilot, *steps)
 
 
-def story_test(stories: Stories, *opening: Step, size: tuple[int, int] = (120, 40)) -> Callable[..., Awaitable[None]]:
+def make_story_test(
+    stories: Stories, *opening: Step, size: tuple[int, int] = (120, 40)
+) -> Callable[..., Awaitable[None]]:
     """A test that plays each of `stories`, after the steps of `opening`."""
 
     @pytest.mark.parametrize("steps", stories.values(), ids=stories)
@@ -97,38 +99,38 @@ def story_test(stories: Stories, *opening: Step, size: tuple[int, int] = (120, 4
     return test
 
 
-def visible_text(app: ConsoleApp) -> str:
+def read_visible_text(app: ConsoleApp) -> str:
     """The text on the screen and in toasts: as it is, and with single spaces and without frames."""
-    text = screen_text(app)
-    return "\n".join([text, " ".join(text.replace("│", " ").split()), toasts(app)])
+    text = read_screen(app)
+    return "\n".join([text, " ".join(text.replace("│", " ").split()), read_toasts(app)])
 
 
 def sees(*texts: str) -> Until:
     """All of these texts are on the screen."""
-    return Until(f"{texts}", lambda app: all(text in visible_text(app) for text in texts))
+    return Until(f"{texts}", lambda app: all(text in read_visible_text(app) for text in texts))
 
 
 def hides(*texts: str) -> Until:
     """None of these texts is on the screen."""
-    return Until(f"no {texts}", lambda app: not any(text in screen_text(app) for text in texts))
+    return Until(f"no {texts}", lambda app: not any(text in read_screen(app) for text in texts))
 
 
 def called(*call: Any, times: int = 1) -> Until:
     """The engine was called like this, by name and arguments."""
-    return Until(f"{call}", lambda app: stand_in(app).call_log.count(call) == times)
+    return Until(f"{call}", lambda app: find_stand_in(app).call_log.count(call) == times)
 
 
 def never_called(*names: str) -> Until:
     """The engine was not called by any of these names."""
-    return Until(f"no call of {names}", lambda app: not calls_of(stand_in(app), *names))
+    return Until(f"no call of {names}", lambda app: not find_calls(find_stand_in(app), *names))
 
 
-def stand_in(app: ConsoleApp) -> StandIn:
+def find_stand_in(app: ConsoleApp) -> StandIn:
     """The engine of a console of these tests."""
     return cast(StandIn, app.engine)
 
 
-def calls_of(engine: StandIn, *names: str) -> list[tuple[Any, ...]]:
+def find_calls(engine: StandIn, *names: str) -> list[tuple[Any, ...]]:
     """The calls of the engine by these names, each with its arguments."""
     return [call for call in engine.call_log if call[0] in names]
 
@@ -161,7 +163,7 @@ def choose(title: str) -> Step:
     return lambda app: next(item for item in make_commands(app, app.screen) if item.title.startswith(title)).callback()
 
 
-def palette_titles(app: ConsoleApp) -> list[str]:
+def read_palette_titles(app: ConsoleApp) -> list[str]:
     """The titles of all commands of the palette."""
     return [item.title for item in make_commands(app, app.screen)]
 
@@ -190,25 +192,25 @@ def set_change(engine: StandIn, **fields: object) -> None:
 # The stack of cards
 
 
-def stack(app: ConsoleApp) -> CardStack:
+def find_stack(app: ConsoleApp) -> CardStack:
     """The stack of cards on mission control."""
     return app.screen.query_one("#stack", CardStack)
 
 
-def front(app: ConsoleApp) -> str:
+def find_front_id(app: ConsoleApp) -> str:
     """The id of the card in front, "" for none."""
-    card = stack(app).front
+    card = find_stack(app).front
     return card.id if card else ""
 
 
 def in_front(card: str) -> Until:
     """This card is the one that is shown."""
-    return Until(f"card {card}", lambda app: front(app) == card)
+    return Until(f"card {card}", lambda app: find_front_id(app) == card)
 
 
-def text_in(app: ConsoleApp, place: Region) -> str:
+def read_text_in(app: ConsoleApp, place: Region) -> str:
     """The text on this part of the screen, as one line."""
-    rows = screen_text(app).split("\n")[place.y : place.bottom]
+    rows = read_screen(app).split("\n")[place.y : place.bottom]
     return " ".join(" ".join(row[place.x : place.right] for row in rows).split())
 
 

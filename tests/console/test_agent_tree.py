@@ -14,7 +14,7 @@ def agent(id: str, reports_to: str, *, worked: bool = True, tier: int = 4, broke
     return AgentView(id, "", reports_to, tier, "default", "", (), activity, broken)
 
 
-def drawn(nodes: list[Node]) -> list[str]:
+def draw_tree(nodes: list[Node]) -> list[str]:
     return [
         f"{'  ' * node.depth}{node.id}" + (f": {node.text}" if node.text and node.id != "owner" else "")
         for node in nodes
@@ -28,13 +28,13 @@ def test_unused_agents_are_folded_from_nine_agents_on() -> None:
     ]
     assert len(make_tree_nodes(agents, folds=FoldState())) == 1 + FOLD_ABOVE  # not so long that it needs folding
     agents.append(agent("junior", "w1", worked=False))
-    assert drawn(make_tree_nodes(agents, folds=FoldState())) == [
+    assert draw_tree(make_tree_nodes(agents, folds=FoldState())) == [
         "owner", "  ceo", "    w0", "    +ceo: 7 not used yet: w1, junior, w2, w3, w4, w5, w6",
     ]  # fmt: skip
-    unfolded = drawn(make_tree_nodes(agents, folds=FoldState(frozenset({"+ceo"}))))
+    unfolded = draw_tree(make_tree_nodes(agents, folds=FoldState(frozenset({"+ceo"}))))
     assert unfolded[3:6] == ["    w1", "      junior", "    w2"]
     assert len(make_tree_nodes(agents, folds=FoldState(show_all=True))) == 1 + len(agents)
-    assert "    w3" in drawn(make_tree_nodes(agents, folds=FoldState().unfold_to(agents[4], ["ceo"])))
+    assert "    w3" in draw_tree(make_tree_nodes(agents, folds=FoldState().unfold_to(agents[4], ["ceo"])))
 
 
 def test_a_filter_shows_matching_agents_below_folded_rows_and_their_leaders() -> None:
@@ -49,7 +49,7 @@ def test_agents_whose_chain_does_not_reach_the_owner_are_grouped_below_with_the_
         agent("tail", "b"), agent("self", "self"), agent("torn", "", broken="comms.json: is missing"),
         agent("below_torn", "torn"), agent("bad_tools", "ceo", broken="tools.json: x"),
     ]  # fmt: skip
-    assert drawn(make_tree_nodes(agents, folds=FoldState())) == [
+    assert draw_tree(make_tree_nodes(agents, folds=FoldState())) == [
         "owner",
         "  ceo",
         "    bad_tools",  # its place is known, only its tools are broken

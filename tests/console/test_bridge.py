@@ -26,13 +26,13 @@ async def test_many_events_at_once_are_a_few_messages_and_each_toast_comes_in_or
 
     bridge = Bridge(bus, post)
 
-    def burst() -> None:
+    def publish_many() -> None:
         for number in range(500):
             bus.publish(SessionOutput(subject="sess_1", last_line=number, text="x"))
             bus.publish(PredictionCreated(subject="p", flow="", channel="", confidence=0.0, source="template"))
 
     began = time.monotonic()
-    await asyncio.gather(*(asyncio.to_thread(burst) for _ in range(4)))
+    await asyncio.gather(*(asyncio.to_thread(publish_many) for _ in range(4)))
     for subject in ("s0", "s1", "s2"):
         bus.publish(SessionEnded(subject=subject, prediction_id="", state="failed", summary="", cost=0))
     await asyncio.wait_for(last.wait(), 10)

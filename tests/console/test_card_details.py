@@ -12,7 +12,7 @@ from textual.widgets import TextArea
 from clawpy_console.app import ConsoleApp
 from engine.model import ALREADY_REVIEWED, Card, Phase, Refusal, Source
 from tests.console import stand_in_data
-from tests.console.conftest import running, toasts, until
+from tests.console.conftest import read_toasts, running, until
 from tests.console.stand_in import StandIn
 from tests.console.stories import (
     CLOSED,
@@ -27,13 +27,13 @@ from tests.console.stories import (
     carry_out,
     hides,
     in_front,
+    make_story_test,
     never_called,
     play,
     press,
     refused,
     sees,
     shows_tiers,
-    story_test,
     with_first_card,
 )
 
@@ -110,7 +110,7 @@ STORIES: Stories = {
 }
 
 
-test_story = pytest.mark.long(story_test(STORIES))
+test_story = pytest.mark.long(make_story_test(STORIES))
 
 
 @pytest.mark.parametrize("steps", [(press("enter"), sees("Card details")), (sees("WHY"),)], ids=["details", "beside"])
@@ -167,4 +167,4 @@ async def test_an_answer_to_an_approval_leaves_the_details_of_another_card_open(
         await until(pilot, lambda: any(call[0] == "approve" for call in engine.call_log))
         await carry_out(pilot, sees("Card details", SECOND))
         assert not console.screen.query_one("#refusal").display
-        assert bool(refusal) is ("a session works there already" in toasts(console))
+        assert bool(refusal) is ("a session works there already" in read_toasts(console))

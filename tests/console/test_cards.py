@@ -15,7 +15,7 @@ from engine.execution.runners.flows import FLOWS
 from engine.home import Home
 from engine.model import Card, CycleReport, RailVerdict, Refusal, Source, Status, Verdict
 from tests.console import stand_in_data
-from tests.console.conftest import make_console, running, screen_text, toasts, until
+from tests.console.conftest import make_console, read_screen, read_toasts, running, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import BLOG, SHOP
 from tests.console.stories import (
@@ -27,24 +27,24 @@ from tests.console.stories import (
     Stories,
     Until,
     called,
-    calls_of,
     carry_out,
     cursor,
-    front,
+    find_calls,
+    find_front_id,
+    find_stack,
+    find_stand_in,
     hides,
     hold_back,
     in_front,
+    make_story_test,
     never_called,
     on_screen,
     play,
     press,
+    read_text_in,
     refused,
     sees,
     shows_tiers,
-    stack,
-    stand_in,
-    story_test,
-    text_in,
     with_first_card,
 )
 
@@ -52,14 +52,14 @@ CHECK, BLOG_CARD = "pred_000000000005", "pred_000000000004"
 """The fourth card, and the only one of the blog."""
 
 UNDECIDED = never_called("approve", "dismiss", "snooze")
-ARMED = Until("the risk", lambda app: stack(app).armed)
+ARMED = Until("the risk", lambda app: find_stack(app).armed)
 
 
 def change_cards(card: Card | None, *gone: str) -> Step:
     """The engine adds a card before the others, None for no card; the cards `gone` are pending no more."""
 
     def change(app: ConsoleApp) -> None:
-        cards = stand_in(app).cards
+        cards = find_stand_in(app).cards
         remaining = {id: other for id, other in cards.all.items() if id not in gone}
         cards.all = remaining if card is None else {card.id: card, **remaining}
         app.reload(["cards"])
@@ -74,13 +74,13 @@ def has_read(card_id: str) -> Until:
 
 def approve_elsewhere(app: ConsoleApp) -> None:
     """Another console approves the first card."""
-    cards = stand_in(app).cards
+    cards = find_stand_in(app).cards
     cards.all[FIRST] = replace(cards.all[FIRST], status=Status.APPROVED)
 
 
 def has_undone(*ids: str) -> Until:
     """The decisions of these cards were undone, in this order."""
-    return Until(f"{ids}", lambda app: [id for _, id, *_ in calls_of(stand_in(app), "undo")] == [*ids])
+    return Until(f"{ids}", lambda app: [id for _, id, *_ in find_calls(find_stand_in(app), "undo")] == [*ids])
 
 
 NO_UNDO_RUNS = Until("no undo of an approval", lambda app: not app.cards._undoes_approval)
@@ -358,7 +358,7 @@ STORIES: Stories = {
 }
 
 
-test_story = pytest.mark.long(story_test(STORIES))
+test_story = pytest.mark.long(make_story_test(STORIES))
 
 
 @pytest.mark.parametrize(
@@ -369,12 +369,12 @@ async def test_a_decision_shows_the_next_card_at_once(
     console: ConsoleApp, engine: StandIn, key: str, call: str
 ) -> None:
     async with running(console) as pilot:
-        assert front(console) == FIRST
+        assert find_front_id(console) == FIRST
         await pilot.press(key)
-        assert front(console) == SECOND  # at once, before the engine answered
+        assert find_front_id(console) == SECOND  # at once, before the engine answered
         await until(pilot, lambda: all(card.id != FIRST for card in console.state.cards))
-        assert [item[:2] for item in calls_of(engine, "approve", "dismiss", "snooze")] == [(call, FIRST)]
-        assert front(console) == SECOND
+        assert [item[:2] for item in find_calls(engine, "approve", "dismiss", "snooze")] == [(call, FIRST)]
+        assert find_front_id(console) == SECOND
 
 
 REFUSAL_REASON = (
@@ -385,7 +385,7 @@ FIX = (
 )
 
 
-def console_for_shop(home: Home, engine: StandIn) -> ConsoleApp:
+def make_console_for_shop(home: Home, engine: StandIn) -> ConsoleApp:
     return make_console(home, lambda: engine, [SHOP])
 
 
@@ -395,7 +395,7 @@ async def test_a_console_shows_its_own_repository_and_counts_the_cards_of_others
         subject="sess_x", workspace=BLOG, prediction_id="", state="succeeded", summary="1 test passed", cost=0
     )
     await play(
-        console_for_shop(home, engine),
+        make_console_for_shop(home, engine),
         sees("CARDS  1 of 4   +1 in 1 other repository: w"),
         press("right"),
         in_front(SECOND),
@@ -418,7 +418,7 @@ async def test_the_first_card_is_in_front_when_w_has_hidden_the_one_before(home:
     of_blog = (replace(card, assignment=replace(card.assignment, workspace=BLOG)) for card in (NEXT_STEP, NEW))
     engine.cards.all = {card.id: card for card in of_blog} | engine.cards.all
     await play(
-        console_for_shop(home, engine),
+        make_console_for_shop(home, engine),
         sees("CARDS  1 of 4   +3 in 1 other repository: w"),
         press("w j"),
         sees("CARDS  2 of 3   only blog"),
@@ -435,12 +435,12 @@ async def test_the_repositories_of_the_settings_are_those_of_each_console(home: 
         engine.configured_workspaces = [BLOG]
         app.reload(["place"])
 
-    await play(console_for_shop(home, engine), sees("CARDS  1 of 4"), configure, sees("CARDS  1 of 5"))
+    await play(make_console_for_shop(home, engine), sees("CARDS  1 of 4"), configure, sees("CARDS  1 of 5"))
 
 
 async def test_a_repository_that_is_switched_off_stays_the_one_of_its_console(home: Home, engine: StandIn) -> None:
     engine.workspaces = [BLOG]
-    await play(console_for_shop(home, engine), sees("shop main"), sees("+1 in 1 other repository: w"))
+    await play(make_console_for_shop(home, engine), sees("shop main"), sees("+1 in 1 other repository: w"))
 
 
 async def test_work_of_another_repository_is_on_the_work_screen_alone_and_named(home: Home, engine: StandIn) -> None:
@@ -448,7 +448,7 @@ async def test_work_of_another_repository_is_on_the_work_screen_alone_and_named(
     assert {session.workspace for session in sessions} == {SHOP, BLOG}
     prompts = [session.prompt for session in sessions if session.workspace == BLOG]
     await play(
-        console_for_shop(home, engine),
+        make_console_for_shop(home, engine),
         sees("WORK"),
         hides(*prompts),
         press("2"),
@@ -464,9 +464,9 @@ async def test_a_refusal_is_shown_whole(console: ConsoleApp, engine: StandIn, ke
     engine.refuse[key] = Refusal("blocked", REFUSAL_REASON, FIX)
     async with running(console, *(["right"] if key == "approve" else ["left", "u"]), size=size) as pilot:
         message = console.screen.query_one("#message")
-        await until(pilot, lambda: text_in(console, message.region) == f"✗ {REFUSAL_REASON} ({FIX})")
-        assert stack(console).region.height >= 9
-        await until(pilot, stack(console)._can_decide)
+        await until(pilot, lambda: read_text_in(console, message.region) == f"✗ {REFUSAL_REASON} ({FIX})")
+        assert find_stack(console).region.height >= 9
+        await until(pilot, find_stack(console)._can_decide)
         await pilot.press("left")
         await until(pilot, lambda: message.region.height == 1)
 
@@ -476,13 +476,13 @@ async def test_an_undone_card_is_in_front_at_once_and_stays(console: ConsoleApp,
     answered = threading.Event()
     hold_back(engine.cards, "snooze", until=answered)
     async with running(console, "s", "u") as pilot:
-        assert front(console) == FIRST
-        assert not calls_of(engine, "snooze", "undo")  # nothing has reached the engine yet
+        assert find_front_id(console) == FIRST
+        assert not find_calls(engine, "snooze", "undo")  # nothing has reached the engine yet
         console.reload(["cards"])
         answered.set()
-        await until(pilot, lambda: calls_of(engine, "undo") and not console._is_reading)
-        assert [call[0] for call in calls_of(engine, "snooze", "undo")] == ["snooze", "undo"]
-        assert (front(console), len(stack(console).cards)) == (FIRST, 5)
+        await until(pilot, lambda: find_calls(engine, "undo") and not console._is_reading)
+        assert [call[0] for call in find_calls(engine, "snooze", "undo")] == ["snooze", "undo"]
+        assert (find_front_id(console), len(find_stack(console).cards)) == (FIRST, 5)
         await carry_out(pilot, change_cards(None, FIRST), in_front(SECOND))  # what was taken back does not outlive that
 
 
@@ -497,19 +497,19 @@ async def test_an_undo_undoes_no_decision_that_was_made_after_its_key(
         await carry_out(pilot, in_front(FIRST), press("left"), in_front(SECOND))
         answered.set()
         await until(pilot, lambda: not console.cards._overrides)
-        assert (calls_of(engine, "undo"), front(console)) == ([("undo", FIRST)], SECOND)
-        assert ("Undo is still running." in toasts(console)) is (decision == "right")
+        assert (find_calls(engine, "undo"), find_front_id(console)) == ([("undo", FIRST)], SECOND)
+        assert ("Undo is still running." in read_toasts(console)) is (decision == "right")
 
 
 async def test_keys_are_ignored_for_a_moment_after_the_engine_replaced_the_card(console: ConsoleApp) -> None:
     async with running(console) as pilot:
         seconds = 100.0
-        stack(console).clock = lambda: seconds
+        find_stack(console).clock = lambda: seconds
         await carry_out(pilot, change_cards(None, FIRST), in_front(SECOND))
         for passed, card_in_front in ((0.399, SECOND), (0.002, RISKY), (0.0, CHECK)):
             seconds += passed
             await pilot.press("left")
-            assert front(console) == card_in_front
+            assert find_front_id(console) == card_in_front
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
@@ -519,14 +519,14 @@ async def test_a_click_on_a_row_shows_its_card_and_a_second_one_its_details(
     async with running(console, size=size) as pilot:
 
         async def click(text: str) -> None:
-            lines = screen_text(console).split("\n")
+            lines = read_screen(console).split("\n")
             y = max(number for number, line in enumerate(lines) if text in line)
             await pilot.click(offset=(lines[y].rindex(text) + 1, y))
 
         await pilot.press("escape", *(["tab"] if size[0] > 80 else []))  # on a narrow terminal another pane hides them
         await click("Rehearse merging")
         await carry_out(pilot, in_front(RISKY), sees("CARDS  3 of 5"))
-        assert stack(console).has_focus  # the keys of the cards work at once
+        assert find_stack(console).has_focus  # the keys of the cards work at once
         await click("Rehearse merging")
         await carry_out(pilot, sees("Card details"), press("escape"))
         await click("← dismiss")  # a key of the footer
@@ -563,7 +563,7 @@ async def test_a_dismissed_prompt_of_ones_own_is_not_asked_whether_it_never_come
 async def test_any_other_key_ends_the_question_for_a_reason(console: ConsoleApp, between: str) -> None:
     async with running(console) as pilot:
         seconds = 0.0
-        stack(console).clock = lambda: seconds
+        find_stack(console).clock = lambda: seconds
         await pilot.press("j" if between == "no dismissal" else "left")
         if between == "wait":
             seconds += 60.0
@@ -591,11 +591,11 @@ async def test_hostile_text_is_shown_literally_and_breaks_no_column(
                 "verdicts": (RailVerdict("content", Verdict.BLOCK, text, text),),
             }  # fmt: skip
             await carry_out(pilot, change_cards(replace(card, **hostile), FIRST))  # type: ignore[arg-type]
-            await until(pilot, lambda text=text: stack(console).front.assignment.prompt == text)
+            await until(pilot, lambda text=text: find_stack(console).front.assignment.prompt == text)
             await pilot.pause()
             strips = console.screen._compositor.render_strips()
             assert {sum(segment.cell_length for segment in strip) for strip in strips} == {size[0]}
-            assert text[:12].split(" 🎉")[0] in screen_text(console)
+            assert text[:12].split(" 🎉")[0] in read_screen(console)
         await pilot.press("enter", "escape")
 
 

@@ -14,7 +14,7 @@ from clawpy_console.screens.changes import Changes
 from clawpy_console.screens.diff_view import DiffView
 from clawpy_console.screens.session_actions import ReplyLine
 from engine.model import FileChange, FileDiff, FilePart, Refusal
-from tests.console.conftest import screen_text
+from tests.console.conftest import read_screen
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import HUNKS as STAND_IN_HUNKS
 from tests.console.stories import (
@@ -23,17 +23,17 @@ from tests.console.stories import (
     Step,
     Until,
     called,
-    calls_of,
     cursor,
+    find_calls,
+    find_stand_in,
     hides,
     hold_back,
+    make_story_test,
     never_called,
     play,
     press,
     sees,
     set_change,
-    stand_in,
-    story_test,
     type_text,
 )
 
@@ -52,7 +52,7 @@ HUNKS = """@@ -1,4 +1,5 @@ def total(cart):
 """
 
 
-def diff_of(hunks: str = HUNKS, **fields: object) -> diff.DiffFile:
+def make_diff_file(hunks: str = HUNKS, **fields: object) -> diff.DiffFile:
     """The diff of one file, with these fields of its `FileDiff`."""
     change = FileChange("shop/cart.py", "modified", 3, 3)
     [file] = diff.read_files([change], [FileDiff("shop/cart.py", "modified", "", False, hunks, **fields)])  # type: ignore[arg-type]
@@ -86,7 +86,7 @@ def test_the_changed_part_of_a_line(line: str, replacement: str, changed: str) -
     ],
 )
 def test_marked_hunks_as_parts_to_land(more: dict[str, object], marked: set[int], hunks: list[tuple[int, ...]]) -> None:
-    file = diff_of(**more)
+    file = make_diff_file(**more)
     parts = diff.select_parts([file], {(file.change.path, number) for number in marked})
     assert parts == [FilePart(file.change.path, numbers) for numbers in hunks]
 
@@ -135,19 +135,19 @@ def set_hunks(engine: StandIn, text: str, **fields: object) -> None:
 def land_first_hunk_elsewhere(app: ConsoleApp) -> None:
     """Another terminal lands the first hunk of every file."""
     second_hunk = "@@" + STAND_IN_HUNKS.split("\n@@")[1]
-    set_hunks(stand_in(app), second_hunk, landed=(1,))
-    set_change(stand_in(app), landed=3, landings=1)
+    set_hunks(find_stand_in(app), second_hunk, landed=(1,))
+    set_change(find_stand_in(app), landed=3, landings=1)
     app.reload(["changes"])
 
 
-def view(app: ConsoleApp) -> DiffView:
+def find_view(app: ConsoleApp) -> DiffView:
     """The diff of the work screen."""
     return app.screen.query_one(DiffView)
 
 
 def has_marked(*marks: tuple[str, int]) -> Until:
     """These hunks are marked, each by its file and number, and no others."""
-    return Until(f"marks {marks}", lambda app: view(app).marked == set(marks))
+    return Until(f"marks {marks}", lambda app: find_view(app).marked == set(marks))
 
 
 def would_land(*paths: str) -> Until:
@@ -176,13 +176,17 @@ def refuse_to_land(engine: StandIn) -> None:
     engine.changes.land = refuse  # type: ignore[assignment, method-assign]
 
 
-def place_of_comment(app: ConsoleApp) -> tuple[str, int, bool]:
+def find_comment_place(app: ConsoleApp) -> tuple[str, int, bool]:
     """The file and the line of the only comment, and whether that is a line before the change."""
     [comment] = app.state.changes[0].comments
     return comment.path, comment.line, comment.old
 
 
-IN_DIFF: tuple[Step, ...] = (press("2"), Until("the diff", lambda app: len(view(app).files) > 0), press("tab tab tab"))
+IN_DIFF: tuple[Step, ...] = (
+    press("2"),
+    Until("the diff", lambda app: len(find_view(app).files) > 0),
+    press("tab tab tab"),
+)
 HUNK_1 = ("shop/cart.py", 1)
 COMMENTED: tuple[Step, ...] = (
     press("] down down c"),
@@ -198,7 +202,7 @@ SAYS_MARKS_LOST = sees("lost hunks that you had marked. Look at")
 STORIES = {
     "hunks and files fold and are gone through": (
         press("] ]"),
-        Until("hunk 2", lambda app: view(app).current.hunk.number == 2),
+        Until("hunk 2", lambda app: find_view(app).current.hunk.number == 2),
         press("enter"),
         sees("▸ hunk 2 of 2  3 lines"),
         press("enter [ }"),
@@ -207,7 +211,7 @@ STORIES = {
         cursor("#files", "shop/cart.py"),
         sees("▸ shop/price.py"),
         press("G g"),
-        Until("the top", lambda app: view(app).cursor == 0),
+        Until("the top", lambda app: find_view(app).cursor == 0),
     ),
     "what is marked lands alone": (
         press("] space } space"),
@@ -257,7 +261,7 @@ STORIES = {
         press("] space"),
         lambda app: app.screen.go_to("sessions"),
         press("j"),
-        Until("none", lambda app: not view(app).files),
+        Until("none", lambda app: not find_view(app).files),
         press("k"),
         has_marked(HUNK_1),
         press("L"),
@@ -272,7 +276,7 @@ STORIES = {
     ),
     "a comment is written, shown and removed": (
         *COMMENTED,
-        Until("its place", lambda app: place_of_comment(app) == ("shop/cart.py", 13, True)),
+        Until("its place", lambda app: find_comment_place(app) == ("shop/cart.py", 13, True)),
         hides("C send comments"),  # a flow made the changes: it is a note
         press("down delete"),
         hides("┃ why?"),
@@ -292,7 +296,7 @@ STORIES = {
         type_text("why?"),
         press("enter"),
         sees("┃ why?"),
-        Until("its line", lambda app: view(app).current.line_row.sign == "+"),
+        Until("its line", lambda app: find_view(app).current.line_row.sign == "+"),
     ),
     "a comment on the head of a file is about the first line that changed in it": (
         press("c"),
@@ -320,13 +324,13 @@ STORIES = {
         press("enter"),
         sees("C send comments"),
         press("C"),
-        Until("the card", lambda app: any("use Decimal" in call for call in calls_of(stand_in(app), "propose"))),
+        Until("the card", lambda app: any("use Decimal" in call for call in find_calls(find_stand_in(app), "propose"))),
         Until("sent", lambda app: app.engine.changes.all[0].comments[0].sent),
     ),
 }
 
 
-test_story = pytest.mark.long(story_test(STORIES, *IN_DIFF))
+test_story = pytest.mark.long(make_story_test(STORIES, *IN_DIFF))
 
 
 async def test_every_sort_of_change_is_described(console: ConsoleApp) -> None:
@@ -357,11 +361,11 @@ async def test_very_long_lines_are_moved(console: ConsoleApp) -> None:
 
 @pytest.mark.parametrize(("size", "split"), [((160, 50), True), ((159, 50), False)])
 async def test_side_by_side_where_there_is_room(console: ConsoleApp, size: tuple[int, int], split: bool) -> None:
-    def side_by_side(app: ConsoleApp) -> bool:
-        line = next(item for item in screen_text(app).split("\n") if "round(sum(lines),2)" in item)
+    def is_side_by_side(app: ConsoleApp) -> bool:
+        line = next(item for item in read_screen(app).split("\n") if "round(sum(lines),2)" in item)
         return ("round(sum(lines), 2)" in line) is split
 
-    await play(console, *IN_DIFF, press("z"), Until("both sides", side_by_side), size=size)
+    await play(console, *IN_DIFF, press("z"), Until("both sides", is_side_by_side), size=size)
 
 
 @pytest.mark.long

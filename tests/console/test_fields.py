@@ -35,7 +35,7 @@ def learnings() -> StandInLearnings:
     return StandInLearnings(StandIn())
 
 
-def text(fields: Iterable[Field]) -> str:
+def format_text(fields: Iterable[Field]) -> str:
     return strip_colours("\n".join(format_fields(fields)))
 
 
@@ -67,17 +67,17 @@ def test_a_change_shows_only_the_lines_near_it() -> None:
 
 
 def test_lift_shows_runs_share_difference_and_interval(candidates: StandInAdaptation) -> None:
-    def lift(value: object) -> str:
+    def describe_lift(value: object) -> str:
         view = dataclasses.replace(candidates.view(STOCK.id), lift=value)
-        return text(learning_fields.make_lift_fields(document(view)["lift"]))
+        return format_text(learning_fields.make_lift_fields(document(view)["lift"]))
 
-    assert "31 of 38 runs went well, 82%" in lift(LIFT)
-    assert "+32 points, 80 % interval +2 to +58" in lift(LIFT)
-    assert "not enough evidence" in lift(YOUNG)
-    none = lift(dataclasses.replace(YOUNG, without_runs=0, without_good=0))
+    assert "31 of 38 runs went well, 82%" in describe_lift(LIFT)
+    assert "+32 points, 80 % interval +2 to +58" in describe_lift(LIFT)
+    assert "not enough evidence" in describe_lift(YOUNG)
+    none = describe_lift(dataclasses.replace(YOUNG, without_runs=0, without_good=0))
     assert "0 of 0 runs" in none
     assert "points" not in none
-    assert "Not measured yet" in lift(None)
+    assert "Not measured yet" in describe_lift(None)
 
 
 SAID = "Round a discount once, at the end"
@@ -93,7 +93,7 @@ def test_patterns_name_their_finders_and_uses() -> None:
 
 
 def test_a_delivered_finding_names_its_pattern() -> None:
-    def lines(pattern: str) -> str:
+    def describe_finding(pattern: str) -> str:
         item = {
             "state": "flushed", "text": SAID, "targetAgent": "ui", "leader": "lead", "createdAt": NOW.isoformat(),
             "flushedAt": NOW.isoformat(), "trust": "measured", "pattern": pattern, "confidence": 0.9,
@@ -101,5 +101,5 @@ def test_a_delivered_finding_names_its_pattern() -> None:
         }  # fmt: skip
         return "\n".join(line.text for line in make_finding_fields(item, NOW))
 
-    assert "as a pattern of lead," in lines("les_0123456789ab")
-    assert "as the pattern money_in_cents," in lines("money_in_cents")
+    assert "as a pattern of lead," in describe_finding("les_0123456789ab")
+    assert "as the pattern money_in_cents," in describe_finding("money_in_cents")

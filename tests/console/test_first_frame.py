@@ -14,7 +14,7 @@ from clawpy_console.state import AppState, LastScreen, save_last_screen
 from engine.home import Home
 from engine.model import Refusal
 from tests.console import stand_in_data
-from tests.console.conftest import make_console, running, screen_text, until, until_loaded, wait_for_text
+from tests.console.conftest import make_console, read_screen, running, until, until_loaded, wait_for_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 from tests.support.helpers import assert_contains
@@ -55,10 +55,10 @@ async def test_the_first_frame_shows_the_last_known_cards_before_the_engine_is_o
     app = make_console(home, slow)
     async with app.run_test(size=(120, 40)) as pilot:
         await pilot.pause()
-        text = screen_text(app)
+        text = read_screen(app)
         assert_contains(text, "Run the tests of the 3 modules", "opening")
         await pilot.press("right")  # a decision before the engine is there is not lost in silence
-        await until(pilot, lambda: "still starting" in screen_text(app))
+        await until(pilot, lambda: "still starting" in read_screen(app))
         assert app.screen.query_one("#stack").front.id == last_state.cards[0].id
         await pilot.press("n", *"run", "ctrl+s")  # nor is a prompt
         await until(pilot, lambda: app.last.draft == "run")
@@ -67,7 +67,7 @@ async def test_the_first_frame_shows_the_last_known_cards_before_the_engine_is_o
         await pilot.press("ctrl+s")
         await until(pilot, lambda: ("propose", "run", stand_in_data.SHOP) in engine.call_log)
         await until_loaded(pilot)
-        assert "WATCHING" in screen_text(app)
+        assert "WATCHING" in read_screen(app)
 
 
 async def test_garbage_is_collected_after_the_first_frame(home: Home, engine: StandIn) -> None:

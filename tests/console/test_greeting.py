@@ -19,11 +19,11 @@ from tests.console.stories import (
     Stories,
     called,
     hides,
+    make_story_test,
     never_called,
     play,
     press,
     sees,
-    story_test,
 )
 
 
@@ -84,7 +84,7 @@ STORIES: Stories = {
 }
 
 
-test_a_first_run_offers_agents_and_models = pytest.mark.long(story_test(STORIES, size=(200, 60)))
+test_a_first_run_offers_agents_and_models = pytest.mark.long(make_story_test(STORIES, size=(200, 60)))
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)])

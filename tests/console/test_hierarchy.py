@@ -17,7 +17,7 @@ from engine.config import FixedSettings
 from engine.events import AgentFileChanged
 from engine.hierarchy.agents import Agents
 from engine.model import BubbleState, PromptSource, SourceKind
-from tests.console.conftest import running, screen_text
+from tests.console.conftest import read_screen, running
 from tests.console.snapshots import SIZES, CompareSnapshot
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_organisation import make_organisation, with_organisation
@@ -28,11 +28,11 @@ from tests.console.stories import (
     Stories,
     Until,
     carry_out,
+    find_stand_in,
+    make_story_test,
     play,
     press,
     sees,
-    stand_in,
-    story_test,
     type_text,
 )
 from tests.hierarchy.guidance_world import World
@@ -59,7 +59,7 @@ def world(engine: StandIn, organisation: Path, tmp_path: Path) -> Iterator[World
     world.database.close()
 
 
-def world_of(app: ConsoleApp) -> World:
+def find_world(app: ConsoleApp) -> World:
     """The services of the hierarchy that this console uses."""
     return app.engine.world  # type: ignore[union-attr, no-any-return]
 
@@ -84,36 +84,36 @@ def open_agent(name: str, tab: str = "who") -> tuple[Step, ...]:
     )
 
 
-def tree_ids(app: ConsoleApp) -> list[str]:
+def read_tree_ids(app: ConsoleApp) -> list[str]:
     """The ids of the rows of the tree."""
     return [row.id for row in app.screen.query_one("#tree", Tree).rows]
 
 
 def tree_shows(*ids: str) -> Until:
     """The tree has these rows."""
-    return Until(f"{ids} in the tree", lambda app: {*ids} <= {*tree_ids(app)})
+    return Until(f"{ids} in the tree", lambda app: {*ids} <= {*read_tree_ids(app)})
 
 
 def tree_hides(*ids: str) -> Until:
     """The tree has none of these rows."""
-    return Until(f"no {ids} in the tree", lambda app: not {*ids} & {*tree_ids(app)})
+    return Until(f"no {ids} in the tree", lambda app: not {*ids} & {*read_tree_ids(app)})
 
 
 def reports_to(agent: str, leader: str) -> Until:
     """The agent reports to this leader."""
-    return Until(f"{agent} under {leader}", lambda app: world_of(app).agents.get(agent).reports_to == leader)
+    return Until(f"{agent} under {leader}", lambda app: find_world(app).agents.get(agent).reports_to == leader)
 
 
 def has_tier(agent: str, tier: int) -> Until:
     """The agent has this tier, in its file and on the screen."""
     return Until(
-        f"tier {tier}", lambda app: world_of(app).agents.get(agent).tier == tier and app.screen.agent.tier == tier
+        f"tier {tier}", lambda app: find_world(app).agents.get(agent).tier == tier and app.screen.agent.tier == tier
     )
 
 
 def has_retired(*ids: str) -> Until:
     """These agents are retired, and no others."""
-    return Until(f"retired {ids}", lambda app: [item.id for item in world_of(app).agents.retired()] == [*ids])
+    return Until(f"retired {ids}", lambda app: [item.id for item in find_world(app).agents.retired()] == [*ids])
 
 
 def edit_text(text: str, before: str = "") -> tuple[Step, ...]:
@@ -133,23 +133,23 @@ def fill_field(name: str, text: str) -> Step:
 
 def soul_has(agent: str, text: str) -> Until:
     """The saved soul of an agent has this text."""
-    return Until(text, lambda app: text in (world_of(app).folder / agent / "soul.md").read_text())
+    return Until(text, lambda app: text in (find_world(app).folder / agent / "soul.md").read_text())
 
 
 def guidance_has(text: str) -> Until:
     """The guidance of the backend builder has this text."""
-    return Until(text, lambda app: text in world_of(app).cascade.guidance("backend_builder").block)
+    return Until(text, lambda app: text in find_world(app).cascade.guidance("backend_builder").block)
 
 
 def click(row: str) -> Step:
     """Click this row of the tree."""
-    return lambda app: app.screen.query_one(Tree).click(tree_ids(app).index(row))
+    return lambda app: app.screen.query_one(Tree).click(read_tree_ids(app).index(row))
 
 
 def break_file(app: ConsoleApp) -> None:
     """Another program writes a bad comms.json for the dreamer."""
-    (world_of(app).folder / "dreamer" / "comms.json").write_text('{"reports_to": 7}')
-    stand_in(app).bus.publish(AgentFileChanged(subject="dreamer", file="comms.json", how="on disk"))
+    (find_world(app).folder / "dreamer" / "comms.json").write_text('{"reports_to": 7}')
+    find_stand_in(app).bus.publish(AgentFileChanged(subject="dreamer", file="comms.json", how="on disk"))
 
 
 def offers(action: str, offered: bool) -> Until:
@@ -195,7 +195,7 @@ STORIES: Stories = {
         *open_agent("ceo"),
         press("slash"),
         type_text("chronicle-hub"),
-        Until("the chain", lambda app: tree_ids(app) == ["owner", "ceo", "coo", "chronicler"]),
+        Until("the chain", lambda app: read_tree_ids(app) == ["owner", "ceo", "coo", "chronicler"]),
         shows_agent("chronicler"),
         press("enter escape"),
         tree_shows("backend_builder"),
@@ -207,7 +207,7 @@ STORIES: Stories = {
         sees("Reserve stock before the payment"),
         press("y"),
         sees("1 finding sent up"),
-        Until("none waits", lambda app: world_of(app).bubbles.list(state=BubbleState.QUEUED) == []),
+        Until("none waits", lambda app: find_world(app).bubbles.list(state=BubbleState.QUEUED) == []),
     ),
     "teaching shows the change, and is done after a question": (
         *open_agent("backend_builder", "teaching"),
@@ -250,7 +250,7 @@ STORIES: Stories = {
             "not below it",
             lambda app: "backend_builder" not in [row.id for row in app.screen.query_one("#leaders", Rows).rows],
         ),
-        lambda app: world_of(app).agents.move("cfo", "backend_builder"),  # meanwhile, elsewhere
+        lambda app: find_world(app).agents.move("cfo", "backend_builder"),  # meanwhile, elsewhere
         type_text("cfo"),
         sees("cto leads cfo, so it cannot report to it"),
         press("enter escape"),
@@ -307,7 +307,7 @@ STORIES: Stories = {
         press("y"),
         tree_hides("librarian"),
         tree_shows("=retired"),
-        Until("retired", lambda app: "librarian" in [item.id for item in world_of(app).agents.retired()]),
+        Until("retired", lambda app: "librarian" in [item.id for item in find_world(app).agents.retired()]),
         press("u"),
         tree_shows("librarian"),
     ),
@@ -336,7 +336,7 @@ STORIES: Stories = {
         *edit_text(COMMS),
         press("ctrl+s"),
         CLOSED,
-        Until("mended", lambda app: not world_of(app).agents.get("dreamer").broken),
+        Until("mended", lambda app: not find_world(app).agents.get("dreamer").broken),
     ),
     "circles and missing leaders are drawn as such": (
         Given(add_strays),
@@ -352,7 +352,7 @@ STORIES: Stories = {
 }
 
 
-test_story = pytest.mark.usefixtures("world")(story_test(STORIES, size=WIDE))
+test_story = pytest.mark.usefixtures("world")(make_story_test(STORIES, size=WIDE))
 
 
 async def test_guidance_is_the_block_the_next_prompt_carries(console: ConsoleApp, world: World) -> None:
@@ -376,7 +376,7 @@ async def test_guidance_is_the_block_the_next_prompt_carries(console: ConsoleApp
 async def test_findings_show_each_gate_with_its_figures(console: ConsoleApp, world: World) -> None:
     async with running(console, size=WIDE) as pilot:
         await carry_out(pilot, *open_agent("backend_builder", "findings"), press("enter"))
-        assert "FOUND BY IT  1 waiting to be sent up  ·  2 refused  ·  1 delivered" in screen_text(console)
+        assert "FOUND BY IT  1 waiting to be sent up  ·  2 refused  ·  1 delivered" in read_screen(console)
         findings = world.bubbles.list(agent="backend_builder")
         for finding in findings:
             console.screen.query_one("#items", Rows).select(finding.id)
@@ -392,7 +392,7 @@ async def test_an_empty_organisation_shows_its_owner_and_offers_a_new_agent(
     engine.agents = Agents(  # type: ignore[assignment]
         tmp_path / "agents", cascade_config=world.config, settings=FixedSettings(), database=world.database
     )
-    alone = Until("the owner alone", lambda app: tree_ids(app) == ["owner"])
+    alone = Until("the owner alone", lambda app: read_tree_ids(app) == ["owner"])
     await play(
         console, press("3"), shows_agent("owner"), alone, offers("new", True), offers("retire", False), size=(80, 24)
     )

@@ -43,12 +43,12 @@ from tests.console.stories import (
     called,
     hides,
     hold_back,
+    make_story_test,
     never_called,
     play,
     press,
     refused,
     sees,
-    story_test,
 )
 from tests.support.helpers import assert_contains
 
@@ -179,7 +179,7 @@ STORIES: Stories = {
 }
 
 
-test_story = pytest.mark.long(story_test(STORIES, press("7"), READ))
+test_story = pytest.mark.long(make_story_test(STORIES, press("7"), READ))
 
 
 @pytest.mark.long
@@ -226,35 +226,35 @@ def read() -> Insights:
     return StandIn().insights.read(30)
 
 
-def text(fields: Iterable[Field]) -> str:
+def format_text(fields: Iterable[Field]) -> str:
     return strip_colours("\n".join(format_fields(fields)))
 
 
 def test_an_approved_card_that_could_not_run_is_not_called_undecided(read: Insights) -> None:
-    message = insights.explain_no_figures(replaced_metrics(read, approved=0, rejected=0, cannot_run=1))
+    message = insights.explain_no_figures(replace_metrics(read, approved=0, rejected=0, cannot_run=1))
     assert message.startswith("1 could not run, so it counts in no rate. On mission control (1)")
-    message = insights.explain_no_figures(replaced_metrics(read, approved=0, rejected=0, cannot_run=0))
+    message = insights.explain_no_figures(replace_metrics(read, approved=0, rejected=0, cannot_run=0))
     assert message.startswith("You have not decided any of them.")
 
 
-def replaced_metrics(read: Insights, **figures: object) -> Insights:
+def replace_metrics(read: Insights, **figures: object) -> Insights:
     """Insights with these figures."""
     return dataclasses.replace(read, metrics=dataclasses.replace(read.metrics, **figures))  # type: ignore[arg-type]
 
 
-def bucket(stated: float, rate: float, decided: int = 20, unstated: int = 0) -> dict[str, Any]:
+def make_bucket(stated: float, rate: float, decided: int = 20, unstated: int = 0) -> dict[str, Any]:
     item = ConfidenceBucket(0.6, 0.7, decided, rate, stated, rate - 0.1, rate + 0.1, unstated)
-    return document(replaced_metrics(StandIn().insights.read(30), calibration=(item,)))["calibration"][0]
+    return document(replace_metrics(StandIn().insights.read(30), calibration=(item,)))["calibration"][0]
 
 
 @pytest.mark.parametrize(
     ("bucket_document", "verdict"),
     [
-        (bucket(0.65, 0.74), "✓ stated 65%"),
-        (bucket(0.65, 0.7501), "▲ too low: 65%"),
-        (bucket(0.65, 0.5499), "▼ too high: 65%"),
-        (bucket(0.65, 0.65, 4), "few decisions"),
-        (bucket(0.4, 0.9, 3, unstated=3), "cold start"),
+        (make_bucket(0.65, 0.74), "✓ stated 65%"),
+        (make_bucket(0.65, 0.7501), "▲ too low: 65%"),
+        (make_bucket(0.65, 0.5499), "▼ too high: 65%"),
+        (make_bucket(0.65, 0.65, 4), "few decisions"),
+        (make_bucket(0.4, 0.9, 3, unstated=3), "cold start"),
     ],
 )
 def test_the_verdict_on_a_range_of_confidence(bucket_document: dict[str, Any], verdict: str) -> None:
@@ -266,7 +266,7 @@ def test_no_decision_none_approved_and_some_approved_look_different(read: Insigh
     days = [FIRST + timedelta(days=number) for number in range(5)]
     decided = ((0, 0), (0, 3), (1, 1), (3, 0))
     slices = tuple(DecisionSlice(days[at], days[at + 1], *counts) for at, counts in enumerate(decided))
-    lines = text(predictions.make_daily_fields(document(dataclasses.replace(read, over_time=slices))))
+    lines = format_text(predictions.make_daily_fields(document(dataclasses.replace(read, over_time=slices))))
     assert_contains(lines, "approval since 1 Jan", "·▁▅█", "at most 3")
     nothing = dataclasses.replace(read, over_time=slices[:1])
     assert list(predictions.make_daily_fields(document(nothing))) == []  # no plot without data
@@ -274,12 +274,14 @@ def test_no_decision_none_approved_and_some_approved_look_different(read: Insigh
 
 def test_a_table_shows_its_first_groups_and_a_cost_only_where_there_is_one(read: Insights) -> None:
     groups = tuple(CardGroup(f"a name of some length {at}", 1000 * at, at, 1, 0.5, 90_000) for at in range(3))
-    lines = text(predictions.make_table_fields(document(replaced_metrics(read, sources=groups)), ("sources",), limit=2))
+    lines = format_text(
+        predictions.make_table_fields(document(replace_metrics(read, sources=groups)), ("sources",), limit=2)
+    )
     assert_contains(lines, "SOURCE", "1,000       2      50%  $0.09")
     assert lines.endswith("and 1 more")
     free = tuple(dataclasses.replace(group, cost_per_accepted=None) for group in groups)
-    assert "cost" not in text(
-        predictions.make_table_fields(document(replaced_metrics(read, sources=free)), ("sources",))
+    assert "cost" not in format_text(
+        predictions.make_table_fields(document(replace_metrics(read, sources=free)), ("sources",))
     )
 
 
@@ -303,7 +305,7 @@ def test_drift_names_the_kinds_of_cards_that_changed(read: Insights) -> None:
     drift = TasteDrift(
         50, "your taste changed", (TasteShift("run_tests", 1, 20, 0.8), TasteShift("bisect", 19, 20, 0.3))
     )
-    lines = text(predictions.make_drift_fields(document(dataclasses.replace(read, drift=drift))["drift"]))
+    lines = format_text(predictions.make_drift_fields(document(dataclasses.replace(read, drift=drift))["drift"]))
     assert_contains(
         lines,
         "your taste changed",

@@ -14,11 +14,11 @@ from clawpy_console.dialogs.jump import Jump, find_spots, make_labels
 from clawpy_console.dialogs.prompt import OwnPrompt
 from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.rows import Rows
-from tests.console.conftest import running, screen_text, until
+from tests.console.conftest import read_screen, running, until
 from tests.console.stand_in import StandIn
 
 
-def label_of(jump: Screen[Any], widget: Widget, at: int) -> str:
+def find_label(jump: Screen[Any], widget: Widget, at: int) -> str:
     """The label on the spot number `at` of `widget`."""
     return [label for label, spot in jump._spots.items() if spot.widget is widget][at]
 
@@ -38,9 +38,9 @@ async def test_every_screen_has_a_label_on_each_tab_and_pane_and_none_on_a_key(
 ) -> None:
     async with running(console, screen, size=size) as pilot:
         await until(pilot, lambda: console.screen.query(KeyLine) and console.screen.query_one(KeyLine).keys)
-        screen_text(console)  # the keys have their places once they are drawn
+        read_screen(console)  # the keys have their places once they are drawn
         spots_on_screen = find_spots(console.screen)
-        lines = screen_text(console).splitlines()
+        lines = read_screen(console).splitlines()
         on_top = [item.on_screen for item in spots_on_screen if item.widget.id == "state"]
         assert len(on_top) >= 2
         assert all(lines[at.y][at.x].isdigit() for at in on_top), "tabs alone: F12 stop is a key"
@@ -48,7 +48,7 @@ async def test_every_screen_has_a_label_on_each_tab_and_pane_and_none_on_a_key(
         assert [item for item in spots_on_screen if item.widget is console.screen.focused]
         await pilot.press("apostrophe")
         await until(pilot, lambda: isinstance(console.screen, Jump))
-        drawn = screen_text(console).splitlines()
+        drawn = read_screen(console).splitlines()
         for label, spot in list(console.screen._spots.items())[:40]:
             x, y = spot.on_screen
             assert label in (drawn[y][x : x + len(label)], drawn[y][x - len(label) : x])
@@ -61,12 +61,12 @@ async def test_a_label_goes_to_a_screen_and_a_row(console: ConsoleApp, engine: S
     async with running(console) as pilot:
         bar = console.screen.query_one("#state")
         await pilot.press("apostrophe")
-        await pilot.press(*label_of(console.screen, bar, 1))
+        await pilot.press(*find_label(console.screen, bar, 1))
         await until(pilot, lambda: console.current_mode == "work")
         rows = console.screen.query_one("#sessions", Rows)
         await until(pilot, lambda: len(rows.spots) > 3)
         await pilot.press("apostrophe")
-        await pilot.press(*label_of(console.screen, rows, 3))
+        await pilot.press(*find_label(console.screen, rows, 3))
         await until(pilot, lambda: rows.cursor == rows.spots[3][0].y and rows.has_focus)
         await pilot.press("apostrophe", "escape")
         await until(pilot, lambda: console.screen.focused is rows)

@@ -12,7 +12,7 @@ from clawpy_console.keys import BY_ID
 from clawpy_console.screens import session_actions
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.widgets.frame import KeyLine
-from tests.console.conftest import running, screen_text, until, until_idle
+from tests.console.conftest import read_screen, running, until, until_idle
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_organisation import make_organisation, with_organisation
 
@@ -72,4 +72,4 @@ async def test_every_key_of_the_key_line_does_something(
 
 
 def _observe(console: ConsoleApp, engine: StandIn) -> object:
-    return len(console.screen_stack), console.screen.focused, screen_text(console), len(engine.call_log)
+    return len(console.screen_stack), console.screen.focused, read_screen(console), len(engine.call_log)

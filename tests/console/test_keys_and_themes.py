@@ -13,7 +13,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.keys import ACTIONS, BY_ID, check_keymap, format_key
 from engine.home import Home
 from engine.model import Refusal
-from tests.console.conftest import make_console, screen_text, until, until_loaded
+from tests.console.conftest import make_console, read_screen, until, until_loaded
 from tests.console.stand_in import StandIn
 from tests.console.stories import (
     CLOSED,
@@ -24,10 +24,10 @@ from tests.console.stories import (
     called,
     choose,
     hides,
+    make_story_test,
     never_called,
     press,
     sees,
-    story_test,
     type_text,
 )
 
@@ -116,7 +116,7 @@ def with_keys(**keys: str) -> Given:
 
 def is_in_order(app: ConsoleApp) -> bool:
     """Whether the help begins with the keys of the pane, and ends with those of every screen."""
-    places = [screen_text(app).find(heading) for heading in ("In this pane, now", "one up", "Everywhere")]
+    places = [read_screen(app).find(heading) for heading in ("In this pane, now", "one up", "Everywhere")]
     return places == sorted(places)
 
 
@@ -169,7 +169,7 @@ STORIES: Stories = {
 }
 
 
-test_story = pytest.mark.long(story_test(STORIES))
+test_story = pytest.mark.long(make_story_test(STORIES))
 
 
 def test_all_shipped_themes_are_good() -> None:
@@ -199,17 +199,17 @@ def test_a_bad_theme_names_file_and_key(tmp_path: Path, old: str, new: str, name
     assert named in str(refused.value)
 
 
-def contrast(item: str, other: str) -> float:
+def compute_contrast(item: str, other: str) -> float:
     from textual.color import Color
 
-    def luminance(name: str) -> float:
+    def compute_luminance(name: str) -> float:
         parts = [
             part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4
             for part in Color.parse(name).normalized
         ]
         return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
 
-    bright, dark = sorted((luminance(item), luminance(other)), reverse=True)
+    bright, dark = sorted((compute_luminance(item), compute_luminance(other)), reverse=True)
     return (bright + 0.05) / (dark + 0.05)
 
 
@@ -219,9 +219,9 @@ def test_text_can_be_read(name: str, least: float) -> None:
 
     colors = tomllib.loads((appearance.find_shipped_folder() / f"{name}.toml").read_text())["colors"]
     for key in ("text", "grey", "accent", "wants", "wrong", "good"):
-        assert contrast(colors[key], colors["background"]) >= least, key
-        assert contrast(colors[key], colors["surface"]) >= least * 0.9, key
-    assert contrast(colors["faint"], colors["background"]) >= 3
+        assert compute_contrast(colors[key], colors["background"]) >= least, key
+        assert compute_contrast(colors[key], colors["surface"]) >= least * 0.9, key
+    assert compute_contrast(colors["faint"], colors["background"]) >= 3
 
 
 async def test_a_bad_theme_leaves_the_operators_own_in_use(home: Home, engine: StandIn) -> None:
@@ -234,4 +234,4 @@ async def test_a_bad_theme_leaves_the_operators_own_in_use(home: Home, engine: S
     async with app.run_test(size=(120, 40), notifications=True) as pilot:
         await until_loaded(pilot)
         assert app.theme == "own"
-        await until(pilot, lambda: "torn.toml" in screen_text(app))
+        await until(pilot, lambda: "torn.toml" in read_screen(app))

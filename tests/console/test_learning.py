@@ -39,6 +39,7 @@ from tests.console.stories import (
     called,
     carry_out,
     hold_back,
+    make_story_test,
     never_called,
     on_screen,
     play,
@@ -46,7 +47,6 @@ from tests.console.stories import (
     refused,
     sees,
     select,
-    story_test,
     type_text,
 )
 
@@ -74,19 +74,19 @@ def open_item(id: str) -> tuple[Step, ...]:
     return lambda app: app.open("learning", id), shows_item(id)
 
 
-def listed_ids(app: ConsoleApp) -> list[str]:
+def read_listed_ids(app: ConsoleApp) -> list[str]:
     """The ids of the rows of the list, without its headings."""
     return [row.id for row in app.screen.query_one("#list", Rows).rows if row.id]
 
 
 def list_begins(*ids: str) -> Until:
     """The list begins with these rows."""
-    return Until(f"a list from {ids}", lambda app: listed_ids(app)[: len(ids)] == list(ids))
+    return Until(f"a list from {ids}", lambda app: read_listed_ids(app)[: len(ids)] == list(ids))
 
 
 def list_has_only(id: str) -> Until:
     """The list has this row alone."""
-    return Until(f"{id} alone", lambda app: listed_ids(app) == [id])
+    return Until(f"{id} alone", lambda app: read_listed_ids(app) == [id])
 
 
 def shows_work(session: str) -> Until:
@@ -217,7 +217,7 @@ STORIES: Stories = {
 }
 
 
-test_story = pytest.mark.long(story_test(STORIES, size=WIDE))
+test_story = pytest.mark.long(make_story_test(STORIES, size=WIDE))
 
 
 @pytest.mark.long

@@ -19,13 +19,13 @@ from engine.model.adaptation import CandidateStatus, RecordKind
 from tests.console.conftest import make_console, until, until_loaded
 
 
-def prompt(demo_engine: Engine) -> str:
+def read_prompt(demo_engine: Engine) -> str:
     """What an agent is told before its next task."""
     request = PromptRequest("backend_builder", "koji-core", str(demo_engine.workspaces[0]), "name another shelf")
     return demo_engine.prompts.assemble(request).text("system")
 
 
-def lines(demo_engine: Engine) -> list[str]:
+def read_absence_texts(demo_engine: Engine) -> list[str]:
     """What the operator is told who was away for an hour."""
     now = demo_engine.clock.now()
     return [item.plain for item in read_absence_lines(demo_engine, now - timedelta(hours=1), now)]
@@ -37,7 +37,7 @@ async def test_an_activated_candidate_reaches_the_prompt_until_it_is_undone(demo
     demo.learn_now(demo_engine)
     then = demo_engine.since(demo_engine.clock.now() - timedelta(hours=1))
     assert (then.learned.learnings, then.learned.facts, then.learned.proposed) == (3, 3, 1)
-    assert "3 learnings promoted, 3 facts kept, 1 candidate to review" in str(lines(demo_engine))
+    assert "3 learnings promoted, 3 facts kept, 1 candidate to review" in str(read_absence_texts(demo_engine))
     app = make_console(home, lambda: demo_engine, now=demo_engine.clock.now)
     async with app.run_test(size=(150, 50)) as pilot:
         await until_loaded(pilot)
@@ -50,13 +50,13 @@ async def test_an_activated_candidate_reaches_the_prompt_until_it_is_undone(demo
         [line] = view.candidate.effect.guidance
         assert line.startswith("Decision: ")
         block = "<learned-guidance>\nLearnt from earlier work of this kind here"
-        assert block not in prompt(demo_engine)
+        assert block not in read_prompt(demo_engine)
         await pilot.press("a", "y")
         await until(pilot, lambda: screen.view and screen.view.candidate.status == CandidateStatus.ACTIVE)
-        assert block in prompt(demo_engine)
+        assert block in read_prompt(demo_engine)
         await pilot.press("u")
         await until(pilot, lambda: screen.view and screen.view.candidate.status == CandidateStatus.REVIEW)
-        assert block not in prompt(demo_engine)
+        assert block not in read_prompt(demo_engine)
         learning = demo_engine.learnings.entries("project")[0]
         app.open("learning", learning.id)
         await until(pilot, lambda: screen.view and find_subject(screen.view).id == learning.id, "for the learning")
@@ -76,16 +76,16 @@ async def test_a_file_edited_by_hand_is_read_again_while_the_screen_is_open(
     page.write_text(entry.format("tea", 2) + entry.format("coffee", 1))
     app = make_console(home, lambda: demo_engine, now=demo_engine.clock.now)
 
-    def listed() -> list[str]:
+    def read_listed_ids() -> list[str]:
         return [row.id for row in app.screen.query_one("#list", Rows).rows if row.id]
 
     async with app.run_test(size=(150, 50)) as pilot:
         await until_loaded(pilot)
         app.open("learning", "lrn_tea")
-        await until(pilot, lambda: app.screen.view is not None and listed() == ["lrn_tea", "lrn_coffee"])
+        await until(pilot, lambda: app.screen.view is not None and read_listed_ids() == ["lrn_tea", "lrn_coffee"])
         page.write_text(entry.format("tea", 2) + entry.format("milk", 1))
         await pilot.press(*keys)
-        await until(pilot, lambda: app.screen.view is not None and listed() == ["lrn_tea", "lrn_milk"])
+        await until(pilot, lambda: app.screen.view is not None and read_listed_ids() == ["lrn_tea", "lrn_milk"])
         assert "there is no learning" not in " ".join(app.messages)
 
 

@@ -23,19 +23,19 @@ from tests.console.stories import (
     Stories,
     Until,
     called,
-    calls_of,
     carry_out,
+    find_calls,
+    find_stand_in,
     hides,
+    make_story_test,
     never_called,
     on_screen,
     play,
     press,
+    read_text_in,
     refused,
     sees,
     select,
-    stand_in,
-    story_test,
-    text_in,
     type_text,
 )
 
@@ -78,7 +78,7 @@ def open_entry(layer: Layer, id: str) -> Step:
 
 def shows_details(id: str) -> Until:
     """The pane on the right shows the entry with this id."""
-    return Until(f"the details of {id}", lambda app: id in text_in(app, app.screen.query_one("#entry").region))
+    return Until(f"the details of {id}", lambda app: id in read_text_in(app, app.screen.query_one("#entry").region))
 
 
 def lists_entries(layer: Layer, count: str) -> Until:
@@ -99,7 +99,7 @@ def select_link(id: str) -> Step:
 
 def has_called(times: int, name: str) -> Until:
     """The engine was called by this name so many times."""
-    return Until(f"{name} was called {times} times", lambda app: len(calls_of(stand_in(app), name)) == times)
+    return Until(f"{name} was called {times} times", lambda app: len(find_calls(find_stand_in(app), name)) == times)
 
 
 def editor_begins(start: str) -> Until:
@@ -109,17 +109,17 @@ def editor_begins(start: str) -> Until:
 
 def file_begins(start: str) -> Until:
     """The saved soul begins like this."""
-    return Until(f"a file with {start}", lambda app: stand_in(app).agent_files.all[SOUL].startswith(start))
+    return Until(f"a file with {start}", lambda app: find_stand_in(app).agent_files.all[SOUL].startswith(start))
 
 
 def write_outside(app: ConsoleApp) -> None:
     """Another program writes the soul."""
-    stand_in(app).agent_files.all[SOUL] = "# Theirs\n"
+    find_stand_in(app).agent_files.all[SOUL] = "# Theirs\n"
 
 
 def announce_change(app: ConsoleApp) -> None:
     """The engine notices that the soul was written."""
-    stand_in(app).bus.publish(AgentFileChanged(subject="backend_builder", file="soul.md", how="on disk"))
+    find_stand_in(app).bus.publish(AgentFileChanged(subject="backend_builder", file="soul.md", how="on disk"))
 
 
 def make_draft_wait(engine: StandIn) -> None:
@@ -129,7 +129,7 @@ def make_draft_wait(engine: StandIn) -> None:
 
 def has_previewed_new_task(app: ConsoleApp) -> bool:
     """The last preview was for the task with " now" at its end."""
-    _, task, *_ = calls_of(stand_in(app), "preview")[-1]
+    _, task, *_ = find_calls(find_stand_in(app), "preview")[-1]
     return task.endswith(" now")
 
 
@@ -147,7 +147,7 @@ STORIES: Stories = {
         lists_entries(Layer.VECTORS, "1"),
         press("enter escape"),
         lists_entries(Layer.VECTORS, "5"),
-        Until("few readings", lambda app: len(set(calls_of(stand_in(app), "entries"))) < 6),
+        Until("few readings", lambda app: len(set(find_calls(find_stand_in(app), "entries"))) < 6),
     ),
     "a search by meaning has a key of its own": (
         *open_layer(Layer.VECTORS),
@@ -296,7 +296,7 @@ STORIES: Stories = {
 }
 
 
-test_story = story_test(STORIES, size=WIDE)
+test_story = make_story_test(STORIES, size=WIDE)
 
 
 async def test_a_layer_that_is_built_shows_its_progress(console: ConsoleApp, engine: StandIn) -> None:
@@ -311,7 +311,7 @@ async def test_a_layer_that_is_built_shows_its_progress(console: ConsoleApp, eng
 async def test_the_first_preview_is_for_the_first_card(console: ConsoleApp, engine: StandIn) -> None:
     first = engine.cards.pending()[0]
     await play(console, *open_layer(Layer.VECTORS), press("r"), sees("212 of 600 tokens"))
-    assert calls_of(engine, "preview") == [
+    assert find_calls(engine, "preview") == [
         ("preview", first.assignment.prompt, first.assignment.workspace, first.agent)
     ]
 

@@ -13,7 +13,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.mission_panes import make_glance
 from clawpy_console.widgets.rows import Rows
 from engine.model import RailVerdict, SessionState, Verdict
-from tests.console.conftest import running, screen_text, toasts
+from tests.console.conftest import read_screen, read_toasts, running
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, SHOP, cards, sessions
 from tests.console.stories import (
@@ -25,15 +25,15 @@ from tests.console.stories import (
     Until,
     called,
     carry_out,
+    find_stand_in,
     hides,
     in_front,
+    make_story_test,
     never_called,
     on_screen,
     play,
     press,
     sees,
-    stand_in,
-    story_test,
 )
 
 PANES = ("queue", "tasks", "agents", "sessions", "live")
@@ -71,8 +71,8 @@ def with_session(number: int, **fields: object) -> Given:
 
 def remove_tasks_and_channels(app: ConsoleApp) -> None:
     """The engine has no task and no channel any more."""
-    stand_in(app).tasks.list = lambda **_: []
-    stand_in(app).settings.current.channels = ()
+    find_stand_in(app).tasks.list = lambda **_: []
+    find_stand_in(app).settings.current.channels = ()
     app.reload(["tasks", "settings"])
 
 
@@ -187,7 +187,7 @@ STORIES: Stories = {
 }
 
 
-test_story = story_test(STORIES)
+test_story = make_story_test(STORIES)
 
 
 @pytest.mark.long
@@ -203,7 +203,7 @@ async def test_tab_walks_through_all_panes_of_a_narrow_terminal(console: Console
 async def test_every_pane_has_the_common_keys_and_escape_leads_back_to_the_cards(
     console: ConsoleApp, name: str, size: tuple[int, int]
 ) -> None:
-    useless = Until("no key of cards", lambda app: "→ approve" not in screen_text(app).split("\n")[-1])
+    useless = Until("no key of cards", lambda app: "→ approve" not in read_screen(app).split("\n")[-1])
     common = (press("w p"), called("run_cycle", True), press("n"), sees("New prompt"), press("escape"))
     leave = (press("escape"), in_pane("stack"), sees("only shop"), press("right"), called("approve", FIRST, None))
     await play(console, go_to(name), in_pane(name), useless, *common, *leave, size=size)
@@ -250,7 +250,7 @@ async def test_the_heading_says_how_many_cards_the_list_hides_above(console: Con
 async def test_a_pane_that_a_narrow_terminal_shows_uses_its_width(console: ConsoleApp) -> None:
     long = with_session(1, state=SessionState.CANNOT_RUN, error="nothing to run, " * 20 + "at all")
     whole_row = Until(
-        "a long row", lambda app: any(len(line.rstrip()) > 70 for line in screen_text(app).split("\n")[6:9])
+        "a long row", lambda app: any(len(line.rstrip()) > 70 for line in read_screen(app).split("\n")[6:9])
     )
     await play(console, long, go_to("sessions"), sees("nothing to run"), sees("…"), whole_row, size=(80, 24))
 
@@ -283,7 +283,7 @@ async def test_long_toasts_on_a_low_terminal_keep_their_beginning_and_all_messag
     async with running(console, size=(80, 24), notifications=True) as pilot:
 
         def sees_on_screen(*texts: str) -> Until:
-            return Until(f"{texts}", lambda app: all(text in screen_text(app) for text in texts))
+            return Until(f"{texts}", lambda app: all(text in read_screen(app) for text in texts))
 
         await carry_out(pilot, *([] if name == "cards" else [press("2")]))
         console.show_toast(f"first fault: {'and more of it ' * 25}end_of_first")
@@ -310,7 +310,7 @@ async def test_what_is_said_again_takes_the_place_of_its_toast(console: ConsoleA
         console.show_toast("the last of them", about="them")
         console.show_toast("the last but one is gone", about="them")
         await carry_out(pilot, sees("but one"))
-        texts = [text for text in toasts(console).splitlines() if text in ("once", "twice") or "the last" in text]
+        texts = [text for text in read_toasts(console).splitlines() if text in ("once", "twice") or "the last" in text]
         assert texts == ["once", "twice", "the last but one is gone"]
 
 

@@ -10,14 +10,14 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.transcript import Transcript
-from tests.console.conftest import running, screen_text, until
+from tests.console.conftest import read_screen, running, until
 
 STATE_LINE, KEY_LINE = 0, 39
 """The lines of the screen, from 0."""
 
 
 async def _click_words(pilot: Pilot, widget: Widget, words: str, line: int) -> None:
-    column = screen_text(pilot.app).splitlines()[line].index(words)
+    column = read_screen(pilot.app).splitlines()[line].index(words)
     assert await pilot.click(widget, offset=(column - widget.region.x, line - widget.region.y))
 
 
@@ -27,7 +27,7 @@ async def test_tabs_rows_and_keys_are_clicked(console: ConsoleApp) -> None:
         await until(pilot, lambda: console.current_mode == "work")
         rows = console.screen.query_one("#sessions", Rows)
         before = rows.current
-        line = next(y for y, text in enumerate(screen_text(console).splitlines()) if "Lint the 6" in text)
+        line = next(y for y, text in enumerate(read_screen(console).splitlines()) if "Lint the 6" in text)
         await pilot.click(rows, offset=(6, line - rows.region.y))
         assert rows.current != before
         await _click_words(pilot, console.screen.query_one(KeyLine), "z zoom", KEY_LINE)
@@ -36,7 +36,7 @@ async def test_tabs_rows_and_keys_are_clicked(console: ConsoleApp) -> None:
 
 async def test_the_keys_of_a_dialog_are_clicked(console: ConsoleApp) -> None:
     async with running(console, "enter") as pilot:
-        await until(pilot, lambda: console.screen.query(KeyLine) and "esc back" in screen_text(console))
+        await until(pilot, lambda: console.screen.query(KeyLine) and "esc back" in read_screen(console))
         key_line = console.screen.query_one(KeyLine)
         await _click_words(pilot, key_line, "esc", key_line.region.y)
         await until(pilot, lambda: len(console.screen_stack) == 1)

@@ -26,12 +26,12 @@ from tests.console.stories import (
     Stories,
     Until,
     called,
+    find_stand_in,
     in_front,
+    make_story_test,
     never_called,
     press,
     sees,
-    stand_in,
-    story_test,
     type_text,
 )
 
@@ -40,7 +40,7 @@ OWN_CARD = in_front(stand_in_data.card(90, "").id)
 UNSENT = never_called("propose")
 
 
-def text_area(app: ConsoleApp) -> TextArea:
+def find_text_area(app: ConsoleApp) -> TextArea:
     """The text of the prompt box."""
     return app.screen.query_one("#text", TextArea)
 
@@ -56,7 +56,7 @@ def open_box(text: str = "") -> tuple[Step, ...]:
 
 def box_has(text: str) -> Until:
     """The prompt box has this text."""
-    return Until(repr(text), lambda app: text_area(app).text == text)
+    return Until(repr(text), lambda app: find_text_area(app).text == text)
 
 
 def has_saved(draft: str, *prompts: str) -> Until:
@@ -97,7 +97,7 @@ def require_parameters(engine: StandIn) -> None:
 
 def serve_by(name: str) -> Step:
     """This model or agent serves all channels from now on."""
-    return lambda app: setattr(stand_in(app).channel_setup, "serves", name)
+    return lambda app: setattr(find_stand_in(app).channel_setup, "serves", name)
 
 
 def remove_model(engine: StandIn) -> None:
@@ -212,7 +212,7 @@ STORIES: Stories = {
     ),
     "what may be a key is not written down": (
         *open_box(),
-        lambda app: setattr(text_area(app), "text", f"use {SECRET}"),
+        lambda app: setattr(find_text_area(app), "text", f"use {SECRET}"),
         press("end escape"),
         has_saved(""),
     ),
@@ -241,7 +241,7 @@ STORIES: Stories = {
 }
 
 
-test_story = pytest.mark.long(story_test(STORIES))
+test_story = pytest.mark.long(make_story_test(STORIES))
 
 
 @pytest.mark.long

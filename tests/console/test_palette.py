@@ -23,12 +23,12 @@ from tests.console.stories import (
     carry_out,
     choose,
     hides,
+    make_story_test,
     never_called,
     on_screen,
-    palette_titles,
     press,
+    read_palette_titles,
     sees,
-    story_test,
 )
 
 WEEK = NOW + timedelta(days=7)
@@ -90,10 +90,10 @@ STORIES: Stories = {
 }
 
 
-test_story = story_test(STORIES)
+test_story = make_story_test(STORIES)
 
 
-test_a_command_of_another_screen_leads_there_and_says_its_key = story_test(
+test_a_command_of_another_screen_leads_there_and_says_its_key = make_story_test(
     {
         "possible": (
             choose("Work: land the changes in the working tree"),
@@ -121,13 +121,13 @@ async def test_the_palette_has_no_command_of_another_screen_over_a_dialog_and_no
 ) -> None:
     async with running(console) as pilot:
         await carry_out(pilot, press("2"), on_screen("work"))
-        titles = palette_titles(console)
+        titles = read_palette_titles(console)
         assert "Hierarchy: fold or unfold the agents below" in titles
         assert "Mission: back to the cards" not in titles
         assert not [title for title in titles if title in ("Work: stop the session", "Work: undo a landing")]
         await carry_out(pilot, press("M"), sees("Messages"))
         prefixes = tuple(f"{mode.capitalize()}: " for mode, _, _ in SCREENS)
-        assert not [title for title in palette_titles(console) if title.startswith(prefixes)]
+        assert not [title for title in read_palette_titles(console) if title.startswith(prefixes)]
 
 
 @pytest.mark.parametrize(("query", "found"), [("settings", []), ("mouse", ["Mouse off"]), ("OFF mou", ["Mouse off"])])
@@ -141,7 +141,7 @@ async def test_a_search_finds_only_commands_with_all_its_words(
 
 async def test_the_palette_has_each_action_once(console: ConsoleApp) -> None:
     async with running(console):
-        titles = palette_titles(console)
+        titles = read_palette_titles(console)
         assert len(titles) == len(set(titles))
 
 

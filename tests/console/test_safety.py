@@ -31,11 +31,11 @@ from tests.console.stories import (
     called,
     carry_out,
     hides,
+    make_story_test,
     never_called,
     press,
     refused,
     sees,
-    story_test,
     type_text,
 )
 from tests.support.helpers import assert_contains
@@ -129,10 +129,10 @@ STORIES = {
 }
 
 
-test_story = pytest.mark.long(story_test(STORIES, *OPEN))
+test_story = pytest.mark.long(make_story_test(STORIES, *OPEN))
 
 
-async def to_safety(pilot: Pilot) -> None:
+async def open_safety(pilot: Pilot) -> None:
     await until_loaded(pilot)
     await carry_out(pilot, *OPEN)
 
@@ -140,13 +140,13 @@ async def to_safety(pilot: Pilot) -> None:
 # Fields
 
 
-def text(fields: Iterable[Field]) -> str:
+def format_text(fields: Iterable[Field]) -> str:
     return strip_colours("\n".join(format_fields(fields)))
 
 
 @pytest.mark.parametrize("state", safety_fields.AUTONOMY_STATES)
 def test_the_present_state_is_marked_among_all(state: str) -> None:
-    lines = text(safety_fields.make_state_fields(AppState(autonomy=Autonomy(state=state)), (), NOW, "R", "d"))
+    lines = format_text(safety_fields.make_state_fields(AppState(autonomy=Autonomy(state=state)), (), NOW, "R", "d"))
     assert_contains(lines, f"[{state}]", *safety_fields.AUTONOMY_STATES)
 
 
@@ -165,7 +165,7 @@ UNUSED = tuple(dataclasses.replace(burn, spent=0, reserved=0, buckets=(0,) * len
     ids=["nothing", "some", "all", "no cap"],
 )
 def test_gauges_of_costs(spent: tuple[object, ...], texts: list[str]) -> None:
-    assert_contains(text(safety_fields.make_cost_fields(spent, NOW)), *texts)  # type: ignore[arg-type]
+    assert_contains(format_text(safety_fields.make_cost_fields(spent, NOW)), *texts)  # type: ignore[arg-type]
 
 
 def test_a_wait_that_is_over_does_not_count_down_and_only_a_stop_holds_all_work() -> None:
@@ -180,7 +180,7 @@ def test_a_wait_that_is_over_does_not_count_down_and_only_a_stop_holds_all_work(
 
 
 @pytest.fixture
-def looked_at(engine: StandIn) -> StandIn:
+def paused_engine(engine: StandIn) -> StandIn:
     """The morning after: paused, with the newest decision stopped."""
     log, rails = engine.safety.log, engine.safety.rails()
     engine.safety.log = lambda limit=50, blocked_only=False: log(50, True)[:limit]  # type: ignore[method-assign]
@@ -195,8 +195,8 @@ def looked_at(engine: StandIn) -> StandIn:
 
 
 @in_four_sizes
-def test_paused(console: ConsoleApp, looked_at: StandIn, compare_snapshot: CompareSnapshot, size: str) -> None:
-    compare_snapshot(console, size, go=to_safety)
+def test_paused(console: ConsoleApp, paused_engine: StandIn, compare_snapshot: CompareSnapshot, size: str) -> None:
+    compare_snapshot(console, size, go=open_safety)
 
 
 @in_four_sizes
@@ -206,28 +206,28 @@ def test_before_anything_ran(
     rails = tuple(dataclasses.replace(rail, last=None, last_at=None, stopped=0) for rail in engine.safety.rails())
     vars(engine.safety).update(log=lambda **_: [], chain=lambda **_: [], rails=lambda: rails)
     engine.safety.costs.history = lambda: UNUSED
-    compare_snapshot(console, size, go=to_safety)
+    compare_snapshot(console, size, go=open_safety)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("size", ["80x24", "120x40"])
 def test_switches(console: ConsoleApp, compare_snapshot: CompareSnapshot, size: str) -> None:
-    compare_snapshot(console, size, "tab", "tab", go=to_safety)
+    compare_snapshot(console, size, "tab", "tab", go=open_safety)
 
 
 def test_blocked_when_narrow(console: ConsoleApp, compare_snapshot: CompareSnapshot) -> None:
-    compare_snapshot(console, "80x24", "tab", go=to_safety)
+    compare_snapshot(console, "80x24", "tab", go=open_safety)
 
 
 @pytest.mark.long
-def test_light(console: ConsoleApp, looked_at: StandIn, compare_snapshot: CompareSnapshot) -> None:
-    looked_at.settings.current.console.theme = "clawpy-light"
-    compare_snapshot(console, "120x40", "down", go=to_safety)
+def test_light(console: ConsoleApp, paused_engine: StandIn, compare_snapshot: CompareSnapshot) -> None:
+    paused_engine.settings.current.console.theme = "clawpy-light"
+    compare_snapshot(console, "120x40", "down", go=open_safety)
 
 
 @pytest.mark.long
-def test_without_colour(looked_at: StandIn, plain_console: ConsoleApp, compare_snapshot: CompareSnapshot) -> None:
-    compare_snapshot(plain_console, "120x40", go=to_safety)
+def test_without_colour(paused_engine: StandIn, plain_console: ConsoleApp, compare_snapshot: CompareSnapshot) -> None:
+    compare_snapshot(plain_console, "120x40", go=open_safety)
 
 
 # A real engine

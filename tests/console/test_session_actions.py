@@ -23,7 +23,10 @@ from tests.console.stories import (
     Stories,
     Until,
     called,
+    find_stack,
+    find_stand_in,
     hides,
+    make_story_test,
     never_called,
     on_screen,
     play,
@@ -31,24 +34,23 @@ from tests.console.stories import (
     refused,
     sees,
     select,
-    stack,
-    stand_in,
-    story_test,
     type_text,
 )
 
 PUSH, WRITE = "perm_000000000001", "perm_000000000002"
 
 
-def permission_pane(app: ConsoleApp) -> PermissionPane:
+def find_permission_pane(app: ConsoleApp) -> PermissionPane:
     """The pane with the request that waits for an answer."""
     return app.screen.query_one(PermissionPane)
 
 
 def settle(app: ConsoleApp) -> None:
     """The moment is over in which no key answers."""
-    later = permission_pane(app).clock() + GUARD_S + 0.01  # sums of seconds since the machine started are not exact
-    permission_pane(app).clock = lambda: later
+    later = (
+        find_permission_pane(app).clock() + GUARD_S + 0.01
+    )  # sums of seconds since the machine started are not exact
+    find_permission_pane(app).clock = lambda: later
 
 
 def with_agent_session(**fields: object) -> Given:
@@ -63,7 +65,7 @@ def with_agent_session(**fields: object) -> Given:
 def end_session_unseen(app: ConsoleApp) -> None:
     """The session of the agent ends, and the console does not know it yet."""
     fields = {"state": SessionState.SUCCEEDED, "ended_at": app.now() - timedelta(seconds=1)}
-    with_agent_session(**fields).change(stand_in(app))
+    with_agent_session(**fields).change(find_stand_in(app))
 
 
 def end_session(app: ConsoleApp) -> None:
@@ -79,15 +81,15 @@ def with_requests(*requests: object) -> Given:
 
 def ask_permission(app: ConsoleApp) -> None:
     """The agent asks for its two permissions now."""
-    with_requests(*permissions()).change(stand_in(app))
-    stand_in(app).bus.publish(PermissionAsked(subject=PUSH, session_id=AGENT, tool="exec", title="run x"))
+    with_requests(*permissions()).change(find_stand_in(app))
+    find_stand_in(app).bus.publish(PermissionAsked(subject=PUSH, session_id=AGENT, tool="exec", title="run x"))
 
 
 def shows_request(id: str) -> Until:
     """The pane shows this request, "" for none."""
 
     def is_met(app: ConsoleApp) -> bool:
-        request = permission_pane(app).current
+        request = find_permission_pane(app).current
         return (request.id if request else "") == id
 
     return Until(f"the request {id}", is_met)
@@ -198,7 +200,7 @@ STORIES: Stories = {
         press("enter"),
         called("propose", "and docs", SHOP, AGENT),
         on_screen("mission"),
-        Until("the card", lambda app: stack(app).front.assignment.prompt == "and docs"),
+        Until("the card", lambda app: find_stack(app).front.assignment.prompt == "and docs"),
         Until("settled", lambda app: not app._is_reading and not app.cards._overrides),
     ),
     "what ended while one wrote is continued with the same words": (
@@ -255,7 +257,7 @@ HERE: tuple[Step, ...] = (
 )  # fmt: skip
 """The work screen, on the session of the agent."""
 
-test_story = pytest.mark.long(story_test(STORIES, *HERE))
+test_story = pytest.mark.long(make_story_test(STORIES, *HERE))
 
 
 @pytest.mark.parametrize(

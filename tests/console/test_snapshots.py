@@ -8,7 +8,7 @@ from textual.pilot import Pilot
 from clawpy_console.app import ConsoleApp
 from engine.model import Phase
 from tests.console.conftest import until_loaded
-from tests.console.snapshots import CompareSnapshot, in_four_sizes, workers_end
+from tests.console.snapshots import CompareSnapshot, in_four_sizes, wait_for_workers
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import cards, found_agent
 
@@ -125,7 +125,7 @@ def test_jump_mode(console: ConsoleApp, compare_snapshot: CompareSnapshot, scree
     async def draw(pilot: Pilot) -> None:
         await until_loaded(pilot)
         await pilot.press("escape", *(("2",) if screen == "work" else ()))
-        await workers_end(pilot)
+        await wait_for_workers(pilot)
         pilot.app.screen._compositor.render_strips()  # the keys have their places once they are drawn
 
     compare_snapshot(console, size, "apostrophe", go=draw)

@@ -50,7 +50,7 @@ async def test_a_failing_topic_leaves_the_others(console: ConsoleApp, engine: St
         await wait_for_text(pilot, "no such table")
 
 
-def state_of_stand_in() -> AppState:
+def read_state_of_stand_in() -> AppState:
     values, failed = read_topics(StandIn(), TOPICS, ReadScope())  # type: ignore[arg-type]
     assert failed == []
     return AppState(**values)
@@ -58,12 +58,14 @@ def state_of_stand_in() -> AppState:
 
 def test_the_last_screen_survives_a_restart(tmp_path: Path) -> None:
     file = tmp_path / "cache" / "last_screen.json"
-    screen = LastScreen(state_of_stand_in(), theme="clawpy-light", keys={"work.land": "l"}, welcomed=True, saved_at=NOW)
+    screen = LastScreen(
+        read_state_of_stand_in(), theme="clawpy-light", keys={"work.land": "l"}, welcomed=True, saved_at=NOW
+    )
     save_last_screen(file, screen)
     again = load_last_screen(file)
     assert again == trim_last_screen(screen)
-    assert again.state.cards == state_of_stand_in().cards
-    assert again.state.sessions == tuple(item for item in state_of_stand_in().sessions if item.state.over)
+    assert again.state.cards == read_state_of_stand_in().cards
+    assert again.state.sessions == tuple(item for item in read_state_of_stand_in().sessions if item.state.over)
     assert [item.name for item in file.parent.iterdir()] == ["last_screen.json"]
 
 
@@ -83,7 +85,7 @@ TYPED_AND_CHOSEN = LastScreen(
 
 def save_changed(file: Path, change: Callable[[str], str]) -> None:
     """Save a last screen, and then change the text of its file."""
-    save_last_screen(file, replace(TYPED_AND_CHOSEN, state=state_of_stand_in()))
+    save_last_screen(file, replace(TYPED_AND_CHOSEN, state=read_state_of_stand_in()))
     text = file.read_text()
     file.write_text(change(text))
     assert file.read_text() != text
@@ -103,7 +105,7 @@ def test_a_field_of_the_last_screen_that_cannot_be_read_is_left_out_alone(
     tmp_path: Path, name: str, value: object
 ) -> None:
     save_changed(tmp_path / "last_screen.json", lambda text: json.dumps(json.loads(text) | {name: value}))
-    expected = trim_last_screen(replace(TYPED_AND_CHOSEN, state=state_of_stand_in()))
+    expected = trim_last_screen(replace(TYPED_AND_CHOSEN, state=read_state_of_stand_in()))
     default = getattr(LastScreen(), name)
     assert load_last_screen(tmp_path / "last_screen.json") == replace(expected, **{name: default})
 

@@ -17,7 +17,7 @@ from engine.git.reader import read_workspace_label
 from engine.model import MICRO, Phase
 from engine.model.rails import CostState
 from tests.conftest import Repository
-from tests.console.conftest import running, screen_text, until
+from tests.console.conftest import read_screen, running, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 from tests.support.helpers import assert_contains
@@ -94,12 +94,12 @@ async def test_a_screen_that_is_not_in_use_has_no_tab_until_it_is_opened(
 ) -> None:
     never_used(engine, monkeypatch)
     async with running(console) as pilot:
-        top = screen_text(console).splitlines()[0]
+        top = read_screen(console).splitlines()[0]
         assert "1 mission  2 work" in top
         assert not any(word in top for word in ("hierarchy", "memory", "learning", "safety", "insights"))
-        assert "$" not in screen_text(console).splitlines()[1]
+        assert "$" not in read_screen(console).splitlines()[1]
         await pilot.press("4", "1")
-        assert "2 work  4 memory" in screen_text(console).splitlines()[0], "it was called by its key"
+        assert "2 work  4 memory" in read_screen(console).splitlines()[0], "it was called by its key"
 
 
 @pytest.mark.parametrize(("width", "label"), [(120, "do not disturb until 11:30"), (80, "dnd 11:30")])
@@ -125,7 +125,7 @@ def test_a_fault_of_the_settings_stands_in_place_of_the_costs(folder: str) -> No
 @pytest.mark.parametrize("keys", ["34567", "3456"], ids=["seven_screens", "six_screens"])
 async def test_a_narrow_terminal_names_repository_and_branch_beside_all_tabs(console: ConsoleApp, keys: str) -> None:
     async with running(console, *keys, size=(80, 24)):
-        first = screen_text(console).split("\n")[0]
+        first = read_screen(console).split("\n")[0]
         assert "shop  main*" in first
         assert all(key in first for key in f"12{keys}")
         assert all(f"{key} {label}" in first for _, key, label in SCREENS[:5])
@@ -137,7 +137,7 @@ async def test_the_header_follows_the_branch_with_each_check_for_cards(
     async with running(console) as pilot:
         monkeypatch.setattr(engine, "make_workspace_label", lambda workspace: "shop  discount")
         engine.bus.publish(CycleFinished(created=0, withdrawn=0, seconds=0.1))
-        await until(pilot, lambda: "shop  discount" in screen_text(console).splitlines()[0])
+        await until(pilot, lambda: "shop  discount" in read_screen(console).splitlines()[0])
 
 
 def test_the_name_of_a_folder_with_a_line_break_is_one_line(tmp_path: Path) -> None:

@@ -22,12 +22,12 @@ from tests.console.stories import (
     carry_out,
     choose,
     hides,
+    make_story_test,
     never_called,
     play,
     press,
     refused,
     sees,
-    story_test,
 )
 
 STOPPED = Until("the stop", lambda app: any(hold.word == "stop" for hold in app.state.holds))
@@ -138,7 +138,7 @@ STORIES: Stories = {
 }
 
 
-test_story = story_test(STORIES)
+test_story = make_story_test(STORIES)
 
 
 @pytest.mark.long

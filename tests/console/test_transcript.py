@@ -19,14 +19,14 @@ from clawpy_console.screens.xray import SOURCE_CELLS, PromptLines
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.transcript import PROGRESS_BAR_CELLS, LinesView, Progress, find_row_starts
 from engine.model import CheckResult, PromptLine, PromptPart, PromptSource, SessionState, SourceKind, TranscriptLine
-from tests.console.conftest import running, screen_text, wait_for_text
+from tests.console.conftest import read_screen, running, wait_for_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 
 LONG = "the quick brown fox jumps over the lazy dog and then over it once more"
 
 
-def rows_of(text: str, room: int) -> list[str]:
+def split_into_rows(text: str, room: int) -> list[str]:
     starts = find_row_starts(text, room)
     return [text[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)]
 
@@ -43,12 +43,12 @@ def rows_of(text: str, room: int) -> list[str]:
     ],
 )
 def test_rows_break_at_words_and_within_a_word_only_where_it_is_too_long(text: str, rows: list[str]) -> None:
-    assert rows_of(text, 8) == rows
+    assert split_into_rows(text, 8) == rows
 
 
 @given(st.text(st.sampled_from("ab 漢é-"), max_size=60), st.integers(8, 30))
 def test_wrapped_rows_are_the_whole_text_and_none_is_too_wide(text: str, room: int) -> None:
-    rows = rows_of(text, room)
+    rows = split_into_rows(text, room)
     assert "".join(rows) == text
     assert all(cell_len(row.rstrip()) <= room for row in rows)
 
@@ -64,11 +64,11 @@ class Showing(App[None]):
         yield self.view
 
 
-def row_text(view: LinesView, y: int) -> str:
+def read_row(view: LinesView, y: int) -> str:
     return "".join(segment.text for segment in view.render_line(y)).rstrip()
 
 
-def lit(view: LinesView, y: int) -> str:
+def read_selected(view: LinesView, y: int) -> str:
     """What of row `y` is shown as selected."""
     colour = view.screen.get_component_rich_style("screen--selection").bgcolor
     return "".join(item.text for item in view.render_line(y) if item.style and item.style.bgcolor == colour)
@@ -85,7 +85,7 @@ async def test_a_selection_over_rows_is_copied_as_one_line() -> None:
         chosen = Selection.from_offsets(start, end)
         app.screen.selections = {view: chosen}
         assert view.get_selection(chosen) == ("quick brown fox jumps over the lazy dog", "\n")
-        assert [lit(view, y).strip() for y in range(3)] == ["quick brown fox jumps over the", "lazy dog", ""]
+        assert [read_selected(view, y).strip() for y in range(3)] == ["quick brown fox jumps over the", "lazy dog", ""]
 
 
 async def test_a_prompt_is_copied_without_its_sources() -> None:
@@ -95,7 +95,7 @@ async def test_a_prompt_is_copied_without_its_sources() -> None:
         source = PromptSource(SourceKind.SOUL, label="soul.md")
         view.show([PromptPart("identity", (PromptLine(LONG, source),))])
         await pilot.pause()
-        row = next(y for y in range(6) if "the quick" in row_text(view, y))
+        row = next(y for y in range(6) if "the quick" in read_row(view, y))
         for x in (0, SOURCE_CELLS):  # in the gutter, and on the first character
             _, start = app.screen.get_widget_and_offset_at(x, row)
             _, end = app.screen.get_widget_and_offset_at(SOURCE_CELLS + 3, row)
@@ -192,6 +192,6 @@ async def test_a_running_test_suite_moves_one_row_and_ends_with_its_causes(
         )  # fmt: skip
         console.reload(["sessions"])
         await wait_for_text(pilot, "2 tests: TypeError: N is no price in cart.py")
-        assert "100 %  20 run, 2 failed" in screen_text(console)
-        assert " 20 %" not in screen_text(console)
-        assert "test_total  and 1 more like it" in screen_text(console)
+        assert "100 %  20 run, 2 failed" in read_screen(console)
+        assert " 20 %" not in read_screen(console)
+        assert "test_total  and 1 more like it" in read_screen(console)

@@ -9,7 +9,7 @@ from engine.engine import Engine
 from engine.home import Home
 from engine.model import Status
 from tests.console.conftest import make_console, until, until_loaded
-from tests.console.stories import text_in
+from tests.console.stories import read_text_in
 
 
 @pytest.mark.long
@@ -18,10 +18,10 @@ async def test_the_second_console_says_that_the_card_runs_and_both_show_the_sess
 ) -> None:
     demo_engine.card_cycle.run_cycle(requested=True)
 
-    def console() -> ConsoleApp:
+    def make_shared_console() -> ConsoleApp:
         return make_console(home, lambda: demo_engine, now=demo_engine.clock.now)
 
-    first, second = console(), console()
+    first, second = make_shared_console(), make_shared_console()
     async with (
         first.run_test(size=(120, 40), notifications=True) as first_pilot,
         second.run_test(size=(120, 40), notifications=True) as second_pilot,
@@ -39,8 +39,8 @@ async def test_the_second_console_says_that_the_card_runs_and_both_show_the_sess
         assert demo_engine.cards.get(card.id).status in (Status.APPROVED, Status.EXECUTED)
         assert len(demo_engine.sessions.list()) == 1
 
-        def messages() -> int:
-            lines = [text_in(app, app.screen.query_one("#message").region) for app in (first, second)]
+        def count_messages() -> int:
+            lines = [read_text_in(app, app.screen.query_one("#message").region) for app in (first, second)]
             return sum("was approved elsewhere, and" in line for line in lines)
 
-        await until(first_pilot, lambda: messages() == 1, "for one message")
+        await until(first_pilot, lambda: count_messages() == 1, "for one message")

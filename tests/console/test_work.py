@@ -15,7 +15,7 @@ from clawpy_console.widgets.session import describe_change_set, make_heading_lin
 from clawpy_console.widgets.transcript import Transcript
 from engine.events import SessionOutput
 from engine.model import ChangeSet, ChangeState, SessionState, TranscriptLine
-from tests.console.conftest import running, screen_text, toasts, until
+from tests.console.conftest import read_screen, read_toasts, running, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import AGENT, BLOG, NOW, read_values, sessions
 from tests.console.stories import (
@@ -27,6 +27,7 @@ from tests.console.stories import (
     carry_out,
     hides,
     hold_back,
+    make_story_test,
     never_called,
     play,
     press,
@@ -34,7 +35,6 @@ from tests.console.stories import (
     sees,
     select,
     set_change,
-    story_test,
     type_text,
 )
 
@@ -173,7 +173,7 @@ STORIES = {
         called("stop_session", RUNNING),
         press("down S"),
         called("stop_session", RUNNING),
-        Until("no toast besides that of the end", lambda app: "stopped" not in toasts(app)),
+        Until("no toast besides that of the end", lambda app: "stopped" not in read_toasts(app)),
     ),
     "the filter keeps the sessions with these words": (
         press("2 slash"),
@@ -219,7 +219,7 @@ STORIES = {
 }
 
 
-test_story = pytest.mark.long(story_test(STORIES))
+test_story = pytest.mark.long(make_story_test(STORIES))
 
 
 async def test_commands_and_exit_codes_differ_from_output(console: ConsoleApp) -> None:
@@ -270,7 +270,7 @@ async def test_keys_during_an_undo_say_that_it_is_still_running(console: Console
     )
 
 
-def output(first: int, last: int) -> list[TranscriptLine]:
+def make_output(first: int, last: int) -> list[TranscriptLine]:
     return [TranscriptLine(number, NOW, "output", f"line {number}") for number in range(first, last + 1)]
 
 
@@ -278,13 +278,13 @@ def output(first: int, last: int) -> list[TranscriptLine]:
 async def test_the_end_of_a_transcript_stays_in_sight_unless_it_was_scrolled(
     console: ConsoleApp, engine: StandIn, scrolled: bool
 ) -> None:
-    lines = engine.sessions.transcripts[RUNNING] = output(1, 100)
+    lines = engine.sessions.transcripts[RUNNING] = make_output(1, 100)
     engine.sessions.all[0] = dataclasses.replace(engine.sessions.all[0], lines=100)
     async with running(console, "2", "up", "enter", size=(80, 24), notifications=True) as pilot:
         view = console.screen.query_one("#transcript", Transcript)
 
-        async def grow(count: int) -> None:
-            lines.extend(output(len(lines) + 1, len(lines) + count))
+        async def add_lines(count: int) -> None:
+            lines.extend(make_output(len(lines) + 1, len(lines) + count))
             engine.bus.publish(SessionOutput(subject=RUNNING, last_line=len(lines), text=""))
             await until(pilot, lambda: view.last_line == lines[-1].text)
             await pilot.pause()
@@ -297,15 +297,15 @@ async def test_the_end_of_a_transcript_stays_in_sight_unless_it_was_scrolled(
             console.show_toast(f"said {number}")
         await carry_out(pilot, sees("said 2"))
         for count in (1, 5000):
-            await grow(count)
-            assert (lines[-1].text in screen_text(console)) != scrolled
+            await add_lines(count)
+            assert (lines[-1].text in read_screen(console)) != scrolled
             assert not scrolled or view.scroll_offset.y == top
 
 
 async def test_a_line_that_streams_in_grows_and_is_replaced_when_it_is_complete(
     console: ConsoleApp, engine: StandIn
 ) -> None:
-    lines = engine.sessions.transcripts[RUNNING] = output(1, 3)
+    lines = engine.sessions.transcripts[RUNNING] = make_output(1, 3)
     async with running(console, "2", "up", "enter", size=(80, 24)) as pilot:
         view = console.screen.query_one("#transcript", Transcript)
         await until(pilot, lambda: view.last_line == "line 3")
@@ -328,28 +328,28 @@ async def test_a_finished_transcript_opens_where_its_result_begins_and_stays_whe
 ) -> None:
     over = next(session for session in engine.sessions.all if session.state.over and not session.check)
     result = [TranscriptLine(100 + number, NOW, "note", f"note {number}") for number in range(1, notes + 1)]
-    engine.sessions.transcripts[over.id] = [*output(1, 100), *result]
+    engine.sessions.transcripts[over.id] = [*make_output(1, 100), *result]
     number = engine.sessions.all.index(over)
     engine.sessions.all[number] = dataclasses.replace(over, lines=100 + notes)
     async with running(console, "2", size=(80, 24)) as pilot:
         view = console.screen.query_one("#transcript", Transcript)
 
-        def top_row() -> str:
+        def read_top_row() -> str:
             return "".join(segment.text for segment in view.render_line(0)).strip(" ·")
 
         await carry_out(pilot, select("#sessions", RUNNING), press("enter"))  # a pane that had a width is hidden again
         await carry_out(pilot, select("#sessions", over.id), press("enter"))
-        await until(pilot, lambda: top_row().startswith(first_row))
+        await until(pilot, lambda: read_top_row().startswith(first_row))
         await carry_out(pilot, press("G"), sees(f"note {notes}"))
         await pilot.resize_terminal(70, 20)
         await pilot.pause()
-        assert f"note {notes}" in screen_text(console)
+        assert f"note {notes}" in read_screen(console)
         await carry_out(pilot, press("g"), sees("line 1"))
 
 
 @pytest.mark.long
 async def test_a_transcript_shows_the_last_20000_lines(console: ConsoleApp, engine: StandIn) -> None:
-    engine.sessions.transcripts[RUNNING] = output(1, 30_000)
+    engine.sessions.transcripts[RUNNING] = make_output(1, 30_000)
     engine.sessions.all[0] = dataclasses.replace(engine.sessions.all[0], lines=30_000)
     async with running(console, "2", "up") as pilot:
         view = console.screen.query_one("#transcript", Transcript)

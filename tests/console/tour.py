@@ -33,7 +33,7 @@ STEPS = (
 """The keys to press, each with a text that is on the screen when it has done its work."""
 
 
-async def pictures(home: Home, workspace: Path) -> list[str]:
+async def draw_pictures(home: Home, workspace: Path) -> list[str]:
     """One SVG for each step, made with the real engine."""
     app = ConsoleApp(lambda: _open_demo(home, workspaces=[workspace]), home, [str(workspace)], demo=True)
     async with app.run_test(size=SIZE) as pilot:
@@ -47,7 +47,7 @@ async def pictures(home: Home, workspace: Path) -> list[str]:
     return frames
 
 
-def film(frames: list[str]) -> str:
+def make_film(frames: list[str]) -> str:
     """`frames` as one SVG that shows each for `SECONDS` and begins again."""
     whole = SECONDS * len(frames)
     share = 100 / len(frames)
@@ -66,7 +66,7 @@ def main() -> None:
     """Write the film to the file named on the command line."""
     with temporary_home() as (folder, workspace):
         home = Home.locate(folder)
-        Path(sys.argv[1]).write_text(film(asyncio.run(pictures(home, workspace))), encoding="utf-8")
+        Path(sys.argv[1]).write_text(make_film(asyncio.run(draw_pictures(home, workspace))), encoding="utf-8")
 
 
 if __name__ == "__main__":

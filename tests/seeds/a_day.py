@@ -59,12 +59,12 @@ class Week:
         )
         return document
 
-    def prompt(self) -> list[str]:
+    def read_prompt(self) -> list[str]:
         """The lines of the system prompt that an agent would get now."""
         request = PromptRequest("backend_builder", CHANNEL, str(self.shop.repository.path), "Add money_99")
         return self.shop.engine.prompts.assemble(request).text("system").splitlines()
 
-    def changed(self, before: Sequence[str], after: Sequence[str]) -> list[str]:
+    def find_changed_lines(self, before: Sequence[str], after: Sequence[str]) -> list[str]:
         """The removed and the added lines."""
         diff = difflib.unified_diff(before, after, n=0, lineterm="")
         changes = [line for line in diff if line[:2] not in ("--", "++", "@@") and line[1:].strip()]
@@ -80,7 +80,7 @@ class Week:
 def live_week(shop: Shop) -> list[str]:
     """Live the week; returns the lines of its page."""
     week, engine = Week(shop), shop.engine
-    before = week.prompt()
+    before = week.read_prompt()
     first = "correct" if week.work(TASKS[0]) else "wrong"
     second = "correct" if week.work(TASKS[1], RULE.correction) else "wrong"
     week.tell(
@@ -90,7 +90,7 @@ def live_week(shop: Shop) -> list[str]:
         f"> {TASKS[1].prompt}. **{RULE.correction}**",
         f"It is **{second}**. What changed in the agent's prompt between morning and noon:",
     )
-    week.show(*week.changed(before, week.prompt()))
+    week.show(*week.find_changed_lines(before, week.read_prompt()))
     shop.end_day()
     week.tell("Nothing has changed by noon: learnings are sent up and evaluated in the evening.")
     week.tell("## Tuesday and Wednesday", "You add the same line to two other tasks.")
@@ -106,7 +106,7 @@ def live_week(shop: Shop) -> list[str]:
     for candidate in waiting:
         dispatch(engine, "candidates", {"action": "approve", "id": candidate["id"]})
     week.tell("What changed in the agent's prompt since Monday morning:")
-    after = week.changed(before, week.prompt())
+    after = week.find_changed_lines(before, week.read_prompt())
     week.show(*after)
     week.tell("## Friday")
     passed = []
@@ -129,7 +129,7 @@ def live_week(shop: Shop) -> list[str]:
         if entry.active:
             week.say("learnings", f"retract {entry.id}", action="retract", id=entry.id, reason="no longer so")
     week.tell("The agent's prompt compared with Monday morning:")
-    week.show(*week.changed(before, week.prompt()))
+    week.show(*week.find_changed_lines(before, week.read_prompt()))
     return week.page
 
 

@@ -20,7 +20,7 @@ CORRECTION = "Texts are signed with initials"
 GREEN = {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "3\n"}
 
 
-def candidates_in_review(world: World, kind: str = "") -> list[Document]:
+def find_candidates_to_review(world: World, kind: str = "") -> list[Document]:
     """The candidates that wait for your decision after a round, of one kind or of all."""
     world.say("candidates", action="digest")
     waiting = world.say("candidates", status=CandidateStatus.REVIEW.value)["candidates"]
@@ -29,7 +29,7 @@ def candidates_in_review(world: World, kind: str = "") -> list[Document]:
 
 def approve_candidate(world: World, kind: str) -> Document:
     """Approve the only candidate of this kind."""
-    (candidate,) = candidates_in_review(world, kind)
+    (candidate,) = find_candidates_to_review(world, kind)
     world.say("candidates", action="approve", id=candidate["id"])
     return candidate
 
@@ -62,16 +62,16 @@ def test_reflection(world: World) -> None:
 def test_digest(eager: World) -> None:
     """5.3: A proposal needs more than the event it is drawn from: others alike that it was not drawn from."""
     eager.work_corrected(CORRECTION, "greeting")
-    assert candidates_in_review(eager) == []
+    assert find_candidates_to_review(eager) == []
     drafts = eager.say("candidates")["candidates"]
     assert all(draft["score"] <= 45 for draft in drafts), "alone it is capped at 45, and fails"
     eager.work_corrected(CORRECTION, "farewell", "thanks")
-    (candidate,) = candidates_in_review(eager)
+    (candidate,) = find_candidates_to_review(eager)
     assert candidate["score"] >= 60
     assert set(candidate["draftedFrom"]).isdisjoint(candidate["corroboratedBy"])
     parts = [candidate[name] for name in ("type", "scopeType", "scopeId", "sourceLabel")]
     assert candidate["dedupeKey"] == ":".join(parts)
-    assert candidates_in_review(eager) == [candidate], "the same is proposed once"
+    assert find_candidates_to_review(eager) == [candidate], "the same is proposed once"
 
 
 def test_prompt_fragments(eager: World) -> None:
@@ -94,7 +94,7 @@ def test_fix_templates(closed: World) -> None:
     closed.repository.commit("A cart", GREEN)
     repair = "The cart counts three; a test greps for it."
 
-    def heal(number: int) -> str:
+    def break_and_fix_cart(number: int) -> str:
         """Run a session that breaks the cart and fixes it. Returns the message about the failing test."""
         closed.server.requests.clear()
         write = Call("write", {"path": "cart.txt", "content": f"4\n{'x' * number}\n"})
@@ -106,10 +106,10 @@ def test_fix_templates(closed: World) -> None:
         )
 
     with closed.opened():
-        assert repair not in heal(1)
-        assert repair not in heal(2)
+        assert repair not in break_and_fix_cart(1)
+        assert repair not in break_and_fix_cart(2)
         approve_candidate(closed, "fix_template")
-        assert repair in heal(3)
+        assert repair in break_and_fix_cart(3)
 
 
 def test_routing_hints(eager: World) -> None:
@@ -157,7 +157,7 @@ def test_flow_offloads(eager: World) -> None:
         written = calls("write", path=f"n{number}.txt", content="x\n")
         eager.server.script(*[calls("exec", command=command) for command in commands], written)
         eager.work(f"Do thing {number}", "Done.")
-        if candidates_in_review(eager, "flow_offload"):
+        if find_candidates_to_review(eager, "flow_offload"):
             break
     offload = approve_candidate(eager, "flow_offload")
     assert offload["effect"]["commands"] == commands
@@ -173,7 +173,7 @@ def test_flow_offloads(eager: World) -> None:
 def test_modes(eager: World) -> None:
     """5.6: In manual mode candidates wait for you; in autonomous mode what passes is active by itself."""
     eager.work_corrected(CORRECTION, "greeting", "farewell", "thanks")
-    (candidate,) = candidates_in_review(eager)
+    (candidate,) = find_candidates_to_review(eager)
     assert candidate["id"] in [entry.id for entry in eager.engine.queue()]
     eager.work("Write an apology into sorry.txt", "Done.")
     (line,) = candidate["effect"]["guidance"]

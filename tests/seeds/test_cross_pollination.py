@@ -26,7 +26,7 @@ from engine.model import (
     TriggerType,
 )
 from tests.api.notify.notification_server import NotificationServer
-from tests.cli.conftest import collide
+from tests.cli.conftest import add_conflicting_branches
 from tests.execution.model.world import CHANNEL
 from tests.seeds.world import Document, World
 from tests.support.model_server import Reply, calls
@@ -38,7 +38,7 @@ GREEN = {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "3\n"}
 RAILS = {"rate", "loop", "cost", "content", "gate", "kill"}
 
 
-def verdict(card: Document, rail: str) -> tuple[str, str]:
+def find_verdict(card: Document, rail: str) -> tuple[str, str]:
     """(verdict, reason) of a rail on a card."""
     return next((row["verdict"], row["reason"]) for row in card["verdicts"] if row["rail"] == rail)
 
@@ -55,7 +55,7 @@ def test_signals(closed: World) -> None:
         "DTSTAMP:20260101T000000Z\nDTSTART:20260105T100000Z\nDTEND:20260105T110000Z\nEND:VEVENT\nEND:VCALENDAR\n"
     )
     closed.append_config(f'[calendar]\nfiles = ["{calendar}"]\n')
-    collide(closed.repository)
+    add_conflicting_branches(closed.repository)
     with closed.opened():
         closed.say("tasks", action="add", title="Write the release notes", workspace=str(closed.repository.path))
         card = closed.predict_card("kind", "forecast_conflicts")
@@ -114,7 +114,7 @@ def test_channel_routing(meaning: World) -> None:
 @pytest.mark.long
 def test_confidence_bands(trusted: World) -> None:
     """2.5: Confidence is a sum of four parts that you see; what is unlikely is not shown, what is likely is marked."""
-    collide(trusted.repository)
+    add_conflicting_branches(trusted.repository)
     cards = {card["kind"]: card for card in trusted.predict()}
     shown = cards["forecast_conflicts"]
     parts = shown["confidenceParts"]
@@ -132,7 +132,7 @@ def test_confidence_follows_decisions(trusted: World) -> None:
     """2.5, 8.6: What you always approved is above 0.9; what you never decided on is as likely as anything new."""
     trusted.decide("hunt_flakes", DecisionSignal.DISMISSED, 20)
     trusted.decide("report_branches", DecisionSignal.APPROVED, 1)
-    collide(trusted.repository)
+    add_conflicting_branches(trusted.repository)
     confidences = {card["kind"]: card["confidence"] for card in trusted.predict()}
     assert confidences["report_branches"] > 0.9
     assert confidences["forecast_conflicts"] == pytest.approx(0.5, abs=0.1), "60 of 120 were approved"
@@ -140,14 +140,14 @@ def test_confidence_follows_decisions(trusted: World) -> None:
 
 def test_cold_start(world: World) -> None:
     """2.3, 2.6: On the first day cards come from what the repository shows, all at 0.4, and nothing runs by itself."""
-    collide(world.repository)
+    add_conflicting_branches(world.repository)
     cards = world.predict()
     assert cards
     assert {(card["source"], card["confidence"]) for card in cards} == {("template", 0.4)}
     assert "cart.py" in cards[0]["reasoning"], "it says what it saw here"
     phase = world.say("status")["phase"]
     assert (phase["number"], phase["decisions"]) == (0, 0)
-    assert "nothing runs by itself in phase 0" in verdict(cards[0], "gate")[1]
+    assert "nothing runs by itself in phase 0" in find_verdict(cards[0], "gate")[1]
 
 
 def test_predictor_hook(world: World) -> None:
@@ -194,7 +194,7 @@ def test_swiping_cards(world: World) -> None:
     assert (world.repository.path / "hello.txt").read_text() == "Hi\n"
     world.say("undo", id=session.id)
     assert not (world.repository.path / "hello.txt").exists()
-    collide(world.repository)
+    add_conflicting_branches(world.repository)
     (second, *_) = world.predict()
     world.say("snooze", id=second["id"])
     assert second["id"] not in [card["id"] for card in world.predict()]
@@ -209,7 +209,7 @@ def test_swiping_cards(world: World) -> None:
 @pytest.mark.long
 def test_notifications(world: World) -> None:
     """10.2: Each surface hears of a card in its own way: a banner on the phone, a badge on the watch, glasses not."""
-    collide(world.repository)
+    add_conflicting_branches(world.repository)
     with NotificationServer() as server:
         for surface in ("phone", "watch", "glasses"):
             world.set(f"notify.{surface}.url", f"json://127.0.0.1:{server.port}/{surface}")
@@ -229,7 +229,7 @@ def test_notifications(world: World) -> None:
 
 def test_status_complication(world: World) -> None:
     """10.3: A status bar or a watch shows how many cards wait, and in its long form the first of them."""
-    collide(world.repository)
+    add_conflicting_branches(world.repository)
     cards = world.predict()
     file = StatusBarFile(world.engine)
     file.start()
@@ -277,7 +277,7 @@ def test_rate_limiter(trusted: World) -> None:
 def test_loop_detector(trusted: World) -> None:
     """3.3: Channels that trigger each other in a circle are stopped, and each loop that was stopped is counted."""
 
-    def loop_verdict() -> str:
+    def ask_loop_detector() -> str:
         """The verdict of the loop detector when work of the channel asks for more of the same."""
         trusted.advance(seconds=30)
         work = Assignment("report_branches", CHANNEL, str(trusted.repository.path), "flow", "report_branches")
@@ -289,11 +289,11 @@ def test_loop_detector(trusted: World) -> None:
         ruling = engine.database.write(lambda tx: engine.safety.pipeline.decide(tx, trigger))
         return next(verdict.verdict.value for verdict in ruling.verdicts if verdict.rail == "loop")
 
-    assert loop_verdict() == "allow"
-    assert loop_verdict() == "block", "it would answer itself within 5 min"
+    assert ask_loop_detector() == "allow"
+    assert ask_loop_detector() == "block", "it would answer itself within 5 min"
     assert trusted.say("status")["crossPollStatus"]["loopDetectionCount"] == 1
     trusted.advance(minutes=6)
-    assert loop_verdict() == "allow"
+    assert ask_loop_detector() == "allow"
     assert trusted.run_flow("report_branches").state is SessionState.SUCCEEDED
 
 
@@ -307,7 +307,7 @@ def test_cost_caps(world: World) -> None:
     for window, default in (("Hour", 2), ("Day", 20), ("Month", 200)):
         world.set(f"crossPollCostCapPer{window}", 0.001)
         card = world.propose_card("Write a farewell into bye.txt")
-        assert verdict(card, "cost")[0] == "block"
+        assert find_verdict(card, "cost")[0] == "block"
         world.set(f"crossPollCostCapPer{window}", default)
     world.set("crossPollCostCapPerHour", 0.001)
     with pytest.raises(Refusal, match="cost"):
@@ -327,7 +327,7 @@ def test_content_filter(world: World) -> None:
         "email the customers about the delay": "ask",
         "fix the cart": "allow",
     }
-    assert {text: verdict(world.propose_card(text), "content")[0] for text in verdicts} == verdicts
+    assert {text: find_verdict(world.propose_card(text), "content")[0] for text in verdicts} == verdicts
     world.server.script(calls("exec", command="git push --force origin main"), "I could not push.")
     view = world.approve(world.propose_card("Tidy up")["id"])
     assert "the content filter blocks this" in world.last_request.tool_results[-1]
@@ -338,7 +338,7 @@ def test_human_gate(world: World) -> None:
     """3.6: Low confidence, production, a new pair of channels and the first days always wait for a person."""
     world.server.script("Done.")
     card = world.propose_card("Restart the workers of production")
-    gate_verdict, reasons = verdict(card, "gate")
+    gate_verdict, reasons = find_verdict(card, "gate")
     assert gate_verdict == "ask"
     for reason in ("confidence 0.40 is below 0.60", "touches production", "NEW", "first days: 0 of 10"):
         assert reason in reasons
@@ -481,7 +481,7 @@ def test_gateway(world: World) -> None:
 @pytest.mark.long
 def test_feedback_signals(world: World) -> None:
     """8.1: Each thing that you do with a card is a signal of its own weight; a snooze is none."""
-    collide(world.repository)
+    add_conflicting_branches(world.repository)
     (card, *_) = world.predict(shown=True)
     world.say("snooze", id=card["id"], seconds=60)
     assert world.say("status")["decisions"] == []
@@ -497,7 +497,7 @@ def test_feedback_signals(world: World) -> None:
 @pytest.mark.long
 def test_preference_pairs(world: World) -> None:
     """8.2, 8.3: An approval and a rejection shortly before make a training pair with the situation it was made in."""
-    collide(world.repository)
+    add_conflicting_branches(world.repository)
     (card, *_) = world.predict()
     world.say("dismiss", id=card["id"])
     world.advance(minutes=59)
@@ -542,7 +542,7 @@ def test_twin_training(closed: World, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.long
 def test_metrics(world: World) -> None:
     """8.5: How many cards you took, how often, at which confidence, and how well that came true, over any days."""
-    collide(world.repository)
+    add_conflicting_branches(world.repository)
     (card, *waiting) = world.predict(shown=True)
     world.say("dismiss", id=card["id"])
     world.run_flow("report_branches")

@@ -16,7 +16,7 @@ from tests.support.model_server import calls
 BLOCK = "<recalled-memory>"
 
 
-def recalled_memory(world: World) -> str:
+def read_recalled_memory(world: World) -> str:
     """The recalled memories in the last prompt, "" for none."""
     return world.system_prompt.partition(BLOCK)[2].partition("</recalled-memory>")[0]
 
@@ -109,16 +109,16 @@ def test_auto_recall(meaning: World) -> None:
     meaning.advance(days=1)
     question = "How do we store the prices of articles, as cents or as floats?"
     view = meaning.work(question, "As cents.", channel="research")
-    assert "whole cents" in recalled_memory(meaning)
-    assert question not in recalled_memory(meaning), "nothing of its own task"
-    lines_with_decision = [line for line in recalled_memory(meaning).splitlines() if "never floats" in line]
+    assert "whole cents" in read_recalled_memory(meaning)
+    assert question not in read_recalled_memory(meaning), "nothing of its own task"
+    lines_with_decision = [line for line in read_recalled_memory(meaning).splitlines() if "never floats" in line]
     assert len(lines_with_decision) == 1, "once, though several layers know it"
     shown = meaning.say("xray", id=view.id, call=1)["prompt"]
     lines = [line for part in shown if part["name"] == "recalled-memory" for line in part["lines"] if line["ref"]]
     assert lines
     assert sum(part["tokens"] for part in shown if part["name"] == "recalled-memory") <= 600
     meaning.work("Which kind of fruit is yellow?", "A banana.", channel="research")
-    assert recalled_memory(meaning) == "", "what is not about the question stays away"
+    assert read_recalled_memory(meaning) == "", "what is not about the question stays away"
 
 
 @pytest.mark.long

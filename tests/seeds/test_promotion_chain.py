@@ -21,7 +21,7 @@ def teach(world: World, times: int, rule: str = RULE) -> list[str]:
     return world.work_corrected(rule, *(f"part{number}" for number in range(times)))
 
 
-def entries(world: World, scope: str, **arguments: object) -> list[Document]:
+def read_entries(world: World, scope: str, **arguments: object) -> list[Document]:
     """The entries of a scope that say the rule."""
     where = {} if scope == "global" else {"workspace": str(world.repository.path)}
     learnings = world.say("learnings", scope=scope, **where, **arguments)["learnings"]
@@ -36,28 +36,28 @@ def answer_questions(world: World, answer: str) -> None:
 def test_scopes(world: World) -> None:
     """6.1: What a session taught is an entry in a Markdown file of its own scope, which you can edit."""
     (session,) = teach(world, 1)
-    assert entries(world, "project") == entries(world, "global") == []
-    (entry, *_) = entries(world, "session", session=session)
+    assert read_entries(world, "project") == read_entries(world, "global") == []
+    (entry, *_) = read_entries(world, "session", session=session)
     page = Path(entry["path"])
     page = page if page.is_absolute() else world.home.data / page
     text = page.read_text()
     assert text.startswith("---\n")
     assert RULE in text
     page.write_text(text.replace("by hand", "by hand, ever"))
-    assert entries(world, "session", session=session)[0]["text"].endswith("by hand, ever")
+    assert read_entries(world, "session", session=session)[0]["text"].endswith("by hand, ever")
 
 
 def test_session_to_project(world: World) -> None:
     """6.2: What three sessions of a project say becomes the project's by itself, once; the next prompt has it."""
     teach(world, 2)
-    assert entries(world, "project") == []
+    assert read_entries(world, "project") == []
     teach(world, 1)
-    (entry,) = entries(world, "project")
+    (entry,) = read_entries(world, "project")
     assert len(entry["promotedFrom"]) >= 3
     world.work("Write a greeting into hello.txt", "Done.")
     assert RULE in world.system_prompt
     teach(world, 1)
-    (again,) = entries(world, "project")
+    (again,) = read_entries(world, "project")
     assert again["id"] == entry["id"]
     assert again["reinforcementCount"] > entry["reinforcementCount"], "said again it counts more, and stands once"
 
@@ -74,19 +74,19 @@ def test_project_to_global(closed: World) -> None:
     with closed.opened():
         answer_questions(closed, '{"learnings": []}')
         teach(closed, 3)
-        (entry,) = entries(closed, "project")
+        (entry,) = read_entries(closed, "project")
         for unclear in ("It probably does.", '{"generalises": false, "reason": "one shop only"}'):
             answer_questions(closed, unclear)
             closed.say("learnings", action="chain", judge=True)
-            assert entries(closed, "global") == []
+            assert read_entries(closed, "global") == []
         promoted = closed.say("learnings", action="promote", id=entry["id"])["promoted"]
-        assert entries(closed, "global")[0]["id"] == promoted["id"]
+        assert read_entries(closed, "global")[0]["id"] == promoted["id"]
 
 
 def test_provenance(world: World) -> None:
     """6.5: An entry says which sessions it came from; retract it, and all that came from it is named for review."""
     sessions = teach(world, 3)
-    (entry,) = entries(world, "project")
+    (entry,) = read_entries(world, "project")
     promoted = world.say("learnings", action="promote", id=entry["id"])["promoted"]
     shown = world.say("learnings", action="show", id=entry["id"])["learning"]
     assert set(shown["sessions"]) == set(sessions)

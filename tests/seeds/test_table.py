@@ -7,7 +7,7 @@ import re
 from tests.seeds.table import PAGE, read_parts, replace_table
 
 
-def defined_numbers() -> set[str]:
+def read_defined_numbers() -> set[str]:
     """The numbers of the sections and paragraphs of the page."""
     page = PAGE.read_text()
     return set(re.findall(r"^## (\d+)\b", page, re.M)) | set(re.findall(r"^\*\*(\d+\.\d+)\b", page, re.M))
@@ -22,4 +22,4 @@ def test_every_part_has_a_name_of_its_own_and_numbers_of_the_page() -> None:
     parts = read_parts()
     names = [part.name for part in parts]
     assert len(set(names)) == len(names)
-    assert {number for part in parts for number in part.numbers} <= defined_numbers()
+    assert {number for part in parts for number in part.numbers} <= read_defined_numbers()

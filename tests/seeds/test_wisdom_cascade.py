@@ -14,7 +14,7 @@ WORKER = "backend_builder"
 """Serves the channel of these tests; above it backend_lead, cto, ceo."""
 
 
-def guidance_block(world: World) -> str:
+def read_guidance_block(world: World) -> str:
     """The guidance of leaders in the last prompt."""
     return world.system_prompt.partition("<leadership-guidance>")[2].partition("</leadership-guidance>")[0]
 
@@ -45,44 +45,44 @@ def test_five_tiers(world: World) -> None:
 def test_tier_resolution(world: World) -> None:
     """1.2: A tier comes from your assignment, else the archetype, else the name, else it is 4; you see which."""
 
-    def tier(agent: str) -> tuple[int, str]:
+    def read_tier(agent: str) -> tuple[int, str]:
         shown = world.say("agents", action="show", id=agent)["agent"]
         return shown["tier"], shown["tierRule"]
 
     def add(agent: str, archetype: str) -> tuple[int, str]:
         world.say("agents", action="add", id=agent, reportsTo="cto", archetype=archetype)
-        return tier(agent)
+        return read_tier(agent)
 
     assert add("quill", "builder_senior") == (2, "archetype builder_senior in tools.json")
     assert add("data_lead", "") == (3, "the name: 'lead' in data_lead")
     assert add("ada", "") == (4, "default; no other rule applies")
     world.say("agents", action="tier", id="quill", tier=5)
-    assert tier("quill") == (5, "tier_assignments in wisdom_cascade_config.json")
+    assert read_tier("quill") == (5, "tier_assignments in wisdom_cascade_config.json")
     assert json.loads((world.home.data / "wisdom_cascade_config.json").read_text())["tier_assignments"] == {"quill": 5}
 
 
 def test_reporting_chain(world: World) -> None:
     """1.4: The chain of leaders ends at you, at a circle, at somebody who is not there, or at the depth you set."""
 
-    def chain() -> tuple[list[str], str]:
+    def read_chain() -> tuple[list[str], str]:
         shown = world.say("agents", action="show", id="junior_backend")
         return shown["chain"], shown["chainEnd"]
 
-    def cto_reports_to(leader: str) -> None:
+    def check_cto_leader(leader: str) -> None:
         comms = world.agent_folder("cto") / "comms.json"
         comms.write_text(json.dumps(json.loads(comms.read_text()) | {"reports_to": leader}))
 
     whole = ["backend_builder", "backend_lead", "cto", "ceo"]
-    assert chain() == (whole, "reaches the owner")
-    cto_reports_to("nobody")
-    leaders, why = chain()
+    assert read_chain() == (whole, "reaches the owner")
+    check_cto_leader("nobody")
+    leaders, why = read_chain()
     assert (leaders, "nobody" in why) == (whole[:3], True)
-    cto_reports_to("backend_lead")
-    leaders, why = chain()
+    check_cto_leader("backend_lead")
+    leaders, why = read_chain()
     assert (leaders, "backend_lead" in why) == (whole[:3], True)
     assert world.say("guidance", id="junior_backend")["guidance"], "a broken chain stops nobody's work"
     world.write_cascade_config(cascade_depth=2)
-    assert chain()[0] == whole[:2]
+    assert read_chain()[0] == whole[:2]
 
 
 @pytest.mark.long
@@ -93,7 +93,7 @@ def test_guidance_in_prompts(world: World) -> None:
     soul.write_text(soul.read_text().replace("- Data first", f"{hostile}- Data first"))
     world.work("Write a greeting into hello.txt", "Done.")
     assert world.system_prompt.count("</leadership-guidance>") == 1
-    block = guidance_block(world)
+    block = read_guidance_block(world)
     assert '<leader id="backend_lead" tier="3" hop="0">' in block
     assert "Prices are whole cents." in block
     assert "Simple beats clever." in block
@@ -175,7 +175,7 @@ def test_discoveries_rise(world: World) -> None:
         assert list(second["flushed"]) == ["backend_lead"], "what waits survives a restart"
         assert len(world.events("MemoryBubbleFlushed")) >= 2
         world.work("Write an apology into sorry.txt", "Done.")
-    block = guidance_block(world)
+    block = read_guidance_block(world)
     assert "full stop" in block
     assert "British" in block
     learnings = world.say("learnings", workspace=str(world.repository.path))["learnings"]

@@ -2,10 +2,10 @@
 
 def test_it(situation: Situation) -> None:
     situation.commit("one", {"cart.py": "…"}, days_ago=3)
-    card = situation.top_card("leftovers")   # a cycle, then the card on top, which must be of this kind
+    card = situation.predict_top_card("leftovers")   # a cycle, then the card on top, which must be of this kind
     session = situation.approve(card)        # → and wait for the end
     assert session.summary == "…"
-    assert "leftovers" not in situation.kinds()
+    assert "leftovers" not in situation.predict_kinds()
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from engine.model import Card, CheckResult, SessionView, Tier
 from engine.services import Overrides
 from tests.conftest import MONDAY_MORNING, Repository
 
-ENDS_WITHIN = 120.0
+SESSION_TIMEOUT_S = 120.0
 """Seconds until a session must have ended, also on a loaded machine."""
 
 TESTS = "def test_total():\n    from cart import total\n    assert total([1, 2]) == 3\n"
@@ -71,12 +71,12 @@ class Situation:
 
     # -- history
 
-    def at(self, days_ago: float) -> str:
+    def format_time(self, days_ago: float) -> str:
         """The time that many days ago, as git takes it."""
         return (self.clock.now() - timedelta(days=days_ago)).isoformat()
 
     def git(self, *arguments: str, days_ago: float = 0.0) -> str:
-        return self.repository.git(*arguments, at=self.at(days_ago))
+        return self.repository.git(*arguments, at=self.format_time(days_ago))
 
     def checkout(self, *arguments: str, days_ago: float = 0.0) -> None:
         self.git("checkout", "-q", *arguments, days_ago=days_ago)
@@ -91,7 +91,7 @@ class Situation:
     def commit(self, message: str, files: dict[str, str] | None = None, *, days_ago: float = 1.0) -> str:
         for name, text in (files or {}).items():
             self.write(name, text, days_ago=days_ago)
-        return self.repository.commit(message, at=self.at(days_ago))
+        return self.repository.commit(message, at=self.format_time(days_ago))
 
     def commit_shop(self, *, days_ago: float = 30.0) -> str:
         """Commit the project `SHOP`, with an environment that has pytest."""
@@ -111,25 +111,25 @@ class Situation:
 
     # -- the console
 
-    def cards(self) -> list[Card]:
+    def predict_cards(self) -> list[Card]:
         """Run a cycle, and return the cards that wait, from the top."""
         report = self.engine.card_cycle.run_cycle(requested=False)
         assert not report.errors, report.errors
         return self.engine.cards.pending()
 
-    def kinds(self) -> list[str]:
+    def predict_kinds(self) -> list[str]:
         """Run a cycle, and return the kinds of the cards that wait, from the top."""
-        return [card.kind for card in self.cards()]
+        return [card.kind for card in self.predict_cards()]
 
-    def top_card(self, kind: str, tier: Tier | None = None) -> Card:
+    def predict_top_card(self, kind: str, tier: Tier | None = None) -> Card:
         """Run a cycle, and return the card on top, which must be of this kind and tier."""
-        card, *_ = self.cards()
+        card, *_ = self.predict_cards()
         assert (card.kind, card.tier) == (kind, tier or card.tier)
         return card
 
-    def card(self, kind: str) -> Card:
+    def predict_card(self, kind: str) -> Card:
         """Run a cycle, and return the only card of this kind, wherever it stands."""
-        [card] = [card for card in self.cards() if card.kind == kind]
+        [card] = [card for card in self.predict_cards() if card.kind == kind]
         return card
 
     def propose(self, prompt: str) -> Card:
@@ -147,7 +147,7 @@ class Situation:
     def approve(self, card: Card) -> SessionView:
         """Approve the card, and return its session when that has ended."""
         approved = self.engine.cards.approve(card.id)
-        session = self.engine.sessions.wait(approved.session_id, timeout=ENDS_WITHIN)
+        session = self.engine.sessions.wait(approved.session_id, timeout=SESSION_TIMEOUT_S)
         assert session.state.over, session
         self.engine.card_cycle.follow_up()
         return session
@@ -170,7 +170,7 @@ class Situation:
             )
         )  # fmt: skip
 
-    def transcript(self, session: SessionView) -> str:
+    def read_transcript(self, session: SessionView) -> str:
         """The whole transcript of the session."""
         return "\n".join(line.text for line in self.engine.sessions.transcript(session.id))
 

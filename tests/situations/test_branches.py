@@ -42,7 +42,7 @@ def push_as_colleague(situation: Situation, bare: Path, files: dict[str, str]) -
     colleague.git("init", "-q")
     colleague.git("fetch", "-q", str(bare), "main")
     colleague.git("checkout", "-q", "-B", "main", "FETCH_HEAD")
-    colleague.commit("A colleague's change", files, at=situation.at(1))
+    colleague.commit("A colleague's change", files, at=situation.format_time(1))
     colleague.git("push", "-q", str(bare), "main")
     situation.git("fetch", "-q", "origin")
 
@@ -56,23 +56,23 @@ def test_a_branch_behind_main_that_would_conflict(shop: Situation) -> None:
     shop.checkout("rounding")
     objects = set((shop.path / ".git/objects").rglob("*"))
 
-    card = shop.top_card("rehearse_merge", Tier.BLOCKS)
+    card = shop.predict_top_card("rehearse_merge", Tier.BLOCKS)
     assert card.assignment.prompt == "Rehearse merging main into rounding"
     assert card.reasoning == "main has 1 commit that rounding lacks; merging it conflicts in cart.py."
     assert set((shop.path / ".git/objects").rglob("*")) == objects
 
     session = shop.approve(card)
     assert session.summary.startswith("Merging main into rounding conflicts in 1 file: cart.py; a rebase stops at ")
-    transcript = shop.transcript(session)
+    transcript = shop.read_transcript(session)
     assert "Sum by a generator" in transcript
     assert "`git merge main`, or `git rebase main`" in transcript
 
     shop.approve(shop.propose("summarise_day"))
-    assert "rehearse_merge" not in shop.kinds()
+    assert "rehearse_merge" not in shop.predict_kinds()
     problem = "merging main into rounding still conflicts in cart.py"
     assert list(shop.engine.card_cycle.remarks().values()) == [problem], "other work has run since"
     shop.git("merge", "-q", "-s", "ours", "main")
-    shop.cards()
+    shop.predict_cards()
     assert shop.engine.card_cycle.remarks() == {}
 
 
@@ -84,7 +84,7 @@ def test_a_base_known_from_the_remote_alone(shop: Situation) -> None:
     shop.commit("Round", FEATURE, days_ago=0.5)
     push_as_colleague(shop, bare, {"notes.txt": "new\n"})
 
-    card = shop.card("rehearse_merge")
+    card = shop.predict_card("rehearse_merge")
     assert card.reasoning == "origin/main has 1 commit that größe lacks; it still merges cleanly."
     session = shop.approve(card)
     assert session.summary.startswith("origin/main merges cleanly into größe, the one test passed")
@@ -97,7 +97,7 @@ def test_a_branch_that_parted_from_its_own_upstream(shop: Situation) -> None:
     bare = shop.add_remote()
     shop.commit("Round", FEATURE, days_ago=0.5)
     push_as_colleague(shop, bare, MAIN)
-    card = shop.top_card("rehearse_merge")
+    card = shop.predict_top_card("rehearse_merge")
     assert card.reasoning == "origin/main has 1 commit that main lacks; merging it conflicts in cart.py."
 
 
@@ -105,7 +105,7 @@ def test_a_branch_that_parted_from_its_own_upstream(shop: Situation) -> None:
 def test_a_branch_without_own_commits_is_no_card(shop: Situation) -> None:
     bare = shop.add_remote()
     push_as_colleague(shop, bare, MAIN)
-    assert "rehearse_merge" not in shop.kinds()
+    assert "rehearse_merge" not in shop.predict_kinds()
 
 
 def test_an_upstream_that_was_rewritten_here_is_no_merge(shop: Situation) -> None:
@@ -113,7 +113,7 @@ def test_an_upstream_that_was_rewritten_here_is_no_merge(shop: Situation) -> Non
     shop.add_remote()
     shop.write("cart.py", MAIN["cart.py"])
     shop.git("commit", "-qa", "--amend", "-m", "Round, better")
-    assert "rehearse_merge" not in shop.kinds()
+    assert "rehearse_merge" not in shop.predict_kinds()
 
 
 @pytest.mark.long
@@ -127,7 +127,7 @@ def test_branches_that_collide(shop: Situation) -> None:
         shop.commit(f"Work of {branch}", {"table.py": table, f"{branch}.py": "x = 1\n"}, days_ago=days_ago)
     shop.checkout("main")
 
-    card = shop.card("forecast_conflicts")
+    card = shop.predict_card("forecast_conflicts")
     assert card.tier is Tier.BLOCKS
     assert card.assignment.prompt == "Find the order of merging high, wide and low with the least conflict"
     assert card.reasoning == "high, wide and low change the same lines of table.py."
@@ -147,7 +147,7 @@ def test_a_branch_that_was_squashed_into_main_is_not_behind_it(shop: Situation) 
     shop.git("merge", "-q", "--squash", "rounding")
     shop.git("commit", "-qm", "Round (#1)", days_ago=1)
     shop.checkout("rounding")
-    assert not {"rehearse_merge", "forecast_conflicts"} & {*shop.kinds()}
+    assert not {"rehearse_merge", "forecast_conflicts"} & {*shop.predict_kinds()}
 
 
 # Somebody asked for changes in a pull request of yours.
@@ -162,7 +162,7 @@ def install_gh(folder: Path, monkeypatch: pytest.MonkeyPatch, answer: list[dict[
 
 def wait_for_gh(situation: Situation) -> None:
     """Run a cycle, which asks `gh`, and wait at most 30 s for the answer."""
-    situation.cards()
+    situation.predict_cards()
     cast(ContextReader, situation.engine.contexts)._sources.github.settle(30)
 
 
@@ -178,16 +178,16 @@ def test_a_pull_request_with_requested_changes(
     situation.checkout("main")
     wait_for_gh(situation)
 
-    card = situation.top_card("pull_request", Tier.BLOCKS)
+    card = situation.predict_top_card("pull_request", Tier.BLOCKS)
     assert card.assignment.prompt == "Look at pull request #7 “Totals are rounded”"
     assert card.reasoning == "bob asked for changes in your pull request #7 (yesterday 08:00)."
 
     session = situation.approve(card)
     assert session.summary.endswith("; 1 commit, 1 file changed against main"), session.summary
-    transcript = situation.transcript(session)
+    transcript = situation.read_transcript(session)
     assert "https://github.com/shop/cart/pull/7" in transcript
     assert "Next: gh pr view 7 --comments" in transcript
-    assert "pull_request" not in situation.kinds()
+    assert "pull_request" not in situation.predict_kinds()
 
 
 def test_a_pull_request_that_waits_for_others_is_no_card(
@@ -199,7 +199,7 @@ def test_a_pull_request_that_waits_for_others_is_no_card(
     situation.commit_shop()
     situation.git("remote", "add", "origin", "git@github.com:shop/cart.git")
     wait_for_gh(situation)
-    assert "pull_request" not in situation.kinds()
+    assert "pull_request" not in situation.predict_kinds()
 
 
 # A merge, rebase, cherry-pick, revert or bisect was begun and left.
@@ -228,18 +228,18 @@ def test_a_merge_with_conflicts(situation: Situation) -> None:
     status = situation.git("status", "--porcelain")
     heads = situation.git("rev-parse", "HEAD", "MERGE_HEAD")
 
-    card = situation.top_card("unfinished_operation", Tier.AT_RISK)
+    card = situation.predict_top_card("unfinished_operation", Tier.AT_RISK)
     assert card.assignment.prompt == "Rehearse both sides of the unfinished merge"
     assert card.reasoning == (
         "Merging tax (“Sum with tax”) into main stopped with 2 files in conflict: cart.py and größe neu.py."
     )
-    assert situation.kinds() == ["unfinished_operation"]
+    assert situation.predict_kinds() == ["unfinished_operation"]
 
     session = situation.approve(card)
     assert session.summary.startswith("The merge conflicts in 2 places of cart.py and größe neu.py")
     assert "with ours (main): the one test passed" in session.summary
     assert "with theirs (tax): 1 of 1 test failed" in session.summary
-    transcript = situation.transcript(session)
+    transcript = situation.read_transcript(session)
     assert "conflict  cart.py  (1 place)" in transcript
     assert "main: " + situation.git("rev-parse", "--short", "main") + " Round the sum" in transcript
     assert "tax: " + situation.git("rev-parse", "--short", "tax") + " Sum with tax" in transcript
@@ -256,13 +256,13 @@ def test_a_merge_that_is_resolved_and_not_committed(situation: Situation) -> Non
     run_git_that_stops(situation, "merge", "tax")
     situation.write("cart.py", ROUNDED_TOTAL)
     situation.git("add", "cart.py")
-    assert situation.top_card("unfinished_operation").reasoning == (
+    assert situation.predict_top_card("unfinished_operation").reasoning == (
         "Merging tax (“Sum with tax”) into main stopped with 1 file in conflict: größe neu.py; cart.py is marked as "
         "resolved."
     )
     situation.write("größe neu.py", "GROSS = 5\n")
     situation.git("add", "größe neu.py")
-    card = situation.top_card("unfinished_operation")
+    card = situation.predict_top_card("unfinished_operation")
     assert card.assignment.prompt == "Test the unfinished merge as it stands"
     session = situation.approve(card)
     assert session.summary.startswith(
@@ -270,7 +270,7 @@ def test_a_merge_that_is_resolved_and_not_committed(situation: Situation) -> Non
     )
     assert session.summary.endswith("To go on: `git merge --continue`. To give up: `git merge --abort`")
     situation.git("commit", "-q", "--no-edit")
-    assert "unfinished_operation" not in situation.kinds()
+    assert "unfinished_operation" not in situation.predict_kinds()
 
 
 @pytest.mark.long
@@ -281,7 +281,7 @@ def test_a_rebase_stopped_half_way(situation: Situation, backend: str) -> None:
     situation.commit("A test of tax", {"tests/test_tax.py": "def test_tax():\n    assert True\n"}, days_ago=2)
     run_git_that_stops(situation, "rebase", backend, "main")
 
-    card = situation.top_card("unfinished_operation")
+    card = situation.predict_top_card("unfinished_operation")
     assert card.reasoning.startswith("Rebasing tax onto main stopped at “Sum with tax” with 2 files in conflict")
     session = situation.approve(card)
     assert "with ours (main): the one test passed" in session.summary
@@ -296,7 +296,7 @@ def test_a_rebase_whose_state_is_damaged_names_what_ends_it(situation: Situation
     run_git_that_stops(situation, "rebase", "main")
     for name in ("onto", "head-name"):
         (situation.path / ".git/rebase-merge" / name).unlink()
-    card = situation.top_card("unfinished_operation")
+    card = situation.predict_top_card("unfinished_operation")
     assert card.reasoning.startswith("Rebasing tax onto a base that is not known")
     assert card.reasoning.endswith("Its state is damaged: git's file rebase-merge/onto is missing or empty.")
     summary = situation.approve(card).summary
@@ -315,7 +315,7 @@ def test_one_commit_that_does_not_apply(situation: Situation, verb: str, commit:
     commit_conflicting_branches(situation)
     situation.commit("Round more", {"cart.py": ROUNDED_TOTAL.replace("2", "3")}, days_ago=1)
     run_git_that_stops(situation, verb, commit)
-    card = situation.top_card("unfinished_operation")
+    card = situation.predict_top_card("unfinished_operation")
     assert subject in card.reasoning
     session = situation.approve(card)
     assert f"`git {verb} --abort`" in session.summary
@@ -328,10 +328,10 @@ def test_a_stash_that_was_popped_into_a_conflict(shop: Situation) -> None:
     shop.git("stash")
     shop.commit("Max", {"cart.py": WRONG_TOTAL}, days_ago=0.1)
     run_git_that_stops(shop, "stash", "pop")
-    card = shop.top_card("unfinished_operation")
+    card = shop.predict_top_card("unfinished_operation")
     session = shop.approve(card)
     assert "conflicts in 1 place of cart.py" in session.summary
-    assert "git reset --merge" in shop.transcript(session)
+    assert "git reset --merge" in shop.read_transcript(session)
 
 
 @pytest.mark.long
@@ -342,8 +342,8 @@ def test_one_side_removed_the_file(shop: Situation) -> None:
     shop.checkout("main")
     shop.commit("Round the sum", {"cart.py": ROUNDED_TOTAL}, days_ago=3)
     run_git_that_stops(shop, "merge", "tidy")
-    session = shop.approve(shop.top_card("unfinished_operation"))
-    assert "conflict  cart.py  (whole file)" in shop.transcript(session)
+    session = shop.approve(shop.predict_top_card("unfinished_operation"))
+    assert "conflict  cart.py  (whole file)" in shop.read_transcript(session)
     assert session.summary.startswith("The merge conflicts in cart.py")
 
 
@@ -351,7 +351,7 @@ def test_one_side_removed_the_file(shop: Situation) -> None:
 def test_a_bisect_under_way(shop: Situation) -> None:
     commits = [shop.commit(f"Step {number}", {"notes.txt": str(number)}, days_ago=9 - number) for number in range(8)]
     shop.git("bisect", "start", commits[7], commits[0])
-    card = shop.top_card("unfinished_operation")
+    card = shop.predict_top_card("unfinished_operation")
     assert card.reasoning.startswith(
         f"A bisect is under way: 7 revisions left between good {commits[0][:10]} and bad {commits[7][:10]}"
     )
@@ -359,7 +359,7 @@ def test_a_bisect_under_way(shop: Situation) -> None:
     assert session.summary.startswith("The bisect has 7 revisions left")
     assert "`git bisect reset`" in session.summary
     shop.git("bisect", "reset")
-    assert "unfinished_operation" not in shop.kinds()
+    assert "unfinished_operation" not in shop.predict_kinds()
 
 
 @pytest.mark.long
@@ -370,7 +370,7 @@ def test_a_binary_file_on_a_detached_head_without_tests(situation: Situation) ->
     situation.checkout("--detach", "main")
     situation.commit("Longest", {"src/ä b.bin": "\0\1\2\3"}, days_ago=1)
     run_git_that_stops(situation, "merge", "x/ü")
-    card = situation.top_card("unfinished_operation")
+    card = situation.predict_top_card("unfinished_operation")
     assert card.reasoning.endswith("stopped with 1 file in conflict: src/ä b.bin.")
     session = situation.approve(card)
     assert session.summary.startswith("The merge conflicts in src/ä b.bin; its tests could not be run: ")

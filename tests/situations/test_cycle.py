@@ -19,7 +19,7 @@ def test_cards_of_a_check_that_failed_stay(shop: Situation) -> None:
     shop.git("add", "notes.txt")
     shop.git("stash", "push", "-q", "-m", "notes", days_ago=40)
     shop.write("cart.py", "def total(prices):\n    breakpoint()\n    return sum(prices)\n", days_ago=0.01)
-    assert {"leftovers", "old_stash"} <= {card.kind for card in shop.cards()}
+    assert {"leftovers", "old_stash"} <= {card.kind for card in shop.predict_cards()}
 
     blob = shop.git("rev-parse", "HEAD:cart.py")
     object_file = shop.path / ".git/objects" / blob[:2] / blob[2:]
@@ -35,7 +35,7 @@ def test_cards_of_a_check_that_failed_stay(shop: Situation) -> None:
 
     object_file.write_bytes(content)
     shop.write("cart.py", "def total(prices):\n    return sum(prices) + 0\n")
-    assert "leftovers" not in {card.kind for card in shop.cards()}
+    assert "leftovers" not in {card.kind for card in shop.predict_cards()}
 
 
 @pytest.mark.long
@@ -48,16 +48,16 @@ def test_a_command_against_your_rule_runs_once_after_allow_once(situation: Situa
         '{"name": "web", "lockfileVersion": 3, "packages": {"": {"name": "web", "dependencies": {"is-number": "1"}}}}'
     )
     situation.commit("Web", {"package.json": '{"name": "web"}\n', "package-lock.json": lock}, days_ago=5)
-    assert situation.kinds() == []
+    assert situation.predict_kinds() == []
     [entry] = situation.engine.safety.log(blocked_only=True)
     situation.engine.cards.allow_once(entry.prediction_id)
-    session = situation.approve(situation.card("update_lock"))
+    session = situation.approve(situation.predict_card("update_lock"))
     assert session.state is SessionState.SUCCEEDED
-    assert "allowed once: your rule: npm install" in situation.transcript(session)
+    assert "allowed once: your rule: npm install" in situation.read_transcript(session)
 
     situation.engine.changes.discard(session.change_set_id)
     situation.advance(hours=25)
-    assert situation.kinds() == [], "it was allowed once"
+    assert situation.predict_kinds() == [], "it was allowed once"
 
 
 @pytest.mark.long
@@ -67,7 +67,7 @@ def test_a_card_of_a_lost_repository_is_refused_and_no_decision(
 ) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(shop.path.parent))
     shop.write("cart.py", "def total(prices):\n    return sum(prices) + 0\n")
-    card = shop.card("run_tests")
+    card = shop.predict_card("run_tests")
     shutil.rmtree(shop.path / lost)
     with pytest.raises(Refusal, match=f"nothing can run: {shop.path} is not (a folder|in a git)") as refused:
         shop.engine.cards.approve(card.id)

@@ -59,16 +59,16 @@ def test_the_last_commit_broke_a_test(shop: Situation) -> None:
     culprit = shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
     shop.record_test_run(TEST, passed=0)
 
-    card = shop.top_card("bisect", Tier.AT_RISK)
+    card = shop.predict_top_card("bisect", Tier.AT_RISK)
     assert card.assignment.prompt == "Confirm that “Faster cart” broke `test_total`"
     assert card.reasoning.startswith("It passed one commit before")
-    assert "still_red" not in shop.kinds(), "it would say less about the same test"
+    assert "still_red" not in shop.predict_kinds(), "it would say less about the same test"
 
     session = shop.approve(card)
     assert session.summary.startswith(f"{culprit[:10]} “Faster cart”")
-    assert "bisect" not in shop.kinds()
+    assert "bisect" not in shop.predict_kinds()
     assign_coding_agent(shop)
-    assert shop.card(FIX_BY_AGENT).assignment.prompt.startswith("Make `tests/test_cart.py::test_total` pass")
+    assert shop.predict_card(FIX_BY_AGENT).assignment.prompt.startswith("Make `tests/test_cart.py::test_total` pass")
 
 
 def test_the_commit_that_broke_a_test_is_reverted(shop: Situation) -> None:
@@ -76,26 +76,26 @@ def test_the_commit_that_broke_a_test_is_reverted(shop: Situation) -> None:
     shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.02)
     shop.commit("Describe it", {"README.md": "# Shop\n"}, days_ago=0.01)
     shop.run_tests()
-    blamed = shop.approve(shop.top_card("bisect"))
+    blamed = shop.approve(shop.predict_top_card("bisect"))
     assert blamed.next_step == "rehearse_revert"
 
-    card = shop.top_card("rehearse_revert", Tier.AT_RISK)
+    card = shop.predict_top_card("rehearse_revert", Tier.AT_RISK)
     assert card.assignment.prompt == "Revert “Faster cart” in a worktree and run `test_total` and the whole suite"
-    assert not {"bisect", "still_red"} & set(shop.kinds())
+    assert not {"bisect", "still_red"} & set(shop.predict_kinds())
     session = shop.approve(card)
     assert "reverts cleanly and `tests/test_cart.py::test_total` then passes" in session.summary
-    assert "+    return max(prices)" in shop.transcript(session)
+    assert "+    return max(prices)" in shop.read_transcript(session)
     assert "max" in (shop.path / "cart.py").read_text()  # nothing is landed yet
     shop.land(session)
     assert "max" not in (shop.path / "cart.py").read_text()
     assert (shop.path / "README.md").exists()
     shop.run_tests()
-    assert not {"bisect", "rehearse_revert", "still_red"} & set(shop.kinds())
+    assert not {"bisect", "rehearse_revert", "still_red"} & set(shop.predict_kinds())
 
 
 def check_problem(situation: Situation) -> str:
     """Run a cycle, and return the problem that the status then names, or ""."""
-    situation.cards()
+    situation.predict_cards()
     return "".join(situation.engine.card_cycle.remarks().values())
 
 
@@ -107,22 +107,22 @@ def test_a_landed_revert_whose_tests_passed_needs_no_further_run(shop: Situation
     assert check_problem(shop).endswith("has not passed since; its revert waits for you")
     shop.advance(minutes=1)
     shop.land(reverted)
-    assert followed_problem(shop) == "", "it is no problem any more, before the next cycle"
+    assert follow_problem(shop) == "", "it is no problem any more, before the next cycle"
 
     shop.write("cart.py", SHOP["cart.py"])  # dates it by the clock of the situation
-    assert not {"apply_fix", "rerun_failing", "run_tests", "still_red"} & set(shop.kinds())
+    assert not {"apply_fix", "rerun_failing", "run_tests", "still_red"} & set(shop.predict_kinds())
     assert check_problem(shop) == ""
 
     change = reverted.change_set_id
     shop.engine.changes.undo(change)
-    assert followed_problem(shop).endswith(f"its revert was undone; `clawpy land {change}` lands it again")
+    assert follow_problem(shop).endswith(f"its revert was undone; `clawpy land {change}` lands it again")
     shop.engine.adaptation.run_round()
     branch = shop.engine.changes.branch(change).branch
-    assert followed_problem(shop).endswith(f"its revert is on the branch {branch}")
-    assert "apply_fix" not in shop.kinds(), "it is the change on the branch"
+    assert follow_problem(shop).endswith(f"its revert is on the branch {branch}")
+    assert "apply_fix" not in shop.predict_kinds(), "it is the change on the branch"
 
 
-def followed_problem(situation: Situation) -> str:
+def follow_problem(situation: Situation) -> str:
     """Let the cards follow the last decision, and return the problem that the status then names, or ""."""
     situation.engine.card_cycle.follow_up()
     return "".join(situation.engine.card_cycle.remarks().values())
@@ -134,7 +134,7 @@ def test_a_discarded_revert_waits_no_more(shop: Situation) -> None:
     reverted = shop.approve(shop.propose(f"rehearse_revert commit={culprit} test={TEST}"))
     assert check_problem(shop).endswith("its revert waits for you")
     shop.engine.changes.discard(reverted.change_set_id)
-    assert "its revert" not in followed_problem(shop)
+    assert "its revert" not in follow_problem(shop)
 
 
 def test_a_revert_of_a_commit_that_others_built_on_conflicts(shop: Situation) -> None:
@@ -142,12 +142,12 @@ def test_a_revert_of_a_commit_that_others_built_on_conflicts(shop: Situation) ->
     shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.02)
     shop.commit("Whole numbers", {"cart.py": "def total(prices):\n    return int(max(prices))\n"}, days_ago=0.01)
     shop.run_tests()
-    shop.approve(shop.top_card("bisect"))
-    session = shop.approve(shop.top_card("rehearse_revert"))
+    shop.approve(shop.predict_top_card("bisect"))
+    session = shop.approve(shop.predict_top_card("rehearse_revert"))
     assert "conflicts in 1 file: cart.py" in session.summary
     assert session.change_set_id is None
     assert "<<<<<<<" not in (shop.path / "cart.py").read_text()
-    assert "rehearse_revert" not in shop.kinds()
+    assert "rehearse_revert" not in shop.predict_kinds()
 
 
 def test_a_repository_without_tags_or_earlier_runs_is_searched_from_the_commit_of_the_test(
@@ -159,7 +159,7 @@ def test_a_repository_without_tags_or_earlier_runs_is_searched_from_the_commit_o
     situation.commit("Praise it", {"README.md": "# The shop\n"}, days_ago=1)
     situation.run_tests()
 
-    card = situation.top_card("bisect", Tier.BLOCKS)
+    card = situation.predict_top_card("bisect", Tier.BLOCKS)
     assert card.assignment.prompt == f"Find what broke `test_total`: look back to {written[:7]}"
     assert situation.approve(card).summary.startswith(f"{culprit[:10]} “Faster cart”")
 
@@ -171,33 +171,33 @@ def test_failures_are_grouped_by_cause(shop: Situation) -> None:
     shop.commit("Rates", TWO_CAUSES, days_ago=2)
     shop.run_tests()
 
-    card = shop.top_card("still_red", Tier.BLOCKS)
+    card = shop.predict_top_card("still_red", Tier.BLOCKS)
     assert card.assignment.prompt == "Run the 4 failing tests alone and group the failures by cause"
 
     session = shop.approve(card)
     assert session.summary == (
         "4 failures, 2 causes: KeyError: 'de', at cart.py:6 (3); assert 2 == 3, at tests/test_cart.py:11 (1)"
     )
-    transcript = shop.transcript(session)
+    transcript = shop.read_transcript(session)
     assert "tests/test_cart.py::test_total  also fails alone" in transcript
     assert "The smallest selection that shows every cause: pytest 'tests/test_cart.py::test_rate[de]'" in transcript
-    assert "still_red" not in shop.kinds()
+    assert "still_red" not in shop.predict_kinds()
 
 
 def test_a_test_that_passes_alone_is_named(shop: Situation) -> None:
     order = "seen = []\n\ndef test_a():\n    seen.append(1)\n    assert 0\n\ndef test_b():\n    assert not seen\n"
     shop.commit("Order", {"tests/test_cart.py": order}, days_ago=2)
     shop.run_tests()
-    session = shop.approve(shop.top_card("still_red"))
+    session = shop.approve(shop.predict_top_card("still_red"))
     assert session.summary.endswith("tests/test_cart.py::test_b passes alone"), session.summary
 
 
 def test_a_test_that_failed_in_the_whole_suite_and_alone_leads_to_neither_again(shop: Situation) -> None:
     shop.commit("Broken", {"tests/test_new.py": "def test_a():\n    assert 0\n\ndef test_b():\n    pass\n"}, days_ago=2)
     shop.run_tests()
-    session = shop.approve(shop.top_card("still_red"))
+    session = shop.approve(shop.predict_top_card("still_red"))
     assert session.check.failing == ("tests/test_new.py::test_a",)
-    assert not {"still_red", "rerun_failing"} & set(shop.kinds())
+    assert not {"still_red", "rerun_failing"} & set(shop.predict_kinds())
 
 
 # Tests passed, a change was landed, and they fail since.
@@ -223,7 +223,7 @@ def land_breaking_revert(situation: Situation) -> str:
 
 def test_a_landing_that_broke_a_test_is_undone(situation: Situation) -> None:
     change_set = land_breaking_revert(situation)
-    card = situation.top_card("undo_landing", Tier.AT_RISK)
+    card = situation.predict_top_card("undo_landing", Tier.AT_RISK)
     assert card.assignment.prompt.startswith("Undo the landing of “")
     assert card.assignment.prompt.endswith("which broke `test_total`")
     session = situation.approve(card)
@@ -231,16 +231,16 @@ def test_a_landing_that_broke_a_test_is_undone(situation: Situation) -> None:
     assert (situation.path / "cart.py").read_text() == RIGHT_TOTAL
     assert situation.engine.changes.get(change_set).state is ChangeState.UNDONE
     assert session.next_step == "rerun_failing"
-    situation.top_card("rerun_failing")
+    situation.predict_top_card("rerun_failing")
     situation.advance(minutes=1)
     situation.run_tests()
-    assert not {"undo_landing", "bisect", "still_red"} & set(situation.kinds())
+    assert not {"undo_landing", "bisect", "still_red"} & set(situation.predict_kinds())
 
 
 def test_a_landing_that_was_edited_since_is_no_card(situation: Situation) -> None:
     land_breaking_revert(situation)
     situation.write("cart.py", "def total(prices):\n    return 3\n")
-    assert "undo_landing" not in situation.kinds()
+    assert "undo_landing" not in situation.predict_kinds()
 
 
 # A test failed, a landed change made it pass, and later it fails in the same way again.
@@ -260,7 +260,7 @@ def find_offered_fix(situation: Situation) -> Card | None:
     """Run the tests, which fail, and return the card that offers a fix."""
     situation.advance(minutes=1)
     assert situation.run_tests().result is Result.FAILED
-    return next((card for card in situation.cards() if card.kind == "apply_fix"), None)
+    return next((card for card in situation.predict_cards() if card.kind == "apply_fix"), None)
 
 
 def test_a_known_fix_is_offered_and_its_landing_confirms_it(situation: Situation) -> None:
@@ -272,10 +272,10 @@ def test_a_known_fix_is_offered_and_its_landing_confirms_it(situation: Situation
     assert card.assignment.prompt == f"Apply “Revert {culprit[:10]}” again in a worktree and run `test_total`"
     assert "with “ZeroDivisionError: division by zero” as it did before this change, which fixed" in card.reasoning
     situation.write("cart.py", RIGHT_TOTAL)
-    assert "apply_fix" not in situation.kinds(), "you may have fixed it yourself"
+    assert "apply_fix" not in situation.predict_kinds(), "you may have fixed it yourself"
     situation.git("checkout", "--", "cart.py")
-    card = next(card for card in situation.cards() if card.kind == "apply_fix")
-    assert "still_red" not in situation.kinds(), "it would say less about the same test"
+    card = next(card for card in situation.predict_cards() if card.kind == "apply_fix")
+    assert "still_red" not in situation.predict_kinds(), "it would say less about the same test"
 
     session = situation.approve(card)
     assert session.result is Result.SUCCEEDED
@@ -309,9 +309,9 @@ def test_a_fix_that_the_files_have_is_not_offered(situation: Situation) -> None:
     break_and_fix(situation)
     situation.advance(minutes=1)
     situation.record_test_run(TEST, passed=0)
-    situation.cards()
+    situation.predict_cards()
     assert situation.engine.adaptation.fixes(str(situation.path)), "it is known"
-    assert "apply_fix" not in situation.kinds()
+    assert "apply_fix" not in situation.predict_kinds()
 
     (fix,) = situation.engine.adaptation.fixes(str(situation.path))
     parameters = {"fix": fix.id, "tests": [TEST], "patch": fix.template.patch}
@@ -340,7 +340,7 @@ def test_a_fix_that_does_not_help_says_so(situation: Situation) -> None:
     )
     assert session.change_set_id is None
     assert "<<<<" not in (situation.path / "cart.py").read_text()
-    assert "apply_fix" not in situation.kinds(), "it was tried on these files"
+    assert "apply_fix" not in situation.predict_kinds(), "it was tried on these files"
 
     tax = "def tax(price):\n    return price / (price - price)\n\n\n"
     test = "def test_total():\n    from cart import tax, total\n    assert total([1, 2]) + tax(1) == 3\n"
@@ -369,17 +369,17 @@ def assign_coding_agent(situation: Situation) -> None:
 def test_an_agent_is_offered_failing_tests(shop: Situation) -> None:
     shop.commit("Max", {"cart.py": WRONG_TOTAL, "tests/test_cart.py": f"{TESTS}\n"}, days_ago=2)
     shop.run_tests()
-    assert FIX_BY_AGENT not in shop.kinds(), "nobody could take it"
+    assert FIX_BY_AGENT not in shop.predict_kinds(), "nobody could take it"
 
     assign_coding_agent(shop)
-    card = shop.card(FIX_BY_AGENT)
+    card = shop.predict_card(FIX_BY_AGENT)
     assert card.tier is Tier.BLOCKS
     assert card.assignment.prompt == "Make `tests/test_cart.py::test_total` pass, by the cause and not by the test"
     assert card.assignment.runner == "acp:helper"
     assert card.reasoning.startswith("helper can do what no flow can: 1 of 1 test failed"), card.reasoning
 
     shop.write("cart.py", RIGHT_TOTAL, days_ago=-0.01)
-    assert FIX_BY_AGENT not in shop.kinds(), "you are working on it"
+    assert FIX_BY_AGENT not in shop.predict_kinds(), "you are working on it"
 
 
 def commit_conflicting_branches(situation: Situation) -> None:
@@ -396,10 +396,10 @@ def commit_conflicting_branches(situation: Situation) -> None:
 def test_an_agent_is_offered_a_conflicting_merge(situation: Situation) -> None:
     assign_coding_agent(situation)
     commit_conflicting_branches(situation)
-    card = situation.top_card("rehearse_merge")
+    card = situation.predict_top_card("rehearse_merge")
     session = situation.approve(card)
     assert HOSTILE in session.summary
-    card = situation.card(FIX_BY_AGENT)
+    card = situation.predict_card(FIX_BY_AGENT)
     assert card.tier is Tier.BLOCKS
     assert card.assignment.prompt == (
         f"Merge `main` into `tax` and resolve the conflicts in {NAMED_FILES}; keep what both sides meant"
@@ -410,12 +410,12 @@ def test_an_agent_is_offered_an_unfinished_merge(situation: Situation) -> None:
     assign_coding_agent(situation)
     commit_conflicting_branches(situation)
     subprocess.run(["git", "merge", "-q", "main"], cwd=situation.path, capture_output=True, check=False)
-    card = situation.top_card("unfinished_operation")
+    card = situation.predict_top_card("unfinished_operation")
     situation.advance(minutes=1)
     for file in situation.path.glob("*.py"):
         situation.write(file.name, file.read_text(), days_ago=0.01)
     situation.approve(card)
-    card = situation.card(FIX_BY_AGENT)
+    card = situation.predict_card(FIX_BY_AGENT)
     assert card.tier is Tier.BLOCKS
     assert card.assignment.prompt == f"Resolve the conflicts in {NAMED_FILES}; keep what both sides meant"
 
@@ -425,12 +425,12 @@ def test_an_agent_is_offered_a_finding_that_the_linter_cannot_fix(situation: Sit
     situation.commit_shop()
     situation.record_test_run()
     situation.write("cart.py", "def total(prices):\n    return sum(price)\n", days_ago=0.01)
-    linted = situation.approve(situation.card("lint"))
+    linted = situation.approve(situation.predict_card("lint"))
     assert "F821" in linted.summary
     situation.advance(minutes=1)
-    fixed = situation.approve(situation.card("fix_lint"))
+    fixed = situation.approve(situation.predict_card("fix_lint"))
     assert fixed.summary.startswith("Nothing to fix"), fixed.summary
-    card = situation.card(FIX_BY_AGENT)
+    card = situation.predict_card(FIX_BY_AGENT)
     assert card.tier is Tier.CHECK
     assert card.assignment.prompt == (
         "Fix what the linter found and cannot fix itself in `cart.py`, changing no behaviour"
@@ -440,20 +440,20 @@ def test_an_agent_is_offered_a_finding_that_the_linter_cannot_fix(situation: Sit
 def test_new_lines_that_no_test_runs(shop: Situation) -> None:
     shop.commit("Coverage", {"pyproject.toml": WITH_COVERAGE})
     shop.write("cart.py", TOTAL_AND_GIFT, days_ago=0.01)
-    assert "uncovered_lines" not in shop.kinds(), "no run yet"
+    assert "uncovered_lines" not in shop.predict_kinds(), "no run yet"
     shop.run_tests()
 
-    card = shop.card("uncovered_lines")
+    card = shop.predict_card("uncovered_lines")
     assert card.tier is Tier.CHECK
     assert card.assignment.prompt == "Find the changed lines of cart.py that no test runs"
 
     session = shop.approve(card)
     assert session.state is SessionState.SUCCEEDED, session.error
     assert session.summary.startswith("cart.py 6-8: no test runs these 3 lines; the one test passed"), session.summary
-    assert "uncovered_lines" not in shop.kinds(), "it is measured"
+    assert "uncovered_lines" not in shop.predict_kinds(), "it is measured"
     assert not (shop.path / ".coverage").exists()
     assign_coding_agent(shop)
-    assert shop.card(FIX_BY_AGENT).assignment.prompt == (
+    assert shop.predict_card(FIX_BY_AGENT).assignment.prompt == (
         "Write tests for the changed lines that none runs: `cart.py` 6-8"
     )
 
@@ -461,4 +461,4 @@ def test_new_lines_that_no_test_runs(shop: Situation) -> None:
 def test_without_coverage_nothing_is_offered(shop: Situation) -> None:
     shop.write("cart.py", TOTAL_AND_GIFT, days_ago=0.01)
     shop.run_tests()
-    assert "uncovered_lines" not in shop.kinds()
+    assert "uncovered_lines" not in shop.predict_kinds()

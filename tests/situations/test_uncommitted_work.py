@@ -46,12 +46,12 @@ def test_head_does_not_pass_without_the_uncommitted_file(shop: Situation) -> Non
     shop.record_test_run()
     shop.commit("Prices have a module", {"cart.py": "from prices import add\ntotal = add\n"}, days_ago=0)
     shop.write("prices.py", "def add(prices):\n    return sum(prices)\n")
-    card = shop.card("check_clean_head")
+    card = shop.predict_card("check_clean_head")
     assert card.tier is Tier.CHECK
     assert card.assignment.prompt == "Does HEAD pass without prices.py?"
     assert card.reasoning == "It is in no commit: others get main without it."
     shop.write("README.md", "# Shop with prices\n")
-    card = shop.card("check_clean_head")
+    card = shop.predict_card("check_clean_head")
     assert card.assignment.prompt == "Does HEAD pass without your 2 uncommitted files?"
     assert card.reasoning == "prices.py is in no commit: others get main without it."
     session = shop.approve(card)
@@ -81,21 +81,21 @@ def test_the_next_step_says_whether_a_commit_or_your_changes_broke_a_test(
     shop.commit("Rounding", {"cart.py": f"# rounded\n{committed}"}, days_ago=0)
     shop.write("cart.py", uncommitted)
     assert not shop.run_tests().check.green
-    card = shop.card("check_clean_head")
+    card = shop.predict_card("check_clean_head")
     assert card.assignment.prompt == "Does `test_total` fail without your uncommitted changes, too?"
     assert card.source is Source.FOLLOW_UP
     assert shop.approve(card).summary.startswith(f"tests/test_cart.py::test_total {finding}")
-    assert ("bisect" in shop.kinds()) == (committed == WRONG_TOTAL)
+    assert ("bisect" in shop.predict_kinds()) == (committed == WRONG_TOTAL)
     [problem] = shop.engine.card_cycle.remarks().values()
     assert ("without your uncommitted changes all tests pass" in problem) == (committed != WRONG_TOTAL)
-    assert "check_clean_head" not in shop.kinds()
+    assert "check_clean_head" not in shop.predict_kinds()
 
 
 def test_a_test_that_passes_at_head_is_named_with_that_and_needs_no_run_alone(shop: Situation) -> None:
     shop.record_test_run(passed=2)
     shop.write("cart.py", f"# not committed\n{WRONG_TOTAL}")
     shop.record_test_run("tests/test_cart.py::test_total")
-    assert "still_red" not in shop.kinds()
+    assert "still_red" not in shop.predict_kinds()
     [problem] = shop.engine.card_cycle.remarks().values()
     assert problem.endswith("without your uncommitted changes all tests pass")
 
@@ -103,7 +103,7 @@ def test_a_test_that_passes_at_head_is_named_with_that_and_needs_no_run_alone(sh
 def test_a_test_of_a_new_file_is_not_looked_for_at_head(shop: Situation) -> None:
     shop.write("tests/test_more.py", "def test_more():\n    assert False\n")
     shop.record_test_run("tests/test_more.py::test_more")
-    assert "check_clean_head" not in shop.kinds()
+    assert "check_clean_head" not in shop.predict_kinds()
 
 
 # The tests failed, and you changed something since: the failed ones are run again.
@@ -114,12 +114,12 @@ def test_failed_tests_run_again_after_a_change(shop: Situation) -> None:
     shop.write("cart.py", WRONG_TOTAL)
     shop.record_test_run("tests/test_cart.py::test_total", passed=0)
     shop.write("cart.py", SHOP["cart.py"] + "\n", days_ago=-0.01)
-    card = shop.top_card("rerun_failing", Tier.BLOCKS)
+    card = shop.predict_top_card("rerun_failing", Tier.BLOCKS)
     assert card.assignment.prompt == "Run `test_total` again"
-    assert "run_tests" not in shop.kinds(), "these are the same files"
+    assert "run_tests" not in shop.predict_kinds(), "these are the same files"
     session = shop.approve(card)
     assert session.check.green
-    assert "rerun_failing" not in shop.kinds()
+    assert "rerun_failing" not in shop.predict_kinds()
 
 
 # A test fails now and then, on the same files.
@@ -131,7 +131,7 @@ def test_an_unreliable_test_is_skipped_until_a_day(shop: Situation) -> None:
     hunt = shop.approve(shop.propose('hunt_flakes {"tests": ["tests/test_cart.py::test_total"], "times": 3}'))
     assert hunt.summary.startswith("1 flaky: tests/test_cart.py::test_total ("), hunt.summary
 
-    card = shop.card("quarantine")
+    card = shop.predict_card("quarantine")
     assert card.assignment.prompt == "Skip test_total until 19 January"
     skipped = shop.approve(card)
     assert skipped.summary.startswith("1 test skipped until 2026-01-19; its file: "), skipped.summary
@@ -142,10 +142,10 @@ def test_an_unreliable_test_is_skipped_until_a_day(shop: Situation) -> None:
         "from datetime import date\nfrom pathlib import Path\n\nimport pytest\n\n\n@pytest.mark.skipif("
     )
     shop.commit("Quarantine")
-    assert {"hunt_flakes", "quarantine"}.isdisjoint(shop.kinds())
+    assert {"hunt_flakes", "quarantine"}.isdisjoint(shop.predict_kinds())
 
     shop.advance(days=14)
-    card = shop.card("hunt_flakes")
+    card = shop.predict_card("hunt_flakes")
     assert card.reasoning == "Its quarantine ended on 19 January; if it is steady, take the skip away."
 
 
@@ -155,13 +155,13 @@ def test_an_unreliable_test_is_skipped_until_a_day(shop: Situation) -> None:
 def test_a_changed_text_is_no_card(pushed: Situation) -> None:
     pushed.record_test_run()
     pushed.write("README.md", "# Shop\n")
-    assert pushed.kinds() == []
+    assert pushed.predict_kinds() == []
 
 
 def test_one_edited_module_leads_to_its_tests_and_its_lint(pushed: Situation) -> None:
     pushed.record_test_run()
     pushed.write("cart.py", HARMLESS_TOTAL)
-    assert pushed.kinds() == ["run_tests", "lint"]
+    assert pushed.predict_kinds() == ["run_tests", "lint"]
 
 
 @pytest.mark.long
@@ -169,10 +169,10 @@ def test_a_check_of_head_is_no_run_on_your_own_files(shop: Situation) -> None:
     shop.commit("Prices have a module", {"cart.py": "from prices import total\n"}, days_ago=0.1)
     shop.write("prices.py", "def total(prices):\n    return sum(prices)\n")
     shop.record_test_run()
-    card = shop.card("check_clean_head")
+    card = shop.predict_card("check_clean_head")
     session = shop.approve(card)
     assert not session.check.green
-    assert not {"run_tests", "rerun_failing", "still_red"} & set(shop.kinds()), "they ran on these very files"
+    assert not {"run_tests", "rerun_failing", "still_red"} & set(shop.predict_kinds()), "they ran on these very files"
 
 
 # You wrote a test and its code, and committed neither.
@@ -183,36 +183,36 @@ def test_a_new_test_is_run_first(shop: Situation) -> None:
     shop.record_test_run()
     shop.write("tests/test_empty.py", TEST_OF_EMPTY_CART)
 
-    card = shop.top_card("run_tests", Tier.CHECK)
+    card = shop.predict_top_card("run_tests", Tier.CHECK)
     assert card.assignment.prompt == "Run the tests of tests/test_empty.py"
     assert card.check_only
 
     session = shop.approve(card)
     assert session.state is SessionState.SUCCEEDED
     assert (session.check.passed, session.check.failed) == (1, 0)
-    assert "run_tests" not in shop.kinds(), "it ran on these very files"
+    assert "run_tests" not in shop.predict_kinds(), "it ran on these very files"
 
 
 @pytest.mark.long
 def test_a_test_that_fails_alone_leads_to_the_whole_suite_and_not_to_the_same_run(shop: Situation) -> None:
     shop.write("tests/test_empty.py", TEST_OF_EMPTY_CART.replace("== 0", "== 1"))
-    card = shop.top_card("run_tests", Tier.CHECK)
+    card = shop.predict_top_card("run_tests", Tier.CHECK)
     assert card.assignment.parameters == {"paths": ["tests/test_empty.py"]}, "where no run is known"
     session = shop.approve(card)
     assert session.check.failing == ("tests/test_empty.py::test_empty_cart",)
-    card = shop.top_card("rerun_failing", Tier.BLOCKS)
+    card = shop.predict_top_card("rerun_failing", Tier.BLOCKS)
     assert card.assignment.prompt == "Run the whole suite: does more than `test_empty_cart` fail?"
     assert shop.approve(card).check.passed == 1
-    assert not {"still_red", "rerun_failing"} & set(shop.kinds()), "it has run alone, and everything has run"
+    assert not {"still_red", "rerun_failing"} & set(shop.predict_kinds()), "it has run alone, and everything has run"
 
 
 @pytest.mark.long
 def test_where_head_passes_your_changes_are_the_answer_and_nothing_runs_again(shop: Situation) -> None:
     shop.record_test_run()
     shop.write("cart.py", "def total(prices):\n    return 0\n")
-    session = shop.approve(shop.top_card("run_tests"))
+    session = shop.approve(shop.predict_top_card("run_tests"))
     assert session.check.failing
-    assert not {"still_red", "rerun_failing", "check_clean_head"} & set(shop.kinds())
+    assert not {"still_red", "rerun_failing", "check_clean_head"} & set(shop.predict_kinds())
     remark = shop.engine.card_cycle.remarks()[str(shop.path)]
     assert remark.endswith("without your uncommitted changes all tests pass")
 
@@ -225,30 +225,30 @@ def test_a_breakpoint_that_is_not_committed(shop: Situation) -> None:
     shop.run_tests()
     shop.write("cart.py", TOTAL_WITH_BREAKPOINT, days_ago=0.01)
 
-    card = shop.top_card("leftovers", Tier.CHECK)
+    card = shop.predict_top_card("leftovers", Tier.CHECK)
     assert card.assignment.prompt == "Show what is left in cart.py:2"
     assert card.reasoning == "You added a breakpoint in cart.py:2, not committed yet."
 
     session = shop.approve(card)
     assert session.outcome == PROBLEM_FOUND, "it ran to its end"
     assert session.summary == "1 breakpoint: cart.py:2"
-    assert "breakpoint()" in shop.transcript(session)
+    assert "breakpoint()" in shop.read_transcript(session)
 
-    removed = shop.approve(shop.top_card("remove_leftovers"))
+    removed = shop.approve(shop.predict_top_card("remove_leftovers"))
     assert removed.summary.startswith("1 line removed from cart.py; the one test passed"), removed
     assert removed.change_set_id
     assert shop.path.joinpath("cart.py").read_text() == TOTAL_WITH_BREAKPOINT, "it waits as a diff"
-    assert {"leftovers", "remove_leftovers"}.isdisjoint(shop.kinds())
+    assert {"leftovers", "remove_leftovers"}.isdisjoint(shop.predict_kinds())
 
 
 @pytest.mark.long
 def test_a_breakpoint_in_a_file_whose_name_reads_like_a_command(shop: Situation) -> None:
     shop.run_tests()
     shop.write("x; rm -rf ~/conf.py", TOTAL_WITH_BREAKPOINT, days_ago=0.01)
-    assert "run_tests" in shop.kinds()
-    session = shop.approve(shop.card("leftovers"))
+    assert "run_tests" in shop.predict_kinds()
+    session = shop.approve(shop.predict_card("leftovers"))
     assert session.summary == "1 breakpoint: x; rm -rf ~/conf.py:2"
-    assert {"remove_leftovers", "run_tests"} <= {card.kind for card in shop.cards()}
+    assert {"remove_leftovers", "run_tests"} <= {card.kind for card in shop.predict_cards()}
 
     removed = shop.approve(shop.propose('remove_leftovers {"paths": ["x; rm -rf ~/conf.py"]}'))
     assert removed.summary.startswith("1 line removed from x; rm -rf ~/conf.py"), removed
@@ -294,8 +294,8 @@ def test_debugging_is_removed_where_there_are_no_tests(situation: Situation) -> 
     situation.commit("Cart", {"cart.py": "def total(prices):\n    return sum(prices)\n"}, days_ago=1)
     for path in ("cart.py", "-odd.py", "two\nlines.py"):
         situation.write(path, TOTAL_WITH_BREAKPOINT, days_ago=0.01)
-    situation.approve(situation.card("leftovers"))
-    card = situation.card("remove_leftovers")
+    situation.approve(situation.predict_card("leftovers"))
+    card = situation.predict_card("remove_leftovers")
     assert card.assignment.prompt == "Remove the debugging from -odd.py and cart.py"
     assert "Not from two lines.py: hidden characters are in its name." in card.reasoning
     assert situation.approve(card).summary == "2 lines removed from -odd.py and cart.py; no tests ran"
@@ -308,11 +308,11 @@ def test_landed_changes_whose_tests_passed_are_tested(shop: Situation) -> None:
     shop.advance(minutes=1)
     shop.land(removed)
     shop.write("cart.py", shop.path.joinpath("cart.py").read_text())  # dates it by the clock of the situation
-    assert {"run_tests", "first_run"}.isdisjoint(shop.kinds()), "they ran on these very files"
+    assert {"run_tests", "first_run"}.isdisjoint(shop.predict_kinds()), "they ran on these very files"
 
     shop.advance(minutes=1)
     shop.write("cart.py", SHOP["cart.py"])
-    assert "1 passed" in shop.card("run_tests").reasoning
+    assert "1 passed" in shop.predict_card("run_tests").reasoning
 
 
 @pytest.mark.long
@@ -329,18 +329,18 @@ def test_a_console_log_that_is_not_pushed(pushed: Situation) -> None:
     pushed.commit("Wäre es größer?", {"src/größe äö.ts": "export const a = 1;\n  console.log(a);\n"}, days_ago=0.1)
     pushed.commit("More", {"b.txt": "b\n"}, days_ago=0.05)
 
-    card = pushed.top_card("leftovers")
+    card = pushed.predict_top_card("leftovers")
     assert card.reasoning == "You added `console.log` in src/größe äö.ts:2, not pushed yet."
 
 
 def test_conflict_markers_block_others(shop: Situation) -> None:
     shop.write("rates.py", "<<<<<<< HEAD\na = 1\n=======\na = 2\n>>>>>>> theirs\n", days_ago=0.01)
     shop.git("add", "rates.py")
-    card = shop.top_card("leftovers", Tier.BLOCKS)
+    card = shop.predict_top_card("leftovers", Tier.BLOCKS)
     session = shop.approve(card)
     assert session.summary == "1 conflict marker: rates.py:1"
-    assert "Next: resolve rates.py:1 in your editor" in shop.transcript(session)
-    assert "remove_leftovers" not in shop.kinds()
+    assert "Next: resolve rates.py:1 in your editor" in shop.read_transcript(session)
+    assert "remove_leftovers" not in shop.predict_kinds()
 
 
 # The README names a function or a path which the diff renamed or removed.
@@ -354,22 +354,22 @@ def test_documentation_of_a_renamed_function_is_updated(shop: Situation) -> None
         shop.write(name, text, days_ago=0.01)
     shop.run_tests()
 
-    card = shop.top_card("stale_docs", Tier.CHECK)
+    card = shop.predict_top_card("stale_docs", Tier.CHECK)
     assert card.assignment.prompt == "Show the documentation that still names total"
     assert card.reasoning == "README.md:3 names `total` (now `sum_of`), which your changes removed."
 
     session = shop.approve(card)
     assert session.outcome == PROBLEM_FOUND, "it ran to its end"
     assert session.summary == "1 line in 1 file of documentation still names total"
-    assert "README.md:3  total (now sum_of)" in shop.transcript(session)
+    assert "README.md:3  total (now sum_of)" in shop.read_transcript(session)
 
-    updated = shop.approve(shop.card("update_docs"))
+    updated = shop.approve(shop.predict_card("update_docs"))
     assert updated.summary == "1 name updated in README.md"
     assert updated.change_set_id
-    assert "stale_docs" not in shop.kinds()
+    assert "stale_docs" not in shop.predict_kinds()
     shop.land(updated)
     assert shop.path.joinpath("README.md").read_text() == README.replace("`total(", "`sum_of(")
-    assert {"stale_docs", "update_docs"}.isdisjoint(shop.kinds())
+    assert {"stale_docs", "update_docs"}.isdisjoint(shop.predict_kinds())
 
 
 # You changed a source file: the linter is offered, and only new findings are reported.
@@ -379,22 +379,22 @@ def test_documentation_of_a_renamed_function_is_updated(shop: Situation) -> None
 def test_only_new_lint_findings_are_reported_and_fixed(shop: Situation) -> None:
     shop.commit("Totals", {"cart.py": TOTAL_WITH_UNUSED_IMPORT}, days_ago=8)
     shop.record_test_run()
-    assert "lint" not in shop.kinds(), "what was there before is no news"
+    assert "lint" not in shop.predict_kinds(), "what was there before is no news"
     shop.write("cart.py", TOTAL_WITH_UNUSED_IMPORT.replace("import os\n", "import os\nimport sys\n"))
-    card = shop.card("lint")
+    card = shop.predict_card("lint")
     assert card.tier is Tier.CHECK
     assert card.assignment.prompt == "Lint cart.py with ruff"
     session = shop.approve(card)
     assert session.summary.startswith("ruff: 1 finding in 1 file is new (F401 1)"), "os was unused before"
     assert session.outcome == PROBLEM_FOUND, "it ran to its end"
-    assert "fix_lint" in shop.kinds()
+    assert "fix_lint" in shop.predict_kinds()
 
 
 def test_settings_and_lock_files_are_not_linted(shop: Situation) -> None:
     shop.record_test_run()
     shop.write(".gitignore", "__pycache__/\n.pytest_cache/\n.venv\n*.log\n")
     shop.write("uv.lock", "version = 1\n")
-    assert "lint" not in shop.kinds()
+    assert "lint" not in shop.predict_kinds()
 
 
 @pytest.mark.long
@@ -406,12 +406,12 @@ def test_changes_of_last_week_are_in_no_commit(pushed: Situation) -> None:
     )
     pushed.write("README.md", "# Shop\n", days_ago=3)
 
-    card = pushed.top_card("waiting_work", Tier.BLOCKS)
+    card = pushed.predict_top_card("waiting_work", Tier.BLOCKS)
     assert card.assignment.prompt == ("Look at what is not committed yet: README.md, cart.py, price list.py and 1 more")
     assert card.reasoning == "4 files changed since Thursday are in no commit."
     session = pushed.approve(card)
     assert session.summary == "4 files not committed; could be 3 commits: cart, documentation and price list"
-    assert "git add -- cart.py tests/test_cart.py && git commit" in pushed.transcript(session)
+    assert "git add -- cart.py tests/test_cart.py && git commit" in pushed.read_transcript(session)
     assert session.next_step == "run_tests"
     assert pushed.git("status", "--porcelain").count("\n") == 3  # it only looked
 
@@ -419,7 +419,7 @@ def test_changes_of_last_week_are_in_no_commit(pushed: Situation) -> None:
 def test_commits_that_were_never_pushed(pushed: Situation) -> None:
     pushed.git("switch", "-q", "-c", "faster", "--no-track")
     pushed.commit("Faster", {"cart.py": HARMLESS_TOTAL}, days_ago=5)
-    card = pushed.top_card("waiting_work")
+    card = pushed.predict_top_card("waiting_work")
     assert card.assignment.prompt == "Look through the commit to push"
     assert pushed.approve(card).summary == "1 unpushed commit, nothing that should not be pushed"
 
@@ -429,14 +429,14 @@ def test_commits_without_a_remote_logs_and_work_of_yesterday_are_no_card(shop: S
     shop.write("out.log", "x\n", days_ago=9)
     shop.write(".idea/shop.xml", "x\n", days_ago=9)
     shop.write("cart.py", "def total(prices):\n    return sum(prices)\n", days_ago=1)  # of yesterday
-    assert "waiting_work" not in shop.kinds()
+    assert "waiting_work" not in shop.predict_kinds()
 
 
 @pytest.mark.long
 def test_a_dismissed_card_stays_away_for_seven_days_of_commits(pushed: Situation) -> None:
     pushed.record_test_run()
     pushed.write("cart.py", HARMLESS_TOTAL)
-    card = pushed.top_card("run_tests")
+    card = pushed.predict_top_card("run_tests")
     pushed.engine.cards.dismiss(card.id)
     for number in range(6):
         pushed.advance(days=1)
@@ -444,9 +444,9 @@ def test_a_dismissed_card_stays_away_for_seven_days_of_commits(pushed: Situation
             f"Step {number}", {"cart.py": f"def total(prices):\n    return sum(prices) - {number}\n"}, days_ago=0
         )
         pushed.write("other.py", f"x = {number}\n")
-        assert "run_tests" not in pushed.kinds()
+        assert "run_tests" not in pushed.predict_kinds()
     pushed.advance(days=1, minutes=1)
-    assert "run_tests" in pushed.kinds()
+    assert "run_tests" in pushed.predict_kinds()
 
 
 def commit_history(situation: Situation) -> None:
@@ -468,7 +468,7 @@ def commit_history(situation: Situation) -> None:
 def test_a_file_that_usually_changes_too_is_shown(situation: Situation) -> None:
     commit_history(situation)
     situation.write("price.py", "new\n", days_ago=0.01)
-    card = situation.top_card("changes_together", Tier.CHECK)
+    card = situation.predict_top_card("changes_together", Tier.CHECK)
     assert card.reasoning == "In 12 of the last 13 commits `rules.toml` changed with `price.py`; not this time."
 
     session = situation.approve(card)

@@ -23,7 +23,7 @@ def test_a_key_in_an_unpushed_commit(pushed: Situation) -> None:
     culprit = pushed.commit("Upload to the bucket", {"shop/Zugänge prod.py": SETTINGS}, days_ago=0.1)
     pushed.commit("Faster cart", {"cart.py": "def total(prices):\n    return sum(prices) + 0\n"}, days_ago=0.05)
 
-    card = pushed.top_card("secret", Tier.AT_RISK)
+    card = pushed.predict_top_card("secret", Tier.AT_RISK)
     assert card.assignment.prompt == "Do not push yet: shop/Zugänge prod.py:2 holds an AWS access key"
     assert card.reasoning == (
         "It came in with “Upload to the bucket”, which no remote has yet. "
@@ -32,7 +32,7 @@ def test_a_key_in_an_unpushed_commit(pushed: Situation) -> None:
 
     session = pushed.approve(card)
     assert session.summary.startswith("Do not push: shop/Zugänge prod.py:2 holds an AWS access key")
-    transcript = pushed.transcript(session)
+    transcript = pushed.read_transcript(session)
     commands = f"  git commit -m 'fixup! {culprit[:10]}' -- 'shop/Zugänge prod.py'"
     assert commands in transcript
     assert KEY not in transcript + session.summary + repr(card)
@@ -49,13 +49,13 @@ def test_a_key_in_an_unpushed_commit(pushed: Situation) -> None:
     assert pushed.engine.cards.pending()[0] == next_card, "no run, and no decision"
 
     pushed.write("shop/Zugänge prod.py", "KEY = None\n")
-    edited = pushed.top_card("secret")
+    edited = pushed.predict_top_card("secret")
     assert edited.assignment.prompt == "Do not push yet: the history of shop/Zugänge prod.py holds an AWS access key"
-    assert commands in pushed.transcript(pushed.approve(edited))
+    assert commands in pushed.read_transcript(pushed.approve(edited))
     pushed.commit("No key", {"shop/Zugänge prod.py": "KEY = None\n"}, days_ago=0)
     pushed.git("reset", "-q", "--soft", "origin/main")
     pushed.commit("Upload without a key", days_ago=0)
-    assert "secret" not in pushed.kinds()
+    assert "secret" not in pushed.predict_kinds()
 
 
 @pytest.mark.long
@@ -63,8 +63,8 @@ def test_a_key_in_an_unpushed_commit(pushed: Situation) -> None:
 def test_another_key_in_a_reviewed_file_can_be_reviewed(shop: Situation, is_at_same_line: bool) -> None:
     shop.write("conf.py", SETTINGS)
     shop.git("add", "conf.py")
-    shop.approve(shop.top_card("secret"))
-    card = shop.top_card("secret")
+    shop.approve(shop.predict_top_card("secret"))
+    card = shop.predict_top_card("secret")
     with pytest.raises(Refusal, match="nothing has changed since"):
         shop.engine.cards.approve(card.id)
 
@@ -72,7 +72,7 @@ def test_another_key_in_a_reviewed_file_can_be_reviewed(shop: Situation, is_at_s
     other = SETTINGS.replace("Q7W2", "Z9X8")
     shop.write("conf.py", other if is_at_same_line else SETTINGS + other)
     shop.git("add", "conf.py")
-    session = shop.approve(shop.top_card("secret"))
+    session = shop.approve(shop.predict_top_card("secret"))
     assert session.facts["findings"][-1]["line"] == (2 if is_at_same_line else 4)
 
 
@@ -82,17 +82,17 @@ def test_a_key_that_a_later_commit_removed_is_still_in_the_history(pushed: Situa
     pushed.commit("Upload", {"upload.rb": SETTINGS}, days_ago=0.2)
     pushed.commit("No key", {"upload.rb": 'KEY = ENV["KEY"]\n'}, days_ago=0.1)
 
-    card = pushed.top_card("secret", Tier.AT_RISK)
+    card = pushed.predict_top_card("secret", Tier.AT_RISK)
     assert card.assignment.prompt == "Do not push yet: the history of upload.rb holds an AWS access key"
     pushed.git("push", "-q", "origin", "upload")
-    assert "secret" not in pushed.kinds()  # too late: nothing is about to be pushed
+    assert "secret" not in pushed.predict_kinds()  # too late: nothing is about to be pushed
 
 
 @pytest.mark.long
 def test_a_key_in_a_file_whose_name_reads_like_a_command(pushed: Situation) -> None:
     pushed.commit("Upload", {"x; rm -rf ~/conf.py": SETTINGS}, days_ago=0.2)
 
-    card = pushed.top_card("secret", Tier.AT_RISK)
+    card = pushed.predict_top_card("secret", Tier.AT_RISK)
     assert card.assignment.prompt == "Secret about to be pushed, with a name that reads like a command"
     [problem] = pushed.engine.card_cycle.remarks().values()
     assert problem == "do not push yet: x; rm -rf ~/conf.py:2 holds an AWS access key"
@@ -102,10 +102,10 @@ def test_a_key_in_a_file_whose_name_reads_like_a_command(pushed: Situation) -> N
 
 def test_a_dismissed_secret_is_no_problem_any_more(pushed: Situation) -> None:
     pushed.commit("Upload", {"conf.py": SETTINGS}, days_ago=0.2)
-    card = pushed.top_card("secret")
+    card = pushed.predict_top_card("secret")
     assert len(pushed.engine.card_cycle.remarks()) == 1
     pushed.engine.cards.dismiss(card.id, reason=DismissReason.NEVER_HERE)
-    assert "secret" not in pushed.kinds()
+    assert "secret" not in pushed.predict_kinds()
     assert pushed.engine.card_cycle.remarks() == {}
 
 
@@ -114,34 +114,34 @@ def test_a_staged_key_becomes_more_urgent_when_it_is_committed(pushed: Situation
     pushed.write("config.yml", f"region: eu\nkey: {KEY}\n")
     pushed.git("add", "config.yml")
 
-    card = pushed.top_card("secret", Tier.BLOCKS)
+    card = pushed.predict_top_card("secret", Tier.BLOCKS)
     assert card.assignment.prompt == "Do not commit yet: config.yml:2 holds an AWS access key"
     pushed.engine.cards.dismiss(card.id)
-    assert "secret" not in pushed.kinds()
+    assert "secret" not in pushed.predict_kinds()
 
     pushed.commit("Configure", days_ago=0)
-    pushed.top_card("secret", Tier.AT_RISK)  # the dismissal does not cover what got worse
+    pushed.predict_top_card("secret", Tier.AT_RISK)  # the dismissal does not cover what got worse
 
 
 @pytest.mark.long
 def test_a_key_staged_for_the_first_commit(situation: Situation) -> None:
     situation.write("config.yml", f"region: eu\nkey: {KEY}\n")
     situation.git("add", "config.yml")
-    card = situation.top_card("secret")
+    card = situation.predict_top_card("secret")
     assert card.assignment.prompt == "Do not commit yet: config.yml:2 holds an AWS access key"
     session = situation.approve(card)
     assert (session.outcome, session.summary) == (PROBLEM_FOUND, "Do not commit: config.yml:2 holds an AWS access key")
-    assert "Remove the secret from config.yml" in situation.transcript(session)
+    assert "Remove the secret from config.yml" in situation.read_transcript(session)
 
 
 @pytest.mark.long
 def test_a_file_of_keys_in_a_repository_without_a_remote(shop: Situation) -> None:
     shop.git("switch", "-q", "-c", "deploy")
     shop.commit("Deploy", {".env": "DATABASE=shop\n"}, days_ago=0.1)
-    card = shop.card("secret")
+    card = shop.predict_card("secret")
     assert card.tier is Tier.BLOCKS
     assert card.assignment.prompt == "Do not push yet: .env is a file that holds keys"
-    assert "git rm -r --cached --force -- .env" in shop.transcript(shop.approve(card))
+    assert "git rm -r --cached --force -- .env" in shop.read_transcript(shop.approve(card))
 
 
 # Commits that no branch holds, and rewritten commits, which are not lost. Each helper rewrites the commit “Invoices”.
@@ -153,7 +153,7 @@ def test_commits_on_a_detached_head(shop: Situation) -> None:
     shop.commit("Try tax", {"tax.py": "RATE = 7\n"}, days_ago=0.5)
     tip = shop.commit("Use tax", {"tax.py": "RATE = 19\n"}, days_ago=0.4)
 
-    card = shop.top_card("lost_commits", Tier.AT_RISK)
+    card = shop.predict_top_card("lost_commits", Tier.AT_RISK)
     assert card.assignment.prompt == "Make a branch for 2 commits that no branch holds"
     assert card.reasoning == (
         "HEAD is detached: 2 commits up to “Use tax” are on no branch, and the next checkout leaves them behind."
@@ -162,14 +162,14 @@ def test_commits_on_a_detached_head(shop: Situation) -> None:
     assert session.summary == f"Made rescued-{tip[:10]} (2 commits); to remove it: `git branch -D rescued-{tip[:10]}`"
     assert shop.git("rev-parse", f"rescued-{tip[:10]}") == tip
     assert shop.git("branch", "--show-current") == "", "nothing is checked out"
-    assert "lost_commits" not in shop.kinds()
+    assert "lost_commits" not in shop.predict_kinds()
 
 
 @pytest.mark.long
 def test_commits_that_a_reset_left(shop: Situation) -> None:
     tip = shop.commit("Invoices", {"bill.py": "def bill(cart):\n    return cart.total\n"}, days_ago=2)
     shop.git("reset", "-q", "--hard", "HEAD~1", days_ago=1)
-    card = shop.top_card("lost_commits")
+    card = shop.predict_top_card("lost_commits")
     assert card.reasoning == "“Invoices” is on no branch any more, left yesterday 09:30."
     shop.approve(card)
     assert shop.git("branch", "--contains", tip).strip() == f"rescued-{tip[:10]}"
@@ -180,7 +180,7 @@ def test_commits_of_a_deleted_branch(shop: Situation) -> None:
     shop.commit("An idea", {"idea.py": "def idea():\n    return 42\n"}, days_ago=2)
     shop.checkout("main", days_ago=1)
     shop.git("branch", "-q", "-D", "idee/größe")
-    shop.top_card("lost_commits")
+    shop.predict_top_card("lost_commits")
 
 
 def amend(situation: Situation) -> None:
@@ -220,7 +220,7 @@ def reset_and_keep_files(situation: Situation) -> None:
     situation.git("reset", "-q", "HEAD~1", days_ago=0.7)
 
 
-def checkout_from_others(situation: Situation) -> None:
+def check_out_from_others(situation: Situation) -> None:
     situation.git(
         "-c", "user.name=X", "-c", "user.email=x@example.org", "commit", "-q", "--allow-empty", "-m", "Theirs"
     )
@@ -234,12 +234,12 @@ def checkout_from_others(situation: Situation) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(
     "rewrite",
-    [amend, rebase, squash, squash_merge, autosquash, reset_and_keep_files, checkout_from_others],
+    [amend, rebase, squash, squash_merge, autosquash, reset_and_keep_files, check_out_from_others],
 )
 def test_rewritten_commits_are_not_lost(shop: Situation, rewrite: Callable[[Situation], None]) -> None:
     shop.commit("Invoices", {"bill.py": "def bill(cart):\n    return cart.total\n"}, days_ago=1)
     rewrite(shop)
-    assert "lost_commits" not in shop.kinds()
+    assert "lost_commits" not in shop.predict_kinds()
 
 
 @pytest.mark.long
@@ -250,7 +250,7 @@ def test_fixup_commits_are_squashed_in_rehearsal(pushed: Situation) -> None:
     pushed.commit("squash! Notes", {"notes.txt": "a\nb\n"}, days_ago=0.6)
     head = pushed.git("rev-parse", "HEAD")
 
-    card = pushed.card("autosquash")
+    card = pushed.predict_card("autosquash")
     assert card.tier is Tier.CHECK
     assert card.assignment.prompt == "Rehearse squashing 2 fixup commits into “Notes” and “Round the total”"
     session = pushed.approve(card)
@@ -262,7 +262,7 @@ def test_fixup_commits_are_squashed_in_rehearsal(pushed: Situation) -> None:
     assert pushed.git("rev-parse", "HEAD") == head
 
     pushed.git("-c", "sequence.editor=:", "-c", "core.editor=:", "rebase", "-q", "-i", "--autosquash", onto)
-    assert not {"autosquash", "lost_commits"} & {*pushed.kinds()}
+    assert not {"autosquash", "lost_commits"} & {*pushed.predict_kinds()}
 
 
 @pytest.mark.long
@@ -270,7 +270,7 @@ def test_a_fixup_that_conflicts_on_the_way(shop: Situation) -> None:
     shop.commit("Table", {"table.txt": "one\n"}, days_ago=3)
     shop.commit("Other", {"table.txt": "two\n"}, days_ago=2)
     shop.commit("fixup! Table", {"table.txt": "three\n"}, days_ago=1)
-    card = shop.card("autosquash")
+    card = shop.predict_card("autosquash")
     session = shop.approve(card)
     assert session.summary.startswith("The autosquash stops at ")
     assert session.summary.endswith(" in table.txt")
@@ -280,7 +280,7 @@ def test_fixups_that_are_pushed_are_left_alone(shop: Situation) -> None:
     shop.commit("Round the total", ROUND, days_ago=0.9)
     shop.commit("fixup! Round the total", {"notes.txt": "a\n"}, days_ago=0.7)
     shop.add_remote()
-    assert "autosquash" not in shop.kinds()
+    assert "autosquash" not in shop.predict_kinds()
 
 
 @pytest.mark.long
@@ -292,7 +292,7 @@ def test_stashes_of_three_weeks_ago(shop: Situation) -> None:
     shop.commit("Round the total", ROUND, days_ago=20)
     assert shop.git("stash", "list").count("\n") == 1
 
-    card = shop.card("old_stash")
+    card = shop.predict_card("old_stash")
     assert card.tier is Tier.UPKEEP
     assert card.assignment.prompt == "Look at 2 old stashes: what is in them, and do they still apply?"
     assert card.reasoning == (
@@ -303,14 +303,14 @@ def test_stashes_of_three_weeks_ago(shop: Situation) -> None:
     assert "stash@{1} (rounding): already in HEAD" in session.summary
     assert "stash@{0} (" in session.summary
     assert ": still applies" in session.summary
-    assert "`git stash drop stash@{1}`" in shop.transcript(session)
+    assert "`git stash drop stash@{1}`" in shop.read_transcript(session)
     assert shop.git("stash", "list").count("\n") == 1, "the stashes stay"
 
 
 def test_a_stash_of_last_week_is_no_card(shop: Situation) -> None:
     shop.write("cart.py", ROUND["cart.py"])
     shop.git("stash", days_ago=6)
-    assert "old_stash" not in shop.kinds()
+    assert "old_stash" not in shop.predict_kinds()
 
 
 @pytest.mark.long
@@ -325,11 +325,11 @@ def test_merged_and_stale_branches_are_listed_but_not_checked_out_ones(situation
     situation.commit("Now", {"now.py": "x = 1\n"}, days_ago=1)
     situation.run_tests()
 
-    card = situation.card("report_branches")
+    card = situation.predict_card("report_branches")
     assert card.assignment.prompt == "List 1 merged branch and 1 stale branch, with the commands that delete them"
     assert card.reasoning.startswith("done: merged; old: without a commit for 30 days.")
     session = situation.approve(card)
-    transcript = situation.transcript(session)
+    transcript = situation.read_transcript(session)
     assert "git branch -d -- done" in transcript
     assert "git branch -d -- elsewhere" not in transcript
     shutil.rmtree(situation.path.parent / "elsewhere")
@@ -339,11 +339,11 @@ def test_merged_and_stale_branches_are_listed_but_not_checked_out_ones(situation
 def test_a_large_file_in_an_unpushed_commit(pushed: Situation) -> None:
     pushed.commit("Numbers", {"data/dump.bin": "0" * 60_000_000}, days_ago=0.1)
 
-    card = pushed.top_card("large_file", Tier.AT_RISK)
+    card = pushed.predict_top_card("large_file", Tier.AT_RISK)
     assert card.assignment.prompt == "Do not push yet: data/dump.bin is 60 MB"
     session = pushed.approve(card)
     assert session.summary == "Do not push: data/dump.bin is 60 MB (in 1 unpushed commit)"
-    transcript = pushed.transcript(session)
+    transcript = pushed.read_transcript(session)
     assert "git rm -r --cached --force -- data/dump.bin" in transcript
     assert "git commit --amend" in transcript
 
@@ -354,15 +354,15 @@ def test_a_dump_that_was_removed_again_and_one_that_is_staged(pushed: Situation)
     pushed.commit("Numbers", {"db backup.sql": "insert\n" * 300_000}, days_ago=0.3)
     (pushed.path / "db backup.sql").unlink()
     pushed.commit("Without the numbers", days_ago=0.2)
-    card = pushed.top_card("large_file", Tier.AT_RISK)
+    card = pushed.predict_top_card("large_file", Tier.AT_RISK)
     assert card.assignment.prompt == "Do not push yet: db backup.sql in the history is 2.1 MB (database dump)"
     base = pushed.git("rev-parse", "main")
-    assert f"  git reset --soft {base[:10]}\nCommit the rest" in pushed.transcript(pushed.approve(card))
+    assert f"  git reset --soft {base[:10]}\nCommit the rest" in pushed.read_transcript(pushed.approve(card))
 
     pushed.git("reset", "-q", "--hard", "main")
     pushed.write("all.zip", "0" * 3_000_000)
-    assert "large_file" not in pushed.kinds()  # git does not know it
+    assert "large_file" not in pushed.predict_kinds()  # git does not know it
     pushed.git("add", "all.zip")
-    card = pushed.card("large_file")
+    card = pushed.predict_card("large_file")
     assert card.tier is Tier.BLOCKS
     assert card.assignment.prompt == "Do not commit yet: all.zip is 3.0 MB (archive)"

@@ -30,7 +30,7 @@ def commit_and_push(situation: Situation) -> None:
 @pytest.mark.long
 def test_a_clean_pushed_and_tested_project_has_no_cards_at_any_hour(finished: Situation) -> None:
     for _ in range(8):
-        assert finished.kinds() == []
+        assert finished.predict_kinds() == []
         finished.advance(hours=3)
 
 
@@ -38,24 +38,24 @@ def test_a_clean_pushed_and_tested_project_has_no_cards_at_any_hour(finished: Si
 def test_the_first_run_of_the_tests_comes_before_upkeep(situation: Situation) -> None:
     situation.commit_shop(days_ago=0)
     situation.add_remote()
-    assert situation.kinds() == ["first_run"]
+    assert situation.predict_kinds() == ["first_run"]
     situation.advance(hours=10)
-    assert situation.kinds() == ["first_run", "summarise_day"]
-    session = situation.approve(situation.top_card("first_run"))
+    assert situation.predict_kinds() == ["first_run", "summarise_day"]
+    session = situation.approve(situation.predict_top_card("first_run"))
     assert session.summary.startswith("The one test passed")
-    assert situation.kinds() == ["summarise_day"]
+    assert situation.predict_kinds() == ["summarise_day"]
 
 
 def test_a_repository_without_a_commit_has_no_cards(situation: Situation) -> None:
-    assert situation.kinds() == []
+    assert situation.predict_kinds() == []
     situation.write("notes.txt", "buy milk\n")
-    assert situation.kinds() == []
+    assert situation.predict_kinds() == []
 
 
 def test_a_repository_of_texts_has_no_cards(situation: Situation) -> None:
     situation.commit("Letters", {"letter.txt": "Dear Ada\n"}, days_ago=3)
     situation.write("letter.txt", "Dear Ada,\n")
-    assert situation.kinds() == []
+    assert situation.predict_kinds() == []
 
 
 # The disk is nearly full, and the caches of clawpy are a large part of what could be freed.
@@ -66,7 +66,7 @@ def test_on_a_full_disk_caches_go_and_undecided_work_stays(shop: Situation, monk
     culprit = shop.commit("Faster", {"cart.py": "def total(prices):\n    return sum(prices) + 0\n"}, days_ago=1)
     waiting = shop.approve(shop.propose(f"rehearse_revert commit={culprit}"))
     assert waiting.change_set_id is not None
-    assert "reclaim_space" not in shop.kinds()
+    assert "reclaim_space" not in shop.predict_kinds()
 
     # No test can fill a disk. So any disk counts as nearly full, and any byte is worth freeing.
     monkeypatch.setattr(housekeeping, "NEARLY_FULL_BYTES", 1 << 62)
@@ -79,12 +79,12 @@ def test_on_a_full_disk_caches_go_and_undecided_work_stays(shop: Situation, monk
     (slot / "files" / "big").write_bytes(b"0" * 3_000_000)
     shop.advance(hours=1)
 
-    card = shop.card("reclaim_space")
+    card = shop.predict_card("reclaim_space")
     assert card.assignment.prompt.startswith("Remove 0.0 GB of old worktrees and caches")
     session = shop.approve(card)
     assert session.summary.startswith("Freed 3.0 MB: ")
     assert not slot.exists()
-    assert "1 worktree of undecided work kept" in shop.transcript(session)
+    assert "1 worktree of undecided work kept" in shop.read_transcript(session)
     change = shop.engine.changes.get(waiting.change_set_id)
     assert change.state is ChangeState.WAITING
     shop.engine.changes.land(change.id)  # nothing of it is lost
@@ -99,24 +99,24 @@ def test_the_day_is_summed_up_in_the_evening_with_the_commits_of_all_branches(fi
     finished.commit("Another coupon", {"notes.md": "Coupon\n"}, days_ago=0)
     finished.checkout("main")
     commit_and_push(finished)
-    assert "summarise_day" not in finished.kinds()
+    assert "summarise_day" not in finished.predict_kinds()
     finished.advance(hours=10)
-    card = finished.card("summarise_day")
+    card = finished.predict_card("summarise_day")
     assert (card.assignment.prompt, card.tier) == ("Sum up today: 2 commits", Tier.UPKEEP)
     session = finished.approve(card)
     assert session.summary.startswith("2 commits, ")
-    assert "A coupon" in finished.transcript(session)
+    assert "A coupon" in finished.read_transcript(session)
 
 
 def test_a_day_without_own_work_is_not_summed_up(finished: Situation) -> None:
     finished.advance(hours=10)
-    assert finished.kinds() == []
+    assert finished.predict_kinds() == []
 
 
 def test_the_day_is_not_summed_up_at_two_in_the_morning(finished: Situation) -> None:
     commit_and_push(finished)
     finished.advance(hours=17)
-    assert finished.kinds() == []
+    assert finished.predict_kinds() == []
 
 
 # A release is late, or prepared.
@@ -138,7 +138,7 @@ def test_a_release_that_is_late(situation: Situation) -> None:
     release_weekly(situation)
     for number in range(6):
         situation.commit(f"Fix the total of {number} carts", {"cart.py": f"new {number}\n"}, days_ago=6 - number)
-    card = situation.card("release_due")
+    card = situation.predict_card("release_due")
     assert card.tier is Tier.UPKEEP
     assert card.reasoning == (
         "A release usually comes after 7 days and 4 commits; it has been 25 days and 6 commits since v1.5.0."
@@ -154,17 +154,17 @@ def test_the_change_log_comes_first_and_only_when_a_release_is_prepared(situatio
     situation.commit("The shop", {"cart.py": "0\n", "CHANGELOG.md": CHANGE_LOG}, days_ago=20)
     situation.git("tag", "v1.0.0")
     situation.commit("Fix the total", {"cart.py": "1\n"}, days_ago=3)
-    assert not {"draft_changelog", "release_due"} & set(situation.kinds())
+    assert not {"draft_changelog", "release_due"} & set(situation.predict_kinds())
 
     situation.commit("Bump version to 1.1.0", {"version.py": '"1.1.0"\n'}, days_ago=1)
-    card = situation.card("draft_changelog")
+    card = situation.predict_card("draft_changelog")
     assert card.tier is Tier.UPKEEP
     assert card.reasoning == "“Bump version to 1.1.0” prepares a release, and no tag names it yet."
 
     situation.commit("Change log", {"CHANGELOG.md": CHANGE_LOG + "- The total\n"}, days_ago=0.5)
-    kinds = situation.kinds()
+    kinds = situation.predict_kinds()
     assert "release_due" in kinds
     assert "draft_changelog" not in kinds
 
     situation.git("tag", "v1.1.0")
-    assert "release_due" not in situation.kinds()
+    assert "release_due" not in situation.predict_kinds()

@@ -53,7 +53,7 @@ class ForkedProcess:
 
     def poll(self) -> int | None:
         if self.returncode is None:
-            self.returncode = self._fork_server.exit_code_of(self.pid)
+            self.returncode = self._fork_server.find_exit_code(self.pid)
         return self.returncode
 
     def wait(self, timeout: float = 60) -> int:
@@ -125,7 +125,7 @@ class ForkServer:
         socket.send_fds(self._requests, [b"!"], streams)
         return int(self._ask({"code": code, "argv": argv, "folder": str(folder), "environment": dict(os.environ)}))
 
-    def exit_code_of(self, pid: int) -> int | None:
+    def find_exit_code(self, pid: int) -> int | None:
         """The exit code of a process, None while it runs."""
         self._requests.sendall(b"?")
         code: int | None = self._ask({"ended": pid})

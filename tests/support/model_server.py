@@ -116,25 +116,25 @@ class Request:
     def system(self) -> str:
         """The system prompt."""
         if self.kind == "anthropic":
-            return _text_of(self.body.get("system", ""))
+            return _read_text(self.body.get("system", ""))
         return "\n".join(
-            _text_of(message["content"]) for message in self.body["messages"] if message["role"] in _SYSTEM_ROLES
+            _read_text(message["content"]) for message in self.body["messages"] if message["role"] in _SYSTEM_ROLES
         )
 
     @property
     def users(self) -> list[str]:
         """The texts of the user, in order."""
-        texts = [_text_of(message["content"]) for message in self.body["messages"] if message["role"] == "user"]
+        texts = [_read_text(message["content"]) for message in self.body["messages"] if message["role"] == "user"]
         return [text for text in texts if text]
 
     @property
     def tool_results(self) -> list[str]:
         """The results of tool calls, in order."""
         if self.kind == "openai":
-            return [_text_of(message["content"]) for message in self.body["messages"] if message["role"] == "tool"]
+            return [_read_text(message["content"]) for message in self.body["messages"] if message["role"] == "tool"]
         contents = [message["content"] for message in self.body["messages"]]
         blocks = [block for content in contents if isinstance(content, list) for block in content]
-        return [_text_of(block["content"]) for block in blocks if block["type"] == "tool_result"]
+        return [_read_text(block["content"]) for block in blocks if block["type"] == "tool_result"]
 
     @property
     def tools(self) -> list[str]:
@@ -142,7 +142,7 @@ class Request:
         return [str((tool.get("function") or tool)["name"]) for tool in self.body.get("tools", ())]
 
 
-def _text_of(content: Any) -> str:
+def _read_text(content: Any) -> str:
     """The text of a message, which is one or in blocks."""
     if isinstance(content, list):
         return "\n".join(str(part["text"]) for part in content if part.get("type") == "text")
@@ -277,7 +277,7 @@ class _Handler(BaseHTTPRequestHandler):
         if reply.status != 200 or reply.body is not None:
             self._send_whole(reply, request.kind)
         elif request.body.get("stream"):
-            make_events = _openai_events if request.kind == "openai" else _anthropic_events
+            make_events = _make_openai_events if request.kind == "openai" else _make_anthropic_events
             events = list(make_events(reply, request))[: reply.end_after]
             self._begin(200, reply.content_type, reply.headers, None)
             for number, event in enumerate(events, 1):
@@ -288,7 +288,7 @@ class _Handler(BaseHTTPRequestHandler):
                     self._hold(request, reply)
             self._chunk(b"")
         else:
-            make_message = _openai_whole if request.kind == "openai" else _anthropic_whole
+            make_message = _make_openai_whole if request.kind == "openai" else _make_anthropic_whole
             data = json.dumps(make_message(reply, request)).encode()
             self._begin(200, "application/json", reply.headers, len(data))
             self.wfile.write(data)
@@ -341,7 +341,7 @@ class _Handler(BaseHTTPRequestHandler):
         raise _Cut
 
 
-def _pieces(text: str, size: int) -> Iterator[str]:
+def _split_text(text: str, size: int) -> Iterator[str]:
     return (text[at : at + size] for at in range(0, len(text), size))
 
 
@@ -349,28 +349,32 @@ def _finish(reply: Reply) -> str:
     return reply.finish or ("tool_calls" if reply.calls else "stop")
 
 
-def _call_id(call: Call, number: int) -> str:
+def _make_call_id(call: Call, number: int) -> str:
     return call.id or f"call_{number}"
 
 
 # OpenAI chat completions
 
 
-def _openai_usage(reply: Reply) -> Json | None:
+def _make_openai_usage(reply: Reply) -> Json | None:
     if reply.usage is None:
         return None
     sent, written = reply.usage
     return {"prompt_tokens": sent, "completion_tokens": written, "total_tokens": sent + written}
 
 
-def _openai_call(call: Call, number: int) -> Json:
-    return {"id": _call_id(call, number), "type": "function", "function": {"name": call.name, "arguments": call.text}}
+def _make_openai_call(call: Call, number: int) -> Json:
+    return {
+        "id": _make_call_id(call, number),
+        "type": "function",
+        "function": {"name": call.name, "arguments": call.text},
+    }
 
 
-def _openai_whole(reply: Reply, request: Request) -> Json:
+def _make_openai_whole(reply: Reply, request: Request) -> Json:
     message: Json = {"role": "assistant", "content": reply.text or None}
     if reply.calls:
-        message["tool_calls"] = [_openai_call(call, number) for number, call in enumerate(reply.calls)]
+        message["tool_calls"] = [_make_openai_call(call, number) for number, call in enumerate(reply.calls)]
     whole: Json = {
         "id": "chatcmpl-1",
         "object": "chat.completion",
@@ -378,30 +382,30 @@ def _openai_whole(reply: Reply, request: Request) -> Json:
         "model": request.model,
         "choices": [{"index": 0, "message": message, "finish_reason": _finish(reply)}],
     }
-    if usage := _openai_usage(reply):
+    if usage := _make_openai_usage(reply):
         whole["usage"] = usage
     return whole
 
 
-def _openai_events(reply: Reply, request: Request) -> Iterator[bytes]:
+def _make_openai_events(reply: Reply, request: Request) -> Iterator[bytes]:
     def event(delta: Json | None, finish: str | None = None, **more: Any) -> bytes:
         choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
         chunk = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": request.model}
         return b"data: " + json.dumps({**chunk, "choices": choices, **more}).encode() + b"\n\n"
 
     yield event({"role": "assistant", "content": ""})
-    for piece in _pieces(reply.thought, reply.piece):
+    for piece in _split_text(reply.thought, reply.piece):
         yield event({"reasoning_content": piece})
-    for piece in _pieces(reply.text, reply.piece):
+    for piece in _split_text(reply.text, reply.piece):
         yield event({"content": piece})
     for number, call in enumerate(reply.calls):
-        whole = _openai_call(call, number)
+        whole = _make_openai_call(call, number)
         half = len(call.text) // 2
         first = {**whole, "index": number, "function": {"name": call.name, "arguments": call.text[:half]}}
         yield event({"tool_calls": [first]})
         yield event({"tool_calls": [{"index": number, "function": {"arguments": call.text[half:]}}]})
     yield event({}, _finish(reply))
-    if usage := _openai_usage(reply):
+    if usage := _make_openai_usage(reply):
         yield event(None, usage=usage)
     yield b"data: [DONE]\n\n"
 
@@ -411,21 +415,21 @@ def _openai_events(reply: Reply, request: Request) -> Iterator[bytes]:
 _STOP_REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}
 
 
-def _anthropic_blocks(reply: Reply) -> Iterator[tuple[Json, list[Json]]]:
+def _make_anthropic_blocks(reply: Reply) -> Iterator[tuple[Json, list[Json]]]:
     """Each block as it starts, and its deltas."""
     if reply.thought:
-        deltas = [{"type": "thinking_delta", "thinking": piece} for piece in _pieces(reply.thought, reply.piece)]
+        deltas = [{"type": "thinking_delta", "thinking": piece} for piece in _split_text(reply.thought, reply.piece)]
         yield {"type": "thinking", "thinking": "", "signature": ""}, deltas
     if reply.text:
-        deltas = [{"type": "text_delta", "text": piece} for piece in _pieces(reply.text, reply.piece)]
+        deltas = [{"type": "text_delta", "text": piece} for piece in _split_text(reply.text, reply.piece)]
         yield {"type": "text", "text": ""}, deltas
     for number, call in enumerate(reply.calls):
         half = len(call.text) // 2
         halves = [{"type": "input_json_delta", "partial_json": part} for part in (call.text[:half], call.text[half:])]
-        yield {"type": "tool_use", "id": _call_id(call, number), "name": call.name, "input": {}}, halves
+        yield {"type": "tool_use", "id": _make_call_id(call, number), "name": call.name, "input": {}}, halves
 
 
-def _anthropic_message(reply: Reply, request: Request) -> Json:
+def _make_anthropic_message(reply: Reply, request: Request) -> Json:
     input_tokens, output_tokens = reply.usage or (0, 0)
     return {
         "id": "msg_1",
@@ -439,7 +443,7 @@ def _anthropic_message(reply: Reply, request: Request) -> Json:
     }
 
 
-def _anthropic_whole(reply: Reply, request: Request) -> Json:
+def _make_anthropic_whole(reply: Reply, request: Request) -> Json:
     content: list[Json] = []
     if reply.thought:
         content.append({"type": "thinking", "thinking": reply.thought, "signature": ""})
@@ -447,19 +451,19 @@ def _anthropic_whole(reply: Reply, request: Request) -> Json:
         content.append({"type": "text", "text": reply.text})
     for number, call in enumerate(reply.calls):
         arguments = call.arguments if not isinstance(call.arguments, str) else {"text": call.arguments}
-        content.append({"type": "tool_use", "id": _call_id(call, number), "name": call.name, "input": arguments})
+        content.append({"type": "tool_use", "id": _make_call_id(call, number), "name": call.name, "input": arguments})
     stop = _STOP_REASONS[_finish(reply)]
-    return {**_anthropic_message(reply, request), "content": content, "stop_reason": stop}
+    return {**_make_anthropic_message(reply, request), "content": content, "stop_reason": stop}
 
 
-def _anthropic_events(reply: Reply, request: Request) -> Iterator[bytes]:
+def _make_anthropic_events(reply: Reply, request: Request) -> Iterator[bytes]:
     def event(kind: str, **data: Any) -> bytes:
         return f"event: {kind}\ndata: {json.dumps({'type': kind, **data})}\n\n".encode()
 
-    message = _anthropic_message(reply, request)
+    message = _make_anthropic_message(reply, request)
     message["usage"]["output_tokens"] = 0
     yield event("message_start", message=message)
-    for index, (block, deltas) in enumerate(_anthropic_blocks(reply)):
+    for index, (block, deltas) in enumerate(_make_anthropic_blocks(reply)):
         yield event("content_block_start", index=index, content_block=block)
         for delta in deltas:
             yield event("content_block_delta", index=index, delta=delta)

@@ -115,9 +115,11 @@ class _Handler(BaseHTTPRequestHandler):
             case "POST", ["files"]:
                 self._upload(body)
             case "POST", ["files", file_id, "preprocess"]:
-                self._say(200, _file(server.find_file(file_id)))
+                self._say(200, _describe_file(server.find_file(file_id)))
             case "GET", ["files"]:
-                self._say(200, {"object": "list", "data": [_file(file) for file in server.files], "has_more": False})
+                self._say(
+                    200, {"object": "list", "data": [_describe_file(file) for file in server.files], "has_more": False}
+                )
             case "GET", ["fine-tunes", "models", "limits"]:
                 self._say(200, LIMITS)
             case "POST", ["fine-tunes", "estimate-price"]:
@@ -154,7 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
             if name := part.get_filename():
                 sent = self.owner.add_file(name)
                 sent.content = content
-                self._say(200, _file(sent))
+                self._say(200, _describe_file(sent))
                 return
             fields[part.get_param("name", header="content-disposition")] = content.decode()
         sent = self.owner.add_file(fields["file_name"])
@@ -196,6 +198,6 @@ class TrainingServer(LoopbackServer):
         return self.files[-1]
 
 
-def _file(sent: SentFile) -> Json:
+def _describe_file(sent: SentFile) -> Json:
     return {"id": sent.id, "object": "file", "bytes": len(sent.content), "created_at": 0, "filename": sent.name,
             "purpose": "fine-tune", "FileType": "jsonl", "file_type": "jsonl", "status": "processed"}  # fmt: skip

@@ -81,7 +81,7 @@ def _is_whole(received: bytes) -> bool:
     return bool(gap and lengths) and len(body) >= int(lengths[0].partition(b":")[2])
 
 
-def error_of(received: bytes) -> tuple[int, str]:
+def parse_error(received: bytes) -> tuple[int, str]:
     """Status and code of a refusal. A request that is no HTTP is answered in plain text; its code is `bad_request`."""
     head, _, body = received.partition(b"\r\n\r\n")
     return int(head.split()[1]), json.loads(body)["error"]["code"] if body.startswith(b"{") else "bad_request"

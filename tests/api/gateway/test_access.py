@@ -21,7 +21,7 @@ from tests.api.notify.notification_server import NotificationServer
 from tests.support.helpers import MemoryKeyring, refused
 
 
-def opens(access: Access, credential: str, *, path: str, now: float) -> bool:
+def spend_pass(access: Access, credential: str, *, path: str, now: float) -> bool:
     """Whether a pass lets a POST to a path in; this uses it up."""
     return access.is_pass(credential, method="POST", path=path, now=now) and access.spend(credential, now=now)
 
@@ -65,7 +65,7 @@ def test_a_used_pass_is_remembered_until_it_would_have_expired(tmp_path: Path, d
     access = Access(make_keys(tmp_path), database)
     access.load_or_make()
     for until in (100, 200):
-        assert opens(access, access.issue_pass("POST", "/a", until=until), path="/a", now=until - 50)
+        assert spend_pass(access, access.issue_pass("POST", "/a", until=until), path="/a", now=until - 50)
     with database.read() as session:
         assert list(state.get(session, USED_PASSES_KEY).values()) == [200]
 
@@ -75,14 +75,14 @@ def test_a_used_pass_stays_used_after_a_restart(tmp_path: Path, database: Databa
     access = Access(make_keys(tmp_path, keyring), database)
     access.load_or_make()
     used, other = (access.issue_pass("POST", path, until=100) for path in ("/a", "/b"))
-    assert not opens(access, used, path="/b", now=50), "another request does not use it up"
-    assert opens(access, used, path="/a", now=50)
-    assert not opens(access, used, path="/a", now=50)
+    assert not spend_pass(access, used, path="/b", now=50), "another request does not use it up"
+    assert spend_pass(access, used, path="/a", now=50)
+    assert not spend_pass(access, used, path="/a", now=50)
     restarted = Access(make_keys(tmp_path, keyring), database)
     assert restarted.load_or_make() == ""
     assert restarted.is_pass(used, method="POST", path="/a", now=51)
-    assert not opens(restarted, used, path="/a", now=51)
-    assert opens(restarted, other, path="/b", now=51), "a button that was not pressed still works"
+    assert not spend_pass(restarted, used, path="/a", now=51)
+    assert spend_pass(restarted, other, path="/b", now=51), "a button that was not pressed still works"
 
 
 def test_a_pass_whose_use_cannot_be_stored_opens_nothing(tmp_path: Path, database: Database) -> None:
@@ -128,7 +128,7 @@ def test_a_deleted_token_lets_nobody_in(tmp_path: Path, database: Database, in_f
     keys.delete(TOKEN_NAME)
     access.refresh()
     assert not access.accepts(token)
-    assert not opens(access, credential, path="/a", now=99)
+    assert not spend_pass(access, credential, path="/a", now=99)
     assert access.generation == generation + 1, "connections are closed"
     access.refresh()
     assert access.generation == generation + 1
@@ -136,7 +136,7 @@ def test_a_deleted_token_lets_nobody_in(tmp_path: Path, database: Database, in_f
     access.refresh()
     assert (source, access.generation) == ("file" if in_file else "keyring", generation + 2)
     assert (access.accepts(another), access.accepts(token)) == (True, False)
-    assert not opens(access, credential, path="/a", now=99), "a pass ends with the token of its time"
+    assert not spend_pass(access, credential, path="/a", now=99), "a pass ends with the token of its time"
 
 
 def test_a_short_token_of_the_environment_is_refused(tmp_path: Path, database: Database) -> None:

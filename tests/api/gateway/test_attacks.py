@@ -16,7 +16,7 @@ import pytest
 from engine.api.gateway.access import PASS_PREFIX
 from engine.api.gateway.routes import OperationRunner
 from engine.model import Status
-from tests.api.gateway.conftest import SMALL, Serve, Served, error_of
+from tests.api.gateway.conftest import SMALL, Serve, Served, parse_error
 from tests.support.helpers import read_table
 
 
@@ -75,7 +75,7 @@ WITH_THE_TOKEN = RawRequest.of("the right token", HEALTH, 200, "")
 def test_an_attempt_is_refused(served: Served, attempt: RawRequest) -> None:
     token = served.token.encode()
     reply = served.send_raw(attempt.with_token(token))
-    assert error_of(reply) == (attempt.status, attempt.code)
+    assert parse_error(reply) == (attempt.status, attempt.code)
     assert token not in reply
     assert str(served.folder).encode() not in reply
 
@@ -125,7 +125,7 @@ def test_a_pass_carries_no_content(serve: Serve) -> None:
     assert ask_with_new_pass().status_code == 409
 
 
-def closes_within(connection: socket.socket, seconds: float) -> bool:
+def is_closed_within(connection: socket.socket, seconds: float) -> bool:
     connection.settimeout(seconds)
     try:
         while connection.recv(65536):
@@ -151,13 +151,13 @@ def test_a_request_that_never_ends_is_cut_off(served: Served) -> None:
         for name, beginning in beginnings.items():
             opened[name] = connections.enter_context(socket.create_connection(("127.0.0.1", served.port)))
             opened[name].sendall(RawRequest.of("", beginning, 0, "").with_token(served.token.encode()))
-        assert [name for name, connection in opened.items() if not closes_within(connection, 20)] == []
+        assert [name for name, connection in opened.items() if not is_closed_within(connection, 20)] == []
 
 
 def test_wrong_tokens_are_limited_and_the_right_one_is_not(serve: Serve) -> None:
     served = serve()
     wrong = WITH_THE_TOKEN.with_token(b"no")
-    statuses = [error_of(served.send_raw(wrong))[0] for _ in range(SMALL.failure_burst + 5)]
+    statuses = [parse_error(served.send_raw(wrong))[0] for _ in range(SMALL.failure_burst + 5)]
     assert statuses[0] == 401
     assert statuses[-1] == 429
     assert served.ask("GET", "/api/v1/health").status_code == 200
@@ -176,7 +176,7 @@ def test_no_secret_in_a_reply_or_the_log(serve: Serve, monkeypatch: pytest.Monke
     monkeypatch.setattr(OperationRunner, "run", fail)
     replies = [served.send_raw(attempt.with_token(token)) for attempt in ATTEMPTS]
     replies += [served.send_raw(WITH_THE_TOKEN.with_token(secret)) for secret in (token, credential.encode())]
-    assert [error_of(reply) for reply in replies[-2:]] == [(500, "internal")] * 2
+    assert [parse_error(reply) for reply in replies[-2:]] == [(500, "internal")] * 2
     rpc_call = {"jsonrpc": "2.0", "id": 1, "method": "pulse.crosspoll.status"}
     replies.append(served.ask("POST", "/api/v1/rpc", json=rpc_call).content)
     assert b"-32603" in replies[-1]

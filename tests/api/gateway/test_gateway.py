@@ -162,7 +162,7 @@ def test_a_gateway_that_was_opened_by_hand_takes_on_names_and_origins_of_the_set
         assert client.get("/api/v1/health", headers=renamed).status_code == 421
 
 
-def openssl(*arguments: str) -> None:
+def run_openssl(*arguments: str) -> None:
     """Run OpenSSL. Skips the test where it is not installed."""
     needs("openssl")
     subprocess.run(["openssl", *arguments], check=True, capture_output=True)
@@ -172,7 +172,7 @@ def make_certificate(folder: Path) -> Path:
     """Make a certificate for this machine, and its key, in one file."""
     file = folder / "both.pem"
     name = ("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1")
-    openssl("req", "-x509", "-nodes", "-newkey", "rsa:2048", "-keyout", str(file), "-out", str(file), *name)
+    run_openssl("req", "-x509", "-nodes", "-newkey", "rsa:2048", "-keyout", str(file), "-out", str(file), *name)
     return file
 
 
@@ -196,7 +196,7 @@ def test_with_a_certificate_it_speaks_tls(serve: Serve) -> None:
 def test_a_locked_key_is_refused_and_nobody_is_asked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """OpenSSL would ask for the pass phrase on the terminal, in the middle of the console."""
     key_file = tmp_path / "key.pem"
-    openssl("genrsa", "-aes256", "-passout", "pass:secret", "-out", str(key_file))
+    run_openssl("genrsa", "-aes256", "-passout", "pass:secret", "-out", str(key_file))
     with pytest.raises(Refusal) as caught:
         check_certificate(str(make_certificate(tmp_path)), str(key_file))
     assert caught.value.message == f"the key in {key_file} is protected by a passphrase"

@@ -198,7 +198,7 @@ def test_a_message_that_is_not_understood_is_answered_with_an_error(served: Serv
         assert listener.subscribe()["type"] == "subscribed"
 
 
-def closing_of(listener: Listener, seconds: float = 10.0) -> tuple[int, str]:
+def read_closing(listener: Listener, seconds: float = 10.0) -> tuple[int, str]:
     """The code and the reason with which the connection is closed."""
     end = time.monotonic() + seconds
     with pytest.raises(ConnectionClosed) as closed:  # noqa: PT012 (whatever comes before the end)
@@ -210,7 +210,7 @@ def closing_of(listener: Listener, seconds: float = 10.0) -> tuple[int, str]:
 @pytest.mark.long
 def test_a_client_that_does_not_subscribe_is_disconnected(serve: Serve) -> None:
     with listening(serve(limits=replace(SMALL, subscribe_seconds=0.4))) as listener:
-        assert closing_of(listener) == (1008, "subscribe first")
+        assert read_closing(listener) == (1008, "subscribe first")
 
 
 def test_a_client_that_sends_too_many_messages_is_disconnected(served: Served) -> None:
@@ -218,14 +218,14 @@ def test_a_client_that_sends_too_many_messages_is_disconnected(served: Served) -
         listener.subscribe()
         for _ in range(SMALL.message_burst):  # no more: who writes to a closed line may never read why it closed
             listener.connection.send("{}")
-        assert closing_of(listener) == (1008, "too many messages")
+        assert read_closing(listener) == (1008, "too many messages")
 
 
 def test_a_message_that_is_too_large_ends_the_connection(served: Served) -> None:
     with listening(served) as listener:
         listener.subscribe()
         listener.connection.send(" " * (SMALL.body + 1))
-        assert closing_of(listener)[0] == 1009
+        assert read_closing(listener)[0] == 1009
 
 
 def test_a_token_may_come_as_a_subprotocol(served: Served) -> None:
@@ -349,7 +349,7 @@ def test_a_new_token_disconnects_everybody(serve: Serve, monkeypatch: pytest.Mon
         listener.subscribe()
         token, source = access.rotate_token(served.engine.keys, in_file=True)
         assert source == "file"
-        assert closing_of(listener, 30) == (4001, "the token has changed")
+        assert read_closing(listener, 30) == (4001, "the token has changed")
     assert served.ask("GET", "/api/v1/health").status_code == 401
     served.token = token
     assert served.ask("GET", "/api/v1/health").status_code == 200
@@ -361,5 +361,5 @@ def test_closing_disconnects_listeners(serve: Serve) -> None:
     with listening(served) as listener:
         listener.subscribe()
         served.gateway.close()
-        assert closing_of(listener)[0] == 1012
+        assert read_closing(listener)[0] == 1012
     assert not served.gateway.state().listening

@@ -367,15 +367,15 @@ Approve = Callable[[], str]
 """Approves the card: "" when that went through, else the code of the refusal."""
 
 
-def ways_to_approve(served: Served, card_id: str, client: httpx.Client) -> list[Approve]:
+def make_ways_to_approve(served: Served, card_id: str, client: httpx.Client) -> list[Approve]:
     holder = read_holder(served.engine.home)
 
-    def by_path() -> str:
+    def approve_by_path() -> str:
         reply = client.post(f"/api/v1/predictions/{card_id}/confirm")
         assert reply.status_code in (200, 409), reply.text
         return "" if reply.status_code == 200 else str(reply.json()["error"]["code"])
 
-    def by_rpc() -> str:
+    def approve_by_rpc() -> str:
         body = {"jsonrpc": "2.0", "id": 1, "method": "pulse.crosspoll.trigger", "params": {"predictionId": card_id}}
         reply = client.post("/api/v1/rpc", json=body).json()
         if "error" in reply:
@@ -383,21 +383,21 @@ def ways_to_approve(served: Served, card_id: str, client: httpx.Client) -> list[
         assert reply["result"]["triggered"] is True
         return ""
 
-    def by_service() -> str:
+    def approve_by_service() -> str:
         try:
             served.engine.cards.approve(card_id)
         except Refusal as refusal:
             return refusal.code
         return ""
 
-    def by_socket() -> str:
+    def approve_by_socket() -> str:
         try:
             ask(holder.address, "approve", {"id": card_id})
         except Refusal as refusal:
             return refusal.code
         return ""
 
-    return [by_path, by_rpc, by_service, by_socket]
+    return [approve_by_path, approve_by_rpc, approve_by_service, approve_by_socket]
 
 
 @pytest.mark.long
@@ -406,7 +406,7 @@ def test_a_card_that_is_approved_a_hundred_times_at_once_runs_once(served: Serve
     card = served.propose_card()
     start = threading.Barrier(ATTEMPTS)
     with httpx.Client(base_url=served.url, headers=served.headers, timeout=60, trust_env=False) as client:
-        ways = ways_to_approve(served, card.id, client)
+        ways = make_ways_to_approve(served, card.id, client)
 
         def attempt(number: int) -> str:
             start.wait()

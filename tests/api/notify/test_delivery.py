@@ -30,7 +30,7 @@ ADDRESSES = read_table(__file__)
 # Where an address comes from, and which may stand in the settings (SPEC 11.1).
 
 
-def settings(url: str) -> MutableSettings:
+def make_settings(url: str) -> MutableSettings:
     return MutableSettings(Settings(notify=NotifySettings(phone=SurfaceSettings(url=url))))
 
 
@@ -62,13 +62,15 @@ def test_an_address_is_of_the_environment_or_as_the_settings_say(
     url: str, environment: dict[str, str], address: tuple[str, str, str]
 ) -> None:
     keys = StandInKeys({"notify-phone": "discord://1/kept"})
-    found = Addresses(settings(url), keys, environment=environment).of(Surface.PHONE)
+    found = Addresses(make_settings(url), keys, environment=environment).of(Surface.PHONE)
     assert (found.url, found.source, found.service) == address
 
 
 @pytest.mark.parametrize(("stored", "code"), [({}, "no_address"), ({"notify-phone": "hunter2"}, "bad_address")])
 def test_a_stored_address_that_is_missing_or_malformed_is_refused(stored: dict[str, str], code: str) -> None:
-    refusal = refused(code, lambda: Addresses(settings("key"), StandInKeys(stored), environment={}).of(Surface.PHONE))
+    refusal = refused(
+        code, lambda: Addresses(make_settings("key"), StandInKeys(stored), environment={}).of(Surface.PHONE)
+    )
     assert "hunter2" not in str(refusal)
 
 
@@ -79,9 +81,9 @@ def test_an_address_is_not_shown() -> None:
 
 def test_secret_parts_of_known_addresses_are_listed() -> None:
     environment = {"CLAWPY_NOTIFY_DISCORD_URL": "discord://4242/hunter2hunter2?x=y"}
-    assert "hunter2hunter2" in Addresses(settings(""), StandInKeys(), environment=environment).secrets()
+    assert "hunter2hunter2" in Addresses(make_settings(""), StandInKeys(), environment=environment).secrets()
     stored = Addresses(
-        settings("key"), StandInKeys({"notify-phone": "ntfys://me:passw0rd1@ntfy.sh/services"}), environment={}
+        make_settings("key"), StandInKeys({"notify-phone": "ntfys://me:passw0rd1@ntfy.sh/services"}), environment={}
     )
     assert stored.secrets() == ()
     stored.of(Surface.PHONE)
@@ -203,7 +205,7 @@ def test_the_words_of_a_library_are_never_repeated(lines: list[str]) -> None:
     assert describe_failure(lines) == Failure("it did not accept the notification")
 
 
-def fake_program(folder: Path, name: str) -> Path:
+def make_fake_program(folder: Path, name: str) -> Path:
     """Make a program that writes its arguments to a file; returns the file."""
     program, arguments_file = folder / name, folder / f"{name}.arguments"
     write_arguments = f'open({str(arguments_file)!r}, "w").write("\\0".join(sys.argv[1:]))'
@@ -215,7 +217,7 @@ def fake_program(folder: Path, name: str) -> Path:
 @pytest.mark.skipif(sys.platform == "darwin", reason="there it is osascript")
 def test_a_program_shows_a_note_and_another_reads_it_aloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    shown, spoken = fake_program(tmp_path, "notify-send"), fake_program(tmp_path, "spd-say")
+    shown, spoken = make_fake_program(tmp_path, "notify-send"), make_fake_program(tmp_path, "spd-say")
     assert send("desktop://", make(Form.CARD), Surface.DESKTOP) is None
     assert shown.read_text().split("\0") == [
         "--app-name=clawpy", "--urgency=normal", "--", "🔮 Cross-Pollination",

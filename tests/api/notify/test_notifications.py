@@ -50,14 +50,14 @@ def phone_world(world: NotifyWorld) -> NotifyWorld:
     return world
 
 
-def created(
+def make_created(
     card_id: str = "pred_a", confidence: float = 0.72, source: Source = Source.TEMPLATE, **more: Any
 ) -> PredictionCreated:
     fields = {"flow": "run_tests", "channel": "koji-core", "stated": True} | more
     return PredictionCreated(subject=card_id, confidence=confidence, source=source.value, **fields)
 
 
-def ended(state: str = "succeeded", summary: str = "41 passed") -> SessionEnded:
+def make_ended(state: str = "succeeded", summary: str = "41 passed") -> SessionEnded:
     return SessionEnded(subject="sess_a", prediction_id="pred_a", state=state, summary=summary, cost=0)
 
 
@@ -66,7 +66,7 @@ PAUSED = StateChanged(before="WATCHING", after="PAUSED", cause="3 dismissals in 
 COST = CostWarned(window="day", spent=microusd(16.4), cap=microusd(20))
 
 
-def forms(world: NotifyWorld) -> dict[Surface, Form]:
+def read_forms(world: NotifyWorld) -> dict[Surface, Form]:
     return {surface: note.form for surface, note in world.courier.sent}
 
 
@@ -89,21 +89,21 @@ def test_a_card_is_high_if_it_is_at_risk_or_likely_wanted(
 ) -> None:
     world.set_addresses(**EVERYWHERE)
     world.add_card(tier=tier, confidence=confidence)
-    world.happen(created(confidence=confidence, tier=int(tier), stated=stated))
+    world.record_events(make_created(confidence=confidence, tier=int(tier), stated=stated))
     world.deliver()
-    assert (Surface.GLASSES in forms(world)) is high  # they get only high cards
+    assert (Surface.GLASSES in read_forms(world)) is high  # they get only high cards
 
 
 def test_a_medium_card_reaches_phone_and_watch_when_its_window_is_over(world: NotifyWorld, clock: FakeClock) -> None:
     world.set_addresses(**EVERYWHERE)
     world.add_card(confidence=0.59)
-    world.happen(created(confidence=0.59))
+    world.record_events(make_created(confidence=0.59))
     clock.advance(timedelta(seconds=299))
     world.deliver()
     assert not world.courier.sent
     clock.advance(timedelta(seconds=1))
     world.deliver()
-    assert forms(world) == {
+    assert read_forms(world) == {
         Surface.PHONE: Form.CARD, Surface.WEB: Form.CARD, Surface.DESKTOP: Form.CARD, Surface.WATCH: Form.BADGE,
     }  # fmt: skip
 
@@ -111,34 +111,34 @@ def test_a_medium_card_reaches_phone_and_watch_when_its_window_is_over(world: No
 @pytest.mark.parametrize(
     ("event", "words"),
     [
-        (ended(), "Problem found: 41 passed"),
-        (ended("failed", "2 tests"), "Failed: 2 tests"),
-        (ended("interrupted", ""), "Failed: Run the tests"),
+        (make_ended(), "Problem found: 41 passed"),
+        (make_ended("failed", "2 tests"), "Failed: 2 tests"),
+        (make_ended("interrupted", ""), "Failed: Run the tests"),
         (COST, "82 % of the day's cap: $16.40 of $20.00"),
         (PAUSED, "Paused: 3 dismissals in a row"),
     ],
 )
 def test_the_words_on_the_phone(phone_world: NotifyWorld, clock: FakeClock, event: Event, words: str) -> None:
     phone_world.sessions["sess_a"] = session("sess_a", "pred_a", clock.now(), error="", check=ONE_FAILED)
-    phone_world.happen(event)
+    phone_world.record_events(event)
     phone_world.deliver()
-    [note] = phone_world.courier.to(Surface.PHONE)
+    [note] = phone_world.courier.find_notes(Surface.PHONE)
     assert (note.form, note.body) == (Form.BANNER, words)
 
 
 @pytest.mark.parametrize(
     "event",
     [
-        created(source=Source.OPERATOR),
+        make_created(source=Source.OPERATOR),
         PredictionConfirmed(subject="pred_a", decided_by="operator"),
-        ended("cancelled"),
+        make_ended("cancelled"),
         StateChanged(before="PAUSED", after="WATCHING", cause="2 h passed"),
     ],
 )
 def test_what_the_operator_did_is_not_notified(world: NotifyWorld, event: Event) -> None:
     world.set_addresses(**EVERYWHERE)
     world.add_card()
-    world.happen(event)
+    world.record_events(event)
     world.deliver()
     assert not world.courier.sent
 
@@ -146,16 +146,16 @@ def test_what_the_operator_did_is_not_notified(world: NotifyWorld, event: Event)
 def test_a_card_that_was_decided_or_snoozed_meanwhile_is_not_sent(phone_world: NotifyWorld, clock: FakeClock) -> None:
     phone_world.add_card("pred_a", confidence=0.4)
     phone_world.add_card("pred_b", confidence=0.4)
-    phone_world.happen(created("pred_a", 0.4), created("pred_b", 0.4))
+    phone_world.record_events(make_created("pred_a", 0.4), make_created("pred_b", 0.4))
     phone_world.add_card("pred_c", confidence=0.4)
-    phone_world.happen(created("pred_c", 0.4))
+    phone_world.record_events(make_created("pred_c", 0.4))
     phone_world.dismiss("pred_a")
     phone_world.cards.cards_by_id["pred_c"] = replace(
         phone_world.cards.cards_by_id["pred_c"], snoozed_until=clock.now() + timedelta(hours=2)
     )
     clock.advance(timedelta(minutes=5))
     phone_world.deliver()
-    [note] = phone_world.courier.to(Surface.PHONE)
+    [note] = phone_world.courier.find_notes(Surface.PHONE)
     assert note.prediction_id == "pred_b"
     assert note.actions == ("approve", "reject", "snooze")
 
@@ -168,13 +168,13 @@ def test_at_night_only_urgent_ones_are_sent_and_the_rest_in_the_morning(
 ) -> None:
     phone_world.add_card()
     phone_world.quiet = True
-    phone_world.happen(created(), ended("failed", "2 tests"), COST)
+    phone_world.record_events(make_created(), make_ended("failed", "2 tests"), COST)
     phone_world.deliver()
-    assert [note.body[:4] for note in phone_world.courier.to(Surface.PHONE)] == ["82 %"]
+    assert [note.body[:4] for note in phone_world.courier.find_notes(Surface.PHONE)] == ["82 %"]
     clock.advance(timedelta(hours=8))
     phone_world.quiet = False
     phone_world.deliver()
-    [_, morning] = phone_world.courier.to(Surface.PHONE)
+    [_, morning] = phone_world.courier.find_notes(Surface.PHONE)
     assert morning.subtitle == "2 notifications"
     assert "Failed: 2 tests" in morning.body
 
@@ -184,7 +184,7 @@ def test_at_night_only_urgent_ones_are_sent_and_the_rest_in_the_morning(
 
 def test_a_dead_surface_is_tried_at_growing_intervals_and_given_up(phone_world: NotifyWorld, clock: FakeClock) -> None:
     phone_world.courier.failures[Surface.PHONE] = Failure("it cannot be reached")
-    phone_world.happen(PAUSED)
+    phone_world.record_events(PAUSED)
     waits = []
     while (wait := phone_world.notifications.deliver_due(Surface.PHONE)) is not None:
         waits.append(wait)
@@ -197,11 +197,11 @@ def test_a_dead_surface_is_tried_at_growing_intervals_and_given_up(phone_world: 
 
 def test_nothing_is_tried_before_the_interval_is_over(phone_world: NotifyWorld, clock: FakeClock) -> None:
     phone_world.courier.failures[Surface.PHONE] = Failure("it cannot be reached")
-    phone_world.happen(PAUSED, COST)
+    phone_world.record_events(PAUSED, COST)
     phone_world.deliver()
     assert len(phone_world.courier.sent) == 1
     clock.advance(timedelta(seconds=BACKOFF_S[0] - 1))
-    phone_world.happen(PAUSED)
+    phone_world.record_events(PAUSED)
     assert phone_world.notifications.deliver_due(Surface.PHONE) == 1
     assert len(phone_world.courier.sent) == 1
     phone_world.courier.failures.clear()
@@ -212,7 +212,7 @@ def test_nothing_is_tried_before_the_interval_is_over(phone_world: NotifyWorld, 
 
 
 def test_a_surface_without_an_address_any_more_gets_nothing(phone_world: NotifyWorld) -> None:
-    phone_world.happen(PAUSED)
+    phone_world.record_events(PAUSED)
     phone_world.set_addresses(phone="")
     phone_world.deliver()
     assert not phone_world.courier.sent
@@ -224,7 +224,7 @@ def test_a_surface_without_an_address_any_more_gets_nothing(phone_world: NotifyW
 
 def test_an_entry_that_is_read_twice_is_sent_once(phone_world: NotifyWorld, database: Database) -> None:
     """The cursor is stored after the rows: a crash between the two reads the entry again."""
-    phone_world.happen(PAUSED)
+    phone_world.record_events(PAUSED)
     entries = Ledger(database).since(0)
     phone_world.notifications._store([entry for entry in entries if entry.kind == "StateChanged"])
     phone_world.deliver()
@@ -234,16 +234,16 @@ def test_an_entry_that_is_read_twice_is_sent_once(phone_world: NotifyWorld, data
 def test_an_entry_older_than_a_day_is_skipped(phone_world: NotifyWorld, clock: FakeClock) -> None:
     phone_world.database.write(lambda tx: tx.record(PAUSED))
     clock.advance(MAX_AGE)
-    phone_world.happen(COST)
+    phone_world.record_events(COST)
     phone_world.deliver()
-    assert [note.body[:4] for note in phone_world.courier.to(Surface.PHONE)] == ["82 %"]
+    assert [note.body[:4] for note in phone_world.courier.find_notes(Surface.PHONE)] == ["82 %"]
 
 
 def test_finished_rows_are_deleted_after_a_week(phone_world: NotifyWorld, clock: FakeClock) -> None:
-    phone_world.happen(PAUSED)
+    phone_world.record_events(PAUSED)
     phone_world.deliver()
     clock.advance(timedelta(days=7, seconds=1))
-    phone_world.happen(COST)
+    phone_world.record_events(COST)
     with phone_world.database.read() as reading:
         count = reading.connection().exec_driver_sql("SELECT count(*) FROM notifications").scalar()
     assert count == 1
@@ -256,7 +256,7 @@ def test_an_entry_of_another_version_delays_no_other(phone_world: NotifyWorld) -
             " VALUES ('2026-01-05T09:30:00.000000Z', 'SessionEnded', 'sess_a', '', '{}')"
         )
     )
-    phone_world.happen(PAUSED)
+    phone_world.record_events(PAUSED)
     phone_world.deliver()
     assert len(phone_world.courier.sent) == 1
 
@@ -268,7 +268,7 @@ def test_a_card_has_buttons_while_the_gateway_listens(world: NotifyWorld) -> Non
     for world.gateway_listens, gateway in ((False, "https://here"), (True, ""), (True, "https://here/")):
         world.set_addresses(phone=EVERYWHERE["phone"], gateway=gateway)
         world.add_card()
-        world.happen(created(), PAUSED)
+        world.record_events(make_created(), PAUSED)
         world.deliver()
     verbs = {"approve": "confirm", "reject": "reject", "snooze": "snooze"}
     path = "https://here/api/v1/predictions/pred_a"
@@ -307,7 +307,7 @@ def test_no_part_of_an_address_is_written_anywhere(
     server.status = 401
     world = NotifyWorld(database, clock, bus, real=True)
     world.environment["CLAWPY_NOTIFY_PHONE_URL"] = f"ntfy://tk_verysecrettoken@127.0.0.1:{server.port}/secrettopic"
-    world.happen(StateChanged(before="WATCHING", after="PAUSED", cause="cost cap reached"))
+    world.record_events(StateChanged(before="WATCHING", after="PAUSED", cause="cost cap reached"))
     world.deliver()
     assert server.posts[0].headers["authorization"] == "Bearer tk_verysecrettoken"
     shown = "".join(waiting.title for waiting in world.notifications.waiting()) + log_text.getvalue()

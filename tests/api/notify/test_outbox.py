@@ -11,15 +11,15 @@ from engine.api.notify.outbox import MAX_BATCH_NOTIFICATIONS, QUIET_POLL_S, Noti
 from tests.conftest import MONDAY_MORNING as NOW
 
 
-def row(number: int, *, urgent: bool = False, collected: bool = False, due: float = 0) -> NotificationRow:
+def make_row(number: int, *, urgent: bool = False, collected: bool = False, due: float = 0) -> NotificationRow:
     """A notification that is due `due` seconds after `NOW`."""
     due_at = NOW + timedelta(seconds=due)
     return NotificationRow(id=number, urgent=urgent, is_collected=collected, due_at=due_at)  # type: ignore[call-arg]
 
 
-NORMAL, URGENT = row(1), row(2, urgent=True)
-COLLECTED, LATER = row(1, collected=True, due=300), row(2, collected=True, due=420)
-MANY = [row(number, collected=True) for number in range(MAX_BATCH_NOTIFICATIONS + 3)]
+NORMAL, URGENT = make_row(1), make_row(2, urgent=True)
+COLLECTED, LATER = make_row(1, collected=True, due=300), make_row(2, collected=True, due=420)
+MANY = [make_row(number, collected=True) for number in range(MAX_BATCH_NOTIFICATIONS + 3)]
 
 
 @pytest.mark.parametrize(

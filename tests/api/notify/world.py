@@ -54,7 +54,7 @@ class StandInCourier:
         self.buttons.append(buttons)
         return self.failures.get(address.surface)
 
-    def to(self, surface: Surface) -> list[Note]:
+    def find_notes(self, surface: Surface) -> list[Note]:
         return [note for sent_to, note in self.sent if sent_to is surface]
 
 
@@ -127,7 +127,7 @@ class NotifyWorld:
     def dismiss(self, card_id: str) -> None:
         self.cards.cards_by_id[card_id] = replace(self.cards.get(card_id), status=Status.DISMISSED)
 
-    def happen(self, *events: Event) -> None:
+    def record_events(self, *events: Event) -> None:
         """Record events, and have them read."""
         for event in events:
             self.database.write(lambda tx, event=event: tx.record(event))

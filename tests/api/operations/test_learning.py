@@ -48,7 +48,7 @@ def test_a_profile_is_edited_as_a_text_that_shows_first_what_it_changes_and_can_
         file.write_text(text)
         return run(engine, "profile", "cto", str(file), *options)
 
-    def guidance() -> str:
+    def read_guidance() -> str:
         return str(run(engine, "guidance", "junior_backend")[0]["guidance"])
 
     before, text = run(engine, "profile", "cto")
@@ -59,9 +59,9 @@ def test_a_profile_is_edited_as_a_text_that_shows_first_what_it_changes_and_can_
         read, "- cto, principles: Simple beats clever.", "+ cto, principles: Plain beats clever.", "Not saved."
     )
     assert "junior_backend" in shown["prompts"][0]["agents"]
-    assert "Simple beats clever." in guidance()
+    assert "Simple beats clever." in read_guidance()
     assert "Saved. Undo: clawpy profile cto --undo" in edit(plain, "--yes")[1]
-    assert "Plain beats clever." in guidance()
+    assert "Plain beats clever." in read_guidance()
 
     with pytest.raises(Refusal, match="delete its version line"):
         edit(text, "--yes")

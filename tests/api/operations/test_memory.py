@@ -102,7 +102,7 @@ def test_recall_as_an_agent_that_never_existed_is_refused(real_engine: Engine) -
     assert dispatch(real_engine, "recall", {"query": "rounding", "agent": "cfo"})["results"] == []
 
 
-def capture(engine: Engine, *texts: str) -> None:
+def store_captures(engine: Engine, *texts: str) -> None:
     """Store `texts` as captured from a session."""
     rows = [
         CaptureRow(
@@ -118,7 +118,7 @@ def capture(engine: Engine, *texts: str) -> None:
 def test_forget_shows_first_what_it_would_delete_everywhere(real_engine: Engine) -> None:
     engine, phone_number = real_engine, "My phone number is 555 0101"
     engine.memory.remember([NewMemory(f"{phone_number}.", speaker="me")])
-    capture(engine, f"{phone_number}, call me", "The service listens on port 8000")
+    store_captures(engine, f"{phone_number}, call me", "The service listens on port 8000")
     preview = dispatch(engine, "forget", {"what": phone_number})
     assert (preview["forgotten"], preview["counts"]) == (False, {"memories": 1, "captures": 1})
     text = render_document("forget", preview)

@@ -66,7 +66,7 @@ def test_every_surface_is_listed_with_what_is_missing(world: NotifyWorld) -> Non
 def test_an_undelivered_notification_is_shown_retried_and_dismissed(world: NotifyWorld) -> None:
     world.set_addresses(phone="ntfy://topic")
     world.courier.failures[Surface.PHONE] = Failure("the server answers 401", lasting=True)
-    world.happen(StateChanged(before="WATCHING", after="PAUSED", cause="3 dismissals in a row"))
+    world.record_events(StateChanged(before="WATCHING", after="PAUSED", cause="3 dismissals in a row"))
     world.deliver()
     document = notify(world)
     assert (document["surfaces"][0]["undelivered"], document["surfaces"][0]["why"]) == (1, "the server answers 401")
