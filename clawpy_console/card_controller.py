@@ -106,14 +106,14 @@ class CardController:
         the card and its kind come back."""
         label = reason.value.replace("-", " ")
 
-        def done(card: Card) -> None:
+        def on_explained(card: Card) -> None:
             note = f"  ·  {card.note}" if card.note else ""
             show_message(f"Noted: {label}{note}{undo}", "$wants" if card.note else "$grey")
             self._app.reload(["cards"])
 
         self._app.call_engine(
             lambda engine: engine.cards.explain(card_id, reason),
-            done,
+            on_explained,
             lambda refusal: show_message(f"✗ {refusal}", "$wrong"),
             lock=self._lock,
         )
@@ -127,13 +127,13 @@ class CardController:
     ) -> None:
         """Approve `card` with `call`; it leaves the list only when that went well."""
 
-        def done(_: Card) -> None:
+        def on_done(_: Card) -> None:
             self._decided.append((card, "approve"))
             self.last_approved_id = card.id
             on_approved()
             self._note_change(card.id, None)
 
-        self._app.call_engine(call, done, on_refusal, lock=self._lock)
+        self._app.call_engine(call, on_done, on_refusal, lock=self._lock)
 
     def undo(self, show: Callable[[Card], object], show_message: ShowMessage, hint: str) -> None:
         """Undo the last decision made here; the next call undoes the one before. `show` shows the card at once.
@@ -189,11 +189,11 @@ class CardController:
     ) -> None:
         """Call the engine with a decision that is shown already; then read the cards and `topics` again."""
 
-        def done(card: Card) -> None:
+        def on_done(card: Card) -> None:
             on_result(card)
             self._app.reload(["cards", *topics], before=lambda: self._drop_oldest_override(card_id))
 
-        self._app.call_engine(call, done, on_refusal, lock=self._lock)
+        self._app.call_engine(call, on_done, on_refusal, lock=self._lock)
 
     def _note_change(self, card_id: str, change: Card | None) -> None:
         """The engine has made this change; its list is read again."""
@@ -265,7 +265,7 @@ class CardController:
 
         listed = {card.about for card in self.pending(self._app.state.cards)}
 
-        def done(report: Any) -> None:
+        def on_report(report: Any) -> None:
             # A card whose facts changed was replaced: that is no new card for the operator.
             shown = (card for card in report.created if self._app.shows(card.assignment.workspace))
             number = sum(card.about not in listed for card in shown)
@@ -275,7 +275,7 @@ class CardController:
             self._app.reload(["cards", "autonomy"])
 
         show_message("Checking…", "$accent")
-        self._app.call_engine(lambda engine: engine.card_cycle.run_cycle(requested=True), done, group="cycle")
+        self._app.call_engine(lambda engine: engine.card_cycle.run_cycle(requested=True), on_report, group="cycle")
 
 
 class CardConsole(Console):

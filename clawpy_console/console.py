@@ -24,7 +24,7 @@ from textual.worker import Worker
 from clawpy_console.attach.terminal import Terminal, TerminalApp
 from clawpy_console.formats import clock_time
 from clawpy_console.state import (
-    SESSION_PAGE,
+    SESSIONS_PER_PAGE,
     TOPICS,
     Autonomy,
     ReadScope,
@@ -95,7 +95,7 @@ class Console(TerminalApp):
             self.state = dataclasses.replace(self.state, workspaces=self._opened_for, place=place)
         self._stale: set[str] = set()  # topics to read again
         self._is_reading = False
-        self._session_limit = SESSION_PAGE
+        self._session_limit = SESSIONS_PER_PAGE
         self._on_cards_read: list[Callable[[], object]] = []  # called at the next reading of the cards
         self.pressed_stop: Hold | None = None
         """The stop that was pressed here, until the engine reports it."""
@@ -165,7 +165,7 @@ class Console(TerminalApp):
 
     def load_older_sessions(self) -> None:
         """Read another page of older sessions."""
-        self._session_limit += SESSION_PAGE
+        self._session_limit += SESSIONS_PER_PAGE
         self.reload(["sessions", "changes"])
 
     async def _reload_stale(self) -> None:
@@ -402,10 +402,8 @@ class Console(TerminalApp):
     def _save_soon(self) -> None:
         if not self._save_scheduled and self.is_running and not self._closing:  # a timer would delay the end of the app
             self._save_scheduled = True
-            self.set_timer(SAVE_DELAY_S, self._save_now, name="save")
-
-    def _save_now(self) -> None:
-        self.run_in_background(self._save, "save", exclusive=False)
+            save = partial(self.run_in_background, self._save, "save", exclusive=False)
+            self.set_timer(SAVE_DELAY_S, save, name="save")
 
     async def _save(self) -> None:
         self._save_scheduled = False

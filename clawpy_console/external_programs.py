@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole
 
 
-# -- the terminal
+# The terminal
 
 
 def _write_escape_sequence(app: App[Any], sequence: str) -> None:
@@ -47,7 +47,7 @@ def notify_in_terminal(app: App[Any], text: str) -> None:
     _write_escape_sequence(app, f"\x1b]9;{sanitise(one_line(text))[:200]}\x1b\\")
 
 
-# -- programs
+# Programs
 
 
 TMUX_TIMEOUT_S = 5

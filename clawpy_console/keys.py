@@ -55,8 +55,8 @@ def _read_sections() -> tuple[dict[str, str], dict[str, list[str]]]:
 
 def _make_action(group: str, row: str) -> Action:
     """Make an action from a row of `keys.txt`. A further cell, with the word `priority`, gives the key priority."""
-    name, keys, label, tooltip, method, *more = (cell.strip() for cell in row.split(" | "))
-    return Action(f"{group}.{name}", keys, label, tooltip, method, bool(more))
+    name, keys, label, tooltip, method, *priority = (cell.strip() for cell in row.split(" | "))
+    return Action(f"{group}.{name}", keys, label, tooltip, method, bool(priority))
 
 
 _TITLES, _ROWS = _read_sections()

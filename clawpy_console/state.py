@@ -203,7 +203,7 @@ def find_used_screens(state: AppState) -> frozenset[str]:
     return state.used | {name for name, used in is_used.items() if used}
 
 
-SESSION_PAGE = 60
+SESSIONS_PER_PAGE = 60
 """Number of sessions, and of their changes, that are read at first, and with each request for older ones."""
 
 
@@ -211,7 +211,7 @@ SESSION_PAGE = 60
 class ReadScope:
     """The part of the engine's state that one console reads."""
 
-    session_limit: int = SESSION_PAGE
+    session_limit: int = SESSIONS_PER_PAGE
     """Number of the newest sessions."""
     opened_for: tuple[str, ...] = ()
     """The workspaces that the console was opened for."""

@@ -67,8 +67,8 @@ def make_project(folder: Path, now: datetime) -> Path:
         git.text("add", "--all")
         author = {"NAME": commit["author"], "EMAIL": f"{commit['author'].lower()}@example.org"}
         author["DATE"] = (now - timedelta(days=commit["days"])).isoformat()
-        names = {f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER") for what, value in author.items()}
-        git.text("commit", "--quiet", "--message", commit["message"], environment=names)
+        variables = {f"GIT_{role}_{name}": value for role in ("AUTHOR", "COMMITTER") for name, value in author.items()}
+        git.text("commit", "--quiet", "--message", commit["message"], environment=variables)
         for command in commit.get("then", ()):
             git.text(*command)
     _write(folder, _load_story()["uncommitted"])

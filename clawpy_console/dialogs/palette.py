@@ -79,7 +79,7 @@ class Help(Dialog[None]):
         groups += [(title, [action for action in ACTIONS if action.group == group]) for group, title in GROUPS.items()]
         shown: list[Action] = []
         for title, actions in groups:
-            matches = [action for action in actions if action not in shown and self._matches(action, terms)]
+            matches = [action for action in actions if action not in shown and self._has_terms(action, terms)]
             if matches:
                 yield from [Content("")] if shown else []
                 yield Content.styled(title, "bold $accent")
@@ -88,7 +88,7 @@ class Help(Dialog[None]):
         if not shown:
             yield Content.styled("No match.", "$grey")
 
-    def _matches(self, action: Action, terms: list[str]) -> bool:
+    def _has_terms(self, action: Action, terms: list[str]) -> bool:
         keys = f"{format_key_with_letters(action.id, self.app.keymap)} {action.keys}"
         text = f"{keys} {action.label} {action.tooltip} {action.id} {GROUPS[action.group]}"
         return has_words(text, terms)
@@ -123,7 +123,7 @@ class Help(Dialog[None]):
                 pane.scroll_relative(y=by if event.key.endswith("down") else -by, animate=False, immediate=True)
 
 
-LEFT_OUT = ("rows.", "panes.", "columns.", "app.resume", "app.commands", "app.palette", "app.jump_", "app.quit_")
+OMITTED_ACTIONS = ("rows.", "panes.", "columns.", "app.resume", "app.commands", "app.palette", "app.jump_", "app.quit_")
 """Actions that only move about, and those that are there under another name."""
 
 NOT_ELSEWHERE = frozenset({"mission.own", "work.own", "mission.predict", "mission.back"})
@@ -136,7 +136,7 @@ def make_commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemComma
         yield SystemCommand(f"Resume after the {HOLD_NAMES[hold.word]}", hold.reason, partial(ask_to_resume, app, hold))
     bound = _find_bound_actions(screen)
     for action, active in bound.items():
-        if not action.id.startswith(LEFT_OUT):
+        if not action.id.startswith(OMITTED_ACTIONS):
             title = action.tooltip[:1].upper() + action.tooltip[1:]
             act = partial(_run_action, app, action.method, active.node)
             yield SystemCommand(title, f"key {format_key(action.id, app.keymap)}", act)

@@ -39,7 +39,7 @@ def complete_text(text: str, forms: Sequence[FlowForm]) -> list[Completion]:
     if form is not None and space:
         return _complete_parameters(text, rest, form)
     typed = text.lower().replace("_", " ").split()
-    matches = [form for form in forms if "\n" not in text and form.name != text and _is_begin_of(typed, form)]
+    matches = [form for form in forms if "\n" not in text and form.name != text and _is_beginning_of(typed, form)]
     return [(f"{item.name} " if item.parameters else item.name, item.title) for item in matches]
 
 
@@ -58,7 +58,7 @@ def _complete_parameters(text: str, parameters: str, form: FlowForm) -> list[Com
     ]
 
 
-def _is_begin_of(typed: Sequence[str], form: FlowForm) -> bool:
+def _is_beginning_of(typed: Sequence[str], form: FlowForm) -> bool:
     """Whether each word that was typed begins a word of the flow's name or title."""
     vocabulary = f"{form.name.replace('_', ' ')} {form.title.lower()}".split()
     return all(word == "the" or any(item.startswith(word) for item in vocabulary) for word in typed)

@@ -27,7 +27,7 @@ from engine.model.guidance import is_descriptive_key
 MAX_PROBLEMS = 50
 """Maximum number of problems of the organisation that are shown."""
 
-FINDINGS = {
+FINDING_STATES = {
     "queued": ("▲", "accent", "waiting to be sent up"),
     "refused": ("✗", "wants", "refused"),
     "flushed": ("✓", "grey", "delivered"),
@@ -246,7 +246,7 @@ def make_finding_fields(document: Document | None, now: datetime) -> Iterator[Fi
 
 def make_finding_state_fields(finding: Document, now: datetime) -> Iterator[Field]:
     """The state of a finding on its way up."""
-    sign, tone, label = FINDINGS[finding["state"]]
+    sign, tone, label = FINDING_STATES[finding["state"]]
     route = f"{finding['targetAgent']} → {finding['leader'] or 'nobody'}"
     yield text_line(f"{sign} {label}  {route}, {format_instant(finding['createdAt'], now)}, {finding['trust']}", tone)
     if finding["flushedAt"]:

@@ -30,13 +30,13 @@ GROUP_PREFIX = "="
 
 RETIRED = f"{GROUP_PREFIX}retired"
 
-FOLD_ABOVE = 8
+MAX_UNFOLDED_AGENTS = 8
 """With more agents than this, those that never worked are folded (SPEC 6)."""
 
 MAX_NAMES = 12
 """Maximum number of folded agents that are named on their row."""
 
-MAX_INDENT = 12
+MAX_INDENT_LEVELS = 12
 """Maximum depth that is indented, so that names stay in sight."""
 
 FOLD_MARKS = {None: "  ", True: "▾ ", False: "▸ "}
@@ -94,7 +94,7 @@ def make_tree_nodes(
     agents: Sequence[AgentView], retired: Sequence[AgentView] = (), *, folds: FoldState, words: Sequence[str] = ()
 ) -> list[Node]:
     """The rows of the tree. With `words`, in lower case, only the agents that match them, and their leaders."""
-    return _TreeBuilder(agents, retired, folds, words).nodes()
+    return _TreeBuilder(agents, retired, folds, words).build()
 
 
 class _TreeBuilder:
@@ -109,9 +109,9 @@ class _TreeBuilder:
         self._matching = {agent.id for agent in (*agents, *retired) if has_words(make_search_text(agent), words)}
         shown = self._matching if words else {agent.id for agent in agents if was_used(agent)}
         self._visible = shown.union(find_leaders_above(agents, shown))  # the others are folded or do not match
-        self._folds_unused = not words and not folds.show_all and len(agents) > FOLD_ABOVE
+        self._folds_unused = not words and not folds.show_all and len(agents) > MAX_UNFOLDED_AGENTS
 
-    def nodes(self) -> list[Node]:
+    def build(self) -> list[Node]:
         """The rows from the top: the owner with the agents below it, then the groups."""
         nodes: list[Node] = []
         todo = [*reversed(self._make_group_headings()), Node(OWNER, 0, text="you")]
@@ -289,7 +289,7 @@ class Tree(Rows):
         if number >= len(self.rows):
             return
         node = self.nodes[self.rows[number].id]
-        mark = LEAD_CELLS + 2 * min(node.depth, MAX_INDENT)
+        mark = LEAD_CELLS + 2 * min(node.depth, MAX_INDENT_LEVELS)
         if node.id.startswith((FOLD_PREFIX, GROUP_PREFIX)) or (node.open is not None and mark <= event.x < mark + 2):
             event.prevent_default()  # a click on the mark folds; it opens nothing
             self.cursor = number
@@ -320,7 +320,7 @@ def _make_row_without_agent(node: Node) -> Row:
 
 
 def _indent(node: Node) -> str:
-    return "  " * min(node.depth, MAX_INDENT)
+    return "  " * min(node.depth, MAX_INDENT_LEVELS)
 
 
 def _choose_agent_style(node: Node, agent: AgentView) -> str:

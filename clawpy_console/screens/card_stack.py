@@ -49,7 +49,7 @@ class CardView(Widget):
         )
 
 
-GUARD_S = 0.4
+CARD_GUARD_S = 0.4
 """Seconds for which keys are ignored after the engine replaced the card in front."""
 
 REASON_S = 4.0
@@ -216,7 +216,7 @@ class CardStack(Widget, can_focus=True):
         return super().check_action(action, parameters)
 
     def _can_decide(self) -> bool:
-        return self.clock() - self._changed_at >= GUARD_S
+        return self.clock() - self._changed_at >= CARD_GUARD_S
 
     def action_decide(self, decision: str) -> None:
         """Approve, dismiss or snooze the card in front."""

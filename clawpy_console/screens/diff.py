@@ -219,7 +219,11 @@ def select_parts(files: Sequence[DiffFile], marked: set[Mark]) -> list[FilePart]
 
 def choose_mark_sign(marks: set[Mark], marked: set[Mark]) -> str:
     """`● ` when all of `marks` are marked, `◐ ` when some are, `○ ` when none is; "" while nothing is marked."""
-    return ("● " if marks <= marked else "◐ " if marks & marked else "○ ") if marked else ""
+    if not marked:
+        return ""
+    if marks <= marked:
+        return "● "
+    return "◐ " if marks & marked else "○ "
 
 
 def make_tree_rows(files: Sequence[DiffFile], marked: set[Mark], folder: str = "", depth: int = 0) -> list[Row]:

@@ -366,13 +366,13 @@ def _describe_state_counts(findings: list[Any]) -> str:
     """`2 waiting to be sent up  ·  1 refused`."""
     counts = {
         label: sum(finding["state"] == state for finding in findings)
-        for state, (_, _, label) in agent_fields.FINDINGS.items()
+        for state, (_, _, label) in agent_fields.FINDING_STATES.items()
     }
     return "  ·  ".join(f"{count} {label}" for label, count in counts.items() if count)
 
 
 def _make_finding_row(finding: Any, now: datetime) -> Row:
-    sign, style, _ = agent_fields.FINDINGS[finding["state"]]
+    sign, style, _ = agent_fields.FINDING_STATES[finding["state"]]
     if finding["refusedBy"]:
         state, state_style = f"gate {finding['gates'][-1]['number']}", style
     else:

@@ -159,15 +159,15 @@ class InsightsScreen(ConsoleScreen):
 
     def action_train(self) -> None:
         """Start a training, or stop the one that runs, after a question that says what that means."""
-        if (read := self._insights) is None:
+        if (insights := self._insights) is None:
             return
-        if (run := read.training.active) is not None:
+        if (run := insights.training.active) is not None:
             stop = partial(self._call, lambda engine: engine.training.cancel(), "the training is stopped")
             confirm(self.app, "Stop the training?", predictions.make_stop_question(run), "stop it", stop, risky=True)
             return
 
         def ask(offer: TrainingOffer) -> None:
-            question = predictions.make_training_question(offer, read.training, self.key_of("insights.train"))
+            question = predictions.make_training_question(offer, insights.training, self.key_of("insights.train"))
             launch = partial(self._call, lambda engine: engine.training.launch(), "the training has started")
             confirm(self.app, "Train a Twin model?", question, "send and train", launch, risky=True)
 
@@ -178,10 +178,10 @@ class InsightsScreen(ConsoleScreen):
 
     def action_swap(self) -> None:
         """Use the model that was trained last, or go back to the previous one. The engine reports the result."""
-        read = self._insights
-        if read is None or (run := read.training.swappable_run) is None:
+        insights = self._insights
+        if insights is None or (run := insights.training.swappable_run) is None:
             return
-        title, question = predictions.make_swap_question(run, read.training)
+        title, question = predictions.make_swap_question(run, insights.training)
 
         def swap(engine: Engine) -> object:
             return engine.training.adopt() if run.state == "kept_old" else engine.training.restore_former()
@@ -200,12 +200,12 @@ class InsightsScreen(ConsoleScreen):
         return "" if self._insights is None else self._insights.drift.words
 
 
-def explain_no_figures(read: Insights) -> str:
+def explain_no_figures(insights: Insights) -> str:
     """Why there are no figures, and how to get some."""
-    if number := read.metrics.cannot_run:
+    if number := insights.metrics.cannot_run:
         lacking = f"{number:,} could not run, so {'it counts' if number == 1 else 'they count'} in no rate."
         return f"{lacking} On mission control (1), → approves and ← dismisses."
-    if read.metrics.total:
+    if insights.metrics.total:
         return "You have not decided any of them. On mission control (1), → approves and ← dismisses."
-    when = "yet" if read.days is None else "in this period; p selects a longer one"
+    when = "yet" if insights.days is None else "in this period; p selects a longer one"
     return f"No cards {when}. On mission control (1), p checks for cards now."

@@ -225,10 +225,8 @@ class LearningScreen(ConsoleScreen):
         return next((record for record in records if f"record:{record.id}" == self._links.current), None)
 
     @on(Rows.Moved, "#links")
-    def _on_link_moved(self) -> None:
-        self._draw_record()
-
     def _draw_record(self) -> None:
+        """Draw the record under the cursor of the links."""
         record = self._record
         self.show_fields("#record", learning_fields.make_record_fields(document(record), self.now) if record else ())
         self.query_one("#record").display = record is not None and (self.pane == "links" or not self.has_class("-low"))

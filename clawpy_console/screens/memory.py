@@ -182,7 +182,7 @@ class MemoryScreen(MemoryActions):
     @property
     def _has_more(self) -> bool:
         """Whether the layer may have entries that are not read yet."""
-        return bool(self._entries) and len(self._entries) % memory_entries.PAGE_SIZE == 0
+        return bool(self._entries) and len(self._entries) % memory_entries.ENTRIES_PER_PAGE == 0
 
     @on(Rows.Moved, "#layers")
     def _on_layer_moved(self) -> None:

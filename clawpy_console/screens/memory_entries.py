@@ -149,7 +149,7 @@ def _format_with_speaker(value: Memory | RecallMatch) -> str:
 
 # Reading
 
-PAGE_SIZE = 200
+ENTRIES_PER_PAGE = 200
 """Number of entries that are read at once."""
 
 MAX_BY_MEANING = 50
@@ -168,12 +168,12 @@ def read_page(engine: Engine, layer: Layer, words: str, after: Sequence[Entry] =
             values = _read_ledger(engine, words, before=last.id if isinstance(last, LedgerEntry) else None)
         case Layer.VECTORS | Layer.CONTEXT:
             before_seq = last.seq if isinstance(last, Memory) else None
-            values = engine.memory.entries(layer, words=words, before=before_seq, limit=PAGE_SIZE)
+            values = engine.memory.entries(layer, words=words, before=before_seq, limit=ENTRIES_PER_PAGE)
         case Layer.CAPTURE:
             before_id = last.id if isinstance(last, Capture) else None
-            values = engine.knowledge.captures.entries(words=words, before=before_id, limit=PAGE_SIZE)
+            values = engine.knowledge.captures.entries(words=words, before=before_id, limit=ENTRIES_PER_PAGE)
         case Layer.GRAPH:
-            values = engine.knowledge.graph.newest(words=words, limit=len(after) + PAGE_SIZE)[len(after) :]
+            values = engine.knowledge.graph.newest(words=words, limit=len(after) + ENTRIES_PER_PAGE)[len(after) :]
         case Layer.PARA if not after:  # all facts are on the first page
             values = _read_facts(engine, words)
         case Layer.MARKDOWN if not after:  # and so are all files
@@ -186,9 +186,9 @@ def _read_ledger(engine: Engine, words: str, before: int | None) -> list[LedgerE
     them come first. `before` is the id of the last row seen."""
     found: list[LedgerEntry] = []
     for _ in range(MAX_SCANNED_PAGES if words else 1):
-        rows = engine.ledger.latest(PAGE_SIZE, before=before)
+        rows = engine.ledger.latest(ENTRIES_PER_PAGE, before=before)
         found += [row for row in rows if _row_has_words(row, words)]
-        if len(rows) < PAGE_SIZE or len(found) >= PAGE_SIZE:
+        if len(rows) < ENTRIES_PER_PAGE or len(found) >= ENTRIES_PER_PAGE:
             break
         before = rows[-1].id
     return found

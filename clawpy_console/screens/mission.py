@@ -102,8 +102,11 @@ class MissionScreen(ConsoleScreen):
         state = self.state
         if not changed or changed & {"cards", "recent", "autonomy", "workspaces", "waiting", "sessions"}:
             pending = self.app.cards.pending(state.cards)
-            known = pending if self.app.greeted else None
-            self._stack.show(self._select_shown(pending), empty=self._describe_empty_stack(), pending=known)
+            self._stack.show(
+                self._select_shown(pending),
+                empty=self._describe_empty_stack(),
+                pending=pending if self.app.greeted else None,
+            )
             if not changed or changed & {"cards", "workspaces"}:
                 self._draw_stack()
             else:
@@ -209,8 +212,8 @@ class MissionScreen(ConsoleScreen):
         from clawpy_console.fields import heading, text_line
         from clawpy_console.screens.card_details import Evidence, format_parameters, make_evidence_fields
 
-        more = (f"  {self.key_of('stack.details')} shows all", "not bold $faint")
-        self.update_static("#why-title", Content.assemble("WHY", more))
+        details_hint = (f"  {self.key_of('stack.details')} shows all", "not bold $faint")
+        self.update_static("#why-title", Content.assemble("WHY", details_hint))
         if card.id != self._evidence_card_id:
             self._evidence_card_id, self._evidence = card.id, None
             self._read_evidence(card)
@@ -350,7 +353,7 @@ class MissionScreen(ConsoleScreen):
         self._message.show(text, style, error_card_id=self._front_id if style == "$wrong" else None)
 
     @on(Rows.Opened, "#cards")
-    def _clicked_card(self, message: Rows.Opened) -> None:
+    def _on_card_clicked(self, message: Rows.Opened) -> None:
         stack = self._stack
         stack.focus()
         if stack.front is not None and stack.front.id == message.row_id:
@@ -408,7 +411,7 @@ class MissionScreen(ConsoleScreen):
             live.pull()
 
     @on(Transcript.Grew)
-    def _live_output_grew(self) -> None:
+    def _on_live_output(self) -> None:
         if self.has_class("-narrow"):
             self._draw_glance()
 

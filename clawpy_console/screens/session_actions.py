@@ -25,7 +25,7 @@ from engine.model import Card, ChangeSet, PermissionAnswer, PermissionRequest, R
 if TYPE_CHECKING:
     from clawpy_console.console import Console
 
-GUARD_S = 0.6
+REQUEST_GUARD_S = 0.6
 """Seconds after the request on screen changed in which no key answers it."""
 
 MAX_DETAIL_LINES = 12
@@ -94,9 +94,9 @@ class PermissionPane(Vertical):
 
     @property
     def answerable(self) -> PermissionRequest | None:
-        """The request that a key answers now; None for `GUARD_S` after another one came on screen."""
+        """The request that a key answers now; None for `REQUEST_GUARD_S` after another one came on screen."""
         request = self.current
-        if request is None or request.id != self._shown_id or self.clock() - self._changed_at < GUARD_S:
+        if request is None or request.id != self._shown_id or self.clock() - self._changed_at < REQUEST_GUARD_S:
             return None
         return request
 

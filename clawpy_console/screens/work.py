@@ -17,7 +17,7 @@ from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.changes import Changes, describe_landing
 from clawpy_console.screens.session_actions import PermissionPane, ReplyLine, SessionActions
-from clawpy_console.state import SESSION_PAGE
+from clawpy_console.state import SESSIONS_PER_PAGE
 from clawpy_console.widgets.frame import Columns, Filter, has_words
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows, group_rows
@@ -190,7 +190,7 @@ class WorkScreen(SessionActions):
             ]
             for heading, sessions in groups.items()
         }
-        effect = "looks further" if self.filter_words else f"lists {SESSION_PAGE} more"
+        effect = "looks further" if self.filter_words else f"lists {SESSIONS_PER_PAGE} more"
         older = [Row(OLDER, f"older: ⏎ {effect}", "▾", style="grey")] if self.state.has_older else []
         return group_rows({**rows, "": older})
 

@@ -196,7 +196,8 @@ def _make_cost_parts(state: AppState, *, full: bool) -> list[Content]:
     for name in ("hour", "day", "month"):
         spent, cap = getattr(costs, name), getattr(costs, f"{name}_cap")
         amount = f"{spent / MICRO:.2f}/{cap_amount(cap)}"
-        lead = f"   {name} " if full else f"{'  ' if name == 'hour' else ' '}{name[0]} "
+        gap = "  " if name == "hour" else " "
+        lead = f"   {name} " if full else f"{gap}{name[0]} "
         parts.append(
             Content.assemble((lead, "$faint"), (f"${amount}" if full else amount, choose_cost_colour(spent, cap)))
         )

@@ -191,15 +191,16 @@ PROGRESS_BAR_CELLS = 16
 """Cells of a bar."""
 
 # Not compiled here, which would delay the first frame; `re` caches what it compiles.
-_TESTS = (
+_TESTS_PATTERN = (
     r"(?:(?:\S+ )?(?P<dots>[.FEsxX]+)|\S+::.* (?P<word>PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS))"
     r" *\[ *(?P<percent>\d+)%\]"
 )
-_CARGO_TESTS = r"running (?P<total>\d+) tests?"
-_CARGO_TEST = r"test \S+ \.\.\. (?P<word>ok|FAILED|ignored)"
-_RATIO = r"(?:.*\s|\d+%)?[\[|][█▉▊▋▌▍▎▏▇━╸#=>.\- ]{3,}[\]|]:? *(?P<done>\d+)/(?P<total>\d+)(?!\S*/)"
-_PERCENT = r"(?=.*[█▉▊▋▌▍▎▏▇━#=>]{3})(?:.*?\s)?(?P<percent>\d{1,3}) ?%"  # npm, pip, curl -#
-_PROBLEM = r"(?i)error|fail|fatal|fault|refus|denied|abort|panic|warn|exception"  # such a line is shown as it is
+_CARGO_TESTS_PATTERN = r"running (?P<total>\d+) tests?"
+_CARGO_TEST_PATTERN = r"test \S+ \.\.\. (?P<word>ok|FAILED|ignored)"
+_RATIO_PATTERN = r"(?:.*\s|\d+%)?[\[|][█▉▊▋▌▍▎▏▇━╸#=>.\- ]{3,}[\]|]:? *(?P<done>\d+)/(?P<total>\d+)(?!\S*/)"
+_PERCENT_PATTERN = r"(?=.*[█▉▊▋▌▍▎▏▇━#=>]{3})(?:.*?\s)?(?P<percent>\d{1,3}) ?%"  # npm, pip, curl -#
+# A line with such a word is shown as it is.
+_PROBLEM_PATTERN = r"(?i)error|fail|fatal|fault|refus|denied|abort|panic|warn|exception"
 _FAILED_RESULTS = frozenset({"F", "E", "FAILED", "ERROR"})
 
 
@@ -216,20 +217,20 @@ class Progress:
     def make_row(self, line: str) -> str | None:
         """The row in place of `line` and the lines of progress before it; None for a line without progress."""
         line = line.strip()
-        if match := re.fullmatch(_CARGO_TESTS, line):
+        if match := re.fullmatch(_CARGO_TESTS_PATTERN, line):
             self._reset(int(match["total"]))
             return None
-        if self._total and (match := re.fullmatch(_CARGO_TEST, line)):
+        if self._total and (match := re.fullmatch(_CARGO_TEST_PATTERN, line)):
             return self._count_tests([match["word"]], 100 * (self._done + 1) / self._total)
-        if match := re.fullmatch(_TESTS, line):
+        if match := re.fullmatch(_TESTS_PATTERN, line):
             results = list(match["dots"] or ()) or [match["word"]]
             return self._count_tests(results, float(match["percent"]))
-        if re.search(_PROBLEM, line):
+        if re.search(_PROBLEM_PATTERN, line):
             return None
-        if match := re.match(_RATIO, line):
+        if match := re.match(_RATIO_PATTERN, line):
             done, total = int(match["done"]), max(1, int(match["total"]))
             return f"{draw_progress_bar(100 * done / total)}  {done} of {total}"
-        if match := re.match(_PERCENT, line):
+        if match := re.match(_PERCENT_PATTERN, line):
             return draw_progress_bar(float(match["percent"]))
         return None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from clawpy_console.screens.agent_tree import FOLD_ABOVE, FoldState, Node, make_tree_nodes
+from clawpy_console.screens.agent_tree import MAX_UNFOLDED_AGENTS, FoldState, Node, make_tree_nodes
 from engine.model import AgentActivity, AgentView
 
 
@@ -24,9 +24,11 @@ def draw_tree(nodes: list[Node]) -> list[str]:
 def test_unused_agents_are_folded_from_nine_agents_on() -> None:
     agents = [
         agent("ceo", "owner", worked=False),
-        *(agent(f"w{number}", "ceo", worked=number == 0) for number in range(FOLD_ABOVE - 1)),
+        *(agent(f"w{number}", "ceo", worked=number == 0) for number in range(MAX_UNFOLDED_AGENTS - 1)),
     ]
-    assert len(make_tree_nodes(agents, folds=FoldState())) == 1 + FOLD_ABOVE  # not so long that it needs folding
+    assert (
+        len(make_tree_nodes(agents, folds=FoldState())) == 1 + MAX_UNFOLDED_AGENTS
+    )  # not so long that it needs folding
     agents.append(agent("junior", "w1", worked=False))
     assert draw_tree(make_tree_nodes(agents, folds=FoldState())) == [
         "owner", "  ceo", "    w0", "    +ceo: 7 not used yet: w1, junior, w2, w3, w4, w5, w6",

@@ -44,7 +44,7 @@ async def _open_pane(pilot: Pilot, mode: str, pane: str) -> ConsoleScreen:
 async def test_every_key_of_the_key_line_does_something(
     console: ConsoleApp, engine: StandIn, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_actions, "GUARD_S", 0.0)  # a request may be answered as soon as it is shown
+    monkeypatch.setattr(session_actions, "REQUEST_GUARD_S", 0.0)  # a request may be answered as soon as it is shown
     engine.with_agent()
     if mode == "hierarchy":
         (tmp_path / "made").mkdir()

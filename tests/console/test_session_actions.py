@@ -11,7 +11,7 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.card_details import Details
-from clawpy_console.screens.session_actions import GUARD_S, PermissionPane, ReplyLine
+from clawpy_console.screens.session_actions import REQUEST_GUARD_S, PermissionPane, ReplyLine
 from clawpy_console.screens.xray import PromptLines, XRay
 from engine.events import PermissionAsked
 from engine.model import SessionState, SourceKind
@@ -48,7 +48,7 @@ def find_permission_pane(app: ConsoleApp) -> PermissionPane:
 def settle(app: ConsoleApp) -> None:
     """The moment is over in which no key answers."""
     later = (
-        find_permission_pane(app).clock() + GUARD_S + 0.01
+        find_permission_pane(app).clock() + REQUEST_GUARD_S + 0.01
     )  # sums of seconds since the machine started are not exact
     find_permission_pane(app).clock = lambda: later
 

@@ -68,16 +68,16 @@ def test_reporting_chain(world: World) -> None:
         shown = world.say("agents", action="show", id="junior_backend")
         return shown["chain"], shown["chainEnd"]
 
-    def check_cto_leader(leader: str) -> None:
+    def set_cto_leader(leader: str) -> None:
         comms = world.agent_folder("cto") / "comms.json"
         comms.write_text(json.dumps(json.loads(comms.read_text()) | {"reports_to": leader}))
 
     whole = ["backend_builder", "backend_lead", "cto", "ceo"]
     assert read_chain() == (whole, "reaches the owner")
-    check_cto_leader("nobody")
+    set_cto_leader("nobody")
     leaders, why = read_chain()
     assert (leaders, "nobody" in why) == (whole[:3], True)
-    check_cto_leader("backend_lead")
+    set_cto_leader("backend_lead")
     leaders, why = read_chain()
     assert (leaders, "backend_lead" in why) == (whole[:3], True)
     assert world.say("guidance", id="junior_backend")["guidance"], "a broken chain stops nobody's work"

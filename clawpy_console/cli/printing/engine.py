@@ -56,9 +56,11 @@ def status(document: Document) -> Lines:
     )
     for problem in document["problems"]:
         yield f"  {wants('problem')}  {workspace_name(problem['workspace'])}: {one_line(problem['text'])}"
-    silent, coming = document["silenceSeconds"], document["nextCycleAt"]
+    next_check = document["nextCycleAt"]
     if runs:
-        yield f"  inactive for {format_span(silent)}" + (f", next check {format_time(coming)}" if coming else "")
+        yield f"  inactive for {format_span(document['silenceSeconds'])}" + (
+            f", next check {format_time(next_check)}" if next_check else ""
+        )
     if document["dndUntil"]:
         yield from (f"  {line}" for line in dnd(document))
     yield from _format_costs(document["crossPollStatus"])
@@ -295,7 +297,9 @@ def _format_fix(surface: Document) -> str:
 
 def _format_surface(surface: Document) -> str:
     works = bool(surface["service"]) and not surface["message"]
-    sign = bad("✗") if surface["undelivered"] or surface["why"] else good("✓") if works else dim("-")
+    sign = good("✓") if works else dim("-")
+    if surface["undelivered"] or surface["why"]:
+        sign = bad("✗")
     service = f"{surface['service']} ({surface['source']})" if surface["service"] else ""
     line = f"{sign} {surface['surface']:8} {'; '.join(filter(None, [service, surface['message']]))}"
     if surface["undelivered"]:

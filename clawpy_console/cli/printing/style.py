@@ -59,11 +59,12 @@ wants = partial(paint, "wants")
 def format_fields(fields: Iterable[Field]) -> Lines:
     """Fields as lines, with a blank line before each part."""
     fields = list(fields)
-    label = compute_label_width(fields)
+    label_cells = compute_label_width(fields)
     for number, field in enumerate(fields):
         if number and field.tone == "heading":
             yield ""
-        name = f"  {field.name:<{label}}" if field.name else "" if field.tone in ("title", "heading") else "  "
+        indent = "" if field.tone in ("title", "heading") else "  "
+        name = f"  {field.name:<{label_cells}}" if field.name else indent
         text = field.text.rstrip()
         yield dim(name) + paint(field.tone, text) if text else dim(name.rstrip())
 
@@ -72,7 +73,7 @@ def format_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> Line
     """A table with its headings, numbers aligned to the right; nothing without rows."""
     widths = [max(len(str(cell)) for cell in column) for column in zip(heads, *rows, strict=True)]
 
-    def line(cells: Sequence[object], like: Sequence[object]) -> str:
+    def format_row(cells: Sequence[object], like: Sequence[object]) -> str:
         aligned = (
             f"{cell:>{width}}" if isinstance(value, int) or str(value).startswith("$") else f"{cell:<{width}}"
             for cell, value, width in zip(cells, like, widths, strict=True)
@@ -80,8 +81,8 @@ def format_table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> Line
         return "  ".join(aligned).rstrip()
 
     if rows:
-        yield bold(line(heads, rows[0]))
-    yield from (line(row, row) for row in rows)
+        yield bold(format_row(heads, rows[0]))
+    yield from (format_row(row, row) for row in rows)
 
 
 def format_place(document: Document) -> str:
