@@ -45,7 +45,7 @@ TEST_RUNS = (None, "run_tests")
 means."""
 
 
-def describe_outcome(
+def describe_outcome_with_sign(
     state: str, result: str | None, flow: str | None, failed: int, errors: int
 ) -> tuple[str, str, str]:
     """Sign, tone and words of how a session stands. Its tests `failed`, or had `errors`."""

@@ -31,7 +31,7 @@ def describe_session_outcome(session: SessionView) -> tuple[str, str, str]:
     """Sign, tone and words of how a session stands."""
     check, state = session.check, "discarded" if session.discarded_at else session.state
     failed, errors = (check.failed, check.errors) if check else (0, 0)
-    return states.describe_outcome(state, session.result, session.flow, failed, errors)
+    return states.describe_outcome_with_sign(state, session.result, session.flow, failed, errors)
 
 
 def make_session_row(session: SessionView, now: datetime, place: str, waiting_mark: str = "") -> Row:
