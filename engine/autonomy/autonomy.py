@@ -213,7 +213,7 @@ class Autonomy:
 
     def operator_there(self) -> bool:
         """Whether the operator was active within `silenceThresholdMs`, and nothing is stopped."""
-        return self.silence() < self._get_silence_threshold() and self._may_begin()
+        return self.silence() < self._get_silence_threshold() and not self._kill_switch.stop_reason()
 
     def next_cycle(self) -> datetime | None:
         """When the next cycle runs, None if none will. While the operator is active it is a card cycle, otherwise an
@@ -258,11 +258,8 @@ class Autonomy:
     def _get_silence_threshold(self) -> timedelta:
         return timedelta(milliseconds=self._settings.current.silence_threshold_ms)
 
-    def _may_begin(self) -> bool:
-        return not self._kill_switch.stop_reason()
-
     def _may_act(self) -> bool:
-        return self._view.state in ACTING and self._may_begin()
+        return self._view.state in ACTING and not self._kill_switch.stop_reason()
 
     def _tick(self) -> None:
         """Bring the state up to date, and do the housekeeping."""

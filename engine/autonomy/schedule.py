@@ -148,10 +148,9 @@ class Schedule:
     def run_if_due(self, name: str) -> None:
         """Run the job as soon as a thread is free, if it is due and does not run. Does not wait. Thread-safe."""
         last_run = self.last_run(name)
-        if self.next_run_of(name) - MAX_EARLY > self._clock.now():
-            return
+        is_due = self.next_run_of(name) - MAX_EARLY <= self._clock.now()
         with self._lock:
-            if name not in self._running and self.last_run(name) == last_run:  # it has not run meanwhile
+            if is_due and name not in self._running and self.last_run(name) == last_run:  # it has not run meanwhile
                 self._begin(name)
 
     def _begin(self, name: str) -> None:
