@@ -28,7 +28,7 @@ _ID_QUERIES: Mapping[str, str] = {
     "decided cards": "SELECT id, prompt FROM predictions WHERE status != 'pending' ORDER BY created_at DESC",
     "sessions": "SELECT id, prompt FROM sessions ORDER BY created_at DESC",
     "running sessions": "SELECT id, prompt FROM sessions WHERE state = 'running' ORDER BY created_at DESC",
-    "changes": "SELECT id, title FROM change_sets WHERE state = 'waiting' ORDER BY created_at DESC",
+    "changes": "SELECT id, title FROM change_sets WHERE state IN ('waiting', 'undone') ORDER BY created_at DESC",
     "tasks": "SELECT id, title FROM tasks WHERE state != 'done' ORDER BY created_at DESC",
     "permissions": "SELECT id, title FROM permission_requests WHERE state = 'waiting' ORDER BY asked_at DESC",
     "candidates": "SELECT id, title FROM candidates ORDER BY created_at DESC",

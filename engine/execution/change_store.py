@@ -19,7 +19,7 @@ from engine.execution.diffs import make_file_diffs, printable_text
 from engine.execution.session_store import read_check
 from engine.execution.trees import find_changed_files, find_missing_objects, join_paths, make_patch, printable_path
 from engine.git import Git
-from engine.model import ChangeSet, ChangeState, DiffComment, FileChange, FileDiff, Refusal, sanitise
+from engine.model import UNDECIDED_STATES, ChangeSet, ChangeState, DiffComment, FileChange, FileDiff, Refusal, sanitise
 from engine.model.text import plain
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import (
@@ -249,15 +249,14 @@ class ChangeReader:
         with self._database.read() as session:
             return load_checked_row(session, change_set_id, becoming)
 
-    def load_rows(self, limit: int | None = None, **equal: str | None) -> list[ChangeSetRow]:
-        """Rows with these values in these columns, the newest first. A value of None matches any."""
+    def load_rows(self, limit: int | None = None, **equal: str | tuple[str, ...] | None) -> list[ChangeSetRow]:
+        """Rows with these values in these columns, the newest first; see `read_newest_rows`."""
         with self._database.read() as session:
             return read_newest_rows(session, ChangeSetRow, limit, **equal)
 
     def undecided(self, limit: int) -> Sequence[ChangeSet]:
         """Change sets that wait for the operator, or wait again after an undo, the newest first."""
-        rows = [*self.load_rows(limit, state=ChangeState.WAITING), *self.load_rows(limit, state=ChangeState.UNDONE)]
-        return [row.view() for row in sorted(rows, key=lambda row: row.created_at, reverse=True)[:limit]]
+        return [row.view() for row in self.load_rows(limit, state=UNDECIDED_STATES)]
 
     # Last in the class, because its name hides the type `list` from what follows.
     def list(

@@ -51,7 +51,16 @@ from engine.execution.worktrees import StartingTreeBuilder, Worktree
 from engine.frozen import frozen
 from engine.git import Git
 from engine.home import Home
-from engine.model import ChangeSet, ChangeState, CheckResult, FileChange, Randomness, Refusal, sanitise
+from engine.model import (
+    UNDECIDED_STATES,
+    ChangeSet,
+    ChangeState,
+    CheckResult,
+    FileChange,
+    Randomness,
+    Refusal,
+    sanitise,
+)
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import load
 from engine.storage.state import Intent, begin_intent, finish_intent_now, unfinished_intents
@@ -120,11 +129,11 @@ class ChangeSets(Landings):
     def _find_overlaps(
         self, git: Git, worktree: Worktree, result: str, files: Collection[FileChange]
     ) -> list[WorkOverlapped]:
-        """The waiting change sets with common files, and whether `result` could still land after each of them."""
+        """The undecided change sets with common files, and whether `result` could still land after each of them."""
         overlaps = []
         paths = {path for file in files for path in (file.path, file.old_path) if path}
-        waiting = self.load_rows(state=ChangeState.WAITING, workspace=os.fsdecode(worktree.workspace))
-        for row in reversed(waiting):
+        undecided = self.load_rows(state=UNDECIDED_STATES, workspace=os.fsdecode(worktree.workspace))
+        for row in reversed(undecided):
             shared = paths & {path for file in row.files for path in (file["path"], file.get("old_path")) if path}
             if not shared or find_missing_objects(git, row.landed_tree, row.result_tree):
                 continue
@@ -279,10 +288,9 @@ class ChangeSets(Landings):
         for row in rows:
             if row.state in final_states:
                 self._clear_away(row.view())
-        undecided = [row for row in rows if row.state not in final_states]
         messages += self.worktrees.recover(
-            keep={*spare, *(row.session_id for row in undecided if row.state == ChangeState.WAITING)},
-            keep_refs={row.session_id for row in undecided},
+            keep={*spare, *(row.session_id for row in rows if row.state.is_undecided)},
+            keep_refs={row.session_id for row in rows if row.state not in final_states},
         )
         return messages
 

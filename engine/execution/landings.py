@@ -204,7 +204,7 @@ class Landings(ChangeReader):
             raise _make_refusal(error, row.workspace, state) from error
         self._step("files done")
         changed = self._record(root, begun, plan, written, intent)
-        if changed.state is not ChangeState.WAITING:
+        if changed.state is ChangeState.LANDED:
             self.worktrees.remove(row.session_id)
         return changed
 

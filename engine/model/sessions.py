@@ -347,7 +347,10 @@ class ChangeState(StrEnum):
     @property
     def is_undecided(self) -> bool:
         """Whether the changes wait for the operator; after an undo they can be landed again."""
-        return self in (ChangeState.WAITING, ChangeState.UNDONE)
+        return self in UNDECIDED_STATES
+
+
+UNDECIDED_STATES = (ChangeState.WAITING, ChangeState.UNDONE)
 
 
 @frozen

@@ -382,13 +382,13 @@ MAX_PREFIX_MATCHES = 20
 
 
 def read_newest_rows(session: Session, model: type[AnyRow], limit: int | None, **equal: object) -> list[AnyRow]:
-    """Rows with these values in these columns, the newest by `created_at` first. A value of None matches any. Without a
-    `limit` it returns all."""
+    """Rows with these values in these columns, the newest by `created_at` first. A tuple matches each of its values,
+    None matches any. Without a `limit` it returns all."""
     columns: Any = model
     query = select(model).order_by(desc(columns.created_at), desc(columns.id)).limit(limit)
     for name, value in equal.items():
         if value is not None:
-            query = query.where(getattr(columns, name) == value)
+            query = query.where(getattr(columns, name).in_(value if isinstance(value, tuple) else (value,)))
     return list(session.exec(query))
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from engine import Engine, call, open_engine
+from engine import Engine, call, open_engine, read_completion_names
 from engine.home import Home
 from engine.lock import read_holder
 from engine.safety.stop_file import is_requested, stop_file
@@ -102,7 +102,7 @@ def test_a_verb_imports_nothing_that_is_used_later(home: Home, project: Path) ->
 
 
 @pytest.mark.long
-def test_a_card_from_its_approval_to_undo_without_a_running_engine(clawpy: Clawpy, project: Path) -> None:
+def test_a_card_from_its_approval_to_undo_without_a_running_engine(clawpy: Clawpy, project: Path, home: Home) -> None:
     cards = document(clawpy("predict", "--json"))["predictions"]
     card = next(card for card in cards if card["flow"] == "draft_changelog")
     assert (card["workspace"], card["targetChannel"], card["status"]) == (str(project), "chronicle-hub", "pending")
@@ -117,6 +117,7 @@ def test_a_card_from_its_approval_to_undo_without_a_running_engine(clawpy: Clawp
     undone = document(clawpy("undo", card["id"], "--json"))
     assert undone["changeSet"]["state"] == "undone"
     assert "land 1 file again?" in clawpy("status").out
+    assert list(read_completion_names(home, "changes")) == [undone["changeSet"]["id"]]
     assert [change["id"] for change in document(clawpy("work", "--json"))["changeSets"]] == [undone["changeSet"]["id"]]
     part = document(clawpy("land", card["id"], "--only", "CHANGELOG.md", "--hunk", "1", "--json"))
     assert part["changeSet"]["state"] == "landed"  # the only hunk of the only file

@@ -82,14 +82,17 @@ def test_the_diff_has_the_hunks_of_each_file(world: LandingWorld) -> None:
 
 
 @pytest.mark.parametrize(
-    ("second", "conflicting"),
-    [("one\n2\n3\n", []), ("1\n2\n3\nmine\n", ["a.txt"])],
-    ids=["other lines", "the same lines"],
+    ("second", "conflicting", "is_undone"),
+    [("one\n2\n3\n", [], False), ("1\n2\n3\nmine\n", ["a.txt"], False), ("one\n2\n3\n", [], True)],
+    ids=["other lines", "the same lines", "of a landing that was undone"],
 )
-def test_waiting_changes_of_the_same_file_are_recorded_with_their_conflicts(
-    world: LandingWorld, second: str, conflicting: list[str]
+def test_undecided_changes_of_the_same_file_are_recorded_with_their_conflicts(
+    world: LandingWorld, second: str, conflicting: list[str], is_undone: bool
 ) -> None:
     earlier = world.make_change(add_line)
+    if is_undone:
+        earlier.land()
+        earlier.undo()
     later = world.make_change(file_edit("a.txt", second), name="session_2")
     (overlap,) = Ledger(world.database).latest(kinds=["WorkOverlapped"])
     assert (overlap.subject, overlap.payload["other"], overlap.payload["files"]) == (later.id, earlier.id, ["a.txt"])

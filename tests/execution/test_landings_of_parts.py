@@ -86,6 +86,14 @@ def test_after_a_part_landed_the_rest_waits_and_each_landing_is_undone_alone(wor
     assert (world.files, world.git_state) == (before, state)
 
 
+def test_the_worktree_stays_after_the_landing_of_a_part_was_undone(world: LandingWorld) -> None:
+    change = world.make_change(edit)
+    change.land(FilePart("b.txt"))
+    assert change.undo().state is ChangeState.UNDONE
+    world.changes.recover()
+    assert world.worktrees.folder_of("session_1").exists()
+
+
 def test_hunks_land_beside_your_edits(world: LandingWorld) -> None:
     change = world.make_change(edit)
     world.write("a.txt", make_text({10: "mine"}))
