@@ -163,21 +163,18 @@ class CheckResult:
         return self.failed == 0 and self.errors == 0 and self.passed > 0
 
     @property
-    def ran_nothing(self) -> bool:
-        """Whether errors kept all tests from running."""
-        return bool(self.errors) and not self.passed + self.failed
+    def all_failed_before(self) -> bool:
+        """Whether everything that fails is known to fail without the tested changes as well. Tests of two projects may
+        have the same name, so names are counted."""
+        has_names = self.failed + self.errors <= len(self.failing)
+        return has_names and Counter(self.failing) <= Counter(self.failed_before or ())
 
     @property
     def has_new_failures(self) -> bool:
-        """Whether something fails that is not known to fail without the tested changes as well. That is not known
-        either if errors, such as a failed import, kept all tests from running. Tests of two projects may have the same
-        name, so names are counted."""
-        number = self.failed + self.errors
-        return (
-            self.ran_nothing
-            or number > len(self.failing)
-            or not Counter(self.failing) <= Counter(self.failed_before or ())
-        )
+        """Whether something may fail because of the tested changes. That is also so if errors, such as a failed import,
+        kept all tests from running."""
+        ran_nothing = self.errors and not self.passed + self.failed
+        return bool(ran_nothing) or not self.all_failed_before
 
     def for_storage(self, redact: Callable[[str], str]) -> CheckResult:
         """The result with the slowest `KEPT_DURATIONS` tests only, and with names from which `redact` removed secrets,

@@ -237,9 +237,20 @@ def test_changes_are_blamed_only_for_tests_that_did_not_fail_before(
     assert (check.has_new_failures, check.green) == (is_new, False)
 
 
-def test_a_run_in_which_no_test_ran_does_not_say_that_nothing_new_fails() -> None:
-    check = CheckResult("pytest", 0, 0, errors=1, failing=("test_cart.py",), failed_before=("test_cart.py",))
-    assert describe_compared(check) == "1 error, no tests ran in <0.1 s: test_cart.py; that was so before as well"
+@pytest.mark.parametrize(
+    ("errors", "failing", "failed_before", "words"),
+    [
+        (1, "a", "a", "that was so before as well"),
+        (2, "aa", "a", "1 of them failed before as well: a"),
+        (3, "a", "a", "1 of them failed before as well: a"),
+        (1, "", "", "it is not known whether it failed before"),
+    ],
+)
+def test_a_run_in_which_no_test_ran_does_not_say_that_nothing_new_fails(
+    errors: int, failing: str, failed_before: str, words: str
+) -> None:
+    check = CheckResult("pytest", 0, 0, errors=errors, failing=tuple(failing), failed_before=tuple(failed_before))
+    assert describe_compared(check) == f"{describe_check(check)}; {words}"
     assert check.has_new_failures
 
 

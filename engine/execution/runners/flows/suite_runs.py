@@ -312,11 +312,11 @@ def _describe_failed_before(check: CheckResult) -> str:
     number = check.failed + check.errors
     if not number:
         return ""
-    if check.failed_before is None:
+    if check.failed_before is None or not check.failing:
         return f"; it is not known whether {'it' if number == 1 else 'they'} failed before"
     if not check.has_new_failures:
         return f"; {'it' if number == 1 else 'all of them'} failed before as well, nothing new fails"
-    if check.ran_nothing and set(check.failing) <= set(check.failed_before):
+    if check.all_failed_before:  # but no test ran
         return "; that was so before as well"
     if not check.failed_before:
         return "; it did not fail before" if number == 1 else "; none of them failed before"
