@@ -430,7 +430,7 @@ class ProjectFlow(Flow):
         top = os.path.realpath(job.folder)
         below = [os.path.relpath(os.path.realpath(job.folder / folder), top) for folder in folders]
         for folder, path in zip(folders, below, strict=True):
-            if path.startswith(os.pardir):
+            if os.pardir in Path(path).parts:
                 raise CannotRun(f"{folder} leads out of the repository", "name a folder in it")
         options = ("-z", "--cached", "--others", "--exclude-standard", "--")
         listed = job.git.items("ls-files", *options, *below, environment={"GIT_LITERAL_PATHSPECS": "1"})

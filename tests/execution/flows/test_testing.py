@@ -39,6 +39,8 @@ def test_a_folder_outside_of_the_repository_is_refused(project: Repository, run_
     (project.path / "link").symlink_to("/etc")
     with pytest.raises(CannotRun, match="link leads out of the repository"):
         run_flow("run_tests", paths=["link"])
+    project.write("..data/a.py", "")
+    assert "No tests found for ..data" in run_flow("run_tests", paths=["..data"]).result.summary
 
 
 def test_a_folder_of_very_many_files_is_refused(project: Repository, run_flow: RunFlow) -> None:
