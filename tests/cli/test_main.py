@@ -129,6 +129,14 @@ def test_agents_are_listed_shown_added_retired_and_restored(clawpy: Clawpy, engi
     assert "retired" not in clawpy("agents", "list").out
 
 
+def test_agents_below_a_broken_leader_keep_their_place_in_the_tree(clawpy: Clawpy, home: Home) -> None:
+    clawpy("agents")
+    (home.agents / "cto" / "tools.json").write_text('{"x')
+    tree = clawpy("agents").out
+    assert "\n3      backend_lead " in tree
+    assert "\n4        backend_builder " in tree
+
+
 def test_a_permission_is_listed_with_its_detail_and_answered_once(
     clawpy: Clawpy, engines: list[StandIn], home: Home, clock: FakeClock
 ) -> None:

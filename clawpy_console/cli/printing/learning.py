@@ -107,11 +107,16 @@ def _format_coding_agents(document: Document) -> Lines:
 
 
 def _format_tree(agents: Sequence[Document]) -> Lines:
-    """The agents, each indented by the number of its leaders. Leaders are listed before the agents below them."""
-    depths: dict[str, int] = {}
-    for agent in agents:
-        depths[agent["id"]] = depths.get(agent["reportsTo"], -1) + 1
-    rows = [("  " * depths[agent["id"]] + agent["id"], agent) for agent in agents]
+    """The agents, each indented by the number of its leaders."""
+    leader_of = {agent["id"]: agent["reportsTo"] for agent in agents}
+
+    def indent(name: str) -> str:
+        chain = [name]
+        while (leader := leader_of[chain[-1]]) in leader_of and leader not in chain:
+            chain.append(leader)
+        return "  " * (len(chain) - 1) + name
+
+    rows = [(indent(agent["id"]), agent) for agent in agents]
     name_width = max((len(name) for name, _ in rows), default=0)
     for name, row in rows:
         channels = f"  ← {', '.join(row['channels'])}" if row["channels"] else ""

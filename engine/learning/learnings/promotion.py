@@ -9,6 +9,7 @@ an agent's own tools, or is a risk or an assumption. An entry that the operator 
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -39,7 +40,9 @@ from engine.storage import state
 from engine.storage.database import Database, Transaction
 
 _REVIEW = "its source, or an entry that says the same, was retracted"
-"""Why an entry waits for review after the retraction of another, whose id follows."""
+"""Why an entry waits for review after the retraction of others, whose ids follow."""
+
+_RETRACTED_IDS = re.compile(rf"{_REVIEW} \(([^)]+)\):")
 
 REPEATED_CONFIDENCE = CONFIDENCE_BY_BASIS[Basis.REPEATED][0]
 """The confidence of an entry that several sessions observed."""
@@ -403,13 +406,13 @@ def plan_retraction(
     queued = [entry for entry in dependent if entry.active and entry.id not in retired_ids]
     because = reason.strip() or "you retracted it"
     ended = {"status": LearningStatus.RETIRED.value, "retired_because": because, "review": "", "review_since": ""}
-    review = f"{_REVIEW} ({entry.id}): {because}"
     changes = [Change(entry.path, entry.id, ended) for entry in retired]
-    changes += [
-        Change(entry.path, entry.id, {"review": review, "review_since": format_time(now)})
-        for entry in queued
-        if not entry.review
-    ]
+    for other in queued:
+        earlier = _find_retracted(other, provenance)
+        if earlier or not other.review:
+            review = _describe_retracted([*earlier, replace(entry, retired_because=because)])
+            since = format_time(other.review_since or now)
+            changes.append(Change(other.path, other.id, {"review": review, "review_since": since}))
     sessions, ids = provenance.sessions(entry), tuple(entry.id for entry in queued)
     event = LearningRetracted(
         subject=entry.id, workspace=entry.workspace, reason=because, queued=ids, sessions=sessions
@@ -419,15 +422,32 @@ def plan_retraction(
 
 def plan_revival(entry: LearningEntry, provenance: Provenance) -> list[Change]:
     """Plan the end of what the retraction of `entry` did to others: entries of teams are valid again, and entries that
-    wait for review because of it no longer do. Nothing if `entry` was not retracted."""
+    wait for review only because of it no longer do. Nothing if `entry` was not retracted."""
     if entry.active:
         return []
     valid = {"status": LearningStatus.ACTIVE.value, "retired_because": ""}
-    queued = [other for other in provenance.entries.values() if other.review.startswith(f"{_REVIEW} ({entry.id}):")]
-    return [
-        *(Change(other.path, other.id, valid) for other in _find_same_in_teams(entry, provenance)),
-        *(Change(other.path, other.id, {"review": "", "review_since": ""}) for other in queued),
-    ]
+    changes = [Change(other.path, other.id, valid) for other in _find_same_in_teams(entry, provenance)]
+    for other in provenance.entries.values():
+        retracted = _find_retracted(other, provenance)
+        if entry in retracted:
+            retracted.remove(entry)
+            ended: dict[str, Value] = {"review": "", "review_since": ""}
+            review: dict[str, Value] = {"review": _describe_retracted(retracted)}
+            changes.append(Change(other.path, other.id, review if retracted else ended))
+    return changes
+
+
+def _find_retracted(entry: LearningEntry, provenance: Provenance) -> list[LearningEntry]:
+    """The retracted entries because of which an entry waits for review."""
+    named = _RETRACTED_IDS.match(entry.review)
+    ids = named[1].split(", ") if named else ()
+    return [provenance.entries[id] for id in ids if id in provenance.entries]
+
+
+def _describe_retracted(retracted: Sequence[LearningEntry]) -> str:
+    """The reason of a review, with the ids and the reasons of the retracted entries."""
+    reasons = dict.fromkeys(entry.retired_because for entry in retracted)
+    return f"{_REVIEW} ({', '.join(entry.id for entry in retracted)}): {'; '.join(reasons)}"
 
 
 def _find_same_in_teams(entry: LearningEntry, provenance: Provenance) -> list[LearningEntry]:

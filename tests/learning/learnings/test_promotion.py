@@ -216,6 +216,20 @@ def test_what_a_retraction_queued_no_longer_waits_when_the_entry_is_kept(promote
     assert [(entry.active, entry.review, entry.review_since) for entry in entries] == [(True, "", None)] * 2
 
 
+def test_an_entry_waits_until_all_its_retracted_sources_are_kept(promoted_world: World) -> None:
+    learnings = promoted_world.learnings
+    first, second = learnings.view(find_project_entry(promoted_world).id).promoted_from[:2]
+    learnings.retract(first.id, "it was pip")
+    learnings.retract(second.id, "it was poetry")
+    assert "it was pip; it was poetry" in find_project_entry(promoted_world).review
+    learnings.keep(first.id)
+    entry = find_project_entry(promoted_world)
+    assert entry.id in {item.id for item in learnings.waiting()}
+    assert (first.id in entry.review, second.id in entry.review) == (False, True)
+    learnings.keep(second.id)
+    assert learnings.waiting() == []
+
+
 def test_the_copy_in_a_team_is_valid_again_only_if_it_was_retracted_with_its_entry() -> None:
     together, alone = {"status": LearningStatus.RETIRED, "retired_because": "wrong"}, "its changes were not landed"
     for reason, revived in (("wrong", 1), (alone, 0)):
