@@ -274,7 +274,7 @@ class HeartbeatItem:
 @lru_cache(MAX_PAGES)
 def parse_items(text: str) -> tuple[Sequence[HeartbeatItem], Sequence[tuple[int, str]]]:
     """Returns (items, problems): the open items of a page, and the (line, problem) of each item that cannot be read, or
-    has no check box. None in code count."""
+    has no check box. None in code or a comment count."""
     items: list[HeartbeatItem] = []
     problems: list[tuple[int, str]] = []
     for line, mark, rest in read_markdown_lines(text):

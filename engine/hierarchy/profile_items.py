@@ -2,16 +2,16 @@
 
 A profile begins as the lists of `soul.md`. Each later change of an item is a row here, and `merge_profile` merges both.
 The headings may have any level: Domain, Principles, Patterns (or Learned patterns), Guardrails, Recent decisions (or
-Decisions). Each list item or line below a heading is an item. Fenced code and the section written by M2 are skipped. In
-an edited text, a pattern or decision is written `key: text`. A known key changes the text of its item, a line without a
-key adds an item, and a missing line removes one.
+Decisions). Each list item or line below a heading is an item. Fenced code, comments and the section written by M2 are
+skipped. In an edited text, a pattern or decision is written `key: text`. A known key changes the text of its item, a
+line without a key adds an item, and a missing line removes one.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -22,7 +22,7 @@ from engine.files import INHERITED, remove_section
 from engine.model import LeaderDecision, LeaderProfile, Pattern, PatternSource, ProfileEdit, Refusal, Trust
 from engine.model.base import hex_hash, may_guide
 from engine.model.learnings import make_lesson_id
-from engine.model.text import plain
+from engine.model.text import plain, remove_code_and_comments
 from engine.storage.rows import Row, json_field, utc_field
 
 MAX_ITEMS = 60
@@ -138,17 +138,9 @@ def _find_section(heading: str) -> str:
     return _SECTION_OF_HEADING.get(" ".join(heading.lower().rstrip(":").split()), "")
 
 
-def _read_lines(soul: str) -> Iterator[str]:
-    """The lines without fenced code and without the section that M2 wrote."""
-    fence = ""
-    for line in remove_section(soul, INHERITED).splitlines():
-        opened = re.match(r"\s{0,3}(```+|~~~+)", line)
-        if fence:
-            fence = "" if opened and opened[1].startswith(fence) else fence
-        elif opened:
-            fence = opened[1]
-        else:
-            yield line
+def _read_lines(soul: str) -> list[str]:
+    """The lines without fenced code, comments and the section that M2 wrote."""
+    return remove_code_and_comments(remove_section(soul, INHERITED)).splitlines()
 
 
 def format_profile(profile: LeaderProfile) -> str:

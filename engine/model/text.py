@@ -63,6 +63,18 @@ def tail(path: str, max_length: int = 32) -> str:
     return line if len(line) <= max_length else "…" + line[1 - max_length :]
 
 
+_HIDDEN = re.compile(
+    r"^(?:[ \t]*(```+|~~~+).*?(?:\n[ \t]*\1|\Z)"  # fenced code
+    r"| {0,3}<!--(?:(?!<!--).)*?-->)[^\n]*",  # a comment
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def remove_code_and_comments(text: str) -> str:
+    """A Markdown text with empty lines in place of fenced code, and of comments that begin a line."""
+    return _HIDDEN.sub(lambda hidden: "\n" * hidden[0].count("\n"), text)
+
+
 def remove_invalid_xml(text: str) -> str:
     """Hostile text without the characters that XML forbids, because in a prompt it is between tags."""
     return sanitise(text).replace("\ufffe", "\ufffd").replace("\uffff", "\ufffd")

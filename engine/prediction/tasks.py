@@ -20,6 +20,7 @@ from engine.events import TaskAdded, TaskChanged
 from engine.frozen import frozen
 from engine.model import Randomness, Refusal, Result, SessionView, Task, TaskState, sanitise
 from engine.model.secrets import redact, refuse_secret
+from engine.model.text import remove_code_and_comments
 from engine.prediction.card_rows import CardRow
 from engine.storage import state
 from engine.storage.database import Database, Transaction
@@ -35,11 +36,8 @@ from engine.storage.rows import (
     value_of,
 )
 
-_LINE = re.compile(r" {0,3}(?![ \t])(?:[-*+] \[(?P<mark>[ xX])\] )?(?P<words>.*)")
+_LINE = re.compile(r" {0,3}(?![ \t])(?:[-*+] \[(?P<mark>.)\] )?(?P<words>.*)")
 """Matches a line that is not indented as code. It has a `mark` if it is a list item with a check box."""
-
-_FENCE = re.compile(r"\s*(```|~~~)")
-"""Matches the beginning or the end of code."""
 
 LAST_FILE_TASKS = "tasks.written"
 """Key in the state table: the [workspace, title] of each task that was open in the files of `tasksDir` last time."""
@@ -56,12 +54,9 @@ ITEM_REMOVED = "its item was ticked or removed from heartbeat.md"
 
 def read_markdown_lines(text: str) -> Iterator[tuple[int, str | None, str]]:
     """The lines of a Markdown text as (number from 1, mark in the check box, text): the mark is " " in an empty box,
-    and None without a box. Lines in code are left out."""
-    fence = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        if (mark := _FENCE.match(line)) and fence in ("", mark[1]):
-            fence = "" if fence else mark[1]
-        elif not fence and (match := _LINE.fullmatch(line.rstrip())):
+    and None without a box. Code and comments are left out."""
+    for number, line in enumerate(remove_code_and_comments(text).splitlines(), 1):
+        if match := _LINE.fullmatch(line.rstrip()):
             yield number, match["mark"], match["words"].strip()
 
 

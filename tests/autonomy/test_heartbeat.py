@@ -80,6 +80,17 @@ def test_an_item_without_a_check_box_is_reported(begin: str) -> None:
     assert parse_items(text) == ([], [(2, "it has no check box; begin it with `- [ ] `")])
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["<!--\nevery day 09:00: x\n\n- [ ] every day 10:00: x\n-->", "<!-- off\n```\n-->\n<!-- every day 09:00: x -->",
+     "- [-] every day 10:00: x\n* [/] every day 11:00: x", "```\n<!--\n```\n````\n```\nevery day 10:00: x\n````\n<!--"],
+)  # fmt: skip
+def test_comments_code_and_cancelled_items_are_no_items(text: str) -> None:
+    items, problems = parse_items(f"{text}\n- [ ] every day 12:00: y\n")
+    assert [(item.text, item.line) for item in items] == [("y", text.count("\n") + 2)]
+    assert problems == []
+
+
 @given(st.text(max_size=200))
 def test_any_text_is_parsed_without_an_error(text: str) -> None:
     parse_items(text)

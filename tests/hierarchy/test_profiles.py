@@ -158,7 +158,8 @@ def test_text_that_would_be_lost_is_refused(world: World) -> None:
     ):
         with pytest.raises(Refusal, match=words):
             parse_edits(before, edited)
-    assert parse_edits(before, f"<!-- for the board -->\n\n{text}") == ()
+    for comment in ("<!-- for the board -->", "<!-- for the board,\n- over\n\n## two lines -->", "<!-- without an end"):
+        assert parse_edits(before, f"{comment}\n\n{text}") == ()
 
 
 def test_a_text_of_another_version_is_refused(world: World) -> None:
