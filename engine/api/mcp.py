@@ -78,8 +78,8 @@ class _Server(MCPServer[Any]):
             raise
 
     async def run_stdio_async(self) -> None:
-        """Serve on standard input and output. A line that is no message is answered with an error of JSON-RPC; the SDK
-        would ignore it."""
+        """Serve on standard input and output. A line that is no message, and not empty, is answered with an error of
+        JSON-RPC; the SDK would ignore it."""
         sender, messages = anyio.create_memory_object_stream[SessionMessage | Exception]()
         async with stdio_server() as (lines, replies), anyio.create_task_group() as tasks:
 
@@ -88,17 +88,22 @@ class _Server(MCPServer[Any]):
                     async for line in lines:
                         if isinstance(line, SessionMessage):
                             await sender.send(line)
-                        else:
-                            await replies.send(SessionMessage(_make_line_error(line)))
+                        elif error := _make_line_error(line):
+                            await replies.send(SessionMessage(error))
 
             tasks.start_soon(forward)
             server = self._lowlevel_server
             await server.run(messages, replies, server.create_initialization_options())
 
 
-def _make_line_error(error: Exception) -> JSONRPCError:
-    is_json = isinstance(error, ValidationError) and error.errors()[0]["type"] != "json_invalid"
-    code, message = (INVALID_REQUEST, "no message of JSON-RPC") if is_json else (PARSE_ERROR, "not JSON")
+def _make_line_error(error: Exception) -> JSONRPCError | None:
+    code, message = PARSE_ERROR, "not JSON"
+    if isinstance(error, ValidationError):
+        fault = error.errors()[0]
+        if fault["type"] != "json_invalid":
+            code, message = INVALID_REQUEST, "no message of JSON-RPC"
+        elif fault["input"].isspace():
+            return None
     return JSONRPCError(jsonrpc="2.0", id=None, error=ErrorData(code=code, message=f"this line is {message}"))
 
 

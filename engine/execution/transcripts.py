@@ -41,8 +41,8 @@ MAX_LINE_CHARS = 8_000
 MAX_PENDING = 4_000
 """Maximum number of characters of an incomplete line that wait. A longer one is written as it is."""
 
-_LAST_WORD = re.compile(r"[!-~]+$")
-"""The last word of an incomplete line, which may be the beginning of a key."""
+_LAST_WORD = re.compile(rf"(?:{re.escape(CUT)}|[!-~])+$")
+"""The last word of an incomplete line, which may be the beginning of a key. `CUT` is part of a word."""
 
 MAX_CALLS = 500
 """Maximum number of recorded tool calls of one session."""

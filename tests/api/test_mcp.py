@@ -104,9 +104,9 @@ async def test_wrong_arguments_reach_no_engine(tool: str, arguments: dict[str, A
 
 
 @pytest.mark.long
-def test_a_line_that_is_no_message_is_answered_with_an_error(home: Home) -> None:
+def test_a_line_that_is_no_message_is_answered_with_an_error_unless_it_is_empty(home: Home) -> None:
     command = [sys.executable, "-m", "clawpy_console", "--home", str(home.root), "mcp"]
-    output = subprocess.run(command, input="not JSON\n[]\n", capture_output=True, text=True, check=True).stdout
+    output = subprocess.run(command, input="not JSON\n\n  \n[]\n", capture_output=True, text=True, check=True).stdout
     answers = [json.loads(line) for line in output.splitlines()]
     assert [(answer["id"], answer["error"]["code"]) for answer in answers] == [(None, -32700), (None, -32600)]
 

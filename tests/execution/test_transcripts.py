@@ -301,6 +301,15 @@ def test_a_known_secret_of_several_words_is_never_shown_in_part(path: Path, cloc
     assert shown[-1] == f"My password is {CUT}, is it"
 
 
+def test_the_mark_in_place_of_a_key_is_shown_whole_or_not_at_all(path: Path, clock: FakeClock) -> None:
+    writer, shown = TranscriptWriter(path, clock), set()
+    for letter in "export AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY and":
+        writer.stream("say", letter)
+        writer.flush()
+        shown.add(writer.unfinished[1])
+    assert shown == {"", "export", f"export AWS_SECRET_ACCESS_KEY={CUT}"}
+
+
 def test_the_last_line_of_a_text_grows_word_by_word_without_its_keys(path: Path, clock: FakeClock) -> None:
     writer, shown = TranscriptWriter(path, clock), []
     for piece in (

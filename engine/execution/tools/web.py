@@ -400,9 +400,10 @@ def _parse_hits(text: str) -> list[str]:
     if not isinstance(results, list):
         raise Refusal("unreachable", "the search answered no results", "the operator can look at web.searchUrl")
     found = [result for result in results if isinstance(result, dict)]
-    return ["\n".join(filter(None, _read_hit(result))) for result in found[:MAX_HITS]]
+    return [_read_hit(result) for result in found[:MAX_HITS]]
 
 
-def _read_hit(result: dict[Any, Any]) -> Iterable[str]:
-    for value in (result.get("title"), result.get("url"), result.get("content") or result.get("snippet")):
-        yield one_line(value)[:1_000] if isinstance(value, str) else ""
+def _read_hit(result: dict[Any, Any]) -> str:
+    values = map(result.get, ("title", "url", "content", "snippet"))
+    title, url, content, snippet = (one_line(value)[:1_000] if isinstance(value, str) else "" for value in values)
+    return "\n".join(filter(None, (title, url, content or snippet)))

@@ -287,6 +287,16 @@ def test_a_search_returns_its_results(server: WebServer, make_belt_world: MakeWo
     assert world.answer("web_search", query="x") == "[nothing was found]"
 
 
+@pytest.mark.parametrize("content", [" \n", 3, ["some"], None])
+def test_a_result_without_a_content_has_its_snippet(
+    content: object, server: WebServer, make_belt_world: MakeWorld
+) -> None:
+    world = open_searching_world(make_belt_world, server)
+    result = {"title": "t", "url": "u", "content": content, "snippet": "a part"}
+    server.page("/search", json.dumps([result]), "application/json")
+    assert world.answer("web_search", query="x").endswith("\n\nt\nu\na part")
+
+
 def test_an_invalid_answer_of_a_search_is_refused(server: WebServer, make_belt_world: MakeWorld) -> None:
     world = open_searching_world(make_belt_world, server)
     for body in ("no json", "[" * 100_000, "{}", '{"results": 3}', '"x"', "[1, null]", ""):
