@@ -24,8 +24,8 @@ from engine.storage.rows import as_stored, ask
 DAY = timedelta(days=1)
 INSTANT = timedelta(microseconds=1)
 SHOP, BLOG = "/srv/shop", "/srv/blog"
-READER = "test.reader"
-"""The key of the cursor of a consumer; see `mark_read_to`."""
+READER, OTHER_READER = "test.reader", "test.slower_reader"
+"""The keys of the cursors of two consumers; see `mark_read_to`."""
 
 EVENTS = "[retention]\nmemoryEvents = 90"
 """Settings that keep events for 90 days."""
@@ -50,7 +50,7 @@ def make_settings(document: str = "") -> Settings:
 
 
 def make_retention(database: Database, clock: FakeClock, document: str = "") -> Retention:
-    return Retention(database, clock, FixedSettings(make_settings(document)), {READER})
+    return Retention(database, clock, FixedSettings(make_settings(document)), {READER, OTHER_READER})
 
 
 def put_row(database: Database, table: str, **values: Any) -> None:
@@ -101,13 +101,14 @@ def set_processed(database: Database, seq: int = 100) -> None:
     database.write(lambda tx: state.put(tx, LAST_PROCESSED_KEY, seq))
 
 
-def mark_read_to(database: Database, id: int) -> None:
-    """Let the consumer have read all entries up to `id`."""
-    database.write(lambda tx: state.put(tx, READER, id))
+def mark_read_to(database: Database, id: int, *readers: str) -> None:
+    """Let the consumers, by default all of them, have read all entries up to `id`."""
+    for reader in readers or (READER, OTHER_READER):
+        database.write(lambda tx, reader=reader: state.put(tx, reader, id))
 
 
-def mark_all_read(database: Database) -> None:
-    mark_read_to(database, max(read_keys(database, "memory_events"), default=0))
+def mark_all_read(database: Database, *readers: str) -> None:
+    mark_read_to(database, max(read_keys(database, "memory_events"), default=0), *readers)
 
 
 def test_by_default_only_learning_records_are_deleted_after_half_a_year() -> None:
@@ -146,7 +147,7 @@ def test_an_event_of_exactly_its_days_stays_and_an_older_one_is_deleted(database
     assert database.commits == written
 
 
-def test_days_are_counted_back_from_the_first_event_that_a_consumer_has_not_read(
+def test_days_are_counted_back_from_the_first_event_that_the_slowest_consumer_has_not_read(
     database: Database, clock: FakeClock
 ) -> None:
     """A consumer may look back from the entry that it reads, for example to the beginning of a session."""
@@ -156,8 +157,10 @@ def test_days_are_counted_back_from_the_first_event_that_a_consumer_has_not_read
     clock.advance(90 * DAY)
     land_changes(database, "unread")
     clock.advance(400 * DAY)
-    assert make_retention(database, clock, EVENTS).delete_old_rows() == {}, "nothing is known of the consumer"
-    mark_read_to(database, 2)
+    assert make_retention(database, clock, EVENTS).delete_old_rows() == {}, "nothing is known of the consumers"
+    mark_all_read(database, READER)
+    assert make_retention(database, clock, EVENTS).delete_old_rows() == {}, "the other one has read nothing"
+    mark_read_to(database, 2, OTHER_READER)
     assert make_retention(database, clock, EVENTS).delete_old_rows() == {"memory_events": 1}
     assert read_keys(database, "memory_events", "subject") == ["", "90 days before", "unread"]
 
