@@ -85,6 +85,11 @@ def test_the_title_of_a_flow_in_the_list_of_the_prompt_box_names_it(workspace: P
     assert find_named_flow(FLOWS[name].label, FLOWS, str(workspace)) == (name, "")
 
 
+def test_the_title_of_named_tests_does_not_claim_that_they_ran_before(workspace: Path) -> None:
+    flow, parameters = find_named_flow("run tests/test_tax.py", FLOWS, str(workspace)) or ("", "")
+    assert FLOWS[flow](**json.loads(parameters)).describe() == "Run tests/test_tax.py"
+
+
 def test_the_name_of_a_flow_precedes_a_request(workspace: Path) -> None:
     flows = [*FLOWS, "test_shop", "lint-shop"]
     for prompt, flow in (("test_shop", "test_shop"), ("Test shop", "test_shop"), ("lint-shop", "lint-shop")):

@@ -84,7 +84,7 @@ class RunTests(ProjectFlow):
         paths, tests = self.paths, self.tests
         if tests:
             names = join_names(tests, 2) if len(tests) < 3 else count(len(tests), "test")
-            return f"Run {names} again"
+            return f"Run {names}"
         if not paths:
             return "Run the whole test suite"
         return f"Run the tests of {join_names(paths, 3)}"
