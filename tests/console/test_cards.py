@@ -551,7 +551,7 @@ async def test_a_dismissed_prompt_of_ones_own_is_not_asked_whether_it_never_come
     console: ConsoleApp, engine: StandIn
 ) -> None:
     async with running(console) as pilot:
-        stack(console).clock = lambda: 0.0  # the question stays
+        find_stack(console).clock = lambda: 0.0  # the question stays
         own = replace(engine.cards.all[FIRST], source=Source.OPERATOR)
         await carry_out(pilot, change_cards(own, FIRST))
         await pilot.press("left")
