@@ -269,10 +269,10 @@ def _check_sandbox(settings: Settings) -> Check:
     in_force = next(rung for rung in rungs if rung.in_force)
     if in_force.name == "none":
         missing = [rung for rung in rungs if rung.fix]
-        why = "".join(f"; {rung.name}: {rung.limitations}" for rung in missing)
+        limitations = "".join(f"; {rung.name}: {rung.limitations}" for rung in missing)
         fix = missing[0].fix if missing else "there is no sandbox for this platform; you confirm each approval"
         message = "none works here: nothing runs by itself, and you confirm each approval"
-        return Check("sandbox", WARN, f"{message}{why}", fix)
+        return Check("sandbox", WARN, f"{message}{limitations}", fix)
     lacks = f" ({in_force.limitations})" if in_force.limitations else ""
     memory = settings.sandbox.memory_gb or sandbox.MAX_MEMORY_BYTES / 1024**3
     by = "limited by a control group" if can_limit_groups() else "checked twice a second"
@@ -456,7 +456,7 @@ def check_learnings(home: Home) -> Check:
 
     files = LearningFiles(home.data)
     if errors := files.errors():
-        others = f"; and {len(errors) - MAX_NAMED_FILES} more" if len(errors) > MAX_NAMED_FILES else ""
-        message = f"{'; '.join(errors[:MAX_NAMED_FILES])}{others}"
+        remainder = f"; and {len(errors) - MAX_NAMED_FILES} more" if len(errors) > MAX_NAMED_FILES else ""
+        message = f"{'; '.join(errors[:MAX_NAMED_FILES])}{remainder}"
         return Check("learnings", WARN, message, f"fix the files under {home.data}; all others can be read")
     return Check("learnings", OK, count(len(files.entries()), "learning"))

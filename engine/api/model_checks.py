@@ -177,8 +177,8 @@ def check_twin_model(home: Home, settings: Settings) -> list[Check]:
         return [Check("twin", WARN, "there is no twinModelId", "clawpy config set twinModelId PROVIDER:MODEL")]
     query = "SELECT subject, payload FROM memory_events WHERE kind = 'TwinAnswered' ORDER BY id DESC LIMIT 1"
     with contextlib.suppress(sqlite3.Error):  # the check of the database says so
-        for asked, payload in read_rows(home.database, query):
-            if asked.endswith(model) and (reason := json.loads(payload)["reason"]):
+        for model_id, payload in read_rows(home.database, query):
+            if model_id.endswith(model) and (reason := json.loads(payload)["reason"]):
                 fix = "it must answer with the JSON object of docs/MODELS.md"
                 return [Check("twin", WARN, f"{model} gave no usable answer: {reason}", fix)]
     return [Check("twin", OK, f"{model} proposes cards once you have decided 30")]
@@ -359,13 +359,13 @@ def check_key(home: Home, name: str) -> Document:
 def list_keys(home: Home) -> Document:
     """All keys by name with their sources, and the keyring of this machine."""
     settings, keys = _load_settings(home), Keys(home)
-    models, known = make_offline_router(home, settings, keys), settings.current.provider_names()
+    models, provider_names = make_offline_router(home, settings, keys), settings.current.provider_names()
     entries = [
         {"name": state.name, "source": state.source, "usable": state.usable, "message": state.problem}
-        for state in map(models.provider, known)
+        for state in map(models.provider, provider_names)
     ]
     for name in dict.fromkeys([TWIN, *_list_known_names(keys)]):
-        if name not in known:
+        if name not in provider_names:
             source = keys.find_source(name)
             message = "" if source else f"no key: clawpy key set {name}"
             entries.append({"name": name, "source": source, "usable": bool(source), "message": message})

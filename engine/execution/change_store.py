@@ -196,10 +196,10 @@ class ChangeReader:
         """One change set. Raises `Refusal` `unknown_change_set`."""
         return self.load_row(change_set_id).view()
 
-    def find_ids_with_prefix(self, wanted: str) -> list[str]:
-        """Ids of change sets, of any age, that begin with `wanted`; see `engine.storage.rows`."""
+    def find_ids_with_prefix(self, prefix: str) -> list[str]:
+        """Ids of change sets, of any age, that begin with `prefix`; see `engine.storage.rows`."""
         with self._database.read() as session:
-            return find_ids_with_prefix(session, col(ChangeSetRow.id), wanted)
+            return find_ids_with_prefix(session, col(ChangeSetRow.id), prefix)
 
     def for_session(self, session_id: str) -> ChangeSet | None:
         """The change set of a session, or None."""

@@ -154,14 +154,14 @@ def parse_spans(patch: bytes) -> list[HunkSpan]:
     return spans
 
 
-def apply_hunks(old: bytes, new: bytes, hunks: Sequence[HunkSpan], chosen: Collection[int]) -> bytes:
-    """`old` with the `chosen` hunks, numbered from 1, of `new`."""
+def apply_hunks(old: bytes, new: bytes, hunks: Sequence[HunkSpan], selected_numbers: Collection[int]) -> bytes:
+    """`old` with those hunks of `new` whose numbers, counted from 1, are in `selected_numbers`."""
     old_lines, new_lines = BytesIO(old).readlines(), BytesIO(new).readlines()
     lines: list[bytes] = []
     position = 0
     for number, (start, end, new_start, new_end) in enumerate(hunks, 1):
         lines += old_lines[position:start]
-        lines += new_lines[new_start:new_end] if number in chosen else old_lines[start:end]
+        lines += new_lines[new_start:new_end] if number in selected_numbers else old_lines[start:end]
         position = end
     return b"".join([*lines, *old_lines[position:]])
 
@@ -207,21 +207,21 @@ def write_tree_with(git: Git, base: str, result: str, landed: str, parts: Sequen
     files = {printable_path(file.path): (file, patch) for file, patch in read_patches(git, base, result)}
     remaining = {change.path: change for change in diff_trees(git, landed, result)}
     waiting = [path for path, (file, _) in files.items() if remaining.keys() & file.paths]
-    entries, chosen = [], set[bytes]()
+    entries, selected_paths = [], set[bytes]()
     for part in parts:
         if part.path not in files:
             raise Refusal("unknown_file", f"it does not change {part.path}", f"one of: {join_paths(waiting)}")
         if part.path not in waiting:
             raise Refusal("already_decided", f"{part.path} is landed already", f"left: {join_paths(waiting)}")
         file, patch = files[part.path]
-        chosen |= file.paths
+        selected_paths |= file.paths
         entries += _make_index_entries(git, file, patch, remaining, part)
     with scratch_index() as index:
         partial = git.over(git.folder, index)
         partial.output("read-tree", landed)
         partial.output("update-index", "--replace", "-z", "--index-info", stdin=join_nul(entries))
         tree = partial.text(*DURABLE, "write-tree", "--missing-ok")
-    if unselected := {change.path for change in diff_trees(git, landed, tree)} - chosen:
+    if unselected := {change.path for change in diff_trees(git, landed, tree)} - selected_paths:
         names = join_paths([printable_path(path) for path in sorted(unselected)])
         raise Refusal("inseparable", f"it takes the place of {names}", "land them together")
     return tree

@@ -249,8 +249,8 @@ def carry_out(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda
 
 def read_modification_times(root: Beneath, plan: Plan) -> dict[str, int]:
     """The present `mtime_ns` of every path that a plan wrote."""
-    written = [entry.path for entry in plan.entries if entry.after.exists and entry.after != entry.before]
-    return {path: _read_modification_time(root, path) for path in written}
+    written_paths = [entry.path for entry in plan.entries if entry.after.exists and entry.after != entry.before]
+    return {path: _read_modification_time(root, path) for path in written_paths}
 
 
 def _read_modification_time(root: Beneath, path: str) -> int:

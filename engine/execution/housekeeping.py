@@ -204,8 +204,8 @@ class Caches:
         now = time.time()
         for workspace in self._folder.glob("*"):
             for slot in workspace.iterdir():
-                used = slot / "head"
-                if not used.is_file() or now - used.stat().st_mtime > MAX_UNUSED_S:
+                head_file = slot / "head"
+                if not head_file.is_file() or now - head_file.stat().st_mtime > MAX_UNUSED_S:
                     remove_folder(slot)
             if not any(workspace.iterdir()):
                 workspace.rmdir()

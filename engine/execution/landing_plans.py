@@ -202,10 +202,10 @@ def find_obstructing_paths(root: Beneath, changes: Sequence[TreeChange]) -> list
 
 def read_blobs(git: Git, oids: Iterable[str]) -> dict[str, bytes]:
     """The bytes of these blobs by their ids. Raises `GitError` when the repository no longer has one of them."""
-    wanted = list(dict.fromkeys(oids))
-    output = BytesIO(git.output("cat-file", "--batch", stdin="".join(f"{oid}\n" for oid in wanted).encode()))
+    distinct_oids = list(dict.fromkeys(oids))
+    output = BytesIO(git.output("cat-file", "--batch", stdin="".join(f"{oid}\n" for oid in distinct_oids).encode()))
     blobs = {}
-    for oid in wanted:
+    for oid in distinct_oids:
         header = output.readline().split()
         if len(header) != 3:
             git.output("cat-file", "-e", oid)  # says what is wrong

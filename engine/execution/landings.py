@@ -259,8 +259,8 @@ class Landings(ChangeReader):
             rollback = roll_back(root, plan, partial(read_blobs, git), self._step)
         finish_intent_now(self._database, intent.id)
         message = f"and undone; files restored: {len(rollback.restored)}"
-        if others := rollback.changed_by_others:
-            message += f"; changed by somebody else in the meantime and left alone: {join_paths(others)}"
+        if foreign_paths := rollback.changed_by_others:
+            message += f"; changed by somebody else in the meantime and left alone: {join_paths(foreign_paths)}"
         return message
 
 

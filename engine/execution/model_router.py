@@ -159,9 +159,9 @@ class ModelRouter:
         """The operator's choice, or the model of the first usable provider."""
         models = self._models(agent)
         for kind in (run_kind, DEFAULT):
-            chosen = models.get(kind)
-            if chosen:
-                return self.choose_named(chosen, f"tools.json of {agent} names it for {kind}")
+            configured_model = models.get(kind)
+            if configured_model:
+                return self.choose_named(configured_model, f"tools.json of {agent} names it for {kind}")
         channel_settings = self._settings.current.channels.get(channel)
         if channel_settings is not None and channel_settings.model:
             return self.choose_named(channel_settings.model, f"channel {channel} names it")
@@ -247,9 +247,11 @@ def find_missing_steps(states: Sequence[ProviderState]) -> list[SetupStep]:
     if not with_key and ProviderProblem.UNREADABLE_KEYS in kinds:
         steps.append(READ_KEYS)
     elif not with_key:
-        named = (state for state in states if state.is_configured and state.problem_kind is ProviderProblem.NO_KEY)
+        keyless = (state for state in states if state.is_configured and state.problem_kind is ProviderProblem.NO_KEY)
         steps.append(
-            next((SetupStep(f"{state.name} has no key", f"clawpy key set {state.name}") for state in named), FIRST_KEY)
+            next(
+                (SetupStep(f"{state.name} has no key", f"clawpy key set {state.name}") for state in keyless), FIRST_KEY
+            )
         )
     elif not any(state.settings.model for state in with_key):
         steps.append(SetupStep("no model configured", _set_model_command(with_key[0].name)))

@@ -174,8 +174,8 @@ class Permissions:
             row = _load_row(tx.session, request_id)
             _check_waiting(row)
             _store_answer(tx, row, answer, OPERATOR)
-            others = _load_waiting_rows(tx.session, row.session_id) if answer.lasts else []
-            matching = [other for other in others if other.key == row.key and other.id != row.id]
+            waiting_rows = _load_waiting_rows(tx.session, row.session_id) if answer.lasts else []
+            matching = [other for other in waiting_rows if other.key == row.key and other.id != row.id]
             for other in matching:
                 _store_answer(tx, other, answer, f"{OPERATOR} ({row.id}, for this session)")
             return [other.view for other in (row, *matching)]

@@ -151,12 +151,12 @@ class SessionProcesses:
 def read_pid_files(folder: Path) -> list[SessionProcesses]:
     """The processes of each session that has files in `folder`."""
     sessions: dict[str, SessionProcesses] = {}
-    for session_id, _, found in _read_entries(folder):
+    for session_id, _, entry in _read_entries(folder):
         session = sessions.get(session_id, SessionProcesses(session_id))
-        if isinstance(found, Path):
-            session = replace(session, group=found)
-        elif found is not None:
-            session = replace(session, leaders=(*session.leaders, found))
+        if isinstance(entry, Path):
+            session = replace(session, group=entry)
+        elif entry is not None:
+            session = replace(session, leaders=(*session.leaders, entry))
         sessions[session_id] = session
     return [*sessions.values()]
 
@@ -271,8 +271,8 @@ def _remove_stale_files(folder: Path) -> None:
     for session in read_pid_files(folder):
         if session.group is not None:
             remove_group(session.group)
-    for _, file, found in _read_entries(folder):
-        if found is None:
+    for _, file, entry in _read_entries(folder):
+        if entry is None:
             with contextlib.suppress(OSError):
                 file.unlink()
 

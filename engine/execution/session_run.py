@@ -123,17 +123,20 @@ class Admission(SessionStore):
         replaced, because no agent understands its parameters. If none is available, the assignment stays as it is, and
         `check` says what is missing.
         """
-        chosen = self._fill_in_runner(assignment)
-        info = self._check_runner(chosen)
+        definite_assignment = self._fill_in_runner(assignment)
+        info = self._check_runner(definite_assignment)
         if info.available:
-            return chosen, ""
-        channel = self._settings.current.channels.get(chosen.channel)
-        names = channel.fallback if channel is not None and chosen.flow is None else ()
+            return definite_assignment, ""
+        channel = self._settings.current.channels.get(definite_assignment.channel)
+        names = channel.fallback if channel is not None and definite_assignment.flow is None else ()
         for name in names:
-            fallback = replace(chosen, runner=name)
+            fallback = replace(definite_assignment, runner=name)
             instead = self._check_runner(fallback)
             if instead.available:
-                return fallback, f"served by {instead.executor or name}: {chosen.runner} cannot ({info.reason})"
+                return (
+                    fallback,
+                    f"served by {instead.executor or name}: {definite_assignment.runner} cannot ({info.reason})",
+                )
         return assignment, ""
 
     def check(self, assignment: Assignment) -> RunnerInfo:
@@ -144,22 +147,22 @@ class Admission(SessionStore):
         """
         if assignment.runner == AUTO:
             assignment, _ = self.choose(assignment)
-        chosen = self._fill_in_runner(assignment)
-        info = self._check_runner(chosen)
+        definite_assignment = self._fill_in_runner(assignment)
+        info = self._check_runner(definite_assignment)
         if not info.available:
             return info
-        if chosen.runner == FLOW and (problem := self.sandbox.find_hosts_problem(info.hosts)):
+        if definite_assignment.runner == FLOW and (problem := self.sandbox.find_hosts_problem(info.hosts)):
             way_out = self.sandbox.describe_way_out("run the command in a terminal")
             return RunnerInfo(available=False, reason=f"{problem} ({way_out})")
         settings = self._settings.current
-        usual = 0 if info.is_free else self.compute_usual_cost(chosen.runner, chosen.channel)
+        usual = 0 if info.is_free else self.compute_usual_cost(definite_assignment.runner, definite_assignment.channel)
         if usual is None:
             usual = microusd(settings.cost_per_trigger)
         note = info.undo_note
         if info.runs_commands and not self.sandbox.confines:
             warning = "no sandbox on this machine: what its commands do outside the workspace cannot be undone"
             note = f"{note}; but {warning}" if note else warning
-        workspace = settings.workspace(chosen.workspace)
+        workspace = settings.workspace(definite_assignment.workspace)
         described = self.sandbox.describe(network=workspace.network, hosts=(*workspace.hosts, *info.hosts))
         return replace(info, undo_note=note, sandbox=described, estimate=usual)
 

@@ -289,8 +289,8 @@ def find_unsupported(git: Git, tree: str, changes: Sequence[TreeChange]) -> dict
     for path, target in _find_links_leading_out(git, tree, links):
         reasons[path] = f"a link that points outside the project, to {printable_path(target)}"
     if git.repository.filters:
-        others = [change.path for change in changes if change.path not in reasons]
-        for path, name in _find_files_with_filter(git, tree, others):
+        remaining_paths = [change.path for change in changes if change.path not in reasons]
+        for path, name in _find_files_with_filter(git, tree, remaining_paths):
             reasons[path] = f"uses the filter program {name.decode(errors='replace')!r}, which is not run"
     return reasons
 

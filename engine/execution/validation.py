@@ -59,9 +59,9 @@ class Caps:
         return Caps(_lower_cap(self.tries, tweak.tries), _lower_cap(self.cost, tweak.cost))
 
 
-def _lower_cap(cap: int, wanted: int | None) -> int:
-    """A cap lowered to `wanted`; None leaves it."""
-    return cap if wanted is None else max(0, min(cap, wanted))
+def _lower_cap(cap: int, limit: int | None) -> int:
+    """A cap lowered to `limit`; None leaves it."""
+    return cap if limit is None else max(0, min(cap, limit))
 
 
 @frozen
@@ -113,8 +113,8 @@ def find_give_up_reason(attempts: Sequence[Attempt], *, caps: Caps, spent: int) 
 def make_heal_prompt(attempt: Attempt, *, playbook: Sequence[str] = ()) -> str:
     """The prompt for the agent after a failed run. `playbook` has repairs that worked before (SPEC 5.4)."""
     names = sorted(attempt.broken)
-    more = f"\n- and {len(names) - MAX_NAMED_TESTS} more" if len(names) > MAX_NAMED_TESTS else ""
-    tests = "".join(f"\n- {one_line(name)}" for name in names[:MAX_NAMED_TESTS]) + more
+    remainder = f"\n- and {len(names) - MAX_NAMED_TESTS} more" if len(names) > MAX_NAMED_TESTS else ""
+    tests = "".join(f"\n- {one_line(name)}" for name in names[:MAX_NAMED_TESTS]) + remainder
     listed_repairs = "".join(f"\n- {escape(line, quote=False)}" for line in playbook)
     repairs = f"\n\n{REPAIRS_HEADING}:\n<repairs>{listed_repairs}\n</repairs>" if listed_repairs else ""
     return (

@@ -125,7 +125,7 @@ class Git:
         self.check()
         repository = self.repository
         try:
-            done = run_git(
+            completed = run_git(
                 _add_options(arguments),
                 self.folder,
                 {**repository.environment(), **self.environment, **(environment or {})},
@@ -133,15 +133,15 @@ class Git:
                 stdin=stdin,
                 timeout=timeout or self.timeout,
             )
-            if done.returncode not in allowed:
-                raise GitError(arguments, done.returncode, done.stderr.decode(errors="replace"), self.folder)
+            if completed.returncode not in allowed:
+                raise GitError(arguments, completed.returncode, completed.stderr.decode(errors="replace"), self.folder)
         except GitError as error:
             self.check()
             if error.exit_code == -1 and (pipes := _find_pipes(repository.top)):
                 message = f"{error.stderr}; git is waiting for something that is not a file: {', '.join(pipes)}"
                 raise GitError(arguments, -1, message, self.folder) from error
             raise
-        return done
+        return completed
 
 
 def _add_options(arguments: Sequence[str]) -> list[str]:
@@ -166,9 +166,9 @@ def version() -> str:
 def create(folder: Path) -> Git:
     """Make an empty repository with the branch `main` in the existing `folder`. Raises `GitError`."""
     arguments = ["init", "--quiet", "--initial-branch=main", "--template="]
-    done = run_git(arguments, folder, {"GIT_DIR": str(folder / ".git"), **read_operators_configuration()})
-    if done.returncode:
-        raise GitError(arguments, done.returncode, done.stderr.decode(errors="replace"), folder)
+    completed = run_git(arguments, folder, {"GIT_DIR": str(folder / ".git"), **read_operators_configuration()})
+    if completed.returncode:
+        raise GitError(arguments, completed.returncode, completed.stderr.decode(errors="replace"), folder)
     return Git(folder)
 
 

@@ -305,10 +305,10 @@ def _list_settings(
     """The settings that `git config --list` prints with these options. Raises `GitError`."""
     arguments = ["config", *options, "--null", "--list"]
     without = (repository.top, repository.common.parent)
-    done = run_git(arguments, folder, environment, without=without, stdin=stdin, timeout=10)
-    if done.returncode:
-        raise GitError(arguments, done.returncode, done.stderr.decode(errors="replace"), repository.top)
-    return [field for field in done.stdout.decode(errors="surrogateescape").split("\0") if field]
+    completed = run_git(arguments, folder, environment, without=without, stdin=stdin, timeout=10)
+    if completed.returncode:
+        raise GitError(arguments, completed.returncode, completed.stderr.decode(errors="replace"), repository.top)
+    return [field for field in completed.stdout.decode(errors="surrogateescape").split("\0") if field]
 
 
 def _parse_entry(entry: str) -> Setting:
@@ -339,11 +339,11 @@ def _quote(text: str) -> str:
 
 def find_operators_files() -> tuple[Path, ...]:
     """The files in which git looks for the operator's configuration."""
-    named = os.environ.get("GIT_CONFIG_GLOBAL")
+    named_file = os.environ.get("GIT_CONFIG_GLOBAL")
     home = os.environ.get("HOME", "/")
     own = [os.environ.get("XDG_CONFIG_HOME", f"{home}/.config") + "/git/config", f"{home}/.gitconfig"]
     system = os.environ.get("GIT_CONFIG_SYSTEM", "/etc/gitconfig")
-    return tuple(map(Path, [system, *([named] if named else own)]))
+    return tuple(map(Path, [system, *([named_file] if named_file else own)]))
 
 
 def read_configuration_stamp(repository: Repository, operators: tuple[Path, ...]) -> tuple[object, ...]:

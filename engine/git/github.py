@@ -174,11 +174,11 @@ def ask_github(address: str, program: str, me: str = "") -> GitHubState:
     host = address.partition("/")[0]
     arguments = ["pr", "list", "--repo", address, "--state", "open", "--limit", "20", "--json", _JSON_FIELDS]
     try:
-        done = _run_gh(program, host, arguments)
-        if done.returncode != 0:
-            complaint = sanitise(done.stderr.decode(errors="replace")).strip()
-            return GitHubState(error=complaint.splitlines()[0] if complaint else f"exit code {done.returncode}")
-        return parse_pull_requests(done.stdout, me)
+        completed = _run_gh(program, host, arguments)
+        if completed.returncode != 0:
+            complaint = sanitise(completed.stderr.decode(errors="replace")).strip()
+            return GitHubState(error=complaint.splitlines()[0] if complaint else f"exit code {completed.returncode}")
+        return parse_pull_requests(completed.stdout, me)
     except subprocess.TimeoutExpired:
         return GitHubState(error=f"no answer within {TIMEOUT_S:.0f} s")
     except ValidationError as error:
@@ -190,8 +190,8 @@ def ask_github(address: str, program: str, me: str = "") -> GitHubState:
 def read_login(host: str, program: str) -> str:
     """The operator's name on `host`; "" if `gh` does not say it. Then no pull request waits for the operator."""
     try:
-        done = _run_gh(program, host, ["api", "user", "--hostname", host])
-        return _Person.model_validate_json(done.stdout).login if done.returncode == 0 else ""
+        completed = _run_gh(program, host, ["api", "user", "--hostname", host])
+        return _Person.model_validate_json(completed.stdout).login if completed.returncode == 0 else ""
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         log.info("gh does not say who you are on %s: %s", host, error)
         return ""

@@ -225,10 +225,10 @@ class CoChanges:
         """The file that most likely should have changed with `files`; None if none is likely enough. Only the oldest
         `before` commits are used, by default all."""
         present = frozenset(files)
-        known = self.length if before is None else before
+        known_commits = self.length if before is None else before
         partners: list[tuple[float, bool, Partner]] = []
         for tie in sorted(_list_possible_ties(present)) if len(present) <= MAX_CHANGED else ():
-            last = [index for index in self._changed[tie] if index < known][-TIE_COMMITS:]
+            last = [index for index in self._changed[tie] if index < known_commits][-TIE_COMMITS:]
             counts = Counter(path for index in last for path in self._files[index] - present if not self._gone[path])
             for path, together in sorted(counts.items()):
                 bound = wilson_lower_bound(together, len(last), 1.0)

@@ -262,12 +262,12 @@ def read_fixups(git: Git, state: GitState) -> Fixups | None:
     )
 
 
-def _is_target(wanted: str, commit: Commit) -> bool:
-    """Whether a fixup with the subject `wanted` changes this commit. As in git, `wanted` is the beginning of the
+def _is_target(target: str, commit: Commit) -> bool:
+    """Whether a fixup with the subject `target` changes this commit. As in git, `target` is the beginning of the
     commit's subject or of its id."""
     if FIXUP_PREFIX.match(commit.subject):
         return False
-    return commit.subject.startswith(wanted) or (len(wanted) >= 7 and commit.id.startswith(wanted))
+    return commit.subject.startswith(target) or (len(target) >= 7 and commit.id.startswith(target))
 
 
 # -- tests in quarantine: skipped until a day, because they are unreliable

@@ -162,8 +162,8 @@ Stage = tuple[str, str]
 def find_operation_name(git_dir: Path, *, conflicted: bool) -> str:
     """The name of the unfinished operation in a repository, "" for none. `conflicted` says whether files are in
     conflict."""
-    found = (name for file, name in _OPERATION_BY_FILE if (git_dir / file).exists())
-    name = next((name for name in found if name not in _PICKS or not _is_missing(git_dir / _HEAD_FILES[name])), "")
+    candidates = (name for file, name in _OPERATION_BY_FILE if (git_dir / file).exists())
+    name = next((name for name in candidates if name not in _PICKS or not _is_missing(git_dir / _HEAD_FILES[name])), "")
     if not name:  # several commits are being picked, and the present one was committed by hand
         first_step = _read_state_file(git_dir / "sequencer/todo").partition(" ")[0]
         name = {"pick": "cherry-pick", "revert": "revert"}.get(first_step, "")
@@ -312,8 +312,8 @@ def _name_branch_or_id(git: Git, commit: str) -> str:
 
 
 def _read_subjects(git: Git, commits: list[str]) -> dict[str, str]:
-    known = dict.fromkeys(filter(None, commits))
-    return {commit.id: commit.subject for commit in log_commits(git, "--no-walk=unsorted", *known)} if known else {}
+    ids = dict.fromkeys(filter(None, commits))
+    return {commit.id: commit.subject for commit in log_commits(git, "--no-walk=unsorted", *ids)} if ids else {}
 
 
 def _parse_entry_path(entry: str) -> str:
@@ -368,12 +368,12 @@ def separate_objects(git: Git, folder: Path) -> dict[str, str]:
 def merge_trees(git: Git, ours: str, theirs: str, objects: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
     """Merge `theirs` into `ours`. Returns the tree, and the files in conflict, which have git's markers in the tree.
     Raises `GitError`, also if the two have no common history."""
-    done = git.run(
+    completed = git.run(
         "merge-tree", "--write-tree", "--name-only", "--no-messages", "-z", ours, theirs,
         environment=objects, allowed=(0, 1),
     )  # fmt: skip
-    tree, *names = map(os.fsdecode, split_nul(done.stdout))
-    return tree, tuple(dict.fromkeys(names)) if done.returncode else ()
+    tree, *names = map(os.fsdecode, split_nul(completed.stdout))
+    return tree, tuple(dict.fromkeys(names)) if completed.returncode else ()
 
 
 @frozen

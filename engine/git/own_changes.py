@@ -188,13 +188,13 @@ def _has_conflict(path: str, text: str) -> bool:
 def _find_lines_added_since(git: Git, state: GitState, patch: Patch, since: datetime) -> set[tuple[str, int]]:
     """The path and number of each line that was added after `since`, by a later commit or in a file that was written
     later."""
-    written = {file.path for file in state.files if file.modified_at is not None and file.modified_at >= since}
+    recent_paths = {file.path for file in state.files if file.modified_at is not None and file.modified_at >= since}
     newer = next((count for count, commit in enumerate(state.recent) if commit.at < since), len(state.recent))
     if patch.base and newer < len(state.recent) and patch.base != (base := state.recent[newer].id):
         own = {commit.id for commit in state.recent[: newer + 1]}
         patch = patch if patch.base in own else read_own_patch(git, state, base)
     uncommitted = {file.path for file in state.files}
-    return {(line.path, line.line) for line in patch.added if line.path in written or line.path not in uncommitted}
+    return {(line.path, line.line) for line in patch.added if line.path in recent_paths or line.path not in uncommitted}
 
 
 # -- stale mentions
@@ -357,8 +357,8 @@ def _grep_names(git: Git, names: list[str], where: tuple[str, ...]) -> list[Patc
 
 def _find_used_names(git: Git, names: set[str]) -> set[str]:
     """Those of `names` that the sources still have, as a word or as the name of a file."""
-    used = _find_present_files(git, [name for name in names if re.search(r"[/.]", name)])
-    patterns = [part for name in sorted(names - used) for part in ("-e", name)]
+    used_names = _find_present_files(git, [name for name in names if re.search(r"[/.]", name)])
+    patterns = [part for name in sorted(names - used_names) for part in ("-e", name)]
     if patterns:
         output = git.text(
             "grep", "-o", "-h", "-w", "-F", "-I", "--untracked", "--no-color", *patterns, "--", ".",
@@ -366,8 +366,8 @@ def _find_used_names(git: Git, names: set[str]) -> set[str]:
         )  # fmt: skip
         # git prints only the longest of overlapping names, so `cart.py` in the output also counts for `cart`.
         words = " ".join({*output.split("\n")})
-        used |= {name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)}
-    return used
+        used_names |= {name for name in names if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", words)}
+    return used_names
 
 
 def _find_present_files(git: Git, names: Sequence[str]) -> set[str]:

@@ -131,11 +131,11 @@ def find_last_commit_of(workspace: Path, path: str, head: str) -> str:
     none, or if the history is too long to find it."""
     git = Git(workspace, timeout=TIMEOUT_S)
     try:
-        done = git.run("log", "-1", "--format=%H", head, "--", f":(top,literal){path}", allowed=(0, 128))
+        completed = git.run("log", "-1", "--format=%H", head, "--", f":(top,literal){path}", allowed=(0, 128))
     except GitError as error:
         log.warning("%s: the last commit of %s is not known: %s", workspace, path, error)
         return ""
-    return done.stdout.decode().strip()
+    return completed.stdout.decode().strip()
 
 
 @lru_cache(MAX_RELATIONS)
@@ -159,10 +159,10 @@ def list_files_between(workspace: Path, old: str, new: str) -> tuple[str, ...] |
     Folders that tools fill are left out, because one tree may contain a `.venv` that is not ignored, and the other not.
     """
     git = Git(workspace, timeout=TIMEOUT_S)
-    done = git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--", allowed=(0, 128))
-    if done.returncode:
+    completed = git.run("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--", allowed=(0, 128))
+    if completed.returncode:
         return None
-    paths = map(os.fsdecode, split_nul(done.stdout))
+    paths = map(os.fsdecode, split_nul(completed.stdout))
     return tuple(itertools.islice(itertools.filterfalse(is_litter, paths), MAX_FILES))
 
 
@@ -191,9 +191,9 @@ def _read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
     ahead, behind = count_apart(git, status.head, upstream_tip)
     ahead_of_base, behind_base = count_apart(git, status.head, base_tip)
     recent = tuple(log_commits(git, f"-n{MAX_RECENT}", status.head)) if status.head else ()
-    others = {tip for name, tip in tips.items() if name.startswith("refs/heads/")} - {status.head}
+    other_tips = {tip for name, tip in tips.items() if name.startswith("refs/heads/")} - {status.head}
     recent_of_branches = recent
-    if recent and others:
+    if recent and other_tips:
         recent_of_branches = tuple(log_commits(git, f"-n{MAX_RECENT}", "--branches", "HEAD"))
     tags = _find_newest_tags(git, status.head, walked, tips)
     return GitState(

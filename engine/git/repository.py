@@ -79,19 +79,19 @@ def _ask_git_for_root(folder: Path, nearest: Repository | None) -> Path:
     repository that was found by its files. Raises `Refusal`."""
     arguments = ["rev-parse", "--is-bare-repository", "--show-toplevel"]  # this runs no program
     without = (nearest.top, nearest.common.parent) if nearest else ()
-    done = run_git(arguments, folder, read_operators_configuration(), without=without, timeout=10)
-    bare, _, top = done.stdout.decode(errors="surrogateescape").partition("\n")
-    shown = sanitise(str(folder))
+    completed = run_git(arguments, folder, read_operators_configuration(), without=without, timeout=10)
+    bare, _, top = completed.stdout.decode(errors="surrogateescape").partition("\n")
+    shown_folder = sanitise(str(folder))
     if bare == "true":
-        raise Refusal("bare_repository", f"{shown} is a bare repository without working files", "clone it first")
-    if done.returncode != 0 or not top:
-        raise _explain_refusal(folder, nearest, done.stderr.decode(errors="replace"))
+        raise Refusal("bare_repository", f"{shown_folder} is a bare repository without working files", "clone it first")
+    if completed.returncode != 0 or not top:
+        raise _explain_refusal(folder, nearest, completed.stderr.decode(errors="replace"))
     root = Path(top.removesuffix("\n"))
-    found = find_repository(root)
-    if found is None or os.path.realpath(found.top) != os.path.realpath(root):
+    found_repository = find_repository(root)
+    if found_repository is None or os.path.realpath(found_repository.top) != os.path.realpath(root):
         raise Refusal(
             "no_repository",
-            f"the repository of {shown} has its files elsewhere, in {sanitise(str(root))}",
+            f"the repository of {shown_folder} has its files elsewhere, in {sanitise(str(root))}",
             "unset core.worktree in its configuration",
         )
     return root
@@ -173,8 +173,9 @@ def read_submodule_paths(folder: Path) -> tuple[str, ...]:
 def _parse_modules(text: bytes) -> tuple[str, ...]:
     arguments = ["config", "--file", "-", "--no-includes", "--null", "--get-regexp", r"^submodule\..*\.path$"]
     try:
-        done = run_git(arguments, Path("/"), {"GIT_DIR": os.devnull}, stdin=text, timeout=10)
+        completed = run_git(arguments, Path("/"), {"GIT_DIR": os.devnull}, stdin=text, timeout=10)
     except GitError:
         return ()
-    entries = done.stdout.decode(errors="surrogateescape").split("\0")  # if the list has an error, the part before it
+    # If the list has an error, this is the part before it.
+    entries = completed.stdout.decode(errors="surrogateescape").split("\0")
     return tuple(dict.fromkeys(path for entry in entries if (path := entry.partition("\n")[2])))

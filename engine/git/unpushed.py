@@ -310,12 +310,12 @@ def _bound_read_cost(size: int) -> int:
 
 def _take_within_limit(costs: Iterable[tuple[str, int]]) -> list[str]:
     """The names whose costs are at most `MAX_BYTES` together; the first ones are preferred."""
-    taken, remaining = [], MAX_BYTES
+    taken_names, remaining = [], MAX_BYTES
     for name, cost in costs:
         if cost <= remaining:
             remaining -= cost
-            taken.append(name)
-    return taken
+            taken_names.append(name)
+    return taken_names
 
 
 def _find_unwanted_files(

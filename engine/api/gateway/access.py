@@ -178,10 +178,10 @@ class Access:
 
         def store_use(tx: Transaction) -> bool:
             stored = state.get(tx.session, USED_PASSES_KEY, {})
-            used = {used_signature: end for used_signature, end in stored.items() if end > now}
-            if signature in used:
+            unexpired = {used_signature: end for used_signature, end in stored.items() if end > now}
+            if signature in unexpired:
                 return False
-            state.put(tx, USED_PASSES_KEY, used | {signature: until})
+            state.put(tx, USED_PASSES_KEY, unexpired | {signature: until})
             return True
 
         return self._database.write(store_use)
@@ -283,10 +283,10 @@ class ListenAddress:
             split = urlsplit(f"//{host}")
             name, _ = split.hostname or "", split.port  # a port that is no number raises ValueError
             # A page that rebinds its name sends that name. A numeric address cannot be rebound.
-            known = name in self.names or ipaddress.ip_address(name).is_loopback or not self.is_local
+            is_our_name = name in self.names or ipaddress.ip_address(name).is_loopback or not self.is_local
         except ValueError:
             return False
-        return known and split.netloc == host and "@" not in host
+        return is_our_name and split.netloc == host and "@" not in host
 
 
 def listen_address(settings: GatewaySettings) -> ListenAddress:

@@ -154,11 +154,11 @@ class Pulse:
 
     async def read_on(self) -> None:
         """Make frames of all new ledger entries, for the clients that are up to date."""
-        more = True
-        while more:
+        has_more = True
+        while has_more:
             frame = await asyncio.to_thread(self._make_frame, self.head, MAX_EVENT_ID)
             self._is_status_due = self.counts.connected > 0 and (self._is_status_due or frame.changes_status)
-            more = frame.is_full
+            has_more = frame.is_full
             if frame.end > self.head:
                 self._frames[self.head] = frame
                 if len(self._frames) > KEPT_FRAMES:

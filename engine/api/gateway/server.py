@@ -133,8 +133,8 @@ class Server(uvicorn.Server):
         background = asyncio.ensure_future(self._background())
         serving = asyncio.ensure_future(super().main_loop())
         try:
-            done, _ = await asyncio.wait({serving, background}, return_when=asyncio.FIRST_COMPLETED)
-            if background in done:
+            finished, _ = await asyncio.wait({serving, background}, return_when=asyncio.FIRST_COMPLETED)
+            if background in finished:
                 log.error("the gateway's feed ended", exc_info=background.exception())
         finally:
             background.cancel()

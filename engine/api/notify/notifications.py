@@ -215,10 +215,10 @@ class Notifications:
     def test(self, surface: Surface | None) -> list[Document]:
         """Send a test to a surface, or to all that have an address. Returns the results. Raises `Refusal`
         `no_surface`."""
-        chosen = [surface] if surface else list(filter(self.addresses.is_configured, Surface))
-        if not chosen:
+        tested_surfaces = [surface] if surface else list(filter(self.addresses.is_configured, Surface))
+        if not tested_surfaces:
             raise Refusal("no_surface", "no address is set", EXAMPLE_FIX.format("phone"))
-        return list(map(self._test, chosen))
+        return list(map(self._test, tested_surfaces))
 
     def _test(self, surface: Surface) -> Document:
         reply: Document = {"surface": surface.value, "delivered": False}

@@ -161,7 +161,7 @@ class Outbox:
 
     def _update(
         self,
-        chosen: sa.ColumnElement[bool],
+        condition: sa.ColumnElement[bool],
         changes: Mapping[str, object],
         *,
         now: Sequence[str] = (),
@@ -171,7 +171,7 @@ class Outbox:
 
         def update(tx: Transaction) -> int:
             times = dict.fromkeys(("changed_at", *now), tx.now)
-            statement = sa.update(NotificationRow).where(chosen).values(**changes, **times).returning(_id)
+            statement = sa.update(NotificationRow).where(condition).values(**changes, **times).returning(_id)
             if event is not None:
                 tx.record(event)
             return len(tx.session.execute(statement).all())

@@ -201,12 +201,12 @@ def _make_pending_document(
     engine: Services, workspaces: Sequence[str], channel: str | None, *, snoozed: bool, shown: bool
 ) -> Document:
     pending = engine.cards.pending(channel=check_channel(engine, channel), include_snoozed=snoozed)
-    listed = [card for card in pending if not workspaces or card.assignment.workspace in workspaces]
-    elsewhere = Counter(card.assignment.workspace for card in pending if card not in listed)
+    selected_cards = [card for card in pending if not workspaces or card.assignment.workspace in workspaces]
+    elsewhere = Counter(card.assignment.workspace for card in pending if card not in selected_cards)
     if shown:
         # Cards that a person saw may later count as passed over (SPEC 2.9).
-        engine.cards.mark_shown([card.id for card in listed])
-    reply: Document = {"predictions": document(listed)}
+        engine.cards.mark_shown([card.id for card in selected_cards])
+    reply: Document = {"predictions": document(selected_cards)}
     return reply | {"elsewhere": dict(elsewhere.most_common())} if elsewhere else reply
 
 

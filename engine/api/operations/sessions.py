@@ -155,12 +155,12 @@ def xray(engine: Services, id: NonEmptyText, call: Any = None) -> Document:
     reply: Document = {"id": id, "session": document(session), "calls": document(calls)}
     if call is None:
         return reply
-    chosen = _find_call(calls, call, id)
-    parts = engine.calls.read_prompt(chosen.id)
+    chosen_call = _find_call(calls, call, id)
+    parts = engine.calls.read_prompt(chosen_call.id)
     prompt = [
         _make_prompt_part(part, objections) for part, objections in zip(parts, engine.objections(parts), strict=True)
     ]
-    return reply | {"call": document(chosen), "prompt": prompt, "reply": engine.calls.reply(chosen.id)}
+    return reply | {"call": document(chosen_call), "prompt": prompt, "reply": engine.calls.reply(chosen_call.id)}
 
 
 @operation(marks_presence=True)
@@ -198,9 +198,9 @@ def permissions(
     return {"permissions": [_make_permission_document(engine, engine.permissions.answer(request_id, answer))]}
 
 
-def _find_target_of_work(engine: Services, wanted: str) -> Target:
+def _find_target_of_work(engine: Services, given_id: str) -> Target:
     """The session, change set or card with this id, or with an id that begins so."""
-    return find_target(engine, wanted, see="clawpy work")
+    return find_target(engine, given_id, see="clawpy work")
 
 
 def _list_work(engine: Services, workspaces: Sequence[str], limit: int) -> Document:
@@ -245,9 +245,9 @@ def _make_prompt_part(part: PromptPart, objections: Sequence[str]) -> Document:
     return {"name": part.name, "role": part.role, "tokens": part.tokens, "lines": lines}
 
 
-def _find_call(calls: list[ModelCall], named: object, session_id: str) -> ModelCall:
+def _find_call(calls: list[ModelCall], requested: object, session_id: str) -> ModelCall:
     """The call with this id or number. Raises `Refusal` `unknown_call`."""
-    wanted = str(named).lstrip("0")
+    wanted = str(requested).lstrip("0")
     for number, call in enumerate(calls, 1):
         if wanted in (call.id, str(number)):
             return call

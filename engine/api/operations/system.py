@@ -263,14 +263,14 @@ def notify(
     surface: Literal["phone", "watch", "glasses", "discord", "web", "desktop", ""] = "",
 ) -> Document:
     """List surfaces and what was not delivered; test, retry or dismiss, for one surface or all (SPEC 10.2)."""
-    chosen = Surface(surface) if surface else None
+    chosen_surface = Surface(surface) if surface else None
     if action == "test":
-        return {"tested": engine.notify.test(chosen)}
+        return {"tested": engine.notify.test(chosen_surface)}
     reply: Document = {}
     if action == "retry":
-        reply["retried"] = engine.notify.retry(chosen)
+        reply["retried"] = engine.notify.retry(chosen_surface)
     if action == "dismiss":
-        reply["dismissed"] = engine.notify.outbox.dismiss(chosen)
+        reply["dismissed"] = engine.notify.outbox.dismiss(chosen_surface)
     until = instant(engine.autonomy.dnd_until())
     return reply | {"surfaces": engine.notify.surfaces(), "quiet": bool(engine.autonomy.quiet()), "dndUntil": until}
 

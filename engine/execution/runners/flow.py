@@ -433,9 +433,11 @@ class ProjectFlow(Flow):
             if os.pardir in Path(path).parts:
                 raise CannotRun(f"{folder} leads out of the repository", "name a folder in it")
         options = ("-z", "--cached", "--others", "--exclude-standard", "--")
-        listed = job.git.items("ls-files", *options, *below, environment={"GIT_LITERAL_PATHSPECS": "1"})
-        if len(listed) > MAX_FOLDER_FILES:
-            problem = f"{join_names(folders, 3)}: {len(listed)} files, at most {MAX_FOLDER_FILES} are read one by one"
+        listed_paths = job.git.items("ls-files", *options, *below, environment={"GIT_LITERAL_PATHSPECS": "1"})
+        if len(listed_paths) > MAX_FOLDER_FILES:
+            problem = (
+                f"{join_names(folders, 3)}: {len(listed_paths)} files, at most {MAX_FOLDER_FILES} are read one by one"
+            )
             raise WorkFailed(problem, f"name a smaller folder, or run `{self.name}` on the whole project")
-        files = [path for path in dict.fromkeys(listed) if is_own_file(job.folder, path)]
+        files = [path for path in dict.fromkeys(listed_paths) if is_own_file(job.folder, path)]
         return self.select_paths_inside(dict.fromkeys([*(path for path in paths if path not in folders), *files]))

@@ -219,9 +219,12 @@ def _find_first_lock(live: LiveSession, git: Git, installation: Installation) ->
     is discarded with everything else, and a card offers its diff."""
     if installation.packages.lock or not live.confinement.is_ephemeral:
         return {}
-    written = set(list_written_files(live.confinement))
+    written_paths = set(list_written_files(live.confinement))
     for path in list_possible_locks(installation.packages):
-        if path in written and git.run("check-ignore", "--quiet", "--", path, allowed=(0, 1, 128)).returncode == 1:
+        if (
+            path in written_paths
+            and git.run("check-ignore", "--quiet", "--", path, allowed=(0, 1, 128)).returncode == 1
+        ):
             return {"first_lock": path}
     return {}
 
@@ -272,7 +275,7 @@ def find_similar_flow(prompt: str, flows: Collection[str]) -> str:
         if not _VERB_AND_SLOT.fullmatch(alias)
     }
     close_names = difflib.get_close_matches(name, flow_by_name, 1, MIN_SIMILARITY)
-    transposed_names = [other for other in flow_by_name if sorted(other) == sorted(name)]
+    transposed_names = [flow_name for flow_name in flow_by_name if sorted(flow_name) == sorted(name)]
     first_words = [normalise_words(first)] if len(prompt.split()) < 4 else []  # a longer text is a sentence
     candidates = (*close_names, *transposed_names, *first_words)
     return next((flow_by_name[candidate] for candidate in candidates if candidate in flow_by_name), "")
@@ -376,7 +379,7 @@ def make_parameter_refusal(flow: type[Flow], problem: str, *, code: str = "bad_p
 
 def _sort_fields(flow: type[Flow]) -> list[tuple[str, FieldInfo]]:
     """The parameters of a flow by name, required ones first."""
-    return sorted(flow.model_fields.items(), key=lambda named: not named[1].is_required())
+    return sorted(flow.model_fields.items(), key=lambda field: not field[1].is_required())
 
 
 def edit_parameters(flow: type[Flow], present: Mapping[str, Any], edit: str) -> Flow:

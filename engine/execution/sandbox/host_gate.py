@@ -244,9 +244,9 @@ class HostGate:
             for rule in self.rules:
                 if rule.matches(request.host, request.port):
                     return rule
-        listed = ", ".join(map(str, self.rules)) or "none"
+        rules = ", ".join(map(str, self.rules)) or "none"
         raise _RequestRefused(
-            f"{join_address(request.host, request.port)} is not one of the allowed hosts of this session: {listed}"
+            f"{join_address(request.host, request.port)} is not one of the allowed hosts of this session: {rules}"
         )
 
     def _connect_to_host(self, rule: HostRule, request: _Request) -> socket.socket:

@@ -95,8 +95,8 @@ def find_installed_tools(environment: Mapping[str, str]) -> Iterator[tuple[Path,
     user = find_home(environment)
     home = str(user)
     for tool in TOOLS:
-        named = environment.get(tool.variable, "") if tool.variable else ""
-        root = named if named.startswith("/") else f"{home}/{tool.folder}"
+        root_in_variable = environment.get(tool.variable, "") if tool.variable else ""
+        root = root_in_variable if root_in_variable.startswith("/") else f"{home}/{tool.folder}"
         for piece in tool.pieces:
             if not os.access(f"{root}/{piece}", os.F_OK):
                 continue  # few of them exist, and this is cheaper than making a `Path`
@@ -217,12 +217,12 @@ def find_secret_places(home: Home, environment: Mapping[str, str] = os.environ) 
     scratch folders and caches of other sessions.
     """
     user = find_home(environment)
-    named = [user / place for place in HOST_TABLES["secrets"]] + find_system_secrets()
+    secret_paths = [user / place for place in HOST_TABLES["secrets"]] + find_system_secrets()
     for pointer in HOST_TABLES["secret_pointers"]:
-        named += [Path(part).expanduser() for part in environment.get(pointer, "").split(os.pathsep) if part]
-    named += [home.config, home.data, home.cache, home.logs]
+        secret_paths += [Path(part).expanduser() for part in environment.get(pointer, "").split(os.pathsep) if part]
+    secret_paths += [home.config, home.data, home.cache, home.logs]
     paths: set[Path] = set()
-    for path in named:
+    for path in secret_paths:
         if not path.exists():
             continue  # few of them exist, and this is cheaper than `resolve`
         try:

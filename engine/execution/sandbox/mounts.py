@@ -96,8 +96,10 @@ def _collect_kinds_of_places(
     tree, folder = confinement.tree, confinement.folder
     kinds = dict.fromkeys(confinement.hidden, MountKind.HIDDEN)
     kinds |= dict.fromkeys(moved, MountKind.WRITE)
-    shown = (folder,) if tree is None else (tree, folder)  # readable places in these need no mount of their own
-    kinds |= {path: MountKind.READ for path in readable if not any(path.is_relative_to(place) for place in shown)}
+    shown_folders = (folder,) if tree is None else (tree, folder)  # readable places in these need no mount of their own
+    kinds |= {
+        path: MountKind.READ for path in readable if not any(path.is_relative_to(place) for place in shown_folders)
+    }
     if tree is not None:
         kinds[tree] = MountKind.READ
     own_folders = [confinement.files, confinement.home, confinement.caches]

@@ -240,8 +240,8 @@ def _make_link_options() -> list[str]:
 
 def _make_system_options() -> list[str]:
     """Options that show only the system, for a trial."""
-    shown = [str(place) for place in host_paths.SYSTEM if place.is_dir() and not place.is_symlink()]
-    return [*_make_link_options(), *(word for place in shown for word in ("--ro-bind", place, place))]
+    system_folders = [str(place) for place in host_paths.SYSTEM if place.is_dir() and not place.is_symlink()]
+    return [*_make_link_options(), *(word for place in system_folders for word in ("--ro-bind", place, place))]
 
 
 class Seatbelt(Sandbox):

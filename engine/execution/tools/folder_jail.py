@@ -232,20 +232,20 @@ class Jail:
                 names.pop()
                 continue
             check_file_name(name)
-            here = "/".join([*names, name])
-            status = files.lstat(here)
+            present_path = "/".join([*names, name])
+            status = files.lstat(present_path)
             if status is None or not stat.S_ISLNK(status.st_mode):
-                yield _Place(here, status, tuple(pending))
+                yield _Place(present_path, status, tuple(pending))
                 names.append(name)
                 continue
-            target = os.fsdecode(files.readlink(here))
+            target = os.fsdecode(files.readlink(present_path))
             names = [] if target.startswith("/") else names
             pending.extendleft(reversed(self._split_target(target, path)))
             links += 1
             if links > MAX_LINKS:
                 raise Refusal("bad_path", f"{shorten_path(path)} leads through too many links", "use another path")
-        here = "/".join(names)
-        yield _Place(here, files.lstat(here))
+        present_path = "/".join(names)
+        yield _Place(present_path, files.lstat(present_path))
 
     def _split_target(self, target: str, path: str) -> list[str]:
         """The names in the target of a link on the way of `path`. For an absolute target these are the names below the

@@ -39,23 +39,23 @@ def number_lines(text: str, first: int, count: int | None) -> str:
     total = len(lines)
     start = min(max(first, 1) - 1, total)
     requested = lines[start : None if count is None else start + count]
-    shown: list[str] = []
+    shown_lines: list[str] = []
     size = 0
     for line in requested:
         if size + len(line) > MAX_RESULT_CHARS:
             break
-        shown.append(line)
+        shown_lines.append(line)
         size += len(line)
-    if not shown and requested:
+    if not shown_lines and requested:
         line = requested[0]
         return f"{line[:MAX_RESULT_CHARS]}\n[line {start + 1} of {total:,} has {len(line):,} characters, cut here]"
-    end = start + len(shown)
+    end = start + len(shown_lines)
     if start == 0 and end == total:
-        return "".join(shown)
-    if not shown:
+        return "".join(shown_lines)
+    if not shown_lines:
         return f"[the file has {total:,} lines; nothing from line {first}]"
     more = f"; go on with first_line {end + 1}" if end < total else ""
-    part = "".join(shown)
+    part = "".join(shown_lines)
     line_break = "" if part.endswith("\n") else "\n"
     return f"{part}{line_break}[lines {start + 1}-{end} of {total:,}{more}]"
 

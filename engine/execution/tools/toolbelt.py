@@ -151,9 +151,9 @@ class Toolbelt:
     def _read(self, arguments: dict[str, Any]) -> str:
         path = arguments["path"]
         relative = self._begin_read(path)
-        listed = self._jail.list_names(path, limit=MAX_LISTED_NAMES)
-        if listed is not None:
-            names, total = listed
+        listed_names = self._jail.list_names(path, limit=MAX_LISTED_NAMES)
+        if listed_names is not None:
+            names, total = listed_names
             rest = f"\n[{total - len(names):,} more]" if total > len(names) else ""
             return sanitise("\n".join(names)) + rest if names else "[the folder is empty]"
         whole = _decode_text(relative, self._jail.read(path).data)

@@ -382,8 +382,8 @@ def _make_page(target: Target, answer: _Answer) -> Page:
     kind = answer.headers.get("content-type", "").split(";")[0].strip().lower()
     size = len(answer.data)
     if (kind and not kind.startswith(_TEXT_KINDS)) or b"\0" in answer.data[:2_000]:
-        shown = sanitise(kind)[:60] or "binary"
-        raise Refusal("no_text", f"{target.url} is {shown}, {size:,} bytes, no text", "fetch a page of text")
+        shown_kind = sanitise(kind)[:60] or "binary"
+        raise Refusal("no_text", f"{target.url} is {shown_kind}, {size:,} bytes, no text", "fetch a page of text")
     text = answer.text
     if "html" in kind or (not kind and text.lstrip()[:100].lower().startswith(("<!doctype html", "<html"))):
         text = html_to_text(text)
@@ -399,8 +399,8 @@ def _parse_hits(text: str) -> list[str]:
     results = answer.get("results") if isinstance(answer, dict) else answer
     if not isinstance(results, list):
         raise Refusal("unreachable", "the search answered no results", "the operator can look at web.searchUrl")
-    found = [result for result in results if isinstance(result, dict)]
-    return [_read_hit(result) for result in found[:MAX_HITS]]
+    hits = [result for result in results if isinstance(result, dict)]
+    return [_read_hit(result) for result in hits[:MAX_HITS]]
 
 
 def _read_hit(result: dict[Any, Any]) -> str:

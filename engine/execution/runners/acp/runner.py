@@ -82,8 +82,10 @@ class AcpRunner(AgentRunner):
             raise Refusal("no_runner", f"there is no coding agent {name!r} in the settings", f"configured: {names}")
         if shutil.which(section.command[0], path=self._environment.get("PATH")) is None:
             raise Refusal("no_runner", f"`{section.command[0]}` is not on the PATH", f"install it, or fix [acp.{name}]")
-        known = find_known_agent(name, section.command)
-        return ConfiguredAgent(name, known.title if known else name, section, get_agent_home(self._data, name))
+        known_agent = find_known_agent(name, section.command)
+        return ConfiguredAgent(
+            name, known_agent.title if known_agent else name, section, get_agent_home(self._data, name)
+        )
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         """Let the agent do the work. Raises `WorkFailed` if it fails, `RetryLater` if it did nothing at all, and

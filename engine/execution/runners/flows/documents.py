@@ -381,11 +381,11 @@ def _detect_style(lines: Sequence[str], headings: Sequence[tuple[int, re.Match[s
 
 def _find_own_section_names(groups: Sequence[re.Match[str]]) -> dict[str, str]:
     """The names of the sections in a file that has the headings `groups`."""
-    used = {match["name"].lower(): match["name"] for match in reversed(groups)}
+    names_in_use = {match["name"].lower(): match["name"] for match in reversed(groups)}
     own_names: dict[str, str] = {}
     for section, names in _SECTION_NAMES.items():
-        if found := [used[name.lower()] for name in names if name.lower() in used]:
-            own_names[section] = found[0]
+        if own_choices := [names_in_use[name.lower()] for name in names if name.lower() in names_in_use]:
+            own_names[section] = own_choices[0]
     return own_names
 
 

@@ -36,15 +36,15 @@ MAX_COMPARED_TESTS = 50
 def find_project(job: Job, path: str) -> Project:
     """The project at `path` of the repository; "" is its top. Raises `WorkFailed` if there is none."""
     projects = find_projects(job.folder, job.workspace, git=job.git)
-    chosen = next((project for project in projects if project.path == path), None)
-    if chosen is None:
+    chosen_project = next((project for project in projects if project.path == path), None)
+    if chosen_project is None:
         names = join_names([project.path or "the top folder" for project in projects])
         raise WorkFailed(f"{path} is not a project of this repository: it has no manifest", f"projects: {names}")
     below = [project.path for project in projects if project.tools]
-    if not chosen.tools and not path and below:
+    if not chosen_project.tools and not path and below:
         hint = f"no tests in the top folder: the tests are in {join_names(below, 4)}"
-        return replace(chosen, searched=(*chosen.searched, hint))
-    return chosen
+        return replace(chosen_project, searched=(*chosen_project.searched, hint))
+    return chosen_project
 
 
 def find_toolchains(job: Job, path: str) -> list[Toolchain]:

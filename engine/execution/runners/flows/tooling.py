@@ -282,7 +282,7 @@ class FixLint(_LintFlow):
 
     def run(self, job: Job) -> FlowResult:
         before = store_tree(job)
-        used: list[str] = []
+        used_commands: list[str] = []
         linters = self._find_linters(job)
         with linked_packages(job, linters):
             for linter, targets in self._select_targets(job, linters):
@@ -290,10 +290,10 @@ class FixLint(_LintFlow):
                     result = run_command(job, command, linter.folder)
                     if result.exit_code not in command.exit_codes:
                         raise _make_linter_error(linter, result)
-                    used.append(" ".join([Path(command.argv[0]).name, *command.argv[1:2]]))
+                    used_commands.append(" ".join([Path(command.argv[0]).name, *command.argv[1:2]]))
         changed = job.git.items("diff-tree", "-r", "-z", "--name-only", "--diff-filter=d", before, store_tree(job))
-        tools = join_names(dict.fromkeys(used))
-        if not used:
+        tools = join_names(dict.fromkeys(used_commands))
+        if not used_commands:
             names = join_names(self.paths, 3) or "this project"
             return FlowResult(f"Nothing to fix: no linter of the project fixes {names}")
         if not changed:
@@ -342,15 +342,15 @@ class PrepareEnvironment(InstallFlow):
 
     def find_installation(self, workspace: Path) -> Installation:
         available = find_installations(workspace, find_packages(workspace), self.project)
-        chosen = choose_installation(
+        installation = choose_installation(
             available, self.command, f"installs the packages of {self.project or 'this project'}"
         )
-        if environment := chosen.find_own_environment(workspace):
+        if environment := installation.find_own_environment(workspace):
             raise CannotRun(
                 f"Clawpy itself runs from {environment}, which cannot be replaced meanwhile",
-                f"quit Clawpy, then run `{chosen.command}` in a terminal",
+                f"quit Clawpy, then run `{installation.command}` in a terminal",
             )
-        return chosen
+        return installation
 
     def run(self, job: Job) -> FlowResult:
         installation = self.find_installation(job.workspace)

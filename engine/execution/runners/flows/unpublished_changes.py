@@ -118,17 +118,17 @@ def _describe_cleanup(
     """
     serious = list(filter(_is_serious, findings))
     unwritable = dict.fromkeys(finding.path for finding in serious if not _can_be_written(finding.path))
-    written = [finding for finding in serious if finding.path not in unwritable]
-    affected = {finding.sha for finding in written if finding.sha}
+    writable_findings = [finding for finding in serious if finding.path not in unwritable]
+    affected = {finding.sha for finding in writable_findings if finding.sha}
     operation = find_operation_name(
         job.git.repository.git_dir, conflicted=any(file.conflicted for file in status.files)
     )
     if affected and operation:
         steps = [f"First finish the unfinished {operation}, or abort it. Then review again."]
     elif span is None or not affected:
-        steps = [*_describe_removal(job, written, status.head)]
+        steps = [*_describe_removal(job, writable_findings, status.head)]
     else:
-        steps = [*_describe_rewrite(job, written, status, span)]
+        steps = [*_describe_rewrite(job, writable_findings, status, span)]
     if unwritable:
         steps.append(f"No command is given for {join_names(unwritable, 3)}: the name has unusual characters.")
     if holders := _list_other_refs(job, affected, status.branch):
@@ -149,8 +149,8 @@ def _can_be_written(path: str) -> bool:
 def _describe_removal(job: Job, findings: Sequence[UnpushedProblem], base: str) -> Iterator[str]:
     """The steps that take what was found out of the index, as if the commits since `base` were not made. `base` is ""
     for all commits. A file of keys that `base` does not have is taken out as a whole."""
-    found = read_since(job.git, base, (finding.path for finding in findings))
-    present = [finding for finding in found if _can_be_written(finding.path)]
+    later_findings = read_since(job.git, base, (finding.path for finding in findings))
+    present = [finding for finding in later_findings if _can_be_written(finding.path)]
     key_files = {finding.path for finding in present if is_secret_file(finding.path)}
     if key_files and base:
         key_files -= {*job.git.items("ls-tree", "-r", "-z", "--full-tree", "--name-only", base, "--", *key_files)}
@@ -342,9 +342,9 @@ def _make_result(unpushed: UnpushedWork, findings: list[UnpushedProblem], branch
     parts = list(branch_problems)
     if serious:
         facts["next"] = "secret" if serious[0].is_secret else "large_file"
-        others = f", and {count(len(serious) - 1, 'other finding')}" if len(serious) > 1 else ""
+        remainder = f", and {count(len(serious) - 1, 'other finding')}" if len(serious) > 1 else ""
         step = "push" if any(finding.sha for finding in serious) else "commit"
-        parts.insert(0, f"do not {step}: {serious[0].description}{others}")
+        parts.insert(0, f"do not {step}: {serious[0].description}{remainder}")
     if leftovers := [finding.kind for finding in findings if not _is_serious(finding)]:
         parts.append(f"{count_kinds(leftovers)} to look at")
     where = f" (in {commits})" if unpushed.commits else ""

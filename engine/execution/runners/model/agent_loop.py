@@ -325,8 +325,8 @@ class AgentLoop:
         """Store an answer, and count its tokens into the next prompt."""
         self._answers += 1
         self._last_call = call_id
-        used = usage.input_tokens + usage.output_tokens
-        self._size = PromptSize(counted=used) if usage.is_reported else PromptSize(estimated=used)
+        used_tokens = usage.input_tokens + usage.output_tokens
+        self._size = PromptSize(counted=used_tokens) if usage.is_reported else PromptSize(estimated=used_tokens)
         self._store(answer["messages"])
         self._end_call(call_id, CallState.DONE, usage, reply=str(answer["text"]))
 

@@ -302,8 +302,8 @@ def join_commands(commands: Iterable[Sequence[str]]) -> str:
 def detect_packages(folder: ProjectFolder) -> tuple[PackageSetup, ...]:
     """The package setup of each language of a folder. The nearest lock file that applies to it decides, or else its
     manifest."""
-    used = (row for row in PACKAGE_MANAGERS.values() if folder.find_files(row.manifests))
-    rows_by_language = group_pairs((row.kind, row) for row in used)
+    used_rows = (row for row in PACKAGE_MANAGERS.values() if folder.find_files(row.manifests))
+    rows_by_language = group_pairs((row.kind, row) for row in used_rows)
     return tuple(_choose_manager(folder, rows) for rows in rows_by_language.values())
 
 

@@ -162,8 +162,10 @@ def _find_mismatch(root: Path, name: str, lock_format: LockFormat) -> LockMismat
         return None  # half-written, or of a form that is not known yet
     if not differences:
         return None
-    shown = tuple(map(one_line, differences[:MAX_NAMED_DIFFERENCES]))
-    return LockMismatch(name, lock_format.manifest, lock_format.lock, shown, len(differences) - len(shown))
+    shown_differences = tuple(map(one_line, differences[:MAX_NAMED_DIFFERENCES]))
+    return LockMismatch(
+        name, lock_format.manifest, lock_format.lock, shown_differences, len(differences) - len(shown_differences)
+    )
 
 
 def read_file_below(folder: Path, name: str) -> str | None:
@@ -328,8 +330,10 @@ def _compare_uv_member(path: str, manifest: Mapping[str, Any], package: Mapping[
         for entry in entries
         if entry["name"] != own
     )
-    named = _normalise_name(project.get("name", own))
-    return Comparison(path, {**_parse_python_requirements(requirements, named), named: None}, {**locked, own: None})
+    project_name = _normalise_name(project.get("name", own))
+    return Comparison(
+        path, {**_parse_python_requirements(requirements, project_name), project_name: None}, {**locked, own: None}
+    )
 
 
 def _compare_poetry(pair: LockPair) -> Iterator[Comparison]:

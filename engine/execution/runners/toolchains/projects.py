@@ -108,8 +108,8 @@ class Project:
     def lacking_reason(self) -> str:
         """What its tests need and how to install it, in words; "" if nothing is missing."""
         fix = PROGRAM_FIXES.get(self.missing_tool, "")
-        how = f"; {fix}" if fix else ""
-        return f"its tests need {self.missing_tool}, which is not installed{how}" if self.missing_tool else ""
+        fix_clause = f"; {fix}" if fix else ""
+        return f"its tests need {self.missing_tool}, which is not installed{fix_clause}" if self.missing_tool else ""
 
     def path_inside(self, path: str) -> str | None:
         """The path relative to this project, for a `path` relative to the top; None if it is outside of the project."""

@@ -131,9 +131,9 @@ def _find_poetry_environments(workspace: Path) -> list[Path]:
     root = Path(str(location or "{cache-dir}/virtualenvs").replace("{cache-dir}", str(cache)))
     safe_name = re.sub(r"[ $`!*@\"\\\r\n\t]", "_", str(name).lower())[:42]
     prefix = f"{safe_name}-{_make_short_hash(os.path.normcase(os.path.realpath(workspace)))}"
-    chosen = _find_table(_read_toml(root / "envs.toml"), prefix).get("minor", "")
+    chosen_version = _find_table(_read_toml(root / "envs.toml"), prefix).get("minor", "")
     homes = sorted(_list_subfolders(root, f"{prefix}-py"), key=_parse_python_version, reverse=True)
-    return sorted(homes, key=lambda home: not home.name.endswith(f"-py{chosen}"))
+    return sorted(homes, key=lambda home: not home.name.endswith(f"-py{chosen_version}"))
 
 
 def _find_pipenv_environments(workspace: Path) -> list[Path]:

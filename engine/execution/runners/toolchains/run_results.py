@@ -316,9 +316,9 @@ def _read_format(form: PrintedFormat, tool: str, text: str) -> CheckResult | Non
         return None
     tests = list(_TEST_READERS[form.test_reader](form, text))
     failing = [test.id for outcome in ("failed", "errors") for test in tests if test.outcome == outcome]
-    listed = [form.test_id(match) for match in form.failing.finditer(text)]
+    failing_ids = [form.test_id(match) for match in form.failing.finditer(text)]
     ran = {test.id: test for test in tests}
-    failing += [test for test in listed if not form.only_ran or test in ran]
+    failing += [test for test in failing_ids if not form.only_ran or test in ran]
     durations = {test.id: test.seconds for test in tests if test.seconds is not None and test.outcome != "skipped"}
     counts = _read_counts(totals) or Counter(test.outcome for test in ran.values())
     seconds = sum(map(_read_seconds, [*totals, *form.time.finditer(text)])) or sum(durations.values())

@@ -150,8 +150,8 @@ def _run_child(options: Arguments, ruleset: int, listener_write: int, ready_read
 
 
 def _set_limits(options: Arguments) -> None:
-    for kind, wanted in options.limits:
-        maximum, hard = int(wanted), resource.getrlimit(kind)[1]
+    for kind, requested_limit in options.limits:
+        maximum, hard = int(requested_limit), resource.getrlimit(kind)[1]
         maximum = maximum if hard == resource.RLIM_INFINITY else min(maximum, hard)
         resource.setrlimit(kind, (maximum, maximum))
     try:
