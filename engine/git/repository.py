@@ -105,7 +105,7 @@ def find_top_folder(folder: str) -> str:
         return folder
 
 
-def lost_workspace_refusal(workspace: str) -> Refusal | None:
+def make_lost_workspace_refusal(workspace: str) -> Refusal | None:
     """Why a workspace is no longer the top of a repository; None while it is."""
     try:
         root = find_repository_root(Path(workspace))

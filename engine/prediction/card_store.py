@@ -22,7 +22,7 @@ from engine.events import (
     PredictionReopened,
     PredictionSnoozed,
 )
-from engine.git.repository import lost_workspace_refusal
+from engine.git.repository import make_lost_workspace_refusal
 from engine.learning.decisions.decisions import Decision, Decisions
 from engine.model import (
     Card,
@@ -113,7 +113,7 @@ class CardStore:
         safety: Safety,
         decisions: Decisions,
         ledger: Ledger,
-        workspace_refusal: Callable[[str], Refusal | None] = lost_workspace_refusal,
+        workspace_refusal: Callable[[str], Refusal | None] = make_lost_workspace_refusal,
     ) -> None:
         """`workspace_refusal`: why nothing can run in a workspace, because its repository is gone."""
         self.database = database

@@ -273,7 +273,7 @@ class ListenAddress:
         host = f"[{address}]" if address.version == 6 else str(address)
         return f"http{'s' if self.certificate else ''}://{host}:{self.port}"
 
-    def with_names(self, settings: GatewaySettings) -> ListenAddress:
+    def replace_names(self, settings: GatewaySettings) -> ListenAddress:
         """The same with the host names and origins of these settings."""
         return replace(self, names=LOOPBACK | frozenset(settings.hosts), origins=frozenset(settings.origins))
 
@@ -305,7 +305,7 @@ def listen_address(settings: GatewaySettings) -> ListenAddress:
         certificate_key=str(Path(key).expanduser()) if key else "",
         names=LOOPBACK,
         origins=frozenset(),
-    ).with_names(settings)
+    ).replace_names(settings)
     if not address.is_local and not certificate and not settings.tunnel:
         raise Refusal(
             "unsafe_address",

@@ -146,7 +146,7 @@ class Gateway:
             self._close_if_address_changed(before, settings)
             has_failed_before = bool(self._fault) and settings == before
             if self._server is not None:
-                self._server.guard.address = self._server.guard.address.with_names(settings)
+                self._server.guard.address = self._server.guard.address.replace_names(settings)
             elif settings.enabled and not has_failed_before:
                 try:
                     self._listen(settings)

@@ -189,7 +189,7 @@ class AgentRunner:
                 return validated
             reply()
 
-    def _result(
+    def _make_result(
         self,
         live: LiveSession,
         view: SessionView,

@@ -110,17 +110,17 @@ class RungReport:
 @functools.cache
 def find_best_sandbox() -> Sandbox:
     """The best rung that works on this machine. The rungs are tried once a process."""
-    return next((rung for rung in _rungs_of_platform() if not rung.problem), NoSandbox())
+    return next((rung for rung in _make_platform_rungs() if not rung.problem), NoSandbox())
 
 
 def find_rungs() -> list[Sandbox]:
     """All rungs that work on this machine, the best first. `NoSandbox` is the last."""
-    working: list[Sandbox] = [rung for rung in _rungs_of_platform() if not rung.problem]
+    working: list[Sandbox] = [rung for rung in _make_platform_rungs() if not rung.problem]
     return [*working, NoSandbox()]
 
 
 @functools.cache
-def _rungs_of_platform() -> Sequence[Sandbox]:
+def _make_platform_rungs() -> Sequence[Sandbox]:
     """The rungs of this platform, the best first."""
     system = platform.system()
     if system == "Darwin":
@@ -130,7 +130,7 @@ def _rungs_of_platform() -> Sequence[Sandbox]:
 
 def report_rungs() -> list[RungReport]:
     """A report on each rung on this machine, the best first."""
-    rungs = {rung.name: rung for rung in _rungs_of_platform()}
+    rungs = {rung.name: rung for rung in _make_platform_rungs()}
     in_force = find_best_sandbox().name
     reports = []
     for name, system in _SYSTEMS.items():

@@ -22,7 +22,7 @@ from tests.support.helpers import make_program
 @pytest.fixture(autouse=True)
 def clear_ladder_caches() -> Iterator[None]:
     """Forgets which rungs work on this machine, before each test and after."""
-    caches = (ladder.find_best_sandbox, ladder._rungs_of_platform)
+    caches = (ladder.find_best_sandbox, ladder._make_platform_rungs)
     for cache in caches:
         cache.cache_clear()
     yield
@@ -131,7 +131,7 @@ def test_a_sandbox_exec_that_holds_commands_is_in_force_on_macos_alone(
     assert find_best_sandbox().describe(network=False, hosts=("a.org",)) == "seatbelt, no network"
     assert "without a Mac" in read_reports()["seatbelt"].limitations
     monkeypatch.setattr(platform, "system", lambda: "Linux")
-    ladder._rungs_of_platform.cache_clear()
+    ladder._make_platform_rungs.cache_clear()
     assert all(rung.name != "seatbelt" for rung in ladder.find_rungs())
 
 

@@ -102,7 +102,7 @@ class AcpRunner(AgentRunner):
                 turns.run_task(prompt, kind)
                 turns.run_replies()
                 validated = self._validate(live, view, workspace, heal=turns.run_heal, reply=turns.run_replies)
-            return self._result(
+            return self._make_result(
                 live,
                 view,
                 workspace,

@@ -118,7 +118,7 @@ class LockPair:
     lock: str
     manifest_name: str
 
-    def members(self, folders: Iterable[str]) -> Iterator[MemberManifest]:
+    def read_members(self, folders: Iterable[str]) -> Iterator[MemberManifest]:
         """The manifests of the packages in `folders`. One is left out if it does not exist, is not below the folder, is
         no plain file or is too large."""
         for folder in islice(folders, MAX_MEMBERS):
@@ -207,7 +207,7 @@ def _read_node_requirements(manifest: Mapping[str, Any], *sections: str) -> Requ
 def _compare_npm(pair: LockPair) -> Iterator[Comparison]:
     packages = json.loads(pair.lock).get("packages", {})  # version 1 has none, and keeps no constraints
     sections = (*_SECTIONS, "peerDependencies")
-    for member in pair.members(path for path in packages if "node_modules" not in path.split("/")):
+    for member in pair.read_members(path for path in packages if "node_modules" not in path.split("/")):
         required = _read_node_requirements(json.loads(member.text), *sections)
         yield Comparison(member.path, required, _read_node_requirements(packages[member.folder], *sections))
 
@@ -227,7 +227,7 @@ def _compare_pnpm(pair: LockPair) -> Iterator[Comparison]:
     if {"overrides", "pnpmfileChecksum", "packageExtensionsChecksum", "ignoredOptionalDependencies"} & lock.keys():
         return  # what the manifests ask for was changed
     importers = lock.get("importers", {".": lock})
-    for member in pair.members(importers):
+    for member in pair.read_members(importers):
         manifest = json.loads(member.text)
         sections = [importers[member.folder].get(section) or {} for section in _SECTIONS]
         specifiers = {name: entry["specifier"] for section in sections for name, entry in section.items()}
@@ -260,7 +260,7 @@ def _compare_yarn_2(pair: LockPair) -> Iterator[Comparison]:
     """Read the entry of each package of the workspace."""
     for block in pair.lock.split("\n\n"):
         if head := re.match(r'\n?"[^"\n]*@workspace:([^",\n]+)":\n', block):
-            for member in pair.members([head[1]]):
+            for member in pair.read_members([head[1]]):
                 entry = next(iter(_parse_yaml(block).values()))
                 required = _read_node_requirements(json.loads(member.text), *_SECTIONS)
                 yield Comparison(member.path, required, _read_node_requirements(entry, "dependencies"))
@@ -309,7 +309,7 @@ def _compare_uv(pair: LockPair) -> Iterator[Comparison]:
         package = tomllib.loads(f"[[package]]\n{block}")["package"][0]
         if {source[1], package["name"]}.isdisjoint(members):
             continue  # no member of the workspace: it has a lock file of its own
-        for member in pair.members([source[1]]):
+        for member in pair.read_members([source[1]]):
             manifest = tomllib.loads(member.text)
             if not {"dependencies", "optional-dependencies"} & {*manifest.get("project", {}).get("dynamic", ())}:
                 yield _compare_uv_member(member.path, manifest, package)
@@ -363,7 +363,7 @@ def _compare_cargo(pair: LockPair) -> Iterator[Comparison]:
         return
     workspace = top.get("workspace", {})
     locked_packages = _parse_own_cargo_packages(pair.lock)
-    for member in pair.members(["", *_find_cargo_members(pair.folder, workspace)]):
+    for member in pair.read_members(["", *_find_cargo_members(pair.folder, workspace)]):
         manifest = tomllib.loads(member.text)
         package = manifest.get("package", {"name": ""})
         own, locked = package["name"], locked_packages.get(package["name"])

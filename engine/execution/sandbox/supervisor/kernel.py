@@ -268,7 +268,7 @@ class _Call:
         """The argument `index` as a signed int."""
         return int(ctypes.c_int(self.arguments[index]).value)
 
-    def memory(self, address: int, size: int) -> bytes:
+    def read_memory(self, address: int, size: int) -> bytes:
         """Up to `size` bytes of the caller's memory. Raises OSError."""
         content = b""
         with open(f"/proc/{self.caller}/mem", "rb", buffering=0) as memory:
@@ -287,7 +287,7 @@ class _Call:
     def open_writable(self, directory_fd: int, path_address: int | None, at_flags: int = 0) -> _WritableFile:
         """Open the file of a call. `path_address` is the address of its path, or None for the file that `directory_fd`
         itself is. Raises OSError, with EPERM if the command may not write the file."""
-        path = b"" if path_address is None else self.memory(path_address, _PATH_BYTES).partition(b"\0")[0]
+        path = b"" if path_address is None else self.read_memory(path_address, _PATH_BYTES).partition(b"\0")[0]
         caller_folder = f"/proc/{self.caller}/".encode()
         base = caller_folder + (b"cwd" if directory_fd == _AT_FDCWD else b"fd/%d" % directory_fd)
         if not path and path_address is not None and not at_flags & _AT_EMPTY_PATH:
@@ -333,7 +333,7 @@ def _chown(target: _WritableFile, user: int, group: int) -> None:
 
 
 def _utimensat(call: _Call) -> None:
-    times = call.memory(call.arguments[2], 32) if call.arguments[2] else None
+    times = call.read_memory(call.arguments[2], 32) if call.arguments[2] else None
     with call.open_writable(call.number(0), call.arguments[1] or None, call.arguments[3]) as target:
         new_times = None if times is None else ctypes.create_string_buffer(times, 32)
         raise_errno(libc.syscall(call.own_number, _AT_FDCWD, target.path.encode(), new_times, 0), "utimensat")
