@@ -98,7 +98,9 @@ class ModelRunner(AgentRunner):
             # Only the last answer: after an earlier one the tests failed, and the files have changed since.
             last_answer = next(filter(None, reversed(answers)), "")
             summary = " · ".join(filter(None, [last_answer, validated.summary]))
-            return self._make_result(live, view, workspace, validated, summary=summary, closing=validated.summary, facts={})
+            return self._make_result(
+                live, view, workspace, validated, summary=summary, closing=validated.summary, facts={}
+            )
 
     def _run_first_turn(self, loop: AgentLoop, prompt: Prompt, previous: str) -> str:
         """Run the first turn and return its answer. If the session continues a `previous` one, the turn goes on with
