@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from engine.execution.model_router import ModelRouter
     from engine.execution.permissions import Permissions
     from engine.execution.prompts import PromptAssembly
-    from engine.execution.runners.flow_runner import FlowRegistry
+    from engine.execution.runners.flows import FlowRegistry
     from engine.execution.runners.model.host_client import ModelHost
     from engine.execution.runners.model.single_questions import SingleQuestions
     from engine.execution.runners.runner import Runner

@@ -12,8 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from engine.execution.model_router import ModelRouter
-from engine.execution.runners.flow_runner import FlowRegistry, LearnedFlow, make_learned_flow
-from engine.execution.runners.flows import FLOWS
+from engine.execution.runners.flows import FLOWS, FlowRegistry, LearnedFlow, make_learned_flow
 from engine.execution.runners.model.single_questions import make_priced_model
 from engine.execution.trees import make_patch
 from engine.git import Git

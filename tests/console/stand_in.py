@@ -18,8 +18,7 @@ from engine.autonomy.autonomous_runs import ApprovalRecord, find_requirements
 from engine.config import WorkspaceAutonomy
 from engine.events import EventBus
 from engine.execution.model_router import FIRST_KEY
-from engine.execution.runners.flow_runner import FlowRegistry
-from engine.execution.runners.flows import FLOWS
+from engine.execution.runners.flows import FLOWS, FlowRegistry
 from engine.model import (
     Card,
     ChangeSet,

@@ -12,8 +12,7 @@ from textual.widgets import TextArea
 from clawpy_console.app import ConsoleApp
 from clawpy_console.attach.host import Host
 from clawpy_console.dialogs.prompt import OwnPrompt, complete_text
-from engine.execution.runners.flow_runner import FlowRegistry
-from engine.execution.runners.flows import FLOWS
+from engine.execution.runners.flows import FLOWS, FlowRegistry
 from engine.home import Home
 from engine.model import Card, FlowForm, Refusal
 from tests.console import stand_in_data

@@ -12,8 +12,8 @@ import pytest
 
 from engine.config import Settings, WorkspaceSettings
 from engine.execution.runners.flow import Flow, FlowResult, Job, Place, WorkFailed
-from engine.execution.runners.flow_runner import FlowRunner, LearnedFlow, make_learned_flow
-from engine.execution.runners.flows import FLOWS
+from engine.execution.runners.flow_runner import FlowRunner
+from engine.execution.runners.flows import FLOWS, LearnedFlow, make_learned_flow
 from engine.execution.runners.runner import Runner
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.model import Assignment, CheckResult, Refusal, SessionState, SessionView, Verdict

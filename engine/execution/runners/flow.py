@@ -293,6 +293,11 @@ class Flow(BaseModel):
     place: ClassVar[Place]
 
     @classmethod
+    def sort_fields(cls) -> list[tuple[str, FieldInfo]]:
+        """The parameters by name, required ones first."""
+        return sorted(cls.model_fields.items(), key=lambda field: not field[1].is_required())
+
+    @classmethod
     def find_data_parameters(cls) -> frozenset[str]:
         """The names of the parameters whose values are `Mark.DATA`."""
         return frozenset(name for name, field in cls.model_fields.items() if _has_mark(field, Mark.DATA))

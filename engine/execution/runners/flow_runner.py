@@ -1,9 +1,6 @@
 """Runs flows by name (SPEC 3.8, 3.9): finds the flow of a prompt, reads its parameters, and runs it in its place.
 
-Parameters are read from text (SPEC 9.2). A learned flow (SPEC 5.4) is a list of commands that agents often ran one
-after the other. It runs without a model, and like any other flow: the content filter checks every command, the sandbox
-confines it, it works in a worktree of its own, and its changes wait for review. A learned flow that was rolled back
-cannot be started.
+Parameters are read from text (SPEC 9.2).
 """
 
 from __future__ import annotations
@@ -13,11 +10,11 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
@@ -29,7 +26,6 @@ from engine.execution.runners.flow import (
     CannotRun,
     CommandLine,
     Flow,
-    FlowResult,
     Job,
     Place,
     ProjectFlow,
@@ -37,6 +33,7 @@ from engine.execution.runners.flow import (
     WorkFailed,
     is_inside,
 )
+from engine.execution.runners.flows import LearnedFlow
 from engine.execution.runners.flows.tooling import InstallFlow
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.runners.toolchains.detection import find_missing_program
@@ -49,13 +46,12 @@ from engine.files import read_table
 from engine.git import Git
 from engine.model import (
     Assignment,
-    FlowForm,
     Refusal,
     RunnerInfo,
     SessionView,
     sanitise,
 )
-from engine.model.text import count, find_last_error_line, join_names
+from engine.model.text import join_names
 
 _FILLERS = frozenset({"the", "a", "an", "my", "our", "all", "please", "this", "project", "repository", "code", "and"})
 """Words beside the name of a flow that are ignored."""
@@ -369,17 +365,12 @@ def _describe_faults(flow: type[Flow], error: ValidationError) -> str:
 
 def make_parameter_refusal(flow: type[Flow], problem: str, *, code: str = "bad_parameters") -> Refusal:
     """The refusal of parameters. It says how they are written, and what each of them means."""
-    fields = _sort_fields(flow)
+    fields = flow.sort_fields()
     if not fields:
         return Refusal(code, problem, "it has no parameters")
     form = " ".join(f"{name}=…" if field.is_required() else f"[{name}=…]" for name, field in fields)
     accepted = "; ".join(_describe_field(name, field) for name, field in fields)
     return Refusal(code, problem, f"`{flow.name} {form}`; {accepted}")
-
-
-def _sort_fields(flow: type[Flow]) -> list[tuple[str, FieldInfo]]:
-    """The parameters of a flow by name, required ones first."""
-    return sorted(flow.model_fields.items(), key=lambda field: not field[1].is_required())
 
 
 def edit_parameters(flow: type[Flow], present: Mapping[str, Any], edit: str) -> Flow:
@@ -440,82 +431,3 @@ def _describe_field(name: str, field: FieldInfo) -> str:
         default = f" = {json.dumps(field.get_default(call_default_factory=True), default=str)}"
     note = f" ({field.description})" if field.description else ""
     return f"{name}: {'text' if kind == 'str' else kind}{default}{note}"
-
-
-# -- learned flows and the registry
-
-
-class LearnedFlow(Flow):
-    """A flow that runs commands and has no parameters. `make_learned_flow` makes a class for each active one."""
-
-    place = Place.CHANGE_SET
-    commands: ClassVar[tuple[tuple[str, ...], ...]]
-    """The commands, each as a program with its arguments."""
-    workspace: ClassVar[str]
-    """The only workspace in which it may run; "" for all."""
-
-    @classmethod
-    def describe_commands(cls) -> str:
-        """The commands as a card shows them for approval."""
-        return ", then ".join(map(shlex.join, cls.commands))
-
-    def describe(self) -> str:
-        """The commands."""
-        return f"Run {self.describe_commands()}"
-
-    def run(self, job: Job) -> FlowResult:
-        """Run the commands in order. Raises `WorkFailed` at the first one that fails."""
-        for number, argv in enumerate(self.commands, start=1):
-            result = job.run(argv)
-            if not result.ok:
-                raise WorkFailed(
-                    f"step {number} of {len(self.commands)}, `{shlex.join(argv)}`, ended with exit code "
-                    f"{result.exit_code}: {find_last_error_line(result.output)}"
-                )
-        return FlowResult(f"{count(len(self.commands), 'command')} of {self.name} ran")
-
-
-def make_learned_flow(
-    name: str, label: str, commands: tuple[tuple[str, ...], ...], workspace: str
-) -> type[LearnedFlow]:
-    """Make the class of a learned flow."""
-    attributes = {"name": name, "label": label, "commands": commands, "workspace": workspace, "__module__": __name__}
-    return type("LearnedFlow", (LearnedFlow,), attributes)
-
-
-class FlowRegistry(Mapping[str, type[Flow]]):
-    """All flows by name. The flows of the program itself come first, and a learned flow cannot replace them."""
-
-    def __init__(self, own: Mapping[str, type[Flow]], learned: Callable[[], Sequence[type[LearnedFlow]]]) -> None:
-        self._own = own
-        self._learned = learned
-
-    def __getitem__(self, name: str) -> type[Flow]:
-        return self._own.get(name) or self._read_all()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._read_all())
-
-    def __len__(self) -> int:
-        return len(self._read_all())
-
-    def find_data_parameters(self, name: str | None) -> frozenset[str]:
-        """The parameters of a flow that are data; see `Flow.find_data_parameters`. A learned flow has none."""
-        flow = self._own.get(name or "")
-        return flow.find_data_parameters() if flow else frozenset()
-
-    def forms(self) -> list[FlowForm]:
-        """The form of each flow, with required parameters first. Blocks, because it reads learned flows from the
-        database."""
-        return [
-            FlowForm(
-                flow.name,
-                flow.label,
-                tuple((name, field.description or "", field.is_required()) for name, field in _sort_fields(flow)),
-            )
-            for flow in self.values()
-        ]
-
-    def _read_all(self) -> dict[str, type[Flow]]:
-        """All flows. The learned ones are read from the database."""
-        return {**self._own, **{flow.name: flow for flow in self._learned()}, **self._own}

@@ -1,4 +1,9 @@
-"""The deterministic flows, which are work without a model (SPEC 3.9). Each is a class, a `Flow` of `runners.flow`.
+"""The flows, which are work without a model (SPEC 3.9): those of the program, learned ones, and the registry of both.
+
+Each is a class, a `Flow` of `runners.flow`. A learned flow (SPEC 5.4) is a list of commands that agents often ran one
+after the other. It runs without a model, and like any other flow: the content filter checks every command, the sandbox
+confines it, it works in a worktree of its own, and its changes wait for review. A learned flow that was rolled back
+cannot be started.
 
 Flows may import `runners.flow`, `runners.toolchains`, engine.git and engine.model. They start programs and change files
 only through their `Job`.
@@ -6,10 +11,12 @@ only through their `Job`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import ClassVar
 
-from engine.execution.runners.flow import Flow
+from engine.execution.runners.flow import Flow, FlowResult, Job, Place, WorkFailed
 from engine.execution.runners.flows.documents import DraftChangelog, LookAtRelease, WriteAgentsMd
 from engine.execution.runners.flows.failing_tests import ApplyFix, Bisect, NarrowFailures, RehearseRevert
 from engine.execution.runners.flows.history import FindJointChanges, LookAtPullRequest, SummariseDay
@@ -27,6 +34,8 @@ from engine.execution.runners.flows.upkeep import (
     ReportBranches,
     UndoLanding,
 )
+from engine.model import FlowForm
+from engine.model.text import count, find_last_error_line
 
 _FLOW_CLASSES: tuple[type[Flow], ...] = (
     RunTests, Bisect, RehearseMerge, RehearseRevert, ApplyFix, HuntFlakes, CheckCleanHead, DraftChangelog, Lint,
@@ -37,4 +46,80 @@ _FLOW_CLASSES: tuple[type[Flow], ...] = (
 )  # fmt: skip
 
 FLOWS: Mapping[str, type[Flow]] = MappingProxyType({flow.name: flow for flow in _FLOW_CLASSES})
-"""Every flow by its name."""
+"""Every flow of the program by its name."""
+
+
+class LearnedFlow(Flow):
+    """A flow that runs commands and has no parameters. `make_learned_flow` makes a class for each active one."""
+
+    place = Place.CHANGE_SET
+    commands: ClassVar[tuple[tuple[str, ...], ...]]
+    """The commands, each as a program with its arguments."""
+    workspace: ClassVar[str]
+    """The only workspace in which it may run; "" for all."""
+
+    @classmethod
+    def describe_commands(cls) -> str:
+        """The commands as a card shows them for approval."""
+        return ", then ".join(map(shlex.join, cls.commands))
+
+    def describe(self) -> str:
+        """The commands."""
+        return f"Run {self.describe_commands()}"
+
+    def run(self, job: Job) -> FlowResult:
+        """Run the commands in order. Raises `WorkFailed` at the first one that fails."""
+        for number, argv in enumerate(self.commands, start=1):
+            result = job.run(argv)
+            if not result.ok:
+                raise WorkFailed(
+                    f"step {number} of {len(self.commands)}, `{shlex.join(argv)}`, ended with exit code "
+                    f"{result.exit_code}: {find_last_error_line(result.output)}"
+                )
+        return FlowResult(f"{count(len(self.commands), 'command')} of {self.name} ran")
+
+
+def make_learned_flow(
+    name: str, label: str, commands: tuple[tuple[str, ...], ...], workspace: str
+) -> type[LearnedFlow]:
+    """Make the class of a learned flow."""
+    attributes = {"name": name, "label": label, "commands": commands, "workspace": workspace, "__module__": __name__}
+    return type("LearnedFlow", (LearnedFlow,), attributes)
+
+
+class FlowRegistry(Mapping[str, type[Flow]]):
+    """All flows by name. The flows of the program itself come first, and a learned flow cannot replace them."""
+
+    def __init__(self, own: Mapping[str, type[Flow]], learned: Callable[[], Sequence[type[LearnedFlow]]]) -> None:
+        self._own = own
+        self._learned = learned
+
+    def __getitem__(self, name: str) -> type[Flow]:
+        return self._own.get(name) or self._read_all()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._read_all())
+
+    def __len__(self) -> int:
+        return len(self._read_all())
+
+    def find_data_parameters(self, name: str | None) -> frozenset[str]:
+        """The parameters of a flow that are data; see `Flow.find_data_parameters`. A learned flow has none."""
+        flow = self._own.get(name or "")
+        return flow.find_data_parameters() if flow else frozenset()
+
+    def forms(self) -> list[FlowForm]:
+        """The form of each flow, with required parameters first. Blocks, because it reads learned flows from the
+        database."""
+        return [
+            FlowForm(
+                flow.name,
+                flow.label,
+                tuple((name, field.description or "", field.is_required()) for name, field in flow.sort_fields()),
+            )
+            for flow in self.values()
+        ]
+
+    def _read_all(self) -> dict[str, type[Flow]]:
+        """All flows. The learned ones are read from the database."""
+        return {**self._own, **{flow.name: flow for flow in self._learned()}, **self._own}
