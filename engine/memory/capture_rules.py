@@ -15,10 +15,10 @@ from engine.files import read_table
 from engine.frozen import frozen
 from engine.model.base import hex_hash
 from engine.model.secrets import redact
+from engine.model.text import remove_code_and_comments
 
 # -- sentences
 
-_CODE_FENCE = re.compile(r"^\s{0,3}(?:[-*]\s+)?(```+|~~~+)")
 _LIST_ITEM = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+")
 _LEFT_OUT = re.compile(r"^\s{0,3}#{1,6}\s|^\s*\|.*\|\s*$|^\s*>")
 """Lines that are left out: a heading, a row of a table, a quote."""
@@ -40,22 +40,10 @@ class Sentence:
 def split_sentences(lines: Iterable[tuple[int, str]]) -> Iterator[Sentence]:
     """The sentences of numbered lines that belong together. A list item is a paragraph of its own; lines that were
     wrapped are joined."""
-    for paragraph in _split_paragraphs(_keep_prose(lines)):
+    numbered = {number: line.replace("\n", " ") for number, line in lines}
+    prose = remove_code_and_comments("\n".join(numbered.values())).split("\n")
+    for paragraph in _split_paragraphs(zip(numbered, prose, strict=False)):
         yield from _split_paragraph(paragraph)
-
-
-def _keep_prose(lines: Iterable[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """The lines, with an empty line in place of each line of a fenced block."""
-    fence = ""
-    for number, line in lines:
-        mark = _CODE_FENCE.match(line)
-        if fence:
-            if mark and mark[1][0] == fence[0] and len(mark[1]) >= len(fence):
-                fence = ""
-            yield number, ""
-        else:
-            fence = mark[1] if mark else ""
-            yield number, "" if mark else line
 
 
 def _split_paragraphs(lines: Iterable[tuple[int, str]]) -> Iterator[list[tuple[int, str]]]:

@@ -64,7 +64,7 @@ def tail(path: str, max_length: int = 32) -> str:
 
 
 _HIDDEN = re.compile(
-    r"^(?:[ \t]*(```+|~~~+).*?(?:\n[ \t]*\1|\Z)"  # fenced code
+    r"^(?:[ \t]*(?:[-*][ \t]+)?(```+|~~~+).*?(?:\n[ \t]*\1|\Z)"  # fenced code
     r"| {0,3}<!--(?:(?!<!--).)*?-->)[^\n]*",  # a comment
     re.MULTILINE | re.DOTALL,
 )

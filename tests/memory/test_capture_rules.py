@@ -131,6 +131,14 @@ def test_any_text_is_read_without_harm(text: str) -> None:
         assert len(sentence.text) <= MAX_LENGTH
 
 
+def test_code_and_comments_are_left_out_and_lines_keep_their_numbers() -> None:
+    code = ["```", "Always use uv.", "````", "- ```py", "Always use tox.", "  ```"]
+    lines = [*code, "<!-- Always", "use nox. -->", "Always run\nthe linter."]
+    captured = capture_sentences(list(enumerate(lines, 7)), operator=True)
+    assert [(sentence.text, sentence.line) for sentence in captured] == [("Always run the linter.", 15)]
+    assert capture_sentences([]) == []
+
+
 def test_a_correction_finds_the_statement_that_it_corrects() -> None:
     earlier = [("a", "The service listens on port 8000"), ("b", "Always run the linter")]
     assert find_corrected("Actually, the service listens on port 8001", earlier) == "a"

@@ -431,17 +431,16 @@ def plan_revival(entry: LearningEntry, provenance: Provenance) -> list[Change]:
         retracted = _find_retracted(other, provenance)
         if entry in retracted:
             retracted.remove(entry)
-            ended: dict[str, Value] = {"review": "", "review_since": ""}
-            review: dict[str, Value] = {"review": _describe_retracted(retracted)}
-            changes.append(Change(other.path, other.id, review if retracted else ended))
+            review = {"review": _describe_retracted(retracted)} if retracted else {"review": "", "review_since": ""}
+            changes.append(Change(other.path, other.id, review))
     return changes
 
 
 def _find_retracted(entry: LearningEntry, provenance: Provenance) -> list[LearningEntry]:
     """The retracted entries because of which an entry waits for review."""
     named = _RETRACTED_IDS.match(entry.review)
-    ids = named[1].split(", ") if named else ()
-    return [provenance.entries[id] for id in ids if id in provenance.entries]
+    sources = map(provenance.entries.get, named[1].split(", ") if named else ())
+    return [source for source in sources if source and not source.active]
 
 
 def _describe_retracted(retracted: Sequence[LearningEntry]) -> str:
