@@ -264,18 +264,15 @@ class Cards:
     def _assign(self, prompt: str, workspace: str, channel: str | None) -> tuple[Assignment, Route]:
         """The work of a prompt that continues nothing, and its route."""
         channels, flows = self._store.settings.current.channels, self.approvals.flows
-        flow_and_parameters = find_named_flow(prompt, flows, workspace)
-        home_channel = get_kind(flow_and_parameters[0]).channel if flow_and_parameters else ""
-        route = self._route(
-            "" if flow_and_parameters else prompt, channel, home_channel if home_channel in channels else ""
-        )
+        named_flow = find_named_flow(prompt, flows, workspace)
+        home_channel = get_kind(named_flow[0]).channel if named_flow else ""
+        home_channel = home_channel if home_channel in channels else ""
+        route = self._route("" if named_flow else prompt, channel, home_channel)
         if prompt in flows:
             prompt = prompt.replace("_", " ").capitalize()  # what a person reads; it names the same flow
         runner = channels[route.channel].runner
         assignment = Assignment(prompt, route.channel, workspace, runner, agent=route.agent)
-        return (
-            self.approvals.convert_to_flow(assignment, *flow_and_parameters) if flow_and_parameters else assignment
-        ), route
+        return (self.approvals.convert_to_flow(assignment, *named_flow) if named_flow else assignment), route
 
     def _continue(self, session: SessionView, prompt: str, channel: str | None) -> tuple[Assignment, Route]:
         """The work that continues a session, and its route. The runner stays the same; after a flow it is the runner

@@ -90,24 +90,18 @@ def decide_cost(spent: CostState, estimate: int, agent: AgentBudget) -> RailVerd
     The rules in order: `month` (the caller places the hold of a hard stop), `day`, `hour`, `agent-budget`.
     """
     if estimate < 0:
-        return RailVerdict(
-            RAIL, Verdict.BLOCK, f"an estimate of {_format_exact_money(estimate)} is not valid", "estimate"
-        )
+        return RailVerdict(RAIL, Verdict.BLOCK, f"an estimate of {_format_usd(estimate)} is not valid", "estimate")
     for window in ("month", "day", "hour"):
         used, cap = getattr(spent, window), spent.caps[window]
         if used + estimate > cap:
-            sums = f"{_format_exact_money(used)} spent or reserved + {_format_exact_money(estimate)}"
-            reason = (
-                f"{sums} would exceed the {window}'s cap of {_format_exact_money(cap)}; raise it: {raise_cap(window)}"
-            )
+            sums = f"{_format_usd(used)} spent or reserved + {_format_usd(estimate)}"
+            reason = f"{sums} would exceed the {window}'s cap of {_format_usd(cap)}; raise it: {raise_cap(window)}"
             return RailVerdict(RAIL, Verdict.BLOCK, reason, window)
     if agent.budget is not None and agent.spent + estimate > agent.budget:
-        spent_today = f"{agent.agent} spent {_format_exact_money(agent.spent)} today"
-        reason = f"{spent_today}; {_format_exact_money(estimate)} more exceeds its {_format_exact_money(agent.budget)}"
+        spent_today = f"{agent.agent} spent {_format_usd(agent.spent)} today"
+        reason = f"{spent_today}; {_format_usd(estimate)} more exceeds its {_format_usd(agent.budget)}"
         return RailVerdict(RAIL, Verdict.BLOCK, reason, AGENT_BUDGET)
-    remaining_money = (
-        f"{_format_exact_money(spent.day_cap - spent.day)} of the day's {_format_exact_money(spent.day_cap)} are left"
-    )
+    remaining_money = f"{_format_usd(spent.day_cap - spent.day)} of the day's {_format_usd(spent.day_cap)} are left"
     return RailVerdict(RAIL, Verdict.ALLOW, remaining_money)
 
 
@@ -352,7 +346,7 @@ class Costs:
         spent = self.state_in(transaction.session)
         cap = spent.caps.get(rule)
         if cap is not None:
-            reason = f"cost: more work would exceed the {rule}'s cap of {_format_exact_money(cap)}"
+            reason = f"cost: more work would exceed the {rule}'s cap of {_format_usd(cap)}"
             self._cap_reached(transaction, rule, reason)
         if rule == "day":
             today = self._clock.local().date().isoformat()
@@ -390,7 +384,7 @@ class Costs:
             if is_warning_crossed(spent, spent + increase, cap):
                 transaction.record(CostWarned(window=window, spent=spent + increase, cap=cap))
         if before.month + increase > before.month_cap:
-            reason = f"cost: the month's cap of {_format_exact_money(before.month_cap)} has been exceeded"
+            reason = f"cost: the month's cap of {_format_usd(before.month_cap)} has been exceeded"
             self._cap_reached(transaction, "month", reason)
         if entry.state == SETTLED and entry.agent and entry.amount_microusd > entry.estimate_microusd:
             self._record_exceeded_budget(transaction, entry.agent)
@@ -502,6 +496,6 @@ def _find_midnight(day: date, local: datetime) -> datetime:
     return datetime.combine(day, time.min, tzinfo=local.tzinfo).astimezone(UTC)
 
 
-def _format_exact_money(amount: int) -> str:
+def _format_usd(amount: int) -> str:
     """Micro-dollars as text: `$0.05`, with four places below a cent."""
     return f"${amount / MICRO:.2f}" if amount == 0 or abs(amount) >= MICRO // 100 else f"${amount / MICRO:.4f}"
