@@ -161,7 +161,7 @@ def add_strays(engine: StandIn) -> None:
     """Three agents whose chain of leaders does not reach the owner."""
     world = engine.world  # type: ignore[attr-defined]
     for name, leader in (("a", "b"), ("b", "a"), ("lost", "ghost")):
-        world.member(name, leader, 4)
+        world.write_agent(name, leader, 4)
 
 
 AT_TREE = Until("the tree", lambda app: app.screen.query_one(Tree).current == "backend_lead")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+
 import pytest
 
 from engine.model import PROBLEM_FOUND, SessionState, Source, Tier, Verdict
@@ -414,6 +417,18 @@ def test_changes_of_last_week_are_in_no_commit(pushed: Situation) -> None:
     assert "git add -- cart.py tests/test_cart.py && git commit" in pushed.read_transcript(session)
     assert session.next_step == "run_tests"
     assert pushed.git("status", "--porcelain").count("\n") == 3  # it only looked
+
+
+@pytest.mark.long
+def test_the_commands_for_uncommitted_files_name_all_of_them(pushed: Situation) -> None:
+    names = [f"docs/page {number:02} [draft].md" for number in range(21)]
+    for name in names:
+        pushed.write(name, "# Page\n", days_ago=4)
+    pushed.write("cart.py", HARMLESS_TOTAL, days_ago=4)
+    transcript = pushed.read_transcript(pushed.approve(pushed.predict_top_card("waiting_work")))
+    commands = re.findall(r"git add -- .*", transcript)
+    subprocess.run(["sh", "-ec", "\n".join(commands).replace(" && git commit", "")], cwd=pushed.path, check=True)
+    assert pushed.git("diff", "--cached", "--name-only", "-z").split("\0")[:-1] == ["cart.py", *names]
 
 
 def test_commits_that_were_never_pushed(pushed: Situation) -> None:

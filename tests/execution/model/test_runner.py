@@ -148,10 +148,10 @@ def test_a_landed_fix_of_a_failed_test_is_recorded_with_its_diff(world: ModelWor
     world.configure(validation=True)
     with world.opened() as engine:
         failed = CheckResult("pytest", 0, 1, failing=("tests/test_cart.py::test_total",))
-        workspace = str(world.repository.path)
+        workspace, head = str(world.repository.path), world.repository.git("rev-parse", "HEAD").strip()
         engine.database.write(
             lambda tx: engine.validation_runs.record(
-                tx, session_id="before", workspace=workspace, check=failed, head="", tree="", clean=True, full=True
+                tx, session_id="before", workspace=workspace, check=failed, head=head, tree="", clean=True, full=True
             )
         )
         fix = Call("edit", {"path": "cart.py", "old_text": " / len([])", "new_text": ""})

@@ -44,6 +44,9 @@ MAX_COUNTED_BYTES = 1_000_000
 MAX_GROUPS = 8
 """Maximum number of suggested commits in the transcript."""
 
+FILES_PER_COMMAND = 20
+"""Maximum number of files in a suggested command. More files get several commands."""
+
 IGNORE_FILE = ".gitignore"
 _PATTERN_CHARACTER = re.compile(r"[\\*?\[]|\s$")
 """Matches what a backslash must stand before in a pattern of .gitignore."""
@@ -422,8 +425,12 @@ def _report_groups(job: Job, groups: Mapping[str, list[UncommittedFile]]) -> Non
         job.say(f"{number}. {topic}: {count(len(members), 'file')}, {lines}")
         for change in members:
             job.say(f"   {change.letter} {change.file.path}  +{change.added} -{change.removed}")
-        names = " ".join(shlex.quote(change.file.path) for change in members[:20])
-        job.say(f"   git add -- {names} && git commit")
+        paths = [change.file.path for change in members]
+        commands = [
+            f"git add -- {_quote(paths[start : start + FILES_PER_COMMAND])}"
+            for start in range(0, len(paths), FILES_PER_COMMAND)
+        ]
+        job.say_list([*commands[:-1], f"{commands[-1]} && git commit"], len(commands), indent="   ")
     if len(groups) > MAX_GROUPS:
         job.say(f"and {len(groups) - MAX_GROUPS} more")
 
