@@ -17,6 +17,7 @@ from engine.execution.runners.model.single_questions import make_priced_model
 from engine.execution.trees import make_patch
 from engine.git import Git
 from engine.git.reader import is_in_history
+from engine.git.repository import make_lost_workspace_refusal
 from engine.hierarchy.guidance import select_items
 from engine.learning.candidates.adaptation import Adaptation
 from engine.learning.candidates.evaluation import split_command
@@ -106,6 +107,8 @@ class _Sources:
         if not runs:
             return None
         view = services.sessions.get(session_id)
+        if make_lost_workspace_refusal(view.workspace):  # what failed there before cannot be told any more
+            return None
         earlier = [run for run in services.validation_runs.latest(view.workspace) if run.ran_at <= view.created_at]
         before = [
             run

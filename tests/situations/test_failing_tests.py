@@ -6,6 +6,7 @@ Also: what a coding agent is offered that no flow can mend, and the changed line
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -303,6 +304,14 @@ def test_a_test_that_fails_on_another_branch_is_not_repaired_by_a_landing_here(s
     shop.land(session)
     shop.engine.adaptation.run_round()
     assert shop.engine.adaptation.candidates() == []
+
+
+def test_a_repository_that_was_deleted_teaches_nothing(situation: Situation, caplog: pytest.LogCaptureFixture) -> None:
+    break_and_fix(situation)
+    shutil.rmtree(situation.path)
+    situation.engine.adaptation.run_round()
+    assert situation.engine.adaptation.candidates() == []
+    assert "could not be handled" not in caplog.text
 
 
 def test_a_fix_that_the_files_have_is_not_offered(situation: Situation) -> None:
