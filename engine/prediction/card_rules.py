@@ -12,6 +12,7 @@ from enum import StrEnum
 from engine.config import Settings
 from engine.frozen import frozen
 from engine.model import Card, Outcome, Refusal, SessionState, Source, Status, Tier
+from engine.model.base import hex_hash
 from engine.prediction.kinds import get_kind, is_ordered
 from engine.safety.gate import MIN_APPROVAL_BOUND
 from engine.statistics import wilson_lower_bound
@@ -135,7 +136,8 @@ def sort_cards(cards: Iterable[Card], now: datetime) -> list[Card]:
 
 def rank_cards(cards: Iterable[Card], now: datetime) -> list[Card]:
     """The operator's own prompts, newest first; then the other cards by tier, confidence and age of the evidence, and
-    if these are equal by kind, age, workspace and subject."""
+    if these are equal by kind and age. Cards that are equal in all of this have an order that is another each day:
+    otherwise the same subject would always come first, and the Twin would learn little about the others."""
     own_prompts: list[Card] = []
     others: list[Card] = []
     for card in cards:
@@ -149,7 +151,7 @@ def rank_cards(cards: Iterable[Card], now: datetime) -> list[Card]:
             get_kind(card.kind).tier is not card.tier,  # cards that `adjust_tier` moved here come last
             get_kind(card.kind).place,
             card.created_at,
-            card.about,
+            hex_hash(f"{card.created_at.date()} {card.about}"),
             card.id,
         )
     )
