@@ -17,7 +17,8 @@ from clawpy_console.dialogs.palette import make_commands
 from clawpy_console.screens.card_stack import CardStack
 from clawpy_console.widgets.rows import Rows
 from engine.frozen import frozen
-from engine.model import Refusal
+from engine.model import Card, Refusal, Source
+from tests.console import stand_in_data
 from tests.console.conftest import read_screen, read_toasts, running, until
 from tests.console.stand_in import StandIn
 
@@ -212,6 +213,24 @@ def read_text_in(app: ConsoleApp, place: Region) -> str:
     """The text on this part of the screen, as one line."""
     rows = read_screen(app).split("\n")[place.y : place.bottom]
     return " ".join(" ".join(row[place.x : place.right] for row in rows).split())
+
+
+NEW = stand_in_data.card(77, "Something hotter", confidence=0.79)
+"""A card that the stack does not have yet."""
+
+NEXT_STEP = replace(NEW, id="pred_000000000078", source=Source.FOLLOW_UP)
+
+
+def change_cards(card: Card | None, *gone: str) -> Step:
+    """The engine adds a card before the others, None for no card; the cards `gone` are pending no more."""
+
+    def change(app: ConsoleApp) -> None:
+        cards = find_stand_in(app).cards
+        remaining = {id: other for id, other in cards.all.items() if id not in gone}
+        cards.all = remaining if card is None else {card.id: card, **remaining}
+        app.reload(["cards"])
+
+    return change
 
 
 def with_first_card(**fields: object) -> Given:

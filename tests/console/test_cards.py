@@ -1,4 +1,4 @@
-"""The stack of cards: decisions and their undo, reasons, refusals, and cards that change meanwhile."""
+"""The stack of cards: decisions and their undo, refusals, and cards that change meanwhile."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.fields.states import FLOWS_BY_WORK, describe_work, name_work
-from engine.events import SessionEnded
 from engine.execution.runners.flows import FLOWS
-from engine.home import Home
-from engine.model import Card, CycleReport, RailVerdict, Refusal, Source, Status, Verdict
+from engine.model import Card, CycleReport, RailVerdict, Refusal, Status, Verdict
 from tests.console import stand_in_data
-from tests.console.conftest import make_console, read_screen, read_toasts, running, until
+from tests.console.conftest import read_screen, read_toasts, running, until
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import BLOG, SHOP
 from tests.console.stories import (
     FIRST,
+    NEW,
+    NEXT_STEP,
     RISKY,
     SECOND,
     Given,
-    Step,
     Stories,
     Until,
     called,
     carry_out,
+    change_cards,
     cursor,
     find_calls,
     find_front_id,
@@ -39,7 +38,6 @@ from tests.console.stories import (
     make_story_test,
     never_called,
     on_screen,
-    play,
     press,
     read_text_in,
     refused,
@@ -53,18 +51,6 @@ CHECK, BLOG_CARD = "pred_000000000005", "pred_000000000004"
 
 UNDECIDED = never_called("approve", "dismiss", "snooze")
 ARMED = Until("the risk", lambda app: find_stack(app).armed)
-
-
-def change_cards(card: Card | None, *gone: str) -> Step:
-    """The engine adds a card before the others, None for no card; the cards `gone` are pending no more."""
-
-    def change(app: ConsoleApp) -> None:
-        cards = find_stand_in(app).cards
-        remaining = {id: other for id, other in cards.all.items() if id not in gone}
-        cards.all = remaining if card is None else {card.id: card, **remaining}
-        app.reload(["cards"])
-
-    return change
 
 
 def has_read(card_id: str) -> Until:
@@ -110,8 +96,6 @@ def next_check_finds(cards: Callable[[StandIn], tuple[Card, ...]]) -> Given:
 BLOCKED_BY_CONTENT = RailVerdict("content", Verdict.BLOCK, "deletes everything", "test-rule")
 LINT_OFF = "“lint” cards are switched off in shop"
 CAP_REACHED = "the hour's cap is reached"
-NEW = stand_in_data.card(77, "Something hotter", confidence=0.79)
-NEXT_STEP = replace(NEW, id="pred_000000000078", source=Source.FOLLOW_UP)
 OF_OTHER_SUBJECT = replace(NEW, subject="another subject")
 
 STORIES: Stories = {
@@ -385,79 +369,6 @@ FIX = (
 )
 
 
-def make_console_for_shop(home: Home, engine: StandIn) -> ConsoleApp:
-    return make_console(home, lambda: engine, [SHOP])
-
-
-async def test_a_console_shows_its_own_repository_and_counts_the_cards_of_others(home: Home, engine: StandIn) -> None:
-    elsewhere = replace(NEXT_STEP, assignment=replace(NEXT_STEP.assignment, workspace=BLOG))
-    ended = SessionEnded(
-        subject="sess_x", workspace=BLOG, prediction_id="", state="succeeded", summary="1 test passed", cost=0
-    )
-    await play(
-        make_console_for_shop(home, engine),
-        sees("CARDS  1 of 4   +1 in 1 other repository: w"),
-        press("right"),
-        in_front(SECOND),
-        change_cards(elsewhere),
-        sees("CARDS  1 of 3   +2 in 1 other repository: w"),
-        in_front(SECOND),
-        lambda app: engine.bus.publish(ended),
-        sees("blog: Done: 1 test passed"),
-        press("w"),
-        sees("CARDS  1 of 2   only blog"),
-        in_front(elsewhere.id),
-        press("w"),
-        sees("of 5   all repositories"),
-        press("w"),
-        sees("of 3   +2 in 1 other repository: w"),
-    )
-
-
-async def test_the_first_card_is_in_front_when_w_has_hidden_the_one_before(home: Home, engine: StandIn) -> None:
-    of_blog = (replace(card, assignment=replace(card.assignment, workspace=BLOG)) for card in (NEXT_STEP, NEW))
-    engine.cards.all = {card.id: card for card in of_blog} | engine.cards.all
-    await play(
-        make_console_for_shop(home, engine),
-        sees("CARDS  1 of 4   +3 in 1 other repository: w"),
-        press("w j"),
-        sees("CARDS  2 of 3   only blog"),
-        press("w"),
-        sees("CARDS  2 of 7   all repositories"),
-        press("w"),
-        sees("CARDS  1 of 4   +3 in 1 other repository: w"),
-        in_front(FIRST),
-    )
-
-
-async def test_the_repositories_of_the_settings_are_those_of_each_console(home: Home, engine: StandIn) -> None:
-    def configure(app: ConsoleApp) -> None:
-        engine.configured_workspaces = [BLOG]
-        app.reload(["place"])
-
-    await play(make_console_for_shop(home, engine), sees("CARDS  1 of 4"), configure, sees("CARDS  1 of 5"))
-
-
-async def test_a_repository_that_is_switched_off_stays_the_one_of_its_console(home: Home, engine: StandIn) -> None:
-    engine.workspaces = [BLOG]
-    await play(make_console_for_shop(home, engine), sees("shop main"), sees("+1 in 1 other repository: w"))
-
-
-async def test_work_of_another_repository_is_on_the_work_screen_alone_and_named(home: Home, engine: StandIn) -> None:
-    sessions = engine.sessions.list(limit=60)
-    assert {session.workspace for session in sessions} == {SHOP, BLOG}
-    prompts = [session.prompt for session in sessions if session.workspace == BLOG]
-    await play(
-        make_console_for_shop(home, engine),
-        sees("WORK"),
-        hides(*prompts),
-        press("2"),
-        on_screen("work"),
-        *(sees(f"blog: {prompt[:20]}") for prompt in prompts),
-        size=(200, 60),
-    )
-
-
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)])
 @pytest.mark.parametrize("key", ["approve", "undo"])
 async def test_a_refusal_is_shown_whole(console: ConsoleApp, engine: StandIn, key: str, size: tuple[int, int]) -> None:
@@ -531,46 +442,6 @@ async def test_a_click_on_a_row_shows_its_card_and_a_second_one_its_details(
         await carry_out(pilot, sees("Card details"), press("escape"))
         await click("← dismiss")  # a key of the footer
         await carry_out(pilot, called("dismiss", RISKY))
-
-
-REASONS = {"t": "not-now", "x": "wrong", "d": "already-done", "v": "never-here", "V": "never-anywhere"}
-
-
-@pytest.mark.parametrize("key", REASONS)
-async def test_a_letter_just_after_a_dismissal_is_its_reason(console: ConsoleApp, key: str) -> None:
-    await play(
-        console,
-        press(f"left {key}"),
-        called("explain", FIRST, REASONS[key]),
-        on_screen("mission"),
-        sees(f"Noted: {REASONS[key].replace('-', ' ')}  ·  Undo: u"),
-    )
-
-
-async def test_a_dismissed_prompt_of_ones_own_is_not_asked_whether_it_never_comes_again(
-    console: ConsoleApp, engine: StandIn
-) -> None:
-    async with running(console) as pilot:
-        find_stack(console).clock = lambda: 0.0  # the question stays
-        own = replace(engine.cards.all[FIRST], source=Source.OPERATOR)
-        await carry_out(pilot, change_cards(own, FIRST))
-        await pilot.press("left")
-        await carry_out(pilot, sees("why?  t not now  x wrong  d done"), hides("never"))
-        await carry_out(pilot, press("v"), never_called("explain"), hides("why?"))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("between", ["j", "k", "w", "tab", "7", "u", "wait", "no dismissal"])
-async def test_any_other_key_ends_the_question_for_a_reason(console: ConsoleApp, between: str) -> None:
-    async with running(console) as pilot:
-        seconds = 0.0
-        find_stack(console).clock = lambda: seconds
-        await pilot.press("j" if between == "no dismissal" else "left")
-        if between == "wait":
-            seconds += 60.0
-        elif between != "no dismissal":
-            await carry_out(pilot, sees("V never"), press(between), hides("V never"))
-        await carry_out(pilot, press("x"), never_called("explain"))
 
 
 HOSTILE = [
