@@ -16,9 +16,9 @@ from engine.model.text import count, join_shortened, moment, plain
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.templates.failures import find_culprit
 from engine.prediction.templates.history import describe_problem
-from engine.prediction.templates.offers import LONG_AGO, is_usable, read_verdict_on, shorten_test
+from engine.prediction.templates.offers import LONG_AGO, is_usable, shorten_test
 from engine.prediction.templates.runs import find_stopped_run
-from engine.storage.validation_runs import ValidationRun
+from engine.storage.validation_runs import ValidationRun, read_verdict_on
 
 PROBLEM_INSPECTIONS = frozenset({"unpushed", "unfinished", "merges"})
 """The fields of `Inspection` that say whether a problem still holds."""

@@ -1,7 +1,8 @@
-"""Runs of a project's own tests, one row each (SPEC 4.2, 4.9). `prediction.templates.offers` says what they show."""
+"""Runs of a project's own tests (SPEC 4.2, 4.9): one row each, and what they say of a single test."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from functools import cached_property
 from typing import Any
@@ -11,6 +12,7 @@ from sqlalchemy import bindparam, func
 from sqlmodel import Field, col, desc
 
 from engine.model import ChangeState, CheckResult
+from engine.model.sessions import KEPT_DURATIONS
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, UtcDateTime, json_field, load_all, read_all, select_all, table_of, utc_field
 
@@ -134,3 +136,59 @@ class ValidationRuns:
         """The runs of a session, the oldest first."""
         with self._database.read() as session:
             return load_all(session, ValidationRun, _SELECT_OF_SESSION, {"session_id": session_id})
+
+
+# -- what runs say of a test
+
+
+def find_test_that_failed_alone(run: ValidationRun) -> str:
+    """The test that failed in a run of this test only; "" for any other run."""
+    check = run.check
+    number = check.passed + check.failed + check.errors + check.skipped
+    return check.failing[0] if number == 1 and check.failing and check.counted else ""
+
+
+def read_verdict_on(run: ValidationRun, test: str) -> bool | None:
+    """Whether `test` passed in `run`; None if the run does not say, because it broke or did not contain the test.
+
+    Failing tests are listed. A test that is not listed has passed if it was measured, or if the whole suite ran.
+    """
+    if test in run.check.failing:
+        return False
+    if run.check.errors or run.check.passed == 0:
+        return None
+    if run.full or any(name == test for name, _ in run.check.durations):
+        return True
+    return None
+
+
+def find_mended_tests(before: Sequence[ValidationRun], after: ValidationRun) -> dict[str, ValidationRun]:
+    """Tests that pass in `after` and failed in the newest run of `before` (newest first) that says anything about them;
+    each with that run."""
+    mended: dict[str, ValidationRun] = {}
+    for number, run in enumerate(before):
+        for test in run.check.failing:
+            has_passed_since = any(read_verdict_on(newer, test) for newer in before[:number])
+            if test not in mended and not has_passed_since and read_verdict_on(after, test):
+                mended[test] = run
+    return mended
+
+
+def find_flipped_tests(runs: Sequence[ValidationRun]) -> list[tuple[str, str]]:
+    """(test, tree) for tests that both passed and failed on the same files, those of the newest runs first."""
+    flipped: dict[str, str] = {}
+    for run in runs:
+        same_files = [candidate for candidate in runs if candidate.tree == run.tree and run.tree]
+        for test in run.check.failing:
+            if test not in flipped and any(read_verdict_on(candidate, test) for candidate in same_files):
+                flipped[test] = run.tree
+    return list(flipped.items())
+
+
+def find_seconds_of(run: ValidationRun, test: str) -> float | None:
+    """The seconds that a test took in a run, None if the run does not say. Only the 50 slowest tests are stored.
+    Another test of a whole suite took at most as long as the last of these."""
+    times = dict(run.check.durations)
+    if test not in times and run.full and len(times) >= KEPT_DURATIONS:
+        return min(times.values())
+    return times.get(test)

@@ -28,8 +28,8 @@ from engine.model import ParaFact, Refusal, SessionView, TranscriptLine, Trust
 from engine.model.adaptation import Candidate, FixTemplate, FlowOffload, Overlay, PromptFragment
 from engine.model.base import find_or_none
 from engine.model.learnings import Correction
-from engine.prediction.templates.offers import find_mended_tests
 from engine.prediction.templates.work import LearnedWork
+from engine.storage.validation_runs import find_mended_tests
 from engine.wiring.learning import find_correction
 
 if TYPE_CHECKING:

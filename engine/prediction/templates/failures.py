@@ -19,17 +19,19 @@ from engine.prediction.templates.offers import (
     Offer,
     count_others,
     find_ended_sessions,
-    find_flipped_tests,
     find_last_success,
-    find_test_that_failed_alone,
     is_usable,
-    read_verdict_on,
     select_usable_failures,
     shorten_test,
     template,
     written_at,
 )
-from engine.storage.validation_runs import ValidationRun
+from engine.storage.validation_runs import (
+    ValidationRun,
+    find_flipped_tests,
+    find_test_that_failed_alone,
+    read_verdict_on,
+)
 
 _TESTING = ("run_tests", "check_clean_head", "bisect", "hunt_flakes", "narrow_failures")
 """Flows that run tests."""

@@ -22,11 +22,8 @@ from engine.prediction.templates.offers import (
     describe_branch,
     find_earliest,
     find_ended_sessions,
-    find_flipped_tests,
     find_head_time,
     find_last_success,
-    find_seconds_of,
-    find_test_that_failed_alone,
     is_usable,
     is_usable_path,
     select_usable_failures,
@@ -34,7 +31,12 @@ from engine.prediction.templates.offers import (
     shorten_test,
     template,
 )
-from engine.storage.validation_runs import ValidationRun
+from engine.storage.validation_runs import (
+    ValidationRun,
+    find_flipped_tests,
+    find_seconds_of,
+    find_test_that_failed_alone,
+)
 
 STALE_AFTER = timedelta(days=1)
 """Age from which a commit of yours is no reason to check HEAD."""

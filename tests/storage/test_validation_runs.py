@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from engine.prediction.templates.offers import find_flipped_tests, read_verdict_on
+from engine.storage.validation_runs import find_flipped_tests, read_verdict_on
 from tests.prediction.sensing import PastRun
 
 
