@@ -30,8 +30,8 @@ from engine.prediction.signals import (
     describe_git_evidence,
     describe_thread,
     find_nearest_meeting,
+    list_open_tasks,
     make_conversations_signal,
-    open_tasks,
 )
 from engine.storage.validation_runs import ValidationRun
 
@@ -205,7 +205,7 @@ def _describe_lines(context: WorkspaceContext) -> Iterable[str]:
     if meeting := find_nearest_meeting(context.meetings, context.local):
         yield f"next meeting: {plain(meeting.name, 50)} at {meeting.begins:%H:%M}"
     yield from _test_lines(context)
-    for task in open_tasks(context.tasks)[:3]:
+    for task in list_open_tasks(context.tasks)[:3]:
         yield f"task: {plain(task.title, 80)}, {span(context.now - task.updated_at)} old"
     for session in context.sessions[:3]:
         yield f"session: {plain(session.prompt, 80)}: {session.state.value}"
@@ -290,5 +290,5 @@ class ContextSource(Protocol):
     ) -> list[WorkspaceContext]:
         """The context of each workspace, in their order."""
 
-    def last_activity(self, workspaces: Sequence[str], ours: Mapping[str, Sequence[OurWrite]]) -> datetime | None:
+    def find_last_activity(self, workspaces: Sequence[str], ours: Mapping[str, Sequence[OurWrite]]) -> datetime | None:
         """The last time at which anyone but the engine wrote in the workspaces; None if it is unknown."""

@@ -50,14 +50,14 @@ from engine.prediction.signals import (
     MEETINGS_AHEAD,
     Meeting,
     OurWrite,
-    last_activity,
+    find_last_activity,
     make_calendar_signal,
     make_conversations_signal,
     make_git_signal,
+    make_signal,
     make_silence_signal,
     make_tasks_signal,
     make_time_signal,
-    signal,
 )
 from engine.prediction.tasks import TaskBoard
 from engine.prediction.threads import Threads
@@ -125,25 +125,25 @@ class _Fetch:
     def __init__(self) -> None:
         self.failed: dict[str, str] = {}
 
-    def __call__(self, name: str, ask: Callable[[], Value], otherwise: Value) -> Value:
+    def ask(self, name: str, source: Callable[[], Value], otherwise: Value) -> Value:
         """The answer of a source, `otherwise` if it fails."""
         try:
-            return ask()
+            return source()
         except Refusal as refusal:
             self.failed[name] = sanitise(refusal.message)
         except Exception as error:  # the context names it: no source may fail a cycle
             self.failed[name] = sanitise(f"{type(error).__name__}: {error}")
         return otherwise
 
-    def all(self, name: str, ask: Callable[[], Iterable[Value]]) -> tuple[Value, ...]:
+    def ask_all(self, name: str, source: Callable[[], Iterable[Value]]) -> tuple[Value, ...]:
         """All values that a source answers, none if it fails."""
         nothing: tuple[Value, ...] = ()
-        return self(name, lambda: tuple(ask()), nothing)
+        return self.ask(name, lambda: tuple(source()), nothing)
 
-    def signal(self, name: str, collect: Callable[[], Signal]) -> Signal:
+    def ask_signal(self, name: str, collect: Callable[[], Signal]) -> Signal:
         """The signal of that name. If its source or its collector failed, it has the error and a relevance of 0."""
-        collected = None if name in self.failed else self(name, collect, None)
-        return collected or signal(name, 0.0, error=self.failed[name])
+        collected = None if name in self.failed else self.ask(name, collect, None)
+        return collected or make_signal(name, 0.0, error=self.failed[name])
 
 
 class ContextReader:
@@ -171,57 +171,87 @@ class ContextReader:
 
         `last_input` is when the operator last used the console, a verb or the API. `ours` is what our landings wrote
         there, which is no activity of the operator."""
-        folder = Path(workspace)
-        now, local = self._clock.now(), self._clock.local()
         fetch, sources = _Fetch(), self._sources
-        git = fetch("git", lambda: self._git.read(folder), None)
-        today = local.replace(hour=0, minute=0, second=0, microsecond=0)
-        inspection = NOTHING_INSPECTED
-        if git is not None:
-            inspection = fetch("git", lambda: self._git.inspect(folder, git, now, today), inspection)
-        projects = fetch.all("tools", lambda: sources.projects.get_projects(workspace))
-        runs = fetch.all("runs", lambda: sources.runs.latest(workspace))
-        sessions = fetch.all("conversations", lambda: sources.sessions.list(workspace=workspace, limit=RECENT_SESSIONS))
-        elsewhere = {session.id for session in sessions if session.flow in ELSEWHERE}
-        grown_at = fetch("transcripts", lambda: sources.threads.find_last_growth() if sources.threads else None, None)
-        last_sign = max((sign for sign in (last_input, grown_at) if sign is not None), default=None)
-        writes = [*ours, *collect_writes_of_sessions(sessions, workspace, now)]
-        active_at = last_activity(now, last_sign, git.touches if git else (), writes)
-        red = any(not run.check.green for run in runs[:1])
-        nothing = frozenset[str]()
-        context = WorkspaceContext(
-            workspace=workspace,
-            now=now,
-            local=local,
-            silence=None if active_at is None else now - active_at,
-            git=git,
-            inspection=inspection,
-            github=sources.github.latest(workspace) if sources.github and git and git.on_github else None,
-            runs=runs,
-            parts=fetch.all("runs", lambda: self._read_parts(folder, git, runs, elsewhere, projects)),
-            locks=fetch.all("locks", lambda: find_mismatches(folder, _select_locked_folders(projects))),
-            coverage_folders=fetch(
-                "tool",
-                lambda: _select_coverage_folders(folder, projects) if inspection.own.added_lines else nothing,
-                nothing,
+        context = WorkspaceContext(workspace, now=self._clock.now(), local=self._clock.local())
+        context = self._add_repository(context, fetch)
+        projects = fetch.ask_all("tools", lambda: sources.projects.get_projects(workspace))
+        context = replace(
+            context,
+            runs=fetch.ask_all("runs", lambda: sources.runs.latest(workspace)),
+            sessions=fetch.ask_all(
+                "conversations", lambda: sources.sessions.list(workspace=workspace, limit=RECENT_SESSIONS)
             ),
-            prompt_runner=fetch("agents", lambda: sources.prompt_runner(workspace), ""),
-            ancestors=fetch("runs", lambda: self._find_ancestors(folder, git, runs), nothing),
-            tasks=fetch.all(
-                "tasks", lambda: sources.tasks.list(workspace=workspace, state=TaskState.OPEN, limit=OPEN_TASKS)
-            ),
-            sessions=sessions,
-            threads=fetch.all("transcripts", lambda: sources.threads.latest(workspace) if sources.threads else ()),
-            meetings=fetch.all("calendar", lambda: self._calendars.meetings(self._calendar_files, local)),
-            disk=fetch("disk", lambda: sources.disk(workspace), None),
-            landings=fetch.all("landings", lambda: sources.landings(workspace)),
-            answers=fetch("changes", lambda: self._read_change_sets(sessions) if red else {}, {}),
-            fixes=fetch.all("fixes", lambda: self._find_missing_fixes(folder) if red else ()),
-            learned_flows=fetch.all("learned flows", lambda: sources.learned_flows(workspace)),
         )
+        context = replace(context, silence=self._measure_silence(context, last_input, ours, fetch))
+        context = self._add_projects(context, projects, fetch)
+        context = self._add_work(context, fetch)
         signals = self._make_signals(context, fetch)
         return replace(
             context, signals=signals, errors=tuple(f"{name}: {error}" for name, error in fetch.failed.items())
+        )
+
+    def _add_repository(self, context: WorkspaceContext, fetch: _Fetch) -> WorkspaceContext:
+        """The context with the state of git and of GitHub."""
+        folder = Path(context.workspace)
+        git = fetch.ask("git", lambda: self._git.read(folder), None)
+        if git is None:
+            return context
+        today = context.local.replace(hour=0, minute=0, second=0, microsecond=0)
+        github = self._sources.github
+        return replace(
+            context,
+            git=git,
+            inspection=fetch.ask("git", lambda: self._git.inspect(folder, git, context.now, today), NOTHING_INSPECTED),
+            github=github.latest(context.workspace) if github and git.on_github else None,
+        )
+
+    def _measure_silence(
+        self, context: WorkspaceContext, last_input: datetime | None, ours: Sequence[OurWrite], fetch: _Fetch
+    ) -> timedelta | None:
+        """How long the operator has done nothing here, None for unknown."""
+        threads = self._sources.threads
+        grown_at = fetch.ask("transcripts", lambda: threads.find_last_growth() if threads else None, None)
+        last_sign = max((sign for sign in (last_input, grown_at) if sign is not None), default=None)
+        writes = [*ours, *collect_writes_of_sessions(context.sessions, context.workspace, context.now)]
+        touches = context.git.touches if context.git else ()
+        active_at = find_last_activity(context.now, last_sign, touches, writes)
+        return None if active_at is None else context.now - active_at
+
+    def _add_projects(
+        self, context: WorkspaceContext, projects: tuple[Project, ...], fetch: _Fetch
+    ) -> WorkspaceContext:
+        """The context with its projects, and with what their test runs and lock files say."""
+        folder, git, runs = Path(context.workspace), context.git, context.runs
+        elsewhere = {session.id for session in context.sessions if session.flow in ELSEWHERE}
+        has_new_lines = bool(context.inspection.own.added_lines)
+        nothing = frozenset[str]()
+        return replace(
+            context,
+            parts=fetch.ask_all("runs", lambda: self._read_parts(folder, git, runs, elsewhere, projects)),
+            locks=fetch.ask_all("locks", lambda: find_mismatches(folder, _select_locked_folders(projects))),
+            coverage_folders=fetch.ask(
+                "tool", lambda: _select_coverage_folders(folder, projects) if has_new_lines else nothing, nothing
+            ),
+            ancestors=fetch.ask("runs", lambda: self._find_ancestors(folder, git, runs), nothing),
+        )
+
+    def _add_work(self, context: WorkspaceContext, fetch: _Fetch) -> WorkspaceContext:
+        """The context with what waits to be done here, what could do it, and the known answers to tests that fail."""
+        workspace, sources = context.workspace, self._sources
+        is_red = any(not run.check.green for run in context.runs[:1])
+        return replace(
+            context,
+            prompt_runner=fetch.ask("agents", lambda: sources.prompt_runner(workspace), ""),
+            tasks=fetch.ask_all(
+                "tasks", lambda: sources.tasks.list(workspace=workspace, state=TaskState.OPEN, limit=OPEN_TASKS)
+            ),
+            threads=fetch.ask_all("transcripts", lambda: sources.threads.latest(workspace) if sources.threads else ()),
+            meetings=fetch.ask_all("calendar", lambda: self._calendars.meetings(self._calendar_files, context.local)),
+            disk=fetch.ask("disk", lambda: sources.disk(workspace), None),
+            landings=fetch.ask_all("landings", lambda: sources.landings(workspace)),
+            answers=fetch.ask("changes", lambda: self._read_change_sets(context.sessions) if is_red else {}, {}),
+            fixes=fetch.ask_all("fixes", lambda: self._find_missing_fixes(Path(workspace)) if is_red else ()),
+            learned_flows=fetch.ask_all("learned flows", lambda: sources.learned_flows(workspace)),
         )
 
     @property
@@ -236,15 +266,17 @@ class ContextReader:
         tests_stale = any(part.changed for part in context.parts)
         meetings = context.meetings if self._calendar_files else None
         return (
-            fetch.signal("time", lambda: make_time_signal(local)),
-            fetch.signal("silence", lambda: make_silence_signal(context.silence, threshold, local)),
-            fetch.signal("tasks", lambda: make_tasks_signal(context.tasks, local)),
-            fetch.signal("conversations", lambda: make_conversations_signal(context.sessions, context.threads, local)),
-            fetch.signal("git", lambda: make_git_signal(context.git or GitState(), context.github, tests_stale)),
-            fetch.signal("calendar", lambda: make_calendar_signal(meetings, local)),
+            fetch.ask_signal("time", lambda: make_time_signal(local)),
+            fetch.ask_signal("silence", lambda: make_silence_signal(context.silence, threshold, local)),
+            fetch.ask_signal("tasks", lambda: make_tasks_signal(context.tasks, local)),
+            fetch.ask_signal(
+                "conversations", lambda: make_conversations_signal(context.sessions, context.threads, local)
+            ),
+            fetch.ask_signal("git", lambda: make_git_signal(context.git or GitState(), context.github, tests_stale)),
+            fetch.ask_signal("calendar", lambda: make_calendar_signal(meetings, local)),
         )
 
-    def last_activity(self, workspaces: Sequence[str], ours: Mapping[str, Sequence[OurWrite]]) -> datetime | None:
+    def find_last_activity(self, workspaces: Sequence[str], ours: Mapping[str, Sequence[OurWrite]]) -> datetime | None:
         """When anyone but us last wrote in these workspaces (SPEC 2.2), None for unknown; `ours` as in `read_all`.
 
         It starts two git processes for each workspace. A workspace that cannot be read is left out here, because the
@@ -258,7 +290,7 @@ class ContextReader:
                 continue
             sessions = self._sources.sessions.list(workspace=workspace, limit=RECENT_SESSIONS)
             writes = [*ours.get(workspace, ()), *collect_writes_of_sessions(sessions, workspace, now)]
-            signs.append(last_activity(now, None, touches, writes))
+            signs.append(find_last_activity(now, None, touches, writes))
         return max((sign for sign in signs if sign is not None), default=None)
 
     def _read_change_sets(self, sessions: Iterable[SessionView]) -> dict[str, ChangeSet]:

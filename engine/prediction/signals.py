@@ -38,7 +38,7 @@ WEIGHTS: Final = {
 """The weight of each signal in a proposal's rank (SPEC 2.1); the six sum to 1."""
 
 
-def signal(name: str, relevance: float, *evidence: str, error: str = "") -> Signal:
+def make_signal(name: str, relevance: float, *evidence: str, error: str = "") -> Signal:
     """Make a signal with its weight of SPEC 2.1. Raises KeyError if the name is none of the six."""
     return Signal(name, WEIGHTS[name], min(1.0, max(0.0, relevance)), evidence, error)
 
@@ -58,7 +58,7 @@ _PARTS: Final = {
 def make_time_signal(local: datetime) -> Signal:
     """The signal of the operator's local time."""
     words, relevance = _PARTS[part_of_day(local)]
-    return signal("time", relevance, words)
+    return make_signal("time", relevance, words)
 
 
 # -- silence
@@ -86,7 +86,7 @@ class OurWrite:
         return ours and self.since <= touch.at <= self.until
 
 
-def last_activity(
+def find_last_activity(
     now: datetime, last_input: datetime | None, touches: Iterable[Touch], ours: Iterable[OurWrite] = ()
 ) -> datetime | None:
     """The operator's last activity, None for unknown. Never later than `now`."""
@@ -104,9 +104,9 @@ def last_activity(
 def make_silence_signal(silence: timedelta | None, threshold: timedelta, local: datetime) -> Signal:
     """Grows evenly from 0 (just active) to 1 at `threshold` (`silenceThresholdMs`, > 0); 0 if nothing is known."""
     if silence is None:
-        return signal("silence", 0.0, "no activity seen yet")
+        return make_signal("silence", 0.0, "no activity seen yet")
     since = local.astimezone(UTC) - silence
-    return signal("silence", silence / threshold, f"quiet since {moment(since, local)}")
+    return make_signal("silence", silence / threshold, f"quiet since {moment(since, local)}")
 
 
 # -- tasks
@@ -116,7 +116,7 @@ FULLY_STALE = timedelta(days=7)
 """Time without a change after which the staleness of a task is 1."""
 
 
-def open_tasks(tasks: Sequence[Task]) -> list[Task]:
+def list_open_tasks(tasks: Sequence[Task]) -> list[Task]:
     """The open tasks that can be begun, the one without a change for longest first. Tasks of sessions, and tasks that
     wait for others, are left out."""
     opened = (
@@ -128,7 +128,7 @@ def open_tasks(tasks: Sequence[Task]) -> list[Task]:
 def find_related_task(tasks: Sequence[Task], text: str) -> Task | None:
     """The stalest open task that shares a word of at least four letters with `text`."""
     words = _split_words(text)
-    return next((task for task in open_tasks(tasks) if words & _split_words(task.title)), None)
+    return next((task for task in list_open_tasks(tasks) if words & _split_words(task.title)), None)
 
 
 def _split_words(text: str) -> set[str]:
@@ -137,15 +137,17 @@ def _split_words(text: str) -> set[str]:
 
 def make_tasks_signal(tasks: Sequence[Task], local: datetime) -> Signal:
     """The signal of the workspace: how stale its stalest open task is. It names the three stalest."""
-    opened = open_tasks(tasks)
+    opened = list_open_tasks(tasks)
     if not opened:
-        return signal("tasks", 0.0, "no open tasks")
-    return signal("tasks", _compute_staleness(opened[0], local), *(_describe_task(task, local) for task in opened[:3]))
+        return make_signal("tasks", 0.0, "no open tasks")
+    return make_signal(
+        "tasks", _compute_staleness(opened[0], local), *(_describe_task(task, local) for task in opened[:3])
+    )
 
 
 def make_task_signal(task: Task, local: datetime) -> Signal:
     """The signal of a proposal that is about this task."""
-    return signal("tasks", _compute_staleness(task, local), _describe_task(task, local))
+    return make_signal("tasks", _compute_staleness(task, local), _describe_task(task, local))
 
 
 def _compute_staleness(task: Task, now: datetime) -> float:
@@ -222,7 +224,7 @@ def make_conversations_signal(
     best = sorted((pair for pair in best if pair[0] > 0.0), reverse=True)
     nothing = "no recent sessions" if flows is None else "no recent session that it continues"
     words = [words for _, words in best] or [nothing]
-    return signal("conversations", best[0][0] if best else 0.0, *words)
+    return make_signal("conversations", best[0][0] if best else 0.0, *words)
 
 
 def describe_thread(thread: Thread, local: datetime) -> str:
@@ -274,7 +276,7 @@ def make_git_signal(state: GitState, github: GitHubState | None = None, tests_st
     `gh` failed, the signal has that error, and the rest still counts."""
     relevance = 1.0 - prod(1.0 - item_relevance for item_relevance, _ in _rank_waiting(state, github, tests_stale))
     error = f"gh: {plain(github.error, 200)}" if github and github.error else ""
-    return signal("git", relevance, *describe_git_evidence(state, github), error=error)
+    return make_signal("git", relevance, *describe_git_evidence(state, github), error=error)
 
 
 # -- calendar
@@ -304,9 +306,9 @@ def make_calendar_signal(meetings: Sequence[Meeting] | None, now: datetime) -> S
     """The relevance is 1 for a meeting that begins now, and decreases evenly to 0 for one in four hours. `meetings` is
     None if the settings name no calendar."""
     if meetings is None:
-        return signal("calendar", 0.0, "no calendar configured")
+        return make_signal("calendar", 0.0, "no calendar configured")
     meeting = find_nearest_meeting(meetings, now)
     if meeting is None:
-        return signal("calendar", 0.0, f"no meeting within {span(MEETINGS_AHEAD)}")
+        return make_signal("calendar", 0.0, f"no meeting within {span(MEETINGS_AHEAD)}")
     wait = meeting.begins - now
-    return signal("calendar", 1.0 - wait / MEETINGS_AHEAD, f"{plain(meeting.name, 50)} at {meeting.begins:%H:%M}")
+    return make_signal("calendar", 1.0 - wait / MEETINGS_AHEAD, f"{plain(meeting.name, 50)} at {meeting.begins:%H:%M}")

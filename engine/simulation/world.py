@@ -200,7 +200,7 @@ class SimulatedContexts:
     ) -> list[WorkspaceContext]:
         return [self._read(self._projects[workspace], last_input) for workspace in workspaces]
 
-    def last_activity(self, workspaces: Sequence[str], ours: Mapping[str, Sequence[OurWrite]]) -> datetime | None:
+    def find_last_activity(self, workspaces: Sequence[str], ours: Mapping[str, Sequence[OurWrite]]) -> datetime | None:
         return self._find_last_sign([self._projects[workspace] for workspace in workspaces], None)
 
     def session_ended(self, tx: Transaction, view: SessionView) -> None:

@@ -259,7 +259,7 @@ def _read_contexts(services: Services, workspaces: Sequence[str]) -> list[Worksp
 
 def find_last_workspace_activity(services: Services, workspaces: Sequence[str]) -> datetime | None:
     """The time when anybody but us last wrote in these workspaces, None when that is unknown. Runs git."""
-    return services.contexts.last_activity(
+    return services.contexts.find_last_activity(
         workspaces, {path: _collect_own_writes(services, path) for path in workspaces}
     )
 

@@ -55,11 +55,11 @@ def test_the_last_activity_is_that_of_any_workspace(world: World, tmp_path: Path
     touch(edited, AFTER)
     paths = [str(world.path), str(tmp_path / "gone"), str(other.path)]
     reader = world.make_reader()
-    assert reader.last_activity(paths, {}) == AFTER
-    assert reader.last_activity(paths[:1], {}) == BEFORE
-    assert reader.last_activity([], {}) is None
+    assert reader.find_last_activity(paths, {}) == AFTER
+    assert reader.find_last_activity(paths[:1], {}) == BEFORE
+    assert reader.find_last_activity([], {}) is None
     world.sessions = [make_session(ended_at=None, cwd=str(other.path))]
-    assert world.make_reader().last_activity(paths, {}) == BEFORE
+    assert world.make_reader().find_last_activity(paths, {}) == BEFORE
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from engine.prediction.signals import (
     OurWrite,
     compute_session_relevance,
     compute_thread_relevance,
+    find_last_activity,
     find_related_task,
-    last_activity,
     make_calendar_signal,
     make_conversations_signal,
     make_git_signal,
@@ -82,7 +82,7 @@ MOMENT, DAY = timedelta(microseconds=1), timedelta(days=1)
 def test_input_and_edits_are_activity_and_our_own_writes_are_none(
     last_input: datetime | None, touch: Touch | None, ours: OurWrite | None, expected: datetime | None
 ) -> None:
-    assert last_activity(NOW, last_input, [touch] if touch else [], [ours] if ours else []) == expected
+    assert find_last_activity(NOW, last_input, [touch] if touch else [], [ours] if ours else []) == expected
 
 
 def test_the_stalest_task_counts_and_is_named_first() -> None:

@@ -18,7 +18,7 @@ from engine.model import Proposal, SessionState, SessionView, Signal, Task, Tier
 from engine.model.text import count, plain
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.kinds import KINDS, Kind, get_kind
-from engine.prediction.signals import find_related_task, make_task_signal, signal
+from engine.prediction.signals import find_related_task, make_signal, make_task_signal
 from engine.safety.content import check_prompt
 from engine.storage.validation_runs import ValidationRun
 
@@ -115,7 +115,7 @@ def _make_signal(kind: Kind, common: Signal, context: WorkspaceContext, task: Ta
         return context.conversations(frozenset({kind.name, *kind.continues}))
     if common.name not in kind.signals:
         return context.unrelated_signals[common.name]
-    return signal("git", kind.strength, *common.evidence) if common.name == "git" else common
+    return make_signal("git", kind.strength, *common.evidence) if common.name == "git" else common
 
 
 def find_project_parameter(context: WorkspaceContext, paths: Iterable[str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from engine.model.base import hex_hash
 from engine.model.text import count, moment, plain
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.kinds import BLOCKED_TASK, HEARTBEAT_PREFIX, KINDS, OPEN_TASK, RUN_FACT, STALE_TASK
-from engine.prediction.signals import FULLY_STALE, open_tasks
+from engine.prediction.signals import FULLY_STALE, list_open_tasks
 from engine.prediction.tasks import HEARTBEAT, HEARTBEAT_ORDER
 from engine.prediction.templates.offers import (
     Offer,
@@ -59,7 +59,7 @@ def open_task(context: WorkspaceContext) -> Iterator[Offer]:
     """A card for each of the first `MAX_TASKS` tasks that can be begun: first tasks that nobody touched for a week,
     then those that others wait for, then the rest. Within each group, the one untouched for longest comes first."""
     candidates = []
-    for task in open_tasks(context.tasks):
+    for task in list_open_tasks(context.tasks):
         if task.source in DUE_SOURCES or not _is_here(context, task):
             continue
         waiting = [other for other in context.tasks if other.state == TaskState.OPEN and task.id in other.waits_for]
