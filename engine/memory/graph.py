@@ -141,15 +141,14 @@ class TaskGraph:
         self.load()
         return self._latest_named.get((workspace, _shorten(title, MAX_TITLE)))
 
-    def newest(self, *, words: str = "", workspace: str | None = None, limit: int = 200) -> list[GraphNode]:
+    def newest(self, *, words: str = "", limit: int = 200) -> list[GraphNode]:
         """Tasks with all `words`, the last added first."""
         self.load()
         terms = words.casefold().split()
         matching = (
             node
             for node in reversed(tuple(self._nodes.values()))
-            if (workspace is None or node.workspace == workspace)
-            and all(word in f"{node.title} {node.description}".casefold() for word in terms)
+            if all(word in f"{node.title} {node.description}".casefold() for word in terms)
         )
         return list(itertools.islice(matching, limit))
 
@@ -192,10 +191,8 @@ class TaskGraph:
             self._require_task(source)
             self._require_task(target)
             edge = GraphEdge(source, relation, target, round(weight, 4))
-            if any(
-                _is_same(edge, known_edge) and not known_edge.invalidated
-                for known_edge in self._outgoing.get(source, ())
-            ):
+            known_edges = self._outgoing.get(source, ())
+            if any(_is_same(edge, known_edge) and not known_edge.invalidated for known_edge in known_edges):
                 return False
             if source == target or (relation in ACYCLIC and self._has_path(target, relation, source)):
                 raise Refusal(
@@ -212,9 +209,9 @@ class TaskGraph:
     def flush(self, *, whole: bool = False) -> None:
         """Wait until everything is on disk. Compact the graph if its journal is long; with `whole`, also if the graph
         has at most `MAX_TASKS_WRITTEN_WHOLE` tasks. Raises OSError."""
-        if self._files.lines > (
-            0 if whole and len(self) <= MAX_TASKS_WRITTEN_WHOLE else max(COMPACT_LINES, len(self) // 2)
-        ):
+        is_small = len(self) <= MAX_TASKS_WRITTEN_WHOLE
+        max_lines = 0 if whole and is_small else max(COMPACT_LINES, len(self) // 2)
+        if self._files.lines > max_lines:
             self.compact()
             return
         with self._write_lock:

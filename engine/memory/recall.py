@@ -93,13 +93,19 @@ EVENT_TEXTS = {
 }
 """The text of an event in a recall, by its kind."""
 
-_EDGE_REASONS = {
-    Relation.BLOCKS: ("its failure blocked {}", "it was blocked by {}"),
-    Relation.DERIVED_FROM: ("it goes on with {}", "{} goes on with it"),
-    Relation.RELATED_TO: ("it touches what {} touches",) * 2,
-    Relation.SIMILAR_TO: ("it resembles {}",) * 2,
+_REASONS_OF_SOURCE = {
+    Relation.BLOCKS: "its failure blocked {}",
+    Relation.DERIVED_FROM: "it goes on with {}",
+    Relation.RELATED_TO: "it touches what {} touches",
+    Relation.SIMILAR_TO: "it resembles {}",
 }
-"""The reasons for a neighbour: if the edge begins at it, and if the edge ends at it."""
+"""The reasons for a neighbour at which the edge begins."""
+
+_REASONS_OF_TARGET = _REASONS_OF_SOURCE | {
+    Relation.BLOCKS: "it was blocked by {}",
+    Relation.DERIVED_FROM: "{} goes on with it",
+}
+"""The reasons for a neighbour at which the edge ends."""
 
 _STOP_STEMS = frozenset(map(make_stem, STOP_WORDS))
 
@@ -318,11 +324,12 @@ class GraphSource:
         for edge, node in self._graph.neighbours(list(scores)):
             origin = self._graph.get(edge.other_end(node.task_id))
             if origin is not None and _is_candidate(node, query):
-                if_it_begins_here, if_it_ends_here = _EDGE_REASONS[edge.relation]
-                reason = if_it_begins_here if edge.source == node.task_id else if_it_ends_here
+                reasons = _REASONS_OF_SOURCE if edge.source == node.task_id else _REASONS_OF_TARGET
                 score = min(1.0, scores[origin.task_id] * edge.weight)
                 parts = (ScorePart("neighbour", score, NEIGHBOUR_WEIGHT),)
-                yield _make_task_match(node, parts, reason.format(f"“{origin.title[:MAX_ORIGIN_CHARS]}”"))
+                yield _make_task_match(
+                    node, parts, reasons[edge.relation].format(f"“{origin.title[:MAX_ORIGIN_CHARS]}”")
+                )
 
 
 class FactSource:

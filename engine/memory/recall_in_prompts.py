@@ -79,8 +79,8 @@ class RecallPromptPart:
         return Contribution(injection.part, {"memory_sources": sources} if sources else {}, tuple(notes))
 
     def preview(self, request: PromptRequest) -> Injection:
-        """What `part` would put into a prompt now, and what the budget leaves out (SPEC 9.5). A memory goes in whole or
-        not at all."""
+        """What `make_part` would put into a prompt now, and what the budget leaves out (SPEC 9.5). A memory goes in
+        whole or not at all."""
         budget = self._settings.current.memory.recall_tokens
         recall = self._recall(request) if budget else Recall(())
         lines = [PromptLine(f"<{BLOCK_TAG}>", OWN_TEXT), PromptLine(PREAMBLE, OWN_TEXT)]

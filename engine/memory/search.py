@@ -163,7 +163,7 @@ class MemorySearch:
         summary = self._store.get(SUMMARY_PREFIX + session_id)
         if summary is None or summary.forgotten:
             return {}
-        vectors = self._store.read_vectors_of(seqs=[summary.seq])
+        vectors = self._store.read_chunks_of([summary.seq])
         return self._find_sessions(vectors[0][2], k, min_similarity) if vectors else None
 
     def _find_sessions(self, vector: bytes, k: int, min_similarity: float) -> dict[str, float]:
@@ -216,17 +216,31 @@ def _add_passages(
     from engine.memory.ranking import add_text_features
 
     nearest_chunks = {chunk_id for chunks in nearest.values() for _, chunk_id, _ in chunks[:1]}
-    similarities = [
-        sum(similarity for similarity, _, _ in chunks) / len(chunks) if chunks else 0.0 for chunks in nearest.values()
-    ]
     scores = _score_tokens(embedding, [passage.tokens for passage in passages]).tolist()
-    passages_of: dict[int, list[tuple[float, bool, Passage]]] = {seq: [] for seq in nearest}
+    scored: dict[int, list[_ScoredPassage]] = {seq: [] for seq in nearest}
     for passage, score in zip(passages, scores, strict=True):
-        passages_of[passage.seq].append((score, passage.chunk_id in nearest_chunks, passage))
-    best = [max(scored, key=lambda item: item[:2]) for scored in passages_of.values()]
-    texts = ["\n".join(passage.text for *_, passage in scored) for scored in passages_of.values()]
-    candidates = add_text_features(selection, texts, [score for score, *_ in best], similarities)
-    return candidates, [passage for *_, passage in best]
+        scored[passage.seq].append(_ScoredPassage(score, passage.chunk_id in nearest_chunks, passage))
+    best = [max(of_memory, key=lambda item: (item.score, item.is_nearest)) for of_memory in scored.values()]
+    candidates = add_text_features(
+        selection,
+        ["\n".join(item.passage.text for item in of_memory) for of_memory in scored.values()],
+        [item.score for item in best],
+        list(map(_compute_mean_similarity, nearest.values())),
+    )
+    return candidates, [item.passage for item in best]
+
+
+class _ScoredPassage(NamedTuple):
+    """A passage with the score of its tokens. `is_nearest`: its memory has no chunk that is nearer."""
+
+    score: float
+    is_nearest: bool
+    passage: Passage
+
+
+def _compute_mean_similarity(chunks: Sequence[Near]) -> float:
+    """The mean similarity of chunks to the question, 0 without any."""
+    return sum(similarity for similarity, _, _ in chunks) / len(chunks) if chunks else 0.0
 
 
 def _score_tokens(embedding: Embedding | None, packed: list[bytes | None]) -> Vector:

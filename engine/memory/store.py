@@ -73,6 +73,12 @@ _EXPIRE = (
 _PENDING = "(model < :model OR model > :model) AND NOT forgotten"
 """Whether a memory has no vectors of a model. SQLite uses the index of `model` for this, and not for `<>`."""
 
+_SELECT_CHUNKS = (
+    "SELECT c.id, c.seq, v.vector FROM memory_chunks c JOIN memory_vectors v ON v.chunk_id = c.id "
+    f"WHERE {{}} IN {IN_ARRAY} ORDER BY c.seq, c.ordinal"
+)
+"""Selects the chunks with these values in a column."""
+
 _WITH_VECTORS = (
     "FROM memory_vectors v JOIN memory_chunks c ON c.id = v.chunk_id JOIN memories m ON m.seq = c.seq WHERE m.model = ?"
 )
@@ -274,17 +280,15 @@ class MemoryStore:
 
     def vectors(self, chunk_ids: Iterable[int]) -> dict[int, bytes]:
         """Vectors by chunk id."""
-        return {chunk: vector for chunk, _, vector in self.read_vectors_of(chunks=chunk_ids)}
+        return {chunk: vector for chunk, _, vector in self.read_chunks(chunk_ids)}
 
-    def read_vectors_of(self, *, seqs: Iterable[int] = (), chunks: Iterable[int] = ()) -> list[tuple[int, int, bytes]]:
-        """(chunk id, seq, vector) of all chunks of memories (`seqs`), or of some `chunks`, in the order of the
-        texts."""
-        query = (
-            "SELECT c.id, c.seq, v.vector FROM memory_chunks c JOIN memory_vectors v ON v.chunk_id = c.id "
-            f"WHERE {{}} IN {IN_ARRAY} ORDER BY c.seq, c.ordinal"
-        )
-        seq_list = list(seqs)
-        return self._select(query.format("c.seq" if seq_list else "c.id"), make_json_array(seq_list or chunks))
+    def read_chunks(self, chunk_ids: Iterable[int]) -> list[tuple[int, int, bytes]]:
+        """(chunk id, seq, vector) of these chunks, in the order of the texts."""
+        return self._select(_SELECT_CHUNKS.format("c.id"), make_json_array(chunk_ids))
+
+    def read_chunks_of(self, seqs: Iterable[int]) -> list[tuple[int, int, bytes]]:
+        """`read_chunks` for all chunks of these memories."""
+        return self._select(_SELECT_CHUNKS.format("c.seq"), make_json_array(seqs))
 
     def read_vector_page(self, model: str, after: int, limit: int) -> list[tuple[int, int, Layer, bytes]]:
         """The next vectors of `model` after the chunk `after`, as (chunk id, seq, layer, vector), by growing chunk

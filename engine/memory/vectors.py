@@ -123,9 +123,8 @@ class Vectoriser:
         """Wait until no vectors are missing; False after `timeout` seconds, or if none can be made."""
         self.wake()
         thread = self._background
-        return thread.wait_for(lambda: thread.closed or bool(self.problem) or thread.idle, timeout) and not (
-            thread.closed or self.problem
-        )
+        has_ended = thread.wait_for(lambda: thread.closed or bool(self.problem) or thread.idle, timeout)
+        return has_ended and not (thread.closed or self.problem)
 
     def close(self) -> None:
         """Stop after the batch in progress. Safe to call twice."""
@@ -270,7 +269,7 @@ class Vectors:
                 state = self._index.state
                 raise NoIndex(f"the index is {state.state}" + (f": {state.message}" if state.message else ""))
             chunks += [chunk_id for chunk_id, distance in hits if 1 - distance / 2 >= min_similarity]
-        near = compare_chunks(query, self._store.read_vectors_of(chunks=chunks))
+        near = compare_chunks(query, self._store.read_chunks(chunks))
         return select_first_hits(((seq, value) for value, _, seq in sorted(near, reverse=True)), k)
 
     def near(self, query: Vector, seqs: Sequence[int]) -> list[Near]:
@@ -278,7 +277,7 @@ class Vectors:
         from engine.memory.vector_math import compare_chunks
 
         exact = self._load_exact_vectors()
-        near = exact.near(query, seqs) if exact else compare_chunks(query, self._store.read_vectors_of(seqs=seqs))
+        near = exact.near(query, seqs) if exact else compare_chunks(query, self._store.read_chunks_of(seqs))
         return sorted(near, reverse=True)
 
     def forget(self) -> None:

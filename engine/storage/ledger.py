@@ -31,6 +31,9 @@ MAX_ID = 2**63 - 1
 BATCH = 500
 """Maximum number of entries that are read at once."""
 
+MAX_BETWEEN = 5_000
+"""Maximum number of entries of a span of time."""
+
 MAX_ATTEMPTS = 3
 """Number of failures after which an entry is reported and skipped."""
 
@@ -81,11 +84,11 @@ class Ledger:
             self._last_since = last
         return last[1]
 
-    def between(self, start: datetime, end: datetime, kinds: tuple[str, ...], limit: int = 5_000) -> list[LedgerEntry]:
-        """Entries of some kinds from `start` until before `end`, oldest first."""
+    def between(self, start: datetime, end: datetime, kinds: tuple[str, ...]) -> list[LedgerEntry]:
+        """Entries of some kinds from `start` until before `end`, oldest first, at most `MAX_BETWEEN`."""
         return self._load_entries(
             "WHERE kind IN (SELECT value FROM json_each(?)) AND at >= ? AND at < ? ORDER BY id LIMIT ?",
-            *(json.dumps(kinds), as_stored(start), as_stored(end), limit),
+            *(json.dumps(kinds), as_stored(start), as_stored(end), MAX_BETWEEN),
         )
 
     def layer(self) -> LayerState:
