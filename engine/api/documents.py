@@ -36,7 +36,7 @@ from engine.model import (
     TasteShift,
     dollars,
 )
-from engine.model.base import label
+from engine.model.base import label_trust
 from engine.prediction.kinds import kind_title
 
 Document = dict[str, Any]
@@ -195,7 +195,7 @@ def _make_bubble_document(bubble: Bubble) -> Document:
         "createdAt": instant(bubble.at),
         "flushedAt": instant(bubble.flushed_at),
         "pattern": bubble.pattern,
-        "trust": label(learning.trust, approved=bubble.approved_at is not None),
+        "trust": label_trust(learning.trust, approved=bubble.approved_at is not None),
     }
 
 
@@ -237,7 +237,7 @@ _COMPUTED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
     TasteShift: {"kindTitle": _find_kind_title},
     SessionView: {"state": lambda view: "discarded" if view.discarded_at else view.state},
     LearningEntry: {
-        "trust": lambda entry: label(entry.trust, approved=bool(entry.approved_by)),
+        "trust": lambda entry: label_trust(entry.trust, approved=bool(entry.approved_by)),
         "because": lambda entry: entry.retired_because or entry.merged_into,
     },
     AcceptedFinding: {"scope": lambda finding: "leadership"},

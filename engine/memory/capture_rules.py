@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from enum import StrEnum
+from enum import Enum, StrEnum
 
 from engine.files import read_table
 from engine.frozen import frozen
@@ -105,6 +105,16 @@ class CaptureKind(StrEnum):
     CORRECTION = "correction"
 
 
+class Speaker(Enum):
+    """Whose words a sentence is."""
+
+    AGENT = "agent"
+    OPERATOR = "operator"
+    """The operator's preferences are facts, too."""
+    PROGRAM = "program"
+    """Of what a program prints, only sentences with a capitalised label (`Decision: …`) count."""
+
+
 @frozen
 class CapturedSentence:
     """A sentence worth keeping, and the line that it begins in."""
@@ -164,17 +174,14 @@ _STOP_WORDS = frozenset(_STOP_WORDS_TEXT.split())
 
 
 def capture_sentences(
-    lines: Iterable[tuple[int, str]], *, operator: bool = False, output: bool = False, secrets: Iterable[str] = ()
+    lines: Iterable[tuple[int, str]], speaker: Speaker = Speaker.AGENT, secrets: Iterable[str] = ()
 ) -> list[CapturedSentence]:
-    """The sentences worth keeping in numbered lines that belong together, each once.
-
-    `operator`: they are the operator's own words. `output`: a program printed them, and only sentences with a
-    capitalised label (`Decision: …`) count. Sentences with one of the `secrets` are left out.
-    """
+    """The sentences worth keeping in numbered lines that belong together, each once. Sentences with one of the
+    `secrets` are left out."""
     secret_values = tuple(secrets)
     captured: dict[str, CapturedSentence] = {}
     for sentence in split_sentences(lines):
-        kind = classify_sentence(sentence.text, operator=operator, output=output)
+        kind = classify_sentence(sentence.text, speaker)
         if kind is not None and redact(sentence.text, secret_values) == sentence.text:
             tagged = _tag_sentence(kind, sentence)
             captured.setdefault(tagged.digest, tagged)
@@ -186,7 +193,7 @@ def has_label(line: str) -> bool:
     return bool(_LABELLED_LINE.search(line))
 
 
-def classify_sentence(sentence: str, *, operator: bool = False, output: bool = False) -> CaptureKind | None:
+def classify_sentence(sentence: str, speaker: Speaker = Speaker.AGENT) -> CaptureKind | None:
     """The kind of a sentence, None for one that is not worth keeping."""
     if not MIN_LENGTH <= len(sentence) <= MAX_LENGTH or len(_WORD.findall(sentence)) < MIN_WORDS:
         return None
@@ -195,21 +202,23 @@ def classify_sentence(sentence: str, *, operator: bool = False, output: bool = F
     if is_question or _LOOKS_LIKE_CODE.search(plain) or len(plain.replace("_", "").split()) < MIN_WORDS:
         return None
     labelled_kind = next((kind for kind, pattern in _LABEL_PATTERNS.items() if pattern.search(plain)), None)
-    if output:  # compilers label their remarks, too, but in lower case: `note: run with RUST_BACKTRACE=1`
+    if (
+        speaker is Speaker.PROGRAM
+    ):  # compilers label their remarks, too, but in lower case: `note: run with RUST_BACKTRACE=1`
         return labelled_kind if plain[0].isupper() else None
     if _UNCERTAIN.search(plain if labelled_kind else _remove_reason(plain)):
         return None
-    return labelled_kind or _find_kind_by_words(plain, operator=operator)
+    return labelled_kind or _find_kind_by_words(plain, speaker)
 
 
-def _find_kind_by_words(statement: str, *, operator: bool) -> CaptureKind | None:
+def _find_kind_by_words(statement: str, speaker: Speaker) -> CaptureKind | None:
     """The kind of a statement without a label, whose quotes and code are masked; None for one that is not worth
     keeping."""
     if _CORRECTION.search(statement):
         return CaptureKind.CORRECTION
     if _DECISION.search(statement):
         return CaptureKind.DECISION
-    if operator and _PREFERENCE.search(statement):
+    if speaker is Speaker.OPERATOR and _PREFERENCE.search(statement):
         return CaptureKind.FACT
     is_fact = _FACT.search(statement) and not _PLAN.search(statement) and not _TEMPORARY.search(statement)
     return CaptureKind.FACT if is_fact else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 from sqlalchemy import func, tuple_
 from sqlmodel import Field, Session, col, desc, select
@@ -18,13 +19,14 @@ from engine.frozen import frozen
 from engine.memory.capture_rules import (
     CapturedSentence,
     CaptureKind,
+    Speaker,
     capture_sentences,
     digest_sentence,
     find_corrected,
     has_label,
 )
 from engine.model import Capture, ChangeSet, NewMemory, SessionView, Task, TranscriptLine, Trust
-from engine.model.base import find_or_none, find_trust_of_line, hex_hash
+from engine.model.base import find_or_none, hex_hash
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
 from engine.storage.rows import Row, enum_field, json_field, utc_field, value_of
@@ -44,14 +46,13 @@ MAX_PER_DAY = 1_000
 MAX_CORRECTED = 200
 """Number of the newest captures among which the one is searched that a correction corrects."""
 
-OPERATOR_LINE = "reply"
-"""The kind of a line of a transcript with the operator's words."""
-
-OUTPUT_LINES = ("output", "note")
-"""The kinds of lines that a program printed."""
-
-READ_LINES = ("say", OPERATOR_LINE, *OUTPUT_LINES)
-"""The kinds of lines of a transcript that are searched."""
+SPEAKERS = {
+    "say": Speaker.AGENT,
+    "reply": Speaker.OPERATOR,
+    "output": Speaker.PROGRAM,
+    "note": Speaker.PROGRAM,
+}
+"""Who speaks in each kind of line of a transcript. Lines of other kinds are not searched."""
 
 Remember = Callable[[Sequence[NewMemory]], object]
 """Remembers in layers C and E. To remember the same again adds nothing."""
@@ -124,6 +125,23 @@ class CaptureRow(Row, table=True):
         self.text, self.tags, self.forgotten = "", [], True
 
 
+class SaidSentence(NamedTuple):
+    """A sentence of a transcript that is worth keeping, and the last line of its message."""
+
+    sentence: CapturedSentence
+    line: TranscriptLine
+
+    @property
+    def speaker(self) -> Speaker:
+        """Who said it."""
+        return SPEAKERS[self.line.kind]
+
+    @property
+    def trust(self) -> Trust:
+        """Whether the operator said it, or it is a quote."""
+        return Trust.OPERATOR if self.speaker is Speaker.OPERATOR else Trust.QUOTED
+
+
 class Captures:
     """Takes captures out of sessions, and reads them. All methods may be called from any thread."""
 
@@ -153,33 +171,25 @@ class Captures:
         extracted = self.extract(session_id) if view else []
         if view is None or not extracted:
             return []
-        captures = self._database.write(
-            lambda tx: [_store_capture(tx, view, sentence, line) for sentence, line in extracted]
-        )
+        captures = self._database.write(lambda tx: [_store_capture(tx, view, said) for said in extracted])
         remembered = [capture for capture in captures if not capture.forgotten]
         if remembered:
             self._remember([_to_memory(capture) for capture in remembered])
         return remembered
 
-    def extract(self, session_id: str) -> list[tuple[CapturedSentence, TranscriptLine]]:
-        """The sentences of a session's transcript that are worth keeping, each once, with the last line of its message.
-        The kind of the line tells who spoke. If both an agent and the operator said a sentence, it is the
-        operator's."""
-        by_digest: dict[str, tuple[CapturedSentence, TranscriptLine]] = {}
+    def extract(self, session_id: str) -> list[SaidSentence]:
+        """The sentences of a session's transcript that are worth keeping, each once. If both an agent and the operator
+        said a sentence, it is the operator's."""
+        by_digest: dict[str, SaidSentence] = {}
         secrets = tuple(self._secrets())
-        for kind, lines in _group_into_messages(read_all_lines(self._work.transcript, session_id)):
-            is_operator = kind == OPERATOR_LINE
-            for sentence in capture_sentences(
-                [(line.number, line.text) for line in lines],
-                operator=is_operator,
-                output=kind in OUTPUT_LINES,
-                secrets=secrets,
-            ):
+        for lines in _group_into_messages(read_all_lines(self._work.transcript, session_id)):
+            speaker = SPEAKERS[lines[-1].kind]
+            for sentence in capture_sentences([(line.number, line.text) for line in lines], speaker, secrets):
                 previous = by_digest.get(sentence.digest)
-                if previous is None and len(by_digest) >= MAX_PER_SESSION and not is_operator:
+                if previous is None and len(by_digest) >= MAX_PER_SESSION and speaker is not Speaker.OPERATOR:
                     continue
-                if previous is None or find_trust_of_line(previous[1].kind) is not Trust.OPERATOR:
-                    by_digest[sentence.digest] = (sentence, lines[-1])
+                if previous is None or previous.speaker is not Speaker.OPERATOR:
+                    by_digest[sentence.digest] = SaidSentence(sentence, lines[-1])
         return list(by_digest.values())
 
     def entries(self, *, words: str = "", before: str | None = None, limit: int = 200) -> list[Capture]:
@@ -235,27 +245,29 @@ def read_all_lines(transcript: ReadTranscript, session_id: str) -> Iterator[Tran
         after = page[-1].number
 
 
-def _group_into_messages(lines: Iterable[TranscriptLine]) -> Iterator[tuple[str, list[TranscriptLine]]]:
-    """Messages: neighbouring lines of one kind, with the kind. Each line of output is a message of its own. Output
-    without a label is left out, because there may be a hundred thousand lines of it."""
+def _group_into_messages(lines: Iterable[TranscriptLine]) -> Iterator[list[TranscriptLine]]:
+    """Messages: neighbouring lines of one kind. Each line of a program is a message of its own. One without a label is
+    left out, because a program may print a hundred thousand lines."""
     block: list[TranscriptLine] = []
     for line in lines:
-        if line.kind in OUTPUT_LINES:
+        speaker = SPEAKERS.get(line.kind)
+        if speaker is Speaker.PROGRAM:
             if has_label(line.text):
-                yield line.kind, [line]
+                yield [line]
             continue
         if block and line.kind != block[-1].kind:
-            yield block[-1].kind, block
+            yield block
             block = []
-        if line.kind in READ_LINES:
+        if speaker is not None:
             block.append(line)
     if block:
-        yield block[-1].kind, block
+        yield block
 
 
-def _store_capture(tx: Transaction, view: SessionView, captured: CapturedSentence, line: TranscriptLine) -> Capture:
+def _store_capture(tx: Transaction, view: SessionView, said: SaidSentence) -> Capture:
     """Store a sentence of a session, or count it again if its workspace has it. Returns its capture."""
-    trust, tags = find_trust_of_line(line.kind), [*captured.tags, view.outcome]
+    captured, line, trust = said.sentence, said.line, said.trust
+    tags = [*captured.tags, view.outcome]
     row = _find_row(tx.session, view.workspace, captured.digest)
     if row is None:
         row = CaptureRow(
@@ -306,18 +318,18 @@ def _find_corrected_id(session: Session, workspace: str, captured: CapturedSente
     return find_corrected(captured.text, ((row.id, row.text) for row in rows))
 
 
-def _to_memory(capture_sentences: Capture) -> NewMemory:
+def _to_memory(capture: Capture) -> NewMemory:
     """A capture as it is remembered in layer C."""
     return NewMemory(
-        capture_sentences.text,
-        kind=capture_sentences.kind,
-        speaker="operator" if capture_sentences.trust is Trust.OPERATOR else capture_sentences.agent,
-        at=capture_sentences.at,
-        session=capture_sentences.session,
-        agent=capture_sentences.agent,
-        workspace=capture_sentences.workspace,
-        source=capture_sentences.source,
-        tags=("captured", *capture_sentences.tags),
-        ref=capture_sentences.id,
-        trust=capture_sentences.trust,
+        capture.text,
+        kind=capture.kind,
+        speaker="operator" if capture.trust is Trust.OPERATOR else capture.agent,
+        at=capture.at,
+        session=capture.session,
+        agent=capture.agent,
+        workspace=capture.workspace,
+        source=capture.source,
+        tags=("captured", *capture.tags),
+        ref=capture.id,
+        trust=capture.trust,
     )

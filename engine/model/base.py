@@ -154,18 +154,13 @@ def find_lowest_trust(trusts: Iterable[Trust]) -> Trust:
     return max(trusts, key=_ORDER.index, default=Trust.QUOTED)
 
 
-def find_trust_of_line(kind: str) -> Trust:
-    """The trust of a line of a transcript, by its kind: only a "reply" has the operator's words."""
-    return Trust.OPERATOR if kind == "reply" else Trust.QUOTED
-
-
 def find_trust_of_names(names: Iterable[str]) -> Trust:
     """The trust of a sentence of the engine that contains these names of tests or files. It is lower if a name could
     carry a message: one with a space may be a sentence, and one with two slashes an address."""
     return Trust.MEASURED if all(_NAME.fullmatch(name) for name in names) else Trust.QUOTED
 
 
-def label(trust: Trust | None, *, approved: bool = False) -> str:
+def label_trust(trust: Trust | None, *, approved: bool = False) -> str:
     """The label as the operator reads it, "" for the product's own words."""
     if trust is None:
         return ""

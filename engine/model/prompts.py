@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from engine.frozen import frozen
-from engine.model.base import Trust, label
+from engine.model.base import Trust, label_trust
 
 # -- prompts
 
@@ -43,7 +43,7 @@ class PromptSource:
     @property
     def standing(self) -> str:
         """The trust of the line in words, "" for the product's own lines."""
-        return label(self.trust, approved=self.approved)
+        return label_trust(self.trust, approved=self.approved)
 
 
 OWN_TEXT = PromptSource(SourceKind.RUNNER, label="clawpy")

@@ -11,8 +11,7 @@ from engine.execution.runners.model.single_questions import MemoryModel
 from engine.hierarchy.teaching import remove_lesson
 from engine.learning.learnings.findings import ENTRY_KINDS, SessionRecord, Statement, select_entries_about
 from engine.learning.learnings.learnings import Learnings
-from engine.memory.capture_rules import CapturedSentence
-from engine.memory.captures import read_all_lines
+from engine.memory.captures import SaidSentence, read_all_lines
 from engine.memory.embedding import LOCAL_MODEL, NoEmbedder
 from engine.model import (
     Answer,
@@ -35,9 +34,6 @@ from engine.model.learnings import Correction, find_lessons, find_topics
 if TYPE_CHECKING:
     from engine.services import Services
 
-
-SPEAKERS = {"reply": "operator", "say": "agent"}
-"""The speaker of a kind of line in a transcript; all other lines are from programs."""
 
 MAX_REQUESTS = 200
 
@@ -81,7 +77,7 @@ class SessionSource:
         view = start_record.view
         until = max(services.clock.now(), view.ended_at or view.created_at) + RECORD_DELAY
         entries = services.ledger.between(view.created_at, until, ENTRY_KINDS)
-        statements = [_to_statement(capture, line) for capture, line in services.knowledge.captures.extract(session_id)]
+        statements = map(_to_statement, services.knowledge.captures.extract(session_id))
         return SessionRecord(
             view,
             start_record.leader,
@@ -196,10 +192,9 @@ def _has_own_words(services: Services, view: SessionView) -> bool:
     return made_card is not None and made_card.source is Source.OPERATOR
 
 
-def _to_statement(captured: CapturedSentence, line: TranscriptLine) -> Statement:
-    return Statement(
-        captured.kind.value, captured.text, SPEAKERS.get(line.kind, "program"), "preference" in captured.tags
-    )
+def _to_statement(said: SaidSentence) -> Statement:
+    sentence = said.sentence
+    return Statement(sentence.kind.value, sentence.text, said.speaker.value, "preference" in sentence.tags)
 
 
 def _embed(services: Services, texts: Sequence[str]) -> list[bytes] | None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.memory.capture_rules import MAX_LENGTH, capture_sentences, classify_sentence, find_corrected
+from engine.memory.capture_rules import MAX_LENGTH, Speaker, capture_sentences, classify_sentence, find_corrected
 
 
 @pytest.mark.parametrize(
@@ -113,10 +113,10 @@ def test_a_sentence_with_a_secret_is_not_captured() -> None:
 
 
 def test_output_is_captured_only_with_a_label() -> None:
-    assert capture_sentences([(1, "The service listens on port 8000.")], output=True) == []
-    assert capture_sentences([(1, "Decision: the port stays 8000 for now.")], output=True)[0].kind == "decision"
+    assert capture_sentences([(1, "The service listens on port 8000.")], Speaker.PROGRAM) == []
+    assert capture_sentences([(1, "Decision: the port stays 8000 for now.")], Speaker.PROGRAM)[0].kind == "decision"
     remark = "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace"
-    assert capture_sentences([(1, remark)], output=True) == [], "compilers write their labels in lower case"
+    assert capture_sentences([(1, remark)], Speaker.PROGRAM) == [], "compilers write their labels in lower case"
 
 
 def test_tags_name_topics_and_files() -> None:
@@ -134,7 +134,7 @@ def test_any_text_is_read_without_harm(text: str) -> None:
 def test_code_and_comments_are_left_out_and_lines_keep_their_numbers() -> None:
     code = ["```", "Always use uv.", "````", "- ```py", "Always use tox.", "  ```"]
     lines = [*code, "<!-- Always", "use nox. -->", "Always run\nthe linter."]
-    captured = capture_sentences(list(enumerate(lines, 7)), operator=True)
+    captured = capture_sentences(list(enumerate(lines, 7)), Speaker.OPERATOR)
     assert [(sentence.text, sentence.line) for sentence in captured] == [("Always run the linter.", 15)]
     assert capture_sentences([]) == []
 
