@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
 from pathlib import PurePath
+from typing import NamedTuple
 
 from sqlalchemy import literal_column
 from sqlmodel import Field, col, select
@@ -19,7 +20,7 @@ from engine.events import FactPromoted, FactRejected
 from engine.frozen import frozen
 from engine.memory.capture_rules import digest_sentence, find_corrected
 from engine.memory.captures import Captures
-from engine.memory.para import NewFact, Para, group_name
+from engine.memory.para import NewFact, Para, make_group_name
 from engine.model import (
     Bucket,
     Capture,
@@ -182,27 +183,33 @@ class Drafts:
         self._database.write(store_decision)
 
 
+class FailingTests(NamedTuple):
+    """The tests of a workspace that a session could not fix."""
+
+    workspace: str
+    names: tuple[str, ...]
+
+
 @frozen
 class Day:
-    """What happened on a local day. `date` is in the form `2026-01-05`, `sessions` are those that ended, and `files`
-    has the number of files that landed by the id of a session. `failing` has the workspace, and the tests that still
-    failed, of each session that could not fix them."""
+    """What happened on a local day. `date` is in the form `2026-01-05`, and `sessions` are those that ended. By the id
+    of a session, `files` has the number of files that landed, and `failing` the tests that still failed."""
 
     date: str
     sessions: tuple[SessionView, ...] = ()
     files: Mapping[str, int] = field(default_factory=dict)
     captures: tuple[Capture, ...] = ()
-    failing: Mapping[str, tuple[str, tuple[str, ...]]] = field(default_factory=dict)
+    failing: Mapping[str, FailingTests] = field(default_factory=dict)
     approved: int = 0
     rejected: int = 0
 
     @property
-    def empty(self) -> bool:
-        """Nothing happened."""
+    def is_empty(self) -> bool:
+        """Whether nothing happened."""
         return not (self.sessions or self.captures or self.failing)
 
     def draft(self, known_facts: Sequence[ParaFact]) -> list[NewFact]:
-        """The facts that rules draw from the day: at most 8, corrections first, without facts that are known."""
+        """The facts that rules draw from the day: at most `MAX_FACTS`, corrections first, without known ones."""
         known_digests = {digest_sentence(fact.fact) for fact in known_facts if not fact.forgotten}
         new_facts: dict[str, NewFact] = {}
         for new_fact in (*self._make_captured_facts(), *self._make_failure_facts(), *self._make_landed_facts()):
@@ -228,19 +235,19 @@ class Day:
             lines = [*lines[: MAX_LINES - 1], f"and {len(lines) - MAX_LINES + 1} more"]
         return [plain(line, MAX_LINE_CHARS) for line in lines]
 
-    def synthesis(self) -> str:
+    def make_synthesis(self) -> str:
         """The day as a model reads it: one event a line, each beginning with its source in brackets."""
         lines = [f"Day {self.date}: {count(self.approved, 'card')} approved, {self.rejected} rejected."]
         for session in self.sessions:
             landed = self._describe_landed(session, ", {} landed")
             text = f"{session.prompt}: {session.outcome}{landed}. {session.error or session.summary}"
-            lines.append(f"[{session.id}] {session.agent} in {_group_of(session.workspace)}: {text}")
+            lines.append(f"[{session.id}] {session.agent} in {_make_group_name(session.workspace)}: {text}")
         lines += [
             f"[{capture.source}] {capture.kind} said {_describe_speaker(capture)}: {capture.text}"
             for capture in self.captures
         ]
-        for session_id, (_, tests) in sorted(self.failing.items()):
-            lines.append(f"[{session_id}] still failed: {', '.join(tests[:5])}")
+        for session_id, failing in sorted(self.failing.items()):
+            lines.append(f"[{session_id}] still failed: {', '.join(failing.names[:5])}")
         joined = "\n".join(plain(line, 2 * MAX_LINE_CHARS) for line in lines)
         return joined if len(joined) <= MAX_SYNTHESIS_CHARS else joined[: MAX_SYNTHESIS_CHARS - 1] + "…"
 
@@ -251,11 +258,18 @@ class Day:
         trust = next(
             (item.trust for item in captures if digest_sentence(item.text) == digest_sentence(fact)), Trust.QUOTED
         )
-        workspaces = {session_id: workspace for session_id, (workspace, _) in self.failing.items()}
+        workspaces = {session_id: failing.workspace for session_id, failing in self.failing.items()}
         workspaces |= {item.source: item.workspace for item in captures}
         workspaces |= {item.id: item.workspace for item in self.sessions}
-        origin = f"nightly:{self.date}:{source}"
-        return NewFact(fact, category or "fact", bucket, group, origin, workspaces.get(source, ""), trust=trust)
+        return NewFact(
+            fact,
+            category or "fact",
+            bucket,
+            group,
+            source=f"nightly:{self.date}:{source}",
+            workspace=workspaces.get(source, ""),
+            trust=trust,
+        )
 
     def _describe_landed(self, session: SessionView, words: str) -> str:
         """`words` with the number of files of a session that landed, "" if none did."""
@@ -272,9 +286,9 @@ class Day:
                 item.text,
                 "preference" if is_preference else item.kind,
                 Bucket.AREAS if is_preference else Bucket.PROJECTS,
-                "preferences" if is_preference else _group_of(item.workspace),
-                f"{CAPTURE_SOURCE}{item.source}",
-                item.workspace,
+                "preferences" if is_preference else _make_group_name(item.workspace),
+                source=f"{CAPTURE_SOURCE}{item.source}",
+                workspace=item.workspace,
                 trust=item.trust,
                 reason=f"said {_describe_speaker(item)}{occurrences}",
             )
@@ -282,9 +296,9 @@ class Day:
     def _make_failure_facts(self) -> Iterator[NewFact]:
         """Facts about tests that still failed in several sessions."""
         sessions = group_pairs(
-            ((workspace, test), session)
-            for session, (workspace, tests) in sorted(self.failing.items())
-            for test in set(tests)
+            ((failing.workspace, test), session_id)
+            for session_id, failing in sorted(self.failing.items())
+            for test in set(failing.names)
         )
         for (workspace, test), failed in sorted(sessions.items(), key=lambda item: (-len(item[1]), item[0])):
             if len(failed) >= MIN_FAILING_SESSIONS:
@@ -292,9 +306,9 @@ class Day:
                     f"{plain(test, 300)} resists being fixed by agents",
                     "failure",
                     Bucket.RESOURCES,
-                    _group_of(workspace),
-                    "nightly:" + ",".join(failed[:5]),
-                    workspace,
+                    _make_group_name(workspace),
+                    source="nightly:" + ",".join(failed[:5]),
+                    workspace=workspace,
                     trust=find_trust_of_names([test]),
                     reason=f"it still failed in {len(failed)} sessions of {self.date}",
                 )
@@ -307,9 +321,9 @@ class Day:
                     f"Done on {self.date}: {plain(session.prompt, 300)}{landed}",
                     "change",
                     Bucket.ARCHIVES,
-                    _group_of(session.workspace),
-                    f"session:{session.id}",
-                    session.workspace,
+                    _make_group_name(session.workspace),
+                    source=f"session:{session.id}",
+                    workspace=session.workspace,
                     reason="it was landed",
                 )
 
@@ -328,5 +342,5 @@ def _describe_speaker(capture: Capture) -> str:
     return f"in a session of {capture.agent}" if capture.agent else "in a session"
 
 
-def _group_of(workspace: str) -> str:
-    return group_name(PurePath(workspace).name)
+def _make_group_name(workspace: str) -> str:
+    return make_group_name(PurePath(workspace).name)

@@ -14,6 +14,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from engine.background import Background, HelperGone
@@ -98,6 +99,15 @@ class IndexState:
     progress: float = 1.0
 
 
+class _OpenIndex(NamedTuple):
+    """What the helper has open: the id of its process, the server or the inode of the file, and the name of the model
+    that made the vectors."""
+
+    process: int | None
+    place: ChromaServer | int
+    model: str
+
+
 class DamagedIndex(Exception):
     """The index does not contain what it should."""
 
@@ -124,7 +134,7 @@ class Index:
         self._background = Background("clawpy-index", self._step)
         self._reopen_wanted = self._compare_wanted = False
         self._clear_wanted = self._is_disconnected = False
-        self._opened: tuple[int | None, int | ChromaServer, str] | None = None  # helper's process, where, model
+        self._opened: _OpenIndex | None = None
         self._last_chunk = self._failures = self._removed = 0
 
     def wake(self) -> None:
@@ -190,12 +200,16 @@ class Index:
         """Handle an error; returns the seconds until the next attempt, None for no attempt before `check`. A lost
         server is no reason to build again."""
         self._opened = None
-        server, is_gone = self._server(), isinstance(error, HelperGone)
+        server = self._server()
         if server is None or isinstance(error, TimeoutError):
             self._helper.end()  # if it hangs, the next search would wait for it; and only its end releases a folder
         if server is not None and (isinstance(error, HelperGone | TimeoutError) or str(error).startswith(UNREACHABLE)):
             self._note_disconnection(server, error)
             return RETRY_S
+        return self._build_again(server, error)
+
+    def _build_again(self, server: ChromaServer | None, error: Exception) -> float | None:
+        """Prepare another build, unless too many failed; returns the seconds until it, None for none before `check`."""
         self._failures += 1
         which = f"the index on {server.host}" if server else "the index"
         log.warning("%s is built again: %s", which, error)
@@ -205,8 +219,8 @@ class Index:
         self._set_state("building", f"built again: {error}", 0.0)
         if server is not None:
             self._clear_wanted = True
-        elif not is_gone or self._failures > 1:  # a helper that ends once may have been killed; twice, by the folder
-            self._move_aside()
+        elif self._failures > 1 or not isinstance(error, HelperGone):
+            self._move_aside()  # a helper that ended once may have been killed; twice, the folder is the cause
         return 0.0
 
     def _note_disconnection(self, server: ChromaServer, error: Exception) -> None:
@@ -232,16 +246,17 @@ class Index:
             self._set_state("ready")
 
     def _is_open(self) -> bool:
-        return self._opened is not None and self._opened == (self._helper.pid, self._identify_index(), self._model())
+        return self._opened is not None and self._opened == self._identify_index()
 
-    def _identify_index(self) -> int | ChromaServer:
-        """Identifies the index: the server, or the inode of the file."""
-        if (server := self._server()) is not None:
-            return server
-        try:
-            return (self.folder / "chroma.sqlite3").stat().st_ino
-        except OSError:
-            return 0
+    def _identify_index(self) -> _OpenIndex:
+        """The index that should be open now."""
+        place: ChromaServer | int | None = self._server()
+        if place is None:
+            try:
+                place = (self.folder / "chroma.sqlite3").stat().st_ino
+            except OSError:
+                place = 0
+        return _OpenIndex(self._helper.pid, place, self._model())
 
     def _open(self) -> None:
         """Open the index in its folder or on the server."""
@@ -259,7 +274,7 @@ class Index:
             self._clear_wanted = self._is_disconnected = False
         self._last_chunk = max((max(ids, default=0) for ids in self._store.indexed(model).values()), default=0)
         self._removed = 0
-        self._opened = (self._helper.pid, self._identify_index(), model)
+        self._opened = self._identify_index()
 
     def _reconcile(self) -> int:
         """Make the index contain what the database does, a page of ids at a time; searches are answered in between.

@@ -136,20 +136,19 @@ class MemoryService:
         """The states of layers C and E (SPEC 9.5)."""
         pending = self.store.count_pending(self.vectoriser.model)
         fault = self.vectoriser.problem or self.vectors.problem
-        states = []
-        for layer in (Layer.VECTORS, Layer.CONTEXT):
-            number, newest = self.store.count_and_newest(layer)
-            status, message, progress = "ready", "", 1.0
-            index = self.index.state
-            if fault:
-                status, message = "degraded", f"found by words only: {fault}"
-            elif pending:
-                status, message = "building", f"{pending} without vectors yet"
-                progress = max(0.0, 1 - pending / max(1, self.store.count()))
-            elif index.state in ("building", "degraded"):
-                status, message, progress = index.state, f"index: {index.message}", index.progress
-            states.append(LayerState(layer, number, newest, status, message, progress))
-        return states
+        index = self.index.state
+        status, message, progress = "ready", "", 1.0
+        if fault:
+            status, message = "degraded", f"found by words only: {fault}"
+        elif pending:
+            status, message = "building", f"{pending} without vectors yet"
+            progress = max(0.0, 1 - pending / max(1, self.store.count()))
+        elif index.state in ("building", "degraded"):
+            status, message, progress = index.state, f"index: {index.message}", index.progress
+        return [
+            LayerState(layer, *self.store.count_and_newest(layer), status, message, progress)
+            for layer in (Layer.VECTORS, Layer.CONTEXT)
+        ]
 
     def entries(self, layer: Layer, *, words: str = "", before: int | None = None, limit: int = 200) -> list[Memory]:
         """Entries of layer C or E, the newest first; see `MemoryStore.entries`."""
@@ -218,6 +217,7 @@ class Knowledge:
         self._home = home
         self._memory = memory
         self._work = work
+        self.forgetting: Forgetting
         self.graph = TaskGraph(home.data, clock)
         self.para = Para(home.data / "para", database, clock)
         self.captures = Captures(database, work, memory.remember, secrets=secrets)

@@ -23,7 +23,7 @@ from engine.events import FactPromoted, NightlyFinished
 from engine.frozen import frozen
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Captures, WorkReader
-from engine.memory.drafts import MAX_FACTS, Day, Drafts
+from engine.memory.drafts import MAX_FACTS, Day, Drafts, FailingTests
 from engine.memory.para import GROUP, MAX_FACT_CHARS, Para
 from engine.model import Asks, Bucket, CheckResult, NoAnswer, Question, Refusal, Trust, sanitise
 from engine.model.secrets import redact
@@ -222,7 +222,7 @@ class Nightly:
         if night is not None:
             return night
         night = NightRow(day=day.date, state=EVALUATED, reason="nothing happened", facts=(), at=self._clock.now())
-        runs = [] if day.empty else self._evaluate(day, night)
+        runs = [] if day.is_empty else self._evaluate(day, night)
 
         def store(tx: Transaction) -> None:
             tx.session.add(night)
@@ -244,7 +244,7 @@ class Nightly:
         """The validation loop (SPEC 4.9): ask until an answer is valid, each time with the faults of the last one,
         within the limits. Stores the result in `night`. Returns the runs, each with the cost so far."""
         runs: list[tuple[CheckResult, int]] = []
-        synthesis = redact(day.synthesis())
+        synthesis = redact(day.make_synthesis())
         faults: tuple[str, ...] = ()
         while night.attempts < MAX_ATTEMPTS and night.cost_microusd < COST_CAP_MICROUSD:
             attempt = self._ask_model(day.date, synthesis, faults, COST_CAP_MICROUSD - night.cost_microusd)
@@ -287,7 +287,7 @@ class Nightly:
         }
         sessions = {entry.subject: None for entry in entries if entry.kind == "SessionEnded"}
         failing = {
-            entry.subject: (entry.workspace, tuple(entry.payload.get("failing", ())))
+            entry.subject: FailingTests(entry.workspace, tuple(entry.payload.get("failing", ())))
             for entry in entries
             if entry.kind in ("ValidationFailed", "RetryRepeated")
         }

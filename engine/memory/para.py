@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -76,6 +77,13 @@ class _Group:
     broken: str = ""
 
 
+class _Accesses(NamedTuple):
+    """How often recall found a fact since the last `flush`, and when last."""
+
+    number: int
+    last: datetime
+
+
 class Para:
     """The facts of one home. All methods may be called from any thread."""
 
@@ -86,9 +94,8 @@ class Para:
         self._database = database
         self._clock = clock
         self._lock = threading.RLock()
-        self._read: FileCache[_Group] = FileCache()
-        self._accesses: dict[str, tuple[int, datetime]] = {}
-        """By fact: how often recall found it since the last `flush`, and when last."""
+        self._cache: FileCache[_Group] = FileCache()
+        self._accesses: dict[str, _Accesses] = {}
 
     # -- reading
 
@@ -145,18 +152,23 @@ class Para:
         """Count that recall found these facts. `flush` writes the counts."""
         now = self._clock.now()
         with self._lock:
-            for fact_id in fact_ids:
-                self._accesses[fact_id] = (self._accesses.get(fact_id, (0, now))[0] + 1, now)
+            for id in fact_ids:
+                number = self._accesses[id].number if id in self._accesses else 0
+                self._accesses[id] = _Accesses(number + 1, now)
 
     def flush(self) -> None:
         """Write the counts of `count_access` into the files. Raises OSError; then a later call writes them."""
         with self._lock:
             facts = self._read_all_facts()
-            self._write_files([
-                replace(fact, access_count=fact.access_count + number, last_accessed=at)
-                for fact_id, (number, at) in self._accesses.items()
-                if (fact := facts.get(fact_id)) is not None and not fact.forgotten
-            ])  # fmt: skip
+            self._write_files(
+                [
+                    replace(
+                        facts[id], access_count=facts[id].access_count + accesses.number, last_accessed=accesses.last
+                    )
+                    for id, accesses in self._accesses.items()
+                    if id in facts and not facts[id].forgotten
+                ]
+            )
             self._accesses.clear()
 
     def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
@@ -201,7 +213,7 @@ class Para:
                 changes[same_fact.id] = same_fact
             return same_fact
         fact = ParaFact(
-            id=_free_id(new, facts),
+            id=_make_free_id(new, facts),
             fact=new.fact,
             category=new.category,
             source=new.source,
@@ -214,23 +226,15 @@ class Para:
             approved_at=new.approved_at,
         )
         if new.supersedes:
-            superseded_fact = _require_fact(facts, new.supersedes)
-            if not superseded_fact.active:
-                raise Refusal(
-                    "already_superseded",
-                    f"{superseded_fact.id} was superseded by {superseded_fact.superseded_by or 'nothing'}",
-                    f"supersede {superseded_fact.superseded_by}"
-                    if superseded_fact.superseded_by
-                    else "add the fact separately",
-                )
-            changes[superseded_fact.id] = replace(superseded_fact, status="superseded", superseded_by=fact.id)
+            old = _require_active_fact(facts, new.supersedes)
+            changes[old.id] = replace(old, status="superseded", superseded_by=fact.id)
         changes[fact.id] = fact
         return fact
 
     def _change(self, facts: Sequence[ParaFact]) -> None:
         """Write changed facts into their files. After a crash the next start writes all of them."""
         for folder in {self._locate_folder(fact) for fact in facts}:
-            _refuse_broken(self._group(folder))
+            _refuse_broken(self._load_group(folder))
         payload = {"facts": _FACTS.dump_python(list(facts), mode="json")}
         intent = self._database.write(lambda tx: begin_intent(tx, INTENT, "", payload))
         try:
@@ -247,7 +251,7 @@ class Para:
         """Write changed facts into the files of their groups. Raises OSError, and `Refusal` `para_damaged`."""
         with self._lock:
             for folder in {self._locate_folder(fact): None for fact in changed}:
-                group = self._group(folder)
+                group = self._load_group(folder)
                 _refuse_broken(group)
                 facts = {**group.facts, **{fact.id: fact for fact in changed if self._locate_folder(fact) == folder}}
                 folder.mkdir(parents=True, exist_ok=True)
@@ -260,10 +264,10 @@ class Para:
 
     def _list_groups(self) -> list[_Group]:
         folders = [path for bucket in Bucket for path in sorted((self._folder / bucket).glob("*"))]
-        return [self._group(path) for path in folders if path.is_dir() and GROUP.fullmatch(path.name)]
+        return [self._load_group(path) for path in folders if path.is_dir() and GROUP.fullmatch(path.name)]
 
-    def _group(self, folder: Path) -> _Group:
-        return self._read.get(folder, (folder / ITEMS,), lambda: _read_group(folder))
+    def _load_group(self, folder: Path) -> _Group:
+        return self._cache.get(folder, (folder / ITEMS,), lambda: _read_group(folder))
 
     def _locate_folder(self, fact: ParaFact) -> Path:
         return self._folder / fact.bucket / fact.group
@@ -272,7 +276,7 @@ class Para:
 # -- the files of a group
 
 
-def group_name(text: str) -> str:
+def make_group_name(text: str) -> str:
     """The name of a group, made of any words: small letters, digits, `-`; "general" if nothing is left of them."""
     words = re.findall(r"[a-z0-9]+", text.lower())
     return "-".join(words)[:60].strip("-") or "general"
@@ -303,6 +307,18 @@ def _require_fact(facts: Mapping[str, ParaFact], fact_id: str) -> ParaFact:
     return facts[fact_id]
 
 
+def _require_active_fact(facts: Mapping[str, ParaFact], fact_id: str) -> ParaFact:
+    fact = _require_fact(facts, fact_id)
+    if not fact.active:
+        successor = fact.superseded_by
+        raise Refusal(
+            "already_superseded",
+            f"{fact.id} was superseded by {successor or 'nothing'}",
+            f"supersede {successor}" if successor else "add the fact separately",
+        )
+    return fact
+
+
 def _find_same(facts: Iterable[ParaFact], new: NewFact) -> ParaFact | None:
     """The active fact of the group of `new` that says the same, None for none."""
     group, new_digest = (new.bucket, new.group), new.digest
@@ -322,7 +338,7 @@ def _validate_fact(new: NewFact) -> NewFact:
     return replace(new, fact=text, category=sanitise(new.category).strip(), source=sanitise(new.source).strip())
 
 
-def _free_id(new: NewFact, existing_ids: Iterable[str]) -> str:
+def _make_free_id(new: NewFact, existing_ids: Iterable[str]) -> str:
     """An id that is made of the fact's words, so that a repeated run makes the same id. If an older fact with the same
     words has it, it is another one."""
     taken_ids = set(existing_ids)

@@ -17,7 +17,7 @@ from engine.clock import FakeClock
 from engine.events import ChangeSetLanded
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import Captures
-from engine.memory.drafts import MAX_FACTS, Day, Drafts
+from engine.memory.drafts import MAX_FACTS, Day, Drafts, FailingTests
 from engine.memory.nightly import (
     COST_CAP_MICROUSD,
     Nightly,
@@ -286,8 +286,8 @@ def test_rules_draft_at_most_8_facts_and_a_diary_has_at_most_12_lines() -> None:
 
 @pytest.mark.parametrize(("sessions", "drafts"), [(1, 0), (2, 1)])
 def test_a_test_that_fails_in_two_sessions_becomes_a_draft(sessions: int, drafts: int) -> None:
-    failing = {f"session_{number}": ("/home/me/shop", ("tests/test_a.py::test_x",)) for number in range(sessions)}
-    facts = Day("2026-01-05", failing=failing).draft([])
+    failing = FailingTests("/home/me/shop", ("tests/test_a.py::test_x",))
+    facts = Day("2026-01-05", failing={f"session_{number}": failing for number in range(sessions)}).draft([])
     assert [(fact.bucket, fact.reason) for fact in facts] == [
         (Bucket.RESOURCES, "it still failed in 2 sessions of 2026-01-05")
     ] * drafts

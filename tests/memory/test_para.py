@@ -11,7 +11,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.files import write_atomic
-from engine.memory.para import NewFact, Para, group_name
+from engine.memory.para import NewFact, Para, make_group_name
 from engine.model import Bucket, ParaFact
 from engine.storage.database import Database
 from engine.storage.state import unfinished_intents
@@ -85,7 +85,7 @@ def test_a_group_with_an_invalid_name_is_refused(para: Para, name: str) -> None:
 
 @pytest.mark.parametrize(("text", "name"), [("../../Etc passwd", "etc-passwd"), ("…", "general"), ("a" * 61, "a" * 60)])
 def test_any_words_make_a_valid_group_name(text: str, name: str) -> None:
-    assert group_name(text) == name
+    assert make_group_name(text) == name
 
 
 @pytest.mark.parametrize(("length", "is_kept"), [(0, False), (1, True), (1_000, True), (1_001, False)])
