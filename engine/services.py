@@ -58,10 +58,10 @@ if TYPE_CHECKING:
     from engine.learning.learnings.learnings import Learnings
     from engine.learning.learnings.prompt_part import LearningsPart
     from engine.memory.agent_files import AgentFiles
+    from engine.memory.importing import Importer
     from engine.memory.memory import Knowledge, MemoryService
     from engine.memory.recall_in_prompts import RecallPromptPart
     from engine.memory.summaries import SummarySharing
-    from engine.memory.transcript_import import Importer
     from engine.prediction.cards import Cards
     from engine.prediction.context import ContextSource
     from engine.prediction.cycle import CardCycle

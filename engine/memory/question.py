@@ -133,7 +133,7 @@ class DateRange:
 
 
 @frozen
-class Question:
+class ParsedQuestion:
     """A question as the ranking reads it.
 
     `topic` is what it asks for, without the names of speakers. `words` are the words of its topic without stop words,
@@ -156,7 +156,7 @@ class Question:
         return max((named_date.fits(date.fromisoformat(at[:10])) for named_date in self.dates), default=0.0)
 
 
-def read_question(text: str, speakers: Iterable[str] = (), *, now: datetime | None = None) -> Question:
+def parse_question(text: str, speakers: Iterable[str] = (), *, now: datetime | None = None) -> ParsedQuestion:
     """Read a question that is asked of what `speakers` said."""
     lower_speakers = {speaker.casefold() for speaker in speakers if speaker}
     names = {
@@ -176,7 +176,7 @@ def read_question(text: str, speakers: Iterable[str] = (), *, now: datetime | No
     asked_about = named_speakers or _find_roles(text, lower_speakers)
     if len(named_speakers) > 1:
         asked_about = frozenset()
-    return Question(
+    return ParsedQuestion(
         text=text,
         words=tuple(words),
         terms=tuple(dict.fromkeys(make_stem(word) for word in words)),

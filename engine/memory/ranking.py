@@ -18,7 +18,7 @@ from typing import Any
 import numpy
 
 from engine.frozen import frozen
-from engine.memory.question import MONTHS, USER_ROLES, WORD_PATTERN, Question, make_stem
+from engine.memory.question import MONTHS, USER_ROLES, WORD_PATTERN, ParsedQuestion, make_stem
 from engine.memory.store import MAX_FOUND, MemoryRow
 from engine.memory.vector_math import Near, Vector
 from engine.model import ScorePart
@@ -141,7 +141,7 @@ Features = Mapping[Feature, Vector]
 class Selection:
     """The memories that are compared closely, the best first, with the features that need no texts."""
 
-    question: Question
+    question: ParsedQuestion
     now: datetime
     rows: Sequence[MemoryRow]
     features: Features
@@ -151,7 +151,7 @@ class Selection:
 class Candidates:
     """The memories that are compared closely, with all features."""
 
-    question: Question
+    question: ParsedQuestion
     rows: Sequence[MemoryRow]
     features: Features
     terms: Sequence[frozenset[str]]
@@ -169,7 +169,7 @@ def choose_pool(word_scores: Mapping[int, float], similarities: Mapping[int, flo
 
 
 def select_candidates(
-    question: Question,
+    question: ParsedQuestion,
     rows: Sequence[MemoryRow],
     previous: Mapping[int, int],
     word_scores: Mapping[int, float],
@@ -291,7 +291,7 @@ def _compute_coverage(terms: Sequence[str], terms_in_rows: Sequence[frozenset[st
     return numpy.asarray(is_present @ (term_weights / term_weights.sum()))
 
 
-def _find_user_rules(question: Question, rows: Sequence[MemoryRow], texts: Sequence[str]) -> Vector:
+def _find_user_rules(question: ParsedQuestion, rows: Sequence[MemoryRow], texts: Sequence[str]) -> Vector:
     """1 for each row that is a rule of the user, or a preference if the question asks for advice; 0 for others."""
     is_rule = [
         row.speaker.casefold() in USER_ROLES

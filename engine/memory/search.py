@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from engine.background import run_in_thread
 from engine.memory.embedding import Embedding
 from engine.memory.graph import SEMANTIC_WEIGHT, compute_recency
-from engine.memory.question import STOP_WORDS, read_question
+from engine.memory.question import STOP_WORDS, parse_question
 from engine.memory.recall import LayerResult
 from engine.memory.store import IN_ARRAY, LAYERS, MAX_FOUND, MemoryRow, MemoryStore, make_json_array, quote_words
 from engine.memory.vectors import NoIndex, Vectors
@@ -134,7 +134,7 @@ class MemorySearch:
         is_unscoped = query.workspace is query.agent is query.session is None and layers == LAYERS
         limit = MAX_FOUND if is_unscoped else MAX_SCOPED
         with open_reader(self._database, query) as reader:
-            question = read_question(query.text, reader.read_speakers(), now=now)
+            question = parse_question(query.text, reader.read_speakers(), now=now)
             pending = run_in_thread("clawpy-question", lambda: self._vectors.embed(question.topic))
             word_scores = reader.find_by_words(question.words, limit)
         embedding, similarities, warning = self._search_vectors(pending, timeout, limit, layers)

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from engine.clock import Clock
 from engine.frozen import frozen
-from engine.memory.transcript_import import Turn, find_folder, read_turn
+from engine.memory.importing import Turn, find_folder, read_turn
 from engine.model import Thread
 from engine.model.secrets import redact
 from engine.model.text import plain

@@ -30,10 +30,10 @@ from engine.learning.decisions.exporting import Exporter
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import WorkReader
 from engine.memory.embedding import Endpoint
+from engine.memory.importing import Importer, load_reply_pairs
 from engine.memory.index import KEY, URL_VARIABLE, ChromaServer
 from engine.memory.memory import Knowledge, MemoryService
 from engine.memory.summaries import SummarySharing
-from engine.memory.transcript_import import Importer, reply_pairs
 from engine.model import AgentActivity, LeaderDecision
 from engine.model.base import may_guide
 from engine.prediction.approvals import link_session
@@ -192,7 +192,7 @@ def build_organisation(services: Services, overrides: Overrides) -> None:
     services.exporter = Exporter(
         services.database,
         home.data,
-        conversations=lambda: reply_pairs(services.memory.store),
+        conversations=lambda: load_reply_pairs(services.memory.store),
         secrets=lambda: services.keys.secrets(),
     )
     profiles = services.profiles = Profiles(

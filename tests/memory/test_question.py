@@ -6,13 +6,13 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from engine.memory.question import MONTH_FIT, OTHER_DAY_FIT, read_question
+from engine.memory.question import MONTH_FIT, OTHER_DAY_FIT, parse_question
 
 NOW = datetime(2025, 6, 15, 12, tzinfo=UTC)
 
 
 def test_stop_words_and_names_are_not_searched_for() -> None:
-    question = read_question("What did Caroline's mother plant in the garden?", {"Caroline", "Melanie"})
+    question = parse_question("What did Caroline's mother plant in the garden?", {"Caroline", "Melanie"})
     assert question.words == ("mother", "plant", "garden")
     assert question.speakers == {"caroline"}
     assert question.topic == "What did mother plant in the garden"
@@ -20,7 +20,7 @@ def test_stop_words_and_names_are_not_searched_for() -> None:
 
 @pytest.mark.parametrize("text", ["Where did Ada meet Bob?", "What did I plant?"], ids=["two persons", "first person"])
 def test_a_question_that_does_not_name_one_person_is_about_nobody(text: str) -> None:
-    assert read_question(text, {"Ada", "Bob"}).speakers == frozenset()
+    assert parse_question(text, {"Ada", "Bob"}).speakers == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_question_that_does_not_name_one_person_is_about_nobody(text: str) -> 
     ],
 )
 def test_how_a_question_asks_is_no_part_of_its_topic(text: str, topic: str) -> None:
-    assert read_question(text).topic == topic
+    assert parse_question(text).topic == topic
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_how_a_question_asks_is_no_part_of_its_topic(text: str, topic: str) -> N
     ],
 )
 def test_with_an_assistant_a_question_is_about_what_the_user_or_it_said(text: str, speakers: set[str]) -> None:
-    assert read_question(text, {"user", "assistant"}).speakers == speakers
+    assert parse_question(text, {"user", "assistant"}).speakers == speakers
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ def test_with_an_assistant_a_question_is_about_what_the_user_or_it_said(text: st
     ],
 )
 def test_a_day_fits_a_date_as_far_as_the_question_names_it(text: str, day: date, fit: float) -> None:
-    question = read_question(f"What happened {text}?", (), now=NOW)
+    question = parse_question(f"What happened {text}?", (), now=NOW)
     assert max(when.fits(day) for when in question.dates) == fit
 
 
 def test_may_and_march_are_months_only_beside_a_date() -> None:
-    assert read_question("may I march to the garden?").dates == ()
+    assert parse_question("may I march to the garden?").dates == ()

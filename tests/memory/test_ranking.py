@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.memory.question import read_question
+from engine.memory.question import parse_question
 from engine.memory.ranking import (
     COMPANION_DIVISOR,
     MIN_RELEVANCE,
@@ -40,7 +40,7 @@ def ask(text: str, turns: list[tuple[str, str]], *, session: str = "s", meaning:
     previous = {place: place - 1 for place in range(1, size) if session}
     similarities = enumerate(meaning or [0.5] * size)
     near = sorted(((value, place, place) for place, value in similarities if not math.isnan(value)), reverse=True)
-    question = read_question(text, set(speakers), now=NOW)
+    question = parse_question(text, set(speakers), now=NOW)
     selection = select_candidates(question, rows, previous, dict(enumerate(words or [0.0] * size)), near, NOW)
     places = [row.seq for row in selection.rows]
     token_scores = [tokens[place] if tokens else 0.0 for place in places]

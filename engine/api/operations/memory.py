@@ -23,7 +23,7 @@ from engine.api.operations.operation import (
     operation,
     require,
 )
-from engine.memory.transcript_import import read_lines
+from engine.memory.importing import read_lines
 from engine.model import NewMemory, Recall, RecallQuery, Refusal, sanitise
 from engine.model.base import find_or_none
 from engine.model.text import one_line

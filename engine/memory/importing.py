@@ -1,5 +1,5 @@
-"""Reads what is imported into layer C: lines of JSON, and the conversations of Claude Code and Codex (opt-in,
-`[memory] transcripts`), whose turns are remembered with their source. Files are only read.
+"""Imports into layer C: the conversations of Claude Code and Codex (opt-in, `[memory] transcripts`), whose turns are
+remembered with their source, and lines of JSON (`clawpy remember`). Files are only read.
 
 Each turn has an id of its own, so that reading a file again adds nothing. The position in each file is stored, so that
 a file that grew is read from there. Cards continue such a conversation, and read its turns here too.
@@ -13,6 +13,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -34,9 +35,6 @@ IMPORTED = "imported"
 BATCH = 200
 """Turns that are remembered at once."""
 
-_START = {"offset": 0, "line": 0, "folder": ""}
-"""The position in a file of which nothing was read: byte, line, and the working folder that was named last."""
-
 MAX_PAIRED = 20_000
 """Number of the newest turns that are searched for replies to agents."""
 
@@ -48,7 +46,6 @@ MAX_LINE_BYTES = 4 * 1024 * 1024
 
 MAX_TURN_CHARS = 100_000
 """Maximum number of characters of a turn; the rest is cut."""
-
 
 _TIME_FORMATS = (
     "%Y/%m/%d %H:%M",
@@ -64,6 +61,15 @@ _WEEKDAY = re.compile(r"\s*\([A-Za-z]{3,9}\)")
 
 MIN_MILLISECONDS = 10**11
 """A number above this is milliseconds since 1970; as seconds it would be after the year 5000."""
+
+
+@dataclass
+class _Position:
+    """How far a file was read: bytes, lines, and the working folder that was named last."""
+
+    offset: int = 0
+    line: int = 0
+    folder: str = ""
 
 
 class Importer:
@@ -114,46 +120,45 @@ class Importer:
         """Remember the new turns of a file, and return their number. Adds what cannot be read to `problems`."""
         key = "memory.import." + hex_hash(str(path), 24)
         with self._database.read() as session:
-            progress = state.get(session, key, _START)
+            position = _Position(**state.get(session, key, {}))
         size = path.stat().st_size
-        if size < progress["offset"]:
-            progress = _START  # another file of the same name
-        if size == progress["offset"]:
+        if size < position.offset:
+            position = _Position()  # another file of the same name
+        if size == position.offset:
             return 0
-        progress = dict(progress)
-        memories = self._read_memories(path, progress, problems)  # advances `progress` while it is consumed
+        memories = self._read_memories(path, position, problems)  # advances `position` while it is consumed
         turns = 0
         while batch := list(itertools.islice(memories, BATCH)):
             self._remember(batch)
             turns += len(batch)
-        self._database.write(lambda tx: state.put(tx, key, progress))
+        self._database.write(lambda tx: state.put(tx, key, asdict(position)))
         return turns
 
-    def _read_memories(self, path: Path, progress: dict[str, Any], problems: list[str]) -> Iterator[NewMemory]:
-        """The turns of a file from the position `progress`, which is updated with each line."""
+    def _read_memories(self, path: Path, position: _Position, problems: list[str]) -> Iterator[NewMemory]:
+        """The turns of a file from `position` on, which is updated with each line."""
         secrets, workspace_of = tuple(self._secrets()), functools.cache(self._workspace_of)
         with path.open("rb") as file:
-            file.seek(progress["offset"])
+            file.seek(position.offset)
             for raw in file:
                 if not raw.endswith(b"\n"):
                     return  # it is being written
-                progress["line"] += 1
-                progress["offset"] += len(raw)
+                position.line += 1
+                position.offset += len(raw)
                 try:
                     turn = read_turn(raw, path.stem)
                 except ValueError as error:
-                    problems.append(f"{path.name} line {progress['line']}: {error}")
+                    problems.append(f"{path.name} line {position.line}: {error}")
                     continue
-                progress["folder"] = find_folder_in_metadata(raw) or progress["folder"]
+                position.folder = find_folder_in_metadata(raw) or position.folder
                 if turn is None:
                     continue
-                folder = turn.folder or progress["folder"]
+                folder = turn.folder or position.folder
                 if not (folder and self._is_ours(folder)):
                     workspace = workspace_of(folder) if folder else ""
-                    yield _to_memory(turn, workspace, f"{path}:{progress['line']}", secrets)
+                    yield _to_memory(turn, workspace, f"{path}:{position.line}", secrets)
 
 
-def reply_pairs(memories: MemoryStore) -> list[tuple[str, str]]:
+def load_reply_pairs(memories: MemoryStore) -> list[tuple[str, str]]:
     """Pairs of what an agent said in an imported conversation and the operator's reply, oldest first, among the newest
     `MAX_PAIRED` turns."""
     condition = "WHERE instr(tags, ?) AND NOT forgotten ORDER BY seq DESC LIMIT ?"

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.home import Home
-from engine.memory.transcript_import import MAX_LINE_BYTES, Importer, parse_time, read_lines, read_turn
+from engine.memory.importing import MAX_LINE_BYTES, Importer, parse_time, read_lines, read_turn
 from engine.model import RETENTION_BY_KIND, Retention
 from engine.services import Overrides
 from engine.storage.database import Database
