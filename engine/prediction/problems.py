@@ -23,15 +23,15 @@ from engine.storage.validation_runs import ValidationRun, read_verdict_on
 PROBLEM_INSPECTIONS = frozenset({"unpushed", "unfinished", "merges"})
 """The fields of `Inspection` that say whether a problem still holds."""
 
-_ANSWERS = {"bisect": "a bisect", "rehearse_revert": "a revert", "apply_fix": "a fix"}
+_ANSWERS = {"bisect": "bisect", "rehearse_revert": "revert", "apply_fix": "fix"}
 """The flows that answer failing tests, in words."""
 
 _CHANGES = {
-    ChangeState.WAITING: "{} waits for you",
-    ChangeState.UNDONE: "{} was undone; `clawpy land {change.id}` lands it again",
-    ChangeState.BRANCHED: "{} is on the branch {change.branch}",
+    ChangeState.WAITING: "its {} waits for you",
+    ChangeState.UNDONE: "its {} was undone; `clawpy land {change.id}` lands it again",
+    ChangeState.BRANCHED: "its {} is on the branch {change.branch}",
 }
-"""What became of the changes of an answer that is not in the files, in words."""
+"""What became of an answer whose changes are not in the files, in words."""
 
 
 @frozen
@@ -167,10 +167,10 @@ def _describe_answer(context: WorkspaceContext, part: Part, tests: Sequence[str]
         change = context.answers.get(session.id)
         if not session.state.over:
             if any(test and shorten_test(test) in session.prompt for test in tests):
-                return f"{answer} is {'running' if session.flow == 'bisect' else 'being tried'}"
+                return f"a {answer} is {'running' if session.flow == 'bisect' else 'being tried'}"
         elif not {session.facts.get("test"), *session.facts.get("tests", ())}.isdisjoint(tests):
             if change is not None and change.state in _CHANGES:
-                return _CHANGES[change.state].format(answer.replace("a ", "its "), change=change)
+                return _CHANGES[change.state].format(answer, change=change)
             sha, subject = find_culprit(session)
             if sha:
                 return f"{sha} “{plain(subject, 50)}” broke `{shorten_test(session.facts['test'])}`"

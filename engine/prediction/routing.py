@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import sqlalchemy
@@ -33,6 +33,7 @@ from engine.config import Settings, SettingsSource
 from engine.frozen import frozen
 from engine.memory.embedding import NoEmbedder
 from engine.model import AgentView, Outcome, PartOfDay, Randomness, Refusal, Source, part_of_day
+from engine.model.text import plain
 from engine.prediction.card_rows import CardRow
 from engine.storage.database import Database
 from engine.storage.rows import ask
@@ -179,6 +180,15 @@ class _Description:
     agent: str = ""
 
 
+class _PastPrompt(NamedTuple):
+    """An accepted prompt with its embedding."""
+
+    text: str
+    channel: str
+    agent: str
+    meaning: bytes
+
+
 @frozen
 class _Weights:
     """The content of the file `WEIGHTS_FILE`. Each column has a role and a channel."""
@@ -220,19 +230,18 @@ class PromptPlacer:
         probabilities = _compute_probabilities([prompt], vector[None])[0]
         by_channel = _sum_by_channel(probabilities, settings)
         best = _find_likeliest(by_channel)
-        if past := self._find_similar_prompt(vector, best, channel):
-            text, channel, agent = past
-            why = f"like “{text if len(text) <= 60 else f'{text[:59]}…'}”"
-            return Route(channel, _choose_available_agent(agent, channel, settings, agents), why, vector.tobytes())
-        fitting = _find_fitting_descriptions(vector, description_vectors, descriptions)
-        specialised = next((description.channel for description in fitting if description.channel), "")
         why = ""
-        if not channel and specialised:
-            channel, why = specialised, f"it fits the specialty of {specialised}"
-        elif not channel and best and by_channel[best] >= MIN_PROBABILITY:
-            channel, why = best, f"by meaning, {by_channel[best]:.0%}"
-        agent = next((description.agent for description in fitting if description.agent), "")
-        agent = agent or _find_likeliest_role(probabilities, channel)
+        if past := self._find_similar_prompt(vector, best, channel):
+            channel, agent, why = past.channel, past.agent, f"like “{plain(past.text)}”"
+        else:
+            fitting = _find_fitting_descriptions(vector, description_vectors, descriptions)
+            specialised = next((description.channel for description in fitting if description.channel), "")
+            if not channel and specialised:
+                channel, why = specialised, f"it fits the specialty of {specialised}"
+            elif not channel and best and by_channel[best] >= MIN_PROBABILITY:
+                channel, why = best, f"by meaning, {by_channel[best]:.0%}"
+            agent = next((description.agent for description in fitting if description.agent), "")
+            agent = agent or _find_likeliest_role(probabilities, channel)
         return Route(channel, _choose_available_agent(agent, channel, settings, agents), why, vector.tobytes())
 
     def _embed_texts(self, texts: Sequence[str]) -> list[Any]:
@@ -241,27 +250,26 @@ class PromptPlacer:
 
         return [numpy.frombuffer(vector, "<f4") for vector in self._embed(texts)]
 
-    def _find_similar_prompt(self, vector: Any, best: str, channel: str) -> tuple[str, str, str] | None:
-        """The accepted prompt that is most similar, as (prompt, channel, agent). It must be on `channel` if that is
-        given, and the weights must place it on `best`."""
+    def _find_similar_prompt(self, vector: Any, best: str, channel: str) -> _PastPrompt | None:
+        """The accepted prompt that is most similar. It must be on `channel` if that is given, and the weights must
+        place it on `best`."""
         import numpy
 
         settings = self._settings.current
+        allowed = {channel} if channel else settings.channels.keys()
         with self._database.read() as session:
-            past = [
-                row for row in ask(session, _SELECT_ACCEPTED) if row[1] in settings.channels and channel in ("", row[1])
-            ]
+            past = [_PastPrompt(*row) for row in ask(session, _SELECT_ACCEPTED)]
+        past = [prompt for prompt in past if prompt.channel in allowed]
         if not past:
             return None
-        vectors = numpy.stack([numpy.frombuffer(meaning, "<f4") for *_, meaning in past])
-        similarity = (vectors * vector).sum(axis=1)  # not `@`: see `engine.memory.vectors.products`
-        probabilities = _compute_probabilities([text for text, *_ in past], vectors)
+        vectors = numpy.stack([numpy.frombuffer(prompt.meaning, "<f4") for prompt in past])
+        similarity = (vectors * vector).sum(axis=1)  # not `@`: see `engine.memory.vector_math.compute_products`
+        probabilities = _compute_probabilities([prompt.text for prompt in past], vectors)
         for index in numpy.argsort(-similarity):
             if similarity[index] < MIN_PROMPT_SIMILARITY:
                 return None
             if _find_likeliest(_sum_by_channel(probabilities[index], settings)) == best:
-                text, its_channel, agent, _ = past[index]
-                return text, its_channel, agent
+                return past[index]
         return None
 
 
