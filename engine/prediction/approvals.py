@@ -99,26 +99,6 @@ def link_session(tx: Transaction, view: SessionView) -> None:
         row.session_id = view.id
 
 
-def _runs_when_due(session: Session, row: CardRow) -> bool:
-    """Whether a heartbeat orders this card to run by itself when it is due, and still does."""
-    if not is_heartbeat(row.kind) or row.facts.get(RUN_FACT) is not True or row.edited:
-        return False
-    task = load(session, TaskRow, row.task_id or "")
-    return task is not None and (task.source, task.state) == (HEARTBEAT_ORDER, TaskState.OPEN)
-
-
-def _trigger_type(row: CardRow, request: ApprovalRequest) -> TriggerType:
-    """What starts a card: a person, the session before it, a program, a heartbeat, or the engine by itself."""
-    if request.by_person:
-        return TriggerType.MANUAL
-    if row.source is Source.FOLLOW_UP:
-        # It stays in its chain whoever asks for it; otherwise chains could grow without limit.
-        return TriggerType.FOLLOW_UP
-    if request.program:
-        return TriggerType.CRON
-    return TriggerType.HEARTBEAT if is_heartbeat(row.kind) else TriggerType.AUTONOMOUS
-
-
 class Approvals:
     """Asks the rails about cards and starts them by the launcher. Blocking calls of milliseconds, from any thread."""
 
@@ -157,7 +137,7 @@ class Approvals:
         self, session: Session, row: CardRow, assignment: Assignment, info: RunnerInfo
     ) -> tuple[RailVerdict, ...]:
         """`preview` for a card, which may not be stored yet, if it became this work for this runner."""
-        trigger = self._trigger(session, row, assignment, info, ApprovalRequest())
+        trigger = self._make_trigger(session, row, assignment, info, ApprovalRequest())
         return self._store.safety.pipeline.preview(trigger)
 
     def clean_prompt(self, text: str) -> str:
@@ -179,24 +159,20 @@ class Approvals:
         request: ApprovalRequest,
     ) -> Card:
         """See `Cards.approve`."""
-        operator = request.by is DecidedBy.OPERATOR
         with self._store.deciding:
             with self._database.read() as session:
                 row = load_card(session, card_id)
                 compute_status_after(row, Move.APPROVE, self._store.clock.now())
-            if refusal := self._store.workspace_refusal(row.workspace):
-                fix = f"bring it back and approve the card again, or: clawpy dismiss {card_id}"
-                raise Refusal(refusal.code, f"nothing can run: {refusal.message}", fix)
+            self._refuse_missing_workspace(row)
             assignment, other_runner = self.launcher.choose(self._apply_operator_edit(row.assignment, edit, parameters))
-            if assignment == row.assignment and (review := _review_of_present_state(row)):
-                fix = f"its details say what to do, and so does `clawpy work {review}`"
-                raise Refusal(ALREADY_REVIEWED, "the same was reviewed already, and nothing has changed since", fix)
+            if assignment == row.assignment:
+                _refuse_second_review(row)
             info = self.launcher.check(assignment)
             if not info.available:
                 raise Refusal("no_runner", info.reason, self._describe_how_to_run(assignment, card_id))
             if not _has_consent_to_runner(row, assignment, info, edited=bool(edit)):
                 message = other_runner or f"it would now be done by {info.consent_text or 'a flow'}"
-                if operator:
+                if request.by is DecidedBy.OPERATOR:
                     self._store_changed_offer(card_id, assignment, info, message)
                 raise Refusal("needs_acknowledgement", message, APPROVE_AGAIN)
             ruling = self._database.write(lambda tx: self._ask_rails(tx, card_id, assignment, info, request))
@@ -273,6 +249,11 @@ class Approvals:
         edited = self.launcher.apply_edit(flow_work, parameters or "{}")
         return edited if parameters or self.launcher.check(edited).learned_commands else flow_work
 
+    def _refuse_missing_workspace(self, row: CardRow) -> None:
+        if refusal := self._store.workspace_refusal(row.workspace):
+            fix = f"bring it back and approve the card again, or: clawpy dismiss {row.id}"
+            raise Refusal(refusal.code, f"nothing can run: {refusal.message}", fix)
+
     def _store_changed_offer(self, card_id: str, assignment: Assignment, info: RunnerInfo, note: str) -> None:
         """Store the changed work and runner on the card, with the verdicts of the rails."""
         with self._database.read() as session:
@@ -305,7 +286,7 @@ class Approvals:
             raise Refusal("bad_parameters", message, "edit its prompt instead")
         return replace(assignment, prompt=self.clean_prompt(edit))
 
-    def _trigger(
+    def _make_trigger(
         self, session: Session, row: CardRow, assignment: Assignment, info: RunnerInfo, request: ApprovalRequest
     ) -> Trigger:
         """The request to the rails to run this card as `assignment`, which may be edited.
@@ -316,7 +297,7 @@ class Approvals:
         similar = self._store.decisions.count_similar(session, row.kind, row.target_channel, row.workspace)
         return Trigger(
             prediction_id=row.id,
-            type=_trigger_type(row, request),
+            type=_find_trigger_type(row, request),
             assignment=assignment,
             agent=row.target_agent,
             confidence=row.confidence,
@@ -339,7 +320,7 @@ class Approvals:
         """Ask the rails and store their ruling: a permit, or the verdict that blocks."""
         row = load_card(tx.session, card_id)
         compute_status_after(row, Move.APPROVE, tx.now)
-        trigger = self._trigger(tx.session, row, assignment, info, request)
+        trigger = self._make_trigger(tx.session, row, assignment, info, request)
         ruling = self._store.safety.pipeline.decide(tx, trigger)
         changed = assignment.digest != row.assignment.digest
         if changed:
@@ -402,13 +383,33 @@ class Approvals:
         return "name a flow, or configure a model or an agent"
 
 
+def _runs_when_due(session: Session, row: CardRow) -> bool:
+    """Whether a heartbeat orders this card to run by itself when it is due, and still does."""
+    if not is_heartbeat(row.kind) or row.facts.get(RUN_FACT) is not True or row.edited:
+        return False
+    task = load(session, TaskRow, row.task_id or "")
+    return task is not None and (task.source, task.state) == (HEARTBEAT_ORDER, TaskState.OPEN)
+
+
+def _find_trigger_type(row: CardRow, request: ApprovalRequest) -> TriggerType:
+    """What starts a card: a person, the session before it, a program, a heartbeat, or the engine by itself."""
+    if request.by_person:
+        return TriggerType.MANUAL
+    if row.source is Source.FOLLOW_UP:
+        # It stays in its chain whoever asks for it; otherwise chains could grow without limit.
+        return TriggerType.FOLLOW_UP
+    if request.program:
+        return TriggerType.CRON
+    return TriggerType.HEARTBEAT if is_heartbeat(row.kind) else TriggerType.AUTONOMOUS
+
+
 def _has_consent_to_runner(row: CardRow, assignment: Assignment, info: RunnerInfo, *, edited: bool) -> bool:
     """Whether the approval covers the runner: it is the one that the card shows, or the edit names a built-in flow."""
     names_own_flow = edited and bool(assignment.flow) and not info.consent_text
     return info.consent_text == row.served or names_own_flow
 
 
-def _review_of_present_state(row: CardRow) -> str:
+def _find_review_of_present_state(row: CardRow) -> str:
     """The session that found what a warning says in the present HEAD, index and files. "" if there is none, or if the
     state cannot be read: a review too many is better than one too few."""
     if not row.facts.get(REVIEWED_STATE):
@@ -418,6 +419,12 @@ def _review_of_present_state(row: CardRow) -> str:
     except Refusal:
         return ""
     return str(row.facts[REVIEWED_IN]) if status.digest == row.facts[REVIEWED_STATE] else ""
+
+
+def _refuse_second_review(row: CardRow) -> None:
+    if review := _find_review_of_present_state(row):
+        fix = f"its details say what to do, and so does `clawpy work {review}`"
+        raise Refusal(ALREADY_REVIEWED, "the same was reviewed already, and nothing has changed since", fix)
 
 
 def _make_refusal(verdict: RailVerdict, request: ApprovalRequest, card_id: str) -> Refusal:

@@ -221,6 +221,10 @@ class Room:
         self._awake = [other for other in self._awake if other not in displaced] + [card]
         return Seating(True, tuple(other.id for other in displaced))
 
+    def leave(self, card: Card) -> None:
+        """Free the place of this card."""
+        self._awake.remove(card)
+
     def _find_rivals(self, card: Card) -> list[Card]:
         """The cards in the workspace of `card` that may not be beside it (see `find_exclusive_group`)."""
         group = find_exclusive_group(card)
@@ -231,10 +235,6 @@ class Room:
         """The last of the cards, preferably one that was not shown yet; None if there are none."""
         from_last = reversed(rank_cards(cards, self._now))
         return min(from_last, key=lambda card: card.shown_at is not None, default=None)
-
-    def leave(self, card: Card) -> None:
-        """Free the place of this card."""
-        self._awake.remove(card)
 
 
 def find_exclusive_group(card: Card) -> str:

@@ -30,12 +30,13 @@ from engine.model import (
     Proposal,
     Randomness,
     Refusal,
+    RunnerInfo,
     SessionState,
     SessionView,
     Source,
     Status,
 )
-from engine.model.text import compute_text_hash
+from engine.model.text import capitalised, compute_text_hash
 from engine.prediction import card_rules
 from engine.prediction.approvals import ApprovalRequest, Approvals
 from engine.prediction.card_rows import (
@@ -235,21 +236,26 @@ class Cards:
             estimate=self._card_cycle.estimate(proposal, assignment) if is_suggestion else None,
         )
         if assignment.flow is None:
-            flows = self.approvals.flows
-            missing = find_missing_file(assignment.prompt, flows, assignment.workspace)
-            similar = "" if missing else find_similar_flow(assignment.prompt, flows)
-            question = f"Did you mean the flow `{similar}`? " if similar else ""
-            row.note = question and f"{question}It needs no model"
-            if not info.available:
-                problem = f"There is no file {missing} in this repository" if missing else ""
-                other = "or name a flow, such as `run the tests`: `clawpy help flows` lists them"
-                if not may_wait and not assignment.runner.startswith(ACP_PREFIX):
-                    message = problem or f"{question}No model or agent can run this text"
-                    raise Refusal("no_model", message, f"{info.reason}; {other}")
-                row.note = f"{problem and problem + '. '}{question}{info.reason[0].upper()}{info.reason[1:]}; {other}"
+            row.note = self._advise_on_text(assignment, info, may_wait=may_wait)
         with self._database.read() as session:
             row.set_verdicts(self.approvals.preview_work(session, row, assignment, info))
         return row
+
+    def _advise_on_text(self, assignment: Assignment, info: RunnerInfo, *, may_wait: bool) -> str:
+        """The note of a card whose work is text: the flow that may be meant, and what lacks to run the text; "" for
+        neither. Raises `Refusal` `no_model`."""
+        flows = self.approvals.flows
+        missing = find_missing_file(assignment.prompt, flows, assignment.workspace)
+        similar = "" if missing else find_similar_flow(assignment.prompt, flows)
+        question = f"Did you mean the flow `{similar}`? " if similar else ""
+        if info.available:
+            return question and f"{question}It needs no model"
+        problem = f"There is no file {missing} in this repository" if missing else ""
+        other = "or name a flow, such as `run the tests`: `clawpy help flows` lists them"
+        if not may_wait and not assignment.runner.startswith(ACP_PREFIX):
+            message = problem or f"{question}No model or agent can run this text"
+            raise Refusal("no_model", message, f"{info.reason}; {other}")
+        return f"{problem and problem + '. '}{question}{capitalised(info.reason)}; {other}"
 
     def _find_titled(self, prompt: str, workspace: str, channel: str | None) -> Card | None:
         """The pending card of a flow in the workspace, and on the channel if one is given, whose title is the prompt.

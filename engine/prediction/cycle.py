@@ -14,10 +14,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 from engine.config import Settings, SettingsSource
 from engine.events import CycleFinished
@@ -38,7 +39,7 @@ from engine.model import (
 )
 from engine.model.text import count, join_names
 from engine.prediction.approvals import Approvals
-from engine.prediction.card_rows import CardRow, load_card, load_own_session_ids, load_pending_cards, make_card_of_row
+from engine.prediction.card_rows import load_card, load_own_session_ids, load_pending_cards, make_card_of_row
 from engine.prediction.card_rules import NO_PLACE, Room
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
@@ -138,6 +139,20 @@ class RoundSources:
     propose: Propose
 
 
+class _Plan(NamedTuple):
+    """The findings of a round by workspace, and the rows that may become cards."""
+
+    findings: dict[str, Findings]
+    selection: Selection
+
+
+class _Changes(NamedTuple):
+    """The cards that a round created, and the ids of those that it withdrew."""
+
+    created: list[Card]
+    withdrawn: list[str]
+
+
 class CardCycle:
     """The service `engine.card_cycle`: runs cycles, one at a time."""
 
@@ -172,7 +187,9 @@ class CardCycle:
         with self._lock:
             self.is_checking = True
             try:
-                return self._cycle(list(self._sources.workspaces() if workspaces is None else workspaces), requested)
+                return self._run_cycle(
+                    list(self._sources.workspaces() if workspaces is None else workspaces), requested
+                )
             finally:
                 self.is_checking = False
 
@@ -256,15 +273,14 @@ class CardCycle:
         if not workspaces:
             return []
         errors: list[str] = []
-        findings, selection = self._plan(workspaces, errors, kinds)
-        for row in selection.rows:
+        plan = self._plan(workspaces, errors, kinds)
+        for row in plan.selection.rows:
             row.from_channel = channel
         for error in errors:
             log.warning("while looking for a follow-up: %s", error)
-        cards, _ = self._database.write(lambda tx: self._store_plan(tx, findings, selection.rows))
-        return cards
+        return self._database.write(lambda tx: self._store_plan(tx, plan)).created
 
-    def _cycle(self, paths: Sequence[str], requested: bool) -> CycleReport:
+    def _run_cycle(self, paths: Sequence[str], requested: bool) -> CycleReport:
         """See `run_cycle`. The caller holds the lock."""
         clock, store = self._store.clock, self._store
         began = clock.monotonic()
@@ -279,30 +295,30 @@ class CardCycle:
         self.follow_up(paths)
         active_paths = [path for path in paths if not store.is_off(path)]
         errors: list[str] = []
-        findings, selection = self._plan(active_paths, errors)
-        held_back = _find_held_back(findings, selection.rows)
+        plan = self._plan(active_paths, errors)
+        held_back = _find_held_back(plan)
         if requested:
             off = [f"{path}: autonomy is off, so it gets no cards" for path in paths if path not in active_paths]
-            errors = [*off, *errors, *_collect_reasons_for_no_cards(findings)]
+            errors = [*off, *errors, *_collect_reasons_for_no_cards(plan.findings)]
             errors += [f"{workspace}: {words}" for workspace, words in held_back.items() if words]
-            errors += [_describe_no_room(store.settings.current)] if selection.is_full else []
+            errors += [_describe_no_room(store.settings.current)] if plan.selection.is_full else []
 
-        def apply(tx: Transaction) -> tuple[list[Card], list[str]]:
-            cards, withdrawn = self._store_plan(tx, findings, selection.rows)
+        def apply(tx: Transaction) -> _Changes:
+            changes = self._store_plan(tx, plan)
             state.put(tx, HELD_BACK, state.get(tx.session, HELD_BACK, {}) | held_back)
-            created, left, seconds = len(cards), len(withdrawn), clock.monotonic() - began
-            tx.record(CycleFinished(created=created, withdrawn=left, seconds=seconds, errors=tuple(errors)))
-            return cards, withdrawn
+            created, withdrawn, seconds = len(changes.created), len(changes.withdrawn), clock.monotonic() - began
+            tx.record(CycleFinished(created=created, withdrawn=withdrawn, seconds=seconds, errors=tuple(errors)))
+            return changes
 
-        created, withdrawn = self._database.write(apply)
-        return CycleReport(tuple(created), tuple(withdrawn), tuple(errors), clock.monotonic() - began)
+        changes = self._database.write(apply)
+        seconds = clock.monotonic() - began
+        return CycleReport(tuple(changes.created), tuple(changes.withdrawn), tuple(errors), seconds)
 
     def _plan(
         self, workspaces: Sequence[str], errors: list[str], follow_up_kinds: Sequence[str] | None = None
-    ) -> tuple[dict[str, Findings], Selection]:
-        """The findings by workspace, and the rows that may become cards. With `follow_up_kinds` there is at most one
-        row: of the first of these kinds that is proposed and can be a card now. If that card is shown already, there is
-        none."""
+    ) -> _Plan:
+        """Read workspaces, and plan a round. With `follow_up_kinds` there is at most one row: of the first of these
+        kinds that is proposed and can be a card now. If that card is shown already, there is none."""
         findings = self._find_proposals(workspaces, errors, can_replace=follow_up_kinds is None)
         proposals = [proposal for found in findings.values() for proposal in found.proposals]
         with self._database.read() as session:
@@ -317,7 +333,7 @@ class CardCycle:
                 proposals = _select_next_step(proposals, follow_up_kinds, unavailable - shown)
             proposals = [proposal for proposal in proposals if proposal.fingerprint not in unavailable]
             room = Room(self._store.settings.current, awake, now)
-            return findings, self._selector.select(session, proposals, self._last_contexts, errors, room)
+            return _Plan(findings, self._selector.select(session, proposals, self._last_contexts, errors, room))
 
     def _find_proposals(
         self, workspaces: Sequence[str], errors: list[str], *, can_replace: bool
@@ -351,10 +367,9 @@ class CardCycle:
                 self._sources.note_activity(context.workspace, context.now - context.silence)
         return contexts
 
-    def _store_plan(
-        self, tx: Transaction, findings: Mapping[str, Findings], rows: Sequence[CardRow]
-    ) -> tuple[list[Card], list[str]]:
-        """Store the result of a round. Returns (cards created, ids withdrawn). Rows without a place are dropped."""
+    def _store_plan(self, tx: Transaction, plan: _Plan) -> _Changes:
+        """Store the result of a round. Rows without a place are dropped."""
+        findings, rows = plan.findings, plan.selection.rows
         store, pending = self._store, load_pending_cards(tx.session)
         withdrawn = self._withdraw_leaving(tx, pending, findings)
         checked_at = {workspace: found.context.now.isoformat() for workspace, found in findings.items()}
@@ -377,7 +392,7 @@ class CardCycle:
                 store.withdraw(tx, load_card(tx.session, card_id), "made room for something more urgent")
             withdrawn += seating.displaced
             cards.append(store.add(tx, row))
-        return cards, withdrawn
+        return _Changes(cards, withdrawn)
 
     def _store_remarks(self, tx: Transaction, findings: Mapping[str, Findings]) -> None:
         """Store what this check has to say of each workspace: why there may be no cards, or else the newest problem
@@ -412,13 +427,13 @@ class CardCycle:
         return withdrawn
 
 
-def _find_held_back(workspaces: Iterable[str], rows: Sequence[CardRow]) -> dict[str, str]:
-    """By workspace: which rows the content filter holds back, in words; "" for none."""
+def _find_held_back(plan: _Plan) -> dict[str, str]:
+    """By workspace: which cards the content filter holds back, in words; "" for none."""
     verdicts = defaultdict[str, list[RailVerdict]](list)
-    for row in rows:
+    for row in plan.selection.rows:
         if verdict := find_content_block(row):
             verdicts[row.workspace].append(verdict)
-    return {workspace: _describe_held_back(verdicts[workspace]) for workspace in workspaces}
+    return {workspace: _describe_held_back(verdicts[workspace]) for workspace in plan.findings}
 
 
 def _describe_held_back(verdicts: Sequence[RailVerdict]) -> str:

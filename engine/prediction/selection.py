@@ -291,21 +291,8 @@ class CardSelector:
         workspaces. Errors are added to `errors`."""
         if not proposals:
             return Selection()
-        now, decisions = self._store.clock.now(), self._store.decisions
-        cycle = _Cycle(
-            now, self._twin.phase(session), load_last_trigger_times(session), _count_decisions(decisions, session)
-        )
-        drafts = []
-        for proposal in proposals:
-            try:
-                drafts.append(self._make_row(proposal, cycle, contexts[proposal.workspace].text))
-            except Refusal as refusal:
-                errors.append(f"{proposal.workspace}: {proposal.kind}: {refusal.message}")
-        recent = decisions.count_by_kind(session, since=now - EXPLORED_AFTER)
-        rows = {}
-        for row in select_rows(drafts, recent, learning=cycle.is_learning, randomness=self._randomness):
-            row.id = self._randomness.new_id("pred")
-            rows[row.id] = row
+        now = self._store.clock.now()
+        rows = {row.id: row for row in self._make_rows(session, proposals, contexts, errors)}
         selected, is_full = [], False
         for card in rank_cards(map(make_card_of_row, rows.values()), now):
             if not room.take(card).has_place:
@@ -317,6 +304,30 @@ class CardSelector:
                 room.leave(card)
             selected.append(row)
         return Selection(selected, is_full)
+
+    def _make_rows(
+        self,
+        session: Session,
+        proposals: Sequence[Proposal],
+        contexts: Mapping[str, WorkspaceContext],
+        errors: list[str],
+    ) -> list[CardRow]:
+        """The rows of the proposals that may be shown."""
+        now, decisions = self._store.clock.now(), self._store.decisions
+        cycle = _Cycle(
+            now, self._twin.phase(session), load_last_trigger_times(session), _count_decisions(decisions, session)
+        )
+        drafts = []
+        for proposal in proposals:
+            try:
+                drafts.append(self._make_row(proposal, cycle, contexts[proposal.workspace].text))
+            except Refusal as refusal:
+                errors.append(f"{proposal.workspace}: {proposal.kind}: {refusal.message}")
+        recent = decisions.count_by_kind(session, since=now - EXPLORED_AFTER)
+        rows = select_rows(drafts, recent, learning=cycle.is_learning, randomness=self._randomness)
+        for row in rows:
+            row.id = self._randomness.new_id("pred")
+        return rows
 
     def _make_row(self, proposal: Proposal, cycle: _Cycle, context: str) -> CardRow:
         """The row of one proposal, without an id and not stored yet. `context` is the situation in words. Raises
@@ -347,7 +358,7 @@ class CardSelector:
     def _assign(self, proposal: Proposal, cycle: _Cycle) -> Assignment:
         """The work of a proposal, on the channel and for the agent that the router chooses."""
         channels = self._store.settings.current.channels
-        named = self._twin.usual_channel(proposal.kind, list(channels)) if cycle.is_learning else None
+        named = self._twin.find_usual_channel(proposal.kind, list(channels)) if cycle.is_learning else None
         if proposal.confidence is not None and proposal.channel:
             named = proposal.channel  # a source that states a confidence names the channel, too
         route = self._router.route(

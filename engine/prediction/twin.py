@@ -124,23 +124,23 @@ class EmbeddedTwin:
         self._version = self._replaced = -1
         self._checked: tuple[int, CalibrationCheck] | None = None
 
-    def usual_channel(self, kind: str, registered: Collection[str]) -> str | None:
+    def find_usual_channel(self, kind: str, registered: Collection[str]) -> str | None:
         """The channel where the operator approves this kind; None after too few approvals."""
         with self._lock:
-            return self._follow_decisions().habits.usual_channel(kind, registered)
+            return self._follow_decisions().habits.find_usual_channel(kind, registered)
 
     def predict(self, query: CardFeatures) -> TwinAnswer:
         """The probability that the operator approves this card, and its reasons."""
         with self._lock:
             learner = self._follow_decisions()
             habits = learner.habits
-            probability, pattern_share = learner.estimate(query).probability, learner.pattern_share(query)
-            return TwinAnswer(probability, pattern_share, habits.time_share(query), habits.explain(query))
+            probability, pattern_share = learner.estimate(query).probability, learner.compute_pattern_share(query)
+            return TwinAnswer(probability, pattern_share, habits.compute_time_share(query), habits.explain(query))
 
-    def usual_wait(self, kind: str) -> timedelta | None:
+    def find_usual_wait(self, kind: str) -> timedelta | None:
         """How long this kind of card usually waits before the operator approves it; None after too few approvals."""
         with self._lock:
-            return self._follow_decisions().habits.usual_wait(kind)
+            return self._follow_decisions().habits.find_usual_wait(kind)
 
     def read_features(self, prompt: str, latest: str, earlier: Sequence[str] = ()) -> TextFeatures:
         """Compare the text of a proposal with its evidence. While an embedding is missing, only words are compared."""
@@ -186,7 +186,7 @@ class EmbeddedTwin:
             hour=local.hour,
             text=features,
         )
-        answer, usual_wait = self.predict(query), self.usual_wait(proposal.kind)
+        answer, usual_wait = self.predict(query), self.find_usual_wait(proposal.kind)
         parts = compute_confidence(
             twin=answer.probability if proposal.confidence is None else proposal.confidence,
             pattern=answer.pattern_share,

@@ -92,7 +92,7 @@ def test_an_update_and_a_score_beside_100_000_decisions(tmp_path: Path, clock: F
             twin.calibrate(made.kind, twin.predict(query).probability)
 
         # Whatever is asked first learns what was decided.
-        updates.append(time_call(lambda: twin.usual_wait("kind1"), time.thread_time))
+        updates.append(time_call(lambda: twin.find_usual_wait("kind1"), time.thread_time))
         scores.append(time_call(score, time.thread_time))
     database.close()
     print_table(f"bars {UPDATE_S * 1000:g} and {SCORE_S * 1000:g} ms", {"update": updates, "score": scores})

@@ -170,9 +170,9 @@ class Learner:
         self.last_id = max(self.last_id, decision.id)
         return estimate
 
-    def pattern_share(self, query: CardFeatures) -> float:
+    def compute_pattern_share(self, query: CardFeatures) -> float:
         """The shrunk share approved among the most similar past decisions (SPEC 2.5), in [0, 1]."""
-        return self.neighbours.pattern_share(query, self.habits.compute_shares([()])[0].overall)
+        return self.neighbours.compute_pattern_share(query, self.habits.compute_shares([()])[0].overall)
 
     def _estimate(self, row: Array) -> Estimate:
         """The estimate for a card with these values."""
@@ -189,7 +189,7 @@ class Learner:
         time_odds = [kind_odds, *(logit(share.overall) for share in habits.compute_shares(make_time_keys(query), kind))]
         if query.hour is None:
             time_odds.append(time_odds[-1])
-        place_odds = [logit(habits.compute_shares([key], overall)[0].overall) for key in place_keys(query)]
+        place_odds = [logit(habits.compute_shares([key], overall)[0].overall) for key in make_place_keys(query)]
         word_shares = [habits.compute_shares([key], overall)[0].recent for key in make_word_keys(query)]
         word_odds = [logit(share) - overall_odds for share in word_shares] or [0.0]
         row = [
@@ -288,7 +288,7 @@ def make_time_keys(card: CardFeatures) -> tuple[Key, ...]:
     return keys if card.hour is None else (*keys, ("hour", kind, part, weekend, str(card.hour)))
 
 
-def place_keys(card: CardFeatures) -> tuple[Key, ...]:
+def make_place_keys(card: CardFeatures) -> tuple[Key, ...]:
     """The keys of all kinds in this workspace, and of all kinds on this channel."""
     return ("any kind", card.workspace), ("any kind on", card.channel)
 
@@ -310,13 +310,13 @@ class Habits:
     def add(self, decision: PastDecision) -> None:
         """Count one decision."""
         card = decision.card
-        keys = (*make_level_keys(card), *make_time_keys(card), *place_keys(card), *make_word_keys(card))
+        keys = (*make_level_keys(card), *make_time_keys(card), *make_place_keys(card), *make_word_keys(card))
         for key in (*keys, ("in time", card.kind, card.channel, card.part.value)):
             self.counts.setdefault(key, Counts()).add(decision.chosen, decision.weight)
         if decision.chosen and decision.weight >= EXPLICIT_WEIGHT and decision.waited_hours is not None:
             self.waiting_hours.setdefault(card.kind, deque(maxlen=MAX_WAITS)).append(decision.waited_hours)
 
-    def time_share(self, card: CardFeatures) -> float:
+    def compute_time_share(self, card: CardFeatures) -> float:
         """The share approved of this kind in this part of the day and week, and at this hour, in [0, 1]."""
         return self.compute_shares((*make_level_keys(card)[:2], *make_time_keys(card)))[-1].overall
 
@@ -330,12 +330,12 @@ class Habits:
             shares.append(Shares(prior, shrink_share(counts.recent_chosen, counts.recent_decided, prior, 2.0)))
         return shares
 
-    def usual_wait(self, kind: str) -> timedelta | None:
+    def find_usual_wait(self, kind: str) -> timedelta | None:
         """The usual time before the operator approves this kind of card; None after too few approvals."""
         hours = self.waiting_hours.get(kind, ())
         return timedelta(hours=max(median(hours), 1 / 60)) if len(hours) >= MIN_WAITS else None
 
-    def usual_channel(self, kind: str, registered: Collection[str]) -> str | None:
+    def find_usual_channel(self, kind: str, registered: Collection[str]) -> str | None:
         """The channel with the most approvals of this kind. None if these are fewer than `MIN_CHANNEL_APPROVALS`, or at
         most half of the decisions there."""
 
@@ -394,7 +394,7 @@ class NewestDecisions:
         self._weights[index] = decision.weight
         self.count += 1
 
-    def pattern_share(self, query: CardFeatures, prior: float) -> float:
+    def compute_pattern_share(self, query: CardFeatures, prior: float) -> float:
         """The share chosen of the most similar decisions, weighted by similarity and drawn towards `prior`."""
         size = self._size
         same_fields = self._fields[:size] == _hash_fields(query)

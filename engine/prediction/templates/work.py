@@ -150,7 +150,7 @@ MAX_NAMES: Final = 10
 """Maximum number of names in a prompt for an agent."""
 
 
-def _name_list(names: Iterable[str]) -> str:
+def _quote_names(names: Iterable[str]) -> str:
     """Names of files, tests or branches in backquotes, "" without any. The quotes keep a name that reads like an order
     from being taken for one."""
     fit = [name for name in select_usable_paths(names) if "`" not in name]
@@ -163,15 +163,15 @@ def _name_list(names: Iterable[str]) -> str:
 def _describe_conflicts(context: WorkspaceContext, session: SessionView) -> str:
     git = context.repository
     branches = {branch.tip: branch.name for branch in git.branches} | {git.head: git.branch}
-    sides = [_name_list([branches.get(session.facts.get(side, ""), "")]) for side in ("source", "target")]
-    files = _name_list(session.facts.get("conflicts", ()))
+    sides = [_quote_names([branches.get(session.facts.get(side, ""), "")]) for side in ("source", "target")]
+    files = _quote_names(session.facts.get("conflicts", ()))
     if not files or not all(sides):
         return ""
     return f"Merge {' into '.join(sides)} and resolve the conflicts in {files}; keep what both sides meant"
 
 
 def _describe_unfinished(context: WorkspaceContext, session: SessionView) -> str:
-    files = _name_list(file.path for file in context.repository.files if file.conflicted)
+    files = _quote_names(file.path for file in context.repository.files if file.conflicted)
     return f"Resolve the conflicts in {files}; keep what both sides meant" if files else ""
 
 
@@ -180,21 +180,21 @@ def _describe_lint(context: WorkspaceContext, session: SessionView) -> str:
     last = find_last_success(context, session.project, "lint")
     if last is None or session.facts.get("changed") or session.facts.get("next") == "fix_lint":
         return ""
-    files = _name_list(item["path"] for item in last.facts.get("findings", ()))
+    files = _quote_names(item["path"] for item in last.facts.get("findings", ()))
     return f"Fix what the linter found and cannot fix itself in {files}, changing no behaviour" if files else ""
 
 
 def _describe_uncovered(context: WorkspaceContext, session: SessionView) -> str:
     uncovered = session.facts.get("uncovered", {})
     files = [
-        f"{name} {format_line_ranges(uncovered[path])}" for path in sorted(uncovered) if (name := _name_list([path]))
+        f"{name} {format_line_ranges(uncovered[path])}" for path in sorted(uncovered) if (name := _quote_names([path]))
     ]
     return f"Write tests for the changed lines that none runs: {', '.join(files[:5])}" if files else ""
 
 
 def _describe_failed_tests(context: WorkspaceContext, session: SessionView) -> str:
     last = context.runs[0] if context.runs else None
-    tests = _name_list(last.check.failing[:5]) if last is not None and last.session_id == session.id else ""
+    tests = _quote_names(last.check.failing[:5]) if last is not None and last.session_id == session.id else ""
     return f"Make {tests} pass, by the cause and not by the test" if tests else ""
 
 

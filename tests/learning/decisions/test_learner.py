@@ -36,15 +36,15 @@ def test_the_time_share_depends_on_part_of_the_day_weekend_and_hour() -> None:
     at_six = replace(CARD, hour=6)
     dismissed = [replace(DISMISSAL, card=card) for card in (in_evening, at_weekend, at_six)]
     habits = learn_habits([APPROVAL] * 10 + dismissed * 10)
-    assert habits.time_share(CARD) > 0.6
-    assert habits.time_share(in_evening) < 0.4
-    assert habits.time_share(replace(at_weekend, hour=None)) < 0.4
-    assert habits.time_share(at_six) < 0.4
+    assert habits.compute_time_share(CARD) > 0.6
+    assert habits.compute_time_share(in_evening) < 0.4
+    assert habits.compute_time_share(replace(at_weekend, hour=None)) < 0.4
+    assert habits.compute_time_share(at_six) < 0.4
 
 
 def test_the_usual_wait_is_known_from_five_approvals_on() -> None:
-    assert learn_habits([APPROVAL] * 4).usual_wait("run_tests") is None
-    assert learn_habits([APPROVAL] * 5).usual_wait("run_tests") == timedelta(hours=2)
+    assert learn_habits([APPROVAL] * 4).find_usual_wait("run_tests") is None
+    assert learn_habits([APPROVAL] * 5).find_usual_wait("run_tests") == timedelta(hours=2)
 
 
 @pytest.mark.parametrize(("approvals", "dismissals", "channel"), [(2, 0, None), (3, 0, "garden"), (3, 3, None)])
@@ -53,5 +53,5 @@ def test_the_usual_channel_needs_three_approvals_and_a_majority(
 ) -> None:
     approval = replace(APPROVAL, card=replace(CARD, channel="garden"))
     habits = learn_habits([approval] * approvals + [replace(approval, chosen=False)] * dismissals)
-    assert habits.usual_channel("run_tests", ["koji-core", "garden"]) == channel
-    assert habits.usual_channel("run_tests", ["koji-core"]) is None
+    assert habits.find_usual_channel("run_tests", ["koji-core", "garden"]) == channel
+    assert habits.find_usual_channel("run_tests", ["koji-core"]) is None
