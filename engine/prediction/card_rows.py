@@ -127,9 +127,14 @@ class CardRow(Row, table=True):
     def assignment(self) -> Assignment:
         """The work that would run."""
         return Assignment(
-            self.prompt, self.target_channel, self.workspace, self.runner, self.flow, dict(self.parameters),
+            self.prompt,
+            self.target_channel,
+            self.workspace,
+            self.runner,
+            self.flow,
+            dict(self.parameters),
             self.target_agent,
-        )  # fmt: skip
+        )
 
     @property
     def edited(self) -> bool:

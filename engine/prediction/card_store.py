@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from sqlalchemy import bindparam, exists
@@ -57,7 +57,7 @@ from engine.prediction.dismissals import (
 from engine.safety.safety import Safety
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
-from engine.storage.rows import UtcDateTime, load_all, select_all
+from engine.storage.rows import UtcDateTime, load, load_all, select_all
 
 CURSOR = "cards.aftermath"
 """Name of the cursor in the ledger of `follow_landings`."""
@@ -283,6 +283,31 @@ class CardStore:
         remove_dismissal(tx, row.id)
         _record(tx, row, PredictionReopened, was=before.value)
         self.make_room(tx, row)
+
+    def mark_shown(self, card_ids: Iterable[str]) -> None:
+        """Mark cards as shown to the operator; unknown and decided ones are ignored."""
+        ids = set(card_ids)
+        not_marked = {card.id for card in self.pending() if card.id in ids and card.shown_at is None}
+
+        def mark(tx: Transaction) -> None:
+            for card_id in sorted(not_marked):
+                row = load(tx.session, CardRow, card_id)
+                if row is not None and row.status == Status.PENDING and row.shown_at is None:
+                    row.shown_at = tx.now
+
+        if not_marked:
+            self.database.write(mark)
+
+    def mark_reviewed(self, card_id: str) -> None:
+        """Mark the result of a card that ran by itself as reviewed, so that keeping it counts (SPEC 8.1). Other cards
+        are ignored."""
+
+        def mark(tx: Transaction) -> None:
+            row = load(tx.session, CardRow, card_id)
+            if row is not None and row.ran_by_itself:
+                row.shown_at = tx.now
+
+        self.database.write(mark)
 
     def store_session_end(self, tx: Transaction, row: CardRow, view: SessionView) -> None:
         """Store the end of a card's session. The card is pending again if the operator undid the approval before the

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -90,6 +90,8 @@ class Cards:
         self.get = store.get
         self.expire_due = store.expire_due
         self.follow_landings = store.follow_landings
+        self.mark_shown = store.mark_shown
+        self.mark_reviewed = store.mark_reviewed
         self.rails = approvals.preview
         self.describe_sandbox = approvals.describe_sandbox
         self.recover = approvals.recover
@@ -434,31 +436,6 @@ class Cards:
                 note = f"1 landing undone, {landings_left} left"
                 return replace(self.get(card_id), note=note, landings_left=landings_left)
             return store.change(card_id, lambda tx, row: store.retract_approval(tx, row, DecisionSignal.UNDONE, tx.now))
-
-    def mark_shown(self, card_ids: Iterable[str]) -> None:
-        """Mark cards as shown to the operator; unknown and decided ones are ignored."""
-        ids = set(card_ids)
-        not_marked = {card.id for card in self._store.pending() if card.id in ids and card.shown_at is None}
-
-        def mark(tx: Transaction) -> None:
-            for card_id in sorted(not_marked):
-                row = load(tx.session, CardRow, card_id)
-                if row is not None and row.status == Status.PENDING and row.shown_at is None:
-                    row.shown_at = tx.now
-
-        if not_marked:
-            self._database.write(mark)
-
-    def mark_reviewed(self, card_id: str) -> None:
-        """Mark the result of a card that ran by itself as reviewed, so that keeping it counts (SPEC 8.1). Other cards
-        are ignored."""
-
-        def mark(tx: Transaction) -> None:
-            row = load(tx.session, CardRow, card_id)
-            if row is not None and row.ran_by_itself:
-                row.shown_at = tx.now
-
-        self._database.write(mark)
 
     def session_ended(self, tx: Transaction, view: SessionView) -> None:
         """Store the outcome of a session on its card. Sessions call this in the transaction of their end. If the engine

@@ -142,11 +142,7 @@ class CostEntry(Row, table=True):
     @property
     def about(self) -> dict[str, str]:
         """The fields of an event about this entry."""
-        return {
-            "subject": self.prediction_id or self.purpose,
-            "workspace": self.workspace,
-            "channel": self.channel,
-        }
+        return {"subject": self.prediction_id or self.purpose, "workspace": self.workspace, "channel": self.channel}
 
 
 class Costs:
@@ -287,17 +283,17 @@ class Costs:
         """Release a reservation of which nothing was spent. Does nothing for a settled or released entry."""
         entry = load(transaction.session, CostEntry, entry_id)
         if entry is not None and entry.state == RESERVED:
-            self._settle_or_release(transaction, entry, None)
+            _release(entry)
 
     def release_prediction(self, transaction: Transaction, prediction_id: str) -> None:
         """Release the reservation for a card whose session never started."""
         for entry in _load_reservations(transaction.session, CostEntry.prediction_id == prediction_id):
-            self._settle_or_release(transaction, entry, None)
+            _release(entry)
 
     def _settle_or_release(self, transaction: Transaction, entry: CostEntry, view: SessionView | None) -> None:
         """Settle an entry with the price of a session that is over. If the session never started, release the entry."""
         if view is None or view.started_at is None:
-            entry.state, entry.amount_microusd = RELEASED, 0
+            _release(entry)
         else:
             self._settle(transaction, entry, _compute_final_price(view, entry))
 
@@ -413,6 +409,10 @@ def _load_reservations(session: Session, *conditions: Any) -> Sequence[CostEntry
     """The entries that are reserved and meet the conditions, oldest first."""
     query = select(CostEntry).where(CostEntry.state == RESERVED, *conditions)
     return session.exec(query.order_by(col(CostEntry.id))).all()
+
+
+def _release(entry: CostEntry) -> None:
+    entry.state, entry.amount_microusd = RELEASED, 0
 
 
 def _compute_final_price(view: SessionView, entry: CostEntry) -> int:

@@ -32,7 +32,8 @@ from engine.storage.rows import Row, ask, load, utc_field
 log = logging.getLogger(__name__)
 
 RAIL = "kill"
-STOP, CONFIG, API, MONTH, PAUSE = HOLD_WORDS = ("stop", "config", "api", "month", "pause")
+STOP, CONFIG, API, MONTH, PAUSE = "stop", "config", "api", "month", "pause"
+HOLD_WORDS = (STOP, CONFIG, API, MONTH, PAUSE)
 """The words of holds, strictest first."""
 SETTING_OFF, SWITCHED_OFF = "crossPollEnabled is false in the settings", "switched off for this run through the API"
 BY_CONSOLE = "operator"

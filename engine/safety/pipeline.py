@@ -185,7 +185,7 @@ class Pipeline:
             link = trigger_history.make_link(trigger, transaction.now, ran=blocked_by is None)
             trigger_history.record_link(transaction, link)
         ruling = Ruling(verdicts, permit, blocked_by)
-        transaction.insert(_log_row(trigger, ruling, transaction.now))
+        transaction.insert(_make_log_row(trigger, ruling, transaction.now))
         return ruling
 
     def revoke(self, transaction: Transaction, prediction_id: str) -> None:
@@ -245,7 +245,7 @@ class Pipeline:
             decided_by=DecidedBy.AUTONOMY,
         )
         self._record_block(transaction, trigger, (), blocked_by)
-        transaction.insert(_log_row(trigger, Ruling(verdicts, None, blocked_by), transaction.now))
+        transaction.insert(_make_log_row(trigger, Ruling(verdicts, None, blocked_by), transaction.now))
 
     def session_ended(self, transaction: Transaction, view: SessionView) -> None:
         """Store the result of a trigger in its row of the log."""
@@ -389,7 +389,7 @@ def _load_newest_entry(session: Session, *conditions: Any) -> CrosspollLog | Non
     return session.exec(query).first()
 
 
-def _log_row(trigger: Trigger, ruling: Ruling, now: datetime) -> CrosspollLog:
+def _make_log_row(trigger: Trigger, ruling: Ruling, now: datetime) -> CrosspollLog:
     assignment, blocked_by, permit = trigger.assignment, ruling.blocked_by, ruling.permit
     return CrosspollLog(
         prediction_id=trigger.prediction_id,

@@ -232,11 +232,11 @@ class RailStates:
         with self._database.read() as session:
             states = (
                 self._make_loop_state(session, now),
-                self._rate_state(session, now),
+                self._make_rate_state(session, now),
                 self._make_cost_state(session),
                 self._make_content_state(session),
                 self._make_gate_state(session),
-                self._kill_state(),
+                self._make_kill_state(),
             )
             newest = session.exec(
                 select(CrosspollLog.created_at, CrosspollLog.verdicts).order_by(desc(col(CrosspollLog.id))).limit(1)
@@ -262,13 +262,6 @@ class RailStates:
         steps = [_make_chain_step(link, links[: place + 1], now) for place, link in enumerate(links)]
         return steps[::-1][:limit]
 
-    def _rate_state(self, session: Session, now: datetime) -> RailState:
-        interval = timedelta(milliseconds=self._settings.current.cross_poll_interval_ms)
-        last_trigger_at = trigger_history.find_last_unattended(session)
-        verdict = trigger_history.decide_rate(SAMPLE_TRIGGER, last_trigger_at, now, interval)
-        until = last_trigger_at + interval if last_trigger_at is not None and verdict.blocks else None
-        return _make_rail_state(verdict, "waits" if until else "free", until)
-
     def _make_loop_state(self, session: Session, now: datetime) -> RailState:
         counted = [
             link
@@ -279,6 +272,13 @@ class RailStates:
         description = f"{count(len(counted), 'link')} in the last 10 min; {count(stopped, 'loop')} stopped so far"
         brief = count(len(counted), "link") if counted else "clear"
         return _make_rail_state(RailVerdict(trigger_history.LOOP_RAIL, Verdict.ALLOW, description), brief)
+
+    def _make_rate_state(self, session: Session, now: datetime) -> RailState:
+        interval = timedelta(milliseconds=self._settings.current.cross_poll_interval_ms)
+        last_trigger_at = trigger_history.find_last_unattended(session)
+        verdict = trigger_history.decide_rate(SAMPLE_TRIGGER, last_trigger_at, now, interval)
+        until = last_trigger_at + interval if last_trigger_at is not None and verdict.blocks else None
+        return _make_rail_state(verdict, "waits" if until else "free", until)
 
     def _make_cost_state(self, session: Session) -> RailState:
         spent, estimate = self._costs.state_in(session), microusd(self._settings.current.cost_per_trigger)
@@ -310,7 +310,7 @@ class RailStates:
         first_rule = GateRuleName(verdict.rule.partition(",")[0])
         return _make_rail_state(verdict, GATE_BRIEF.get(first_rule, "asks"))
 
-    def _kill_state(self) -> RailState:
+    def _make_kill_state(self) -> RailState:
         verdict = self._kill_switch.current_verdict()
         until = next((hold.until for hold in self._kill_switch.holds() if hold.word == verdict.rule), None)
         return _make_rail_state(verdict, KILL_BRIEF.get(verdict.rule, verdict.rule) if verdict.rule else "open", until)

@@ -31,6 +31,16 @@ MAX_LINKS = 50
 """Maximum number of links that ran of which a chain is made."""
 
 
+_SELECT_LAST_UNATTENDED = """
+    SELECT created_at FROM crosspoll_log WHERE unattended IS 1 AND blocked IS 0 ORDER BY created_at DESC LIMIT 1
+"""
+
+_SELECT_NEWEST_LINKS = """
+    SELECT from_channel, to_channel, prediction_id, workspace, at, ran FROM chain_links
+    ORDER BY at DESC, id DESC LIMIT 500
+"""
+
+
 def is_by_operator(trigger: Trigger) -> bool:
     """Whether a trigger is an operator's own approval, in the console, by a verb or over the API (SPEC 3.2).
 
@@ -66,11 +76,6 @@ def find_last_unattended(session: Session) -> datetime | None:
     """The time of the last trigger that passed without an operator's approval."""
     last = ask(session, _SELECT_LAST_UNATTENDED).scalar()
     return None if last is None else datetime.fromisoformat(last)
-
-
-_SELECT_LAST_UNATTENDED = """
-    SELECT created_at FROM crosspoll_log WHERE unattended IS 1 AND blocked IS 0 ORDER BY created_at DESC LIMIT 1
-"""
 
 
 @frozen
@@ -171,12 +176,6 @@ def load_recent_links(session: Session, now: datetime) -> list[Link]:
     oldest_at = last_that_ran[-1].at if last_that_ran else now
     links = [link for link in newest_first if now - link.at < PAIR_WINDOW or (link.ran and link.at >= oldest_at)]
     return links[::-1]
-
-
-_SELECT_NEWEST_LINKS = """
-    SELECT from_channel, to_channel, prediction_id, workspace, at, ran FROM chain_links
-    ORDER BY at DESC, id DESC LIMIT 500
-"""
 
 
 def record_link(transaction: Transaction, link: Link) -> None:

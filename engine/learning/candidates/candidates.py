@@ -172,10 +172,14 @@ def add_candidate(tx: Transaction, candidate: Candidate, reason: str) -> Candida
     _add_step(tx, row, "draft", CandidateStatus.DRAFTED, reason=reason)
     tx.record(
         CandidateDrafted(
-            subject=row.id, workspace=row.workspace, type=row.type, title=row.title, score=row.score,
+            subject=row.id,
+            workspace=row.workspace,
+            type=row.type,
+            title=row.title,
+            score=row.score,
             records=row.drafted_from,
         )
-    )  # fmt: skip
+    )
     return row
 
 
@@ -190,10 +194,14 @@ def store_evaluation(tx: Transaction, row: CandidateRow, evaluation: Evaluation,
         _add_step(tx, row, move, new_status, reason=evaluation.reason)
         tx.record(
             CandidateWeighed(
-                subject=row.id, workspace=row.workspace, status=row.status, score=evaluation.score,
-                corroborated_by=evaluation.corroborated_by, against=evaluation.against,
+                subject=row.id,
+                workspace=row.workspace,
+                status=row.status,
+                score=evaluation.score,
+                corroborated_by=evaluation.corroborated_by,
+                against=evaluation.against,
             )
-        )  # fmt: skip
+        )
 
 
 def decide_candidate(
@@ -232,7 +240,7 @@ def undo_decision(tx: Transaction, row: CandidateRow, flow_names: Collection[str
         CandidateDecisionUndone(
             subject=row.id, workspace=row.workspace, type=row.type, title=row.title, status=row.status
         )
-    )  # fmt: skip
+    )
 
 
 def _add_step(

@@ -377,9 +377,15 @@ class DpoPair(Row, table=True):
         """The fields of the pair that a model is trained on."""
         assert self.id is not None
         return Preference(
-            self.id, self.context, self.chosen, self.rejected, self.created_at, self.weight,
-            self.chosen_confidence, self.rejected_confidence,
-        )  # fmt: skip
+            self.id,
+            self.context,
+            self.chosen,
+            self.rejected,
+            self.created_at,
+            self.weight,
+            self.chosen_confidence,
+            self.rejected_confidence,
+        )
 
 
 def format_side(prompt: str, channel: str) -> str:
@@ -446,10 +452,14 @@ def import_pairs(tx: Transaction, texts: Iterable[tuple[str, str, str]]) -> int:
             continue
         tx.insert(
             DpoPair(
-                context=context, chosen=chosen, rejected=rejected, created_at=tx.now,
-                chosen_prediction_id=IMPORTED_CARD, rejected_prediction_id=IMPORTED_CARD,
+                context=context,
+                chosen=chosen,
+                rejected=rejected,
+                created_at=tx.now,
+                chosen_prediction_id=IMPORTED_CARD,
+                rejected_prediction_id=IMPORTED_CARD,
             )
-        )  # fmt: skip
+        )
         tx.session.flush()
         added += 1
     return added

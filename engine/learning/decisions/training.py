@@ -131,9 +131,16 @@ class Training(TrainingViews):
         if (active := self.active()) is not None:
             raise _make_active_refusal(active)
         return TrainingOffer(
-            batch.method, plan.provider, plan.base_url, plan.base_model, batch.records, len(batch.data),
-            batch.held_back, plan.cost_cap, plan.current_model,
-        )  # fmt: skip
+            batch.method,
+            plan.provider,
+            plan.base_url,
+            plan.base_model,
+            batch.records,
+            len(batch.data),
+            batch.held_back,
+            plan.cost_cap,
+            plan.current_model,
+        )
 
     def _prepare_run(self) -> tuple[TrainingPlan, Batch, TrainingRun | None]:
         """The settings and examples of the next run, and the last run whose model was adopted."""
@@ -280,9 +287,14 @@ class Training(TrainingViews):
         if better:
             self._twin.adopt(model)
         self._change_state(
-            run.id, RunState.ADOPTED if better else RunState.KEPT_OLD, note=note, held_back=len(pairs),
-            agreement=new.share, former_agreement=old.share, former_model=former,
-        )  # fmt: skip
+            run.id,
+            RunState.ADOPTED if better else RunState.KEPT_OLD,
+            note=note,
+            held_back=len(pairs),
+            agreement=new.share,
+            former_agreement=old.share,
+            former_model=former,
+        )
 
     def restore_former(self) -> TrainingRun:
         """Use the model again that the newest model replaced. Raises `Refusal` `no_training`."""

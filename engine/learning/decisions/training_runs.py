@@ -216,9 +216,15 @@ class TrainingViews:
         """The state of training, for a screen."""
         plan, (new, needed), active = self._twin.plan(), self.progress(), self.active()
         return TrainingView(
-            new, needed, self.missing(now), None if active is None else active.view,
-            tuple(run.view for run in self.runs(MAX_VIEWED)), plan.current_model, plan.enabled, plan.automatic,
-        )  # fmt: skip
+            new,
+            needed,
+            self.missing(now),
+            None if active is None else active.view,
+            tuple(run.view for run in self.runs(MAX_VIEWED)),
+            plan.current_model,
+            plan.enabled,
+            plan.automatic,
+        )
 
     def missing(self, now: datetime) -> str:
         """What is missing until the next training on pairs, "" if it is due (SPEC 8.4): after 50 pairs, then after

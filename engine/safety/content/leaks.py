@@ -27,6 +27,7 @@ _SENDING_PROGRAMS = read_word_list("senders")
 _SECRET_PRINTERS = read_word_list("secret_printers")
 _UNSENT_FILES = read_option_lists("own_files")
 """By program: options whose file the program reads for itself and does not send."""
+_NETWORK_DEVICES = ("/dev/tcp/", "/dev/udp/")
 _WORD_PIECE = re.compile(r"[^\s'\"|;<>()`]+")
 _METADATA_READERS = read_word_list("metadata_readers")
 _SERVICE_CLIENTS = read_word_list("service_clients")
@@ -35,9 +36,8 @@ _UPLOADING_WORDS = read_word_list("uploads")
 
 def judge_leak(call: Call) -> Objection | None:
     """The objection to a call that sends a secret to another machine, None for none."""
-    to_network = any(">" in operator and target.startswith(("/dev/tcp/", "/dev/udp/")) for operator, target in
-                     call.simple.redirects)  # fmt: skip
-    if call.base not in _SENDING_PROGRAMS and not to_network:
+    written_to = [target for operator, target in call.simple.redirects if ">" in operator]
+    if call.base not in _SENDING_PROGRAMS and not any(target.startswith(_NETWORK_DEVICES) for target in written_to):
         return None
     if call.base in _SERVICE_CLIENTS and _UPLOADING_WORDS.isdisjoint(call.args[:4]):
         return None
