@@ -47,8 +47,8 @@ class Answer(NamedTuple):
 class Helper(HelperKeeper["_MemoryProcess"]):
     """Starts the process, and sends it requests."""
 
-    def __init__(self, command: Sequence[str] = COMMAND) -> None:
-        super().__init__(_MemoryProcess, command, restart_seconds=RESTART_DELAY_S)
+    def __init__(self) -> None:
+        super().__init__(_MemoryProcess, COMMAND, restart_seconds=RESTART_DELAY_S)
 
     def submit(self, method: str, *arguments: Any, bulk: bool = True) -> Future[Any]:
         """Send a request. The future has the answer, or raises `HelperGone` or `HelperFailed`. Raises `HelperGone`."""

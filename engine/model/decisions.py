@@ -226,11 +226,6 @@ class TasteDrift:
     words: str
     shifts: tuple[TasteShift, ...] = ()
 
-    @property
-    def has_shifts(self) -> bool:
-        """Whether there is any such kind."""
-        return bool(self.shifts)
-
 
 @frozen
 class TrainingRunView:

@@ -14,7 +14,17 @@ from sqlmodel import Field, col, desc
 from engine.model import ChangeState, CheckResult
 from engine.model.sessions import KEPT_DURATIONS
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, UtcDateTime, json_field, load_all, read_all, select_all, table_of, utc_field
+from engine.storage.rows import (
+    Row,
+    UtcDateTime,
+    json_field,
+    load_all,
+    read_all,
+    select_all,
+    table_of,
+    utc_field,
+    value_of,
+)
 
 
 class ValidationRun(Row, table=True):
@@ -58,16 +68,8 @@ class ValidationRun(Row, table=True):
     @cached_property
     def check(self) -> CheckResult:
         """The result of the run."""
-        return CheckResult(
-            self.tool,
-            passed=self.passed,
-            failed=self.failed,
-            skipped=self.skipped,
-            errors=self.errors,
-            seconds=self.seconds,
-            failing=tuple(self.failing),
-            durations=tuple((str(name), float(seconds)) for name, seconds in self.durations),
-        )
+        durations = tuple((str(name), float(seconds)) for name, seconds in self.durations)
+        return value_of(self, CheckResult, failing=tuple(self.failing), durations=durations)
 
 
 _SELECT_LATEST = (

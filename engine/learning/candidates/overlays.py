@@ -211,7 +211,7 @@ class Trials(SessionFollower[OverlayRun]):
             values = {"overlay_id": draw["id"], "withheld": draw["withheld"], "propensity": draw["propensity"]}
             tx.session.execute(statement, run | values)
 
-    def find_repairs(self, *, agent: str, workspace: str, broken: Sequence[str], session_id: str = "") -> Sequence[str]:
+    def find_repairs(self, *, agent: str, workspace: str, broken: Sequence[str], session_id: str) -> Sequence[str]:
         """Earlier repairs of the tests that fail now, newest first, without duplicates. A trial withholds repairs from
         a share of the runs. Do not call this inside a transaction."""
         matching = [
@@ -220,7 +220,7 @@ class Trials(SessionFollower[OverlayRun]):
             if isinstance(overlay.effect, FixTemplate) and not set(broken).isdisjoint(overlay.effect.failing)
         ]
         draws = self.draw(reversed(matching), session_id)
-        if draws and session_id:
+        if draws:
             provenance = {PROVENANCE_KEY: [draw.to_json() for draw in draws]}
             run = {"session_id": session_id, "agent": agent, "workspace": workspace}
             self._database.write(lambda tx: self.record_applied(tx, provenance, **run))

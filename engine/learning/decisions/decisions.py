@@ -21,7 +21,7 @@ from engine.frozen import frozen
 from engine.learning.decisions.text_features import NO_FEATURES, TextFeatures, unpack_features
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, is_weekend, part_of_day, split_prompt_words
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, UtcDateTime, ask, load_all, select_all, utc_field
+from engine.storage.rows import Row, UtcDateTime, ask, load_all, select_all, utc_field, value_of
 
 PAIRING_WINDOW = timedelta(hours=1)
 """Maximum age, inclusive, of a rejection that makes a pair with an approval."""
@@ -375,17 +375,7 @@ class DpoPair(Row, table=True):
     @property
     def preference(self) -> Preference:
         """The fields of the pair that a model is trained on."""
-        assert self.id is not None
-        return Preference(
-            self.id,
-            self.context,
-            self.chosen,
-            self.rejected,
-            self.created_at,
-            self.weight,
-            self.chosen_confidence,
-            self.rejected_confidence,
-        )
+        return value_of(self, Preference, at=self.created_at)
 
 
 def format_side(prompt: str, channel: str) -> str:

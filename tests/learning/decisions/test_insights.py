@@ -139,7 +139,7 @@ def test_drift_is_of_decisions_of_a_person_however_old(decide: Decide, reader: I
     assert reader.read(7).drift.words == "1 more decision until changes of taste can be detected"
     decide(status=Status.DISMISSED)
     drift = reader.read(7).drift
-    assert (drift.decisions, drift.has_shifts) == (MIN_DRIFT, False)
+    assert (drift.decisions, drift.shifts) == (MIN_DRIFT, ())
     assert drift.words == "too few earlier decisions to detect changes of taste"
     assert reader.read(7, BLOG).drift.decisions == 0
 
