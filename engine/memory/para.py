@@ -11,11 +11,11 @@ import itertools
 import json
 import re
 import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -77,13 +77,6 @@ class _Group:
     broken: str = ""
 
 
-class _Accesses(NamedTuple):
-    """How often recall found a fact since the last `flush`, and when last."""
-
-    number: int
-    last: datetime
-
-
 class Para:
     """The facts of one home. All methods may be called from any thread."""
 
@@ -95,7 +88,9 @@ class Para:
         self._clock = clock
         self._lock = threading.RLock()
         self._cache: FileCache[_Group] = FileCache()
-        self._accesses: dict[str, _Accesses] = {}
+        self._access_counts: Counter[str] = Counter()
+        self._accessed_at: dict[str, datetime] = {}
+        """By fact: how often recall found it since the last `flush`, and when last."""
 
     # -- reading
 
@@ -150,26 +145,23 @@ class Para:
 
     def count_access(self, fact_ids: Iterable[str]) -> None:
         """Count that recall found these facts. `flush` writes the counts."""
-        now = self._clock.now()
+        ids, now = list(fact_ids), self._clock.now()
         with self._lock:
-            for id in fact_ids:
-                number = self._accesses[id].number if id in self._accesses else 0
-                self._accesses[id] = _Accesses(number + 1, now)
+            self._access_counts.update(ids)
+            self._accessed_at |= dict.fromkeys(ids, now)
 
     def flush(self) -> None:
         """Write the counts of `count_access` into the files. Raises OSError; then a later call writes them."""
         with self._lock:
             facts = self._read_all_facts()
-            self._write_files(
-                [
-                    replace(
-                        facts[id], access_count=facts[id].access_count + accesses.number, last_accessed=accesses.last
-                    )
-                    for id, accesses in self._accesses.items()
-                    if id in facts and not facts[id].forgotten
-                ]
-            )
-            self._accesses.clear()
+            changed = [
+                replace(facts[id], access_count=facts[id].access_count + number, last_accessed=self._accessed_at[id])
+                for id, number in self._access_counts.items()
+                if id in facts and not facts[id].forgotten
+            ]
+            self._write_files(changed)
+            self._access_counts.clear()
+            self._accessed_at.clear()
 
     def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
         """Facts that contain `terms`, for forgetting."""

@@ -269,7 +269,7 @@ class PromptPlacer:
             if similarity[index] < MIN_PROMPT_SIMILARITY:
                 return None
             if _find_likeliest(_sum_by_channel(probabilities[index], settings)) == best:
-                return past[index]
+                return past[int(index)]
         return None
 
 

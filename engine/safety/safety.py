@@ -121,14 +121,7 @@ class Safety:
             kill_switch=self.kill_switch,
             hooks=hooks,
         )
-        self._rail_states = RailStates(
-            database,
-            settings,
-            clock,
-            costs=self.costs,
-            kill_switch=self.kill_switch,
-            pipeline=self.pipeline,
-        )
+        self._rail_states = _RailStates(database, settings, clock, self)
 
     def recover(self, session_of: Callable[[str], SessionView | None], lasting: Set[int] = frozenset()) -> int:
         """Release reservations that a crash left, but not the `lasting` ones; returns how many. Call it at start-up,
@@ -206,25 +199,14 @@ def _make_entry(row: CrosspollLog, allowed_once: bool) -> LogEntry:
     )
 
 
-class RailStates:
+class _RailStates:
     """Reads the states of the rails."""
 
-    def __init__(
-        self,
-        database: Database,
-        settings: SettingsSource,
-        clock: Clock,
-        *,
-        costs: Costs,
-        kill_switch: KillSwitch,
-        pipeline: Pipeline,
-    ) -> None:
+    def __init__(self, database: Database, settings: SettingsSource, clock: Clock, safety: Safety) -> None:
         self._database = database
         self._settings = settings
         self._clock = clock
-        self._costs = costs
-        self._kill_switch = kill_switch
-        self._pipeline = pipeline
+        self._safety = safety
 
     def read(self) -> tuple[RailState, ...]:
         """The state of every rail in the pipeline's order, with its verdict on the newest trigger."""
@@ -281,14 +263,14 @@ class RailStates:
         return _make_rail_state(verdict, "waits" if until else "free", until)
 
     def _make_cost_state(self, session: Session) -> RailState:
-        spent, estimate = self._costs.state_in(session), microusd(self._settings.current.cost_per_trigger)
+        spent, estimate = self._safety.costs.state_in(session), microusd(self._settings.current.cost_per_trigger)
         verdict = costs.decide_cost(spent, estimate, costs.AgentBudget(""))
         remaining = min(spent.hour_cap - spent.hour, spent.day_cap - spent.day, spent.month_cap - spent.month)
         brief = money(max(0, remaining)) if verdict.allows else verdict.rule
         return _make_rail_state(verdict, brief)
 
     def _make_content_state(self, session: Session) -> RailState:
-        unused = len(self._pipeline.open_allowances(session))
+        unused = len(self._safety.pipeline.open_allowances(session))
         description, brief = "checks every prompt, edit and command of a session", "on"
         if unused:
             description += f"; {unused} allowed once and not used yet"
@@ -298,8 +280,8 @@ class RailStates:
     def _make_gate_state(self, session: Session) -> RailState:
         workspaces = self._settings.current.workspaces.values()
         facts = replace(
-            self._pipeline.make_gate_facts(
-                session, SAMPLE_TRIGGER, self._costs.state_in(session), Verdict.ALLOW, by_operator=False
+            self._safety.pipeline.make_gate_facts(
+                session, SAMPLE_TRIGGER, self._safety.costs.state_in(session), Verdict.ALLOW, by_operator=False
             ),
             novel_pair="",
             workspace_acts=any(workspace.autonomy is WorkspaceAutonomy.ACT for workspace in workspaces),
@@ -311,8 +293,8 @@ class RailStates:
         return _make_rail_state(verdict, GATE_BRIEF.get(first_rule, "asks"))
 
     def _make_kill_state(self) -> RailState:
-        verdict = self._kill_switch.current_verdict()
-        until = next((hold.until for hold in self._kill_switch.holds() if hold.word == verdict.rule), None)
+        verdict = self._safety.kill_switch.current_verdict()
+        until = next((hold.until for hold in self._safety.kill_switch.holds() if hold.word == verdict.rule), None)
         return _make_rail_state(verdict, KILL_BRIEF.get(verdict.rule, verdict.rule) if verdict.rule else "open", until)
 
 

@@ -64,6 +64,7 @@ from engine.model.adaptation import (
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
+from engine.storage.rows import shallow_dict
 
 log = logging.getLogger(__name__)
 
@@ -303,17 +304,12 @@ class Adaptation:
             scope_type=record.scope_type,
             scope_id=record.scope_id,
             source_label=record.source_label,
-            title=draft.title,
             status=CandidateStatus.DRAFTED,
             score=record.score,
-            effect=draft.effect,
             created_at=now,
             changed_at=now,
-            agent_id=draft.agent_id,
-            run_kind=draft.run_kind,
-            workspace=draft.workspace,
             drafted_from=(record.id,),
-            trust=draft.trust,
+            **shallow_dict(draft),
         )
         if duplicate_id := self._find_duplicate(candidate):
             raise NothingToDraft(f"{duplicate_id} already proposes that")
