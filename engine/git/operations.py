@@ -137,11 +137,12 @@ class Operation:
     @property
     def abort_commands(self) -> tuple[str, ...]:
         """The commands that restore the state before the operation. If git's own state is damaged, commits that it made
-        are kept; those of a rebase get a branch."""
+        are kept; those of a rebase get a branch. `BRANCH` stands for what was checked out if git lost it."""
         if self.name == CONFLICT_OPERATION:
             return ("git reset --merge",)
         if self.name == "bisect":
-            return (*(("git bisect start",) if self.damaged_file else ()), "git bisect reset")
+            branch = " BRANCH" if self.damaged_file == "BISECT_START" else ""
+            return (*(("git bisect start",) if self.damaged_file else ()), f"git bisect reset{branch}")
         if not self.damaged_file:
             return (f"git {self.name} --abort",)
         quit_commands = (f"git {self.name} --quit", "git reset --merge")
@@ -233,7 +234,7 @@ class _Progress:
     onto: str = ""
     """The new base of a rebase."""
     rebased: str = ""
-    """The branch that is rebased."""
+    """The branch that is rebased, or the short id of a detached HEAD."""
     original: str = ""
     """The last commit of that branch before the rebase."""
     remaining: Sequence[str] = ()
@@ -245,11 +246,12 @@ def _read_progress(folder: Path, name: str) -> _Progress:
     if name == "rebase":
         state_folders = (folder / "rebase-merge", folder / "rebase-apply")
         state = next(state_folder for state_folder in state_folders if state_folder.exists())
+        original, head_name = _read_commit_id(state / "orig-head"), _read_state_file(state / "head-name")
         return _Progress(
             theirs or _read_commit_id(state / "stopped-sha") or _read_commit_id(state / "original-commit"),
             onto=_read_commit_id(state / "onto"),
-            rebased=_read_state_file(state / "head-name").partition("refs/heads/")[2],
-            original=_read_commit_id(state / "orig-head"),
+            rebased=head_name.partition("refs/heads/")[2] or (head_name and original[:10]),  # a detached HEAD
+            original=original,
             remaining=_read_steps(state / "git-rebase-todo"),
         )
     if name not in _PICKS:

@@ -23,6 +23,13 @@ def read_current(repository: Repository) -> Operation:
     return operation
 
 
+def end_operation(repository: Repository) -> None:
+    """Carry out the commands that end an operation, from the branch main."""
+    for command in read_current(repository).abort_commands:
+        subprocess.run(command.replace("BRANCH", "main"), shell=True, cwd=repository.path, check=True)
+    assert read_operation(Git(repository.path)) is None
+
+
 def find_subject(operation: Operation) -> str:
     return operation.theirs.subject if operation.theirs else ""
 
@@ -92,9 +99,7 @@ def test_the_commands_that_end_an_operation_whose_state_is_damaged(
     state_file.unlink()
     if not is_deleted:
         state_file.touch()
-    for command in read_current(apart).abort_commands:
-        subprocess.run(command, shell=True, cwd=apart.path, check=True)
-    assert read_operation(Git(apart.path)) is None
+    end_operation(apart)
     assert apart.git("status", "--porcelain", "--branch") == "## side"
 
 
@@ -105,18 +110,24 @@ def test_a_damaged_rebase_keeps_the_commits_that_it_made(apart: Repository) -> N
     begin_operation(apart, "rebase", "main")
     made = apart.git("rev-parse", "HEAD")
     (apart.path / ".git/rebase-merge/head-name").unlink()
-    for command in read_current(apart).abort_commands:
-        subprocess.run(command, shell=True, cwd=apart.path, check=True)
+    end_operation(apart)
     assert apart.git("branch", "--contains", made, "--format=%(refname:short)") == f"backup-{made[:10]}"
 
 
-def test_a_bisect_whose_beginning_is_lost_can_be_ended(repository: Repository) -> None:
+def test_a_rebased_detached_head_is_not_called_by_a_branch_at_its_commit(apart: Repository) -> None:
+    apart.git("checkout", "-q", "--detach", "side")
+    begin_operation(apart, "rebase", "main")
+    assert read_current(apart).rebased == apart.git("rev-parse", "side")[:10]
+
+
+@pytest.mark.parametrize(("damaged", "branch"), [("BISECT_START", " BRANCH"), ("BISECT_NAMES", "")])
+def test_a_damaged_bisect_can_be_ended_on_its_branch(repository: Repository, damaged: str, branch: str) -> None:
     first, *_, last = [repository.commit(str(number)) for number in range(6)]
     repository.git("bisect", "start", last, first)
-    (repository.path / ".git/BISECT_START").unlink()
-    for command in read_current(repository).abort_commands:
-        subprocess.run(command, shell=True, cwd=repository.path, check=True)
-    assert read_operation(Git(repository.path)) is None
+    (repository.path / ".git" / damaged).unlink()
+    assert read_current(repository).abort_commands[-1] == f"git bisect reset{branch}"
+    end_operation(repository)
+    assert repository.git("symbolic-ref", "--short", "HEAD") == "main"
 
 
 def test_several_picks_one_of_them_committed_by_hand(apart: Repository) -> None:
