@@ -105,9 +105,10 @@ def count_kinds(kinds: Iterable[str]) -> str:
 _DEBUGGING_CALLS: Final = {"breakpoint", "pdb.set_trace", "ipdb.set_trace", "pudb.set_trace"}
 _DEBUGGER_MODULES: Final = {"pdb", "ipdb", "pudb"}
 _DEBUGGING_STATEMENT: Final = re.compile(
-    r"\s*(?:debugger\s*;?|console\.(?:log|debug|trace)\(.*\)\s*;?|dbg!\s*\(.*\)\s*;|println\(.*\)"
-    r"|binding\.(?:pry|irb)|byebug|var_dump\(.*\)\s*;|(?:require )?IEx\.pry(?:\(\))?)\s*$"
+    r"\s*(?:debugger\s*;?|console\.(?:log|debug|trace)…\s*;?|(?:dbg!\s*|var_dump)…\s*;|println…"
+    r"|binding\.(?:pry|irb)|byebug|(?:require )?IEx\.pry…?)\s*"
 )
+"""Matches a line without strings, and with a `…` for each pair of brackets."""
 _UNFINISHED_LINE: Final = re.compile(
     r"(?:=>|[(,=+&?:.\[]|\belse|\breturn)\s*$|^\s*(?:\} ?else )?(?:if|while|for)\b.*\)\s*$"
 )
@@ -213,20 +214,14 @@ def _find_emptied_blocks(text: str, lines: set[int]) -> dict[int, str]:
 
 
 def _is_whole_statement(rows: list[str], index: int) -> bool:
-    row = rows[index]
-    if len(row) > MAX_LINE_CHARS or not _DEBUGGING_STATEMENT.fullmatch(row) or not _is_balanced(row):
+    bare = re.sub(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|`[^`]*`", "", rows[index][: MAX_LINE_CHARS + 1])
+    while (shorter := re.sub(r"[(\[{][^()\[\]{}\"'`]*[)\]}]", "…", bare)) != bare:
+        bare = shorter
+    if len(rows[index]) > MAX_LINE_CHARS or not _DEBUGGING_STATEMENT.fullmatch(bare):
         return False
     before = next((line for line in reversed(rows[:index]) if line.strip()), "")
     after = next((line for line in rows[index + 1 :] if line.strip()), "")
     return not _UNFINISHED_LINE.search(before) and not _CONTINUING_LINE.match(after)
-
-
-def _is_balanced(row: str) -> bool:
-    """Whether all brackets and quotes of a line are closed in it."""
-    bare = re.sub(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|`[^`]*`", "", row)
-    return not re.search(r"[\"'`]", bare) and all(
-        bare.count(left) == bare.count(right) for left, right in ("()", "[]", "{}")
-    )
 
 
 # -- Secrets
