@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
+from pathlib import Path
 
 from engine.config import Settings
 from engine.frozen import frozen
@@ -151,7 +152,8 @@ def rank_cards(cards: Iterable[Card], now: datetime) -> list[Card]:
             get_kind(card.kind).tier is not card.tier,  # cards that `adjust_tier` moved here come last
             get_kind(card.kind).place,
             card.created_at,
-            hex_hash(f"{card.created_at.date()} {card.about}"),
+            hex_hash(f"{card.created_at.date()} {Path(card.workspace).name} {card.kind} {card.subject}"),
+            card.about,
             card.id,
         )
     )

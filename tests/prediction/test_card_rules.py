@@ -205,9 +205,12 @@ def test_equal_cards_keep_their_order_for_a_day_and_each_subject_comes_first_on_
             replace(make_stack_card("lint"), id=subject, subject=subject, created_at=made_at, evidence_at=made_at)
             for subject in ("run", "run in x")
         ]
-        renamed = [replace(card, id=f"z{2 - number}") for number, card in enumerate(cards)]
+        moved = [
+            replace(card, id=f"z{2 - number}", assignment=replace(card.assignment, workspace="/moved/shop"))
+            for number, card in enumerate(cards)
+        ]
         order = [card.subject for card in sort_cards(cards, made_at)]
-        assert order == [card.subject for card in sort_cards(reversed(renamed), made_at)]
+        assert order == [card.subject for card in sort_cards(reversed(moved), made_at)]
         first_subjects.add(order[0])
     assert first_subjects == {"run", "run in x"}
 
