@@ -77,7 +77,9 @@ _MODULES = {
 """The module of each public name. It is imported when the name is first used."""
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module 'engine' has no attribute {name!r}")
-    return getattr(import_module(_MODULES[name]), name)
+if not TYPE_CHECKING:  # mypy would take any name for one of these
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module 'engine' has no attribute {name!r}")
+        return getattr(import_module(_MODULES[name]), name)

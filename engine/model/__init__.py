@@ -21,16 +21,15 @@ if TYPE_CHECKING:
     from engine.model.learnings import *
     from engine.model.memory import *
     from engine.model.prompts import *
+else:  # unseen by mypy, for which every name would exist
+    _LATER = ("prompts", "memory", "guidance", "learnings", "decisions")
+    """Modules that the first frame does not need. Each is imported when one of its names is first used."""
 
-_LATER = ("prompts", "memory", "guidance", "learnings", "decisions")
-"""Modules that the first frame does not need. Each is imported when one of its names is first used."""
-
-
-def __getattr__(name: str) -> Any:
-    if not name.startswith("_"):
-        for module in _LATER:
-            value = getattr(import_module(f"engine.model.{module}"), name, None)
-            if value is not None:
-                globals()[name] = value
-                return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if not name.startswith("_"):
+            for module in _LATER:
+                value = getattr(import_module(f"engine.model.{module}"), name, None)
+                if value is not None:
+                    globals()[name] = value
+                    return value
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
