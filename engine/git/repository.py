@@ -26,6 +26,9 @@ MODULES_FILE = ".gitmodules"
 MAX_MODULES_BYTES = 1_000_000
 """Maximum size of a list of submodules. A larger one counts as none."""
 
+LOST_CODES = ("no_folder", "no_repository")
+"""The codes of `find_workspace_refusal` for a workspace that is gone. With another one git does not accept it now."""
+
 
 def find_repository(folder: Path) -> Repository | None:
     """The repository whose working tree contains `folder`, or None. It is found by its files, without running git."""
@@ -105,8 +108,8 @@ def find_top_folder(folder: str) -> str:
         return folder
 
 
-def make_lost_workspace_refusal(workspace: str) -> Refusal | None:
-    """Why a workspace is no longer the top of a repository; None while it is."""
+def find_workspace_refusal(workspace: str) -> Refusal | None:
+    """Why a workspace cannot be used as the top of a repository; None if it can."""
     try:
         root = find_repository_root(Path(workspace))
     except Refusal as refusal:

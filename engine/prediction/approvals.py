@@ -19,6 +19,7 @@ from engine.execution.runners.flow_runner import find_named_flow
 from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.git import Git
+from engine.git.repository import LOST_CODES
 from engine.git.state import read_status
 from engine.model import (
     ALREADY_REVIEWED,
@@ -251,7 +252,8 @@ class Approvals:
 
     def _refuse_missing_workspace(self, row: CardRow) -> None:
         if refusal := self._store.workspace_refusal(row.workspace):
-            fix = f"bring it back and approve the card again, or: clawpy dismiss {row.id}"
+            way_out = "bring it back" if refusal.code in LOST_CODES else refusal.fix or "wait a moment"
+            fix = f"{way_out}; then approve the card again, or: clawpy dismiss {row.id}"
             raise Refusal(refusal.code, f"nothing can run: {refusal.message}", fix)
 
     def _store_changed_offer(self, card_id: str, assignment: Assignment, info: RunnerInfo, note: str) -> None:

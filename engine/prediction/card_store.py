@@ -22,7 +22,7 @@ from engine.events import (
     PredictionReopened,
     PredictionSnoozed,
 )
-from engine.git.repository import make_lost_workspace_refusal
+from engine.git.repository import find_workspace_refusal
 from engine.learning.decisions.decisions import Decision, Decisions
 from engine.model import (
     Card,
@@ -113,7 +113,7 @@ class CardStore:
         safety: Safety,
         decisions: Decisions,
         ledger: Ledger,
-        workspace_refusal: Callable[[str], Refusal | None] = make_lost_workspace_refusal,
+        workspace_refusal: Callable[[str], Refusal | None] = find_workspace_refusal,
     ) -> None:
         """`workspace_refusal`: why nothing can run in a workspace, because its repository is gone."""
         self.database = database
@@ -363,8 +363,11 @@ class CardStore:
         """Expire cards whose time is over, and withdraw those of workspaces that are off or deleted; returns how
         many."""
         now, cards = self.clock.now(), self.pending()
-        refusals = {workspace: self.workspace_refusal(workspace) for workspace in {card.workspace for card in cards}}
-        deleted = {workspace for workspace, refusal in refusals.items() if refusal and refusal.code == "no_folder"}
+        deleted = {
+            workspace
+            for workspace in {card.workspace for card in cards}
+            if (refusal := self.workspace_refusal(workspace)) and refusal.code == "no_folder"
+        }
         off = {card.id for card in cards if self.is_off(card.workspace, card.source)}
         if not any(card.is_expired(now) or card.workspace in deleted or card.id in off for card in cards):
             return 0

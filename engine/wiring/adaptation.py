@@ -17,7 +17,7 @@ from engine.execution.runners.model.single_questions import make_priced_model
 from engine.execution.trees import make_patch
 from engine.git import Git
 from engine.git.reader import is_in_history
-from engine.git.repository import make_lost_workspace_refusal
+from engine.git.repository import LOST_CODES, find_workspace_refusal
 from engine.hierarchy.guidance import select_items
 from engine.learning.candidates.adaptation import Adaptation
 from engine.learning.candidates.evaluation import split_command
@@ -107,13 +107,14 @@ class _Sources:
         if not runs:
             return None
         view = services.sessions.get(session_id)
-        if make_lost_workspace_refusal(view.workspace):  # what failed there before cannot be told any more
+        refusal = find_workspace_refusal(view.workspace)
+        if refusal and refusal.code in LOST_CODES:  # what failed there before cannot be told any more
             return None
-        earlier = [run for run in services.validation_runs.latest(view.workspace) if run.ran_at <= view.created_at]
         before = [
             run
-            for run in earlier
-            if run.project == runs[-1].project
+            for run in services.validation_runs.latest(view.workspace)
+            if run.ran_at <= view.created_at
+            and run.project == runs[-1].project
             and run.session_id != session_id
             and is_in_history(Path(view.workspace), run.head, runs[-1].head)  # another branch may lack the fault
         ]

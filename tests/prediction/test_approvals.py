@@ -55,6 +55,15 @@ def test_a_blocked_card_stays_pending_with_the_reason(world: World) -> None:
     assert world.signals() == []
 
 
+def test_a_repository_that_git_does_not_accept_is_refused_with_what_helps(world: World) -> None:
+    foreign = Refusal("unsafe_repository", "/shop belongs to another user", "git config --add safe.directory /shop")
+    world.store.workspace_refusal = lambda workspace: foreign
+    with pytest.raises(
+        Refusal, match=f"nothing can run: {foreign.message} .{foreign.fix}; then approve the card again"
+    ):
+        world.cards.approve(world.make_card().id)
+
+
 def make_reviewed_card(world: World, repository: Repository) -> Card:
     """A card about the present state of a repository, which session `sess_1` reviewed."""
     facts = {REVIEWED_IN: "sess_1", REVIEWED_STATE: read_status(Git(repository.path)).digest}

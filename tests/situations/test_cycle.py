@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from engine.git.repository import make_lost_workspace_refusal
+from engine.git.repository import find_workspace_refusal
 from engine.home import Home
 from engine.model import Refusal, SessionState, Status
 from tests.situations.conftest import Situation
@@ -81,7 +81,7 @@ def test_a_card_of_a_lost_repository_is_refused_and_no_decision(
 def test_a_workspace_whose_repository_is_that_of_a_folder_above_is_lost(situation: Situation) -> None:
     inner = situation.path / "inner"
     inner.mkdir()
-    refusal = make_lost_workspace_refusal(str(inner))
+    refusal = find_workspace_refusal(str(inner))
     assert refusal is not None
     assert refusal.message == f"{inner} is no repository of its own any more"
-    assert make_lost_workspace_refusal(str(situation.path)) is None
+    assert find_workspace_refusal(str(situation.path)) is None

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from engine.model import Card, ChangeState, Result, SessionState, Tier
+from engine.model import Card, ChangeState, Refusal, Result, SessionState, Tier
 from engine.model.adaptation import FixTemplate
 from engine.prediction.kinds import FIX_BY_AGENT
+from engine.wiring import adaptation
 from tests.situations.conftest import SHOP, TESTS, Situation
 
 pytestmark = pytest.mark.long
@@ -312,6 +313,15 @@ def test_a_repository_that_was_deleted_teaches_nothing(situation: Situation, cap
     situation.engine.adaptation.run_round()
     assert situation.engine.adaptation.candidates() == []
     assert "could not be handled" not in caplog.text
+
+
+def test_a_repository_in_which_git_gives_no_answer_still_teaches(
+    situation: Situation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_and_fix(situation)
+    monkeypatch.setattr(adaptation, "find_workspace_refusal", lambda workspace: Refusal("git_failed", "no answer"))
+    situation.engine.adaptation.run_round()
+    assert situation.engine.adaptation.candidates()
 
 
 def test_a_fix_that_the_files_have_is_not_offered(situation: Situation) -> None:
