@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from clawpy_console import formats
 from clawpy_console.console import Console
@@ -21,6 +21,8 @@ from engine.model import Card, DismissReason, Refusal, SessionView, Status
 
 if TYPE_CHECKING:
     from engine import Engine
+
+T = TypeVar("T")
 
 SNOOZE = timedelta(hours=2)
 """The time for which a card is snoozed (SPEC 2.9)."""
@@ -156,8 +158,9 @@ class CardController:
             if is_approval:
                 self._undoes_approval = False
 
-        def on_result(undone: Card) -> None:
-            if undone.landings_left:
+        def on_result(result: tuple[Card, int]) -> None:
+            undone, landings_left = result
+            if landings_left:
                 self._decided.append((card, decision))
                 show_message(f"↶ {undone.note}{hint}  ·  {one_line(card.assignment.prompt)}", "$grey")
             on_end()
@@ -182,15 +185,15 @@ class CardController:
     def _send_decision(
         self,
         card_id: str,
-        call: Callable[[Engine], Card],
-        on_result: Callable[[Card], object],
+        call: Callable[[Engine], T],
+        on_result: Callable[[T], object],
         on_refusal: Callable[[Refusal], object],
         topics: Sequence[str] = (),
     ) -> None:
         """Call the engine with a decision that is shown already; then read the cards and `topics` again."""
 
-        def on_done(card: Card) -> None:
-            on_result(card)
+        def on_done(result: T) -> None:
+            on_result(result)
             self._app.reload(["cards", *topics], before=lambda: self._drop_oldest_override(card_id))
 
         self._app.call_engine(call, on_done, on_refusal, lock=self._lock)

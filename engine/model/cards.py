@@ -254,8 +254,6 @@ class Card:
     """See `Proposal.fingerprint`."""
     evidence_at: datetime | None = None
     """The time of its evidence, None for unknown."""
-    landings_left: int = 0
-    """Number of landings that an undo left to be undone; 0 if it was not just undone."""
 
     @property
     def workspace(self) -> str:

@@ -411,8 +411,8 @@ class Cards:
             raise Refusal("bad_span", f"cannot snooze for {span}", "give a time of up to 30 days, for example --for 2h")
         return self._store.change(card_id, lambda tx, row: self._store.snooze(tx, row, span))
 
-    def undo(self, card_id: str) -> Card:
-        """Undo the last decision on a card (SPEC 2.7).
+    def undo(self, card_id: str) -> tuple[Card, int]:
+        """Undo the last decision on a card (SPEC 2.7). Returns the card, and the number of its landings that are left.
 
         A snooze ends. A dismissed card, or an approved one whose session has not started, is pending again. A running
         session is stopped; the last landing is reversed, and the note says how many are left. For a check that ran by
@@ -429,13 +429,13 @@ class Cards:
                 row = self._database.write(lambda tx: _request_undo(tx, card_id))
                 if row.status == Status.APPROVED:
                     launcher.stop(view.id, UNDONE)
-                    return self.get(card_id)
+                    return self.get(card_id), 0
             if row.status != Status.EXECUTED:
-                return store.change(card_id, store.bring_back)
+                return store.change(card_id, store.bring_back), 0
             if not (row.ran_by_itself and row.check_only) and (landings_left := self._reverse(row)):
-                note = f"1 landing undone, {landings_left} left"
-                return replace(self.get(card_id), note=note, landings_left=landings_left)
-            return store.change(card_id, lambda tx, row: store.retract_approval(tx, row, DecisionSignal.UNDONE, tx.now))
+                return replace(self.get(card_id), note=f"1 landing undone, {landings_left} left"), landings_left
+            undone = DecisionSignal.UNDONE
+            return store.change(card_id, lambda tx, row: store.retract_approval(tx, row, undone, tx.now)), 0
 
     def session_ended(self, tx: Transaction, view: SessionView) -> None:
         """Store the outcome of a session on its card. Sessions call this in the transaction of their end. If the engine

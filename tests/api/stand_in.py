@@ -126,9 +126,9 @@ class StandInCards(ValuesById):
         self.spans.append(span)
         return self._become(card_id, snoozed_until=self.now + span)
 
-    def undo(self, card_id: str) -> Card:
+    def undo(self, card_id: str) -> tuple[Card, int]:
         self.by_id[card_id] = replace(self.get(card_id), status=Status.PENDING)
-        return self.by_id[card_id]
+        return self.by_id[card_id], 0
 
     def propose(self, text: str, *, workspace: str, reasoning: str = "", **options: Any) -> Card:
         self.proposed.append({"text": text, "workspace": workspace, "reasoning": reasoning, **options})

@@ -116,10 +116,10 @@ class StandInCards(StandInService):
         self.all[id] = dataclasses.replace(self.all[id], snoozed_until=self._engine.now + span)
         return self.all[id]
 
-    def undo(self, id: str) -> Card:
+    def undo(self, id: str) -> tuple[Card, int]:
         self.note("undo", id)
         self.all[id] = dataclasses.replace(self.all[id], status=Status.PENDING, snoozed_until=None, decided_by=None)
-        return self.all[id]
+        return self.all[id], 0
 
     def propose(self, text: str, *, workspace: str, continues: str = "", may_wait: bool = True) -> Card:
         if not may_wait and not self._engine.channel_setup.serves:

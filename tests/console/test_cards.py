@@ -76,9 +76,9 @@ def leave_a_landing(engine: StandIn) -> None:
     """The first undo leaves a landing of a card that has run."""
     undo = engine.cards.undo
 
-    def undo_one(id: str) -> Card:
+    def undo_one(id: str) -> tuple[Card, int]:
         engine.cards.undo = undo  # type: ignore[method-assign]
-        return replace(undo(id), status=Status.EXECUTED, note="1 landing undone, 1 left", landings_left=1)
+        return replace(undo(id)[0], status=Status.EXECUTED, note="1 landing undone, 1 left"), 1
 
     engine.cards.undo = undo_one  # type: ignore[method-assign]
 

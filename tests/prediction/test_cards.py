@@ -162,7 +162,7 @@ def test_an_undone_dismissal_stays_as_long_as_there_is_evidence(world: World, cl
     card = world.make_card()
     world.cards.dismiss(card.id)
     clock.advance(timedelta(hours=25))
-    assert world.cards.undo(card.id).expires_at == clock.now() + timedelta(hours=24)
+    assert world.cards.undo(card.id)[0].expires_at == clock.now() + timedelta(hours=24)
     world.run_cycle(make_proposal())
     assert world.cards.get(card.id).status is Status.PENDING
     world.run_cycle()
@@ -172,14 +172,14 @@ def test_an_undone_dismissal_stays_as_long_as_there_is_evidence(world: World, cl
 def test_undo_before_the_session_began(world: World) -> None:
     world.sessions.is_full = True
     card = world.start_card()
-    after = world.cards.undo(card.id)
+    after, _ = world.cards.undo(card.id)
     assert (after.status, after.session_id) == (Status.PENDING, None)
     assert world.rails.revoked == [card.id]
     assert world.signals() == []
 
 
 def test_undo_while_it_runs_cancels_it(world: World) -> None:
-    after = world.cards.undo(world.start_card().id)
+    after, _ = world.cards.undo(world.start_card().id)
     assert (after.status, after.outcome) == (Status.EXECUTED, Outcome.CANCELLED)
     assert world.signals() == ["undone"]
 
@@ -189,12 +189,12 @@ def test_undo_later_reverses_the_landing(world: World) -> None:
     assert refusal_code(world.cards.undo, card.id) == "nothing_to_undo"
     world.landings.sessions.add("session_1")
     world.landings.number_left = 1
-    undone = world.cards.undo(card.id)
-    assert (undone.status, undone.note, undone.landings_left) == (Status.EXECUTED, "1 landing undone, 1 left", 1)
+    undone, landings_left = world.cards.undo(card.id)
+    assert (undone.status, undone.note, landings_left) == (Status.EXECUTED, "1 landing undone, 1 left", 1)
     assert world.signals() == ["approved"]
     world.landings.number_left = 0
-    undone = world.cards.undo(card.id)
-    assert (undone.status, undone.note, undone.landings_left) == (Status.EXECUTED, "", 0)
+    undone, landings_left = world.cards.undo(card.id)
+    assert (undone.status, undone.note, landings_left) == (Status.EXECUTED, "", 0)
     assert world.signals() == ["undone"]
 
 
@@ -240,7 +240,7 @@ def test_an_undone_dismissal_keeps_the_note_of_the_card(world: World) -> None:
     note = world.cards.get(card.id).note
     for _ in range(2):
         assert world.cards.dismiss(card.id).note == note != ""
-        assert world.cards.undo(card.id).note == note
+        assert world.cards.undo(card.id)[0].note == note
 
 
 def test_undo_at_the_moment_at_which_the_session_ends_reverses_its_landing(
@@ -255,7 +255,7 @@ def test_undo_at_the_moment_at_which_the_session_ends_reverses_its_landing(
         return running
 
     monkeypatch.setattr(world.sessions, "of_card", end_meanwhile)
-    assert world.cards.undo(card.id).status is Status.EXECUTED
+    assert world.cards.undo(card.id)[0].status is Status.EXECUTED
     assert world.landings.sessions == set()
     assert world.signals() == ["undone"]
 

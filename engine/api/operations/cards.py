@@ -164,7 +164,7 @@ def snooze(engine: Services, id: NonEmptyText, seconds: Seconds = 7200) -> Docum
 @operation(marks_presence=True)
 def undo(engine: Services, id: NonEmptyText) -> Document:
     """Undo a decision, end its session, or reverse its landing (SPEC 2.7)."""
-    return _make_decision_document(engine, engine.cards.undo(find_target(engine, id).card_id))
+    return _make_decision_document(engine, engine.cards.undo(find_target(engine, id).card_id)[0])
 
 
 @operation(marks_presence=True)
