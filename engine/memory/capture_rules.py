@@ -202,10 +202,8 @@ def classify_sentence(sentence: str, speaker: Speaker = Speaker.AGENT) -> Captur
     if is_question or _LOOKS_LIKE_CODE.search(plain) or len(plain.replace("_", "").split()) < MIN_WORDS:
         return None
     labelled_kind = next((kind for kind, pattern in _LABEL_PATTERNS.items() if pattern.search(plain)), None)
-    if (
-        speaker is Speaker.PROGRAM
-    ):  # compilers label their remarks, too, but in lower case: `note: run with RUST_BACKTRACE=1`
-        return labelled_kind if plain[0].isupper() else None
+    if speaker is Speaker.PROGRAM:  # compilers label their remarks, too: `note: …`, and javac `Note: …`
+        return labelled_kind if plain[0].isupper() and not plain.lower().startswith("note") else None
     if _UNCERTAIN.search(plain if labelled_kind else _remove_reason(plain)):
         return None
     return labelled_kind or _find_kind_by_words(plain, speaker)

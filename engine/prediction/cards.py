@@ -252,7 +252,7 @@ class Cards:
         question = f"Did you mean the flow `{similar}`? " if similar else ""
         if info.available:
             return question and f"{question}It needs no model"
-        problem = f"There is no file {missing} in this repository" if missing else ""
+        problem = f"This repository has no file with the path {missing}" if missing else ""
         other = "or name a flow, such as `run the tests`: `clawpy help flows` lists them"
         if not may_wait and not assignment.runner.startswith(ACP_PREFIX):
             message = problem or f"{question}No model or agent can run this text"

@@ -88,7 +88,7 @@ class LandingWorld:
 
     @property
     def files(self) -> FileStates:
-        """The operator's files; see `file_states`."""
+        """The operator's files; see `read_file_states`."""
         return read_file_states(self.root)
 
     @property

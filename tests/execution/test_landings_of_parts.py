@@ -30,7 +30,7 @@ from tests.support.helpers import refused
 
 
 def make_text(lines: Mapping[int, str]) -> str:
-    """Forty numbered lines, of which these are others: `changed_text({3: "three"})`."""
+    """Forty numbered lines, of which these are others: `make_text({3: "three"})`."""
     return "".join(f"{lines.get(number, f'line {number}')}\n" for number in range(40))
 
 

@@ -106,7 +106,7 @@ def test_the_title_of_a_pending_card_returns_that_card(world: World) -> None:
 def test_a_prompt_that_names_a_missing_file_says_so(world: World, prompt: str, file: str) -> None:
     with pytest.raises(Refusal) as refused:
         world.propose(prompt, may_wait=False)
-    expected = f"There is no file {file} in this repository" if file else "No model or agent can run this text"
+    expected = f"This repository has no file with the path {file}" if file else "No model or agent can run this text"
     assert refused.value.message.endswith(expected)
     assert world.propose(prompt).note.startswith(f"{expected}. " if file else "No ")
 

@@ -157,7 +157,7 @@ class OverlayRun(Row, table=True):
     propensity: float
     """The probability of withholding the overlay."""
     state: str = ""
-    """The result of the session, see `engine.hierarchy.guided_sessions.next_outcome`."""
+    """The result of the session, see `engine.hierarchy.guided_sessions.compute_next_outcome`."""
     at: datetime = utc_field()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -117,9 +118,23 @@ def test_a_rehearsed_merge_is_not_blamed_for_a_test_that_failed_before(project: 
     assert (run.folder / "notes.txt").exists()
 
 
+@pytest.mark.long
+def test_the_way_on_from_a_merge_names_files_that_git_would_take_for_patterns(
+    project: Repository, run_flow: RunFlow
+) -> None:
+    name = ":odd.txt"
+    commit_shop(project)
+    project.git("branch", "side")
+    project.commit("ours", {name: "1"})
+    project.git("checkout", "-q", "side")
+    project.commit("theirs", {name: "2"})
+    assert subprocess.run(["git", "merge", "-q", "main"], cwd=project.path, check=False).returncode
+    assert f"`git add -- ':(literal){name}'`" in run_flow("unfinished_operation").summary
+
+
 def test_an_autosquash_without_fixup_commits_has_nothing_to_fold(project: Repository, run_flow: RunFlow) -> None:
     commit_shop(project)
-    assert run_flow("rehearse_autosquash").summary == "Nothing to fold: no fixup commit among 2 commits"
+    assert run_flow("rehearse_autosquash").summary == "Nothing to fold: no fixup of another among 2 commits"
 
 
 # Repositories without commits, and with file names that are no text

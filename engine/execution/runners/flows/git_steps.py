@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import product
@@ -48,6 +50,11 @@ MAX_CONFLICT_FILE_BYTES = 50_000_000
 
 LINKED_FOLDERS = tuple(name for language in LANGUAGES.values() for name in language.linked_folders)
 """Folders that `linked_packages` may have linked into the worktree."""
+
+
+def quote_paths(paths: Iterable[str]) -> str:
+    """Paths as arguments of a command for a shell, which git takes literally."""
+    return " ".join(shlex.quote(f":(literal){path}" if re.search(r"^:|[*?\[\\]", path) else path) for path in paths)
 
 
 @frozen

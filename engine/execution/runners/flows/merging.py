@@ -25,6 +25,7 @@ from engine.execution.runners.flows.git_steps import (
     LITERAL_PATHS,
     REHEARSAL_AUTHOR,
     make_operator_git,
+    quote_paths,
     read_commit,
     report_conflicts,
     reset_worktree,
@@ -321,7 +322,7 @@ def _describe_next_commands(operation: Operation) -> tuple[str, str, str]:
         return "", give_up, f"{damage}. To give up: {give_up}"
     go_on = f"`{operation.continue_command}`"
     if operation.unmerged:
-        names = " ".join(shlex.quote(path) for path in operation.unmerged[:5])
+        names = quote_paths(operation.unmerged[:5])
         ellipsis = " …" if len(operation.unmerged) > 5 else ""
         go_on = f"fix {join_names(operation.unmerged, 3)}, `git add -- {names}{ellipsis}`, then {go_on}"
     return go_on, give_up, f"To go on: {go_on}. To give up: {give_up}"

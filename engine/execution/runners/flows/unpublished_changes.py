@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from pydantic import Field
 
 from engine.execution.runners.flow import Facts, Flow, FlowResult, Job, Line, Place, Revision
-from engine.execution.runners.flows.git_steps import resolve_commit
+from engine.execution.runners.flows.git_steps import quote_paths, resolve_commit
 from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.files import read_plain
 from engine.frozen import frozen
@@ -165,10 +165,10 @@ def _describe_removal(job: Job, findings: Sequence[UnpushedProblem], base: str) 
         if hidden := _list_hidden(job, lines):
             yield f"  git update-index --no-assume-unchanged -- {shlex.join(hidden)}"
             yield f"  git update-index --no-skip-worktree -- {shlex.join(hidden)}"
-        yield f"  git add -- {_quote(lines)}"
+        yield f"  git add -- {quote_paths(lines)}"
     if files:
         yield "Remove it from git, but keep the file:"
-        yield f"  git rm -r --cached --force -- {_quote(files)}"
+        yield f"  git rm -r --cached --force -- {quote_paths(files)}"
         yield from _describe_ignoring(job, files)
 
 
@@ -226,7 +226,7 @@ def _describe_rewrite(job: Job, findings: Sequence[UnpushedProblem], status: Sta
         yield "Then put all your changes of the file into the commit with the secret, before you push:"
         for sha in sorted(affected):
             fixed = dict.fromkeys(finding.path for finding in findings if finding.sha == sha)
-            yield f"  git commit -m 'fixup! {sha[:10]}' -- {_quote(fixed)}"
+            yield f"  git commit -m 'fixup! {sha[:10]}' -- {quote_paths(fixed)}"
         rebase = "GIT_SEQUENCE_EDITOR=true git rebase -i --autosquash --autostash"
         yield f"  {rebase} {'--root' if is_first else start[:10]}"
         yield "If git stops because a commit would become empty:"
@@ -328,11 +328,6 @@ def _find_remote_branches(job: Job, secrets: Iterable[UnpushedProblem]) -> list[
     return [ref for ref in refs if not ref.endswith("/HEAD")]
 
 
-def _quote(paths: Iterable[str]) -> str:
-    """Paths as arguments of a command for a shell, which git takes literally."""
-    return " ".join(shlex.quote(f":(literal){path}" if re.search(r"^:|[*?\[\\]", path) else path) for path in paths)
-
-
 def _make_result(unpushed: UnpushedWork, findings: list[UnpushedProblem], branch_problems: list[str]) -> FlowResult:
     facts: Facts = {"commits": unpushed.commits, "findings": list(map(_make_finding_facts, findings[:MAX_FINDINGS]))}
     commits = count(unpushed.commits, "unpushed commit")
@@ -427,7 +422,7 @@ def _report_groups(job: Job, groups: Mapping[str, list[UncommittedFile]]) -> Non
             job.say(f"   {change.letter} {change.file.path}  +{change.added} -{change.removed}")
         paths = [change.file.path for change in members]
         commands = [
-            f"git add -- {_quote(paths[start : start + FILES_PER_COMMAND])}"
+            f"git add -- {quote_paths(paths[start : start + FILES_PER_COMMAND])}"
             for start in range(0, len(paths), FILES_PER_COMMAND)
         ]
         job.say_list([*commands[:-1], f"{commands[-1]} && git commit"], len(commands), indent="   ")

@@ -286,7 +286,7 @@ class RehearseAutosquash(ProjectFlow):
             )
         after = _read_commits_since(job, onto)
         if len(after) == len(before):
-            return FlowResult(f"Nothing to fold: no fixup commit among {count(len(before), 'commit')}", facts=facts)
+            return FlowResult(f"Nothing to fold: no fixup of another among {count(len(before), 'commit')}", facts=facts)
         effect = f"{count(len(before), 'commit')} would become {len(after)}"
         job.say(f"{effect}:")
         list_commits(job, job.git, after)
