@@ -9,7 +9,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.storage.database import Database
-from tests.safety.helpers import Rails, make_rails
+from tests.safety.rails import Rails, make_rails
 
 
 @pytest.fixture

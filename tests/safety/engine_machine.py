@@ -1,7 +1,7 @@
 """A state machine that makes the actions of operator, engine and time in any order, on the whole real engine.
 
-`test_stateful` runs it. Each rule that lets something run compares it with what `oracle` allows (`check_executions` in
-`stateful_world`). A value that stands twice in `sampled_from` is chosen twice as often.
+`test_stateful` runs it. Each rule that lets something run compares it with what `oracle` allows (`execution_checks`). A
+value that stands twice in `sampled_from` is chosen twice as often.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from hypothesis.stateful import invariant, rule
 from engine.autonomy.autonomy import ACT, STATE
 from engine.model import DecidedBy, DecisionSignal, Refusal
 from tests.safety import oracle
+from tests.safety.execution_checks import coverage_counts
 from tests.safety.oracle import CAPS, DAY_CAP
 from tests.safety.stateful_world import (
     CHANNELS,
@@ -29,7 +30,6 @@ from tests.safety.stateful_world import (
     TIME_STEPS_S,
     Died,
     MachineWorld,
-    coverage_counts,
     die,
 )
 
@@ -210,16 +210,16 @@ class EngineMachine(MachineWorld):
         self.reset_to_quiet_morning()
         card = self.make_card("lint", "koji-core", 0.95)
         self.engine.cards.approvals._start = die  # type: ignore[method-assign]
-        facts = self.read_facts()
+        facts = self.checks.read_facts(self.clock.now())
         with suppress(Refusal, Died):
             self.engine.cards.approve(card, by=by)
-        self.check_triggers(facts)
+        self.checks.check_triggers(facts)
         if hindrance:
             self.apply_hindrance(hindrance)
         self.clock.advance(timedelta(seconds=gap))
-        before = self.seen_sessions
+        before = self.checks.seen_sessions
         self.restart()
-        if self.seen_sessions > before:
+        if self.checks.seen_sessions > before:
             coverage_counts["session after a restart"] += 1
         else:
             reserved = self.query(
@@ -237,18 +237,18 @@ class EngineMachine(MachineWorld):
     def the_schedule_comes_round(self) -> None:
         schedule = self.engine.autonomy.schedule
         schedule.run(STATE)
-        facts = self.read_facts()
+        facts = self.checks.read_facts(self.clock.now())
         if schedule.next_run_of(ACT) <= self.clock.now():
             schedule.run(ACT)
             self.wait_for_sessions()
-        self.check_executions(facts, by_cycle=True)
+        self.checks.check_executions(facts, by_cycle=True)
 
     @rule()
     def the_autonomous_cycle_comes_early(self) -> None:
-        facts = self.read_facts()
+        facts = self.checks.read_facts(self.clock.now())
         self.engine.autonomy.run_autonomous_cycle()
         self.wait_for_sessions()
-        self.check_executions(facts, by_cycle=True)
+        self.checks.check_executions(facts, by_cycle=True)
 
     @rule(seconds=st.sampled_from(TIME_STEPS_S))
     def time_passes(self, seconds: int) -> None:
@@ -258,7 +258,7 @@ class EngineMachine(MachineWorld):
     @rule()
     def the_operator_is_there(self) -> None:
         self.engine.autonomy.note_activity("key")
-        self.heard_at = self.clock.now()
+        self.state.heard_at = self.clock.now()
 
     @rule(kind=st.sampled_from(KINDS), channel=st.sampled_from(CHANNELS))
     def everything_is_well(self, kind: str, channel: str) -> None:
@@ -283,11 +283,11 @@ class EngineMachine(MachineWorld):
 
     @rule(on=st.booleans())
     def autonomous_mode(self, on: bool) -> None:
-        self.change_settings(autonomous=on)
+        self.set_autonomous_mode(on)
 
     @rule(on=st.sampled_from((True, True, False)))
     def cross_poll(self, on: bool) -> None:
-        self.change_settings(enabled=on)
+        self.set_enabled(on)
 
     @rule(on=st.sampled_from((True, True, False)))
     def the_api_toggles(self, on: bool) -> None:
@@ -295,7 +295,7 @@ class EngineMachine(MachineWorld):
 
     @rule(autonomy=st.sampled_from(("off", "cards", "act")))
     def the_workspace_may(self, autonomy: str) -> None:
-        self.change_settings(autonomy=autonomy)
+        self.set_autonomy(autonomy)
 
     @rule(interval=st.sampled_from((60_000, 600_000)))
     def triggers_may_come_every(self, interval: int) -> None:

@@ -1,4 +1,4 @@
-"""The rules of the rails, computed a second time: from raw rows and plain arithmetic, not by the code under test."""
+"""The rules of the rails (SPEC 2.5, 3.3, 3.4), computed a second time: from raw rows and plain arithmetic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SPEC 3.5: every rule's examples, disguises, prompts, and a bound on time for any input."""
+"""The content filter (SPEC 3.5): every rule's examples, prompts and parameters, and a bound on time for any input."""
 
 from __future__ import annotations
 
@@ -8,22 +8,19 @@ from collections.abc import Callable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
-from engine.config import Settings
 from engine.model import Assignment, Verdict
 from engine.safety.content import (
     check_assignment,
     check_command,
     check_prompt,
-    make_own_rules,
     prompts,
     rulebook,
     targets,
 )
 from engine.safety.content.commands import load_text_rules
 from engine.safety.content.shell import fold_text, parse
-from tests.safety.test_content_examples import read_examples
+from tests.safety.examples import read_examples
 
 
 def test_a_rule_on_commands_stops_and_passes_its_examples() -> None:
@@ -87,7 +84,6 @@ def test_any_text_has_a_verdict(text: str) -> None:
     check_prompt(text)
 
 
-# Long texts that a careless parser would read again and again
 HOSTILE = [
     "$(" * 12_000, "`" * 24_000, "((((" * 6_000, "{a," * 8_000, "${" * 12_000, "<(" * 12_000, '"$(' * 8_000,
     "'" * 24_000, "<<A\n" * 6_000, "a|" * 12_000, "sudo " * 5_000, "env -S " * 3_000, "echo x | " * 2_700 + "sh",
@@ -97,6 +93,7 @@ HOSTILE = [
     "git " * 6_000, "xargs " * 4_000, "'rm -rf /' " * 2_000, "update a set b " * 4_000, "```\n" * 15_000,
     "${a$(" * 4_800, "a() { a | a &" * 1_800, "push " * 12_000, "\u0430" * 60_000, "transfer a " * 5_000,
 ]  # fmt: skip
+"""Long texts that a careless parser would read again and again."""
 
 
 @pytest.mark.parametrize("check", [check_command, check_prompt])
@@ -130,70 +127,3 @@ def test_the_reason_names_the_system_path_among_others(command: str) -> None:
     verdict = check_command(command)
     assert verdict.verdict is Verdict.BLOCK
     assert "changes who may use /etc and everything below" in verdict.reason
-
-
-# Rules and allow-lists of the operator (SPEC 3.5)
-
-
-OWN = make_own_rules(
-    (
-        "docker system prune -f",
-        "rm -rf scratch/*",
-        "make destroy **",
-        "terraform destroy",
-        "prompt: purge all backups of*",
-    ),
-    ("make deploy", "terraform apply", "acme* push --hard", "prompt: *customer data*"),
-)
-
-
-@pytest.mark.parametrize("command", read_examples("allowed_by_operator"))
-def test_a_command_that_the_operator_allows_passes(command: str) -> None:
-    assert check_command(command).verdict is not Verdict.ALLOW
-    assert check_command(command, own=OWN).verdict is Verdict.ALLOW
-
-
-@pytest.mark.parametrize("command", read_examples("behind_allowed_commands"))
-def test_nothing_hides_behind_an_allowed_command(command: str) -> None:
-    assert check_command(command, own=OWN).verdict is not Verdict.ALLOW
-
-
-@pytest.mark.parametrize("command", read_examples("blocked_by_operator"))
-def test_a_command_that_the_operator_blocks_is_blocked(command: str) -> None:
-    assert check_command(command).verdict is Verdict.ALLOW
-    verdict = check_command(command, own=OWN)
-    assert (verdict.verdict, verdict.rule) == (Verdict.BLOCK, "own-block")
-    assert "your rule" in verdict.reason
-
-
-def test_the_operators_rules_on_prompts_count() -> None:
-    assert check_prompt("Purge  all backups of the demo", own=OWN).verdict is Verdict.ALLOW
-    assert check_prompt("Purge all backups of the demo and run `rm -rf /`", own=OWN).verdict is Verdict.BLOCK
-    assert check_prompt("Look at the Customer Data now", own=OWN).rule == "own-block"
-    assert check_prompt("Look at the data now", own=OWN).verdict is Verdict.ALLOW
-    assert check_prompt("run `make deploy`", own=OWN).rule == "own-block"
-
-
-@pytest.mark.parametrize(
-    ("pattern", "message"),
-    [
-        ("", "is empty"),
-        ("prompt:", "is empty"),
-        ("*", "would match every command"),
-        ("** rm", "would match every command"),
-        ("prompt: *", "would match every command"),
-        ("--force", "must begin with the name of a program"),
-        ("rm ** x", "must begin with the name of a program"),
-        ("rm\nls", "line break"),
-        ("rm " + "x" * 200, "longer than 200"),
-    ],
-)
-@pytest.mark.parametrize("key", ["allow", "block"])
-def test_a_malformed_pattern_is_refused_with_the_reason(key: str, pattern: str, message: str) -> None:
-    with pytest.raises(ValidationError, match=message):
-        Settings.model_validate({"content": {key: [pattern]}})
-
-
-def test_too_many_patterns_are_refused() -> None:
-    with pytest.raises(ValidationError, match="at most"):
-        Settings.model_validate({"content": {"allow": [f"rm x{number}" for number in range(201)]}})

@@ -1,28 +1,14 @@
-"""SPEC 3.5 on lists of examples: ordinary work passes, orders to destroy and disguised commands are stopped.
-
-One example a line in `content_examples/`; `\n` and `\t` stand for a line break and a tab.
-"""
+"""Ordinary work passes the content filter, and orders to destroy are stopped, on lists of examples (SPEC 3.5)."""
 
 from __future__ import annotations
 
-import base64
-import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from engine.model import RailVerdict, Verdict
-from engine.safety.content import check_command, check_prompt, rulebook
-
-FOLDER = Path(__file__).parent / "content_examples"
-
-
-def read_examples(name: str) -> list[str]:
-    lines = (FOLDER / f"{name}.txt").read_text(encoding="utf-8").splitlines()
-    return [line.replace("\\n", "\n").replace("\\t", "\t") for line in lines if line]
+from engine.safety.content import check_command, check_prompt
+from tests.safety.examples import read_examples
 
 
 @pytest.mark.parametrize(
@@ -89,53 +75,3 @@ def test_creative_commands_are_stopped(name: str, min_stopped: int, count: int) 
     texts = read_examples(name)
     assert len(texts) == count
     assert sum(check_command(text).verdict is not Verdict.ALLOW for text in texts) >= min_stopped
-
-
-# Disguised commands (SPEC 3.5)
-
-
-SIMPLE = re.compile(r"[\w./:=@-]+(?: [\w./:=@-]+)*")
-"""A command of plain words: nothing in it is quoted already."""
-STOPPED = sorted({text for rule in rulebook.load_command_rules() for text in rule.stops if SIMPLE.fullmatch(text)})
-ORDINARY = sorted({text for text in read_examples("ordinary_commands") if SIMPLE.fullmatch(text)})
-
-LOOKALIKES = str.maketrans("aeopcxsi", "\u0430\u0435\u043e\u0440\u0441\u0445\u0455\u0456")
-WRAPPINGS = read_examples("wrappings")
-
-
-def verdict(text: str) -> Verdict:
-    return check_command(text).verdict
-
-
-@pytest.mark.long
-@settings(max_examples=200, deadline=None)
-@given(st.data(), st.sampled_from(STOPPED))
-def test_look_alikes_and_invisible_characters_change_nothing(data: st.DataObject, command: str) -> None:
-    text = "".join(letter.translate(LOOKALIKES) if data.draw(st.booleans()) else letter for letter in command)
-    at = data.draw(st.integers(0, len(command)))
-    invisible = data.draw(st.sampled_from(["", "\u200b", "\u2060", "\ufeff"]))
-    assert verdict(text[:at] + invisible + text[at:]) is verdict(command)
-
-
-@settings(max_examples=400, deadline=None)
-@given(st.sampled_from(STOPPED), st.sampled_from(WRAPPINGS))
-def test_a_stopped_command_is_stopped_in_any_wrapping(command: str, wrapping: str) -> None:
-    assert verdict(wrapping.format(command)) is not Verdict.ALLOW
-
-
-@settings(max_examples=300, deadline=None)
-@given(st.sampled_from(ORDINARY), st.sampled_from(WRAPPINGS))
-def test_an_ordinary_command_passes_in_any_wrapping(command: str, wrapping: str) -> None:
-    assert verdict(wrapping.format(command)) is Verdict.ALLOW
-
-
-@settings(max_examples=150, deadline=None)
-@given(st.sampled_from(STOPPED))
-def test_encoding_hides_nothing(command: str) -> None:
-    for text in (
-        f"echo {base64.b64encode(command.encode()).decode()} | base64 -d | sh",
-        f"echo {command.encode().hex()} | xxd -r -p | bash",
-        f"echo '{command[::-1]}' | rev | sh",
-        f"printf '{''.join(f'{chr(92)}{ord(letter):03o}' for letter in command)}' | sh",
-    ):
-        assert verdict(text) is not Verdict.ALLOW

@@ -1,4 +1,4 @@
-"""SPEC 3.6: each rule of the human gate at its boundary, and what an operator's approval satisfies."""
+"""The human gate (SPEC 3.6): each rule at its boundary, and what an operator's approval satisfies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.safety.gate import (
     find_targets_of_command,
     find_targets_of_trigger,
 )
-from tests.safety.helpers import Rails, make_approval, make_unattended, on
+from tests.safety.rails import Rails, make_approval, make_unattended, on
 
 CLEAR = GateFacts(
     confidence=0.95, estimate=0, targets=(), novel_pair="", rejections=0, decisions=10, content=Verdict.ALLOW,

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from engine.model import GateRuleName, RailState, Verdict
 from engine.safety.safety import GATE_BRIEF
-from tests.safety.helpers import Rails, make_approval, make_unattended, on
+from tests.safety.rails import Rails, make_approval, make_unattended, on
 
 
 def find_rail_state(rails: Rails, name: str) -> RailState:
@@ -36,7 +36,6 @@ def test_a_pause_is_shown_with_its_end_and_a_stop_without_one(rails: Rails) -> N
 def test_each_rail_shows_its_last_verdict_and_how_many_triggers_it_blocked_first_today(rails: Rails) -> None:
     rails.decide(make_approval("clean up with rm -rf /"))
     content, gate = find_rail_state(rails, "content"), find_rail_state(rails, "gate")
-    assert content.last is not None
     assert content.last.verdict is Verdict.BLOCK
     assert content.last_at == rails.clock.now()
     assert (content.stopped, gate.stopped) == (1, 0)

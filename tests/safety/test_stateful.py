@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.safety import engine_machine
-from tests.safety.stateful_world import CAPPED, EXECUTED, LOOPS, MUST_BLOCK, coverage_counts
+from tests.safety.execution_checks import CAPPED, EXECUTED, LOOPS, MUST_BLOCK, coverage_counts
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 """The machine has the threads of sessions die, as they do with their process."""

@@ -1,4 +1,4 @@
-"""SPEC 3.2 and 3.3: every boundary of the rate limiter and the loop detector."""
+"""Every boundary of the rate limiter and the loop detector (SPEC 3.2 and 3.3)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from engine.model import DecidedBy, Trigger, TriggerType
 from engine.safety.trigger_history import MAX_LINKS, Link, decide_loop, decide_rate, measure_chain_depth, record_link
-from tests.safety.helpers import WORKSPACE, Rails, make_approval, make_unattended, on
+from tests.safety.rails import WORKSPACE, Rails, make_approval, make_unattended, on
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 INTERVAL = timedelta(minutes=10)
@@ -44,12 +44,10 @@ def test_only_unattended_triggers_that_passed_count_for_the_rate(rails: Rails) -
     assert rails.decide(make_approval()).permit
     assert rails.decide(make_unattended()).permit
     verdict = rails.decide(make_unattended(prediction_id="pred_2")).blocked_by
-    assert verdict is not None
     assert verdict.rail == "rate"
     assert verdict.reason.endswith("the next is allowed in 10 min")
     rails.clock.advance(INTERVAL - timedelta(seconds=119))
     verdict = rails.decide(make_unattended(prediction_id="pred_2")).blocked_by
-    assert verdict is not None
     assert verdict.reason.endswith("the next is allowed in 119 s")
     rails.clock.advance(timedelta(seconds=119))
     assert rails.decide(make_unattended(prediction_id="pred_3")).permit
@@ -121,7 +119,6 @@ def test_a_loop_is_detected_across_a_restart_and_counted(rails: Rails) -> None:
     assert len(rails.safety.chain(100)) == MAX_LINKS
     answer = on("research", make_unattended(from_channel="koji-core", prediction_id="pred_2", force=True))
     ruling = rails.decide(answer)
-    assert ruling.blocked_by is not None
     assert (ruling.blocked_by.rail, ruling.blocked_by.rule) == ("loop", "reverse")
     assert rails.safety.loop_detection_count() == 1
 

@@ -1,4 +1,4 @@
-"""Helpers of the tests of the rails: triggers, decisions that a test sets, and a whole `Safety`."""
+"""A whole `Safety` for the tests of the rails, with triggers and sessions to decide on."""
 
 from __future__ import annotations
 
@@ -11,12 +11,23 @@ from sqlmodel import Session
 
 from engine.clock import FakeClock
 from engine.config import Settings, WorkspaceAutonomy, WorkspaceSettings
-from engine.model import Assignment, DecidedBy, RailVerdict, Randomness, Ruling, Trigger, TriggerType
+from engine.model import (
+    Assignment,
+    DecidedBy,
+    RailVerdict,
+    Randomness,
+    Ruling,
+    SessionState,
+    SessionView,
+    Trigger,
+    TriggerType,
+)
 from engine.safety.costs import Costs
 from engine.safety.kill_switch import KillSwitch
 from engine.safety.pipeline import CrosspollLog, Hooks
 from engine.safety.safety import Safety
 from engine.storage.database import Database
+from tests.support.helpers import make_session_view
 
 WORKSPACE = "/srv/shop"
 
@@ -79,6 +90,11 @@ class Rails:
 
     def decide(self, trigger: Trigger) -> Ruling:
         return self.write(self.safety.pipeline.decide, trigger)
+
+    def find_blocking_rule(self) -> str:
+        """RAIL:RULE that blocks an approval; "" if none does."""
+        ruling = self.decide(make_approval())
+        return "" if ruling.blocked_by is None else f"{ruling.blocked_by.rail}:{ruling.blocked_by.rule}"
 
     def gate_verdict(self, trigger: Trigger) -> RailVerdict:
         """What the human gate says to a trigger; nothing is stored."""
@@ -147,3 +163,17 @@ def make_unattended(prompt: str = "run the tests", **changes: Any) -> Trigger:
 def on(channel: str, trigger: Trigger) -> Trigger:
     """The same trigger on another channel."""
     return replace(trigger, assignment=replace(trigger.assignment, channel=channel))
+
+
+def make_ended_session(
+    prediction_id: str, cost: int, *, started: bool = True, state: SessionState = SessionState.SUCCEEDED
+) -> SessionView:
+    """A session of this card that has ended. `started`: its runner began."""
+    view = make_session_view(id="auto_1", prediction_id=prediction_id, state=state, cost=cost, summary="done")
+    return view if started else replace(view, started_at=None)
+
+
+def start_session(rails: Rails, estimate: int) -> None:
+    """Start session `auto_1` of card `pred_1` for which `estimate` is reserved."""
+    rails.decide(make_approval(estimate=estimate))
+    rails.write(rails.costs.session_started, make_ended_session("pred_1", 0))

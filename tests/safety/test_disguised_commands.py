@@ -1,0 +1,60 @@
+"""No disguise hides a destructive command from the content filter, and none stops an ordinary one (SPEC 3.5)."""
+
+from __future__ import annotations
+
+import base64
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.model import Verdict
+from engine.safety.content import check_command, rulebook
+from tests.safety.examples import read_examples
+
+SIMPLE = re.compile(r"[\w./:=@-]+(?: [\w./:=@-]+)*")
+"""A command of plain words: nothing in it is quoted already."""
+STOPPED = sorted({text for rule in rulebook.load_command_rules() for text in rule.stops if SIMPLE.fullmatch(text)})
+ORDINARY = sorted({text for text in read_examples("ordinary_commands") if SIMPLE.fullmatch(text)})
+
+LOOKALIKES = str.maketrans("aeopcxsi", "\u0430\u0435\u043e\u0440\u0441\u0445\u0455\u0456")
+WRAPPINGS = read_examples("wrappings")
+
+
+def verdict(text: str) -> Verdict:
+    return check_command(text).verdict
+
+
+@pytest.mark.long
+@settings(max_examples=200, deadline=None)
+@given(st.data(), st.sampled_from(STOPPED))
+def test_look_alikes_and_invisible_characters_change_nothing(data: st.DataObject, command: str) -> None:
+    text = "".join(letter.translate(LOOKALIKES) if data.draw(st.booleans()) else letter for letter in command)
+    at = data.draw(st.integers(0, len(command)))
+    invisible = data.draw(st.sampled_from(["", "\u200b", "\u2060", "\ufeff"]))
+    assert verdict(text[:at] + invisible + text[at:]) is verdict(command)
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.sampled_from(STOPPED), st.sampled_from(WRAPPINGS))
+def test_a_stopped_command_is_stopped_in_any_wrapping(command: str, wrapping: str) -> None:
+    assert verdict(wrapping.format(command)) is not Verdict.ALLOW
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(ORDINARY), st.sampled_from(WRAPPINGS))
+def test_an_ordinary_command_passes_in_any_wrapping(command: str, wrapping: str) -> None:
+    assert verdict(wrapping.format(command)) is Verdict.ALLOW
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(STOPPED))
+def test_encoding_hides_nothing(command: str) -> None:
+    for text in (
+        f"echo {base64.b64encode(command.encode()).decode()} | base64 -d | sh",
+        f"echo {command.encode().hex()} | xxd -r -p | bash",
+        f"echo '{command[::-1]}' | rev | sh",
+        f"printf '{''.join(f'{chr(92)}{ord(letter):03o}' for letter in command)}' | sh",
+    ):
+        assert verdict(text) is not Verdict.ALLOW
