@@ -1,4 +1,4 @@
-"""The socket by which verbs reach the engine that holds a home."""
+"""The socket by which verbs reach the engine that holds a home (SPEC 7.5)."""
 
 from __future__ import annotations
 

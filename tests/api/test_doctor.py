@@ -1,4 +1,4 @@
-"""Doctor on homes and machines in all states: it changes nothing and always answers."""
+"""Doctor on homes and machines in all states (SPEC 9.8, 11.2): it changes nothing and always answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON of verbs and API stays the same: a class that gets a new field must not change it by accident.
+"""The JSON of verbs and API stays the same (SPEC 9.8): a class that gets a new field must not change it by accident.
 
 For an intended change, `python -m tests.api.test_documents` writes `documents.json` again. A class that verbs answer
 with is added to `CLASSES` first.

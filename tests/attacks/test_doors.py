@@ -18,7 +18,8 @@ import pytest
 from engine.api.control import ControlServer, ask
 from engine.api.gateway.access import Limits
 from engine.home import Home
-from tests.api.gateway.conftest import Serve, Served, serve
+from tests.api.gateway.conftest import serve
+from tests.api.gateway.served import Serve, Served
 
 __all__ = ["serve"]
 

@@ -13,8 +13,9 @@ from collections import Counter
 
 import pytest
 
-from tests.api.gateway.conftest import Serve, serve
+from tests.api.gateway.conftest import serve
 from tests.api.gateway.fuzz import UNHURRIED, fuzz
+from tests.api.gateway.served import Serve
 
 __all__ = ["serve"]
 

@@ -2,105 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import socket
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from engine import open_engine
-from engine.api.gateway.access import Limits
-from engine.api.gateway.gateway import Gateway
-from engine.api.gateway.routes import build_server
 from engine.engine import Engine
 from engine.home import Home
-from engine.model import Card
-from engine.services import Overrides
-from tests.conftest import GIT_CONFIG, Repository
-
-SMALL = Limits(body=65_536, head=16_384, head_seconds=2.0, body_seconds=2.0, messages=0.05, failures=0.05)
-"""Small sizes. Once a burst is used up, nothing more is allowed within a test. A slow machine meets the deadlines."""
-
-
-@dataclass
-class Served:
-    """An engine whose gateway listens, with its token."""
-
-    engine: Engine
-    gateway: Gateway
-    token: str
-    folder: Path
-
-    @property
-    def url(self) -> str:
-        return self.gateway.state().url
-
-    @property
-    def port(self) -> int:
-        return int(self.url.rpartition(":")[2])
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.token}"}
-
-    def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
-        headers = self.headers | options.pop("headers", {})
-        return httpx.request(method, self.url + path, headers=headers, timeout=30, trust_env=False, **options)
-
-    def propose_card(self, text: str = "report_branches") -> Card:
-        """A new card; by default one of a flow that ends at once."""
-        return self.engine.cards.propose(text, workspace=str(self.folder / "shop"))
-
-    def send_raw(self, *pieces: bytes, timeout: float = 5.0) -> bytes:
-        """Send bytes on a bare connection. Returns the reply, up to the end of the answer or of the connection."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as connection:
-            for piece in pieces:
-                connection.sendall(piece)
-            received = b""
-            try:
-                while chunk := connection.recv(65536):
-                    received += chunk
-                    if b"connection: close" not in received.lower() and _is_whole(received):
-                        break
-            except ConnectionResetError:
-                pass
-            return received
-
-    def read_log(self) -> str:
-        return (self.engine.home.logs / "clawpy.log").read_text()
-
-
-def _is_whole(received: bytes) -> bool:
-    """Whether a response has the length that its head states."""
-    head, gap, body = received.partition(b"\r\n\r\n")
-    lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")]
-    return bool(gap and lengths) and len(body) >= int(lengths[0].partition(b":")[2])
-
-
-def parse_error(received: bytes) -> tuple[int, str]:
-    """Status and code of a refusal. A request that is no HTTP is answered in plain text; its code is `bad_request`."""
-    head, _, body = received.partition(b"\r\n\r\n")
-    return int(head.split()[1]), json.loads(body)["error"]["code"] if body.startswith(b"{") else "bad_request"
-
-
-def _put_gateway(engine: Engine, limits: Limits) -> Gateway:
-    """Replace the gateway of an engine by one with other limits, which `open_engine` does not take."""
-    engine.gateway = Gateway(engine, build_server, announce=engine._lock.announce_gateway, limits=limits)
-    engine.notify.issue_pass = engine.gateway.issue_pass
-    return engine.gateway
-
-
-Serve = Callable[..., Served]
+from tests.api.gateway.served import Serve, Served, open_served
+from tests.conftest import GIT_CONFIG
 
 
 @pytest.fixture(scope="module")
 def serve(tmp_path_factory: pytest.TempPathFactory, empty_database: Callable[[], bytes]) -> Iterator[Serve]:
     """Opens engines with a gateway; closes them after the module."""
-    opened: list[Engine] = []
+    opened: list[Served] = []
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("gateway")
         (folder / "gitconfig").write_text(GIT_CONFIG)
@@ -108,24 +24,24 @@ def serve(tmp_path_factory: pytest.TempPathFactory, empty_database: Callable[[],
         patch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.null.Keyring")
         patch.delenv("CLAWPY_GATEWAY_API_KEY", raising=False)
 
-        def make(limits: Limits = SMALL, throw_away: bool = True, **options: Any) -> Served:
+        def open_next(**options: Any) -> Served:
             place = tmp_path_factory.mktemp("served")
-            shop = Repository(place / "shop")
-            shop.commit("begin", {"cart.py": "total = 0\n"}, at="2026-01-02T12:00:00+00:00")
             home = Home.locate(place / "home")
             home.data.mkdir(parents=True)
             home.database.write_bytes(empty_database())
-            overrides = Overrides(throw_away=throw_away)
-            engine = open_engine(home, workspaces=[str(shop.path)], start_schedule=False, overrides=overrides)
-            opened.append(engine)
-            gateway = _put_gateway(engine, limits)
-            return Served(engine, gateway, gateway.open(**{"port": 0} | options), place)
+            opened.append(open_served(place, **options))
+            return opened[-1]
 
-        yield make
-        for engine in opened:
-            engine.close()
+        yield open_next
+        for served in opened:
+            served.engine.close()
 
 
 @pytest.fixture(scope="module")
 def served(serve: Serve) -> Served:
     return serve()
+
+
+@pytest.fixture(scope="module")
+def engine(served: Served) -> Engine:
+    return served.engine

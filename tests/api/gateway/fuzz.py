@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from engine.model import Refusal
-from tests.api.gateway.conftest import SMALL, Served
+from tests.api.gateway.served import SMALL, Served
 
 UNHURRIED = replace(SMALL, requests=1e9, burst=1_000_000_000, failures=1e9, failure_burst=1_000_000_000,
                     slow_operations=64, head_seconds=30.0, body_seconds=30.0)  # fmt: skip

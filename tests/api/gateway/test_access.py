@@ -16,7 +16,7 @@ from engine.home import Home
 from engine.model import DecidedBy, Refusal, Status
 from engine.storage import state
 from engine.storage.database import Database
-from tests.api.gateway.conftest import Serve, Served
+from tests.api.gateway.served import Serve, Served
 from tests.api.notify.notification_server import NotificationServer
 from tests.support.helpers import MemoryKeyring, refused
 

@@ -16,7 +16,7 @@ import pytest
 from engine.api.gateway.access import PASS_PREFIX
 from engine.api.gateway.routes import OperationRunner
 from engine.model import Status
-from tests.api.gateway.conftest import SMALL, Serve, Served, parse_error
+from tests.api.gateway.served import SMALL, Serve, Served, parse_error
 from tests.support.helpers import read_table
 
 

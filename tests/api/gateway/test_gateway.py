@@ -16,7 +16,7 @@ from engine.api.gateway.gateway import STOPPED, Gateway
 from engine.api.gateway.routes import build_server
 from engine.config import GatewaySettings
 from engine.model import Refusal
-from tests.api.gateway.conftest import Serve
+from tests.api.gateway.served import Serve
 from tests.support.helpers import needs, refused
 
 

@@ -7,9 +7,17 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.storage.database import Database
+from tests.api.notify.notify_events import EVERYWHERE
 from tests.api.notify.world import NotifyWorld
 
 
 @pytest.fixture
 def world(database: Database, clock: FakeClock, bus: EventBus) -> NotifyWorld:
     return NotifyWorld(database, clock, bus)
+
+
+@pytest.fixture
+def phone_world(world: NotifyWorld) -> NotifyWorld:
+    """Notifications of which only the phone has an address."""
+    world.set_addresses(phone=EVERYWHERE["phone"])
+    return world

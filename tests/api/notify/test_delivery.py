@@ -1,4 +1,5 @@
-"""Addresses, and deliveries: over HTTP to a server that speaks as ntfy and Discord do, and by local programs."""
+"""Addresses of surfaces, and deliveries (SPEC 10.2, 11.1): over HTTP to a server that speaks as ntfy and Discord do, or
+by local programs."""
 
 from __future__ import annotations
 

@@ -1,69 +1,32 @@
-"""Notifications from the ledger entry to the surface: what reaches which surface, when, and what happens at failures
-and crashes (SPEC 10.2)."""
+"""Notifications: which event reaches which surface, with which words, and when (SPEC 10.2)."""
 
 from __future__ import annotations
 
 import io
 import logging
-import tempfile
-import threading
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from engine.api.notify.delivery import BUTTON_LIFETIME, Address, Button, Failure
-from engine.api.notify.notes import Form, Note
-from engine.api.notify.outbox import BACKOFF_S, MAX_AGE, MAX_TRIES
+from engine.api.notify.delivery import BUTTON_LIFETIME, Button
+from engine.api.notify.notes import Form
 from engine.clock import FakeClock
 from engine.config.sections import Surface
 from engine.events import (
-    CostWarned,
     Event,
     EventBus,
     PredictionConfirmed,
-    PredictionCreated,
-    SessionEnded,
     StateChanged,
 )
-from engine.model import CheckResult, Source, Tier, microusd
+from engine.model import Source, Tier
 from engine.storage.database import Database
-from engine.storage.ledger import Ledger
 from tests.api.notify.notification_server import NotificationServer
+from tests.api.notify.notify_events import COST, EVERYWHERE, ONE_FAILED, PAUSED, make_created, make_ended
 from tests.api.notify.world import NotifyWorld
 from tests.api.stand_in import session
-from tests.conftest import MONDAY_MORNING
-
-EVERYWHERE = {surface.value: "json://nowhere.invalid/x" for surface in Surface}
-
-
-@pytest.fixture
-def phone_world(world: NotifyWorld) -> NotifyWorld:
-    """Notifications of which only the phone has an address."""
-    world.set_addresses(phone=EVERYWHERE["phone"])
-    return world
-
-
-def make_created(
-    card_id: str = "pred_a", confidence: float = 0.72, source: Source = Source.TEMPLATE, **more: Any
-) -> PredictionCreated:
-    fields = {"flow": "run_tests", "channel": "koji-core", "stated": True} | more
-    return PredictionCreated(subject=card_id, confidence=confidence, source=source.value, **fields)
-
-
-def make_ended(state: str = "succeeded", summary: str = "41 passed") -> SessionEnded:
-    return SessionEnded(subject="sess_a", prediction_id="pred_a", state=state, summary=summary, cost=0)
-
-
-ONE_FAILED = CheckResult("pytest", passed=40, failed=1, errors=0, skipped=0, seconds=1.0, failing=("test_a",))
-PAUSED = StateChanged(before="WATCHING", after="PAUSED", cause="3 dismissals in a row")
-COST = CostWarned(window="day", spent=microusd(16.4), cap=microusd(20))
 
 
 def read_forms(world: NotifyWorld) -> dict[Surface, Form]:
@@ -179,88 +142,6 @@ def test_at_night_only_urgent_ones_are_sent_and_the_rest_in_the_morning(
     assert "Failed: 2 tests" in morning.body
 
 
-# Failures
-
-
-def test_a_dead_surface_is_tried_at_growing_intervals_and_given_up(phone_world: NotifyWorld, clock: FakeClock) -> None:
-    phone_world.courier.failures[Surface.PHONE] = Failure("it cannot be reached")
-    phone_world.record_events(PAUSED)
-    waits = []
-    while (wait := phone_world.notifications.deliver_due(Surface.PHONE)) is not None:
-        waits.append(wait)
-        clock.advance(timedelta(seconds=wait))
-    assert len(phone_world.courier.sent) == MAX_TRIES
-    assert waits[: len(BACKOFF_S)] == list(BACKOFF_S)
-    [waiting] = phone_world.notifications.waiting()
-    assert (waiting.kind, waiting.title) == ("notification", "phone missed a notification: it cannot be reached")
-
-
-def test_nothing_is_tried_before_the_interval_is_over(phone_world: NotifyWorld, clock: FakeClock) -> None:
-    phone_world.courier.failures[Surface.PHONE] = Failure("it cannot be reached")
-    phone_world.record_events(PAUSED, COST)
-    phone_world.deliver()
-    assert len(phone_world.courier.sent) == 1
-    clock.advance(timedelta(seconds=BACKOFF_S[0] - 1))
-    phone_world.record_events(PAUSED)
-    assert phone_world.notifications.deliver_due(Surface.PHONE) == 1
-    assert len(phone_world.courier.sent) == 1
-    phone_world.courier.failures.clear()
-    clock.advance(timedelta(seconds=1))
-    phone_world.deliver()
-    assert len(phone_world.courier.sent) == 4
-    assert phone_world.notifications.last_failure(Surface.PHONE) == ""
-
-
-def test_a_surface_without_an_address_any_more_gets_nothing(phone_world: NotifyWorld) -> None:
-    phone_world.record_events(PAUSED)
-    phone_world.set_addresses(phone="")
-    phone_world.deliver()
-    assert not phone_world.courier.sent
-    assert phone_world.notifications.outbox.waiting_surfaces() == frozenset()
-
-
-# Exactly once
-
-
-def test_an_entry_that_is_read_twice_is_sent_once(phone_world: NotifyWorld, database: Database) -> None:
-    """The cursor is stored after the rows: a crash between the two reads the entry again."""
-    phone_world.record_events(PAUSED)
-    entries = Ledger(database).since(0)
-    phone_world.notifications._store([entry for entry in entries if entry.kind == "StateChanged"])
-    phone_world.deliver()
-    assert len(phone_world.courier.sent) == 1
-
-
-def test_an_entry_older_than_a_day_is_skipped(phone_world: NotifyWorld, clock: FakeClock) -> None:
-    phone_world.database.write(lambda tx: tx.record(PAUSED))
-    clock.advance(MAX_AGE)
-    phone_world.record_events(COST)
-    phone_world.deliver()
-    assert [note.body[:4] for note in phone_world.courier.find_notes(Surface.PHONE)] == ["82 %"]
-
-
-def test_finished_rows_are_deleted_after_a_week(phone_world: NotifyWorld, clock: FakeClock) -> None:
-    phone_world.record_events(PAUSED)
-    phone_world.deliver()
-    clock.advance(timedelta(days=7, seconds=1))
-    phone_world.record_events(COST)
-    with phone_world.database.read() as reading:
-        count = reading.connection().exec_driver_sql("SELECT count(*) FROM notifications").scalar()
-    assert count == 1
-
-
-def test_an_entry_of_another_version_delays_no_other(phone_world: NotifyWorld) -> None:
-    phone_world.database.write(
-        lambda tx: tx.session.connection().exec_driver_sql(
-            "INSERT INTO memory_events (at, kind, subject, workspace, payload)"
-            " VALUES ('2026-01-05T09:30:00.000000Z', 'SessionEnded', 'sess_a', '', '{}')"
-        )
-    )
-    phone_world.record_events(PAUSED)
-    phone_world.deliver()
-    assert len(phone_world.courier.sent) == 1
-
-
 # Buttons
 
 
@@ -317,111 +198,3 @@ def test_no_part_of_an_address_is_written_anywhere(
         assert secret not in shown
         assert secret.encode() not in stored
         assert secret not in repr(world.notifications.addresses.of(Surface.PHONE))
-
-
-# Threads
-
-
-def test_a_dead_surface_delays_no_other(world: NotifyWorld, clock: FakeClock) -> None:
-    """The service of the phone does not answer. The watch gets its note nevertheless."""
-    release, delivered = threading.Event(), threading.Event()
-
-    def deliver(address: Address, note: object, buttons: object) -> Failure | None:
-        if address.surface is Surface.PHONE:
-            release.wait(20)
-        else:
-            delivered.set()
-        return None
-
-    world.notifications.deliver = deliver
-    world.set_addresses(phone=EVERYWHERE["phone"], watch=EVERYWHERE["watch"])
-    world.notifications.start()
-    try:
-        world.database.write(lambda tx: tx.record(PAUSED))
-        assert delivered.wait(20)
-    finally:
-        release.set()
-        world.notifications.close()
-
-
-# Each is delivered at least once, and twice only after a crash, whatever fails and when
-
-
-class Crash(BaseException):
-    """The process ends here."""
-
-
-class StandInPhone:
-    """Takes notes, unless it fails, or crashes after it took one."""
-
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        """How often it took a note with each amount."""
-        self.fails = self.crashes = False
-
-    def deliver(self, address: Address, note: Note, buttons: Mapping[str, Button]) -> Failure | None:
-        if self.fails:
-            return Failure("it cannot be reached")
-        self.counts.update(word for word in note.body.split() if word.startswith("$") and word.endswith("7"))
-        if self.crashes:
-            self.crashes = False
-            raise Crash
-        return None
-
-
-STEP = st.sampled_from(
-    ["happen", "happen", "read", "deliver", "deliver", "fail", "recover", "wait", "restart", "crash", "quiet"]
-)
-
-
-@pytest.mark.long
-@settings(max_examples=25, deadline=None)
-@given(steps=st.lists(STEP, max_size=25))
-def test_no_notification_is_lost_or_doubled_whatever_fails(steps: list[str]) -> None:
-    clock = FakeClock(MONDAY_MORNING)
-    with tempfile.TemporaryDirectory() as folder:
-        database = Database(Path(folder) / "clawpy.db", clock=clock, bus=EventBus())
-        try:
-            check_steps(steps, database, clock)
-        finally:
-            database.close()
-
-
-def check_steps(steps: list[str], database: Database, clock: FakeClock) -> None:
-    """Carry the steps out, then let everything be delivered, and count the notes on the phone."""
-    phone, amounts, crashed = StandInPhone(), [], False
-
-    def restart() -> NotifyWorld:
-        world = NotifyWorld(database, clock, EventBus())
-        world.set_addresses(phone=EVERYWHERE["phone"])
-        world.notifications.deliver = phone.deliver
-        return world
-
-    world = restart()
-    for step in [*steps, "recover", "restart", "read", "wait", "deliver", "wait", "deliver"]:
-        if step == "happen":
-            amounts.append(f"${len(amounts)}.07")
-            spent = microusd(float(amounts[-1][1:]))
-            database.write(lambda tx, spent=spent: tx.record(CostWarned(window="day", spent=spent, cap=microusd(1))))
-        elif step == "read":
-            world.notifications.catch_up()
-        elif step in ("fail", "recover"):
-            phone.fails = step == "fail"
-        elif step == "wait":
-            clock.advance(timedelta(minutes=31))
-        elif step == "quiet":
-            world.quiet = not world.quiet
-        elif step == "restart":
-            world = restart()
-        else:
-            phone.crashes = step == "crash"
-            try:
-                world.deliver([Surface.PHONE])
-            except Crash:
-                crashed = True
-                world = restart()
-            phone.crashes = False
-    missed = {notes.surface for notes in world.notifications.outbox.undelivered()}
-    assert set(phone.counts) == set(amounts) or missed
-    if not crashed:
-        assert all(number == 1 for number in phone.counts.values())

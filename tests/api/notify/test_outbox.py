@@ -1,4 +1,4 @@
-"""The outbox decides when notifications are sent: collecting windows, quiet hours, urgent ones first."""
+"""When the outbox sends notifications (SPEC 10.2): collecting windows, quiet hours, urgent ones first."""
 
 from __future__ import annotations
 

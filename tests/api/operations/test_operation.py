@@ -1,4 +1,4 @@
-"""Rules for every operation: the checks of its arguments, and whether it shows that you are present."""
+"""Rules for every operation: checks of arguments (SPEC 11.2), and whether it shows that you are present (SPEC 2.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations on the engine as a whole: stop and resume, the check of a command, and notifications."""
+"""Operations on the engine as a whole (SPEC 9.8): the runners of a channel, and notifications."""
 
 from __future__ import annotations
 

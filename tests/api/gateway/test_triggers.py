@@ -1,0 +1,125 @@
+"""Triggers of other programs over the gateway: which approve a card, and which only ask (SPEC 3.3, 3.6, 10.1)."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from pydantic.fields import FieldInfo
+
+from engine.api.gateway import replies
+from engine.api.operations import dispatch
+from engine.engine import Engine
+from engine.execution.runners.flows import FLOWS
+from engine.model import (
+    DecidedBy,
+    Status,
+    TriggerType,
+    Verdict,
+)
+from tests.api.gateway.calls import call, trigger
+from tests.api.gateway.served import Served
+from tests.support.helpers import refused
+
+
+def test_a_trigger_approves_the_card_that_it_describes_and_no_other(served: Served, engine: Engine) -> None:
+    card = served.propose_card()
+    for mismatch in ({"hint": "Delete the project"}, {"targetChannel": "garden"}):
+        document = trigger(served, {"predictionId": card.id} | mismatch, 409)
+        assert document["error"]["code"] == "another_card"
+    assert engine.cards.get(card.id).status is Status.PENDING
+    described = {"predictionId": card.id, "targetChannel": "research", "hint": card.assignment.prompt, "force": False}
+    document = trigger(served, described)
+    replies.Triggered.model_validate(document)
+    assert document["triggered"] is True
+    engine.sessions.wait(document["session"]["id"], 20)
+
+
+def test_the_card_of_a_programs_hint_waits_for_the_operator(served: Served, engine: Engine) -> None:
+    """Without an id it is no approval. The human gate is asked as for what runs by itself, and `force` does not open
+    it."""
+    body = {"targetChannel": "koji-core", "force": True, "workspace": None}
+    pending = len(engine.cards.pending())
+    document = trigger(served, body | {"hint": "lint"})
+    assert document["triggered"] is False
+    assert re.search("gate|runner|tool", document["message"]), document["message"]
+    assert document["session"] is None
+    assert document["prediction"]["reasoning"] == "requested over the gateway"
+    again = trigger(served, body | {"hint": document["prediction"]["prompt"]})
+    assert again["prediction"]["id"] == document["prediction"]["id"], "the same hint makes no second card"
+    assert again["triggered"] is False, "nor does saying it twice approve it"
+    assert len(engine.cards.pending()) == pending + 1
+
+
+def test_an_agent_that_names_its_channel_asks_and_does_not_approve(served: Served, engine: Engine) -> None:
+    card = served.propose_card("report_branches days=9")
+    body = {"predictionId": card.id, "fromChannel": "garden"}
+    assert trigger(served, body)["triggered"] is False
+    [logged] = [entry for entry in engine.safety.log() if entry.prediction_id == card.id]
+    assert (logged.from_channel, logged.decided_by) == ("garden", DecidedBy.AUTONOMY)
+    unknown = trigger(served, body | {"fromChannel": "nowhere"}, 404)
+    assert unknown["error"]["code"] == "unknown_channel"
+    engine.cards.dismiss(card.id)
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_programs_trigger_passes_every_rail(served: Served, engine: Engine, force: bool) -> None:
+    hint = "report_branches days=8" if force else "summarise_day"
+    document = trigger(served, {"hint": hint, "force": force})
+    [logged] = [entry for entry in engine.safety.log() if entry.prediction_id == document["prediction"]["id"]]
+    assert logged.blocked
+    assert (logged.trigger_type, logged.decided_by) == (TriggerType.CRON, DecidedBy.AUTONOMY)
+    assert [verdict.rail for verdict in logged.verdicts] == ["loop", "rate", "cost", "content", "gate", "kill"]
+    assert (logged.verdicts[1].rule == "force") is force
+    assert logged.verdicts[4].verdict is Verdict.ASK
+    assert "suggested" in logged.verdicts[4].rule, "whatever its confidence and its record"
+    assert document["prediction"]["source"] == "predictor-hook"
+    engine.cards.dismiss(document["prediction"]["id"])
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "code"),
+    [
+        ({"targetChannel": "nowhere", "hint": "x"}, 404, "unknown_channel"),
+        ({"hint": "x", "workspace": "/etc"}, 404, "unknown_workspace"),
+        ({"hint": "\u0007"}, 409, "empty_prompt"),
+        ({"hint": 7}, 422, "bad_arguments"),
+        ({"Hint": "x"}, 422, "bad_arguments"),
+    ],
+)
+def test_wrong_triggers_are_refused(served: Served, body: dict[str, Any], status: int, code: str) -> None:
+    assert trigger(served, body, status)["error"]["code"] == code
+
+
+NEED_PARAMETERS = [
+    name
+    for name, flow in FLOWS.items()
+    if name != "summarise_day" and any(map(FieldInfo.is_required, flow.model_fields.values()))
+]
+"""Flows that do not run by their name alone, which of `summarise_day` means today."""
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        *NEED_PARAMETERS, "Bisect.", 'bisect {"good": "v1"}', "bisect good=v1 speed=9", "report_branches days=soon",
+        "prepare_environment command=nonsense",
+    ],
+)  # fmt: skip
+def test_a_flow_whose_parameters_are_wrong_or_missing_leaves_no_card(
+    served: Served, engine: Engine, prompt: str
+) -> None:
+    pending, workspace = engine.cards.pending(include_snoozed=True), engine.workspaces[0]
+    flow = re.split("[ .]", prompt.lower())[0]
+    text = {"text": prompt, "workspace": workspace}
+    for refusal in (
+        refused("bad_parameters", lambda: dispatch(engine, "propose", text)),
+        refused("bad_parameters", lambda: dispatch(engine, "suggest", text | {"by": "claude"})),  # the tool of MCP
+    ):
+        assert all(f"{parameter}=…" in refusal.fix for parameter in FLOWS[flow].model_fields)
+    over_http = trigger(served, {"hint": prompt}, 409)
+    assert over_http["error"]["code"] == "bad_parameters"
+    over_rpc = call(served, "pulse.crosspoll.trigger", {"hint": prompt})
+    assert over_rpc["error"]["data"]["code"] == "bad_parameters"
+    assert engine.cards.pending(include_snoozed=True) == pending
