@@ -145,7 +145,6 @@ def test_a_follow_up_that_a_program_triggers_stays_in_its_chain(world: World, da
 
     def follow(tx: Transaction) -> None:
         row = tx.session.get(CardRow, card.id)
-        assert row is not None
         row.source, row.from_channel = Source.FOLLOW_UP.value, "garden"
 
     database.write(follow)

@@ -1,4 +1,5 @@
-"""The context of a workspace: what changed since a run, problems that still hold, and the situation in words."""
+"""The context of a workspace (SPEC 2.1, 2.10): what changed since a run, problems that still hold, and the situation in
+words."""
 
 from __future__ import annotations
 

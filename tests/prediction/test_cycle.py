@@ -213,7 +213,6 @@ def test_confidence_is_fixed_in_phase_0_and_the_twins_in_phase_1(world: World) -
     teach(world, 1, DecisionSignal.DISMISSED, kind="other")
     card = world.make_card("b", evidence_at=world.clock.now() - timedelta(days=2))
     assert (card.source, card.band, world.card_cycle.phase().number) == (Source.EMBEDDED_TWIN, Band.ACT, 1)
-    assert card.parts is not None
     assert card.parts.words == (
         "you approved 29 of 29 like this in the morning",
         "moved up to “blocks”: you approved 29 of 29 like it",

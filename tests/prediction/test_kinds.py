@@ -1,4 +1,4 @@
-"""The table of kinds: every kind runs a flow or is a text prompt, and the pages about cards and flows name each."""
+"""The table of kinds (SPEC 2.11): every kind runs a flow or is a text prompt, and the pages about them name each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stored runs say of one test: whether it passed, and whether it passed and failed on the same files."""
+"""What stored runs say of one test (SPEC 4.9): whether it passed, and whether it did both with the same files."""
 
 from __future__ import annotations
 

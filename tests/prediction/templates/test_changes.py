@@ -1,4 +1,5 @@
-"""Cards about your own changes: debugging that you left, secrets, files that belong in no repository, and lint."""
+"""Cards about your own changes (SPEC 2.3): debugging that you left, secrets, files that belong in no repository, and
+lint."""
 
 from __future__ import annotations
 

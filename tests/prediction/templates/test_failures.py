@@ -1,5 +1,5 @@
-"""Cards about tests that fail: when a bisect is offered and how far back it goes, and when a failing test is run alone.
-Also cards about lock files that do not fit their manifests."""
+"""Cards about tests that fail (SPEC 2.3): when a bisect is offered and how far back it goes, and when a failing test is
+run alone. Also cards about lock files that do not fit their manifests."""
 
 from __future__ import annotations
 

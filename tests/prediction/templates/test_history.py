@@ -1,4 +1,5 @@
-"""Templates about the history: which commits only release, when a working day begins, and how a meeting is prepared."""
+"""Templates about the history (SPEC 2.3): which commits only release, when a working day begins, how a meeting is
+prepared."""
 
 from __future__ import annotations
 

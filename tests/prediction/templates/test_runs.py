@@ -1,4 +1,4 @@
-"""Cards that offer to run tests: of changed files, because CI fails, and because a test got slower."""
+"""Cards that offer to run tests (SPEC 2.3): of changed files, because CI fails, and because a test got slower."""
 
 from __future__ import annotations
 

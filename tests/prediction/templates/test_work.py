@@ -1,4 +1,4 @@
-"""Cards for tasks of the board and for flows that were learned."""
+"""Cards for tasks of the board (SPEC 2.1) and for flows that were learned (SPEC 5.2)."""
 
 from __future__ import annotations
 
