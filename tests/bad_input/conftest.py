@@ -13,7 +13,7 @@ import pytest
 
 from engine import Home, open_engine
 from tests.cli.conftest import Clawpy, VerbOutput, clawpy, document, shop
-from tests.console.conftest import make_console, read_screen
+from tests.console.driving import make_console, read_screen
 
 __all__ = ["Clawpy", "clawpy", "document", "shop"]
 

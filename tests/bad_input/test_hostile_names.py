@@ -14,7 +14,7 @@ from engine.home import Home
 from engine.model import Refusal, SessionState
 from tests.bad_input.conftest import Clawpy, list_cards
 from tests.conftest import Repository
-from tests.console.conftest import read_screen, until_loaded
+from tests.console.driving import read_screen, until_loaded
 
 FILES = (
     "-x.py", "--help", "new\nline.py", "esc\x1b[31mred.py", "tab\t.py", "[b]bold.py", 'quo"te.py', "ü 😀.py",

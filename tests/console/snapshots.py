@@ -10,7 +10,7 @@ import pytest
 from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
-from tests.console.conftest import until, until_loaded
+from tests.console.driving import until, until_loaded
 
 SIZES = {"80x24": (80, 24), "120x40": (120, 40), "160x50": (160, 50), "200x60": (200, 60)}
 

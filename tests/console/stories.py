@@ -14,15 +14,12 @@ from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.dialogs.palette import make_commands
-from clawpy_console.screens.card_stack import CardStack
 from clawpy_console.widgets.rows import Rows
 from engine.frozen import frozen
-from engine.model import Card, Refusal, Source
-from tests.console import stand_in_data
-from tests.console.conftest import read_screen, read_toasts, running, until
+from engine.model import Refusal
+from tests.console.driving import read_screen, read_toasts, running, until
 from tests.console.stand_in import StandIn
 
-FIRST, SECOND, RISKY = "pred_000000000001", "pred_000000000002", "pred_000000000003"
 CHANGE = "chg_000000000001"
 
 
@@ -190,62 +187,7 @@ def set_change(engine: StandIn, **fields: object) -> None:
     engine.changes.all[0] = replace(engine.changes.all[0], **fields)  # type: ignore[arg-type]
 
 
-# The stack of cards
-
-
-def find_stack(app: ConsoleApp) -> CardStack:
-    """The stack of cards on mission control."""
-    return app.screen.query_one("#stack", CardStack)
-
-
-def find_front_id(app: ConsoleApp) -> str:
-    """The id of the card in front, "" for none."""
-    card = find_stack(app).front
-    return card.id if card else ""
-
-
-def in_front(card: str) -> Until:
-    """This card is the one that is shown."""
-    return Until(f"card {card}", lambda app: find_front_id(app) == card)
-
-
 def read_text_in(app: ConsoleApp, place: Region) -> str:
     """The text on this part of the screen, as one line."""
     rows = read_screen(app).split("\n")[place.y : place.bottom]
     return " ".join(" ".join(row[place.x : place.right] for row in rows).split())
-
-
-NEW = stand_in_data.card(77, "Something hotter", confidence=0.79)
-"""A card that the stack does not have yet."""
-
-NEXT_STEP = replace(NEW, id="pred_000000000078", source=Source.FOLLOW_UP)
-
-
-def change_cards(card: Card | None, *gone: str) -> Step:
-    """The engine adds a card before the others, None for no card; the cards `gone` are pending no more."""
-
-    def change(app: ConsoleApp) -> None:
-        cards = find_stand_in(app).cards
-        remaining = {id: other for id, other in cards.all.items() if id not in gone}
-        cards.all = remaining if card is None else {card.id: card, **remaining}
-        app.reload(["cards"])
-
-    return change
-
-
-def with_first_card(**fields: object) -> Given:
-    """The first card has these fields."""
-
-    def change(engine: StandIn) -> None:
-        engine.cards.all[FIRST] = replace(engine.cards.all[FIRST], **fields)  # type: ignore[arg-type]
-
-    return Given(change)
-
-
-def shows_tiers(*words: str) -> Until:
-    """The list of cards shows these tiers, from the top."""
-
-    def is_met(app: ConsoleApp) -> bool:
-        return [row.mark.strip() for row in app.screen.query_one("#cards", Rows).rows] == [*words]
-
-    return Until(f"the tiers {words}", is_met)

@@ -1,4 +1,4 @@
-"""The tree of agents: leaders and workers, folded agents, and agents whose chain does not reach the owner."""
+"""The tree of agents (SPEC 1.4, 9.1): leaders and workers, folded agents, and chains that do not reach the owner."""
 
 from __future__ import annotations
 

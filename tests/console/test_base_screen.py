@@ -1,4 +1,4 @@
-"""Every screen: a pane zooms to the full screen, text typed ahead is kept, results are drawn only on widgets."""
+"""What every screen does (SPEC 9.7): a pane zooms, text typed ahead is kept, results are drawn only on widgets."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.widgets.base_screen import BaseScreen
 from clawpy_console.widgets.frame import Filter, KeyLine
 from clawpy_console.widgets.rows import Row, Rows
-from tests.console.conftest import running, until, until_loaded
+from tests.console.driving import running, until, until_loaded
 
 MODES = [*ConsoleApp.MODES]
 

@@ -1,4 +1,4 @@
-"""Events of the engine reach the console as a few messages, which update the screen and become toasts."""
+"""Events of the engine reach the console as a few messages, which update the screen and become toasts (SPEC 11.4)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.bridge import BATCH_INTERVAL_S, Bridge, EngineChanged, make_toasts
 from engine.events import ChangeSetReady, EventBus, HoldPlaced, PredictionCreated, SessionEnded, SessionOutput
 from tests.console import stand_in_data
-from tests.console.conftest import running, until, wait_for_text
+from tests.console.driving import running, until, wait_for_text
 from tests.console.stand_in import StandIn
 
 

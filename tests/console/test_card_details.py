@@ -1,4 +1,4 @@
-"""The details of a card: what they say about it, and its approval with an edited prompt or parameters."""
+"""The details of a card: what they say, and its approval with an edited prompt or parameters (SPEC 2.5, 9.2)."""
 
 from __future__ import annotations
 
@@ -12,13 +12,11 @@ from textual.widgets import TextArea
 from clawpy_console.app import ConsoleApp
 from engine.model import ALREADY_REVIEWED, Card, Phase, Refusal, Source
 from tests.console import stand_in_data
-from tests.console.conftest import read_toasts, running, until
+from tests.console.card_steps import FIRST, RISKY, SECOND, in_front, shows_tiers, with_first_card
+from tests.console.driving import read_toasts, running, until
 from tests.console.stand_in import StandIn
 from tests.console.stories import (
     CLOSED,
-    FIRST,
-    RISKY,
-    SECOND,
     Given,
     Step,
     Stories,
@@ -26,15 +24,12 @@ from tests.console.stories import (
     called,
     carry_out,
     hides,
-    in_front,
     make_story_test,
     never_called,
     play,
     press,
     refused,
     sees,
-    shows_tiers,
-    with_first_card,
 )
 
 EDITOR = Until("the editor", lambda app: app.screen.query("#editor:focus"))

@@ -1,4 +1,4 @@
-"""The reason of a dismissal: a letter just after it."""
+"""A letter just after a dismissal is its reason (SPEC 9.2)."""
 
 from __future__ import annotations
 
@@ -8,21 +8,10 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from engine.model import Source
-from tests.console.conftest import running
+from tests.console.card_steps import FIRST, change_cards, find_stack
+from tests.console.driving import running
 from tests.console.stand_in import StandIn
-from tests.console.stories import (
-    FIRST,
-    called,
-    carry_out,
-    change_cards,
-    find_stack,
-    hides,
-    never_called,
-    on_screen,
-    play,
-    press,
-    sees,
-)
+from tests.console.stories import called, carry_out, hides, never_called, on_screen, play, press, sees
 
 REASONS = {"t": "not-now", "x": "wrong", "d": "already-done", "v": "never-here", "V": "never-anywhere"}
 

@@ -1,4 +1,4 @@
-"""The fields of learnings, candidates, agents and an absence, for the screens and for verbs."""
+"""The fields of learnings, candidates and agents, which screens and verbs show (SPEC 9.5)."""
 
 from __future__ import annotations
 

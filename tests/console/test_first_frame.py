@@ -1,4 +1,4 @@
-"""The first frame: imports before it, the last screen, an engine that cannot be opened."""
+"""The first frame (SPEC 11.4): imports before it, the last screen, an engine that cannot be opened."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clawpy_console.state import AppState, LastScreen, save_last_screen
 from engine.home import Home
 from engine.model import Refusal
 from tests.console import stand_in_data
-from tests.console.conftest import make_console, read_screen, running, until, until_loaded, wait_for_text
+from tests.console.driving import make_console, read_screen, running, until, until_loaded, wait_for_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 from tests.support.helpers import assert_contains

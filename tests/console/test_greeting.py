@@ -1,4 +1,4 @@
-"""The greeting above the cards: hints of a first run, and a summary after an absence."""
+"""The greeting above the cards: hints of a first run, and a summary after an absence (SPEC 9.3)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.state import AppState, LastScreen, save_last_screen
 from engine.home import Home
 from engine.model import LocalModels, SetupStep
-from tests.console.conftest import make_console
+from tests.console.driving import make_console
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, found_agent
 from tests.console.stories import (

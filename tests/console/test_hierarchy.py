@@ -1,26 +1,33 @@
-"""The hierarchy screen over real folders, guidance, gates and queue."""
+"""The hierarchy screen over real folders, guidance, gates and queue: what it shows and where it leads (SPEC 1, 9.1)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from textual.widgets import Input, TextArea
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.agent_tree import Tree
-from clawpy_console.screens.hierarchy import HierarchyScreen
 from clawpy_console.screens.xray import open_source
 from clawpy_console.widgets.rows import Rows
 from engine.config import FixedSettings
 from engine.events import AgentFileChanged
 from engine.hierarchy.agents import Agents
 from engine.model import BubbleState, PromptSource, SourceKind
-from tests.console.conftest import read_screen, running
-from tests.console.snapshots import SIZES, CompareSnapshot
+from tests.console.driving import read_screen, running
+from tests.console.hierarchy_steps import (
+    WIDE,
+    edit_text,
+    find_world,
+    offers,
+    open_agent,
+    read_tree_ids,
+    shows_agent,
+    soul_has,
+    tree_hides,
+    tree_shows,
+)
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_organisation import make_organisation, with_organisation
 from tests.console.stories import (
     CLOSED,
     Given,
@@ -40,106 +47,6 @@ from tests.support.helpers import assert_contains
 
 pytestmark = pytest.mark.long
 
-WIDE = (150, 45)
-TABS = ("who", "guidance", "findings", "teaching", "work")
-
-
-@pytest.fixture(scope="module")
-def organisation(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folders of the agents, which each test copies."""
-    return make_organisation(tmp_path_factory.mktemp("world"))
-
-
-@pytest.fixture
-def world(engine: StandIn, organisation: Path, tmp_path: Path) -> Iterator[World]:
-    """The real services of the hierarchy, which the stand-in engine gets."""
-    world = with_organisation(engine, organisation, tmp_path / "people")
-    engine.world = world  # type: ignore[attr-defined]
-    yield world
-    world.database.close()
-
-
-def find_world(app: ConsoleApp) -> World:
-    """The services of the hierarchy that this console uses."""
-    return app.engine.world  # type: ignore[union-attr, no-any-return]
-
-
-def shows_agent(agent: str) -> Until:
-    """The right side shows this agent."""
-
-    def is_met(app: ConsoleApp) -> bool:
-        detail = app.screen._detail if isinstance(app.screen, HierarchyScreen) else None
-        return detail is not None and detail.id == agent
-
-    return Until(f"the details of {agent}", is_met)
-
-
-def open_agent(name: str, tab: str = "who") -> tuple[Step, ...]:
-    """Open the hierarchy screen on an agent, in this tab, and wait until the agent was read."""
-    return (
-        press("3"),
-        lambda app: app.screen.show(name),
-        shows_agent(name),
-        press("right_square_bracket", times=TABS.index(tab)),
-    )
-
-
-def read_tree_ids(app: ConsoleApp) -> list[str]:
-    """The ids of the rows of the tree."""
-    return [row.id for row in app.screen.query_one("#tree", Tree).rows]
-
-
-def tree_shows(*ids: str) -> Until:
-    """The tree has these rows."""
-    return Until(f"{ids} in the tree", lambda app: {*ids} <= {*read_tree_ids(app)})
-
-
-def tree_hides(*ids: str) -> Until:
-    """The tree has none of these rows."""
-    return Until(f"no {ids} in the tree", lambda app: not {*ids} & {*read_tree_ids(app)})
-
-
-def reports_to(agent: str, leader: str) -> Until:
-    """The agent reports to this leader."""
-    return Until(f"{agent} under {leader}", lambda app: find_world(app).agents.get(agent).reports_to == leader)
-
-
-def has_tier(agent: str, tier: int) -> Until:
-    """The agent has this tier, in its file and on the screen."""
-    return Until(
-        f"tier {tier}", lambda app: find_world(app).agents.get(agent).tier == tier and app.screen.agent.tier == tier
-    )
-
-
-def has_retired(*ids: str) -> Until:
-    """These agents are retired, and no others."""
-    return Until(f"retired {ids}", lambda app: [item.id for item in find_world(app).agents.retired()] == [*ids])
-
-
-def edit_text(text: str, before: str = "") -> tuple[Step, ...]:
-    """Write `text` in the editor, in place of `before` or of everything."""
-
-    def act(app: ConsoleApp) -> None:
-        area = app.screen.query_one("#text", TextArea)
-        area.text = area.text.replace(before, text) if before else text
-
-    return Until("the editor", lambda app: app.screen.query("#text")), act
-
-
-def fill_field(name: str, text: str) -> Step:
-    """Replace the text of a field of a dialog."""
-    return lambda app: setattr(app.screen.query_one(f"#{name}", Input), "value", text)
-
-
-def soul_has(agent: str, text: str) -> Until:
-    """The saved soul of an agent has this text."""
-    return Until(text, lambda app: text in (find_world(app).folder / agent / "soul.md").read_text())
-
-
-def guidance_has(text: str) -> Until:
-    """The guidance of the backend builder has this text."""
-    return Until(text, lambda app: text in find_world(app).cascade.guidance("backend_builder").block)
-
 
 def click(row: str) -> Step:
     """Click this row of the tree."""
@@ -150,11 +57,6 @@ def break_file(app: ConsoleApp) -> None:
     """Another program writes a bad comms.json for the dreamer."""
     (find_world(app).folder / "dreamer" / "comms.json").write_text('{"reports_to": 7}')
     find_stand_in(app).bus.publish(AgentFileChanged(subject="dreamer", file="comms.json", how="on disk"))
-
-
-def offers(action: str, offered: bool) -> Until:
-    """The key of this action is offered, or is not."""
-    return Until(f"{action} {offered}", lambda app: bool(app.screen.check_action(action, ())) is offered)
 
 
 def add_strays(engine: StandIn) -> None:
@@ -223,109 +125,6 @@ STORIES: Stories = {
         sees("12 sessions  48,000 tokens  $0.41", "Summarise the day so far"),
         press("enter"),
         Until("work", lambda app: app.current_mode == "work" and app.screen.session.agent == "chronicler"),
-    ),
-    "a move is shown before it is done, and undone": (
-        *open_agent("dreamer"),
-        press("m"),
-        sees("Its guidance does not change."),
-        type_text("backend_lead"),
-        sees(
-            "+ backend_lead → cto → ceo → owner",
-            "chain - cino → ceo → owner",
-            '+ <leader id="backend_lead" tier="3" hop="0">',
-        ),
-        reports_to("dreamer", "cino"),
-        press("enter"),
-        reports_to("dreamer", "backend_lead"),
-        CLOSED,
-        sees("Undo: u"),
-        press("u"),
-        reports_to("dreamer", "cino"),
-    ),
-    "a place it cannot take says why": (
-        *open_agent("cto"),
-        press("m"),
-        Until("a preview", lambda app: app.screen._has_preview),
-        Until(
-            "not below it",
-            lambda app: "backend_builder" not in [row.id for row in app.screen.query_one("#leaders", Rows).rows],
-        ),
-        lambda app: find_world(app).agents.move("cfo", "backend_builder"),  # meanwhile, elsewhere
-        type_text("cfo"),
-        sees("cto leads cfo, so it cannot report to it"),
-        press("enter escape"),
-        CLOSED,
-        reports_to("cto", "ceo"),
-    ),
-    "a tier is given and taken back": (
-        *open_agent("dreamer"),
-        press("t 3"),
-        has_tier("dreamer", 3),
-        sees("by tier_assignments in wisdom_cascade_config.json"),
-        press("t a"),
-        has_tier("dreamer", 4),
-        press("u"),
-        has_tier("dreamer", 3),
-    ),
-    "a soul is edited here": (
-        *open_agent("dreamer"),
-        press("e"),
-        *edit_text("# Dreamer\n\nDreams in colour.\n"),
-        press("ctrl+s"),
-        sees("Dreams in colour."),
-        CLOSED,
-        soul_has("dreamer", "Dreams in colour."),
-    ),
-    "a leader's guidance is edited beside the prompts it changes": (
-        *open_agent("cto", "guidance"),
-        press("e"),
-        *edit_text("Plain beats clever.", "Simple beats clever."),
-        sees("+ cto, principles: Plain beats clever.", "- cto, principles: Simple beats clever.", "backend_builder, "),
-        guidance_has("Simple beats clever."),
-        press("escape"),
-        sees("Not saved"),
-        press("ctrl+s"),
-        CLOSED,
-        guidance_has("Plain beats clever."),
-        sees("Plain beats clever."),
-        press("u"),
-        guidance_has("Simple beats clever."),
-    ),
-    "an agent is created, retired and brought back": (
-        *open_agent("cro"),
-        press("n"),
-        Until("the form", lambda app: app.screen.query("#id")),
-        type_text("Librarian"),
-        press("ctrl+s"),
-        sees("is not an agent id"),
-        fill_field("id", "librarian"),
-        press("ctrl+s"),
-        shows_agent("librarian"),
-        reports_to("librarian", "cro"),
-        press("D"),
-        sees("Retire librarian?"),
-        press("y"),
-        tree_hides("librarian"),
-        tree_shows("=retired"),
-        Until("retired", lambda app: "librarian" in [item.id for item in find_world(app).agents.retired()]),
-        press("u"),
-        tree_shows("librarian"),
-    ),
-    "who was retired can be brought back": (
-        *open_agent("ceo"),
-        press("G enter down"),
-        shows_agent("night_watch"),
-        sees("Retired: it runs nothing."),
-        press("B"),
-        has_retired(),
-        Until("idle", lambda app: app.screen.agent.activity.state == "idle"),
-    ),
-    "who may not be retired says why before anything is asked": (
-        *open_agent("researcher"),
-        press("D"),
-        sees("researcher serves research"),
-        CLOSED,
-        reports_to("researcher", "cro"),
     ),
     "broken folders show what to mend, and outside edits appear": (
         *open_agent("dreamer"),
@@ -396,28 +195,3 @@ async def test_an_empty_organisation_shows_its_owner_and_offers_a_new_agent(
     await play(
         console, press("3"), shows_agent("owner"), alone, offers("new", True), offers("retire", False), size=(80, 24)
     )
-
-
-SHOTS = {
-    "who": ("3", "end", *["up"] * 4),
-    "guidance": ("3", "end", *["up"] * 4, "right_square_bracket", "enter"),
-    "findings": ("3", "end", *["up"] * 4, *["right_square_bracket"] * 2, "enter"),
-}
-
-
-@pytest.mark.parametrize(
-    ("shot", "size"),
-    [
-        *(("who", size) for size in SIZES),
-        *((shot, size) for shot in ("guidance", "findings") for size in ("80x24", "200x60")),
-    ],
-)
-def test_how_it_looks(
-    console: ConsoleApp, world: World, compare_snapshot: CompareSnapshot, shot: str, size: str
-) -> None:
-    compare_snapshot(console, size, *SHOTS[shot])
-
-
-def test_how_a_move_looks(console: ConsoleApp, world: World, compare_snapshot: CompareSnapshot) -> None:
-    keys = (*SHOTS["who"], "m", *"frontend_l")
-    compare_snapshot(console, "120x40", *keys, theme="clawpy-light")

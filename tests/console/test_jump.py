@@ -1,4 +1,4 @@
-"""Jump mode: a label on each place that can be jumped to, on every screen and dialog."""
+"""Jump mode (SPEC 9.7): a label on each place that can be jumped to, on every screen and dialog."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from clawpy_console.dialogs.jump import Jump, find_spots, make_labels
 from clawpy_console.dialogs.prompt import OwnPrompt
 from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.rows import Rows
-from tests.console.conftest import read_screen, running, until
+from tests.console.driving import read_screen, running, until
 from tests.console.stand_in import StandIn
 
 

@@ -1,4 +1,4 @@
-"""The key line: in every pane of every screen, each key that it shows does something."""
+"""The key line (SPEC 9.7): in every pane of every screen, each key that it shows does something."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from clawpy_console.keys import BY_ID
 from clawpy_console.screens import session_actions
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.widgets.frame import KeyLine
-from tests.console.conftest import read_screen, running, until, until_idle
+from tests.console.driving import read_screen, running, until
+from tests.console.fast_textual import until_idle
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_organisation import make_organisation, with_organisation
 

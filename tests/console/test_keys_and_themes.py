@@ -1,4 +1,4 @@
-"""Keys in one table, remapped by settings; themes as files, every colour parsed."""
+"""Keys in one table, remapped by settings; themes as files, every colour parsed (SPEC 9.7)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.keys import ACTIONS, BY_ID, check_keymap, format_key
 from engine.home import Home
 from engine.model import Refusal
-from tests.console.conftest import make_console, read_screen, until, until_loaded
+from tests.console.card_steps import FIRST
+from tests.console.driving import make_console, read_screen, until, until_loaded
 from tests.console.stand_in import StandIn
 from tests.console.stories import (
     CLOSED,
-    FIRST,
     Given,
     Stories,
     Until,

@@ -1,21 +1,18 @@
-"""The learning screen: the list of candidates and learnings, details and links, decisions."""
+"""The learning screen: the list of candidates and learnings, details and links, decisions (SPEC 5.6, 6.5, 9.5)."""
 
 from __future__ import annotations
 
 import threading
 
 import pytest
-from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.dialogs.base import Question
-from clawpy_console.screens.learning import LearningScreen
 from clawpy_console.screens.learning_items import DecisionDialog
 from clawpy_console.screens.xray import open_source
 from clawpy_console.widgets.rows import Rows
 from engine.model import PromptSource, SourceKind
-from tests.console.conftest import until_loaded
-from tests.console.snapshots import CompareSnapshot, in_four_sizes
+from tests.console.learning_steps import WIDE, open_item, shows_item
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_learning import (
     CHEAP,
@@ -37,7 +34,6 @@ from tests.console.stories import (
     Stories,
     Until,
     called,
-    carry_out,
     hold_back,
     make_story_test,
     never_called,
@@ -50,28 +46,11 @@ from tests.console.stories import (
     type_text,
 )
 
-WIDE = (150, 50)
-
 
 @pytest.fixture(autouse=True)
 def learnings_wait(engine: StandIn) -> None:
     """Candidates and learnings wait in the queue."""
     engine.learnings_wait = True
-
-
-def shows_item(id: str) -> Until:
-    """The cursor stands on this candidate or learning, and it was read."""
-
-    def is_met(app: ConsoleApp) -> object:
-        screen = app.screen
-        return isinstance(screen, LearningScreen) and screen.view is not None and screen.current == id
-
-    return Until(f"the cursor on {id}", is_met)
-
-
-def open_item(id: str) -> tuple[Step, ...]:
-    """Open the learning screen on this candidate or learning."""
-    return lambda app: app.open("learning", id), shows_item(id)
 
 
 def read_listed_ids(app: ConsoleApp) -> list[str]:
@@ -92,12 +71,6 @@ def list_has_only(id: str) -> Until:
 def shows_work(session: str) -> Until:
     """The work screen shows this session."""
     return Until(session, lambda app: app.current_mode == "work" and app.screen.session.id == session)
-
-
-def forget_all(engine: StandIn) -> None:
-    """Nothing was learned yet."""
-    engine.adaptation.all, engine.learnings.all = {}, {}
-    engine.learnings.scopes = list  # type: ignore[method-assign]
 
 
 def follow(kind: SourceKind, id: str) -> Step:
@@ -255,27 +228,3 @@ async def test_keys_that_can_do_nothing_are_not_offered(console: ConsoleApp) -> 
 
     steps = [step for item, offered in OFFERED.items() for step in (*open_item(item.id), offers(offered))]
     await play(console, *steps, size=WIDE)
-
-
-@in_four_sizes
-@pytest.mark.parametrize("id", [ROUNDING.id, STOCK.id, PROJECT.id], ids=["candidate", "lift", "learning"])
-def test_how_it_looks(console: ConsoleApp, compare_snapshot: CompareSnapshot, size: str, id: str) -> None:
-    async def to(pilot: Pilot) -> None:
-        await until_loaded(pilot)
-        await carry_out(pilot, *open_item(id))
-
-    compare_snapshot(console, size, "right", go=to)
-
-
-@in_four_sizes
-def test_how_it_looks_before_anything_was_learned(
-    console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot, size: str
-) -> None:
-    forget_all(engine)
-    compare_snapshot(console, size, "5")
-
-
-@pytest.mark.long
-def test_how_the_question_looks(console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot) -> None:
-    engine.settings.current.console.theme = "clawpy-high-contrast"
-    compare_snapshot(console, "80x24", "5", "a")

@@ -15,7 +15,7 @@ from engine import open_engine
 from engine.home import Home
 from engine.model import SessionState
 from tests.benchmarks.test_key_latency import make_busy_repository
-from tests.console.conftest import running, until, until_loaded
+from tests.console.driving import running, until, until_loaded
 from tests.console.stand_in import StandIn
 
 pytestmark = pytest.mark.usefixtures("frames_at_60_hz")

@@ -1,21 +1,18 @@
-"""The memory screen: layers, entries and their links, filter and search by meaning, the preview of recall, editing of
-files, drafts and forgetting."""
+"""The memory screen: layers, entries and their links, filter, search by meaning, preview of recall (SPEC 4, 9.5)."""
 
 from __future__ import annotations
 
 import pytest
-from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens.memory_entries import LAYER_NAMES, make_entry, make_entry_fields, make_full_text
+from clawpy_console.screens.memory_entries import LAYER_NAMES
 from clawpy_console.screens.xray import open_source
 from clawpy_console.widgets.rows import Rows
 from engine.events import AgentFileChanged
-from engine.model import AgentFile, Layer, Memory, PromptSource, Retention, SourceKind, Waiting
-from tests.console.conftest import running
-from tests.console.snapshots import SIZES, CompareSnapshot
+from engine.model import Layer, PromptSource, SourceKind
+from tests.console.driving import running
+from tests.console.memory_steps import WIDE, open_layer, shows_details, write_outside
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import NOW
 from tests.console.stories import (
     CLOSED,
     Given,
@@ -32,17 +29,12 @@ from tests.console.stories import (
     on_screen,
     play,
     press,
-    read_text_in,
     refused,
     sees,
-    select,
     type_text,
 )
 
 pytestmark = pytest.mark.long
-
-WIDE = (150, 45)
-SOUL = ("backend_builder", "soul.md")
 
 TEXT_BY_LAYER = {
     Layer.MARKDOWN: "Builds small, tests first.",
@@ -59,26 +51,9 @@ PROMPT_SOURCE = PromptSource(SourceKind.MEMORY, "mem_0000000000000002", "C sess_
 """A memory as the source of a line of a prompt."""
 
 
-def open_layer(layer: Layer) -> tuple[Step, ...]:
-    """Go to the entries of a layer, and wait until the first one is shown."""
-    return (
-        press("4"),
-        lambda app: app.screen.go_to("layers"),
-        select("#layers", layer.value),
-        press("enter"),
-        Until(f"layer {layer}", lambda app: app.screen.entry is not None and app.screen.entry.layer is layer),
-        hides("Select an entry."),
-    )
-
-
 def open_entry(layer: Layer, id: str) -> Step:
     """Show a single entry, as another screen does."""
     return lambda app: app.screen.show(layer, id)
-
-
-def shows_details(id: str) -> Until:
-    """The pane on the right shows the entry with this id."""
-    return Until(f"the details of {id}", lambda app: id in read_text_in(app, app.screen.query_one("#entry").region))
 
 
 def lists_entries(layer: Layer, count: str) -> Until:
@@ -97,34 +72,9 @@ def select_link(id: str) -> Step:
     return act
 
 
-def has_called(times: int, name: str) -> Until:
-    """The engine was called by this name so many times."""
-    return Until(f"{name} was called {times} times", lambda app: len(find_calls(find_stand_in(app), name)) == times)
-
-
-def editor_begins(start: str) -> Until:
-    """The text in the editor begins like this."""
-    return Until(f"an editor with {start}", lambda app: app.screen.query_one("#text", TextArea).text.startswith(start))
-
-
-def file_begins(start: str) -> Until:
-    """The saved soul begins like this."""
-    return Until(f"a file with {start}", lambda app: find_stand_in(app).agent_files.all[SOUL].startswith(start))
-
-
-def write_outside(app: ConsoleApp) -> None:
-    """Another program writes the soul."""
-    find_stand_in(app).agent_files.all[SOUL] = "# Theirs\n"
-
-
 def announce_change(app: ConsoleApp) -> None:
     """The engine notices that the soul was written."""
     find_stand_in(app).bus.publish(AgentFileChanged(subject="backend_builder", file="soul.md", how="on disk"))
-
-
-def make_draft_wait(engine: StandIn) -> None:
-    read_queue = engine.queue
-    engine.queue = lambda: [*read_queue(), Waiting("fact", "draft_2", "keep a fact?", NOW)]  # type: ignore[method-assign]
 
 
 def has_previewed_new_task(app: ConsoleApp) -> bool:
@@ -132,9 +82,6 @@ def has_previewed_new_task(app: ConsoleApp) -> bool:
     _, task, *_ = find_calls(find_stand_in(app), "preview")[-1]
     return task.endswith(" now")
 
-
-EDITOR_OPEN: tuple[Step, ...] = (*open_layer(Layer.MARKDOWN), press("e"), editor_begins("# Builder"))
-"""The soul of the first agent is open in the editor."""
 
 STORIES: Stories = {
     "each layer shows its entries and where they came from": tuple(
@@ -231,68 +178,6 @@ STORIES: Stories = {
         press("r"),
         sees("the database is damaged"),
     ),
-    "a file is edited and saved": (
-        *EDITOR_OPEN,
-        type_text("New "),
-        press("ctrl+s"),
-        file_begins("New # Builder"),
-        sees("New # Builder"),
-    ),
-    "an edit of what changed meanwhile shows both texts": (
-        *EDITOR_OPEN,
-        write_outside,
-        type_text("Mine "),
-        press("ctrl+s"),
-        sees("Another program changed the file", "# Theirs"),
-        never_called("wrote"),
-        press("ctrl+t"),
-        editor_begins("# Theirs\n"),
-        press("ctrl+z"),
-        editor_begins("Mine # Builder"),
-        press("ctrl+s"),
-        file_begins("Mine # Builder"),
-    ),
-    "a file that is refused stays open, and closes at the second key": (
-        refused("wrote", "line 2, column 3: there is a comma too many here"),
-        *EDITOR_OPEN,
-        press("x ctrl+s"),
-        sees("line 2, column 3"),
-        press("escape"),
-        sees("Not saved"),
-        press("escape"),
-        CLOSED,
-    ),
-    "drafts are kept or rejected, and the queue leads to them": (
-        Given(make_draft_wait),
-        select("#queue", "draft_2"),
-        press("enter"),
-        shows_details("draft_2"),
-        press("n"),
-        called("reject", "draft_2"),
-        shows_details("draft_1"),
-        press("a"),
-        called("promote", "draft_1"),
-        hides("DRAFTS"),
-        press("a n"),  # no draft is under the cursor: they do nothing
-        has_called(1, "promote"),
-        has_called(1, "reject"),
-    ),
-    "forgetting shows what it touches and asks for a second key": (
-        *open_layer(Layer.VECTORS),
-        press("x"),
-        sees("Forget it in 3 places", "stays: prompts that were sent already"),
-        press("y up enter x enter"),
-        never_called("forget"),
-        press("X"),
-        hides("We take Decimal"),
-        has_called(1, "forget"),
-    ),
-    "rows of the ledger are not forgotten": (
-        *open_layer(Layer.LEDGER),
-        press("x"),
-        CLOSED,
-        hides("x forget"),
-    ),
 }
 
 
@@ -314,77 +199,3 @@ async def test_the_first_preview_is_for_the_first_card(console: ConsoleApp, engi
     assert find_calls(engine, "preview") == [
         ("preview", first.assignment.prompt, first.assignment.workspace, first.agent)
     ]
-
-
-async def test_the_operators_editor_gets_the_file(
-    console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened: list[str] = []
-    monkeypatch.setattr("clawpy_console.external_programs.open_editor", lambda app, path: opened.append(path))
-    await play(console, *open_layer(Layer.MARKDOWN), press("E"), size=WIDE)
-    assert opened == [str(engine.agent_files.folder / "/".join(SOUL))]
-
-
-# Entries
-
-
-def memory(text: str, *, forgotten: bool = False) -> Memory:
-    return Memory("mem_1", Layer.VECTORS, text, "turn", NOW, Retention.FOREVER, NOW, forgotten=forgotten)
-
-
-@pytest.mark.parametrize(
-    ("value", "shown", "is_forgotten"),
-    [
-        (memory("forgotten"), "forgotten", False),  # it says so, and is not erased
-        (memory("", forgotten=True), "Forgotten: its text is removed everywhere.", True),
-    ],
-)
-def test_an_erased_memory_keeps_its_place_and_says_so(value: Memory, shown: str, is_forgotten: bool) -> None:
-    entry = make_entry(value)
-    assert (entry.text, entry.is_forgotten, entry.can_be_forgotten) == ("forgotten", is_forgotten, not is_forgotten)
-    assert make_full_text(entry).startswith(shown)
-
-
-def test_an_entry_shows_its_attributes_and_its_problem() -> None:
-    file = AgentFile("cto", "memory.md", "", "", problem="is not UTF-8")
-    texts = [field.text for field in make_entry_fields(make_entry(file), "/agents", NOW)]
-    assert {"/agents/cto/memory.md", "✗ is not UTF-8"} <= set(texts)
-    named = {field.name: field.text for field in make_entry_fields(make_entry(memory("cents")), "/agents", NOW)}
-    assert named["kept"] == "forever"
-
-
-# How it looks
-
-SCREENS = {
-    "files": ("4",),
-    "vectors": ("4", "down", "down", "enter"),
-    "tasks": ("4", *["down"] * 5, "enter", "down"),
-    "facts": ("4", *["down"] * 6, "enter", "down", "down"),
-    "recalled": ("4", "down", "down", "enter", "r", "tab", "down"),
-    "edit": ("4", "enter", "e"),
-    "forget": ("4", "down", "down", "enter", "x"),
-}
-SHOWN = (
-    *(("files", size) for size in SIZES),
-    *(("recalled", size) for size in SIZES),
-    *((screen, "120x40") for screen in SCREENS if screen not in ("files", "recalled")),
-    ("facts", "80x24"),
-)
-
-
-@pytest.mark.parametrize(("screen", "size"), SHOWN)
-def test_screens(console: ConsoleApp, compare_snapshot: CompareSnapshot, screen: str, size: str) -> None:
-    compare_snapshot(console, size, *SCREENS[screen])
-
-
-def test_building(console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot) -> None:
-    engine.memory.building = 0.41
-    compare_snapshot(console, "120x40", *SCREENS["vectors"])
-
-
-def test_one_entry_when_narrow(console: ConsoleApp, compare_snapshot: CompareSnapshot) -> None:
-    compare_snapshot(console, "80x24", *SCREENS["tasks"], "enter")
-
-
-def test_without_colour(plain_console: ConsoleApp, compare_snapshot: CompareSnapshot) -> None:
-    compare_snapshot(plain_console, "120x40", *SCREENS["facts"])

@@ -1,4 +1,4 @@
-"""The mouse: tabs, rows and keys are clicked, the wheel scrolls."""
+"""The mouse (SPEC 9.7): tabs, rows and keys are clicked, the wheel scrolls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.transcript import Transcript
-from tests.console.conftest import read_screen, running, until
+from tests.console.driving import read_screen, running, until
 
 STATE_LINE, KEY_LINE = 0, 39
 """The lines of the screen, from 0."""

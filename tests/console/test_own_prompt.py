@@ -1,4 +1,4 @@
-"""The prompt box: drafts, completions, refusals; a flow runs at once, text becomes a card."""
+"""The prompt box (SPEC 9.2): drafts, completions, refusals; a flow runs at once, text becomes a card."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from engine.execution.runners.flows import FLOWS, FlowRegistry
 from engine.home import Home
 from engine.model import Card, FlowForm, Refusal
 from tests.console import stand_in_data
-from tests.console.conftest import make_console, until_loaded
+from tests.console.card_steps import in_front
+from tests.console.driving import make_console, until_loaded
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import BLOG, SHOP, found_agent
 from tests.console.stories import (
@@ -26,7 +27,6 @@ from tests.console.stories import (
     Until,
     called,
     find_stand_in,
-    in_front,
     make_story_test,
     never_called,
     press,

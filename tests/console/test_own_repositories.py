@@ -1,4 +1,4 @@
-"""A console shows the cards and the work of its own repositories, and counts those of others."""
+"""A console shows the cards and the work of its own repositories, and counts those of others (SPEC 9.2)."""
 
 from __future__ import annotations
 
@@ -7,22 +7,11 @@ from dataclasses import replace
 from clawpy_console.app import ConsoleApp
 from engine.events import SessionEnded
 from engine.home import Home
-from tests.console.conftest import make_console
+from tests.console.card_steps import FIRST, NEW, NEXT_STEP, SECOND, change_cards, in_front
+from tests.console.driving import make_console
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import BLOG, SHOP
-from tests.console.stories import (
-    FIRST,
-    NEW,
-    NEXT_STEP,
-    SECOND,
-    change_cards,
-    hides,
-    in_front,
-    on_screen,
-    play,
-    press,
-    sees,
-)
+from tests.console.stories import hides, on_screen, play, press, sees
 
 
 def make_console_for_shop(home: Home, engine: StandIn) -> ConsoleApp:

@@ -13,7 +13,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.dialogs.palette import MUTE_KEYS, CommandProvider
 from clawpy_console.widgets.frame import SCREENS
 from engine.model import DismissReason, Mute
-from tests.console.conftest import running, until
+from tests.console.driving import running, until
 from tests.console.stand_in_data import NOW, SHOP
 from tests.console.stories import (
     CLOSED,

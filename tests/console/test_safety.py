@@ -1,4 +1,4 @@
-"""The safety screen: rails, blocked work, switches, holds; one test runs over a real engine."""
+"""The safety screen: rails, blocked work, switches, holds; one test runs over a real engine (SPEC 3, 9.1)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import dataclasses
 from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.cli.printing.style import format_fields, strip_colours
@@ -20,8 +18,8 @@ from engine import open_engine
 from engine.home import Home
 from engine.model import Hold, RailVerdict, Refusal, Verdict
 from tests.conftest import Repository
-from tests.console.conftest import until, until_loaded
-from tests.console.snapshots import CompareSnapshot, in_four_sizes
+from tests.console.driving import until, until_loaded
+from tests.console.safety_steps import OPEN, UNUSED
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import BLOG, NOW, SHOP, ago, burns
 from tests.console.stories import (
@@ -40,7 +38,6 @@ from tests.console.stories import (
 )
 from tests.support.helpers import assert_contains
 
-OPEN = (press("6"), Until("the rails", lambda app: app.state.rails and not app._is_reading))
 HOLDS = Given(
     lambda engine: (
         engine.safety.kill_switch.hold("month", "cost: the month's cap"),
@@ -132,11 +129,6 @@ STORIES = {
 test_story = pytest.mark.long(make_story_test(STORIES, *OPEN))
 
 
-async def open_safety(pilot: Pilot) -> None:
-    await until_loaded(pilot)
-    await carry_out(pilot, *OPEN)
-
-
 # Fields
 
 
@@ -151,7 +143,6 @@ def test_the_present_state_is_marked_among_all(state: str) -> None:
 
 
 HOUR = burns()[0]
-UNUSED = tuple(dataclasses.replace(burn, spent=0, reserved=0, buckets=(0,) * len(burn.buckets)) for burn in burns())
 
 
 @pytest.mark.parametrize(
@@ -174,60 +165,6 @@ def test_a_wait_that_is_over_does_not_count_down_and_only_a_stop_holds_all_work(
     for until_then, texts in ((NOW + timedelta(minutes=63), ("▲", "by you")), (None, ("■", "held"))):
         kill_switch = dataclasses.replace(kill, rail="kill", verdict=Verdict.BLOCK, until=until_then)
         assert safety_fields.describe_unapproved_work((kill_switch,), True)[:2] == texts
-
-
-# How it looks
-
-
-@pytest.fixture
-def paused_engine(engine: StandIn) -> StandIn:
-    """The morning after: paused, with the newest decision stopped."""
-    log, rails = engine.safety.log, engine.safety.rails()
-    engine.safety.log = lambda limit=50, blocked_only=False: log(50, True)[:limit]  # type: ignore[method-assign]
-    last = {verdict.rail: verdict for verdict in engine.safety.log(1)[0].verdicts}
-    engine.safety.kill_switch.hold("pause", "3 dismissals in a row", NOW + timedelta(minutes=63))
-    paused = [dataclasses.replace(rail, last=last[rail.rail]) for rail in engine.safety.rails() or rails]
-    engine.safety.rails = lambda: tuple(paused)  # type: ignore[method-assign]
-    engine.autonomy.state = lambda: SimpleNamespace(
-        state="PAUSED", cause="3 dismissals in a row", since=ago(minutes=57), next_change=ago(minutes=-63)
-    )
-    return engine
-
-
-@in_four_sizes
-def test_paused(console: ConsoleApp, paused_engine: StandIn, compare_snapshot: CompareSnapshot, size: str) -> None:
-    compare_snapshot(console, size, go=open_safety)
-
-
-@in_four_sizes
-def test_before_anything_ran(
-    console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot, size: str
-) -> None:
-    rails = tuple(dataclasses.replace(rail, last=None, last_at=None, stopped=0) for rail in engine.safety.rails())
-    vars(engine.safety).update(log=lambda **_: [], chain=lambda **_: [], rails=lambda: rails)
-    engine.safety.costs.history = lambda: UNUSED
-    compare_snapshot(console, size, go=open_safety)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("size", ["80x24", "120x40"])
-def test_switches(console: ConsoleApp, compare_snapshot: CompareSnapshot, size: str) -> None:
-    compare_snapshot(console, size, "tab", "tab", go=open_safety)
-
-
-def test_blocked_when_narrow(console: ConsoleApp, compare_snapshot: CompareSnapshot) -> None:
-    compare_snapshot(console, "80x24", "tab", go=open_safety)
-
-
-@pytest.mark.long
-def test_light(console: ConsoleApp, paused_engine: StandIn, compare_snapshot: CompareSnapshot) -> None:
-    paused_engine.settings.current.console.theme = "clawpy-light"
-    compare_snapshot(console, "120x40", "down", go=open_safety)
-
-
-@pytest.mark.long
-def test_without_colour(paused_engine: StandIn, plain_console: ConsoleApp, compare_snapshot: CompareSnapshot) -> None:
-    compare_snapshot(plain_console, "120x40", go=open_safety)
 
 
 # A real engine

@@ -1,4 +1,4 @@
-"""Actions on an agent's session: permissions, replies, continuing, X-ray, its folder."""
+"""Actions on an agent's session: permissions, replies, continuing, X-ray, its folder (SPEC 9.4, 9.6)."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from clawpy_console.screens.session_actions import REQUEST_GUARD_S, PermissionPa
 from clawpy_console.screens.xray import PromptLines, XRay
 from engine.events import PermissionAsked
 from engine.model import SessionState, SourceKind
+from tests.console.card_steps import find_stack
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import AGENT, SHOP, SOUL_FILE, permissions
 from tests.console.stories import (
@@ -23,7 +24,6 @@ from tests.console.stories import (
     Stories,
     Until,
     called,
-    find_stack,
     find_stand_in,
     hides,
     make_story_test,

@@ -1,4 +1,4 @@
-"""The state of the console: topics that are read, screens in use, the last screen that survives a restart."""
+"""The state of the console: topics that are read, screens in use, and the last screen after a restart (SPEC 11.4)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from engine.model import MICRO, Hold
 from engine.model.rails import CostState
 from engine.model.text import compute_text_hash
 from tests.console import stand_in_data
-from tests.console.conftest import running, wait_for_text
+from tests.console.driving import running, wait_for_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, agents
 

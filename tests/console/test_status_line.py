@@ -1,4 +1,4 @@
-"""The two lines on top: tabs, state and stop key fit every width."""
+"""The two lines on top: tabs, state and stop key fit every width (SPEC 9.1, 9.7)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from engine.git.reader import read_workspace_label
 from engine.model import MICRO, Phase
 from engine.model.rails import CostState
 from tests.conftest import Repository
-from tests.console.conftest import read_screen, running, until
+from tests.console.driving import read_screen, running, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 from tests.support.helpers import assert_contains

@@ -11,7 +11,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.attach.consoles import Consoles
 from engine.events import CostWarned, HoldLifted, HoldPlaced
 from engine.home import Home
-from tests.console.conftest import make_console, running, until
+from tests.console.driving import make_console, running, until
 from tests.console.stand_in import StandIn
 from tests.console.stories import (
     CLOSED,

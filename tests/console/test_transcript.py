@@ -1,4 +1,4 @@
-"""Output: long lines wrap at words, a selection is copied as it was, progress is one row with a bar."""
+"""Output (SPEC 9.4): long lines wrap at words, a selection is copied as it was, progress is one row with a bar."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from clawpy_console.screens.xray import SOURCE_CELLS, PromptLines
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.transcript import PROGRESS_BAR_CELLS, LinesView, Progress, find_row_starts
 from engine.model import CheckResult, PromptLine, PromptPart, PromptSource, SessionState, SourceKind, TranscriptLine
-from tests.console.conftest import read_screen, running, wait_for_text
+from tests.console.driving import read_screen, running, wait_for_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 

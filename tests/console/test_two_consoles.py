@@ -8,7 +8,7 @@ from clawpy_console.app import ConsoleApp
 from engine.engine import Engine
 from engine.home import Home
 from engine.model import Status
-from tests.console.conftest import make_console, until, until_loaded
+from tests.console.driving import make_console, until, until_loaded
 from tests.console.stories import read_text_in
 
 

@@ -16,7 +16,7 @@ from engine.events import StateChanged
 from engine.home import Home
 from engine.model import BubbleState, Learning, Score, Trust
 from tests.api.notify.notification_server import NotificationServer
-from tests.console.conftest import running, until, wait_for_text
+from tests.console.driving import running, until, wait_for_text
 
 pytestmark = pytest.mark.long
 

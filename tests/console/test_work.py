@@ -1,4 +1,4 @@
-"""The work screen: the session it opens on, transcripts, landing, branch, discard, undo."""
+"""The work screen: the session it opens on, transcripts, landing, branch, discard, undo (SPEC 3.9, 9.4)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.formats import moment
-from clawpy_console.screens.work import WorkScreen
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.session import describe_change_set, make_heading_lines
 from clawpy_console.widgets.transcript import Transcript
 from engine.events import SessionOutput
 from engine.model import ChangeSet, ChangeState, SessionState, TranscriptLine
-from tests.console.conftest import read_screen, read_toasts, running, until
+from tests.console.driving import read_screen, read_toasts, running, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import AGENT, BLOG, NOW, read_values, sessions
 from tests.console.stories import (
@@ -37,13 +36,9 @@ from tests.console.stories import (
     set_change,
     type_text,
 )
+from tests.console.work_steps import remove_changes, shows_session
 
 RUNNING, WAITS_TO_LAND, TEST_FAILED, LINT_FAILED = (f"sess_{number:012}" for number in range(1, 5))
-
-
-def shows_session(id: str) -> Until:
-    """The cursor stands on this session."""
-    return Until(id, lambda app: isinstance(app.screen, WorkScreen) and app.screen.session.id == id)
 
 
 def add_waiting_change(engine: StandIn) -> None:
@@ -57,11 +52,6 @@ def add_old_sessions(engine: StandIn) -> None:
     engine.sessions.all += [
         dataclasses.replace(last, id=f"sess_old_{number:03}", prompt=f"old one {number}") for number in range(70)
     ]
-
-
-def remove_changes(engine: StandIn) -> None:
-    """No changes, and no session that made some."""
-    engine.sessions.all, engine.changes.all = engine.sessions.all[2:], []
 
 
 DIFF_READ = sees("return round(sum(lines)")

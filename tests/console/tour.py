@@ -14,7 +14,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.cli.demo import temporary_home
 from clawpy_console.cli.main import _open_demo
 from engine.home import Home
-from tests.console.conftest import wait_for_text
+from tests.console.driving import wait_for_text
 
 SIZE = (120, 34)
 SECONDS = 3.0

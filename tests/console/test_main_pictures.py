@@ -1,4 +1,7 @@
-"""The appearance of screens and dialogs, with an engine that does not change, at a fixed time, in four sizes."""
+"""The appearance of mission control, the work screen and dialogs, in themes and sizes of terminals (SPEC 9.1, 9.7).
+
+The other screens have their pictures in the modules `test_…_pictures`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
 from engine.model import Phase
-from tests.console.conftest import until_loaded
+from tests.console.driving import until_loaded
 from tests.console.snapshots import CompareSnapshot, in_four_sizes, wait_for_workers
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import cards, found_agent
@@ -23,7 +26,9 @@ SCREENS = {
 
 @in_four_sizes
 @pytest.mark.parametrize("screen", SCREENS)
-def test_screens(console: ConsoleApp, compare_snapshot: CompareSnapshot, screen: str, size: str) -> None:
+def test_screens_look_as_in_their_pictures(
+    console: ConsoleApp, compare_snapshot: CompareSnapshot, screen: str, size: str
+) -> None:
     compare_snapshot(console, size, *SCREENS[screen])
 
 
@@ -37,29 +42,33 @@ AGENT = {
 
 @in_four_sizes
 @pytest.mark.parametrize("screen", AGENT)
-def test_screens_of_an_agent(
+def test_the_session_of_an_agent_looks_as_in_its_pictures(
     console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot, screen: str, size: str
 ) -> None:
     engine.with_agent()
     compare_snapshot(console, size, *AGENT[screen])
 
 
-def test_stopped(console: ConsoleApp, compare_snapshot: CompareSnapshot) -> None:
+def test_a_stop_looks_as_in_its_picture(console: ConsoleApp, compare_snapshot: CompareSnapshot) -> None:
     compare_snapshot(console, "120x40", "f12", "6")
 
 
-def test_a_risky_card_armed(console: ConsoleApp, compare_snapshot: CompareSnapshot) -> None:
+def test_a_risky_card_that_is_armed_looks_as_in_its_picture(
+    console: ConsoleApp, compare_snapshot: CompareSnapshot
+) -> None:
     compare_snapshot(console, "80x24", "escape", "left", "left", "right")
 
 
-def test_before_the_twin_has_learnt(console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot) -> None:
+def test_cards_without_a_confidence_look_as_in_their_picture(
+    console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot
+) -> None:
     engine.cards.all = {card.id: card for card in cards(stated=False)}
     engine.phase = Phase(0, 3, "the Twin starts after 30 of your decisions", 30)
     compare_snapshot(console, "80x24", "escape")
 
 
 @in_four_sizes
-def test_with_nothing_to_decide(
+def test_an_empty_stack_looks_as_in_its_picture(
     console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot, size: str
 ) -> None:
     engine.cards.all = {}
@@ -69,7 +78,7 @@ def test_with_nothing_to_decide(
 
 @pytest.mark.long
 @pytest.mark.parametrize("size", ["120x40", "200x60"])
-def test_before_the_first_session(
+def test_mission_control_before_the_first_session_looks_as_in_its_picture(
     console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot, size: str
 ) -> None:
     engine.cards.all = {card.id: card for card in cards(stated=False)}
@@ -80,12 +89,16 @@ def test_before_the_first_session(
 
 @pytest.mark.long
 @pytest.mark.parametrize("theme", ["clawpy-light", "clawpy-high-contrast", "clawpy-ansi"])
-def test_themes(console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot, theme: str) -> None:
+def test_each_theme_looks_as_in_its_picture(
+    console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot, theme: str
+) -> None:
     engine.settings.current.console.theme = theme
     compare_snapshot(console, "120x40", "escape")
 
 
-def test_without_colour(plain_console: ConsoleApp, compare_snapshot: CompareSnapshot) -> None:
+def test_cards_without_colour_look_as_in_their_picture(
+    plain_console: ConsoleApp, compare_snapshot: CompareSnapshot
+) -> None:
     compare_snapshot(plain_console, "80x24", "escape")
 
 
@@ -102,13 +115,15 @@ DIALOGS = {
 
 @in_four_sizes
 @pytest.mark.parametrize("dialog", DIALOGS)
-def test_dialogs(console: ConsoleApp, compare_snapshot: CompareSnapshot, dialog: str, size: str) -> None:
+def test_dialogs_look_as_in_their_pictures(
+    console: ConsoleApp, compare_snapshot: CompareSnapshot, dialog: str, size: str
+) -> None:
     compare_snapshot(console, size, "escape", *DIALOGS[dialog])
 
 
 @in_four_sizes
 @pytest.mark.parametrize("dialog", ["prompt", "connect"])
-def test_without_a_model(
+def test_dialogs_without_a_model_look_as_in_their_pictures(
     console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot, dialog: str, size: str
 ) -> None:
     engine.channel_setup.serves, engine.channel_setup.here = (
@@ -121,7 +136,9 @@ def test_without_a_model(
 
 @in_four_sizes
 @pytest.mark.parametrize("screen", ["mission", "work"])
-def test_jump_mode(console: ConsoleApp, compare_snapshot: CompareSnapshot, screen: str, size: str) -> None:
+def test_the_labels_of_jump_mode_look_as_in_their_picture(
+    console: ConsoleApp, compare_snapshot: CompareSnapshot, screen: str, size: str
+) -> None:
     async def draw(pilot: Pilot) -> None:
         await until_loaded(pilot)
         await pilot.press("escape", *(("2",) if screen == "work" else ()))

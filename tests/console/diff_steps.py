@@ -1,0 +1,62 @@
+"""Steps of stories about the diff of the work screen."""
+
+from __future__ import annotations
+
+from clawpy_console.app import ConsoleApp
+from clawpy_console.screens.diff_view import DiffView
+from engine.model import FileDiff
+from tests.console.stand_in import StandIn
+from tests.console.stand_in_data import HUNKS as STAND_IN_HUNKS
+from tests.console.stories import (
+    Step,
+    Until,
+    find_stand_in,
+    press,
+    set_change,
+)
+
+HUNKS = """@@ -1,4 +1,5 @@ def total(cart):
+ lines = cart.lines
+-rate = 1
+-return round(sum(lines),2)
++rate = 2
++return round(sum(lines), 2)
++# done
+ end
+@@ -40,2 +41 @@
+-gone
+ last
+\\ No newline at end of file
+"""
+
+
+def set_hunks(engine: StandIn, text: str, **fields: object) -> None:
+    """These are the hunks of every file from now on."""
+    files = engine.changes.all[0].files
+    engine.changes.diff = lambda id: [FileDiff(file.path, file.status, "", False, text, **fields) for file in files]  # type: ignore[arg-type, method-assign]
+
+
+def land_first_hunk_elsewhere(app: ConsoleApp) -> None:
+    """Another terminal lands the first hunk of every file."""
+    second_hunk = "@@" + STAND_IN_HUNKS.split("\n@@")[1]
+    set_hunks(find_stand_in(app), second_hunk, landed=(1,))
+    set_change(find_stand_in(app), landed=3, landings=1)
+    app.reload(["changes"])
+
+
+def find_view(app: ConsoleApp) -> DiffView:
+    """The diff of the work screen."""
+    return app.screen.query_one(DiffView)
+
+
+def has_marked(*marks: tuple[str, int]) -> Until:
+    """These hunks are marked, each by its file and number, and no others."""
+    return Until(f"marks {marks}", lambda app: find_view(app).marked == set(marks))
+
+
+IN_DIFF: tuple[Step, ...] = (
+    press("2"),
+    Until("the diff", lambda app: len(find_view(app).files) > 0),
+    press("tab tab tab"),
+)
+HUNK_1 = ("shop/cart.py", 1)

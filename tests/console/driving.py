@@ -1,0 +1,69 @@
+"""Runs a console in a test, waits until it shows something, and reads what it shows."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from textual.app import App
+from textual.pilot import Pilot
+
+from clawpy_console.app import ConsoleApp
+from engine.home import Home
+from tests.console.fast_textual import until_idle
+from tests.console.stand_in_data import NOW
+
+
+def make_console(
+    home: Home, open_engine: Callable[[], Any], workspaces: Sequence[str] = (), **options: Any
+) -> ConsoleApp:
+    """A console in `home` without animations, opened for `workspaces`; at the fixed time, if no other is given."""
+    app = ConsoleApp(open_engine, home, workspaces, **{"now": lambda: NOW} | options)
+    app.animation_level = "none"
+    return app
+
+
+@asynccontextmanager
+async def running(
+    console: ConsoleApp, *keys: str, size: tuple[int, int] = (120, 40), notifications: bool = False
+) -> AsyncIterator[Pilot]:
+    """The console once everything was read; `keys` are pressed then."""
+    async with console.run_test(size=size, notifications=notifications) as pilot:
+        await until_loaded(pilot)
+        await pilot.press(*keys)
+        yield pilot
+
+
+async def until_loaded(pilot: Pilot) -> None:
+    """Wait until the engine is open and everything was read once."""
+    app = pilot.app
+    await until(pilot, lambda: app.state.phase and not app._is_reading, "for the engine")  # type: ignore[attr-defined]
+
+
+async def wait_for_text(pilot: Pilot, *texts: str) -> None:
+    """Wait until all of these texts are on the screen."""
+    for text in texts:
+        await until(pilot, lambda text=text: text in read_screen(pilot.app), f"for {text!r}")
+
+
+async def until(pilot: Pilot, condition: Callable[[], object], description: str = "") -> None:
+    """Let the app run until `condition` holds; fails after twenty seconds, with its `description`."""
+    deadline = time.monotonic() + 20
+    await until_idle()
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain {description}"
+        await asyncio.sleep(0.005)
+        await until_idle()
+
+
+def read_screen(app: App[Any]) -> str:
+    """The text on the screen, line by line."""
+    return "\n".join("".join(segment.text for segment in strip) for strip in app.screen._compositor.render_strips())
+
+
+def read_toasts(app: ConsoleApp) -> str:
+    """The texts of all toasts, line by line."""
+    return "\n".join(notification.message for notification in app._notifications)

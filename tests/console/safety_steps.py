@@ -1,0 +1,25 @@
+"""Steps of tests of the safety screen."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from textual.pilot import Pilot
+
+from tests.console.driving import until_loaded
+from tests.console.stand_in_data import burns
+from tests.console.stories import (
+    Until,
+    carry_out,
+    press,
+)
+
+OPEN = (press("6"), Until("the rails", lambda app: app.state.rails and not app._is_reading))
+
+UNUSED = tuple(dataclasses.replace(burn, spent=0, reserved=0, buckets=(0,) * len(burn.buckets)) for burn in burns())
+"""The windows of costs, in which nothing was spent."""
+
+
+async def open_safety(pilot: Pilot) -> None:
+    await until_loaded(pilot)
+    await carry_out(pilot, *OPEN)

@@ -1,0 +1,106 @@
+"""The cards of the stand-in engine."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from engine.model import (
+    Card,
+    DecidedBy,
+    DismissReason,
+    Mute,
+    RailVerdict,
+    Refusal,
+    Source,
+    Status,
+)
+from tests.console.stand_in_data import (
+    card,
+    read_values,
+)
+from tests.console.stand_in_service import StandInService
+
+
+class StandInCards(StandInService):
+    """The service `cards`."""
+
+    def fill(self) -> None:
+        self.all = {card.id: card for card in read_values(Card, "cards")}
+        self.mutes: list[Mute] = []
+
+    def pending(self, **_: object) -> list[Card]:
+        return [item for item in self.all.values() if item.status is Status.PENDING and item.snoozed_until is None]
+
+    def get(self, id: str) -> Card:
+        return self.all[id]
+
+    def refresh_runners(self) -> int:
+        self.note("refresh_runners")
+        return 0
+
+    def recent(self, **_: object) -> list[Card]:
+        return [item for item in self.all.values() if item.status is not Status.PENDING]
+
+    def _decide(self, id: str, status: Status) -> Card:
+        self.all[id] = dataclasses.replace(
+            self.all[id], status=status, decided_by=DecidedBy.OPERATOR, decided_at=self._engine.now
+        )
+        return self.all[id]
+
+    def approve(
+        self, id: str, *, edit: str | None = None, parameters: Mapping[str, Any] | None = None, **_: object
+    ) -> Card:
+        self.note("approve", id, edit if edit is not None else parameters)
+        return self._decide(id, Status.APPROVED)
+
+    def allow_once(self, id: str) -> None:
+        self.note("allow_once", id)
+        self._engine.safety.allowed_once.add(id)
+
+    def dismiss(self, id: str) -> Card:
+        self.note("dismiss", id)
+        return self._decide(id, Status.DISMISSED)
+
+    def explain(self, id: str, reason: DismissReason) -> Card:
+        self.note("explain", id, reason.value)
+        return self.all[id]
+
+    def snooze(self, id: str, *, span: timedelta = timedelta(hours=2)) -> Card:
+        self.note("snooze", id)
+        self.all[id] = dataclasses.replace(self.all[id], snoozed_until=self._engine.now + span)
+        return self.all[id]
+
+    def undo(self, id: str) -> tuple[Card, int]:
+        self.note("undo", id)
+        self.all[id] = dataclasses.replace(self.all[id], status=Status.PENDING, snoozed_until=None, decided_by=None)
+        return self.all[id], 0
+
+    def propose(self, text: str, *, workspace: str, continues: str = "", may_wait: bool = True) -> Card:
+        if not may_wait and not self._engine.channel_setup.serves:
+            raise Refusal("no_model", "No model or agent can run this text", "clawpy key set openai")
+        self.note("propose", text, workspace, *([continues] if continues else []))
+        own_prompt = card(90, text, flow=None, source=Source.OPERATOR, workspace=workspace, confidence=1.0)
+        self.all[own_prompt.id] = own_prompt
+        return own_prompt
+
+    def mark_shown(self, ids: list[str]) -> None:
+        self.note("mark_shown", *ids)
+
+    def muted(self) -> list[Mute]:
+        return self.mutes
+
+    def unmute(self, id: str) -> Mute:
+        self.note("unmute", id)
+        return next(mute for mute in self.mutes if mute.id == id)
+
+    def rails(self, id: str) -> tuple[RailVerdict, ...]:
+        return self.all[id].verdicts
+
+    def similar(self, id: str) -> tuple[int, int]:
+        return 6, 7
+
+    def describe_sandbox(self, id: str) -> str:
+        return "bubblewrap: read-only system, no network"

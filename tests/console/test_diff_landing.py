@@ -1,0 +1,170 @@
+"""Marked files and hunks of a diff land alone, and marks are not lost unseen (SPEC 3.9, 9.4)."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from clawpy_console.app import ConsoleApp
+from clawpy_console.screens import diff
+from clawpy_console.screens.changes import Changes
+from engine.model import FileChange, FileDiff, FilePart, Refusal
+from tests.console.diff_steps import HUNK_1, HUNKS, IN_DIFF, find_view, has_marked, land_first_hunk_elsewhere
+from tests.console.stand_in import StandIn
+from tests.console.stories import (
+    CHANGE,
+    Given,
+    Until,
+    called,
+    hides,
+    hold_back,
+    make_story_test,
+    never_called,
+    play,
+    press,
+    sees,
+    set_change,
+)
+
+
+def make_diff_file(hunks: str = HUNKS, **fields: object) -> diff.DiffFile:
+    """The diff of one file, with these fields of its `FileDiff`."""
+    change = FileChange("shop/cart.py", "modified", 3, 3)
+    [file] = diff.read_files([change], [FileDiff("shop/cart.py", "modified", "", False, hunks, **fields)])  # type: ignore[arg-type]
+    return file
+
+
+@pytest.mark.parametrize(
+    ("more", "marked", "hunks"),
+    [
+        ({}, {2}, [(2,)]),
+        ({}, {1, 2}, [()]),
+        ({}, set(), []),
+        ({"landed": (1, 3)}, {4}, [(4,)]),  # what is left keeps its numbers
+        ({"landed": (1, 3)}, {2, 4}, [()]),
+        ({"cut": True, "all_or_nothing": True}, {1}, [()]),
+    ],
+)
+def test_only_marked_hunks_are_parts_to_land(
+    more: dict[str, object], marked: set[int], hunks: list[tuple[int, ...]]
+) -> None:
+    file = make_diff_file(**more)
+    parts = diff.select_parts([file], {(file.change.path, number) for number in marked})
+    assert parts == [FilePart(file.change.path, numbers) for numbers in hunks]
+
+
+def would_land(*paths: str) -> Until:
+    """These files would land, and no others."""
+    return Until(
+        f"the parts {paths}", lambda app: tuple(item.path for item in app.screen.query_one(Changes).parts) == paths
+    )
+
+
+def refuse_to_land(engine: StandIn) -> None:
+    """The engine refuses each landing."""
+
+    def refuse(id: str, only: object = ()) -> None:
+        raise Refusal("conflict", "you changed the same lines", "land again")
+
+    engine.changes.land = refuse  # type: ignore[assignment, method-assign]
+
+
+SAYS_MARKS_LOST = sees("lost hunks that you had marked. Look at")
+
+STORIES = {
+    "what is marked lands alone": (
+        press("] space } space"),
+        has_marked(HUNK_1, ("shop/price.py", 1), ("shop/price.py", 2)),
+        sees(
+            "2 of 3 files marked, some only in part (1 hunk): only these land, not tested alone",
+            "Landing changes 2 files in shop",
+        ),
+        press("L"),
+        called("landed part", ("shop/cart.py", (1,)), ("shop/price.py", ())),
+        sees("2 files landed, 3 files to land"),
+        has_marked(),
+        press("u"),
+        called("undone", CHANGE),
+        sees("L lands it again"),
+        has_marked(HUNK_1, ("shop/price.py", 1), ("shop/price.py", 2)),
+        press("L"),
+        called("landed part", ("shop/cart.py", (1,)), ("shop/price.py", ()), times=2),
+    ),
+    "after the undo of what landed in part elsewhere, all of it would land": (
+        land_first_hunk_elsewhere,
+        sees("3 files landed"),
+        press("u"),
+        called("undone", CHANGE),
+        sees("L lands all that waits: 3 files."),
+    ),
+    "marks whose hunks landed elsewhere are said before all of it lands": (
+        press("] space"),
+        land_first_hunk_elsewhere,
+        SAYS_MARKS_LOST,
+        has_marked(),
+        press("L"),
+        sees("Land again to land all of it"),
+        never_called("landed"),
+        press("L"),
+        called("landed", CHANGE),
+    ),
+    "marks stay when their landing is refused": (
+        Given(refuse_to_land),
+        press("] space L"),
+        sees("you changed the same lines"),
+        has_marked(HUNK_1),
+        land_first_hunk_elsewhere,
+        SAYS_MARKS_LOST,
+    ),
+    "marks stay while you look at another session": (
+        press("] space"),
+        lambda app: app.screen.go_to("sessions"),
+        press("j"),
+        Until("none", lambda app: not find_view(app).files),
+        press("k"),
+        has_marked(HUNK_1),
+        press("L"),
+        called("landed part", ("shop/cart.py", (1,))),
+        sees("Landed 1 hunk in 1 file. The rest waits: 3 files."),
+    ),
+    "a folder is marked in the tree": (
+        press("shift+tab g space"),
+        would_land("shop/cart.py", "shop/price.py", "shop/rounding.py"),
+        press("down space"),
+        sees("○ ~ cart.py"),
+    ),
+}
+
+
+test_story = pytest.mark.long(make_story_test(STORIES, *IN_DIFF))
+
+
+@pytest.mark.long
+async def test_nothing_lands_and_no_other_session_changes_while_a_diff_is_read(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    is_read = threading.Event()
+
+    def read_again(app: ConsoleApp) -> None:
+        hold_back(engine.changes, "diff", until=is_read)
+        set_change(engine, landed=1, landings=1)
+        app.reload(["changes"])
+
+    await play(
+        console,
+        *IN_DIFF,
+        press("] space"),
+        read_again,
+        hides("hunk 1"),
+        press("L"),
+        sees("The diff is not read yet"),
+        never_called("landed"),
+        lambda app: app.screen.go_to("sessions"),
+        press("up"),
+        lambda app: is_read.set(),
+        hides("hunk 1"),
+        press("down"),
+        has_marked(HUNK_1),
+        size=(160, 50),
+    )
