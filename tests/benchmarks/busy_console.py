@@ -12,7 +12,7 @@ from typing import Any
 from clawpy_console.__main__ import main as run_clawpy
 from clawpy_console.cli import main as cli
 from engine.home import Home
-from tests.benchmarks.test_pulse import Writer
+from tests.benchmarks.event_writer import EventWriter
 
 
 def main() -> int:
@@ -25,7 +25,7 @@ def main() -> int:
         def write() -> None:
             while engine.gateway.state().clients == 0:
                 time.sleep(0.2)
-            Writer(engine, "pred_nobodys").run(10_000.0)
+            EventWriter(engine, "pred_nobodys").run(10_000.0)
 
         threading.Thread(target=write, daemon=True).start()
         return engine

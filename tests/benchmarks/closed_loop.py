@@ -16,7 +16,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from engine import Engine, Home, open_engine
@@ -29,6 +29,8 @@ from tests.conftest import Repository
 from tests.support.helpers import read_table
 from tests.support.model_server import ModelServer, Reply, Request, calls
 
+MONDAY = datetime(2026, 3, 2, 10, tzinfo=UTC)
+SEEDS = (1, 2, 3)
 CHANNEL = "koji-core"
 FIND_SHARE = 0.5
 """The share of tasks in which the model finds the remedy by itself after the failing test."""
@@ -163,7 +165,6 @@ class Shop:
         root: Path,
         server: ModelServer,
         host: ModelHost,
-        clock: FakeClock,
         seed: int,
         *,
         on: Collection[str] = LADDERS,
@@ -171,7 +172,7 @@ class Shop:
         quick: bool = False,
     ) -> None:
         self.on = frozenset(on)
-        self.clock = clock
+        self.clock = FakeClock(MONDAY)
         self.server = server
         self.host = host
         self.seed = seed
@@ -227,9 +228,8 @@ class Shop:
         finally:
             self.engine.close()
 
-    def work(self, task: ShopTask, correction: str = "") -> tuple[bool, SessionView]:
-        """Run a task from its card to its end, with the operator's `correction` in its prompt. Returns whether its
-        tests passed, and its session."""
+    def work(self, task: ShopTask, correction: str = "") -> SessionView:
+        """Run a task from its card to its end, with the operator's `correction` in its prompt."""
         card = self.engine.cards.propose(task.prompt, workspace=str(self.repository.path), channel=CHANNEL)
         started = self.engine.cards.approve(card.id, edit=f"{task.prompt}. {correction}" if correction else None)
         until = time.monotonic() + 120
@@ -239,11 +239,11 @@ class Shop:
             if lines and "; again in " in lines[-1]:  # a connection broke on a busy machine: end the pause
                 self.clock.advance(timedelta(minutes=2))
         self.clock.advance(timedelta(minutes=20))
-        return view.check is not None and view.check.green, view
+        return view
 
     def review(self, view: SessionView) -> None:
         """Put work whose tests passed on a branch, and discard other work, as the operator does."""
-        if view.check is not None and view.check.green:
+        if has_passed(view):
             self.engine.changes.branch(view.change_set_id)
         else:
             self.engine.changes.discard(view.change_set_id)
@@ -261,6 +261,11 @@ class Shop:
         """Approve all candidates, if behaviour is in use."""
         if "behaviour" in self.on:
             approve_candidates(self)
+
+
+def has_passed(view: SessionView) -> bool:
+    """Whether the tests passed on what a session changed."""
+    return view.check is not None and view.check.green
 
 
 def approve_candidates(shop: Shop) -> list[Candidate]:

@@ -3,9 +3,13 @@ for the disk."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.execution.model.world import KEY
+from tests.support.model_server import ModelServer
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -18,3 +22,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(autouse=True)
 def _quick_homes() -> None:
     """Override the fixture that makes homes quick."""
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModelServer]:
+    """A provider of models on loopback, whose key is in the environment."""
+    monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", KEY)
+    with ModelServer() as server:
+        yield server

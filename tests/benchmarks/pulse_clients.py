@@ -1,4 +1,4 @@
-"""Many WebSocket clients in one process, for the benchmark of `/pulse`.
+"""Many WebSocket clients in a process of their own, for the benchmarks of `/pulse`.
 
 They are clients of our own on bare sockets, which do as little work as possible for a message. Two hundred clients of a
 library would take more time than the gateway that is measured.
@@ -7,12 +7,15 @@ library would take more time than the gateway that is measured.
 from __future__ import annotations
 
 import asyncio
-import json
+import multiprocessing
 import re
 import socket
 import struct
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from multiprocessing.connection import Connection
 
@@ -23,13 +26,80 @@ MEASURED_EVERY = 10
 TEXT_FRAME = 1
 """The opcode of a frame with text (RFC 6455)."""
 
-SUBSCRIBE = json.dumps({"type": "subscribe", "channels": ["crosspoll"]}).encode()
+SUBSCRIBE = b'{"type": "subscribe", "channels": ["crosspoll"]}'
 
 
-def listen(pipe: Connection, port: int, token: str, number: int, stalled: int) -> None:
-    """Connect `number` clients that read, and `stalled` that do not. Send "listening", and count messages until
-    something is received. Then send the report."""
+@dataclass(frozen=True)
+class ClientReport:
+    """What the clients that read received together."""
+
+    ages: list[float]
+    """Seconds from an event to the moment at which a client has read it."""
+
+    frames: int
+    max_frames_per_second: int
+    """Frames of the busiest client in its busiest second."""
+
+    min_messages: int
+    """Messages of the client that received the fewest."""
+
+
+class ClientProcess:
+    """The process of the clients, seen from the benchmark. `pipe` leads to it."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        assert pipe.poll(60), "the clients did not connect"
+        assert pipe.recv() == "listening"
+
+    def end(self) -> ClientReport:
+        """Let the clients stop listening. Returns what they received."""
+        self._pipe.send("enough")
+        report: ClientReport = self._pipe.recv()
+        return report
+
+
+@contextmanager
+def connect_clients(port: int, token: str, number: int, stalled: int = 0) -> Iterator[ClientProcess]:
+    """Start a process with `number` clients that read, and `stalled` that do not."""
+    spawn = multiprocessing.get_context("spawn")
+    here, there = spawn.Pipe()
+    child = spawn.Process(target=_run_clients, args=(there, port, token, number, stalled), daemon=True)
+    child.start()
+    try:
+        yield ClientProcess(here)
+    finally:
+        child.kill()
+        child.join()
+
+
+def _run_clients(pipe: Connection, port: int, token: str, number: int, stalled: int) -> None:
+    """Connect all clients, send "listening", and count messages until something is received. Then send the report."""
     asyncio.run(_listen(pipe, port, token, number, stalled))
+
+
+async def _listen(pipe: Connection, port: int, token: str, number: int, stalled: int) -> None:
+    clients, tasks = [], []
+    open_connections: list[object] = []  # a connection that nothing refers to is closed
+    for _ in range(number):
+        reader, writer = await _connect(port, token)
+        open_connections.append(writer)
+        clients.append(_Client())
+        tasks.append(asyncio.create_task(clients[-1].read(reader)))
+    open_connections += [_connect_silently(port, token) for _ in range(stalled)]
+    pipe.send("listening")
+    while not pipe.poll():
+        await asyncio.sleep(0.1)
+    for task in tasks:
+        task.cancel()
+    pipe.send(
+        ClientReport(
+            ages=[age for client in clients for age in client.ages],
+            frames=sum(client.frames_by_second.total() for client in clients),
+            max_frames_per_second=max(max(client.frames_by_second.values(), default=0) for client in clients),
+            min_messages=min(client.messages for client in clients),
+        )
+    )
 
 
 class _Client:
@@ -49,14 +119,15 @@ class _Client:
             elif size == 127:
                 (size,) = struct.unpack(">Q", await reader.readexactly(8))
             body = await reader.readexactly(size)
-            if head[0] & 0x0F != TEXT_FRAME:
-                continue
-            now = time.time()
-            self.frames_by_second[int(now)] += 1
-            for at in CARD_EVENT.findall(body):
-                self.messages += 1
-                if self.messages % MEASURED_EVERY == 0:
-                    self.ages.append(now - datetime.fromisoformat(at.decode()).timestamp())
+            if head[0] & 0x0F == TEXT_FRAME:
+                self._count(body, time.time())
+
+    def _count(self, body: bytes, now: float) -> None:
+        self.frames_by_second[int(now)] += 1
+        for at in CARD_EVENT.findall(body):
+            self.messages += 1
+            if self.messages % MEASURED_EVERY == 0:
+                self.ages.append(now - datetime.fromisoformat(at.decode()).timestamp())
 
 
 async def _connect(port: int, token: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -68,34 +139,15 @@ async def _connect(port: int, token: str) -> tuple[asyncio.StreamReader, asyncio
     return reader, writer
 
 
-async def _listen(pipe: Connection, port: int, token: str, number: int, stalled: int) -> None:
-    clients, tasks = [], []
-    open_connections: list[object] = []  # a connection that nothing refers to is closed
-    for _ in range(number):
-        reader, writer = await _connect(port, token)
-        open_connections.append(writer)
-        clients.append(_Client())
-        tasks.append(asyncio.create_task(clients[-1].read(reader)))
-    for _ in range(stalled):
-        silent = socket.socket()
-        silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        silent.connect(("127.0.0.1", port))
-        silent.sendall(_make_handshake(token))
-        silent.recv(1000)
-        silent.sendall(_make_frame(SUBSCRIBE))
-        open_connections.append(silent)
-    pipe.send("listening")
-    while not pipe.poll():
-        await asyncio.sleep(0.1)
-    for task in tasks:
-        task.cancel()
-    report = {
-        "ages": [age for client in clients for age in client.ages],
-        "frames": sum(client.frames_by_second.total() for client in clients),
-        "busiest": max(max(client.frames_by_second.values(), default=0) for client in clients),
-        "fewest": min(client.messages for client in clients),
-    }
-    pipe.send(json.dumps(report))
+def _connect_silently(port: int, token: str) -> socket.socket:
+    """A client that subscribes and then reads nothing."""
+    silent = socket.socket()
+    silent.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    silent.connect(("127.0.0.1", port))
+    silent.sendall(_make_handshake(token))
+    silent.recv(1000)
+    silent.sendall(_make_frame(SUBSCRIBE))
+    return silent
 
 
 def _make_handshake(token: str) -> bytes:

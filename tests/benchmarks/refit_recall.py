@@ -15,14 +15,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.benchmarks.recall_measuring import (
-    BY_HAND,
-    fit_weights,
-    observe_sets,
-    print_recall,
-    rank_without_itself,
-    rerank,
-)
+from tests.benchmarks.recall_fitting import BY_HAND, fit_weights, rank_without_itself, rerank
+from tests.benchmarks.recall_measuring import Ranking, observe_sets, print_recall
 
 
 def main() -> None:
@@ -35,10 +29,10 @@ def main() -> None:
         name: [question for questions in kind.values() for question in questions] for name, kind in kinds.items()
     }
     weights = fit_weights(list(questions_by_kind.values()))
-    rows: dict[str, list[tuple[tuple[str, ...], frozenset[str]]]] = {}
+    rows: dict[str, list[Ranking]] = {}
     for name, questions in questions_by_kind.items():
-        rows[f"{name}, shipped"] = [(question.by_recall, question.evidence) for question in questions]
-        rows[f"{name}, fitted on all"] = [(rerank(question, weights), question.evidence) for question in questions]
+        rows[f"{name}, shipped"] = [question.rankings["recall"] for question in questions]
+        rows[f"{name}, fitted on all"] = [rerank(question, weights) for question in questions]
         rows[f"{name}, fitted without the conversation"] = rank_without_itself(name, kinds)
     print_recall(rows)
     for weight in weights:

@@ -1,4 +1,4 @@
-"""Fit the weights of `engine.prediction.routing` again, and print how well they work.
+"""Fit the weights of `engine.prediction.routing` again (SPEC 2.4), and print how well they work.
 
 python -m tests.benchmarks.refit_routing [--write]
 
@@ -13,6 +13,8 @@ from __future__ import annotations
 import json
 import random
 import sys
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,8 @@ HERE = Path(__file__).parent
 TUNING = HERE / "placing_tuning.jsonl"
 TOPICS_EACH = 5
 """Topics that are put into each phrase."""
+
+THRESHOLDS = (0.0, 0.2, 0.25, 0.3, 0.35, 0.4)
 
 DECAY, STEPS = 1e-4, 400
 """How strongly large weights are avoided, and the number of steps of the fit."""
@@ -51,9 +55,10 @@ def make_prompts() -> list[tuple[str, str]]:
     chance = random.Random(7)
     pairs = []
     for act, text in lines:
-        if act != "topic":
-            for topic in chance.sample(topics, TOPICS_EACH) if "{" in text else [""]:
-                pairs.append((act, text.format(t=topic, T=topic[:1].upper() + topic[1:])))
+        if act == "topic":
+            continue
+        chosen = chance.sample(topics, TOPICS_EACH) if "{" in text else [""]
+        pairs += [(act, text.format(t=topic, T=topic[:1].upper() + topic[1:])) for topic in chosen]
     return pairs
 
 
@@ -73,42 +78,53 @@ def fit(rows: Any, acts: list[str]) -> tuple[list[str], Any]:
 
 
 def main() -> None:
+    """Fit the weights, store them with `--write`, and print how they work on the tuning prompts."""
     helper = Helper()
 
     def embed(texts: list[str]) -> Any:
-        return numpy.stack(
-            [numpy.frombuffer(embedding.vector, "<f4") for embedding in LocalEmbedder(helper).embed(texts)]
-        )
+        embeddings = LocalEmbedder(helper).embed(texts)
+        return numpy.stack([numpy.frombuffer(embedding.vector, "<f4") for embedding in embeddings])
 
     pairs = make_prompts()
     texts = [text for _, text in pairs]
     words = routing.WORD_WEIGHT * numpy.stack([routing.hash_words_and_pairs(text) for text in texts])
     rows = numpy.concatenate([embed(texts), words, numpy.ones((len(texts), 1))], 1)
     acts, weights = fit(rows, [act for act, _ in pairs])
-    roles = [act.split("/")[0] for act in acts]
     if "--write" in sys.argv:
-        numpy.savez_compressed(
-            routing.WEIGHTS_FILE,
-            roles=roles,
-            channels=[CHANNEL_OF_ROLE[role] for role in roles],
-            weights=weights.astype(numpy.float16),
-        )
+        store_weights(acts, weights)
+    print_thresholds(embed)
+    helper.close()
+
+
+def store_weights(acts: list[str], weights: Any) -> None:
+    """Store the weights where `engine.prediction.routing` reads them."""
+    roles = [act.split("/")[0] for act in acts]
+    channels = [CHANNEL_OF_ROLE[role] for role in roles]
+    numpy.savez_compressed(routing.WEIGHTS_FILE, roles=roles, channels=channels, weights=weights.astype(numpy.float16))
+
+
+def print_thresholds(embed: Callable[[list[str]], Any]) -> None:
+    """Print for each threshold how many of the tuning prompts go to the right channel, to a wrong one, or to none."""
     tuning = [json.loads(line) for line in TUNING.read_text().splitlines()]
     prompts = [line["prompt"] for line in tuning]
     shares = routing._compute_probabilities(prompts, embed(prompts))
     print(f"{'threshold':>9}{'right':>7}{'wrong':>7}{'left alone':>12}{'no work, left alone':>21}")
-    for threshold in (0.0, 0.2, 0.25, 0.3, 0.35, 0.4):
-        counts = {"right": 0, "wrong": 0, "alone": 0, "none": 0}
+    for threshold in THRESHOLDS:
+        counts: Counter[str] = Counter()
         for line, row in zip(tuning, shares, strict=True):
             channels = routing._sum_by_channel(row, Settings())
             best = max(channels, key=lambda name: channels[name])
-            placed = best if channels[best] >= threshold else ""
-            if not line["channel"]:
-                counts["none"] += not placed
-            else:
-                counts["right" if placed == line["channel"] else "wrong" if placed else "alone"] += 1
-        print(f"{threshold:>9}{counts['right']:>7}{counts['wrong']:>7}{counts['alone']:>12}{counts['none']:>21}")
-    helper.close()
+            counts[judge_channel(line["channel"], best if channels[best] >= threshold else "")] += 1
+        print(f"{threshold:>9}{counts['right']:>7}{counts['wrong']:>7}{counts['alone']:>12}{counts['no work']:>21}")
+
+
+def judge_channel(meant: str, placed: str) -> str:
+    """Whether the channel `placed` is the one that was `meant`; "" is none."""
+    if not meant:
+        return "no work" if not placed else "wrong where there is no work"
+    if not placed:
+        return "alone"
+    return "right" if placed == meant else "wrong"
 
 
 if __name__ == "__main__":

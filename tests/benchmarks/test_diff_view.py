@@ -1,4 +1,4 @@
-"""A diff of 200 files and 50,000 lines: how long it takes to open, and how long a key takes to show.
+"""A diff of 200 files and 50,000 lines: how long it takes to open, and how long a key takes to show (SPEC 9.4, 11.4).
 
     pytest -m benchmark -s tests/benchmarks/test_diff_view.py
 
@@ -13,23 +13,18 @@ from __future__ import annotations
 import asyncio
 import gc
 import statistics
-import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from textual import events
-from textual.app import App, ComposeResult
-from textual.drivers.headless_driver import HeadlessDriver
-from textual.screen import Screen
 from textual.widget import Widget
 
-from clawpy_console.appearance import find_shipped_folder, load_theme
 from clawpy_console.cli.main import GC_THRESHOLD
 from clawpy_console.screens import diff as diff_files
 from clawpy_console.screens.diff_view import DiffView
 from clawpy_console.widgets.transcript import LinesView
 from engine.model import ChangeSet
+from tests.benchmarks.frame_counter import FrameCounter
 from tests.benchmarks.measuring import p95, print_table, time_call
 from tests.execution.landing_world import LandingWorld
 
@@ -44,59 +39,10 @@ SIZE = (200, 60)
 """Columns and rows of the terminal."""
 
 
-class SilentTerminal(HeadlessDriver):
-    """A terminal that gets every frame, and shows none."""
-
-    @property
-    def is_headless(self) -> bool:
-        return False
-
-
-class FrameCounter(App[None]):
-    """An app with one widget, which counts the frames that it draws."""
-
-    def __init__(self, widget: Widget) -> None:
-        super().__init__(driver_class=SilentTerminal)
-        self._widget = widget
-        self.frames = 0
-
-    def compose(self) -> ComposeResult:
-        yield self._widget
-
-    def on_mount(self) -> None:
-        theme = load_theme(find_shipped_folder() / "clawpy-dark.toml")
-        self.register_theme(theme)
-        self.theme = theme.name
-        self._widget.focus()
-
-    def _display(self, screen: Screen[object], renderable: object) -> None:
-        super()._display(screen, renderable)  # type: ignore[arg-type]
-        self.frames += renderable is not None
-
-    async def time_frame(self, act: Callable[[], Awaitable[None]]) -> float:
-        """Seconds from `act` to the next frame."""
-        before, began = self.frames, time.perf_counter()
-        await act()
-        while self.frames == before:
-            await asyncio.sleep(0.002)
-            assert time.perf_counter() < began + 60, "nothing was drawn"
-        return time.perf_counter() - began
-
-    async def time_key(self, key: str) -> float:
-        """Seconds from a key to the next frame."""
-
-        async def press() -> None:
-            self.post_message(events.Key(key, key if len(key) == 1 else None))
-
-        return await self.time_frame(press)
-
-
-def make_module(file: int, changed: bool) -> str:
-    """A module, before or after half of its lines were changed."""
-    lines = [
-        f'    total += round(price_{n} * {file + 1 if changed and n % 10 < 5 else 0}, 2)  # "{n}" of the cart'
-        for n in range(LINES)
-    ]
+def make_module(file: int, factor: int) -> str:
+    """A module, half of whose lines contain `factor`."""
+    factors = [factor if number % 10 < 5 else 0 for number in range(LINES)]
+    lines = [f'    total += round(price_{n} * {factor}, 2)  # "{n}" of the cart' for n, factor in enumerate(factors)]
     return f"def module_{file}(cart):\n    total = 0\n" + "\n".join(lines) + "\n    return total\n"
 
 
@@ -116,11 +62,11 @@ def _gc_as_in_the_console() -> Iterator[None]:
 def change(tmp_path: Path) -> tuple[LandingWorld, ChangeSet]:
     world = LandingWorld(tmp_path)
     names = [f"shop/part{number % 9}/module{number}.py" for number in range(FILES)]
-    world.repository.commit("one", {name: make_module(number, False) for number, name in enumerate(names)})
+    world.repository.commit("one", {name: make_module(number, 0) for number, name in enumerate(names)})
 
     def edit(folder: Path) -> None:
         for number, name in enumerate(names):
-            (folder / name).write_text(make_module(number, True))
+            (folder / name).write_text(make_module(number, number + 1))
 
     return world, world.make_change_set(edit)
 

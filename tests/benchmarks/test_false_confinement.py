@@ -1,4 +1,4 @@
-"""Whether the sandbox breaks work that succeeds outside: test suites of public packages run outside and inside.
+"""Whether the sandbox (SPEC 3.8) breaks work that succeeds outside: tests of public packages run outside and inside.
 
 pytest tests/benchmarks/test_false_confinement.py -m benchmark -s
 

@@ -1,5 +1,5 @@
 """How long it takes until the first useful frame, compared with a Textual hello-world in the same run; and the cost of
-idling.
+idling (SPEC 11.4, ARCHITECTURE rule 10).
 
     pytest -m benchmark -s tests/benchmarks/test_first_frame.py
 

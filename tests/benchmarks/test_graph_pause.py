@@ -1,5 +1,5 @@
-"""Stalls beside a task graph of 100,000 tasks: no other thread waits for 50 ms while it is read, queried, written and
-compacted. A thread that wakes up every 5 ms measures them.
+"""Stalls beside a task graph of 100,000 tasks (SPEC 4.6): no other thread waits for 50 ms while it is read, queried,
+written and compacted. A thread that wakes up every 5 ms measures them.
 
 pytest tests/benchmarks/test_graph_pause.py -m benchmark -s
 """

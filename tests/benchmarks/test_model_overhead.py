@@ -1,4 +1,4 @@
-"""What a warm session of a model costs besides the model's own time: under 150 ms.
+"""What a warm session of a model costs besides the model's own time (SPEC 3.8): under 150 ms.
 
 pytest tests/benchmarks/test_model_overhead.py -m benchmark -s
 """

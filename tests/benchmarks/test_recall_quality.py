@@ -1,4 +1,4 @@
-"""How many of the answers to a question recall finds, with the real store, embedder and ranking.
+"""How many of the answers to a question recall finds, with the real store, embedder and ranking (SPEC 4.4).
 
 CLAWPY_DATA=DIR pytest tests/benchmarks/test_recall_quality.py -m benchmark -s
 
@@ -14,28 +14,21 @@ show that the ranking helps, and does no harm, in texts without names and dates.
 
 from __future__ import annotations
 
-import json
 import os
 import random
-import subprocess
-import sys
-import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from engine.model import NewMemory, RecallQuery
+from engine.model import NewMemory
 from tests.benchmarks.generated_recall_sets import chats, code, documents, long_messages, read_docstrings
-from tests.benchmarks.measuring import time_call
+from tests.benchmarks.recall_fitting import rank_without_itself
 from tests.benchmarks.recall_measuring import (
-    Observation,
+    collect_rankings,
     observe,
     observe_sets,
-    open_memory_with,
     print_recall,
-    rank_without_itself,
 )
 from tests.benchmarks.recall_sets import Conversation, Question, locomo, work
 from tests.support.helpers import read_table
@@ -45,16 +38,6 @@ BARS = {"talk": (0.81, 0.86), "long chats": (0.66, 0.75)}
 
 TALK = read_table(__file__)
 """Topics, advice, and things with a question about each."""
-
-
-def collect_rankings(observations: list[Observation]) -> dict[str, list[tuple[tuple[str, ...], frozenset[str]]]]:
-    """By way of searching: the order that it gave, and the evidence, of each question."""
-    return {
-        "full text alone": [(observation.by_words, observation.evidence) for observation in observations],
-        "vectors alone": [(observation.by_vectors, observation.evidence) for observation in observations],
-        "both added": [(observation.by_both, observation.evidence) for observation in observations],
-        "recall": [(observation.by_recall, observation.evidence) for observation in observations],
-    }
 
 
 @pytest.mark.skipif("CLAWPY_DATA" not in os.environ, reason="CLAWPY_DATA names no folder with these conversations")
@@ -114,41 +97,3 @@ def test_conversations_in_other_forms(form: str, tmp_path: Path) -> None:
         chats(conversations[0]) if form == "chats" else long_messages(conversations[2], sorted(set(read_docstrings())))
     )
     assert_recall_is_best(conversation, tmp_path)
-
-
-def test_the_verbs_find_the_same(tmp_path: Path) -> None:
-    """`clawpy remember` and `clawpy recall --batch` give the results of the service, in the same order."""
-    conversation = documents(count=60)
-    turns, questions = tmp_path / "turns.jsonl", tmp_path / "questions.jsonl"
-    turns.write_text(
-        "".join(
-            json.dumps({"id": turn.ref, "text": turn.text, "speaker": turn.speaker, "session": turn.session,
-                        "timestamp": turn.at.isoformat() if turn.at else None}) + "\n"
-            for turn in conversation.turns
-        )
-    )  # fmt: skip
-    questions.write_text(
-        "".join(
-            json.dumps({"id": str(number), "query": question.text, "k": 20}) + "\n"
-            for number, question in enumerate(conversation.questions)
-        )
-    )
-    home = tmp_path / "home"
-    remembering = time_call(lambda: run_clawpy(tmp_path, home, "remember", str(turns)))
-    began = time.perf_counter()
-    lines = run_clawpy(tmp_path, home, "recall", "--batch", str(questions)).splitlines()
-    asking = time.perf_counter() - began
-    by_verb = [[result["id"] for result in json.loads(line)["results"]] for line in lines]
-    with open_memory_with(conversation.turns, tmp_path / "service") as memory:
-        by_service = []
-        for question in conversation.questions:
-            query = RecallQuery(question.text, k=20, now=datetime.now(UTC))
-            by_service.append([match.ref for match in memory.recall(query, deadline=60.0).items])
-    print(f"\nclawpy remember: {len(conversation.turns) / remembering:.1f} messages/s, start and vectors included")
-    print(f"clawpy recall --batch: {asking / len(lines) * 1e3:.0f} ms a question, start included")
-    assert by_verb == by_service
-
-
-def run_clawpy(folder: Path, home: Path, *words: str) -> str:
-    command = [sys.executable, "-m", "clawpy_console", "--home", str(home), "--json", *words]
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout

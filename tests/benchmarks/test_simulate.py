@@ -1,4 +1,5 @@
-"""A month of the real engine in seconds, and every rail at work (`simulate --days 30` in under 16 s of processor time).
+"""A simulated month of the real engine takes under 16 s of processor time, is the same with the same seed, and has work
+for every rail (ARCHITECTURE rule 7, SPEC 3.1).
 
 pytest tests/benchmarks/test_simulate.py -m benchmark -s
 """

@@ -1,4 +1,5 @@
-"""How long `clawpy stop` takes to end a session without the engine's help, and `clawpy doctor` to look at everything.
+"""How long `clawpy stop` takes to end a session without the engine's help (SPEC 3.7), and `clawpy doctor` to look at
+everything.
 
 pytest tests/benchmarks/test_stop_speed.py -m benchmark -s
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -32,8 +34,17 @@ GONE_SECONDS = 2.0
 DOCTOR_SECONDS = 1.0
 
 
-def stop_from_outside(root: Path, rung: Sandbox) -> tuple[int, float, float]:
-    """How many processes were killed, seconds until all were gone, seconds until the program had ended."""
+@dataclass(frozen=True)
+class Stopped:
+    """The number of processes that were killed, and the seconds until all were gone and until the program had ended."""
+
+    killed: int
+    gone_seconds: float
+    program_seconds: float
+
+
+def stop_from_outside(root: Path, rung: Sandbox) -> Stopped:
+    """Start a session in a sandbox, stop its engine by SIGSTOP, and run `clawpy stop`."""
     attack = Attack(root, rung)
     try:
         attack.start(IGNORE_SIGNALS + CHILDREN["setsid"], 20)
@@ -48,7 +59,7 @@ def stop_from_outside(root: Path, rung: Sandbox) -> tuple[int, float, float]:
                 time.sleep(0.002)
             gone = time.perf_counter() - began
             assert program.wait() == 0
-        return len(living), gone, time.perf_counter() - began
+        return Stopped(len(living), gone, time.perf_counter() - began)
     finally:
         attack.end()
 
@@ -61,7 +72,7 @@ def _has_ended(process: psutil.Process) -> bool:
         return True
 
 
-def test_stopping_with_a_stopped_engine(tmp_path: Path) -> None:
+def test_a_stop_ends_a_session_whose_engine_hangs(tmp_path: Path) -> None:
     print(f"\n{'rung':<12} killed  gone, slowest  gone, fastest  program, slowest")
     for rung in find_rungs():
         results = []
@@ -69,13 +80,13 @@ def test_stopping_with_a_stopped_engine(tmp_path: Path) -> None:
             root = tmp_path / f"{rung.name}{number}"
             root.mkdir()
             results.append(stop_from_outside(root, rung))
-        gone = [seconds for _, seconds, _ in results]
-        program = max(seconds for _, _, seconds in results)
-        print(f"{rung.name:<12} {results[0][0]:>6} {max(gone):>12.2f} s {min(gone):>12.2f} s {program:>15.2f} s")
+        gone = [result.gone_seconds for result in results]
+        program = max(result.program_seconds for result in results)
+        print(f"{rung.name:<12} {results[0].killed:>6} {max(gone):>12.2f} s {min(gone):>12.2f} s {program:>15.2f} s")
         assert max(gone) < GONE_SECONDS
 
 
-def test_the_doctor(tmp_path: Path) -> None:
+def test_the_doctor_answers_at_once(tmp_path: Path) -> None:
     home = Home.locate(tmp_path / "home")
     seconds = []
     for _ in range(TIMES):

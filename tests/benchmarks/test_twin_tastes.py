@@ -1,20 +1,15 @@
-"""How much better cards become: simulated operators with stated tastes decide on what the real cycle shows.
+"""How much better cards become: simulated operators with stated tastes decide on what the real cycle shows (SPEC 2.5).
 
 pytest tests/benchmarks/test_twin_tastes.py -m benchmark -s
 
-In each round there is work of six kinds in two repositories about five subjects. The operator decides on every card at
-once. The cards are compared with what the templates alone would have shown, and with what an oracle that knows the
-taste would have. Rates are the probability of an approval, so that chance in the answers is not in the figures. Of the
-cards that the operator likes at least half must have a confidence of 0.8 or more, and of all cards with so much eight
-in ten must be approved.
+The cards are compared with what the templates alone would have shown, and with what an oracle that knows the taste
+would have. Of the cards that the operator likes at least half must have a confidence of 0.8 or more, and of all cards
+with so much eight in ten must be approved.
 """
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from contextlib import closing
 from pathlib import Path
 from statistics import mean
 
@@ -22,20 +17,9 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.model import CalibrationCheck, Card, Proposal, Signal, Status
-from engine.prediction.card_rules import MAX_SAME_KIND
-from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database
-from tests.prediction.deciding import SHOP, World, make_proposal
-
-KINDS = ("run_tests", "bisect", "lint", "draft_changelog", "review_unpushed", "report_branches")
-SUBJECTS = ("cart", "stock", "login", "search", "prices")
-BLOG = "/blog"
-
-MAX_SHOWN = 5
-"""Cards that are shown in a round."""
-
-PROPOSALS_PER_ROUND = 12
+from tests.benchmarks.simulated_operators import KINDS, LIKED_RATE, SUBJECTS, Taste, open_world, simulate
+from tests.prediction.deciding import SHOP
 
 LEARNED_DECISIONS = 100
 """Decisions before the Twin is measured."""
@@ -47,9 +31,6 @@ CHANGE = 200
 
 SETTLING_DECISIONS = 50
 """Decisions after a change of the taste before the Twin is measured."""
-
-LIKED_RATE, DISLIKED_RATE = 0.9, 0.1
-"""The probability that a card is approved, by whether the operator likes it."""
 
 SURE_CONFIDENCE = 0.8
 
@@ -63,9 +44,6 @@ MIN_SURE_SHARE = 0.5
 """The least share of liked cards that is sure."""
 
 SEEDS = (7, 8, 9)
-
-Taste = Callable[[Proposal, int, int], bool]
-"""Whether the operator likes a proposal at this hour, after so many decisions."""
 
 TASTES: dict[str, tuple[Taste, int]] = {
     "by kind": (lambda proposal, hour, decided: proposal.kind in KINDS[:2], LEARNED_DECISIONS),
@@ -83,115 +61,22 @@ TASTES: dict[str, tuple[Taste, int]] = {
 """Tastes, and the number of decisions after which the Twin is measured."""
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A card that was shown. A rate is a probability of an approval."""
-
-    decided: int
-    """The number of decisions before it."""
-    confidence: float
-    rate: float
-    templates_rate: float
-    """The mean rate of the cards that the templates alone would have shown."""
-    oracle_rate: float
-    """The rate of the cards that an oracle would have shown."""
-
-
-@dataclass
-class LateCalibrator:
-    """The calibrator of a Twin that is created later."""
-
-    twin: EmbeddedTwin | None = None
-
-    def calibrate(self, kind: str, score: float) -> float:
-        return self.twin.calibrate(kind, score)
-
-    def check(self) -> CalibrationCheck:
-        return self.twin.check()
-
-
-def make_proposals(chance: random.Random, number: int) -> list[Proposal]:
-    """The proposals of one round."""
-    proposals = []
-    for index in range(PROPOSALS_PER_ROUND):
-        kind, subject = chance.choice(KINDS), chance.choice(SUBJECTS)
-        proposals.append(
-            make_proposal(
-                f"{number}.{index}", kind=kind, workspace=chance.choice((SHOP, BLOG)),
-                signals=(Signal("git", 1.0, chance.random()),),
-                prompt=f"{kind.replace('_', ' ')} for the {subject}", reasoning=f"{subject} changed",
-                facts={"name": f"{number}.{index}", "subject": subject},
-            )
-        )  # fmt: skip
-    return proposals
-
-
-def select_as_templates(proposals: Sequence[Proposal]) -> list[Proposal]:
-    """What would be shown without a Twin: the proposals with the strongest signals, at most `MAX_SAME_KIND` of a
-    kind."""
-    best: list[Proposal] = []
-    for candidate in sorted(proposals, key=lambda proposal: proposal.signals[0].share, reverse=True):
-        if len(best) < MAX_SHOWN and sum(earlier.kind == candidate.kind for earlier in best) < MAX_SAME_KIND:
-            best.append(candidate)
-    return best
-
-
-def decide(world: World, card: Card, is_approved: bool) -> None:
-    """Approve or dismiss a card. No kind stays muted, because the Twin is measured, not mutes."""
-    if is_approved:
-        world.cards.approve(card.id)
-        world.sessions.end(card.id)
-        return
-    world.cards.dismiss(card.id)
-    for mute in world.cards.muted():
-        world.cards.unmute(mute.id)
-
-
-def simulate(world: World, taste: Taste, until: int, seed: int) -> list[Shown]:
-    """Let an operator with this taste make `until` decisions. Returns the cards that were shown."""
-    chance, decided, cards_shown = random.Random(seed), 0, []
-    for number in range(10_000):
-        if decided >= until:
-            break
-        hour = world.clock.local().hour
-        proposals = make_proposals(chance, number)
-        rates = {
-            proposal.facts["name"]: LIKED_RATE if taste(proposal, hour, decided) else DISLIKED_RATE
-            for proposal in proposals
-        }
-        templates_rate = mean([rates[proposal.facts["name"]] for proposal in select_as_templates(proposals)])
-        oracle_rate = max(rates.values())
-        for card in world.run_cycle(*proposals):
-            rate = rates[card.assignment.parameters["paths"][0]]
-            cards_shown.append(Shown(decided, card.confidence, rate, templates_rate, oracle_rate))
-            if world.cards.get(card.id).status is not Status.PENDING:
-                continue  # withdrawn with its kind
-            decide(world, card, chance.random() < rate)
-            decided += 1
-        world.clock.advance(timedelta(hours=4 if 9 <= hour < 17 else 16))
-    return cards_shown
-
-
 @pytest.mark.parametrize("name", TASTES)
 def test_the_twin_learns_a_taste(name: str, tmp_path: Path, clock: FakeClock) -> None:
     taste, first = TASTES[name]
     cards_shown = []
     for seed in SEEDS:
-        database = Database(tmp_path / f"{seed}.db", clock=clock, bus=EventBus(), durable=False)
-        calibrator = LateCalibrator()
-        world = World(database, clock, calibrator=calibrator)
-        calibrator.twin = world.twin
-        world.workspaces = [SHOP, BLOG]
-        cards_shown += simulate(world, taste, first + MEASURED_DECISIONS, seed)
-        database.close()
+        with closing(Database(tmp_path / f"{seed}.db", clock=clock, bus=EventBus(), durable=False)) as database:
+            cards_shown += simulate(open_world(database, clock), taste, first + MEASURED_DECISIONS, seed)
     measured = [card for card in cards_shown if first <= card.decided < first + MEASURED_DECISIONS]
-    twin_rate = mean([card.rate for card in measured])
-    templates_rate = mean([card.templates_rate for card in measured])
-    oracle_rate = mean([card.oracle_rate for card in measured])
-    share_of_way = (twin_rate - templates_rate) / (oracle_rate - templates_rate)
     sure_cards = [card for card in measured if card.confidence >= SURE_CONFIDENCE]
-    true_share = mean([card.rate for card in sure_cards])
-    sure_share = mean([card.confidence >= SURE_CONFIDENCE for card in measured if card.rate == LIKED_RATE])
+    liked_cards = [card for card in measured if card.rate == LIKED_RATE]
+    twin_rate = mean(card.rate for card in measured)
+    templates_rate = mean(card.templates_rate for card in measured)
+    oracle_rate = mean(card.oracle_rate for card in measured)
+    share_of_way = (twin_rate - templates_rate) / (oracle_rate - templates_rate)
+    true_share = mean(card.rate for card in sure_cards)
+    sure_share = mean(card.confidence >= SURE_CONFIDENCE for card in liked_cards)
     print(f"\n{name}, after {first} decisions: approves {twin_rate:.0%} of what is shown; "
           f"templates {templates_rate:.0%}, oracle {oracle_rate:.0%}; "
           f"{share_of_way:.0%} of the way (bar {MIN_SHARE_OF_WAY:.0%})\n"
