@@ -1,4 +1,5 @@
-"""Events: the bus loses none without a count, and every stored event is a sentence, which `clawpy run` prints."""
+"""Events (ARCHITECTURE rule 3): the bus loses none without a count, and every stored event is a sentence, which
+`clawpy run` prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Value classes are like frozen dataclasses of the standard library."""
+"""Value classes of the engine behave like frozen dataclasses of the standard library, but are made more quickly."""
 
 from __future__ import annotations
 

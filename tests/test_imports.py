@@ -1,4 +1,4 @@
-"""There are no circular imports, even including imports for types only and imports inside functions."""
+"""No modules import each other in a circle, even for types only and inside functions (ARCHITECTURE rule 1)."""
 
 from __future__ import annotations
 

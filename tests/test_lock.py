@@ -1,4 +1,4 @@
-"""A home has only one engine. That the lock ends with its process is tested with a real one."""
+"""A home has only one engine (SPEC 7.5). That the lock ends with its process is tested with a real one."""
 
 from __future__ import annotations
 

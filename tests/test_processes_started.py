@@ -1,5 +1,5 @@
-"""Only the modules that are listed here, each with a reason, start other programs, and only one of them runs git. A
-fork is no other program."""
+"""Only the modules that are listed here, each with a reason, start other programs, and only one of them runs git
+(SPEC 3.8). A fork is no other program."""
 
 from __future__ import annotations
 

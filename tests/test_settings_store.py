@@ -1,5 +1,5 @@
-"""Settings while the engine runs: edits keep the format of the file, edits of other programs are read, and invalid ones
-change nothing."""
+"""Settings while the engine runs (SPEC 7.6, 11.2): edits keep the format of the file, edits of other programs are read,
+and invalid ones change nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Text: a marked section is written without a change of any other byte of the file, and names are joined in words."""
+"""Text: a marked section is written without a change of any other byte of the file (SPEC 1.6), and names are joined in
+words."""
 
 from __future__ import annotations
 

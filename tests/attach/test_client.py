@@ -1,4 +1,4 @@
-"""The client alone, on a pseudo-terminal; the test is the console at the other end of its socket."""
+"""The client alone, on a pseudo-terminal (SPEC 7.5); the test is the console at the other end of its socket."""
 
 from __future__ import annotations
 

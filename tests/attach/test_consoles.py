@@ -1,4 +1,4 @@
-"""Which clients get a console, and what happens to a console whose terminal is gone."""
+"""Which clients get a console, and what happens to a console whose terminal is gone (SPEC 7.5)."""
 
 from __future__ import annotations
 

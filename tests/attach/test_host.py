@@ -1,4 +1,4 @@
-"""Full garbage collections wait until nobody types, but not for ever."""
+"""Full garbage collections wait until nobody types, but not for ever (SPEC 11.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The console's end of a connection, with an app drawn on it."""
+"""The console's end of a connection (SPEC 7.5), with an app drawn on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verbs that read a file of JSON lines: `check`, `recall` and `remember`, which takes a sentence as well."""
+"""Verbs that read a file of JSON lines (SPEC 9.8): `check`, `recall` and `remember`, which takes a sentence as well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Completions in real shells: bash, zsh and fish run the script that `clawpy completion` prints."""
+"""Completions in real shells (SPEC 9.8): bash, zsh and fish run the script that `clawpy completion` prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings that only the console can check, before they are set and in doctor; workspaces that do not exist."""
+"""Settings that only the console can check (SPEC 7.6, 9.7): keys and themes, before they are set and in doctor."""
 
 from __future__ import annotations
 

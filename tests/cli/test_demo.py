@@ -1,4 +1,4 @@
-"""The made-up project of `--demo`: every surface shows the same cards, and verbs say that it is the demo."""
+"""The made-up project of `--demo`: every surface shows the same cards, and verbs say that it is the demo (SPEC 9.8)."""
 
 from __future__ import annotations
 

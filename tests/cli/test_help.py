@@ -1,4 +1,4 @@
-"""`clawpy help`: the pages in `docs/`, plain when piped and rendered in a terminal; all verbs as JSON."""
+"""`clawpy help` (SPEC 9.8): the pages in `docs/`, plain when piped and rendered in a terminal; all verbs as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Verbs as a person types them: text, JSON, exit codes."""
+"""Verbs as a person types them: text, JSON, exit codes (SPEC 9.8)."""
 
 from __future__ import annotations
 

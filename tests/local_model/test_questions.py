@@ -1,4 +1,4 @@
-"""Services that ask a real model single questions.
+"""Services that ask a real model single questions (SPEC 2.3, 4.5, 6.4).
 
 A model of this size rarely answers in the form that is asked for. Whatever it says must either be used or be refused
 with a reason, must be charged, and must harm nothing else.

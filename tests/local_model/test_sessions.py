@@ -1,4 +1,4 @@
-"""Sessions with a real model: what is streamed, called, counted and stored is what the server says."""
+"""Sessions with a real model (SPEC 3.8): what is streamed, called, counted and stored is what the server says."""
 
 from __future__ import annotations
 

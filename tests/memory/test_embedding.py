@@ -1,4 +1,5 @@
-"""Embedders: the local model and an endpoint make unit vectors, or say why not; words are compared by their tokens."""
+"""Embedders (SPEC 4.3): the local model and an endpoint make unit vectors, or say why not; words are compared by their
+tokens."""
 
 from __future__ import annotations
 

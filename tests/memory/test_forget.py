@@ -111,7 +111,6 @@ def test_what_was_forgotten_does_not_come_back_when_it_is_remembered_again(engin
     engine.knowledge.forgetting.forget(PRIVATE)
     [id] = engine.memory.remember([NewMemory(f"Ann said: {PRIVATE}.", speaker="Ann", ref="one")]).ids
     memory = engine.memory.store.get(id)
-    assert memory is not None
     assert (memory.text, memory.forgotten) == ("", True)
 
 

@@ -50,7 +50,6 @@ def indexed_memory(memory: MemoryService, monkeypatch: pytest.MonkeyPatch) -> Me
 def find_nearest(memory: MemoryService, text: str) -> str:
     """What is nearest to a question; "" while nothing can search."""
     query = memory.vectors.embed(text)
-    assert query is not None
     try:
         hits = memory.vectors.search(query.array, 3)
     except NoIndex:
@@ -70,7 +69,6 @@ def test_the_index_and_the_exact_search_find_the_same(
     indexed_memory: MemoryService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     query = indexed_memory.vectors.embed("word5 thing5")
-    assert query is not None
     by_index = indexed_memory.vectors.search(query.array, 5)
     monkeypatch.setattr(vectors, "MAX_EXACT", 1000)
     indexed_memory.vectors.forget()  # so that they are counted again
@@ -142,7 +140,6 @@ def test_a_helper_ends_with_its_engine() -> None:
         "helper.submit('offsets', 'x'); print(helper.pid, flush=True); time.sleep(60)"
     )
     engine = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    assert engine.stdout is not None
     pid = int(engine.stdout.readline())
     engine.kill()
     engine.wait()
@@ -167,7 +164,6 @@ def test_another_embedder_makes_all_vectors_anew(make_memory: MakeMemory) -> Non
     assert [entry.text for entry in memory.entries(Layer.VECTORS, words="another")] == ["another thing"]
     assert memory.settle(LONG)
     embedding = memory.vectors.embed("one thing")
-    assert embedding is not None
     assert embedding.array.shape == (16,)
     assert find_nearest(memory, "[05 January 2026] Ada: one thing") == "one thing"
 

@@ -60,7 +60,6 @@ def test_a_session_becomes_a_task_with_its_outcome(
     work.add(view(**fields))
     producer.handle(make_session_end("session_1"))
     node = graph.get("session_1")
-    assert node is not None
     assert (node.outcome, node.success) == (outcome, success)
     assert describe_task(node) == f"Fix the parser ({label_outcome(outcome)}): The parser reads dates again."
 

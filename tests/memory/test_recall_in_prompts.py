@@ -56,7 +56,6 @@ def request(task: str = "Round cart totals") -> PromptRequest:
 def test_each_line_names_layer_date_and_source_and_leads_to_its_memory() -> None:
     part, memory = make_part(match(1, "Totals are rounded once, at the end."), match(2, "We take Decimal.", speaker=""))
     contribution = part.make_part(request())
-    assert contribution.part is not None
     assert contribution.part.text.split("\n") == [
         "<recalled-memory>",
         PREAMBLE,
@@ -83,7 +82,6 @@ def test_without_a_task_or_a_budget_nothing_is_recalled(task: str, budget: int) 
 def test_whole_memories_fill_the_budget_and_the_preview_names_the_rest() -> None:
     part, _ = make_part(*(match(n, f"fact {n} " + "about rounding " * 20) for n in range(1, 11)), budget=300)
     contribution, preview = part.make_part(request()), part.preview(request())
-    assert contribution.part is not None
     assert contribution.part == preview.part
     assert tokenizer.count(contribution.part.text) <= 300
     assert 2 <= len(preview.items) < 10
@@ -124,5 +122,4 @@ def test_a_memory_of_a_megabyte_is_left_out_without_being_rendered() -> None:
     short = match(2, "short")
     part, _ = make_part(match(1, "<" * 1_000_000), short)
     contribution = part.make_part(request())
-    assert contribution.part is not None
     assert_contains_only([line.text for line in contribution.part.lines], short)

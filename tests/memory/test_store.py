@@ -42,7 +42,6 @@ def test_an_id_of_the_caller_tells_two_equal_texts_apart(memory: MemoryService) 
     again = memory.remember([NewMemory("yes", ref="D1:1", session="s", source="copy.jsonl:9")])
     assert (memory.store.count(), again.new) == (2, 0)
     second = memory.store.get("D1:2")
-    assert second is not None
     assert second.ref == "D1:2"
 
 

@@ -175,7 +175,6 @@ def test_what_one_machine_did_the_other_remembers(
     id = first.summarise(1)
     exchange(first, second)
     memory = second.store.get(id)
-    assert memory is not None
     assert (memory.id, memory.workspace, memory.source) == (id, "/home/second/shop", "shared:home_first")
     assert (memory.agent, memory.session, memory.tags) == ("backend_builder", "sess_first_1", ("summary", "succeeded"))
     exchange(first, second)

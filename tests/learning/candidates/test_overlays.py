@@ -1,5 +1,5 @@
-"""Overlays: where they apply, what repairs and routing hints they give, their lift and trials, and how fragments stand
-in prompts and are forgotten."""
+"""Overlays (SPEC 5.5, 5.7): where they apply, what repairs and routing hints they give, their lift and trials, and how
+fragments stand in prompts and are forgotten."""
 
 from __future__ import annotations
 
@@ -229,7 +229,6 @@ def test_the_oldest_fragments_are_left_out_over_budget_with_a_note(world: World)
     budget = tokenizer.count(read_guidance(world)) * 2 // 3
     world.adapt(withheld=0.0, fragmentTokens=budget)
     contribution = world.part()
-    assert contribution.part is not None
     assert tokenizer.count(contribution.part.text) <= budget
     assert [line.text[:12] for line in contribution.part.lines[2:-1]] == ["- Fragment 2", "- Fragment 3"]
     assert contribution.notes == ("learned guidance: 2 of 4 fragments had no room",)

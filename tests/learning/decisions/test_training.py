@@ -288,7 +288,6 @@ def test_the_former_model_can_be_restored_and_the_new_one_adopted_again(world: T
     assert world.training.restore_former().state == RunState.KEPT_OLD
     assert world.current_model == "openai:first"
     view = world.training.view(world.training.runs()[0].updated_at)
-    assert view.swappable_run
     assert view.swappable_run.model == "me/twin-1"
     assert (view.needed, view.pairs) == (AGAIN_FROM, 0)
     assert world.training.adopt().state == RunState.ADOPTED
