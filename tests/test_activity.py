@@ -20,15 +20,7 @@ from engine.activity import (
     sort_queue,
 )
 from engine.clock import FakeClock
-from engine.model import (
-    ChangeSet,
-    ChangeState,
-    PermissionRequest,
-    RailVerdict,
-    SessionState,
-    SessionView,
-    Verdict,
-)
+from engine.model import ChangeSet, ChangeState, PermissionRequest, RailVerdict, SessionState, SessionView, Verdict
 from engine.storage.database import Database
 from tests.memory.fake_work import view
 

@@ -24,12 +24,7 @@ import pytest
 from engine.model import NewMemory
 from tests.benchmarks.generated_recall_sets import chats, code, documents, long_messages, read_docstrings
 from tests.benchmarks.recall_fitting import rank_without_itself
-from tests.benchmarks.recall_measuring import (
-    collect_rankings,
-    observe,
-    observe_sets,
-    print_recall,
-)
+from tests.benchmarks.recall_measuring import collect_rankings, observe, observe_sets, print_recall
 from tests.benchmarks.recall_sets import Conversation, Question, locomo, work
 from tests.support.helpers import read_table
 

@@ -7,13 +7,7 @@ from clawpy_console.screens.diff_view import DiffView
 from engine.model import FileDiff
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import HUNKS as STAND_IN_HUNKS
-from tests.console.stories import (
-    Step,
-    Until,
-    find_stand_in,
-    press,
-    set_change,
-)
+from tests.console.stories import Step, Until, find_stand_in, press, set_change
 
 HUNKS = """@@ -1,4 +1,5 @@ def total(cart):
  lines = cart.lines

@@ -7,11 +7,7 @@ from textual.widgets import TextArea
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.agent_tree import Tree
 from clawpy_console.screens.hierarchy import HierarchyScreen
-from tests.console.stories import (
-    Step,
-    Until,
-    press,
-)
+from tests.console.stories import Step, Until, press
 from tests.hierarchy.guidance_world import World
 
 WIDE = (150, 45)

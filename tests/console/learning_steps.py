@@ -5,10 +5,7 @@ from __future__ import annotations
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.learning import LearningScreen
 from tests.console.stand_in import StandIn
-from tests.console.stories import (
-    Step,
-    Until,
-)
+from tests.console.stories import Step, Until
 
 WIDE = (150, 50)
 

@@ -6,16 +6,7 @@ from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp
 from engine.model import Layer
-from tests.console.stories import (
-    Step,
-    Until,
-    find_calls,
-    find_stand_in,
-    hides,
-    press,
-    read_text_in,
-    select,
-)
+from tests.console.stories import Step, Until, find_calls, find_stand_in, hides, press, read_text_in, select
 
 WIDE = (150, 45)
 SOUL = ("backend_builder", "soul.md")

@@ -8,11 +8,7 @@ from datetime import datetime
 from engine.model import SessionState
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import SHOP
-from tests.console.stories import (
-    Given,
-    Step,
-    Until,
-)
+from tests.console.stories import Given, Step, Until
 
 
 def in_pane(name: str) -> Until:

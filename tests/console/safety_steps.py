@@ -8,11 +8,7 @@ from textual.pilot import Pilot
 
 from tests.console.driving import until_loaded
 from tests.console.stand_in_data import burns
-from tests.console.stories import (
-    Until,
-    carry_out,
-    press,
-)
+from tests.console.stories import Until, carry_out, press
 
 OPEN = (press("6"), Until("the rails", lambda app: app.state.rails and not app._is_reading))
 

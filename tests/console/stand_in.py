@@ -16,16 +16,7 @@ from engine.autonomy.autonomous_runs import ApprovalRecord, find_requirements
 from engine.config import WorkspaceAutonomy
 from engine.events import EventBus
 from engine.execution.runners.flows import FLOWS, FlowRegistry
-from engine.model import (
-    CycleReport,
-    ModelCall,
-    Phase,
-    PromptPart,
-    Refusal,
-    SessionView,
-    Task,
-    Waiting,
-)
+from engine.model import CycleReport, ModelCall, Phase, PromptPart, Refusal, SessionView, Task, Waiting
 from tests.console.stand_in_cards import StandInCards
 from tests.console.stand_in_data import (
     AGENT,

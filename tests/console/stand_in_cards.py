@@ -7,20 +7,8 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from engine.model import (
-    Card,
-    DecidedBy,
-    DismissReason,
-    Mute,
-    RailVerdict,
-    Refusal,
-    Source,
-    Status,
-)
-from tests.console.stand_in_data import (
-    card,
-    read_values,
-)
+from engine.model import Card, DecidedBy, DismissReason, Mute, RailVerdict, Refusal, Source, Status
+from tests.console.stand_in_data import card, read_values
 from tests.console.stand_in_service import StandInService
 
 

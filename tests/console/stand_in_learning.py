@@ -4,14 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from engine.model import (
-    LearningEntry,
-    LearningReach,
-    LearningScope,
-    LearningStatus,
-    LearningView,
-    Waiting,
-)
+from engine.model import LearningEntry, LearningReach, LearningScope, LearningStatus, LearningView, Waiting
 from engine.model.adaptation import (
     Candidate,
     CandidateMove,

@@ -19,12 +19,7 @@ from engine.model import (
     SessionView,
     TranscriptLine,
 )
-from tests.console.stand_in_data import (
-    HUNKS,
-    read_values,
-    sessions,
-    transcript,
-)
+from tests.console.stand_in_data import HUNKS, read_values, sessions, transcript
 from tests.console.stand_in_service import StandInService
 
 

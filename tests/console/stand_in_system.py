@@ -7,13 +7,8 @@ from typing import Any
 
 from engine.api.gateway.gateway import GatewayState
 from engine.execution.model_router import FIRST_KEY
-from engine.model import (
-    LocalModels,
-    SetupStep,
-)
-from tests.console.stand_in_data import (
-    BLOG,
-)
+from engine.model import LocalModels, SetupStep
+from tests.console.stand_in_data import BLOG
 from tests.console.stand_in_service import StandInService
 
 

@@ -20,14 +20,7 @@ from tests.console.card_steps import (
     in_front,
 )
 from tests.console.driving import running
-from tests.console.stories import (
-    Stories,
-    Until,
-    carry_out,
-    make_story_test,
-    press,
-    sees,
-)
+from tests.console.stories import Stories, Until, carry_out, make_story_test, press, sees
 
 
 def has_read(card_id: str) -> Until:

@@ -8,15 +8,7 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from engine.model import RailVerdict, Refusal, Status, Verdict
-from tests.console.card_steps import (
-    ARMED,
-    FIRST,
-    RISKY,
-    SECOND,
-    find_stack,
-    in_front,
-    with_first_card,
-)
+from tests.console.card_steps import ARMED, FIRST, RISKY, SECOND, find_stack, in_front, with_first_card
 from tests.console.driving import running, until
 from tests.console.stand_in import StandIn
 from tests.console.stories import (

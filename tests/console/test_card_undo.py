@@ -9,15 +9,7 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from engine.model import Card, Status
-from tests.console.card_steps import (
-    FIRST,
-    SECOND,
-    change_cards,
-    find_front_id,
-    find_stack,
-    in_front,
-    with_first_card,
-)
+from tests.console.card_steps import FIRST, SECOND, change_cards, find_front_id, find_stack, in_front, with_first_card
 from tests.console.driving import read_toasts, running, until
 from tests.console.stand_in import StandIn
 from tests.console.stories import (

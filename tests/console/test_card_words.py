@@ -11,16 +11,10 @@ from clawpy_console.fields.states import FLOWS_BY_WORK, describe_work, name_work
 from engine.execution.runners.flows import FLOWS
 from engine.model import RailVerdict, Verdict
 from tests.console import stand_in_data
-from tests.console.card_steps import (
-    FIRST,
-    change_cards,
-    find_stack,
-)
+from tests.console.card_steps import FIRST, change_cards, find_stack
 from tests.console.driving import read_screen, running, until
 from tests.console.stand_in import StandIn
-from tests.console.stories import (
-    carry_out,
-)
+from tests.console.stories import carry_out
 
 HOSTILE = [
     "[/foo] [b]bold", "[@click=app.quit]x[/]", "a [link=http://x]b", "漢字 🎉 👩‍👩‍👧‍👦 e\u0301", "x" * 4000,

@@ -12,16 +12,7 @@ from engine.model import FileChange, FileDiff
 from tests.console.diff_steps import HUNKS, IN_DIFF, find_view, set_hunks
 from tests.console.driving import read_screen
 from tests.console.stand_in import StandIn
-from tests.console.stories import (
-    Given,
-    Until,
-    cursor,
-    hides,
-    play,
-    press,
-    sees,
-    set_change,
-)
+from tests.console.stories import Given, Until, cursor, hides, play, press, sees, set_change
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,7 @@ from tests.console.driving import running
 from tests.console.mission_steps import find_problem, remove_all_that_waits, remove_cards, with_session
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import SHOP
-from tests.console.stories import (
-    Given,
-    Stories,
-    carry_out,
-    hides,
-    make_story_test,
-    sees,
-)
+from tests.console.stories import Given, Stories, carry_out, hides, make_story_test, sees
 
 STORIES: Stories = {
     "an empty stack names the changes that wait": (

@@ -10,12 +10,7 @@ from tests.console.card_steps import SECOND
 from tests.console.driving import running
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import cards
-from tests.console.stories import (
-    carry_out,
-    hides,
-    press,
-    sees,
-)
+from tests.console.stories import carry_out, hides, press, sees
 
 
 async def test_the_evidence_says_what_the_rails_say_now(console: ConsoleApp, engine: StandIn) -> None:

@@ -15,13 +15,7 @@ from clawpy_console.widgets.reflowing_text import render_fields
 from engine import document
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
-from tests.console.stand_in_learning import (
-    LIFT,
-    STOCK,
-    YOUNG,
-    StandInAdaptation,
-    StandInLearnings,
-)
+from tests.console.stand_in_learning import LIFT, STOCK, YOUNG, StandInAdaptation, StandInLearnings
 from tests.support.helpers import assert_contains
 
 

@@ -16,16 +16,7 @@ from tests.console.hierarchy_steps import (
     tree_hides,
     tree_shows,
 )
-from tests.console.stories import (
-    CLOSED,
-    Step,
-    Stories,
-    Until,
-    make_story_test,
-    press,
-    sees,
-    type_text,
-)
+from tests.console.stories import CLOSED, Step, Stories, Until, make_story_test, press, sees, type_text
 
 pytestmark = pytest.mark.long
 

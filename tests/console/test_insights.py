@@ -18,15 +18,7 @@ from clawpy_console.widgets.reflowing_text import render_fields
 from engine import document
 from engine.events import TrainingMoved
 from engine.learning.decisions.insights import CountedAs
-from engine.model import (
-    CardGroup,
-    ConfidenceBucket,
-    DecisionSlice,
-    Insights,
-    TasteDrift,
-    TasteShift,
-    TrainingRunView,
-)
+from engine.model import CardGroup, ConfidenceBucket, DecisionSlice, Insights, TasteDrift, TasteShift, TrainingRunView
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, SHOP
 from tests.console.stand_in_figures import run

@@ -7,10 +7,7 @@ import dataclasses
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from engine.model import (
-    CalibrationCheck,
-    Phase,
-)
+from engine.model import CalibrationCheck, Phase
 from tests.console.insights_steps import open_insights
 from tests.console.snapshots import CompareSnapshot, in_four_sizes
 from tests.console.stand_in import StandIn

@@ -10,14 +10,8 @@ from tests.console.driving import until_loaded
 from tests.console.learning_steps import forget_all, open_item
 from tests.console.snapshots import CompareSnapshot, in_four_sizes
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_learning import (
-    PROJECT,
-    ROUNDING,
-    STOCK,
-)
-from tests.console.stories import (
-    carry_out,
-)
+from tests.console.stand_in_learning import PROJECT, ROUNDING, STOCK
+from tests.console.stories import carry_out
 
 
 @in_four_sizes

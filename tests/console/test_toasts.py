@@ -8,14 +8,7 @@ from textual.content import Content
 from clawpy_console.app import ConsoleApp
 from tests.console.driving import read_screen, read_toasts, running
 from tests.console.stand_in import StandIn
-from tests.console.stories import (
-    Until,
-    carry_out,
-    hides,
-    play,
-    press,
-    sees,
-)
+from tests.console.stories import Until, carry_out, hides, play, press, sees
 
 
 @pytest.mark.long

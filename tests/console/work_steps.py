@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from clawpy_console.screens.work import WorkScreen
 from tests.console.stand_in import StandIn
-from tests.console.stories import (
-    Until,
-)
+from tests.console.stories import Until
 
 
 def shows_session(id: str) -> Until:

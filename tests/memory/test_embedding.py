@@ -14,12 +14,7 @@ from typing import Any
 import numpy
 import pytest
 
-from engine.memory.embedding import (
-    Endpoint,
-    EndpointEmbedder,
-    LocalEmbedder,
-    NoEmbedder,
-)
+from engine.memory.embedding import Endpoint, EndpointEmbedder, LocalEmbedder, NoEmbedder
 from engine.memory.helper import Helper
 from engine.memory.vector_math import TOKEN_DIMENSIONS, compute_maxsim, pack_tokens
 

@@ -17,16 +17,7 @@ from engine.config import FixedSettings, Settings
 from engine.events import Event
 from engine.git.state import GitState
 from engine.learning.decisions.decisions import Decisions
-from engine.model import (
-    Card,
-    DecidedBy,
-    DecidedCard,
-    DecisionSignal,
-    Proposal,
-    Randomness,
-    Refusal,
-    Signal,
-)
+from engine.model import Card, DecidedBy, DecidedCard, DecisionSignal, Proposal, Randomness, Refusal, Signal
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_store import CardStore
 from engine.prediction.cards import Cards

@@ -12,17 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.config import Settings
-from engine.model import (
-    Assignment,
-    Band,
-    Card,
-    Outcome,
-    Refusal,
-    SessionState,
-    Source,
-    Status,
-    Tier,
-)
+from engine.model import Assignment, Band, Card, Outcome, Refusal, SessionState, Source, Status, Tier
 from engine.prediction.card_rules import (
     NO_PLACE,
     OUTCOMES,

@@ -17,15 +17,7 @@ from sqlalchemy.exc import IntegrityError
 from engine.clock import FakeClock
 from engine.config import Settings
 from engine.events import ChangeSetDiscarded, ChangeSetLanded, Event, EventBus, LandingUndone
-from engine.model import (
-    DecidedBy,
-    Outcome,
-    Refusal,
-    SessionState,
-    Source,
-    Status,
-    Tier,
-)
+from engine.model import DecidedBy, Outcome, Refusal, SessionState, Source, Status, Tier
 from engine.prediction.card_rows import CardRow
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING

@@ -9,16 +9,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.events import ChangeSetDiscarded
-from engine.model import (
-    Outcome,
-    Refusal,
-    RunnerInfo,
-    SessionView,
-    Source,
-    Status,
-    Tier,
-    TriggerType,
-)
+from engine.model import Outcome, Refusal, RunnerInfo, SessionView, Source, Status, Tier, TriggerType
 from engine.prediction.card_rows import CardRow
 from engine.safety.trigger_history import find_chain_start
 from engine.storage.database import Database, Transaction

@@ -9,21 +9,10 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.learning.decisions.text_features import NO_FEATURES
-from engine.model import (
-    Assignment,
-    ConfidenceParts,
-    DecisionSignal,
-    Randomness,
-    RunnerInfo,
-    Source,
-    Tier,
-)
+from engine.model import Assignment, ConfidenceParts, DecisionSignal, Randomness, RunnerInfo, Source, Tier
 from engine.prediction.card_rows import CardRow, make_row
 from engine.prediction.selection import EXPLORED_AFTER, EXPLORED_BELOW, select_rows
-from engine.prediction.twin import (
-    MIN_DECISIONS,
-    ConfidenceEstimate,
-)
+from engine.prediction.twin import MIN_DECISIONS, ConfidenceEstimate
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING as NOW
 from tests.prediction.deciding import SHOP, World, make_proposal, teach

@@ -9,21 +9,9 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.learning.decisions.decisions import Decisions
-from engine.model import (
-    Band,
-    CalibrationCheck,
-    DecidedBy,
-    DecidedCard,
-    DecisionSignal,
-)
+from engine.model import Band, CalibrationCheck, DecidedBy, DecidedCard, DecisionSignal
 from engine.prediction import twin
-from engine.prediction.twin import (
-    EmbeddedTwin,
-    compute_confidence,
-    compute_phase,
-    compute_urgency,
-    find_band,
-)
+from engine.prediction.twin import EmbeddedTwin, compute_confidence, compute_phase, compute_urgency, find_band
 from engine.storage.database import Database, Transaction
 from tests.conftest import MONDAY_MORNING
 from tests.learning.decisions.test_learner import CARD

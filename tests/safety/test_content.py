@@ -10,14 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.model import Assignment, Verdict
-from engine.safety.content import (
-    check_assignment,
-    check_command,
-    check_prompt,
-    prompts,
-    rulebook,
-    targets,
-)
+from engine.safety.content import check_assignment, check_command, check_prompt, prompts, rulebook, targets
 from engine.safety.content.commands import load_text_rules
 from engine.safety.content.shell import fold_text, parse
 from tests.safety.examples import read_examples

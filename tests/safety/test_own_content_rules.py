@@ -7,11 +7,7 @@ from pydantic import ValidationError
 
 from engine.config import Settings
 from engine.model import Verdict
-from engine.safety.content import (
-    check_command,
-    check_prompt,
-    make_own_rules,
-)
+from engine.safety.content import check_command, check_prompt, make_own_rules
 from tests.safety.examples import read_examples
 
 OWN = make_own_rules(

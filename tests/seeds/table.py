@@ -1,6 +1,6 @@
 """The table of the parts in docs/SPEC.md, made of the tests: `python -m tests.seeds.table` writes it anew.
 
-A part is a test; its seed is the file, its numbers and its effect are the first line of the docstring.
+A part is a test. Its numbers and its effect are the first line of the docstring.
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ from pathlib import Path
 HERE = Path(__file__).parent
 PAGE = HERE.parent.parent / "docs" / "SPEC.md"
 BEGIN, END = "<!-- parts: made by python -m tests.seeds.table -->", "<!-- /parts -->"
-SEEDS = ("wisdom_cascade", "cross_pollination", "memory_stack", "adaptation_engine", "promotion_chain")
+FILES_BY_SEED = {
+    "wisdom cascade": "wisdom_cascade",
+    "cross pollination": "cards rails acting_alone other_programs decisions_teach",
+    "memory stack": "memory_stack",
+    "adaptation engine": "adaptation_engine",
+    "promotion chain": "promotion_chain",
+}
+"""The test modules of each seed, in the order of the table."""
 
 
 @dataclass(frozen=True)
@@ -27,19 +34,24 @@ class Part:
 
 
 def read_parts() -> list[Part]:
-    """The parts in the order of the files. Raises ValueError for a test whose docstring does not begin with numbers."""
-    rows = []
-    for seed in SEEDS:
-        for node in ast.parse((HERE / f"test_{seed}.py").read_text()).body:
-            if not isinstance(node, ast.FunctionDef) or not node.name.startswith("test_"):
-                continue
-            first = (ast.get_docstring(node) or "").partition("\n")[0]
-            match = re.fullmatch(r"((?:\d+\.\d+, )*\d+\.\d+): (.+)", first)
-            if match is None:
-                raise ValueError(f"{seed}: {node.name} does not begin with numbers and an effect: {first!r}")
-            name = node.name.removeprefix("test_").replace("_", " ")
-            rows.append(Part(seed.replace("_", " "), name, tuple(match[1].split(", ")), match[2]))
-    return rows
+    """The parts in the order of the files."""
+    return [
+        read_part(seed, node)
+        for seed, files in FILES_BY_SEED.items()
+        for file in files.split()
+        for node in ast.parse((HERE / f"test_{file}.py").read_text()).body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    ]
+
+
+def read_part(seed: str, test: ast.FunctionDef) -> Part:
+    """The part that a test proves. Raises ValueError if its docstring does not begin with numbers and an effect."""
+    first = (ast.get_docstring(test) or "").partition("\n")[0]
+    match = re.fullmatch(r"((?:\d+\.\d+, )*\d+\.\d+): (.+)", first)
+    if match is None:
+        raise ValueError(f"{seed}: {test.name} does not begin with numbers and an effect: {first!r}")
+    name = test.name.removeprefix("test_").replace("_", " ")
+    return Part(seed, name, tuple(match[1].split(", ")), match[2])
 
 
 def render_table() -> str:

@@ -163,3 +163,8 @@ class World(ModelWorld):
         self.engine.close()
         with self.opened() as engine:
             yield engine
+
+
+def find_verdict(card: Document, rail: str) -> tuple[str, str]:
+    """(verdict, reason) of a rail on a card."""
+    return next((row["verdict"], row["reason"]) for row in card["verdicts"] if row["rail"] == rail)

@@ -189,7 +189,7 @@ def notify_phone(served: Served, server: NotificationServer) -> dict[str, Button
 
 @pytest.mark.long
 def test_a_card_is_decided_from_the_phone_once(serve: Serve) -> None:
-    served = serve(Limits())  # a slow machine's requests are not cut short
+    served = serve(limits=Limits())  # a slow machine's requests are not cut short
     engine = served.engine
     with NotificationServer() as server:
         buttons_by_card = notify_phone(served, server)

@@ -12,11 +12,7 @@ from engine.api.gateway import replies
 from engine.api.gateway.access import Access, ClientCounts, Limits, listen_address
 from engine.api.gateway.routes import build_server
 from engine.engine import Engine
-from engine.model import (
-    Answer,
-    DecidedBy,
-    Question,
-)
+from engine.model import Answer, DecidedBy, Question
 from tests.api.gateway.calls import call, request, trigger
 from tests.api.gateway.served import Serve, Served
 

@@ -11,10 +11,7 @@ import pytest
 
 from engine.api.control import ask
 from engine.lock import read_holder
-from engine.model import (
-    Refusal,
-    SessionState,
-)
+from engine.model import Refusal, SessionState
 from tests.api.gateway.served import Served
 
 ATTEMPTS = 100

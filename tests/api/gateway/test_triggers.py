@@ -12,12 +12,7 @@ from engine.api.gateway import replies
 from engine.api.operations import dispatch
 from engine.engine import Engine
 from engine.execution.runners.flows import FLOWS
-from engine.model import (
-    DecidedBy,
-    Status,
-    TriggerType,
-    Verdict,
-)
+from engine.model import DecidedBy, Status, TriggerType, Verdict
 from tests.api.gateway.calls import call, trigger
 from tests.api.gateway.served import Served
 from tests.support.helpers import refused

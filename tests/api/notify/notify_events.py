@@ -5,12 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine.config.sections import Surface
-from engine.events import (
-    CostWarned,
-    PredictionCreated,
-    SessionEnded,
-    StateChanged,
-)
+from engine.events import CostWarned, PredictionCreated, SessionEnded, StateChanged
 from engine.model import CheckResult, Source, microusd
 
 EVERYWHERE = {surface.value: "json://nowhere.invalid/x" for surface in Surface}

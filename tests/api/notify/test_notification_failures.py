@@ -18,10 +18,7 @@ from engine.api.notify.notes import Note
 from engine.api.notify.outbox import BACKOFF_S, MAX_AGE, MAX_TRIES
 from engine.clock import FakeClock
 from engine.config.sections import Surface
-from engine.events import (
-    CostWarned,
-    EventBus,
-)
+from engine.events import CostWarned, EventBus
 from engine.model import microusd
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger

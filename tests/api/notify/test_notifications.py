@@ -15,12 +15,7 @@ from engine.api.notify.delivery import BUTTON_LIFETIME, Button
 from engine.api.notify.notes import Form
 from engine.clock import FakeClock
 from engine.config.sections import Surface
-from engine.events import (
-    Event,
-    EventBus,
-    PredictionConfirmed,
-    StateChanged,
-)
+from engine.events import Event, EventBus, PredictionConfirmed, StateChanged
 from engine.model import Source, Tier
 from engine.storage.database import Database
 from tests.api.notify.notification_server import NotificationServer

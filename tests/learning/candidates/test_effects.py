@@ -9,13 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.learning.candidates.evaluation import (
-    MAX_LINE_CHARS,
-    MAX_LINES,
-    format_preview,
-    map_texts,
-    validate_effect,
-)
+from engine.learning.candidates.evaluation import MAX_LINE_CHARS, MAX_LINES, format_preview, map_texts, validate_effect
 from engine.model.adaptation import (
     Effect,
     FixTemplate,

@@ -15,21 +15,9 @@ from engine.clock import FakeClock
 from engine.config import Settings
 from engine.execution.prompts import PromptAssembly, RulesPart
 from engine.learning.candidates.candidates import CandidateTexts
-from engine.learning.candidates.overlays import (
-    MAX_REPAIRS,
-    OverlayRun,
-    make_fragment_lines,
-    measure_lift,
-)
+from engine.learning.candidates.overlays import MAX_REPAIRS, OverlayRun, make_fragment_lines, measure_lift
 from engine.model import PromptRequest, SourceKind
-from engine.model.adaptation import (
-    CandidateType,
-    FixTemplate,
-    ModelRun,
-    Overlay,
-    PromptFragment,
-    RoutingHint,
-)
+from engine.model.adaptation import CandidateType, FixTemplate, ModelRun, Overlay, PromptFragment, RoutingHint
 from engine.statistics import Arms, compute_difference_interval
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms

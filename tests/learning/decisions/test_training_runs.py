@@ -6,13 +6,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from engine.learning.decisions.decisions import Preference
-from engine.learning.decisions.training_runs import (
-    MIN_MEASURED,
-    Agreement,
-    may_replace,
-    measure_agreement,
-    split_pairs,
-)
+from engine.learning.decisions.training_runs import MIN_MEASURED, Agreement, may_replace, measure_agreement, split_pairs
 
 NOW = datetime(2026, 1, 5, tzinfo=UTC)
 

@@ -1,0 +1,81 @@
+"""What the engine does by itself, and when it does nothing (sections 3 and 7 of docs/SPEC.md)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from engine.model import DecidedBy, Outcome
+from tests.seeds.world import World
+from tests.support.model_server import calls
+
+
+@pytest.mark.long
+def test_autonomous_states(trusted: World) -> None:
+    """2.2, 7.1, 7.4: Thirty silent minutes prime it, a file that you save ends that; without the flag it never does."""
+
+    def state_after(minutes: int) -> str:
+        trusted.advance(minutes=minutes)
+        trusted.run_jobs("state")
+        return str(trusted.say("status")["state"])
+
+    assert state_after(9) == "WATCHING", "and twenty before"
+    assert state_after(2) == "PRIMING"
+    saved = trusted.repository.write("readme.md", "# Our shop\n")
+    stamp = trusted.clock.now().timestamp()
+    os.utime(saved, (stamp, stamp))
+    assert state_after(5) == "WATCHING"
+    trusted.set("autonomousModeEnabled", False)
+    assert state_after(60) == "WATCHING"
+    trusted.set("crossPollEnabled", False)
+    assert state_after(0) == "DISABLED"
+
+
+@pytest.mark.long
+def test_autonomous_cycle(trusted: World) -> None:
+    """7.2: In your absence it runs what you have always approved, and tells you what it did."""
+    trusted.leave_alone()
+    (cycle,) = trusted.events("AutonomousCycleFinished")
+    card = trusted.engine.cards.get(cycle["acted"])
+    view = trusted.engine.sessions.of_card(card.id)
+    trusted.engine.sessions.wait(view.id, 20)
+    assert (card.kind, card.decided_by) == ("report_branches", DecidedBy.AUTONOMY)
+    assert trusted.engine.cards.get(card.id).outcome is Outcome.SUCCEEDED
+    assert trusted.say("status")["state"] == "AUTONOMOUS"
+    assert trusted.engine.since().approved_by_itself == 1, "told after an absence"
+
+
+@pytest.mark.long
+def test_session_boundaries(trusted: World) -> None:
+    """3.8: What runs by itself is marked and in a sandbox; no session writes beyond its folder or sends messages."""
+    trusted.leave_alone()
+    (running,) = [session for session in trusted.engine.sessions.list() if session.mode == "autonomous"]
+    session = trusted.engine.sessions.wait(running.id, 20)
+    assert session.id.startswith("auto_")
+    assert session.prediction_id
+    assert session.sandbox not in ("", "no sandbox")
+    trusted.advance(minutes=20)
+    trusted.server.script(calls("exec", command="cat ~/.ssh/id_rsa; echo x > ../escaped.txt"), "I looked.")
+    trusted.approve(trusted.propose_card("Look around")["id"])
+    assert set(trusted.last_request.tools).isdisjoint({"message", "tts", "browser"})
+    assert not (Path(session.cwd).parent / "escaped.txt").exists()
+    assert "No such file" in trusted.last_request.tool_results[-1] or "denied" in trusted.last_request.tool_results[-1]
+
+
+@pytest.mark.long
+def test_quiet_hours(trusted: World) -> None:
+    """7.3: At night and while you asked not to be disturbed cards are made, but nothing runs by itself."""
+    trusted.say("dnd", seconds=7200)
+    trusted.leave_alone()
+    (cycle,) = trusted.events("AutonomousCycleFinished")
+    assert cycle["acted"] == ""
+    assert "report_branches" in [card.kind for card in trusted.engine.cards.pending()]
+    trusted.say("dnd", off=True)
+    assert trusted.say("status")["quiet"] is False
+    night = trusted.clock.now().replace(hour=23, minute=30)
+    trusted.clock.advance(night - trusted.clock.now())
+    assert trusted.say("status")["quiet"] is True
+    trusted.run_jobs("state", "act")
+    assert [cycle["acted"] for cycle in trusted.events("AutonomousCycleFinished")] == ["", ""]

@@ -1,0 +1,91 @@
+"""What is learnt of your decisions, and how it is shown (section 8 of docs/SPEC.md)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from engine.model import Refusal
+from tests.cli.conftest import add_conflicting_branches
+from tests.seeds.world import World
+from tests.support.model_server import Reply
+from tests.support.training_server import TrainingServer
+
+
+@pytest.mark.long
+def test_feedback_signals(world: World) -> None:
+    """8.1: Each thing that you do with a card is a signal of its own weight; a snooze is none."""
+    add_conflicting_branches(world.repository)
+    (card, *_) = world.predict(shown=True)
+    world.say("snooze", id=card["id"], seconds=60)
+    assert world.say("status")["decisions"] == []
+    world.say("dismiss", id=card["id"])
+    world.run_flow("report_branches")
+    world.work("Write a greeting into hello.txt", "Done.", edit="Write a farewell into bye.txt")
+    rows = world.rows("SELECT signal, chosen, weight FROM decisions ORDER BY id")
+    assert sorted((row["signal"], bool(row["chosen"]), row["weight"]) for row in rows) == [
+        ("approved", True, 1.0), ("approved", True, 1.0), ("dismissed", False, 1.0), ("original", False, 1.0),
+    ]  # fmt: skip
+
+
+@pytest.mark.long
+def test_preference_pairs(world: World) -> None:
+    """8.2, 8.3: An approval and a rejection shortly before make a training pair with the situation it was made in."""
+    add_conflicting_branches(world.repository)
+    (card, *_) = world.predict()
+    world.say("dismiss", id=card["id"])
+    world.advance(minutes=59)
+    world.work("Write a greeting into hello.txt", "Done.")
+    (pair,) = world.rows("SELECT * FROM dpo_pairs")
+    assert pair["chosen"] == "Write a greeting into hello.txt → koji-core"
+    assert pair["rejected"] == f"{card['prompt']} → {card['targetChannel']}"
+    with pytest.raises(Refusal, match="50"):
+        world.say("export", what="dpo")
+    world.decide_pairs(49)
+    exported = Path(world.say("export", what="dpo")["file"]).read_text().splitlines()
+    assert len(exported) == 50
+    assert all(json.loads(line)["prompt"].strip() for line in exported), "without its situation a pair teaches nothing"
+    assert set(json.loads(exported[0])["metadata"]) == {"timestamp", "confidence_chosen", "confidence_rejected"}
+
+
+@pytest.mark.long
+def test_twin_training(closed: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """8.3, 8.4: From 50 pairs on a model is trained on them, and takes the old one's place without a restart."""
+    monkeypatch.setenv("CLAWPY_SCHOOL_API_KEY", "sk-school-0123456789abcdefghij")
+    with TrainingServer() as training:
+        closed.configure(twinModelEnabled=True, twinModelId="openai:twin-1")
+        closed.append_config(
+            f'[providers.school]\nkind = "openai"\nbaseUrl = "{training.url}/v1"\n'
+            '[training]\nprovider = "school"\napi = "openai"\nbaseModel = "base"\n'
+        )
+        answer = {"prompt": "research", "channel": "research", "confidence": 0.9, "reasoning": "as ever"}
+        closed.server.answer = lambda request: Reply(text=json.dumps(answer) if request.model == "twin-2" else "?")
+        with closed.opened() as engine:
+            closed.decide_pairs(49)
+            assert "1 more pair" in closed.say("train")["next"]
+            closed.decide_pairs(11)
+            assert closed.say("train", action="start")["runs"][0]["method"] == "dpo"
+            assert len(training.files[0].lines) >= 40, "the others are kept to compare both models"
+            training.jobs[0].finish("twin-2", dollars=None)
+            closed.say("train")
+            engine.settings.set("providers.school.baseUrl", closed.server.openai)
+            assert closed.say("train")["runs"][0]["state"] == "adopted"
+            assert engine.settings.current.twin_model_id == "school:twin-2"
+
+
+@pytest.mark.long
+def test_metrics(world: World) -> None:
+    """8.5: How many cards you took, how often, at which confidence, and how well that came true, over any days."""
+    add_conflicting_branches(world.repository)
+    (card, *waiting) = world.predict(shown=True)
+    world.say("dismiss", id=card["id"])
+    world.run_flow("report_branches")
+    metrics = world.say("metrics", days=7)
+    assert (metrics["period"], metrics["rejected"], metrics["waiting"]) == ("last_7_days", 1, len(waiting))
+    assert metrics["approvalRate"] == 0.0, "your own prompts are none of its predictions"
+    assert metrics["ownPrompts"] == 1
+    assert [bin["bucket"] for bin in metrics["calibration"]][:2] == ["0.3-0.4", "0.4-0.5"]
+    assert {"autoSuccessRate", "avgApprovedConfidence", "trendDirection", "lastDpoTraining"} <= set(metrics)
+    assert world.serve()("GET", "/api/v1/crosspoll/metrics")["rejected"] == 1, "the gateway says the same"

@@ -1,0 +1,148 @@
+"""The rails around a card, in the whole engine (section 3 of docs/SPEC.md)."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from engine.autonomy.state import AutonomyState
+from engine.model import Assignment, DecidedBy, Refusal, SessionState, Trigger, TriggerType
+from tests.execution.model.world import CHANNEL
+from tests.seeds.world import World, find_verdict
+from tests.support.model_server import calls
+
+RAILS = {"rate", "loop", "cost", "content", "gate", "kill"}
+
+
+def test_safety_pipeline(world: World) -> None:
+    """3.1: Six rails speak on each card before you decide, and again on your decision, of which one row is kept."""
+    card = world.propose_card("report_branches")
+    assert {row["rail"] for row in card["verdicts"]} == RAILS
+    world.approve(card["id"])
+    (row,) = world.rows("SELECT * FROM crosspoll_log")
+    stored_verdicts = json.loads(row["verdicts"])
+    assert [stored["rail"] for stored in stored_verdicts] == [shown["rail"] for shown in card["verdicts"]]
+    assert (row["prediction_id"], row["trigger_type"], row["blocked"]) == (card["id"], "manual", 0)
+    (permit,) = world.rows("SELECT * FROM permits")
+    assert permit["digest"] == row["digest"]
+    assert permit["consumed_at"], "nothing runs without a permit, and each is used once"
+
+
+@pytest.mark.long
+def test_rate_limiter(trusted: World) -> None:
+    """3.2: Without a person nothing is triggered within 10 min of the last; what you approve runs at once."""
+    ask = trusted.serve()
+    trusted.predict()
+    first = ask("POST", "/api/v1/crosspoll/trigger", targetChannel="koji-core")
+    assert first["triggered"] is True, first["message"]
+    hint = {"hint": "report_branches", "targetChannel": "koji-core"}
+    trusted.advance(minutes=9, seconds=59)
+    again = ask("POST", "/api/v1/crosspoll/trigger", **hint)
+    assert (again["triggered"], "rate" in again["message"]) == (False, True)
+    assert trusted.approve(again["prediction"]["id"]).state is SessionState.SUCCEEDED
+
+
+@pytest.mark.long
+def test_loop_detector(trusted: World) -> None:
+    """3.3: Channels that trigger each other in a circle are stopped, and each loop that was stopped is counted."""
+
+    def ask_loop_detector() -> str:
+        """The verdict of the loop detector when work of the channel asks for more of the same."""
+        trusted.advance(seconds=30)
+        work = Assignment("report_branches", CHANNEL, str(trusted.repository.path), "flow", "report_branches")
+        trigger = Trigger(
+            "pred_loop", TriggerType.FOLLOW_UP, work, "backend_builder", 0.95, 0, DecidedBy.AUTONOMY,
+            from_channel=CHANNEL, phase=2, approval_bound=0.9, force=True,
+        )  # fmt: skip
+        engine = trusted.engine
+        ruling = engine.database.write(lambda tx: engine.safety.pipeline.decide(tx, trigger))
+        return next(verdict.verdict.value for verdict in ruling.verdicts if verdict.rail == "loop")
+
+    assert ask_loop_detector() == "allow"
+    assert ask_loop_detector() == "block", "it would answer itself within 5 min"
+    assert trusted.say("status")["crossPollStatus"]["loopDetectionCount"] == 1
+    trusted.advance(minutes=6)
+    assert ask_loop_detector() == "allow"
+    assert trusted.run_flow("report_branches").state is SessionState.SUCCEEDED
+
+
+@pytest.mark.long
+def test_cost_caps(world: World) -> None:
+    """3.4: Nothing starts that would pass a cap of the hour, day or month; what was spent is shown beside it."""
+    world.work("Write a greeting into hello.txt", "Done.")
+    spent = world.say("status")["crossPollStatus"]
+    assert 0 < spent["costThisHour"] == spent["costToday"] < spent["costCapPerHour"] == 2.0
+    assert world.rows("SELECT * FROM cost_entries")
+    for window, default in (("Hour", 2), ("Day", 20), ("Month", 200)):
+        world.set(f"crossPollCostCapPer{window}", 0.001)
+        card = world.propose_card("Write a farewell into bye.txt")
+        assert find_verdict(card, "cost")[0] == "block"
+        world.set(f"crossPollCostCapPer{window}", default)
+    world.set("crossPollCostCapPerHour", 0.001)
+    with pytest.raises(Refusal, match="cost"):
+        world.engine.cards.approve(card["id"], without_sandbox=True)
+    world.set("crossPollCostCapPerHour", 2)
+    world.server.script("Done.")
+    assert world.approve(card["id"]).state is SessionState.SUCCEEDED
+
+
+@pytest.mark.long
+def test_content_filter(world: World) -> None:
+    """3.5: Destructive commands and payments are blocked, messages to others wait for your word, work passes."""
+    verdicts = {
+        "rm  -fr /": "block",
+        "DROP TABLE customers": "block",
+        "buy more credits": "block",
+        "email the customers about the delay": "ask",
+        "fix the cart": "allow",
+    }
+    assert {text: find_verdict(world.propose_card(text), "content")[0] for text in verdicts} == verdicts
+    world.server.script(calls("exec", command="git push --force origin main"), "I could not push.")
+    view = world.approve(world.propose_card("Tidy up")["id"])
+    assert "the content filter blocks this" in world.last_request.tool_results[-1]
+    assert any("push --force origin main refused" in text for text in world.texts(view))
+
+
+def test_human_gate(world: World) -> None:
+    """3.6: Low confidence, production, a new pair of channels and the first days always wait for a person."""
+    world.server.script("Done.")
+    card = world.propose_card("Restart the workers of production")
+    gate_verdict, reasons = find_verdict(card, "gate")
+    assert gate_verdict == "ask"
+    for reason in ("confidence 0.40 is below 0.60", "touches production", "NEW", "first days: 0 of 10"):
+        assert reason in reasons
+    assert card["novel"] is True
+
+
+def test_pause_after_rejections(world: World) -> None:
+    """3.6, 7.1: After three rejections in a row it pauses, and watches again once you resume it."""
+    world.set("autonomousModeEnabled", True)
+    world.set(f'workspaces."{world.repository.path}".autonomy', "act")
+    guesses = [json.dumps({"prediction": f"Try {n}", "confidence": 0.5, "channel": "garden"}) for n in range(3)]
+    (world.home.data / "predictions.jsonl").write_text("\n".join(guesses) + "\n")
+    for guess in world.predict(channel="garden"):
+        world.say("dismiss", id=guess["id"])
+    world.run_jobs("state")
+    assert world.say("status")["state"] == "PAUSED", "three rejections in a row"
+    world.say("resume", word="pause")
+    assert world.say("status")["state"] == "WATCHING"
+
+
+@pytest.mark.long
+def test_kill_switch(world: World) -> None:
+    """3.7: A stop ends what runs, holds over a restart, and is lifted by its own word alone."""
+    card = world.propose_card("Write a greeting into hello.txt")
+    world.server.script(calls("exec", command="sleep 60"))
+    approved = world.engine.cards.approve(card["id"], without_sandbox=True)
+    world.server.wait(1)
+    assert approved.session_id in world.say("stop", reason="smoke")["stopped"]
+    assert world.engine.sessions.wait(approved.session_id or "", 10).state is SessionState.CANCELLED
+    with world.restarted() as engine:
+        assert engine.autonomy.state().state is AutonomyState.DISABLED
+        with pytest.raises(Refusal):
+            world.run_flow("report_branches")
+        with pytest.raises(Refusal):
+            world.say("resume", word="pause")
+        world.say("resume", word="stop")
+        assert world.run_flow("report_branches").state is SessionState.SUCCEEDED
