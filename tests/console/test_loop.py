@@ -14,7 +14,7 @@ from clawpy_console.app import ConsoleApp
 from engine import open_engine
 from engine.home import Home
 from engine.model import SessionState
-from tests.benchmarks.test_key_latency import make_busy_repository
+from tests.benchmarks.key_bench import make_busy_repository
 from tests.console.driving import running, until, until_loaded
 from tests.console.stand_in import StandIn
 
