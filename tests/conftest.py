@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,7 @@ from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.execution.runners.model.host_client import ModelHost
 from engine.home import Home
+from engine.services import Overrides
 from engine.storage.database import Database, create_file, open_sqlite, use_write_ahead_log
 from tests.support.fork_server import ForkServer
 
@@ -245,3 +247,16 @@ class Repository:
 def repository(tmp_path: Path) -> Repository:
     """An empty repository at tmp_path/shop."""
     return Repository(tmp_path / "shop")
+
+
+@pytest.fixture
+def shop_engine(home: Home, clock: FakeClock, repository: Repository) -> Iterator[Any]:
+    """A whole engine that looks after `repository`, in which one file is committed. It asks no other machine."""
+    from engine.engine import open_engine  # late: most tests need no whole engine
+
+    repository.commit("first", {"cart.py": "total = 0\n"})
+    overrides = Overrides(throw_away=True, unreachable=True)
+    with closing(
+        open_engine(home, workspaces=[str(repository.path)], clock=clock, start_schedule=False, overrides=overrides)
+    ) as engine:
+        yield engine

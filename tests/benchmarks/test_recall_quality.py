@@ -8,31 +8,25 @@ text alone, of vectors alone, and of the sum of both.
 
 The weights were fitted on these conversations. So the line that counts has weights that were fitted without the
 conversation on which it is measured. Nothing was fitted on the other sets: the same conversations as chats and as long
-messages, documentation, code, memories of sessions, and a bare chat (`generated_recall_sets`, `recall_sets.work`). They
-show that the ranking helps, and does no harm, in texts without names and dates.
+messages, documentation, code, and memories of sessions (`generated_recall_sets`, `recall_sets.work`). They show that
+the ranking helps, and does no harm, in texts without names and dates.
 """
 
 from __future__ import annotations
 
 import os
-import random
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from engine.model import NewMemory
 from tests.benchmarks.generated_recall_sets import chats, code, documents, long_messages, read_docstrings
 from tests.benchmarks.recall_fitting import rank_without_itself
 from tests.benchmarks.recall_measuring import collect_rankings, observe, observe_sets, print_recall
-from tests.benchmarks.recall_sets import Conversation, Question, locomo, work
-from tests.support.helpers import read_table
+from tests.benchmarks.recall_sets import Conversation, locomo, work
 
 BARS = {"talk": (0.81, 0.86), "long chats": (0.66, 0.75)}
 """The least recall at 10 and at 20, by kind of conversation."""
-
-TALK = read_table(__file__)
-"""Topics, advice, and things with a question about each."""
 
 
 @pytest.mark.skipif("CLAWPY_DATA" not in os.environ, reason="CLAWPY_DATA names no folder with these conversations")
@@ -48,26 +42,6 @@ def test_recall_on_conversations(tmp_path: Path) -> None:
             assert figures["recall"][k] >= bar, (name, k)
 
 
-def _make_filler(chance: random.Random, length: int) -> str:
-    """Advice about any topics, of at least `length` characters."""
-    text = ""
-    while len(text) < length:
-        topic = chance.choice(TALK["topics"])
-        text += chance.choice(TALK["advice"]).format(topic)
-    return text
-
-
-def make_bare_chat() -> Conversation:
-    """Short lines without speakers, dates or sessions."""
-    chance = random.Random(6)
-    turns = [NewMemory(_make_filler(chance, 40).split(". ")[0], ref=f"f{number}") for number in range(150)]
-    questions = []
-    for number, (name, rest, question) in enumerate(TALK["things"]):
-        turns.insert(chance.randrange(len(turns)), NewMemory(f"the {name} {rest}", ref=f"t{number}"))
-        questions.append(Question(question.replace("my ", "the "), frozenset({f"t{number}"})))
-    return Conversation("bare", tuple(turns), tuple(questions))
-
-
 def assert_recall_is_best(conversation: Conversation, folder: Path, slack: float = 0.0) -> None:
     """Check that no other way of searching finds more than recall, but for `slack`."""
     print(f"\n{conversation.name}: {len(conversation.turns)} turns, {len(conversation.questions)} questions")
@@ -76,7 +50,7 @@ def assert_recall_is_best(conversation: Conversation, folder: Path, slack: float
         assert figures["recall"][k] >= max(by_k[k] for name, by_k in figures.items() if name != "recall") - slack, k
 
 
-@pytest.mark.parametrize(("make_set", "slack"), [(documents, 0.0), (make_bare_chat, 0.0), (code, 0.03), (work, 0.07)])
+@pytest.mark.parametrize(("make_set", "slack"), [(documents, 0.0), (code, 0.03), (work, 0.07)])
 def test_recall_is_best_on_sets_that_nothing_was_fitted_on(
     make_set: Callable[[], Conversation], slack: float, tmp_path: Path
 ) -> None:

@@ -20,9 +20,6 @@ ARMED = Until("the risk", lambda app: find_stack(app).armed)
 """The risk of the card in front is shown, and the next key may approve it."""
 
 
-# The stack of cards
-
-
 def find_stack(app: ConsoleApp) -> CardStack:
     """The stack of cards on mission control."""
     return app.screen.query_one("#stack", CardStack)

@@ -11,9 +11,6 @@ from tests.console.stand_in_data import NOW
 pytestmark = pytest.mark.long
 
 
-# Entries
-
-
 def memory(text: str, *, forgotten: bool = False) -> Memory:
     return Memory("mem_1", Layer.VECTORS, text, "turn", NOW, Retention.FOREVER, NOW, forgotten=forgotten)
 

@@ -129,9 +129,6 @@ STORIES = {
 test_story = pytest.mark.long(make_story_test(STORIES, *OPEN))
 
 
-# Fields
-
-
 def format_text(fields: Iterable[Field]) -> str:
     return strip_colours("\n".join(format_fields(fields)))
 
@@ -165,9 +162,6 @@ def test_a_wait_that_is_over_does_not_count_down_and_only_a_stop_holds_all_work(
     for until_then, texts in ((NOW + timedelta(minutes=63), ("▲", "by you")), (None, ("■", "held"))):
         kill_switch = dataclasses.replace(kill, rail="kill", verdict=Verdict.BLOCK, until=until_then)
         assert safety_fields.describe_unapproved_work((kill_switch,), True)[:2] == texts
-
-
-# A real engine
 
 
 @pytest.mark.long

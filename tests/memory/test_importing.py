@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.clock import FakeClock
-from engine.engine import Engine, open_engine
-from engine.home import Home
+from engine.engine import Engine
 from engine.memory.importing import MAX_LINE_BYTES, Importer, parse_time, read_lines, read_turn
 from engine.model import RETENTION_BY_KIND, Retention
-from engine.services import Overrides
 from engine.storage.database import Database
 from engine.wiring.acting import find_last_operator_activity
 from engine.wiring.prediction import find_last_workspace_activity
@@ -121,39 +118,26 @@ def test_a_malformed_line_is_refused(line: bytes) -> None:
 # -- in a whole engine
 
 
-@pytest.fixture
-def engine(tmp_path: Path, repository: Repository) -> Iterator[Engine]:
-    engine = open_engine(
-        Home.locate(tmp_path / "home"),
-        workspaces=[str(repository.path)],
-        clock=FakeClock(MONDAY_MORNING),
-        start_schedule=False,
-        overrides=Overrides(throw_away=True, unreachable=True),
-    )
-    yield engine
-    engine.close()
-
-
-def test_transcripts_that_cannot_be_read_are_reported_once(engine: Engine, tmp_path: Path) -> None:
-    engine.settings.set("memory.transcripts", [str(tmp_path / "none")])
+def test_transcripts_that_cannot_be_read_are_reported_once(shop_engine: Engine, tmp_path: Path) -> None:
+    shop_engine.settings.set("memory.transcripts", [str(tmp_path / "none")])
     for _ in range(2):
-        engine.importer.run()
-    faults = [entry.payload["message"] for entry in engine.ledger.latest(50, kinds=("FaultReported",))]
+        shop_engine.importer.run()
+    faults = [entry.payload["message"] for entry in shop_engine.ledger.latest(50, kinds=("FaultReported",))]
     assert faults == [f"{tmp_path / 'none'} is not a folder"]
 
 
 def test_a_conversation_elsewhere_is_a_sign_of_the_operator_and_no_write(
-    engine: Engine, repository: Repository, tmp_path: Path
+    shop_engine: Engine, repository: Repository, tmp_path: Path
 ) -> None:
     file, at = tmp_path / "projects/s1.jsonl", MONDAY_MORNING - timedelta(minutes=3)
     file.parent.mkdir()
     file.write_text(make_claude_line(1, "user", "hello", cwd="/elsewhere"))
     os.utime(file, (at.timestamp(), at.timestamp()))
-    before = find_last_operator_activity(engine)
-    engine.settings.set("memory.transcripts", [str(file.parent)])
+    before = find_last_operator_activity(shop_engine)
+    shop_engine.settings.set("memory.transcripts", [str(file.parent)])
     assert before != at
-    assert find_last_operator_activity(engine) == at
-    assert find_last_workspace_activity(engine, [str(repository.path)]) == before
+    assert find_last_operator_activity(shop_engine) == at
+    assert find_last_workspace_activity(shop_engine, [str(repository.path)]) == before
 
 
 # -- lines of JSON

@@ -1,5 +1,5 @@
-"""The signals (SPEC 2.1, 2.2): their weights, and what raises silence, tasks, sessions, conversations, work that waits
-and meetings."""
+"""The signals (SPEC 2.1, 2.2): what raises silence, tasks, sessions, conversations, work that waits and
+meetings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from engine.prediction.context_reader import CalendarReader
 from engine.prediction.signals import (
     ANY_NEW_FILE,
     MEETINGS_AHEAD,
-    WEIGHTS,
     Meeting,
     OurWrite,
     compute_session_relevance,
@@ -32,13 +31,6 @@ from engine.prediction.signals import (
 from tests.prediction.sensing import NOW, make_session, task
 
 HALF_HOUR = timedelta(minutes=30)
-
-
-def test_weights_are_those_of_the_specification() -> None:
-    assert WEIGHTS == {
-        "time": 0.3, "silence": 0.2, "tasks": 0.2, "conversations": 0.15, "git": 0.1, "calendar": 0.05
-    }  # fmt: skip
-    assert sum(WEIGHTS.values()) == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize(

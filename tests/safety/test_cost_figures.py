@@ -13,9 +13,6 @@ from tests.safety.rails import Rails, make_approval
 NOW = datetime(2026, 3, 10, 14, 12, tzinfo=UTC)
 
 
-# What is shown
-
-
 def test_reserved_and_spent_money_are_shown_apart(rails: Rails) -> None:
     rails.decide(make_approval(estimate=60_000))
     costs = rails.costs

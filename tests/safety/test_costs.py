@@ -20,9 +20,6 @@ NOTHING_SPENT = CostState(hour=0, day=0, month=0, hour_cap=2 * MICRO, day_cap=20
 NO_BUDGET = AgentBudget("a")
 
 
-# Caps
-
-
 @pytest.mark.parametrize("window", ["hour", "day", "month"])
 def test_a_cap_may_be_reached_but_not_passed(window: str) -> None:
     cap = getattr(NOTHING_SPENT, f"{window}_cap")

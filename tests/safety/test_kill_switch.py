@@ -22,9 +22,6 @@ def request_stop_from_outside(rails: Rails) -> None:
     stop_file.request_stop(rails.data, "enough", "ann")
 
 
-# Levels and holds
-
-
 @pytest.mark.parametrize(
     ("level", "throw", "end", "rule", "reason"),  # `throw` activates the level, `end` ends it
     [

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from clawpy_console.cli.printing import render_document
 from engine.api.operations import dispatch
 from engine.api.operations.memory import RESERVED_NAMES, parse_agent_name
-from engine.clock import FakeClock
-from engine.engine import Engine, open_engine
-from engine.home import Home
+from engine.engine import Engine
 from engine.memory.captures import CaptureRow
 from engine.model import RETENTION_BY_KIND, NewMemory, RememberResult, Retention, Trust
-from engine.services import Overrides
 from tests.api.operations.conftest import Ask
 from tests.api.stand_in import StandIn
-from tests.conftest import MONDAY_MORNING, Repository
+from tests.conftest import MONDAY_MORNING
 from tests.support.helpers import read_table, refused
 
 TABLE = read_table(__file__)
@@ -82,24 +76,10 @@ def test_a_name_of_its_own_is_kept(name: str) -> None:
 # forget
 
 
-@pytest.fixture
-def real_engine(tmp_path: Path, repository: Repository) -> Iterator[Engine]:
-    repository.commit("first", {"README.md": "# Shop\n"})
-    engine = open_engine(
-        Home.locate(tmp_path / "real"),
-        workspaces=[str(repository.path)],
-        clock=FakeClock(MONDAY_MORNING),
-        start_schedule=False,
-        overrides=Overrides(throw_away=True, unreachable=True),
-    )
-    yield engine
-    engine.close()
-
-
-def test_recall_as_an_agent_that_never_existed_is_refused(real_engine: Engine) -> None:
-    refused("unknown_agent", lambda: dispatch(real_engine, "recall", {"query": "rounding", "agent": "nobody"}))
-    real_engine.agents.retire("cfo")
-    assert dispatch(real_engine, "recall", {"query": "rounding", "agent": "cfo"})["results"] == []
+def test_recall_as_an_agent_that_never_existed_is_refused(shop_engine: Engine) -> None:
+    refused("unknown_agent", lambda: dispatch(shop_engine, "recall", {"query": "rounding", "agent": "nobody"}))
+    shop_engine.agents.retire("cfo")
+    assert dispatch(shop_engine, "recall", {"query": "rounding", "agent": "cfo"})["results"] == []
 
 
 def store_captures(engine: Engine, *texts: str) -> None:
@@ -115,8 +95,8 @@ def store_captures(engine: Engine, *texts: str) -> None:
     engine.database.write(lambda tx: tx.session.add_all(rows))
 
 
-def test_forget_shows_first_what_it_would_delete_everywhere(real_engine: Engine) -> None:
-    engine, phone_number = real_engine, "My phone number is 555 0101"
+def test_forget_shows_first_what_it_would_delete_everywhere(shop_engine: Engine) -> None:
+    engine, phone_number = shop_engine, "My phone number is 555 0101"
     engine.memory.remember([NewMemory(f"{phone_number}.", speaker="me")])
     store_captures(engine, f"{phone_number}, call me", "The service listens on port 8000")
     preview = dispatch(engine, "forget", {"what": phone_number})
