@@ -41,17 +41,19 @@ def test_a_key_that_has_an_action_already_is_not_set(tmp_path: Path) -> None:
         check_setting('keys."stack.approve"', "h", Home.locate(tmp_path))
 
 
-def test_a_clash_of_keys_blames_the_key_that_is_set(tmp_path: Path) -> None:
-    (tmp_path / "config.toml").write_text('[keys]\n"stack.approve" = "right,l"\n')
+def test_a_clash_of_keys_blames_the_key_that_is_set(home: Home) -> None:
+    home.config.mkdir(parents=True)
+    home.config_file.write_text('[keys]\n"stack.approve" = "right,l"\n')
     with pytest.raises(Refusal, match=r"keys\.stack\.dismiss: 'right' is already"):
-        check_setting('keys."stack.dismiss"', "right", Home.locate(tmp_path))
+        check_setting('keys."stack.dismiss"', "right", home)
 
 
-def test_an_older_problem_does_not_prevent_a_change(tmp_path: Path) -> None:
-    (tmp_path / "config.toml").write_text('[keys]\n"stack.approve" = "h"\n')
-    check_setting('keys."stack.undo"', "f9", Home.locate(tmp_path))
-    check_setting("quietHoursStart", "3", Home.locate(tmp_path))
-    check_setting("no key at all", "3", Home.locate(tmp_path))
+def test_an_older_problem_does_not_prevent_a_change(home: Home) -> None:
+    home.config.mkdir(parents=True)
+    home.config_file.write_text('[keys]\n"stack.approve" = "h"\n')
+    check_setting('keys."stack.undo"', "f9", home)
+    check_setting("quietHoursStart", "3", home)
+    check_setting("no key at all", "3", home)
 
 
 @pytest.mark.parametrize("verb", [("config",), ("config", "get", "quietHoursStart"), ("status",)])
