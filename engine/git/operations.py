@@ -148,12 +148,8 @@ class Operation:
         quit_commands = (f"git {self.name} --quit", "git reset --merge")
         if self.name != "rebase":
             return quit_commands
-        backup = f"git branch backup-{self.ours.commit[:10]}"
-        return (
-            backup,
-            *quit_commands,
-            *([f"git checkout {shlex.quote(self.rebased)} --"] if self.rebased else ()),
-        )
+        backup, begun_from = f"git branch backup-{self.ours.commit[:10]}", shlex.quote(self.rebased or "BRANCH")
+        return (backup, *quit_commands, f"git checkout {begun_from} --")
 
 
 Stage = tuple[str, str]
