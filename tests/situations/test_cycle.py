@@ -1,4 +1,5 @@
-"""The cycle where a check fails, and where a rule of the operator blocks a card until it is allowed once."""
+"""The cycle of cards when a check fails, when your rule blocks a card, and when a repository is lost (SPEC 2.7,
+3.5)."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import pytest
 from engine.git.repository import find_workspace_refusal
 from engine.home import Home
 from engine.model import Refusal, SessionState, Status
-from tests.situations.conftest import Situation
+from tests.situations.situation import HARMLESS_TOTAL, Situation
 
 
 @pytest.mark.long
@@ -34,7 +35,7 @@ def test_cards_of_a_check_that_failed_stay(shop: Situation) -> None:
     assert "old_stash" not in kinds, "it is visibly gone"
 
     object_file.write_bytes(content)
-    shop.write("cart.py", "def total(prices):\n    return sum(prices) + 0\n")
+    shop.write("cart.py", HARMLESS_TOTAL)
     assert "leftovers" not in {card.kind for card in shop.predict_cards()}
 
 
@@ -66,7 +67,7 @@ def test_a_card_of_a_lost_repository_is_refused_and_no_decision(
     shop: Situation, lost: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(shop.path.parent))
-    shop.write("cart.py", "def total(prices):\n    return sum(prices) + 0\n")
+    shop.write("cart.py", HARMLESS_TOTAL)
     card = shop.predict_card("run_tests")
     shutil.rmtree(shop.path / lost)
     with pytest.raises(Refusal, match=f"nothing can run: {shop.path} is not (a folder|in a git)") as refused:

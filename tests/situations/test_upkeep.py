@@ -1,13 +1,18 @@
-"""The cards of upkeep, each at its moment: a full disk, the evening, a late release. And when there is none."""
+"""The cards of upkeep, each at its moment: stashes, branches, a full disk, the evening, a late release (SPEC 2.11).
+
+A repository in which everything is committed, pushed and tested has no card.
+"""
 
 from __future__ import annotations
+
+import shutil
 
 import pytest
 
 from engine.execution import housekeeping
 from engine.model import ChangeState, SessionState, Tier
 from engine.prediction.templates import work
-from tests.situations.conftest import Situation
+from tests.situations.situation import HARMLESS_TOTAL, ROUNDED_TOTAL, Situation
 
 CHANGE_LOG = "# Changelog\n\n## 1.0.0\n\n- The shop\n"
 
@@ -63,7 +68,7 @@ def test_a_repository_of_texts_has_no_cards(situation: Situation) -> None:
 
 @pytest.mark.long
 def test_on_a_full_disk_caches_go_and_undecided_work_stays(shop: Situation, monkeypatch: pytest.MonkeyPatch) -> None:
-    culprit = shop.commit("Faster", {"cart.py": "def total(prices):\n    return sum(prices) + 0\n"}, days_ago=1)
+    culprit = shop.commit("Faster", {"cart.py": HARMLESS_TOTAL}, days_ago=1)
     waiting = shop.approve(shop.propose(f"rehearse_revert commit={culprit}"))
     assert waiting.change_set_id is not None
     assert "reclaim_space" not in shop.predict_kinds()
@@ -168,3 +173,55 @@ def test_the_change_log_comes_first_and_only_when_a_release_is_prepared(situatio
 
     situation.git("tag", "v1.1.0")
     assert "release_due" not in situation.predict_kinds()
+
+
+@pytest.mark.long
+def test_stashes_of_three_weeks_ago(shop: Situation) -> None:
+    shop.write("cart.py", ROUNDED_TOTAL)
+    shop.git("stash", "push", "-q", "-m", "rounding", days_ago=22)
+    shop.write("größe neu.txt", "a\n")
+    shop.git("stash", "push", "-q", "-u", days_ago=21)
+    shop.commit("Round the total", {"cart.py": ROUNDED_TOTAL}, days_ago=20)
+    assert shop.git("stash", "list").count("\n") == 1
+
+    card = shop.predict_card("old_stash")
+    assert card.tier is Tier.UPKEEP
+    assert card.assignment.prompt == "Look at 2 old stashes: what is in them, and do they still apply?"
+    assert card.reasoning == (
+        "“rounding” made on main with cart.py has been waiting since 14 December 2025, and 1 other older than two "
+        "weeks."
+    )
+    session = shop.approve(card)
+    assert "stash@{1} (rounding): already in HEAD" in session.summary
+    assert "stash@{0} (" in session.summary
+    assert ": still applies" in session.summary
+    assert "`git stash drop stash@{1}`" in shop.read_transcript(session)
+    assert shop.git("stash", "list").count("\n") == 1, "the stashes stay"
+
+
+def test_a_stash_of_last_week_is_no_card(shop: Situation) -> None:
+    shop.write("cart.py", ROUNDED_TOTAL)
+    shop.git("stash", days_ago=6)
+    assert "old_stash" not in shop.predict_kinds()
+
+
+@pytest.mark.long
+def test_merged_and_stale_branches_are_listed_but_not_checked_out_ones(situation: Situation) -> None:
+    situation.commit_shop(days_ago=90)
+    for name in ("done", "elsewhere"):
+        situation.git("branch", "-q", name)
+    situation.git("worktree", "add", "-q", str(situation.path.parent / "elsewhere"), "elsewhere")
+    situation.checkout("-b", "old", days_ago=60)
+    situation.commit("Old idea", {"old.py": "x = 1\n"}, days_ago=60)
+    situation.checkout("main")
+    situation.commit("Now", {"now.py": "x = 1\n"}, days_ago=1)
+    situation.run_tests()
+
+    card = situation.predict_card("report_branches")
+    assert card.assignment.prompt == "List 1 merged branch and 1 stale branch, with the commands that delete them"
+    assert card.reasoning.startswith("done: merged; old: without a commit for 30 days.")
+    session = situation.approve(card)
+    transcript = situation.read_transcript(session)
+    assert "git branch -d -- done" in transcript
+    assert "git branch -d -- elsewhere" not in transcript
+    shutil.rmtree(situation.path.parent / "elsewhere")

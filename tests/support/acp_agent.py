@@ -21,6 +21,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+COMMAND = (sys.executable, __file__)
+"""Starts the agent."""
+
 OPTIONS = [
     {"optionId": "x1", "name": "Never again", "kind": "reject_always"},
     {"optionId": "x2", "name": "For ever", "kind": "allow_always"},

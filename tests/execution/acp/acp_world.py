@@ -3,7 +3,6 @@ the toolbelt and the operator are stand-ins."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,9 +27,8 @@ from engine.model import (
 )
 from tests.execution.acp.steps import Step, script
 from tests.execution.session_world import SessionWorld
+from tests.support import acp_agent
 from tests.support.helpers import wait_until
-
-CODING_AGENT = Path(__file__).parents[2] / "support" / "acp_agent.py"
 
 
 class StandInToolbelt:
@@ -101,8 +99,8 @@ class AcpWorld(SessionWorld):
         start_seconds: float = 20,
         **options: Any,
     ) -> None:
-        """`modes` are options of `CODING_AGENT`. A `command` is another agent. `section` has more of its settings."""
-        agent = AcpSettings(command=tuple(command) or (sys.executable, str(CODING_AGENT), *modes), **(section or {}))
+        """`modes` are options of the agent. A `command` is another agent. `section` has more of its settings."""
+        agent = AcpSettings(command=tuple(command) or (*acp_agent.COMMAND, *modes), **(section or {}))
         self.permission_requests: list[AgentToolCall] = []
         self.decide: Callable[[str], bool | None] = lambda title: True
         self.calls = StandInModelCalls()

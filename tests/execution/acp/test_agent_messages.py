@@ -1,4 +1,4 @@
-"""How messages of a coding agent are read: any line, streamed text, commands, and the options of a permission."""
+"""Messages of a coding agent are read whatever they are: any line, streamed text, commands, options (SPEC 3.8)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Public coding agents that run without a key, through a whole session. Opt-in: CLAWPY_ACP_AGENTS=1, `-m faults`.
+"""Public coding agents that run without a key, through a whole session (SPEC 3.8).
 
-They are installed into a temporary folder, from PyPI (uv; Python 3.13, or the one that CLAWPY_ACP_PYTHON names) and
-npm. fast-agent's model `passthrough` repeats what it is told, and calls the tool that `***CALL_TOOL name {...}` names.
-The others start, and report that they have no login.
+Opt-in: CLAWPY_ACP_AGENTS=1, `-m faults`. The agents are installed into a temporary folder, from PyPI (uv; Python 3.13,
+or the one that CLAWPY_ACP_PYTHON names) and npm. fast-agent's model `passthrough` repeats what it is told, and calls
+the tool that `***CALL_TOOL name {...}` names. The others start, and report that they have no login.
 """
 
 from __future__ import annotations

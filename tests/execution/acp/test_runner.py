@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,7 +19,7 @@ from engine.execution.validation import ValidationResult
 from engine.home import Home
 from engine.model import CheckResult, PermissionAnswer, Refusal, SessionState, SessionView
 from tests.conftest import Repository
-from tests.execution.acp.acp_world import CODING_AGENT, AcpWorld
+from tests.execution.acp.acp_world import AcpWorld
 from tests.execution.acp.conftest import Make
 from tests.execution.acp.steps import (
     ask_permission,
@@ -36,6 +35,7 @@ from tests.execution.acp.steps import (
     write,
     write_by_itself,
 )
+from tests.support import acp_agent
 from tests.support.helpers import wait_until
 
 pytestmark = pytest.mark.long
@@ -229,7 +229,7 @@ def engine(tmp_path: Path, repository: Repository) -> Iterator[Any]:
     home = Home.locate(tmp_path / "home")
     home.config.mkdir(parents=True)
     home.config_file.write_text(
-        f"[acp.small]\ncommand = {json.dumps([sys.executable, str(CODING_AGENT)])}\n"
+        f"[acp.small]\ncommand = {json.dumps(acp_agent.COMMAND)}\n"
         'hosts = ["api.example.com"]\n[channels.koji-core]\nagent = "backend_builder"\nrunner = "acp:small"\n'
     )
     opened = open_engine(home, workspaces=[str(repository.path)], start_schedule=False)

@@ -1,4 +1,5 @@
-"""A model carries out a text prompt: its conversation and its changes, what is learned from it, and its X-ray."""
+"""A model carries out a text prompt: its conversation, its changes, its costs, and what is learned of it (SPEC 3.8,
+5.2)."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import pytest
 
 from engine.model import CheckResult, Outcome, PromptPart, SessionState, SourceKind, Status
 from tests.execution.model.world import KEY, ModelWorld
-from tests.situations.conftest import SHOP
+from tests.situations.situation import SHOP
 from tests.support.helpers import wait_until
 from tests.support.model_server import Call, Reply, calls
 

@@ -1,0 +1,123 @@
+"""A test passed before a commit and fails after it: the commit is found, and its revert offered (SPEC 2.10, 2.11)."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.model import Tier
+from engine.prediction.kinds import FIX_BY_AGENT
+from tests.situations.situation import RIGHT_TOTAL, WRONG_TOTAL, Situation
+
+pytestmark = pytest.mark.long
+
+TEST = "tests/test_cart.py::test_total"
+
+
+def test_the_last_commit_broke_a_test(shop: Situation) -> None:
+    shop.record_test_run()
+    culprit = shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
+    shop.record_test_run(TEST, passed=0)
+
+    card = shop.predict_top_card("bisect", Tier.AT_RISK)
+    assert card.assignment.prompt == "Confirm that “Faster cart” broke `test_total`"
+    assert card.reasoning.startswith("It passed one commit before")
+    assert "still_red" not in shop.predict_kinds(), "it would say less about the same test"
+
+    session = shop.approve(card)
+    assert session.summary.startswith(f"{culprit[:10]} “Faster cart”")
+    assert "bisect" not in shop.predict_kinds()
+    shop.assign_coding_agent()
+    assert shop.predict_card(FIX_BY_AGENT).assignment.prompt.startswith("Make `tests/test_cart.py::test_total` pass")
+
+
+def test_the_commit_that_broke_a_test_is_reverted(shop: Situation) -> None:
+    shop.run_tests()
+    shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.02)
+    shop.commit("Describe it", {"README.md": "# Shop\n"}, days_ago=0.01)
+    shop.run_tests()
+    blamed = shop.approve(shop.predict_top_card("bisect"))
+    assert blamed.next_step == "rehearse_revert"
+
+    card = shop.predict_top_card("rehearse_revert", Tier.AT_RISK)
+    assert card.assignment.prompt == "Revert “Faster cart” in a worktree and run `test_total` and the whole suite"
+    assert not {"bisect", "still_red"} & set(shop.predict_kinds())
+    session = shop.approve(card)
+    assert "reverts cleanly and `tests/test_cart.py::test_total` then passes" in session.summary
+    assert "+    return max(prices)" in shop.read_transcript(session)
+    assert "max" in (shop.path / "cart.py").read_text()  # nothing is landed yet
+    shop.land(session)
+    assert "max" not in (shop.path / "cart.py").read_text()
+    assert (shop.path / "README.md").exists()
+    shop.run_tests()
+    assert not {"bisect", "rehearse_revert", "still_red"} & set(shop.predict_kinds())
+
+
+def find_problem_after_decision(situation: Situation) -> str:
+    """Let the cards follow the last decision, and return the problem that the status then names, or ""."""
+    situation.engine.card_cycle.follow_up()
+    return situation.problem
+
+
+def find_problem_after_cycle(situation: Situation) -> str:
+    """Run a cycle, and return the problem that the status then names, or ""."""
+    situation.predict_cards()
+    return situation.problem
+
+
+def test_a_landed_revert_whose_tests_passed_needs_no_further_run(shop: Situation) -> None:
+    culprit = shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
+    shop.run_tests()
+    shop.advance(minutes=1)
+    reverted = shop.approve(shop.propose(f"rehearse_revert commit={culprit} test={TEST}"))
+    assert find_problem_after_cycle(shop).endswith("has not passed since; its revert waits for you")
+    shop.advance(minutes=1)
+    shop.land(reverted)
+    assert find_problem_after_decision(shop) == "", "it is no problem any more, before the next cycle"
+
+    shop.write("cart.py", RIGHT_TOTAL)  # dates it by the clock of the situation
+    assert not {"apply_fix", "rerun_failing", "run_tests", "still_red"} & set(shop.predict_kinds())
+    assert find_problem_after_cycle(shop) == ""
+
+    change = reverted.change_set_id
+    shop.engine.changes.undo(change)
+    assert find_problem_after_decision(shop).endswith(f"its revert was undone; `clawpy land {change}` lands it again")
+    shop.engine.adaptation.run_round()
+    branch = shop.engine.changes.branch(change).branch
+    assert find_problem_after_decision(shop).endswith(f"its revert is on the branch {branch}")
+    assert "apply_fix" not in shop.predict_kinds(), "it is the change on the branch"
+
+
+def test_a_discarded_revert_waits_no_more(shop: Situation) -> None:
+    culprit = shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
+    shop.run_tests()
+    reverted = shop.approve(shop.propose(f"rehearse_revert commit={culprit} test={TEST}"))
+    assert find_problem_after_cycle(shop).endswith("its revert waits for you")
+    shop.engine.changes.discard(reverted.change_set_id)
+    assert "its revert" not in find_problem_after_decision(shop)
+
+
+def test_a_revert_of_a_commit_that_others_built_on_conflicts(shop: Situation) -> None:
+    shop.run_tests()
+    shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.02)
+    shop.commit("Whole numbers", {"cart.py": "def total(prices):\n    return int(max(prices))\n"}, days_ago=0.01)
+    shop.run_tests()
+    shop.approve(shop.predict_top_card("bisect"))
+    session = shop.approve(shop.predict_top_card("rehearse_revert"))
+    assert "conflicts in 1 file: cart.py" in session.summary
+    assert session.change_set_id is None
+    assert "<<<<<<<" not in (shop.path / "cart.py").read_text()
+    assert "rehearse_revert" not in shop.predict_kinds()
+
+
+def test_a_repository_without_tags_or_earlier_runs_is_searched_from_the_commit_of_the_test(
+    situation: Situation,
+) -> None:
+    written = situation.commit_shop()
+    situation.commit("Describe it", {"README.md": "# Shop\n"}, days_ago=3)
+    culprit = situation.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=2)
+    situation.commit("Praise it", {"README.md": "# The shop\n"}, days_ago=1)
+    situation.run_tests()
+
+    card = situation.predict_top_card("bisect", Tier.BLOCKS)
+    assert card.assignment.prompt == f"Find what broke `test_total`: look back to {written[:7]}"
+    assert situation.approve(card).summary.startswith(f"{culprit[:10]} “Faster cart”")

@@ -1,0 +1,193 @@
+"""An edit leads to its tests, its lint, its documentation and the file that usually changes with it (SPEC 2.11)."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.model import PROBLEM_FOUND, SessionState, Tier
+from tests.situations.situation import HARMLESS_TOTAL, RIGHT_TOTAL, TESTS, WRONG_TOTAL, Situation
+
+
+@pytest.mark.long
+def test_failed_tests_run_again_after_a_change(shop: Situation) -> None:
+    shop.write("cart.py", WRONG_TOTAL)
+    shop.record_test_run("tests/test_cart.py::test_total", passed=0)
+    shop.write("cart.py", RIGHT_TOTAL + "\n", days_ago=-0.01)
+    card = shop.predict_top_card("rerun_failing", Tier.BLOCKS)
+    assert card.assignment.prompt == "Run `test_total` again"
+    assert "run_tests" not in shop.predict_kinds(), "these are the same files"
+    session = shop.approve(card)
+    assert session.check.green
+    assert "rerun_failing" not in shop.predict_kinds()
+
+
+def test_a_changed_text_is_no_card(pushed: Situation) -> None:
+    pushed.record_test_run()
+    pushed.write("README.md", "# Shop\n")
+    assert pushed.predict_kinds() == []
+
+
+def test_one_edited_module_leads_to_its_tests_and_its_lint(pushed: Situation) -> None:
+    pushed.record_test_run()
+    pushed.write("cart.py", HARMLESS_TOTAL)
+    assert pushed.predict_kinds() == ["run_tests", "lint"]
+
+
+TEST_OF_EMPTY_CART = "def test_empty_cart():\n    from cart import total\n    assert total([]) == 0\n"
+
+
+@pytest.mark.long
+def test_a_new_test_is_run_first(shop: Situation) -> None:
+    shop.record_test_run()
+    shop.write("tests/test_empty.py", TEST_OF_EMPTY_CART)
+
+    card = shop.predict_top_card("run_tests", Tier.CHECK)
+    assert card.assignment.prompt == "Run the tests of tests/test_empty.py"
+    assert card.check_only
+
+    session = shop.approve(card)
+    assert session.state is SessionState.SUCCEEDED
+    assert (session.check.passed, session.check.failed) == (1, 0)
+    assert "run_tests" not in shop.predict_kinds(), "it ran on these very files"
+
+
+@pytest.mark.long
+def test_a_test_that_fails_alone_leads_to_the_whole_suite_and_not_to_the_same_run(shop: Situation) -> None:
+    shop.write("tests/test_empty.py", TEST_OF_EMPTY_CART.replace("== 0", "== 1"))
+    card = shop.predict_top_card("run_tests", Tier.CHECK)
+    assert card.assignment.parameters == {"paths": ["tests/test_empty.py"]}, "where no run is known"
+    session = shop.approve(card)
+    assert session.check.failing == ("tests/test_empty.py::test_empty_cart",)
+    card = shop.predict_top_card("rerun_failing", Tier.BLOCKS)
+    assert card.assignment.prompt == "Run the whole suite: does more than `test_empty_cart` fail?"
+    assert shop.approve(card).check.passed == 1
+    assert not {"still_red", "rerun_failing"} & set(shop.predict_kinds()), "it has run alone, and everything has run"
+
+
+FAILS_EVERY_THIRD_TIME = """\
+from pathlib import Path
+
+import pytest
+
+
+def test_total():
+    counter = Path("counter")
+    runs = int(counter.read_text()) + 1 if counter.exists() else 1
+    counter.write_text(str(runs))
+    assert runs % 3
+"""
+
+
+@pytest.mark.long
+def test_an_unreliable_test_is_skipped_until_a_day(shop: Situation) -> None:
+    shop.commit("Luck", {"tests/test_cart.py": FAILS_EVERY_THIRD_TIME, ".gitignore": "counter\n.venv\n"}, days_ago=2)
+    hunt = shop.approve(shop.propose('hunt_flakes {"tests": ["tests/test_cart.py::test_total"], "times": 3}'))
+    assert hunt.summary.startswith("1 flaky: tests/test_cart.py::test_total ("), hunt.summary
+
+    card = shop.predict_card("quarantine")
+    assert card.assignment.prompt == "Skip test_total until 19 January"
+    skipped = shop.approve(card)
+    assert skipped.summary.startswith("1 test skipped until 2026-01-19; its file: "), skipped.summary
+    shop.land(skipped)
+    landed = shop.path.joinpath("tests/test_cart.py").read_text()
+    assert 'reason="flaky: failed' in landed
+    assert landed.startswith(
+        "from datetime import date\nfrom pathlib import Path\n\nimport pytest\n\n\n@pytest.mark.skipif("
+    )
+    shop.commit("Quarantine")
+    assert {"hunt_flakes", "quarantine"}.isdisjoint(shop.predict_kinds())
+
+    shop.advance(days=14)
+    card = shop.predict_card("hunt_flakes")
+    assert card.reasoning == "Its quarantine ended on 19 January; if it is steady, take the skip away."
+
+
+README = "# Shop\n\nCall `total(prices)` of `cart.py`.\n\nThe total is rounded.\n"
+RENAMED_TOTAL = {
+    name: text.replace("total(", "sum_of(").replace("import total", "import sum_of")
+    for name, text in (("cart.py", RIGHT_TOTAL), ("tests/test_cart.py", TESTS))
+}
+"""The function `total` and its test after a change of its name."""
+
+
+@pytest.mark.long
+def test_documentation_of_a_renamed_function_is_updated(shop: Situation) -> None:
+    shop.commit("Words", {"README.md": README}, days_ago=20)
+    shop.run_tests()
+    for name, text in RENAMED_TOTAL.items():
+        shop.write(name, text, days_ago=0.01)
+    shop.run_tests()
+
+    card = shop.predict_top_card("stale_docs", Tier.CHECK)
+    assert card.assignment.prompt == "Show the documentation that still names total"
+    assert card.reasoning == "README.md:3 names `total` (now `sum_of`), which your changes removed."
+
+    session = shop.approve(card)
+    assert session.outcome == PROBLEM_FOUND, "it ran to its end"
+    assert session.summary == "1 line in 1 file of documentation still names total"
+    assert "README.md:3  total (now sum_of)" in shop.read_transcript(session)
+
+    updated = shop.approve(shop.predict_card("update_docs"))
+    assert updated.summary == "1 name updated in README.md"
+    assert updated.change_set_id
+    assert "stale_docs" not in shop.predict_kinds()
+    shop.land(updated)
+    assert shop.path.joinpath("README.md").read_text() == README.replace("`total(", "`sum_of(")
+    assert {"stale_docs", "update_docs"}.isdisjoint(shop.predict_kinds())
+
+
+TOTAL_WITH_UNUSED_IMPORT = f"import os\n\n\n{RIGHT_TOTAL}"
+
+
+@pytest.mark.long
+def test_only_new_lint_findings_are_reported_and_fixed(shop: Situation) -> None:
+    shop.commit("Totals", {"cart.py": TOTAL_WITH_UNUSED_IMPORT}, days_ago=8)
+    shop.record_test_run()
+    assert "lint" not in shop.predict_kinds(), "what was there before is no news"
+    shop.write("cart.py", TOTAL_WITH_UNUSED_IMPORT.replace("import os\n", "import os\nimport sys\n"))
+    card = shop.predict_card("lint")
+    assert card.tier is Tier.CHECK
+    assert card.assignment.prompt == "Lint cart.py with ruff"
+    session = shop.approve(card)
+    assert session.summary.startswith("ruff: 1 finding in 1 file is new (F401 1)"), "os was unused before"
+    assert session.outcome == PROBLEM_FOUND, "it ran to its end"
+    assert "fix_lint" in shop.predict_kinds()
+
+
+def test_settings_and_lock_files_are_not_linted(shop: Situation) -> None:
+    shop.record_test_run()
+    shop.write(".gitignore", "__pycache__/\n.pytest_cache/\n.venv\n*.log\n")
+    shop.write("uv.lock", "version = 1\n")
+    assert "lint" not in shop.predict_kinds()
+
+
+PRICE_COMMITS = 12
+"""Commits that change `price.py` in `commit_history`, without the first one."""
+
+
+def commit_history(situation: Situation) -> None:
+    """Commit prices and their rules together, except once. Between, commit other files."""
+    situation.commit(
+        "The shop", {"price.py": "0\n", "rules.toml": "0\n", "README.md": "0\n", "stock.py": "0\n"}, days_ago=60
+    )
+    for number in range(PRICE_COMMITS):
+        files = {"price.py": f"{number}a\n", "rules.toml": f"rate = {number}\n"}
+        if number == 3:
+            del files["rules.toml"]
+        situation.commit(f"Price {number}", files, days_ago=50 - 2 * number)
+        situation.commit(
+            f"Stock {number}", {"stock.py": f"{number}\n", "README.md": f"{number}\n"}, days_ago=49 - 2 * number
+        )
+
+
+@pytest.mark.long
+def test_a_file_that_usually_changes_too_is_shown(situation: Situation) -> None:
+    commit_history(situation)
+    situation.write("price.py", "new\n", days_ago=0.01)
+    card = situation.predict_top_card("changes_together", Tier.CHECK)
+    assert card.reasoning == "In 12 of the last 13 commits `rules.toml` changed with `price.py`; not this time."
+
+    session = situation.approve(card)
+    assert session.state is SessionState.SUCCEEDED
+    assert "“Price 11”" in session.summary
+    assert "2 lines of rules.toml" in session.summary

@@ -1,0 +1,49 @@
+"""Fixup commits that nobody else has are squashed in a rehearsal, which names the command that does it (SPEC 2.11)."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.model import Tier
+from tests.situations.situation import ROUNDED_TOTAL, Situation
+
+
+@pytest.mark.long
+def test_fixup_commits_are_squashed_in_rehearsal(pushed: Situation) -> None:
+    pushed.commit("Round the total", {"cart.py": ROUNDED_TOTAL}, days_ago=0.9)
+    pushed.commit("Notes", {"notes.txt": "a\n"}, days_ago=0.8)
+    pushed.commit("fixup! Round the total", {"cart.py": ROUNDED_TOTAL.replace("2", "3")}, days_ago=0.7)
+    pushed.commit("squash! Notes", {"notes.txt": "a\nb\n"}, days_ago=0.6)
+    head = pushed.git("rev-parse", "HEAD")
+
+    card = pushed.predict_card("autosquash")
+    assert card.tier is Tier.CHECK
+    assert card.assignment.prompt == "Rehearse squashing 2 fixup commits into “Notes” and “Round the total”"
+    session = pushed.approve(card)
+    onto = pushed.git("rev-parse", "--short=10", "origin/main")
+    assert session.summary.startswith(
+        "The autosquash is clean: 4 commits would become 2, with the same files at the end"
+    )
+    assert session.summary.endswith(f"to do it: `git -c sequence.editor=: rebase -i --autosquash {onto}`")
+    assert pushed.git("rev-parse", "HEAD") == head
+
+    pushed.git("-c", "sequence.editor=:", "-c", "core.editor=:", "rebase", "-q", "-i", "--autosquash", onto)
+    assert not {"autosquash", "lost_commits"} & {*pushed.predict_kinds()}
+
+
+@pytest.mark.long
+def test_a_fixup_that_conflicts_on_the_way(shop: Situation) -> None:
+    shop.commit("Table", {"table.txt": "one\n"}, days_ago=3)
+    shop.commit("Other", {"table.txt": "two\n"}, days_ago=2)
+    shop.commit("fixup! Table", {"table.txt": "three\n"}, days_ago=1)
+    card = shop.predict_card("autosquash")
+    session = shop.approve(card)
+    assert session.summary.startswith("The autosquash stops at ")
+    assert session.summary.endswith(" in table.txt")
+
+
+def test_fixups_that_are_pushed_are_left_alone(shop: Situation) -> None:
+    shop.commit("Round the total", {"cart.py": ROUNDED_TOTAL}, days_ago=0.9)
+    shop.commit("fixup! Round the total", {"notes.txt": "a\n"}, days_ago=0.7)
+    shop.add_remote()
+    assert "autosquash" not in shop.predict_kinds()

@@ -1,0 +1,89 @@
+"""Does HEAD pass without what is not committed, and did a commit or your changes break a test? (SPEC 2.10, 2.12)"""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.model import Source, Tier
+from tests.situations.situation import RIGHT_TOTAL, WRONG_TOTAL, Situation
+
+
+@pytest.mark.long
+def test_head_does_not_pass_without_the_uncommitted_file(shop: Situation) -> None:
+    shop.record_test_run()
+    shop.commit("Prices have a module", {"cart.py": "from prices import add\ntotal = add\n"}, days_ago=0)
+    shop.write("prices.py", "def add(prices):\n    return sum(prices)\n")
+    card = shop.predict_card("check_clean_head")
+    assert card.tier is Tier.CHECK
+    assert card.assignment.prompt == "Does HEAD pass without prices.py?"
+    assert card.reasoning == "It is in no commit: others get main without it."
+    shop.write("README.md", "# Shop with prices\n")
+    card = shop.predict_card("check_clean_head")
+    assert card.assignment.prompt == "Does HEAD pass without your 2 uncommitted files?"
+    assert card.reasoning == "prices.py is in no commit: others get main without it."
+    session = shop.approve(card)
+    assert not session.check.green
+    assert session.summary.endswith("; 1 of 1 passed with the uncommitted files")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("committed", "uncommitted", "finding"),
+    [
+        (RIGHT_TOTAL, f"# not committed\n{WRONG_TOTAL}", "passes without your uncommitted changes: "),
+        (
+            WRONG_TOTAL,
+            f"# not committed\n{WRONG_TOTAL}",
+            "fails without your uncommitted changes. On HEAD alone 1 of 1 test failed",
+        ),
+    ],
+    ids=["the changes broke it", "a commit broke it"],
+)
+def test_the_next_step_says_whether_a_commit_or_your_changes_broke_a_test(
+    shop: Situation, committed: str, uncommitted: str, finding: str
+) -> None:
+    shop.commit("Rounding", {"cart.py": f"# rounded\n{committed}"}, days_ago=0)
+    shop.write("cart.py", uncommitted)
+    assert not shop.run_tests().check.green
+    card = shop.predict_card("check_clean_head")
+    assert card.assignment.prompt == "Does `test_total` fail without your uncommitted changes, too?"
+    assert card.source is Source.FOLLOW_UP
+    assert shop.approve(card).summary.startswith(f"tests/test_cart.py::test_total {finding}")
+    assert ("bisect" in shop.predict_kinds()) == (committed == WRONG_TOTAL)
+    assert ("without your uncommitted changes all tests pass" in shop.problem) == (committed != WRONG_TOTAL)
+    assert "check_clean_head" not in shop.predict_kinds()
+
+
+def test_a_test_that_passes_at_head_is_named_with_that_and_needs_no_run_alone(shop: Situation) -> None:
+    shop.record_test_run(passed=2)
+    shop.write("cart.py", f"# not committed\n{WRONG_TOTAL}")
+    shop.record_test_run("tests/test_cart.py::test_total")
+    assert "still_red" not in shop.predict_kinds()
+    assert shop.problem.endswith("without your uncommitted changes all tests pass")
+
+
+def test_a_test_of_a_new_file_is_not_looked_for_at_head(shop: Situation) -> None:
+    shop.write("tests/test_more.py", "def test_more():\n    assert False\n")
+    shop.record_test_run("tests/test_more.py::test_more")
+    assert "check_clean_head" not in shop.predict_kinds()
+
+
+@pytest.mark.long
+def test_a_check_of_head_is_no_run_on_your_own_files(shop: Situation) -> None:
+    shop.commit("Prices have a module", {"cart.py": "from prices import total\n"}, days_ago=0.1)
+    shop.write("prices.py", RIGHT_TOTAL)
+    shop.record_test_run()
+    card = shop.predict_card("check_clean_head")
+    session = shop.approve(card)
+    assert not session.check.green
+    assert not {"run_tests", "rerun_failing", "still_red"} & set(shop.predict_kinds()), "they ran on these very files"
+
+
+@pytest.mark.long
+def test_where_head_passes_your_changes_are_the_answer_and_nothing_runs_again(shop: Situation) -> None:
+    shop.record_test_run()
+    shop.write("cart.py", "def total(prices):\n    return 0\n")
+    session = shop.approve(shop.predict_top_card("run_tests"))
+    assert session.check.failing
+    assert not {"still_red", "rerun_failing", "check_clean_head"} & set(shop.predict_kinds())
+    assert shop.problem.endswith("without your uncommitted changes all tests pass")

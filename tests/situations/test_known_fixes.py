@@ -1,0 +1,147 @@
+"""A landed change made a test pass. If the test fails in the same way again, the change is offered (SPEC 5.2, 5.4)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from engine.model import Card, Refusal, Result, Tier
+from engine.model.adaptation import FixTemplate
+from engine.wiring import adaptation
+from tests.situations.situation import RIGHT_TOTAL, TESTS, Situation
+
+pytestmark = pytest.mark.long
+
+TEST = "tests/test_cart.py::test_total"
+DIVIDING_TOTAL = "def total(prices):\n    return sum(prices) / len([])\n"
+"""It fails with another error than `WRONG_TOTAL`."""
+
+
+def break_and_fix(situation: Situation) -> None:
+    """Break a test with the last commit, land a revert that makes it pass, and commit that."""
+    situation.commit_shop()
+    culprit = situation.commit("Mean price", {"cart.py": DIVIDING_TOTAL}, days_ago=0.02)
+    situation.run_tests()
+    situation.advance(minutes=1)
+    situation.land(situation.approve(situation.propose(f"rehearse_revert commit={culprit} test={TEST}")))
+    situation.commit("Take it back")
+
+
+def find_offered_fix(situation: Situation) -> Card | None:
+    """Run the tests, which fail, and return the card that offers a fix."""
+    situation.advance(minutes=1)
+    assert situation.run_tests().result is Result.FAILED
+    return next((card for card in situation.predict_cards() if card.kind == "apply_fix"), None)
+
+
+def test_a_known_fix_is_offered_and_its_landing_confirms_it(situation: Situation) -> None:
+    break_and_fix(situation)
+    situation.commit("A discount", {"cart.py": f"# With a discount.\n\n\n{DIVIDING_TOTAL}"}, days_ago=0)
+    card = find_offered_fix(situation)
+    assert card.tier is Tier.BLOCKS
+    culprit = situation.git("log", "-1", "--format=%H", "--grep=Mean price")
+    assert card.assignment.prompt == f"Apply “Revert {culprit[:10]}” again in a worktree and run `test_total`"
+    assert "with “ZeroDivisionError: division by zero” as it did before this change, which fixed" in card.reasoning
+    situation.write("cart.py", RIGHT_TOTAL)
+    assert "apply_fix" not in situation.predict_kinds(), "you may have fixed it yourself"
+    situation.git("checkout", "--", "cart.py")
+    card = next(card for card in situation.predict_cards() if card.kind == "apply_fix")
+    assert "still_red" not in situation.predict_kinds(), "it would say less about the same test"
+
+    session = situation.approve(card)
+    assert session.result is Result.SUCCEEDED
+    assert session.summary.startswith(f"The fix applies and {TEST} passes")
+    assert "len([])" in (situation.path / "cart.py").read_text(), "nothing is landed yet"
+    situation.land(session)
+    assert (situation.path / "cart.py").read_text() == f"# With a discount.\n\n\n{RIGHT_TOTAL}"
+
+    situation.engine.adaptation.run_round()
+    (fix,) = situation.engine.adaptation.candidates()
+    assert isinstance(fix.effect, FixTemplate)
+    assert fix.effect.causes == ("ZeroDivisionError: division by zero in cart.py",)
+    assert len(fix.corroborated_by) == 1, "another session turned the same test green"
+
+
+def test_a_test_that_fails_on_another_branch_is_not_repaired_by_a_landing_here(shop: Situation) -> None:
+    shop.checkout("-b", "discount")
+    shop.commit("Mean price", {"cart.py": DIVIDING_TOTAL}, days_ago=0.02)
+    shop.run_tests()
+    shop.checkout("main")
+    note = shop.commit("A note", {"cart.py": "# Prices are cents.\n" + RIGHT_TOTAL}, days_ago=0.01)
+    shop.advance(minutes=1)
+    session = shop.approve(shop.propose(f"rehearse_revert commit={note} test={TEST}"))
+    assert session.result is Result.SUCCEEDED
+    shop.land(session)
+    shop.engine.adaptation.run_round()
+    assert shop.engine.adaptation.candidates() == []
+
+
+def test_a_repository_that_was_deleted_teaches_nothing(situation: Situation, caplog: pytest.LogCaptureFixture) -> None:
+    break_and_fix(situation)
+    shutil.rmtree(situation.path)
+    situation.engine.adaptation.run_round()
+    assert situation.engine.adaptation.candidates() == []
+    assert "could not be handled" not in caplog.text
+
+
+def test_a_repository_in_which_git_gives_no_answer_still_teaches(
+    situation: Situation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_and_fix(situation)
+    monkeypatch.setattr(adaptation, "find_workspace_refusal", lambda workspace: Refusal("git_failed", "no answer"))
+    situation.engine.adaptation.run_round()
+    assert situation.engine.adaptation.candidates()
+
+
+def test_a_fix_that_the_files_have_is_not_offered(situation: Situation) -> None:
+    break_and_fix(situation)
+    situation.advance(minutes=1)
+    situation.record_test_run(TEST, passed=0)
+    situation.predict_cards()
+    assert situation.engine.adaptation.fixes(str(situation.path)), "it is known"
+    assert "apply_fix" not in situation.predict_kinds()
+
+    (fix,) = situation.engine.adaptation.fixes(str(situation.path))
+    parameters = {"fix": fix.id, "tests": [TEST], "patch": fix.template.patch}
+    by_hand = situation.approve(situation.propose(f"apply_fix {json.dumps(parameters)}"))
+    assert by_hand.summary.startswith(f"The files already have this fix, and {TEST} passes: the one test passed")
+    assert (by_hand.result, by_hand.change_set_id) == (Result.SUCCEEDED, None)
+    situation.write("tests/test_cart.py", TESTS.replace("3", "4"))
+    by_hand = situation.approve(situation.propose(f"apply_fix {json.dumps(parameters)}"))
+    assert by_hand.summary.startswith(f"The files already have this fix, and {TEST} still fails, so the failure has")
+    assert by_hand.result is Result.FAILED
+
+
+def test_a_fix_that_does_not_help_says_so(situation: Situation) -> None:
+    break_and_fix(situation)
+    situation.commit("A typo", {"cart.py": "def total(prices):\n    return summ(prices)\n"}, days_ago=0)
+    card = find_offered_fix(situation)
+    assert card is None, "another error of the same test"
+
+    situation.commit("Wrong twice", {"cart.py": "def total(prices):\n    return 0 / (0 * len(prices))\n"}, days_ago=0)
+    card = find_offered_fix(situation)
+    assert card is not None
+    session = situation.approve(card)
+    assert (session.result, session.summary) == (
+        Result.FAILED,
+        "The fix does not apply: it conflicts in 1 file: cart.py",
+    )
+    assert session.change_set_id is None
+    assert "<<<<" not in (situation.path / "cart.py").read_text()
+    assert "apply_fix" not in situation.predict_kinds(), "it was tried on these files"
+
+    tax = "def tax(price):\n    return price / (price - price)\n\n\n"
+    test = "def test_total():\n    from cart import tax, total\n    assert total([1, 2]) + tax(1) == 3\n"
+    situation.commit("A tax", {"cart.py": tax + DIVIDING_TOTAL, "tests/test_cart.py": test}, days_ago=0)
+    card = find_offered_fix(situation)
+    assert card is not None
+    session = situation.approve(card)
+    assert session.result is Result.FAILED
+    assert session.summary.startswith(f"The fix applies, but {TEST} still fails, so the fix is discarded")
+    assert session.change_set_id is None
+
+    (fix,) = situation.engine.adaptation.candidates()
+    situation.engine.adaptation.reject(fix.id, "it does not help")
+    assert find_offered_fix(situation) is None, "the candidate was rejected"

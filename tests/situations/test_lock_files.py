@@ -1,0 +1,92 @@
+"""A lock file that is missing, or whose manifest asks for another version, is updated as a diff that waits (SPEC
+3.9)."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from engine.model import SessionState, Tier
+from tests.situations.situation import Situation
+
+LOCK = (
+    '{{"name": "web", "lockfileVersion": 3, "packages": {{'
+    '"": {{"name": "web", "dependencies": {{"is-number": "{0}"}}}}, '
+    '"node_modules/is-number": {{"version": "7.0.0"}}}}}}\n'
+)
+"""The lock file of `manifest`; its field is the version."""
+
+
+def make_manifest(version: str) -> str:
+    return f'{{"name": "web", "dependencies": {{"is-number": "{version}"}}}}\n'
+
+
+needs_npm_and_bwrap = pytest.mark.skipif(
+    not (shutil.which("npm") and shutil.which("bwrap")), reason="npm or bubblewrap is not installed"
+)
+
+
+@pytest.mark.long
+def test_a_lock_file_out_of_step_is_named_with_what_differs(situation: Situation) -> None:
+    situation.commit(
+        "Web", {"package.json": make_manifest("^7.0.0"), "package-lock.json": LOCK.format("^7.0.0")}, days_ago=5
+    )
+    assert "update_lock" not in situation.predict_kinds()
+    situation.write("package.json", make_manifest("^6.0.0"))
+    card = situation.predict_top_card("update_lock", Tier.BLOCKS)
+    assert card.assignment.prompt.startswith("Bring package-lock.json in step: npm install --package-lock-only")
+    assert "is-number" in card.reasoning
+    assert "^6.0.0" in card.reasoning
+    assert "the diff of package-lock.json waits for you" in card.reasoning
+    situation.write("package-lock.json", LOCK.format("^6.0.0"))
+    assert "update_lock" not in situation.predict_kinds(), "you did it yourself"
+
+
+def test_a_lock_file_out_of_step_below_the_top(situation: Situation) -> None:
+    situation.commit(
+        "Web",
+        {
+            "README.md": "x\n",
+            "apps/web/package.json": make_manifest("^6.0.0"),
+            "apps/web/package-lock.json": LOCK.format("^7.0.0"),
+        },
+        days_ago=5,
+    )
+    card = situation.predict_top_card("update_lock")
+    assert card.assignment.parameters["project"] == "apps/web"
+    assert "apps/web/package-lock.json" in card.assignment.prompt
+
+
+def install_packages(situation: Situation, ignored: str) -> None:
+    """Install the packages of a project that has no lock file, and ignores these files."""
+    situation.commit(
+        "Web",
+        {
+            "package.json": '{"name": "web", "scripts": {"test": "mocha"}, "dependencies": {"ms": "file:./ms"}}\n',
+            "ms/package.json": '{"name": "ms", "version": "1.0.0"}\n',
+            "test/price.test.js": "it('works', () => {});\n",
+            ".gitignore": ignored,
+        },
+        days_ago=9,
+    )
+    installed = situation.approve(situation.predict_card("prepare_environment"))
+    assert installed.state is SessionState.SUCCEEDED, situation.read_transcript(installed)
+
+
+@needs_npm_and_bwrap
+def test_the_first_lock_file_of_an_installation_is_offered_as_a_diff(situation: Situation) -> None:
+    install_packages(situation, "node_modules\n")
+    card = situation.predict_card("update_lock")
+    assert card.tier is Tier.CHECK
+    assert card.assignment.prompt == "Make package-lock.json: npm install --package-lock-only --ignore-scripts"
+    made = situation.approve(card)
+    assert situation.engine.changes.get(made.change_set_id).files[0].path == "package-lock.json"
+    situation.land(made)
+    assert "update_lock" not in situation.predict_kinds()
+
+
+@needs_npm_and_bwrap
+def test_the_first_lock_file_is_not_offered_where_it_is_ignored(situation: Situation) -> None:
+    install_packages(situation, "node_modules\npackage-lock.json\n")
+    assert "update_lock" not in situation.predict_kinds()

@@ -1,0 +1,108 @@
+"""Commits that no branch holds are at risk, and get one (SPEC 2.11).
+
+Rewritten commits are not lost: each helper rewrites the commit “Invoices”.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from engine.model import Tier
+from tests.situations.situation import ROUNDED_TOTAL, Situation
+
+
+@pytest.mark.long
+def test_commits_on_a_detached_head(shop: Situation) -> None:
+    shop.checkout("--detach", days_ago=1)
+    shop.commit("Try tax", {"tax.py": "RATE = 7\n"}, days_ago=0.5)
+    tip = shop.commit("Use tax", {"tax.py": "RATE = 19\n"}, days_ago=0.4)
+
+    card = shop.predict_top_card("lost_commits", Tier.AT_RISK)
+    assert card.assignment.prompt == "Make a branch for 2 commits that no branch holds"
+    assert card.reasoning == (
+        "HEAD is detached: 2 commits up to “Use tax” are on no branch, and the next checkout leaves them behind."
+    )
+    session = shop.approve(card)
+    assert session.summary == f"Made rescued-{tip[:10]} (2 commits); to remove it: `git branch -D rescued-{tip[:10]}`"
+    assert shop.git("rev-parse", f"rescued-{tip[:10]}") == tip
+    assert shop.git("branch", "--show-current") == "", "nothing is checked out"
+    assert "lost_commits" not in shop.predict_kinds()
+
+
+@pytest.mark.long
+def test_commits_that_a_reset_left(shop: Situation) -> None:
+    tip = shop.commit("Invoices", {"bill.py": "def bill(cart):\n    return cart.total\n"}, days_ago=2)
+    shop.git("reset", "-q", "--hard", "HEAD~1", days_ago=1)
+    card = shop.predict_top_card("lost_commits")
+    assert card.reasoning == "“Invoices” is on no branch any more, left yesterday 09:30."
+    shop.approve(card)
+    assert shop.git("branch", "--contains", tip).strip() == f"rescued-{tip[:10]}"
+
+
+def test_commits_of_a_deleted_branch(shop: Situation) -> None:
+    shop.checkout("-b", "idee/größe", days_ago=3)
+    shop.commit("An idea", {"idea.py": "def idea():\n    return 42\n"}, days_ago=2)
+    shop.checkout("main", days_ago=1)
+    shop.git("branch", "-q", "-D", "idee/größe")
+    shop.predict_top_card("lost_commits")
+
+
+def amend(situation: Situation) -> None:
+    situation.write("cart.py", ROUNDED_TOTAL)
+    situation.git("commit", "-qa", "--amend", "-m", "Another name", days_ago=0.2)
+
+
+def rebase(situation: Situation) -> None:
+    situation.checkout("-b", "feature", "HEAD~1", days_ago=0.9)
+    situation.commit("Feature", {"feature.py": "def feature():\n    return True\n"}, days_ago=0.8)
+    situation.git("rebase", "-q", "main", days_ago=0.7)
+
+
+def squash(situation: Situation) -> None:
+    situation.commit("More", {"more.py": "def more():\n    return 'more of it'\n"}, days_ago=0.8)
+    situation.git("reset", "-q", "--soft", "HEAD~2", days_ago=0.7)
+    situation.git("commit", "-qm", "Both at once", days_ago=0.6)
+
+
+def squash_merge(situation: Situation) -> None:
+    situation.checkout("-b", "feature", days_ago=0.9)
+    situation.commit("Part one", {"feature.py": "def feature():\n    return True\n"}, days_ago=0.8)
+    situation.commit("Part two", {"other.py": "def other():\n    return None\n"}, days_ago=0.7)
+    situation.checkout("main", days_ago=0.6)
+    situation.git("merge", "-q", "--squash", "feature", days_ago=0.6)
+    situation.git("commit", "-qm", "Feature (#1)", days_ago=0.6)
+    situation.git("branch", "-q", "-D", "feature", days_ago=0.5)
+    situation.commit("Feature goes on", {"other.py": "def other():\n    return None  # yet\n"}, days_ago=0.4)
+
+
+def autosquash(situation: Situation) -> None:
+    situation.commit("fixup! Invoices", {"bill.py": "def bill(cart):\n    return round(cart.total)\n"}, days_ago=0.8)
+    situation.git("-c", "sequence.editor=:", "rebase", "-q", "-i", "--autosquash", "HEAD~2", days_ago=0.7)
+
+
+def reset_and_keep_files(situation: Situation) -> None:
+    situation.git("reset", "-q", "HEAD~1", days_ago=0.7)
+
+
+def check_out_from_others(situation: Situation) -> None:
+    situation.git(
+        "-c", "user.name=X", "-c", "user.email=x@example.org", "commit", "-q", "--allow-empty", "-m", "Theirs"
+    )
+    commit_of_other = situation.git("rev-parse", "HEAD")
+    situation.git("reset", "-q", "--hard", "HEAD~1")
+    (situation.path / ".git/logs/HEAD").unlink()
+    (situation.path / ".git/logs/refs/heads/main").unlink()
+    situation.checkout("--detach", commit_of_other)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "rewrite",
+    [amend, rebase, squash, squash_merge, autosquash, reset_and_keep_files, check_out_from_others],
+)
+def test_rewritten_commits_are_not_lost(shop: Situation, rewrite: Callable[[Situation], None]) -> None:
+    shop.commit("Invoices", {"bill.py": "def bill(cart):\n    return cart.total\n"}, days_ago=1)
+    rewrite(shop)
+    assert "lost_commits" not in shop.predict_kinds()

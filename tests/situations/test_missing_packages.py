@@ -1,0 +1,104 @@
+"""The tests need packages that are not installed: a card installs them, or a remark says how to (SPEC 2.12)."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.execution.runners.toolchains import python_projects
+from engine.execution.sandbox.ladder import find_best_sandbox
+from engine.model import Tier
+from tests.situations.situation import Situation
+from tests.situations.test_projects import API
+from tests.support.helpers import refused
+
+WITHOUT_PACKAGES = {
+    "package.json": '{"name": "web", "scripts": {"test": "mocha"}, "devDependencies": {"mocha": "^10.0.0"}}\n',
+    "package-lock.json": (
+        '{"name": "web", "lockfileVersion": 3, "packages": {'
+        '"": {"name": "web", "devDependencies": {"mocha": "^10.0.0"}}, "node_modules/mocha": {"version": "10.8.2"}}}\n'
+    ),
+    "price.js": "exports.price = (cents) => cents / 100;\n",
+    "test/price.test.js": "it('works', () => {});\n",
+    ".gitignore": "node_modules\n",
+}
+"""A project of node whose tests need a package that is not installed."""
+
+
+def test_missing_packages_are_upkeep_and_block_you_where_you_changed_something(situation: Situation) -> None:
+    situation.commit("Web", WITHOUT_PACKAGES, days_ago=9)
+    situation.predict_top_card("prepare_environment", Tier.UPKEEP)
+    situation.write("price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
+    card = situation.predict_top_card("prepare_environment", Tier.BLOCKS)
+    assert card.assignment.prompt == "Install the packages: npm ci"
+    assert "network: registry.npmjs.org" in card.reasoning
+    assert "creates node_modules in your tree" in card.reasoning
+    assert "run_tests" not in situation.predict_kinds(), "they could not run"
+
+
+@pytest.fixture
+def without_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all programs, only git and a shell are installed."""
+    find_best_sandbox()  # the process remembers it, and would remember that there is none
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for name in ("git", "sh"):
+        (programs / name).symlink_to(shutil.which(name) or name)
+    monkeypatch.setenv("PATH", str(programs))
+
+
+def is_node_link_named(situation: Situation) -> bool:
+    """Whether after an edit there is no card that would run npm, and the remarks say where to get it."""
+    situation.write("price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
+    return "prepare_environment" not in situation.predict_kinds() and situation.problem == (
+        "its tests need npm, which is not installed; install Node.js: https://nodejs.org"
+    )
+
+
+@pytest.mark.usefixtures("without_npm")
+def test_without_the_package_manager_its_link_is_named_instead_of_a_card(situation: Situation) -> None:
+    situation.commit("Web", WITHOUT_PACKAGES, days_ago=9)
+    assert is_node_link_named(situation)
+    refusal = refused("bad_parameters", lambda: situation.propose("run the tests"))
+    assert refusal.message == "run_tests: its tests need npm, which is not installed"
+
+
+@pytest.mark.usefixtures("without_npm")
+def test_the_link_of_the_package_manager_is_named_beside_another_project(situation: Situation) -> None:
+    situation.commit("Web", WITHOUT_PACKAGES | API, days_ago=9)
+    (situation.path / "packages/api/.venv").symlink_to(sys.prefix, target_is_directory=True)
+    assert is_node_link_named(situation)
+
+
+def test_of_two_languages_the_one_that_lacks_packages_is_installed(situation: Situation) -> None:
+    situation.commit(
+        "Shop and web", WITHOUT_PACKAGES | {"pyproject.toml": '[project]\nname = "shop"\nversion = "1"\n'}, days_ago=9
+    )
+    situation.write("price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
+    card = situation.predict_card("prepare_environment")
+    assert "need node_modules, which is not installed" in card.reasoning
+    assert card.assignment.prompt == "Install the packages: npm ci"
+
+
+def test_python_without_pytest_gets_a_virtual_environment_unless_the_console_runs_from_it(
+    situation: Situation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(python_projects, "find_interpreters", lambda workspace, top: [])
+    situation.commit(
+        "Shop",
+        {
+            "pyproject.toml": '[project]\nname = "shop"\nversion = "1"\n',
+            "shop.py": "PRICE = 1\n",
+            "tests/test_shop.py": "import shop\n\n\ndef test_price():\n    assert shop.PRICE == 1\n",
+        },
+        days_ago=9,
+    )
+    situation.write("shop.py", "PRICE = 2\n")
+    card = situation.predict_top_card("prepare_environment", Tier.BLOCKS)
+    assert card.assignment.prompt.startswith("Install the packages: python3 -m venv .venv && .venv/bin/pip install")
+    (situation.path / ".venv").mkdir()
+    monkeypatch.setattr(sys, "prefix", str(situation.path / ".venv"))
+    assert "prepare_environment" not in situation.predict_kinds(), "the console runs from there"

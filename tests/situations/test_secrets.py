@@ -1,0 +1,136 @@
+"""A secret in a commit that nobody else has, or about to be committed, is warned of until it is gone (SPEC 2.9)."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.model import ALREADY_REVIEWED, PROBLEM_FOUND, DismissReason, Refusal, Tier
+from tests.situations.situation import HARMLESS_TOTAL, Situation
+
+KEY = "AK" + "IA" + "Q7W2E9R4T1Y8U3I6"  # put together here so that no scanner takes this file for a leak
+SETTINGS = f'REGION = "eu"\nKEY = "{KEY}"\n'
+
+
+@pytest.mark.long
+def test_a_key_in_an_unpushed_commit(pushed: Situation) -> None:
+    culprit = pushed.commit("Upload to the bucket", {"shop/Zugänge prod.py": SETTINGS}, days_ago=0.1)
+    pushed.commit("Faster cart", {"cart.py": HARMLESS_TOTAL}, days_ago=0.05)
+
+    card = pushed.predict_top_card("secret", Tier.AT_RISK)
+    assert card.assignment.prompt == "Do not push yet: shop/Zugänge prod.py:2 holds an AWS access key"
+    assert card.reasoning == (
+        "It came in with “Upload to the bucket”, which no remote has yet. "
+        "Approving this lists the commands that take it out, and changes nothing."
+    )
+
+    session = pushed.approve(card)
+    assert session.summary.startswith("Do not push: shop/Zugänge prod.py:2 holds an AWS access key")
+    transcript = pushed.read_transcript(session)
+    commands = f"  git commit -m 'fixup! {culprit[:10]}' -- 'shop/Zugänge prod.py'"
+    assert commands in transcript
+    assert KEY not in transcript + session.summary + repr(card)
+    assert session.outcome == PROBLEM_FOUND
+
+    next_card, *_ = pushed.engine.cards.pending()
+    assert next_card.kind == "secret"
+    assert next_card.id != card.id, "it is back at once, and warns until the key is gone"
+    assert "You reviewed it at 09:30; the details say how to take it out." in next_card.reasoning
+    assert commands in next_card.reasoning.splitlines()
+    with pytest.raises(Refusal, match="nothing has changed since") as refused:
+        pushed.engine.cards.approve(next_card.id)
+    assert refused.value.code == ALREADY_REVIEWED
+    assert pushed.engine.cards.pending()[0] == next_card, "no run, and no decision"
+
+    pushed.write("shop/Zugänge prod.py", "KEY = None\n")
+    edited = pushed.predict_top_card("secret")
+    assert edited.assignment.prompt == "Do not push yet: the history of shop/Zugänge prod.py holds an AWS access key"
+    assert commands in pushed.read_transcript(pushed.approve(edited))
+    pushed.commit("No key", {"shop/Zugänge prod.py": "KEY = None\n"}, days_ago=0)
+    pushed.git("reset", "-q", "--soft", "origin/main")
+    pushed.commit("Upload without a key", days_ago=0)
+    assert "secret" not in pushed.predict_kinds()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("is_at_same_line", [False, True])
+def test_another_key_in_a_reviewed_file_can_be_reviewed(shop: Situation, is_at_same_line: bool) -> None:
+    shop.write("conf.py", SETTINGS)
+    shop.git("add", "conf.py")
+    shop.approve(shop.predict_top_card("secret"))
+    card = shop.predict_top_card("secret")
+    with pytest.raises(Refusal, match="nothing has changed since"):
+        shop.engine.cards.approve(card.id)
+
+    shop.advance(minutes=1)  # git takes a file with the same size and time for unchanged
+    other = SETTINGS.replace("Q7W2", "Z9X8")
+    shop.write("conf.py", other if is_at_same_line else SETTINGS + other)
+    shop.git("add", "conf.py")
+    session = shop.approve(shop.predict_top_card("secret"))
+    assert session.facts["findings"][-1]["line"] == (2 if is_at_same_line else 4)
+
+
+@pytest.mark.long
+def test_a_key_that_a_later_commit_removed_is_still_in_the_history(pushed: Situation) -> None:
+    pushed.git("switch", "-q", "-c", "upload")  # no upstream
+    pushed.commit("Upload", {"upload.rb": SETTINGS}, days_ago=0.2)
+    pushed.commit("No key", {"upload.rb": 'KEY = ENV["KEY"]\n'}, days_ago=0.1)
+
+    card = pushed.predict_top_card("secret", Tier.AT_RISK)
+    assert card.assignment.prompt == "Do not push yet: the history of upload.rb holds an AWS access key"
+    pushed.git("push", "-q", "origin", "upload")
+    assert "secret" not in pushed.predict_kinds()  # too late: nothing is about to be pushed
+
+
+@pytest.mark.long
+def test_a_key_in_a_file_whose_name_reads_like_a_command(pushed: Situation) -> None:
+    pushed.commit("Upload", {"x; rm -rf ~/conf.py": SETTINGS}, days_ago=0.2)
+
+    card = pushed.predict_top_card("secret", Tier.AT_RISK)
+    assert card.assignment.prompt == "Secret about to be pushed, with a name that reads like a command"
+    assert pushed.problem == "do not push yet: x; rm -rf ~/conf.py:2 holds an AWS access key"
+    session = pushed.approve(card)
+    assert session.summary.startswith("Do not push: x; rm -rf ~/conf.py:2 holds an AWS access key")
+
+
+def test_a_dismissed_secret_is_no_problem_any_more(pushed: Situation) -> None:
+    pushed.commit("Upload", {"conf.py": SETTINGS}, days_ago=0.2)
+    card = pushed.predict_top_card("secret")
+    assert pushed.problem
+    pushed.engine.cards.dismiss(card.id, reason=DismissReason.NEVER_HERE)
+    assert "secret" not in pushed.predict_kinds()
+    assert pushed.problem == ""
+
+
+@pytest.mark.long
+def test_a_staged_key_becomes_more_urgent_when_it_is_committed(pushed: Situation) -> None:
+    pushed.write("config.yml", f"region: eu\nkey: {KEY}\n")
+    pushed.git("add", "config.yml")
+
+    card = pushed.predict_top_card("secret", Tier.BLOCKS)
+    assert card.assignment.prompt == "Do not commit yet: config.yml:2 holds an AWS access key"
+    pushed.engine.cards.dismiss(card.id)
+    assert "secret" not in pushed.predict_kinds()
+
+    pushed.commit("Configure", days_ago=0)
+    pushed.predict_top_card("secret", Tier.AT_RISK)  # the dismissal does not cover what got worse
+
+
+@pytest.mark.long
+def test_a_key_staged_for_the_first_commit(situation: Situation) -> None:
+    situation.write("config.yml", f"region: eu\nkey: {KEY}\n")
+    situation.git("add", "config.yml")
+    card = situation.predict_top_card("secret")
+    assert card.assignment.prompt == "Do not commit yet: config.yml:2 holds an AWS access key"
+    session = situation.approve(card)
+    assert (session.outcome, session.summary) == (PROBLEM_FOUND, "Do not commit: config.yml:2 holds an AWS access key")
+    assert "Remove the secret from config.yml" in situation.read_transcript(session)
+
+
+@pytest.mark.long
+def test_a_file_of_keys_in_a_repository_without_a_remote(shop: Situation) -> None:
+    shop.git("switch", "-q", "-c", "deploy")
+    shop.commit("Deploy", {".env": "DATABASE=shop\n"}, days_ago=0.1)
+    card = shop.predict_card("secret")
+    assert card.tier is Tier.BLOCKS
+    assert card.assignment.prompt == "Do not push yet: .env is a file that holds keys"
+    assert "git rm -r --cached --force -- .env" in shop.read_transcript(shop.approve(card))

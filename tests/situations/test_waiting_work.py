@@ -1,0 +1,75 @@
+"""Work that waits for days: files in no commit, commits that nobody has. Dismissed cards stay away (SPEC 2.9)."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+import pytest
+
+from engine.model import Tier
+from tests.situations.situation import HARMLESS_TOTAL, RIGHT_TOTAL, Situation
+
+
+@pytest.mark.long
+def test_changes_of_last_week_are_in_no_commit(pushed: Situation) -> None:
+    pushed.write("cart.py", "def total(prices):\n    return sum(prices) or 0\n", days_ago=4)
+    pushed.write("price list.py", "def price(name):\n    return 1\n", days_ago=3.5)
+    pushed.write(
+        "tests/test_cart.py", "def test_total():\n    from cart import total\n    assert not total([])\n", days_ago=3
+    )
+    pushed.write("README.md", "# Shop\n", days_ago=3)
+
+    card = pushed.predict_top_card("waiting_work", Tier.BLOCKS)
+    assert card.assignment.prompt == ("Look at what is not committed yet: README.md, cart.py, price list.py and 1 more")
+    assert card.reasoning == "4 files changed since Thursday are in no commit."
+    session = pushed.approve(card)
+    assert session.summary == "4 files not committed; could be 3 commits: cart, documentation and price list"
+    assert "git add -- cart.py tests/test_cart.py && git commit" in pushed.read_transcript(session)
+    assert session.next_step == "run_tests"
+    assert pushed.git("status", "--porcelain").count("\n") == 3  # it only looked
+
+
+@pytest.mark.long
+def test_the_commands_for_uncommitted_files_name_all_of_them(pushed: Situation) -> None:
+    names = [f"docs/page {number:02} [draft].md" for number in range(21)]
+    for name in names:
+        pushed.write(name, "# Page\n", days_ago=4)
+    pushed.write("cart.py", HARMLESS_TOTAL, days_ago=4)
+    transcript = pushed.read_transcript(pushed.approve(pushed.predict_top_card("waiting_work")))
+    commands = re.findall(r"git add -- .*", transcript)
+    subprocess.run(["sh", "-ec", "\n".join(commands).replace(" && git commit", "")], cwd=pushed.path, check=True)
+    assert pushed.git("diff", "--cached", "--name-only", "-z").split("\0")[:-1] == ["cart.py", *names]
+
+
+def test_commits_that_were_never_pushed(pushed: Situation) -> None:
+    pushed.git("switch", "-q", "-c", "faster", "--no-track")
+    pushed.commit("Faster", {"cart.py": HARMLESS_TOTAL}, days_ago=5)
+    card = pushed.predict_top_card("waiting_work")
+    assert card.assignment.prompt == "Look through the commit to push"
+    assert pushed.approve(card).summary == "1 unpushed commit, nothing that should not be pushed"
+
+
+def test_commits_without_a_remote_logs_and_work_of_yesterday_are_no_card(shop: Situation) -> None:
+    shop.commit("Faster", {"cart.py": HARMLESS_TOTAL}, days_ago=5)  # no remote
+    shop.write("out.log", "x\n", days_ago=9)
+    shop.write(".idea/shop.xml", "x\n", days_ago=9)
+    shop.write("cart.py", RIGHT_TOTAL, days_ago=1)  # of yesterday
+    assert "waiting_work" not in shop.predict_kinds()
+
+
+@pytest.mark.long
+def test_a_dismissed_card_stays_away_for_seven_days_of_commits(pushed: Situation) -> None:
+    pushed.record_test_run()
+    pushed.write("cart.py", HARMLESS_TOTAL)
+    card = pushed.predict_top_card("run_tests")
+    pushed.engine.cards.dismiss(card.id)
+    for number in range(6):
+        pushed.advance(days=1)
+        pushed.commit(
+            f"Step {number}", {"cart.py": f"def total(prices):\n    return sum(prices) - {number}\n"}, days_ago=0
+        )
+        pushed.write("other.py", f"x = {number}\n")
+        assert "run_tests" not in pushed.predict_kinds()
+    pushed.advance(days=1, minutes=1)
+    assert "run_tests" in pushed.predict_kinds()
