@@ -14,7 +14,7 @@ from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import find_rungs
 from tests.attacks.landing_files import Canary
 from tests.attacks.victim import Victim, folder_outside_tmp
-from tests.execution.landing_world import LandingWorld
+from tests.execution.changesets.landing_world import LandingWorld
 
 PROPERTY = "attack"
 """Name of the report property that carries the class of an attack, also from a worker to the main process."""

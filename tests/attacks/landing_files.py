@@ -13,7 +13,7 @@ from engine.execution import file_plan
 from engine.execution.file_plan import ABSENT, Contents, Entry, Image, Kind, Plan, compute_blob_id
 from engine.model import Refusal
 from engine.storage.beneath import Beneath
-from tests.execution.landing_world import LandingWorld
+from tests.execution.changesets.landing_world import LandingWorld
 
 EDITED = "edited\n"
 

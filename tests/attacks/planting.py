@@ -18,8 +18,8 @@ from engine.git.github import find_address
 from engine.git.reader import GitReader, read_workspace_label
 from engine.model import Refusal
 from tests.conftest import Repository
-from tests.execution.flows.conftest import ProcessSession
-from tests.execution.landing_world import LandingWorld
+from tests.execution.changesets.landing_world import LandingWorld
+from tests.execution.flows.flow_run import ProcessSession
 from tests.support.fork_server import ForkServer
 from tests.support.helpers import make_program
 
@@ -132,10 +132,10 @@ def rehearse_and_land(world: LandingWorld) -> None:
         use_worktree(world, folder, git)
         (folder / "a.txt").write_text("worked\n")
 
-    change = world.make_change_set(work)
-    for step in (world.changes.preview_land, world.changes.land, world.changes.undo, world.changes.branch):
+    change = world.make_change(work)
+    for step in (lambda: world.changes.preview_land(change.id), change.land, change.undo, change.branch):
         with contextlib.suppress(Refusal):  # a file of a filter is not landed
-            step(change.id)
+            step()
 
 
 def use_worktree(world: LandingWorld, folder: Path, git: Git) -> None:

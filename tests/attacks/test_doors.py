@@ -1,5 +1,7 @@
-"""Attempts to block the gateway and the control socket, and to use the agents' server, the settings and the database
-without permission. `tests/api/gateway/test_attacks.py` has requests that the gateway refuses."""
+"""Attempts to block the gateway and the control socket, or to use the doors of the engine unasked (SPEC 10.1, 10.4).
+
+`tests/api/gateway/test_attacks.py` has requests that the gateway refuses.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""A machine without a sandbox: the check of a repository runs only if the operator confirmed that, each time. The check
-of these tests leaves a mark when it runs."""
+"""A machine without a sandbox: a check runs only if the operator confirmed that, each time (SPEC 3.8).
+
+The check of these tests leaves a mark when it runs.
+"""
 
 from __future__ import annotations
 

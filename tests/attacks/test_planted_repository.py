@@ -1,50 +1,27 @@
-"""A session plants repositories, programs and pipes. The engine never enters, runs or waits for them."""
+"""A session plants repositories and programs. The engine never enters or runs them (SPEC 3.8)."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import shutil
-import signal
 import subprocess
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from engine.execution import trees
-from engine.execution.prompts import ProjectPart
-from engine.execution.runners.toolchains.projects import find_projects
 from engine.execution.sandbox.mounts import find_protected_git_paths
 from engine.git import Git, read_submodule_paths
-from engine.git.reader import GitReader
-from engine.model import PromptRequest, Refusal
-from engine.prediction.context_reader import CalendarReader
+from engine.model import Refusal
 from tests.attacks.planting import Trap, make_project, rehearse_and_land, run_clawpy, use_operator_tree, use_worktree
-from tests.conftest import MONDAY_MORNING, Repository
-from tests.execution.landing_world import LandingWorld
+from tests.conftest import Repository
+from tests.execution.changesets.landing_world import LandingWorld
 from tests.support.fork_server import ForkServer
-from tests.support.helpers import read_table
 
 pytestmark = pytest.mark.attack("planted repository")
 
 STATUS = "git status"
 Plant = Callable[[Path, Trap], object]
-
-
-@pytest.fixture
-def alarm_after_a_minute() -> Iterator[None]:
-    """An alarm that ends an endless wait for a pipe."""
-
-    def raise_timeout(number: int, frame: object) -> None:
-        raise TimeoutError("an endless wait for a pipe")
-
-    before = signal.signal(signal.SIGALRM, raise_timeout)
-    signal.alarm(60)
-    yield
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
 
 
 def make_project_with_submodule(world: LandingWorld, *, list_key: str = "path") -> Repository:
@@ -170,7 +147,7 @@ def test_an_uninitialised_submodule_runs_no_planted_program_in_a_worktree(
         trap.pop_mark()
         (folder / "a.txt").write_text("worked\n")
 
-    change = world.make_change_set(work)
+    change = world.make_change(work)
     assert not trap.pop_mark()
     assert [file.path for file in change.files if file.path.startswith("sub/")] == []
     assert shop.git("ls-files", "--stage", "sub").startswith("160000")
@@ -210,8 +187,8 @@ def test_an_exchanged_git_folder_of_a_worktree_runs_no_program(
         trap.assert_works(folder, STATUS)
         trees.take_snapshot(git.pin())
 
-    change = world.make_change_set(work)
-    world.changes.discard(change.id)
+    change = world.make_change(work)
+    change.discard()
     assert not trap.pop_mark()
     assert "a.txt" in [file.path for file in change.files]
     assert not world.worktrees.folder_of("session_1").exists()
@@ -251,55 +228,6 @@ def test_a_list_of_submodules_includes_nothing(tmp_path: Path, outside: Path) ->
     (outside / "more").write_text('[submodule "y"]\n\tpath = secret\n')
     (tmp_path / ".gitmodules").write_text(f'[include]\n\tpath = {outside}/more\n[submodule "x"]\n\tpath = sub\n')
     assert read_submodule_paths(tmp_path) == ("sub",)
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("alarm_after_a_minute")
-@pytest.mark.parametrize("name", read_table(__file__)["read_files"])
-def test_a_pipe_in_the_tree_blocks_nothing(repository: Repository, name: str) -> None:
-    repository.commit("one", {"a.py": "1"})
-    if name == ".git/config.worktree":
-        repository.git("config", "extensions.worktreeConfig", "true")
-    (repository.path / name).unlink(missing_ok=True)
-    (repository.path / name).parent.mkdir(exist_ok=True)
-    os.mkfifo(repository.path / name)
-    for read in (GitReader().read, find_projects):
-        with contextlib.suppress(Refusal):  # git itself may need the file
-            read(repository.path)
-    find_protected_git_paths(repository.path)
-    ProjectPart().make_part(PromptRequest("", "build", str(repository.path), "work", folder=str(repository.path)))
-
-
-@pytest.mark.usefixtures("alarm_after_a_minute")
-@pytest.mark.parametrize("name", [".git/config", ".git"])
-def test_a_repository_whose_own_files_are_pipes_is_refused(repository: Repository, name: str) -> None:
-    place = repository.path / name
-    shutil.rmtree(place) if place.is_dir() else place.unlink()
-    os.mkfifo(place)
-    with pytest.raises(Refusal):
-        GitReader().read(repository.path)
-
-
-@pytest.mark.usefixtures("alarm_after_a_minute")
-def test_a_calendar_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "meetings.ics")
-    with pytest.raises(Refusal, match="not a regular file"):
-        CalendarReader().meetings([str(tmp_path / "meetings.ics")], MONDAY_MORNING)
-
-
-@pytest.mark.long
-@pytest.mark.usefixtures("alarm_after_a_minute")
-@pytest.mark.parametrize("name", ["sub/.gitignore", ".gitattributes", "sub/.git/HEAD"])
-def test_a_pipe_that_git_itself_would_wait_for_ends_with_its_name(repository: Repository, name: str) -> None:
-    repository.commit("one", {"a.py": "1"})
-    (repository.path / name).parent.mkdir(parents=True, exist_ok=True)
-    (repository.path / "sub").mkdir(exist_ok=True)
-    repository.write("sub/new", "1")
-    repository.write("a.py", "2")  # of the same size: git has to read it, and with it the attributes
-    os.mkfifo(repository.path / name)
-    git = replace(Git(repository.path), timeout=2)
-    with pytest.raises(Refusal, match=name.replace(".", r"\.")):
-        git.text("status", "--porcelain")
 
 
 @pytest.mark.attack(slow=True)

@@ -1,4 +1,5 @@
-"""Attacks on processes and files outside, through every call that names one, and on the machine's resources."""
+"""Attacks on processes and files outside, through every call that names one, and on the machine's resources (SPEC
+3.8)."""
 
 from __future__ import annotations
 

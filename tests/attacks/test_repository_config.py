@@ -1,4 +1,4 @@
-"""Programs in a repository's own git configuration are never run, under any key and by any git command."""
+"""Programs that a repository's own git configuration names are never run, by no git command (SPEC 3.8)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from engine.git import find_repository_root
 from engine.model import Refusal
 from tests.attacks.planting import Trap, make_project, rehearse_and_land, run_clawpy, use_operator_tree
 from tests.conftest import Repository
-from tests.execution.landing_world import LandingWorld
+from tests.execution.changesets.landing_world import LandingWorld
 from tests.support.fork_server import ForkServer
 from tests.support.helpers import read_table
 

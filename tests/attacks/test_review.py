@@ -1,5 +1,5 @@
-"""The review of a change set names, before the diff: links, modes, nested repositories, files that tools run by
-themselves."""
+"""The review of a change set names, before the diff: links, modes, nested repositories, files that tools run (SPEC
+3.9)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from clawpy_console.cli.printing import render_document
 from engine.api.documents import document
 from engine.execution.diffs import explain_automatic_use, load_auto_executed_files
 from engine.model import ChangeSet, FileChange, Refusal
-from tests.execution.landing_world import LandingWorld
+from tests.execution.changesets.landing_world import LandingWorld
 from tests.support.helpers import read_table
 
 TABLE = read_table(__file__)
@@ -32,7 +32,7 @@ def world(world: LandingWorld) -> LandingWorld:
 
 def change_files(world: LandingWorld, edit: Callable[[Path], object]) -> tuple[ChangeSet, dict[str, FileChange]]:
     """A change set, and its files by their path."""
-    change_set = world.make_change_set(lambda folder: edit(folder))
+    change_set = world.make_change(edit).current
     return change_set, {file.path: file for file in change_set.files}
 
 

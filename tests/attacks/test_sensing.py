@@ -1,4 +1,4 @@
-"""Looking at a repository starts no program that reads configuration, plugins or code of it."""
+"""Looking at a repository starts no program that reads configuration, plugins or code of it (SPEC 3.8)."""
 
 from __future__ import annotations
 
@@ -24,15 +24,11 @@ from tests.conftest import Repository
 from tests.support.fork_server import ForkServer
 from tests.support.helpers import read_table
 
-MANIFESTS = read_table(__file__)["manifests"]
+TABLE = read_table(__file__)
 
 pytestmark = pytest.mark.attack("sensing")
 
-TOOLS = (
-    "poetry", "pipenv", "hatch", "pdm", "rye", "uv", "conda", "tox", "npm", "npx", "node", "yarn", "pnpm", "cargo",
-    "rustc", "cargo-clippy", "go", "gofmt", "gradle", "mvn", "make", "direnv", "mise", "ruff", "flake8", "black",
-    "pytest", "bash", "gh",
-)  # fmt: skip
+TOOLS = TABLE["tools"]
 """Programs that look at a project may want to start; a trap stands in for each."""
 
 
@@ -40,7 +36,7 @@ TOOLS = (
 def trapped_repository(repository: Repository, outside: Path) -> tuple[Repository, Trap]:
     """A repository with a manifest of every tool, each of which would leave a mark when its tool read it."""
     trap = Trap.make(outside)
-    for name, text in MANIFESTS.items():
+    for name, text in TABLE["manifests"].items():
         repository.write(name, text.format(trap=trap, mark=trap.mark))
     repository.git("add", "-f", "-A")
     repository.git("commit", "-q", "-m", "everything")

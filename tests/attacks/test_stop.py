@@ -1,90 +1,25 @@
-"""Attacks on `clawpy stop`: an engine that does nothing, and processes that want to live or to have others killed."""
+"""`clawpy stop` against processes that want to live, while the engine does nothing (SPEC 3.7)."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
 import sys
-import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
-from engine.execution.sandbox import SESSION_MARK, Sandbox
-from engine.execution.session_processes import find_parent_group, get_pid_folder
+from engine.execution.sandbox import Sandbox
+from engine.execution.session_processes import get_pid_folder
 from engine.home import Home
-from tests.attacks.victim import find_sleepers, make_unique_seconds
+from tests.attacks.stopped_attack import Attack, run_clawpy_stop
+from tests.attacks.victim import find_sleepers
 from tests.support.helpers import wait_until
 
 pytestmark = [
     pytest.mark.attack("stop"),
     pytest.mark.skipif(sys.platform != "linux", reason="there are no sessions to be found without an engine"),
 ]
-
-
-def run_clawpy_stop(home: Path) -> dict[str, Any]:
-    """The JSON document of the real program."""
-    completed = subprocess.run(
-        [sys.executable, "-m", "clawpy_console", "--home", str(home), "stop", "--json"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert completed.returncode == 0, completed.stderr
-    return dict(json.loads(completed.stdout))
-
-
-@dataclass
-class Attack:
-    """An engine that runs one hostile command and is then stopped by SIGSTOP."""
-
-    root: Path
-    rung: Sandbox
-    session: str = field(default_factory=lambda: f"sess_{uuid.uuid4().hex[:12]}")
-    seconds: str = field(default_factory=make_unique_seconds)
-    """The argument of `sleep` by which the command's children are found."""
-    engine: subprocess.Popen[bytes] | None = None
-
-    @property
-    def home(self) -> Path:
-        return self.root / "home"
-
-    def start(self, code: str, children: int) -> None:
-        """Have it run `code` until it has `children` that carry `seconds`, and stop the engine."""
-        imports = "import os, signal, subprocess, time"
-        code = f"{imports}\nT = {self.seconds!r}\n{code}\nprint('ready', flush=True)\ntime.sleep(600)"
-        arguments = [str(self.home), str(self.root), self.rung.name, self.session, code]
-        self.engine = subprocess.Popen(
-            [sys.executable, "-m", "tests.attacks.stopped_engine", *arguments], stdout=subprocess.PIPE
-        )
-        assert self.engine.stdout.readline() == b"ready\n"
-        wait_until(lambda: len(find_sleepers(self.seconds)) >= children)
-        self.engine.send_signal(signal.SIGSTOP)
-        wait_until(lambda: psutil.Process(self.pid).status() == psutil.STATUS_STOPPED)
-
-    @property
-    def pid(self) -> int:
-        return self.engine.pid
-
-    def living(self) -> list[psutil.Process]:
-        """The processes of the engine's session that have not ended."""
-        family = psutil.Process(self.pid).children(recursive=True)
-        return [process for process in family if process.status() != psutil.STATUS_ZOMBIE]
-
-    def end(self) -> None:
-        if self.engine is not None:
-            for process in psutil.Process(self.pid).children(recursive=True):
-                process.kill()
-            self.engine.kill()
-            self.engine.communicate()
-        for pid in find_sleepers(self.seconds):
-            os.kill(pid, signal.SIGKILL)
 
 
 @pytest.fixture
@@ -191,91 +126,3 @@ def test_stop_finds_nothing_of_a_killed_engine(attack: Attack) -> None:
     document = run_clawpy_stop(attack.home)
     assert document["left"] == []
     assert not list(get_pid_folder(Home.locate(attack.home)).glob("*.command"))
-
-
-# Forged files that name a process which is not the engine's
-
-
-def _read_stat(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text()
-
-
-def _make_earlier_stat(pid: int) -> str:
-    head, _, tail = _read_stat(pid).rpartition(")")
-    fields = tail.split()
-    fields[19] = str(int(fields[19]) - 1)
-    return f"{head}) {' '.join(fields)}"
-
-
-FORGED_FILES: dict[str, tuple[str, Callable[[int], str | bytes]]] = {
-    "its number and its beginning": ("sess_x.1.command", _read_stat),
-    "its number alone": ("sess_x.1.command", str),
-    "another beginning": ("sess_x.1.command", _make_earlier_stat),
-    "an empty session": (".1.command", _read_stat),
-    "the first process": ("sess_x.1.command", lambda pid: _read_stat(1)),
-    "a number below zero": ("sess_x.1.command", lambda pid: f"-{pid} (sleep) S" + " 1" * 40),
-    "a number without end": ("sess_x.1.command", lambda pid: "9" * 400 + " (x) S" + " 1" * 40),
-    "bytes": ("sess_x.1.command", lambda pid: b"\xff\0" * 10_000),
-    "its control group": ("sess_x.group", lambda pid: "/sys/fs/cgroup/unified"),
-    "the root of groups": ("sess_x.group", lambda pid: "/sys/fs/cgroup"),
-    "no group": ("sess_x.group", lambda pid: "../../../clawpy-sess_x"),
-}
-"""By what is forged: the file's name, and its content for the id of a process."""
-NOT_REGULAR: dict[str, Callable[[Path, int], object]] = {
-    "a link": lambda path, pid: path.symlink_to(f"/proc/{pid}/stat"),
-    "a pipe": lambda path, pid: os.mkfifo(path),
-    "a folder": lambda path, pid: path.mkdir(),
-}
-
-
-@pytest.fixture
-def pids(outside: Path) -> Path:
-    """The folder in which the engine of `outside`/home keeps the processes of its sessions."""
-    folder = get_pid_folder(Home.locate(outside / "home"))
-    folder.mkdir(parents=True)
-    return folder
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("way", [*FORGED_FILES, *NOT_REGULAR])
-def test_a_forged_pid_file_kills_no_other_process(
-    outside: Path, pids: Path, other_process: subprocess.Popen[bytes], way: str
-) -> None:
-    if way in NOT_REGULAR:
-        NOT_REGULAR[way](pids / "sess_x.1.command", other_process.pid)
-    else:
-        name, content = FORGED_FILES[way]
-        text = content(other_process.pid)
-        (pids / name).write_bytes(text if isinstance(text, bytes) else text.encode())
-    document = run_clawpy_stop(outside / "home")
-    assert psutil.Process(other_process.pid).status() == psutil.STATUS_SLEEPING
-    assert (document["killed"], document["left"]) == (0, [])
-
-
-@pytest.mark.long
-def test_a_reused_process_id_is_not_killed(outside: Path, pids: Path) -> None:
-    """The process that the file names is gone. The one that has its id now carries the mark of a session."""
-    with subprocess.Popen(["sleep", "60"], env={SESSION_MARK: "sess_other"}) as process:
-        (pids / "sess_x.1.command").write_text(_make_earlier_stat(process.pid))
-        run_clawpy_stop(outside / "home")
-        assert process.poll() is None
-        process.kill()
-
-
-@pytest.mark.long
-def test_a_control_group_of_another_name_is_not_killed(
-    outside: Path, pids: Path, other_process: subprocess.Popen[bytes]
-) -> None:
-    parent = find_parent_group()
-    if parent is None:
-        pytest.skip("no control group can be made here")
-    group = parent / f"operators-{os.getpid()}"
-    group.mkdir()
-    try:
-        (group / "cgroup.procs").write_text(str(other_process.pid))
-        (pids / "sess_x.group").write_text(str(group))
-        assert run_clawpy_stop(outside / "home")["killed"] == 0
-        assert other_process.poll() is None
-        (parent / "cgroup.procs").write_text(str(other_process.pid))
-    finally:
-        group.rmdir()

@@ -15,20 +15,14 @@ from engine.autonomy.autonomy import ACT, STATE
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.events import AutonomousCycleFinished
-from engine.execution.sandbox.ladder import NoSandbox
 from engine.home import Home
 from engine.model import CalibrationCheck, Card, DecidedBy, DecidedCard, DecisionSignal, Randomness, SessionView
 from engine.services import Overrides
 from engine.storage.database import Transaction
 from tests.conftest import Repository
+from tests.execution.session_world import ClaimsToConfine
 
 FLOW, CHANNEL = "draft_changelog", "chronicle-hub"
-
-
-class StandInSandbox(NoSandbox):
-    """Claims to confine, so that autonomous work starts on any machine."""
-
-    confines = True
 
 
 class StandInCalibrator:
@@ -99,7 +93,7 @@ class World:
             start_schedule=False,
             overrides=Overrides(calibrator=self.calibrator),
         )
-        self.engine.sessions._sandbox = StandInSandbox()
+        self.engine.sessions._sandbox = ClaimsToConfine()
         try:
             yield self.engine
         finally:

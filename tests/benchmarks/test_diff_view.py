@@ -23,10 +23,9 @@ from clawpy_console.cli.main import GC_THRESHOLD
 from clawpy_console.screens import diff as diff_files
 from clawpy_console.screens.diff_view import DiffView
 from clawpy_console.widgets.transcript import LinesView
-from engine.model import ChangeSet
 from tests.benchmarks.frame_counter import FrameCounter
 from tests.benchmarks.measuring import p95, print_table, time_call
-from tests.execution.landing_world import LandingWorld
+from tests.execution.changesets.landing_world import Change, LandingWorld
 
 FILES, LINES = 200, 170
 """Changed files, and lines of each."""
@@ -59,7 +58,7 @@ def _gc_as_in_the_console() -> Iterator[None]:
 
 
 @pytest.fixture
-def change(tmp_path: Path) -> tuple[LandingWorld, ChangeSet]:
+def change(tmp_path: Path) -> tuple[LandingWorld, Change]:
     world = LandingWorld(tmp_path)
     names = [f"shop/part{number % 9}/module{number}.py" for number in range(FILES)]
     world.repository.commit("one", {name: make_module(number, 0) for number, name in enumerate(names)})
@@ -68,7 +67,7 @@ def change(tmp_path: Path) -> tuple[LandingWorld, ChangeSet]:
         for number, name in enumerate(names):
             (folder / name).write_text(make_module(number, number + 1))
 
-    return world, world.make_change_set(edit)
+    return world, world.make_change(edit)
 
 
 async def measure(
@@ -87,7 +86,7 @@ async def measure(
     return opened, pressed
 
 
-async def test_a_large_diff_opens_at_once_and_scrolls(change: tuple[LandingWorld, ChangeSet]) -> None:
+async def test_a_large_diff_opens_at_once_and_scrolls(change: tuple[LandingWorld, Change]) -> None:
     world, change_set = change
     hunks = [file.hunks for file in world.changes.diff(change_set.id)]
     line_count = sum(text.count("\n") for text in hunks)

@@ -24,7 +24,8 @@ from engine.api.doctor import examine
 from engine.execution.sandbox import Sandbox, ladder
 from engine.execution.sandbox.ladder import find_rungs
 from engine.home import Home
-from tests.attacks.test_stop import CHILDREN, IGNORE_SIGNALS, Attack
+from tests.attacks.stopped_attack import Attack
+from tests.attacks.test_stop import CHILDREN, IGNORE_SIGNALS
 from tests.benchmarks.measuring import time_call
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there are no sessions to be found without an engine")

@@ -10,7 +10,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.storage.database import Database
-from tests.execution.landing_world import LandingWorld
+from tests.execution.changesets.landing_world import LandingWorld
 from tests.execution.session_world import MakeWorld, ScriptWorld, SessionWorld
 
 

@@ -23,7 +23,9 @@ from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.flows.tooling import PrepareEnvironment
 from engine.model import Refusal
 from tests.execution.session_world import RerunTests
-from tests.support.helpers import refused
+from tests.support.helpers import read_table, refused
+
+TABLE = read_table(__file__)
 
 
 def test_missing_parameters_are_named_with_their_meaning() -> None:
@@ -34,15 +36,7 @@ def test_missing_parameters_are_named_with_their_meaning() -> None:
 
 @pytest.mark.parametrize(
     ("prompt", "flow"),
-    [
-        ("bisct test=a", "bisect"), ("bisct test=a good=HEAD~3", "bisect"), ("Run the tets", "run_tests"),
-        ("sumarise-day", "summarise_day"), ("explain the cart", ""), ("why is the bisect slow", ""), ("", ""),
-        ("lnit", "lint"), ("rnu the tests of shop/tax.py", "run_tests"), ("explain shop/tax.py", ""),
-        ("test tax", "run_tests"),
-        ("list files", ""), ("run_test", "run_tests"), ("bisect the failure", "bisect"),
-        ("run it", ""), ("list", ""), ("link", ""), ("line", ""), ("hint", ""), ("update", ""), ("fix the tests", ""),
-        ("add tests", ""), ("test that the parser reads umlauts", ""),
-    ],
+    TABLE["similar"],
 )  # fmt: skip
 def test_a_prompt_that_is_nearly_the_name_of_a_flow_is_similar_to_it(prompt: str, flow: str) -> None:
     assert find_similar_flow(prompt, FLOWS) == flow
@@ -50,18 +44,7 @@ def test_a_prompt_that_is_nearly_the_name_of_a_flow_is_similar_to_it(prompt: str
 
 @pytest.mark.parametrize(
     ("prompt", "flow", "values"),
-    [
-        ("Run the tests of shop/tax.py.", "run_tests", {"paths": ["shop/tax.py"]}),
-        ("test shop/tax.py, a-b_c.py and ./-odd.py", "run_tests", {"paths": ["shop/tax.py", "a-b_c.py", "./-odd.py"]}),
-        ("run the tests of shop/a b.py", "run_tests", {"paths": ["shop/a b.py"]}),
-        ("run tests 'shop/a b.py' and \"shop/tax.py\"", "run_tests", {"paths": ["shop/a b.py", "shop/tax.py"]}),
-        ("run `tests/test_tax.py::test_tax` again", "run_tests", {"tests": ["tests/test_tax.py::test_tax"]}),
-        ("run tests/t.py::test_b[x-1] again", "run_tests", {"tests": ["tests/t.py::test_b[x-1]"]}),
-        ("run tests/test_tax.py again", "run_tests", {"tests": ["tests/test_tax.py"]}),
-        ("run tests/test_tax.py", "run_tests", {"tests": ["tests/test_tax.py"]}),
-        ("lint the shop/", "lint", {"paths": ["shop/"]}),
-        ("format Makefile!", "fix_lint", {"paths": ["Makefile"]}),
-    ],
+    TABLE["named"],
 )
 def test_a_request_may_name_its_files(workspace: Path, prompt: str, flow: str, values: dict[str, list[str]]) -> None:
     named = find_named_flow(prompt, FLOWS, str(workspace))
@@ -71,10 +54,7 @@ def test_a_request_may_name_its_files(workspace: Path, prompt: str, flow: str, v
 
 @pytest.mark.parametrize(
     "prompt",
-    ["run the tests of the cart", "test shop/tax.py for speed", "run the tests of", "test v1.2", "format 5",
-     "test http://localhost:8000/", "test ../x", "test shop/tax.py and gone.py", "run shop/tax.py again",
-     "run shop/tax.py", "run tests/test_gone.py", "run 3 again",
-     "run 10:30 again", "run tests/test_gone.py again"],
+    TABLE["not_named"],
 )  # fmt: skip
 def test_a_request_about_what_is_no_file_and_no_test_names_no_flow(workspace: Path, prompt: str) -> None:
     assert find_named_flow(prompt, FLOWS, str(workspace)) is None
@@ -118,16 +98,7 @@ CURRENT = {"tests": ["a"], "times": 20}
 
 @pytest.mark.parametrize(
     ("edit", "expected"),
-    [
-        ('{"times": 3}', {"times": 3}),
-        ("times=3", {"times": 3}),
-        ("times: 3", {"times": 3}),
-        ("times = 3 tests=a,b", {"times": 3, "tests": ["a", "b"]}),
-        ("tests: x.py::T::t[a-1] y.py::u\ntimes: 7", {"tests": ["x.py::T::t[a-1]", "y.py::u"], "times": 7}),
-        ('tests=["one two"], times=2', {"tests": ["one two"], "times": 2}),
-        ("note=all of it, please", {"note": "all of it, please"}),
-        ("note=", {"note": ""}),
-    ],
+    TABLE["edits"],
 )
 def test_an_edit_changes_the_named_parameters(edit: str, expected: dict[str, Any]) -> None:
     assert edit_parameters(RerunTests, CURRENT, edit).model_dump() == {**CURRENT, "note": "", **expected}

@@ -3,72 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from engine.config import Settings, WorkspaceSettings
-from engine.execution.runners.flow import Flow, FlowResult, Job, Place, WorkFailed
-from engine.execution.runners.flow_runner import FlowRunner
-from engine.execution.runners.flows import FLOWS, LearnedFlow, make_learned_flow
-from engine.execution.runners.runner import Runner
+from engine.execution.runners.flow import FlowResult, Job, Place, WorkFailed
+from engine.execution.runners.flows import LearnedFlow, make_learned_flow
 from engine.execution.sandbox.ladder import find_best_sandbox
-from engine.model import Assignment, CheckResult, Refusal, SessionState, SessionView, Verdict
-from engine.storage.validation_runs import ValidationRun, ValidationRuns
+from engine.model import CheckResult, Refusal, SessionState, Verdict
 from tests.conftest import Repository
-from tests.execution.session_world import MakeWorld, RerunTests, SessionWorld
+from tests.execution.flow_world import FlowWorld, make_flow
+from tests.execution.session_world import MakeWorld
 from tests.support.helpers import refused, wait_until
 
-
-def make_flow(work_place: Place, perform: Callable[[Job], FlowResult]) -> type[Flow]:
-    """A flow that does this work, with the parameters of `RerunTests`."""
-
-    class ScriptedFlow(RerunTests):
-        name = "scripted"
-        place = work_place
-
-        def run(self, job: Job) -> FlowResult:
-            return perform(job)
-
-    return ScriptedFlow
-
-
 CHECK = CheckResult("pytest", passed=2, failed=1, failing=("t::a",), durations=(("t::a", 1.5),))
-
-
-class FlowWorld(SessionWorld):
-    """Sessions of flows, in the best sandbox of this machine."""
-
-    def __init__(self, *parts: Any, **options: Any) -> None:
-        super().__init__(*parts, sandbox=find_best_sandbox(), **options)
-        self.runs = ValidationRuns(self.database)
-
-    def make_runners(self) -> list[Runner]:
-        self.flows: dict[str, Any] = dict(FLOWS)
-        return [FlowRunner(self.flows, workspaces=self.workspaces)]
-
-    def assign(self, name: str | None, **parameters: Any) -> Assignment:
-        return Assignment("do it", "koji-core", str(self.workspace), "flow", name, parameters)
-
-    def start_flow(self, name: str | None, **parameters: Any) -> SessionView:
-        return self.begin(self.assign(name, **parameters))
-
-    def run_flow(self, name: str | None, **parameters: Any) -> SessionView:
-        return self.wait(self.start_flow(name, **parameters), 300)
-
-    def run_scripted(self, place: Place, perform: Callable[[Job], FlowResult]) -> SessionView:
-        self.flows["scripted"] = make_flow(place, perform)
-        return self.run_flow("scripted", tests=["a"])
-
-    def get_only_run(self) -> ValidationRun:
-        (run,) = self.runs.latest(str(self.workspace))
-        return run
-
-    def read_transcript(self, view: SessionView) -> str:
-        return "\n".join(self.texts(view, ()))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Housekeeping: when a full disk is urgent, and which caches are kept."""
+"""Housekeeping: when a full disk is urgent, and which caches of a workspace are kept (SPEC 3.8)."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from engine.execution import trees
 from engine.execution.trees import find_free_branch_name
 from engine.git import Git
 from tests.conftest import Repository
-from tests.execution.landing_world import read_file_states, read_git_state
+from tests.execution.changesets.landing_world import read_file_states, read_git_state
 
 
 def read_tree_entries(repository: Repository, tree: str) -> dict[str, str]:

@@ -3,81 +3,33 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
 from typing import Never
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sqlmodel import col, select
+from sqlmodel import select
 
-from engine.config import FixedSettings, Settings, ValidationSettings
+from engine.config import ValidationSettings
 from engine.execution.live_session import LiveSession
 from engine.execution.prompts import HOW_TO_WORK
-from engine.execution.runners.flow import CannotRun, Place, WorkFailed
+from engine.execution.runners.flow import CannotRun, WorkFailed
 from engine.execution.runners.flows import suite_runs
-from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.execution.session_workspace import SessionWorkspace
-from engine.execution.validation import Attempt, Caps, Validation, find_give_up_reason, make_heal_prompt
-from engine.model import ChangeState, CheckResult, Result, SessionState, SessionView
+from engine.execution.validation import Attempt, Caps, find_give_up_reason, make_heal_prompt
+from engine.model import ChangeState, CheckResult, Result, SessionState
 from engine.model.adaptation import PolicyTweak
 from engine.model.secrets import CUT
 from engine.storage.ledger import Ledger
 from engine.storage.validation_runs import ValidationRun, ValidationRuns
 from tests.conftest import Repository
-from tests.execution.session_world import MakeWorld, ProseRunner, SessionWorld
-
-Turn = Callable[[LiveSession, SessionWorkspace], None]
+from tests.execution.session_world import MakeWorld
+from tests.execution.validation_world import ValidationWorld, write_files
 
 PASSING_TEST = "from cart import total\n\n\ndef test_total():\n    assert total() == 3\n"
 RIGHT = "def total():\n    return 3\n"
 WRONG = "def total():\n    return 4\n"
-
-
-class ScriptedAgent(ProseRunner):
-    """Does the task in its first turn, and answers a heal prompt in each further one."""
-
-    validation: Validation
-    turns: Iterator[Turn]
-    prompts: list[str]
-
-    def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
-        with self.workspaces.open(live, view, Place.CHANGE_SET, for_agent=True) as workspace:
-            next(self.turns)(live, workspace)
-
-            def heal(text: str) -> None:
-                self.prompts.append(text)
-                next(self.turns)(live, workspace)
-
-            validated = self.validation.validate(live, view, workspace, heal)
-            write = self.workspaces.keep(live, view, workspace, Place.CHANGE_SET, check=validated.check)
-        return RunnerResult(validated.summary, validated.check, validated.sound, write=write)
-
-
-class ValidationWorld(SessionWorld):
-    """Sessions of an agent whose turns a test gives, with the real validation loop."""
-
-    def make_runners(self) -> list[Runner]:
-        self.agent = ScriptedAgent(self.workspaces)
-        return [self.agent]
-
-    def work(self, *turns: Turn, validation: ValidationSettings | None = None) -> tuple[SessionView, list[str]]:
-        """Run a session with these turns to its end. Returns it, and the prompts between the turns."""
-        settings = FixedSettings(Settings(validation=validation or ValidationSettings()))
-        self.agent.validation = Validation(self.database, settings=settings)
-        self.agent.turns, self.agent.prompts = iter(turns), []
-        return self.wait(self.begin_prose("make it right"), 60), self.agent.prompts
-
-    def read_events(self, *kinds: str) -> list[str]:
-        """The events of these kinds in the ledger, the oldest first."""
-        return [row.kind for row in reversed(Ledger(self.database).latest(50, kinds=kinds))]
-
-    def read_attempts(self) -> list[tuple[int, int]]:
-        """The number and the failed tests of each attempt."""
-        with self.database.read() as session:
-            rows = session.exec(select(ValidationRun).order_by(col(ValidationRun.id)))
-            return [(row.attempt, row.failed) for row in rows]
 
 
 @pytest.fixture
@@ -87,16 +39,6 @@ def world(make_world: MakeWorld, repository: Repository) -> ValidationWorld:
     files = {"cart.py": RIGHT, "test_cart.py": PASSING_TEST, ".gitignore": ".venv\n", "pytest.ini": quick}
     repository.commit("begin", files)
     return make_world(ValidationWorld, repository=repository, sandbox=find_best_sandbox())
-
-
-def write_files(**files: str) -> Turn:
-    """A turn that writes these texts, each to the Python file of its name."""
-
-    def turn(live: LiveSession, workspace: SessionWorkspace) -> None:
-        for name, text in files.items():
-            (workspace.folder / f"{name}.py").write_text(text)
-
-    return turn
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""Ten thousand random requests by the gateway's document, on a real engine: no 5xx and no undocumented reply.
+"""Ten thousand random requests by the gateway's document, on a real engine: no 5xx, no undocumented reply (SPEC 10.1).
 
     pytest -m faults -s tests/faults/test_gateway_requests.py
 

@@ -1,4 +1,5 @@
-"""10,000 hostile memories: remembered in bounded time and memory, recalled without a stall, and no prompt is broken.
+"""10,000 hostile memories are remembered and recalled in bounded time and memory, and no prompt is broken (SPEC 4.4,
+6.8).
 
 pytest tests/faults/test_hostile_memories.py -m faults -s          (CLAWPY_HOSTILE=10000, one in fifty of a megabyte)
 

@@ -1,4 +1,5 @@
-"""The index over the vectors is deleted, damaged or opened twice: words find meanwhile, and it is built again.
+"""The index over the vectors is deleted, damaged or opened twice: words find meanwhile, and it is built again (SPEC
+4.10).
 
 pytest tests/faults/test_index_faults.py -m faults -s          (CLAWPY_MEMORIES=2000)
 """

@@ -32,7 +32,7 @@ from engine.home import Home
 from engine.model import Card, ChangeSet, ChangeState, SessionState, Status
 from engine.safety.permits import PermitRow
 from tests.conftest import Repository
-from tests.execution.landing_world import FileStates, read_file_states
+from tests.execution.changesets.landing_world import FileStates, read_file_states
 
 pytestmark = pytest.mark.faults
 

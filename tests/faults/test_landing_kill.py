@@ -23,8 +23,8 @@ from hypothesis import HealthCheck, assume, given, settings
 
 from engine.model import ChangeState, Refusal
 from engine.storage.state import unfinished_intents
-from tests.execution.landing_scenarios import Scenario, check_scenario, scenarios
-from tests.execution.landing_world import FileStates, LandingWorld
+from tests.execution.changesets.landing_scenarios import SCENARIOS, Scenario, check_scenario
+from tests.execution.changesets.landing_world import FileStates, LandingWorld
 
 pytestmark = pytest.mark.faults
 
@@ -58,10 +58,10 @@ def prepare(folder: Path, work: Callable[[Path], object] = edit) -> tuple[str, s
     world.write("a.txt", TEXT.replace("line 20\n", "mine\n"))
     world.git("add", "a.txt")
     world.write("b.txt", TEXT).chmod(0o640)
-    change_set = world.make_change_set(lambda inside: work(inside) and None)
+    change = world.make_change(work)
     world.write("a.txt", TEXT.replace("line 20\n", "mine, later\n"))
     world.close()
-    return change_set.id, change_set.session_id
+    return change.id, change.session_id
 
 
 @pytest.fixture
@@ -213,7 +213,7 @@ def test_a_kill_while_a_worktree_is_made_leaves_nothing_behind(tmp_path: Path) -
     chance = random.Random(7)
 
     def work(name: str) -> Callable[[LandingWorld], object]:
-        return lambda world: world.make_change_set(lambda folder: shutil.rmtree(folder / "d1"), name=name)
+        return lambda world: world.make_change(lambda folder: shutil.rmtree(folder / "d1"), name=name)
 
     for number in range(40):
         run_in_process(tmp_path, work(f"session_{number}"), after=chance.uniform(0, 0.25))
@@ -248,7 +248,7 @@ def test_five_hundred_scenarios_land_as_git_would() -> None:
     outcomes: Counter[str] = Counter()
 
     @settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(scenarios)
+    @given(SCENARIOS)
     def check_random_scenario(scenario: Scenario) -> None:
         with tempfile.TemporaryDirectory() as folder:
             outcome = check_scenario(scenario, Path(folder))

@@ -1,4 +1,4 @@
-"""kill -9 while remembering: every acknowledged memory is found afterwards by its words, and gets its vectors.
+"""kill -9 while remembering: every acknowledged memory is found by its words, and gets its vectors (SPEC 4.10, 11.3).
 
 pytest tests/faults/test_remember_kill.py -m faults -s          (CLAWPY_KILLS=60 for a short sweep)
 """

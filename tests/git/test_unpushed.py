@@ -1,4 +1,4 @@
-"""Secrets, large files and fixup commits in unpushed commits and uncommitted changes."""
+"""Secrets, large files and fixup commits in unpushed commits and uncommitted changes (SPEC 2.1, 2.9)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from engine.git.reader import GitReader
 from engine.git.state import read_status
 from engine.git.unpushed import CommitSpan, UnpushedProblem, UnpushedWork, read_commits
 from tests.conftest import Repository
-
-TOKEN = "ghp_" + "a1B2c3D4" * 5  # put together here so that no scanner takes this file for a leak
+from tests.support.helpers import GITHUB_TOKEN
 
 
 def inspect(repository: Repository, now: datetime | None = None) -> Inspection:
@@ -39,7 +38,7 @@ def test_commits_of_any_remote_branch_are_pushed(repository: Repository, tmp_pat
     repository.git("remote", "add", "origin", str(tmp_path / "origin.git"))
     repository.git("fetch", "-q", "origin")
     repository.git("switch", "-q", "-c", "work")
-    repository.commit("key", {"Schlüssel für alle.txt": f"x = 1\nKEY = '{TOKEN}'\n"})
+    repository.commit("key", {"Schlüssel für alle.txt": f"x = 1\nKEY = '{GITHUB_TOKEN}'\n"})
     for _ in ("work", "a detached HEAD"):
         result = inspect(repository).unpushed
         assert (result.commits, result.shared, list_places(result)) == (1, True, [("Schlüssel für alle.txt", 2)])
@@ -52,7 +51,7 @@ def test_commits_of_any_remote_branch_are_pushed(repository: Repository, tmp_pat
 def test_without_a_remote_the_commits_of_the_last_week_are_not_pushed(repository: Repository) -> None:
     now = datetime(2026, 3, 2, tzinfo=UTC)
     repository.commit("begin", {"a.py": "x = 1\n"}, at=(now - timedelta(days=30)).isoformat())
-    repository.commit("key", {"config.py": f"KEY = '{TOKEN}'\n"}, at=(now - timedelta(days=2)).isoformat())
+    repository.commit("key", {"config.py": f"KEY = '{GITHUB_TOKEN}'\n"}, at=(now - timedelta(days=2)).isoformat())
     result = inspect(repository, now).unpushed
     assert (result.shared, list_places(result)) == (False, [("config.py", 1)])
     assert list_places(inspect(repository, now + timedelta(days=6)).unpushed) == []
@@ -60,19 +59,19 @@ def test_without_a_remote_the_commits_of_the_last_week_are_not_pushed(repository
 
 def test_staged_and_changed_files_are_read_and_untracked_ones_are_not(repository: Repository) -> None:
     repository.commit("begin", {"a.py": "x = 1\n", "b [1].py": "y = 1\n"}, at="2020-01-01T00:00:00+00:00")
-    repository.write("a.py", f"x = 1\nKEY = '{TOKEN}'\n")
+    repository.write("a.py", f"x = 1\nKEY = '{GITHUB_TOKEN}'\n")
     repository.git("add", "a.py")
     repository.write("a.py", "x = 1\n")  # taken out again, but it is still staged
-    repository.write("b [1].py", f"y = '{TOKEN}'\n")
-    repository.write(".env", f"KEY={TOKEN}\n")
+    repository.write("b [1].py", f"y = '{GITHUB_TOKEN}'\n")
+    repository.write(".env", f"KEY={GITHUB_TOKEN}\n")
     uncommitted = inspect(repository).uncommitted
     assert [(problem.path, problem.line) for problem in uncommitted] == [("a.py", 2), ("b [1].py", 1)]
 
 
 def test_a_key_that_was_there_before_is_no_problem(repository: Repository) -> None:
-    base = repository.commit("begin", {"config.py": f"KEY = '{TOKEN}'\n" + "x = 1\n" * 20, ".env": "A=1\n"})
+    base = repository.commit("begin", {"config.py": f"KEY = '{GITHUB_TOKEN}'\n" + "x = 1\n" * 20, ".env": "A=1\n"})
     repository.git("mv", "config.py", "settings.py")
-    repository.write("settings.py", f"KEY = '{TOKEN}'\n" + "x = 1\n" * 20 + "y = 2\n")
+    repository.write("settings.py", f"KEY = '{GITHUB_TOKEN}'\n" + "x = 1\n" * 20 + "y = 2\n")
     repository.commit("move", {".env": "A=2\n"})
     assert find_problems(repository, base) == ()
 
@@ -117,7 +116,7 @@ def test_a_file_that_a_later_commit_removed_is_still_in_the_history(repository: 
 
 
 def test_a_problem_has_its_present_line_and_a_removed_one_counts_if_it_is_a_secret(repository: Repository) -> None:
-    key, stop = f"KEY = '{TOKEN}'\n", "breakpoint()\n"
+    key, stop = f"KEY = '{GITHUB_TOKEN}'\n", "breakpoint()\n"
     base = repository.commit("begin", {"a.py": "x = 1\n"})
     repository.commit("add", {"moved.py": key, "out.py": key, "stop.py": stop, "kept.py": stop})
     repository.commit("later", {"moved.py": f"\n\n{key}", "out.py": "x\n", "stop.py": "x\n"})
@@ -130,7 +129,7 @@ def test_a_problem_has_its_present_line_and_a_removed_one_counts_if_it_is_a_secr
 
 
 def test_what_a_merge_commit_itself_adds_is_read_and_what_it_brings_in_is_not(repository: Repository) -> None:
-    key = f"KEY = '{TOKEN}'\n"
+    key = f"KEY = '{GITHUB_TOKEN}'\n"
     repository.commit("begin", {"a.py": "x = 1\n"})
     repository.git("switch", "-q", "-c", "upstream")
     theirs = repository.commit("theirs", {"a.py": f"x = 2\n{key}", "theirs.py": key, "theirs.zip": "x" * 2_000_000})
@@ -151,7 +150,7 @@ def test_what_a_merge_commit_itself_adds_is_read_and_what_it_brings_in_is_not(re
 
 def test_a_changed_file_with_many_keys_is_read_once(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     base = repository.commit("begin", {"a.py": "x = 1\n"})
-    keys = "".join(f"KEY_{number} = '{TOKEN}'\n" for number in range(50))
+    keys = "".join(f"KEY_{number} = '{GITHUB_TOKEN}'\n" for number in range(50))
     repository.commit("keys", {"keys.py": keys, "gone.py": keys})
     repository.commit("gone", {"gone.py": ""})
     for name in ("keys.py", "gone.py"):
@@ -174,7 +173,7 @@ def test_a_changed_file_with_many_keys_is_read_once(repository: Repository, monk
 def test_findings_that_cannot_be_compared_with_the_files_are_still_found(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    repository.commit("key", {"config.py": f"KEY = '{TOKEN}'\n"})
+    repository.commit("key", {"config.py": f"KEY = '{GITHUB_TOKEN}'\n"})
 
     def fail(*_: object) -> UnpushedWork:
         raise MemoryError
@@ -186,7 +185,7 @@ def test_findings_that_cannot_be_compared_with_the_files_are_still_found(
 
 def test_a_problem_in_a_file_whose_name_is_no_text(repository: Repository) -> None:
     base = repository.commit("begin", {"a.py": "x = 1\n"})
-    repository.commit("key", {os.fsdecode(b"caf\xe9.py"): f"KEY = '{TOKEN}'\n"})
+    repository.commit("key", {os.fsdecode(b"caf\xe9.py"): f"KEY = '{GITHUB_TOKEN}'\n"})
     [problem] = find_problems(repository, base)
     assert os.fsencode(problem.path) == b"caf\xe9.py"
 
@@ -196,8 +195,8 @@ def test_commits_beyond_the_limit_are_counted_and_not_read(
 ) -> None:
     monkeypatch.setattr(unpushed, "MAX_BYTES", 10_000)
     base = repository.commit("begin", {"a.py": "x = 1\n"})
-    repository.commit("vendored", {"much.py": f"KEY = '{TOKEN}'\n" + "x = 1\n" * 10_000})
-    repository.commit("key", {"config.py": f"KEY = '{TOKEN}'\n"})
+    repository.commit("vendored", {"much.py": f"KEY = '{GITHUB_TOKEN}'\n" + "x = 1\n" * 10_000})
+    repository.commit("key", {"config.py": f"KEY = '{GITHUB_TOKEN}'\n"})
     result = read_commits(Git(repository.path), CommitSpan("HEAD", base))
     assert (result.unread, list_places(result)) == (1, [("config.py", 1)])
 

@@ -1,6 +1,6 @@
-"""Flows whose tools are missing, broken, silent or half-installed, by the cases in `test_cannot_run.toml`.
+"""Flows whose tools are missing, broken, silent or half-installed cannot run, which is no failed check (SPEC 2.12).
 
-The refusal names what is missing and how to get it. No result looks like a failure or a success.
+The refusal names what is missing and how to get it. The cases are in `test_cannot_run.toml`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pytest
 from engine.execution.runners.flow import CannotRun
 from engine.execution.runners.flows import tooling
 from tests.conftest import Repository
-from tests.execution.flows.conftest import RunFlow, does_program_run
-from tests.support.helpers import read_table
+from tests.execution.flows.flow_run import RunFlow
+from tests.support.helpers import needs, read_table
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,7 @@ CASES = {
 def test_the_refusal_names_what_is_missing_and_the_fix(
     case: Case, request: pytest.FixtureRequest, run_flow: RunFlow, without: Callable[..., None]
 ) -> None:
-    for program in case.needs:
-        if not does_program_run(program):
-            pytest.skip(f"needs {program}")
+    needs(*case.needs)
     repository: Repository = request.getfixturevalue("project" if case in CASES["pytest"] else "repository")
     repository.commit("begin", case.files)
     if case.without:

@@ -1,4 +1,5 @@
-"""The causes of failing tests, as output names them; and the flow `bisect`, which finds the commit that broke one."""
+"""The causes of failing tests as their output names them, and the flow that finds the commit that broke one (SPEC
+2.12)."""
 
 from __future__ import annotations
 
@@ -8,7 +9,8 @@ from engine.execution.runners.flow import WorkFailed
 from engine.execution.runners.flows.failing_tests import Cause, decide_verdict, find_cause
 from engine.model import CheckResult
 from tests.conftest import Repository
-from tests.execution.flows.conftest import CART, RunFlow, commit_shop
+from tests.execution.flows.flow_run import RunFlow
+from tests.execution.flows.projects import CART, commit_shop
 from tests.support.helpers import read_table
 
 TABLE = read_table(__file__)

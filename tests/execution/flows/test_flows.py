@@ -1,4 +1,5 @@
-"""What holds for every flow: its parameters are described and checked, and its texts are sanitised."""
+"""What holds for every flow: its parameters are described, checked and no commands, its texts sanitised (SPEC 3.5,
+11.2)."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from pydantic import ValidationError
 from engine.execution.runners.flow import FlowResult, Job, WorkFailed
 from engine.execution.runners.flows import FLOWS
 from engine.git import Git
-from tests.execution.flows.conftest import ProcessSession
+from tests.execution.flows.flow_run import ProcessSession
 from tests.support.helpers import read_table
 
 SHA = "0123456789abcdef0123456789abcdef01234567"

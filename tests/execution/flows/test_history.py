@@ -1,4 +1,4 @@
-"""Flows that read git's history: a day, files that change together, a release."""
+"""Flows that read git's history: a day, files that change together, a release. They run nothing (SPEC 3.8)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from pydantic import ValidationError
 
 from engine.execution.runners.flow import WorkFailed
 from tests.conftest import Repository
-from tests.execution.flows.conftest import RunFlow
-
-TOKEN = "ghp_" + "a1B2c3D4" * 5  # put together here so that no scanner takes this file for a leak
+from tests.execution.flows.flow_run import RunFlow
+from tests.support.helpers import GITHUB_TOKEN
 
 
 def format_january(day: int) -> str:
@@ -86,9 +85,9 @@ def test_a_file_name_is_neither_a_pattern_nor_an_option(repository: Repository, 
 
 
 def test_a_secret_is_not_shown(repository: Repository, run_flow: RunFlow) -> None:
-    repository.commit("Key", {"a.py": "1\n", "settings.py": f'TOKEN = "{TOKEN}"\n'})
+    repository.commit("Key", {"a.py": "1\n", "settings.py": f'TOKEN = "{GITHUB_TOKEN}"\n'})
     run = run_flow("look_together", path="a.py", partner="settings.py")
-    assert TOKEN not in run.transcript
+    assert GITHUB_TOKEN not in run.transcript
     assert "a likely secret, not shown" in run.transcript
 
 

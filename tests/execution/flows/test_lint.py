@@ -1,4 +1,4 @@
-"""Linters of the project: only new findings are reported, fixes change only the named files."""
+"""The linters of a project: only new findings are reported, and fixes change only the named files (SPEC 2.12)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from engine.execution.runners.flow import CannotRun, WorkFailed
 from tests.conftest import Repository
-from tests.execution.flows.conftest import RunFlow
+from tests.execution.flows.flow_run import RunFlow
 from tests.support.helpers import make_program
 
 NODE_MODULES = Path(os.environ.get("CLAWPY_NODE_MODULES", "/nowhere"))

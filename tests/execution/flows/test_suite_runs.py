@@ -1,4 +1,4 @@
-"""The flow `run_tests` with every tool that it knows: tests that pass and fail, a missing tool; and its summaries."""
+"""The flow `run_tests` with every tool that it knows: tests that pass and fail, and a missing tool (SPEC 2.12)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,14 @@ from pathlib import Path
 import pytest
 
 from engine.execution.runners.flow import CannotRun
-from engine.execution.runners.flows.suite_runs import combine_checks, describe_check, describe_compared
 from engine.execution.runners.toolchains.tool_table import TEST_RUNNERS
-from engine.model import CheckResult
 from tests.conftest import Repository
-from tests.execution.flows.conftest import RunFlow, does_program_run
-from tests.support.helpers import read_table
+from tests.execution.flows.flow_run import RunFlow
+from tests.support.helpers import needs, read_table
 
 
 @dataclass(frozen=True)
-class Case:
+class ToolCase:
     """A project for one row of the table of test runners, see `test_suite_runs.toml`."""
 
     tool: str
@@ -65,16 +63,9 @@ class Case:
 
 
 TABLE = read_table(__file__)
-CASES = [Case(**row, **TABLE["texts"][row["texts"]]) for row in TABLE["case"]]
+CASES = [ToolCase(**row, **TABLE["texts"][row["texts"]]) for row in TABLE["case"]]
 JARS = [Path("/usr/share/java") / name for name in ("junit4.jar", "hamcrest-core.jar")]
 """What the case of gradle needs."""
-
-BELOW = {
-    "packages/py/pyproject.toml": '[project]\nname = "cart"\n',
-    "packages/py/cart.py": "def total(prices):\n    return sum(prices)\n",
-    "packages/py/tests/test_cart.py": "from cart import total\n\ndef test_total():\n    assert total([1, 2]) == 3\n",
-}
-"""A project of Python in a folder of its repository."""
 
 
 def test_every_test_runner_has_a_case() -> None:
@@ -96,21 +87,30 @@ def put_bare_python_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("PATH", f"{bare}/bin{os.pathsep}{os.environ['PATH']}")
 
 
+def name_poetry_environment(folder: Path) -> str:
+    """The name that Poetry gives the environment of a project."""
+    digest = hashlib.sha256(os.path.realpath(folder).encode()).digest()
+    return f"shop-{base64.urlsafe_b64encode(digest).decode()[:8]}-py{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+def link_node_modules(folder: Path, package: str) -> None:
+    """Give a project the packages of `CLAWPY_NODE_MODULES`. Skips the test if this package is not among them."""
+    modules = Path(os.environ.get("CLAWPY_NODE_MODULES", "/nowhere"))
+    if not (modules / package).is_dir():
+        pytest.skip(f"needs {package} in CLAWPY_NODE_MODULES")
+    (folder / "node_modules").symlink_to(modules, target_is_directory=True)
+
+
 @pytest.fixture
-def set_up(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Case], None]:
+def set_up(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[ToolCase], None]:
     """Commits the project of a case and what it needs. Skips the test if that is not installed."""
 
-    def set_up_case(case: Case) -> None:
-        for program in case.needs:
-            if not does_program_run(program):
-                pytest.skip(f"needs {program}")
+    def set_up_case(case: ToolCase) -> None:
+        needs(*case.needs)
         if case.tool == "gradle" and not all(jar.exists() for jar in JARS):
             pytest.skip("needs JUnit 4 in /usr/share/java")
-        modules = Path(os.environ.get("CLAWPY_NODE_MODULES", "/nowhere"))
         if case.package:
-            if not (modules / case.package).is_dir():
-                pytest.skip(f"needs {case.package} in CLAWPY_NODE_MODULES")
-            (repository.path / "node_modules").symlink_to(modules, target_is_directory=True)
+            link_node_modules(repository.path, case.package)
         monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
         repository.commit("begin", {**case.files, case.path: case.good})
         if case.python == "pytest":
@@ -118,9 +118,7 @@ def set_up(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         if case.python == "bare":
             put_bare_python_first(tmp_path, monkeypatch)
         if case.tool == "poetry":
-            digest = hashlib.sha256(os.path.realpath(repository.path).encode()).digest()
-            name = f"shop-{base64.urlsafe_b64encode(digest).decode()[:8]}-py{sys.version_info[0]}.{sys.version_info[1]}"
-            make_environment(repository.path / "envs" / name, with_pytest=True)
+            make_environment(repository.path / "envs" / name_poetry_environment(repository.path), with_pytest=True)
         if case.tool == "pdm":
             elsewhere = make_environment(tmp_path / "elsewhere", with_pytest=True)
             repository.write(".pdm-python", f"{elsewhere}/bin/python")
@@ -131,7 +129,7 @@ def set_up(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.long
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.tool)
 def test_passing_and_failing_tests_are_read_from_the_tool(
-    case: Case, repository: Repository, run_flow: RunFlow, set_up: Callable[[Case], None]
+    case: ToolCase, repository: Repository, run_flow: RunFlow, set_up: Callable[[ToolCase], None]
 ) -> None:
     set_up(case)
     try:
@@ -154,7 +152,7 @@ def test_passing_and_failing_tests_are_read_from_the_tool(
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.lacking], ids=lambda case: case.tool)
 def test_a_missing_tool_is_named_with_its_fix(
-    case: Case,
+    case: ToolCase,
     repository: Repository,
     run_flow: RunFlow,
     without: Callable[..., None],
@@ -171,98 +169,3 @@ def test_a_missing_tool_is_named_with_its_fix(
         run_flow("run_tests")
     assert case.fix in refusal.value.fix
     assert refusal.value.fix
-
-
-@pytest.fixture
-def shop_below(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repository:
-    """A repository whose top has no tests; the one project below it has its own environment."""
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    repository.commit("begin", {".gitignore": ".venv\n", "README.md": "", **BELOW})
-    (repository.path / "packages/py/.venv").symlink_to(sys.prefix, target_is_directory=True)
-    return repository
-
-
-@pytest.mark.long
-def test_tests_of_a_project_below_run_in_its_folder_and_environment(shop_below: Repository, run_flow: RunFlow) -> None:
-    run = run_flow("run_tests", project="packages/py", paths=["packages/py/cart.py", "README.md"])
-    assert (run.check.passed, run.result.full) == (1, False)
-    assert run.facts["tests_by_path"] == {"packages/py/cart.py": ["tests/test_cart.py"]}
-    assert run.summary.endswith(" in packages/py (only the tests of this change)")
-    assert run.session.commands[0][0] == str(shop_below.path / "packages/py/.venv/bin/python")
-
-
-def test_the_top_names_the_projects_with_tests(shop_below: Repository, run_flow: RunFlow) -> None:
-    with pytest.raises(CannotRun, match="the tests are in packages/py"):
-        run_flow("run_tests")
-
-
-@pytest.mark.parametrize(
-    ("check", "words"),
-    [
-        (CheckResult("pytest", 23, 0, seconds=1.25), "all 23 tests passed in 1.2 s"),
-        (CheckResult("pytest", 1, 0, skipped=2), "the one test passed in <0.1 s, 2 skipped"),
-        (CheckResult("pytest", 1, 1, failing=("a",)), "1 of 2 tests failed in <0.1 s: a"),
-        (
-            CheckResult("pytest", 3, 1, errors=1, failing=("a", "b")),
-            "1 of 4 tests failed and 1 error in <0.1 s: a and b",
-        ),
-        (CheckResult("pytest", 3, 0, errors=1, failing=("a",)), "1 error, 3 tests passed in <0.1 s: a"),
-        (CheckResult("pytest", 0, 0, errors=2, failing=("a", "b")), "2 errors, no tests ran in <0.1 s: a and b"),
-        (CheckResult("pytest", 0, 0, skipped=2), "no tests ran, 2 skipped"),
-    ],
-)
-def test_results_are_described_in_a_sentence(check: CheckResult, words: str) -> None:
-    assert describe_check(check) == words
-
-
-@pytest.mark.parametrize(
-    ("failing", "failed_before", "words", "is_new"),
-    [
-        ("a", None, "it is not known whether it failed before", True),
-        ("ab", None, "it is not known whether they failed before", True),
-        ("a", "a", "it failed before as well, nothing new fails", False),
-        ("ab", "ab", "all of them failed before as well, nothing new fails", False),
-        ("ab", "a", "1 of them failed before as well: a", True),
-        ("aa", "a", "1 of them failed before as well: a", True),  # tests of two projects have the same name
-        ("a", "", "it did not fail before", True),
-        ("ab", "", "none of them failed before", True),
-    ],
-)
-def test_changes_are_blamed_only_for_tests_that_did_not_fail_before(
-    failing: str, failed_before: str | None, words: str, is_new: bool
-) -> None:
-    before = None if failed_before is None else tuple(failed_before)
-    check = CheckResult("pytest", 1, len(failing), failing=tuple(failing), failed_before=before)
-    assert describe_compared(check) == f"{describe_check(check)}; {words}"
-    assert (check.has_new_failures, check.green) == (is_new, False)
-
-
-@pytest.mark.parametrize(
-    ("errors", "failing", "failed_before", "words"),
-    [
-        (1, "a", "a", "that was so before as well"),
-        (2, "aa", "a", "1 of them failed before as well: a"),
-        (3, "a", "a", "1 of them failed before as well: a"),
-        (1, "", "", "it is not known whether it failed before"),
-    ],
-)
-def test_a_run_in_which_no_test_ran_does_not_say_that_nothing_new_fails(
-    errors: int, failing: str, failed_before: str, words: str
-) -> None:
-    check = CheckResult("pytest", 0, 0, errors=errors, failing=tuple(failing), failed_before=tuple(failed_before))
-    assert describe_compared(check) == f"{describe_check(check)}; {words}"
-    assert check.has_new_failures
-
-
-def test_a_failure_without_a_name_counts_as_new() -> None:
-    assert CheckResult("make test", 0, 1, counted=False, failed_before=()).has_new_failures
-    assert not CheckResult("make test", 1, 0, counted=False).has_new_failures
-
-
-def test_what_failed_before_is_known_of_each_tool_alone() -> None:
-    known = CheckResult("pytest", 0, 1, failing=("a",), failed_before=("a",))
-    unknown = CheckResult("make test", 0, 1, failing=("b",))
-    tool = None  # only the results are combined
-    both = combine_checks([(tool, known), (tool, unknown)])  # type: ignore[list-item]
-    assert (both.failed_before, both.has_new_failures) == (("a",), True)
-    assert combine_checks([(tool, unknown), (tool, unknown)]).failed_before is None  # type: ignore[list-item]

@@ -1,4 +1,4 @@
-"""Flows on unreliable and slow tests: they are found, skipped until a day, and timed at two commits."""
+"""Unreliable and slow tests are found, skipped until a day, and timed at two commits (SPEC 2.12)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from engine.execution.runners.flows.unreliable_tests import add_skip_mark
 from engine.git.inspection import QuarantinedTest, find_quarantined_tests
 from tests.conftest import Repository
-from tests.execution.flows.conftest import RunFlow
+from tests.execution.flows.flow_run import RunFlow
 
 LAST_DAY = date(2026, 12, 7)
 FILES = [

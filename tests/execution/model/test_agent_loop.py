@@ -1,4 +1,4 @@
-"""Faults between a session and its model: the session ends with a reason, within its limits, and leaves nothing.
+"""Faults between a session and its model: it ends with a reason, within its limits, and leaves nothing (SPEC 3.4, 3.8).
 
 The scenarios are in `test_agent_loop.toml`. After each, `ModelWorld.check_end` checks that session and calls are over,
 that the sums agree and pass no cap, that no process is left, and that the key can be read nowhere.

@@ -1,4 +1,4 @@
-"""A conversation that another session continues shows no key."""
+"""A conversation that another session continues shows no key (SPEC 11.1)."""
 
 from __future__ import annotations
 

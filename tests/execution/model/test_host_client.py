@@ -1,4 +1,5 @@
-"""The model host and its provider hang, die or do not obey. Limits of tokens and costs hold, and no key is shown."""
+"""The model host or its provider hangs, dies or does not obey: limits of time, tokens and cost hold (SPEC 3.4, 3.7,
+3.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages between engine and model host can always be sent, and show no key."""
+"""Messages between engine and model host can always be sent, and show no key (SPEC 11.1)."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from engine.execution.model_router import ModelRouter
 from engine.execution.runners.model.prices import find_listed_price
 from engine.execution.runners.model.single_questions import make_priced_model
 from engine.wiring.adaptation import PROMPT_SHARE, price
-from tests.execution.test_model_router import StandInKeys
+from tests.execution.model_routers import StandInKeys
 
 
 @pytest.fixture

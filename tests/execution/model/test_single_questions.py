@@ -1,4 +1,5 @@
-"""Single questions to a model, those of memory among them, with a real model host, real calls and real costs."""
+"""Single questions to a model, those of memory among them, with a real model host, real calls and costs (SPEC 3.4,
+4.8)."""
 
 from __future__ import annotations
 

@@ -20,11 +20,6 @@ from tests.support.helpers import make_program, wait_until
 pytestmark = pytest.mark.skipif(not find_best_sandbox().confines, reason="bubblewrap does not work on this machine")
 
 
-@pytest.fixture
-def world(make_world: MakeWorld) -> ScriptWorld:
-    return make_world(sandbox=find_best_sandbox())
-
-
 def test_a_stop_sends_sigterm_to_the_command_in_the_sandbox(world: ScriptWorld) -> None:
     script = (
         "import os,signal,sys,time\n"

@@ -1,4 +1,5 @@
-"""Which test runners, linters and package managers a folder has, and the commands that install what is missing."""
+"""Which test runners, linters and package managers a folder has, and how to install what is missing (SPEC 2.12,
+3.8)."""
 
 from __future__ import annotations
 
@@ -42,17 +43,7 @@ def make_environment(project: Path, *, with_pytest: bool) -> Path:
 
 @pytest.mark.parametrize(
     ("script", "runner"),
-    [
-        ("node --test", "node:test"),
-        ("node --test test/", "node:test"),
-        ("jest", "jest"),
-        ("vitest run", "vitest"),
-        ("mocha -r x", "mocha"),
-        ("bun test", "bun"),
-        ("eslint . && jest", "script"),
-        ("node test.js", "script"),
-        ("echo 'unbalanced", "script"),
-    ],
+    TABLE["scripts"],
 )
 def test_a_script_that_only_calls_a_runner_is_that_runner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, runner: str
@@ -66,12 +57,7 @@ def test_a_script_that_only_calls_a_runner_is_that_runner(
 
 @pytest.mark.parametrize(
     ("lock", "manager", "test", "single_test"),
-    [
-        ("package-lock.json", "npm", "npm run --silent test", "npm run --silent test -- -t ^(a \\(b\\))$"),
-        ("pnpm-lock.yaml", "pnpm", "pnpm --silent run test", "pnpm --silent run test -t ^(a \\(b\\))$"),
-        ("yarn.lock", "yarn", "yarn run test", "yarn run test -t ^(a \\(b\\))$"),
-        ("bun.lock", "bun", "bun run test", "bun run test -t ^(a \\(b\\))$"),
-    ],
+    TABLE["locks"],
 )
 def test_the_package_manager_is_that_of_the_lock_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: str, manager: str, test: str, single_test: str
@@ -194,12 +180,7 @@ def test_a_broken_package_json_is_no_test(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("file", "text", "title"),
-    [
-        ("Makefile", "VERSION := 1\n.PHONY: test\nother: build\n\tgo\ntest ::\n\tx\ncheck = b:c\n", "make test"),
-        ("Makefile", "test := 1\ncheck: build\n\tgo\n", "make check"),
-        ("justfile", "test := 'x'\n@test *args: build\n  go\n", "just test"),
-        ("Taskfile.yml", "version: '3'\ntasks:\n  build:\n    cmds: [go]\n  test:\n    cmds: [go]\n", "task test"),
-    ],
+    TABLE["targets"],
 )
 def test_targets_of_makefiles_justfiles_and_taskfiles(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, title: str

@@ -1,4 +1,4 @@
-"""Lock files that do not fit their manifest are found; a fresh lock file is never reported."""
+"""Lock files that do not fit their manifest are found, and a fresh one is never reported. Nothing is run (SPEC 3.8)."""
 
 from __future__ import annotations
 

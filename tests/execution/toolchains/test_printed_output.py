@@ -1,4 +1,4 @@
-"""The output and the reports of test runners and linters are read, from realistic samples."""
+"""The output and the reports of test runners and linters are read, from realistic samples (SPEC 2.12)."""
 
 from __future__ import annotations
 

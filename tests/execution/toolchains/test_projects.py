@@ -1,4 +1,4 @@
-"""The projects of a repository: which folders are one, what each has, and which of them run their tests."""
+"""The projects of a repository: which folders are one, and which of them run their tests (SPEC 2.12)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tests of a Python project belong to a changed file."""
+"""Which tests of a Python project belong to a changed file (SPEC 2.12)."""
 
 from __future__ import annotations
 

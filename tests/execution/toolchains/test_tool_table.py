@@ -1,4 +1,4 @@
-"""The table of tools: its rows, and which files are tests."""
+"""The table of test runners, linters and package managers: its rows, and which files are tests (SPEC 2.12)."""
 
 from __future__ import annotations
 

@@ -30,6 +30,9 @@ from tests.support.helpers import make_session_view, wait_until
 
 SECRET = "the operator's own"
 
+MakeBeltWorld = Callable[..., "BeltWorld"]
+"""Makes a world with these options of `BeltWorld`."""
+
 
 class BeltWorld:
     """A running session with its toolbelt. `folder` is the session's; `outside` beside it has `secret.txt`."""

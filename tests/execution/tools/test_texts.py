@@ -1,4 +1,4 @@
-"""One replacement keeps all other bytes."""
+"""An edit of a model replaces one text of a file, and keeps all other bytes (SPEC 3.8)."""
 
 from __future__ import annotations
 

@@ -12,8 +12,7 @@ from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.execution.session_terms import AUTONOMOUS
 from engine.execution.tools.tool_gate import TOOL_NAMES, AgentToolCall, Policy
 from engine.model import PermissionAnswer, Refusal
-from tests.execution.tools.belt_world import BeltWorld
-from tests.execution.tools.conftest import MakeWorld
+from tests.execution.tools.belt_world import BeltWorld, MakeBeltWorld
 
 ALLOW_ONCE, ALLOW_SESSION = PermissionAnswer.ALLOW_ONCE, PermissionAnswer.ALLOW_SESSION
 DENY_ONCE, DENY_SESSION = PermissionAnswer.DENY_ONCE, PermissionAnswer.DENY_SESSION
@@ -25,7 +24,7 @@ def list_offered_tools(world: BeltWorld) -> list[str]:
     return [spec.name for spec in world.belt.specs()]
 
 
-def test_a_tool_that_tools_json_does_not_allow_is_not_offered(make_belt_world: MakeWorld) -> None:
+def test_a_tool_that_tools_json_does_not_allow_is_not_offered(make_belt_world: MakeBeltWorld) -> None:
     world = make_belt_world(policy=Policy(allow=("read", "exec:git *"), ask=("write",), deny=("edit",)))
     assert list_offered_tools(world) == ["read", "write", "exec"]
     assert "does not allow edit (there is read, write, exec)" in world.problem(
@@ -33,14 +32,14 @@ def test_a_tool_that_tools_json_does_not_allow_is_not_offered(make_belt_world: M
     )
 
 
-def test_exactly_six_tools_are_offered(make_belt_world: MakeWorld) -> None:
+def test_exactly_six_tools_are_offered(make_belt_world: MakeBeltWorld) -> None:
     world = make_belt_world(settings={"web": {"searchUrl": "http://127.0.0.1:1/search"}})
     assert list_offered_tools(world) == ["read", "write", "edit", "exec", "web_search", "web_fetch"]
     for name in ("message", "tts", "browser", "Read", ""):
         assert not world(name, path="a").ok
 
 
-def test_by_itself_nothing_is_executed_without_a_sandbox(make_belt_world: MakeWorld) -> None:
+def test_by_itself_nothing_is_executed_without_a_sandbox(make_belt_world: MakeBeltWorld) -> None:
     world = make_belt_world(mode=AUTONOMOUS)
     assert "exec" not in list_offered_tools(world)
     assert "without a sandbox" in world.problem("exec", command="touch done")
@@ -76,7 +75,7 @@ def test_a_risky_command_waits_for_a_person(world: BeltWorld) -> None:
 
 
 @needs_sandbox
-def test_a_risky_command_by_itself_is_not_run(make_belt_world: MakeWorld) -> None:
+def test_a_risky_command_by_itself_is_not_run(make_belt_world: MakeBeltWorld) -> None:
     world = make_belt_world(mode=AUTONOMOUS, sandbox=find_best_sandbox())
     world.file("a", "x")
     answer = world.problem("exec", command="shred -u a")
@@ -85,7 +84,7 @@ def test_a_risky_command_by_itself_is_not_run(make_belt_world: MakeWorld) -> Non
     assert world.answer("exec", command="ls").startswith("a\n")
 
 
-def test_the_operators_rules_hold_for_file_tools(make_belt_world: MakeWorld) -> None:
+def test_the_operators_rules_hold_for_file_tools(make_belt_world: MakeBeltWorld) -> None:
     world = make_belt_world(
         settings={"content": {"block": ["cat .env", "tee secrets/*", "curl https://evil.example/*"]}}
     )
@@ -96,7 +95,7 @@ def test_the_operators_rules_hold_for_file_tools(make_belt_world: MakeWorld) -> 
     assert not (world.folder / "secrets").exists()
 
 
-def test_production_is_always_asked_about(make_belt_world: MakeWorld) -> None:
+def test_production_is_always_asked_about(make_belt_world: MakeBeltWorld) -> None:
     world = make_belt_world(settings={"production": {"paths": ["deploy/*"]}})
     world.file("deploy/live.yml", "a: 1\n")
     assert world.answer("read", path="deploy/live.yml") == "a: 1\n"
@@ -111,7 +110,7 @@ def test_production_is_always_asked_about(make_belt_world: MakeWorld) -> None:
 
 
 def test_an_answer_for_the_session_holds_for_a_tool_that_tools_json_asks_about(
-    make_belt_world: MakeWorld, clock: FakeClock
+    make_belt_world: MakeBeltWorld, clock: FakeClock
 ) -> None:
     world = make_belt_world(policy=Policy(allow=("read",), ask=("write", "exec")))
     world.answer_request(ALLOW_SESSION)
@@ -127,7 +126,7 @@ def test_an_answer_for_the_session_holds_for_a_tool_that_tools_json_asks_about(
     assert world.permissions.waiting() == []
 
 
-def test_nothing_is_written_before_it_is_allowed(make_belt_world: MakeWorld) -> None:
+def test_nothing_is_written_before_it_is_allowed(make_belt_world: MakeBeltWorld) -> None:
     world = make_belt_world(policy=Policy(ask=("write",)))
     world.answer_request(DENY_ONCE)
     world.problem("write", path="a/b/c.txt", content="x")
@@ -135,7 +134,7 @@ def test_nothing_is_written_before_it_is_allowed(make_belt_world: MakeWorld) -> 
 
 
 @needs_sandbox
-def test_an_agents_own_tools_pass_the_same_gate(make_belt_world: MakeWorld) -> None:
+def test_an_agents_own_tools_pass_the_same_gate(make_belt_world: MakeBeltWorld) -> None:
     world = make_belt_world(sandbox=find_best_sandbox(), policy=Policy(allow=TOOL_NAMES, deny=("exec:make *",)))
 
     def is_allowed(kind: str, **arguments: Any) -> bool:
@@ -167,7 +166,7 @@ def test_an_agents_own_tools_pass_the_same_gate(make_belt_world: MakeWorld) -> N
     ],
 )  # fmt: skip
 def test_a_person_is_asked_about_unknown_kinds_of_tools(
-    make_belt_world: MakeWorld, kind: str, arguments: dict[str, Any], reason: str
+    make_belt_world: MakeBeltWorld, kind: str, arguments: dict[str, Any], reason: str
 ) -> None:
     world = make_belt_world(sandbox=find_best_sandbox())
     call = AgentToolCall(kind, "do something", "with this", **arguments)
@@ -186,7 +185,7 @@ def test_a_person_is_asked_about_an_agents_own_tools_without_a_sandbox(world: Be
     assert "no sandbox confines" in world.permissions.latest()[0].reason
 
 
-def test_an_agent_that_may_not_write_cannot_write_through_the_client(make_belt_world: MakeWorld) -> None:
+def test_an_agent_that_may_not_write_cannot_write_through_the_client(make_belt_world: MakeBeltWorld) -> None:
     world = make_belt_world(policy=Policy(allow=("read",), ask=("edit",)))
     with pytest.raises(Refusal, match="does not allow"):
         world.belt.write_text("a.txt", "x")

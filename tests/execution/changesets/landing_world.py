@@ -35,7 +35,7 @@ class Change:
     """A change set, and the decisions on it."""
 
     def __init__(self, changes: ChangeSets, captured: ChangeSet) -> None:
-        self._changes, self.id, self.files = changes, captured.id, captured.files
+        self._changes, self.id, self.session_id, self.files = changes, captured.id, captured.session_id, captured.files
 
     @property
     def current(self) -> ChangeSet:
@@ -127,15 +127,11 @@ class LandingWorld:
             )
         )
 
-    def make_change_set(self, edit: Callable[[Path], object], **options: Any) -> ChangeSet:
+    def make_change(self, edit: Callable[[Path], object], **options: Any) -> Change:
         """Run a session whose edit changes something; `options` are those of `run_session`."""
         change_set = self.run_session(edit, **options)
         assert change_set is not None
-        return change_set
-
-    def make_change(self, edit: Callable[[Path], object], **options: Any) -> Change:
-        """Make a change set, and return it with the decisions on it."""
-        return Change(self.changes, self.make_change_set(edit, **options))
+        return Change(self.changes, change_set)
 
     def close(self) -> None:
         self.database.close()
@@ -191,6 +187,10 @@ def file_edit(name: str, text: str) -> Callable[[Path], None]:
     return file_edits({name: text})
 
 
+add_line = file_edit("a.txt", "1\n2\n3\nfour\n")
+"""Adds a line to a file of `tests/execution/changesets/conftest.py`."""
+
+
 class Killed(BaseException):
     """Stands for a kill: no code of the landing handles it."""
 
@@ -208,12 +208,12 @@ def kill_at(world: LandingWorld, step: str, action: Callable[[], object]) -> Non
     world.step = lambda name: None
 
 
-def assert_landing_is_refused(world: LandingWorld, change_set: ChangeSet, code: str = "conflict") -> Refusal:
+def assert_landing_is_refused(world: LandingWorld, change: Change, code: str = "conflict") -> Refusal:
     """Landing is refused with this code, and changes nothing. Returns the refusal."""
     before = world.files, world.git_state
-    preview = world.changes.preview_land(change_set.id)
-    refusal = refused(code, lambda: world.changes.land(change_set.id))
+    preview = world.changes.preview_land(change.id)
+    refusal = refused(code, change.land)
     assert not preview.clean
     assert (world.files, world.git_state) == before
-    assert world.changes.get(change_set.id).state is ChangeState.WAITING
+    assert change.current.state is ChangeState.WAITING
     return refusal

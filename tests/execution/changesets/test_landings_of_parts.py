@@ -2,56 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-import random
-import tempfile
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from engine.events import LandingUndone
-from engine.model import ChangeSet, ChangeState, FilePart, Refusal
-from engine.storage.state import unfinished_intents
-from tests.execution.landing_scenarios import (
-    EXISTING,
-    LINES,
-    Edit,
-    apply_edits,
-    operator_edits,
-    paths,
-    session_edits,
-)
-from tests.execution.landing_world import Change, Killed, LandingWorld
+from engine.model import ChangeState, FilePart
+from tests.execution.changesets.landing_world import LandingWorld
+from tests.execution.changesets.parts_of_changes import FILES, TEXT, edit, make_text
 from tests.support.helpers import refused
-
-
-def make_text(lines: Mapping[int, str]) -> str:
-    """Forty numbered lines, of which these are others: `make_text({3: "three"})`."""
-    return "".join(f"{lines.get(number, f'line {number}')}\n" for number in range(40))
-
-
-TEXT = make_text({})
-
-FILES = {"a.txt": TEXT, "b.txt": "b\n", "old.txt": TEXT}
 
 
 @pytest.fixture
 def world(landing_world: LandingWorld) -> LandingWorld:
     landing_world.repository.commit("one", FILES)
     return landing_world
-
-
-def edit(folder: Path) -> None:
-    """Change three places of a file, delete one, rename one with two changes, and make one."""
-    (folder / "a.txt").write_text(make_text({2: "first", 20: "second", 38: "third"}))
-    (folder / "b.txt").unlink()
-    (folder / "old.txt").rename(folder / "new.txt")
-    (folder / "new.txt").write_text(make_text({5: "five", 30: "thirty"}))
-    (folder / "c.txt").write_text("c\n")
 
 
 def read_file(world: LandingWorld, name: str) -> str | None:
@@ -286,148 +252,3 @@ def test_a_landing_that_changes_nothing_can_be_undone(world: LandingWorld) -> No
     assert (part.landed, part.landings) == (0, 1)
     assert world.changes.undo_session("session_1") == 0
     assert (change.current.state, world.files) == (ChangeState.UNDONE, before)
-
-
-# Random sequences of parts, and crashes
-
-
-def draw_parts(change: Change, chance: random.Random) -> list[FilePart]:
-    """Some of the files, some of the hunks of files."""
-    parts = []
-    for file in change.diff():
-        hunks = file.hunks.count("\n@@ -") + file.hunks.startswith("@@ -")
-        if hunks > 1 and not file.all_or_nothing and chance.random() < 0.7:
-            numbers = list(itertools.islice(file.numbers, hunks))
-            chosen = sorted(chance.sample(numbers, chance.randint(1, hunks)))
-            parts.append(FilePart(file.path, tuple(chosen)))
-        elif chance.random() < 0.5:
-            parts.append(FilePart(file.path))
-    return parts
-
-
-line_edits_of_long_files = st.lists(
-    st.builds(Edit, st.just("line"), st.sampled_from(EXISTING), paths, st.integers(0, 90)), max_size=6
-)
-
-
-@pytest.mark.long
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
-@given(
-    session_edits,
-    line_edits_of_long_files,
-    st.lists(operator_edits, max_size=2),
-    st.integers(0, 2**32),
-    st.sampled_from(("\n", "\n", "\n", "\r\n")),
-)
-def test_any_sequence_of_parts_lands_the_whole_and_is_undone_step_by_step(
-    edits: list[Edit], line_edits: list[Edit], meanwhile: list[Edit], seed: int, line_break: str
-) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        world = LandingWorld(Path(folder))
-        try:
-            _land_in_parts(world, [*line_edits, *edits], meanwhile, random.Random(seed), line_break)
-        finally:
-            world.close()
-
-
-def _land_in_parts(
-    world: LandingWorld, edits: list[Edit], meanwhile: list[Edit], chance: random.Random, line_break: str
-) -> None:
-    text = line_break.join(LINES * 8) + chance.choice((line_break, ""))
-    world.repository.commit("one", {"a.txt": text, "b.txt": text[:200], "d/c.txt": text[100:], "x/y/z.txt": text * 2})
-
-    def work(inside: Path) -> None:
-        for session_edit in edits:
-            session_edit.apply(inside)
-
-    captured = world.run_session(work)
-    if captured is None:
-        return
-    change = Change(world.changes, captured)
-    apply_edits(world, meanwhile)
-    start, state = world.files, world.git_state
-    try:
-        change.land()
-    except Refusal:
-        return
-    complete = world.files
-    change.undo()
-    assert world.files == start
-    steps = [start]
-    while change.current.state is not ChangeState.LANDED:
-        parts = draw_parts(change, chance) if len(steps) < 4 else []
-        try:
-            change.land(*parts)
-        except Refusal as refusal:
-            assert refusal.code == "inseparable" or meanwhile, refusal  # noqa: PT017 (a loop of cases)
-            assert world.files == steps[-1]
-            if meanwhile:
-                return  # what you changed meanwhile takes the whole, but not this order of parts
-            change.land()
-        steps.append(world.files)
-        assert world.git_state == state
-    if not meanwhile:
-        assert steps[-1] == complete
-    for before in reversed(steps[:-1]):
-        change.undo()
-        assert world.files == before
-    assert change.current.state is ChangeState.UNDONE
-    assert world.git_state == state
-
-
-DECISIONS: dict[str, Callable[[Change], ChangeSet]] = {
-    "land a part": lambda change: change.land(FilePart("a.txt", (1, 3)), FilePart("new.txt")),
-    "land the rest": Change.land,
-    "undo the rest": Change.undo,
-    "undo the part": Change.undo,
-}
-
-
-def is_killed_at(number: int, world: LandingWorld, action: Callable[[], object]) -> bool:
-    """Do `action`, and end it at its step of this number as a kill would. False if it had no such step."""
-    numbers = itertools.count()
-
-    def step(name: str) -> None:
-        if next(numbers) == number:
-            raise Killed(name)
-
-    world.step = step
-    try:
-        action()
-    except Killed:
-        return True
-    return False
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("decision", DECISIONS)
-def test_a_landing_that_is_killed_at_any_step_is_complete_or_rolled_back(tmp_path: Path, decision: str) -> None:
-    """After a rollback the same decision succeeds."""
-    outcomes: list[tuple[object, ...]] = []
-    completed = 0
-    killed = True
-    while killed:
-        folder = tmp_path / str(len(outcomes))
-        folder.mkdir()
-        world = LandingWorld(folder)
-        world.repository.commit("one", FILES)
-        change = world.make_change(edit)
-        for earlier in itertools.takewhile(lambda name: name != decision, DECISIONS):
-            DECISIONS[earlier](change)
-        files_before, before = world.files, change.current
-        killed = is_killed_at(len(outcomes), world, lambda change=change: DECISIONS[decision](change))
-        world.close()
-        world = LandingWorld(folder)
-        world.changes.recover()
-        assert unfinished_intents(world.database, "landing") == []
-        after = world.changes.get(before.id)
-        if after.landed == before.landed:
-            assert (world.files, after) == (files_before, before)
-            after = DECISIONS[decision](Change(world.changes, before))
-        else:
-            completed += killed
-        outcomes.append((world.files, after.state, after.landed, after.files))
-        world.close()
-    assert len(outcomes) > 5
-    assert completed
-    assert all(outcome == outcomes[0] for outcome in outcomes)

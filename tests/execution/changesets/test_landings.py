@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, given, settings
 
 from engine.model import ChangeState, Refusal
 from engine.storage.state import unfinished_intents
-from tests.execution.landing_scenarios import Edit, Scenario, check_scenario, find_refusal, scenarios
-from tests.execution.landing_world import (
+from tests.execution.changesets.landing_scenarios import SCENARIOS, Scenario, check_scenario, find_refusal
+from tests.execution.changesets.landing_world import (
     TEXT,
     Change,
     LandingWorld,
@@ -25,6 +25,7 @@ from tests.execution.landing_world import (
     file_edits,
     kill_at,
 )
+from tests.execution.changesets.random_edits import Edit
 from tests.support.helpers import refused
 
 FILES = {"a.txt": TEXT, "d/only.txt": "d\n", "b.txt": TEXT}
@@ -309,7 +310,7 @@ def test_what_would_lose_something_of_yours_is_refused_and_nothing_else(
 
 @pytest.mark.long
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
-@given(scenarios)
+@given(SCENARIOS)
 def test_a_landing_is_what_git_would_do_and_an_undo_is_its_exact_reverse(scenario: Scenario) -> None:
     with tempfile.TemporaryDirectory() as folder:
         check_scenario(scenario, Path(folder))

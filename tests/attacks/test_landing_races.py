@@ -1,0 +1,186 @@
+"""Folders that become links while a change set lands, at any call, step or instant: nothing outside changes (SPEC
+3.9)."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.storage import beneath
+from engine.storage.beneath import Beneath
+from tests.attacks.landing_files import (
+    Canary,
+    carry_out,
+    commit_landing_files,
+    ignore_failure,
+    make_all_changes,
+    make_tree,
+    replace_by_link,
+    reverse,
+    roll_back,
+)
+from tests.execution.changesets.landing_world import LandingWorld, kill_at
+
+pytestmark = pytest.mark.attack("landing")
+
+
+@pytest.fixture
+def world(world: LandingWorld) -> LandingWorld:
+    return commit_landing_files(world)
+
+
+CALLS = ("open", "replace", "link", "unlink", "symlink", "mkdir", "rmdir", "readlink", "stat")
+"""Functions of `os` by which files are changed."""
+MOVES = (carry_out, reverse, roll_back)
+Move = Callable[[Beneath], None]
+
+
+@pytest.mark.parametrize("move", MOVES)
+@pytest.mark.parametrize("call", [*CALLS, pytest.param("resolve", marks=pytest.mark.attack(slow=True))])
+def test_a_folder_that_becomes_a_link_before_a_call_leads_nowhere(
+    tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, call: str, move: Move
+) -> None:
+    place: Any = beneath if call == "resolve" else os
+    name = "_open_folder" if call == "resolve" else call
+    real = getattr(place, name)
+    for number in range(1000):
+        top = make_tree(tmp_path / str(number))
+        with Beneath.open(top) as files:
+            if move is not carry_out:
+                carry_out(files)
+            calls = 0
+
+            def before(*arguments: Any, top: Path = top, number: int = number, **options: Any) -> Any:
+                nonlocal calls
+                calls += 1
+                if calls == number + 1:
+                    with monkeypatch.context() as inner:
+                        inner.setattr(place, name, real)
+                        replace_by_link(top / "d", canary.folder)
+                return real(*arguments, **options)
+
+            with monkeypatch.context() as patched:
+                patched.setattr(place, name, before)
+                ignore_failure(partial(move, files))
+        canary.assert_untouched()
+        shutil.rmtree(top)
+        if calls <= number:
+            break
+    if call not in ("readlink", "rmdir", "mkdir", "link", "symlink"):
+        assert number > 1, "the call is never made: nothing was attacked"
+
+
+@pytest.fixture(params=["openat2", "step by step"])
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that opens paths beneath a folder by one call, and one on which each step is opened alone."""
+    if request.param == "step by step":
+        monkeypatch.setattr(beneath, "_load_openat2", lambda: None)
+    elif beneath._load_openat2() is None:
+        pytest.skip("this kernel has no openat2")
+
+
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("move", MOVES)
+def test_parents_that_are_links_lead_nowhere(tmp_path: Path, canary: Canary, move: Move) -> None:
+    (tmp_path / "d").symlink_to(canary.folder)
+    with Beneath.open(tmp_path) as files:
+        ignore_failure(partial(move, files))
+    canary.assert_untouched()
+
+
+EXCHANGER = """
+import ctypes, os, sys
+rename = ctypes.CDLL(None).renameat2
+first, second = map(os.fsencode, sys.argv[1:])
+print("ready", flush=True)
+while os.getppid() != 1:
+    rename(-100, first, -100, second, 2)
+"""
+
+
+@contextmanager
+def exchange_all_the_time(path: Path, link: Path) -> Iterator[None]:
+    """Another process exchanges the two as fast as it can."""
+    if not hasattr(ctypes.CDLL(None), "renameat2"):
+        pytest.skip("this system has no renameat2")
+    argv = [sys.executable, "-c", EXCHANGER, str(path), str(link)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=path.parent) as process:
+        try:
+            assert process.stdout.readline() == b"ready\n"
+            yield
+        finally:
+            process.kill()
+
+
+@pytest.mark.attack(slow=True)
+@pytest.mark.usefixtures("kernel")
+@pytest.mark.parametrize("move", MOVES)
+def test_a_folder_that_a_process_exchanges_for_a_link_leads_nowhere(tmp_path: Path, canary: Canary, move: Move) -> None:
+    for number in range(20):
+        top = make_tree(tmp_path / str(number))
+        with Beneath.open(top) as files:
+            if move is not carry_out:
+                carry_out(files)
+            (top / "other").symlink_to(canary.folder)
+            with exchange_all_the_time(top / "d", top / "other"):
+                for _ in range(20):
+                    ignore_failure(partial(move, files))
+        canary.assert_untouched()
+
+
+@pytest.mark.attack(slow=True)
+@pytest.mark.parametrize("decision", ["land", "undo"])
+def test_a_folder_that_is_exchanged_during_a_landing_leads_nowhere(
+    world: LandingWorld, canary: Canary, decision: str
+) -> None:
+    change = world.make_change(make_all_changes)
+    if decision == "undo":
+        change.land()
+    (world.root / "other").symlink_to(canary.folder)
+    with exchange_all_the_time(world.root / "d", world.root / "other"):
+        for _ in range(15):
+            ignore_failure(getattr(change, decision))
+    canary.assert_untouched()
+
+
+STEPS = ("planned", "intent", "prepare", "remove d", "remove folder", "make folder", "write", "files completed")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("decision", ["land", "undo"])
+@pytest.mark.parametrize("when", STEPS)
+def test_a_folder_that_becomes_a_link_at_a_step_leads_nowhere(
+    world: LandingWorld, canary: Canary, when: str, decision: str
+) -> None:
+    change = world.make_change(make_all_changes)
+    if decision == "undo":
+        change.land()
+
+    def step(name: str) -> None:
+        if name.startswith(when):
+            replace_by_link(world.root / "d", canary.folder)
+
+    world.step = step
+    ignore_failure(getattr(change, decision))
+    canary.assert_untouched()
+    ignore_failure(world.changes.recover)
+    canary.assert_untouched()
+
+
+@pytest.mark.parametrize("killed_at", ["remove d", "remove folder", "write"])
+def test_recovery_follows_no_link(world: LandingWorld, canary: Canary, killed_at: str) -> None:
+    change = world.make_change(make_all_changes)
+    kill_at(world, killed_at, change.land)
+    replace_by_link(world.root / "d", canary.folder)
+    world.changes.recover()
+    canary.assert_untouched()

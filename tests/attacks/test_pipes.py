@@ -1,0 +1,88 @@
+"""Pipes in place of files that the engine or git reads: nothing waits for them without end (SPEC 11.4)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from engine.execution.prompts import ProjectPart
+from engine.execution.runners.toolchains.projects import find_projects
+from engine.execution.sandbox.mounts import find_protected_git_paths
+from engine.git import Git
+from engine.git.reader import GitReader
+from engine.model import PromptRequest, Refusal
+from engine.prediction.context_reader import CalendarReader
+from tests.conftest import MONDAY_MORNING, Repository
+from tests.support.helpers import read_table
+
+pytestmark = pytest.mark.attack("planted repository")
+
+
+@pytest.fixture
+def alarm_after_a_minute() -> Iterator[None]:
+    """An alarm that ends an endless wait for a pipe."""
+
+    def raise_timeout(number: int, frame: object) -> None:
+        raise TimeoutError("an endless wait for a pipe")
+
+    before = signal.signal(signal.SIGALRM, raise_timeout)
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("alarm_after_a_minute")
+@pytest.mark.parametrize("name", read_table(__file__)["read_files"])
+def test_a_pipe_in_the_tree_blocks_nothing(repository: Repository, name: str) -> None:
+    repository.commit("one", {"a.py": "1"})
+    if name == ".git/config.worktree":
+        repository.git("config", "extensions.worktreeConfig", "true")
+    (repository.path / name).unlink(missing_ok=True)
+    (repository.path / name).parent.mkdir(exist_ok=True)
+    os.mkfifo(repository.path / name)
+    for read in (GitReader().read, find_projects):
+        with contextlib.suppress(Refusal):  # git itself may need the file
+            read(repository.path)
+    find_protected_git_paths(repository.path)
+    ProjectPart().make_part(PromptRequest("", "build", str(repository.path), "work", folder=str(repository.path)))
+
+
+@pytest.mark.usefixtures("alarm_after_a_minute")
+@pytest.mark.parametrize("name", [".git/config", ".git"])
+def test_a_repository_whose_own_files_are_pipes_is_refused(repository: Repository, name: str) -> None:
+    place = repository.path / name
+    shutil.rmtree(place) if place.is_dir() else place.unlink()
+    os.mkfifo(place)
+    with pytest.raises(Refusal):
+        GitReader().read(repository.path)
+
+
+@pytest.mark.usefixtures("alarm_after_a_minute")
+def test_a_calendar_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "meetings.ics")
+    with pytest.raises(Refusal, match="not a regular file"):
+        CalendarReader().meetings([str(tmp_path / "meetings.ics")], MONDAY_MORNING)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("alarm_after_a_minute")
+@pytest.mark.parametrize("name", ["sub/.gitignore", ".gitattributes", "sub/.git/HEAD"])
+def test_a_pipe_that_git_itself_would_wait_for_ends_with_its_name(repository: Repository, name: str) -> None:
+    repository.commit("one", {"a.py": "1"})
+    (repository.path / name).parent.mkdir(parents=True, exist_ok=True)
+    (repository.path / "sub").mkdir(exist_ok=True)
+    repository.write("sub/new", "1")
+    repository.write("a.py", "2")  # of the same size: git has to read it, and with it the attributes
+    os.mkfifo(repository.path / name)
+    git = replace(Git(repository.path), timeout=2)
+    with pytest.raises(Refusal, match=name.replace(".", r"\.")):
+        git.text("status", "--porcelain")

@@ -1,0 +1,65 @@
+"""Sessions of an agent whose work a test gives, and sessions as a crash leaves them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from engine.execution.live_session import LiveSession
+from engine.execution.runners.flow import Place
+from engine.execution.runners.runner import Runner, RunnerResult
+from engine.execution.session_store import SessionRow
+from engine.execution.session_workspace import SessionWorkspace
+from engine.model import SessionView
+from engine.storage.database import Transaction
+from tests.execution.session_world import ProseRunner, SessionWorld
+
+AgentWork = Callable[[LiveSession, SessionWorkspace], None]
+
+
+class ScriptedAgent(ProseRunner):
+    """Works as a test says. Its changes are kept."""
+
+    work: AgentWork
+
+    def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
+        with self.workspaces.open(live, view, Place.CHANGE_SET, for_agent=True) as workspace:
+            self.work(live, workspace)
+            write = self.workspaces.keep(live, view, workspace, Place.CHANGE_SET)
+        return RunnerResult("done", write=write)
+
+
+class AgentWorld(SessionWorld):
+    """Sessions of one agent."""
+
+    def make_runners(self) -> list[Runner]:
+        self.agent = ScriptedAgent(self.workspaces)
+        return [self.agent]
+
+    def interrupt_session(self, *files: str) -> str:
+        """Leave a session that wrote `files` as a crash leaves it; its id."""
+        session_id = self.begin_prose().id
+        self.sessions.wait(session_id, 10)
+        folder = self.worktrees.folder_of(session_id)
+        if change := self.changes.for_session(session_id):
+            self.changes.discard(change.id)
+        worktree = self.worktrees.create(session_id, self.workspace)
+        self.worktrees.mark_worth_keeping(worktree)
+        for name in files:
+            (folder / name).write_text("half\n")
+
+        def forget(tx: Transaction) -> None:
+            row = tx.session.get(SessionRow, session_id)
+            row.state, row.ended_at, row.change_set_id = "running", None, None
+            row.summary = row.error = ""
+            tx.session.add(row)
+
+        self.database.write(forget)
+        return session_id
+
+    def list_files(self, session_id: str) -> list[str]:
+        change = self.changes.for_session(session_id)
+        return [] if change is None else [file.path for file in change.files]
+
+
+def do_nothing(live: LiveSession, workspace: SessionWorkspace) -> None:
+    """Change nothing."""

@@ -1,0 +1,91 @@
+"""A change set that becomes a branch: its commit, its name, and what cannot be a branch (SPEC 3.9)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from engine.execution.session_store import SessionRow
+from engine.model import ChangeState, SessionState
+from tests.execution.changesets.landing_world import LandingWorld, add_line, file_edit
+from tests.support.helpers import refused
+
+
+def test_a_branch_has_only_the_changes_of_the_session(world: LandingWorld) -> None:
+    world.write("b.txt", "uncommitted\n")
+    world.write("mine.txt", "untracked\n")
+    change = world.make_change(add_line)
+    files, state = world.files, world.git_state
+
+    branched = change.branch()
+
+    git = world.repository.git
+    assert branched.branch == "clawpy/fix-the-cart"
+    assert git("diff", "--name-only", "main", "clawpy/fix-the-cart") == "a.txt"
+    assert git("rev-parse", "clawpy/fix-the-cart^") == git("rev-parse", "main")
+    assert git("log", "-1", "--format=%s|%an|%ae|%cI", "clawpy/fix-the-cart") == (
+        "Fix the cart|Test|test@example.org|2026-01-05T09:30:00+00:00"
+    )
+    assert world.files == files
+    git("branch", "-q", "-D", "clawpy/fix-the-cart")
+    assert world.git_state == state
+    assert world.refs == []
+    assert not world.worktrees.folder_of("session_1").exists()
+
+
+def test_a_branch_with_a_revert_has_the_message_of_git(world: LandingWorld) -> None:
+    culprit = world.git("rev-parse", "HEAD").strip()
+    change = world.make_change(add_line)
+    row = SessionRow(
+        id=change.current.session_id, prediction_id="", permit_id="", prompt="Revert it", workspace="", channel="",
+        agent="", runner="flow", flow="rehearse_revert", parameters={}, state=SessionState.SUCCEEDED, mode="approved",
+        created_at=world.clock.now(), facts={"commit": culprit},
+    )  # fmt: skip
+    world.database.write(lambda tx: tx.session.merge(row))
+
+    branch = change.branch().branch
+
+    subject = world.git("log", "-1", "--format=%s", culprit).strip()
+    lines = world.git("log", "-1", "--format=%B", branch).splitlines()
+    assert lines[:3] == [f'Revert "{subject}"', "", f"This reverts commit {culprit}."]
+
+
+@pytest.mark.long
+def test_a_branch_gets_a_free_name(world: LandingWorld) -> None:
+    """Where `clawpy` is a branch, none can be below it."""
+    world.git("branch", "clawpy")
+    assert world.make_change(add_line).branch().branch == "clawpy-fix-the-cart"
+
+
+def test_a_branch_is_made_without_a_commit_or_an_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    world = LandingWorld(tmp_path)
+    world.write("x.txt", "operator's\n")
+    change = world.make_change(file_edit("y.txt", "session's\n"))
+
+    change.branch()
+
+    git = world.repository.git
+    assert git("ls-tree", "-r", "--name-only", "clawpy/fix-the-cart") == "y.txt"
+    assert git("log", "--format=%an <%ae>", "clawpy/fix-the-cart") == "Clawpy Console <clawpy@localhost>"
+    world.close()
+
+
+def test_changes_that_build_on_uncommitted_work_are_not_branched(world: LandingWorld) -> None:
+    world.write("a.txt", "1\n2\nmine\n")
+    change = world.make_change(file_edit("a.txt", "1\n2\nmine too\n"))
+
+    assert refused("conflict", change.branch).message == (
+        "no branch was made: it builds on changes that HEAD does not have: a.txt"
+    )
+    assert change.current.state is ChangeState.WAITING
+
+
+def test_changes_that_head_has_already_are_not_branched(world: LandingWorld) -> None:
+    change = world.make_change(add_line)
+    world.repository.commit("the same", {"a.txt": "1\n2\n3\nfour\n"})
+
+    refusal = refused("nothing_to_commit", change.branch)
+    assert refusal.fix == "land them if your files differ from HEAD there, else discard them"

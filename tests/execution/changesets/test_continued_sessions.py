@@ -1,0 +1,75 @@
+"""A session that continues another one builds on its waiting changes, and takes their place (SPEC 9.4)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.model import ChangeState
+from tests.execution.changesets.landing_world import Change, LandingWorld, file_edits
+from tests.execution.changesets.test_decisions import Decision
+from tests.support.helpers import refused, wait_for_threads
+
+
+def run_session_with(world: LandingWorld, session_id: str, files: dict[str, str], *, continues: str = "") -> Change:
+    """Run a session that writes `files`. Returns its change set."""
+    return world.make_change(file_edits(files), name=session_id, title=f"of {session_id}", continues=continues)
+
+
+def test_a_continuing_session_has_the_waiting_changes_in_its_change_set(world: LandingWorld) -> None:
+    earlier = run_session_with(world, "sess_1", {"a.txt": "one\n2\n3\n", "new.txt": "n\n"})
+    world.write("mine.txt", "meanwhile\n")
+
+    after = run_session_with(world, "sess_2", {"c.txt": "c\n"}, continues="sess_1")
+
+    assert {file.path for file in after.files} == {"a.txt", "new.txt", "c.txt"}
+    assert after.current.title == "of sess_1"
+    superseded = earlier.current
+    assert (superseded.state, superseded.note) == (ChangeState.DISCARDED, "continued in sess_2")
+    wait_for_threads("clawpy-tidy-")
+    assert not world.worktrees.folder_of("sess_1").exists()
+    assert not any("sess_1" in ref for ref in world.refs)
+    after.land()
+    assert (world.root / "a.txt").read_text() == "one\n2\n3\n"
+    assert (world.root / "c.txt").read_text() == "c\n"
+    assert (world.root / "mine.txt").read_text() == "meanwhile\n"
+
+
+@pytest.mark.parametrize("decide", [Change.land, Change.discard])
+def test_a_continuing_session_leaves_decided_changes_as_they_are(world: LandingWorld, decide: Decision) -> None:
+    earlier = run_session_with(world, "sess_1", {"a.txt": "one\n2\n3\n"})
+    decide(earlier)
+    state = earlier.current.state
+
+    after = run_session_with(world, "sess_2", {"c.txt": "c\n"}, continues="sess_1")
+
+    assert [file.path for file in after.files] == ["c.txt"]
+    assert earlier.current.state is state
+
+
+@pytest.mark.long
+def test_changes_that_land_while_a_session_continues_them_are_not_discarded(world: LandingWorld) -> None:
+    earlier = run_session_with(world, "sess_1", {"a.txt": "one\n2\n3\n"})
+
+    def edit(folder: Path) -> None:
+        earlier.land()
+        (folder / "c.txt").write_text("c\n")
+
+    after = world.make_change(edit, name="sess_2", continues="sess_1")
+
+    assert earlier.current.state is ChangeState.LANDED
+    after.land()
+    assert (world.root / "c.txt").read_text() == "c\n"
+
+
+def test_changes_that_conflict_with_your_files_cannot_be_continued(world: LandingWorld) -> None:
+    run_session_with(world, "sess_1", {"a.txt": "agent\n2\n3\n"})
+    world.write("a.txt", "mine\n2\n3\n")
+
+    onto = world.changes.make_starting_tree_builder("sess_1")
+    refusal = refused("conflict", lambda: world.worktrees.create("sess_2", world.root, onto=onto))
+
+    assert "a.txt" in refusal.message
+    assert not world.worktrees.folder_of("sess_2").exists()
+    assert not any("sess_2" in ref for ref in world.refs)

@@ -1,0 +1,78 @@
+"""What a flow that ran in a test leaves: its result, the lines and commands of its session, and its folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engine.execution.runners.flow import CommandResult, FlowResult, WorkFailed
+from engine.model import CheckResult
+
+
+@dataclass
+class ProcessSession:
+    """A session without sandbox and transcript file: it remembers its lines and its commands."""
+
+    scratch: Path
+    lines: list[str] = field(default_factory=list)
+    commands: list[list[str]] = field(default_factory=list)
+
+    def say(self, text: str, *, error: bool = False) -> None:
+        self.lines.append(text)
+
+    def execute(
+        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str] | None = None, quiet: bool = False
+    ) -> CommandResult:
+        self.commands.append(list(argv))
+        started_at = time.monotonic()
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        try:
+            process = subprocess.run(
+                argv,
+                cwd=cwd,
+                env=inherited | dict(env or {}),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                timeout=120,
+                check=False,
+            )
+        except FileNotFoundError as error:
+            raise WorkFailed(f"{argv[0]} is not installed") from error
+        return CommandResult(process.returncode, process.stdout, time.monotonic() - started_at)
+
+
+@dataclass
+class FlowRun:
+    """A flow that ran to its end, and the folder in which it worked."""
+
+    result: FlowResult
+    session: ProcessSession
+    folder: Path
+
+    @property
+    def summary(self) -> str:
+        return self.result.summary
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        return self.result.facts
+
+    @property
+    def check(self) -> CheckResult:
+        assert self.result.check is not None
+        return self.result.check
+
+    @property
+    def transcript(self) -> str:
+        return "\n".join(self.session.lines)
+
+
+RunFlow = Callable[..., FlowRun]

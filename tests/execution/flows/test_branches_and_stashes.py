@@ -1,0 +1,81 @@
+"""Branches and stashes are reported with their state and the command that deletes them; none is deleted (SPEC 3.9)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.execution.runners.flows.upkeep import ComparedBranch
+from tests.conftest import Repository
+from tests.execution.flows.flow_run import RunFlow
+from tests.execution.flows.projects import commit_branches
+
+# Branches
+
+
+def test_merged_applied_and_stale_branches(repository: Repository, run_flow: RunFlow) -> None:
+    commit_branches(repository)
+    repository.git("branch", "done", "main")
+    repository.commit("moves on", {"c.txt": "c"})
+    repository.git("cherry-pick", "docs")
+    run = run_flow("report_branches", days=30)
+    states = {fact["name"]: (fact["state"], fact["command"]) for fact in run.facts["branches"]}
+    assert states == {
+        "done": ("merged", "git branch -d -- done"),
+        "docs": ("applied", "git branch -D -- docs"),
+    }
+    assert repository.git("branch", "--list", "done")
+
+
+def test_a_squashed_branch_counts_as_applied(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("begin", {"a.txt": "one\n"})
+    repository.git("checkout", "-q", "-b", "feature")
+    repository.commit("first", {"a.txt": "two\n"})
+    repository.commit("second", {"a.txt": "three\n"})
+    repository.git("checkout", "-q", "main")
+    repository.commit("feature (#1)", {"a.txt": "three\n"})
+    [fact] = run_flow("report_branches").facts["branches"]
+    assert (fact["name"], fact["state"], fact["ahead"]) == ("feature", "applied", 2)
+
+
+@pytest.mark.parametrize(("days", "stale"), [(29, False), (30, True)])
+def test_stale_begins_at_the_day(repository: Repository, run_flow: RunFlow, days: int, stale: bool) -> None:
+    commit_branches(repository)
+    clock = FakeClock(datetime.now(UTC) + timedelta(days=days, hours=1))
+    run = run_flow("report_branches", clock=clock, days=30)
+    names = {fact["name"] for fact in run.facts["branches"]}
+    assert names == ({"left", "right", "docs"} if stale else set())
+
+
+def test_branch_names_are_quoted_in_commands() -> None:
+    branch = ComparedBranch("a;rm -rf ~", 1, 0, 0, is_checked_out=False, state="merged")
+    assert branch.command == "git branch -d -- 'a;rm -rf ~'"
+
+
+# Stashes
+
+
+@pytest.mark.parametrize(
+    ("in_head", "state"),
+    [
+        ({"other.txt": "x\n"}, "still applies"),
+        ({"a.txt": "mine\n", "new.txt": "1\n", "newer.txt": "2\n"}, "already in HEAD"),
+        ({"a.txt": "mine\n", "new.txt": "1\n"}, "still applies"),
+        ({"a.txt": "theirs\n", "new.txt": "other\n"}, "conflicts in a.txt"),
+        ({"new.txt": "other\n"}, "does not apply: new.txt already exists"),
+        ({"new.txt/file": "other\n"}, "does not apply: new.txt already exists"),
+        ({"new.txt": "other\n", "newer.txt": ""}, "does not apply: new.txt and newer.txt already exist"),
+    ],
+)
+def test_a_stash_applies_unless_head_differs_in_its_files(
+    repository: Repository, run_flow: RunFlow, in_head: dict[str, str], state: str
+) -> None:
+    repository.commit("begin", {"a.txt": "one\n"})
+    for name, text in {"a.txt": "mine\n", "new.txt": "1\n", "newer.txt": "2\n"}.items():
+        repository.write(name, text)
+    repository.git("stash", "push", "-q", "--include-untracked")
+    stash = repository.git("rev-parse", "stash@{0}")
+    repository.commit("goes on", in_head)
+    assert run_flow("look_at_stash", stashes=[stash]).facts["stashes"] == {"stash@{0}": state}

@@ -1,0 +1,154 @@
+"""The change log: what goes into it, in which section, and that the style of the file is kept (SPEC 2.11)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.execution.runners.flow import CannotRun, WorkFailed
+from engine.execution.runners.flows.documents import (
+    add_entries,
+    classify_subject,
+    is_mentioned,
+)
+from tests.conftest import Repository
+from tests.execution.flows.flow_run import RunFlow
+from tests.support.helpers import read_table
+
+TABLE = read_table(__file__)
+
+CHANGE_LOG = """# Changelog
+
+## [Unreleased]
+
+### Added
+
+- Gifts
+
+### Fixed
+- Tax
+
+## [1.0.0] - 2025-01-01
+
+- First
+
+[Unreleased]: https://example.org/compare
+"""
+"""A change log in the style of Keep a Changelog."""
+
+SHA = "0123456789abcdef0123456789abcdef01234567"
+
+
+@pytest.mark.parametrize(
+    ("subject", "section", "entry"),
+    TABLE["subjects"],
+)
+def test_a_commit_goes_into_the_section_that_its_subject_names(subject: str, section: str, entry: str) -> None:
+    assert classify_subject(subject) == (section, entry)
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "chore: deps",
+        "docs: more",
+        "ci: faster",
+        "Merge branch 'x'",
+        "WIP",
+        "fixup! a",
+        "Release 1.2",
+        "v1.2.3",
+        "1.0",
+        "",
+    ],
+)
+def test_commits_that_no_user_notices_are_left_out(subject: str) -> None:
+    assert classify_subject(subject) is None
+
+
+def test_a_commit_is_mentioned_by_its_id_or_in_the_same_words() -> None:
+    assert is_mentioned("- things (0123456)", SHA, "Other")
+    assert is_mentioned("* **Add** gifts, at last", SHA, "Add gifts")
+    assert not is_mentioned("- Add gifts", SHA, "Add gift")
+    assert not is_mentioned("- The tax of gifts\n\nSome note on things.", SHA, "Note")
+    assert is_mentioned("- At last:\n  the tax of\n  gifts is right", SHA, "The tax of gifts")
+    assert not is_mentioned("- 0123450 is another", SHA, "x")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (
+            "# Log\n\n## 1.1 (2025-02-02)\n\n* Things\n",
+            "# Log\n\n## Unreleased\n\n* New\n* Mended\n\n## 1.1 (2025-02-02)\n\n* Things\n",
+        ),
+        (
+            "# Log\n\n## [1.1]\n\n### Fixed\n- x\n",
+            "# Log\n\n## [Unreleased]\n\n### Added\n\n- New\n\n### Fixed\n\n- Mended\n\n## [1.1]\n\n### Fixed\n- x\n",
+        ),
+        (
+            "History\n=======\n\n1.1 (2025)\n----------\n\n- x\n",
+            "History\n=======\n\nUnreleased\n----------\n\n- New\n- Mended\n\n1.1 (2025)\n----------\n\n- x\n",
+        ),
+        (
+            "## v1.1\r\n\r\n**Fixed**\r\n- x\r\n",
+            "## Unreleased\r\n\r\n**Added**\r\n- New\r\n\r\n**Fixed**\r\n- Mended\r\n\r\n"
+            "## v1.1\r\n\r\n**Fixed**\r\n- x\r\n",
+        ),
+        (
+            "# Changes\n\n## Unreleased\n\n### Features\n\n- x\n\n## 1.0\n\n- y\n",
+            "# Changes\n\n## Unreleased\n\n### Features\n\n- x\n- New\n\n### Fixed\n\n- Mended\n\n## 1.0\n\n- y\n",
+        ),
+        ("# Log\n", "# Log\n\n## [Unreleased]\n\n### Added\n\n- New\n\n### Fixed\n\n- Mended\n"),
+    ],
+    ids=["flat", "keep-a-changelog", "underlined", "crlf-bold", "title-like-a-section", "empty"],
+)
+def test_the_files_own_style_is_kept(before: str, after: str) -> None:
+    assert add_entries(before, {"Added": ["New"], "Fixed": ["Mended"]}) == after
+
+
+@pytest.mark.long
+@given(
+    st.sampled_from(
+        [CHANGE_LOG, "# Log\n\n## 1.1\n\n* Things\n", "History\n=======\n\n1.1\n---\n\n- x\n", "", "free text\n"]
+    ),
+    st.dictionaries(
+        st.sampled_from(["Added", "Changed", "Fixed"]),
+        st.lists(st.from_regex(r"[A-Z][a-z]{3,9} \d", fullmatch=True), min_size=1),
+    ),
+)
+def test_old_lines_stay_and_new_entries_are_mentioned(before: str, entries: dict[str, list[str]]) -> None:
+    after = add_entries(before, entries)
+    lines_after = iter(after.splitlines())
+    assert all(line in lines_after for line in before.splitlines() if line.strip()), "in the same order"
+    assert all(is_mentioned(after, "f" * 40, entry) for section in entries.values() for entry in section)
+
+
+def test_a_missing_change_log_is_created_only_on_request(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("begin", {"a.txt": "1"})
+    repository.git("tag", "v1.0")
+    repository.commit("feat(cart): totals are rounded", {"a.txt": "2"})
+    repository.commit("Fix the tax of gifts.", {"a.txt": "3"})
+    repository.commit("chore: format", {"a.txt": "4"})
+    with pytest.raises(CannotRun, match="has no change log"):
+        run_flow("draft_changelog", since="v1.0")
+    run = run_flow("draft_changelog", since="v1.0", create=True)
+    text = (run.folder / "CHANGELOG.md").read_text()
+    assert text.endswith(
+        "## [Unreleased]\n\n### Added\n\n- Cart: totals are rounded\n\n### Fixed\n\n- Fix the tax of gifts\n"
+    )
+    assert not (repository.path / "CHANGELOG.md").exists()
+    assert run.summary == "CHANGELOG.md: 2 entries under Unreleased"
+    assert run.facts["left_out"] == ["chore: format"]
+
+
+def test_a_change_log_that_leads_out_is_not_written(repository: Repository, run_flow: RunFlow, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere.md").write_text("mine")
+    (repository.path / "CHANGELOG.md").symlink_to(tmp_path / "elsewhere.md")
+    repository.commit("add a link")
+    with pytest.raises(WorkFailed, match="not a regular file"):
+        run_flow("draft_changelog")
+    assert (tmp_path / "elsewhere.md").read_text() == "mine"

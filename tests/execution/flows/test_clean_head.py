@@ -1,0 +1,153 @@
+"""The flow `check_clean_head` says what each failing test does at HEAD alone, and no more (SPEC 2.12)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pytest
+
+from tests.conftest import Repository
+from tests.execution.flows.flow_run import RunFlow
+from tests.execution.flows.projects import CART, TEST_CART, commit_shop
+from tests.support.helpers import needs
+
+pytestmark = pytest.mark.long
+
+
+TOTAL, ODD = "tests/test_cart.py::test_total", "tests/test_cart.py::test_odd"
+WRONG_CART = "def total(prices):\n    return max(prices)\n"
+BROKEN_CART = "def total(prices:\n    return sum(prices)\n"
+MANY_TESTS = "import pytest\nfrom shop.cart import total\n\n@pytest.mark.parametrize('x', range(250))\n"
+
+
+@dataclass(frozen=True)
+class HeadCase:
+    """Changes of a project, the tests that fail with them, and what is then said of HEAD alone."""
+
+    committed: Mapping[str, str]
+    uncommitted: Mapping[str, str]
+    summary: str
+    """A regular expression of the summary, without the time at its end."""
+
+    test: str = TOTAL
+    """The failing test."""
+
+    def check(self, repository: Repository, run_flow: RunFlow) -> None:
+        """Make the changes, and run HEAD alone."""
+        if self.committed:
+            repository.commit("work", self.committed)
+        for path, text in self.uncommitted.items():
+            repository.write(path, text)
+        run = run_flow("check_clean_head", tests=[self.test])
+        assert re.fullmatch(rf"{self.summary}(?: in [\d.]+ m?s)?", run.summary), run.summary
+
+
+CASES = {
+    "passes": HeadCase(
+        {}, {"shop/cart.py": WRONG_CART}, rf"{TOTAL} passes without your uncommitted changes: all 2 tests passed"
+    ),
+    "fails": HeadCase(
+        {"shop/cart.py": WRONG_CART},
+        {"shop/cart.py": f"\n{WRONG_CART}"},
+        rf"{TOTAL} fails without your uncommitted changes. On HEAD alone 1 of 2 tests failed .*: {TOTAL}",
+    ),
+    "another test fails": HeadCase(
+        {"tests/test_cart.py": f"{TEST_CART}\n\ndef test_odd():\n    assert total([2, 3]) == 3\n"},
+        {"shop/cart.py": WRONG_CART},
+        rf"{TOTAL} passes without your uncommitted changes. On HEAD alone 1 of 3 tests failed in .*: {ODD}"
+        "; 1 of 1 passed with the uncommitted files",
+    ),
+    "syntax error": HeadCase(
+        {"shop/cart.py": BROKEN_CART},
+        {"shop/cart.py": WRONG_CART},
+        "On HEAD alone 1 error, no tests ran in .*: tests/test_cart.py",
+    ),
+    "mended syntax error": HeadCase(
+        {"shop/cart.py": BROKEN_CART},
+        {"shop/cart.py": CART, "tests/test_tax.py": "def test_tax():\n    assert 0\n"},
+        "On HEAD alone 1 error, no tests ran in .*: tests/test_cart.py; 1 of 1 passed with the uncommitted files",
+        "tests/test_tax.py::test_tax",
+    ),
+    "same file fails": HeadCase(
+        {"shop/cart.py": BROKEN_CART},
+        {"shop/cart.py": f"\n{BROKEN_CART}"},
+        "tests/test_cart.py fails without your uncommitted changes. On HEAD alone 1 error, .*",
+        "tests/test_cart.py",
+    ),
+    "file": HeadCase({}, {"shop/cart.py": BROKEN_CART}, "HEAD is complete: all 2 tests passed", "tests/test_cart.py"),
+    "skipped": HeadCase(
+        {"tests/test_cart.py": TEST_CART.replace("def test", "import pytest\n\n@pytest.mark.skip\ndef test")},
+        {"tests/test_cart.py": TEST_CART, "shop/cart.py": WRONG_CART},
+        "HEAD is complete: the one test passed in .*, 1 skipped",
+    ),
+    "new test": HeadCase(
+        {},
+        {"tests/test_cart.py": f"{TEST_CART}\n\ndef test_odd():\n    assert 0\n"},
+        "HEAD is complete: all 2 tests passed",
+        ODD,
+    ),
+    "nothing left out": HeadCase({}, {}, "HEAD is complete: all 2 tests passed"),
+    "too many": HeadCase(
+        {
+            "shop/cart.py": "def total(x):\n    return False\n",
+            "tests/test_cart.py": f"{MANY_TESTS}def test_many(x):\n    assert total(x)\n",
+        },
+        {"shop/cart.py": "def total(x):\n    return x < 249\n"},
+        "On HEAD alone 250 of 251 tests failed in .*",
+        "tests/test_cart.py::test_many[249]",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_of_each_failing_test_only_what_is_known_is_said(
+    project: Repository, run_flow: RunFlow, case: HeadCase
+) -> None:
+    commit_shop(project)
+    case.check(project, run_flow)
+
+
+# Tools that do not measure every test
+
+
+MOCHA = "\n  cart\n    ✔ quick\n    ✔ slow (120ms)\n\n  2 passing (130ms)\n"
+JEST = "PASS ./cart.test.js\n  cart\n    ✓ quick\n    ✓ slow (120 ms)\n\nTests:       2 passed, 2 total\n"
+
+
+@pytest.mark.parametrize("report", [MOCHA, JEST], ids=["mocha", "jest"])
+def test_a_quick_test_whose_time_is_not_printed_may_be_missing_at_head(
+    repository: Repository, run_flow: RunFlow, report: str
+) -> None:
+    committed = {"package.json": '{"scripts": {"test": "cat report.txt"}}\n', "report.txt": report}
+    HeadCase(committed, {"report.txt": ""}, "HEAD is complete: all 2 tests passed", "cart quick").check(
+        repository, run_flow
+    )
+
+
+CARGO_TOML = '[package]\nname = "shop"\nversion = "0.1.0"\nedition = "2021"\n'
+RUST_LIB = "pub fn total() -> i32 {{ {body} }}\n#[cfg(test)]\nmod tests {{\n{tests}}}\n"
+RUST_TESTS = "    #[test]\n    fn test_total() { assert_eq!(super::total(), 3); }\n"
+
+
+@pytest.mark.parametrize(
+    ("body", "test", "summary"),
+    [
+        ("sum()", "test_total", "On HEAD alone 1 error, no tests ran in .*"),
+        ("3", "test_total", "HEAD is complete: the one test passed"),
+        (
+            "4",
+            "test_total",
+            "tests::test_total fails without your uncommitted changes. On HEAD alone 1 of 1 test failed .*",
+        ),
+        ("3", "test_new", "HEAD is complete: the one test passed"),
+    ],
+    ids=["does not compile", "passes", "fails", "new test"],
+)
+def test_cargo_measures_no_tests(repository: Repository, run_flow: RunFlow, body: str, test: str, summary: str) -> None:
+    needs("cargo")
+    committed = {".gitignore": "target\n", "Cargo.toml": CARGO_TOML}
+    committed["src/lib.rs"] = RUST_LIB.format(body=body, tests=RUST_TESTS.replace("test_total", test))
+    uncommitted = {"src/lib.rs": RUST_LIB.format(body="5", tests=RUST_TESTS)}
+    HeadCase(committed, uncommitted, summary, "tests::test_total").check(repository, run_flow)

@@ -1,0 +1,89 @@
+"""Conflicts of merges are forecast without a trace, and a rehearsed merge is tested and moves no branch (SPEC 3.9)."""
+
+from __future__ import annotations
+
+import subprocess
+
+import pytest
+
+from engine.execution.runners.flows.merging import describe_order
+from tests.conftest import Repository
+from tests.execution.flows.flow_run import RunFlow
+from tests.execution.flows.projects import CART, TEST_CART, commit_branches, commit_shop
+
+
+def test_conflicts_are_forecast_and_nothing_is_written(repository: Repository, run_flow: RunFlow) -> None:
+    commit_branches(repository)
+    objects = set((repository.path / ".git" / "objects").rglob("*"))
+    run = run_flow("forecast_conflicts", base="main", branches=["left", "right", "docs"])
+    conflicting = [fact for fact in run.facts["merges"] if fact["conflicts"]]
+    assert [({fact["from"], fact["into"]}, fact["conflicts"]) for fact in conflicting] == [
+        ({"left", "right"}, ["a.txt"])
+    ]
+    assert len(run.facts["merges"]) == 6
+    assert "left → main   ✓ clean" in run.transcript
+    assert set((repository.path / ".git" / "objects").rglob("*")) == objects
+
+
+@pytest.mark.parametrize(
+    ("best", "worst", "words"),
+    [
+        (0, 2, "no conflicts in this order; the worst order has 2"),
+        (1, 2, "1 file in conflict; the worst order has 2"),
+        (2, 2, "2 files in conflict in any order, so the oldest goes first"),
+    ],
+)
+def test_the_best_order_is_compared_with_the_worst(best: int, worst: int, words: str) -> None:
+    assert describe_order(best, worst) == words
+
+
+@pytest.mark.long
+def test_a_rehearsed_merge_is_tested_and_moves_no_branch(project: Repository, run_flow: RunFlow) -> None:
+    commit_shop(project)
+    project.git("checkout", "-q", "-b", "feature")
+    project.commit("callers want 3", {"tests/test_more.py": TEST_CART.replace("test_total", "test_more")})
+    project.git("checkout", "-q", "main")
+    project.commit("total changes", {"shop/cart.py": CART.replace("sum(prices)", "sum(prices) + 1"),
+                                     "tests/test_cart.py": TEST_CART.replace("== 3", "== 4")})  # fmt: skip
+    project.write("shop/cart.py", "uncommitted rubbish(")
+    heads = project.git("rev-parse", "main", "feature")
+    run = run_flow("rehearse_merge", source="feature", target="main")
+    assert "merges cleanly" in run.summary
+    assert "but 1 of 3 tests failed" in run.summary
+    assert run.summary.endswith("; it did not fail before")
+    assert run.result.full
+    assert project.git("rev-parse", "main", "feature") == heads
+    assert (run.folder / "tests/test_more.py").exists()  # what is recorded is the state of the merged tree
+    assert "+ 1" in (run.folder / "shop/cart.py").read_text()
+
+
+@pytest.mark.long
+def test_a_rehearsed_merge_is_not_blamed_for_a_test_that_failed_before(project: Repository, run_flow: RunFlow) -> None:
+    commit_shop(project)
+    project.git("checkout", "-q", "-b", "feature")
+    project.commit("notes", {"notes.txt": "more\n"})
+    project.git("checkout", "-q", "main")
+    project.commit("total changes", {"shop/cart.py": CART.replace("sum(prices)", "sum(prices) + 1")})
+    run = run_flow("rehearse_merge", source="feature", target="main")
+    assert "merges cleanly into main, " in run.summary
+    assert run.summary.endswith("; it failed before as well, nothing new fails")
+    assert (run.folder / "notes.txt").exists()
+
+
+@pytest.mark.long
+def test_the_way_on_from_a_merge_names_files_that_git_would_take_for_patterns(
+    project: Repository, run_flow: RunFlow
+) -> None:
+    name = ":odd.txt"
+    commit_shop(project)
+    project.git("branch", "side")
+    project.commit("ours", {name: "1"})
+    project.git("checkout", "-q", "side")
+    project.commit("theirs", {name: "2"})
+    assert subprocess.run(["git", "merge", "-q", "main"], cwd=project.path, check=False).returncode
+    assert f"`git add -- ':(literal){name}'`" in run_flow("unfinished_operation").summary
+
+
+def test_an_autosquash_without_fixup_commits_has_nothing_to_fold(project: Repository, run_flow: RunFlow) -> None:
+    commit_shop(project)
+    assert run_flow("rehearse_autosquash").summary == "Nothing to fold: no fixup of another among 2 commits"

@@ -1,0 +1,111 @@
+"""The advice against what must not be pushed, followed word for word: that is gone then, and nothing else (SPEC
+2.9)."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from datetime import UTC, datetime
+
+import pytest
+
+from engine.git import Git
+from engine.git.lost_commits import read_lost_commits
+from engine.git.reader import GitReader
+from tests.conftest import Repository
+from tests.execution.flows.flow_run import RunFlow
+from tests.execution.flows.unpushed_histories import ABOVE_A_COMMIT, HISTORIES, KEEPING_HISTORIES, WITH_KEY
+from tests.support.helpers import GITHUB_TOKEN
+
+
+def follow_steps(repository: Repository, steps: list[str]) -> None:
+    """Do what the steps of a review say, word for word. They are printed, for a test that fails."""
+    print(*steps, sep="\n")
+    is_needed = True
+    for step in steps:
+        if step.startswith("Remove the secret"):
+            for file in repository.path.rglob("*.*"):
+                if ".git" not in file.parts and GITHUB_TOKEN in file.read_text():
+                    file.write_text(file.read_text().replace(f"'{GITHUB_TOKEN}'", "os.environ['KEY']"))
+        elif step.startswith("If git stops"):
+            is_needed = (repository.path / ".git/rebase-merge").exists()
+        elif step.startswith("  ") and is_needed:
+            done = subprocess.run(
+                ["bash", "-o", "pipefail", "-c", step], cwd=repository.path, env=os.environ | {"GIT_EDITOR": "false"},
+                capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            assert done.returncode == 0 or "would make\nit empty" in done.stderr, (step, done)
+    assert not (repository.path / ".git/rebase-merge").exists()
+
+
+def read_files(repository: Repository) -> dict[str, str]:
+    """The working files with their texts."""
+    files = [file for file in repository.path.rglob("*") if file.is_file() and ".git" not in file.parts]
+    return {str(file.relative_to(repository.path)): file.read_text() for file in files}
+
+
+def begin_repository(repository: Repository, name: str, *, is_first: bool) -> None:
+    """Make the commit below a history, with a secret where `is_first` asks for one at the beginning of the repository.
+
+    A history that can begin a repository is itself the beginning then.
+    """
+    if not is_first or name in ABOVE_A_COMMIT:
+        has_key = is_first and name != "below a pushed merge"
+        repository.commit("begin", {"app.py": WITH_KEY if has_key else "x = 1\n", "other.py": "x = 1\n"})
+
+
+def change_other_files(repository: Repository, others: str) -> None:
+    """Change files that the history does not concern: none, or "unstaged", or "staged" ones."""
+    repository.write("untracked.txt", "mine\n")
+    if others != "none" and (repository.path / "other.py").exists():
+        repository.write("other.py", "x = 2\n")
+    if others == "staged":
+        repository.write("staged.py", "x = 1\n")
+        repository.git("add", "staged.py", *repository.git("ls-files", "other.py").split())
+
+
+def check_history_is_clean(repository: Repository) -> None:
+    """No commit has what must not be pushed, nothing is stashed, and no card offers to keep a commit that has."""
+    history = repository.git("log", "-p", "--cc", "--format=%B")
+    assert GITHUB_TOKEN not in history
+    assert "DATABASE" not in history
+    assert repository.git("stash", "list") == ""
+    lost = read_lost_commits(Git(repository.path), GitReader().read(repository.path), datetime.now(UTC))
+    assert not [line for line in lost if not line.is_checked_out]
+
+
+def check_files_are_kept(repository: Repository, files: dict[str, str]) -> None:
+    """The working files are as before, but for a `.gitignore` that keeps files of keys out."""
+    kept = read_files(repository)
+    assert {path: text for path, text in kept.items() if path != ".gitignore"} == files
+    if ".gitignore" in kept:
+        assert repository.git("show", "HEAD:.gitignore") == kept[".gitignore"].strip()
+        assert not repository.git("ls-files", "--cached", "--ignored", "--exclude-standard")
+        assert ".env" not in repository.git("ls-files", "--others", "--exclude-standard")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("others", ["none", "unstaged", "staged"])
+@pytest.mark.parametrize("is_first", [False, True])
+@pytest.mark.parametrize("name", HISTORIES)
+def test_the_advice_against_a_secret_works_to_the_letter(
+    repository: Repository, run_flow: RunFlow, name: str, is_first: bool, others: str
+) -> None:
+    begin_repository(repository, name, is_first=is_first)
+    HISTORIES[name](repository)
+    change_other_files(repository, others)
+    files, subjects = read_files(repository), repository.git("log", "--format=%s")
+
+    review = run_flow("review_unpushed")
+    assert review.facts["findings"]
+    steps = review.facts["steps"]
+    follow_steps(repository, steps)
+
+    check_history_is_clean(repository)
+    if any(step.startswith("Remove the secret") for step in steps):
+        files = {path: text.replace(f"'{GITHUB_TOKEN}'", "os.environ['KEY']") for path, text in files.items()}
+    check_files_are_kept(repository, files)
+    is_merge_of_first = is_first and name == "last, merge"
+    if name in KEEPING_HISTORIES and others != "staged" and not is_merge_of_first:
+        assert repository.git("log", "--format=%s") == subjects
+    assert not run_flow("review_unpushed").facts.get("findings")

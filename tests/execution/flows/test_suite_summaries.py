@@ -1,0 +1,80 @@
+"""What is said of a run of the tests: its results in a sentence, and which failures are new (SPEC 2.12, 4.9)."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.execution.runners.flows.suite_runs import combine_checks, describe_check, describe_compared
+from engine.model import CheckResult
+
+
+@pytest.mark.parametrize(
+    ("check", "words"),
+    [
+        (CheckResult("pytest", 23, 0, seconds=1.25), "all 23 tests passed in 1.2 s"),
+        (CheckResult("pytest", 1, 0, skipped=2), "the one test passed in <0.1 s, 2 skipped"),
+        (CheckResult("pytest", 1, 1, failing=("a",)), "1 of 2 tests failed in <0.1 s: a"),
+        (
+            CheckResult("pytest", 3, 1, errors=1, failing=("a", "b")),
+            "1 of 4 tests failed and 1 error in <0.1 s: a and b",
+        ),
+        (CheckResult("pytest", 3, 0, errors=1, failing=("a",)), "1 error, 3 tests passed in <0.1 s: a"),
+        (CheckResult("pytest", 0, 0, errors=2, failing=("a", "b")), "2 errors, no tests ran in <0.1 s: a and b"),
+        (CheckResult("pytest", 0, 0, skipped=2), "no tests ran, 2 skipped"),
+    ],
+)
+def test_results_are_described_in_a_sentence(check: CheckResult, words: str) -> None:
+    assert describe_check(check) == words
+
+
+@pytest.mark.parametrize(
+    ("failing", "failed_before", "words", "is_new"),
+    [
+        ("a", None, "it is not known whether it failed before", True),
+        ("ab", None, "it is not known whether they failed before", True),
+        ("a", "a", "it failed before as well, nothing new fails", False),
+        ("ab", "ab", "all of them failed before as well, nothing new fails", False),
+        ("ab", "a", "1 of them failed before as well: a", True),
+        ("aa", "a", "1 of them failed before as well: a", True),  # tests of two projects have the same name
+        ("a", "", "it did not fail before", True),
+        ("ab", "", "none of them failed before", True),
+    ],
+)
+def test_changes_are_blamed_only_for_tests_that_did_not_fail_before(
+    failing: str, failed_before: str | None, words: str, is_new: bool
+) -> None:
+    before = None if failed_before is None else tuple(failed_before)
+    check = CheckResult("pytest", 1, len(failing), failing=tuple(failing), failed_before=before)
+    assert describe_compared(check) == f"{describe_check(check)}; {words}"
+    assert (check.has_new_failures, check.green) == (is_new, False)
+
+
+@pytest.mark.parametrize(
+    ("errors", "failing", "failed_before", "words"),
+    [
+        (1, "a", "a", "that was so before as well"),
+        (2, "aa", "a", "1 of them failed before as well: a"),
+        (3, "a", "a", "1 of them failed before as well: a"),
+        (1, "", "", "it is not known whether it failed before"),
+    ],
+)
+def test_a_run_in_which_no_test_ran_does_not_say_that_nothing_new_fails(
+    errors: int, failing: str, failed_before: str, words: str
+) -> None:
+    check = CheckResult("pytest", 0, 0, errors=errors, failing=tuple(failing), failed_before=tuple(failed_before))
+    assert describe_compared(check) == f"{describe_check(check)}; {words}"
+    assert check.has_new_failures
+
+
+def test_a_failure_without_a_name_counts_as_new() -> None:
+    assert CheckResult("make test", 0, 1, counted=False, failed_before=()).has_new_failures
+    assert not CheckResult("make test", 1, 0, counted=False).has_new_failures
+
+
+def test_what_failed_before_is_known_of_each_tool_alone() -> None:
+    known = CheckResult("pytest", 0, 1, failing=("a",), failed_before=("a",))
+    unknown = CheckResult("make test", 0, 1, failing=("b",))
+    tool = None  # only the results are combined
+    both = combine_checks([(tool, known), (tool, unknown)])  # type: ignore[list-item]
+    assert (both.failed_before, both.has_new_failures) == (("a",), True)
+    assert combine_checks([(tool, unknown), (tool, unknown)]).failed_before is None  # type: ignore[list-item]

@@ -1,0 +1,75 @@
+"""Sessions in the best sandbox, host gates, and servers that a gate may lead to."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+
+import pytest
+
+from engine.execution.sandbox.ladder import find_best_sandbox
+from tests.execution.sandbox.open_gate import GateOpener, OpenGate
+from tests.execution.session_world import MakeWorld, ScriptWorld
+from tests.support.web_server import LoopbackServer
+
+
+@pytest.fixture
+def world(make_world: MakeWorld) -> ScriptWorld:
+    """Sessions in the best sandbox of this machine."""
+    return make_world(sandbox=find_best_sandbox())
+
+
+class EchoServer(LoopbackServer):
+    """Answers with the path and the headers of each request."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            hosts = ",".join(self.headers.get_all("Host", []))
+            body = f"{self.path} {hosts} {self.headers['Proxy-Authorization']}".encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+
+@pytest.fixture
+def server() -> Iterator[int]:
+    """The port of a server on the operator's loopback, such as a local model."""
+    with EchoServer() as server:
+        yield server.port
+
+
+@pytest.fixture
+def open_gate() -> Iterator[GateOpener]:
+    """Opens gates, and closes them after the test."""
+    gates: list[OpenGate] = []
+
+    def open_new(*hosts: str, **addresses: dict[str, str]) -> OpenGate:
+        gates.append(OpenGate(*hosts, **addresses))
+        return gates[-1]
+
+    yield open_new
+    for gate in gates:
+        gate.host_gate.close()
+
+
+@pytest.fixture
+def received_by_host(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What a host receives to which every connection leads."""
+    received: list[bytes] = []
+
+    def connect(address: tuple[str, int], timeout: float) -> socket.socket:
+        near, far = socket.socketpair()
+
+        def listen() -> None:
+            with far:
+                while chunk := far.recv(65_536):
+                    received.append(chunk)
+
+        threading.Thread(target=listen, daemon=True).start()
+        return near
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    return received

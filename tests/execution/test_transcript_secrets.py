@@ -1,0 +1,100 @@
+"""No secret is in a transcript, an error or a summary, also where a chunk or the end of a line tears it (SPEC 11.1)."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.events import EventBus, SessionOutput
+from engine.execution.live_session import LiveSession
+from engine.execution.runners.flow import WorkFailed
+from engine.execution.transcripts import (
+    CUT_NOTE,
+    MAX_LINE_CHARS,
+    LineSplitter,
+)
+from engine.model import SessionState
+from engine.model.secrets import CUT, MAX_KEY_CHARS, Redactor
+from engine.storage.database import Database
+from engine.storage.ledger import Ledger
+from tests.execution.session_world import MakeWorld, ScriptWorld, run_python
+
+KEYRING_SECRET = "correct-horse-battery"  # it does not look like a secret
+TOKEN = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
+PASSWORD = "hunter2hunter2"
+DOTENV = f"GITHUB_TOKEN={TOKEN}\nDB_PASSWORD={PASSWORD}\nKEYRING_SECRET={KEYRING_SECRET}\nDEBUG=1\n"
+PRIVATE = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG\n9w0BAQEFAASCBKcwggSj\n-----END PRIVATE KEY-----"
+
+
+@pytest.fixture
+def world(make_world: MakeWorld) -> ScriptWorld:
+    world = make_world(secrets=lambda: [KEYRING_SECRET])
+    (world.workspace / ".env").write_text(DOTENV)
+    return world
+
+
+def read_everything_stored(world: ScriptWorld, database: Database) -> str:
+    """Everything that the session left on disk, and what the ledger says of it."""
+    files = [path for path in world.home.transcripts.rglob("*") if path.is_file()]
+    return "\n".join([*(path.read_text() for path in files), *map(repr, Ledger(database).latest())])
+
+
+def test_a_printed_dotenv_is_stored_without_its_secrets(world: ScriptWorld, database: Database, bus: EventBus) -> None:
+    events = bus.subscribe(lambda: None)
+
+    def work(live: LiveSession) -> str:
+        printed = run_python(live, "print(open('.env').read())")
+        assert printed == f"GITHUB_TOKEN={CUT}\nDB_PASSWORD={CUT}\nKEYRING_SECRET={CUT}\nDEBUG=1\n\n", (
+            "a model reads the same"
+        )
+        return f"the keys are {TOKEN} and {KEYRING_SECRET}"
+
+    view = world.run(work)
+    assert world.texts(view)[-2:] == ["DEBUG=1", ""]
+    assert world.texts(view, ["note"])[0] == CUT_NOTE, "a note says that something is missing"
+    assert world.texts(view, ["note"]).count(CUT_NOTE) == 1
+    assert view.summary == f"the keys are {CUT} and {CUT}"
+    published = [event.text for event in events.drain() if isinstance(event, SessionOutput)]
+    assert "DEBUG=1" in "\n".join(published)
+    found_afterwards = read_everything_stored(world, database) + "\n".join(published) + repr(view)
+    for secret in (KEYRING_SECRET, TOKEN, PASSWORD):
+        assert secret not in found_afterwards
+
+
+def test_neither_the_error_nor_the_summary_has_a_secret(world: ScriptWorld, database: Database) -> None:
+    def work(live: LiveSession) -> str:
+        live.say(f"trying {KEYRING_SECRET}")
+        live.journal.note_error("exec", f"curl: (22) {KEYRING_SECRET}")
+        raise WorkFailed(f"the server refuses {KEYRING_SECRET}")
+
+    view = world.run(work)
+    assert view.state is SessionState.FAILED
+    assert view.error == f"the server refuses {CUT}"
+    assert KEYRING_SECRET not in read_everything_stored(world, database) + repr(view)
+
+
+@pytest.mark.parametrize("secret", [KEYRING_SECRET, TOKEN, f"PASSWORD={PASSWORD}", PRIVATE])
+def test_a_secret_in_two_chunks_is_one_secret(secret: str) -> None:
+    data = f"before {secret} after\nthe end\n".encode()
+    expected = LineSplitter(Redactor(lambda: [KEYRING_SECRET])).split(data)
+    assert "\n".join(expected).count(CUT) == len(secret.splitlines()), "a private key is cut over all its lines"
+    for cut in range(len(data)):
+        splitter = LineSplitter(Redactor(lambda: [KEYRING_SECRET]))
+        assert splitter.split(data[:cut]) + splitter.split(data[cut:]) + splitter.end() == expected
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        MAX_LINE_CHARS - len(KEYRING_SECRET) // 2,
+        MAX_LINE_CHARS - MAX_KEY_CHARS - len(KEYRING_SECRET) // 2,
+        MAX_LINE_CHARS - 1,
+    ],
+)
+@pytest.mark.parametrize("filler", ["x", "x "])
+def test_no_half_of_a_secret_at_the_end_of_a_long_line_is_stored(begin: int, filler: str) -> None:
+    data = (filler * MAX_LINE_CHARS)[:begin].encode() + f"{KEYRING_SECRET}{'y' * MAX_KEY_CHARS}".encode()
+    splitter = LineSplitter(Redactor(lambda: [KEYRING_SECRET]))
+    assert splitter.split(data) == []
+    (line,) = splitter.split(b"\n")
+    assert "more bytes cut" in line
+    assert not any(KEYRING_SECRET[:length] in line for length in range(3, len(KEYRING_SECRET) + 1))

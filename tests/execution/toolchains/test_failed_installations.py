@@ -1,0 +1,153 @@
+"""Packages that cannot be installed leave your tree as it is, and nothing is put elsewhere (SPEC 2.12, 3.8)."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from engine.execution.live_session import LiveSession
+from engine.execution.runners.flow import CommandResult, FlowResult, Job, Place, RetryLater
+from engine.execution.runners.toolchains.detection import PackageSetup
+from engine.execution.runners.toolchains.installing import (
+    Installation,
+    _make_temporary_path,
+    _put_in_place,
+    _restore_old_folder,
+    install_into_tree,
+    make_installation_error,
+)
+from engine.model import SessionState
+from tests.execution.flow_world import FlowWorld
+from tests.execution.toolchains.installations import (
+    NPM,
+    NPM_PROJECT,
+    UV_PROJECT,
+    commit_project,
+    describe_outcome,
+    find_command_lines,
+    make_npm_project,
+)
+from tests.support.helpers import needs
+
+
+@pytest.mark.long
+def test_another_registry_is_not_reached_and_the_tree_is_unchanged(world: FlowWorld) -> None:
+    needs("npm")
+    files = make_npm_project("ms", "2.1.3", resolved="https://registry.invalid/ms/-/ms-2.1.3.tgz")
+    top = commit_project(world, files | {".npmrc": "fetch-retries=0\nreplace-registry-host=never\n"})
+    (top / "node_modules/mine").mkdir(parents=True)
+
+    view = world.run_flow("prepare_environment", command=["npm ci"])
+
+    assert view.state is SessionState.CANNOT_RUN, describe_outcome(world, view)
+    assert "asked for registry.invalid, which is not one of its registries (registry.npmjs.org)" in view.summary
+    assert [path.name for path in (top / "node_modules").iterdir()] == ["mine"]
+
+
+def test_without_network_the_card_is_offered_again() -> None:
+    output = "npm error\nnetwork: registry.npmjs.org:443 cannot be reached: Network is unreachable"
+
+    error = make_installation_error(["npm", "ci"], CommandResult(1, output, 1.0), [NPM])
+
+    assert isinstance(error, RetryLater)
+    assert error.message == "registry.npmjs.org cannot be reached: Network is unreachable"
+
+
+def test_an_environment_that_is_a_link_is_left_alone(world: FlowWorld, tmp_path: Path) -> None:
+    top = commit_project(world, NPM_PROJECT, ignored="node_modules\n")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (top / "node_modules").symlink_to(elsewhere)
+
+    view = world.run_flow("prepare_environment", command=["npm ci"])
+
+    assert view.state is SessionState.CANNOT_RUN, describe_outcome(world, view)
+    assert "node_modules is a link" in view.summary
+    assert (top / "node_modules").is_symlink()
+
+
+@pytest.mark.long
+def test_the_environment_that_clawpy_runs_from_is_not_replaced(world: FlowWorld, tmp_path: Path) -> None:
+    top = commit_project(world, UV_PROJECT)
+    home, python = tmp_path / "a home", top / ".venv/bin/python"
+    subprocess.run([sys.executable, "-m", "venv", top / ".venv"], check=True)
+    folders = [path for path in (*sys.path, str(Path(__file__).parents[3])) if path]
+    next((top / ".venv").glob("lib/python*/site-packages")).joinpath("clawpy.pth").write_text("\n".join(folders))
+
+    [command] = find_command_lines(top)
+    files = sorted((path, path.stat().st_ino) for path in (top / ".venv").rglob("*"))
+
+    proposal = ["propose", f"prepare_environment command={json.dumps([command])}"]
+    clawpy = [python, "-m", "clawpy_console", "--home", home, "--workspace", top, *proposal]
+    proposed = subprocess.run(clawpy, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    reason = f"Clawpy itself runs from .venv, which cannot be replaced meanwhile (quit Clawpy, then run `{command}`"
+    assert reason in proposed.stderr, proposed
+    assert sorted((path, path.stat().st_ino) for path in (top / ".venv").rglob("*")) == files
+
+
+@pytest.mark.long
+def test_files_that_a_package_writes_elsewhere_are_discarded(world: FlowWorld) -> None:
+    needs("npm", "node")
+    script = (
+        "node -e \"require('fs').writeFileSync('cart.js', 'evil'); require('fs').writeFileSync('.git/hooks/x', '')\""
+    )
+    lock = {"name": "a", "lockfileVersion": 3, "packages": {"": {"name": "a", "dependencies": {}}}}
+    manifest = {"name": "a", "version": "1.0.0", "devDependencies": {}, "scripts": {"postinstall": script}}
+    top = commit_project(world, {"package.json": manifest, "package-lock.json": lock, "cart.js": "mine"})
+
+    world.run_flow("prepare_environment", command=["npm ci"])
+
+    assert (top / "cart.js").read_text() == "mine"
+    assert not (top / ".git/hooks/x").exists()
+
+
+def test_a_command_that_installs_nothing_changes_nothing(world: FlowWorld) -> None:
+    top = commit_project(world, {"package.json": {"name": "a"}})
+    (top / "node_modules/mine").mkdir(parents=True)
+    packages = PackageSetup("npm", "node", folder="", lock="", commands=(), hosts=())
+    installation = Installation(packages, (("true",),), updated=("node_modules",))
+
+    def install(job: Job) -> FlowResult:
+        with install_into_tree(cast(LiveSession, job.session), installation, top):
+            job.run(["true"])
+            job.run(["touch", ".pnp.cjs"])
+        return FlowResult("fine")
+
+    view = world.run_scripted(Place.INSTALL, install)
+
+    assert view.state is SessionState.CANNOT_RUN, describe_outcome(world, view)
+    assert "`true` put nothing into node_modules, so nothing was changed" in view.summary
+    assert (top / "node_modules/mine").is_dir()
+    assert not (top / ".pnp.cjs").exists()
+
+
+@pytest.mark.parametrize("disk", [None, Path("/dev/shm")], ids=["same disk", "another disk"])
+def test_an_installed_folder_replaces_the_old_one(tmp_path: Path, disk: Path | None) -> None:
+    if disk and not os.access(disk, os.W_OK):
+        pytest.skip("there is no other disk here")
+    fresh = Path(tempfile.mkdtemp(dir=disk or tmp_path))
+    (fresh / "tool").write_text("new")
+    (fresh / "tool").chmod(0o4755)
+    (fresh / "link").symlink_to("tool")
+    target = tmp_path / "tree/.venv"
+    (target / "old").mkdir(parents=True)
+
+    _put_in_place(fresh, target)
+
+    assert sorted(path.name for path in target.iterdir()) == ["link", "tool"]
+    assert (target / "link").readlink() == Path("tool")
+    assert stat.S_IMODE((target / "tool").stat().st_mode) == 0o755
+    assert list((tmp_path / "tree").iterdir()) == [target]
+    assert not fresh.exists()
+    target.rename(_make_temporary_path(target, "old"))  # as a crash leaves it
+    _restore_old_folder(target)
+    assert (target / "tool").read_text() == "new"

@@ -1,0 +1,113 @@
+"""Files and folders that are replaced while the file tools work on them lead nowhere outside (SPEC 3.8)."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from engine.execution.tools.folder_jail import Jail
+from tests.execution.tools.belt_world import SECRET, BeltWorld
+from tests.support.helpers import refused
+
+pytestmark = pytest.mark.usefixtures("outside_is_unchanged")
+
+
+@contextlib.contextmanager
+def repeating(change: Callable[[], None]) -> Iterator[None]:
+    """Makes a change again and again, in a thread, during the block."""
+    over = threading.Event()
+
+    def repeat() -> None:
+        while not over.is_set():
+            change()
+
+    thread = threading.Thread(target=repeat, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def swap(folder: Path, first: str, second: str) -> None:
+    """Let two names of a folder change places."""
+    (folder / first).rename(folder / "spare")
+    (folder / second).rename(folder / first)
+    (folder / "spare").rename(folder / second)
+
+
+@pytest.mark.parametrize("tool", ["read", "edit"])
+def test_a_folder_that_is_replaced_by_a_link_leads_nowhere_outside(world: BeltWorld, tool: str) -> None:
+    """`d` is a folder, then a link to outside, then a folder, as fast as a thread can do it."""
+    world.file("d/secret.txt", "inside")
+    (world.folder / "link").symlink_to(world.outside)
+    arguments = {"path": "d/secret.txt"} | ({"old_text": "s", "new_text": "S"} if tool == "edit" else {})
+    with repeating(lambda: swap(world.folder, "d", "link")):
+        for _ in range(300):
+            assert SECRET not in world.belt.call(tool, arguments).text
+
+
+def test_an_edit_in_a_folder_that_was_removed_creates_no_folder(world: BeltWorld) -> None:
+    """Another's `mv d elsewhere && mv next d` must not find a `d` that we made in between."""
+    file = world.file("d/a.txt", "inside")
+    jail = Jail(world.folder)
+    before = jail.read("d/a.txt")
+    file.parent.rename(world.folder / "elsewhere")
+    refused("not_there", lambda: jail.write("d/a.txt", b"changed", only_if=before))
+    assert not file.parent.exists()
+    assert (world.folder / "elsewhere/a.txt").read_text() == "inside"
+
+
+@pytest.mark.long
+def test_a_link_that_is_turned_to_outside_is_not_written_through(world: BeltWorld) -> None:
+    """`d` leads to a folder inside, then outside, then inside, each time in one step."""
+    world.file("real/a.txt", "inside")
+    targets = itertools.cycle(("real", str(world.outside)))
+
+    def turn() -> None:
+        (world.folder / "next").symlink_to(next(targets))
+        (world.folder / "next").replace(world.folder / "d")
+
+    turn()
+    with repeating(turn):
+        written = [world.belt.call("write", {"path": "d/b.txt", "content": "inside"}).ok for _ in range(300)]
+    assert (world.folder / "real/b.txt").exists() == any(written)
+
+
+def test_a_file_that_is_replaced_by_a_link_is_not_read(world: BeltWorld) -> None:
+    world.file("f", "inside")
+    (world.folder / "link").symlink_to(world.secret)
+    with repeating(lambda: swap(world.folder, "f", "link")):
+        for _ in range(300):
+            assert world.belt.call("read", {"path": "f"}).text != SECRET
+
+
+def test_a_link_that_appears_after_the_check_is_replaced(world: BeltWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    fdopen = os.fdopen
+
+    def link_first(descriptor: int, mode: str) -> object:
+        (world.folder / "new.txt").symlink_to(world.secret)
+        return fdopen(descriptor, mode)
+
+    monkeypatch.setattr(os, "fdopen", link_first)
+    world.answer("write", path="new.txt", content="mine")
+    assert not (world.folder / "new.txt").is_symlink()
+    assert (world.folder / "new.txt").read_text() == "mine"
+
+
+def test_a_replaced_folder_is_not_used(world: BeltWorld) -> None:
+    world.folder.rename(world.root / "away")
+    world.folder.symlink_to(world.outside)
+    try:
+        for tool, more in (("read", {}), ("write", {"content": "x"})):
+            assert not world.belt.call(tool, {"path": "secret.txt"} | more).ok
+    finally:
+        world.folder.unlink()
+        (world.root / "away").rename(world.folder)
