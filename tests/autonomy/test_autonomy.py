@@ -1,4 +1,4 @@
-"""The service of autonomy on a real database: its state across a restart, do-not-disturb, the card cycle."""
+"""The service of autonomy: its state across a restart, do-not-disturb, and when cards are made (SPEC 7.1, 7.3, 2.9)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Broken agent folders, and invalid data on the control socket: one fault never affects the rest."""
+"""Broken agent folders, and invalid data on the control socket: one fault never affects the rest (SPEC 4.1, 11.2)."""
 
 from __future__ import annotations
 

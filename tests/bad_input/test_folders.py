@@ -1,4 +1,4 @@
-"""Folders that cannot be a workspace, and valid workspaces with unusual names or contents."""
+"""Folders that cannot be a workspace, and valid workspaces with unusual names or contents (SPEC 11.2)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Homes that cannot be used: read-only, full, newer, damaged or held. Nothing in them changes, and when they are
-repaired they have all their data."""
+"""Homes that cannot be used: read-only, full, newer, damaged or held (SPEC 11.2, 11.3).
+
+Nothing in them changes, and when they are repaired they have all their data.
+"""
 
 from __future__ import annotations
 

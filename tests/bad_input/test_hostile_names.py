@@ -1,4 +1,4 @@
-"""Names of files and branches that try to be options, commands, escape sequences or markup."""
+"""Names of files and branches that try to be options, commands, escape sequences or markup (SPEC 3.5, 11.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The history of a repository: commits, tags, files that change together, and the rhythm of releases."""
+"""The history of a repository: commits, tags, files that change together, and the rhythm of releases (SPEC 2.1)."""
 
 from __future__ import annotations
 

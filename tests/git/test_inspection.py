@@ -1,4 +1,4 @@
-"""A check of the inspection that fails costs no other check, and a merge is tried without a trace."""
+"""A check of the inspection that fails costs no other check, and a merge is tried without a trace (SPEC 2.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reflogs are read whatever they hold, and commits that no ref reaches any more are found for a month."""
+"""Reflogs are read whatever they hold, and commits that no ref reaches any more are found for a month (SPEC 2.1)."""
 
 from __future__ import annotations
 

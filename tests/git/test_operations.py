@@ -1,4 +1,4 @@
-"""Unfinished operations in a repository, read from git's own files."""
+"""Unfinished operations in a repository, read from git's own files, damaged ones included (SPEC 2.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Leftovers in your own changes: debugging, markers, and documents that name removed things."""
+"""Leftovers in your own changes: debugging, markers, and documents that name removed things (SPEC 2.1)."""
 
 from __future__ import annotations
 

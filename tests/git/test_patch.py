@@ -1,4 +1,4 @@
-"""Your own work is read as one patch: within a budget, with the added lines at their places, committed or not."""
+"""Your own work is read as one patch, within a budget, committed or not (SPEC 2.1)."""
 
 from __future__ import annotations
 

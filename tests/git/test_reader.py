@@ -1,4 +1,4 @@
-"""The git reader on real repositories, the odd ones included."""
+"""The state of a repository is read from git as cards need it, also in odd repositories (SPEC 2.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Git runs without side effects, and a folder that cannot be used is refused in words."""
+"""Git runs without side effects, and a folder that cannot be used is refused in words (SPEC 3.8, 11.2)."""
 
 from __future__ import annotations
 

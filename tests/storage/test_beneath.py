@@ -1,4 +1,5 @@
-"""Errors of files beneath a folder name the path that was asked for. `tests/attacks` tries to leave the folder."""
+"""Errors of files beneath a folder name the path that was asked for (SPEC 11.2). `tests/attacks` tries to leave the
+folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The database has one writer. A write that returned is on disk; a write that raised has changed nothing."""
+"""The database has one writer. A write that returned is on disk; one that raised has changed nothing (SPEC 4.2,
+11.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows read by a constant statement equal those of the ORM, and only a writing session writes their changes."""
+"""Rows read by a constant statement equal those of the ORM, and only a writing session writes them back (SPEC 4.2)."""
 
 from __future__ import annotations
 

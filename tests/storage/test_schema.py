@@ -1,4 +1,5 @@
-"""`schema.sql` makes exactly the tables that the program works with; a home of another version is left as it is."""
+"""`schema.sql` makes exactly the tables that the program works with; a home of another version stays as it is (SPEC
+11.2)."""
 
 from __future__ import annotations
 

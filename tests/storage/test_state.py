@@ -1,4 +1,4 @@
-"""Named values and intents: no update is lost, and an intent stays until it is finished."""
+"""Named values and intents: no update is lost, and an intent stays until it is finished (SPEC 11.3)."""
 
 from __future__ import annotations
 
