@@ -74,19 +74,7 @@ def test_the_model_of_the_agent_is_never_replaced_by_another(model: str) -> None
     assert find_refusal(make_router("openai", models={"task": model})).fix
 
 
-@pytest.mark.parametrize(
-    ("has_extra", "keys", "config", "commands"),
-    [
-        (True, (), "", ["clawpy key set openai"]),
-        (True, ("openai",), "", []),
-        (True, (), "[providers.box]\nkind = 'openai'\nbaseUrl = 'http://box/v1'\n", ["clawpy key set box"]),
-        (True, (), "[providers.ollama]\n", ["clawpy config set providers.ollama.model NAME"]),
-        (True, ("!openai",), "", ["clawpy key list"]),
-        (False, (), "", ["clawpy doctor", "clawpy key set openai"]),
-        (False, ("openai",), "", ["clawpy doctor"]),
-        (False, (), "[providers.ollama]\nmodel = 'qwen3'\n", ["clawpy doctor"]),
-    ],
-)
+@pytest.mark.parametrize(("has_extra", "keys", "config", "commands"), ROWS["missing_steps"])
 def test_each_missing_step_is_named_and_no_other(
     monkeypatch: pytest.MonkeyPatch, has_extra: bool, keys: tuple[str, ...], config: str, commands: list[str]
 ) -> None:

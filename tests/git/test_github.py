@@ -11,7 +11,9 @@ import pytest
 from engine.clock import FakeClock
 from engine.git.github import GitHub, ask_github, find_address, parse_pull_requests
 from tests.conftest import Repository
-from tests.support.helpers import make_program
+from tests.support.helpers import make_program, read_table
+
+TABLE = read_table(__file__)
 
 ANSWER = [
     {
@@ -91,34 +93,14 @@ def test_gh_is_asked_in_the_background_at_most_every_five_minutes(
     assert count_calls(tmp_path) == 2
 
 
-@pytest.mark.parametrize(
-    ("script", "error"),
-    [
-        ("echo 'not logged in' >&2; exit 4", "not logged in"),
-        ("exit 3", "exit code 3"),
-        ("echo '{'", "Invalid JSON"),
-        ("echo '{}'", "valid array"),
-        ("echo '[{}]'", "Field required"),
-    ],
-)
+@pytest.mark.parametrize(("script", "error"), TABLE["failures"])
 def test_a_failure_of_gh_becomes_an_error(tmp_path: Path, script: str, error: str) -> None:
     state = ask_github("github.com/shop/cart", make_gh(tmp_path, script))
     assert error in state.error
     assert state.pull_requests == ()
 
 
-@pytest.mark.parametrize(
-    ("remotes", "address"),
-    [
-        ({"origin": "git@github.com:shop/cart.git"}, "github.com/shop/cart"),
-        ({"origin": "https://x:secret@github.com/shop/cart"}, "github.com/shop/cart"),
-        ({"origin": "ssh://git@ghe.example.org:22/shop/cart.git"}, "ghe.example.org/shop/cart"),
-        ({"fork": "git@github.com:me/cart", "upstream": "https://github.com/shop/cart.git/"}, "github.com/shop/cart"),
-        ({"origin": "ext::sh -c evil"}, ""),
-        ({"origin": "../github/cart"}, ""),
-        ({}, ""),
-    ],
-)
+@pytest.mark.parametrize(("remotes", "address"), TABLE["remotes"])
 def test_the_remote_is_read_by_our_own_git(repository: Repository, remotes: dict[str, str], address: str) -> None:
     for name, url in remotes.items():
         repository.git("remote", "add", name, url)

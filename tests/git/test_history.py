@@ -25,6 +25,9 @@ from engine.git.history import (
     to_datetime,
 )
 from tests.conftest import Repository
+from tests.support.helpers import read_table
+
+TABLE = read_table(__file__)
 
 ISO_DAY = "2026-01-0{}T10:00:00+00:00"
 
@@ -200,20 +203,6 @@ def test_tags_of_releases_and_of_what_comes_before_them() -> None:
     assert not any(map(is_release_tag, others))
 
 
-@pytest.mark.parametrize(
-    ("subject", "is_release"),
-    [
-        ("Bump version to 1.4.0", True),
-        ("release: v2.0", True),
-        ("Release 1.0", True),
-        ("chore(release): 1.2.3", True),
-        ("v0.4", True),
-        ("Prepare release 3", True),
-        ("Release the lock", False),
-        ("Bump version to 1.5.dev", False),
-        ("start version 8.5.0", False),
-        ("Bump pytest from 7.0 to 8.0", False),
-    ],
-)
+@pytest.mark.parametrize(("subject", "is_release"), TABLE["release_subjects"])
 def test_subjects_that_prepare_a_release(subject: str, is_release: bool) -> None:
     assert bool(is_preparing_release(subject)) is is_release

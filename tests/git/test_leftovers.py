@@ -22,10 +22,7 @@ from tests.support.helpers import GITHUB_TOKEN, read_table
 TABLE = read_table(__file__)
 
 
-@pytest.mark.parametrize(
-    ("path", "line", "kinds"),
-    TABLE["lines"],
-)
+@pytest.mark.parametrize(("path", "line", "kinds"), TABLE["lines"])
 def test_debugging_markers_and_todos_in_a_line(path: str, line: str, kinds: list[str]) -> None:
     assert [hit.kind for hit in scan_line(path, line)] == kinds
 
@@ -86,21 +83,7 @@ def test_python_loses_only_whole_statements() -> None:
     assert find_removable_lines("a.py", "def a(:\n    breakpoint()\n", [2]) == []
 
 
-@pytest.mark.parametrize(
-    ("path", "text", "expected"),
-    [
-        ("a.js", "let a = 1;\nconsole.log(a);\ndebugger\n", [2, 3]),
-        ("a.js", "if (a)\n  console.log(a);\nb();\n", []),
-        ("a.js", "const f = () =>\n  console.log(1);\n", []),
-        ("a.js", "a();\nconsole.log(`x\n`);\n", []),
-        ("a.ts", "else\n  console.log(1)\n", []),
-        ("a.js", "console.log(a)\n  .then(b);\n", []),
-        ("a.js", "console.log(a); charge(b);\nconsole.log(f(a), `)${g(h(b))}`);\n", [2]),
-        ("a.rs", "dbg!(x).save();\n", []),
-        ("a.rs", "let x = 1;\ndbg!(x);\nlet y = dbg!(x);\n", [2]),
-        ("a.rb", "def a\n  binding.pry\n  b\nend\n", [2]),
-    ],
-)
+@pytest.mark.parametrize(("path", "text", "expected"), TABLE["removable_lines"])
 def test_other_languages_are_judged_by_their_lines(path: str, text: str, expected: list[int]) -> None:
     assert find_removable_lines(path, text, range(1, 5)) == expected
 

@@ -9,11 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.execution.runners.flow import CannotRun, WorkFailed
-from engine.execution.runners.flows.documents import (
-    add_entries,
-    classify_subject,
-    is_mentioned,
-)
+from engine.execution.runners.flows.documents import add_entries, classify_subject, is_mentioned
 from tests.conftest import Repository
 from tests.execution.flows.flow_run import RunFlow
 from tests.support.helpers import read_table
@@ -42,29 +38,12 @@ CHANGE_LOG = """# Changelog
 SHA = "0123456789abcdef0123456789abcdef01234567"
 
 
-@pytest.mark.parametrize(
-    ("subject", "section", "entry"),
-    TABLE["subjects"],
-)
+@pytest.mark.parametrize(("subject", "section", "entry"), TABLE["subjects"])
 def test_a_commit_goes_into_the_section_that_its_subject_names(subject: str, section: str, entry: str) -> None:
     assert classify_subject(subject) == (section, entry)
 
 
-@pytest.mark.parametrize(
-    "subject",
-    [
-        "chore: deps",
-        "docs: more",
-        "ci: faster",
-        "Merge branch 'x'",
-        "WIP",
-        "fixup! a",
-        "Release 1.2",
-        "v1.2.3",
-        "1.0",
-        "",
-    ],
-)
+@pytest.mark.parametrize("subject", TABLE["unnoticed"])
 def test_commits_that_no_user_notices_are_left_out(subject: str) -> None:
     assert classify_subject(subject) is None
 
@@ -78,36 +57,9 @@ def test_a_commit_is_mentioned_by_its_id_or_in_the_same_words() -> None:
     assert not is_mentioned("- 0123450 is another", SHA, "x")
 
 
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        (
-            "# Log\n\n## 1.1 (2025-02-02)\n\n* Things\n",
-            "# Log\n\n## Unreleased\n\n* New\n* Mended\n\n## 1.1 (2025-02-02)\n\n* Things\n",
-        ),
-        (
-            "# Log\n\n## [1.1]\n\n### Fixed\n- x\n",
-            "# Log\n\n## [Unreleased]\n\n### Added\n\n- New\n\n### Fixed\n\n- Mended\n\n## [1.1]\n\n### Fixed\n- x\n",
-        ),
-        (
-            "History\n=======\n\n1.1 (2025)\n----------\n\n- x\n",
-            "History\n=======\n\nUnreleased\n----------\n\n- New\n- Mended\n\n1.1 (2025)\n----------\n\n- x\n",
-        ),
-        (
-            "## v1.1\r\n\r\n**Fixed**\r\n- x\r\n",
-            "## Unreleased\r\n\r\n**Added**\r\n- New\r\n\r\n**Fixed**\r\n- Mended\r\n\r\n"
-            "## v1.1\r\n\r\n**Fixed**\r\n- x\r\n",
-        ),
-        (
-            "# Changes\n\n## Unreleased\n\n### Features\n\n- x\n\n## 1.0\n\n- y\n",
-            "# Changes\n\n## Unreleased\n\n### Features\n\n- x\n- New\n\n### Fixed\n\n- Mended\n\n## 1.0\n\n- y\n",
-        ),
-        ("# Log\n", "# Log\n\n## [Unreleased]\n\n### Added\n\n- New\n\n### Fixed\n\n- Mended\n"),
-    ],
-    ids=["flat", "keep-a-changelog", "underlined", "crlf-bold", "title-like-a-section", "empty"],
-)
-def test_the_files_own_style_is_kept(before: str, after: str) -> None:
-    assert add_entries(before, {"Added": ["New"], "Fixed": ["Mended"]}) == after
+@pytest.mark.parametrize("style", TABLE["style"], ids=lambda style: style["name"])
+def test_the_files_own_style_is_kept(style: dict[str, str]) -> None:
+    assert add_entries(style["before"], {"Added": ["New"], "Fixed": ["Mended"]}) == style["after"]
 
 
 @pytest.mark.long

@@ -8,6 +8,9 @@ import stat
 import pytest
 
 from tests.execution.tools.belt_world import SECRET, BeltWorld
+from tests.support.helpers import read_table
+
+TABLE = read_table(__file__)
 
 pytestmark = pytest.mark.usefixtures("outside_is_unchanged")
 
@@ -72,14 +75,7 @@ def test_names_and_paths_that_are_too_long_are_refused(world: BeltWorld) -> None
     assert not (world.folder / "a").exists()
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        ".git", ".git/config", ".git/hooks/pre-commit", "a/.git/config", ".GIT/config", ".Git", "./.git", "a/../.git",
-        ".g\u200cit/config", ".git\u200b/x", ".git /config", ".git./config", ".git::$INDEX_ALLOCATION/config",
-        "git~1/config", "\uff0egit/config", ".gi\uff34/config",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("path", TABLE["spellings_of_git"])
 def test_the_git_folder_is_refused_in_any_spelling(world: BeltWorld, path: str) -> None:
     (world.folder / "a").mkdir()
     words = world.problem("write", path=path, content="[core]\n\tfsmonitor = touch /tmp/pwned\n")

@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 from engine.execution.tools.tool_gate import TOOL_NAMES, Policy
 from engine.model import Verdict
 from engine.safety.content import find_programs
+from tests.support.helpers import read_table
+
+TABLE = read_table(__file__)
 
 ALLOW, ASK, BLOCK = Verdict.ALLOW, Verdict.ASK, Verdict.BLOCK
 
@@ -31,26 +34,13 @@ def test_unknown_tools_and_broken_files_allow_nothing() -> None:
     assert {broken.decide(name, ("x",)).verdict for name in TOOL_NAMES} == {BLOCK}
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "git push origin x", "  git   push", "cd a && git push", "true; git push", "sh -c 'git push'", "g''it push",
-        "sudo git push", "env A=b git push", "/usr/bin/git push", "$(git push)", "echo x | xargs git push",
-        "git 'push'", "bash <<< 'git push'", "nohup git push &",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("command", TABLE["spellings"])
 def test_no_spelling_slips_past_a_deny(command: str) -> None:
     assert decide(Policy(allow=("exec",), deny=("exec:git push*",)), command) is BLOCK
     assert decide(Policy(allow=("exec",), ask=("exec:git push*",)), command) is ASK
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "git status; make", "git status && make", "git status | sh", "git status $(make)", "git status `make`",
-        "git status > x", "git status\nmake", "git status & make", "(git status)", "{ git status; }", "git status ${x}",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("command", TABLE["compound_commands"])
 def test_a_compound_command_is_not_allowed_by_its_beginning(command: str) -> None:
     policy = Policy(allow=("exec:git status*",))
     assert decide(policy, command) is BLOCK

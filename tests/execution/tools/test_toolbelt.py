@@ -26,7 +26,9 @@ from engine.hierarchy.organisation import Tools
 from engine.model import PermissionAnswer, Refusal
 from engine.storage.database import Database
 from tests.execution.tools.belt_world import BeltWorld
-from tests.support.helpers import wait_until
+from tests.support.helpers import read_table, wait_until
+
+TABLE = read_table(__file__)
 
 # Files
 
@@ -53,26 +55,7 @@ def test_the_parts_of_a_long_file_are_the_whole_file(world: BeltWorld) -> None:
     assert "".join(parts) == whole
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "problem"),
-    [
-        ("read", {"path": "nope.py"}, "there is no nope.py (read the folder"),
-        ("read", {"path": "a.txt/b"}, "a.txt is not a folder"),
-        ("write", {"path": ".", "content": "x"}, "is a folder"),
-        ("read", {}, "path: Field required"),
-        ("read", {"path": 3}, "path: Input should be a valid string"),
-        ("read", {"path": "a.txt", "lines": True}, "lines: Input should be a valid integer"),
-        ("read", {"path": "a.txt", "first_line": 0}, "greater than or equal to 1"),
-        ("read", {"path": " "}, "the path is empty"),
-        (
-            "read",
-            {"path": "a.txt", "file": "a.txt"},
-            "file: Extra inputs are not permitted (read takes path,",
-        ),
-        ("read", ["a.txt"], "Input should be a valid dictionary"),
-        ("sing", {"song": "x"}, "there is no tool 'sing'"),
-    ],
-)
+@pytest.mark.parametrize(("tool", "arguments", "problem"), TABLE["mistakes"])
 def test_a_mistake_is_answered_with_a_fix(world: BeltWorld, tool: str, arguments: Any, problem: str) -> None:
     world.file("a.txt", "x")
     result = world.belt.call(tool, arguments)
@@ -240,18 +223,7 @@ def test_an_agent_has_the_tools_of_its_folder_and_none_if_that_is_broken(
     assert "tools.json" in result.text
 
 
-@pytest.mark.parametrize(
-    ("programs", "recorded"),
-    [
-        ([], "exec"),
-        (["git status --short"], "exec:git status"),
-        (["/usr/bin/python3.12 -m pytest"], "exec:python3.12"),
-        (["pytest tests/test_money.py"], "exec:pytest"),
-        (["curl https://me:secret@example.org"], "exec:curl"),
-        (["TOKEN=abc"], "exec"),
-        (["cargo build", "rm -r x"], "exec:cargo build"),
-    ],
-)
+@pytest.mark.parametrize(("programs", "recorded"), TABLE["recorded_commands"])
 def test_a_command_is_its_program_and_a_plain_word(programs: list[str], recorded: str) -> None:
     assert name_command(programs) == recorded
 
