@@ -37,7 +37,7 @@ def descends_from(victim: Victim, head: str) -> Callable[[str], bool]:
 def run_check(victim: Victim, caches: Caches, head: str, code: str, workspace: str = "") -> str:
     """Run code in a session that checks at `head`; what it printed."""
     with caches.use_cache(workspace or str(victim.project), head, descends_from(victim, head)) as folder:
-        return victim.python(code, confinement=replace(victim.confinement, caches=folder))
+        return victim.run_python(code, confinement=replace(victim.confinement, caches=folder))
 
 
 def make_branch(victim: Victim, name: str, onto: str) -> str:
@@ -76,9 +76,9 @@ def test_a_session_that_writes_has_a_cache_of_its_own(victim: Victim, caches: Ca
     """An agent, a model and a fix have a cache of their own."""
     head = victim.commit("one")
     run_check(victim, caches, head, LOOK_FOR_POISON)
-    victim.python(POISON, confinement=victim.check("sess_9"))
+    victim.run_python(POISON, confinement=victim.make_confinement("sess_9"))
     assert "clean" in run_check(victim, caches, head, LOOK_FOR_POISON)
-    assert "clean" in victim.python(LOOK_FOR_POISON, confinement=victim.check("sess_10"))
+    assert "clean" in victim.run_python(LOOK_FOR_POISON, confinement=victim.make_confinement("sess_10"))
 
 
 @pytest.mark.attack("caches")
@@ -89,7 +89,7 @@ def test_a_cache_in_use_is_not_given_to_another_commit(victim: Victim, caches: C
     with caches.use_cache(workspace, start, descends_from(victim, start)) as first:
         hostile = make_branch(victim, "hostile", start)
         run_check(victim, caches, hostile, POISON)
-        assert "clean" in victim.python(LOOK_FOR_POISON, confinement=replace(victim.confinement, caches=first))
+        assert "clean" in victim.run_python(LOOK_FOR_POISON, confinement=replace(victim.confinement, caches=first))
 
 
 @pytest.mark.attack("caches")
@@ -125,7 +125,7 @@ def test_a_cache_in_the_tree_cannot_become_a_link(victim: Victim, caches: Caches
         pytest.skip(f"{victim.rung.name} lays nothing over the tree")
     head, word = victim.commit("one"), make_canary()
     victim.write_file(".ssh/id", word)
-    before = victim.state()
+    before = victim.read_file_states()
     code = (
         "import os\nfor act in (lambda: os.rmdir('.pytest_cache'), lambda: os.rename('.pytest_cache', 'x'),\n"
         f"  lambda: os.symlink({str(victim.user / '.ssh')!r}, '.pytest_cache')):\n"
@@ -135,4 +135,4 @@ def test_a_cache_in_the_tree_cannot_become_a_link(victim: Victim, caches: Caches
     read_and_write = "import os; print(os.popen('cat .pytest_cache/id; echo x > .pytest_cache/id').read())"
     output = run_check(victim, caches, head, read_and_write)
     assert word not in output
-    assert victim.state() == before
+    assert victim.read_file_states() == before

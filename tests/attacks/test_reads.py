@@ -60,7 +60,7 @@ def read_everything(rung: Sandbox) -> Reading:
             victim.write_file(name, f"[user]\n\tname = Ann\n[x]\n\ttoken = {word}\n")
             for name, word in secret_words.items()
         ]
-        victim.confinement = victim.check("sess_3")
+        victim.confinement = victim.make_confinement("sess_3")
         processes = [f"/proc/{pid}/{name}" for pid in (1, process.pid, os.getpid()) for name in ("environ", "maps")]
         try:
             argv = [*PYTHON, READ, *map(str, paths), *PLACES["system"], *processes]

@@ -81,7 +81,7 @@ PLACES: dict[str, Callable[[Victim], str]] = {
 def test_a_socket_of_the_operator_is_not_reached(victim: Victim, place: str, kind: str) -> None:
     path = PLACES[place](victim)
     with listening(path, socket.SOCK_STREAM if kind == "stream" else socket.SOCK_DGRAM) as server:
-        assert "ready" in victim.python(CONNECT, kind, "0", path)
+        assert "ready" in victim.run_python(CONNECT, kind, "0", path)
         assert not has_heard(server)
 
 
@@ -105,7 +105,7 @@ def test_a_pipe_of_the_operator_is_not_written(victim: Victim, place: str) -> No
     try:
         code = "import os, sys\nprint('begun', flush=True)\n"
         code += "os.write(os.open(sys.argv[1], os.O_RDWR | os.O_NONBLOCK), b'rm -rf ~')"
-        assert "begun" in victim.python(code, pipe)
+        assert "begun" in victim.run_python(code, pipe)
         with contextlib.suppress(BlockingIOError):
             assert os.read(reader, 100) == b""
     finally:
@@ -150,7 +150,7 @@ def abstract():
 print({{"direct": lambda: direct("127.0.0.1"), "any address": lambda: direct("0.0.0.0"),
   "abstract": abstract}}.get({way!r}, proxy)())
 """
-        assert "begun" in victim.python(code, confinement=confinement)
+        assert "begun" in victim.run_python(code, confinement=confinement)
         assert not has_heard(service)
         assert not has_heard(abstract)
 

@@ -20,11 +20,11 @@ def victim(victim: Victim) -> Victim:
 
 
 def assert_changes_nothing(victim: Victim, *argv: str) -> None:
-    before, seen_git = victim.state(), list_git_files(victim)
+    before, seen_git = victim.read_file_states(), list_git_files(victim)
     victim.run(argv)
     # The next command of the session mounts anew what the first one prepared.
     assert list_git_files(victim) == seen_git
-    assert victim.state() == before
+    assert victim.read_file_states() == before
 
 
 def list_git_files(victim: Victim) -> str:
@@ -55,7 +55,7 @@ def test_no_system_call_changes_the_operators_files(victim: Victim, name: str) -
 @pytest.mark.parametrize("place", ["home", "tmp", "files"])
 def test_no_planted_link_leads_the_next_mount_outside(victim: Victim, place: str) -> None:
     """A link in a writable place, where the next command's places are mounted, leads nowhere outside."""
-    before = victim.state()
+    before = victim.read_file_states()
     at = {"home": "$HOME", "tmp": "$TMPDIR", "files": "${COVERAGE_FILE%/*}"}[place]
     first = str(victim.user).lstrip("/").partition("/")[0]
     script = (
@@ -64,7 +64,7 @@ def test_no_planted_link_leads_the_next_mount_outside(victim: Victim, place: str
     )
     victim.run(["sh", "-c", script])
     victim.run(["sh", "-c", f"echo x > {at}/planted; echo x > /tmp/planted; echo x > ~/.bashrc"])
-    assert victim.state() == before
+    assert victim.read_file_states() == before
 
 
 def test_written_files_of_a_check_are_listed(victim: Victim) -> None:

@@ -26,29 +26,10 @@ from engine.files import remove_folder
 from engine.home import Home
 from tests.attacks.attempts import PRELUDE, Attempt
 from tests.conftest import Repository
+from tests.support.helpers import read_table
 
 PYTHON = (sys.executable, "-I", "-S", "-c")
 """Runs Python code that nothing of the operator's can change."""
-
-FILES = {
-    "project/code.py": "print('hello')\n",
-    "project/src/shop.py": "def price():\n    return 3\n",
-    "project/tests/test_shop.py": "def test_price():\n    assert True\n",
-    "project/.envrc": "export A=1\n",
-    "project/.vscode/tasks.json": "{}\n",
-    "project/package.json": "{}\n",
-    "project/conftest.py": "",
-    "project/build/kept.txt": "built\n",
-    ".ssh/id_ed25519": "PRIVATE KEY",
-    ".bashrc": "# the operator's\n",
-    ".gitconfig": "[user]\n\tname = Ann\n",
-    ".netrc": "machine example.org password hunter2\n",
-    ".config/systemd/user/ok.service": "",
-    ".local/lib/python3/site-packages/there.py": "",
-    ".local/bin/tool": "#!/bin/sh\n",
-    "notes.txt": "the operator's notes\n",
-    ".clawpy/data/agents/gardener/soul.md": "# Gardener\n",
-}
 
 
 class Victim:
@@ -66,7 +47,7 @@ class Victim:
         for folder in (self.home.config, self.home.data, self.home.logs, *self.other_sessions):
             folder.mkdir(parents=True, exist_ok=True)
             (folder / "keep.txt").write_text("PRIVATE")
-        self.confinement = self.check(self.session_id)
+        self.confinement = self.make_confinement(self.session_id)
 
     @property
     def other_sessions(self) -> tuple[Path, ...]:
@@ -74,7 +55,7 @@ class Victim:
         cache = self.home.cache
         return cache / "worktrees" / "sess_2", cache / "scratch" / "sess_2", cache / "build" / "another"
 
-    def check(self, session_id: str) -> Confinement:
+    def make_confinement(self, session_id: str) -> Confinement:
         """The places of a session that checks: in a copy where the rung can lay nothing over the tree."""
         scratch = self.home.cache / "scratch" / session_id
         hidden = find_secret_places(self.home, self.environment)
@@ -94,7 +75,7 @@ class Victim:
         self.confinement = replace(self.confinement, folder=worktree, readable=(self.project / ".git",))
 
     def write_file(self, name: str, text: str) -> Path:
-        """A file in the operator's home."""
+        """Write a file in the operator's home."""
         path = self.user / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
@@ -141,8 +122,8 @@ class Victim:
         output, _ = self.start(argv, confinement, **environment).communicate(timeout=60)
         return output
 
-    def python(self, code: str, *arguments: object, confinement: Confinement | None = None) -> str:
-        """The same with Python code."""
+    def run_python(self, code: str, *arguments: object, confinement: Confinement | None = None) -> str:
+        """Run Python code in the session; what it printed."""
         return self.run([*PYTHON, code, *map(str, arguments)], confinement)
 
     def attempt(self, code: str, terminal: int | None = None, **paths: object) -> Attempt:
@@ -166,14 +147,14 @@ class Victim:
 
     def assert_held(self, code: str, **paths: object) -> None:
         """Make an attempt that has to fail, each of its parts, and leaves the operator's files as they are."""
-        before = self.state()
+        before = self.read_file_states()
         attempt = self.attempt(code, **paths)
         assert attempt.exit_code == 0, f"the attempt itself is broken: {attempt.errors[-2000:]}"
         assert not attempt.escapes, attempt.output
         assert attempt.held, f"nothing was attempted: {attempt.output}"
-        assert self.state() == before
+        assert self.read_file_states() == before
 
-    def state(self) -> dict[str, tuple[object, ...]]:
+    def read_file_states(self) -> dict[str, tuple[object, ...]]:
         """All of the operator's files, but for the engine's cache: mode, owner, time, links, bytes."""
         entries: dict[str, tuple[object, ...]] = {}
         for folder, folders, names in os.walk(self.user):
@@ -195,7 +176,7 @@ def make_home_template() -> Path:
     """The operator's home as every victim has it, made once."""
     home = Path(tempfile.mkdtemp(prefix="clawpy-attack-"))
     atexit.register(shutil.rmtree, home)
-    for name, text in FILES.items():
+    for name, text in read_table(__file__)["files"].items():
         path = home / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

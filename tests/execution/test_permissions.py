@@ -80,7 +80,7 @@ def test_a_session_waits_for_the_answer(world: BeltWorld, bus: EventBus, answer:
     assert world.permissions.waiting() == []
     assert [type(event) for event in events.drain()] == [PermissionAsked, PermissionAnswered]
     lasting = " for this session" if answer.lasts else ""
-    assert world.lines("ask") == [
+    assert world.read_lines("ask") == [
         f"run make deploy: sends to the outside ({request.id})",
         f"{'allowed' if answer.allows else 'denied'}{lasting} by operator",
     ]

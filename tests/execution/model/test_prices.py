@@ -37,23 +37,31 @@ def router() -> ModelRouter:
     )
 
 
-def test_a_price_is_known_if_the_model_is_listed_and_has_a_key(router: ModelRouter) -> None:
+def test_a_listed_model_with_a_key_has_its_listed_price(router: ModelRouter) -> None:
     large, small = price(router, "openai:gpt-5"), price(router, "openai:gpt-5-mini")
-    assert large is not None
-    assert small is not None
-    assert 0 < small < large
-    assert price(router, "local:anything") == 0  # nobody sends a bill
-    assert price(router, "box:nobody-knows-it") == 0  # it runs on this machine
-    assert price(router, "lan:nobody-knows-it") is None
-    listed = price(router, "deepseek:deepseek-chat")
-    assert listed  # it may be a gateway
-    assert price(router, "deepseek:nobody-knows-it") == 0
+    assert large
+    assert small
+    assert small < large
+    assert price(router, "deepseek:deepseek-chat"), "a server of that name may be a gateway to the provider"
+    assert price(router, "anthropic:claude-sonnet-4-5") is None, "without a key it cannot be had"
+
+
+@pytest.mark.parametrize(("provider", "expected"), [("local", 0), ("box", 0), ("deepseek", 0), ("lan", None)])
+def test_a_model_that_is_not_listed_is_free_on_this_machine_or_without_a_key(
+    router: ModelRouter, provider: str, expected: int | None
+) -> None:
+    assert price(router, f"{provider}:nobody-knows-it") == expected
+
+
+def test_a_listed_model_on_this_machine_is_free(router: ModelRouter) -> None:
     on_this_machine = router.choose_named("mistral:mistral-large-latest", "a test")
     assert on_this_machine.is_free
     assert find_listed_price(make_priced_model(on_this_machine)) == {"input": 0, "output": 0}
-    assert price(router, "own:nobody-knows-it") == (PROMPT_SHARE * 2_000_000 + 8_000_000) // (PROMPT_SHARE + 1)
-    assert price(router, "own:gpt-5") == price(router, "own:nobody-knows-it")  # in place of the listed price
-    assert price(router, "anthropic:claude-sonnet-4-5") is None  # no key: it cannot be had
+
+
+@pytest.mark.parametrize("model", ["nobody-knows-it", "gpt-5"])
+def test_a_price_in_the_settings_takes_the_place_of_the_listed_one(router: ModelRouter, model: str) -> None:
+    assert price(router, f"own:{model}") == (PROMPT_SHARE * 2_000_000 + 8_000_000) // (PROMPT_SHARE + 1)
 
 
 @pytest.mark.long

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from engine.model import CheckResult, Outcome, PromptPart, SessionState, SourceKind, Status
-from tests.execution.model.world import KEY, ModelWorld
+from engine.model import CheckResult, Outcome, SessionState, Status
+from tests.execution.model.world import ModelWorld
 from tests.situations.situation import SHOP
 from tests.support.helpers import wait_until
 from tests.support.model_server import Call, Reply, calls
@@ -42,18 +42,12 @@ def test_a_card_in_prose_becomes_a_change_that_lands(world: ModelWorld) -> None:
         card = world.card_of(view)
         assert (card.status, card.outcome) == (Status.EXECUTED, Outcome.SUCCEEDED)
         first, second = world.calls(view)
-        assert (first.state, second.state, second.follows) == ("done", "done", first.id)
+        assert (first.state, second.state) == ("done", "done")
         assert (first.input_tokens, first.output_tokens, first.price_known) == (100, 20, True)
         assert view.cost == first.cost + second.cost == world.sum_costs() > 0
         assert view.tokens == 240
         (used,) = engine.ledger.latest(kinds=("ToolsUsed",))
         assert (used.subject, used.payload["calls"]) == (view.id, ["write"])
-        parts = engine.calls.read_prompt(second.id)
-        assert [part.role for part in parts][-2:] == ["assistant", "tool"]
-        request = world.server.requests[1]
-        assert "hello.txt" in request.tool_results[0]
-        assert "Write a greeting" in world.server.requests[0].users[0]
-        assert "worktree" in request.system
 
 
 def test_a_reply_reaches_the_model_with_its_next_request(world: ModelWorld) -> None:
@@ -164,45 +158,3 @@ def test_a_landed_fix_of_a_failed_test_is_recorded_with_its_diff(world: ModelWor
         assert known_fix.title == "Make test_total pass"
         assert known_fix.template.failing == ("tests/test_cart.py::test_total",)
         assert "\n-    return sum(prices) / len([])\n+    return sum(prices)\n" in known_fix.template.patch
-
-
-# The X-ray (SPEC 9.6)
-
-
-def select_texts(parts: tuple[PromptPart, ...], role: str) -> list[str]:
-    """The texts of the parts with this role."""
-    return [part.text for part in parts if part.role == role]
-
-
-@pytest.mark.parametrize("kind", ["openai", "anthropic"])
-def test_the_xray_shows_what_was_sent(world: ModelWorld) -> None:
-    (world.repository.path / "AGENTS.md").write_text("Use <tabs> & no spaces.\n")
-    world.server.script(calls("read", path="readme.md"), "Nothing to do.")
-    with world.opened() as engine:
-        view = world.run()
-        first, second = engine.calls.for_session(view.id)
-        for call, request in zip((first, second), world.server.requests, strict=True):
-            sent = engine.calls.read_prompt(call.id)
-            assert request.system == "\n\n".join(select_texts(sent, "system"))
-            assert request.users[0] == select_texts(sent, "user")[0]
-            assert request.tool_results == select_texts(sent, "tool")
-        assert second.follows == first.id
-        lines = [line for part in engine.calls.read_prompt(first.id) for line in part.lines]
-        assert any(
-            line.source.kind is SourceKind.PROJECT and "Use &lt;tabs&gt; &amp; no" in line.text for line in lines
-        )
-        soul = engine.home.agents / "backend_builder" / "soul.md"
-        assert {line.source.ref for line in lines if line.source.kind is SourceKind.SOUL} == {str(soul)}
-        assert soul.is_file()
-        assert view.prediction_id in {line.source.ref for line in lines if line.source.kind is SourceKind.TASK}
-        assert KEY not in repr(engine.calls.read_prompt(second.id))
-
-
-def test_a_secret_in_the_repository_reaches_neither_the_provider_nor_the_store(world: ModelWorld) -> None:
-    (world.repository.path / "AGENTS.md").write_text(f"Deploy with {KEY}.\n")
-    with world.opened() as engine:
-        view = world.run()
-        [call] = engine.calls.for_session(view.id)
-        assert any("Deploy with [secret cut]." in part.text for part in engine.calls.read_prompt(call.id))
-        assert KEY not in world.server.requests[0].system
-    assert KEY.encode() not in b"".join(file.read_bytes() for file in world.home.data.rglob("*.db*"))

@@ -88,20 +88,20 @@ class BeltWorld:
         """Call a tool as a model does."""
         return self.belt.call(tool, arguments)
 
-    def answer(self, tool: str, **arguments: Any) -> str:
+    def get_answer(self, tool: str, **arguments: Any) -> str:
         """The text of a call that succeeds."""
         result = self(tool, **arguments)
         assert result.ok, result.text
         return result.text
 
-    def problem(self, tool: str, **arguments: Any) -> str:
+    def get_problem(self, tool: str, **arguments: Any) -> str:
         """The text of a call that is refused or fails."""
         result = self(tool, **arguments)
         assert not result.ok, result.text
         assert SECRET not in result.text
         return result.text
 
-    def file(self, name: str, text: str | bytes = "") -> Path:
+    def write_file(self, name: str, text: str | bytes = "") -> Path:
         """Write a file of the session's folder."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ class BeltWorld:
 
         threading.Thread(target=give_answer, daemon=True).start()
 
-    def stopped_call(self, is_running: Callable[[], object], tool: str, **arguments: Any) -> object:
+    def stop_during_call(self, is_running: Callable[[], object], tool: str, **arguments: Any) -> object:
         """What becomes of a call whose session is stopped while it runs: the reason, or its result."""
         outcomes: list[object] = []
 
@@ -139,7 +139,7 @@ class BeltWorld:
         thread.join(20)
         return outcomes[0]
 
-    def lines(self, *kinds: str) -> list[str]:
+    def read_lines(self, *kinds: str) -> list[str]:
         """The lines of these kinds in the transcript; without a kind those about tools."""
         self.live.transcript.flush()
         lines = TranscriptReader().page(self._transcript, limit=10_000)

@@ -18,9 +18,9 @@ pytestmark = pytest.mark.usefixtures("outside_is_unchanged")
 def check_all_refuse(world: BeltWorld, path: str, problem: str = "not in the project") -> None:
     """Check that read, write and edit refuse the path for this problem."""
     for answer in (
-        world.problem("read", path=path),
-        world.problem("write", path=path, content="pwned"),
-        world.problem("edit", path=path, old_text=SECRET, new_text="pwned"),
+        world.get_problem("read", path=path),
+        world.get_problem("write", path=path, content="pwned"),
+        world.get_problem("edit", path=path, old_text=SECRET, new_text="pwned"),
     ):
         assert problem in answer
     if problem == "not in the project":
@@ -39,8 +39,8 @@ def check_all_refuse(world: BeltWorld, path: str, problem: str = "not in the pro
     ],
 )  # fmt: skip
 def test_paths_to_outside_are_refused(world: BeltWorld, path: str) -> None:
-    world.file("a/b/c.txt")
-    world.file("a.txt", "x")
+    world.write_file("a/b/c.txt")
+    world.write_file("a.txt", "x")
     beside = world.folder.with_name(world.folder.name + "-other")  # begins as the folder's own name does
     beside.mkdir()
     (beside / "x").write_text(SECRET)
@@ -64,23 +64,23 @@ def test_paths_to_outside_are_refused(world: BeltWorld, path: str) -> None:
     ],
 )
 def test_disguised_paths_are_names_of_no_file(world: BeltWorld, path: str, words: str) -> None:
-    assert words in world.problem("read", path=path)
+    assert words in world.get_problem("read", path=path)
 
 
 def test_names_and_paths_that_are_too_long_are_refused(world: BeltWorld) -> None:
-    assert "longer than 255 bytes" in world.problem("write", path="x" * 256, content="")
-    assert "longer than 255 bytes" in world.problem("write", path="a/" + "\u00fc" * 128, content="")
-    assert "longer than 4096 bytes" in world.problem("read", path="a/" * 2_100)
-    assert "folders deep" in world.problem("write", path="a/" * 300 + "x", content="")
+    assert "longer than 255 bytes" in world.get_problem("write", path="x" * 256, content="")
+    assert "longer than 255 bytes" in world.get_problem("write", path="a/" + "\u00fc" * 128, content="")
+    assert "longer than 4096 bytes" in world.get_problem("read", path="a/" * 2_100)
+    assert "folders deep" in world.get_problem("write", path="a/" * 300 + "x", content="")
     assert not (world.folder / "a").exists()
 
 
 @pytest.mark.parametrize("path", TABLE["spellings_of_git"])
 def test_the_git_folder_is_refused_in_any_spelling(world: BeltWorld, path: str) -> None:
     (world.folder / "a").mkdir()
-    words = world.problem("write", path=path, content="[core]\n\tfsmonitor = touch /tmp/pwned\n")
+    words = world.get_problem("write", path=path, content="[core]\n\tfsmonitor = touch /tmp/pwned\n")
     assert ".git is not for the file tools" in words
-    assert ".git is not for the file tools" in world.problem("read", path=path)
+    assert ".git is not for the file tools" in world.get_problem("read", path=path)
     assert {refusal.rule for refusal in world.refused} == {"git_folder"}
 
 
@@ -109,29 +109,29 @@ def test_links_to_outside_to_git_and_in_a_circle_are_refused(
 
 def test_dots_behind_a_link_go_up_from_where_it_leads(world: BeltWorld) -> None:
     """`deep/..` is the folder above the link's target, not above the link."""
-    world.file("a/b/c/d.txt", "d")
-    world.file("a/b/e.txt", "e")
+    world.write_file("a/b/c/d.txt", "d")
+    world.write_file("a/b/e.txt", "e")
     (world.folder / "link").symlink_to("a/b/c")
-    assert world.answer("read", path="link/../e.txt") == "e"
+    assert world.get_answer("read", path="link/../e.txt") == "e"
     check_all_refuse(world, "link/../../../../outside/secret.txt")
 
 
 def test_links_inside_are_followed_and_stay_links(world: BeltWorld) -> None:
-    file = world.file("real/a.txt", "old")
+    file = world.write_file("real/a.txt", "old")
     (world.folder / "link").symlink_to("real/a.txt")
     (world.folder / "absolute").symlink_to(file)
-    assert world.answer("read", path="link") == "old"
-    world.answer("write", path="link", content="new")
-    world.answer("edit", path="absolute", old_text="new", new_text="newer")
+    assert world.get_answer("read", path="link") == "old"
+    world.get_answer("write", path="link", content="new")
+    world.get_answer("edit", path="absolute", old_text="new", new_text="newer")
     assert (world.folder / "link").is_symlink()
     assert file.read_text() == "newer"
 
 
 def test_a_hard_link_to_a_file_outside_is_not_read_and_replaced_not_written_through(world: BeltWorld) -> None:
     os.link(world.secret, world.folder / "innocent.txt")
-    assert "another name elsewhere" in world.problem("read", path="innocent.txt")
-    assert "another name elsewhere" in world.problem("edit", path="innocent.txt", old_text="own", new_text="x")
-    world.answer("write", path="innocent.txt", content="mine")
+    assert "another name elsewhere" in world.get_problem("read", path="innocent.txt")
+    assert "another name elsewhere" in world.get_problem("edit", path="innocent.txt", old_text="own", new_text="x")
+    world.get_answer("write", path="innocent.txt", content="mine")
     assert (world.folder / "innocent.txt").read_text() == "mine"
     assert world.secret.stat().st_nlink == 1
 

@@ -46,7 +46,7 @@ def swap(folder: Path, first: str, second: str) -> None:
 @pytest.mark.parametrize("tool", ["read", "edit"])
 def test_a_folder_that_is_replaced_by_a_link_leads_nowhere_outside(world: BeltWorld, tool: str) -> None:
     """`d` is a folder, then a link to outside, then a folder, as fast as a thread can do it."""
-    world.file("d/secret.txt", "inside")
+    world.write_file("d/secret.txt", "inside")
     (world.folder / "link").symlink_to(world.outside)
     arguments = {"path": "d/secret.txt"} | ({"old_text": "s", "new_text": "S"} if tool == "edit" else {})
     with repeating(lambda: swap(world.folder, "d", "link")):
@@ -56,7 +56,7 @@ def test_a_folder_that_is_replaced_by_a_link_leads_nowhere_outside(world: BeltWo
 
 def test_an_edit_in_a_folder_that_was_removed_creates_no_folder(world: BeltWorld) -> None:
     """Another's `mv d elsewhere && mv next d` must not find a `d` that we made in between."""
-    file = world.file("d/a.txt", "inside")
+    file = world.write_file("d/a.txt", "inside")
     jail = Jail(world.folder)
     before = jail.read("d/a.txt")
     file.parent.rename(world.folder / "elsewhere")
@@ -68,7 +68,7 @@ def test_an_edit_in_a_folder_that_was_removed_creates_no_folder(world: BeltWorld
 @pytest.mark.long
 def test_a_link_that_is_turned_to_outside_is_not_written_through(world: BeltWorld) -> None:
     """`d` leads to a folder inside, then outside, then inside, each time in one step."""
-    world.file("real/a.txt", "inside")
+    world.write_file("real/a.txt", "inside")
     targets = itertools.cycle(("real", str(world.outside)))
 
     def turn() -> None:
@@ -82,7 +82,7 @@ def test_a_link_that_is_turned_to_outside_is_not_written_through(world: BeltWorl
 
 
 def test_a_file_that_is_replaced_by_a_link_is_not_read(world: BeltWorld) -> None:
-    world.file("f", "inside")
+    world.write_file("f", "inside")
     (world.folder / "link").symlink_to(world.secret)
     with repeating(lambda: swap(world.folder, "f", "link")):
         for _ in range(300):
@@ -97,7 +97,7 @@ def test_a_link_that_appears_after_the_check_is_replaced(world: BeltWorld, monke
         return fdopen(descriptor, mode)
 
     monkeypatch.setattr(os, "fdopen", link_first)
-    world.answer("write", path="new.txt", content="mine")
+    world.get_answer("write", path="new.txt", content="mine")
     assert not (world.folder / "new.txt").is_symlink()
     assert (world.folder / "new.txt").read_text() == "mine"
 

@@ -27,7 +27,7 @@ def list_offered_tools(world: BeltWorld) -> list[str]:
 def test_a_tool_that_tools_json_does_not_allow_is_not_offered(make_belt_world: MakeBeltWorld) -> None:
     world = make_belt_world(policy=Policy(allow=("read", "exec:git *"), ask=("write",), deny=("edit",)))
     assert list_offered_tools(world) == ["read", "write", "exec"]
-    assert "does not allow edit (there is read, write, exec)" in world.problem(
+    assert "does not allow edit (there is read, write, exec)" in world.get_problem(
         "edit", path="a", old_text="a", new_text="b"
     )
 
@@ -42,7 +42,7 @@ def test_exactly_six_tools_are_offered(make_belt_world: MakeBeltWorld) -> None:
 def test_by_itself_nothing_is_executed_without_a_sandbox(make_belt_world: MakeBeltWorld) -> None:
     world = make_belt_world(mode=AUTONOMOUS)
     assert "exec" not in list_offered_tools(world)
-    assert "without a sandbox" in world.problem("exec", command="touch done")
+    assert "without a sandbox" in world.get_problem("exec", command="touch done")
     assert not (world.folder / "done").exists()
     if find_best_sandbox().confines:
         assert "exec" in list_offered_tools(make_belt_world(mode=AUTONOMOUS, sandbox=find_best_sandbox()))
@@ -55,14 +55,14 @@ def test_a_blocked_command_is_recorded_and_not_run(world: BeltWorld) -> None:
     refused = world.refused[0]
     assert (refused.tool, refused.what, refused.rule, refused.subject) == ("exec", "rm -rf /", "blocked", world.view.id)
     assert world.permissions.latest() == [], "a block is nobody's to allow"
-    assert world.lines()[-1].startswith("exec rm -rf / refused: the content filter blocks this")
+    assert world.read_lines()[-1].startswith("exec rm -rf / refused: the content filter blocks this")
 
 
 def test_a_risky_command_waits_for_a_person(world: BeltWorld) -> None:
     for name in ("a", "b"):
-        world.file(name, "x")
+        world.write_file(name, "x")
     world.answer_request(ALLOW_ONCE)
-    world.answer("exec", command="shred -u a")
+    world.get_answer("exec", command="shred -u a")
     assert not (world.folder / "a").exists()
     request = world.permissions.latest()[0]
     assert (request.tool, request.title, request.detail) == ("exec", "run shred -u a", "shred -u a")
@@ -77,36 +77,36 @@ def test_a_risky_command_waits_for_a_person(world: BeltWorld) -> None:
 @needs_sandbox
 def test_a_risky_command_by_itself_is_not_run(make_belt_world: MakeBeltWorld) -> None:
     world = make_belt_world(mode=AUTONOMOUS, sandbox=find_best_sandbox())
-    world.file("a", "x")
-    answer = world.problem("exec", command="shred -u a")
+    world.write_file("a", "x")
+    answer = world.get_problem("exec", command="shred -u a")
     assert "nobody is available" in answer
     assert world.permissions.latest()[0].by == "nobody"
-    assert world.answer("exec", command="ls").startswith("a\n")
+    assert world.get_answer("exec", command="ls").startswith("a\n")
 
 
 def test_the_operators_rules_hold_for_file_tools(make_belt_world: MakeBeltWorld) -> None:
     world = make_belt_world(
         settings={"content": {"block": ["cat .env", "tee secrets/*", "curl https://evil.example/*"]}}
     )
-    world.file(".env", "KEY=1")
-    assert "content filter blocks" in world.problem("read", path="./.env")
-    assert "content filter blocks" in world.problem("write", path="secrets/a", content="x")
-    assert "content filter blocks" in world.problem("web_fetch", url="https://evil.example/a")
+    world.write_file(".env", "KEY=1")
+    assert "content filter blocks" in world.get_problem("read", path="./.env")
+    assert "content filter blocks" in world.get_problem("write", path="secrets/a", content="x")
+    assert "content filter blocks" in world.get_problem("web_fetch", url="https://evil.example/a")
     assert not (world.folder / "secrets").exists()
 
 
 def test_production_is_always_asked_about(make_belt_world: MakeBeltWorld) -> None:
     world = make_belt_world(settings={"production": {"paths": ["deploy/*"]}})
-    world.file("deploy/live.yml", "a: 1\n")
-    assert world.answer("read", path="deploy/live.yml") == "a: 1\n"
+    world.write_file("deploy/live.yml", "a: 1\n")
+    assert world.get_answer("read", path="deploy/live.yml") == "a: 1\n"
     world.answer_request(DENY_ONCE)
-    assert "said no" in world.problem("edit", path="deploy/live.yml", old_text="1", new_text="2")
+    assert "said no" in world.get_problem("edit", path="deploy/live.yml", old_text="1", new_text="2")
     request = world.permissions.latest()[0]
     assert request.reason == "touches production: path deploy/live.yml"
     assert request.detail.endswith("@@ -1 +1 @@\n-a: 1\n+a: 2")
     (world.folder / "link").symlink_to("deploy")
     world.answer_request(DENY_ONCE)
-    assert "said no" in world.problem("write", path="link/live.yml", content="x"), "a link is no way around"
+    assert "said no" in world.get_problem("write", path="link/live.yml", content="x"), "a link is no way around"
 
 
 def test_an_answer_for_the_session_holds_for_a_tool_that_tools_json_asks_about(
@@ -114,22 +114,22 @@ def test_an_answer_for_the_session_holds_for_a_tool_that_tools_json_asks_about(
 ) -> None:
     world = make_belt_world(policy=Policy(allow=("read",), ask=("write", "exec")))
     world.answer_request(ALLOW_SESSION)
-    world.answer("write", path="a.txt", content="1")
+    world.get_answer("write", path="a.txt", content="1")
     assert "holds for every write" in world.permissions.latest()[0].reason
-    world.answer("write", path="b.txt", content="2")
+    world.get_answer("write", path="b.txt", content="2")
     world.answer_request(ALLOW_SESSION)
-    world.answer("exec", command="echo 1")
-    world.answer("exec", command="echo 1")
+    world.get_answer("exec", command="echo 1")
+    world.get_answer("exec", command="echo 1")
     world.answer_request(DENY_SESSION)
-    world.problem("exec", command="echo 2")
-    world.problem("exec", command="echo 2")
+    world.get_problem("exec", command="echo 2")
+    world.get_problem("exec", command="echo 2")
     assert world.permissions.waiting() == []
 
 
 def test_nothing_is_written_before_it_is_allowed(make_belt_world: MakeBeltWorld) -> None:
     world = make_belt_world(policy=Policy(ask=("write",)))
     world.answer_request(DENY_ONCE)
-    world.problem("write", path="a/b/c.txt", content="x")
+    world.get_problem("write", path="a/b/c.txt", content="x")
     assert not (world.folder / "a").exists()
 
 

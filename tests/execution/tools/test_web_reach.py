@@ -35,7 +35,7 @@ def test_a_name_of_a_private_address_is_refused(make_belt_world: MakeBeltWorld, 
     addresses = iter(PRIVATE_ADDRESSES)
     world = make_belt_world(policy=ANY_HOST, web={"resolve": lambda host, port: next(addresses).split(" ")})
     for _ in PRIVATE_ADDRESSES:
-        answer = world.problem("web_fetch", url=make_url(server, host="innocent.test"))
+        answer = world.get_problem("web_fetch", url=make_url(server, host="innocent.test"))
         assert "an address of this machine or its network" in answer
     assert server.paths == []
     assert [refusal.rule for refusal in world.refused] == ["private_address"] * len(PRIVATE_ADDRESSES)
@@ -45,7 +45,7 @@ def test_this_machine_is_refused_in_any_spelling(make_belt_world: MakeBeltWorld,
     world = make_belt_world(policy=ANY_HOST)
     spellings = "127.0.0.1 localhost 2130706433 0x7f000001 0177.0.0.1 127.1 [::1] LOCALHOST. 0 [::ffff:7f00:1]"
     for host in spellings.split():
-        answer = world.problem("web_fetch", url=make_url(server, host=host))
+        answer = world.get_problem("web_fetch", url=make_url(server, host=host))
         assert "an address of this machine" in answer or "cannot be read" in answer
     assert server.paths == []
 
@@ -59,7 +59,7 @@ def test_a_name_is_resolved_once(make_belt_world: MakeBeltWorld, server: WebServ
         return ["203.0.113.7"] if len(asked) == 1 else ["127.0.0.1"]
 
     world = make_belt_world(policy=ANY_HOST, web={"resolve": resolve, "seconds": 0.5})
-    world.problem("web_fetch", url=make_url(server, host="rebind.test"))
+    world.get_problem("web_fetch", url=make_url(server, host="rebind.test"))
     assert server.paths == []
     assert asked == ["rebind.test"]
 
@@ -72,28 +72,28 @@ def test_a_redirect_to_this_machine_is_refused(make_belt_world: MakeBeltWorld, s
         (make_url(server, "/secret", "127.0.0.1"), make_url(server, "/secret", "other.test"), "//[::1]/")
     ):
         server.redirect(f"/{number}", to)
-        assert "an address of this machine" in world.problem("web_fetch", url=make_url(server, f"/{number}"))
+        assert "an address of this machine" in world.get_problem("web_fetch", url=make_url(server, f"/{number}"))
     assert "/secret" not in server.paths
 
 
 def test_a_redirect_to_a_host_that_is_not_allowed_is_not_followed(web: BeltWorld, server: WebServer) -> None:
     server.redirect("/r", "https://elsewhere.example/page")
-    answer = web.answer("web_fetch", url=make_url(server, "/r"))
+    answer = web.get_answer("web_fetch", url=make_url(server, "/r"))
     assert "leads to https://elsewhere.example/page, another host" in answer
 
 
 @pytest.mark.parametrize("to", ["file:///etc/passwd", "ftp://x.test/", "http://u:p@here.test/"])
 def test_a_redirect_to_another_protocol_is_not_followed(web: BeltWorld, server: WebServer, to: str) -> None:
     server.redirect("/r", to)
-    assert "full URL" in web.problem("web_fetch", url=make_url(server, "/r"))
+    assert "full URL" in web.get_problem("web_fetch", url=make_url(server, "/r"))
 
 
 def test_redirects_within_a_host_are_followed_up_to_a_number(web: BeltWorld, server: WebServer) -> None:
     server.redirect("/a", "/b?x=1")
     server.page("/b", "there", "text/plain")
-    assert web.answer("web_fetch", url=make_url(server, "/a")).endswith("there")
+    assert web.get_answer("web_fetch", url=make_url(server, "/a")).endswith("there")
     server.redirect("/loop", "/loop")
-    assert "redirects without end" in web.problem("web_fetch", url=make_url(server, "/loop"))
+    assert "redirects without end" in web.get_problem("web_fetch", url=make_url(server, "/loop"))
 
 
 @pytest.mark.parametrize(
@@ -127,24 +127,24 @@ def test_any_url_is_refused_or_parses_the_same_again(beginning: str, rest: str) 
 def test_a_person_is_asked_about_an_unlisted_host_once_for_the_session(make_belt_world: MakeBeltWorld) -> None:
     world = make_belt_world(web={"resolve": lambda host, port: ["127.0.0.1"]})
     world.answer_request(PermissionAnswer.ALLOW_SESSION)
-    world.problem("web_fetch", url="https://docs.example/a")  # allowed, and then it is an address of this machine
+    world.get_problem("web_fetch", url="https://docs.example/a")  # allowed, and then it is an address of this machine
     request = world.permissions.latest()[0]
     assert (request.title, request.detail) == ("fetch https://docs.example/a", "https://docs.example/a")
     assert "talks to docs.example" in request.reason
-    world.problem("web_fetch", url="https://docs.example/b")
+    world.get_problem("web_fetch", url="https://docs.example/b")
     world.answer_request(PermissionAnswer.DENY_ONCE)
-    assert "said no" in world.problem("web_fetch", url="https://other.example/")
+    assert "said no" in world.get_problem("web_fetch", url="https://other.example/")
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "app.localhost", "2130706433", "127.1", "[::1]"])
 def test_nobody_is_asked_about_an_address_that_would_be_refused(make_belt_world: MakeBeltWorld, host: str) -> None:
     world = make_belt_world()
-    assert f"web.allow does not list {host}:8000" in world.problem("web_fetch", url=f"http://{host}:8000/a")
+    assert f"web.allow does not list {host}:8000" in world.get_problem("web_fetch", url=f"http://{host}:8000/a")
     assert world.permissions.latest() == []
 
 
 def test_a_person_is_asked_about_production_hosts_even_when_allowed(make_belt_world: MakeBeltWorld) -> None:
     world = make_belt_world(settings={"web": {"allow": ["prod.example"]}})
     world.answer_request(PermissionAnswer.DENY_ONCE)
-    assert "said no" in world.problem("web_fetch", url="https://prod.example/")
+    assert "said no" in world.get_problem("web_fetch", url="https://prod.example/")
     assert "touches production: host prod.example" in world.permissions.latest()[0].reason

@@ -1,0 +1,50 @@
+"""What was sent to a model is stored line by line with its sources, and without secrets (SPEC 9.6)."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.model import PromptPart, SourceKind
+from tests.execution.model.world import KEY, ModelWorld
+from tests.support.model_server import calls
+
+pytestmark = pytest.mark.long
+
+
+def select_texts(parts: tuple[PromptPart, ...], role: str) -> list[str]:
+    """The texts of the parts with this role."""
+    return [part.text for part in parts if part.role == role]
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+def test_the_xray_shows_what_was_sent(world: ModelWorld) -> None:
+    (world.repository.path / "AGENTS.md").write_text("Use <tabs> & no spaces.\n")
+    world.server.script(calls("read", path="readme.md"), "Nothing to do.")
+    with world.opened() as engine:
+        view = world.run()
+        first, second = engine.calls.for_session(view.id)
+        for call, request in zip((first, second), world.server.requests, strict=True):
+            sent = engine.calls.read_prompt(call.id)
+            assert request.system == "\n\n".join(select_texts(sent, "system"))
+            assert request.users[0] == select_texts(sent, "user")[0]
+            assert request.tool_results == select_texts(sent, "tool")
+        assert second.follows == first.id
+        lines = [line for part in engine.calls.read_prompt(first.id) for line in part.lines]
+        assert any(
+            line.source.kind is SourceKind.PROJECT and "Use &lt;tabs&gt; &amp; no" in line.text for line in lines
+        )
+        soul = engine.home.agents / "backend_builder" / "soul.md"
+        assert {line.source.ref for line in lines if line.source.kind is SourceKind.SOUL} == {str(soul)}
+        assert soul.is_file()
+        assert view.prediction_id in {line.source.ref for line in lines if line.source.kind is SourceKind.TASK}
+        assert KEY not in repr(engine.calls.read_prompt(second.id))
+
+
+def test_a_secret_in_the_repository_reaches_neither_the_provider_nor_the_store(world: ModelWorld) -> None:
+    (world.repository.path / "AGENTS.md").write_text(f"Deploy with {KEY}.\n")
+    with world.opened() as engine:
+        view = world.run()
+        [call] = engine.calls.for_session(view.id)
+        assert any("Deploy with [secret cut]." in part.text for part in engine.calls.read_prompt(call.id))
+        assert KEY not in world.server.requests[0].system
+    assert KEY.encode() not in b"".join(file.read_bytes() for file in world.home.data.rglob("*.db*"))

@@ -1,0 +1,130 @@
+"""The tools that read, write and edit files, and what they keep from a model (SPEC 3.8)."""
+
+from __future__ import annotations
+
+import os
+import stat
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from engine.execution.tools import texts
+from engine.execution.tools.folder_jail import MAX_FILE_BYTES
+from engine.model import Refusal
+from tests.execution.tools.belt_world import BeltWorld
+
+
+def test_read_returns_ranges_of_lines_and_says_so(world: BeltWorld) -> None:
+    world.write_file("a.txt", "".join(f"line {number}\n" for number in range(1, 101)))
+    answer = world.get_answer("read", path="a.txt", first_line=40, lines=2)
+    assert answer == "line 40\nline 41\n[lines 40-41 of 100; go on with first_line 42]"
+    assert world.get_answer("read", path="a.txt", first_line=100).endswith("[lines 100-100 of 100]")
+    assert "nothing from line 101" in world.get_answer("read", path="a.txt", first_line=101)
+
+
+def test_the_parts_of_a_long_file_are_the_whole_file(world: BeltWorld) -> None:
+    whole = "".join(f"{number} {'x' * 90}\n" for number in range(2_000))
+    world.write_file("long.txt", whole)
+    parts: list[str] = []
+    note = "go on with first_line 1]"
+    while "go on with" in note:
+        first_line = int(note.rpartition(" ")[2].rstrip("]"))
+        answer = world.get_answer("read", path="long.txt", first_line=first_line)
+        assert len(answer) <= texts.MAX_RESULT_CHARS + 200
+        part, _, note = answer.rpartition("[lines ")
+        parts.append(part)
+    assert "".join(parts) == whole
+
+
+def test_a_file_that_is_too_large_is_neither_read_nor_written(world: BeltWorld) -> None:
+    with (world.folder / "huge.bin").open("wb") as file:
+        file.truncate(MAX_FILE_BYTES + 1)
+    assert "more than 10,485,760" in world.get_problem("read", path="huge.bin")
+    assert "more than 10,485,760" in world.get_problem("write", path="new.txt", content="x" * (MAX_FILE_BYTES + 1))
+    assert not (world.folder / "new.txt").exists()
+
+
+def test_write_creates_files_and_folders_and_keeps_the_mode(world: BeltWorld) -> None:
+    assert world.get_answer("write", path="a/b/c.py", content="x = 1\n") == "wrote a/b/c.py, 1 line, a new file"
+    file = world.write_file("run.sh", "old")
+    file.chmod(0o755)
+    assert world.get_answer("write", path="run.sh", content="new") == "wrote run.sh, 1 line"
+    assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("new", 0o755)
+    mask = os.umask(0)
+    os.umask(mask)
+    assert stat.S_IMODE((world.folder / "a/b/c.py").stat().st_mode) == 0o666 & ~mask
+    assert world.get_answer("read", path=".").splitlines() == ["a/", "run.sh"]
+
+
+def test_edit_replaces_a_text_that_occurs_once(world: BeltWorld) -> None:
+    file = world.write_file("a.py", "def f():\n    return 1\n\ndef g():\n    return 2\n")
+    answer = world.get_answer("edit", path="a.py", old_text="    return 2\n", new_text="    return 3\n")
+    assert answer == "edited a.py at line 5"
+    assert file.read_text().endswith("return 3\n")
+
+
+def test_an_edit_of_a_file_that_changed_meanwhile_is_refused(world: BeltWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = world.write_file("a.txt", "one two")
+    replace = texts.replace_once
+
+    def replace_after_a_save(data: bytes, old: str, new: str) -> tuple[bytes, int]:
+        file.write_text("one two, and what somebody else wrote")
+        return replace(data, old, new)
+
+    monkeypatch.setattr(texts, "replace_once", replace_after_a_save)
+    assert "changed meanwhile" in world.get_problem("edit", path="a.txt", old_text="one", new_text="1")
+    assert file.read_text() == "one two, and what somebody else wrote"
+
+
+def test_parallel_edits_of_a_file_are_all_kept(world: BeltWorld) -> None:
+    world.write_file("a.txt", "".join(f"<{number}>\n" for number in range(20)))
+
+    def edit(number: int) -> None:
+        world.get_answer("edit", path="a.txt", old_text=f"<{number}>", new_text=f"{number}")
+
+    with ThreadPoolExecutor(20) as pool:
+        list(pool.map(edit, range(20)))
+    assert world.get_answer("read", path="a.txt") == "".join(f"{number}\n" for number in range(20))
+
+
+def test_an_agent_reads_and_writes_text_through_the_belt(world: BeltWorld) -> None:
+    world.belt.write_text("src/a.py", "1\n2\n3\n")
+    assert world.belt.read_text(str(world.folder / "src/a.py")) == "1\n2\n3\n"
+    assert world.belt.read_text("src/a.py", line=2, limit=1) == "2\n"
+    assert world.belt.read_text("src/a.py", line=9) == ""
+    with pytest.raises(Refusal, match="not in the project"):
+        world.belt.read_text(str(world.secret))
+    with pytest.raises(Refusal, match="not in the project"):
+        world.belt.write_text("../x", "y")
+    assert [refusal.rule for refusal in world.refused] == ["outside", "outside"]
+
+
+KEY = "sk-ant-0123456789abcdefghij"
+
+
+def test_a_key_in_a_file_is_cut_for_the_model(world: BeltWorld) -> None:
+    world.write_file("settings.py", f'DEBUG = True\nAPI_KEY = "{KEY}"\n')
+    assert world.get_answer("read", path="settings.py") == 'DEBUG = True\nAPI_KEY = "[secret cut]"\n'
+    assert KEY not in world.get_answer("exec", command="cat settings.py")
+
+
+def test_reading_from_the_middle_shows_no_part_of_a_private_key(world: BeltWorld) -> None:
+    world.write_file(
+        "id_rsa", "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKC\nAQEA7bq9\n-----END RSA PRIVATE KEY-----\n"
+    )
+    assert "MIIE" not in world.get_answer("read", path="id_rsa", first_line=2, lines=1)
+
+
+def test_the_placeholder_of_a_key_is_not_written_over_it(world: BeltWorld) -> None:
+    """A model that writes back what it read would destroy the operator's key."""
+    file = world.write_file("settings.py", f'DEBUG = True\nAPI_KEY = "{KEY}"\n')
+    shown = world.get_answer("read", path="settings.py")
+    assert "leave that place" in world.get_problem("write", path="settings.py", content=shown.replace("True", "False"))
+    assert "leave that place" in world.get_problem(
+        "edit", path="settings.py", old_text="DEBUG", new_text='X = "[secret cut]"\nDEBUG'
+    )
+    assert world.get_answer("edit", path="settings.py", old_text="True", new_text="False")
+    assert file.read_text() == f'DEBUG = False\nAPI_KEY = "{KEY}"\n'
+    own = world.write_file("about.md", "[secret cut] stands for a key\n")
+    assert world.get_answer("write", path="about.md", content="[secret cut] stands for a key or a password\n")
+    assert own.read_text().endswith("or a password\n"), "a file may speak of it"
