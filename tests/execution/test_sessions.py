@@ -26,7 +26,7 @@ from tests.support.helpers import refused, wait_for_threads, wait_until
 # A whole life
 
 
-def test_a_session_from_permit_to_summary(world: ScriptWorld, database: Database) -> None:
+def test_a_session_goes_from_its_permit_to_its_summary(world: ScriptWorld, database: Database) -> None:
     view = world.run(lambda live: run_python(live, "print('hello'); print('wörld')") and "said hello")
     assert view.state is SessionState.SUCCEEDED
     assert view.summary == "said hello"

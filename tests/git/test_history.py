@@ -204,5 +204,5 @@ def test_tags_of_releases_and_of_what_comes_before_them() -> None:
 
 
 @pytest.mark.parametrize(("subject", "is_release"), TABLE["release_subjects"])
-def test_subjects_that_prepare_a_release(subject: str, is_release: bool) -> None:
+def test_a_subject_says_whether_it_prepares_a_release(subject: str, is_release: bool) -> None:
     assert bool(is_preparing_release(subject)) is is_release

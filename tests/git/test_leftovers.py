@@ -23,7 +23,7 @@ TABLE = read_table(__file__)
 
 
 @pytest.mark.parametrize(("path", "line", "kinds"), TABLE["lines"])
-def test_debugging_markers_and_todos_in_a_line(path: str, line: str, kinds: list[str]) -> None:
+def test_debugging_markers_and_todos_are_found_in_a_line(path: str, line: str, kinds: list[str]) -> None:
     assert [hit.kind for hit in scan_line(path, line)] == kinds
 
 
@@ -39,7 +39,7 @@ def test_leftovers_are_counted_in_plain_words(kinds: list[str], words: str) -> N
     assert count_kinds(kinds) == words
 
 
-def test_tests_in_quarantine(repository: Repository) -> None:
+def test_quarantined_tests_are_found_with_their_last_day(repository: Repository) -> None:
     skipped = 'import pytest\n@pytest.mark.skip(reason="quarantined until {day}")\n'
     names = [f"tests/test_{number:02}.py" for number in range(60)]
     files = {name: f"{skipped.format(day='2026-01-19')}def test_a():\n    pass\n" for name in names}

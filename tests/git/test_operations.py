@@ -130,7 +130,7 @@ def test_a_damaged_bisect_can_be_ended_on_its_branch(repository: Repository, dam
     assert repository.git("symbolic-ref", "--short", "HEAD") == "main"
 
 
-def test_several_picks_one_of_them_committed_by_hand(apart: Repository) -> None:
+def test_a_pick_that_was_committed_by_hand_leaves_the_remaining_ones(apart: Repository) -> None:
     apart.git("checkout", "-q", "side")
     last = apart.commit("more", {"more.txt": "x"})
     apart.git("checkout", "-q", "main")
@@ -142,7 +142,7 @@ def test_several_picks_one_of_them_committed_by_hand(apart: Repository) -> None:
     assert last.startswith(pick.remaining[-1])
 
 
-def test_a_bisect_with_words_of_its_own(repository: Repository) -> None:
+def test_a_bisect_is_read_with_its_own_words(repository: Repository) -> None:
     first, *_, last = [repository.commit(str(number)) for number in range(6)]
     repository.git("bisect", "start", "--term-new", "slow", "--term-old", "fast")
     bisect = read_current(repository)

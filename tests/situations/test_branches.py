@@ -27,7 +27,7 @@ def push_as_colleague(situation: Situation, bare: Path, files: dict[str, str]) -
 
 
 @pytest.mark.long
-def test_a_branch_behind_main_that_would_conflict(shop: Situation) -> None:
+def test_a_branch_behind_main_is_rehearsed_with_its_conflict(shop: Situation) -> None:
     shop.checkout("-b", "rounding")
     shop.commit("Round", FEATURE, days_ago=0.5)
     shop.checkout("main")
@@ -56,7 +56,7 @@ def test_a_branch_behind_main_that_would_conflict(shop: Situation) -> None:
 
 
 @pytest.mark.long
-def test_a_base_known_from_the_remote_alone(shop: Situation) -> None:
+def test_a_branch_is_compared_with_a_base_that_only_the_remote_has(shop: Situation) -> None:
     bare = shop.add_remote()
     shop.checkout("-b", "größe", "--no-track", "origin/main")
     shop.git("branch", "-q", "-D", "main")
@@ -72,7 +72,7 @@ def test_a_base_known_from_the_remote_alone(shop: Situation) -> None:
 
 
 @pytest.mark.long
-def test_a_branch_that_parted_from_its_own_upstream(shop: Situation) -> None:
+def test_a_branch_that_parted_from_its_upstream_is_rehearsed_with_it(shop: Situation) -> None:
     bare = shop.add_remote()
     shop.commit("Round", FEATURE, days_ago=0.5)
     push_as_colleague(shop, bare, MAIN)
@@ -96,7 +96,7 @@ def test_an_upstream_that_was_rewritten_here_is_no_merge(shop: Situation) -> Non
 
 
 @pytest.mark.long
-def test_branches_that_collide(shop: Situation) -> None:
+def test_branches_that_change_the_same_lines_are_ordered(shop: Situation) -> None:
     lines = [f"line_{number} = {number}\n" for number in range(20)]
     shop.commit("Table", {"table.py": "".join(lines)}, days_ago=9)
     changed_lines = {"wide": (3, 15), "low": (3,), "high": (15,), "apart": ()}

@@ -32,7 +32,7 @@ def test_fixup_commits_are_squashed_in_rehearsal(pushed: Situation) -> None:
 
 
 @pytest.mark.long
-def test_a_fixup_that_conflicts_on_the_way(shop: Situation) -> None:
+def test_an_autosquash_says_at_which_commit_it_conflicts(shop: Situation) -> None:
     shop.commit("Table", {"table.txt": "one\n"}, days_ago=3)
     shop.commit("Other", {"table.txt": "two\n"}, days_ago=2)
     shop.commit("fixup! Table", {"table.txt": "three\n"}, days_ago=1)

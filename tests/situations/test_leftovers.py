@@ -12,7 +12,7 @@ TOTAL_WITH_BREAKPOINT = "def total(prices):\n    breakpoint()\n    return sum(pr
 
 
 @pytest.mark.long
-def test_a_breakpoint_that_is_not_committed(shop: Situation) -> None:
+def test_an_uncommitted_breakpoint_is_named(shop: Situation) -> None:
     shop.run_tests()
     shop.write("cart.py", TOTAL_WITH_BREAKPOINT, days_ago=0.01)
 
@@ -33,7 +33,7 @@ def test_a_breakpoint_that_is_not_committed(shop: Situation) -> None:
 
 
 @pytest.mark.long
-def test_a_breakpoint_in_a_file_whose_name_reads_like_a_command(shop: Situation) -> None:
+def test_a_breakpoint_is_named_where_the_name_of_its_file_reads_like_a_command(shop: Situation) -> None:
     shop.run_tests()
     shop.write("x; rm -rf ~/conf.py", TOTAL_WITH_BREAKPOINT, days_ago=0.01)
     assert "run_tests" in shop.predict_kinds()
@@ -82,7 +82,7 @@ def test_a_harmless_change_is_not_blamed_for_a_test_that_failed_before(shop: Sit
     assert (removed.outcome, removed.check.green) == ("succeeded", False)
 
 
-def test_a_console_log_that_is_not_pushed(pushed: Situation) -> None:
+def test_an_unpushed_console_log_is_named(pushed: Situation) -> None:
     pushed.checkout("-b", "cart")
     pushed.commit("Wäre es größer?", {"src/größe äö.ts": "export const a = 1;\n  console.log(a);\n"}, days_ago=0.1)
     pushed.commit("More", {"b.txt": "b\n"}, days_ago=0.05)
@@ -91,7 +91,7 @@ def test_a_console_log_that_is_not_pushed(pushed: Situation) -> None:
     assert card.reasoning == "You added `console.log` in src/größe äö.ts:2, not pushed yet."
 
 
-def test_conflict_markers_block_others(shop: Situation) -> None:
+def test_staged_conflict_markers_block_others_and_are_not_removed(shop: Situation) -> None:
     shop.write("rates.py", "<<<<<<< HEAD\na = 1\n=======\na = 2\n>>>>>>> theirs\n", days_ago=0.01)
     shop.git("add", "rates.py")
     card = shop.predict_top_card("leftovers", Tier.BLOCKS)

@@ -43,7 +43,7 @@ def test_a_lock_file_out_of_step_is_named_with_what_differs(situation: Situation
     assert "update_lock" not in situation.predict_kinds(), "you did it yourself"
 
 
-def test_a_lock_file_out_of_step_below_the_top(situation: Situation) -> None:
+def test_a_lock_file_out_of_step_in_a_folder_is_named_with_its_project(situation: Situation) -> None:
     situation.commit(
         "Web",
         {

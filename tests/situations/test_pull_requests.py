@@ -42,7 +42,7 @@ def wait_for_gh(situation: Situation) -> None:
 
 
 @pytest.mark.long
-def test_a_pull_request_with_requested_changes(
+def test_a_pull_request_with_requested_changes_is_named(
     situation: Situation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install_gh(tmp_path / "bin", monkeypatch, [CHANGES_REQUESTED])

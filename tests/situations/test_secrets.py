@@ -12,7 +12,7 @@ SETTINGS = f'REGION = "eu"\nKEY = "{KEY}"\n'
 
 
 @pytest.mark.long
-def test_a_key_in_an_unpushed_commit(pushed: Situation) -> None:
+def test_a_key_in_an_unpushed_commit_is_named(pushed: Situation) -> None:
     culprit = pushed.commit("Upload to the bucket", {"shop/Zugänge prod.py": SETTINGS}, days_ago=0.1)
     pushed.commit("Faster cart", {"cart.py": HARMLESS_TOTAL}, days_ago=0.05)
 
@@ -82,7 +82,7 @@ def test_a_key_that_a_later_commit_removed_is_still_in_the_history(pushed: Situa
 
 
 @pytest.mark.long
-def test_a_key_in_a_file_whose_name_reads_like_a_command(pushed: Situation) -> None:
+def test_a_key_is_named_where_the_name_of_its_file_reads_like_a_command(pushed: Situation) -> None:
     pushed.commit("Upload", {"x; rm -rf ~/conf.py": SETTINGS}, days_ago=0.2)
 
     card = pushed.predict_top_card("secret", Tier.AT_RISK)
@@ -116,7 +116,7 @@ def test_a_staged_key_becomes_more_urgent_when_it_is_committed(pushed: Situation
 
 
 @pytest.mark.long
-def test_a_key_staged_for_the_first_commit(situation: Situation) -> None:
+def test_a_key_that_is_staged_for_the_first_commit_is_named(situation: Situation) -> None:
     situation.write("config.yml", f"region: eu\nkey: {KEY}\n")
     situation.git("add", "config.yml")
     card = situation.predict_top_card("secret")
@@ -127,7 +127,7 @@ def test_a_key_staged_for_the_first_commit(situation: Situation) -> None:
 
 
 @pytest.mark.long
-def test_a_file_of_keys_in_a_repository_without_a_remote(shop: Situation) -> None:
+def test_a_committed_file_of_keys_blocks_without_a_remote_too(shop: Situation) -> None:
     shop.git("switch", "-q", "-c", "deploy")
     shop.commit("Deploy", {".env": "DATABASE=shop\n"}, days_ago=0.1)
     card = shop.predict_card("secret")

@@ -27,7 +27,7 @@ def run_git_that_stops(situation: Situation, *arguments: str) -> None:
 
 
 @pytest.mark.long
-def test_a_merge_with_conflicts(situation: Situation) -> None:
+def test_both_sides_of_a_stopped_merge_are_tested_and_nothing_moves(situation: Situation) -> None:
     commit_conflicting_branches(situation)
     run_git_that_stops(situation, "merge", "tax")
     status = situation.git("status", "--porcelain")
@@ -56,7 +56,7 @@ def test_a_merge_with_conflicts(situation: Situation) -> None:
 
 
 @pytest.mark.long
-def test_a_merge_that_is_resolved_and_not_committed(situation: Situation) -> None:
+def test_a_resolved_merge_is_tested_as_it_stands(situation: Situation) -> None:
     commit_conflicting_branches(situation)
     run_git_that_stops(situation, "merge", "tax")
     situation.write("cart.py", ROUNDED_TOTAL)
@@ -80,7 +80,7 @@ def test_a_merge_that_is_resolved_and_not_committed(situation: Situation) -> Non
 
 @pytest.mark.long
 @pytest.mark.parametrize("backend", ["--merge", "--apply"])
-def test_a_rebase_stopped_half_way(situation: Situation, backend: str) -> None:
+def test_both_sides_of_a_stopped_rebase_are_tested(situation: Situation, backend: str) -> None:
     commit_conflicting_branches(situation)
     situation.checkout("tax")
     situation.commit("A test of tax", {"tests/test_tax.py": "def test_tax():\n    assert True\n"}, days_ago=2)
@@ -116,7 +116,7 @@ def test_a_rebase_whose_state_is_damaged_names_what_ends_it(situation: Situation
 @pytest.mark.parametrize(
     ("verb", "commit", "subject"), [("cherry-pick", "tax", "Sum with tax"), ("revert", "HEAD~1", "Round the sum")]
 )
-def test_one_commit_that_does_not_apply(situation: Situation, verb: str, commit: str, subject: str) -> None:
+def test_a_commit_that_does_not_apply_is_named(situation: Situation, verb: str, commit: str, subject: str) -> None:
     commit_conflicting_branches(situation)
     situation.commit("Round more", {"cart.py": ROUNDED_TOTAL.replace("2", "3")}, days_ago=1)
     run_git_that_stops(situation, verb, commit)
@@ -128,7 +128,7 @@ def test_one_commit_that_does_not_apply(situation: Situation, verb: str, commit:
 
 
 @pytest.mark.long
-def test_a_stash_that_was_popped_into_a_conflict(shop: Situation) -> None:
+def test_a_stash_that_conflicts_when_it_is_popped_is_told(shop: Situation) -> None:
     shop.write("cart.py", ROUNDED_TOTAL)
     shop.git("stash")
     shop.commit("Max", {"cart.py": WRONG_TOTAL}, days_ago=0.1)
@@ -140,7 +140,7 @@ def test_a_stash_that_was_popped_into_a_conflict(shop: Situation) -> None:
 
 
 @pytest.mark.long
-def test_one_side_removed_the_file(shop: Situation) -> None:
+def test_a_file_that_one_side_removed_conflicts_as_a_whole(shop: Situation) -> None:
     shop.checkout("-b", "tidy")
     shop.git("rm", "-q", "cart.py", "tests/test_cart.py")
     shop.commit("No cart", days_ago=4)
@@ -153,7 +153,7 @@ def test_one_side_removed_the_file(shop: Situation) -> None:
 
 
 @pytest.mark.long
-def test_a_bisect_under_way(shop: Situation) -> None:
+def test_a_bisect_under_way_is_told_with_what_is_left(shop: Situation) -> None:
     commits = [shop.commit(f"Step {number}", {"notes.txt": str(number)}, days_ago=9 - number) for number in range(8)]
     shop.git("bisect", "start", commits[7], commits[0])
     card = shop.predict_top_card("unfinished_operation")
@@ -168,7 +168,7 @@ def test_a_bisect_under_way(shop: Situation) -> None:
 
 
 @pytest.mark.long
-def test_a_binary_file_on_a_detached_head_without_tests(situation: Situation) -> None:
+def test_a_conflict_in_a_binary_file_is_told_where_no_test_can_run(situation: Situation) -> None:
     situation.commit("Begin", {"src/ä b.bin": "\0\1"}, days_ago=3)
     situation.checkout("-b", "x/ü")
     situation.commit("Longer", {"src/ä b.bin": "\0\1\2"}, days_ago=2)

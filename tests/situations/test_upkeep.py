@@ -139,7 +139,7 @@ def release_weekly(situation: Situation) -> None:
 
 
 @pytest.mark.long
-def test_a_release_that_is_late(situation: Situation) -> None:
+def test_a_late_release_is_named(situation: Situation) -> None:
     release_weekly(situation)
     for number in range(6):
         situation.commit(f"Fix the total of {number} carts", {"cart.py": f"new {number}\n"}, days_ago=6 - number)
@@ -176,7 +176,7 @@ def test_the_change_log_comes_first_and_only_when_a_release_is_prepared(situatio
 
 
 @pytest.mark.long
-def test_stashes_of_three_weeks_ago(shop: Situation) -> None:
+def test_old_stashes_are_compared_with_head_and_stay(shop: Situation) -> None:
     shop.write("cart.py", ROUNDED_TOTAL)
     shop.git("stash", "push", "-q", "-m", "rounding", days_ago=22)
     shop.write("größe neu.txt", "a\n")

@@ -42,7 +42,7 @@ def test_the_commands_for_uncommitted_files_name_all_of_them(pushed: Situation) 
     assert pushed.git("diff", "--cached", "--name-only", "-z").split("\0")[:-1] == ["cart.py", *names]
 
 
-def test_commits_that_were_never_pushed(pushed: Situation) -> None:
+def test_commits_that_were_never_pushed_are_named(pushed: Situation) -> None:
     pushed.git("switch", "-q", "-c", "faster", "--no-track")
     pushed.commit("Faster", {"cart.py": HARMLESS_TOTAL}, days_ago=5)
     card = pushed.predict_top_card("waiting_work")

@@ -182,7 +182,7 @@ def engine(tmp_path: Path, repository: Repository) -> Iterator[Any]:
     opened.close()
 
 
-def test_from_a_card_to_a_landing(engine: Any, repository: Repository) -> None:
+def test_the_work_of_an_approved_card_lands_and_is_undone(engine: Any, repository: Repository) -> None:
     task = script(write("b.txt", "by the agent\n"), ask_permission("Something of its own"), say("Done."))
     card = engine.cards.propose(task, workspace=str(repository.path), channel="koji-core")
     assert card.assignment.runner == "acp:small"

@@ -15,7 +15,7 @@ from tests.execution.flows.projects import commit_branches
 # Branches
 
 
-def test_merged_applied_and_stale_branches(repository: Repository, run_flow: RunFlow) -> None:
+def test_branches_that_can_be_deleted_are_named_with_the_command(repository: Repository, run_flow: RunFlow) -> None:
     commit_branches(repository)
     repository.git("branch", "done", "main")
     repository.commit("moves on", {"c.txt": "c"})

@@ -90,7 +90,9 @@ def test_the_advice_waits_for_the_end_of_a_merge(repository: Repository, run_flo
     assert first == "First finish the unfinished merge, or abort it. Then review again."
 
 
-def test_several_pushed_branches_below_a_secret(repository: Repository, run_flow: RunFlow) -> None:
+def test_a_secret_above_several_pushed_branches_is_taken_out_of_the_history(
+    repository: Repository, run_flow: RunFlow
+) -> None:
     begin = repository.commit("begin", {"app.py": "x = 1\n"})
     for name in ("left", "right"):
         repository.git("switch", "-q", "--detach", begin)

@@ -187,7 +187,7 @@ def test_any_faulty_provider_ends_the_session_with_a_reason_within_its_limits(
 @pytest.mark.parametrize(
     "scenario", [scenario for scenario in SCENARIOS if scenario.settings], ids=lambda scenario: scenario.name
 )
-def test_faulty_providers_with_other_settings(world: ModelWorld, scenario: Scenario) -> None:
+def test_a_faulty_provider_with_other_settings_ends_the_session_too(world: ModelWorld, scenario: Scenario) -> None:
     world.configure(**scenario.settings)
     with world.opened():
         check_scenario(world, scenario)

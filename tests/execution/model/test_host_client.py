@@ -106,7 +106,7 @@ def test_a_stop_during_a_pause_ends_at_once(world: ModelWorld) -> None:
         world.check_end(view)
 
 
-def test_closing_the_engine_in_the_middle_of_a_call(fresh_world: ModelWorld) -> None:
+def test_closing_the_engine_in_the_middle_of_a_call_cancels_the_session(fresh_world: ModelWorld) -> None:
     fresh_world.server.script(HANGING)
     with fresh_world.opened():
         session = fresh_world.start()

@@ -74,7 +74,7 @@ def test_the_package_manager_is_that_of_the_lock_file(
 
 
 @pytest.mark.parametrize(("files", "manager", "install"), TABLE["install"])
-def test_the_install_command_of_each_package_manager(
+def test_the_lock_file_decides_how_packages_are_installed(
     tmp_path: Path, files: dict[str, str], manager: str, install: str
 ) -> None:
     for name, text in files.items():
@@ -182,7 +182,7 @@ def test_a_broken_package_json_is_no_test(tmp_path: Path, text: str) -> None:
     ("file", "text", "title"),
     TABLE["targets"],
 )
-def test_targets_of_makefiles_justfiles_and_taskfiles(
+def test_a_target_named_test_is_the_test_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, title: str
 ) -> None:
     (tmp_path / file).write_text(text)

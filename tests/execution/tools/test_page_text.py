@@ -56,5 +56,5 @@ def test_any_html_becomes_text(html: str) -> None:
     ("html", "text"),
     TABLE["pages"],
 )  # fmt: skip
-def test_html_as_text(html: str, text: str) -> None:
+def test_html_becomes_text(html: str, text: str) -> None:
     assert html_to_text(html) == text

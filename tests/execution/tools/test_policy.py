@@ -48,7 +48,7 @@ def test_a_compound_command_is_not_allowed_by_its_beginning(command: str) -> Non
     assert decide(policy, "git push") is BLOCK
 
 
-def test_patterns_of_paths_and_hosts() -> None:
+def test_patterns_apply_to_paths_and_hosts() -> None:
     policy = Policy(allow=("read", "write:docs/*", "web_fetch", "web_fetch:*.python.org"), deny=("read:*.pem",))
     assert policy.decide("write", ("docs/a/b.md",)).verdict is ALLOW
     assert policy.decide("write", ("src/a.py",)).verdict is BLOCK
