@@ -101,6 +101,21 @@ def victim(rung: Sandbox, outside: Path) -> Victim:
 
 
 @pytest.fixture
+def worker(victim: Victim) -> Victim:
+    """The victim of a session that works in a worktree."""
+    victim.use_worktree()
+    return victim
+
+
+@pytest.fixture
+def checker(victim: Victim) -> Victim:
+    """The victim of a session that works over the operator's tree, where the rung can lay something over it."""
+    if not victim.confinement.is_ephemeral:
+        victim.use_worktree()
+    return victim
+
+
+@pytest.fixture
 def other_process() -> Iterator[subprocess.Popen[bytes]]:
     """A process of the operator's outside every session, the leader of its group, with a secret in its environment."""
     with subprocess.Popen(["sleep", "60"], env={"TOKEN": "hunter2"}, start_new_session=True) as process:

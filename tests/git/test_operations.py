@@ -9,6 +9,9 @@ import pytest
 from engine.git import Git
 from engine.git.operations import Operation, read_conflicted_files, read_operation, read_operation_stamp
 from tests.conftest import Repository
+from tests.support.helpers import read_table
+
+TABLE = read_table(__file__)
 
 
 def begin_operation(repository: Repository, *arguments: str) -> None:
@@ -71,22 +74,7 @@ def test_the_commits_that_a_rebase_has_left(apart: Repository) -> None:
     assert [commit[:7] for commit in rebase.remaining] == [commit[:7] for commit in following]
 
 
-@pytest.mark.parametrize(
-    ("begin", "damaged"),
-    [
-        ("rebase main", "rebase-merge/onto"),
-        ("rebase main", "rebase-merge/head-name"),
-        ("rebase main", "rebase-merge/orig-head"),
-        ("rebase --apply main", "rebase-apply/head-name"),
-        ("rebase --apply main", "rebase-apply/next"),
-        ("merge main", "MERGE_HEAD"),
-        ("cherry-pick main", "CHERRY_PICK_HEAD"),
-        ("cherry-pick main HEAD", "CHERRY_PICK_HEAD"),
-        ("cherry-pick main HEAD", "sequencer/head"),
-        ("revert HEAD~2 HEAD", "sequencer/abort-safety"),
-        ("revert HEAD~2 HEAD", "sequencer/todo"),
-    ],
-)
+@pytest.mark.parametrize(("begin", "damaged"), TABLE["damaged"])
 @pytest.mark.parametrize("is_deleted", [True, False])
 def test_the_commands_that_end_an_operation_whose_state_is_damaged(
     apart: Repository, begin: str, damaged: str, is_deleted: bool

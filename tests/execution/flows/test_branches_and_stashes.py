@@ -11,6 +11,9 @@ from engine.execution.runners.flows.upkeep import ComparedBranch
 from tests.conftest import Repository
 from tests.execution.flows.flow_run import RunFlow
 from tests.execution.flows.projects import commit_branches
+from tests.support.helpers import read_table
+
+TABLE = read_table(__file__)
 
 # Branches
 
@@ -57,18 +60,7 @@ def test_branch_names_are_quoted_in_commands() -> None:
 # Stashes
 
 
-@pytest.mark.parametrize(
-    ("in_head", "state"),
-    [
-        ({"other.txt": "x\n"}, "still applies"),
-        ({"a.txt": "mine\n", "new.txt": "1\n", "newer.txt": "2\n"}, "already in HEAD"),
-        ({"a.txt": "mine\n", "new.txt": "1\n"}, "still applies"),
-        ({"a.txt": "theirs\n", "new.txt": "other\n"}, "conflicts in a.txt"),
-        ({"new.txt": "other\n"}, "does not apply: new.txt already exists"),
-        ({"new.txt/file": "other\n"}, "does not apply: new.txt already exists"),
-        ({"new.txt": "other\n", "newer.txt": ""}, "does not apply: new.txt and newer.txt already exist"),
-    ],
-)
+@pytest.mark.parametrize(("in_head", "state"), TABLE["heads"])
 def test_a_stash_applies_unless_head_differs_in_its_files(
     repository: Repository, run_flow: RunFlow, in_head: dict[str, str], state: str
 ) -> None:

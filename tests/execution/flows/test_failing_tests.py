@@ -59,20 +59,9 @@ def test_bisect_follows_merges_and_whole_suites(repository: Repository, run_flow
     assert run_flow("bisect", test="make test", good=first).facts["culprit"] == culprit
 
 
-@pytest.mark.parametrize(
-    ("here", "at_bad", "verdict"),
-    [
-        ((1, 0, 0), (0, 1, 0), "good"),
-        ((0, 1, 0), (0, 1, 0), "bad"),
-        ((0, 1, 1), (0, 0, 1), "bad"),
-        ((0, 0, 1), (0, 0, 1), "bad"),
-        ((0, 0, 1), (0, 1, 0), "skip"),
-        ((0, 0, 1), (0, 1, 1), "skip"),
-        ((0, 0, 0), (0, 1, 0), "skip"),
-    ],
-)
+@pytest.mark.parametrize(("here", "at_bad", "verdict"), TABLE["verdicts"])
 def test_errors_alone_are_bad_only_where_the_bad_end_has_errors_alone(
-    here: tuple[int, int, int], at_bad: tuple[int, int, int], verdict: str
+    here: list[int], at_bad: list[int], verdict: str
 ) -> None:
     """A run is given by how many tests passed, failed and had an error."""
 

@@ -18,7 +18,9 @@ from engine.execution.sandbox.host_paths import (
 from engine.execution.sandbox.ladder import NoSandbox
 from engine.execution.sandbox.programs import Bubblewrap
 from engine.home import Home
-from tests.support.helpers import make_program
+from tests.support.helpers import make_program, read_table
+
+TABLE = read_table(__file__)
 
 
 def make_confinement(root: Path, *, readable: tuple[Path, ...] = ()) -> Confinement:
@@ -28,18 +30,7 @@ def make_confinement(root: Path, *, readable: tuple[Path, ...] = ()) -> Confinem
     return confinement
 
 
-@pytest.mark.parametrize(
-    ("program", "path", "readable"),
-    [
-        ("/place/env/bin/python", "", ["/place/env"]),
-        ("/place/tool", "", ["/place/tool"]),
-        ("/place/link/bin/python", "", ["/place/link", "/place/env"]),
-        ("/usr/bin/env", "/usr/bin", []),
-        ("/usr/bin/env", "/place/env/bin:/usr/bin", ["/place/env"]),
-        ("/usr/bin/env", "/place/project/bin", ["/place/project/bin"]),
-        ("/usr/bin/env", "/place/gone/bin", []),
-    ],
-)
+@pytest.mark.parametrize(("program", "path", "readable"), TABLE["readable"])
 def test_the_installations_of_the_path_and_of_the_program_are_readable(
     tmp_path: Path, program: str, path: str, readable: list[str]
 ) -> None:

@@ -13,6 +13,9 @@ from engine.execution.session_terms import AUTONOMOUS
 from engine.execution.tools.tool_gate import TOOL_NAMES, AgentToolCall, Policy
 from engine.model import PermissionAnswer, Refusal
 from tests.execution.tools.belt_world import BeltWorld, MakeBeltWorld
+from tests.support.helpers import read_table
+
+TABLE = read_table(__file__)
 
 ALLOW_ONCE, ALLOW_SESSION = PermissionAnswer.ALLOW_ONCE, PermissionAnswer.ALLOW_SESSION
 DENY_ONCE, DENY_SESSION = PermissionAnswer.DENY_ONCE, PermissionAnswer.DENY_SESSION
@@ -155,16 +158,7 @@ def test_an_agents_own_tools_pass_the_same_gate(make_belt_world: MakeBeltWorld) 
 
 
 @needs_sandbox
-@pytest.mark.parametrize(
-    ("kind", "arguments", "reason"),
-    [
-        ("other", {}, "is not clear"), ("switch_mode", {}, "is not clear"), ("execute", {}, "is not clear"),
-        ("edit", {}, "is not clear"), ("fetch", {}, "is not clear"), ("", {"command": "ls"}, "is not clear"),
-        ("read", {"paths": ["/usr/include/stdio.h"]}, "is not in the project"),
-        ("fetch", {"url": "https://docs.python.org/"}, "has not been allowed yet"),
-        ("execute", {"command": "npm publish"}, "publishes"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("kind", "arguments", "reason"), TABLE["asked_about"])
 def test_a_person_is_asked_about_unknown_kinds_of_tools(
     make_belt_world: MakeBeltWorld, kind: str, arguments: dict[str, Any], reason: str
 ) -> None:

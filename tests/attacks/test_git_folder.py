@@ -1,0 +1,83 @@
+"""Attempts of a session's commands on git's own files, of the tree, of a worktree, of a submodule (SPEC 3.8, 3.9)."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.attacks.victim import Victim
+
+pytestmark = pytest.mark.attack("escapes")
+
+
+@pytest.mark.long
+def test_the_git_file_of_a_worktree_is_unchanged_after_the_command(worker: Victim) -> None:
+    before = (worker.confinement.folder / ".git").read_bytes()
+    exchange = "lambda: (os.unlink('.git'), os.symlink('/etc', '.git'))"
+    for action in ("write, '.git'", "os.unlink, '.git'", "os.rename, '.git', 'old'", exchange):
+        attempt = worker.attempt(f"attempt({action}); attempt(lambda: os.rename(P['folder'], P['folder'] + '2'))")
+        assert attempt.exit_code == 0, attempt.errors
+        assert not (worker.confinement.folder / ".git").is_symlink()
+        assert (worker.confinement.folder / ".git").read_bytes() == before
+        assert worker.confinement.folder.is_dir()
+
+
+def test_a_git_folder_that_is_a_link_is_unchanged(checker: Victim) -> None:
+    moved = checker.user / "project.git"
+    (checker.project / ".git").rename(moved)
+    (checker.project / ".git").symlink_to(moved)
+    config = (moved / "config").read_bytes()
+    checker.attempt(
+        "git = P['project'] + '/.git'; attempt(os.unlink, git); attempt(os.rename, git, git + '2')\n"
+        "attempt(write, git + '/config')"
+    )
+    assert (checker.project / ".git").readlink() == moved
+    assert (moved / "config").read_bytes() == config
+
+
+@pytest.fixture
+def mounting_worker(worker: Victim) -> Victim:
+    """The victim of a session in a worktree, on a rung that protects git's files in it by mounts."""
+    if worker.rung.name != "bubblewrap":
+        pytest.skip(f"{worker.rung.name} mounts nothing; what it protects is the worktree's own .git file")
+    return worker
+
+
+def test_nothing_is_written_beside_a_git_folder_that_is_a_link(mounting_worker: Victim) -> None:
+    own_git = mounting_worker.confinement.folder / ".git"
+    moved = mounting_worker.confinement.folder / "moved.git"
+    own_git.rename(moved)
+    own_git.symlink_to(moved)
+    mounting_worker.assert_held("attempt(os.unlink, '.git'); attempt(write, 'moved.git'); attempt(write, 'code.py')")
+    assert own_git.readlink() == moved
+
+
+SUBMODULE = """
+attempt(write, 'deep/inner/.git/config'); attempt(os.rename, 'deep/inner/.git', 'old')
+attempt(os.rename, 'deep', 'moved'); attempt(write, '.gitmodules'); attempt(os.unlink, '.gitmodules')
+"""
+
+
+def add_submodule(tree: Path) -> list[Path]:
+    """Make a submodule in a folder two levels down; the files that lead git into it."""
+    inner = tree / "deep" / "inner"
+    inner.mkdir(parents=True)
+    subprocess.run(["git", "init", "-q"], cwd=inner, check=True)
+    (tree / ".gitmodules").write_text('[submodule "inner"]\n\tpath = deep/inner\n\turl = ./inner\n')
+    return [inner / ".git" / "config", tree / ".gitmodules"]
+
+
+def test_the_configuration_of_a_submodule_is_unchanged(checker: Victim) -> None:
+    files = add_submodule(checker.project)
+    before = [file.read_bytes() for file in files]
+    checker.attempt(f"os.chdir(P['project'])\n{SUBMODULE}")
+    assert [file.read_bytes() for file in files] == before
+
+
+def test_the_configuration_of_a_submodule_in_a_worktree_is_held(mounting_worker: Victim) -> None:
+    files = add_submodule(mounting_worker.confinement.folder)
+    before = [file.read_bytes() for file in files]
+    mounting_worker.assert_held(SUBMODULE)
+    assert [file.read_bytes() for file in files] == before

@@ -1,0 +1,59 @@
+"""What is missing until something runs by itself, in words (SPEC 7.2)."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.autonomy.autonomous_runs import ApprovalRecord, AutonomyRequirements, find_requirements
+from engine.config import WorkspaceAutonomy
+from engine.statistics import wilson_lower_bound
+
+
+def make_requirements(
+    *records: ApprovalRecord, autonomous: bool = True, phase: int = 1, autonomy: str = "act"
+) -> AutonomyRequirements:
+    return find_requirements(
+        autonomous=autonomous,
+        autonomies={"/home/me/my shop": WorkspaceAutonomy(autonomy)},
+        quiet="",
+        phase=phase,
+        records=records,
+        threshold=0.8,
+    )
+
+
+def test_no_requirement_is_missing_where_a_kind_has_earned_it() -> None:
+    earned = make_requirements(
+        ApprovalRecord("run_tests", "koji-core", 11, 11), ApprovalRecord("status", "koji-core", 1, 4)
+    )
+    assert (earned.missing, earned.earned) == ((), ("“Tests of what changed” on koji-core",))
+    assert earned.words.endswith("on cards with a confidence of 0.80 or more: “Tests of what changed” on koji-core")
+
+
+def test_missing_requirements_are_one_line() -> None:
+    learning = make_requirements(
+        ApprovalRecord("status", "docs", 1, 4), ApprovalRecord("run_tests", "koji-core", 8, 8), phase=0
+    )
+    assert learning.words == (
+        "only `run` items of heartbeats may run by themselves yet: the Twin is still learning, "
+        "no kind of card has earned it yet "
+        "(best: “Tests of what changed” on koji-core, approved 8 of 8, needs 11 of 11)"
+    )
+    off = make_requirements(autonomous=False, autonomy="cards")
+    assert off.missing == (
+        "autonomous mode is off (clawpy config set autonomousModeEnabled true)",
+        "no workspace is set to `act` (clawpy config set 'workspaces.\"/home/me/my shop\".autonomy' act)",
+        "no kind of card has earned it yet",
+    )  # fmt: skip
+    assert off.words.startswith("does not act by itself yet: ")
+
+
+@given(st.integers(1, 60), st.data())
+def test_the_stated_number_of_further_approvals_reaches_the_bound_and_one_less_does_not(
+    decided: int, data: st.DataObject
+) -> None:
+    record = ApprovalRecord("kind", "channel", data.draw(st.integers(0, decided)), decided)
+    further = int(record.progress.rpartition(" of ")[2]) - decided
+    assert wilson_lower_bound(record.approved + further, decided + further) >= 0.8
+    assert further == 0 or wilson_lower_bound(record.approved + further - 1, decided + further - 1) < 0.8

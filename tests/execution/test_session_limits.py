@@ -1,0 +1,85 @@
+"""A session ends at the limits of its time, its silence, its cost and the disk (SPEC 3.4, 3.8)."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+
+import pytest
+
+from engine.clock import FakeClock
+from engine.config import Settings
+from engine.execution import session_run
+from engine.execution.live_session import LiveSession
+from engine.execution.session_terms import Limits
+from engine.model import SessionState
+from tests.execution.session_world import SLEEP, MakeWorld, ScriptWorld, run_python
+from tests.support.helpers import wait_until
+
+
+@pytest.mark.parametrize(
+    ("mode", "limits"),
+    [("approved", Limits(45 * 60, 10 * 60, 1_000_000)), ("autonomous", Limits(120, None, 1_000_000, 50_000))],
+)
+def test_a_session_has_the_limits_of_its_channel_and_mode(mode: str, limits: Limits) -> None:
+    assert Limits.of(Settings().channel("koji-core"), mode) == limits
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("channel", "span", "message"),
+    [
+        ({"session_minutes": 45, "session_silence_minutes": 60}, timedelta(minutes=45), "ran for 45 min"),
+        ({}, timedelta(minutes=10), "printed nothing for 10 min"),
+    ],
+)
+def test_an_approved_session_ends_at_its_time_limits(
+    make_world: MakeWorld, clock: FakeClock, channel: dict[str, object], span: timedelta, message: str
+) -> None:
+    world = make_world(channel=channel)
+    running: list[LiveSession] = []
+
+    def work(live: LiveSession) -> str:
+        running.append(live)
+        return run_python(live, SLEEP)
+
+    view = world.start(work)
+    wait_until(lambda: world.texts(view))
+    clock.advance(span - timedelta(microseconds=1))
+    assert running[0].find_exceeded_limit() == ""
+    clock.advance(timedelta(microseconds=1))
+    ended = world.wait(view)
+    assert ended.state is SessionState.FAILED
+    assert message in ended.summary
+
+
+def test_a_session_ends_when_it_passes_its_cost_cap(world: ScriptWorld) -> None:
+    dollar_tenth = 100_000  # micro-dollars
+
+    def work(live: LiveSession) -> str:
+        for _ in range(100):
+            live.charge(dollar_tenth, tokens=10)
+        return "not reached"
+
+    view = world.run(work)
+    assert view.state is SessionState.FAILED
+    assert view.summary == "it spent $1.10 of $1.00"
+    assert view.cost == 1_100_000
+    assert view.tokens == 110
+
+
+@pytest.mark.parametrize(
+    ("minimum", "message"),
+    [("MIN_FREE_BYTES", "MB are free on the disk of"), ("MIN_FREE_FILES", "more files")],
+)
+def test_a_session_ends_when_the_disk_is_nearly_full(
+    world: ScriptWorld, monkeypatch: pytest.MonkeyPatch, minimum: str, message: str
+) -> None:
+    if minimum == "MIN_FREE_FILES" and os.statvfs(world.workspace).f_files == 0:
+        pytest.skip("this file system does not count files")
+    view = world.start("gate")
+    wait_until(lambda: world.state(view) is SessionState.RUNNING)
+    monkeypatch.setattr(session_run, minimum, 1 << 62)
+    view = world.wait(view)
+    assert view.state is SessionState.FAILED
+    assert message in view.summary

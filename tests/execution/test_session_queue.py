@@ -1,0 +1,110 @@
+"""How many sessions run at once, in which order others follow, what a closed engine leaves of them (SPEC 3.8)."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from engine.config import Settings
+from engine.execution.live_session import LiveSession
+from engine.execution.session_store import SessionRow
+from engine.model import Refusal, SessionState, SessionView
+from tests.execution.session_world import MakeWorld, ScriptWorld
+from tests.support.helpers import wait_until
+
+
+def test_the_limit_on_running_sessions_holds_and_the_queue_keeps_its_order(world: ScriptWorld) -> None:
+    views = [world.start("gate") for _ in range(5)]
+    wait_until(lambda: len(world.runner.started_ids) == 2)
+    assert [world.state(view) for view in views] == [SessionState.RUNNING] * 2 + [SessionState.QUEUED] * 3
+    assert {view.id for view in world.sessions.running()} == {views[0].id, views[1].id}
+    with pytest.raises(Refusal, match="has not started"):
+        world.sessions.reply(views[3].id, "not yet")
+    world.sessions.stop(views[3].id, "changed my mind")
+    assert world.state(views[3]) is SessionState.CANCELLED
+    world.runner.gate.set()
+    for index in (0, 1, 2, 4):
+        assert world.wait(views[index]).state is SessionState.SUCCEEDED
+    assert sorted(world.runner.started_ids[:2]) == sorted(view.id for view in views[:2])
+    assert sorted(world.runner.started_ids[2:]) == sorted([views[2].id, views[4].id])
+
+
+def test_a_session_that_begins_while_the_running_ones_are_read_is_listed_once(
+    world: ScriptWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_begin = threading.Event()
+    begin, read = world.sessions.begin, world.sessions.load_rows
+
+    def begin_late(session_id: str, sandbox: str) -> SessionView | None:
+        may_begin.wait(10)
+        return begin(session_id, sandbox)
+
+    def read_slowly(limit: int | None = None, **equal: str | None) -> list[SessionRow]:
+        rows = read(limit, **equal)
+        may_begin.set()
+        wait_until(lambda: world.state(view) is SessionState.RUNNING)
+        return rows
+
+    monkeypatch.setattr(world.sessions, "begin", begin_late)
+    view = world.start("gate")
+    monkeypatch.setattr(world.sessions, "load_rows", read_slowly)
+    assert [(running.id, running.state) for running in world.sessions.running()] == [(view.id, SessionState.RUNNING)]
+
+
+def test_a_session_that_waits_for_a_person_lets_another_run(make_world: MakeWorld) -> None:
+    world = make_world(settings=Settings(max_running_sessions=1))
+    answered = threading.Event()
+
+    def ask(live: LiveSession) -> str:
+        with live.pause_clock():
+            wait_until(lambda: answered.is_set() or live.stop_requested)
+        return "answered"
+
+    waiting = world.start(ask)
+    second = world.run(lambda live: "done meanwhile")
+    assert second.state is SessionState.SUCCEEDED
+    assert world.state(waiting) is SessionState.RUNNING
+    answered.set()
+    assert world.wait(waiting).summary == "answered"
+
+
+def close_with_queue(world: ScriptWorld, number: int) -> list[SessionView]:
+    """Close an engine after the start of so many sessions, of which two run."""
+    views = [world.start("gate") for _ in range(number)]
+    wait_until(lambda: len(world.runner.started_ids) == 2)
+    world.sessions.close()
+    return views
+
+
+def test_close_ends_running_sessions_and_keeps_the_queue(world: ScriptWorld) -> None:
+    views = close_with_queue(world, 3)
+    assert [world.state(view) for view in views] == [SessionState.CANCELLED] * 2 + [SessionState.QUEUED]
+    with pytest.raises(Refusal, match="closing"):
+        world.start("gate")
+
+
+def test_recover_without_resume_keeps_the_queue(make_world: MakeWorld) -> None:
+    views = close_with_queue(make_world(), 4)
+
+    brief = make_world()
+    assert [message.partition("(")[0] for message in brief.sessions.recover(resume=False)] == [
+        "“do it” waits for the console "
+    ] * 2
+    brief.sessions.stop(views[2].id, "undone")
+    brief.sessions.close()
+    assert [brief.state(view) for view in views[2:]] == [SessionState.CANCELLED, SessionState.QUEUED]
+    assert brief.runner.started_ids == []
+
+    lasting = make_world()
+    lasting.runner.gate.set()
+    lasting.sessions.recover()
+    assert lasting.sessions.wait(views[3].id, 20).state is SessionState.SUCCEEDED
+
+
+def test_stop_all_ends_sessions_that_wait_for_another_engine(make_world: MakeWorld) -> None:
+    views = close_with_queue(make_world(), 3)
+    brief = make_world()
+    brief.sessions.recover(resume=False)
+    assert brief.sessions.stop_all("enough") == 1
+    assert brief.state(views[2]) is SessionState.CANCELLED
