@@ -23,6 +23,8 @@ from tests.support.helpers import refused
 
 TEXT = "\n".join(f"line {number}" for number in range(20)) + "\n"
 
+FILES = {"a.txt": TEXT, "d/only.txt": "d\n", "b.txt": TEXT}
+"""The files on which most tests of landings begin."""
 
 FileState = tuple[str, int, bytes]
 """Kind ("file", "link" or "folder"), permission bits (0 for a link), and bytes (for a link its target)."""
