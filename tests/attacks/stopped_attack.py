@@ -63,7 +63,7 @@ class Attack:
     def pid(self) -> int:
         return self.engine.pid
 
-    def living(self) -> list[psutil.Process]:
+    def find_living(self) -> list[psutil.Process]:
         """The processes of the engine's session that have not ended."""
         family = psutil.Process(self.pid).children(recursive=True)
         return [process for process in family if process.status() != psutil.STATUS_ZOMBIE]

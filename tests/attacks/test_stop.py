@@ -59,11 +59,11 @@ IGNORE_SIGNALS = "for n in range(1, 65):\n    if n not in (9, 17, 19, 32, 33): s
 @pytest.mark.parametrize("way", CHILDREN)
 def test_stop_kills_every_child_of_a_stopped_engine(attack: Attack, way: str) -> None:
     attack.start(IGNORE_SIGNALS + CHILDREN[way], 20)
-    before = len(attack.living())
+    before = len(attack.find_living())
     assert before >= 21
     document = run_clawpy_stop(attack.home)
     assert not find_sleepers(attack.seconds)
-    assert not attack.living()
+    assert not attack.find_living()
     assert document["killed"] == before
     assert document["left"] == []
     assert document["stopped"] == [attack.session]
@@ -91,7 +91,7 @@ def test_stop_kills_processes_that_fork_all_the_time(
         for file in get_pid_folder(Home.locate(attack.home)).glob("*.group"):
             file.unlink()
     document = run_clawpy_stop(attack.home)
-    assert not attack.living()
+    assert not attack.find_living()
     assert not find_sleepers(attack.seconds)
     assert document["killed"]  # how many is chance
 
@@ -109,7 +109,7 @@ def test_stop_ends_two_sessions(every_rung: Sandbox, outside: Path) -> None:
             session.start(CHILDREN["setsid"], 20)
         document = run_clawpy_stop(home)
         assert document["stopped"] == sorted(session.session for session in attacks)
-        assert not any(session.living() for session in attacks)
+        assert not any(session.find_living() for session in attacks)
     finally:
         for session in attacks:
             session.end()

@@ -49,7 +49,7 @@ def stop_from_outside(root: Path, rung: Sandbox) -> Stopped:
     attack = Attack(root, rung)
     try:
         attack.start(IGNORE_SIGNALS + CHILDREN["setsid"], 20)
-        living = attack.living()
+        living = attack.find_living()
         began = time.perf_counter()
         with subprocess.Popen(
             [sys.executable, "-m", "clawpy_console", "--home", str(attack.home), "stop", "--json"],

@@ -57,4 +57,4 @@ class FlowWorld(SessionWorld):
         return run
 
     def read_transcript(self, view: SessionView) -> str:
-        return "\n".join(self.texts(view, ()))
+        return "\n".join(self.read_lines(view, ()))

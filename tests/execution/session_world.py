@@ -226,18 +226,18 @@ class SessionWorld:
     def wait(self, view: SessionView, seconds: float = 10) -> SessionView:
         """The session when it has ended."""
         ended = self.sessions.wait(view.id, seconds)
-        assert ended.state.over, f"did not end in time: {self.texts(view, ())[-5:]}"
+        assert ended.state.over, f"did not end in time: {self.read_lines(view, ())[-5:]}"
         return ended
 
-    def texts(self, view: SessionView, kinds: Sequence[str] = ("output",)) -> list[str]:
+    def read_lines(self, view: SessionView, kinds: Sequence[str] = ("output",)) -> list[str]:
         """The lines of these kinds in its transcript; without a kind all."""
         lines = self.sessions.transcript(view.id, limit=10**6)
         return [line.text for line in lines if not kinds or line.kind in kinds]
 
-    def state(self, view: SessionView) -> SessionState:
+    def get_state(self, view: SessionView) -> SessionState:
         return self.sessions.get(view.id).state
 
-    def change_of(self, view: SessionView) -> ChangeSet | None:
+    def find_change(self, view: SessionView) -> ChangeSet | None:
         """The change set of a session."""
         return self.changes.for_session(view.id)
 
@@ -249,14 +249,14 @@ class ScriptWorld(SessionWorld):
         self.runner = ScriptRunner()
         return [self.runner]
 
-    def assignment(self, work: str | Callable[[LiveSession], str]) -> Assignment:
+    def make_assignment(self, work: str | Callable[[LiveSession], str]) -> Assignment:
         name = work if isinstance(work, str) else f"work_{len(self.runner.works)}"
         if not isinstance(work, str):
             self.runner.works[name] = work
         return Assignment("do it", "koji-core", str(self.workspace), "flow", name)
 
     def start(self, work: str | Callable[[LiveSession], str]) -> SessionView:
-        return self.begin(self.assignment(work))
+        return self.begin(self.make_assignment(work))
 
     def run(self, work: str | Callable[[LiveSession], str]) -> SessionView:
         return self.wait(self.start(work))

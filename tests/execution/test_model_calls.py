@@ -49,13 +49,13 @@ def world(tmp_path: Path) -> Iterator[CallWorld]:
     database.close()
 
 
-def part(name: str, text: str, role: str = "user", kind: SourceKind = SourceKind.CONVERSATION) -> PromptPart:
+def make_part(name: str, text: str, role: str = "user", kind: SourceKind = SourceKind.CONVERSATION) -> PromptPart:
     lines = tuple(PromptLine(line, PromptSource(kind, "ref", name)) for line in text.split("\n"))
     return PromptPart(name, lines, role)
 
 
 PROMPT = Prompt(
-    (part("identity", "You are\nthe builder", "system", SourceKind.SOUL), part("task", "fix it")),
+    (make_part("identity", "You are\nthe builder", "system", SourceKind.SOUL), make_part("task", "fix it")),
     ("recall was left out: no answer within 0.5 s",),
     {"leadership_chain": ["cto"]},
 )
@@ -86,11 +86,13 @@ def test_a_call_is_stored_before_it_is_made_and_finished_with_its_usage(world: C
 
 def test_a_conversation_is_stored_once_and_read_whole(world: CallWorld) -> None:
     long = "a long system prompt\n" * 500
-    first = begin(world.calls, prompt=Prompt((part("identity", long, "system"),)))
+    first = begin(world.calls, prompt=Prompt((make_part("identity", long, "system"),)))
     second = begin(
-        world.calls, messages=[part("answer", "I look", "assistant"), part("tool", "1 file", "tool")], follows=first
+        world.calls,
+        messages=[make_part("answer", "I look", "assistant"), make_part("tool", "1 file", "tool")],
+        follows=first,
     )
-    third = begin(world.calls, messages=[part("answer", "done", "assistant")], follows=second)
+    third = begin(world.calls, messages=[make_part("answer", "done", "assistant")], follows=second)
 
     assert [part.name for part in world.calls.read_prompt(third)] == ["identity", "answer", "tool", "answer"]
     assert [part.name for part in world.calls.read_prompt(first)] == ["identity"]
@@ -104,7 +106,7 @@ def test_a_conversation_is_stored_once_and_read_whole(world: CallWorld) -> None:
 def test_each_call_of_a_conversation_that_runs_in_a_circle_is_read_once(world: CallWorld, followed: int) -> None:
     calls: list[str] = []
     for name in ("first", "second", "third"):
-        calls.append(begin(world.calls, messages=[part(name, name)], follows=calls[-1] if calls else ""))
+        calls.append(begin(world.calls, messages=[make_part(name, name)], follows=calls[-1] if calls else ""))
     world.database.write(
         lambda tx: tx.session.execute(
             sqlalchemy.update(ModelCallRow)
@@ -124,8 +126,8 @@ def test_every_call_of_a_conversation_has_its_provenance_and_is_observed_once(wo
     )
 
     first = begin(calls, prompt=PROMPT)
-    second = begin(calls, messages=[part("tool", "1 file", "tool")], follows=first)
-    third = begin(calls, messages=[part("tool", "2 files", "tool")], follows=second)
+    second = begin(calls, messages=[make_part("tool", "1 file", "tool")], follows=first)
+    third = begin(calls, messages=[make_part("tool", "2 files", "tool")], follows=second)
     assert reported == [(first, ["cto"])]
     assert [calls.get(call_id).provenance for call_id in (first, second, third)] == [
         {"leadership_chain": ["cto"]},
@@ -146,7 +148,7 @@ def test_a_reply_has_no_control_characters(world: CallWorld) -> None:
 def test_no_secret_of_a_call_is_stored(world: CallWorld) -> None:
     secret = "hunter2hunter2"
     call = begin(
-        world.calls, prompt=Prompt((part("task", f"log in with {secret}\nsk-{'x9' * 20}"),), (f"{secret} note",))
+        world.calls, prompt=Prompt((make_part("task", f"log in with {secret}\nsk-{'x9' * 20}"),), (f"{secret} note",))
     )
     world.calls.finish(call, state=CallState.FAILED, error=f"401 for {secret}", reply=f"I used {secret}")
 

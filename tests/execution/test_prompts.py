@@ -21,7 +21,7 @@ from engine.model import CheckResult, Contribution, PromptPart, PromptRequest, P
 SOUL = PromptSource(SourceKind.SOUL, "/agents/a/soul.md")
 
 
-def request(workspace: Path | str = "/w", **fields: str) -> PromptRequest:
+def make_request(workspace: Path | str = "/w", **fields: str) -> PromptRequest:
     return PromptRequest(agent="builder", channel="koji-core", workspace=str(workspace), task="fix the cart", **fields)
 
 
@@ -37,7 +37,7 @@ class StandInPart:
         return self._give  # type: ignore[return-value]
 
 
-def text_part(name: str) -> StandInPart:
+def make_text_part(name: str) -> StandInPart:
     return StandInPart(name, make_block(name, quote_lines(f"text of {name}", SOUL)))
 
 
@@ -52,7 +52,9 @@ class StandInOrganisation:
 
 
 def test_parts_come_in_order_with_sources_and_tokens() -> None:
-    prompt = PromptAssembly([text_part("one"), StandInPart("none", None), text_part("two")]).assemble(request())
+    prompt = PromptAssembly([make_text_part("one"), StandInPart("none", None), make_text_part("two")]).assemble(
+        make_request()
+    )
 
     assert [part.name for part in prompt.parts] == ["one", "two"]
     assert prompt.notes == ()
@@ -70,10 +72,10 @@ def test_a_part_that_raises_or_is_late_is_left_out_and_named() -> None:
     def hang() -> None:
         gate.wait(10)
 
-    parts = [text_part("one"), StandInPart("broken", fail), StandInPart("slow", hang), text_part("two")]
+    parts = [make_text_part("one"), StandInPart("broken", fail), StandInPart("slow", hang), make_text_part("two")]
     assembly = PromptAssembly(parts, deadlines={"slow": 0.05})
     try:
-        first, second = assembly.assemble(request()), assembly.assemble(request())
+        first, second = assembly.assemble(make_request()), assembly.assemble(make_request())
     finally:
         gate.set()
     assert [part.name for part in first.parts] == ["one", "two"]
@@ -90,7 +92,7 @@ def test_no_secret_gets_into_a_prompt() -> None:
     text = f"the key is hunter2hunter2\ntoken ghp_{'a1' * 18}\n{key}\nend"
     prompt = PromptAssembly(
         [StandInPart("one", make_block("one", quote_lines(text, SOUL)))], secrets=lambda: ["hunter2hunter2"]
-    ).assemble(request())
+    ).assemble(make_request())
 
     sent = prompt.parts[0].text
     assert not any(secret in sent for secret in ("hunter2", "ghp_", "MIIEvQ"))
@@ -109,7 +111,7 @@ def test_no_text_closes_its_block(text: str) -> None:
 
 
 def test_the_identity_is_the_soul_and_the_place_of_the_agent(tmp_path: Path) -> None:
-    part = IdentityPart(StandInOrganisation(), folder=tmp_path).make_part(request()).part  # type: ignore[arg-type]
+    part = IdentityPart(StandInOrganisation(), folder=tmp_path).make_part(make_request()).part  # type: ignore[arg-type]
 
     assert part.lines[0].text == '<identity agent="builder" title=\'the "builder"\'>'
     assert part.lines[1].source == PromptSource(
@@ -125,7 +127,7 @@ def test_project_guidance_is_read_from_the_operators_tree(tmp_path: Path) -> Non
         folder.mkdir()
         (folder / "AGENTS.md").write_text(text)
         (folder / "CLAUDE.md").symlink_to("AGENTS.md")  # the same text
-    part = ProjectPart().make_part(request(workspace, folder=str(tree))).part
+    part = ProjectPart().make_part(make_request(workspace, folder=str(tree))).part
 
     assert part.text.count("Use tabs.") == 1
     assert "Use spaces." not in part.text
@@ -141,7 +143,7 @@ def test_guidance_never_leads_out_of_the_workspace(tmp_path: Path, target: str) 
     (root / ".git").mkdir(parents=True)
     (root / ".git" / "config").write_text("url = https://ada:pass@host")
     (root / "AGENTS.md").symlink_to(target)
-    contribution = ProjectPart().make_part(request(root))
+    contribution = ProjectPart().make_part(make_request(root))
 
     assert contribution.part is None
     assert contribution.notes == ("AGENTS.md was left out: it is a link that leads out of the workspace",)
@@ -149,7 +151,7 @@ def test_guidance_never_leads_out_of_the_workspace(tmp_path: Path, target: str) 
 
 def test_long_guidance_is_cut_at_a_line_with_a_note(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("a line of guidance\n" * 2_000)
-    contribution = ProjectPart().make_part(request(tmp_path))
+    contribution = ProjectPart().make_part(make_request(tmp_path))
 
     assert len(contribution.part.text) < prompts.MAX_PROJECT_CHARS + 200
     assert contribution.part.lines[-3].text == "a line of guidance"
@@ -167,7 +169,7 @@ def test_the_task_has_the_reasons_and_the_last_test_result() -> None:
         ),
     )
     check = CheckResult("pytest", 23, 1, failing=("tests/test_cart.py::test_total",))
-    part = TaskPart(lambda card_id: card, lambda workspace: check).make_part(request(prediction_id="pred_1"))  # type: ignore[arg-type, return-value]
+    part = TaskPart(lambda card_id: card, lambda workspace: check).make_part(make_request(prediction_id="pred_1"))  # type: ignore[arg-type, return-value]
 
     assert part.role == "user"
     assert [line.text for line in part.lines] == [

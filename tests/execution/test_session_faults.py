@@ -35,7 +35,7 @@ root = Path(sys.argv[1]); clock = SystemClock(); bus = EventBus()
 world = ScriptWorld(root, Database(root / "clawpy.db", clock=clock, bus=bus), clock, bus)
 for _ in range(3):
     world.start(lambda live: run_python(live, SLEEP))
-while not all(world.texts(view) for view in world.sessions.running()) or len(world.sessions.running()) < 2:
+while not all(world.read_lines(view) for view in world.sessions.running()) or len(world.sessions.running()) < 2:
     time.sleep(0.01)
 print("ready", flush=True)
 time.sleep(60)
@@ -147,7 +147,7 @@ def test_an_end_that_cannot_be_stored_is_left_to_the_next_start(
         wait_for_threads(f"clawpy-late-{view.id}")
     after = make_world()
     assert len(after.sessions.recover()) == 1
-    assert after.state(view) is SessionState.INTERRUPTED
+    assert after.get_state(view) is SessionState.INTERRUPTED
 
 
 def test_a_session_without_a_thread_fails_and_leaves_its_slot(
@@ -173,7 +173,7 @@ def test_limits_hold_after_a_fault_in_the_watch(
     world: ScriptWorld, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     view = world.start("gate")
-    wait_until(lambda: world.state(view) is SessionState.RUNNING)
+    wait_until(lambda: world.get_state(view) is SessionState.RUNNING)
     watched = threading.Event()
 
     def raise_fault(watch: SessionWatch, live: LiveSession) -> None:

@@ -44,7 +44,7 @@ def test_an_approved_session_ends_at_its_time_limits(
         return run_python(live, SLEEP)
 
     view = world.start(work)
-    wait_until(lambda: world.texts(view))
+    wait_until(lambda: world.read_lines(view))
     clock.advance(span - timedelta(microseconds=1))
     assert running[0].find_exceeded_limit() == ""
     clock.advance(timedelta(microseconds=1))
@@ -78,7 +78,7 @@ def test_a_session_ends_when_the_disk_is_nearly_full(
     if minimum == "MIN_FREE_FILES" and os.statvfs(world.workspace).f_files == 0:
         pytest.skip("this file system does not count files")
     view = world.start("gate")
-    wait_until(lambda: world.state(view) is SessionState.RUNNING)
+    wait_until(lambda: world.get_state(view) is SessionState.RUNNING)
     monkeypatch.setattr(session_run, minimum, 1 << 62)
     view = world.wait(view)
     assert view.state is SessionState.FAILED

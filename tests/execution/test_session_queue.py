@@ -17,12 +17,12 @@ from tests.support.helpers import wait_until
 def test_the_limit_on_running_sessions_holds_and_the_queue_keeps_its_order(world: ScriptWorld) -> None:
     views = [world.start("gate") for _ in range(5)]
     wait_until(lambda: len(world.runner.started_ids) == 2)
-    assert [world.state(view) for view in views] == [SessionState.RUNNING] * 2 + [SessionState.QUEUED] * 3
+    assert [world.get_state(view) for view in views] == [SessionState.RUNNING] * 2 + [SessionState.QUEUED] * 3
     assert {view.id for view in world.sessions.running()} == {views[0].id, views[1].id}
     with pytest.raises(Refusal, match="has not started"):
         world.sessions.reply(views[3].id, "not yet")
     world.sessions.stop(views[3].id, "changed my mind")
-    assert world.state(views[3]) is SessionState.CANCELLED
+    assert world.get_state(views[3]) is SessionState.CANCELLED
     world.runner.gate.set()
     for index in (0, 1, 2, 4):
         assert world.wait(views[index]).state is SessionState.SUCCEEDED
@@ -43,7 +43,7 @@ def test_a_session_that_begins_while_the_running_ones_are_read_is_listed_once(
     def read_slowly(limit: int | None = None, **equal: str | None) -> list[SessionRow]:
         rows = read(limit, **equal)
         may_begin.set()
-        wait_until(lambda: world.state(view) is SessionState.RUNNING)
+        wait_until(lambda: world.get_state(view) is SessionState.RUNNING)
         return rows
 
     monkeypatch.setattr(world.sessions, "begin", begin_late)
@@ -64,7 +64,7 @@ def test_a_session_that_waits_for_a_person_lets_another_run(make_world: MakeWorl
     waiting = world.start(ask)
     second = world.run(lambda live: "done meanwhile")
     assert second.state is SessionState.SUCCEEDED
-    assert world.state(waiting) is SessionState.RUNNING
+    assert world.get_state(waiting) is SessionState.RUNNING
     answered.set()
     assert world.wait(waiting).summary == "answered"
 
@@ -79,7 +79,7 @@ def close_with_queue(world: ScriptWorld, number: int) -> list[SessionView]:
 
 def test_close_ends_running_sessions_and_keeps_the_queue(world: ScriptWorld) -> None:
     views = close_with_queue(world, 3)
-    assert [world.state(view) for view in views] == [SessionState.CANCELLED] * 2 + [SessionState.QUEUED]
+    assert [world.get_state(view) for view in views] == [SessionState.CANCELLED] * 2 + [SessionState.QUEUED]
     with pytest.raises(Refusal, match="closing"):
         world.start("gate")
 
@@ -93,7 +93,7 @@ def test_recover_without_resume_keeps_the_queue(make_world: MakeWorld) -> None:
     ] * 2
     brief.sessions.stop(views[2].id, "undone")
     brief.sessions.close()
-    assert [brief.state(view) for view in views[2:]] == [SessionState.CANCELLED, SessionState.QUEUED]
+    assert [brief.get_state(view) for view in views[2:]] == [SessionState.CANCELLED, SessionState.QUEUED]
     assert brief.runner.started_ids == []
 
     lasting = make_world()
@@ -107,4 +107,4 @@ def test_stop_all_ends_sessions_that_wait_for_another_engine(make_world: MakeWor
     brief = make_world()
     brief.sessions.recover(resume=False)
     assert brief.sessions.stop_all("enough") == 1
-    assert brief.state(views[2]) is SessionState.CANCELLED
+    assert brief.get_state(views[2]) is SessionState.CANCELLED

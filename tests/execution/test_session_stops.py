@@ -37,8 +37,8 @@ def test_stop_ends_all_processes_of_a_session_within_a_second(world: ScriptWorld
         "time.sleep(60)"
     )
     view = world.start(lambda live: run_python(live, family))
-    wait_until(lambda: len(world.texts(view)) == 2)
-    pids = [int(text) for text in world.texts(view)]
+    wait_until(lambda: len(world.read_lines(view)) == 2)
+    pids = [int(text) for text in world.read_lines(view)]
     with assert_done_within_a_second():
         world.sessions.stop(view.id, "the operator said so")
         ended = world.wait(view)
@@ -54,7 +54,7 @@ def test_stop_ends_all_processes_of_a_session_within_a_second(world: ScriptWorld
 @pytest.mark.long
 def test_stop_all_ends_running_and_queued_sessions_within_a_second(world: ScriptWorld) -> None:
     views = [world.start(lambda live: run_python(live, SLEEP)) for _ in range(4)]
-    wait_until(lambda: all(world.texts(view) for view in views[:2]))
+    wait_until(lambda: all(world.read_lines(view) for view in views[:2]))
     with assert_done_within_a_second():
         assert world.sessions.stop_all("F12") == 4
     assert {world.wait(view).state for view in views} == {SessionState.CANCELLED}

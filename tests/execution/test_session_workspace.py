@@ -45,7 +45,7 @@ def make_agent_world(make_world: MakeWorld, repository: Repository) -> MakeAgent
 def stop_session(world: AgentWorld, reason: str) -> SessionView:
     """Stop a session once it wrote a file."""
     view = world.begin_prose()
-    wait_until(lambda: "half is written" in world.texts(view, ("note",)))
+    wait_until(lambda: "half is written" in world.read_lines(view, ("note",)))
     world.sessions.stop(view.id, reason)
     return world.wait(view)
 

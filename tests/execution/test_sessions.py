@@ -25,7 +25,7 @@ def test_a_session_goes_from_its_permit_to_its_summary(world: ScriptWorld, datab
     assert view.summary == "said hello"
     assert view.sandbox == "no sandbox"
     assert view.prediction_id == "pred_1"
-    assert world.texts(view) == ["hello", "wörld"]
+    assert world.read_lines(view) == ["hello", "wörld"]
     assert [line.kind for line in world.sessions.transcript(view.id)] == ["command", "output", "output", "exit", "note"]
     assert view.lines == 5
     events = [entry.kind for entry in reversed(Ledger(database).latest())]
@@ -37,12 +37,12 @@ def test_a_session_goes_from_its_permit_to_its_summary(world: ScriptWorld, datab
 
 
 def test_a_permit_is_used_once_and_for_its_assignment_alone(world: ScriptWorld) -> None:
-    assignment = world.assignment(lambda live: "done")
+    assignment = world.make_assignment(lambda live: "done")
     permit = world.make_permit(assignment)
     world.sessions.start(permit, assignment, agent="builder", without_sandbox=True)
     with pytest.raises(Refusal, match="used"):
         world.sessions.start(permit, assignment, agent="builder", without_sandbox=True)
-    unrelated = world.assignment("gate")
+    unrelated = world.make_assignment("gate")
     with pytest.raises(Refusal) as refusal:
         world.sessions.start(permit, unrelated, agent="builder", without_sandbox=True)
     assert refusal.value.code in ("permit_used", "permit_mismatch")
@@ -50,7 +50,7 @@ def test_a_permit_is_used_once_and_for_its_assignment_alone(world: ScriptWorld) 
 
 
 def test_a_session_that_cannot_start_uses_no_permit(world: ScriptWorld) -> None:
-    good = world.assignment("gate")
+    good = world.make_assignment("gate")
     refused("unknown_channel", lambda: world.begin(replace(good, channel="nowhere")))
     refused("no_runner", lambda: world.begin(replace(good, runner="acp")))
     refused("no_runner", lambda: world.begin(replace(good, flow=None)))
@@ -83,7 +83,7 @@ def test_an_error_of_the_runner_fails_the_session_with_its_message(
         assert view.state is SessionState.FAILED
         assert view.summary.startswith(message)
         assert "\x1b" not in view.summary
-        assert world.texts(view, ["error"])[-1].startswith(message)
+        assert world.read_lines(view, ["error"])[-1].startswith(message)
     assert "KeyError" in caplog.text
 
 
@@ -123,7 +123,7 @@ def test_a_command_has_its_exit_code_its_output_and_its_timeout(world: ScriptWor
 
     view = world.run(work)
     assert view.summary == "ok"
-    assert "hidden" not in world.texts(view)
+    assert "hidden" not in world.read_lines(view)
 
 
 # Transcript and events
@@ -139,13 +139,13 @@ def test_output_is_published_while_the_session_runs(world: ScriptWorld, bus: Eve
         "    while n == 600 and not os.path.exists('go'): time.sleep(0.01)"
     )
     view = world.start(lambda live: run_python(live, script) and "done")
-    wait_until(lambda: len(world.texts(view)) > 10)
-    assert world.state(view) is SessionState.RUNNING
+    wait_until(lambda: len(world.read_lines(view)) > 10)
+    assert world.get_state(view) is SessionState.RUNNING
     (world.workspace / "go").touch()
     assert world.wait(view).state is SessionState.SUCCEEDED
-    assert world.texts(view) == [f"line {number}" for number in range(1200)]
+    assert world.read_lines(view) == [f"line {number}" for number in range(1200)]
     events = [event for event in subscription.drain() if isinstance(event, SessionOutput)]
-    seconds = float(world.texts(view, ["exit"])[0].split("·")[1].split()[0])
+    seconds = float(world.read_lines(view, ["exit"])[0].split("·")[1].split()[0])
     assert 1 < len(events) <= seconds * 10 + 3
     assert events[-1].last_line == world.sessions.get(view.id).lines
     page = world.sessions.transcript(view.id, after=1100, limit=3)

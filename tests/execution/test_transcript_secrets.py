@@ -49,9 +49,9 @@ def test_a_printed_dotenv_is_stored_without_its_secrets(world: ScriptWorld, data
         return f"the keys are {TOKEN} and {KEYRING_SECRET}"
 
     view = world.run(work)
-    assert world.texts(view)[-2:] == ["DEBUG=1", ""]
-    assert world.texts(view, ["note"])[0] == CUT_NOTE, "a note says that something is missing"
-    assert world.texts(view, ["note"]).count(CUT_NOTE) == 1
+    assert world.read_lines(view)[-2:] == ["DEBUG=1", ""]
+    assert world.read_lines(view, ["note"])[0] == CUT_NOTE, "a note says that something is missing"
+    assert world.read_lines(view, ["note"]).count(CUT_NOTE) == 1
     assert view.summary == f"the keys are {CUT} and {CUT}"
     published = [event.text for event in events.drain() if isinstance(event, SessionOutput)]
     assert "DEBUG=1" in "\n".join(published)

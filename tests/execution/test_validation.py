@@ -50,7 +50,7 @@ def test_a_test_that_the_agent_broke_goes_back_to_it_with_the_output(world: Vali
     assert "assert 4 == 3" in prompts[0]
     assert world.read_attempts() == [(1, 1), (2, 0)]
     assert world.read_events("ValidationFailed", "ValidationHealed", "RetryRepeated") == ["ValidationHealed"]
-    assert world.change_of(view).check == view.check
+    assert world.find_change(view).check == view.check
     assert ValidationRuns(world.database).latest(str(world.workspace)) == [], "no check of the operator's files"
 
 
@@ -60,7 +60,7 @@ def test_after_the_last_attempt_the_change_waits_with_a_failed_check(world: Vali
     view, prompts = world.work(*wrong, validation=ValidationSettings(tries=2))
     assert (view.state, len(prompts)) == (SessionState.SUCCEEDED, 2)
     assert view.check.failed == 1
-    change = world.change_of(view)
+    change = world.find_change(view)
     assert change.state is ChangeState.WAITING
     assert world.read_events("ValidationFailed", "RetryRepeated") == [
         "RetryRepeated",
@@ -93,7 +93,7 @@ def test_tests_that_failed_before_are_not_the_agents_to_fix(world: ValidationWor
     assert view.summary.endswith("test_old.py::test_old; it failed before as well, nothing new fails")
     assert (view.check.green, view.check.failed_before) == (False, view.check.failing)
     assert view.result is Result.FAILED  # the task may have been to mend it
-    assert world.change_of(view).check == view.check
+    assert world.find_change(view).check == view.check
     assert world.read_events("ValidationFailed", "ValidationHealed") == []
 
 
@@ -120,7 +120,7 @@ def test_what_cannot_be_tested_without_the_changes_is_not_known_to_have_failed_b
     view, _ = world.work(wrong, wrong, wrong)
     assert view.check.failed_before is None
     assert "it is not known whether it failed before" in view.summary
-    assert world.change_of(view).files[0].path == "cart.py"
+    assert world.find_change(view).files[0].path == "cart.py"
 
 
 @pytest.mark.long
@@ -132,7 +132,7 @@ def test_a_new_test_that_fails_did_not_fail_before(world: ValidationWorld) -> No
     )
     assert len(prompts) == 1
     assert view.check.green
-    change = world.change_of(view)
+    change = world.find_change(view)
     assert {file.path for file in change.files} == {"cart.py", "test_half.py"}
 
 
@@ -162,7 +162,7 @@ def test_unfinished_changes_are_kept_when_the_agent_fails(world: ValidationWorld
 
     view, _ = world.work(fail)
     assert (view.state, view.error) == (SessionState.FAILED, "the provider went away")
-    change = world.change_of(view)
+    change = world.find_change(view)
     assert view.change_set_id == change.id
     world.changes.land(change.id)
     assert (world.repository.path / "cart.py").read_text() == WRONG

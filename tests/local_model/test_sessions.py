@@ -39,8 +39,8 @@ def test_a_tool_is_called_and_the_model_gets_its_result(
         assert "# Shop" in str(second["messages"][-1]["content"]), "what the tool read"
         [used] = engine.ledger.latest(kinds=("ToolsUsed",))
         assert used.payload["calls"][0] == "read"
-        assert view.summary.splitlines()[-1] == world.texts(view, "say")[-1]
-        assert engine.calls.reply(world.calls(view)[-1].id) == view.summary
+        assert view.summary.splitlines()[-1] == world.read_lines(view, "say")[-1]
+        assert engine.calls.reply(world.read_calls(view)[-1].id) == view.summary
         world.check_end(view)
 
 
@@ -51,7 +51,7 @@ def test_tokens_are_the_servers_and_cost_what_the_price_list_says(
     world = ModelWorld(tmp_path, clock, proxy, host=model_host)
     with world.opened():
         view = world.run(PROMPT, seconds=SESSION_TIMEOUT_S)
-        calls = world.calls(view)
+        calls = world.read_calls(view)
         assert [call.input_tokens for call in calls] == [smollm2.count_tokens(request) for request in proxy.requests]
         assert all(call.price_known for call in calls)
         assert view.tokens == sum(call.input_tokens + call.output_tokens for call in calls)
@@ -69,7 +69,7 @@ def test_a_session_ends_at_its_cap(
             view = world.run("Tell a story", seconds=SESSION_TIMEOUT_S)
             assert view.state is SessionState.FAILED
             assert "the next call may cost" in view.error
-            answered = [call for call in world.calls(view) if call.state == "done"]
+            answered = [call for call in world.read_calls(view) if call.state == "done"]
             assert answered
             assert [call.output_tokens for call in answered] == [request["max_tokens"] for request in proxy.requests]
             world.check_end(view)
@@ -86,7 +86,7 @@ def test_stop_ends_the_stream_on_both_sides(
             engine.sessions.stop(session.id, "enough")
             view = engine.sessions.wait(session.id, 2)
             assert (view.state, view.error) == (SessionState.CANCELLED, "enough")
-            [call] = world.calls(view)
+            [call] = world.read_calls(view)
             assert (call.state, call.input_tokens > 0) == ("cancelled", True)
             endless_model.wait_until_idle()
             world.check_end(view)
@@ -104,7 +104,7 @@ def test_a_server_that_is_killed_gives_the_card_back_and_serves_it_when_it_is_th
             view = world.finish(session, SESSION_TIMEOUT_S)
             assert (view.state, view.not_begun) == (SessionState.CANNOT_RUN, True)
             assert "local cannot be reached" in view.error
-            assert world.card_of(view).status is Status.PENDING
+            assert world.find_card(view).status is Status.PENDING
             world.check_end(view)
             server.start()
             approved = engine.cards.approve(view.prediction_id, without_sandbox=True)
@@ -118,7 +118,7 @@ def test_a_prompt_longer_than_the_model_reads_fails_in_words(world: ModelWorld) 
         view = world.run("Look into " + "zq9 " * 2_000, seconds=SESSION_TIMEOUT_S)
         assert view.state is SessionState.FAILED
         assert "the conversation is too long for smollm2" in view.error
-        assert world.card_of(view).outcome is Outcome.FAILED
+        assert world.find_card(view).outcome is Outcome.FAILED
         world.check_end(view)
 
 

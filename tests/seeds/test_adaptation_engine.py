@@ -146,7 +146,7 @@ def test_validator_policy_tweaks(closed: World) -> None:
         for wrong in (4, 5, 6):
             closed.server.script(calls("write", path="cart.txt", content=f"{wrong}\n"), "Done.")
         view = closed.work("Tidy the cart")
-        assert f"still failing after {tries} attempt" in "\n".join(closed.texts(view))
+        assert f"still failing after {tries} attempt" in "\n".join(closed.read_lines(view))
 
 
 def test_flow_offloads(eager: World) -> None:
@@ -164,7 +164,7 @@ def test_flow_offloads(eager: World) -> None:
     name, requests = offload["effect"]["name"], len(eager.server.requests)
     view = eager.run_flow(name)
     assert (view.runner, view.state) == ("flow", SessionState.SUCCEEDED)
-    assert "fine" in eager.texts(view, "output")
+    assert "fine" in eager.read_lines(view, "output")
     assert len(eager.server.requests) == requests, "no model was asked"
     roll_back(eager, offload)
     assert name not in eager.engine.flows

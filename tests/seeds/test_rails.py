@@ -101,7 +101,7 @@ def test_content_filter(world: World) -> None:
     world.server.script(calls("exec", command="git push --force origin main"), "I could not push.")
     view = world.approve(world.propose_card("Tidy up")["id"])
     assert "the content filter blocks this" in world.last_request.tool_results[-1]
-    assert any("push --force origin main refused" in text for text in world.texts(view))
+    assert any("push --force origin main refused" in text for text in world.read_lines(view))
 
 
 def test_human_gate(world: World) -> None:

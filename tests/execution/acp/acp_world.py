@@ -132,6 +132,6 @@ class AcpWorld(SessionWorld):
         """Run a session to its end."""
         return self.finish(self.start(*steps, mode=mode))
 
-    def texts(self, view: SessionView, kinds: Sequence[str] = ("say",)) -> list[str]:
+    def read_lines(self, view: SessionView, kinds: Sequence[str] = ("say",)) -> list[str]:
         """The lines of its transcript of these kinds; no kinds are all."""
-        return super().texts(view, kinds)
+        return super().read_lines(view, kinds)

@@ -58,7 +58,7 @@ def test_an_agent_that_cannot_start_fails_with_its_reason(
     world = make(modes=[mode], start_seconds=2 if mode == "--silent" else 20)
     view = world.run(say("never"))
     assert view.state is SessionState.CANNOT_RUN
-    assert words in view.error or words in str(world.texts(view, ["error"]))
+    assert words in view.error or words in str(world.read_lines(view, ["error"]))
     assert world.calls.begun == []
     (erred,) = Ledger(database).latest(kinds=("AgentErred",))
     assert (erred.subject, erred.payload["tool"]) == (view.id, "acp:small")
@@ -76,9 +76,9 @@ def test_lines_that_are_no_messages_are_shown_and_ignored(make: Make) -> None:
     world = make(modes=["--garbage", "--chatter"])
     view = world.run(say("hello"))
     assert view.state is SessionState.SUCCEEDED
-    assert world.texts(view) == ["hello"]
-    assert "Welcome to the agent!" in world.texts(view, ["output"])
-    assert len([line for line in world.texts(view, ["error"]) if "not messages" in line]) == 1
+    assert world.read_lines(view) == ["hello"]
+    assert "Welcome to the agent!" in world.read_lines(view, ["output"])
+    assert len([line for line in world.read_lines(view, ["error"]) if "not messages" in line]) == 1
 
 
 def test_an_agent_that_is_not_installed_or_configured_is_no_runner(make: Make) -> None:
@@ -102,17 +102,17 @@ def test_an_agent_that_dies_leaves_its_last_output_and_its_changes(world: AcpWor
     assert "out of memory" in view.error
     assert "log it in" not in view.error
     assert world.calls.ended[-1]["state"] == "failed"
-    assert world.change_of(view) is not None
+    assert world.find_change(view) is not None
 
 
 def test_more_than_64_open_requests_are_refused(world: AcpWorld) -> None:
     all_sent = threading.Event()
     world.decide = lambda title: True if all_sent.is_set() else None
     view = world.start(flood_with_requests(500))
-    wait_until(lambda: "sent" in world.texts(view), 60)
+    wait_until(lambda: "sent" in world.read_lines(view), 60)
     all_sent.set()
     assert world.finish(view, 60).state is SessionState.SUCCEEDED
-    assert world.texts(view) == ["sent", f"refused {500 - 64}"]
+    assert world.read_lines(view) == ["sent", f"refused {500 - 64}"]
 
 
 def test_a_line_without_end_ends_the_session(world: AcpWorld) -> None:
@@ -138,7 +138,7 @@ def test_control_characters_of_an_agent_are_sanitised(world: AcpWorld) -> None:
         send_raw(message % "half \\ud83d character\\n"),
         send_raw(message % "\\u001b[31mred\\u0007\\n"),
     )
-    assert world.texts(view) == ["broken \ufffd byte", "half \ufffd character", "red"]
+    assert world.read_lines(view) == ["broken \ufffd byte", "half \ufffd character", "red"]
 
 
 def test_invalid_updates_are_ignored_with_one_warning(world: AcpWorld) -> None:
@@ -149,8 +149,8 @@ def test_invalid_updates_are_ignored_with_one_warning(world: AcpWorld) -> None:
         send_raw('{"jsonrpc": "2.0", "method": "$/unknown", "params": 3}\n'),
         say("ours"),
     )
-    assert world.texts(view) == ["ours"]
-    assert len([line for line in world.texts(view, ["error"]) if "another session" in line]) == 1
+    assert world.read_lines(view) == ["ours"]
+    assert len([line for line in world.read_lines(view, ["error"]) if "another session" in line]) == 1
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_invalid_updates_are_ignored_with_one_warning(world: AcpWorld) -> None:
 )
 def test_an_invalid_request_is_answered_with_an_error(world: AcpWorld, invalid: Step) -> None:
     view = world.run(invalid, say("on"))
-    assert '"code": -32' in world.texts(view)[0]
-    assert world.texts(view)[-1] == "on"
+    assert '"code": -32' in world.read_lines(view)[0]
+    assert world.read_lines(view)[-1] == "on"
 
 
 # Stopping
@@ -174,7 +174,7 @@ def test_an_invalid_request_is_answered_with_an_error(world: AcpWorld, invalid: 
 
 def test_a_hanging_agent_is_ended_within_a_second(world: AcpWorld) -> None:
     view = world.start(say("now\n"), start_child(), hang())
-    wait_until(lambda: world.texts(view))
+    wait_until(lambda: world.read_lines(view))
     wait_until(lambda: len(find_marked_processes(view.id)) >= 2)
     stopped_at = time.monotonic()
     world.sessions.stop(view.id, "enough")
@@ -182,7 +182,7 @@ def test_a_hanging_agent_is_ended_within_a_second(world: AcpWorld) -> None:
     assert time.monotonic() - stopped_at < 8  # 1 s, and a busy machine
     view = world.sessions.get(view.id)
     assert view.state is SessionState.CANCELLED
-    assert world.change_of(view) is None
+    assert world.find_change(view) is None
     assert world.calls.ended[-1]["state"] == "cancelled"
 
 
@@ -249,7 +249,7 @@ def test_no_turn_begins_beyond_the_caps(make: Make) -> None:
     world = make(reserve=lambda session_id, total: "the day's $20.00 are spent")
     view = world.run(say("never"))
     assert "the day's $20.00" in view.error
-    assert world.texts(view) == []
+    assert world.read_lines(view) == []
     assert world.calls.begun == []
 
 

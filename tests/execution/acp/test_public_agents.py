@@ -68,19 +68,19 @@ def run_prompt(world: AcpWorld, prompt: str) -> SessionView:
 
 def test_an_agent_answers_a_prompt(world: AcpWorld) -> None:
     view = run_prompt(world, "hello there")
-    assert view.state is SessionState.SUCCEEDED, world.texts(view, ())
-    assert any("hello there" in line for line in world.texts(view))
+    assert view.state is SessionState.SUCCEEDED, world.read_lines(view, ())
+    assert any("hello there" in line for line in world.read_lines(view))
     assert world.calls.begun[0]["model"].startswith("fast-agent")
 
 
 def test_an_agent_writes_with_permission_and_reads(world: AcpWorld) -> None:
     view = run_prompt(world, '***CALL_TOOL write_text_file {"path": "new.txt", "content": "by fast-agent\\n"}')
-    assert view.state is SessionState.SUCCEEDED, world.texts(view, ())
+    assert view.state is SessionState.SUCCEEDED, world.read_lines(view, ())
     assert world.permission_requests
-    assert [file.path for file in world.change_of(view).files] == ["new.txt"]
+    assert [file.path for file in world.find_change(view).files] == ["new.txt"]
     view = run_prompt(world, '***CALL_TOOL read_text_file {"path": "a.txt"}')
-    assert view.state is SessionState.SUCCEEDED, world.texts(view, ())
-    assert any("two" in line for line in world.texts(view, ()))
+    assert view.state is SessionState.SUCCEEDED, world.read_lines(view, ())
+    assert any("two" in line for line in world.read_lines(view, ()))
 
 
 @pytest.mark.parametrize("command", [("claude-agent-acp",), ("opencode", "acp")])
@@ -89,7 +89,7 @@ def test_agents_without_a_login_start_and_report_what_is_missing(
 ) -> None:
     world = make(command=[str(node_agents / command[0]), *command[1:]], prompts=TASK_ALONE, start_seconds=90)
     view = run_prompt(world, "hello")
-    transcript = "\n".join(world.texts(view, ()))
+    transcript = "\n".join(world.read_lines(view, ()))
     assert world.calls.begun, transcript  # it answered initialize and session/new
     assert view.state.over
     print(view.state, view.error or view.summary)

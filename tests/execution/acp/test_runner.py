@@ -49,10 +49,10 @@ def test_text_is_shown_and_written_files_become_a_change_set(world: AcpWorld) ->
         write("b.txt", "new\n"),
         say("All done."),
     )
-    assert view.state is SessionState.SUCCEEDED, world.texts(view, ())
-    assert world.texts(view) == ["I look around.", "Then", "read two", "", "wrote ok", "All done."]
-    assert world.texts(view, ["thought"]) == ["hm"]
-    change = world.change_of(view)
+    assert view.state is SessionState.SUCCEEDED, world.read_lines(view, ())
+    assert world.read_lines(view) == ["I look around.", "Then", "read two", "", "wrote ok", "All done."]
+    assert world.read_lines(view, ["thought"]) == ["hm"]
+    change = world.find_change(view)
     assert [file.path for file in change.files] == ["b.txt"]
     assert change.id == view.change_set_id
     assert not (world.workspace / "b.txt").exists()
@@ -71,9 +71,9 @@ def test_tool_calls_and_the_plan_are_shown_as_they_happen(world: AcpWorld) -> No
         send_update("tool_call_update", toolCallId="c1", status="completed", content=[diff]),
         send_update("plan", entries=[looking, writing | {"status": "completed"}]),
     )
-    assert world.texts(view, ["tool"]) == ["Edit a.txt · waits", "Edit a.txt · runs", "Edit a.txt · done"]
-    assert world.texts(view, ["output"]) == ["--- a.txt", "+++ a.txt", "@@ -1,2 +1,2 @@", " one", "-two", "+2"]
-    plan = [line for line in world.texts(view, ["note"]) if line.startswith("plan")]
+    assert world.read_lines(view, ["tool"]) == ["Edit a.txt · waits", "Edit a.txt · runs", "Edit a.txt · done"]
+    assert world.read_lines(view, ["output"]) == ["--- a.txt", "+++ a.txt", "@@ -1,2 +1,2 @@", " one", "-two", "+2"]
+    plan = [line for line in world.read_lines(view, ["note"]) if line.startswith("plan")]
     assert plan == ["plan 1/2 ✓ look", "plan 2/2 → write", "plan 2/2 ✓ write"]
 
 
@@ -103,7 +103,7 @@ def test_replies_are_further_turns(world: AcpWorld) -> None:
     world.sessions.reply(view.id, "and then the second thing")
     replied.set()
     view = world.finish(view)
-    assert world.texts(view)[-1] == "You said: and then the second thing"
+    assert world.read_lines(view)[-1] == "You said: and then the second thing"
     assert [entry["run_kind"] for entry in world.calls.begun] == ["task", "reply"]
     assert world.calls.begun[1]["follows"] == "call_1"
     with pytest.raises(Refusal, match=rf"ended \(succeeded\).*clawpy propose --continue {view.id} TEXT"):
@@ -158,11 +158,11 @@ def test_in_the_sandbox_it_writes_by_itself_only_where_it_may(make: Make) -> Non
         write_by_itself("mine.txt", "mine\n"),
         run_in_terminal("sh", "-c", "echo from the terminal > term.txt; ls $HOME"),
     )
-    assert view.state is SessionState.SUCCEEDED, world.texts(view, ())
-    lines = world.texts(view)
+    assert view.state is SessionState.SUCCEEDED, world.read_lines(view, ())
+    lines = world.read_lines(view)
     assert lines[0] == lines[1] == "own read FileNotFoundError"
     assert json.loads(lines[2].removeprefix("environment "))["HOME"] == str(world.home.data / "acp" / "small")
-    assert [file.path for file in world.change_of(view).files] == ["mine.txt", "term.txt"]
+    assert [file.path for file in world.find_change(view).files] == ["mine.txt", "term.txt"]
 
 
 # The whole engine with an agent (SPEC 2.4, 9.2, 9.4, 9.6)

@@ -67,19 +67,19 @@ def keeps_half(world: ModelWorld, view: SessionView) -> None:
 
 
 def is_estimated(world: ModelWorld, view: SessionView) -> None:
-    assert [call.price_known for call in world.calls(view)] == [False]
+    assert [call.price_known for call in world.read_calls(view)] == [False]
     assert view.cost > 0
 
 
 def costs_nothing(world: ModelWorld, view: SessionView) -> None:
     """A model that nobody is paid for costs nothing, on the card and afterwards."""
-    assert (world.card_of(view).estimate, view.cost) == (0, 0)
+    assert (world.find_card(view).estimate, view.cost) == (0, 0)
 
 
 def costs_a_trigger(world: ModelWorld, view: SessionView) -> None:
     """If the price is unknown, a session costs the estimate of a trigger, and each call a guess in addition."""
     assert 50_000 <= view.cost < 51_000
-    assert [call.price_known for call in world.calls(view)] == [False, False]
+    assert [call.price_known for call in world.read_calls(view)] == [False, False]
 
 
 def is_bounded(world: ModelWorld, view: SessionView) -> None:
@@ -160,7 +160,7 @@ def check_scenario(world: ModelWorld, scenario: Scenario) -> None:
     assert scenario.words in view.error
     if scenario.requests:
         assert len(world.server.requests) == scenario.requests
-    card = world.card_of(view)
+    card = world.find_card(view)
     if scenario.given_back:
         assert (card.status, view.not_begun) == (Status.PENDING, True)
         assert card.note == f"not done: {view.error}"

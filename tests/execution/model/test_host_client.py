@@ -47,18 +47,20 @@ def test_a_hanging_provider_is_given_up_after_its_time(world: ModelWorld, charac
             world.clock.advance(timedelta(seconds=seconds - 1))
             assert not request.gone.wait(0.3)
             notice = f"waiting for {world.model}: 30 s, at most {seconds:.0f} s"
-            wait_until(lambda attempt=attempt, notice=notice: world.texts(session, "note").count(notice) == attempt)
+            wait_until(
+                lambda attempt=attempt, notice=notice: world.read_lines(session, "note").count(notice) == attempt
+            )
             world.clock.advance(timedelta(seconds=1))
             if not request.gone.wait(5):  # a busy machine: it began to wait after the clock was moved
                 world.clock.advance(timedelta(seconds=seconds))
             assert request.gone.wait(30)
             if attempt == 1:
-                wait_until(lambda: any("again in" in text for text in world.texts(session)))
+                wait_until(lambda: any("again in" in text for text in world.read_lines(session)))
                 world.clock.advance(timedelta(seconds=2))
         view = world.finish(session)
         assert "did not answer in time" in view.error
-        assert world.card_of(view).status is Status.PENDING
-        assert [call.price_known for call in world.calls(view)] == [False, False]
+        assert world.find_card(view).status is Status.PENDING
+        assert [call.price_known for call in world.read_calls(view)] == [False, False]
         world.check_end(view)
 
 
@@ -98,7 +100,7 @@ def test_a_stop_during_a_pause_ends_at_once(world: ModelWorld) -> None:
     world.server.script(Reply(status=503))
     with world.opened() as engine:
         session = world.start()
-        wait_until(lambda: any("again in" in text for text in world.texts(session)))
+        wait_until(lambda: any("again in" in text for text in world.read_lines(session)))
         engine.sessions.stop(session.id, "enough")
         view = engine.sessions.wait(session.id, 10)
         assert view.state is SessionState.CANCELLED
@@ -205,9 +207,12 @@ def test_the_key_appears_nowhere(fresh_world: ModelWorld, tmp_path: Path, caplog
         second = fresh_world.run("And now?")
         assert "refuses the key" in second.error
         shown = "\n".join(
-            [*fresh_world.texts(view), *fresh_world.texts(second), view.summary, second.error, caplog.text]
-            + [part.text for call in fresh_world.calls(view) for part in engine.calls.read_prompt(call.id)]
-            + [engine.calls.reply(call.id) + call.error for call in fresh_world.calls(view) + fresh_world.calls(second)]
+            [*fresh_world.read_lines(view), *fresh_world.read_lines(second), view.summary, second.error, caplog.text]
+            + [part.text for call in fresh_world.read_calls(view) for part in engine.calls.read_prompt(call.id)]
+            + [
+                engine.calls.reply(call.id) + call.error
+                for call in fresh_world.read_calls(view) + fresh_world.read_calls(second)
+            ]
         )
         assert KEY not in shown
         assert "[secret cut]" in shown

@@ -108,7 +108,7 @@ def test_a_learned_flow_passes_the_same_rails(world: ModelWorld) -> None:
                 view = world.finish(engine.sessions.get(card.session_id or ""))
                 assert view.state is state, name
                 assert reason in view.error
-        assert "one && two" in world.texts(view, "output"), "no shell reads it"
+        assert "one && two" in world.read_lines(view, "output"), "no shell reads it"
         elsewhere = FlowOffload("elsewhere", "Try it", ("true",))
         with (
             active_candidate(engine, elsewhere, workspace="/other"),

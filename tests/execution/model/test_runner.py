@@ -30,18 +30,18 @@ def test_a_card_in_prose_becomes_a_change_that_lands(world: ModelWorld) -> None:
         view = world.run()
         assert (view.state, view.error) == (SessionState.SUCCEEDED, "")
         assert view.summary == "I wrote a greeting into hello.txt."
-        assert world.texts(view, "thought") == ["A file it is."]
-        assert world.texts(view, "say") == ["I write it.", "Then I am done.", "I wrote a greeting into hello.txt."]
-        assert any("hello.txt" in text for text in world.texts(view, "tool"))
+        assert world.read_lines(view, "thought") == ["A file it is."]
+        assert world.read_lines(view, "say") == ["I write it.", "Then I am done.", "I wrote a greeting into hello.txt."]
+        assert any("hello.txt" in text for text in world.read_lines(view, "tool"))
         assert not (world.repository.path / "hello.txt").exists()
         engine.changes.land(view.change_set_id)
         assert (world.repository.path / "hello.txt").read_text() == "Hello\n"
         engine.changes.undo(view.change_set_id)
         assert not (world.repository.path / "hello.txt").exists()
         world.check_end(view)
-        card = world.card_of(view)
+        card = world.find_card(view)
         assert (card.status, card.outcome) == (Status.EXECUTED, Outcome.SUCCEEDED)
-        first, second = world.calls(view)
+        first, second = world.read_calls(view)
         assert (first.state, second.state) == ("done", "done")
         assert (first.input_tokens, first.output_tokens, first.price_known) == (100, 20, True)
         assert view.cost == first.cost + second.cost == world.sum_costs() > 0
@@ -61,7 +61,7 @@ def test_a_reply_reaches_the_model_with_its_next_request(world: ModelWorld) -> N
         view = world.finish(session)
         assert view.summary == "All of it."
         assert world.server.requests[1].users[-1] == "and say goodbye too"
-        assert "and say goodbye too" in engine.calls.read_prompt(world.calls(view)[1].id)[-1].text
+        assert "and say goodbye too" in engine.calls.read_prompt(world.read_calls(view)[1].id)[-1].text
         world.check_end(view)
 
 
@@ -76,8 +76,8 @@ def test_a_finished_session_is_continued_with_its_conversation(world: ModelWorld
         assert "Which language is it?" in request.users[-1]
         assert "The files hold what you changed in them before." in request.users[-1]
         assert request.tool_results
-        (call,) = world.calls(second)
-        assert call.follows == world.calls(first)[-1].id
+        (call,) = world.read_calls(second)
+        assert call.follows == world.read_calls(first)[-1].id
         roles = [part.role for part in engine.calls.read_prompt(call.id)]
         assert roles[-1] == "user"
         assert roles.count("assistant") == 2
@@ -114,7 +114,7 @@ def test_a_stop_ends_the_call_and_counts_its_cost_and_the_host_stays(world: Mode
         view = engine.sessions.wait(session.id, 10)
         assert (view.state, view.error) == (SessionState.CANCELLED, "enough")
         assert request.gone.wait(10)
-        (call,) = world.calls(view)
+        (call,) = world.read_calls(view)
         assert call.state == "cancelled"
         assert call.output_tokens > 0
         world.check_end(view)

@@ -130,13 +130,13 @@ class ModelWorld:
         """Wait for the end of a session. Its pauses before another try go by."""
         deadline = time.monotonic() + seconds
         while not (view := self.engine.sessions.wait(session.id, 0.02)).state.over:
-            assert time.monotonic() < deadline, "\n".join(self.texts(view)) or "it hangs"
+            assert time.monotonic() < deadline, "\n".join(self.read_lines(view)) or "it hangs"
             self.pass_pause(view)
         return view
 
     def pass_pause(self, view: SessionView) -> None:
         """If the transcript announces another pause, advance the clock beyond its end."""
-        pauses = sum("; again in " in text for text in self.texts(view))
+        pauses = sum("; again in " in text for text in self.read_lines(view))
         if pauses > self._pauses_passed.get(view.id, 0):
             self._pauses_passed[view.id] = pauses
             self.clock.advance(timedelta(seconds=MAX_RETRY_AFTER_S + 1))
@@ -146,11 +146,11 @@ class ModelWorld:
     ) -> SessionView:
         return self.finish(self.start(prompt, **options), seconds)
 
-    def texts(self, view: SessionView, *kinds: str) -> list[str]:
+    def read_lines(self, view: SessionView, *kinds: str) -> list[str]:
         lines = self.engine.sessions.transcript(view.id, limit=10**6)
         return [line.text for line in lines if not kinds or line.kind in kinds]
 
-    def calls(self, view: SessionView) -> list[ModelCall]:
+    def read_calls(self, view: SessionView) -> list[ModelCall]:
         """The calls of a session in the order of the conversation. Their times do not tell: the clock stands still.
 
         A call that failed and was made again is followed by none.
@@ -164,7 +164,7 @@ class ModelWorld:
             remaining = [call for call in remaining if call not in ready]
         return ordered
 
-    def card_of(self, view: SessionView) -> Card:
+    def find_card(self, view: SessionView) -> Card:
         return self.engine.cards.get(view.prediction_id)
 
     def sum_costs(self) -> int:
@@ -174,14 +174,14 @@ class ModelWorld:
     def check_end(self, view: SessionView) -> None:
         """Check what holds of every session that is over, whatever happened in it."""
         assert view.state.over
-        assert all(call.state != "running" for call in self.calls(view)), self.calls(view)
+        assert all(call.state != "running" for call in self.read_calls(view)), self.read_calls(view)
         assert view.state is SessionState.SUCCEEDED or view.error.strip()
         cap = int(self.engine.settings.current.channels[CHANNEL].session_cost_cap * 1_000_000)
         assert view.cost <= cap
         assert self.sum_costs() <= int(self.engine.settings.current.cross_poll_cost_cap_per_hour * 1_000_000)
-        assert sum(call.cost for call in self.calls(view)) == view.cost
+        assert sum(call.cost for call in self.read_calls(view)) == view.cost
         assert find_marked_processes(view.id) == []
-        assert KEY not in "\n".join(self.texts(view)) + view.error + view.summary
+        assert KEY not in "\n".join(self.read_lines(view)) + view.error + view.summary
 
 
 def find_hosts() -> list[psutil.Process]:

@@ -35,7 +35,7 @@ def test_a_stop_sends_sigterm_to_the_command_in_the_sandbox(world: ScriptWorld) 
             has_tidied_up.append((live.scratch / "coverage").exists())
 
     view = world.start(work)
-    wait_until(lambda: world.texts(view))
+    wait_until(lambda: world.read_lines(view))
     world.sessions.stop(view.id, "enough")
     world.sessions.wait(view.id, 20)
     assert has_tidied_up == [True]
@@ -61,7 +61,7 @@ except OSError: print("no gate")
 """
         view = world.run(lambda live: run_python(live, script))
     world.sessions.close()
-    assert world.texts(view) == ["not reached", "gate"]
+    assert world.read_lines(view) == ["not reached", "gate"]
     assert find_best_sandbox().describe(network=True) == "bubblewrap, with network"
 
 

@@ -51,14 +51,14 @@ def test_a_session_reaches_its_host_and_nothing_else(world: ScriptWorld, server:
 
     view = world.run(work)
     assert view.state is SessionState.SUCCEEDED
-    direct, proxied, refused, around = world.texts(view)
+    direct, proxied, refused, around = world.read_lines(view)
     assert direct.startswith("/direct")
     assert proxied.startswith("/proxied")
     assert "403" in refused
     assert around.startswith("no way round")
     listed = f"127.0.0.1:{server}"
     refusal = f"network: evil.example.org:443 is not one of the allowed hosts of this session: {listed}"
-    assert refusal in world.texts(view, ("note",))
+    assert refusal in world.read_lines(view, ("note",))
 
 
 @pytest.mark.long

@@ -48,7 +48,7 @@ def test_the_worktree_of_an_agent_gets_packages_where_the_settings_allow_it(agen
     agent_world.agent.work = import_package
     view = agent_world.wait(agent_world.begin_prose(), 300)
 
-    transcript = "\n".join(agent_world.texts(view, ()))
+    transcript = "\n".join(agent_world.read_lines(view, ()))
     assert f"worktrees/{view.id}/.venv" in found[0], transcript
     assert "prepare: python3 -m venv .venv && .venv/bin/pip install" in transcript
     assert "network: pypi.org, files.pythonhosted.org" in transcript
@@ -65,7 +65,7 @@ def test_an_agent_works_without_packages_that_cannot_be_installed(agent_world: A
     view = agent_world.wait(agent_world.begin_prose(), 300)
 
     assert view.state is SessionState.SUCCEEDED
-    assert "not prepared: `npm ci` ended with exit code 1" in "\n".join(agent_world.texts(view, ()))
+    assert "not prepared: `npm ci` ended with exit code 1" in "\n".join(agent_world.read_lines(view, ()))
 
 
 def test_the_tests_of_a_prepared_worktree_run_with_its_own_packages(world: FlowWorld, tmp_path: Path) -> None:
