@@ -86,6 +86,7 @@ class MemoryService:
         self.vectors = Vectors(self.store, self.index, embedder=self._get_embedder, model=lambda: self.vectoriser.model)
         self.search = MemorySearch(database, self.store, self.vectors)
         self.recaller = Recaller([self.search], clock)
+        self.entries = self.store.entries
 
     # -- remembering
 
@@ -149,10 +150,6 @@ class MemoryService:
             LayerState(layer, *self.store.count_and_newest(layer), status, message, progress)
             for layer in (Layer.VECTORS, Layer.CONTEXT)
         ]
-
-    def entries(self, layer: Layer, *, words: str = "", before: int | None = None, limit: int = 200) -> list[Memory]:
-        """Entries of layer C or E, the newest first; see `MemoryStore.entries`."""
-        return self.store.entries(layer, words=words, before=before, limit=limit)
 
     def entry(self, layer: Layer, id: str) -> Memory | None:
         """One entry of layer C or E."""

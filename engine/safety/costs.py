@@ -35,7 +35,7 @@ from engine.model import (
 )
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, as_stored, ask, load, shallow_dict, utc_field
+from engine.storage.rows import Row, as_stored, ask, shallow_dict, utc_field
 
 log = logging.getLogger(__name__)
 
@@ -268,8 +268,7 @@ class Costs:
 
     def settle(self, transaction: Transaction, entry_id: int, amount: int) -> None:
         """Replace the estimate by the real price (micro-dollars, at least 0). Does nothing for a settled entry."""
-        entry = load(transaction.session, CostEntry, entry_id)
-        if entry is not None and entry.state == RESERVED:
+        for entry in _load_reservations(transaction.session, CostEntry.id == entry_id):
             self._settle(transaction, entry, amount)
 
     def _settle(self, transaction: Transaction, entry: CostEntry, amount: int) -> None:
@@ -281,8 +280,7 @@ class Costs:
 
     def release(self, transaction: Transaction, entry_id: int) -> None:
         """Release a reservation of which nothing was spent. Does nothing for a settled or released entry."""
-        entry = load(transaction.session, CostEntry, entry_id)
-        if entry is not None and entry.state == RESERVED:
+        for entry in _load_reservations(transaction.session, CostEntry.id == entry_id):
             _release(entry)
 
     def release_prediction(self, transaction: Transaction, prediction_id: str) -> None:

@@ -121,7 +121,9 @@ class Safety:
             kill_switch=self.kill_switch,
             hooks=hooks,
         )
-        self._rail_states = _RailStates(database, settings, clock, self)
+        states = _RailStates(database, settings, clock, self)
+        self.rails = states.read
+        self.chain = states.read_chain
 
     def recover(self, session_of: Callable[[str], SessionView | None], lasting: Set[int] = frozenset()) -> int:
         """Release reservations that a crash left, but not the `lasting` ones; returns how many. Call it at start-up,
@@ -177,14 +179,6 @@ class Safety:
             allowed = self.pipeline.open_allowances(session)
         return [_make_entry(row, row.blocked and row.digest in allowed) for row in rows]
 
-    def rails(self) -> tuple[RailState, ...]:
-        """The state of every rail in the pipeline's order, with its verdict on the newest trigger."""
-        return self._rail_states.read()
-
-    def chain(self, limit: int = 20) -> list[ChainStep]:
-        """The links of the loop detector, newest first, each with its effect on a decision now."""
-        return self._rail_states.read_chain(limit)
-
 
 def _make_entry(row: CrosspollLog, allowed_once: bool) -> LogEntry:
     return value_of(
@@ -236,7 +230,7 @@ class _RailStates:
             for rail_state in states
         )
 
-    def read_chain(self, limit: int) -> list[ChainStep]:
+    def read_chain(self, limit: int = 20) -> list[ChainStep]:
         """The links of the loop detector, newest first, each with its effect on a decision now."""
         now = self._clock.now()
         with self._database.read() as session:

@@ -208,9 +208,7 @@ def _find_full_text_tables(connection: sqlite3.Connection) -> list[str]:
 
 
 def _has_term(value: object, terms: SearchTerms) -> bool:
-    text = _decompress(value) if isinstance(value, bytes) else value
-    if not isinstance(text, str):
-        return False
+    text = decode_text(value) if isinstance(value, str | bytes) else ""
     return json_contains(text, terms) if _may_be_json(text) else terms.match(text)
 
 

@@ -97,7 +97,7 @@ def test_code_quotes_and_tables_are_left_out() -> None:
 - We decided to keep
   the old parser for good.
 """
-    captured = capture_sentences(list(enumerate(text.split("\n"), 1)))
+    captured = capture_sentences(enumerate(text.split("\n"), 1))
     assert [(sentence.text, sentence.line) for sentence in captured] == [
         ("We decided to keep the old parser for good.", 13)
     ]
@@ -129,7 +129,7 @@ def test_tags_name_topics_and_files() -> None:
 
 @given(st.text())
 def test_any_text_is_read_without_harm(text: str) -> None:
-    for sentence in capture_sentences(list(enumerate(text.split("\n"), 1))):
+    for sentence in capture_sentences(enumerate(text.split("\n"), 1)):
         assert sentence.line <= text.count("\n") + 1
         assert len(sentence.text) <= MAX_LENGTH
 
@@ -137,7 +137,7 @@ def test_any_text_is_read_without_harm(text: str) -> None:
 def test_code_and_comments_are_left_out_and_lines_keep_their_numbers() -> None:
     code = ["```", "Always use uv.", "````", "- ```py", "Always use tox.", "  ```"]
     lines = [*code, "<!-- Always", "use nox. -->", "Always run\nthe linter."]
-    captured = capture_sentences(list(enumerate(lines, 7)), Speaker.OPERATOR)
+    captured = capture_sentences(enumerate(lines, 7), Speaker.OPERATOR)
     assert [(sentence.text, sentence.line) for sentence in captured] == [("Always run the linter.", 15)]
     assert capture_sentences([]) == []
 
