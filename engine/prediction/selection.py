@@ -291,28 +291,6 @@ class CardSelector:
         workspaces. Errors are added to `errors`."""
         if not proposals:
             return Selection()
-        now = self._store.clock.now()
-        rows = {row.id: row for row in self._make_rows(session, proposals, contexts, errors)}
-        selected, is_full = [], False
-        for card in rank_cards(map(make_card_of_row, rows.values()), now):
-            if not room.take(card).has_place:
-                is_full = is_full or not find_exclusive_group(card)
-                continue
-            row, info = rows[card.id], self._approvals.launcher.check(card.assignment)
-            row.set_verdicts(self._approvals.preview_work(session, row, card.assignment, info))
-            if find_content_block(row):
-                room.leave(card)
-            selected.append(row)
-        return Selection(selected, is_full)
-
-    def _make_rows(
-        self,
-        session: Session,
-        proposals: Sequence[Proposal],
-        contexts: Mapping[str, WorkspaceContext],
-        errors: list[str],
-    ) -> list[CardRow]:
-        """The rows of the proposals that may be shown."""
         now, decisions = self._store.clock.now(), self._store.decisions
         cycle = _Cycle(
             now, self._twin.phase(session), load_last_trigger_times(session), _count_decisions(decisions, session)
@@ -324,10 +302,21 @@ class CardSelector:
             except Refusal as refusal:
                 errors.append(f"{proposal.workspace}: {proposal.kind}: {refusal.message}")
         recent = decisions.count_by_kind(session, since=now - EXPLORED_AFTER)
-        rows = select_rows(drafts, recent, learning=cycle.is_learning, randomness=self._randomness)
-        for row in rows:
+        rows = {}
+        for row in select_rows(drafts, recent, learning=cycle.is_learning, randomness=self._randomness):
             row.id = self._randomness.new_id("pred")
-        return rows
+            rows[row.id] = row
+        selected, is_full = [], False
+        for card in rank_cards(map(make_card_of_row, rows.values()), now):
+            if not room.take(card).has_place:
+                is_full = is_full or not find_exclusive_group(card)
+                continue
+            row, info = rows[card.id], self._approvals.launcher.check(card.assignment)
+            row.set_verdicts(self._approvals.preview_work(session, row, card.assignment, info))
+            if find_content_block(row):
+                room.leave(card)
+            selected.append(row)
+        return Selection(selected, is_full)
 
     def _make_row(self, proposal: Proposal, cycle: _Cycle, context: str) -> CardRow:
         """The row of one proposal, without an id and not stored yet. `context` is the situation in words. Raises

@@ -401,19 +401,16 @@ def read_preference(line: str) -> tuple[str, str, str]:
     if not isinstance(document, dict):
         raise ValueError("the line is not an object")
     try:
-        is_plain = isinstance(document.get("prompt"), str)
-        context, chosen, rejected = _read_plain(document) if is_plain else _read_chat(document)
+        if isinstance(document.get("prompt"), str):
+            pair = _Plain.model_validate(document)
+            context, chosen, rejected = pair.prompt, pair.chosen, pair.rejected
+        else:
+            context, chosen, rejected = _read_chat(document)
     except ValidationError as error:
         raise ValueError("; ".join(describe_validation_faults(error))) from None
     if chosen == rejected:
         raise ValueError("the chosen and the rejected side are the same")
     return context, chosen, rejected
-
-
-def _read_plain(document: dict[str, Any]) -> tuple[str, str, str]:
-    """(context, chosen, rejected) in a line of our own format."""
-    pair = _Plain.model_validate(document)
-    return pair.prompt, pair.chosen, pair.rejected
 
 
 def _read_chat(document: dict[str, Any]) -> tuple[str, str, str]:
