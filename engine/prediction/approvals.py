@@ -411,21 +411,17 @@ def _has_consent_to_runner(row: CardRow, assignment: Assignment, info: RunnerInf
     return info.consent_text == row.served or names_own_flow
 
 
-def _find_review_of_present_state(row: CardRow) -> str:
-    """The session that found what a warning says in the present HEAD, index and files. "" if there is none, or if the
-    state cannot be read: a review too many is better than one too few."""
+def _refuse_second_review(row: CardRow) -> None:
+    """Raise `Refusal` if a session found what a warning says in the present HEAD, index and files. Not if the state
+    cannot be read: a review too many is better than one too few."""
     if not row.facts.get(REVIEWED_STATE):
-        return ""
+        return
     try:
         status = read_status(Git(Path(row.workspace), timeout=STATUS_TIMEOUT_S))
     except Refusal:
-        return ""
-    return str(row.facts[REVIEWED_IN]) if status.digest == row.facts[REVIEWED_STATE] else ""
-
-
-def _refuse_second_review(row: CardRow) -> None:
-    if review := _find_review_of_present_state(row):
-        fix = f"its details say what to do, and so does `clawpy work {review}`"
+        return
+    if status.digest == row.facts[REVIEWED_STATE]:
+        fix = f"its details say what to do, and so does `clawpy work {row.facts[REVIEWED_IN]}`"
         raise Refusal(ALREADY_REVIEWED, "the same was reviewed already, and nothing has changed since", fix)
 
 

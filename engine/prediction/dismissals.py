@@ -98,30 +98,30 @@ def find_active_mutes(dismissals: Iterable[Dismissal], now: datetime) -> list[Mu
             by_kind.setdefault((workspace, kind, ""), []).append(dismissal)
             if reason == DismissReason.NEVER_ANYWHERE:
                 by_kind.setdefault(("", kind, ""), []).append(dismissal)
-    of_subjects = (_mute_of_subject(about, group, now) for about, group in by_subject.items())
-    of_kinds = (_mute_of_kind(about, group) for about, group in by_kind.items())
+    of_subjects = (_make_mute_of_subject(about, group, now) for about, group in by_subject.items())
+    of_kinds = (_make_mute_of_kind(about, group) for about, group in by_kind.items())
     active = [mute for mute in (*of_subjects, *of_kinds) if mute is not None]
     return sorted(active, key=lambda mute: (mute.at, mute.subject == "", mute.id), reverse=True)
 
 
-def _mute_of_subject(about: About, dismissals: list[Dismissal], now: datetime) -> Mute | None:
+def _make_mute_of_subject(about: About, dismissals: list[Dismissal], now: datetime) -> Mute | None:
     """The mute of a subject, None if it is over."""
     unwanted = sum(dismissal.reason != DismissReason.ALREADY_DONE for dismissal in dismissals)
     until = dismissals[-1].at + FIRST_MUTE * 2 ** max(0, unwanted - 1)
-    return _mute(about, dismissals, until) if now < until else None
+    return _make_mute(about, dismissals, until) if now < until else None
 
 
-def _mute_of_kind(about: About, dismissals: list[Dismissal]) -> Mute | None:
+def _make_mute_of_kind(about: About, dismissals: list[Dismissal]) -> Mute | None:
     """The mute that switches a kind off in a workspace, or with "" for the workspace everywhere. None if there are too
     few dismissals and none says "never"."""
     is_everywhere = not about[0]
     never = [dismissal for dismissal in dismissals if is_everywhere or dismissal.reason == DismissReason.NEVER_HERE]
     if not never and len(dismissals) < MAX_DISMISSALS:
         return None
-    return _mute(about, never or dismissals, None)
+    return _make_mute(about, never or dismissals, None)
 
 
-def _mute(about: About, dismissals: list[Dismissal], until: datetime | None) -> Mute:
+def _make_mute(about: About, dismissals: list[Dismissal], until: datetime | None) -> Mute:
     """The mute that follows from these dismissals, the last of which is the newest."""
     workspace, kind, subject = about
     last = dismissals[-1]

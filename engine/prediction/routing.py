@@ -217,13 +217,14 @@ class PromptPlacer:
 
     def place(self, prompt: str, channel: str = "") -> Route:
         """The route of a prompt, on `channel` if that is given. Without an embedder nothing else is known."""
+        import numpy
+
         settings = self._settings.current
         agents = {agent.id: agent for agent in self._agents() if not agent.broken}
         descriptions = _collect_descriptions(settings, agents)
+        texts = [prompt, *(description.text for description in descriptions)]
         try:
-            vector, *description_vectors = self._embed_texts(
-                [prompt, *(description.text for description in descriptions)]
-            )
+            vector, *description_vectors = (numpy.frombuffer(embedding, "<f4") for embedding in self._embed(texts))
         except NoEmbedder as error:
             log.info("prompts are not placed by their meaning: %s", error)
             return Route(channel)
@@ -243,12 +244,6 @@ class PromptPlacer:
             agent = next((description.agent for description in fitting if description.agent), "")
             agent = agent or _find_likeliest_role(probabilities, channel)
         return Route(channel, _choose_available_agent(agent, channel, settings, agents), why, vector.tobytes())
-
-    def _embed_texts(self, texts: Sequence[str]) -> list[Any]:
-        """The embeddings of texts. Raises `NoEmbedder`."""
-        import numpy
-
-        return [numpy.frombuffer(vector, "<f4") for vector in self._embed(texts)]
 
     def _find_similar_prompt(self, vector: Any, best: str, channel: str) -> _PastPrompt | None:
         """The accepted prompt that is most similar. It must be on `channel` if that is given, and the weights must

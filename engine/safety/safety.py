@@ -121,9 +121,6 @@ class Safety:
             kill_switch=self.kill_switch,
             hooks=hooks,
         )
-        states = _RailStates(database, settings, clock, self)
-        self.rails = states.read
-        self.chain = states.read_chain
 
     def recover(self, session_of: Callable[[str], SessionView | None], lasting: Set[int] = frozenset()) -> int:
         """Release reservations that a crash left, but not the `lasting` ones; returns how many. Call it at start-up,
@@ -154,10 +151,6 @@ class Safety:
         """The content filter's verdict on a prompt (SPEC 3.5)."""
         return check_prompt(text, own=self._make_own_rules())
 
-    def _make_own_rules(self) -> OwnRules:
-        content = self._settings.current.content
-        return make_own_rules(content.allow, content.block)
-
     def loop_detection_count(self) -> int:
         """The number of all blocked loops (`loopDetectionCount`)."""
         with self._database.read() as session:
@@ -179,30 +172,7 @@ class Safety:
             allowed = self.pipeline.open_allowances(session)
         return [_make_entry(row, row.blocked and row.digest in allowed) for row in rows]
 
-
-def _make_entry(row: CrosspollLog, allowed_once: bool) -> LogEntry:
-    return value_of(
-        row,
-        LogEntry,
-        at=row.created_at,
-        prediction_id=row.prediction_id or "",
-        channel=row.target_channel,
-        estimate=microusd(row.cost_estimate),
-        reason=row.block_reason or "",
-        allowed_once=allowed_once,
-    )
-
-
-class _RailStates:
-    """Reads the states of the rails."""
-
-    def __init__(self, database: Database, settings: SettingsSource, clock: Clock, safety: Safety) -> None:
-        self._database = database
-        self._settings = settings
-        self._clock = clock
-        self._safety = safety
-
-    def read(self) -> tuple[RailState, ...]:
+    def rails(self) -> tuple[RailState, ...]:
         """The state of every rail in the pipeline's order, with its verdict on the newest trigger."""
         now = self._clock.now()
         with self._database.read() as session:
@@ -230,13 +200,17 @@ class _RailStates:
             for rail_state in states
         )
 
-    def read_chain(self, limit: int = 20) -> list[ChainStep]:
+    def chain(self, limit: int = 20) -> list[ChainStep]:
         """The links of the loop detector, newest first, each with its effect on a decision now."""
         now = self._clock.now()
         with self._database.read() as session:
             links = [link for link in trigger_history.load_recent_links(session, now) if link.ran]
         steps = [_make_chain_step(link, links[: place + 1], now) for place, link in enumerate(links)]
         return steps[::-1][:limit]
+
+    def _make_own_rules(self) -> OwnRules:
+        content = self._settings.current.content
+        return make_own_rules(content.allow, content.block)
 
     def _make_loop_state(self, session: Session, now: datetime) -> RailState:
         counted = [
@@ -257,14 +231,14 @@ class _RailStates:
         return _make_rail_state(verdict, "waits" if until else "free", until)
 
     def _make_cost_state(self, session: Session) -> RailState:
-        spent, estimate = self._safety.costs.state_in(session), microusd(self._settings.current.cost_per_trigger)
+        spent, estimate = self.costs.state_in(session), microusd(self._settings.current.cost_per_trigger)
         verdict = costs.decide_cost(spent, estimate, costs.AgentBudget(""))
         remaining = min(spent.hour_cap - spent.hour, spent.day_cap - spent.day, spent.month_cap - spent.month)
         brief = money(max(0, remaining)) if verdict.allows else verdict.rule
         return _make_rail_state(verdict, brief)
 
     def _make_content_state(self, session: Session) -> RailState:
-        unused = len(self._safety.pipeline.open_allowances(session))
+        unused = len(self.pipeline.open_allowances(session))
         description, brief = "checks every prompt, edit and command of a session", "on"
         if unused:
             description += f"; {unused} allowed once and not used yet"
@@ -274,8 +248,8 @@ class _RailStates:
     def _make_gate_state(self, session: Session) -> RailState:
         workspaces = self._settings.current.workspaces.values()
         facts = replace(
-            self._safety.pipeline.make_gate_facts(
-                session, SAMPLE_TRIGGER, self._safety.costs.state_in(session), Verdict.ALLOW, by_operator=False
+            self.pipeline.make_gate_facts(
+                session, SAMPLE_TRIGGER, self.costs.state_in(session), Verdict.ALLOW, by_operator=False
             ),
             novel_pair="",
             workspace_acts=any(workspace.autonomy is WorkspaceAutonomy.ACT for workspace in workspaces),
@@ -287,9 +261,22 @@ class _RailStates:
         return _make_rail_state(verdict, GATE_BRIEF.get(first_rule, "asks"))
 
     def _make_kill_state(self) -> RailState:
-        verdict = self._safety.kill_switch.current_verdict()
-        until = next((hold.until for hold in self._safety.kill_switch.holds() if hold.word == verdict.rule), None)
+        verdict = self.kill_switch.current_verdict()
+        until = next((hold.until for hold in self.kill_switch.holds() if hold.word == verdict.rule), None)
         return _make_rail_state(verdict, KILL_BRIEF.get(verdict.rule, verdict.rule) if verdict.rule else "open", until)
+
+
+def _make_entry(row: CrosspollLog, allowed_once: bool) -> LogEntry:
+    return value_of(
+        row,
+        LogEntry,
+        at=row.created_at,
+        prediction_id=row.prediction_id or "",
+        channel=row.target_channel,
+        estimate=microusd(row.cost_estimate),
+        reason=row.block_reason or "",
+        allowed_once=allowed_once,
+    )
 
 
 def _make_rail_state(verdict: RailVerdict, brief: str, until: datetime | None = None) -> RailState:
