@@ -15,7 +15,7 @@ from engine.files import read_table
 from engine.frozen import frozen
 from engine.model.base import hex_hash
 from engine.model.secrets import redact
-from engine.model.text import remove_code_and_comments
+from engine.model.text import compile_any, remove_code_and_comments
 
 # -- sentences
 
@@ -131,25 +131,21 @@ class CapturedSentence:
         return digest_sentence(self.text)
 
 
-def _match_any(*patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
-
-
 _RULES = read_table(__file__, "capture_rules.toml")
 """The patterns of labels, topics and kinds of sentences."""
 
-_LABEL_PATTERNS = {CaptureKind(kind): _match_any(rf"^(?:{words})\s*[:—–]") for kind, words in _RULES["labels"].items()}
-_LABELLED_LINE = _match_any(rf"^\W*(?:{'|'.join(_RULES['labels'].values())})\s*[:—–]")
+_LABEL_PATTERNS = {CaptureKind(kind): compile_any(rf"^(?:{words})\s*[:—–]") for kind, words in _RULES["labels"].items()}
+_LABELLED_LINE = compile_any(rf"^\W*(?:{'|'.join(_RULES['labels'].values())})\s*[:—–]")
 """A line of output that begins with a label."""
 
-_TOPIC_PATTERNS = {topic: _match_any(words) for topic, words in _RULES["topics"].items()}
+_TOPIC_PATTERNS = {topic: compile_any(words) for topic, words in _RULES["topics"].items()}
 
-_CORRECTION = _match_any(*_RULES["correction"])
-_DECISION = _match_any(*_RULES["decision"])
-_FACT = _match_any(*_RULES["fact"])
-_UNCERTAIN = _match_any(*_RULES["uncertain"])
-_PLAN = _match_any(*_RULES["plan"])
-_TEMPORARY = _match_any(*_RULES["temporary"])
+_CORRECTION = compile_any(*_RULES["correction"])
+_DECISION = compile_any(*_RULES["decision"])
+_FACT = compile_any(*_RULES["fact"])
+_UNCERTAIN = compile_any(*_RULES["uncertain"])
+_PLAN = compile_any(*_RULES["plan"])
+_TEMPORARY = compile_any(*_RULES["temporary"])
 
 _PREFERENCE = re.compile(r"\bI (?:always |never )?(?:prefer|want|like|dislike|insist)\b", re.IGNORECASE)
 """Patterns of preferences. They count only in the operator's own words."""

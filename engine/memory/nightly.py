@@ -192,8 +192,7 @@ class Nightly:
         proposed = [day.make_fact(**fact.model_dump()) for fact in night.facts]
         promoted = self._para.add([fact for fact in proposed if fact.trust is not Trust.QUOTED])
         drafts = [replace(fact, reason="the model would keep it") for fact in proposed if fact.trust is Trust.QUOTED]
-        has_chosen_none = night.reason == NOTHING_KEPT
-        if not proposed and not has_chosen_none:
+        if not proposed and night.reason != NOTHING_KEPT:
             drafts = day.draft(self._para.facts())
         self._write_diaries(day)
 
@@ -285,13 +284,13 @@ class Nightly:
         landed = {
             entry.payload["session_id"]: entry.payload["files"] for entry in entries if entry.kind == "ChangeSetLanded"
         }
-        sessions = {entry.subject: None for entry in entries if entry.kind == "SessionEnded"}
+        sessions = [entry.subject for entry in entries if entry.kind == "SessionEnded"]
         failing = {
             entry.subject: FailingTests(entry.workspace, tuple(entry.payload.get("failing", ())))
             for entry in entries
             if entry.kind in ("ValidationFailed", "RetryRepeated")
         }
-        views = (self._work.find_session(session) for session in {**sessions, **dict.fromkeys(landed)})
+        views = (self._work.find_session(session) for session in dict.fromkeys([*sessions, *landed]))
         return Day(
             day.isoformat(),
             tuple(view for view in views if view is not None),

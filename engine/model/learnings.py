@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from engine.frozen import frozen
 from engine.model.base import Trust, hex_hash, may_guide
+from engine.model.text import compile_any
 
 LESSON_PREFIX = "les_"
 """Prefix of the id of a lesson."""
@@ -59,12 +60,8 @@ _FUNCTION_WORDS = frozenset(
 )
 
 
-def _match_any(*words: str) -> re.Pattern[str]:
-    return re.compile("|".join(words), re.IGNORECASE)
-
-
 _STANDING_WORDS = r"from now on|going forward|in (?:the )?future|in general|generally|as a rule|by default|next time"
-_INTRODUCTION = _match_any(
+_INTRODUCTION = compile_any(
     r"^(?:please|also|and|but|so|then|ok(?:ay)?)\b[,:]?\s+",
     r"^(?:no|actually),\s+",
     r"^(?:remember|note|important|reminder|decision|decided|agreed|correction|fact|rule|fyi)\s*[:—–]\s*",
@@ -76,24 +73,24 @@ _INTRODUCTION = _match_any(
     r"^(?:we|I) (?:have |['’]ve )?(?:decided|agreed|chose) (?:to|that)\s+",
     rf"^(?:{_STANDING_WORDS}),?\s+",
 )
-_SHOULD_NOT = _match_any(
+_SHOULD_NOT = compile_any(
     r"^you (?:(?:should|must|may) not|(?:should|must)n['’]t|(?:are not|aren['’]t) (?:supposed )?to)\s+"
 )
 _POINTING_WORDS = "the|this|that|these|those|his|her|its|our|your|my"
-_SINGLE_CASE = _match_any(
+_SINGLE_CASE = compile_any(
     r"\b(?:this|these|those|today|tonight|tomorrow|yesterday|right now|for now|for once|once more)\b"
 )
-_ALWAYS = _match_any(rf"\b(?:always|never|whenever|{_STANDING_WORDS})\b")
-_ABOUT_ALL = _match_any(
+_ALWAYS = compile_any(rf"\b(?:always|never|whenever|{_STANDING_WORDS})\b")
+_ABOUT_ALL = compile_any(
     r"^(?:(?:before|after) )?(?:every|each|all|any|no) (?!(?:of|the|this|that|these|those|two|three|\d+)\b)\w+",
     r"^(?:anything|everything|nothing)\b",
 )
 """Of whom a statement is. Within an order "every" says no more than how much there is to do once."""
-_OUR_PRACTICE = _match_any(
+_OUR_PRACTICE = compile_any(
     r"\bwe (?:always |never |only |no longer )?"
     r"(?:use|keep|write|prefer|name|call|put|avoid|test|run|ship|want|do not|don['’]t)\b"
 )
-_OPERATORS_WISH = _match_any(
+_OPERATORS_WISH = compile_any(
     r"\b(?:I|the operator) (?:always |never )?(?:prefers?|wants?|likes?|dislikes?) (?!the\b|an?\b|it\b|you\b)"
 )
 _PLURAL_SUBJECT = re.compile(
@@ -105,7 +102,7 @@ _PLURAL_SUBJECT = re.compile(
 _GENERIC_SUBJECT = re.compile(
     r"^an? (?P<kind>[\w-]+(?: [\w-]+)?) (?:must|should|needs?|has|gets?|is|ends?|begins?)\b", re.I
 )
-_KIND_OF_CASE = _match_any(
+_KIND_OF_CASE = compile_any(
     r"^(?:when|if|where) (?:an? |you |tests? |something |nothing )",
     rf"^(?:before|after|when) \w+ing\b(?! (?:{_POINTING_WORDS})\b)",
 )

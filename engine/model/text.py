@@ -63,6 +63,11 @@ def tail(path: str, max_length: int = 32) -> str:
     return line if len(line) <= max_length else "…" + line[1 - max_length :]
 
 
+def compile_any(*patterns: str) -> re.Pattern[str]:
+    """A pattern that matches any of these patterns, in any case."""
+    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
+
+
 _HIDDEN = re.compile(
     r"^(?:[ \t]*(?:[-*][ \t]+)?(```+|~~~+).*?(?:\n[ \t]*\1|\Z)"  # fenced code
     r"| {0,3}<!--(?:(?!<!--).)*?-->)[^\n]*",  # a comment

@@ -42,7 +42,7 @@ from engine.model import (
     Verdict,
     dollars,
 )
-from engine.safety import costs, gate, trigger_history
+from engine.safety import costs, gate
 from engine.safety.content import RAIL as CONTENT
 from engine.safety.content import ContentFacts, check_assignment, decide_content, make_own_rules
 from engine.safety.costs import Costs
@@ -50,6 +50,19 @@ from engine.safety.gate import GateFacts, decide_gate, find_targets_of_trigger
 from engine.safety.kill_switch import RAIL as KILL
 from engine.safety.kill_switch import KillSwitch
 from engine.safety.permits import Permits
+from engine.safety.trigger_history import (
+    LOOP_RAIL,
+    OWNER,
+    RATE_RAIL,
+    decide_loop,
+    decide_rate,
+    find_chain_start,
+    find_last_unattended,
+    is_by_operator,
+    load_recent_links,
+    make_link,
+    record_link,
+)
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, as_stored, ask, enum_field, json_field, utc_field
@@ -62,7 +75,7 @@ HELD_BACK_AGAIN = timedelta(hours=24)
 """Time after which work that is still held back is logged again."""
 ALLOWANCE_LIFETIME = timedelta(hours=24)
 """Time in which work that was allowed once must be approved."""
-RAIL_ORDER = (trigger_history.LOOP_RAIL, trigger_history.RATE_RAIL, costs.RAIL, CONTENT, gate.RAIL, KILL)
+RAIL_ORDER = (LOOP_RAIL, RATE_RAIL, costs.RAIL, CONTENT, gate.RAIL, KILL)
 
 
 class CrosspollLog(Row, table=True):
@@ -181,9 +194,9 @@ class Pipeline:
             self._costs.reserve(transaction, trigger, permit.id, spent())
         else:
             self._record_block(transaction, trigger, verdicts, blocked_by)
-        if blocked_by is None or (trigger.asked_by and blocked_by.rail == trigger_history.RATE_RAIL):
-            link = trigger_history.make_link(trigger, transaction.now, ran=blocked_by is None)
-            trigger_history.record_link(transaction, link)
+        if blocked_by is None or (trigger.asked_by and blocked_by.rail == RATE_RAIL):
+            link = make_link(trigger, transaction.now, ran=blocked_by is None)
+            record_link(transaction, link)
         ruling = Ruling(verdicts, permit, blocked_by)
         transaction.insert(_make_log_row(trigger, ruling, transaction.now))
         return ruling
@@ -295,7 +308,7 @@ class Pipeline:
         self, session: Session, trigger: Trigger, now: datetime, spent: Callable[[], CostState], *, decided: bool
     ) -> tuple[RailVerdict, ...]:
         """The verdicts of all rails, in the order of `RAIL_ORDER`."""
-        by_operator = trigger_history.is_by_operator(trigger)
+        by_operator = is_by_operator(trigger)
         interval = timedelta(milliseconds=self._settings.current.cross_poll_interval_ms)
         content_verdict = _ask_rail(CONTENT, lambda: self._decide_content(session, trigger, decided and by_operator))
 
@@ -306,12 +319,10 @@ class Pipeline:
             )
 
         return (
-            _ask_rail(trigger_history.LOOP_RAIL, lambda: _decide_loop(session, trigger, now)),
+            _ask_rail(LOOP_RAIL, lambda: _judge_loop(session, trigger, now)),
             _ask_rail(
-                trigger_history.RATE_RAIL,
-                lambda: trigger_history.decide_rate(
-                    trigger, trigger_history.find_last_unattended(session), now, interval
-                ),
+                RATE_RAIL,
+                lambda: decide_rate(trigger, find_last_unattended(session), now, interval),
             ),
             _ask_rail(
                 costs.RAIL,
@@ -339,12 +350,12 @@ class Pipeline:
         """In words, that no trigger between these two channels ever passed; "" if one did. For a trigger within one
         channel or by a program, only the target channel counts."""
         channel = trigger.assignment.channel
-        start: str | None = trigger_history.find_chain_start(trigger)
-        if start == channel or start not in (trigger_history.OWNER, *self._settings.current.channels):
+        start: str | None = find_chain_start(trigger)
+        if start == channel or start not in (OWNER, *self._settings.current.channels):
             start = None
         if ask(session, _PAIR, {"channel": channel, "start": start}).first() is not None:
             return ""
-        if start in (None, trigger_history.OWNER):
+        if start in (None, OWNER):
             return f"nothing {'that you asked for ' if start else ''}has run on {channel} yet"
         return f"work on {start} has never led to work on {channel}"
 
@@ -357,7 +368,7 @@ class Pipeline:
         for verdict in verdicts:
             if verdict.allows or verdict.rule == FAULT:
                 continue
-            if verdict.rail == trigger_history.LOOP_RAIL:
+            if verdict.rail == LOOP_RAIL:
                 count = state.get(transaction.session, LOOP_COUNT_KEY, 0) + 1
                 state.put(transaction, LOOP_COUNT_KEY, count)
                 log.warning("loop %d: %s", count, verdict.reason)
@@ -377,10 +388,10 @@ def _ask_rail(name: str, rail: Callable[[], RailVerdict]) -> RailVerdict:
         return RailVerdict(name, Verdict.BLOCK, f"the rail failed ({type(error).__name__}); nothing runs", FAULT)
 
 
-def _decide_loop(session: Session, trigger: Trigger, now: datetime) -> RailVerdict:
-    link = trigger_history.make_link(trigger, now)
-    begins_chain = link.from_channel == trigger_history.OWNER
-    return trigger_history.decide_loop(link, () if begins_chain else trigger_history.load_recent_links(session, now))
+def _judge_loop(session: Session, trigger: Trigger, now: datetime) -> RailVerdict:
+    link = make_link(trigger, now)
+    begins_chain = link.from_channel == OWNER
+    return decide_loop(link, () if begins_chain else load_recent_links(session, now))
 
 
 def _load_newest_entry(session: Session, *conditions: Any) -> CrosspollLog | None:
@@ -404,7 +415,7 @@ def _make_log_row(trigger: Trigger, ruling: Ruling, now: datetime) -> CrosspollL
         workspace=assignment.workspace,
         permit_id=permit.id if permit else None,
         digest=assignment.digest,
-        from_channel=trigger_history.find_chain_start(trigger),
+        from_channel=find_chain_start(trigger),
         decided_by=trigger.decided_by,
-        unattended=not trigger_history.is_by_operator(trigger),
+        unattended=not is_by_operator(trigger),
     )

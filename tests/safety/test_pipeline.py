@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from engine.model import Refusal, TriggerType, Verdict
-from engine.safety import costs, trigger_history
+from engine.safety import costs
 from engine.safety import pipeline as pipeline_module
 from engine.safety.permits import PERMIT_LIFETIME
 from engine.safety.pipeline import RAIL_ORDER
@@ -52,7 +52,7 @@ def test_a_rail_that_raises_blocks(rails: Rails, monkeypatch: pytest.MonkeyPatch
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
-    for module in (pipeline_module, trigger_history, costs):
+    for module in (pipeline_module, costs):
         if hasattr(module, rail):
             monkeypatch.setattr(module, rail, broken)
     ruling = rails.decide(make_approval())

@@ -80,8 +80,20 @@ MIN_DRIFT_KIND = 4
 
 CARDS = table(
     "predictions",
-    *(column(name) for name in ("id", "source", "target_channel", "confidence", "status", "decided_by", "outcome")),
-    *(column(name) for name in ("kind", "workspace")),
+    *(
+        column(name)
+        for name in (
+            "id",
+            "source",
+            "target_channel",
+            "confidence",
+            "status",
+            "decided_by",
+            "outcome",
+            "kind",
+            "workspace",
+        )
+    ),
     column("created_at", UtcDateTime()),
     column("decided_at", UtcDateTime()),
     column("discarded_at", UtcDateTime()),
