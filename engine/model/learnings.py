@@ -340,6 +340,11 @@ class LearningEntry:
         return self.continues or self.session_id
 
     @property
+    def source_sessions(self) -> frozenset[str]:
+        """The sessions that its sources come from."""
+        return frozenset(source.session for source in self.promoted_from)
+
+    @property
     def active(self) -> bool:
         """Whether it is valid."""
         return self.status is LearningStatus.ACTIVE

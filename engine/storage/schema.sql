@@ -707,13 +707,6 @@ CREATE TABLE learning_uses (
 );
 CREATE INDEX ix_learning_uses_entry ON learning_uses (entry_id, at);
 
-CREATE TABLE learning_sessions (
-    session_id VARCHAR NOT NULL,
-    entries INTEGER NOT NULL,
-    at VARCHAR(32) NOT NULL,
-    PRIMARY KEY (session_id)
-);
-
 CREATE TABLE notifications (
     id INTEGER NOT NULL,
     fact_id INTEGER NOT NULL,

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from engine.execution.runners.model.single_questions import MemoryModel
 from engine.hierarchy.teaching import remove_lesson
-from engine.learning.learnings.findings import ENTRY_KINDS, SessionRecord, Statement, select_entries_about
+from engine.learning.learnings.findings import ENTRY_KINDS, SessionRecord, Statement
 from engine.learning.learnings.learnings import Learnings
+from engine.learning.learnings.recurrence import StoredVectors
 from engine.memory.captures import SaidSentence, read_all_lines
 from engine.memory.embedding import LOCAL_MODEL, NoEmbedder
 from engine.model import (
@@ -57,8 +58,7 @@ def build_learnings(services: Services) -> None:
         services.clock,
         ledger=services.ledger,
         sessions=SessionSource(services),
-        embed=partial(_embed, services),
-        model_name=lambda: LOCAL_MODEL,
+        vectors=StoredVectors(services.database, partial(_embed, services), LOCAL_MODEL),
         model=_LateMemoryModel(services),
     )
 
@@ -81,7 +81,7 @@ class SessionSource:
         return SessionRecord(
             view,
             start_record.leader,
-            tuple(select_entries_about(entries, session_id)),
+            tuple(entry for entry in entries if session_id in (entry.subject, entry.payload.get("session_id"))),
             tuple(statements),
             self._collect_permission_requests(session_id),
             find_correction(services, view.prediction_id) if view.flow is None else None,

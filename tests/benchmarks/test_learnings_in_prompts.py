@@ -10,8 +10,9 @@ from pathlib import Path
 
 from engine import tokenizer
 from engine.config import FixedSettings
+from engine.learning.learnings.page import Change
 from engine.learning.learnings.prompt_part import LearningsPart
-from engine.learning.learnings.store import LearningFiles, Scope, add_entry, make_project_key
+from engine.learning.learnings.store import LearningFiles, LearningStore, Scope, make_project_key
 from engine.model import LearningKind, PromptRequest
 from engine.storage.database import Database
 from tests.benchmarks.measuring import p95, print_table, time_call
@@ -29,7 +30,7 @@ WORKSPACE = "/srv/shop"
 
 
 def test_the_part_with_three_hundred_learnings(tmp_path: Path, database: Database) -> None:
-    files = LearningFiles(tmp_path, database)
+    files = LearningStore(tmp_path, database)
     scope = Scope(make_project_key(WORKSPACE))
     kinds = (LearningKind.INSTITUTIONAL, LearningKind.TASK)
     entries = [
@@ -41,8 +42,8 @@ def test_the_part_with_three_hundred_learnings(tmp_path: Path, database: Databas
     placed_entries = [
         replace(entry, scope=scope.level, scope_id=scope.id, path=scope.page(entry.kind, entry.id)) for entry in entries
     ]
-    files.apply([add_entry(entry) for entry in placed_entries])
-    part = LearningsPart(LearningFiles(tmp_path, database), FixedSettings())
+    files.apply([Change(entry) for entry in placed_entries])
+    part = LearningsPart(LearningFiles(tmp_path), FixedSettings())
     request = PromptRequest("ada", "koji-core", WORKSPACE, "fix the rounding in m7.py")
     tokenizer.count("warm")
     first, *warm = [time_call(lambda: part.make_part(request)) for _ in range(RUNS)]

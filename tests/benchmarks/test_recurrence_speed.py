@@ -16,9 +16,10 @@ from typing import Any
 import numpy
 
 from engine.clock import FakeClock
+from engine.learning.learnings.page import Change
 from engine.learning.learnings.promotion import plan_project
 from engine.learning.learnings.recurrence import StoredVectors, find_clusters
-from engine.learning.learnings.store import LearningFiles, Scope, add_entry
+from engine.learning.learnings.store import LearningFiles, LearningStore, Scope
 from engine.model import LearningEntry, LearningKind, LearningScope
 from engine.storage.database import Database
 from tests.benchmarks.measuring import Measured
@@ -89,11 +90,11 @@ def count_pairwise_clusters(entries: Sequence[LearningEntry], topics: Topics) ->
 def test_clusters_of_ten_thousand_entries(tmp_path: Path, database: Database, clock: FakeClock) -> None:
     topics = Topics()
     entries = make_entries(topics)
-    files = LearningFiles(tmp_path, database)
-    files.apply([add_entry(entry) for entry in entries])
-    StoredVectors(database, topics.embed, lambda: "made").load([entry.text for entry in entries])
-    fresh = LearningFiles(tmp_path, database)
-    stored_vectors = StoredVectors(database, topics.embed, lambda: "made")
+    files = LearningStore(tmp_path, database)
+    files.apply([Change(entry) for entry in entries])
+    StoredVectors(database, topics.embed, "made").load([entry.text for entry in entries])
+    fresh = LearningFiles(tmp_path)
+    stored_vectors = StoredVectors(database, topics.embed, "made")
 
     clustering = Measured(lambda: find_clusters(entries, topics.embed))
     baseline = Measured(lambda: count_pairwise_clusters(entries[:PART], topics))
@@ -101,8 +102,8 @@ def test_clusters_of_ten_thousand_entries(tmp_path: Path, database: Database, cl
     rereading = Measured(lambda: fresh.entries(PROJECT))
     planning = Measured(lambda: plan_project(reading.result, [], PROJECT, stored_vectors.load, MONDAY_MORNING))
     plan = planning.result
-    changes, events = plan.changes(MONDAY_MORNING), plan.events("recurrence")
-    writing = Measured(lambda: files.apply(changes, events))
+    promoted = [change for change in plan if not change.fields]
+    writing = Measured(lambda: files.apply(plan))
 
     baseline_seconds = baseline.seconds * (ENTRIES / PART) ** 2
     rows: list[tuple[str, Measured[Any]]] = [
@@ -110,7 +111,7 @@ def test_clusters_of_ten_thousand_entries(tmp_path: Path, database: Database, cl
         ("read 500 pages", reading),
         ("read them again, unchanged", rereading),
         ("plan: vectors from SQLite, clusters, reinforcement", planning),
-        (f"write {len(plan.promoted)} entries of the project", writing),
+        (f"write {len(promoted)} entries of the project", writing),
     ]
     clusters = clustering.result
     print(f"\n{ENTRIES:,} entries, {SESSIONS} sessions, {len(clusters)} clusters of three sessions and more")
@@ -120,4 +121,4 @@ def test_clusters_of_ten_thousand_entries(tmp_path: Path, database: Database, cl
     print(f"  {'ratio, one by one to clusters':<52} {baseline_seconds / clustering.seconds:8.0f}")
     assert clustering.seconds < 10
     assert reading.processor + planning.processor < 10
-    assert len(plan.promoted) == len(clusters) > TOPICS / 2
+    assert len(promoted) == len(clusters) > TOPICS / 2

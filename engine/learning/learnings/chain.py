@@ -1,7 +1,7 @@
 """Runs the promotion chain (SPEC 6.6): extraction, gates, reinforcement and compaction, for one session or for all.
 
-`promotion` makes the plans. This module loads the entries, carries out the plans, and reports the results. It stores
-which sessions are finished.
+It follows the ledger: at the start of a session, at milestones, at its end, and after a later decision on its changes
+it writes entries. `extraction` and `promotion` say which, and this module carries that out.
 """
 
 from __future__ import annotations
@@ -9,38 +9,57 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
-from functools import partial
-
-from sqlmodel import Field
+from datetime import timedelta
 
 from engine.clock import Clock
-from engine.events import LearningJudged, LearningsCompacted
-from engine.learning.learnings.extraction import LANDED_KINDS, Extraction
-from engine.learning.learnings.findings import SessionSource
+from engine.events import LearningJudged, LearningsExtracted
+from engine.learning.learnings.extraction import find_assumptions, find_risks, make_entry
+from engine.learning.learnings.findings import IN_FLIGHT, PROSPECTIVE, Finding, SessionRecord, SessionSource
+from engine.learning.learnings.page import Change
 from engine.learning.learnings.promotion import (
-    PromotionPlan,
-    find_duplicates,
+    HIGH_SCOPES,
+    VALID,
+    Provenance,
+    add_promoted,
+    is_about_own_tools,
     is_promotable,
-    merge_duplicates,
+    plan_compaction,
+    plan_decision,
     plan_global,
     plan_project,
+    plan_retraction,
+    promote_entry,
 )
-from engine.learning.learnings.questions import ask_judge
+from engine.learning.learnings.questions import Verdict, ask_judge, ask_learnings
 from engine.learning.learnings.recurrence import Vectors
-from engine.learning.learnings.store import GLOBAL, LearningFiles, Scope, make_project_key, parse_scope_path
-from engine.model import Asks, ChainReport, LearningEntry, LearningScope, LearningStatus, Refusal, Trust
+from engine.learning.learnings.rules import find_in_event, find_learnings
+from engine.learning.learnings.store import GLOBAL, LearningStore, NotWritable, Scope, make_project_key
+from engine.model import (
+    Asks,
+    ChainReport,
+    EntrySource,
+    LearningEntry,
+    LearningKind,
+    LearningScope,
+    LearningStatus,
+    NoAnswer,
+    Refusal,
+    Result,
+    Trust,
+)
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry, NotReady
-from engine.storage.rows import Row, load, utc_field
 
 log = logging.getLogger(__name__)
 
 MILESTONES = frozenset({"PermissionAsked", "RetryRepeated", "ChangeSetReady"})
 """Milestones of a session, at which the assumptions of its agent so far are written."""
+
+LANDED_KINDS = frozenset({"ChangeSetLanded", "ChangeSetBranched"})
+"""Kinds of ledger entries that say that the operator wanted the changes of a session."""
 
 LATE_KINDS = frozenset({"ChangeSetDiscarded", "LandingUndone"}) | LANDED_KINDS
 """Decisions on the changes of a session, which may come after its end."""
@@ -51,132 +70,207 @@ FOLLOWED_KINDS = MILESTONES | LATE_KINDS | {"SessionStarted", "SessionEnded"}
 RECENT = timedelta(days=1)
 """Maximum age of the end of a session about which a model is asked."""
 
+GATE_KINDS = frozenset({"SessionEnded", "ChangeSetDiscarded", "LandingUndone"})
+"""The kinds of ledger entries after which the gates of the project are checked."""
+
+NOT_WRITABLE = "not writable"
+"""Under this key it is reported once that pages cannot be written."""
+
 PENDING_PROJECTS = "learnings.wanted"
 """Key in the state table: the projects whose gates must be checked."""
 
-RETRYABLE = frozenset({"unwritable_home", "learnings_damaged"})
-"""Refusals that the operator can fix. Until then, ledger entries wait, because skipping them would lose learnings."""
+MIN_SESSION_CONFIDENCE = 0.75
+"""Minimum confidence of a finding that is promoted from its team to its session. Findings have it if tests, the
+operator or repetition confirmed them."""
+
+LANDED_AFTER_ALL = "its changes were landed after all"
+"""The reason for retiring an entry that says that changes were undone or discarded."""
 
 NO_JUDGE = "no model is configured: you decide (clawpy learnings promote ID)"
 """The verdict on an entry without a model."""
 
-
-class LearningSession(Row, table=True):
-    """A finished session whose learnings are extracted."""
-
-    __tablename__ = "learning_sessions"
-
-    session_id: str = Field(primary_key=True)
-    entries: int
-    at: datetime = utc_field()
+_VERDICTS = {True: "generalises", False: "does not", None: "no answer"}
 
 
 class Chain:
-    """Extracts, promotes and compacts learnings, one step at a time. Callable from any thread."""
+    """Extracts, promotes and compacts learnings, one step at a time. Callable from any thread.
+
+    If words are forgotten after something was read (SPEC 4.10), it is not written, but read again.
+    """
 
     def __init__(
         self,
-        files: LearningFiles,
+        store: LearningStore,
         database: Database,
         clock: Clock,
         *,
         sessions: SessionSource,
         vectors: Vectors,
         model: Asks,
+        retracted: Callable[[], frozenset[str]],
     ) -> None:
-        self._files = files
+        """`retracted()` returns the lessons that the operator retracted."""
+        self._store = store
         self._database = database
         self._clock = clock
         self._sessions = sessions
         self._vectors = vectors
         self._model = model
-        self.extraction = Extraction(files, database, sessions, model)
+        self._retracted = retracted
         self._reported: set[str] = set()
         self._work_lock = threading.Lock()
         """Held while ledger entries are handled or gates are checked, even while a model is asked."""
-        self.plan_lock = threading.RLock()
-        """Held from making a plan until it is carried out, so that its entries cannot change meanwhile."""
+
+    # -- from sessions
 
     def handle(self, entry: LedgerEntry) -> None:
         """Handle one ledger entry of `FOLLOWED_KINDS`. A second time changes nothing. For entries older than `RECENT`,
         no model is asked and no risk is written, because a new engine may read years of them. Raises `NotReady` while
-        pages cannot be written."""
-        try:
-            self._handle(entry)
-        except Refusal as refusal:
-            if refusal.code not in RETRYABLE:
-                raise
-            self._report_once(f"learnings from sessions cannot be written yet: {refusal}", refusal.code)
-            raise NotReady(str(refusal)) from refusal
-        self._reported -= RETRYABLE
-
-    def _handle(self, entry: LedgerEntry) -> None:
-        """See `handle`. Raises the refusals of pages that cannot be written."""
+        pages cannot be written, and if words were forgotten meanwhile."""
         scope = Scope(make_project_key(entry.workspace), str(entry.payload.get("session_id") or entry.subject))
-        is_recent = entry.at > self._clock.now() - RECENT
-        with self._work_lock:
-            self._files.check(scope)  # before a model is asked, whose answer could not be written
-            if entry.kind == "SessionEnded":
-                self._end_session(scope, ask=is_recent)
-            elif entry.kind in LATE_KINDS:
-                self.extraction.write_late_findings(entry)
-                if entry.kind not in LANDED_KINDS:
-                    self._database.write(lambda tx: self._mark_pending(tx, scope.project))
-            elif is_recent and entry.kind == "SessionStarted":
-                self.extraction.write_risks(scope.session)
-            elif is_recent:
-                self.extraction.write_assumptions(scope.session)
+        try:
+            with self._work_lock:
+                self._store.check(scope)  # before a model is asked, whose answer could not be written
+                self._extract(entry, scope)
+        except NotWritable as refusal:
+            self._report_once(f"learnings from sessions cannot be written yet: {refusal}", NOT_WRITABLE)
+            raise
+        self._reported.discard(NOT_WRITABLE)
+        if entry.kind in GATE_KINDS:
+
+            def mark_pending(tx: Transaction) -> None:
+                state.put(tx, PENDING_PROJECTS, sorted({*state.get(tx.session, PENDING_PROJECTS, ()), scope.project}))
+
+            self._database.write(mark_pending)  # so that a crash does not lose it
+
+    def _extract(self, entry: LedgerEntry, scope: Scope) -> None:
+        """Write what a ledger entry about a session teaches, and merge what says the same. The latest decision on the
+        session's changes counts."""
+        erasures, is_end = self._store.erasures, entry.kind == "SessionEnded"
+        record = (self._sessions.load_record if is_end else self._sessions.load_start)(scope.session)
+        if record is None:
+            return
+        known = self._store.entries(scope)
+        findings, secrets = self._find(entry, record), tuple(self._sessions.secrets())
+        claims = self._ask_model(entry, record, known) if is_end else None
+        with self._store.lock:
+            if self._store.erasures != erasures:
+                raise NotReady("something was forgotten meanwhile")
+            for other in known:
+                is_undone = other.active and other.about.startswith("undone/")
+                if entry.kind in LANDED_KINDS and is_undone:
+                    self._store.apply(plan_retraction(other, self._trace(), LANDED_AFTER_ALL, entry.at)[0])
+                elif entry.kind == "LandingUndone" and findings and other.retired_because == LANDED_AFTER_ALL:
+                    self._store.apply(plan_decision(other, self._trace(), VALID, entry.at))
+            made = [
+                (make_entry(finding, record, entry.at, secrets), finding.general)
+                for finding in (*findings, *(claims or ()))
+            ]
+            self._write(made, scope, known, "rules" if claims is None else "rules and model")
+            if is_end:
+                self.compact(scope)
+
+    def _find(self, entry: LedgerEntry, record: SessionRecord) -> list[Finding]:
+        """What a ledger entry about a session teaches, by rules."""
+        view, is_recent = record.view, entry.at > self._clock.now() - RECENT
+        if entry.kind in LATE_KINDS:
+            return list(find_in_event(entry.kind, entry.payload, record))
+        if entry.kind == "SessionStarted":
+            entries = self._store.entries(Scope(make_project_key(view.workspace)))
+            earlier = [other for other in entries if other.session_id != view.id]
+            return find_risks(record, earlier) if is_recent and view.flow is None else []
+        lines = self._sessions.transcript(view.id) if view.flow is None else ()
+        assumptions = find_assumptions(lines, tuple(self._sessions.secrets()))
+        if entry.kind != "SessionEnded":
+            return assumptions if is_recent else []
+        return [] if view.result is Result.CANNOT_RUN else [*find_learnings(record), *assumptions]
+
+    def _ask_model(
+        self, entry: LedgerEntry, record: SessionRecord, known: Iterable[LearningEntry]
+    ) -> list[Finding] | None:
+        """What the configured model finds in a session that ended lately, and whose entries are not written yet; None
+        without a model or an answer."""
+        view = record.view
+        is_written = any(other.phase not in (PROSPECTIVE, IN_FLIGHT) for other in known)
+        is_old = entry.at <= self._clock.now() - RECENT
+        if is_written or is_old or view.flow is not None or view.result is Result.CANNOT_RUN:
+            return None
+        try:
+            return ask_learnings(self._model, record, self._sessions.transcript(view.id))
+        except NoAnswer as error:
+            self._report_once(f"no model said what {view.id} taught, the rules did: {error}")
+            return None
+
+    def _write(
+        self, made: Iterable[tuple[LearningEntry, str]], scope: Scope, known: Iterable[LearningEntry], by: str
+    ) -> None:
+        """Write the entries of a session that are not known yet, given with what makes each general. Confirmed ones are
+        also promoted from their team to the session."""
+        ids = {other.id for other in known}
+        changes, promoted = list[Change](), list[Change]()
+        for entry, general in made:
+            if entry.id in ids:
+                continue
+            ids.add(entry.id)
+            changes.append(Change(entry))
+            if general:
+                self._offer(entry)
+            if entry.scope is LearningScope.TEAM and entry.confidence >= MIN_SESSION_CONFIDENCE:
+                above = promote_entry(entry, scope, [EntrySource(entry.id, entry.session_id)], entry.created_at)
+                promoted.append(add_promoted(above, "establishment"))
+        if changes:
+            phases = tuple(dict.fromkeys(change.entry.phase for change in changes))
+            workspace = changes[0].entry.workspace
+            event = LearningsExtracted(
+                subject=scope.session, workspace=workspace, entries=len(changes), scopes=phases, by=by
+            )
+            changes[0] = replace(changes[0], event=event)
+        self._store.apply([*changes, *promoted])
+
+    def _offer(self, entry: LearningEntry) -> None:
+        """Offer an entry that generalises to the leader of its agent (SPEC 1.7). A second offer changes nothing.
+        Entries about the operator or about an agent's own tools, and retracted lessons, are not offered."""
+        is_left_out = entry.kind is LearningKind.PROXY or is_about_own_tools(entry)
+        if not entry.agent or is_left_out or entry.lesson in self._retracted():
+            return
+        try:
+            self._sessions.offer(entry)
+        except Refusal as refusal:  # its agent was retired meanwhile
+            log.warning("%s was not offered: %s", entry.id, refusal)
+
+    # -- to projects
 
     def check_gates(self) -> None:
         """Promote within the projects that have new learnings. One check covers many sessions."""
         with self._work_lock:
             with self._database.read() as session:
-                project_keys = list(state.get(session, PENDING_PROJECTS, ()))
-            failed = []
-            for key in project_keys:
-                try:
-                    self.promote_to_project(Scope(key))
-                except Exception as error:  # it is reported, and tried again with the next entry
-                    log.exception("the gates of %s", key)
-                    self._report_once(f"the gates of {key} could not be checked; they will be tried again: {error}")
-                    failed.append(key)
-            if project_keys != failed:
+                projects = list(state.get(session, PENDING_PROJECTS, ()))
+            failed = list(self._promote_to_projects(projects))
+            if projects != failed:
                 self._database.write(lambda tx: state.put(tx, PENDING_PROJECTS, failed))
 
-    def run(self, catch_up: Callable[[], None], *, judge: bool = False) -> ChainReport:
-        """Handle new ledger entries by `catch_up`, then promote within every project. With `judge`, the operator's
-        model decides which entries are promoted to all projects. A step that fails is reported, and the others go
-        on."""
-        before, judged = self._files.entries(), dict[str, str]()
-        catch_up()
-        with self._work_lock:
-            errors = self._files.errors()
-            for error in errors:
-                self._report_once(f"{error}; it is ignored until you fix it in an editor")
-            projects = sorted({parse_scope_path(page.path).project for page in self._files.pages()} - {""})
-            steps: list[Callable[[], None]] = [partial(self.promote_to_project, Scope(key)) for key in projects]
-            steps += [partial(self._judge, judged)] if judge else []
-            steps.append(partial(self.compact, GLOBAL))
-            for step in steps:
-                try:
-                    step()
-                except Refusal as refusal:
-                    log.warning("the promotion chain: %s", refusal)
-                    self._sessions.report("learnings", str(refusal))
-                    errors.append(str(refusal))
-            return make_report(before, self._files.entries(), judged, errors)
+    def _promote_to_projects(self, projects: Iterable[str]) -> dict[str, str]:
+        """Promote within these projects. Returns the error of each that failed, which is reported, too."""
+        errors: dict[str, str] = {}
+        for key in projects:
+            try:
+                self.promote_to_project(Scope(key))
+            except Exception as error:  # the next ledger entry tries again
+                log.exception("the gates of %s", key)
+                errors[key] = f"the gates of {key} could not be checked; they will be tried again: {error}"
+                self._report_once(errors[key])
+        return errors
 
     def promote_to_project(self, scope: Scope) -> None:
         """Promote from the sessions to one project, reinforce, and compact. Raises `Refusal`."""
-        with self.plan_lock:
-            project_entries = self._files.entries(scope, below=False)
-            session_entries = [
-                entry for entry in self._files.entries(scope) if entry.scope is not LearningScope.PROJECT
-            ]
-            plan = plan_project(session_entries, project_entries, scope, self._vectors, self._clock.now())
-            self._carry_out(plan, "recurrence")
-            for entry in plan.entries:
-                self.offer_to_leaders(entry)
+        with self._store.lock:
+            entries = self._store.entries(scope)
+            existing = [entry for entry in entries if entry.scope is LearningScope.PROJECT]
+            below = [entry for entry in entries if entry.scope is not LearningScope.PROJECT]
+            plan = plan_project(below, existing, scope, self._vectors, self._clock.now())
+            self._store.apply(plan)
+            for change in plan:
+                self.offer_to_leaders(change.entry)
             self.compact(scope)
 
     def offer_to_leaders(self, entry: LearningEntry) -> None:
@@ -184,71 +278,79 @@ class Chain:
         operator approved it, so that the operator is asked only once about a lesson."""
         if not entry.may_guide:
             return
-        agents = {entry.id: entry.agent for entry in self._files.entries()}
-        latest_session = max((source.session for source in entry.promoted_from), default="")
-        for agent in dict.fromkeys(agents.get(source.entry, "") for source in entry.promoted_from):
-            self.extraction.offer(replace(entry, id=f"{entry.id}@{agent}", agent=agent, session_id=latest_session))
+        sources = {source.entry for source in entry.promoted_from}
+        for agent in sorted({other.agent for other in self._store.entries() if other.id in sources}):
+            latest = max(entry.source_sessions)
+            self._offer(replace(entry, id=f"{entry.id}@{agent}", agent=agent, session_id=latest))
+
+    def compact(self, scope: Scope) -> None:
+        """Merge the entries of a scope that are the same, and record their ids. Raises `Refusal`."""
+        with self._store.lock:
+            self._store.apply(plan_compaction(self._store.entries(scope, below=False), scope, self._vectors))
+
+    # -- to all projects
 
     def promote(self, entry: LearningEntry) -> str:
         """Promote an entry from its project to all projects, as the operator decided; returns the id of the entry
         that it became or reinforced. Raises `Refusal`: `not_promotable`, `already_promoted`."""
-        with self.plan_lock:
-            if entry.scope is not LearningScope.PROJECT:
-                raise Refusal(
-                    "not_promotable",
-                    f"{entry.id} is an entry of the scope {entry.scope.value}",
-                    "only project entries can be promoted; session entries rise when they recur in three sessions",
-                )
-            if not is_promotable(entry):
-                raise Refusal(
-                    "not_promotable", f"{entry.id} {_describe_obstacle(entry)}", "see `clawpy learnings show`"
-                )
-            plan = self._plan_global_promotion(entry)
-            if not plan.promoted and not plan.reinforced:
+        with self._store.lock:
+            if obstacle := _find_obstacle(entry):
+                raise Refusal("not_promotable", f"{entry.id} {obstacle}", "see `clawpy learnings show`")
+            plan = self._plan_global(entry, "operator")
+            if not plan:
                 raise Refusal("already_promoted", f"all projects already have what {entry.id} says")
-            self._carry_out(plan, "operator")
+            self._store.apply(plan)
             self.compact(GLOBAL)
-            return plan.entries[0].id
+            return plan[0].entry.id
 
-    def compact(self, scope: Scope) -> None:
-        """Merge the entries of a scope that are the same, and record their ids. Raises `Refusal`."""
-        with self.plan_lock:
-            clusters = find_duplicates(self._files.entries(scope, below=False), self._vectors)
-            if not clusters:
-                return
-            pairs = [(member, cluster.members[0]) for cluster in clusters for member in cluster.members[1:]]
-            event = LearningsCompacted(
-                subject=scope.folder,
-                workspace=clusters[0].centre.workspace if scope.project else "",
-                folded=tuple(entry.id for entry, _ in pairs),
-                into=tuple(centre.id for _, centre in pairs),
-            )
-            self._files.apply([change for cluster in clusters for change in merge_duplicates(cluster)], [event])
+    def run(self, catch_up: Callable[[], None], *, judge: bool = False) -> ChainReport:
+        """Handle new ledger entries by `catch_up`, then promote within every project. With `judge`, the operator's
+        model decides which entries are promoted to all projects. Raises `Refusal`."""
+        before, judged = self._store.entries(), dict[str, str]()
+        catch_up()
+        with self._work_lock:
+            errors = self._store.errors()
+            for error in errors:
+                self._report_once(f"{error}; it is ignored until you fix it in an editor")
+            projects = sorted({scope.project for scope, _ in self._store.pages()} - {""})
+            errors += self._promote_to_projects(projects).values()
+            if judge:
+                self._judge(judged)
+            self.compact(GLOBAL)
+            return make_report(before, self._store.entries(), judged, errors)
 
-    def _end_session(self, scope: Scope, *, ask: bool) -> None:
-        """Write the findings of a session that is over, and store that it is finished. With `ask`, a model is asked,
-        but only the first time."""
-        with self._database.read() as session:
-            is_finished = load(session, LearningSession, scope.session) is not None
-        new, fault = self.extraction.write_findings(scope.session, ask=ask and not is_finished)
-        if fault:
-            self._report_once(fault)
-        has_learnings = bool(new) or (not is_finished and bool(self._files.entries(scope)))
-        if has_learnings:
-            self.compact(scope)
+    def _judge(self, judged: dict[str, str]) -> None:
+        """Ask the model about each project entry that is not global yet, and promote the entry if the answer is a clear
+        yes, unless it changed meanwhile. The verdicts are added to `judged`. It ends if words are forgotten meanwhile.
+        Quotes are left to the operator (SPEC 6.8). Raises `Refusal`."""
+        erasures = self._store.erasures
+        for entry in self._store.entries():
+            if entry.scope is not LearningScope.PROJECT or not is_promotable(entry) or entry.trust is Trust.QUOTED:
+                continue
+            is_new = any(not change.fields for change in self._plan_global(entry, "model"))
+            verdict = ask_judge(self._model, entry) if is_new else Verdict(generalises=True)
+            if verdict is None:
+                judged[entry.id] = NO_JUDGE
+                continue
+            with self._store.lock:  # words that are forgotten later are erased from the ledger later, too
+                if self._store.erasures != erasures:
+                    return
+                if is_new:
+                    word = _VERDICTS[verdict.generalises]
+                    judged[entry.id] = f"{word}: {verdict.reason or 'no reason was given'}"
+                    self._database.record(
+                        LearningJudged(subject=entry.id, workspace=entry.workspace, verdict=word, reason=verdict.reason)
+                    )
+                if verdict.generalises and entry in self._store.entries():
+                    self._store.apply(self._plan_global(entry, "model"))
 
-        def store_end(tx: Transaction) -> None:
-            if has_learnings:
-                self._mark_pending(tx, scope.project)
-            if load(tx.session, LearningSession, scope.session) is None:
-                tx.insert(LearningSession(session_id=scope.session, entries=len(new), at=tx.now))
+    def _plan_global(self, entry: LearningEntry, by: str) -> list[Change]:
+        """The plan to promote an entry from its project to all projects."""
+        return plan_global(entry, self._store.entries(GLOBAL, below=False), self._vectors, self._clock.now(), by)
 
-        if has_learnings or not is_finished:
-            self._database.write(store_end)
-
-    def _mark_pending(self, tx: Transaction, key: str) -> None:
-        """Store that the project needs promotion, so that a crash does not lose it."""
-        state.put(tx, PENDING_PROJECTS, sorted({*state.get(tx.session, PENDING_PROJECTS, ()), key}))
+    def _trace(self) -> Provenance:
+        """The provenance of all entries."""
+        return Provenance(self._store.entries())
 
     def _report_once(self, message: str, key: str = "") -> None:
         """Report a problem that does not stop work, but only once for the same words or the same `key`."""
@@ -256,81 +358,32 @@ class Chain:
             self._reported.add(key or message)
             self._sessions.report("learnings", message)
 
-    def _judge(self, judged: dict[str, str]) -> None:
-        """Ask the model about each project entry that is not global yet, and promote the entry if the answer is a clear
-        yes. The verdicts are added to `judged`. It ends if words are forgotten meanwhile (SPEC 4.10). Quotes are left
-        to the operator (SPEC 6.8). Raises `Refusal`."""
-        erasures = self._files.erasures
-        for entry in self._files.entries():
-            if entry.scope is not LearningScope.PROJECT or not is_promotable(entry) or entry.trust is Trust.QUOTED:
-                continue
-            if self._files.erasures != erasures:
-                return
-            if self._plan_global_promotion(entry).promoted:
-                judged |= self._judge_one(entry, erasures)
-            else:
-                self._promote_globally(entry)
-
-    def _judge_one(self, entry: LearningEntry, erasures: int) -> dict[str, str]:
-        """Ask the model about an entry, and promote it at a clear yes. Returns the verdict by the entry's id; nothing
-        if words were forgotten since `erasures` was read."""
-        verdict = ask_judge(self._model, entry)
-        if verdict is None:
-            return {entry.id: NO_JUDGE}
-        word = {True: "generalises", False: "does not", None: "no answer"}[verdict.is_valid]
-        event = LearningJudged(subject=entry.id, workspace=entry.workspace, verdict=word, reason=verdict.reason)
-        with self._files.lock:  # words that are forgotten later are erased from the ledger later, too
-            if self._files.erasures != erasures:
-                return {}
-            self._database.record(event)
-        if verdict.is_valid is True:
-            self._promote_globally(entry)
-        return {entry.id: f"{word}: {verdict.reason}"}
-
-    def _plan_global_promotion(self, entry: LearningEntry) -> PromotionPlan:
-        """The plan to promote an entry from its project to all projects."""
-        return plan_global(entry, self._files.entries(GLOBAL, below=False), self._vectors, self._clock.now())
-
-    def _promote_globally(self, entry: LearningEntry) -> None:
-        """Promote an entry to all projects, unless it changed while the model was asked."""
-        with self.plan_lock:
-            current = next((candidate for candidate in self._files.entries() if candidate.id == entry.id), None)
-            if current is not None and current.text == entry.text and is_promotable(current):
-                self._carry_out(self._plan_global_promotion(current), "model")
-
-    def _carry_out(self, plan: PromotionPlan, by: str) -> None:
-        """Carry out a plan, and record its events."""
-        self._files.apply(plan.changes(self._clock.now()), plan.events(by))
-
 
 def make_report(
     before: Sequence[LearningEntry], after: Sequence[LearningEntry], judged: Mapping[str, str], errors: Sequence[str]
 ) -> ChainReport:
     """The report of a run, from the entries of a home before and after it. Pure."""
     former = {entry.id: entry for entry in before}
-    new_entries = [entry for entry in after if entry.id not in former]
-    high = (LearningScope.PROJECT, LearningScope.GLOBAL)
-    known_entries = [entry for entry in after if entry.id in former and entry.scope in high]
+    changed = [(entry, former.get(entry.id)) for entry in after if former.get(entry.id) != entry]
+    high = [(entry, old) for entry, old in changed if entry.scope in HIGH_SCOPES]
     return ChainReport(
-        extracted=Counter(entry.session_id for entry in new_entries if entry.scope not in high),
-        promoted=tuple(entry.id for entry in new_entries if entry.scope in high),
-        reinforced=tuple(
-            entry.id for entry in known_entries if entry.reinforcement_count > former[entry.id].reinforcement_count
-        ),
+        extracted=Counter(entry.session_id for entry, old in changed if not old and entry.scope not in HIGH_SCOPES),
+        promoted=tuple(entry.id for entry, old in high if not old),
+        reinforced=tuple(entry.id for entry, old in high if old and entry.last_reinforced != old.last_reinforced),
         compacted=tuple(
-            entry.id
-            for entry in after
-            if entry.status is LearningStatus.COMPACTED and (entry.id not in former or former[entry.id].active)
+            entry.id for entry, old in changed if entry.merged_into and (old is None or not old.merged_into)
         ),
         judged=judged,
         faults=tuple(errors),
     )
 
 
-def _describe_obstacle(entry: LearningEntry) -> str:
-    """Why an entry cannot be promoted, in words."""
+def _find_obstacle(entry: LearningEntry) -> str:
+    """Why an entry cannot be promoted to all projects, in words; "" if it can."""
+    if entry.scope is not LearningScope.PROJECT:
+        return f"is an entry of the scope {entry.scope.value}; only project entries can be promoted"
     if not entry.active:
         return "was retracted" if entry.status is LearningStatus.RETIRED else "was merged into another"
     if entry.review:
         return f"waits for review: {entry.review}"
-    return "is about the human, or was only assumed"
+    return "" if is_promotable(entry) else "is about the human, or was only assumed"

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import StrEnum
+from enum import Enum
 from typing import Protocol
 
 from engine.frozen import frozen
@@ -30,13 +30,6 @@ OBSERVATIONS, ESCALATION, ALIGNMENT = "observations", "escalation", "intent-alig
 PROSPECTIVE, IN_FLIGHT, CORRECTIVE = "prospective", "in-flight", "corrective"
 """The phases of findings, see `rules`."""
 
-ERRED, REFUSED = "erred/", "refused/"
-DISCARDED, UNDONE = "discarded/", "undone/"
-HEALED, UNMENDED, CIRCLES, FAILED, OVERLAP = "healed/", "unmended/", "circles/", "failed/", "overlap/"
-"""Prefixes of `about`: an error of a tool, a refusal by a rail, discarded changes and undone changes of a session; a
-test that a session healed, could not mend, or tried to mend again and again; a session that failed, and overlapping
-work."""
-
 FAILURE_WEIGHT = 0.4
 TIME_WEIGHT = 0.2
 COST_WEIGHT = 0.15
@@ -58,33 +51,14 @@ ENTRY_KINDS = (
 """Kinds of ledger entries about a session from which findings are made."""
 
 
-@frozen
-class Finding:
-    """A learning before it becomes an entry of a scope. `general` says why it is valid beyond its session, "" if three
-    tasks must confirm it first (SPEC 6.8)."""
+class Basis(Enum):
+    """The evidence for a learning: the confidence that follows from it, and the reason in words (SPEC 6.7)."""
 
-    kind: LearningKind
-    type: LearningType
-    text: str
-    phase: str
-    confidence: Score
-    importance: Score
-    about: str = ""
-    """What identifies it, "" for a statement, which its words identify."""
-    title: str = ""
-    """"" for the beginning of the text."""
-    trust: Trust = Trust.QUOTED
-    general: str = ""
-
-
-class Basis(StrEnum):
-    """The evidence for a learning (SPEC 6.7)."""
-
-    TESTS = "tests"
-    OPERATOR = "operator"
-    REPEATED = "repeated"
-    SINGLE = "single"
-    MODEL = "model"
+    TESTS = 0.9, "tests confirmed it"
+    OPERATOR = 0.9, "you confirmed it"
+    REPEATED = 0.75, "it was observed repeatedly"
+    SINGLE = 0.5, "it was observed once"
+    MODEL = 0.4, "a model claims it"
 
 
 @frozen
@@ -100,25 +74,10 @@ class Impact:
     """Number of tests, files or sessions."""
 
 
-CONFIDENCE_BY_BASIS: dict[Basis, tuple[float, str]] = {
-    Basis.TESTS: (0.9, "tests confirmed it"),
-    Basis.OPERATOR: (0.9, "you confirmed it"),
-    Basis.REPEATED: (0.75, "it was observed repeatedly"),
-    Basis.SINGLE: (0.5, "it was observed once"),
-    Basis.MODEL: (0.4, "a model claims it"),
-}
-"""The confidence of each basis, and its reason in words."""
-
-
-def rate_confidence(basis: Basis, observed: int = 1) -> Score:
-    """The confidence of a learning. `observed` is the number of sessions that observed it. If there is more than one, a
-    single observation counts as repeated."""
-    if basis is Basis.SINGLE and observed > 1:
-        basis = Basis.REPEATED
-    value, reason = CONFIDENCE_BY_BASIS[basis]
-    if basis is Basis.REPEATED and observed > 1:
-        reason = f"{reason} ({observed} times)"
-    return Score(value, (reason,))
+def rate_confidence(basis: Basis, sessions: int = 1) -> Score:
+    """The confidence of a learning that this number of sessions observed."""
+    value, reason = basis.value
+    return Score(value, (f"{reason} ({sessions} times)" if sessions > 1 else reason,))
 
 
 def rate_importance(impact: Impact) -> Score:
@@ -137,14 +96,33 @@ def rate_importance(impact: Impact) -> Score:
 
 
 @frozen
+class Finding:
+    """A learning before it becomes an entry of a scope. `general` says why it is valid beyond its session, "" if three
+    tasks must confirm it first (SPEC 6.8)."""
+
+    text: str
+    basis: Basis
+    impact: Impact = Impact()
+    phase: str = OBSERVATIONS
+    kind: LearningKind = LearningKind.TASK
+    type: LearningType = LearningType.DECLARATIVE
+    about: str = ""
+    """What identifies it, "" for a statement, which its words identify."""
+    title: str = ""
+    """"" for the beginning of the text."""
+    trust: Trust = Trust.QUOTED
+    general: str = ""
+
+
+@frozen
 class Statement:
-    """A sentence from a transcript (SPEC 4.4)."""
+    """A sentence from a transcript (SPEC 4.4) or a prompt."""
 
     kind: str
-    """ "decision", "fact" or "correction"."""
+    """ "decision", "fact", "correction", or "edit" for one that the operator added to a prompt or removed from it."""
     text: str
     speaker: str
-    """ "agent", "operator" or "program"."""
+    """ "agent", "operator", "program", or "prompt" for a removed one."""
     preference: bool = False
     """Whether the statement is a preference of the operator."""
 
@@ -161,6 +139,7 @@ class SessionRecord:
     statements: tuple[Statement, ...] = ()
     permissions: tuple[PermissionRequest, ...] = ()
     edit: Correction | None = None
+    """The operator's edit of its prompt."""
     failing: tuple[str, ...] = ()
     """Tests that failed in the workspace when the session began."""
     continues: str = ""
@@ -203,8 +182,3 @@ class SessionSource(Protocol):
 
     def report(self, service: str, message: str, /) -> None:
         """Report a problem that does not stop work to the operator."""
-
-
-def select_entries_about(entries: Iterable[LedgerEntry], session_id: str) -> list[LedgerEntry]:
-    """The ledger entries about a session. Pure."""
-    return [entry for entry in entries if session_id in (entry.subject, entry.payload.get("session_id"))]

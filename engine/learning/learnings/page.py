@@ -1,202 +1,222 @@
-"""A Markdown page of entries, each with YAML front matter (SPEC 6.1): parsing and editing. Pure.
+"""A Markdown page of entries, each with YAML front matter (SPEC 6.1): reading and editing. Pure.
 
 An entry begins at a line `---` followed by `id: …` and ends where the next one begins. Its text follows the `---` that
 closes the front matter. A text line `---` is written `\\---`. An edit replaces single values. Every other byte stays,
-including line ends, comments, unknown fields and entries that cannot be parsed.
+including line ends, comments, unknown fields and entries that cannot be read.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
-from enum import StrEnum
-from typing import Annotated, Any
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, replace
+from typing import Annotated, Any, NoReturn
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import PlainSerializer, PlainValidator, TypeAdapter, ValidationError
 
-from engine.clock import format_instant, in_utc
-from engine.model import EntrySource, LearningEntry, LearningStatus, LearningType, Trust, sanitise
+from engine.clock import in_utc
+from engine.events import Event
+from engine.frozen import frozen
+from engine.model import EntrySource, LearningEntry, LearningKind, Trust, sanitise
 from engine.model.base import hex_hash
+from engine.model.learnings import make_lesson_id
+from engine.model.text import plain
+from engine.storage.erasing import map_strings
 
-KEY_PATTERN = re.compile(r"([A-Za-z_][\w-]*)[ \t]*:(?:[ \t]|$)")
-"""The beginning of a line `key: value`."""
+log = logging.getLogger(__name__)
 
-_UNQUOTED_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*")
-_INSTANT_TEXT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d)")
-"""Texts that are written without quotes, unless they are `_RESERVED_WORDS`: a word, and an instant."""
+ENTRY_VALUES = TypeAdapter(LearningEntry)
+"""Reads an entry from JSON values, and writes it as such."""
 
-_RESERVED_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
-"""Words that YAML does not read as text."""
-
-_COMMENT = re.compile(r"(?:^|[ \t])#.*")
-"""A comment of YAML."""
-
-Value = str | int | float | bool | None | Sequence[Any] | Mapping[str, Any]
-"""The value of a key in front matter."""
-
-REQUIRED_KEYS = frozenset(
-    {"type", "domain", "importance", "confidence", "phase", "status", "reinforcement_count", "last_reinforced"}
-    | {"created_at", "session_id", "session_task", "promoted_from", "promoted_at"}
+FRONT_KEYS = tuple(
+    field.name for field in fields(LearningEntry) if field.name not in ("scope", "scope_id", "kind", "path", "text")
 )
+"""The keys of front matter."""
+
+REQUIRED_KEYS = FRONT_KEYS[: FRONT_KEYS.index("promoted_at") + 1]
 """Keys that are written even if they are empty, so that a reader of the file sees that they exist."""
 
-FRONT_MATTER_MARK = "---"
-"""The line above and below front matter."""
+DATES = ("created_at", "last_reinforced", "promoted_at", "review_since", "approved_at")
+"""The keys whose values are instants."""
 
-_ESCAPED_MARK = re.compile(r"\\+---[ \t]*$")
-_MARK_TO_ESCAPE = re.compile(r"\\*---[ \t]*$")
-"""Lines of a text that are read without their first backslash, and those that are written with one more."""
+MAXIMA = {"importance": 1, "confidence": 1, "reinforcement_count": 1_000_000}
+"""The largest values of the keys that are numbers. The smallest is 0."""
 
-_FIRST_KEY = re.compile(
-    r"\ufeff?(?:id|(?P<by_hand>type|domain|title|status|importance|confidence|created_at|session_id))[ \t]*:"
+MAX_TITLE_CHARS = 80
+"""Maximum number of characters of a title that is made from a text."""
+
+_MARK = r"---[ \t\r]*"
+"""A line above or below front matter."""
+
+_ENTRY = re.compile(
+    rf"^\ufeff?{_MARK}\n(?:"
+    r"(?P<front>(?:id|type|domain|title|status|importance|confidence|created_at|session_id)[ \t]*:.*\n"
+    rf"(?:(?!{_MARK}$).*\n)*){_MARK}(?:\n(?!id[ \t]*:)|\Z)"
+    r"|(?=id[ \t]*:))",  # without a closing line: an error
+    re.MULTILINE,
 )
-"""First line of front matter. An entry without an id was written by hand."""
+"""Matches the front matter of an entry. One without an id was written by hand, and must have a closing line, because
+the text of an entry may have such lines, too."""
+
+_FIELD = re.compile(r"^([A-Za-z_][\w-]*)[ \t]*:(?=\s|\Z)[ \t]*(.*(?:\n(?:(?:#.*|[ \t\r]*)\n)*[ \t-].*)*)", re.MULTILINE)
+"""Matches a key of front matter with its value. Comments and empty lines after a value are not part of it."""
+
+_WORD = re.compile(
+    r"(?!(?:true|false|null|yes|no|on|off|y|n)$)[A-Za-z][\w./-]*|\d{4}-\d\d-\d\dT[\d:.]+Z", re.IGNORECASE | re.ASCII
+)
+"""Matches a text that is written without quotes: a word that YAML reads as text, or an instant."""
 
 _ENTRY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}")
 """A valid id of an entry."""
 
-MAX_FRONT_LINES = 400
-"""Maximum number of lines of front matter."""
+
+def _store_event(event: Event | None) -> dict[str, Any] | None:
+    """An event as JSON values."""
+    return {"kind": event.kind, **vars(event)} if event else None
 
 
-# -- pages
+def _restore_event(stored: dict[str, Any] | None) -> Event | None:
+    """The event that has these values, in which tuples are lists."""
+    values: Any = {key: tuple(value) if isinstance(value, list) else value for key, value in (stored or {}).items()}
+    return Event.kinds[values.pop("kind")](**values) if stored else None
 
 
-@dataclass(slots=True)
-class Part:
-    """One entry of a page, or the text before the first one."""
+@frozen
+class Change:
+    """A change of an entry, with its event. `entry` is the entry after it. Its `fields` changed; without any, the entry
+    is new."""
 
-    line: int
-    """The number of its first line."""
-    lines: list[str]
-    closing: int = 0
-    """The index of the closing mark in `lines`, 0 without one."""
-    id: str = ""
-    error: str = ""
-    """The problem with the entry, "" for none."""
-    fields: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """The range of lines of each key."""
+    entry: LearningEntry
+    fields: tuple[str, ...] = ()
+    event: Annotated[Event | None, PlainSerializer(_store_event), PlainValidator(_restore_event)] = None
 
-    @property
-    def is_entry(self) -> bool:
-        """Whether it has front matter, or the beginning of it."""
-        return bool(self.closing or self.error)
 
-    @property
-    def text(self) -> str:
-        """The text below the front matter."""
-        lines = [line.rstrip("\r\n") for line in self.lines[self.closing + 1 :]] if self.closing else []
-        return sanitise("\n".join(text[1:] if _ESCAPED_MARK.match(text) else text for text in lines)).strip("\n")
+CHANGES = TypeAdapter(list[Change])
+"""Reads changes from JSON values, and writes them as such."""
 
-    def value(self, key: str) -> Value:
-        """The value of a key, "" if it is missing. Raises ValueError, which names the line."""
-        start, end = self.fields.get(key, (0, 0))
-        if not end:
-            return ""
-        first, *below = (line.rstrip("\r\n") for line in self.lines[start:end])
-        try:
-            return parse_value([first.partition(":")[2], *below])
-        except ValueError as error:
-            raise ValueError(f"line {self.line + start}: {key}: {error}") from None
 
-    def parse(self) -> None:
-        """Find the keys of the front matter, the id, and the error of the entry."""
-        self.closing = _find_closing_mark(self.lines, 0)
-        self.error = "" if self.closing else f"line {self.line}: the front matter has no closing {FRONT_MATTER_MARK}"
-        self._find_fields()
-        try:
-            self.id = "" if self.error else str(self.value("id"))
-        except ValueError as error:
-            self.error = str(error)
-        if self.id and not _ENTRY_ID.fullmatch(self.id):
-            shown = sanitise(self.id)[:60]
-            self.error = f"line {self.line}: {shown!r} is not an id: use letters and digits, with _ . : - between them"
-
-    def _find_fields(self) -> None:
-        """Find the lines of each key. Comments and empty lines after a value are not part of it."""
-        self.fields, key = {}, ""
-        for index in range(1, self.closing):
-            line = self.lines[index].rstrip("\r\n").lstrip("\ufeff")
-            if match := KEY_PATTERN.match(line):
-                key = match[1]
-                self.fields.setdefault(key, (index, index + 1))
-            elif not line.strip() or line.startswith("#"):
-                continue
-            elif key and line.startswith((" ", "\t", "-")):
-                self.fields[key] = (self.fields[key][0], index + 1)
-            else:
-                self.error = f"line {self.line + index}: {sanitise(line.strip())[:60]!r} is not `key: value`"
+def make_change(entry: LearningEntry, event: Event | None = None, /, **values: Any) -> Change:
+    """The change of an entry to these values of its fields."""
+    return Change(replace(entry, **values), tuple(values), event)
 
 
 class Page:
-    """The content of a page, which `set_fields`, `set_text` and `append` change. `data` is its present content."""
+    """The entries of a page, and the errors of those that cannot be read, with their lines."""
 
-    def __init__(self, data: bytes = b"", path: str = "") -> None:
-        """Entries without an id get one that is derived from `path` and their text."""
-        lines = re.findall(r"[^\n]*\n|[^\n]+$", data.decode("utf-8", errors="surrogateescape"))
-        first = next((line for line in lines if line.endswith("\n")), "\n")
-        self.newline = "\r\n" if first.endswith("\r\n") else "\n"
-        self.parts = _split_page(lines, path)
+    def __init__(self, data: bytes, place: Mapping[str, Any], problem: str = "") -> None:
+        """`place` has the fields that follow from the path: `path`, `scope`, `scope_id`, `kind`, and `session_id` for
+        entries that name none. `problem` says why the file cannot be read."""
+        self.data = data
+        self.path: str = place["path"]
+        self.problem = problem
+        self.entries: list[LearningEntry] = []
+        self.errors = [problem] if problem else []
+        all_have_returns = data.count(b"\r\n") == data.count(b"\n") > 0
+        self._newline = "\r\n" if all_have_returns else "\n"
+        text = data.decode("utf-8", "surrogateescape").replace(self._newline, "\n")
+        starts = [entry.start() for entry in _ENTRY.finditer(text)]
+        self._parts = [text[start:end] for start, end in zip([0, *starts], [*starts, len(text)], strict=True)]
+        """The text before the first entry, and the text of each entry."""
+        self._positions: dict[str, int] = {}
+        """The position in `_parts` of each entry that can be read, by its id."""
+        if text.strip() and not starts:
+            self.errors.append(
+                f"{self.path} has no entry; an entry begins with front matter between two lines with ---"
+            )
+        line = 1
+        for position, part in enumerate(self._parts):
+            try:
+                if position:
+                    entry = read_entry(part, line, place)
+                    if entry.id in self._positions:
+                        raise ValueError(f"line {line}: {entry.id} appears twice")
+                    self._positions[entry.id] = position
+                    self.entries.append(entry)
+            except ValueError as error:
+                self.errors.append(f"{self.path} {error}")
+            line += part.count("\n")
 
-    @property
-    def entries(self) -> list[Part]:
-        """All entries, including those with an error."""
-        return [part for part in self.parts if part.is_entry]
+    def edit(self, changes: Iterable[Change]) -> bytes:
+        """The data of the page after these changes. Made a second time, they change nothing."""
+        parts, positions = list(self._parts), dict(self._positions)
+        for change in changes:
+            entry, values = change.entry, make_front_matter(change.entry)
+            position = positions.get(entry.id)
+            if position is not None:
+                changed = {key: values[key] for key in ("id", *change.fields) if key in values and change.fields}
+                parts[position] = _edit_entry(parts[position], changed, entry.text if "text" in change.fields else None)
+            elif change.fields:
+                log.warning("%s is not in %s any more: it was not changed", entry.id, self.path)
+            else:
+                filled = {key: value for key, value in values.items() if value not in ("", []) or key in REQUIRED_KEYS}
+                gap = "" if not any(parts) else "\n" if parts[-1].endswith("\n") else "\n\n"
+                positions[entry.id] = len(parts) + 1
+                parts += [gap, f"---\n{_format_fields(filled)}---\n{_format_text(entry.text)}"]
+        return "".join(parts).replace("\n", self._newline).encode("utf-8", "surrogateescape")
 
-    @property
-    def data(self) -> bytes:
-        """The whole page."""
-        return "".join(line for part in self.parts for line in part.lines).encode("utf-8", errors="surrogateescape")
 
-    def part(self, entry: str) -> Part | None:
-        """The entry with this id, None if it does not exist or has an error."""
-        return next((part for part in self.entries if part.id == entry and not part.error), None)
+def read_entry(part: str, line: int, place: Mapping[str, Any]) -> LearningEntry:
+    """The entry with this text, which begins at a line of its page. Raises ValueError, which has the line of the
+    error."""
+    opening = _ENTRY.match(part)
+    if not opening or opening["front"] is None:
+        raise ValueError(f"line {line}: the front matter has no closing ---")
+    found = _find_fields(opening["front"], line)
 
-    def set_fields(self, entry: str, values: Mapping[str, Value]) -> bool:
-        """Set the values of an entry's keys that differ. Returns whether the entry exists."""
-        part = self.part(entry)
-        if part is None:
-            return False
-        for key, value in values.items():
-            if _has_value(part, key, value):
-                continue
-            if "id" not in part.fields:  # written by hand; it keeps its id from now on
-                part.lines.insert(1, f"id: {format_value(entry)}{self.newline}")
-                part.parse()
-            at, end = part.fields.get(key, (part.closing, part.closing))
-            part.lines[at:end] = [f"{key}: {format_value(value)}{self.newline}"]
-            part.parse()
-        return True
+    def fail(key: str, problem: str) -> NoReturn:
+        at = line + 1 + opening["front"].count("\n", 0, found[key].start())
+        raise ValueError(f"line {at}: {key}{problem}") from None
 
-    def set_text(self, entry: str, text: str) -> None:
-        """Set the text of an existing entry."""
-        part = self.part(entry)
-        if part is not None and part.text != text:
-            part.lines[part.closing + 1 :] = self._make_text_lines(text)
+    written: dict[str, Any] = {}
+    for key in found.keys() & FRONT_KEYS:
+        try:
+            written[key] = map_strings(parse_value(found[key][2]), clean_text)
+        except ValueError as error:
+            fail(key, f": {error}")
+    if isinstance(sources := written.get("promoted_from"), list):
+        written["promoted_from"] = [EntrySource(*str(source).split("@", 1)) for source in sources]
+    text = clean_text(re.sub(rf"^\\(\\*{_MARK})$", r"\1", part[opening.end() :], flags=re.MULTILINE))
+    values = {
+        "id": "lrn_" + hex_hash(f"{place['path']}\n{text}", 12), "type": "declarative",
+        "domain": get_domain(place["kind"]), "title": make_title(text), "importance": 0.5, "confidence": 0.5,
+        "reasons": (), "phase": "", "status": "active", "created_at": None, "lesson": make_lesson_id(text),
+        "text": text, **place, **{key: value for key, value in written.items() if value not in ("", None)},
+    }  # fmt: skip
+    # An entry without `trust` was written by the operator, unless it names the session that it is from.
+    is_quote = values["session_id"] or values.get("promoted_from")
+    values.setdefault("trust", Trust.QUOTED if is_quote else Trust.OPERATOR)
+    try:
+        entry = ENTRY_VALUES.validate_python(values)
+    except ValidationError as error:
+        wrong = error.errors(include_url=False)[0]
+        key = str(wrong["loc"][0])
+        fail(key, f" is {str(written[key])[:60]!r}: {sanitise(wrong['msg'])}")
+    if not _ENTRY_ID.fullmatch(entry.id):
+        fail("id", f" is {entry.id[:60]!r}: use letters and digits, with _ . : - between them")
+    for key, maximum in MAXIMA.items():
+        if not 0 <= getattr(entry, key) <= maximum:
+            fail(key, f" is {written[key]!r}: it must be from 0 to {maximum:,}")
+    dates: dict[str, Any] = {key: in_utc(date) for key in DATES if (date := getattr(entry, key))}
+    return replace(entry, **dates)
 
-    def append(self, entry: str, values: Mapping[str, Value], text: str) -> None:
-        """Add an entry at the end; its id must be new. `values` are its other fields."""
-        last_lines = self.parts[-1].lines if self.parts else []
-        if last_lines and not last_lines[-1].endswith("\n"):
-            last_lines[-1] += self.newline
-        if last_lines and last_lines[-1].strip():
-            last_lines.append(self.newline)
-        fields = [f"{key}: {format_value(value)}" for key, value in ({"id": entry} | dict(values)).items()]
-        lines = [
-            *(line + self.newline for line in (FRONT_MATTER_MARK, *fields, FRONT_MATTER_MARK)),
-            *self._make_text_lines(text),
-        ]
-        part = Part(sum(len(part.lines) for part in self.parts) + 1, lines)
-        part.parse()
-        self.parts.append(part)
 
-    def _make_text_lines(self, text: str) -> list[str]:
-        """The lines of an entry's text below its front matter, an empty one first."""
-        lines = clean_text(text).split("\n") if clean_text(text) else []
-        return [self.newline, *(("\\" if _MARK_TO_ESCAPE.match(line) else "") + line + self.newline for line in lines)]
+def make_front_matter(entry: LearningEntry) -> dict[str, Any]:
+    """The values of all keys of an entry's front matter, as they are written."""
+    values = ENTRY_VALUES.dump_python(entry, mode="json")
+    sources = [f"{source.entry}@{source.session}".rstrip("@") for source in entry.promoted_from]
+    return {key: "" if values[key] is None else values[key] for key in FRONT_KEYS} | {"promoted_from": sources}
+
+
+def get_domain(kind: LearningKind) -> str:
+    """The domain of entries of a kind."""
+    return "task" if kind is LearningKind.TASK else "team"
+
+
+def make_title(text: str) -> str:
+    """The title of a text: its beginning, in one line."""
+    return plain(text, MAX_TITLE_CHARS)
 
 
 def clean_text(text: str) -> str:
@@ -204,203 +224,63 @@ def clean_text(text: str) -> str:
     return sanitise(text).strip("\n")
 
 
-def _split_page(lines: list[str], path: str) -> list[Part]:
-    """The parts of a page: the text before the first entry, and each entry, with its id and its error."""
-    starts = _find_starts(lines)
-    parts = [Part(1, lines[: starts[0] if starts else len(lines)])]
-    ids: set[str] = set()
-    for start, end in zip(starts, [*starts, len(lines)][1:], strict=True):
-        part = Part(start + 1, lines[start:end])
-        part.parse()
-        if not part.id and not part.error:
-            # The same text in another scope is another entry.
-            part.id = "lrn_" + hex_hash(f"{path}\n{part.text}", 12)
-        if not part.error and part.id in ids:
-            part.error = f"line {part.line}: {part.id[:80]} appears twice"
-        ids.add(part.id)
-        parts.append(part)
-    return [part for part in parts if part.lines]
+def _find_fields(front: str, line: int) -> dict[str, re.Match[str]]:
+    """The keys of front matter with their values, of the first field with a key. `line` is that above. Raises
+    ValueError for a line that belongs to no key."""
+    other_lines = _FIELD.sub(lambda field: "\n" * field[0].count("\n"), front).split("\n")
+    for number, text in enumerate(other_lines, line + 1):
+        if text.strip() and not text.startswith("#"):
+            raise ValueError(f"line {number}: {sanitise(text.strip())[:60]!r} is not `key: value`")
+    return {field[1]: field for field in reversed([*_FIELD.finditer(front)])}
 
 
-def _find_starts(lines: list[str]) -> list[int]:
-    """The indexes of the lines at which an entry begins. One without an id must have a closing mark, because the text
-    of an entry may have such lines, too."""
-    starts: list[int] = []
-    index = 0
-    while index < len(lines):
-        closing = _find_closing_mark(lines, index)
-        begins = _strip_mark(lines[index]) == FRONT_MATTER_MARK and index + 1 < len(lines)
-        opening = _FIRST_KEY.match(lines[index + 1]) if begins else None
-        if opening and (closing or not opening["by_hand"]):
-            starts.append(index)
-            index = max(index, closing)
-        index += 1
-    return starts
+def _edit_entry(part: str, values: Mapping[str, Any], text: str | None) -> str:
+    """An entry with these values, and with this text unless it is None. An id that it has stays."""
+    opening = _ENTRY.match(part)
+    assert opening is not None, "only entries that can be read are edited"
+    missing = dict(values)
+
+    def replace_value(field: re.Match[str]) -> str:
+        value = missing.pop(field[1], None)
+        return field[0] if value is None or field[1] == "id" else f"{field[1]}: {format_value(value)}"
+
+    front = _FIELD.sub(replace_value, opening["front"]) + _format_fields(missing)
+    body = part[opening.end() :] if text is None else _format_text(text)
+    return part[: opening.start("front")] + front + part[opening.end("front") : opening.end()] + body
 
 
-def _find_closing_mark(lines: list[str], opening: int) -> int:
-    """The index of the closing mark of front matter; 0 if another entry or the end comes first."""
-    for at in range(opening + 1, min(len(lines), opening + MAX_FRONT_LINES)):
-        if _strip_mark(lines[at]) == FRONT_MATTER_MARK:
-            begins = at + 1 < len(lines) and re.match(r"id[ \t]*:", lines[at + 1])
-            return 0 if begins else at
-    return 0
+def _format_fields(values: Mapping[str, Any]) -> str:
+    """The lines of front matter with these values."""
+    return "".join(f"{key}: {format_value(value)}\n" for key, value in values.items())
 
 
-def _strip_mark(line: str) -> str:
-    """A line without a byte order mark and without spaces at its end."""
-    return line.lstrip("\ufeff").rstrip()
+def _format_text(text: str) -> str:
+    """The text of an entry as it is written below its front matter, after an empty line."""
+    escaped = re.sub(rf"^(\\*{_MARK})$", r"\\\1", clean_text(text), flags=re.MULTILINE)
+    return f"\n{escaped}\n" if escaped else "\n"
 
 
-def _has_value(part: Part, key: str, value: Value) -> bool:
-    """Whether a key has this value already."""
-    written_value = "" if value is None else list(value) if isinstance(value, tuple) else value
-    try:
-        return key in part.fields and part.value(key) == written_value
-    except ValueError:
-        return False
-
-
-# -- values
-
-
-def format_value(value: Value) -> str:
-    """The text of a value, in one line."""
-    if isinstance(value, str) and _is_word(value):
+def format_value(value: Any) -> str:
+    """The text of a value, in one line: a word, or JSON."""
+    if isinstance(value, str) and _WORD.fullmatch(value):
         return value
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    text = re.sub("[\ud800-\udfff]", "\ufffd", text)  # lone surrogates
-    return re.sub("[\x7f-\x9f\u2028\u2029\ufeff]", lambda match: f"\\u{ord(match[0]):04x}", text)
+    text = json.dumps(value, ensure_ascii=False)
+    return re.sub("[\x7f-\x9f\u2028\u2029\ufeff\ud800-\udfff]", lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-def parse_value(lines: Sequence[str]) -> Value:
-    """The value of a key: `lines[0]` is the text after the colon, the others are the lines below. Raises ValueError.
-
-    Words and JSON, which `format_value` writes, are read without YAML, because that is twice as fast.
-    """
-    text = lines[0].strip() if len(lines) == 1 else ""
-    if _is_word(text):
-        return text
+def parse_value(text: str) -> Any:
+    """The value that a text stands for. Raises ValueError. Words and JSON, which `format_value` writes, are read
+    without YAML, because that is twice as fast. A line without quotes may have a colon, unlike in YAML."""
+    word = text.strip()
+    if _WORD.fullmatch(word):
+        return word
     try:
-        return json.loads(text)  # type: ignore[no-any-return]
+        return json.loads(word)
     except (ValueError, RecursionError):
-        return _parse_value("\n".join(lines))
-
-
-def _parse_value(text: str) -> Value:
-    """A value that the operator wrote. If it has a colon, it may lack the quotes that YAML requires."""
-    import yaml
-
+        import yaml
     try:
-        value = yaml.load(f"value: {text}", Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))["value"]
+        return yaml.load(f"value: {text}", Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))["value"]
     except (yaml.YAMLError, ValueError, RecursionError):
-        plain = " ".join(_COMMENT.sub("", line).strip() for line in text.split("\n")).strip()
-        if plain[:1] in tuple("\"'[{|>&*!%@`-"):
-            raise ValueError(f"{plain[:60]!r} cannot be read") from None
-        return plain
-    return "" if value is None else value
-
-
-def _is_word(text: str) -> bool:
-    """Whether a text is written without quotes."""
-    is_plain = _UNQUOTED_WORD.fullmatch(text) is not None and text.lower() not in _RESERVED_WORDS
-    return is_plain or _INSTANT_TEXT.fullmatch(text) is not None
-
-
-def _clean_words(value: object) -> str:
-    """A value as text without control characters. Raises ValueError for a list or an object."""
-    if isinstance(value, list | dict):
-        raise ValueError("is not text")
-    return clean_text(str(value))
-
-
-def _check_list(value: object) -> list[object]:
-    """A value as a list. Raises ValueError for an object."""
-    if isinstance(value, dict):
-        raise ValueError("is not a list of strings")
-    return value if isinstance(value, list) else [value]
-
-
-ShortText = Annotated[str, BeforeValidator(_clean_words), AfterValidator(lambda text: text[:500])]
-ShortTexts = Annotated[tuple[Annotated[str, BeforeValidator(_clean_words)], ...], BeforeValidator(_check_list)]
-UnitFloat = Annotated[float, Field(strict=True, ge=0, le=1)]
-Instant = Annotated[datetime, AfterValidator(in_utc)] | None
-
-
-# -- front matter
-
-
-class FrontMatter(BaseModel):
-    """The front matter of an entry."""
-
-    type: LearningType = LearningType.DECLARATIVE
-    domain: ShortText = ""
-    title: ShortText = ""
-    lesson: ShortText = ""
-    about: ShortText = ""
-    importance: UnitFloat = 0.5
-    confidence: UnitFloat = 0.5
-    reasons: ShortTexts = ()
-    phase: ShortText = ""
-    status: LearningStatus = LearningStatus.ACTIVE
-    reinforcement_count: Annotated[int, Field(strict=True, ge=0)] = 0
-    last_reinforced: Instant = None
-    reinforced_by: ShortTexts = ()
-    created_at: Instant = None
-    session_id: ShortText = ""
-    continues: ShortText = ""
-    session_task: ShortText = ""
-    agent: ShortText = ""
-    workspace: Annotated[str, BeforeValidator(_clean_words)] = ""
-    promoted_from: ShortTexts = ()
-    promoted_at: Instant = None
-    retired_because: ShortText = ""
-    merged_into: ShortText = ""
-    review: ShortText = ""
-    review_since: Instant = None
-    trust: Trust | None = None
-    approved_by: ShortText = ""
-    approved_at: Instant = None
-
-
-def read_front_matter(part: Part) -> FrontMatter:
-    """The front matter of an entry. Raises ValueError, which has the line number."""
-    if part.error:
-        raise ValueError(part.error)
-    written = {key: part.value(key) for key in part.fields if key in FrontMatter.model_fields}
-    try:
-        return FrontMatter.model_validate({key: value for key, value in written.items() if value != ""})
-    except ValidationError as error:
-        wrong = error.errors(include_url=False)[0]
-        key = str(wrong["loc"][0])
-        was = f"{key} is {str(written[key])[:60]!r}"
-        raise ValueError(f"line {part.line + part.fields[key][0]}: {was}: {sanitise(wrong['msg'])}") from None
-
-
-def make_front_matter(entry: LearningEntry) -> dict[str, Value]:
-    """The front matter of an entry, without its id."""
-    fields = {name: _make_plain_value(getattr(entry, name)) for name in FrontMatter.model_fields}
-    fields["promoted_from"] = format_sources(entry.promoted_from)
-    return {key: value for key, value in fields.items() if value not in ("", []) or key in REQUIRED_KEYS}
-
-
-def _make_plain_value(value: Any) -> Value:
-    """The value of a field of an entry, as it is written."""
-    match value:
-        case None | datetime():
-            return format_time(value)
-        case tuple():
-            return list(value)
-        case StrEnum():
-            return value.value
-    return value  # type: ignore[no-any-return]
-
-
-def format_sources(sources: tuple[EntrySource, ...]) -> list[str]:
-    """Sources in the form `ENTRY@SESSION`."""
-    return [f"{source.entry}@{source.session}" if source.session else source.entry for source in sources]
-
-
-def format_time(instant: datetime | None) -> str:
-    """See `format_instant`; "" for None."""
-    return "" if instant is None else format_instant(instant)
+        if word[:1].isalnum() and "\n" not in word:
+            return word
+        raise ValueError(f"{word[:60]!r} cannot be read") from None

@@ -8,8 +8,6 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import func
-from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, col, desc, select
 
 from engine import tokenizer
@@ -35,7 +33,7 @@ from engine.model.learnings import normalise
 from engine.model.prompts import OWN_TEXT
 from engine.model.text import mark_approved, remove_invalid_xml
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, utc_field
+from engine.storage.rows import Row, as_stored, utc_field
 
 BLOCK_TAG = "learnt"
 """The tag around the learnings in a prompt."""
@@ -83,57 +81,48 @@ class LearningsPart:
     def make_part(self, request: PromptRequest) -> Contribution:
         """The block for a request, None without learnings. Its provenance names them. Its notes say how many did not
         fit."""
-        entries = self._rank_entries(request)
-        fitting_entries = self._choose_fitting(entries)
-        left_out = len(entries) - len(fitting_entries)
-        notes = (f"learnings: {left_out} of {len(entries)} had no room",) if left_out else ()
-        if not fitting_entries:
+        entries, left_out = self._choose_entries(request)
+        notes = (f"learnings: {left_out} of {left_out + len(entries)} had no room",) if left_out else ()
+        if not entries:
             return Contribution(None, notes=notes)
-        lines = (*_BLOCK_HEAD, *(line for entry in fitting_entries for line in make_entry_lines(entry)), _BLOCK_END)
-        return Contribution(
-            PromptPart(BLOCK_TAG, lines), {PROVENANCE_KEY: [entry.id for entry in fitting_entries]}, notes
-        )
+        lines = (*_BLOCK_HEAD, *(line for entry in entries for line in make_entry_lines(entry)), _BLOCK_END)
+        return Contribution(PromptPart(BLOCK_TAG, lines), {PROVENANCE_KEY: [entry.id for entry in entries]}, notes)
 
     def lessons(self, request: PromptRequest) -> frozenset[str]:
         """The lessons in this part and in the parts nearer to the agent."""
-        fitting_entries = self._choose_fitting(self._rank_entries(request))
-        return self._nearer_lessons(request).union(entry.lesson for entry in fitting_entries)
+        return self._nearer_lessons(request).union(entry.lesson for entry in self._choose_entries(request)[0])
 
-    def _rank_entries(self, request: PromptRequest) -> list[LearningEntry]:
-        """The learnings for a request whose lessons are in no nearer part, the most fitting first."""
-        if not self._settings.current.memory.learnings_tokens:
-            return []
-        nearer = self._nearer_lessons(request)
-        valid = [entry for entry in self._collect_valid_entries(request.workspace) if entry.lesson not in nearer]
-        return order_entries(valid, request.task)
-
-    def _collect_valid_entries(self, workspace: str) -> list[LearningEntry]:
-        """The learnings of the project of a workspace, and those of all projects; one for each lesson."""
-        own = self._files.entries(Scope(make_project_key(workspace)), below=False) if workspace else []
-        entries = [*own, *self._files.entries(GLOBAL, below=False)]
-        valid = [entry for entry in entries if is_promotable(entry) and entry.may_guide]
-        agents_md = _read_agents_md_words(workspace) if valid and workspace else ""
-        by_lesson: dict[str, LearningEntry] = {}
-        for entry in valid:
-            if not agents_md or normalise(entry.text) not in agents_md:
-                by_lesson.setdefault(entry.lesson, entry)
-        return list(by_lesson.values())
-
-    def _choose_fitting(self, entries: Sequence[LearningEntry]) -> list[LearningEntry]:
-        """The first of `entries` that fit into the token budget."""
-        budget = self._settings.current.memory.learnings_tokens
-        room = budget - tokenizer.count_lines((*_BLOCK_HEAD, _BLOCK_END))
-        fitting_entries, misses = [], 0
-        for entry in entries:
+    def _choose_entries(self, request: PromptRequest) -> tuple[list[LearningEntry], int]:
+        """(the learnings for a request that fit into the token budget, the most fitting first; number of the
+        others)."""
+        room = self._settings.current.memory.learnings_tokens
+        if not room:
+            return [], 0
+        valid = self._collect_valid_entries(request)
+        room -= tokenizer.count_lines((*_BLOCK_HEAD, _BLOCK_END))
+        chosen, misses = list[LearningEntry](), 0
+        for entry in order_entries(valid, request.task):
             tokens = tokenizer.count_lines(make_entry_lines(entry))
             if tokens <= room:
-                fitting_entries.append(entry)
+                chosen.append(entry)
                 room -= tokens
-            else:
-                misses += 1
-                if misses == MAX_MISSES:
-                    break
-        return fitting_entries
+            elif (misses := misses + 1) == MAX_MISSES:
+                break
+        return chosen, len(valid) - len(chosen)
+
+    def _collect_valid_entries(self, request: PromptRequest) -> list[LearningEntry]:
+        """The learnings of the project of a request, and those of all projects; one for each lesson, without those in
+        nearer parts and in `AGENTS.md`."""
+        workspace, lessons = request.workspace, set(self._nearer_lessons(request))
+        scopes = [Scope(make_project_key(workspace)), GLOBAL] if workspace else [GLOBAL]
+        agents_md = _read_agents_md_words(workspace) if workspace else ""
+        valid = []
+        for entry in (entry for scope in scopes for entry in self._files.entries(scope, below=False)):
+            is_repeated = entry.lesson in lessons or (agents_md and normalise(entry.text) in agents_md)
+            if is_promotable(entry) and entry.may_guide and not is_repeated:
+                lessons.add(entry.lesson)
+                valid.append(entry)
+        return valid
 
 
 def order_entries(entries: Sequence[LearningEntry], task: str) -> list[LearningEntry]:
@@ -181,21 +170,20 @@ class LearningUse(Row, table=True):
     at: datetime = utc_field()
 
 
-_INSERT_NEW_USE = insert(LearningUse).on_conflict_do_nothing()
+_INSERT_NEW_USE = (
+    "INSERT OR IGNORE INTO learning_uses (call_id, entry_id, session_id, agent, at) VALUES (?, ?, ?, ?, ?)"
+)
 
 
 def record_uses(tx: Transaction, provenance: Mapping[str, Any], *, call: str, session_id: str, agent: str) -> None:
     """Store which entries were in the prompt of a model call, by the provenance of the prompt."""
-    for entry_id in dict.fromkeys(provenance.get(PROVENANCE_KEY, ())):
-        values = {"call_id": call, "entry_id": entry_id, "session_id": session_id, "agent": agent, "at": tx.now}
-        tx.session.execute(_INSERT_NEW_USE, values)
+    rows = [(call, entry_id, session_id, agent, as_stored(tx.now)) for entry_id in provenance.get(PROVENANCE_KEY, ())]
+    tx.driver.executemany(_INSERT_NEW_USE, rows)
 
 
 def load_prompts_with(database: Database, entry_id: str) -> tuple[tuple[LearningReach, ...], int]:
     """(newest prompts with an entry, number of all such prompts)."""
     query = select(LearningUse).where(col(LearningUse.entry_id) == entry_id).order_by(desc(col(LearningUse.at)))
-    number = select(func.count()).select_from(LearningUse).where(col(LearningUse.entry_id) == entry_id)
     with database.read() as session:
-        rows = session.exec(query.limit(MAX_PROMPTS)).all()
-        calls = tuple(LearningReach(row.call_id, row.session_id, row.agent, row.at) for row in rows)
-        return calls, int(session.exec(number).one())
+        uses = session.exec(query).all()
+    return tuple(LearningReach(use.call_id, use.session_id, use.agent, use.at) for use in uses[:MAX_PROMPTS]), len(uses)

@@ -27,6 +27,7 @@ from tests.learning.learnings.world import (
     MakeWorld,
     ScriptedModel,
     World,
+    fail_with_full_disk,
     ledger_entry,
     make_view,
     session_ended,
@@ -201,9 +202,6 @@ def test_entries_that_cannot_be_written_wait_and_the_model_is_not_asked_again(
     model = ScriptedModel(NO_CLAIMS)
     world = make_world(model)
 
-    def fail_with_full_disk(path: Path, data: bytes) -> None:
-        raise OSError(28, "No space left on device")
-
     with monkeypatch.context() as patch:
         patch.setattr(WRITE_ATOMIC, fail_with_full_disk)
         world.end_session("s1", UV)
@@ -217,6 +215,7 @@ def test_entries_that_cannot_be_written_wait_and_the_model_is_not_asked_again(
     assert [entry.text for entry in world.learnings.entries()] == [UV]
     assert unfinished_intents(database, "learnings") == []
     assert len(world.events("LearningsExtracted")) == 1
+    assert len(model.questions) == 1, "its entries are written"
 
 
 # From a project to all projects (SPEC 6.4)

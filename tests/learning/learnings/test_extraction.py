@@ -14,7 +14,15 @@ from engine.learning.learnings.learnings import LearningTexts
 from engine.model import Answer, LearningEntry, LearningScope, Question, TranscriptLine
 from engine.storage.erasing import SearchTerms
 from tests.conftest import MONDAY_MORNING
-from tests.learning.learnings.world import SHOP, MakeWorld, ScriptedModel, World, ledger_entry, make_view
+from tests.learning.learnings.world import (
+    SHOP,
+    MakeWorld,
+    ScriptedModel,
+    World,
+    fail_with_full_disk,
+    ledger_entry,
+    make_view,
+)
 
 TEST = "tests/test_cart.py::test_total"
 HEALED = ledger_entry("ValidationHealed", "s1", failing=[TEST], attempts=2, cost=0)
@@ -114,9 +122,6 @@ def test_words_that_are_forgotten_while_a_model_answers_are_not_written(make_wor
 
 
 def test_pending_changes_are_written_before_words_are_forgotten(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail_with_full_disk(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
     with monkeypatch.context() as patch:
         patch.setattr("engine.learning.learnings.store.write_atomic", fail_with_full_disk)
         world.end_session("s1", UV)

@@ -11,21 +11,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.learning.learnings.page import Change
 from engine.learning.learnings.promotion import (
-    PromotionPlan,
+    VALID,
     Provenance,
-    find_duplicates,
     is_about_own_tools,
     is_promotable,
-    merge_duplicates,
+    plan_compaction,
+    plan_decision,
     plan_project,
-    plan_revival,
 )
 from engine.learning.learnings.store import Scope
 from engine.model import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType, Refusal
 from engine.storage.erasing import SearchTerms
 from tests.conftest import MONDAY_MORNING
 from tests.learning.learnings.world import World, make_angle_vectors, make_entry
+from tests.support.helpers import refused
 
 PROJECT = Scope("shop")
 
@@ -54,17 +55,9 @@ def number_entries(entries: list[LearningEntry], prefix: str, **changes: Any) ->
     return [replace(entry, id=f"lrn_{prefix}{number}", **changes) for number, entry in enumerate(entries)]
 
 
-def carry_out(project: list[LearningEntry], plan: PromotionPlan) -> list[LearningEntry]:
-    """The entries of a project after a plan."""
-    new_sessions = {entry.id: sessions for entry, sessions in plan.reinforced}
-    return [
-        replace(
-            entry,
-            reinforced_by=(*entry.reinforced_by, *new_sessions.get(entry.id, ())),
-            reinforcement_count=entry.reinforcement_count + len(new_sessions.get(entry.id, ())),
-        )
-        for entry in [*project, *plan.promoted]
-    ]
+def carry_out(entries: list[LearningEntry], plan: list[Change]) -> list[LearningEntry]:
+    """The entries of a scope after a plan."""
+    return list(({entry.id: entry for entry in entries} | {change.entry.id: change.entry for change in plan}).values())
 
 
 @pytest.mark.long
@@ -77,24 +70,27 @@ def test_a_plan_that_was_carried_out_leaves_nothing_to_plan_whatever_the_order(
     in_project = {"scope": LearningScope.PROJECT, "scope_id": "shop", "session_id": "", "phase": "observations"}
     project = number_entries(project_entries, "p", **in_project)
 
-    def plan_for(sessions: list[LearningEntry], project: list[LearningEntry]) -> PromotionPlan:
+    def plan_for(sessions: list[LearningEntry], project: list[LearningEntry]) -> list[Change]:
         return plan_project(sessions, project, PROJECT, make_angle_vectors, MONDAY_MORNING)
 
     plan = plan_for(sessions, project)
     assert plan_for(chance.sample(sessions, len(sessions)), chance.sample(project, len(project))) == plan
 
     by_id = {entry.id: entry for entry in sessions}
-    for entry in plan.promoted:
+    promoted = [change.entry for change in plan if not change.fields]
+    for entry in promoted:
         sources = [by_id[source.entry] for source in entry.promoted_from]
         assert len({source.session_id for source in sources}) >= 3
         assert all(is_promotable(source) for source in sources)
         assert {(source.kind, source.type) for source in sources} == {(entry.kind, entry.type)}
         assert entry.kind is not LearningKind.PROXY
-    for entry, new_sessions in plan.reinforced:
-        assert entry.active
-        assert not entry.review
-        assert not {*new_sessions} & {*entry.reinforced_by, *(source.session for source in entry.promoted_from)}
-    assert plan_for(sessions, carry_out(project, plan)) == PromotionPlan()
+    before = {entry.id: entry for entry in [*project, *promoted]}
+    for change in plan[len(promoted) :]:
+        old = before[change.entry.id]
+        assert old.active
+        assert not old.review
+        assert not {*change.entry.reinforced_by} & {*old.reinforced_by, *old.source_sessions}
+    assert plan_for(sessions, carry_out(project, plan)) == []
 
 
 @given(st.lists(ENTRIES, max_size=12))
@@ -111,20 +107,17 @@ def test_compaction_loses_no_source_and_no_session(entries: list[LearningEntry])
         )
         for number, entry in enumerate(entries)
     }
-    for cluster in find_duplicates(project.values(), make_angle_vectors):
-        centre = cluster.members[0]
-        merged, *others = merge_duplicates(cluster)
-        assert merged.entry == centre.id
-        numbers = {member.id.removeprefix("lrn_") for member in cluster.members}
-        assert sorted(merged.fields["promoted_from"]) == sorted(f"lrn_x{number}@s{number}" for number in numbers)  # type: ignore[arg-type]
-        assert sorted(merged.fields["reinforced_by"]) == sorted(f"r{number}" for number in numbers)  # type: ignore[arg-type]
-        assert merged.fields["reinforcement_count"] == len(cluster.members)
-        for change in others:
-            assert change.fields == {"status": "compacted", "merged_into": centre.id}
-            project[change.entry] = replace(project[change.entry], status=LearningStatus.COMPACTED)
-        assert {(member.kind, member.type) for member in cluster.members} == {(centre.kind, centre.type)}
+    plan = plan_compaction(project.values(), PROJECT, make_angle_vectors)
+    after = carry_out(list(project.values()), plan)
+    for centre in [change.entry for change in plan if "importance" in change.fields]:
+        members = [project[entry.id] for entry in after if centre.id in (entry.id, entry.merged_into)]
+        numbers = {member.id.removeprefix("lrn_") for member in members}
+        assert {source.entry for source in centre.promoted_from} == {f"lrn_x{number}" for number in numbers}
+        assert sorted(centre.reinforced_by) == sorted(f"r{number}" for number in numbers)
+        assert centre.reinforcement_count == len(members)
+        assert {(member.kind, member.type) for member in members} == {(centre.kind, centre.type)}
         assert centre.kind is not LearningKind.PROXY
-    assert find_duplicates(project.values(), make_angle_vectors) == []
+    assert plan_compaction(after, PROJECT, make_angle_vectors) == []
 
 
 @pytest.mark.parametrize(
@@ -189,9 +182,7 @@ def test_an_entry_under_review_is_neither_reinforced_nor_promoted_until_it_is_ke
     assert entry.id not in {item.id for item in promoted_world.learnings.waiting()}
     promoted_world.learnings.chain()
     assert promoted_world.learnings.view(entry.id).entry.reinforced_by == ("s7",)
-    with pytest.raises(Refusal) as refusal:
-        promoted_world.learnings.keep(entry.id)
-    assert refusal.value.code == "not_waiting"
+    refused("not_waiting", lambda: promoted_world.learnings.keep(entry.id))
 
 
 def test_a_retracted_entry_is_valid_again_when_it_is_kept(promoted_world: World) -> None:
@@ -202,8 +193,7 @@ def test_a_retracted_entry_is_valid_again_when_it_is_kept(promoted_world: World)
     assert (kept.active, kept.text, kept.retired_because) == (True, UV, "")
     assert entry.lesson not in promoted_world.learnings.retracted()
     promoted_world.learnings.texts.erase(SearchTerms([UV]))
-    with pytest.raises(Refusal, match="neither waiting for review nor retracted"):
-        promoted_world.learnings.keep(entry.id)
+    refused("not_waiting", lambda: promoted_world.learnings.keep(entry.id))
 
 
 def test_what_a_retraction_queued_no_longer_waits_when_the_entry_is_kept(promoted_world: World) -> None:
@@ -234,9 +224,9 @@ def test_the_copy_in_a_team_is_valid_again_only_if_it_was_retracted_with_its_ent
     together, alone = {"status": LearningStatus.RETIRED, "retired_because": "wrong"}, "its changes were not landed"
     for reason, revived in (("wrong", 1), (alone, 0)):
         copy = make_entry("a", scope=LearningScope.TEAM, **together | {"retired_because": reason})
-        entry = make_entry("a", promoted_from=(EntrySource(copy.id),), **together)
-        changes = plan_revival(entry, Provenance.trace([copy, entry]))
-        assert [change.entry for change in changes] == [copy.id] * revived
+        entry = make_entry("a", id="lrn_above", promoted_from=(EntrySource(copy.id),), **together)
+        plan = plan_decision(entry, Provenance([copy, entry]), VALID, MONDAY_MORNING)
+        assert [change.entry.id for change in plan if change.entry.active] == [entry.id, *[copy.id] * revived]
 
 
 def test_forgetting_leaves_empty_entries_with_their_provenance(promoted_world: World) -> None:

@@ -11,9 +11,10 @@ import pytest
 from engine import tokenizer
 from engine.config import FixedSettings, MemorySettings, Settings
 from engine.files import LEARNT, write_section
-from engine.learning.learnings.promotion import make_entry_id
+from engine.learning.learnings.page import Change
+from engine.learning.learnings.promotion import place_entry
 from engine.learning.learnings.prompt_part import LearningsPart
-from engine.learning.learnings.store import GLOBAL, LearningFiles, Scope, add_entry, make_project_key
+from engine.learning.learnings.store import GLOBAL, LearningStore, Scope, make_project_key
 from engine.model import Contribution, LearningEntry, LearningKind, LearningStatus, PromptRequest
 from engine.storage.database import Database
 from tests.learning.learnings.world import make_entry
@@ -23,17 +24,15 @@ class World:
     """A workspace, and files with the entries that a test adds."""
 
     def __init__(self, data: Path, workspace: Path, database: Database) -> None:
-        self.files = LearningFiles(data, database)
+        self.files = LearningStore(data, database)
         self.workspace = workspace
         workspace.mkdir()
 
     def add(self, text: str, *, scope: Scope | None = None, **changes: Any) -> LearningEntry:
         """Add an entry, by default to the project of the workspace."""
         scope = scope or Scope(make_project_key(str(self.workspace)))
-        entry = replace(make_entry(text), scope=scope.level, scope_id=scope.id, session_id="", **changes)
-        entry = replace(entry, id=make_entry_id(scope.level, scope.id, entry.kind, "", text, entry.trust))
-        entry = replace(entry, path=scope.page(entry.kind, entry.id))
-        self.files.apply([add_entry(entry)])
+        entry = place_entry(replace(make_entry(text), session_id="", **changes), scope)
+        self.files.apply([Change(entry)])
         return entry
 
     def make_contribution(self, task: str = "do it", budget: int = 300) -> Contribution:

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from engine.learning.learnings.findings import Impact
+from engine.learning.learnings.findings import Basis, Impact
 from engine.learning.learnings.questions import read_claims, read_verdict
 
 CLAIM = {"text": "Amounts are cents", "scope": "corrective", "about": "team", "type": "directive"}
 
 
 @pytest.mark.parametrize(
-    ("answer", "is_valid"),
+    ("answer", "generalises"),
     [
         ('{"generalises": true, "reason": "it always helps"}', True),
         ('```\n{"generalises": true}\n```', True),
@@ -28,13 +28,13 @@ CLAIM = {"text": "Amounts are cents", "scope": "corrective", "about": "team", "t
         ("[" * 5000, None),
     ],
 )
-def test_a_verdict_is_the_object_that_was_asked_for_or_none(answer: str, is_valid: bool | None) -> None:
-    assert read_verdict(answer).is_valid is is_valid
+def test_a_verdict_is_the_object_that_was_asked_for_or_none(answer: str, generalises: bool | None) -> None:
+    assert read_verdict(answer).generalises is generalises
 
 
 def test_at_most_six_claims_are_read_with_the_confidence_of_a_claim() -> None:
     claims = read_claims(f"```json\n{json.dumps({'learnings': [CLAIM] * 9})}\n```", Impact())
-    assert [(claim.confidence.value, claim.phase) for claim in claims] == [(0.4, "corrective")] * 6
+    assert [(claim.basis, claim.phase) for claim in claims] == [(Basis.MODEL, "corrective")] * 6
 
 
 @pytest.mark.parametrize(

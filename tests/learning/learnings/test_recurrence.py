@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from engine.learning.learnings.recurrence import Cluster, Vectors, find_clusters, find_matches, find_names, find_sides
+from engine.learning.learnings.recurrence import Vectors, find_clusters, find_names, find_sides
+from engine.model import LearningEntry
 from tests.learning.learnings.world import make_angle_vectors, make_entry, make_no_vectors, make_word_vectors
 
 RUN_TESTS = "please run the tests of the whole shopping cart before you hand it over"
@@ -12,7 +13,7 @@ PARSER = "decision for the whole of this project and all who work on it we {} th
 """Texts so long that one more word, or another one, leaves them near."""
 
 
-def cluster_texts(*texts: str, vectors: Vectors = make_word_vectors) -> list[Cluster]:
+def cluster_texts(*texts: str, vectors: Vectors = make_word_vectors) -> list[list[LearningEntry]]:
     """The clusters of these texts, each from a session of its own."""
     return find_clusters([make_entry(text, f"s{number}") for number, text in enumerate(texts)], vectors)
 
@@ -22,7 +23,7 @@ def test_a_cluster_has_three_distinct_sessions() -> None:
     assert find_clusters(twice, make_no_vectors) == []
     assert find_clusters([*twice, make_entry("Use uv!", "s2", id="lrn_again")], make_no_vectors) == []
     (cluster,) = find_clusters([*twice, make_entry("use UV.", "s3")], make_no_vectors)
-    assert cluster.sessions == ("s1", "s2", "s3")
+    assert {entry.session_id for entry in cluster} == {"s1", "s2", "s3"}
 
 
 @pytest.mark.parametrize(("angle", "clusters"), [("a36x86", 1), ("a36x88", 0)], ids=["0.80010", "0.79989"])
@@ -37,7 +38,7 @@ def test_findings_of_rules_are_the_same_if_they_are_about_the_same() -> None:
         make_entry(f"{text} {number}", f"s{number}", about=f"healed/tests/{number}.py") for number in range(3)
     ]
     (cluster,) = find_clusters([*about_one, *about_many], make_word_vectors)
-    assert {member.about for member in cluster.members} == {"healed/tests/a.py"}
+    assert {member.about for member in cluster} == {"healed/tests/a.py"}
 
 
 @pytest.mark.parametrize(
@@ -55,14 +56,8 @@ def test_different_names_negations_and_opposites_are_not_the_same_however_near(t
     assert len(cluster_texts(*texts)) == clusters
 
 
-def test_an_opposite_is_no_match() -> None:
-    keep, keep_now = make_entry(PARSER.format("keep"), "s1"), make_entry(PARSER.format("keep") + " now", "s2")
-    assert find_matches([make_entry(PARSER.format("drop"), "s3")], [keep, keep_now], make_word_vectors) == {}
-    assert find_matches([keep], [keep_now], make_word_vectors) == {keep.id: keep_now}
-
-
 def test_a_text_with_both_opposites_or_none_is_on_no_side() -> None:
-    assert [any(find_sides(text)) for text in ("keep it", "keep it or drop it", "it")] == [True, False, False]
+    assert [any(find_sides(text)[:-1]) for text in ("keep it", "keep it or drop it", "it")] == [True, False, False]
 
 
 def test_names_are_files_tests_options_and_numbers() -> None:

@@ -16,7 +16,7 @@ from engine.learning.learnings.findings import (
     rate_confidence,
     rate_importance,
 )
-from engine.learning.learnings.rules import find_in_correction, find_learnings
+from engine.learning.learnings.rules import find_learnings
 from engine.model import (
     LearningKind,
     LearningType,
@@ -24,6 +24,7 @@ from engine.model import (
     PermissionRequest,
     Score,
     SessionState,
+    Trust,
 )
 from engine.model.learnings import Correction
 from tests.conftest import MONDAY_MORNING
@@ -50,10 +51,11 @@ def test_a_healed_test_is_confirmed_by_tests_and_its_importance_is_what_it_cost(
     (finding,) = find_findings(entries=(healed,), view=replace(make_view("s1"), cost=250_000))
     assert (finding.about, finding.phase, finding.kind) == (f"healed/{TEST}", "corrective", LearningKind.TASK)
     assert finding.type is LearningType.PROCEDURAL
-    assert (finding.confidence.value, finding.confidence.reasons) == (0.9, ("tests confirmed it",))
+    assert rate_confidence(finding.basis) == Score(0.9, ("tests confirmed it",))
     # 0.4 for a failure, 0.2 for 30 minutes (it took 10), 0.15 for $0.50 (it cost $0.25), 0.25 for 5 things (it was 1)
-    assert finding.importance.value == pytest.approx(0.4 + 0.2 / 3 + 0.075 + 0.05, abs=0.006)
-    assert finding.importance.reasons[0] == "a failure was avoided: +0.40"
+    importance = rate_importance(finding.impact)
+    assert importance.value == pytest.approx(0.4 + 0.2 / 3 + 0.075 + 0.05, abs=0.006)
+    assert importance.reasons[0] == "a failure was avoided: +0.40"
 
 
 @pytest.mark.parametrize(
@@ -77,8 +79,6 @@ def test_each_kind_of_ledger_entry_is_a_finding(kind: str, payload: dict[str, An
     (finding,) = find_findings(entries=(ledger_entry(kind, "s1", **payload),))
     assert (finding.about, finding.phase) == (about, phase)
     assert finding.text
-    assert finding.confidence.reasons
-    assert finding.importance.reasons
 
 
 def test_changes_that_continue_elsewhere_and_stopped_sessions_are_no_findings() -> None:
@@ -92,7 +92,7 @@ def test_changes_that_continue_elsewhere_and_stopped_sessions_are_no_findings() 
 def test_only_permission_answers_of_the_operator_are_findings() -> None:
     (denied,) = find_findings(permissions=(make_permission_request(PermissionAnswer.DENY_ONCE),))
     assert (denied.type, denied.about) == (LearningType.DIRECTIVE, "denied/exec/git push origin main")
-    assert (denied.phase, denied.confidence.value) == ("escalation", 0.9)
+    assert (denied.phase, denied.basis) == ("escalation", Basis.OPERATOR)
     (allowed,) = find_findings(permissions=(make_permission_request(PermissionAnswer.ALLOW_SESSION),))
     assert allowed.about.startswith("allowed/")
     assert find_findings(permissions=(make_permission_request(PermissionAnswer.DENY_ONCE, by="nobody"),)) == []
@@ -109,12 +109,17 @@ def test_a_refusal_is_a_finding_unless_a_person_denied_it() -> None:
 
 
 def test_an_edit_is_a_finding_about_the_added_sentences_or_else_the_removed_ones() -> None:
-    added = find_in_correction(Correction("Round the totals.", "Round the totals. Leave the fixtures alone. Go."))
-    assert [finding.text for finding in added] == ["Leave the fixtures alone"]
-    assert added[0].confidence.reasons == ("you confirmed it",)
-    removed = find_in_correction(Correction("Round the totals. Also update the docs.", "Round the totals."))
-    assert [finding.text for finding in removed] == ["Not wanted: Also update the docs."]
-    assert find_in_correction(Correction("Round the totals", "round the  totals.")) == []
+    def find_in_edit(original: str, edited: str) -> list[Finding]:
+        return find_findings(edit=Correction(original, edited))
+
+    (added,) = find_in_edit("Round the totals.", "Round the totals. Leave the fixtures alone. Go.")
+    assert (added.text, added.phase, added.trust) == ("Leave the fixtures alone", "intent-alignment", Trust.OPERATOR)
+    assert added.basis is Basis.OPERATOR
+    (removed,) = find_in_edit("Round the totals. Always update the docs.", "Round the totals.")
+    assert (removed.text, removed.trust) == ("Not wanted: Always update the docs.", Trust.QUOTED)
+    assert removed.general == ""
+    assert find_in_edit("Round the totals", "round the  totals.") == []
+    assert find_in_edit("Go.", "Go. I prefer short names.")[0].kind is LearningKind.PROXY
 
 
 def test_the_confidence_of_a_statement_depends_on_its_speaker_and_preferences_are_of_the_operator() -> None:
@@ -126,17 +131,16 @@ def test_the_confidence_of_a_statement_depends_on_its_speaker_and_preferences_ar
         Statement("fact", "port 8080 is the proxy's!", "agent"),
     )
     claim, output, correction, preference = find_findings(statements=statements)
-    assert [finding.confidence.value for finding in (claim, output, correction, preference)] == [0.4, 0.5, 0.9, 0.9]
+    assert [finding.basis.value[0] for finding in (claim, output, correction, preference)] == [0.4, 0.5, 0.9, 0.9]
     assert [finding.type.value for finding in (claim, output, correction)] == ["directive", "declarative", "corrective"]
     assert [finding.kind for finding in (correction, preference)] == [LearningKind.INSTITUTIONAL, LearningKind.PROXY]
-    assert correction.importance.value > output.importance.value
+    assert rate_importance(correction.impact).value > rate_importance(output.impact).value
 
 
 def test_confidence_comes_from_how_it_was_established() -> None:
     expected = {Basis.TESTS: 0.9, Basis.OPERATOR: 0.9, Basis.REPEATED: 0.75, Basis.SINGLE: 0.5, Basis.MODEL: 0.4}
     assert {basis: rate_confidence(basis).value for basis in Basis} == expected
-    assert rate_confidence(Basis.SINGLE, observed=2) == Score(0.75, ("it was observed repeatedly (2 times)",))
-    assert rate_confidence(Basis.MODEL, observed=9).value == 0.4
+    assert rate_confidence(Basis.REPEATED, 3) == Score(0.75, ("it was observed repeatedly (3 times)",))
 
 
 @pytest.mark.parametrize(

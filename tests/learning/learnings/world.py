@@ -17,7 +17,9 @@ from engine.clock import FakeClock
 from engine.events import Event, FaultReported, SessionEnded, SessionStarted
 from engine.learning.learnings.findings import SessionRecord, Statement
 from engine.learning.learnings.learnings import Learnings
-from engine.learning.learnings.promotion import make_entry_id
+from engine.learning.learnings.promotion import place_entry
+from engine.learning.learnings.recurrence import StoredVectors
+from engine.learning.learnings.store import Scope
 from engine.model import (
     Answer,
     Asks,
@@ -33,6 +35,7 @@ from engine.model import (
     TranscriptLine,
     Trust,
 )
+from engine.model.learnings import make_lesson_id
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, LedgerEntry
 from tests.conftest import MONDAY_MORNING
@@ -112,7 +115,8 @@ class World:
         self.sessions = FakeSessions(self._report)
         self.faults: list[str] = []
         self.learnings = Learnings(
-            folder, database, clock, ledger=Ledger(database), sessions=self.sessions, model_name=lambda: "fake",
+            folder, database, clock, ledger=Ledger(database), sessions=self.sessions,
+            vectors=StoredVectors(database, lambda texts: None, "fake"),
             model=model or NobodyAsks(),
         )  # fmt: skip
 
@@ -159,6 +163,11 @@ MakeWorld = Callable[[Asks], World]
 """Makes the home of a test, with a model."""
 
 
+def fail_with_full_disk(path: Path, data: bytes) -> None:
+    """What writes a file when the disk is full."""
+    raise OSError(28, "No space left on device")
+
+
 def session_ended(id: str, workspace: str = SHOP) -> SessionEnded:
     return SessionEnded(subject=id, workspace=workspace, prediction_id="p", state="succeeded", summary="", cost=0)
 
@@ -185,10 +194,10 @@ def make_entry(text: str, session: str = "s1", **changes: Any) -> LearningEntry:
         created_at=MONDAY_MORNING,
         session_id=session,
         trust=Trust.OPERATOR,
+        lesson=make_lesson_id(text),
     )
     entry = replace(entry, **changes)
-    id = make_entry_id(entry.scope, entry.scope_id, entry.kind, entry.about, entry.text, entry.trust)
-    return entry if entry.id else replace(entry, id=id)
+    return entry if entry.id else replace(entry, id=place_entry(entry, Scope("shop", entry.scope_id)).id)
 
 
 def make_no_vectors(texts: Sequence[str]) -> list[bytes | None]:
