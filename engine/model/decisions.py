@@ -226,6 +226,11 @@ class TasteDrift:
     words: str
     shifts: tuple[TasteShift, ...] = ()
 
+    @property
+    def has_shifts(self) -> bool:
+        """Whether there is any such kind; the JSON of the figures has it as `changed`."""
+        return bool(self.shifts)
+
 
 @frozen
 class TrainingRunView:
