@@ -170,7 +170,7 @@ def _make_profile_document(profile: LeaderProfile) -> Document:
             {"key": item.key, "text": item.text_with_name, "foundBy": len(item.sources), "uses": item.uses}
             for item in profile.patterns
         ],
-        "decisions": [{"key": item.id, "text": item.text} for item in profile.decisions],
+        "decisions": [{"key": item.key, "text": item.text} for item in profile.decisions],
     }
 
 

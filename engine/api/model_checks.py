@@ -118,7 +118,7 @@ class ChannelModel:
 def make_offline_agents(home: Home, settings: SettingsSource) -> Agents:
     """The agents of a home, without an engine."""
     cascade_config = home.data / "wisdom_cascade_config.json"
-    return Agents(home.agents, cascade_config=cascade_config, settings=settings, database=None)
+    return Agents(home.agents, cascade_config=cascade_config, settings=settings, record=lambda event: None)
 
 
 def make_offline_router(home: Home, settings: SettingsSource, keys: Keys) -> ModelRouter:

@@ -6,27 +6,26 @@ A folder that cannot be read is shown as broken, with the reason. Folders are cr
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from engine.config import SettingsSource
 from engine.events import AgentAdded, AgentMoved, AgentRetired, Event, TierAssigned
-from engine.files import INHERITED, FileCache, remove_section, sync_folder, write_json
+from engine.files import INHERITED, TEMPORARY_PREFIX, FileCache, remove_section, sync_folder, write_json
 from engine.frozen import frozen
 from engine.hierarchy.organisation import (
     AGENT_ID,
     ARCHETYPES,
     OWNER,
     AgentFolder,
-    AgentTier,
-    CascadeConfig,
     CascadeConfigFile,
     Comms,
     Lineage,
@@ -35,22 +34,14 @@ from engine.hierarchy.organisation import (
     climb_chain,
     create_agent_folder,
     find_first_fault,
-    make_first_organisation,
+    load_first_roles,
     read_agent_folder,
-    read_retired_folders,
     read_text,
     refuse_if_unwritable,
     resolve_tier,
-    restore_folder,
-    retire_folder,
-    walk_chain,
 )
 from engine.hierarchy.profile_items import remove_lessons_from_soul
 from engine.model import AgentActivity, AgentView, Refusal, microusd, sanitise
-from engine.storage.database import Database
-
-UNFINISHED = ".clawpy-tmp-"
-"""Prefix of folders that are being created. If a crash leaves one, it is deleted at the next start."""
 
 ReadActivity = Callable[[], Mapping[str, AgentActivity]]
 """Reads the activity of agents, by agent id."""
@@ -69,7 +60,8 @@ class HeartbeatPage:
 
 
 class Agents:
-    """The organisation of one home. `folder` is `data/agents`, `cascade_config` is `wisdom_cascade_config.json`."""
+    """The organisation of one home. `folder` is `data/agents`, `cascade_config` is `wisdom_cascade_config.json`, and
+    `record` records an event."""
 
     def __init__(
         self,
@@ -77,13 +69,14 @@ class Agents:
         *,
         cascade_config: Path,
         settings: SettingsSource,
-        database: Database | None,
-        read_activity: ReadActivity | None = None,
+        record: Callable[[Event], object],
+        read_activity: ReadActivity = dict,
     ) -> None:
         self._folder = folder
+        self._retired = folder / ".retired"
         self.config = CascadeConfigFile(cascade_config)
         self._settings = settings
-        self._database = database
+        self._record = record
         self._read_activity = read_activity
         self._lock = threading.Lock()
         self._folder_cache: FileCache[AgentFolder] = FileCache()
@@ -91,59 +84,39 @@ class Agents:
     def ensure_organisation(self) -> bool:
         """Create the first organisation if there is no agents folder yet. Returns whether it was created."""
         if self._folder.exists():
-            for leftover in self._folder.glob(f"{UNFINISHED}*"):
+            for leftover in self._folder.glob(f"{TEMPORARY_PREFIX}*"):
                 shutil.rmtree(leftover)
             return False
-        unfinished = self._folder.with_name(f"{UNFINISHED}agents")
-        with refuse_if_unwritable(self._folder):
-            shutil.rmtree(unfinished, ignore_errors=True)
+        with refuse_if_unwritable(self._folder), _create_folder(self._folder) as unfinished:
             unfinished.mkdir(mode=0o700, parents=True)
-            for role in make_first_organisation():
-                create_agent_folder(unfinished / role.id, role)
-            unfinished.rename(self._folder)
-            sync_folder(self._folder.parent)
+            for agent_id, role in load_first_roles().items():
+                create_agent_folder(unfinished / agent_id, role)
         return True
 
     def list(self) -> Sequence[AgentView]:
         """Every agent, leaders before the agents below them, else by id; broken ones last."""
-        agents = self._load_folders()
-        reports_to = _collect_leaders_by_agent(agents)
-        views = self._make_views(agents.values())
-        tiers = {view.id: view.tier for view in views}
+        views = self._load_views()
 
         def place(view: AgentView) -> tuple[bool, Sequence[tuple[int, str]]]:
-            chain = (*reversed(walk_chain(view.id, reports_to).leaders), view.id)
-            return bool(view.broken), [(tiers[agent], agent) for agent in chain]
+            chain = (*reversed(climb_chain(view, views.get).leaders), view)
+            return bool(view.broken), [(agent.tier, agent.id) for agent in chain]
 
-        return sorted(views, key=place)
+        return sorted(views.values(), key=place)
 
     def get(self, agent_id: str) -> AgentView:
         """One agent. Raises `Refusal` `unknown_agent`."""
-        return self._make_views([self._get_folder(agent_id)])[0]
+        return self._make_view(self._get_folder(agent_id), self._read_activity())
 
     def find_lineage(self, agent_id: str, *, under: str | None = None) -> Lineage:
         """An agent and the leaders above it, or as it would be if it reported to the agent `under`. Reads only the
         folders of these agents. Raises `Refusal` `unknown_agent`, and with `under` as `move`.
         """
-        self._get_folder(agent_id)
+        agent = self._make_view(self._get_folder(agent_id), {})
         if under is not None:
             self._get_readable_folder(agent_id)
             self._check_leader(agent_id, under)
-        config, find = self.config.current, cache(self._find_folder)
-
-        def leader_of(name: str) -> str | None:
-            if under is not None and name == agent_id:
-                return under
-            agent = find(name)
-            return None if agent is None or agent.broken else agent.comms.reports_to
-
-        def tier_of(name: str) -> AgentTier:
-            agent = find(name)
-            assert agent is not None, "it is in the chain"
-            return AgentTier(name, *_resolve_tier(agent, config), sanitise(agent.comms.domain))
-
-        chain = climb_chain(agent_id, leader_of, depth=config.depth)
-        return Lineage(tier_of(agent_id), tuple(map(tier_of, chain.leaders)), chain)
+            agent = replace(agent, reports_to=under)
+        return climb_chain(agent, self._find_view, depth=self.config.current.depth)
 
     def locate_soul(self, agent_id: str) -> Path:
         """The path of the agent's `soul.md`. Raises `Refusal` `unknown_agent`."""
@@ -152,7 +125,7 @@ class Agents:
 
     def ids(self) -> Sequence[str]:
         """The ids of all agents whose folder is not broken, sorted."""
-        return [agent.id for agent in self._load_folders().values() if not agent.broken]
+        return [agent.id for agent in self._load_folders() if not agent.broken]
 
     def assign_tier(self, agent_id: str, tier: int | None) -> AgentView:
         """Assign a tier, 1 to 5, to an agent. With None the other rules decide again (SPEC 1.2).
@@ -194,12 +167,10 @@ class Agents:
     def find_file_problem(self, agent_id: str, name: str, text: str) -> tuple[tuple[str | int, ...], str] | None:
         """The first problem of `text` as the `comms.json` or `tools.json` of this agent, before it is written: the keys
         that lead to it, and its words. None for no problem. `text` must be JSON."""
-        if name not in ("comms.json", "tools.json"):
-            return None
         try:
             if name == "tools.json":
                 Tools.model_validate_json(text)
-            else:
+            elif name == "comms.json":
                 self._check_leader(agent_id, Comms.model_validate_json(text).reports_to)
         except ValidationError as error:
             return find_first_fault(error)
@@ -211,16 +182,14 @@ class Agents:
         """Every agent's `heartbeat.md` (SPEC 4.1), and the errors of those that cannot be read, in words."""
         pages, faults = [], []
         try:
-            agents = self._load_folders()
+            agents = self._load_views()
         except Refusal as refusal:  # no heartbeat can be read, but cards have other sources
             return [], [str(refusal)]
         for agent in agents.values():
-            file = self._folder / agent.id / "heartbeat.md"
             try:
-                written = datetime.fromtimestamp(file.stat().st_mtime, UTC)
-                channel = next(iter(self._find_channels(agent.id)), "")
-                text = self._read_file(agent.id, file.name)
-                pages.append(HeartbeatPage(agent.id, text, written, channel))
+                written = (self._folder / agent.id / "heartbeat.md").stat().st_mtime
+                text, channel = self._read_file(agent.id, "heartbeat.md"), "".join(agent.channels[:1])
+                pages.append(HeartbeatPage(agent.id, text, datetime.fromtimestamp(written, UTC), channel))
             except FileNotFoundError:
                 continue
             except (OSError, Refusal) as error:
@@ -230,21 +199,19 @@ class Agents:
     def problems(self) -> Sequence[str]:
         """The problems of the organisation, in words: broken folders, souls that cannot be read, channels that no agent
         serves, chains that do not reach the owner, the configuration file."""
-        agents = self._load_folders()
-        problems = [f"{agent.id}: {agent.broken}" for agent in agents.values() if agent.broken]
-        for agent_id in _collect_leaders_by_agent(agents):
+        views = self._load_views()
+        problems = [f"{agent.id}: {agent.broken}" for agent in views.values() if agent.broken]
+        intact = [agent for agent in views.values() if not agent.broken]
+        for agent in intact:
             try:
-                self.soul(agent_id)
+                self.soul(agent.id)
             except Refusal as refusal:
                 problems.append(refusal.message)
         for name, channel in self._settings.current.channels.items():
-            if channel.agent not in agents:
+            if channel.agent not in views:
                 problems.append(f"channel {name} is served by {channel.agent}, which does not exist")
-        reports_to = _collect_leaders_by_agent(agents)
-        for agent_id in reports_to:
-            chain = walk_chain(agent_id, reports_to)
-            if chain.is_loose and (not chain.leaders or reports_to[chain.leaders[-1]] in reports_to):
-                problems.append(f"{agent_id}: its chain {chain.words}")
+        lineages = [climb_chain(agent, views.get) for agent in intact]
+        problems += [f"{lineage.agent.id}: its chain {lineage.end}" for lineage in lineages if lineage.is_loose]
         return problems + list(self.config.read().problems)
 
     def add(
@@ -261,21 +228,9 @@ class Agents:
                 raise Refusal("agent_exists", f"{agent_id} already exists", "choose another id, or retire it first")
             self._check_leader(agent_id, reports_to)
             name = sanitise(title) or agent_id.replace("_", " ").replace("-", " ").capitalize()
-            role = Role(
-                agent_id,
-                name,
-                reports_to=reports_to,
-                archetype=archetype,
-                domain=sanitise(domain),
-                work="",
-                principles=(),
-            )
-            unfinished = self._folder / f"{UNFINISHED}{agent_id}"
-            with refuse_if_unwritable(self._folder):
-                shutil.rmtree(unfinished, ignore_errors=True)
+            role = Role(name, reports_to, archetype, sanitise(domain))
+            with refuse_if_unwritable(self._folder), _create_folder(self._folder / agent_id) as unfinished:
                 create_agent_folder(unfinished, role)
-                unfinished.rename(self._folder / agent_id)
-                sync_folder(self._folder)
         self._record(AgentAdded(subject=agent_id, reports_to=reports_to))
         return self.get(agent_id)
 
@@ -298,24 +253,24 @@ class Agents:
         """
         with self._lock, refuse_if_unwritable(self._folder):
             self.check_retire(agent_id)
-            name = retire_folder(self._folder, agent_id)
+            names = itertools.chain([agent_id], (f"{agent_id}.{number}" for number in itertools.count(2)))
+            name = next(name for name in names if not (self._retired / name).exists())
+            self._retired.mkdir(mode=0o700, exist_ok=True)
+            _move_folder(self._folder / agent_id, self._retired / name)
         self._record(AgentRetired(subject=agent_id))
         return name
 
     def check_retire(self, agent_id: str) -> None:
         """Check that an agent can be retired now. Raises `Refusal`: `unknown_agent`, `serves_channel`, `has_reports`.
         Each says what to do first."""
-        self._get_folder(agent_id)
-        serves = self._find_channels(agent_id)
+        serves = self.get(agent_id).channels
         if serves:
             raise Refusal(
                 "serves_channel",
                 f"{agent_id} serves {', '.join(serves)}",
                 f"give the channel to another agent first: clawpy config set channels.{serves[0]}.agent OTHER",
             )
-        reports = sorted(
-            agent for agent, leader in _collect_leaders_by_agent(self._load_folders()).items() if leader == agent_id
-        )
+        reports = [agent.id for agent in self._load_folders() if agent.comms.reports_to == agent_id]
         if reports:
             raise Refusal(
                 "has_reports",
@@ -325,32 +280,42 @@ class Agents:
 
     def retired(self) -> Sequence[AgentView]:
         """The retired agents. Their ids are the names for `restore`."""
-        views = self._make_views(replace(agent, id=name) for name, agent in read_retired_folders(self._folder))
-        return [replace(view, activity=replace(view.activity, state="retired"), channels=()) for view in views]
+        activity = self._read_activity()
+        views = []
+        for name in self._list_retired():
+            agent = read_agent_folder(self._retired / name, _strip_number(name))
+            view = self._make_view(replace(agent, id=name), activity)
+            views.append(replace(view, activity=replace(view.activity, state="retired"), channels=()))
+        return views
 
     def restore(self, name: str) -> AgentView:
         """Bring a retired agent back, its folder as it was.
 
         Raises `Refusal`: `unknown_agent`, `agent_exists`, `unwritable_home`.
         """
+        agent_id = _strip_number(name)
         with self._lock, refuse_if_unwritable(self._folder):
-            agent_id = restore_folder(self._folder, name)
+            if name not in self._list_retired():
+                raise Refusal("unknown_agent", f"no {sanitise(name)} was retired", f"see {self._retired}")
+            if (self._folder / agent_id).exists():
+                raise Refusal("agent_exists", f"{agent_id} already exists again", "retire that one first")
+            _move_folder(self._retired / name, self._folder / agent_id)
         view = self.get(agent_id)
         self._record(AgentAdded(subject=agent_id, reports_to=view.reports_to))
         return view
 
-    def _record(self, event: Event) -> None:
-        if self._database is not None:
-            self._database.record(event)
+    def _list_retired(self) -> Sequence[str]:
+        """The names of the folders of retired agents. A second retired `cfo` has the folder `cfo.2`."""
+        return sorted(folder.name for folder in self._retired.glob("[!.]*") if folder.is_dir())
 
     def _check_leader(self, agent_id: str, reports_to: str) -> None:
         """Check that an agent can report to another. Raises `Refusal`: `unknown_agent`, `broken_agent`, `circle`."""
         if reports_to == OWNER:
             return
-        self._get_readable_folder(reports_to)
+        leader = self._get_readable_folder(reports_to)
         if reports_to == agent_id:
             raise Refusal("circle", f"{agent_id} reports to itself", "name another agent")
-        if agent_id in walk_chain(reports_to, _collect_leaders_by_agent(self._load_folders())).leaders:
+        if agent_id in [agent.id for agent in climb_chain(self._make_view(leader, {}), self._find_view).leaders]:
             raise Refusal(
                 "circle",
                 f"{agent_id} leads {reports_to}, so it cannot report to it",
@@ -359,7 +324,7 @@ class Agents:
 
     def _read_folder(self, folder: Path) -> AgentFolder:
         files = folder / "comms.json", folder / "tools.json"
-        return self._folder_cache.get(folder.name, files, lambda: read_agent_folder(folder))
+        return self._folder_cache.get(folder.name, files, lambda: read_agent_folder(folder, folder.name))
 
     def _read_file(self, agent_id: str, name: str) -> str:
         """The text of a file of an agent. Raises `Refusal` `unreadable_file`."""
@@ -387,61 +352,69 @@ class Agents:
             raise Refusal("broken_agent", f"{agent.id}: {agent.broken}", "fix the file, then try again")
         return agent
 
-    def _load_folders(self) -> dict[str, AgentFolder]:
+    def _load_folders(self) -> Sequence[AgentFolder]:
         """The agents of all folders, by id. Raises `Refusal` `bad_agents`."""
         try:
             folders = sorted(entry for entry in self._folder.iterdir() if not entry.name.startswith("."))
         except FileNotFoundError:
-            return {}
+            return []
         except OSError as error:
             raise Refusal(
                 "bad_agents",
                 f"{self._folder} cannot be read: {error.strerror or error}",
                 "it must be a folder with one folder per agent; move it away, and the first agents are created again",
             ) from error
-        return {
-            folder.name: self._read_folder(folder)
-            for folder in folders
-            if folder.is_dir() or AGENT_ID.fullmatch(folder.name)
-        }
+        return [self._read_folder(folder) for folder in folders if folder.is_dir() or AGENT_ID.fullmatch(folder.name)]
 
-    def _find_channels(self, agent_id: str) -> tuple[str, ...]:
-        return tuple(name for name, channel in self._settings.current.channels.items() if channel.agent == agent_id)
+    def _load_views(self) -> dict[str, AgentView]:
+        activity = self._read_activity()
+        return {agent.id: self._make_view(agent, activity) for agent in self._load_folders()}
 
-    def _make_views(self, agents: Iterable[AgentFolder]) -> Sequence[AgentView]:
-        """Agents as others see them, with their tiers, channels and activity."""
-        config = self.config.current
-        activity_by_agent = self._read_activity() if self._read_activity else {}
-        views = []
-        for agent in agents:
-            tier, rule = _resolve_tier(agent, config)
-            activity = activity_by_agent.get(agent.id, AgentActivity())
-            view = AgentView(
-                id=sanitise(agent.id),
-                title=sanitise(agent.comms.title),
-                reports_to=agent.comms.reports_to,
-                tier=tier,
-                tier_rule=rule,
-                domain=sanitise(agent.comms.domain),
-                channels=self._find_channels(agent.id),
-                activity=replace(activity, state="broken") if agent.broken else activity,
-                broken=agent.broken,
-                archetype=sanitise(agent.tools.archetype),
-            )
-            views.append(view)
-        return views
+    def _find_view(self, agent_id: str) -> AgentView | None:
+        agent = self._find_folder(agent_id)
+        return None if agent is None else self._make_view(agent, {})
+
+    def _make_view(self, agent: AgentFolder, activity: Mapping[str, AgentActivity]) -> AgentView:
+        """An agent as others see it, with its tier, its channels, and its activity among that of all agents."""
+        assigned = self.config.current.tier_assignments.get(agent.id)
+        tier, rule = resolve_tier(agent.id, assigned=assigned, archetype=agent.tools.archetype)
+        own = activity.get(agent.id, AgentActivity())
+        channels = self._settings.current.channels.items()
+        return AgentView(
+            id=sanitise(agent.id),
+            title=sanitise(agent.comms.title),
+            reports_to=agent.comms.reports_to,
+            tier=tier,
+            tier_rule=rule,
+            domain=sanitise(agent.comms.domain),
+            channels=tuple(name for name, channel in channels if channel.agent == agent.id),
+            activity=replace(own, state="broken") if agent.broken else own,
+            broken=agent.broken,
+            archetype=sanitise(agent.tools.archetype),
+        )
 
 
-def _collect_leaders_by_agent(agents: Mapping[str, AgentFolder]) -> dict[str, str]:
-    return {agent.id: agent.comms.reports_to for agent in agents.values() if not agent.broken}
+@contextmanager
+def _create_folder(folder: Path) -> Iterator[Path]:
+    """A context that makes a folder under another name, which then becomes `folder`. Raises OSError."""
+    unfinished = folder.with_name(f"{TEMPORARY_PREFIX}{folder.name}")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    yield unfinished
+    _move_folder(unfinished, folder)
 
 
-def _resolve_tier(agent: AgentFolder, config: CascadeConfig) -> tuple[int, str]:
-    return resolve_tier(agent.id, assigned=config.tier_assignments.get(agent.id), archetype=agent.tools.archetype)
+def _move_folder(folder: Path, target: Path) -> None:
+    """Rename a folder, durably. Raises OSError."""
+    folder.rename(target)
+    sync_folder(target.parent)
+
+
+def _strip_number(name: str) -> str:
+    return name.partition(".")[0]
 
 
 def _check_id(agent_id: str) -> None:
-    if agent_id == OWNER or not AGENT_ID.fullmatch(agent_id):
+    if not AGENT_ID.fullmatch(agent_id):
         raise Refusal(
             "bad_id",
             f"{sanitise(agent_id)!r} is not an agent id",

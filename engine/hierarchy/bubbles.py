@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from sqlmodel import Field, col, select
+from sqlmodel import Field, col, func, or_, select
 
 from engine.events import BubbleApproved, BubbleQueued, BubbleRefused, MemoryBubbleFlushed
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.organisation import CascadeConfig, Lineage, is_leader
-from engine.hierarchy.profile_items import APPROVED_KEY, TRUST_KEY, clean_item
+from engine.hierarchy.profile_items import clean_item
 from engine.hierarchy.profiles import Profiles
 from engine.model import (
     AcceptedFinding,
@@ -27,8 +27,9 @@ from engine.model import (
     GateResult,
     LeaderProfile,
     Learning,
-    Pattern,
     PatternSource,
+    ProfileEdit,
+    ProfileItem,
     Randomness,
     Refusal,
     Score,
@@ -36,10 +37,11 @@ from engine.model import (
     Waiting,
     sanitise,
 )
+from engine.model.base import group_pairs
 from engine.model.learnings import make_lesson_id
 from engine.model.text import count, jaccard, span, split_prompt_words
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, enum_field, json_field, utc_field, value_of
+from engine.storage.rows import Row, enum_field, json_field, shallow_dict, utc_field, value_of
 
 MAX_WAITING = 500
 """Maximum number of queued findings that are read for the operator's list."""
@@ -70,9 +72,9 @@ class BubbleRow(Row, table=True):
     category: str = ""
     session: str = ""
     workspace: str = ""
-    confidence: float = 0.0
-    importance: float = 0.0
-    reasons: dict[str, list[str]] = json_field(default_factory=dict)
+    confidence: Score = json_field(Score)
+    importance: Score = json_field(Score)
+    evidence: tuple[str, ...] = json_field(tuple[str, ...])
     gates: tuple[GateResult, ...] = json_field(tuple[GateResult, ...])
     at: datetime = utc_field()
     flushed_at: datetime | None = utc_field(nullable=True)
@@ -83,22 +85,15 @@ class BubbleRow(Row, table=True):
     @property
     def bubble(self) -> Bubble:
         """The finding of this row."""
-        learning = value_of(
-            self,
-            Learning,
-            id=self.learning_id,
-            confidence=Score(self.confidence, tuple(self.reasons["confidence"])),
-            importance=Score(self.importance, tuple(self.reasons["importance"])),
-            evidence=tuple(self.reasons["evidence"]),
-        )
-        return value_of(self, Bubble, learning=learning)
+        return value_of(self, Bubble, learning=value_of(self, Learning, id=self.learning_id))
 
 
 _QUEUED = (
     select(BubbleRow)
-    .where(col(BubbleRow.state) == BubbleState.QUEUED)
-    .order_by(col(BubbleRow.leader), col(BubbleRow.importance).desc(), col(BubbleRow.at), col(BubbleRow.id))
+    .where(BubbleRow.state == BubbleState.QUEUED)
+    .order_by(func.json_extract(BubbleRow.importance, "$.value").desc(), col(BubbleRow.at), col(BubbleRow.id))
 )
+"""The findings that wait, the most important first."""
 
 
 class Bubbles:
@@ -126,19 +121,25 @@ class Bubbles:
 
         Raises `Refusal`: `unknown_agent`, `bad_learning` for an empty text.
         """
-        if not clean_item(learning.text):
+        learning = replace(
+            learning,
+            text=clean_item(learning.text),
+            category=clean_item(learning.category),
+            evidence=tuple(map(clean_item, learning.evidence)),
+        )
+        if not learning.text:
             raise Refusal("bad_learning", f"{learning.id} is empty", "write a text for it")
-        lineage = self._agents.find_lineage(learning.agent)
 
         def judge(tx: Transaction) -> Bubble:
-            row = tx.session.exec(select(BubbleRow).where(col(BubbleRow.learning_id) == learning.id)).first()
+            row = tx.session.exec(select(BubbleRow).where(BubbleRow.learning_id == learning.id)).first()
             if row is None:
                 row = BubbleRow(id=self._randomness.new_id("bub"), learning_id=learning.id, at=tx.now)
             elif row.state is not BubbleState.REFUSED or (
-                learning.confidence.value <= row.confidence and learning.importance.value <= row.importance
+                learning.confidence.value <= row.confidence.value and learning.importance.value <= row.importance.value
             ):
                 return row.bubble
-            self._judge(tx, row, learning, lineage)
+            row.sqlmodel_update(shallow_dict(learning) | {"id": row.id})
+            self._judge(tx, row, self._agents.find_lineage(row.agent))
             return row.bubble
 
         return self._database.write(judge)
@@ -154,7 +155,6 @@ class Bubbles:
             if row.state is not BubbleState.QUEUED or row.bubble.may_guide:
                 raise Refusal("not_waiting", f"{row.id} does not need your approval", "clawpy bubbles list")
             row.approved_at = tx.now
-            tx.session.add(row)
             tx.record(BubbleApproved(subject=row.id, workspace=row.workspace, agent=row.agent, leader=row.leader))
             return row.bubble
 
@@ -168,7 +168,6 @@ class Bubbles:
                 if make_lesson_id(row.text) == lesson:
                     gate = GateResult(len(GATES), GATES[-1], False, "you retracted it")
                     row.state, row.gates = BubbleState.REFUSED, (*row.gates[:-1], gate)
-                    tx.session.add(row)
                     _record_refused(tx, row)
 
         self._database.write(refuse)
@@ -177,9 +176,9 @@ class Bubbles:
         """The findings, newest first; of one state, or sent or received by one agent, if given."""
         query = select(BubbleRow).order_by(col(BubbleRow.at).desc(), col(BubbleRow.id)).limit(limit)
         if state is not None:
-            query = query.where(col(BubbleRow.state) == state)
+            query = query.where(BubbleRow.state == state)
         if agent:
-            query = query.where((col(BubbleRow.agent) == agent) | (col(BubbleRow.leader) == agent))
+            query = query.where(or_(BubbleRow.agent == agent, BubbleRow.leader == agent))
         with self._database.read() as session:
             return [row.bubble for row in session.exec(query)]
 
@@ -187,47 +186,39 @@ class Bubbles:
         """The findings of a workspace that became patterns, newest first, in their present wording."""
         query = (
             select(BubbleRow)
-            .where(col(BubbleRow.state) == BubbleState.FLUSHED, col(BubbleRow.workspace) == workspace)
+            .where(BubbleRow.state == BubbleState.FLUSHED, BubbleRow.workspace == workspace)
             .order_by(col(BubbleRow.flushed_at).desc(), col(BubbleRow.id))
         )
         with self._database.read() as session:
             rows = session.exec(query).all()
         profiles = self._profiles.load(sorted({row.leader for row in rows}))
-        texts = {
-            (leader, pattern.key): pattern.text for leader, profile in profiles.items() for pattern in profile.patterns
-        }
         accepted: dict[tuple[str, str], AcceptedFinding] = {}
         for row in rows:
-            key = row.leader, row.pattern
-            if key in texts and row.flushed_at is not None:
-                finding = AcceptedFinding(texts[key], *key, row.agent, row.session, row.flushed_at)
-                accepted.setdefault(key, finding)
+            if text := profiles[row.leader].find_text("patterns", row.pattern):
+                finding = value_of(row, AcceptedFinding, text=text, at=row.flushed_at)
+                accepted.setdefault((row.leader, row.pattern), finding)
         return list(accepted.values())
 
     def waiting(self) -> Sequence[Waiting]:
         """The entries in the operator's queue (SPEC 9.3): one for each quote, and one for each leader with findings,
         which says what blocks the findings or when they go up."""
-        queued = list(reversed(self.list(state=BubbleState.QUEUED, limit=MAX_WAITING)))
+        queued = self.list(state=BubbleState.QUEUED, limit=MAX_WAITING)[::-1]
         within = span(timedelta(seconds=self._agents.config.current.m2_interval_seconds))
         entries = []
-        of_leader: dict[str, list[Bubble]] = {}
         for bubble in queued:
-            text = bubble.learning.text
-            if bubble.may_guide:
-                of_leader.setdefault(bubble.leader, []).append(bubble)
-            else:
+            if not bubble.may_guide:
+                text = bubble.learning.text
                 question = f"use “{text}” as guidance from {bubble.leader}? It is a quote"
                 title = f"{question}: clawpy bubbles approve {bubble.id}"
                 entries.append(Waiting("bubble", bubble.id, title, bubble.at, text=text))
-        for leader, bubbles in of_leader.items():
-            first = bubbles[0]
+        for leader, bubbles in group_pairs((item.leader, item) for item in queued if item.may_guide).items():
             findings, goes, text = count(len(bubbles), "finding"), "go", ""
             if len(bubbles) == 1:
-                goes, text = "goes", f": “{first.learning.text}”"
+                goes, text = "goes", f": “{bubbles[0].learning.text}”"
             title = f"{findings} {goes} to {leader} within {within}{text} (now: clawpy bubbles flush)"
             if obstacle := self._find_obstacle(leader):
                 title = f"{findings} for {leader}: {obstacle}"
-            entries.append(Waiting("bubble", first.id, title, first.at))
+            entries.append(Waiting("bubble", bubbles[0].id, title, bubbles[0].at))
         return entries
 
     def flush(self) -> FlushReport:
@@ -243,15 +234,27 @@ class Bubbles:
         """Flush the queue in one transaction."""
         for row in tx.session.exec(_QUEUED).all():
             self._judge_again_if_moved(tx, row)
-        tx.session.flush()
         queued = tx.session.exec(_QUEUED).all()
         max_per_leader = self._agents.config.current.bubble_max_per_cycle
         flushed: dict[str, tuple[str, ...]] = {}
-        for leader in dict.fromkeys(row.leader for row in queued):
-            rows = [row for row in queued if row.leader == leader and row.bubble.may_guide][:max_per_leader]
-            if rows and not self._find_obstacle(leader):
-                self._flush_to_leader(tx, leader, rows)
-                flushed[leader] = tuple(row.id for row in rows)
+        by_leader = group_pairs((row.leader, row) for row in queued if row.bubble.may_guide)
+        for leader in sorted(by_leader):
+            if self._find_obstacle(leader):
+                continue
+            rows = by_leader[leader][:max_per_leader]
+            for row in rows:
+                self._merge_into_pattern(tx, row)
+            flushed[leader] = tuple(row.id for row in rows)
+            tx.record(
+                MemoryBubbleFlushed(
+                    subject=leader,
+                    bubbles=flushed[leader],
+                    patterns=tuple(row.pattern for row in rows),
+                    agents=tuple(row.agent for row in rows),
+                    confidences=tuple(row.confidence.value for row in rows),
+                    importances=tuple(row.importance.value for row in rows),
+                )
+            )
         return FlushReport(flushed, len(queued) - sum(map(len, flushed.values())))
 
     def _judge_again_if_moved(self, tx: Transaction, row: BubbleRow) -> None:
@@ -261,22 +264,7 @@ class Bubbles:
         except Refusal:  # the agent's folder is gone
             return
         if lineage.leaders and lineage.leaders[0].id != row.leader:
-            self._judge(tx, row, row.bubble.learning, lineage)
-
-    def _flush_to_leader(self, tx: Transaction, leader: str, rows: Sequence[BubbleRow]) -> None:
-        """Turn findings into patterns of their leader, and record that."""
-        for row in rows:
-            self._merge_into_pattern(tx, row)
-        tx.record(
-            MemoryBubbleFlushed(
-                subject=leader,
-                bubbles=tuple(row.id for row in rows),
-                patterns=tuple(row.pattern for row in rows),
-                agents=tuple(row.agent for row in rows),
-                confidences=tuple(row.confidence for row in rows),
-                importances=tuple(row.importance for row in rows),
-            )
-        )
+            self._judge(tx, row, lineage)
 
     def _find_obstacle(self, leader: str) -> str:
         """Why a leader receives no findings, and how to fix it; "" if it does. It reads only folders, because `_flush`
@@ -284,31 +272,20 @@ class Bubbles:
         if not self._agents.config.current.bubble_max_per_cycle:
             return "bubble_max_per_cycle is 0 in wisdom_cascade_config.json"
         try:
-            self._agents.tools(leader)
-            tier = self._agents.find_lineage(leader).agent.tier
-        except Refusal as refusal:
-            if refusal.code == "broken_agent":
-                return f"its folder is broken: {refusal.message.partition(': ')[2]}"
+            agent = self._agents.find_lineage(leader).agent
+        except Refusal:
             return f"{leader} does not exist; give its agents another leader"
-        return "" if is_leader(tier) else f"tier {tier} leads nobody; give it another tier"
+        if agent.broken:
+            return f"its folder is broken: {agent.broken}"
+        return "" if is_leader(agent.tier) else f"tier {agent.tier} leads nobody; give it another tier"
 
-    def _judge(self, tx: Transaction, row: BubbleRow, learning: Learning, lineage: Lineage) -> None:
-        """Ask the gates about a learning and its agent's direct leader, and store the results in `row`."""
+    def _judge(self, tx: Transaction, row: BubbleRow, lineage: Lineage) -> None:
+        """Ask the gates about a finding and the direct leader of its agent, and store the results."""
         leader = lineage.leaders[0] if lineage.leaders else None
-        profile = self._profiles.load_in_transaction(tx, leader.id) if leader else LeaderProfile("")
-        gates = ask_gates(learning, lineage, profile, self._agents.config.current)
-        row.agent, row.leader = learning.agent, leader.id if leader else ""
+        profile = self._profiles.read(tx.session, [leader.id])[leader.id] if leader else LeaderProfile("")
+        row.gates = gates = ask_gates(row.bubble.learning, lineage, profile, self._agents.config.current)
+        row.leader, row.approved_at = leader.id if leader else "", None
         row.state = BubbleState.QUEUED if gates[-1].passed else BubbleState.REFUSED
-        row.text, row.category = clean_item(learning.text), clean_item(learning.category)
-        row.session, row.workspace = learning.session, learning.workspace
-        row.trust, row.approved_at = learning.trust, None
-        row.confidence, row.importance = learning.confidence.value, learning.importance.value
-        row.reasons = {
-            "confidence": list(learning.confidence.reasons),
-            "importance": list(learning.importance.reasons),
-            "evidence": [clean_item(text) for text in learning.evidence],
-        }
-        row.gates = tuple(replace(gate, reason=clean_item(gate.reason)) for gate in gates)
         tx.session.add(row)
         if gates[-1].passed:
             tx.record(BubbleQueued(subject=row.id, workspace=row.workspace, agent=row.agent, leader=row.leader))
@@ -317,15 +294,13 @@ class Bubbles:
 
     def _merge_into_pattern(self, tx: Transaction, row: BubbleRow) -> None:
         """Add a finding to the pattern with the same text, else make a new pattern."""
+        pattern = find_pattern(row.text, self._profiles.read(tx.session, [row.leader])[row.leader].patterns)
+        pattern = pattern or ProfileItem(make_lesson_id(row.text), row.text, trust=row.trust)
         source = PatternSource(row.learning_id, row.agent, row.session)
-        pattern = find_pattern(row.text, self._profiles.load_in_transaction(tx, row.leader).patterns)
-        is_approved = row.approved_at is not None if pattern is None else pattern.trust is Trust.QUOTED
-        pattern = pattern or Pattern(make_lesson_id(row.text), row.text, trust=row.trust)
         if source not in pattern.sources:
-            body = {"text": pattern.text, TRUST_KEY: pattern.trust, APPROVED_KEY: is_approved}
-            self._profiles.write(tx, row.leader, "patterns", pattern.key, body, (*pattern.sources, source))
+            change = ProfileEdit("patterns", (pattern.text,), pattern.key)
+            self._profiles.write(tx, row.leader, change, trust=pattern.trust, sources=(source,))
         row.state, row.pattern, row.flushed_at = BubbleState.FLUSHED, pattern.key, tx.now
-        tx.session.add(row)
 
 
 def ask_gates(
@@ -345,7 +320,7 @@ def ask_gates(
         is_worker = not is_leader(worker.tier)
         yield is_worker, f"tier {worker.tier} {'is' if is_worker else 'leads and is not'} a worker"
         if not lineage.leaders:
-            yield False, f"{learning.agent} has no leader: its chain {lineage.chain.words}"
+            yield False, f"{learning.agent} has no leader: its chain {lineage.end}"
             return
         leader = lineage.leaders[0]
         is_synced = is_leader(leader.tier)
@@ -356,23 +331,22 @@ def ask_gates(
 
     results: list[GateResult] = []
     for number, (passed, reason) in enumerate(answers(), 1):
-        results.append(GateResult(number, GATES[number - 1], passed, reason))
+        results.append(GateResult(number, GATES[number - 1], passed, clean_item(reason)))
         if not passed:
             break
     return tuple(results)
 
 
-def similarity(text: str, other: str) -> float:
-    """The share of common words of two texts, from 0 to 1; 0 for two texts without words."""
-    return jaccard(split_prompt_words(text), split_prompt_words(other))
+def find_pattern(text: str, patterns: Sequence[ProfileItem]) -> ProfileItem | None:
+    """The most similar pattern, None if none is similar enough. The similarity is the share of common words."""
+    lesson, words = make_lesson_id(text), split_prompt_words(text)
 
+    def compare(pattern: ProfileItem) -> tuple[float, str]:
+        same_words = jaccard(words, split_prompt_words(pattern.text))
+        return 1.0 if pattern.key == lesson else same_words, pattern.key
 
-def find_pattern(text: str, patterns: Sequence[Pattern]) -> Pattern | None:
-    """The most similar pattern, None if none is similar enough."""
-    lesson = make_lesson_id(text)
-    scores = {pattern.key: 1.0 if pattern.key == lesson else similarity(text, pattern.text) for pattern in patterns}
-    best = max(patterns, key=lambda pattern: (scores[pattern.key], pattern.key), default=None)
-    return best if best is not None and scores[best.key] >= MIN_SIMILARITY else None
+    similarity, key = max(map(compare, patterns), default=(0.0, ""))
+    return next((item for item in patterns if item.key == key and similarity >= MIN_SIMILARITY), None)
 
 
 def is_relevant(category: str, domain: str) -> tuple[bool, str]:

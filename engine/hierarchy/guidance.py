@@ -1,8 +1,7 @@
 """Guidance of leaders in every prompt of an agent (M1; SPEC 1.4, 1.5, 1.10).
 
 The direct leader contributes everything, the next leader principles and key patterns, and leaders above only
-principles. Each has a share of the token budget. Items that do not fit the share are left out whole. If the rendered
-block is still too long, items of the farthest leader are left out first.
+principles. Each has a share of the token budget. Items that do not fit the share are left out whole.
 
 A block is cached for `m1_cache_ttl_seconds`. It is rendered again at once if a folder of the chain, a leader's
 `soul.md`, the settings or a profile changed. The check takes a few dozen `stat` calls.
@@ -10,7 +9,7 @@ A block is cached for `m1_cache_ttl_seconds`. It is rendered again at once if a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from html import escape
@@ -18,12 +17,11 @@ from typing import Any
 
 from engine import tokenizer
 from engine.clock import Clock
-from engine.events import GuidanceApplied
 from engine.files import read_signature
 from engine.frozen import frozen
 from engine.hierarchy.agents import Agents
-from engine.hierarchy.organisation import AgentTier, Lineage, is_leader
-from engine.hierarchy.profile_items import clean_item
+from engine.hierarchy.organisation import Lineage, is_leader
+from engine.hierarchy.profile_items import MAX_ITEMS, clean_item
 from engine.hierarchy.profiles import Profiles
 from engine.model import (
     Contribution,
@@ -32,8 +30,8 @@ from engine.model import (
     GuidanceItem,
     LeaderProfile,
     MovePreview,
-    PatternSource,
     ProfileEdit,
+    ProfileItem,
     ProfilePreview,
     PromptLine,
     PromptPart,
@@ -45,11 +43,9 @@ from engine.model import (
 from engine.model.base import find_lowest_trust
 from engine.model.prompts import OWN_TEXT
 from engine.model.text import mark_approved
-from engine.storage.database import Transaction
 
 MAX_CACHED = 4_000
 """Number of blocks at which the cache is cleared."""
-
 
 BLOCK_TAG = "leadership-guidance"
 """The tag of the block."""
@@ -67,14 +63,18 @@ SECTIONS_BY_DISTANCE = (
 MAX_KEY_PATTERNS = 5
 """Maximum number of key patterns of a leader's leader. The most used patterns come first, then the newest."""
 
-MAX_ITEMS = 60
-"""Maximum number of items of one section in guidance; a profile may have more."""
-
 SECTION_ORDER = ("principles", "patterns", "guardrails", "recent-decisions")
 """The order of the sections in the block."""
 
 INLINE_SECTIONS = ("principles", "recent-decisions")
 """Sections whose items are on one line, separated by a bar."""
+
+_OPENING = PromptLine(f"<{BLOCK_TAG}>", OWN_TEXT)
+_CLOSING = PromptLine(f"</{BLOCK_TAG}>", OWN_TEXT)
+
+
+FindLessons = Callable[[PromptRequest], frozenset[str]]
+"""Finds the lessons in parts of a prompt."""
 
 
 @frozen
@@ -87,13 +87,36 @@ class _CachedGuidance:
 
 
 class Cascade:
-    """Guidance for agents. Thread-safe."""
+    """Guidance for agents, which is a part of every prompt. Thread-safe."""
 
-    def __init__(self, agents: Agents, profiles: Profiles, *, clock: Clock) -> None:
+    name = "guidance"
+
+    def __init__(self, agents: Agents, profiles: Profiles, *, clock: Clock, nearer_lessons: FindLessons) -> None:
+        """`nearer_lessons(request)` returns the lessons in parts of the prompt that are nearer to the agent."""
         self._agents = agents
         self._profiles = profiles
         self._clock = clock
+        self._nearer_lessons = nearer_lessons
         self._cache: dict[tuple[str, bool, frozenset[str]], _CachedGuidance] = {}
+
+    def make_part(self, request: PromptRequest) -> Contribution:
+        """The block for a request. Its notes name the leaders whose items did not fit. Raises `Refusal`
+        `unknown_agent`."""
+        if not request.agent:
+            return Contribution(None)
+        guidance = self.guidance(request.agent, excluded_lessons=self._nearer_lessons(request))
+        if not guidance.lines:
+            return Contribution(None, guidance.provenance)
+        notes = tuple(
+            f"guidance of {hop.leader}: {len(hop.cut)} of its items had no room" for hop in guidance.hops if hop.cut
+        )
+        return Contribution(PromptPart(BLOCK_TAG, guidance.lines, tokens=guidance.tokens), guidance.provenance, notes)
+
+    def lessons(self, request: PromptRequest) -> frozenset[str]:
+        """The lessons in this part and those nearer to the agent."""
+        nearer = self._nearer_lessons(request)
+        hops = self.guidance(request.agent, excluded_lessons=nearer).hops if request.agent else ()
+        return nearer.union(item.lesson for hop in hops for item in hop.kept)
 
     def guidance(
         self, agent_id: str, *, in_prompts: bool = True, excluded_lessons: frozenset[str] = frozenset()
@@ -130,36 +153,12 @@ class Cascade:
         previews = []
         for agent_id in self._agents.ids():
             lineage = self._agents.find_lineage(agent_id)
-            if leader in lineage.chain.leaders:
+            if any(above.id == leader for above in lineage.leaders):
                 before = self._make_guidance(lineage)
-                after = self._make_guidance(lineage, edited_profile=profile)
+                after = self._make_guidance(lineage, edited=profile)
                 if before.block != after.block:
                     previews.append(MovePreview(agent_id, before, after))
         return ProfilePreview(profile, tuple(previews), from_soul)
-
-    def record_applied(
-        self, tx: Transaction, provenance: Mapping[str, Any], *, agent: str, call: str, session_id: str, workspace: str
-    ) -> None:
-        """Record that a model call of this agent had the guidance in `provenance`, and count a use of each of its
-        patterns."""
-        if not provenance.get("guidance_applied"):
-            return
-        items = tuple(provenance["guidance_items"])
-        refs = (ref.partition("#patterns/") for ref in items)
-        self._profiles.record_uses(tx, ((leader, key) for leader, _, key in refs if key))
-        tx.record(
-            GuidanceApplied(
-                subject=agent,
-                workspace=workspace,
-                session_id=session_id,
-                call=call,
-                chain=tuple(provenance["leadership_chain"]),
-                sources=tuple(provenance["guidance_sources"]),
-                items=items,
-                wordings=tuple(provenance["guidance_wordings"]),
-                tokens=provenance["guidance_tokens"],
-            )
-        )
 
     def _make_guidance(
         self,
@@ -167,61 +166,24 @@ class Cascade:
         *,
         in_prompts: bool = True,
         excluded_lessons: frozenset[str] = frozenset(),
-        edited_profile: LeaderProfile | None = None,
+        edited: LeaderProfile | None = None,
     ) -> Guidance:
-        """Compose the guidance of an agent. An `edited_profile` replaces the stored one of its leader."""
-        agent, chain, config = lineage.agent, lineage.chain, self._agents.config.current
-        guidance = Guidance(
-            agent.id, agent.tier, budget=config.m1_token_budget, chain=chain.leaders, chain_end=chain.words
-        )
+        """Compose the guidance of an agent. An `edited` profile replaces the one that is stored."""
+        agent, config = lineage.agent, self._agents.config.current
+        chain = tuple(leader.id for leader in lineage.leaders)
+        guidance = Guidance(agent.id, agent.tier, budget=config.m1_token_budget, chain=chain, chain_end=lineage.end)
         guiding = [leader.id for leader in lineage.leaders if is_leader(leader.tier)]
         if is_leader(agent.tier):
             return replace(guidance, reason=f"tier {agent.tier} leads and receives no guidance")
         if in_prompts and not config.enable_m1:
             return replace(guidance, reason="enable_m1 is off in wisdom_cascade_config.json")
         if not guiding:
-            return replace(guidance, reason="it has no leader: its chain " + chain.words)
+            return replace(guidance, reason="it has no leader: its chain " + lineage.end)
+        hops = tuple(GuidanceHop(leader.id, leader.tier, hop) for hop, leader in enumerate(lineage.leaders))
         profiles = self._profiles.load(guiding)
-        if edited_profile is not None and edited_profile.leader in profiles:
-            profiles[edited_profile.leader] = edited_profile
-        hops = [_make_hop(leader, distance) for distance, leader in enumerate(lineage.leaders)]
-        block = compose(hops, profiles, guidance.budget, excluded_lessons)
-        return replace(guidance, lines=block.lines, tokens=block.tokens, hops=block.hops, reason=block.why_empty)
-
-
-class GuidancePart:
-    """The part "guidance" of every prompt: the guidance of the agent's leaders."""
-
-    name = "guidance"
-
-    def __init__(
-        self, cascade: Cascade, nearer_lessons: Callable[[PromptRequest], frozenset[str]] = lambda request: frozenset()
-    ) -> None:
-        """`nearer_lessons(request)` returns the lessons in parts of the prompt that are nearer to the agent."""
-        self._cascade = cascade
-        self._nearer_lessons = nearer_lessons
-
-    def make_part(self, request: PromptRequest) -> Contribution:
-        """The block for a request. Its notes name the leaders whose items did not fit. Raises `Refusal`
-        `unknown_agent`."""
-        guidance = self._compose_guidance(request)
-        if guidance is None or not guidance.lines:
-            return Contribution(None, guidance.provenance if guidance else {})
-        notes = tuple(
-            f"guidance of {hop.leader}: {len(hop.cut)} of its items had no room" for hop in guidance.hops if hop.cut
-        )
-        return Contribution(PromptPart(BLOCK_TAG, guidance.lines, tokens=guidance.tokens), guidance.provenance, notes)
-
-    def lessons(self, request: PromptRequest) -> frozenset[str]:
-        """The lessons in this part and those nearer to the agent."""
-        guidance = self._compose_guidance(request)
-        lessons = [item.lesson for hop in guidance.hops for item in hop.kept] if guidance else []
-        return self._nearer_lessons(request).union(lessons)
-
-    def _compose_guidance(self, request: PromptRequest) -> Guidance | None:
-        if not request.agent:
-            return None
-        return self._cascade.guidance(request.agent, excluded_lessons=self._nearer_lessons(request))
+        if edited is not None:
+            profiles[edited.leader] = edited
+        return compose(replace(guidance, hops=hops), profiles, excluded_lessons)
 
 
 def split_budget(distances: Sequence[int], budget: int) -> list[int]:
@@ -230,140 +192,84 @@ def split_budget(distances: Sequence[int], budget: int) -> list[int]:
     return [int(budget * share / sum(shares)) for share in shares]
 
 
-@frozen
-class GuidanceBlock:
-    """The lines of the block, its leaders with their items, and the number of its tokens."""
-
-    lines: tuple[PromptLine, ...]
-    hops: tuple[GuidanceHop, ...]
-    tokens: int
-
-    @property
-    def why_empty(self) -> str:
-        """The reason why it has no lines, "" if it has some."""
-        if self.lines:
-            return ""
-        is_cut = any(hop.cut for hop in self.hops)
-        return "no room within m1_token_budget" if is_cut else "its leaders have no guidance yet"
-
-
 def compose(
-    hops: Sequence[GuidanceHop],
-    profiles: Mapping[str, LeaderProfile],
-    budget: int,
-    excluded_lessons: frozenset[str] = frozenset(),
-) -> GuidanceBlock:
-    """Compose a block of at most `budget` tokens. Without any item it has no lines.
+    guidance: Guidance, profiles: Mapping[str, LeaderProfile], excluded_lessons: frozenset[str] = frozenset()
+) -> Guidance:
+    """Guidance with a block of at most `budget` tokens, or with the reason why it has none.
 
-    `hops` go from the direct leader upward. A leader without a profile in `profiles` contributes nothing. Items with
-    `excluded_lessons` or with the lesson of a nearer leader are left out.
+    Its `hops` go from the direct leader upward, and `profiles` has the profiles of those that lead by their tier. Items
+    with `excluded_lessons` or with the lesson of a nearer leader are left out.
     """
-    filled = _fill_shares(hops, profiles, budget, excluded_lessons)
-    lines = _render_block(filled)
-    while _count_tokens(lines) > budget:
-        filled = _cut_last_item_of_farthest(filled)
-        lines = _render_block(filled)
-    return GuidanceBlock(tuple(lines), tuple(map(_add_result, filled)), _count_tokens(lines))
-
-
-def _make_hop(leader: AgentTier, distance: int) -> GuidanceHop:
-    """A leader of the chain, before it has items."""
-    reason_without_items = "" if is_leader(leader.tier) else f"tier {leader.tier} gives no guidance"
-    return GuidanceHop(leader.id, leader.tier, distance, why=reason_without_items)
+    distances = [hop.hop for hop in guidance.hops if is_leader(hop.tier)]
+    budget = max(0, guidance.budget - tokenizer.count_lines((_OPENING, _CLOSING)))
+    shares = dict(zip(distances, split_budget(distances, budget), strict=True))
+    hops: list[GuidanceHop] = []
+    lines: list[PromptLine] = []
+    for hop in guidance.hops:
+        if not is_leader(hop.tier):
+            hops.append(replace(hop, why=f"tier {hop.tier} gives no guidance"))
+            continue
+        items = [item for item in select_items(profiles[hop.leader], hop.hop) if item.lesson not in excluded_lessons]
+        filled = _fill_share(replace(hop, share=shares[hop.hop]), items)
+        leader_lines = _render_leader(filled)
+        lines += leader_lines
+        hops.append(replace(filled, tokens=tokenizer.count_lines(leader_lines)))
+        excluded_lessons = excluded_lessons.union(item.lesson for item in filled.kept)
+    if not lines:
+        is_cut = any(hop.cut for hop in hops)
+        reason = "no room within m1_token_budget" if is_cut else "its leaders have no guidance yet"
+        return replace(guidance, hops=tuple(hops), reason=reason)
+    lines = [_OPENING, *lines, _CLOSING]
+    return replace(guidance, hops=tuple(hops), lines=tuple(lines), tokens=tokenizer.count_lines(lines))
 
 
 def select_items(profile: LeaderProfile, distance: int = 0) -> list[GuidanceItem]:
     """The guidance of a leader at its distance, the most important first."""
     items: list[GuidanceItem] = []
     for section in SECTIONS_BY_DISTANCE[min(distance, len(SECTIONS_BY_DISTANCE) - 1)]:
-        for key, text, sources, trust in [*_select_section_items(profile, section, key_only=distance > 0)][:MAX_ITEMS]:
-            if line := clean_item(text):
-                rendered = f"{'|' if section in INLINE_SECTIONS else '-'} {escape(line, quote=False)}"
-                ref = f"{profile.leader}#{section}/{key}"
-                items.append(GuidanceItem(section, ref, line, tokenizer.count(rendered), sources, trust))
+        limit = MAX_KEY_PATTERNS if distance and section == "patterns" else MAX_ITEMS
+        for item in _list_section(profile, section)[:limit]:
+            if text := clean_item(item.text):
+                mark = "|" if section in INLINE_SECTIONS else "-"
+                tokens = tokenizer.count(f"{mark} {escape(format_item(replace(item, text=text)), quote=False)}")
+                ref = f"{profile.leader}#{section}/{item.key}"
+                items.append(GuidanceItem(section, ref, text, tokens, item.sources, item.trust, item.at))
     return items
 
 
-def _select_section_items(
-    profile: LeaderProfile, section: str, *, key_only: bool
-) -> Iterator[tuple[str, str, tuple[PatternSource, ...], Trust]]:
-    """(key, text, sources, trust) of each item of a section; with `key_only` only key patterns."""
-    if section == "patterns":
-        for pattern in profile.patterns[: MAX_KEY_PATTERNS if key_only else None]:
-            yield pattern.key, pattern.text_with_name, pattern.sources, pattern.trust
-    elif section == "recent-decisions":
-        for decision in profile.decisions:
-            yield decision.id, decision.text, (), decision.trust
-    else:
-        for number, text in enumerate(getattr(profile, section), 1):
-            yield str(number), text, (), Trust.OPERATOR
-
-
-def _fill_shares(
-    hops: Sequence[GuidanceHop],
-    profiles: Mapping[str, LeaderProfile],
-    budget: int,
-    excluded_lessons: frozenset[str],
-) -> list[GuidanceHop]:
-    """Give each leader with a profile the items that fit its share of the budget."""
-    frame = tokenizer.count(f"<{BLOCK_TAG}>") + tokenizer.count(f"</{BLOCK_TAG}>")
-    distances = [hop.hop for hop in hops if hop.leader in profiles]
-    shares = dict(zip(distances, split_budget(distances, budget - frame), strict=True))
-    filled = []
-    for hop in hops:
-        if hop.leader not in profiles:
-            filled.append(hop)
-            continue
-        items = [item for item in select_items(profiles[hop.leader], hop.hop) if item.lesson not in excluded_lessons]
-        with_items = _fill_share(replace(hop, share=max(0, shares[hop.hop])), items)
-        excluded_lessons = excluded_lessons.union(item.lesson for item in with_items.kept)
-        filled.append(with_items)
-    return filled
+def _list_section(profile: LeaderProfile, section: str) -> Sequence[ProfileItem]:
+    """The items of a section of guidance; those of a list have numbers as keys."""
+    match section:
+        case "patterns":
+            return [replace(pattern, text=pattern.text_with_name) for pattern in profile.patterns]
+        case "recent-decisions":
+            return profile.decisions
+    return [ProfileItem(str(number), text) for number, text in enumerate(getattr(profile, section), 1)]
 
 
 def _fill_share(hop: GuidanceHop, items: Sequence[GuidanceItem]) -> GuidanceHop:
-    """Give a leader the items that fit its share. A later, smaller item may fit where a larger one did not."""
+    """Give a leader the items that fit its share. A later, smaller item may fit where a larger one did not. The tokens
+    of a block are the sum of those of its parts, because the tokenizer splits at spaces and punctuation."""
     tokens = sum(map(tokenizer.count, _make_tags(hop)))
     kept: list[GuidanceItem] = []
     cut: list[GuidanceItem] = []
     for item in items:
         cost = item.tokens
         if all(item.section != kept_item.section for kept_item in kept):
-            cost += tokenizer.count(f"<{item.section}>") + tokenizer.count(f"</{item.section}>")
+            cost += tokenizer.count(f"<{item.section}></{item.section}>")
         if tokens + cost <= hop.share:
             kept.append(item)
             tokens += cost
         else:
             cut.append(item)
-    return replace(hop, kept=tuple(kept), cut=tuple(cut))
-
-
-def _cut_last_item_of_farthest(hops: Sequence[GuidanceHop]) -> list[GuidanceHop]:
-    """Leave out the last item of the farthest leader that has one."""
-    farthest = max(hop.hop for hop in hops if hop.kept)
-    return [
-        replace(hop, kept=hop.kept[:-1], cut=(hop.kept[-1], *hop.cut)) if hop.hop == farthest else hop for hop in hops
-    ]
-
-
-def _add_result(hop: GuidanceHop) -> GuidanceHop:
-    """A leader with the tokens of its items in the block, or with the reason why it has none there."""
-    if hop.kept:
-        return replace(hop, tokens=_count_tokens(_render_leader(hop)))
-    return replace(hop, why=hop.why or ("no room in its share" if hop.cut else "it has no guidance"))
-
-
-def _count_tokens(lines: Sequence[PromptLine]) -> int:
-    return tokenizer.count("\n".join(line.text for line in lines)) if lines else 0
-
-
-def _render_block(hops: Sequence[GuidanceHop]) -> list[PromptLine]:
-    """The lines of the block; none if no leader has an item."""
-    lines = [line for hop in hops if hop.kept for line in _render_leader(hop)]
-    return [PromptLine(f"<{BLOCK_TAG}>", OWN_TEXT), *lines, PromptLine(f"</{BLOCK_TAG}>", OWN_TEXT)] if lines else []
+    reason = "no room in its share" if cut else "it has no guidance"
+    return replace(hop, kept=tuple(kept), cut=tuple(cut), why="" if kept else reason)
 
 
 def _render_leader(hop: GuidanceHop) -> list[PromptLine]:
+    """The lines of a leader in the block; none if it has no items."""
+    if not hop.kept:
+        return []
     opening, closing = _make_tags(hop)
     lines = [PromptLine(f"  {opening}", OWN_TEXT)]
     for section in SECTION_ORDER:
@@ -383,15 +289,13 @@ def _render_section(hop: GuidanceHop, section: str, items: Sequence[GuidanceItem
     return [PromptLine(f"    <{section}>", OWN_TEXT), *item_lines, PromptLine(f"    </{section}>", OWN_TEXT)]
 
 
-def format_item(item: GuidanceItem) -> str:
+def format_item(item: GuidanceItem | ProfileItem) -> str:
     """The text of an item; a quote says that the operator approved it."""
     return mark_approved(item.text, is_quote=item.trust is Trust.QUOTED)
 
 
 def _make_tags(hop: GuidanceHop) -> tuple[str, str]:
-    from xml.sax.saxutils import quoteattr  # not before the first prompt: it imports an HTTP client
-
-    return f'<leader id={quoteattr(hop.leader)} tier="{hop.tier}" hop="{hop.hop}">', "</leader>"
+    return f'<leader id="{escape(hop.leader)}" tier="{hop.tier}" hop="{hop.hop}">', "</leader>"
 
 
 def _make_source(ref: str, hop: GuidanceHop, trust: Trust) -> PromptSource:

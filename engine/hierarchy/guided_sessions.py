@@ -11,20 +11,18 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from sqlmodel import Field, col, delete, select
 
-from engine.clock import Clock
-from engine.events import GuidanceFoundNoisy, GuidanceFoundStale
-from engine.frozen import frozen
+from engine.events import Event, GuidanceApplied, GuidanceFoundNoisy, GuidanceFoundStale
 from engine.hierarchy.guidance import select_items
 from engine.hierarchy.profiles import Profiles
-from engine.model import LeaderDecision, LeaderProfile, Pattern
 from engine.statistics import Arms, compute_difference_interval
+from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
 from engine.storage.rows import Row, json_field, utc_field
@@ -32,8 +30,8 @@ from engine.storage.rows import Row, json_field, utc_field
 CURSOR = "hierarchy.guided"
 """Name of the cursor in the ledger."""
 
-GUIDED = "GuidanceApplied"
-"""The kind of ledger entries with the guidance in a prompt."""
+REPORTED = "hierarchy.reported."
+"""Prefix of a key in the state table for each finding about guidance that was reported."""
 
 MIN_SESSIONS = 10
 """Minimum number of sessions with an item, and of sessions without it, before the item can be called noisy."""
@@ -45,11 +43,12 @@ on trial, because there are dozens of items."""
 MAX_SESSION_AGE = timedelta(days=90)
 """Maximum age of a session that counts."""
 
-MAX_DECISION_AGE = timedelta(days=30)
-"""Maximum age of a recent decision."""
+MAX_AGES = {"recent-decisions": timedelta(days=30), "patterns": timedelta(days=180)}
+"""Maximum age of an item of guidance by its section: of a decision, and of a pattern since it was last written or
+confirmed. An item of a soul has no date."""
 
-MAX_PATTERN_AGE = timedelta(days=180)
-"""Maximum age of a pattern since it was last written or confirmed."""
+RECENT = timedelta(days=30)
+"""Guidance is stale if it was in a session of this time."""
 
 RowT = TypeVar("RowT", bound=Any)
 
@@ -62,55 +61,25 @@ CHANGE_KINDS = frozenset(
 """Kinds of ledger entries about the changes of a session, whose id is in their payload."""
 
 
-@frozen
-class Tally:
-    """The numbers of an agent's sessions with an item (`told`) and without it (`untold`), and how many ended badly."""
-
-    told: int = 0
-    told_bad: int = 0
-    untold: int = 0
-    untold_bad: int = 0
-
-    @property
-    def harm(self) -> float:
-        """By how much, at least, the share of bad sessions is larger with the item than without it, with 95 % certainty
-        over all checks; -1 if there are too few sessions. The two groups are not random: leaders choose what they
-        say."""
-        if min(self.told, self.untold) < MIN_SESSIONS:
-            return -1.0
-        arms = Arms(self.told, self.told - self.told_bad, self.untold, self.untold - self.untold_bad)
-        return -compute_difference_interval([arms], ERROR_RATE)[2]
-
-    @property
-    def is_noisy(self) -> bool:
-        """Whether the item does harm."""
-        return self.harm > 0
+def measure_harm(arms: Arms) -> float:
+    """By how much, at least, the share of bad sessions is larger with an item than without it, with 95 % certainty over
+    all checks; -1 if there are too few sessions. The two groups are not random: leaders choose what they say."""
+    if min(arms.with_runs, arms.without_runs) < MIN_SESSIONS:
+        return -1.0
+    return -compute_difference_interval([arms], ERROR_RATE)[2]
 
 
-def count_tallies(sessions: Iterable[tuple[Mapping[str, str], bool]]) -> dict[tuple[str, str], Tally]:
+def count_arms(sessions: Sequence[tuple[Mapping[str, str], bool]]) -> dict[tuple[str, str], Arms]:
     """Count an agent's sessions with and without each item of guidance, by item and wording. `sessions` are (wording of
-    each item, whether the session ended badly)."""
-    ended_sessions = list(sessions)
-    bad = sum(ended_badly for _, ended_badly in ended_sessions)
-    with_item, with_item_bad = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
-    for wordings, ended_badly in ended_sessions:
-        with_item.update(wordings.items())
-        with_item_bad.update(dict.fromkeys(wordings.items(), int(ended_badly)))
-    return {
-        item: Tally(
-            with_item[item], with_item_bad[item], len(ended_sessions) - with_item[item], bad - with_item_bad[item]
+    each item, whether the session ended well)."""
+    arms = {}
+    for item in sorted({item for wordings, _ in sessions for item in wordings.items()}):
+        numbers = Counter((item in wordings.items(), ended_well) for wordings, ended_well in sessions)
+        with_good, without_good = numbers[True, True], numbers[False, True]
+        arms[item] = Arms(
+            with_good + numbers[True, False], with_good, without_good + numbers[False, False], without_good
         )
-        for item in with_item
-    }
-
-
-def find_outdated_age(item: Pattern | LeaderDecision, now: datetime) -> tuple[int, int] | None:
-    """(age of an outdated item, maximum age of its kind), in whole days. None for an item that is not outdated or has
-    no date."""
-    max_age = MAX_PATTERN_AGE if isinstance(item, Pattern) else MAX_DECISION_AGE
-    if item.at is None or now - item.at <= max_age:
-        return None
-    return (now - item.at).days, max_age.days
+    return arms
 
 
 class GuidedSession(Row, table=True):
@@ -121,21 +90,8 @@ class GuidedSession(Row, table=True):
 
     session_id: str = Field(primary_key=True)
     agent: str
-    workspace: str
     items: dict[str, str] = json_field()
     state: str = ""
-    at: datetime = utc_field()
-
-
-class GuidanceFinding(Row, table=True):
-    """A report about an item in one wording: that it is noisy for an `agent`, or stale, with `agent` ""."""
-
-    __tablename__ = "guidance_findings"
-
-    kind: str = Field(primary_key=True)
-    ref: str = Field(primary_key=True)
-    wording: str = Field(primary_key=True)
-    agent: str = Field(primary_key=True)
     at: datetime = utc_field()
 
 
@@ -173,148 +129,128 @@ class SessionFollower(Generic[RowT]):
     """Updates the `state` of the rows of a table by ledger entries about the session of each row. Callable from any
     thread."""
 
-    def __init__(
-        self, database: Database, entries: Ledger, table: type[RowT], *, cursor: str, begins: str = ""
-    ) -> None:
-        """`begins` is the kind of ledger entry for which `add_row` is called, "" if the rows are made elsewhere."""
+    def __init__(self, database: Database, ledger: Ledger, table: type[RowT], *, cursor: str) -> None:
         self._database = database
         self._table = table
-        self._begins = begins
-        self._cursor = LedgerCursor(entries, cursor, self._is_relevant)
-        self._busy = threading.Lock()
+        self._cursor = LedgerCursor(ledger, cursor, lambda entry: entry.kind in SESSION_KINDS | CHANGE_KINDS)
+        self._lock = threading.Lock()
 
     def catch_up(self) -> None:
-        """Read the new ledger entries. Does nothing while another thread does so."""
-        if not self._busy.acquire(blocking=False):
-            return
-        try:
-            self._cursor.handle_new(self._read_entries)
-        finally:
-            self._busy.release()
-
-    def add_row(self, tx: Transaction, entry: LedgerEntry) -> None:
-        """Add a row for an entry of the kind `begins`."""
+        """Read the new ledger entries."""
+        with self._lock:
+            self._cursor.handle_new(lambda entries: self._database.write(partial(self._apply_entries, entries)))
 
     def on_state_change(self, tx: Transaction, rows: Sequence[RowT]) -> None:
         """Called after the state of these rows changed."""
 
-    def _is_relevant(self, entry: LedgerEntry) -> bool:
-        return entry.kind == self._begins or entry.kind in SESSION_KINDS or entry.kind in CHANGE_KINDS
-
-    def _read_entries(self, entries: Sequence[LedgerEntry]) -> None:
-        session_ids = {get_session_id(entry) for entry in entries}
-        followed = select(self._table.session_id).where(col(self._table.session_id).in_(session_ids)).limit(1)
-        begins = any(entry.kind == self._begins for entry in entries)
-        with self._database.read() as session:
-            if not begins and session.exec(followed).first() is None:  # most sessions have no rows
-                return
-        self._database.write(lambda tx: self._apply_entries(tx, entries))
-
-    def _apply_entries(self, tx: Transaction, entries: Sequence[LedgerEntry]) -> None:
-        """Add rows for new sessions, and update the states of others."""
+    def _apply_entries(self, entries: Sequence[LedgerEntry], tx: Transaction) -> None:
         changed: list[RowT] = []
         for entry in entries:
-            if entry.kind == self._begins:
-                self.add_row(tx, entry)
-                continue
-            session_id = get_session_id(entry)
-            for row in tx.session.exec(select(self._table).where(col(self._table.session_id) == session_id)):
-                state = compute_next_outcome(entry.kind, entry.payload, row.state)
-                if state != row.state:
-                    row.state = state
-                    tx.session.add(row)
+            for row in tx.session.exec(select(self._table).where(self._table.session_id == get_session_id(entry))):
+                outcome = compute_next_outcome(entry.kind, entry.payload, row.state)
+                if outcome != row.state:
+                    row.state = outcome
                     changed.append(row)
         if changed:
-            tx.session.flush()
             self.on_state_change(tx, changed)
 
 
 class GuidedSessions(SessionFollower[GuidedSession]):
     """Stores guided sessions and their outcomes. Callable from any thread."""
 
-    def __init__(self, database: Database, profiles: Profiles, *, clock: Clock, ledger: Ledger) -> None:
-        super().__init__(database, ledger, GuidedSession, cursor=CURSOR, begins=GUIDED)
+    def __init__(self, database: Database, profiles: Profiles, *, ledger: Ledger) -> None:
+        super().__init__(database, ledger, GuidedSession, cursor=CURSOR)
         self._profiles = profiles
-        self._clock = clock
 
-    def review(self) -> None:
-        """Report outdated guidance in sessions of the last 30 days, and delete rows that no longer count."""
-        now = self._clock.now()
-        with self._database.read() as session:
-            recent = session.exec(select(GuidedSession).where(col(GuidedSession.at) > now - MAX_DECISION_AGE)).all()
-        stale_patterns = self._find_stale(recent, now)
-
-        def store_review(tx: Transaction) -> None:
-            for event in stale_patterns:
-                _record_finding(tx, event)
-            tx.session.exec(delete(GuidedSession).where(col(GuidedSession.at) <= now - MAX_SESSION_AGE))
-
-        self._database.write(store_review)
-
-    def add_row(self, tx: Transaction, entry: LedgerEntry) -> None:
-        """Store the guidance of a session."""
-        payload = entry.payload
-        wordings = dict(zip(payload["items"], payload["wordings"], strict=True))
-        if not payload["session_id"] or not wordings:
+    def record_applied(
+        self, tx: Transaction, provenance: Mapping[str, Any], *, agent: str, call: str, session_id: str, workspace: str
+    ) -> None:
+        """Record that a model call of this agent had the guidance in `provenance`, count a use of each of its patterns,
+        and follow the session."""
+        if not provenance.get("guidance_applied"):
             return
-        row = tx.session.get(GuidedSession, payload["session_id"]) or GuidedSession(
-            session_id=payload["session_id"], agent=entry.subject, workspace=entry.workspace, items={}, at=entry.at
+        items, wordings = provenance["guidance_items"], provenance["guidance_wordings"]
+        refs = (ref.partition("#patterns/") for ref in items)
+        self._profiles.record_uses(tx, ((leader, key) for leader, _, key in refs if key))
+        tx.record(
+            GuidanceApplied(
+                subject=agent,
+                workspace=workspace,
+                session_id=session_id,
+                call=call,
+                chain=tuple(provenance["leadership_chain"]),
+                sources=tuple(provenance["guidance_sources"]),
+                items=tuple(items),
+                wordings=tuple(wordings),
+                tokens=provenance["guidance_tokens"],
+            )
         )
-        row.items = {**row.items, **wordings}
-        tx.session.add(row)
+        if session_id:
+            fresh = GuidedSession(session_id=session_id, agent=agent, items={}, at=tx.now)
+            row = tx.session.get(GuidedSession, session_id) or fresh
+            row.items = {**row.items, **dict(zip(items, wordings, strict=True))}
+            tx.session.add(row)
 
     def on_state_change(self, tx: Transaction, rows: Sequence[GuidedSession]) -> None:
         """Report the guidance that proved noisy."""
         for agent in sorted({row.agent for row in rows if row.state in ("good", "bad")}):
-            _record_noisy(tx, agent)
+            _report_noisy(tx, agent)
 
-    def _find_stale(self, sessions: Iterable[GuidedSession], now: datetime) -> list[GuidanceFoundStale]:
-        """Outdated items that these sessions had in their present wording."""
-        session_counts = Counter(item for row in sessions for item in row.items.items())
+    def review(self) -> None:
+        """Report outdated guidance in sessions of the last 30 days, and delete rows that no longer count."""
+
+        def store_review(tx: Transaction) -> None:
+            recent = tx.session.exec(select(GuidedSession).where(col(GuidedSession.at) > tx.now - RECENT))
+            self._report_stale(tx, Counter(item for row in recent for item in row.items.items()))
+            tx.session.exec(delete(GuidedSession).where(col(GuidedSession.at) <= tx.now - MAX_SESSION_AGE))
+
+        self._database.write(store_review)
+
+    def _report_stale(self, tx: Transaction, session_counts: Mapping[tuple[str, str], int]) -> None:
+        """Report outdated items; `session_counts` are the numbers of sessions that had them, by item and wording."""
         leaders = sorted({ref.partition("#")[0] for ref, _ in session_counts})
-        stale_patterns = []
-        for leader, profile in self._profiles.load(leaders).items():
-            outdated = _find_outdated(leader, profile, now)
+        for leader, profile in self._profiles.read(tx.session, leaders).items():
             for item in select_items(profile):
-                session_count = session_counts[item.ref, item.wording]
-                if session_count and item.ref in outdated:
-                    days, most = outdated[item.ref]
+                told, max_age = session_counts.get((item.ref, item.wording)), MAX_AGES.get(item.section)
+                if told and max_age and item.at and tx.now - item.at > max_age:
                     event = GuidanceFoundStale(
-                        subject=item.ref, leader=leader, wording=item.wording, days=days, most=most, told=session_count
+                        subject=item.ref,
+                        leader=leader,
+                        wording=item.wording,
+                        days=(tx.now - item.at).days,
+                        most=max_age.days,
+                        told=told,
                     )
-                    stale_patterns.append(event)
-        return stale_patterns
+                    _report_once(tx, event, item.wording)
 
 
-def _find_outdated(leader: str, profile: LeaderProfile, now: datetime) -> dict[str, tuple[int, int]]:
-    """The outdated items of a profile."""
-    dated = {f"{leader}#patterns/{pattern.key}": find_outdated_age(pattern, now) for pattern in profile.patterns}
-    dated |= {
-        f"{leader}#recent-decisions/{decision.id}": find_outdated_age(decision, now) for decision in profile.decisions
-    }
-    return {ref: age for ref, age in dated.items() if age is not None}
-
-
-def _record_noisy(tx: Transaction, agent: str) -> None:
+def _report_noisy(tx: Transaction, agent: str) -> None:
     """Report the items of an agent's guidance with which it does worse than without."""
     rows = tx.session.exec(
         select(GuidedSession)
-        .where(col(GuidedSession.agent) == agent, col(GuidedSession.at) > tx.now - MAX_SESSION_AGE)
+        .where(GuidedSession.agent == agent, col(GuidedSession.at) > tx.now - MAX_SESSION_AGE)
         .where(col(GuidedSession.state).in_(("good", "bad")))
     ).all()
-    items = count_tallies((row.items, row.state == "bad") for row in rows)
-    for (ref, wording), tally in sorted(items.items()):
-        if tally.is_noisy:
+    for (ref, wording), arms in count_arms([(row.items, row.state == "good") for row in rows]).items():
+        harm = measure_harm(arms)
+        if harm > 0:
             event = GuidanceFoundNoisy(
-                subject=ref, leader=ref.partition("#")[0], agent=agent, wording=wording, **asdict(tally),
-                harm=round(tally.harm, 4),
-            )  # fmt: skip
-            _record_finding(tx, event)
+                subject=ref,
+                leader=ref.partition("#")[0],
+                agent=agent,
+                wording=wording,
+                told=arms.with_runs,
+                told_bad=arms.with_runs - arms.with_good,
+                untold=arms.without_runs,
+                untold_bad=arms.without_runs - arms.without_good,
+                harm=round(harm, 4),
+            )
+            _report_once(tx, event, wording, agent)
 
 
-def _record_finding(tx: Transaction, event: GuidanceFoundNoisy | GuidanceFoundStale) -> None:
+def _report_once(tx: Transaction, event: Event, *about: str) -> None:
     """Record an event once for each item, wording and agent."""
-    kind, agent = ("noisy", event.agent) if isinstance(event, GuidanceFoundNoisy) else ("stale", "")
-    if tx.session.get(GuidanceFinding, (kind, event.subject, event.wording, agent)) is None:
-        tx.session.add(GuidanceFinding(kind=kind, ref=event.subject, wording=event.wording, agent=agent, at=tx.now))
+    key = REPORTED + " ".join((event.kind, event.subject, *about))
+    if not state.get(tx.session, key):
+        state.put(tx, key, value=True)
         tx.record(event)

@@ -1,16 +1,15 @@
-"""The organisation (SPEC 1.1 to 1.4, 1.11, 4.1): the folders of its agents, their tiers and leaders, and its settings.
+"""The organisation (SPEC 1.1 to 1.4, 1.11, 4.1): the folders of its agents, its settings, tiers and chains of leaders.
 
-`comms.json` and `tools.json` of a folder are validated models. Retired agents are kept under `.retired`. The agents of
-a first run are in `organisation.toml`. An invalid key of `wisdom_cascade_config.json` is reported with its file, line
-and name. Its default value is used instead, and the other keys are valid. The tier of an agent and the chain of its
-leaders up to the owner follow from these files.
+`comms.json` and `tools.json` of a folder are validated models. The agents of a first run are in `organisation.toml`. An
+invalid key of `wisdom_cascade_config.json` is reported with its file, line and name. Its default value is used instead,
+and the other keys are valid. The tier of an agent and the chain of its leaders up to the owner follow from these files.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -20,9 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from engine.config.sections import NAME_PATTERN, find_model_problem
-from engine.files import FileCache, create_filled_folder, encode_json, read_plain, read_table, sync_folder, write_json
+from engine.files import FileCache, create_filled_folder, encode_json, read_plain, read_table, write_json
 from engine.frozen import frozen
-from engine.model import Refusal, sanitise
+from engine.model import AgentView, Refusal, sanitise
 from engine.model.text import count
 
 DEFAULT_TIER = 4
@@ -33,58 +32,17 @@ _TABLE = read_table(__file__, "tiers.toml")
 ARCHETYPES: Mapping[str, int] = _TABLE["archetypes"]
 """Archetype keys of `tools.json` and their tiers."""
 
-AGENT_ID = re.compile(NAME_PATTERN)
-"""The id of an agent, which is the name of its folder."""
+AGENT_ID = re.compile(rf"(?!owner$){NAME_PATTERN}")
+"""The id of an agent, which is the name of its folder. `owner` means you."""
 
 MAX_FILE_BYTES = 256 * 1024
 """Maximum size of a file of an agent or of the settings."""
-
-RETIRED = ".retired"
-"""The folder of retired agents."""
 
 OWNER = "owner"
 """The name of the operator, who is above all agents and is not an agent."""
 
 DEFAULT_DEPTH = 10
 """Maximum number of leaders in a chain if `cascade_depth` is null."""
-
-
-# -- the first organisation
-
-
-@frozen
-class Role:
-    """One agent of the first organisation. `work` is a sentence about its work."""
-
-    id: str
-    title: str
-    reports_to: str
-    archetype: str
-    domain: str
-    work: str
-    principles: tuple[str, ...]
-
-
-def make_first_organisation() -> tuple[Role, ...]:
-    """The agents that a first run creates."""
-    return tuple(Role(**role | {"principles": tuple(role["principles"])}) for role in _read_first_texts()["roles"])
-
-
-@cache
-def _read_first_texts() -> dict[str, Any]:
-    return read_table(__file__, "organisation.toml")
-
-
-def write_soul_text(role: Role) -> str:
-    """The text of `soul.md` for a role, with the headings from which a leader's profile is read."""
-    principles = "\n".join(f"- {line}" for line in role.principles or ("Say what was done and how it was checked.",))
-    work = role.work or "Say here what this agent is for."
-    return (
-        f"# {role.title}\n\n{work}\n\n## Domain\n\n{role.domain or 'general'}\n\n## Principles\n\n{principles}\n\n"
-        "## Guardrails\n\n"
-        "- Work only inside the workspace that was given.\n"
-        "- What cannot be undone waits for the operator.\n"
-    )
 
 
 # -- the folders of agents
@@ -146,11 +104,11 @@ class AgentFolder:
     broken: str = ""
 
 
-def read_agent_folder(folder: Path, *, name: str = "") -> AgentFolder:
-    """Read the agent in `folder`. Its id is `name`, by default the folder's name. An error in its files is stored in
-    `broken` and not raised, so that the other agents are still shown."""
-    name, file = name or folder.name, folder / "comms.json"
-    comms, tools, broken = Comms.model_construct(reports_to="", title="", domain=""), Tools(), ""
+def read_agent_folder(folder: Path, agent_id: str) -> AgentFolder:
+    """Read the agent in `folder`. An error in its files is stored in `broken` and not raised, so that the other agents
+    are still shown."""
+    file = folder / "comms.json"
+    comms, tools, broken = Comms.model_construct(reports_to=""), Tools(), ""
     try:
         comms = Comms.model_validate_json(read_text(file))
         file = folder / "tools.json"
@@ -165,9 +123,9 @@ def read_agent_folder(folder: Path, *, name: str = "") -> AgentFolder:
         broken = ": ".join([file.name, *([".".join(map(str, loc))] if loc else []), message])
     except ValueError as error:
         broken = f"{file.name}: {error}"
-    if not AGENT_ID.fullmatch(name) or name == OWNER:
+    if not AGENT_ID.fullmatch(agent_id):
         broken = "its folder's name is not an agent id"
-    return AgentFolder(name, comms, tools, sanitise(broken))
+    return AgentFolder(agent_id, comms, tools, sanitise(broken))
 
 
 def find_first_fault(error: ValidationError) -> tuple[tuple[str | int, ...], str]:
@@ -184,16 +142,44 @@ def read_text(file: Path) -> str:
         raise ValueError(f"is not UTF-8: byte {error.start} is 0x{error.object[error.start]:02x}") from error
 
 
+@frozen
+class Role:
+    """What a new agent is for: a sentence about its work, and how it does that."""
+
+    title: str
+    reports_to: str
+    archetype: str
+    domain: str
+    work: str = "Say here what this agent is for."
+    principles: Sequence[str] = ("Say what was done and how it was checked.",)
+
+
 def create_agent_folder(folder: Path, role: Role) -> None:
-    """Create the folder of a new agent with its five files. Raises OSError."""
+    """Create the folder of a new agent with its five files. A leader's profile is read from the headings of its
+    `soul.md`. Raises OSError."""
+    texts = _read_first_texts()
+    principles = "\n".join(f"- {line}" for line in role.principles)
+    soul = texts["soul"].format(
+        title=role.title, work=role.work, domain=role.domain or "general", principles=principles
+    )
     files = {
-        "soul.md": write_soul_text(role).encode(),
-        "memory.md": _read_first_texts()["memory"].encode(),
-        "heartbeat.md": _read_first_texts()["heartbeat"].encode(),
+        "soul.md": soul.encode(),
+        "memory.md": texts["memory"].encode(),
+        "heartbeat.md": texts["heartbeat"].encode(),
         "comms.json": encode_json({"reports_to": role.reports_to, "title": role.title, "domain": role.domain}),
         "tools.json": encode_json(Tools(archetype=role.archetype).model_dump()),
     }
     create_filled_folder(folder, files)
+
+
+def load_first_roles() -> dict[str, Role]:
+    """The agents of a first run by id."""
+    return {agent_id: Role(**role) for agent_id, role in _read_first_texts()["roles"].items()}
+
+
+@cache
+def _read_first_texts() -> dict[str, Any]:
+    return read_table(__file__, "organisation.toml")
 
 
 @contextmanager
@@ -204,47 +190,6 @@ def refuse_if_unwritable(path: Path) -> Iterator[None]:
     except OSError as error:
         message = f"{path} cannot be written: {error.strerror or error}"
         raise Refusal("unwritable_home", message, "make the folder writable; nothing changed") from error
-
-
-def read_retired_folders(agents: Path) -> list[tuple[str, AgentFolder]]:
-    """(name of the folder, retired agent) for each retired agent of the folder `agents`. A second retired `cfo` has the
-    folder `cfo.2`."""
-    try:
-        folders = sorted(
-            folder for folder in (agents / RETIRED).iterdir() if folder.is_dir() and not folder.name.startswith(".")
-        )
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-    return [(folder.name, read_agent_folder(folder, name=_strip_number(folder.name))) for folder in folders]
-
-
-def retire_folder(agents: Path, agent_id: str) -> str:
-    """Move the folder of an agent to `.retired`; returns its name there. Raises OSError."""
-    target, number = agents / RETIRED / agent_id, 2
-    while target.exists():
-        target = agents / RETIRED / f"{agent_id}.{number}"
-        number += 1
-    target.parent.mkdir(mode=0o700, exist_ok=True)
-    (agents / agent_id).rename(target)
-    sync_folder(agents)
-    return target.name
-
-
-def restore_folder(agents: Path, name: str) -> str:
-    """Move the retired folder `name` back to the agents; returns the agent's id. Raises OSError, and `Refusal`:
-    `unknown_agent`, `agent_exists`."""
-    if name not in [folder for folder, _ in read_retired_folders(agents)]:
-        raise Refusal("unknown_agent", f"no {sanitise(name)} was retired", f"see {agents / RETIRED}")
-    agent_id = _strip_number(name)
-    if (agents / agent_id).exists():
-        raise Refusal("agent_exists", f"{agent_id} already exists again", "retire that one first")
-    (agents / RETIRED / name).rename(agents / agent_id)
-    sync_folder(agents)
-    return agent_id
-
-
-def _strip_number(name: str) -> str:
-    return name.partition(".")[0]
 
 
 # -- the settings
@@ -282,25 +227,23 @@ class ReadConfig:
 
 
 def read_config(text: str, name: str) -> ReadConfig:
-    """Read the settings from `text`, which is JSON. `name` is the file's name, for the problems."""
+    """Read the settings from `text`. `name` is the file's name, for the problems. Raises ValueError for a text that is
+    no JSON object."""
     try:
-        written = json.loads(text)
-        if not isinstance(written, dict):
-            raise ValueError("it must be an object, {…}")
-    except (ValueError, RecursionError) as error:
-        return ReadConfig(CascadeConfig(), (f"{name} cannot be read: {error}",))
-    problems: list[str] = []
-    while True:
-        try:
-            return ReadConfig(CascadeConfig.model_validate(written), tuple(problems))
-        except ValidationError as error:
-            for fault in error.errors(include_url=False):
-                *within, key = map(str, fault["loc"][:2])
-                last_place = max(0, text.rfind(json.dumps(key)))  # JSON uses the last one of equal keys
-                line = text.count("\n", 0, last_place) + 1
-                path = ".".join([*within, sanitise(key)[:60]])
-                problems.append(f"{name}:{line}: {path}: {_describe_fault(fault)}")
-                (written[within[0]] if within else written).pop(key)
+        return ReadConfig(CascadeConfig.model_validate_json(text))
+    except ValidationError as error:
+        faults = error.errors(include_url=False)
+    if not faults[0]["loc"]:
+        raise ValueError(faults[0]["msg"])
+    written, problems = json.loads(text), []
+    for fault in faults:
+        *within, key = map(str, fault["loc"][:2])
+        last_place = max(0, text.rfind(json.dumps(key)))  # JSON uses the last one of equal keys
+        line = text.count("\n", 0, last_place) + 1
+        path = ".".join([*within, sanitise(key)[:60]])
+        problems.append(f"{name}:{line}: {path}: {_describe_fault(fault)}")
+        del (written[within[0]] if within else written)[key]
+    return ReadConfig(CascadeConfig.model_validate(written), tuple(problems))
 
 
 def _describe_fault(fault: ErrorDetails) -> str:
@@ -337,12 +280,13 @@ class CascadeConfigFile:
             raise Refusal("bad_tier", f"there is no tier {tier}", "a tier must be a whole number from 1 to 5")
         try:
             written: dict[str, Any] = json.loads(self._read_text())
-            entries = {**written.get("tier_assignments", {}), agent_id: tier}
+            tiers = {**written.get("tier_assignments", {}), agent_id: tier}
         except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise Refusal("bad_config", f"{self.path} cannot be read: {error}", "fix it first") from error
-        assigned = {agent: tier for agent, tier in entries.items() if tier is not None}
+        if tier is None:
+            del tiers[agent_id]
         with refuse_if_unwritable(self.path):
-            write_json(self.path, written | {"tier_assignments": assigned})
+            write_json(self.path, written | {"tier_assignments": tiers})
 
     def _read_text(self) -> str:
         return read_plain(self.path, MAX_FILE_BYTES).decode() if self.path.exists() else "{}"
@@ -375,54 +319,33 @@ def is_leader(tier: int) -> bool:
 
 
 @frozen
-class Chain:
-    """The leaders of an agent from the direct one (hop 0) upward, and in `words` why the chain ends. It `is_loose` if
-    it is a circle or ends at an agent that does not exist or is broken."""
+class Lineage:
+    """An agent with its leaders, from the direct one upward, and in `end` why the chain ends. It `is_loose` if it is a
+    circle, or if the agent itself reports to one that does not exist or is broken."""
 
-    leaders: tuple[str, ...]
-    words: str
+    agent: AgentView
+    leaders: Sequence[AgentView]
+    end: str = "reaches the owner"
     is_loose: bool = False
 
 
-@frozen
-class AgentTier:
-    """An agent's tier, the rule that decided it, and the agent's domain in `comms.json`."""
-
-    id: str
-    tier: int
-    rule: str
-    domain: str
-
-
-@frozen
-class Lineage:
-    """An agent, its leaders from the direct one upward, and their chain."""
-
-    agent: AgentTier
-    leaders: tuple[AgentTier, ...]
-    chain: Chain
-
-
-def climb_chain(agent_id: str, leader_of: Callable[[str], str | None], *, depth: int = DEFAULT_DEPTH) -> Chain:
-    """Walk from `agent_id` upward. `leader_of` returns the leader of an agent, None for an agent that does not exist
-    or is broken. It is called only for agents in the chain. Such an agent ends the chain, which names it.
-    """
-    leaders: list[str] = []
-    current = leader_of(agent_id)
-    while current != OWNER:
-        if current in (agent_id, *leaders):
-            return Chain(tuple(leaders), f"stops: {current} is already in it, so the chain is a circle", is_loose=True)
-        above = leader_of(current) if current else None
-        if current is None or above is None:
-            missing_agent = current or agent_id
-            return Chain(tuple(leaders), f"stops: {missing_agent} does not exist or is broken", is_loose=True)
-        if len(leaders) == depth:
-            return Chain(tuple(leaders), f"stops after {count(depth, 'leader')}")
-        leaders.append(current)
-        current = above
-    return Chain(tuple(leaders), "reaches the owner")
-
-
-def walk_chain(agent_id: str, reports_to: Mapping[str, str]) -> Chain:
-    """The chain of an agent if all agents are known: `reports_to` has an entry for each."""
-    return climb_chain(agent_id, reports_to.get)
+def climb_chain(
+    agent: AgentView, find_agent: Callable[[str], AgentView | None], *, depth: int = DEFAULT_DEPTH
+) -> Lineage:
+    """Walk from an agent upward, past at most `depth` leaders. `find_agent` is called only for agents in the chain, and
+    for the one that ends it; it returns None for an agent that does not exist."""
+    leaders: dict[str, AgentView] = {}
+    above = agent.reports_to
+    while above != OWNER:
+        chain = tuple(leaders.values())
+        if above == agent.id or above in leaders:
+            return Lineage(agent, chain, f"stops: {above} is already in it, so the chain is a circle", is_loose=True)
+        leader = find_agent(above)
+        if leader is None or leader.broken:
+            end = f"stops: {above or agent.id} does not exist or is broken"
+            return Lineage(agent, chain, end, is_loose=not chain)
+        if len(chain) == depth:
+            return Lineage(agent, chain, f"stops after {count(depth, 'leader')}")
+        leaders[above] = leader
+        above = leader.reports_to
+    return Lineage(agent, tuple(leaders.values()))

@@ -7,36 +7,50 @@ They can be merged in any order (see `profiles`), so an exchange may send and fe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
-import sqlalchemy
 from sqlmodel import col, select
 
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.organisation import is_leader
-from engine.hierarchy.profile_items import PROFILE_SECTIONS, PatternUse, ProfileEntry
+from engine.hierarchy.profile_items import PatternUse, ProfileEntry, ProfileRow
 from engine.hierarchy.profiles import Profiles
 from engine.model import Refusal
-from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import table_of
 from engine.storage.shared import Exchange, SharedDatabase, SharedRow
 
-TOPIC = "leadership"
-"""The name of profiles in the shared database, in the state table and in reports. It is stored, so it stays."""
-
-LAST_STORE = f"shared.{TOPIC}"
-"""Key in the state table: the name of the shared database of the last exchange."""
+TOPIC = "profiles"
+"""The name of profiles in the shared database. It is stored, so it stays."""
 
 
 class ProfileSharing(Exchange):
     """Exchanges the profiles of leaders."""
 
-    subject = TOPIC
+    subject = "leadership"
 
     def __init__(self, database: Database, profiles: Profiles, agents: Agents, shared: SharedDatabase | None) -> None:
         super().__init__(database, shared)
         self._agents = agents
         self._profiles = profiles
+
+    def _send_and_fetch(self, shared: SharedDatabase) -> None:
+        if rows := self._read_unsent(shared):
+            shared.push(TOPIC, list(map(_to_shared, rows)))
+            self._database.write(lambda tx: _mark_sent(tx, rows, shared.name))
+        self._fetch(shared, TOPIC, partial(self._merge, shared.name))
+
+    def _count_unsent(self, shared: SharedDatabase) -> int:
+        return len(self._read_unsent(shared))
+
+    def _read_unsent(self, shared: SharedDatabase) -> list[ProfileRow]:
+        """The rows of shared leaders that the shared database has not confirmed."""
+        with self._database.read() as session:
+            rows: list[ProfileRow] = [
+                *session.exec(select(ProfileEntry).where(col(ProfileEntry.sent_to) != shared.name)),
+                *session.exec(select(PatternUse).where(col(PatternUse.sent_to) != shared.name)),
+            ]
+        leaders = {leader for leader in {row.leader for row in rows} if self._is_shared(leader)}
+        return [row for row in rows if row.leader in leaders]
 
     def _is_shared(self, leader: str) -> bool:
         """Whether the profile of a leader is shared between machines: by its tier, or because the agent is gone (SPEC
@@ -46,71 +60,21 @@ class ProfileSharing(Exchange):
         except Refusal:
             return True
 
-    def _send_and_fetch(self, shared: SharedDatabase) -> None:
-        self._reset_for_new_store(shared)
-        self._send(shared)
-        self._fetch(shared, TOPIC, self._merge)
-
-    def _count_unsent(self, shared: SharedDatabase) -> int:
-        return len(self._read_unsent_rows())
-
-    def _read_unsent_rows(self) -> list[ProfileEntry | PatternUse]:
-        """The rows of shared leaders that the shared database has not confirmed."""
-        with self._database.read() as session:
-            rows: list[ProfileEntry | PatternUse] = [
-                *session.exec(select(ProfileEntry).where(col(ProfileEntry.unsent))),
-                *session.exec(select(PatternUse).where(col(PatternUse.unsent))),
-            ]
-        shared = {leader for leader in {row.leader for row in rows} if self._is_shared(leader)}
-        return [row for row in rows if row.leader in shared]
-
-    def _reset_for_new_store(self, shared: SharedDatabase) -> None:
-        """Mark all rows as unsent if the shared database is another one than at the last exchange."""
-        with self._database.read() as session:
-            last_store = state.get(session, LAST_STORE, "")
-        if last_store != shared.name:
-
-            def mark_unsent(tx: Transaction) -> None:
-                for table in (ProfileEntry, PatternUse):
-                    tx.session.connection().execute(sqlalchemy.update(table).values(unsent=True))
-                state.put(tx, LAST_STORE, shared.name)
-
-            self._database.write(mark_unsent)
-
-    def _send(self, shared: SharedDatabase) -> None:
-        """Send the rows that the shared database has not confirmed."""
-        rows = self._read_unsent_rows()
-        if not rows:
-            return
-        shared.push(TOPIC, [_to_shared(row) for row in rows])
-
-        def mark_all(tx: Transaction) -> None:
-            for row in rows:
-                _mark_sent(tx, row)
-
-        self._database.write(mark_all)
-
-    def _merge(self, rows: Sequence[SharedRow]) -> None:
-        uses = [PatternUse.model_validate(row.document) for row in rows if "uses" in row.document]
-        entries = [ProfileEntry.model_validate(row.document) for row in rows if "uses" not in row.document]
-        entries = [
-            entry for entry in entries if entry.section in PROFILE_SECTIONS
-        ]  # a newer version may have other sections
-        self._database.write(lambda tx: self._profiles.merge_rows(tx, entries, uses, unsent=False))
+    def _merge(self, database: str, rows: Sequence[SharedRow]) -> None:
+        """Store rows that a shared database has."""
+        tables = ((PatternUse if "uses" in row.document else ProfileEntry, row.document) for row in rows)
+        fetched = [table.model_validate({**document, "sent_to": database}) for table, document in tables]
+        self._database.write(lambda tx: self._profiles.merge_rows(tx, fetched))
 
 
-def _mark_sent(tx: Transaction, row: ProfileEntry | PatternUse) -> None:
-    """Store that the shared database has a row. If further uses were counted meanwhile, the row stays unsent."""
-    keys = [column.name for column in table_of(type(row)).primary_key]
-    names = [*keys, "uses"] if isinstance(row, PatternUse) else keys
-    conditions = [getattr(type(row), name) == getattr(row, name) for name in names]
-    tx.session.connection().execute(sqlalchemy.update(type(row)).where(*conditions).values(unsent=False))
+def _mark_sent(tx: Transaction, rows: Sequence[ProfileRow], database: str) -> None:
+    """Store that a shared database has these rows, except those that have changed meanwhile."""
+    for row in rows:
+        stored = tx.session.get_one(type(row), row.identity)
+        if stored.rank == row.rank:
+            stored.sent_to = database
 
 
-def _to_shared(row: ProfileEntry | PatternUse) -> SharedRow:
-    """The shared form of a row. In the shared database an entry may lose its words, and the larger number of uses is
-    kept."""
-    document = row.model_dump(mode="json", exclude={"unsent"})
-    if isinstance(row, PatternUse):
-        return SharedRow(f"uses/{row.leader}/{row.key}/{row.origin}", document, row.uses)
-    return SharedRow(row.version, document, int(not row.body))
+def _to_shared(row: ProfileRow) -> SharedRow:
+    key = "/".join(map(str, (row.__tablename__, *row.identity)))
+    return SharedRow(key, row.model_dump(mode="json", exclude={"sent_to"}), row.rank)

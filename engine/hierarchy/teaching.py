@@ -7,9 +7,9 @@ decisions are not written: they are short-lived, and only M1 has them.
 from __future__ import annotations
 
 import difflib
+import itertools
 import logging
 from collections import Counter
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -20,18 +20,18 @@ from engine.hierarchy.agents import Agents
 from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.guidance import Cascade, format_item
 from engine.hierarchy.guided_sessions import GuidedSessions
-from engine.hierarchy.organisation import is_leader
+from engine.hierarchy.organisation import MAX_FILE_BYTES, is_leader
 from engine.hierarchy.profiles import Profiles
 from engine.model import (
     FlushReport,
     Guidance,
-    GuidanceHop,
     Refusal,
     TeachingOutcome,
     TeachingResult,
     TeachingState,
     sanitise,
 )
+from engine.model.base import group_pairs
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 
@@ -40,27 +40,19 @@ log = logging.getLogger(__name__)
 LAST_ROUND = "hierarchy.taught"
 """Key in the state table: the time of the last round."""
 
-MAX_SOUL_BYTES = 256 * 1024
-"""Maximum size of a soul."""
-
 TITLES = {"principles": "Principles", "patterns": "Patterns", "guardrails": "Guardrails"}
 
 
 def format_inherited_section(guidance: Guidance) -> str:
     """The text of the inherited section of one agent, "" if its leaders have no guidance for it. Pure."""
-    lines = [line for hop in guidance.hops for line in _format_leader(hop)]
+    lines: list[str] = []
+    for hop in guidance.hops:
+        items = group_pairs((item.section, f"- {format_item(item)}") for item in hop.kept)
+        sections = [("", f"{title}:", "", *items[section]) for section, title in TITLES.items() if section in items]
+        if sections:
+            lines += ["", f"### From {hop.leader}", *itertools.chain(*sections)]
     head = ["## Inherited Wisdom", "", "Written by Clawpy from what your leaders know; edits here are overwritten."]
     return "\n".join(head + lines) if lines else ""
-
-
-def _format_leader(hop: GuidanceHop) -> list[str]:
-    """The guidance of one leader, without its decisions; no lines if there is none."""
-    lines: list[str] = []
-    for section, title in TITLES.items():
-        items = [f"- {format_item(item)}" for item in hop.kept if item.section == section]
-        if items:
-            lines += ["", f"{title}:", "", *items]
-    return ["", f"### From {hop.leader}", *lines] if lines else []
 
 
 class Teaching:
@@ -109,13 +101,16 @@ class Teaching:
                 agent_id, config.enable_m2, None, None, reason=f"tier {tier} leads, so it is not taught"
             )
         next_round = now if last_round is None else max(now, last_round + timedelta(seconds=config.m2_interval_seconds))
-        teaching = TeachingState(agent_id, config.enable_m2, last_round, next_round if config.enable_m2 else None)
+        diff = reason = ""
         try:
             souls = self._change(self._agents.locate_soul(agent_id), agent_id)
         except (OSError, ValueError) as error:
-            return replace(teaching, reason=sanitise(str(error)))
-        before, after = (sanitise(soul.decode(errors="replace")).splitlines() for soul in souls)
-        return replace(teaching, diff="\n".join(difflib.unified_diff(before, after, "soul.md", "soul.md", lineterm="")))
+            reason = sanitise(str(error))
+        else:
+            before, after = (sanitise(soul.decode(errors="replace")).splitlines() for soul in souls)
+            diff = "\n".join(difflib.unified_diff(before, after, "soul.md", "soul.md", lineterm=""))
+        next_at = next_round if config.enable_m2 else None
+        return TeachingState(agent_id, config.enable_m2, last_round, next_at, diff, reason)
 
     def last(self) -> datetime | None:
         """The time of the last round, None before the first."""
@@ -129,23 +124,21 @@ class Teaching:
         before, after = self._change(file, agent_id)
         if after == before:
             return TeachingResult(agent_id, TeachingOutcome.UNCHANGED)
-        if read_plain(file, MAX_SOUL_BYTES) != before:
-            reason = "its soul.md is being edited; the next round tries again"
-            return TeachingResult(agent_id, TeachingOutcome.SKIPPED, reason)
+        if read_plain(file, MAX_FILE_BYTES) != before:
+            raise ValueError("its soul.md is being edited; the next round tries again")
         write_atomic(file, after)
-        leaders = tuple(hop.leader for hop in self._compose_guidance(agent_id).hops if hop.kept)
+        guidance = self._cascade.guidance(agent_id, in_prompts=False)
+        leaders = tuple(hop.leader for hop in guidance.hops if hop.kept)
         self._database.record(SoulRewritten(subject=agent_id, leaders=leaders))
         return TeachingResult(agent_id, TeachingOutcome.TAUGHT)
 
-    def _compose_guidance(self, agent_id: str) -> Guidance:
-        return self._cascade.guidance(agent_id, in_prompts=False)
-
     def _change(self, file: Path, agent_id: str) -> tuple[bytes, bytes]:
         try:
-            before = read_plain(file, MAX_SOUL_BYTES)
+            before = read_plain(file, MAX_FILE_BYTES)
         except ValueError as error:
             raise ValueError(f"{file} {error}") from error
-        return before, write_section(before, format_inherited_section(self._compose_guidance(agent_id)), INHERITED)
+        guidance = self._cascade.guidance(agent_id, in_prompts=False)
+        return before, write_section(before, format_inherited_section(guidance), INHERITED)
 
 
 def run_round(bubbles: Bubbles, guided_sessions: GuidedSessions, teaching: Teaching) -> FlushReport:
@@ -157,10 +150,8 @@ def run_round(bubbles: Bubbles, guided_sessions: GuidedSessions, teaching: Teach
     return report
 
 
-def remove_lesson(lesson: str, bubbles: Bubbles, profiles: Profiles, teaching: Teaching) -> list[str]:
-    """Remove a retracted lesson from the queue, from profiles, and from souls. Returns the leaders that had it."""
+def remove_lesson(lesson: str, bubbles: Bubbles, profiles: Profiles, teaching: Teaching) -> None:
+    """Remove a retracted lesson from the queue, from profiles, and from souls."""
     bubbles.drop(lesson)
-    leaders = profiles.drop(lesson)
-    if leaders and teaching.last() is not None:
+    if profiles.drop(lesson) and teaching.last() is not None:
         teaching.teach_workers()
-    return leaders

@@ -126,15 +126,15 @@ class PatternSource:
 
 
 @frozen
-class Pattern:
-    """A practice that a leader knows to work. `uses` is the number of prompts that contained it; `at` is the time of
-    this version, None for one in `soul.md`. A quote is only a pattern after the operator approved it."""
+class ProfileItem:
+    """A pattern, which is a practice that a leader knows to work, or a decision that a leader made lately. `uses` is
+    the number of prompts that contained it; `at` is the time of this version, None for one in `soul.md`. A quote is
+    only an item after the operator approved it."""
 
     key: str
     text: str
     uses: int = 0
     at: datetime | None = None
-    last_used: datetime | None = None
     sources: tuple[PatternSource, ...] = ()
     trust: Trust = Trust.OPERATOR
 
@@ -145,37 +145,19 @@ class Pattern:
 
 
 @frozen
-class PatternVersion:
-    """One version of a pattern; an empty text means that it was removed. `origin` is the home."""
-
-    key: str
-    text: str
-    at: datetime
-    origin: str
-    current: bool
-    sources: tuple[PatternSource, ...] = ()
-
-
-@frozen
-class LeaderDecision:
-    """A decision that a leader made lately."""
-
-    id: str
-    text: str
-    at: datetime | None = None
-    trust: Trust = Trust.OPERATOR
-
-
-@frozen
 class LeaderProfile:
     """The profile of a leader (SPEC 1.9). Patterns are ordered by use, then newest first."""
 
     leader: str
     domain: str = ""
     principles: tuple[str, ...] = ()
-    patterns: tuple[Pattern, ...] = ()
+    patterns: tuple[ProfileItem, ...] = ()
     guardrails: tuple[str, ...] = ()
-    decisions: tuple[LeaderDecision, ...] = ()
+    decisions: tuple[ProfileItem, ...] = ()
+
+    def find_text(self, section: str, key: str) -> str:
+        """The text of a pattern or decision, "" for none; `section` is "patterns" or "decisions"."""
+        return next((item.text for item in getattr(self, section) if item.key == key), "")
 
 
 @frozen
@@ -195,7 +177,7 @@ class ProfileEdit:
 @frozen
 class GuidanceItem:
     """One item of a leader's guidance. `section` is "principles", "patterns", "guardrails" or "recent-decisions";
-    `ref`, for example `cto#patterns/api_first`, is the source of its line in a prompt."""
+    `ref`, for example `cto#patterns/api_first`, is the source of its line in a prompt. `at` is as in `ProfileItem`."""
 
     section: str
     ref: str
@@ -203,6 +185,7 @@ class GuidanceItem:
     tokens: int
     sources: tuple[PatternSource, ...] = ()
     trust: Trust = Trust.OPERATOR
+    at: datetime | None = None
 
     @property
     def lesson(self) -> str:

@@ -505,29 +505,26 @@ CREATE TABLE nightly_days (
 
 CREATE TABLE profile_entries (
     leader VARCHAR NOT NULL,
-    section VARCHAR NOT NULL,
     "key" VARCHAR NOT NULL,
-    version VARCHAR NOT NULL,
-    body JSON NOT NULL,
-    at VARCHAR(32) NOT NULL,
     origin VARCHAR NOT NULL,
+    sent_to VARCHAR NOT NULL,
+    section VARCHAR NOT NULL,
+    at VARCHAR(32) NOT NULL,
+    texts JSON NOT NULL,
+    trust VARCHAR NOT NULL,
     sources JSON NOT NULL,
-    unsent BOOLEAN NOT NULL,
-    PRIMARY KEY (leader, section, "key", version),
+    PRIMARY KEY (leader, "key", origin, section, at),
     CONSTRAINT ck_profile_entries_section CHECK (section IN ('domain','principles','guardrails','patterns','decisions'))
 );
-CREATE INDEX ix_profile_entries_unsent ON profile_entries (leader) WHERE unsent;
 
 CREATE TABLE pattern_uses (
     leader VARCHAR NOT NULL,
     "key" VARCHAR NOT NULL,
     origin VARCHAR NOT NULL,
+    sent_to VARCHAR NOT NULL,
     uses INTEGER NOT NULL,
-    last_used_at VARCHAR(32) NOT NULL,
-    unsent BOOLEAN NOT NULL,
     PRIMARY KEY (leader, "key", origin)
 );
-CREATE INDEX ix_pattern_uses_unsent ON pattern_uses (leader) WHERE unsent;
 
 CREATE TABLE bubbles (
     id VARCHAR NOT NULL,
@@ -539,9 +536,9 @@ CREATE TABLE bubbles (
     category VARCHAR NOT NULL,
     session VARCHAR NOT NULL,
     workspace VARCHAR NOT NULL,
-    confidence FLOAT NOT NULL,
-    importance FLOAT NOT NULL,
-    reasons JSON NOT NULL,
+    confidence JSON NOT NULL,
+    importance JSON NOT NULL,
+    evidence JSON NOT NULL,
     gates JSON NOT NULL,
     at VARCHAR(32) NOT NULL,
     flushed_at VARCHAR(32),
@@ -558,7 +555,6 @@ CREATE INDEX ix_bubbles_agent ON bubbles (agent, at);
 CREATE TABLE guided_sessions (
     session_id VARCHAR NOT NULL,
     agent VARCHAR NOT NULL,
-    workspace VARCHAR NOT NULL,
     items JSON NOT NULL,
     state VARCHAR NOT NULL,
     at VARCHAR(32) NOT NULL,
@@ -567,16 +563,6 @@ CREATE TABLE guided_sessions (
 );
 CREATE INDEX ix_guided_sessions_agent ON guided_sessions (agent, at);
 CREATE INDEX ix_guided_sessions_at ON guided_sessions (at);
-
-CREATE TABLE guidance_findings (
-    kind VARCHAR NOT NULL,
-    ref VARCHAR NOT NULL,
-    wording VARCHAR NOT NULL,
-    agent VARCHAR NOT NULL,
-    at VARCHAR(32) NOT NULL,
-    PRIMARY KEY (kind, ref, wording, agent),
-    CONSTRAINT ck_guidance_findings_kind CHECK (kind IN ('noisy','stale'))
-);
 
 CREATE TABLE dpo_pairs (
     id INTEGER NOT NULL,

@@ -30,12 +30,10 @@ from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions
 from engine.execution.tools.toolbelt import Toolbelts
 from engine.execution.validation import Validation
-from engine.hierarchy.guidance import GuidancePart
-from engine.hierarchy.profile_items import find_lessons_in_soul
 from engine.learning.learnings.prompt_part import LearningsPart, record_uses
 from engine.memory.recall_in_prompts import RecallPromptPart
 from engine.memory.summaries import list_shared_sources
-from engine.model import CheckResult, PromptRequest, SessionView
+from engine.model import CheckResult, SessionView
 from engine.safety.pipeline import Hooks
 from engine.safety.safety import Safety
 from engine.services import Overrides
@@ -157,9 +155,8 @@ def _build_prompts(services: Services) -> None:
     """Build the parts of a prompt and their assembly."""
     # A lesson stands in a prompt once (SPEC 6.8), in the block nearest to the agent: what it learnt itself, then the
     # soul, the leaders from the direct one upward, the project and all projects, memory.
-    guidance = GuidancePart(services.cascade, partial(_collect_own_lessons, services))
     services.learnings_part = LearningsPart(
-        services.learnings.files, services.settings, nearer_lessons=guidance.lessons
+        services.learnings.files, services.settings, nearer_lessons=services.cascade.lessons
     )
     services.recall_part = RecallPromptPart(
         services.memory,
@@ -174,7 +171,7 @@ def _build_prompts(services: Services) -> None:
                 without=lambda request: services.learned_guidance.lessons(request),
             ),
             RulesPart(),
-            guidance,
+            services.cascade,
             services.learned_guidance,
             ProjectPart(),
             services.learnings_part,
@@ -210,18 +207,11 @@ def _build_sessions(services: Services, runners: Sequence[Runner], sandbox: Sand
     )
 
 
-def _collect_own_lessons(services: Services, request: PromptRequest) -> frozenset[str]:
-    """The lessons in an agent's learned guidance and soul."""
-    learned = services.learned_guidance.lessons(request)
-    soul = services.agents.make_soul_for_prompt(request.agent) if request.agent else ""
-    return learned | find_lessons_in_soul(soul)
-
-
 def _record_prompt(
     services: Services, tx: Transaction, caller: SessionView | Caller, call_id: str, provenance: Mapping[str, Any]
 ) -> None:
     """Record that a model call was made with a prompt of this provenance (SPEC 1.10)."""
-    services.cascade.record_applied(
+    services.guided_sessions.record_applied(
         tx, provenance, agent=caller.agent, call=call_id, session_id=caller.id, workspace=caller.workspace
     )
     services.trials.record_applied(tx, provenance, session_id=caller.id, agent=caller.agent, workspace=caller.workspace)

@@ -21,7 +21,8 @@ from engine.hierarchy.agents import Agents
 from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.guidance import Cascade
 from engine.hierarchy.guided_sessions import GuidedSessions
-from engine.hierarchy.profiles import Profiles, ProfileTexts
+from engine.hierarchy.profile_items import find_lessons_in_soul
+from engine.hierarchy.profiles import Profiles
 from engine.hierarchy.sharing import ProfileSharing
 from engine.hierarchy.teaching import Teaching
 from engine.learning.candidates.candidates import CandidateTexts
@@ -34,7 +35,7 @@ from engine.memory.importing import Importer, load_reply_pairs
 from engine.memory.index import KEY, URL_VARIABLE, ChromaServer
 from engine.memory.memory import Knowledge, MemoryService
 from engine.memory.summaries import SummarySharing
-from engine.model import AgentActivity, LeaderDecision
+from engine.model import AgentActivity, ProfileItem, PromptRequest
 from engine.model.base import may_guide
 from engine.prediction.approvals import link_session
 from engine.services import Overrides
@@ -127,7 +128,7 @@ def build_knowledge(services: Services, overrides: Overrides) -> None:
         secrets=services.keys.secrets,
     )
     learnt = services.learnings.texts
-    texts = (ProfileTexts(services.database, services.profiles), learnt, CandidateTexts(services.database))
+    texts = (services.profiles, learnt, CandidateTexts(services.database))
     services.knowledge.build_forgetting(texts, {"lrn": learnt.text_of})
     _build_memory_sources(services, overrides)
     _observe_sessions(services)
@@ -182,7 +183,7 @@ def build_organisation(services: Services, overrides: Overrides) -> None:
         home.agents,
         cascade_config=home.data / "wisdom_cascade_config.json",
         settings=services.settings,
-        database=services.database,
+        record=services.database.record,
         read_activity=partial(_read_activity, services),
     )
     services.agent_files = AgentFiles(
@@ -201,13 +202,15 @@ def build_organisation(services: Services, overrides: Overrides) -> None:
         randomness=randomness,
         load_decisions=partial(_read_leader_decisions, services),
     )
-    services.cascade = Cascade(services.agents, profiles, clock=clock)
+    services.cascade = Cascade(
+        services.agents, profiles, clock=clock, nearer_lessons=partial(_collect_nearer_lessons, services)
+    )
     sharing = ProfileSharing(services.database, profiles, services.agents, make_shared_database(overrides))
     services.bubbles = Bubbles(
         services.database, services.agents, profiles, randomness=randomness, exchange=sharing.exchange
     )
     services.teaching = Teaching(services.database, services.agents, services.cascade, clock=clock)
-    services.guided_sessions = GuidedSessions(services.database, profiles, clock=clock, ledger=services.ledger)
+    services.guided_sessions = GuidedSessions(services.database, profiles, ledger=services.ledger)
 
 
 def _read_activity(services: Services) -> Mapping[str, AgentActivity]:
@@ -223,14 +226,21 @@ def _read_activity(services: Services) -> Mapping[str, AgentActivity]:
     return activity_by_agent
 
 
-def _read_leader_decisions(services: Services, leaders: Sequence[str]) -> Mapping[str, Sequence[LeaderDecision]]:
+def _read_leader_decisions(services: Services, leaders: Sequence[str]) -> Mapping[str, Sequence[ProfileItem]]:
     """Decisions that were made in sessions of leaders by the operator, or approved by the operator; newest first."""
-    decisions: dict[str, list[LeaderDecision]] = {}
+    decisions: dict[str, list[ProfileItem]] = {}
     for captured in services.knowledge.captures.entries(limit=MAX_DECISIONS):
         if captured.kind != "decision" or captured.agent not in leaders or captured.forgotten:
             continue
         if may_guide(captured.trust, approved=captured.approved_at is not None):
             decisions.setdefault(captured.agent, []).append(
-                LeaderDecision(captured.id, captured.text, captured.at, captured.trust)
+                ProfileItem(captured.id, captured.text, at=captured.at, trust=captured.trust)
             )
     return decisions
+
+
+def _collect_nearer_lessons(services: Services, request: PromptRequest) -> frozenset[str]:
+    """The lessons in an agent's learned guidance and soul, which are nearer to it than the guidance of its leaders."""
+    learned = services.learned_guidance.lessons(request)
+    soul = services.agents.make_soul_for_prompt(request.agent) if request.agent else ""
+    return learned | find_lessons_in_soul(soul)

@@ -294,7 +294,7 @@ class StandIn:
             home.agents,
             cascade_config=home.data / "wisdom_cascade_config.json",
             settings=self.settings,
-            database=self.database,
+            record=self.database.record,
         )
         self.agents.ensure_organisation()
         self.keys = Keys(home, clock=clock)

@@ -15,10 +15,7 @@ import pytest
 
 from engine import files, tokenizer
 from engine.clock import FakeClock
-from engine.hierarchy.agents import Agents
-from engine.hierarchy.guidance import Cascade
-from engine.hierarchy.profiles import Profiles
-from engine.model import Randomness
+from engine.model import ProfileEdit
 from engine.storage.database import Database
 from tests.benchmarks.measuring import p95, print_table, time_call
 from tests.hierarchy.guidance_world import World, make_world
@@ -50,7 +47,7 @@ def fill(world: World) -> None:
         for number in range(DEPTH):
             for n in range(PATTERNS):
                 text = SENTENCE.format(n=n, who=f"pattern {number}")
-                profiles.write(tx, f"leader_{number}", "patterns", f"p_{n}", {"text": text})  # type: ignore[arg-type]
+                profiles.write(tx, f"leader_{number}", ProfileEdit("patterns", (text,), f"p_{n}"))  # type: ignore[arg-type]
 
     world.database.write(write_patterns)
 
@@ -66,10 +63,7 @@ def test_guidance_at_the_bottom_of_a_deep_chain(
     cold = []
     for _ in range(COLD):
         tokenizer.count.cache_clear()
-        agents = Agents(world.folder, cascade_config=world.config, settings=world.agents._settings, database=database)
-        cascade = Cascade(
-            agents, Profiles(database, agents, randomness=Randomness(1), load_decisions=lambda leaders: {}), clock=clock
-        )
+        cascade = make_world(tmp_path, database, clock, members=()).cascade
         cold.append(time_call(lambda cascade=cascade: cascade.guidance("bottom")))
         guidance = cascade.guidance("bottom")
         assert len(guidance.chain) == DEPTH

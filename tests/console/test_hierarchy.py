@@ -189,7 +189,7 @@ async def test_an_empty_organisation_shows_its_owner_and_offers_a_new_agent(
     console: ConsoleApp, engine: StandIn, world: World, tmp_path: Path
 ) -> None:
     engine.agents = Agents(  # type: ignore[assignment]
-        tmp_path / "agents", cascade_config=world.config, settings=FixedSettings(), database=world.database
+        tmp_path / "agents", cascade_config=world.config, settings=FixedSettings(), record=world.database.record
     )
     alone = Until("the owner alone", lambda app: read_tree_ids(app) == ["owner"])
     await play(

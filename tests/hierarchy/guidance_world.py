@@ -7,16 +7,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlmodel import col, select
+
 from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.hierarchy.agents import Agents, ReadActivity
 from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.guidance import Cascade
 from engine.hierarchy.guided_sessions import GuidedSessions
+from engine.hierarchy.profile_items import ProfileEntry
 from engine.hierarchy.profiles import LoadDecisions, Profiles
 from engine.hierarchy.sharing import ProfileSharing
 from engine.hierarchy.teaching import Teaching, run_round
-from engine.model import FlushReport, LeaderProfile, Learning, Pattern, ProfileEdit, Randomness, Score, Trust
+from engine.model import FlushReport, LeaderProfile, Learning, ProfileEdit, ProfileItem, Randomness, Score, Trust
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from engine.storage.shared import SharedDatabase
@@ -80,7 +83,7 @@ class World:
         """Record a call of the agent's model, whose prompt has the present guidance of its leaders."""
         provenance = self.cascade.guidance(agent).provenance
         self.database.write(
-            lambda tx: self.cascade.record_applied(
+            lambda tx: self.guided_sessions.record_applied(
                 tx, provenance, agent=agent, call=call, session_id=session_id, workspace=workspace
             )
         )
@@ -100,7 +103,7 @@ def make_world(
     *,
     load_decisions: LoadDecisions = lambda leaders: {},
     shared: SharedDatabase | None = None,
-    read_activity: ReadActivity | None = None,
+    read_activity: ReadActivity = dict,
     seed: int = 1,
     members: Sequence[tuple[str, str, int]] = (
         ("ceo", "owner", 1), ("cto", "ceo", 2), ("lead", "cto", 3), ("worker", "lead", 4), ("junior", "worker", 5),
@@ -109,11 +112,11 @@ def make_world(
     """An organisation of `members` (name, leader, tier); by default owner ← ceo ← cto ← lead ← worker ← junior."""
     folder, config = tmp_path / "agents", tmp_path / "wisdom_cascade_config.json"
     agents = Agents(
-        folder, cascade_config=config, settings=FixedSettings(), database=database, read_activity=read_activity
+        folder, cascade_config=config, settings=FixedSettings(), record=database.record, read_activity=read_activity
     )
     randomness = Randomness(seed)
     profiles = Profiles(database, agents, randomness=randomness, load_decisions=load_decisions)
-    cascade = Cascade(agents, profiles, clock=clock)
+    cascade = Cascade(agents, profiles, clock=clock, nearer_lessons=lambda request: frozenset())
     sharing = ProfileSharing(database, profiles, agents, shared)
     world = World(
         folder,
@@ -123,7 +126,7 @@ def make_world(
         cascade,
         Bubbles(database, agents, profiles, randomness=randomness, exchange=sharing.exchange),
         Teaching(database, agents, cascade, clock=clock),
-        GuidedSessions(database, profiles, clock=clock, ledger=Ledger(database)),
+        GuidedSessions(database, profiles, ledger=Ledger(database)),
         database,
         clock,
     )
@@ -151,9 +154,16 @@ def learning(number: int | str = 1, *, text: str = "", category: str = "code", a
 
 def list_learned_texts(world: World, leader: str = "lead") -> list[str]:
     """The texts of a leader's patterns that came from findings."""
-    return [pattern.text for pattern in select_learned_patterns(world, leader)]
+    return [pattern.text for pattern in select_learned_patterns(world.profiles, leader)]
 
 
-def select_learned_patterns(world: World, leader: str = "lead") -> list[Pattern]:
+def select_learned_patterns(profiles: Profiles, leader: str = "lead") -> list[ProfileItem]:
     """A leader's patterns that came from findings."""
-    return [pattern for pattern in world.profiles.get(leader).patterns if pattern.sources]
+    return [pattern for pattern in profiles.get(leader).patterns if pattern.sources]
+
+
+def read_versions(database: Database, leader: str, key: str) -> list[str]:
+    """The texts of all stored versions of a pattern, newest first; "" for one that was removed."""
+    query = select(ProfileEntry).where(ProfileEntry.leader == leader, ProfileEntry.key == key)
+    with database.read() as session:
+        return [entry.text for entry in session.exec(query.order_by(col(ProfileEntry.at).desc()))]

@@ -3,7 +3,6 @@ doubles none."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,28 +11,26 @@ from typing import Any
 
 import pytest
 import sqlalchemy
-from sqlmodel import Session
 
 from engine.clock import FakeClock
-from engine.hierarchy.bubbles import GATES, ask_gates, find_pattern, is_relevant, similarity
-from engine.hierarchy.organisation import AgentTier, CascadeConfig, Chain, Lineage
+from engine.hierarchy.bubbles import GATES, ask_gates, find_pattern, is_relevant
+from engine.hierarchy.organisation import CascadeConfig, Lineage
 from engine.hierarchy.teaching import remove_lesson
-from engine.model import Bubble, BubbleState, LeaderProfile, Learning, Pattern, Refusal, Trust
+from engine.model import AgentView, Bubble, BubbleState, LeaderProfile, Learning, ProfileItem, Refusal, Trust
 from engine.model.learnings import make_lesson_id
-from engine.storage import rows
 from engine.storage.database import Database
-from engine.storage.rows import driver_of
 from tests.hierarchy.guidance_world import World, edit_profile, learning, list_learned_texts, select_learned_patterns
 
-LEADER = AgentTier("lead", 3, "", "code tests")
-PROFILE = LeaderProfile("lead", patterns=(Pattern("known", "one two three four five"),))
+LEADER = AgentView("lead", "", "owner", 3, "", "code tests", ())
+WORKER = replace(LEADER, id="worker", reports_to="lead", tier=4, domain="")
+PROFILE = LeaderProfile("lead", patterns=(ProfileItem("known", "one two three four five"),))
 
 
 def find_refusing_gate(
-    learning: Learning, *, tier: int = 4, leader: AgentTier | None = LEADER, config: CascadeConfig | None = None
+    learning: Learning, *, tier: int = 4, leader: AgentView | None = LEADER, config: CascadeConfig | None = None
 ) -> str:
     """The name of the gate that refuses a learning, "" for none."""
-    lineage = Lineage(AgentTier("worker", tier, "", ""), (leader,) if leader else (), Chain((), "ends"))
+    lineage = Lineage(replace(WORKER, tier=tier), (leader,) if leader else ())
     results = ask_gates(learning, lineage, PROFILE, config or CascadeConfig())
     asked = len(results)
     assert [(result.number, result.name) for result in results] == [*enumerate(GATES[:asked], 1)]
@@ -91,19 +88,18 @@ def test_a_category_is_relevant_to_a_domain_that_shares_a_word_or_includes_every
 
 
 @pytest.mark.parametrize(
-    ("text", "pattern", "expected"),
+    ("text", "pattern", "is_found"),
     [
-        ("one two three", "one two three four five", 0.6),
-        ("One, TWO; three", "one two three four five", 0.6),
-        ("one two three", "one two three four five six", 0.5),
-        ("", "", 0.0),
-        ("a b !", "a b !", 0.0),
+        ("one two three", "one two three four five", True),
+        ("One, TWO; three", "one two three four five", True),
+        ("one two three", "one two three four five six", False),
+        ("", "", False),
+        ("a b !", "a b !", False),
     ],
 )
-def test_a_pattern_says_the_same_from_a_similarity_of_0_6(text: str, pattern: str, expected: float) -> None:
-    known = Pattern("key", pattern)
-    assert similarity(text, pattern) == expected
-    assert find_pattern(text, (Pattern("a", "nothing here"), known)) == (known if expected >= 0.6 else None)
+def test_a_pattern_says_the_same_from_a_similarity_of_0_6(text: str, pattern: str, is_found: bool) -> None:
+    known = ProfileItem("key", pattern)
+    assert find_pattern(text, (ProfileItem("a", "nothing here"), known)) == (known if is_found else None)
 
 
 # -- the queue
@@ -121,7 +117,7 @@ def test_a_finding_becomes_a_pattern_and_is_not_new_after_that(world: World) -> 
     assert (queued.state, queued.leader, len(queued.gates)) == (BubbleState.QUEUED, "lead", 7)
     assert list_learned_texts(world) == []
     assert world.bubbles.flush().flushed == {"lead": (queued.id,)}
-    [pattern] = select_learned_patterns(world)
+    [pattern] = select_learned_patterns(world.profiles)
     assert pattern.text == "alpha1 beta1 gamma1 delta1"
     [source] = pattern.sources
     assert (source.learning, source.agent, source.session) == ("learning:1", "worker", "ses_1")
@@ -160,7 +156,7 @@ def test_two_findings_that_say_the_same_become_one_pattern_with_both_sources(wor
     world.bubbles.offer(learning(1, text="run the migrations before the tests"))
     world.bubbles.offer(learning(2, text="run the migrations before all the tests"))
     world.bubbles.flush()
-    [pattern] = select_learned_patterns(world)
+    [pattern] = select_learned_patterns(world.profiles)
     assert {source.learning for source in pattern.sources} == {"learning:1", "learning:2"}
     assert {bubble.pattern for bubble in world.bubbles.list()} == {pattern.key}
 
@@ -228,15 +224,15 @@ def test_a_retracted_lesson_leaves_the_queue_the_leader_and_the_souls(world: Wor
     soul = world.folder / "worker" / "soul.md"
     assert f"- {text}" in soul.read_text()
 
-    def retract() -> list[str]:
-        return remove_lesson(make_lesson_id(text), world.bubbles, world.profiles, world.teaching)
+    def retract() -> None:
+        remove_lesson(make_lesson_id(text), world.bubbles, world.profiles, world.teaching)
 
-    assert retract() == ["lead"]
+    retract()
     assert list_learned_texts(world) == []
     assert text not in soul.read_text()
     queued = world.bubbles.offer(learning(2, text="The docs end with a full stop!"))
     assert queued.state is BubbleState.QUEUED
-    assert retract() == []
+    retract()
     [refused] = world.bubbles.list(state=BubbleState.REFUSED)
     assert (refused.id, *find_refusal(refused)) == (queued.id, "novelty", "you retracted it")
 
@@ -271,18 +267,12 @@ def failing_at(database: Database, step: int) -> Iterator[list[int]]:
         if statements[0] == step:
             raise RuntimeError(f"the power went at statement {step}")
 
-    def counted_driver(session: Session) -> sqlite3.Connection:
-        count()
-        return driver_of(session)
-
     engine = database._engine
     sqlalchemy.event.listen(engine, "before_cursor_execute", count)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rows, "driver_of", counted_driver)
-        try:
-            yield statements
-        finally:
-            sqlalchemy.event.remove(engine, "before_cursor_execute", count)
+    try:
+        yield statements
+    finally:
+        sqlalchemy.event.remove(engine, "before_cursor_execute", count)
 
 
 @pytest.mark.long

@@ -17,8 +17,8 @@ from engine.hierarchy.organisation import (
     climb_chain,
     read_config,
     resolve_tier,
-    walk_chain,
 )
+from engine.model import AgentView
 from tests.support.helpers import refused
 
 
@@ -50,8 +50,10 @@ def test_a_value_out_of_bounds_is_reported_by_line_and_key_and_has_its_default(k
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "nonsense", '{"bubble_min_confidence": NaN}', "[" * 100_000])
-def test_a_file_that_is_no_json_object_is_reported_and_all_defaults_count(text: str) -> None:
-    read = read_config(text, "c.json")
+def test_a_file_that_is_no_json_object_is_reported_and_all_defaults_count(tmp_path: Path, text: str) -> None:
+    file = CascadeConfigFile(tmp_path / "c.json")
+    file.path.write_text(text)
+    read = file.read()
     assert read.config == CascadeConfig()
     assert len(read.problems) == 1
 
@@ -96,26 +98,26 @@ def test_without_assignment_and_archetype_the_name_decides_the_tier(agent_id: st
     assert (resolved, rule.partition(":")[0]) == (tier, "the name")
 
 
-@pytest.mark.parametrize(("leaders", "words"), [(10, "reaches the owner"), (11, "stops after 10 leaders")])
-def test_a_chain_has_at_most_ten_leaders(leaders: int, words: str) -> None:
+def make_agents(reports_to: dict[str, str]) -> dict[str, AgentView]:
+    """Agents by id; `reports_to` has the leader of each."""
+    return {name: AgentView(name, "", leader, 4, "", "", ()) for name, leader in reports_to.items()}
+
+
+@pytest.mark.parametrize(("leaders", "end"), [(10, "reaches the owner"), (11, "stops after 10 leaders")])
+def test_a_chain_has_at_most_ten_leaders(leaders: int, end: str) -> None:
     names = [f"a{n}" for n in range(leaders + 1)]
-    chain = walk_chain("a0", dict(zip(names, [*names[1:], OWNER], strict=True)))
-    assert chain.words == words
-    assert len(chain.leaders) == DEFAULT_DEPTH
+    agents = make_agents(dict(zip(names, [*names[1:], OWNER], strict=True)))
+    lineage = climb_chain(agents["a0"], agents.get)
+    assert lineage.end == end
+    assert len(lineage.leaders) == DEFAULT_DEPTH
 
 
 @given(
     st.dictionaries(st.sampled_from("abcdef"), st.sampled_from([*"abcdefg", "owner"]), max_size=6), st.integers(1, 9)
 )
 def test_every_walk_of_a_chain_ends_and_says_why(reports_to: dict[str, str], depth: int) -> None:
-    asked: list[str] = []
-
-    def leader_of(agent: str) -> str | None:
-        asked.append(agent)
-        return reports_to.get(agent)
-
-    chain = climb_chain("a", leader_of, depth=depth)
-    assert len(chain.leaders) == len(set(chain.leaders)) <= depth
-    assert "a" not in chain.leaders
-    assert len(asked) <= len(chain.leaders) + 2
-    assert not (chain.is_loose and chain.words == "reaches the owner")
+    agents = make_agents({"a": "b"} | reports_to)
+    lineage = climb_chain(agents["a"], agents.get, depth=depth)
+    leaders = {leader.id for leader in lineage.leaders}
+    assert len(lineage.leaders) == len(leaders - {"a"}) <= depth
+    assert not (lineage.is_loose and lineage.end == "reaches the owner")

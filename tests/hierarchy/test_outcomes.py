@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,14 +12,11 @@ import pytest
 from engine.clock import FakeClock
 from engine.events import SessionEnded
 from engine.hierarchy.guided_sessions import (
-    MAX_DECISION_AGE,
-    MAX_PATTERN_AGE,
     MIN_SESSIONS,
-    Tally,
     compute_next_outcome,
-    find_outdated_age,
+    measure_harm,
 )
-from engine.model import LeaderDecision, Pattern
+from engine.statistics import Arms
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.hierarchy.guidance_world import World, edit_profile, make_world
@@ -81,35 +77,21 @@ def test_the_last_decision_on_a_session_is_its_outcome_also_when_it_is_read_twic
 
 
 @pytest.mark.parametrize(
-    ("tally", "is_noisy"),
+    ("arms", "is_noisy"),
     [
-        (Tally(MIN_SESSIONS, MIN_SESSIONS, MIN_SESSIONS, 0), True),
-        (Tally(MIN_SESSIONS - 1, MIN_SESSIONS - 1, 100, 0), False),
-        (Tally(100, 100, MIN_SESSIONS - 1, 0), False),
-        (Tally(10, 7, 10, 0), True),
-        (Tally(10, 7, 10, 1), False),  # ten checks of ten sessions find as much by chance
-        (Tally(100, 30, 100, 30), False),
-        (Tally(1000, 400, 1000, 300), True),
-        (Tally(1000, 300, 1000, 350), False),
+        (Arms(MIN_SESSIONS, 0, MIN_SESSIONS, MIN_SESSIONS), True),
+        (Arms(MIN_SESSIONS - 1, 0, 100, 100), False),
+        (Arms(100, 0, MIN_SESSIONS - 1, MIN_SESSIONS - 1), False),
+        (Arms(10, 3, 10, 10), True),
+        (Arms(10, 3, 10, 9), False),  # ten checks of ten sessions find as much by chance
+        (Arms(100, 70, 100, 70), False),
+        (Arms(1000, 600, 1000, 700), True),
+        (Arms(1000, 700, 1000, 650), False),
     ],
 )
-def test_guidance_is_noisy_if_work_goes_worse_with_it_by_more_than_chance(tally: Tally, is_noisy: bool) -> None:
-    assert tally.is_noisy is is_noisy
-    assert -1 <= tally.harm <= 1
-
-
-@pytest.mark.parametrize(
-    ("item", "max_days"), [(Pattern("k", "t"), 180), (LeaderDecision("d", "t"), 30)], ids=["pattern", "decision"]
-)
-def test_an_item_is_outdated_after_its_time(item: Pattern | LeaderDecision, max_days: int) -> None:
-    def find_age(age: timedelta) -> tuple[int, int] | None:
-        return find_outdated_age(replace(item, at=NOW - age), NOW)
-
-    limit = MAX_PATTERN_AGE if isinstance(item, Pattern) else MAX_DECISION_AGE
-    assert limit == timedelta(days=max_days)
-    assert find_outdated_age(item, NOW) is None, "an item of a soul has no date"
-    assert find_age(limit) is None
-    assert find_age(limit + timedelta(microseconds=1)) == (max_days, max_days)
+def test_guidance_is_noisy_if_work_goes_worse_with_it_by_more_than_chance(arms: Arms, is_noisy: bool) -> None:
+    assert (measure_harm(arms) > 0) is is_noisy
+    assert -1 <= measure_harm(arms) <= 1
 
 
 # -- in the ledger
@@ -165,14 +147,20 @@ def test_sessions_of_more_than_90_days_ago_do_not_count(work: GuidedWork, clock:
     assert work.events("GuidanceFoundNoisy") == []
 
 
-def test_a_decision_that_is_no_longer_recent_is_reported_once(work: GuidedWork, clock: FakeClock) -> None:
-    edit_profile(work.world.profiles, "lead", "decisions", key="d1", value="We move to FastAPI")
-    clock.advance(timedelta(days=30))
+@pytest.mark.parametrize(
+    ("section", "guided_section", "days"), [("decisions", "recent-decisions", 30), ("patterns", "patterns", 180)]
+)
+def test_an_item_is_reported_once_when_its_time_is_over(
+    work: GuidedWork, clock: FakeClock, section: str, guided_section: str, days: int
+) -> None:
+    edit_profile(work.world.profiles, "lead", section, key="d1", value="We move to FastAPI")
+    clock.advance(timedelta(days=days))
     work.run(1, bad=False)
     work.world.run_round()
     assert work.events("GuidanceFoundStale") == []
-    clock.advance(timedelta(days=1))
+    clock.advance(timedelta(microseconds=1))
     for _ in range(2):
         work.world.run_round()
     [event] = work.events("GuidanceFoundStale")
-    assert (event["subject"], event["days"], event["most"], event["told"]) == ("lead#recent-decisions/d1", 31, 30, 1)
+    assert (event["subject"], event["days"], event["most"]) == (f"lead#{guided_section}/d1", days, days)
+    assert event["told"] == 1

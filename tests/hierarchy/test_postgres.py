@@ -20,7 +20,6 @@ import pytest
 from engine import Engine, Home, open_engine
 from engine.clock import FakeClock
 from engine.execution.prompts import PartSource
-from engine.hierarchy.guidance import GuidancePart
 from engine.model import (
     BubbleState,
     Contribution,
@@ -33,7 +32,7 @@ from engine.model import (
 )
 from engine.services import Overrides
 from tests.conftest import MONDAY_MORNING, Repository
-from tests.hierarchy.guidance_world import edit_profile, learning
+from tests.hierarchy.guidance_world import edit_profile, learning, read_versions
 from tests.memory.fake_work import view
 
 psycopg = pytest.importorskip("psycopg")
@@ -212,7 +211,7 @@ def test_two_engines_converge_and_nothing_is_lost(
                     edit_profile(machine.engine.profiles, "cto", "patterns", key=key, value=text)
                     edits.add(text)
                 case "call":
-                    machine.call(number, GuidancePart(machine.engine.cascade))
+                    machine.call(number, machine.engine.cascade)
                 case "teach":
                     machine.engine.teaching.teach_workers()
                 case "summarise":
@@ -232,7 +231,7 @@ def test_two_engines_converge_and_nothing_is_lost(
         assert first.patterns() == second.patterns()
         for machine in both:
             assert findings - {""} <= {str(text) for _, _, text, *_ in machine.patterns()}
-            history = {version.text for n in range(4) for version in machine.engine.profiles.history("cto", f"p{n}")}
+            history = {text for n in range(4) for text in read_versions(machine.engine.database, "cto", f"p{n}")}
             assert history == edits
             assert machine.summaries() == summaries
         assert first.events("CloudSyncFailed") or second.events("CloudSyncFailed")

@@ -15,7 +15,6 @@ from engine.clock import FakeClock
 from engine.hierarchy.profile_items import (
     ProfileEntry,
     format_profile,
-    make_entry,
     make_slug,
     parse_edits,
     print_profile,
@@ -23,9 +22,18 @@ from engine.hierarchy.profile_items import (
     seed_profile,
     select_newest,
 )
-from engine.model import LeaderDecision, LeaderProfile, Pattern, PatternSource, ProfileEdit, Refusal
+from engine.model import LeaderProfile, ProfileEdit, ProfileItem, Refusal, Trust
 from engine.storage.database import Database
-from tests.hierarchy.guidance_world import SOUL, World, edit_profile, make_world
+from tests.hierarchy.guidance_world import (
+    SOUL,
+    World,
+    edit_profile,
+    learning,
+    make_world,
+    read_versions,
+    select_learned_patterns,
+)
+from tests.support.helpers import refused
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -75,30 +83,23 @@ def test_edits_win_over_the_soul_and_an_empty_one_brings_it_back(world: World) -
 def test_every_wording_stays_in_the_history_and_a_later_edit_wins_in_the_same_instant(world: World) -> None:
     for text in ("one", "two", "three", ""):
         edit_profile(world.profiles, "cto", "patterns", key="p", value=text)
-    versions = world.profiles.history("cto", "p")
-    assert [(version.text, version.current) for version in versions] == [
-        ("", True),
-        ("three", False),
-        ("two", False),
-        ("one", False),
-    ]
+    assert read_versions(world.database, "cto", "p") == ["", "three", "two", "one"]
     assert "p" not in {pattern.key for pattern in world.profiles.get("cto").patterns}
 
 
 ENTRIES = st.builds(
-    make_entry,
+    ProfileEntry,
     leader=st.just("cto"),
     section=st.just("patterns"),
     key=st.sampled_from(["a", "b"]),
-    body=st.sampled_from([{"text": "x"}, {"text": "y"}, {}]),
+    texts=st.sampled_from([("x",), ("y",), ()]),
     at=st.integers(0, 3).map(lambda seconds: BEGIN + timedelta(seconds=seconds)),
     origin=st.sampled_from(["home_1", "home_2"]),
-    sources=st.sampled_from([(), (PatternSource("l1", "w"),), (PatternSource("l2", "v"),)]),
 )
 
 
 @settings(max_examples=40)
-@given(st.lists(ENTRIES, max_size=12), st.randoms(use_true_random=False))
+@given(st.lists(ENTRIES, max_size=12, unique_by=lambda entry: entry.identity), st.randoms(use_true_random=False))
 def test_the_newest_wins_in_whatever_order_rows_come(entries: list[ProfileEntry], random: Random) -> None:
     shuffled = [*entries, *entries[:3]]
     random.shuffle(shuffled)
@@ -108,12 +109,12 @@ def test_the_newest_wins_in_whatever_order_rows_come(entries: list[ProfileEntry]
 
 
 def test_captured_decisions_come_first_and_can_be_removed(tmp_path: Path, database: Database, clock: FakeClock) -> None:
-    captured = {"lead": [LeaderDecision(f"cap_{n}", f"we use tool {n}", BEGIN + timedelta(days=n)) for n in range(6)]}
+    captured = {"lead": [ProfileItem(f"cap_{n}", f"we use tool {n}", at=BEGIN + timedelta(days=n)) for n in range(6)]}
     world = make_world(tmp_path, database, clock, load_decisions=lambda leaders: captured)
     newest = [f"cap_{n}" for n in range(5, 0, -1)]
-    assert [decision.id for decision in world.profiles.get("lead").decisions] == newest
+    assert [decision.key for decision in world.profiles.get("lead").decisions] == newest
     edit_profile(world.profiles, "lead", "decisions", key="cap_5", value="")
-    assert next(decision.id for decision in world.profiles.get("lead").decisions) == "cap_4"
+    assert next(decision.key for decision in world.profiles.get("lead").decisions) == "cap_4"
     assert "we use tool 4" in world.cascade.guidance("worker").block
 
 
@@ -127,10 +128,10 @@ PROFILES = st.builds(
     principles=st.lists(WORDS, max_size=3).map(tuple),
     guardrails=st.lists(WORDS, max_size=3).map(tuple),
     patterns=st.dictionaries(st.sampled_from(["p1", "p2", "six_words_and_one_more_0_1a2b3"]), WORDS).map(
-        lambda texts: tuple(Pattern(key, text) for key, text in texts.items())
+        lambda texts: tuple(ProfileItem(key, text) for key, text in texts.items())
     ),
     decisions=st.dictionaries(st.sampled_from(["cap_5", "soul_1"]), WORDS).map(
-        lambda texts: tuple(LeaderDecision(key, text) for key, text in texts.items())
+        lambda texts: tuple(ProfileItem(key, text) for key, text in texts.items())
     ),
 )
 
@@ -139,6 +140,20 @@ PROFILES = st.builds(
 @given(PROFILES)
 def test_a_profile_that_was_not_edited_changes_nothing(profile: LeaderProfile) -> None:
     assert parse_edits(profile, format_profile(profile)) == ()
+
+
+def test_an_undo_restores_what_the_last_save_changed_and_the_trust_of_a_quote(world: World) -> None:
+    quote = world.bubbles.offer(learning(trust=Trust.QUOTED))
+    world.bubbles.approve(quote.id)
+    world.bubbles.flush()
+    before = world.profiles.get("lead")
+    [learned] = select_learned_patterns(world.profiles)
+    new_text = ProfileEdit("patterns", "in other words", learned.key)
+    world.profiles.edit("lead", [new_text, ProfileEdit("guardrails", ("Never on a Monday.",))])
+    assert format_profile(world.profiles.undo("lead")) == format_profile(before)
+    [restored] = select_learned_patterns(world.profiles)
+    assert (restored.trust, restored.sources) == (Trust.QUOTED, learned.sources)
+    refused("nothing_to_undo", lambda: world.profiles.undo("lead"))
 
 
 def test_if_one_edit_is_refused_none_is_made(world: World) -> None:

@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 from engine.clock import FakeClock
 from engine.events import EventBus
-from engine.hierarchy.profiles import ProfileTexts
 from engine.model import BubbleState
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 from engine.storage.shared import SharedRow
 from tests.conftest import MONDAY_MORNING
-from tests.hierarchy.guidance_world import World, edit_profile, learning, make_world
+from tests.hierarchy.guidance_world import World, edit_profile, learning, make_world, read_versions
 from tests.support.shared_database import LocalSharedDatabase
 
 
@@ -56,7 +55,7 @@ def exchange(*worlds: World) -> None:
 
 def read_shared_texts(shared: LocalSharedDatabase, key: str) -> dict[str, str]:
     """The wordings of a pattern in the shared database, by leader."""
-    return {row["leader"]: row["body"]["text"] for row in shared.documents() if row["key"] == key}
+    return {row["leader"]: row["texts"][0] for row in shared.documents() if row["key"] == key}
 
 
 def count_uses(world: World) -> int:
@@ -146,11 +145,10 @@ def test_what_is_forgotten_in_one_home_leaves_the_other_and_the_shared_database(
     for text in ("the staging password is hunter2", "ask for the staging password"):
         edit_profile(first.profiles, "lead", "patterns", key="staging", value=text)
     exchange(first, second)
-    ProfileTexts(first.database, first.profiles).erase(SearchTerms(["hunter2"]))
+    first.profiles.erase(SearchTerms(["hunter2"]))
     exchange(first, second)
     for world in (first, second):
-        versions = world.profiles.history("lead", "staging")
-        assert [version.text for version in versions] == ["ask for the staging password", ""]
+        assert read_versions(world.database, "lead", "staging") == ["ask for the staging password", ""]
     assert "hunter2" not in str(shared_database.documents())
 
 

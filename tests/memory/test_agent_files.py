@@ -28,7 +28,7 @@ def agents(tmp_path: Path, database: Database) -> Agents:
         for name in ("soul", "memory", "heartbeat"):
             (folder / f"{name}.md").write_text(f"# {name} of {agent}\n")
     return Agents(
-        tmp_path / "agents", cascade_config=tmp_path / "cascade.json", settings=FixedSettings(), database=database
+        tmp_path / "agents", cascade_config=tmp_path / "cascade.json", settings=FixedSettings(), record=database.record
     )
 
 

@@ -147,7 +147,7 @@ def test_patterns_findings_and_prompts_that_came_of_it_are_forgotten_too(engine:
     [call] = engine.calls.for_session("session_1")
     assert "Vandersloot" not in "".join(part.text for part in engine.calls.read_prompt(call.id))
     with closing(sqlite3.connect(engine.home.database)) as database:
-        for table in ("profile_entries", "pattern_uses", "bubbles", "memory_events", "guidance_findings"):
+        for table in ("profile_entries", "pattern_uses", "bubbles", "memory_events", "engine_state"):
             rows = database.execute(f"SELECT * FROM {table}").fetchall()
             assert "henrietta_vandersloot" not in str(rows), "the name of the pattern"
 

@@ -14,7 +14,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.config import ChannelSettings, FixedSettings, Settings
-from engine.hierarchy.organisation import make_first_organisation
+from engine.hierarchy.organisation import load_first_roles
 from engine.memory.embedding import LocalEmbedder
 from engine.memory.helper import Helper
 from engine.model import AgentView, Randomness, SessionState
@@ -90,7 +90,10 @@ def test_the_last_step_is_a_seeded_draw_by_time_of_day() -> None:
 PROMPTS = Path(__file__).with_name("placing_prompts.jsonl")
 """60 prompts with the channel and agent that their writer means. None of them helped to choose weights or threshold."""
 
-AGENTS = [AgentView(item.id, item.title, item.reports_to, 4, "", item.domain, ()) for item in make_first_organisation()]
+AGENTS = [
+    AgentView(agent_id, role.title, role.reports_to, 4, "", role.domain, ())
+    for agent_id, role in load_first_roles().items()
+]
 
 
 class CachedEmbedder:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from engine.model import Refusal
-from tests.hierarchy.guidance_world import edit_profile
+from tests.hierarchy.guidance_world import edit_profile, read_versions
 from tests.seeds.world import World
 
 WORKER = "backend_builder"
@@ -191,7 +191,7 @@ def test_leader_profiles(world: World) -> None:
     edit_profile(engine.profiles, "cto", "patterns", key="api_first", value="Design the contract with its users.")
     world.work("Write a greeting into hello.txt", "Done.")
     assert "api_first: Design the contract with its users." in world.system_prompt
-    assert [version.text for version in engine.profiles.history("cto", "api_first")] == [
+    assert read_versions(engine.database, "cto", "api_first") == [
         "Design the contract with its users.",
         "Design the contract first.",
     ]

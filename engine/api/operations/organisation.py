@@ -312,7 +312,7 @@ def _make_agent_document(engine: Services, agent_id: str) -> Document:
     return reply | {
         "chain": [leader.id for leader in lineage.leaders],
         "chainTiers": [leader.tier for leader in lineage.leaders],
-        "chainEnd": lineage.chain.words,
+        "chainEnd": lineage.end,
         "serves": [
             {"channel": name, "runner": channel.runner, "fallback": list(channel.fallback), "model": channel.model}
             for name in agent.channels

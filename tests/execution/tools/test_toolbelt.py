@@ -36,7 +36,9 @@ def test_a_mistake_is_answered_with_a_fix(world: BeltWorld, tool: str, arguments
 def test_an_agent_has_the_tools_of_its_folder_and_none_if_that_is_broken(
     world: BeltWorld, tmp_path: Path, database: Database
 ) -> None:
-    agents = Agents(tmp_path / "agents", cascade_config=tmp_path / "c.json", settings=world.settings, database=None)
+    agents = Agents(
+        tmp_path / "agents", cascade_config=tmp_path / "c.json", settings=world.settings, record=world.database.record
+    )
     agents.ensure_organisation()
     tools_file = tmp_path / "agents" / "backend_builder" / "tools.json"
     belts = Toolbelts(database, settings=world.settings, permissions=world.permissions, read_tools=agents.tools)

@@ -12,9 +12,9 @@ from engine import Engine
 from engine.clock import FakeClock
 from engine.model import BubbleState
 from engine.model.adaptation import CandidateStatus, PromptFragment
-from engine.model.guidance import Pattern
 from engine.model.learnings import make_lesson_id
 from tests.execution.model.world import KEY, ModelWorld
+from tests.hierarchy.guidance_world import select_learned_patterns
 from tests.support.model_server import ModelServer
 
 RULE = "docs end with a full stop"
@@ -40,11 +40,6 @@ def correct_card(world: ModelWorld, prompt: str, correction: str) -> None:
     world.engine.adaptation.catch_up()
 
 
-def select_learned_patterns(engine: Engine) -> list[Pattern]:
-    """The patterns of the leader that came from findings."""
-    return [pattern for pattern in engine.profiles.get("backend_lead").patterns if pattern.sources]
-
-
 def find_source_kinds(world: ModelWorld, text: str = RULE) -> list[str]:
     """The sources of the lines with a text in the prompt that the provider got last."""
     view = world.run("Describe the parser")
@@ -65,7 +60,7 @@ def test_a_correction_is_in_the_next_prompts_once_until_it_is_retracted(world: M
         assert (bubble.state, bubble.learning.text, bubble.leader) == (BubbleState.QUEUED, RULE, "backend_lead")
         assert bubble.learning.category == "documentation code builds tests"
         engine.bubbles.flush()
-        (pattern,) = select_learned_patterns(engine)
+        (pattern,) = select_learned_patterns(engine.profiles, "backend_lead")
         assert (pattern.key, pattern.text) == (LESSON, RULE)
         assert find_source_kinds(world) == ["leader"]
 
@@ -82,7 +77,7 @@ def test_a_correction_is_in_the_next_prompts_once_until_it_is_retracted(world: M
 
         engine.learnings.retract(LESSON, "it is wrong")
         assert find_source_kinds(world) == []
-        assert select_learned_patterns(engine) == []
+        assert select_learned_patterns(engine.profiles, "backend_lead") == []
         assert [candidate.status for candidate in engine.adaptation.candidates()] == [CandidateStatus.ROLLED_BACK]
         assert not [entry for entry in engine.learnings.entries("project") if entry.active]
         correct_card(world, "Describe part 4", "Docs end with a full stop.")
