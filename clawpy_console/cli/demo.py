@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine.git import create
+from engine.git import create_repository
 from engine.model import Learning, ProfileEdit, Refusal, Score, Trust
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _load_story() -> Mapping[str, Any]:
 def make_project(folder: Path, now: datetime) -> Path:
     """Create the repository in `folder`, with a history that ends just before `now`; returns `folder`."""
     folder.mkdir(parents=True)
-    git = create(folder)
+    git = create_repository(folder)
     config = str(folder / ".git" / "config")
     # The demo's sessions commit too, on machines where git knows no name yet.
     git.text("config", "--file", config, "user.name", "Demo")

@@ -42,8 +42,7 @@ from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings
 from engine.config.sections import DESKTOP_SCHEME, SPEAK_SCHEME, Surface, find_url_problem
 from engine.config.settings_file import VARIABLES, format_key
-from engine.git import MIN_VERSION, Git, find_repository_root
-from engine.git import version as git_version
+from engine.git import MIN_VERSION, Git, find_repository_root, read_git_version
 from engine.home import Home
 from engine.installed import (
     EXTRAS,
@@ -224,7 +223,7 @@ def _check_variables(environment: Iterable[str]) -> list[Check]:
 
 def _check_git() -> Check:
     try:
-        version_text = git_version()
+        version_text = read_git_version()
     except Refusal as error:
         return Check("git", FAIL, error.message, error.fix)
     match = re.search(r"(\d+)\.(\d+)", version_text)

@@ -1,4 +1,9 @@
-"""Stores and reads change sets and your comments on them, and checks which decisions are possible (SPEC 3.9)."""
+"""Stores and reads change sets, and your comments on them (SPEC 3.9).
+
+A change set is what a session changed, as two trees of the repository: the files at its start and at its end. Its row
+also has the landings that were not undone. `Landings` and `ChangeSets` add the decisions; which ones are possible is
+checked here.
+"""
 
 from __future__ import annotations
 
@@ -128,6 +133,7 @@ class ChangeSetRow(Row, table=True):
         """The fields that every event on it has."""
         return {"subject": self.id, "workspace": self.workspace, "session_id": self.session_id}
 
+    @property
     def view(self) -> ChangeSet:
         """The change set for screens and verbs."""
         return value_of(
@@ -175,7 +181,7 @@ def store_decision(
     tx.record(decide(row))
     tx.session.add(row)
     tx.session.flush()
-    return row.view()
+    return row.view
 
 
 _SELECT_WRITTEN = (
@@ -194,7 +200,7 @@ class ChangeReader:
 
     def get(self, change_set_id: str) -> ChangeSet:
         """One change set. Raises `Refusal` `unknown_change_set`."""
-        return self.load_row(change_set_id).view()
+        return self.load_row(change_set_id).view
 
     def find_ids_with_prefix(self, prefix: str) -> list[str]:
         """Ids of change sets, of any age, that begin with `prefix`; see `engine.storage.rows`."""
@@ -204,7 +210,7 @@ class ChangeReader:
     def for_session(self, session_id: str) -> ChangeSet | None:
         """The change set of a session, or None."""
         row = self.load_row_of_session(session_id)
-        return None if row is None else row.view()
+        return None if row is None else row.view
 
     def diff(self, change_set_id: str) -> list[FileDiff]:
         """Its files with their hunks. While it waits, landed hunks are left out. Old lines have the numbers that they
@@ -229,9 +235,7 @@ class ChangeReader:
         )
         with self._database.read() as session:
             rows = [row for row in session.exec(query) if row.landings][:3]
-        return [
-            row.view() for row in rows if all(_is_as_written(workspace, *written) for written in row.written.items())
-        ]
+        return [row.view for row in rows if all(_is_as_written(workspace, *written) for written in row.written.items())]
 
     def read_own_write_times(self, workspace: str) -> dict[str, int]:
         """The `mtime_ns` of the files that recent landings and undos wrote, by their path relative to `workspace`."""
@@ -256,14 +260,14 @@ class ChangeReader:
 
     def undecided(self, limit: int) -> Sequence[ChangeSet]:
         """Change sets that wait for the operator, or wait again after an undo, the newest first."""
-        return [row.view() for row in self.load_rows(limit, state=UNDECIDED_STATES)]
+        return [row.view for row in self.load_rows(limit, state=UNDECIDED_STATES)]
 
     # Last in the class, because its name hides the type `list` from what follows.
     def list(
         self, *, state: ChangeState | None = None, workspace: str | None = None, limit: int = 50
     ) -> list[ChangeSet]:
         """Change sets, the newest first."""
-        return [row.view() for row in self.load_rows(limit, state=state, workspace=workspace)]
+        return [row.view for row in self.load_rows(limit, state=state, workspace=workspace)]
 
 
 def _is_as_written(workspace: str, path: str, mtime_ns: int) -> bool:
@@ -342,7 +346,7 @@ class ChangeComments:
             tx.session.add(row)
             tx.record(ChangeSetCommented(**row.about, comments=len(row.comments)))
             tx.session.flush()
-            return row.view()
+            return row.view
 
         return self._database.write(store)
 

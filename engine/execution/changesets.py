@@ -190,7 +190,7 @@ class ChangeSets(Landings):
             tx.record(dataclasses.replace(overlap, agent=agent, subject=row.id, workspace=row.workspace))
         if continues:
             self._supersede(tx, continues, by=row)
-        return row.view()
+        return row.view
 
     def make_starting_tree_builder(self, session_id: str) -> StartingTreeBuilder | None:
         """A builder of the tree for a session that continues `session_id`: the present files with the undecided changes
@@ -287,7 +287,7 @@ class ChangeSets(Landings):
         final_states = (ChangeState.BRANCHED, ChangeState.DISCARDED)
         for row in rows:
             if row.state in final_states:
-                self._clear_away(row.view())
+                self._clear_away(row.view)
         messages += self.worktrees.recover(
             keep={*spare, *(row.session_id for row in rows if row.state.is_undecided)},
             keep_refs={row.session_id for row in rows if row.state not in final_states},

@@ -173,11 +173,11 @@ def find_hunks(file: bytes, old: bytes, new: bytes, hunks: Sequence[HunkSpan]) -
     position = 0
     for number, (start, end, new_start, new_end) in enumerate(hunks, 1):
         without, applied = old_lines[position:end], old_lines[position:start] + new_lines[new_start:new_end]
+        pieces = ((without, frozenset[int]()), (applied, frozenset((number,))))
         next_chosen: dict[int, frozenset[int]] = {}
-        for line, chosen in chosen_by_line.items():
-            for piece, chosen_then in ((without, chosen), (applied, chosen | {number})):
-                if lines[line : line + len(piece)] == piece:
-                    next_chosen.setdefault(line + len(piece), chosen_then)
+        for (line, chosen), (piece, applied_number) in itertools.product(chosen_by_line.items(), pieces):
+            if lines[line : line + len(piece)] == piece:
+                next_chosen.setdefault(line + len(piece), chosen | applied_number)
         chosen_by_line, position = next_chosen, end
     return next((chosen for line, chosen in chosen_by_line.items() if lines[line:] == old_lines[position:]), None)
 

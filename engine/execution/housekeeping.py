@@ -1,6 +1,6 @@
 """Manages the disk space of the engine: the caches of workspaces, what can be removed, and a disk that is nearly full.
 
-The flows of `Place.ENGINE` use it. They also undo landings through it.
+Sensing asks whether the disk is nearly full. The flows of `Place.ENGINE` free space and undo landings through it.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class FullDisk:
     """When it was first found nearly full."""
 
 
-def is_urgent(free: int, before: bool) -> bool:
+def is_urgent(free: int, *, before: bool) -> bool:
     """Whether a disk with `free` bytes is urgent. One that was urgent `before` stays so up to a higher limit, so that
     the answer does not change back and forth."""
     return free < (NOT_URGENT_BYTES if before else URGENT_BYTES)
@@ -121,7 +121,7 @@ class Housekeeping:
             folders = [*self._find_unneeded_worktrees().values(), *self._caches.find_idle_slots()]
             self._measured = now, measure_folders(folders)
         before = self._full
-        urgent = is_urgent(free, before is not None and before.urgent)
+        urgent = is_urgent(free, before=before is not None and before.urgent)
         self._full = FullDisk(free, total, self._measured[1], urgent, before.since if before else self._clock.now())
         return self._full
 
@@ -147,7 +147,7 @@ class Housekeeping:
         decided."""
         busy = set(self._busy())
         folders = {}
-        for session_id, unsaved in self._worktrees.list_sessions():
+        for session_id, unsaved in self._worktrees.list_sessions().items():
             change = self._changes.for_session(session_id)
             undecided = change is not None and change.state.is_undecided
             if session_id not in busy and not undecided and not (unsaved and change is None):
@@ -188,7 +188,7 @@ class Caches:
         """The folder of caches for a session that checks `workspace` at the commit `head`. `descends` says whether
         `head` descends from a commit. Raises OSError."""
         with self._lock:
-            slot = self._choose_slot(self._get_workspace_folder(workspace), head, descends)
+            slot = self._choose_slot(self._folder / hex_hash(workspace, 16), head, descends)
             self._users[slot] += 1
             for name in ("files", "tree"):
                 (slot / name).mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -225,9 +225,6 @@ class Caches:
                     remove_folder(slot)
                     dropped += 1
         return dropped
-
-    def _get_workspace_folder(self, workspace: str) -> Path:
-        return self._folder / hex_hash(workspace, 16)
 
     def _choose_slot(self, folder: Path, head: str, descends: Callable[[str], bool]) -> Path:
         """The slot that was last used at `head`, else the newest one at an ancestor of `head`, else an empty one."""

@@ -140,16 +140,17 @@ class Landings(ChangeReader):
         """Lock the row and the operator's files against other changes, and finish an interrupted change first."""
         workspace = self.load_row(change_set_id).workspace
         with self._locks.hold_exclusively(workspace), open_workspace(workspace) as root:
-            for intent in unfinished_intents(self._database, LANDING):
-                if LandingIntent(**intent.payload).workspace == workspace:
-                    try:
+            intents = unfinished_intents(self._database, LANDING)
+            try:
+                for intent in intents:
+                    if LandingIntent(**intent.payload).workspace == workspace:
                         self._finish_interrupted(intent)
-                    except (Refusal, OSError, FilesChanged) as error:
-                        raise Refusal(
-                            "not_restored",
-                            f"an earlier change of {workspace} is still half done: {error}",
-                            "see `clawpy doctor`; free disk space and make the folder writable, then try again",
-                        ) from error
+            except (Refusal, OSError, FilesChanged) as error:
+                raise Refusal(
+                    "not_restored",
+                    f"an earlier change of {workspace} is still half done: {error}",
+                    "see `clawpy doctor`; free disk space and make the folder writable, then try again",
+                ) from error
             yield self.load_row(change_set_id, becoming=becoming), root
 
     def _plan_landing(self, git: Git, root: Beneath, row: ChangeSetRow, target: str) -> Plan:

@@ -1,6 +1,7 @@
-"""Represents one running session for its runner and for those who watch and stop it (SPEC 3.8).
+"""One running session, as its runner works with it, and as others watch and stop it (SPEC 3.8).
 
-The runner runs commands, writes the transcript and spends the budget through it.
+`Sessions` makes it and starts its thread. The runner runs commands, writes the transcript and spends the budget through
+it. A stop comes from another thread. The next call of the runner then raises `SessionStopped`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from engine.execution.runners.flow import (
     CommandResult,
     SessionStopped,
 )
-from engine.execution.runners.toolchains.project_tools import MissingItem, find_usual_fix
+from engine.execution.runners.toolchains.tool_table import MissingItem, find_usual_fix
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.sandbox.host_gate import HostGate
 from engine.execution.sandbox.host_paths import make_session_environment
@@ -201,7 +202,7 @@ class LiveSession:
     # -- its commands
 
     @contextmanager
-    def network_access(self, hosts: Sequence[str]) -> Iterator[None]:
+    def allow_hosts(self, hosts: Sequence[str]) -> Iterator[None]:
         """Let its commands reach `hosts` and the hosts of the workspace's settings, but no others. Raises `CannotRun`
         when the sandbox cannot filter hosts."""
         if message := self.sandbox.find_hosts_problem(hosts):

@@ -163,7 +163,7 @@ class ModelCalls:
         prompt_parts = prompt.parts if prompt else ()
         packed = pack_parts([add_token_count(remove_secrets(part, secrets)) for part in (*prompt_parts, *messages)])
 
-        def work(tx: Transaction) -> None:
+        def store_call(tx: Transaction) -> None:
             provenance = prompt.provenance if prompt is not None else _carry_provenance(tx.session, follows)
             tx.session.add(
                 ModelCallRow(
@@ -185,7 +185,7 @@ class ModelCalls:
                 self._on_prompt(tx, caller, call_id, provenance)
             tx.record(ModelCallBegan(subject=call_id, workspace=caller.workspace, session_id=caller.id))
 
-        self._database.write(work)
+        self._database.write(store_call)
         return call_id
 
     def finish(
@@ -208,7 +208,7 @@ class ModelCalls:
         if reply:
             packed_reply = zlib.compress(redact(sanitise(reply), secrets)[:MAX_REPLY_CHARS].encode(errors="replace"))
 
-        def work(tx: Transaction) -> None:
+        def store_end(tx: Transaction) -> None:
             row = _load_row(tx.session, call_id)
             lacks_figures = row.state == CallState.CANCELLED and not row.input_tokens  # it ended with its session
             if row.state == CallState.RUNNING:
@@ -221,16 +221,16 @@ class ModelCalls:
             tx.session.add(row)
             tx.record(ModelCallEnded(subject=call_id, session_id=row.session_id, state=row.state))
 
-        self._database.write(work)
+        self._database.write(store_end)
 
     def recover(self) -> int:
         """At start-up: mark the calls that were running as interrupted. Returns their number."""
 
-        def work(tx: Transaction) -> int:
+        def interrupt_running(tx: Transaction) -> int:
             running = load_all(tx.session, ModelCallRow, _RUNNING)
             return _end_calls(tx, running, CallState.INTERRUPTED, "the engine stopped while it ran")
 
-        return self._database.write(work)
+        return self._database.write(interrupt_running)
 
     def session_ended(self, tx: Transaction, view: SessionView) -> None:
         """Cancel the running calls of a session that is over."""

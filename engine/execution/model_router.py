@@ -203,7 +203,7 @@ class ModelRouter:
             return make_unusable(ProviderProblem.NO_KEY, f"no key: clawpy key set {name}")
         if key is None and not is_configured:
             return make_unusable(
-                ProviderProblem.NOT_CONFIGURED, f"not named in the settings: {_set_model_command(name)}"
+                ProviderProblem.NOT_CONFIGURED, f"not named in the settings: {_make_set_model_command(name)}"
             )
         if not has_extra(MODELS):
             return make_unusable(ProviderProblem.NOT_INSTALLED, str(make_not_installed_refusal(MODELS)))
@@ -254,7 +254,7 @@ def find_missing_steps(states: Sequence[ProviderState]) -> list[SetupStep]:
             )
         )
     elif not any(state.settings.model for state in with_key):
-        steps.append(SetupStep("no model configured", _set_model_command(with_key[0].name)))
+        steps.append(SetupStep("no model configured", _make_set_model_command(with_key[0].name)))
     return steps
 
 
@@ -281,7 +281,7 @@ def _describe_fix(state: ProviderState) -> str:
         return READ_KEYS.command
     if state.problem_kind is ProviderProblem.NO_KEY:
         return advise_without_keyring(state.name)
-    return _set_model_command(state.name)
+    return _make_set_model_command(state.name)
 
 
 def _describe_missing_model(states: list[ProviderState]) -> str:
@@ -296,5 +296,5 @@ def _describe_missing_model(states: list[ProviderState]) -> str:
     return unreadable[0] if unreadable else "no provider has a key"
 
 
-def _set_model_command(provider: str) -> str:
+def _make_set_model_command(provider: str) -> str:
     return f"clawpy config set providers.{provider}.model NAME"

@@ -27,6 +27,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import psutil
 
@@ -134,11 +135,10 @@ class SessionProcesses:
         began = time.monotonic()
         if grace:
             running = self.find()
-            for process in running:
-                # A keeper ends when the processes that it keeps have ended. Ended first, it would kill them at once.
-                if read_name(process) not in _KEEPERS:
-                    with contextlib.suppress(psutil.Error):
-                        process.terminate()
+            # A keeper ends when the processes that it keeps have ended. Ended first, it would kill them at once.
+            for process in [process for process in running if read_name(process) not in _KEEPERS]:
+                with contextlib.suppress(psutil.Error):
+                    process.terminate()
             wait_for_deaths(running, began + grace)
         while survivors := self.find():
             if time.monotonic() - began > GIVE_UP_S + grace:
@@ -151,13 +151,11 @@ class SessionProcesses:
 def read_pid_files(folder: Path) -> list[SessionProcesses]:
     """The processes of each session that has files in `folder`."""
     sessions: dict[str, SessionProcesses] = {}
-    for session_id, _, entry in _read_entries(folder):
-        session = sessions.get(session_id, SessionProcesses(session_id))
-        if isinstance(entry, Path):
-            session = replace(session, group=entry)
-        elif entry is not None:
-            session = replace(session, leaders=(*session.leaders, entry))
-        sessions[session_id] = session
+    for file in _read_files(folder):
+        session = sessions.get(file.session_id, SessionProcesses(file.session_id))
+        if file.leader is not None:
+            session = replace(session, leaders=(*session.leaders, file.leader))
+        sessions[file.session_id] = replace(session, group=file.group or session.group)
     return [*sessions.values()]
 
 
@@ -271,10 +269,10 @@ def _remove_stale_files(folder: Path) -> None:
     for session in read_pid_files(folder):
         if session.group is not None:
             remove_group(session.group)
-    for _, file, entry in _read_entries(folder):
-        if entry is None:
+    for file in _read_files(folder):
+        if file.leader is None and file.group is None:
             with contextlib.suppress(OSError):
-                file.unlink()
+                file.path.unlink()
 
 
 def is_stopped(pid: int) -> bool:
@@ -321,16 +319,24 @@ class PidFiles:
             file.unlink(missing_ok=True)
 
 
-def _read_entries(folder: Path) -> Iterator[tuple[str, Path, psutil.Process | Path | None]]:
-    """Each file's session, its path, and the process or the control group that it names, or None if that is gone."""
+class _ReadFile(NamedTuple):
+    """A file of a session, with the process or the control group that it names, if that still exists."""
+
+    path: Path
+    session_id: str
+    leader: psutil.Process | None = None
+    group: Path | None = None
+
+
+def _read_files(folder: Path) -> Iterator[_ReadFile]:
     with contextlib.suppress(OSError):
-        for file in sorted(folder.iterdir()):
-            session_id = file.name.partition(".")[0]
-            if file.suffix == _COMMAND:
-                yield session_id, file, _find_leader(_read_beginning(file), session_id)
-            elif file.suffix == _GROUP:
-                group = Path(_read_beginning(file))
-                yield session_id, file, group if is_group_of(group, session_id) else None
+        for path in sorted(folder.iterdir()):
+            session_id = path.name.partition(".")[0]
+            if path.suffix == _COMMAND:
+                yield _ReadFile(path, session_id, leader=_find_leader(_read_beginning(path), session_id))
+            elif path.suffix == _GROUP:
+                group = Path(_read_beginning(path))
+                yield _ReadFile(path, session_id, group=group if is_group_of(group, session_id) else None)
 
 
 def _find_leader(line: str, session_id: str) -> psutil.Process | None:

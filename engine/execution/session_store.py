@@ -21,7 +21,7 @@ from sqlmodel import Field, col, desc, func
 
 from engine.events import Event, EventBus, FaultReported, SessionEnded, SessionQueued, SessionStarted
 from engine.frozen import frozen
-from engine.model import UNDONE, Assignment, CheckResult, Permit, Refusal, SessionState, SessionView
+from engine.model import UNDONE, AgentActivity, Assignment, CheckResult, Permit, Refusal, SessionState, SessionView
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import (
     Row,
@@ -232,7 +232,7 @@ class SessionStore:
         """Use up `permit` and put the session into the queue. Both happen or neither. `sandbox` is `UNCONFINED` if the
         session was approved to run without one. Raises as the use of the permit."""
 
-        def work(tx: Transaction) -> SessionRow:
+        def store_queued(tx: Transaction) -> SessionRow:
             self._consume(tx, permit, assignment.digest)
             row = SessionRow(
                 id=session_id,
@@ -250,12 +250,12 @@ class SessionStore:
             tx.record(SessionQueued(**row.about, flow=row.flow or ""))
             return row
 
-        return self._database.write(work)
+        return self._database.write(store_queued)
 
     def begin(self, session_id: str, sandbox: str) -> SessionView | None:
         """Make a queued session a running one. None when it was ended before. `sandbox` describes its sandbox."""
 
-        def work(tx: Transaction) -> SessionView | None:
+        def store_start(tx: Transaction) -> SessionView | None:
             row = _move_to(tx, session_id, SessionState.RUNNING)
             if row is None:
                 return None
@@ -266,7 +266,7 @@ class SessionStore:
             tx.record(SessionStarted(**row.about, sandbox=sandbox))
             return view
 
-        return self._database.write(work)
+        return self._database.write(store_start)
 
     def end(
         self,
@@ -287,7 +287,7 @@ class SessionStore:
             cwd: the folder in which the session worked, "" if that did not change.
         """
 
-        def work(tx: Transaction) -> bool:
+        def store_end(tx: Transaction) -> bool:
             row = _move_to(tx, session_id, result.state)
             if row is None:
                 if write is not None:
@@ -302,7 +302,7 @@ class SessionStore:
             self._record_end(tx, row, more_events)
             return True
 
-        return self._database.write(work)
+        return self._database.write(store_end)
 
     def _record_end(self, tx: Transaction, row: SessionRow, more_events: MoreEvents) -> None:
         """Tell the observers about a session that ended, and record its events."""
@@ -330,10 +330,13 @@ class SessionStore:
         with self._database.read() as session:
             return read_newest_rows(session, SessionRow, limit, **equal)
 
-    def totals(self) -> dict[str, tuple[int, int, int]]:
-        """The number of all sessions of each agent, their tokens, and their cost in micro-dollars."""
+    def read_totals(self) -> dict[str, AgentActivity]:
+        """The totals of all sessions of each agent that had one."""
         with self._database.read() as session:
-            return {agent: (count, tokens, cost) for agent, count, tokens, cost in ask(session, _TOTALS)}
+            return {
+                agent: AgentActivity(sessions=count, total_tokens=tokens, total_cost=cost)
+                for agent, count, tokens, cost in ask(session, _TOTALS)
+            }
 
     def find_ids_with_prefix(self, prefix: str) -> list[str]:
         """Ids of sessions, of any age, that begin with `prefix`; see `engine.storage.rows`."""

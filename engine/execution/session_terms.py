@@ -1,6 +1,5 @@
-"""The terms under which a session runs: its limits and its time, the rails that it asks, and how it is told to stop
-(SPEC 3.8).
-"""
+"""What keeps a session within bounds: its limits and its clock, the safety rails that it asks, and the request to stop
+(SPEC 3.8)."""
 
 from __future__ import annotations
 

@@ -377,7 +377,7 @@ def _prepare_packages(live: LiveSession, folder: Path) -> None:
     for installation in dict.fromkeys(needed):  # members of a workspace are installed with it
         live.note(f"prepare: {installation.command}; network: {', '.join(installation.packages.hosts)}")
         try:
-            with live.network_access(installation.packages.hosts):
+            with live.allow_hosts(installation.packages.hosts):
                 _run_installation(live, installation, folder)
         except WorkFailed as error:
             live.note(f"not prepared: {error}", error=True)

@@ -62,7 +62,7 @@ STOP_TIMEOUT_S = 0.9
 """Seconds after which a stopped session is ended without its thread. SPEC 3.7 allows 1 s."""
 
 
-def continue_command(session_id: str) -> str:
+def make_continue_command(session_id: str) -> str:
     """The command that proposes a card to continue a finished session."""
     return f"clawpy propose --continue {session_id} TEXT"
 
@@ -193,10 +193,11 @@ class Sessions(Admission):
                     "not_running", f"{session_id} has not started", "send it when the session runs; see `clawpy work`"
                 )
             message = f"{session_id} has ended ({view.state}) and no longer reads replies"
-            raise Refusal("not_running", message, f"continue it: {continue_command(session_id)}")
+            raise Refusal("not_running", message, f"continue it: {make_continue_command(session_id)}")
         if not live.send_reply(reply):
             message = f"{session_id} reads no replies: no agent works in it, or it is finishing"
-            raise Refusal("no_conversation", message, f"when it has ended, continue it: {continue_command(session_id)}")
+            fix = f"when it has ended, continue it: {make_continue_command(session_id)}"
+            raise Refusal("no_conversation", message, fix)
         live.write("reply", reply)
 
     # -- stopping

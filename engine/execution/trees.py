@@ -28,8 +28,7 @@ from pathlib import Path
 from engine.execution.tools.folder_jail import is_git_name
 from engine.files import TEMPORARY_PREFIX
 from engine.frozen import frozen
-from engine.git import MIN_VERSION, Git
-from engine.git import version as git_version
+from engine.git import MIN_VERSION, Git, read_git_version
 from engine.git.command import join_nul, split_nul, update_index
 from engine.git.state import make_session_branch_name
 from engine.model import Refusal
@@ -356,7 +355,7 @@ def _climbs_out(path: bytes, target: bytes) -> bool:
 
 def require_merge_tree() -> None:
     """Raise `Refusal` `old_git` when git cannot merge without a working tree."""
-    version = git_version()
+    version = read_git_version()
     match = re.search(r"(\d+)\.(\d+)", version)
     if match and (int(match[1]), int(match[2])) < MIN_VERSION:
         raise Refusal("old_git", f"{version} cannot merge without a working tree", "install git 2.38 or newer")

@@ -17,8 +17,9 @@ from engine.config import SettingsSource
 from engine.events import RetryRepeated, ValidationFailed, ValidationHealed
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CommandResult, Job, WorkFailed
-from engine.execution.runners.flows.git_steps import linked_packages
+from engine.execution.runners.flows.git_steps import link_packages
 from engine.execution.runners.flows.suite_runs import (
+    ToolCheck,
     choose_toolchain,
     compare_with_base,
     describe_check,
@@ -257,7 +258,7 @@ class _ChangedTests:
             return None
         listener = _OutputCollector(self._live)
         job = self._make_job(listener)
-        with linked_packages(job, tools):
+        with link_packages(job, tools):
             result = RunTests(paths=covered).run(job)
         assert result.check is not None
         self._runs += 1
@@ -278,7 +279,7 @@ class _ChangedTests:
             return None
         self._live.say("do these tests also fail without the changes?")
         ((_, compared),) = compare_with_base(
-            job, self._worktree.base, [(choose_toolchain(tools, check.failing), check)]
+            job, self._worktree.base, [ToolCheck(choose_toolchain(tools, check.failing), check)]
         )
         return None if compared.failed_before is None else frozenset(compared.failed_before)
 

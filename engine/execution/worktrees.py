@@ -216,11 +216,11 @@ class Worktrees:
                 )
         return worktrees
 
-    def list_sessions(self) -> list[tuple[str, bool]]:
+    def list_sessions(self) -> dict[str, bool]:
         """The sessions that have a worktree, each with whether it is worth keeping."""
-        return [
-            (intent.subject, bool(intent.payload.get("base"))) for intent in unfinished_intents(self._database, INTENT)
-        ]
+        return {
+            intent.subject: bool(intent.payload.get("base")) for intent in unfinished_intents(self._database, INTENT)
+        }
 
     def folder_of(self, session_id: str) -> Path:
         """The folder for a session's worktree, whether it exists or not."""

@@ -12,7 +12,7 @@ agree. Names and paths are not changed, so sanitise them before they are shown.
 It may import engine.model, clock, files and programs.
 """
 
-from engine.git.command import Git, create, version
+from engine.git.command import Git, create_repository, read_git_version
 from engine.git.environment import MIN_VERSION, GitError, Repository
 from engine.git.repository import find_repository_root, read_submodule_paths
 
@@ -21,8 +21,8 @@ __all__ = [
     "Git",
     "GitError",
     "Repository",
-    "create",
+    "create_repository",
     "find_repository_root",
+    "read_git_version",
     "read_submodule_paths",
-    "version",
 ]

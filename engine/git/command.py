@@ -1,4 +1,5 @@
-"""Runs git commands in one folder (`Git`), and brings an index up to date with the files (`update_index`)."""
+"""Runs git commands in one folder (`Git`), for all code that reads or changes a repository, and brings an index up to
+date with the files (`update_index`)."""
 
 from __future__ import annotations
 
@@ -44,6 +45,10 @@ _OPTIONS_BY_COMMAND: Mapping[str, tuple[str, ...]] = {
     "show": _NO_PROGRAMS,
 }
 """Options that these commands always get. With them they run no program, and do not look into nested repositories."""
+
+
+LITERAL_PATHS: Mapping[str, str] = {"GIT_LITERAL_PATHSPECS": "1"}
+"""The environment in which git takes every path as it stands, even one that begins with `:`."""
 
 
 class RunOptions(TypedDict, total=False):
@@ -158,12 +163,12 @@ def _find_pipes(top: Path) -> list[str]:
     return [sanitise(str(path.relative_to(top))) for path in itertools.islice(pipes, 3)]
 
 
-def version() -> str:
+def read_git_version() -> str:
     """The output of `git --version`. Raises `Refusal` `no_git`."""
     return run_git(["--version"], Path("/"), {}).stdout.decode(errors="replace").strip()
 
 
-def create(folder: Path) -> Git:
+def create_repository(folder: Path) -> Git:
     """Make an empty repository with the branch `main` in the existing `folder`. Raises `GitError`."""
     arguments = ["init", "--quiet", "--initial-branch=main", "--template="]
     completed = run_git(arguments, folder, {"GIT_DIR": str(folder / ".git"), **read_operators_configuration()})

@@ -14,7 +14,7 @@ from datetime import datetime
 from enum import StrEnum
 from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 from pydantic import (
     AfterValidator,
@@ -37,27 +37,27 @@ from engine.model.text import describe_validation_faults
 
 log = logging.getLogger(__name__)
 
-MAX_AGE_S: Final = 300.0
+MAX_AGE_S = 300.0
 """Seconds after which an answer is out of date."""
 
-TIMEOUT_S: Final = 10.0
+TIMEOUT_S = 10.0
 """Seconds after which `gh` is stopped."""
 
-_JSON_FIELDS: Final = (
+_JSON_FIELDS = (
     "number,title,headRefName,statusCheckRollup,author,url,isDraft,reviewDecision,reviewRequests,latestReviews,comments"
 )
-_REMOTE_ORDER: Final = ("upstream", "github", "origin")
-_REMOTE_ADDRESS: Final = re.compile(
+_REMOTE_ORDER = ("upstream", "github", "origin")
+_REMOTE_ADDRESS = re.compile(
     r"(?:(?:https?|ssh|git)://(?:[^@/]*@)?|(?:[^@/:]+@))(?P<host>[\w.-]+)(?::\d+)?[:/]/?"
     r"(?P<owner>[\w.-]+)/(?P<name>[\w.-]+?)(?:\.git)?/?"
 )
-_INHERITED_VARIABLES: Final = (
+_INHERITED_VARIABLES = (
     "HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS",
     "GH_CONFIG_DIR", "GH_TOKEN", "GITHUB_TOKEN", "GH_HOST", "SSL_CERT_FILE", "SSL_CERT_DIR",
     "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy",
 )  # fmt: skip
-_ENTERPRISE_VARIABLES: Final = ("GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
-_FAILED_CONCLUSIONS: Final = {"FAILURE", "ERROR", "TIMED_OUT", "STARTUP_FAILURE"}
+_ENTERPRISE_VARIABLES = ("GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
+_FAILED_CONCLUSIONS = {"FAILURE", "ERROR", "TIMED_OUT", "STARTUP_FAILURE"}
 
 
 class WaitsFor(StrEnum):
@@ -89,7 +89,7 @@ class PullRequest:
     failing: tuple[str, ...] = ()
     """The names of its failing checks."""
     url: str = ""
-    mine: bool = False
+    is_mine: bool = False
     """Whether the operator opened it."""
     wait: Wait | None = None
     """None if it does not wait for the operator."""
@@ -225,7 +225,7 @@ class _Person(BaseModel):
     is_bot: bool = False
 
 
-NOBODY: Final = _Person()
+NOBODY = _Person()
 Author = Annotated[_Person, BeforeValidator(lambda value: NOBODY if value is None else value)]
 """The author of something. It is `NOBODY` if the account was deleted."""
 
@@ -283,7 +283,7 @@ class _ListedPullRequest(BaseModel):
         return None if author.login in ("", me) or is_bot else Wait(WaitsFor.ANSWER, author.login, at)
 
 
-_LISTED_PULL_REQUESTS: Final = TypeAdapter(list[_ListedPullRequest])
+_LISTED_PULL_REQUESTS = TypeAdapter(list[_ListedPullRequest])
 
 
 def parse_pull_requests(document: bytes, me: str = "") -> GitHubState:
@@ -296,7 +296,7 @@ def parse_pull_requests(document: bytes, me: str = "") -> GitHubState:
                 request.branch,
                 tuple(check.name for check in request.checks or () if check.result in _FAILED_CONCLUSIONS),
                 url=request.url,
-                mine=bool(me) and request.author.login == me,
+                is_mine=bool(me) and request.author.login == me,
                 wait=request.wait(me) if me else None,
             )
             for request in _LISTED_PULL_REQUESTS.validate_json(document)

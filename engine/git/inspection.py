@@ -1,7 +1,10 @@
-"""Inspects a repository for unfinished operations, lost commits, conflicts, and problems in unpushed work.
+"""Inspects a repository for what cards are offered about: unfinished operations, lost commits, stashes, conflicts,
+problems in unpushed work, fixup commits, and tests in quarantine.
 
 `GitReader` uses it. Each check has a function, and a field for its result. A check that fails does not stop the others.
-The answer of a check is kept until the refs or files on which it depends change."""
+The answer of a check is kept until the refs or files on which it depends change. The last two checks are here, and the
+others are in modules of their own.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import date, datetime
 from functools import partial
-from typing import Any, Final, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from engine.frozen import frozen
 from engine.git.command import Git
@@ -49,13 +52,13 @@ from engine.git.unpushed import (
 )
 from engine.model import Refusal, group_pairs, sanitise
 
-T = TypeVar("T")
+Value = TypeVar("Value")
 
-MAX_COMPARED: Final = 300
+MAX_COMPARED = 300
 """Maximum number of commits that are compared by what they change."""
-RETRY_S: Final = 600.0
+RETRY_S = 600.0
 """Seconds until a check that failed is tried again although nothing has changed."""
-NO_OWN_CHANGES: Final = OwnChanges()
+NO_OWN_CHANGES = OwnChanges()
 
 
 @frozen
@@ -78,7 +81,7 @@ class Inspection:
     """Why a check failed, by the name of its field. Its result is then unknown."""
 
 
-NOTHING_INSPECTED: Final = Inspection()
+NOTHING_INSPECTED = Inspection()
 
 
 @frozen
@@ -104,7 +107,7 @@ class Answers:
         self._lock = threading.Lock()
         self._last: dict[object, _Answer] = {}
 
-    def latest(self, question: object, key: object, ask: Callable[[], T], *, keep_errors: bool = True) -> T:
+    def latest(self, question: object, key: object, ask: Callable[[], Value], *, keep_errors: bool = True) -> Value:
         """The answer to a question. `ask` is called if `key` has changed since the last time. With `keep_errors`, an
         error is remembered, too, for `RETRY_S` seconds."""
         with self._lock:
@@ -120,7 +123,7 @@ class Answers:
                 self._last[question] = last
         if last.error is not None:
             raise last.error.with_traceback(None)
-        return cast("T", last.value)
+        return cast("Value", last.value)
 
 
 @frozen
@@ -197,7 +200,7 @@ def _find_collisions(subject: InspectionSubject) -> tuple[Collision, ...]:
 
 Check = Callable[[InspectionSubject], object]
 
-CHECKS_OF_REFS: Final[Mapping[str, Check]] = {
+CHECKS_OF_REFS: Mapping[str, Check] = {
     "lost": lambda subject: read_lost_commits(subject.git, subject.state, subject.now),
     "fixups": lambda subject: read_fixups(subject.git, subject.state),
     "stashes": lambda subject: read_stashes(subject.git),
@@ -208,7 +211,7 @@ CHECKS_OF_REFS: Final[Mapping[str, Check]] = {
 }
 """The checks whose results change only with a ref or a reflog, by the field for the result."""
 
-CHECKS_OF_FILES: Final[Mapping[str, Check]] = {
+CHECKS_OF_FILES: Mapping[str, Check] = {
     "unfinished": lambda subject: read_operation(subject.git) if subject.state.operation else None,
     "uncommitted": lambda subject: read_uncommitted(subject.git, subject.state.head, subject.state.files),
     "own": lambda subject: find_own_changes(subject.git, subject.state, subject.today),
@@ -216,7 +219,7 @@ CHECKS_OF_FILES: Final[Mapping[str, Check]] = {
 """The checks whose results also change with the files."""
 
 
-MAX_FIXUP_COMMITS: Final = 200
+MAX_FIXUP_COMMITS = 200
 """Maximum number of unpushed commits that are searched for fixup commits."""
 
 
@@ -273,21 +276,21 @@ def _is_target(target: str, commit: Commit) -> bool:
 # -- tests in quarantine: skipped until a day, because they are unreliable
 
 
-QUARANTINE_WORDS: Final = "quarantined until"
+QUARANTINE_WORDS = "quarantined until"
 """The words in the reason of a skip mark after which the day stands."""
 
-GREP_TIMEOUT_S: Final = 5.0
+GREP_TIMEOUT_S = 5.0
 """Maximum time in seconds that git may search."""
-MAX_QUARANTINED: Final = 50
+MAX_QUARANTINED = 50
 """Maximum number of such tests that are returned."""
-MAX_LINES_OF_FILE: Final = 2_000
+MAX_LINES_OF_FILE = 2_000
 """Maximum number of lines of one file that are read."""
-MAX_GREP_BYTES: Final = 4_000_000
+MAX_GREP_BYTES = 4_000_000
 """Maximum size of the lines of all files together."""
-_QUARANTINE_MARK: Final = re.compile(rf"^\s*(?:@|reason\s*=).*{QUARANTINE_WORDS} (\d{{4}}-\d\d-\d\d)")
+_QUARANTINE_MARK = re.compile(rf"^\s*(?:@|reason\s*=).*{QUARANTINE_WORDS} (\d{{4}}-\d\d-\d\d)")
 """Matches a decorator, or an argument of a decorator on its own line, but not the same words in other text."""
-_TEST_DEFINITION: Final = re.compile(r"^(\s*)(?:async\s+)?def\s+(\w+)")
-_CLASS_DEFINITION: Final = re.compile(r"^(\s*)class\s+(\w+)")
+_TEST_DEFINITION = re.compile(r"^(\s*)(?:async\s+)?def\s+(\w+)")
+_CLASS_DEFINITION = re.compile(r"^(\s*)class\s+(\w+)")
 
 
 @frozen

@@ -13,22 +13,21 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
-from typing import Final
 
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.model.text import count, join_names
 
-CONFLICT_MARKER: Final = "conflict marker"
+CONFLICT_MARKER = "conflict marker"
 """The kind of a line with a conflict marker."""
 
-TODO_KINDS: Final = frozenset({"TODO", "FIXME"})
+TODO_KINDS = frozenset({"TODO", "FIXME"})
 """The kinds of lines that name something to do."""
 
-SECRET_KIND: Final = "likely secret"
+SECRET_KIND = "likely secret"
 """The kind of a leftover with a secret, before the kind of the secret."""
 
-MAX_LINE_CHARS: Final = 2000
+MAX_LINE_CHARS = 2000
 """Maximum number of characters of a line that are searched. Longer lines are generated."""
 
 
@@ -49,13 +48,13 @@ class _DebuggingPattern:
     pattern: re.Pattern[str]
 
 
-_TABLE: Final = read_table(__file__, "leftovers.toml")
-_DEBUGGING_PATTERNS: Final = [
+_TABLE = read_table(__file__, "leftovers.toml")
+_DEBUGGING_PATTERNS = [
     _DebuggingPattern(row["kind"], tuple(row["suffixes"]), re.compile(row["pattern"])) for row in _TABLE["debugging"]
 ]
-_CONFLICT_MARKER: Final = re.compile(r"^(?:<{7}|>{7})(?: |$)|^\|{7} ")
-_TODO_COMMENT: Final = re.compile(r"(?:#|//|/\*|\*|--|<!--|;)\s*(TODO|FIXME|XXX)\b")
-_TEST_PATH: Final = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
+_CONFLICT_MARKER = re.compile(r"^(?:<{7}|>{7})(?: |$)|^\|{7} ")
+_TODO_COMMENT = re.compile(r"(?:#|//|/\*|\*|--|<!--|;)\s*(TODO|FIXME|XXX)\b")
+_TEST_PATH = re.compile(r"(?:^|/)(?:tests?|spec|__tests__)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
 
 
 def scan_line(path: str, line: str, after: str = "") -> list[Leftover]:
@@ -87,7 +86,7 @@ def _is_intended_output(path: str, kind: str) -> bool:
     return is_program or bool(_TEST_PATH.search(path))
 
 
-_CODE_KINDS: Final = frozenset({"console.log", ".only", "dbg!"})
+_CODE_KINDS = frozenset({"console.log", ".only", "dbg!"})
 """Kinds whose name is code; it has no plural."""
 
 
@@ -102,17 +101,15 @@ def count_kinds(kinds: Iterable[str]) -> str:
 # -- Debugging. Python is judged by its syntax tree, other languages by their lines.
 
 
-_DEBUGGING_CALLS: Final = {"breakpoint", "pdb.set_trace", "ipdb.set_trace", "pudb.set_trace"}
-_DEBUGGER_MODULES: Final = {"pdb", "ipdb", "pudb"}
-_DEBUGGING_STATEMENT: Final = re.compile(
+_DEBUGGING_CALLS = {"breakpoint", "pdb.set_trace", "ipdb.set_trace", "pudb.set_trace"}
+_DEBUGGER_MODULES = {"pdb", "ipdb", "pudb"}
+_DEBUGGING_STATEMENT = re.compile(
     r"\s*(?:debugger\s*;?|console\.(?:log|debug|trace)…\s*;?|(?:dbg!\s*|var_dump)…\s*;|println…"
     r"|binding\.(?:pry|irb)|byebug|(?:require )?IEx\.pry…?)\s*"
 )
 """Matches a line without strings, and with a `…` for each pair of brackets."""
-_UNFINISHED_LINE: Final = re.compile(
-    r"(?:=>|[(,=+&?:.\[]|\belse|\breturn)\s*$|^\s*(?:\} ?else )?(?:if|while|for)\b.*\)\s*$"
-)
-_CONTINUING_LINE: Final = re.compile(r"\s*(?:[.?,:)\]+*/&|=-]|else\b)")
+_UNFINISHED_LINE = re.compile(r"(?:=>|[(,=+&?:.\[]|\belse|\breturn)\s*$|^\s*(?:\} ?else )?(?:if|while|for)\b.*\)\s*$")
+_CONTINUING_LINE = re.compile(r"\s*(?:[.?,:)\]+*/&|=-]|else\b)")
 
 
 def parse_python(text: str) -> ast.Module | None:
@@ -227,46 +224,44 @@ def _is_whole_statement(rows: list[str], index: int) -> bool:
 # -- Secrets
 
 
-SECRET_HINT: Final = re.compile(
+SECRET_HINT = re.compile(
     r"-----BEGIN|AKIA|ASIA|gh[pousr]_|github_pat_|glpat-|xox[abeoprs]-|hooks\.slack|k_live_|AIza|sk-|SG\.|pypi-|npm_|://"
     r"|(?i:api[_-]?key|access_?key|secret|token|passw|credential)"
 )
 """A text that does not match contains no secret that can be recognised by its form."""
 
-_TOKEN_PATTERNS: Final = {kind: re.compile(pattern) for kind, pattern in read_table(__file__, "secrets.toml").items()}
+_TOKEN_PATTERNS = {kind: re.compile(pattern) for kind, pattern in read_table(__file__, "secrets.toml").items()}
 """The patterns of tokens that are recognised by their form, by the kind of each."""
-_PRIVATE_KEY_BEGIN: Final = re.compile(r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY(?: BLOCK)?-----(.*)")
-_PRIVATE_KEY_BODY: Final = re.compile(r"[A-Za-z0-9+/=]{40}|Proc-Type:|Version:")
-_URL_WITH_PASSWORD: Final = re.compile(
-    r"\b[a-z][a-z0-9+.-]*://([^\s/:@'\"]*):(?![*$<{%])([^\s/:@'\"]{6,})@([A-Za-z0-9.-]+)"
-)
-_HARMLESS_HOST: Final = re.compile(
+_PRIVATE_KEY_BEGIN = re.compile(r"-----BEGIN (?:[A-Z]+ )*PRIVATE KEY(?: BLOCK)?-----(.*)")
+_PRIVATE_KEY_BODY = re.compile(r"[A-Za-z0-9+/=]{40}|Proc-Type:|Version:")
+_URL_WITH_PASSWORD = re.compile(r"\b[a-z][a-z0-9+.-]*://([^\s/:@'\"]*):(?![*$<{%])([^\s/:@'\"]{6,})@([A-Za-z0-9.-]+)")
+_HARMLESS_HOST = re.compile(
     r"^(?:localhost|[^.]+|127\..*|0\.0\.0\.0|.*\.(?:localhost|local|test|invalid)|(?:.*\.)?example\.\w+)$"
 )
 """Hosts for which a password is not secret: this machine, a container on it, an example."""
-_NAMED_SECRET: Final = re.compile(
+_NAMED_SECRET = re.compile(
     r"(?:api[_-]?key|secret|token|passw(?:or)?d|credential)[\w-]*[\"']?\s*(?::|=>?|:=)\s*[\"']([^\"'\s]{12,})[\"']",
     re.I,
 )
-_UNQUOTED_SETTING: Final = re.compile(
+_UNQUOTED_SETTING = re.compile(
     r"^\s*(?:export\s+|-\s+)?[\w.-]*(?:api_?key|secret(?:_?key)?|token|passw(?:or)?d|access_?key)\s*[:=]\s*"
     r"([A-Za-z0-9+/=_.!@#%^&*~-]{12,})\s*$",
     re.I,
 )
 """A value without quotes, as in files of settings."""
-_SETTINGS_FILE: Final = re.compile(r"(?:^|/)\.env[^/]*$|\.(?:env|ya?ml|ini|cfg|conf|toml|properties|tfvars)$", re.I)
-_VALUE_PLACEHOLDER: Final = re.compile(
+_SETTINGS_FILE = re.compile(r"(?:^|/)\.env[^/]*$|\.(?:env|ya?ml|ini|cfg|conf|toml|properties|tfvars)$", re.I)
+_VALUE_PLACEHOLDER = re.compile(
     r"example|change.?me|placeholder|dummy|your|xxx|test|fake|sample|passw|insecure|redacted|1234567"
     r"|\$[{(]|\{\{|<|\*\*\*|^(.)\1+$",
     re.I,
 )
-_TOKEN_PLACEHOLDER: Final = re.compile(r"example|placeholder|your[-_]|x{4}|redacted|\*{3}", re.I)
+_TOKEN_PLACEHOLDER = re.compile(r"example|placeholder|your[-_]|x{4}|redacted|\*{3}", re.I)
 """Words of a placeholder that has the form of a token."""
-_SECRET_FILE: Final = re.compile(
+_SECRET_FILE = re.compile(
     r"(?:^|/)(?:\.env(?:\.(?:local|production|prod|staging))?|id_(?:rsa|dsa|ecdsa|ed25519)|\.netrc|\.pypirc|\.htpasswd"
     r"|(?!debug\.)[^/]+\.(?:p12|pfx|jks|keystore|kdbx|ppk))$"
 )
-_HARMLESS_PATH: Final = re.compile(
+_HARMLESS_PATH = re.compile(
     r"(?:^|/)(?:t|tests?|testing|testdata|unit|test[-_]data|specs?|__tests__|__mocks__|mocks?|fixtures?|cassettes|examples?|samples?"
     r"|demos?|node_modules|vendor|third_party)/"
     r"|(?:^|/)(?:test_|conftest\.py$)|[._-](?:test|tests|spec|example|sample|template|dist|fixture)s?(?:\.[^/]*)?$"
@@ -274,11 +269,11 @@ _HARMLESS_PATH: Final = re.compile(
     re.I,
 )
 """Paths where a secret does not count: tests, examples, code of others, lock files."""
-_PROSE_FILE: Final = re.compile(r"(?:^|/)docs?/|\.(?:md|rst|adoc|txt|html?|ipynb)$", re.I)
+_PROSE_FILE = re.compile(r"(?:^|/)docs?/|\.(?:md|rst|adoc|txt|html?|ipynb)$", re.I)
 """Paths where only known forms of tokens count, because manuals show invented values."""
-MIN_TOKEN_ENTROPY: Final = 2.5
+MIN_TOKEN_ENTROPY = 2.5
 """Bits per character. A token with less is not random, such as `AKIAAAAAAAAAAAAAAAAA`."""
-MIN_VALUE_ENTROPY: Final = 3.2
+MIN_VALUE_ENTROPY = 3.2
 """Bits per character. A quoted value with less is more like a word than like a secret."""
 
 
@@ -292,7 +287,7 @@ def find_secret_kind(path: str, line: str, after: str = "") -> str:
     for kind, pattern in _TOKEN_PATTERNS.items():
         if (match := pattern.search(line)) and _looks_like_token(match[0]):
             return kind
-    if any(_is_secret_password(*found) for found in _URL_WITH_PASSWORD.findall(line)):
+    if any(_is_secret_password(*parts) for parts in _URL_WITH_PASSWORD.findall(line)):
         return "password in a URL"
     if _PROSE_FILE.search(path):
         return ""

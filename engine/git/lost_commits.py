@@ -12,11 +12,11 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Final
 
 from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
 from engine.git import Git
+from engine.git.command import LITERAL_PATHS
 from engine.git.history import Commit, log_commits, read_file_at, to_datetime
 from engine.git.operations import try_merge
 from engine.git.patch import read_patch
@@ -25,12 +25,12 @@ from engine.git.state import GitState, read_modified_at
 # -- reflogs
 
 
-MAX_LOG_BYTES: Final = 8_000_000
+MAX_LOG_BYTES = 8_000_000
 """Maximum size of a reflog, which is about 40,000 entries. A longer one counts as none."""
 
-MAX_LOGS: Final = 300
+MAX_LOGS = 300
 
-_LOG_LINE: Final = re.compile(rb"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) .*?> (\d+) [+-]\d{4}\t?(.*)")
+_LOG_LINE = re.compile(rb"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) .*?> (\d+) [+-]\d{4}\t?(.*)")
 
 
 @frozen
@@ -74,8 +74,8 @@ def read_logs_stamp(git: Git) -> tuple[object, ...]:
 # -- stashes, which are the reflog of refs/stash
 
 
-MAX_STASHES: Final = 50
-MAX_STASHED_FILES: Final = 300
+MAX_STASHES = 50
+MAX_STASHED_FILES = 300
 
 
 @frozen
@@ -119,24 +119,24 @@ def _read_stashed_files(git: Git, commit: str) -> tuple[str, ...]:
 # -- lost commits
 
 
-MAX_AGE: Final = timedelta(days=30)
+MAX_AGE = timedelta(days=30)
 """Commits that were left longer ago are not reported."""
 
-MAX_COMMITS: Final = 300
-MAX_LINES: Final = 5  # lines of commits that are reported
-MAX_ALIKE: Final = 5_000  # commits of branches that lost ones are compared with
-MAX_FILES: Final = 20  # compared files of one line of commits
-MAX_DIFF_CHARS: Final = 500_000  # size of the compared patch of one line of commits
-MAX_FILE_BYTES: Final = 1_000_000
-MIN_SURVIVING_SHARE: Final = 0.6
+MAX_COMMITS = 300
+MAX_LINES = 5  # lines of commits that are reported
+MAX_ALIKE = 5_000  # commits of branches that lost ones are compared with
+MAX_FILES = 20  # compared files of one line of commits
+MAX_DIFF_CHARS = 500_000  # size of the compared patch of one line of commits
+MAX_FILE_BYTES = 1_000_000
+MIN_SURVIVING_SHARE = 0.6
 """The work of commits counts as present if at least this share of their added lines is found."""
 
-ONLY_UNREACHABLE: Final = ("--not", "--branches", "--remotes", "--tags")
+ONLY_UNREACHABLE = ("--not", "--branches", "--remotes", "--tags")
 """Arguments with which `git rev-list` and `git log` list only commits that are on no branch or tag."""
 
-_MAKING_ACTION: Final = re.compile(r"(commit|cherry-pick|revert|merge|am|rebase)\b")
-_REWRITING_ACTION: Final = re.compile(r"commit \(amend\)|.*\((?:start|finish)\)")
-FIXUP_PREFIX: Final = re.compile(r"(?:(?:fixup|squash|amend)! )+")
+_MAKING_ACTION = re.compile(r"(commit|cherry-pick|revert|merge|am|rebase)\b")
+_REWRITING_ACTION = re.compile(r"commit \(amend\)|.*\((?:start|finish)\)")
+FIXUP_PREFIX = re.compile(r"(?:(?:fixup|squash|amend)! )+")
 """Begins the subject of a commit that is to be squashed into the one with the rest of the subject."""
 
 
@@ -312,7 +312,7 @@ def _read_added_lines(git: Git, old: str, new: str) -> dict[str, set[str]]:
     paths = git.items("diff-tree", "-r", "-z", "--name-only", "--no-renames", old, new, "--")[:MAX_FILES]
     patch = git.text(
         "diff-tree", "-r", "--patch", "--unified=0", "--no-renames", "--no-color", "--no-prefix",
-        old, new, "--", *paths, environment={"GIT_LITERAL_PATHSPECS": "1"},
+        old, new, "--", *paths, environment=LITERAL_PATHS,
     )  # fmt: skip
     if not paths or len(patch) > MAX_DIFF_CHARS:
         return {}

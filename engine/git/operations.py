@@ -16,7 +16,6 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
-from typing import Final
 
 from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
@@ -25,15 +24,15 @@ from engine.git.command import split_nul
 from engine.git.history import log_commits
 from engine.git.state import Branch, GitState, read_modified_at
 
-MAX_BYTES: Final = 1_000_000  # of a file in which git keeps the state of an operation
-MAX_REMAINING: Final = 100  # commits still to apply
-MAX_GOOD: Final = 20  # good revisions of a bisect
+MAX_BYTES = 1_000_000  # of a file in which git keeps the state of an operation
+MAX_REMAINING = 100  # commits still to apply
+MAX_GOOD = 20  # good revisions of a bisect
 
-CONFLICT_OPERATION: Final = "conflict"
+CONFLICT_OPERATION = "conflict"
 """The name of an operation that has files in conflict and no state of its own. `git stash pop`, `git merge --squash`
 and `git checkout -m` leave such files."""
 
-_OPERATION_BY_FILE: Final = (
+_OPERATION_BY_FILE = (
     ("rebase-merge", "rebase"),
     ("rebase-apply/applying", "am"),
     ("rebase-apply", "rebase"),
@@ -42,13 +41,13 @@ _OPERATION_BY_FILE: Final = (
     ("REVERT_HEAD", "revert"),
     ("BISECT_LOG", "bisect"),
 )
-_STATE_FILES: Final = (
+_STATE_FILES = (
     "index", "HEAD", "MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "REBASE_HEAD", "sequencer/todo", "BISECT_LOG",
     "BISECT_TERMS", "BISECT_START", "rebase-merge", "rebase-merge/git-rebase-todo", "rebase-apply", "rebase-apply/next",
     "sequencer",
 )  # fmt: skip
-_SEQUENCER_FILES: Final = ("sequencer/head", "sequencer/abort-safety", "sequencer/todo")
-_NEEDED_FILES: Final = {
+_SEQUENCER_FILES = ("sequencer/head", "sequencer/abort-safety", "sequencer/todo")
+_NEEDED_FILES = {
     "merge": ("MERGE_HEAD",),
     "rebase": (
         "rebase-merge/onto", "rebase-merge/head-name", "rebase-merge/orig-head", "rebase-apply/onto",
@@ -60,20 +59,20 @@ _NEEDED_FILES: Final = {
     "bisect": ("BISECT_START", "BISECT_NAMES"),
 }  # fmt: skip
 """By operation, the state files without which git cannot go on or go back, if the folder of the file exists."""
-_HEAD_FILES: Final = {
+_HEAD_FILES = {
     "merge": "MERGE_HEAD", "cherry-pick": "CHERRY_PICK_HEAD", "revert": "REVERT_HEAD", "rebase": "REBASE_HEAD",
 }  # fmt: skip
-_PICKS: Final = ("cherry-pick", "revert")
-_COMMIT_ID: Final = re.compile(r"[0-9a-f]{7,64}")
-_TODO_STEP: Final = re.compile(r"(?:pick|p|revert|reword|r|edit|e|squash|s|fixup|f)(?: -[cC])? ([0-9a-f]{7,64})\b")
+_PICKS = ("cherry-pick", "revert")
+_COMMIT_ID = re.compile(r"[0-9a-f]{7,64}")
+_TODO_STEP = re.compile(r"(?:pick|p|revert|reword|r|edit|e|squash|s|fixup|f)(?: -[cC])? ([0-9a-f]{7,64})\b")
 
-ACTIVE_WITHIN: Final = timedelta(days=90)
+ACTIVE_WITHIN = timedelta(days=90)
 """A branch is active if its last commit is at most this much older than the newest commit of any branch."""
 
-MAX_COMPARED: Final = 5  # branches that are tried with each other: at most ten pairs
-MAX_COLLIDING: Final = 4  # branches that one forecast is about
-MAX_TRIALS: Final = 512  # outcomes that are remembered
-TIMEOUT_S: Final = 5.0  # seconds for one merge
+MAX_COMPARED = 5  # branches that are tried with each other: at most ten pairs
+MAX_COLLIDING = 4  # branches that one forecast is about
+MAX_TRIALS = 512  # outcomes that are remembered
+TIMEOUT_S = 5.0  # seconds for one merge
 
 
 @frozen

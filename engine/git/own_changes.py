@@ -1,5 +1,5 @@
 """Finds what your own changes left behind (SPEC 2.11): debugging, conflict markers and TODOs that they added, and
-documentation with names that they removed."""
+documentation with names that they removed. Cards are offered about it, and flows show it and mend it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import PurePosixPath
-from typing import Final
 
 from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
@@ -53,10 +52,10 @@ def find_own_changes(git: Git, state: GitState, since: datetime) -> OwnChanges:
 
 # -- leftovers
 
-MAX_LEFTOVERS: Final = 100
+MAX_LEFTOVERS = 100
 """Maximum number of leftovers that are kept."""
 
-_REPORTED_KINDS: Final = TODO_KINDS | {
+_REPORTED_KINDS = TODO_KINDS | {
     CONFLICT_MARKER,
     "breakpoint",
     "debugger import",
@@ -66,11 +65,9 @@ _REPORTED_KINDS: Final = TODO_KINDS | {
     "dbg!",
     "debug print",
 }
-_TEST_PATH: Final = re.compile(
-    r"(?:^|/)(?:tests?|specs?|__tests__|fixtures|testdata)/|(?:^|/)test_|_test\.|\.(?:test|spec)\."
-)
-_VENDORED_PATH: Final = re.compile(r"(?:^|/)(?:vendor|third_party|dist|node_modules)/|\.min\.")
-_WHOLE_CONFLICT: Final = re.compile(r"^<{7}(?=\s).*?^={7}(?=\s).*?^>{7}(?=\s)", re.MULTILINE | re.DOTALL)
+_TEST_PATH = re.compile(r"(?:^|/)(?:tests?|specs?|__tests__|fixtures|testdata)/|(?:^|/)test_|_test\.|\.(?:test|spec)\.")
+_VENDORED_PATH = re.compile(r"(?:^|/)(?:vendor|third_party|dist|node_modules)/|\.min\.")
+_WHOLE_CONFLICT = re.compile(r"^<{7}(?=\s).*?^={7}(?=\s).*?^>{7}(?=\s)", re.MULTILINE | re.DOTALL)
 
 
 @frozen
@@ -199,44 +196,42 @@ def _find_lines_added_since(git: Git, state: GitState, patch: Patch, since: date
 
 # -- stale mentions
 
-MAX_NAMES: Final = 60
+MAX_NAMES = 60
 """Maximum number of removed names that are searched."""
-MAX_MENTIONS: Final = 50
+MAX_MENTIONS = 50
 """Maximum number of mentions that are returned."""
-MAX_LINES: Final = 1_000
+MAX_LINES = 1_000
 """Maximum number of lines of documentation that are read."""
-MIN_NAME_LENGTH: Final = 4
+MIN_NAME_LENGTH = 4
 """Shorter names are words of any text."""
-TIMEOUT_S: Final = 5.0
+TIMEOUT_S = 5.0
 """Maximum time in seconds of a git process."""
 
-DOCUMENT_SUFFIXES: Final = (".md", ".markdown", ".rst", ".txt", ".adoc")
-_DOCUMENTS_ONLY: Final = tuple(f":(glob,icase)**/*{suffix}" for suffix in DOCUMENT_SUFFIXES)
-_OUTSIDE_DOCUMENTS: Final = tuple(f":(exclude,glob,icase)**/*{suffix}" for suffix in DOCUMENT_SUFFIXES)
-_NOT_DOCUMENTATION: Final = re.compile(
+DOCUMENT_SUFFIXES = (".md", ".markdown", ".rst", ".txt", ".adoc")
+_DOCUMENTS_ONLY = tuple(f":(glob,icase)**/*{suffix}" for suffix in DOCUMENT_SUFFIXES)
+_OUTSIDE_DOCUMENTS = tuple(f":(exclude,glob,icase)**/*{suffix}" for suffix in DOCUMENT_SUFFIXES)
+_NOT_DOCUMENTATION = re.compile(
     r"(?:^|/)(?:change|history|news|release|upgrad|migrat|changes)[^/]*(?:$|/)|(?:^|/)requirements[^/]*\.txt$"
     r"|(?:^|/)(?:licen[cs]e|authors|robots)[^/]*$|(?:^|/)(?:CMakeLists|testdata|fixtures)",
     re.I,
 )
 """Files about the past, such as change logs, and texts that are no documentation."""
-_PAST_TENSE: Final = re.compile(
-    r"\b(?:removed|renamed|deprecated|formerly|used to|replaced|instead of|no longer)\b", re.I
-)
+_PAST_TENSE = re.compile(r"\b(?:removed|renamed|deprecated|formerly|used to|replaced|instead of|no longer)\b", re.I)
 
-_CODE_FILE: Final = re.compile(
+_CODE_FILE = re.compile(
     r"\.(?:py|pyi|js|jsx|mjs|cjs|ts|tsx|go|rs|rb|php|java|kt|kts|scala|swift|c|h|cc|cpp|hpp|cs|ex|exs|sh|lua|pl|vue)$"
 )
-_CONFIG_FILE: Final = re.compile(r"\.(?:toml|ya?ml|ini|cfg|conf|json|env|properties)$")
-_DEFINITION: Final = re.compile(
+_CONFIG_FILE = re.compile(r"\.(?:toml|ya?ml|ini|cfg|conf|json|env|properties)$")
+_DEFINITION = re.compile(
     r"^\s*(?:(?:pub(?:\([^)]*\))?|export|default|async|public|private|protected|internal|static|final|abstract|override"
     r"|open|data|suspend|unsafe|const)\s+)*"
     r"(?P<word>def|class|function\*?|fn|func|fun|struct|enum|trait|interface|type|module|object|const|let|var|defp?)\s+"
     r"(?:\([^)]*\)\s*)?(?:self\.)?(?P<name>[A-Za-z_]\w*[?!]?)"
 )
-_CONSTANT_DEFINITION: Final = re.compile(r"^(?P<name>[A-Z][A-Z0-9_]{3,})\s*(?::[^=]+)?=[^=]")
-_COMMAND_OPTION: Final = re.compile(r"""["'`](?P<name>--[a-z][a-z0-9-]{2,})["'`=\s,]""")
-_CONFIG_KEY: Final = re.compile(r"""^\s*["']?(?P<name>[A-Za-z][\w-]*[A-Za-z0-9])["']?\s*[:=]""")
-_LOOKS_LIKE_CODE: Final = re.compile(r"_|[a-z0-9][A-Z]|[/.]|^--|\d")
+_CONSTANT_DEFINITION = re.compile(r"^(?P<name>[A-Z][A-Z0-9_]{3,})\s*(?::[^=]+)?=[^=]")
+_COMMAND_OPTION = re.compile(r"""["'`](?P<name>--[a-z][a-z0-9-]{2,})["'`=\s,]""")
+_CONFIG_KEY = re.compile(r"""^\s*["']?(?P<name>[A-Za-z][\w-]*[A-Za-z0-9])["']?\s*[:=]""")
+_LOOKS_LIKE_CODE = re.compile(r"_|[a-z0-9][A-Z]|[/.]|^--|\d")
 
 
 @frozen

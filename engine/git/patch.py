@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
 
 from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
@@ -19,16 +18,16 @@ from engine.git import Git
 from engine.git.state import GitState, is_byproduct, is_litter
 from engine.model import group_pairs
 
-MAX_PATHS: Final = 300
+MAX_PATHS = 300
 """Maximum number of files. If there are more, only uncommitted ones are read."""
-MAX_OWN_COMMITS: Final = 300
-MAX_FILE_BYTES: Final = 500_000
+MAX_OWN_COMMITS = 300
+MAX_FILE_BYTES = 500_000
 """Maximum size of an untracked file. Larger ones are generated, or data."""
-MAX_BYTES: Final = 2_000_000
+MAX_BYTES = 2_000_000
 """Maximum size of the patch and of all untracked files together."""
-MAX_LINES: Final = 40_000
+MAX_LINES = 40_000
 """Maximum number of lines of the patch and of all untracked files together."""
-TIMEOUT_S: Final = 5.0
+TIMEOUT_S = 5.0
 
 _HUNK_HEADER = re.compile(r"^@(@+) (?:-\S+ )+\+(\d+)")
 _NAME_HEADER = re.compile(r"(---|\+\+\+|rename from|rename to) (.*?)\t?$")

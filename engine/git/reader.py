@@ -9,23 +9,22 @@ from __future__ import annotations
 import itertools
 import logging
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from engine.files import read_plain_or_nothing
 from engine.git import Git, GitError
 from engine.git.command import split_nul
+from engine.git.habits import CoChanges, Partner, ReleaseRhythm, measure_release_rhythm
 from engine.git.history import (
-    CoChanges,
-    Partner,
-    ReleaseRhythm,
+    Commit,
     count_apart,
     is_ancestor,
     log_commits,
-    measure_release_rhythm,
     read_changes,
     read_tags_by_commit,
     to_datetime,
@@ -51,14 +50,14 @@ from engine.model.text import one_line
 
 log = logging.getLogger(__name__)
 
-MAX_WALKED: Final = 5_000  # commits that are searched for tags, merged branches and ancestors
-MAX_RECENT: Final = 50  # commits that are kept with their subjects
-MAX_BRANCHES: Final = 300
-MAX_UNTAGGED: Final = 301  # commits that are counted when there is no tag
-MAX_CONFIG_BYTES: Final = 4_000_000
-MAX_RELATIONS: Final = 512  # pairs of commits whose relation is remembered
-TIMEOUT_S: Final = 15.0
-_USUAL_BASES: Final = ("main", "master", "trunk", "develop", "devel")
+MAX_WALKED = 5_000  # commits that are searched for tags, merged branches and ancestors
+MAX_RECENT = 50  # commits that are kept with their subjects
+MAX_BRANCHES = 300
+MAX_UNTAGGED = 301  # commits that are counted when there is no tag
+MAX_CONFIG_BYTES = 4_000_000
+MAX_RELATIONS = 512  # pairs of commits whose relation is remembered
+TIMEOUT_S = 15.0
+_USUAL_BASES = ("main", "master", "trunk", "develop", "devel")
 
 
 class GitReader:
@@ -191,10 +190,6 @@ def _read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
     ahead, behind = count_apart(git, status.head, upstream_tip)
     ahead_of_base, behind_base = count_apart(git, status.head, base_tip)
     recent = tuple(log_commits(git, f"-n{MAX_RECENT}", status.head)) if status.head else ()
-    other_tips = {tip for name, tip in tips.items() if name.startswith("refs/heads/")} - {status.head}
-    recent_of_branches = recent
-    if recent and other_tips:
-        recent_of_branches = tuple(log_commits(git, f"-n{MAX_RECENT}", "--branches", "HEAD"))
     tags = _find_newest_tags(git, status.head, walked, tips)
     return GitState(
         head=status.head,
@@ -211,12 +206,20 @@ def _read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
         own_files=_read_own_files(git, status.head, upstream_tip or base_tip),
         me=git.text("config", "user.email", allowed=(0, 1)),
         recent=recent,
-        recent_of_branches=recent_of_branches,
+        recent_of_branches=_read_recent_of_branches(git, status.head, tips, recent),
         branches=tuple(replace(branch, merged=branch.tip in merged) for branch in _limit_branches(dated, base)),
         tag=tags.newest,
         commits_since_tag=tags.commits_since,
         subjects=_read_subjects_since(git, status.head, tags.newest if tags.commits_since else tags.previous),
     )
+
+
+def _read_recent_of_branches(
+    git: Git, head: str, tips: Mapping[str, str], recent: tuple[Commit, ...]
+) -> tuple[Commit, ...]:
+    """The newest commits of HEAD and of all local branches. `recent` are those of HEAD."""
+    other_tips = {tip for name, tip in tips.items() if name.startswith("refs/heads/")} - {head}
+    return tuple(log_commits(git, f"-n{MAX_RECENT}", "--branches", "HEAD")) if recent and other_tips else recent
 
 
 def _list_history(git: Git, tip: str) -> list[str]:

@@ -1,4 +1,7 @@
-"""Finds the repository that a folder belongs to, or says why git does not accept it, and lists its submodules."""
+"""Finds the repository that a folder belongs to, or says why git does not accept it, and lists its submodules.
+
+`Git` finds its repository here before each command. A workspace is the top folder of one.
+"""
 
 from __future__ import annotations
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
-from typing import Final
 
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.history import Commit, Partner, ReleaseRhythm, to_datetime
+from engine.git.habits import Partner, ReleaseRhythm
+from engine.git.history import Commit, to_datetime
 
 STALE_BRANCH = timedelta(days=30)
 """A branch without a commit for this long is stale."""
@@ -189,10 +189,10 @@ def is_session_branch(name: str, session: str) -> bool:
 # -- The working tree as `git status` sees it.
 
 
-MAX_FILES: Final = 2_000
-MAX_IN_FOLDER: Final = 300  # files named of one untracked folder
+MAX_FILES = 2_000
+MAX_IN_FOLDER = 300  # files named of one untracked folder
 
-_LITTER_FOLDERS: Final = frozenset(
+_LITTER_FOLDERS = frozenset(
     ("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".tox", ".venv", "node_modules")
 )
 """Folders that tools fill. Their files are neither work nor activity of a person, even if git does not ignore them."""
@@ -203,7 +203,7 @@ def is_litter(path: str) -> bool:
     return not _LITTER_FOLDERS.isdisjoint(path.split("/"))
 
 
-_BYPRODUCT_PATH: Final = re.compile(
+_BYPRODUCT_PATH = re.compile(
     r"(?:^|/)(?:\.idea|\.vscode|\.direnv|dist|build|out|target|htmlcov|coverage|tmp|temp|logs?|[^/]*\.egg-info)/"
     r"|(?:^|/)(?:\.DS_Store|Thumbs\.db|\.coverage[^/]*|nohup\.out|core|tags|\.env[^/]*)$"
     r"|\.(?:log|tmp|temp|bak|orig|rej|swp|swo|pyc|pid|out|class|o)$|~$",

@@ -14,34 +14,35 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cache, partial
 from pathlib import Path
-from typing import Final
+from typing import NamedTuple
 
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import Git
+from engine.git.command import LITERAL_PATHS
 from engine.git.history import read_file_at
 from engine.git.leftovers import SECRET_HINT, SECRET_KIND, Leftover, is_secret_file, scan_line
 from engine.git.patch import FilePatch, PatchLine, read_patch
 from engine.git.state import FileState, GitState
 from engine.model.text import article
 
-MAX_COMMITS: Final = 2_000
-MAX_BYTES: Final = 32_000_000
-MAX_READ_BYTES: Final = 512_000
+MAX_COMMITS = 2_000
+MAX_BYTES = 32_000_000
+MAX_READ_BYTES = 512_000
 """Maximum size of a file that is searched for secrets. Larger ones are data."""
 
-LARGE_FILE_BYTES: Final = 10_000_000
+LARGE_FILE_BYTES = 10_000_000
 """A file with more bytes is large."""
 
-FOLDER_BYTES: Final = 1 << 62
+FOLDER_BYTES = 1 << 62
 """The size that is used for a folder. It is larger than that of any file."""
 
-MAX_PROBLEMS: Final = 500
-RECENT_AGE: Final = timedelta(days=7)
+MAX_PROBLEMS = 500
+RECENT_AGE = timedelta(days=7)
 """If there is neither a remote nor another branch, commits of at most this age count as unpushed."""
 
-LARGE_FILE: Final = "large file"
-FILLED_FOLDER: Final = "files that a tool fills"
+LARGE_FILE = "large file"
+FILLED_FOLDER = "files that a tool fills"
 """The kind of a folder such as `node_modules`."""
 
 _PATCH_OPTIONS = ("--unified=0", "--no-color", "--find-renames", "--irreversible-delete", "--no-prefix")
@@ -106,6 +107,11 @@ class UnpushedProblem:
             return f"{place} is {size}" + ("" if kind == LARGE_FILE else f" ({kind})")
         return f"{place} {'holds' if self.line else 'is'} {article(kind)} {kind}"
 
+    @property
+    def description_with_commit(self) -> str:
+        """The problem in words, and the commit that has it."""
+        return f"{self.description}, {f'in {self.sha[:10]}' if self.sha else 'not committed yet'}"
+
 
 @frozen
 class UnpushedWork:
@@ -121,7 +127,7 @@ class UnpushedWork:
     """Problems of the commits, secrets first."""
 
 
-NOTHING_UNPUSHED: Final = UnpushedWork()
+NOTHING_UNPUSHED = UnpushedWork()
 
 
 @frozen
@@ -133,7 +139,7 @@ class _UnwantedFiles:
     names: re.Pattern[str]
 
 
-_KINDS_OF_UNWANTED_FILES: Final = (
+_KINDS_OF_UNWANTED_FILES = (
     _UnwantedFiles("database dump", 1_000_000, re.compile(r"\.(?:sql|dump|bak|pgdump)(?:\.(?:gz|bz2|xz|zst))?$", re.I)),
     _UnwantedFiles("database", 1_000_000, re.compile(r"\.(?:sqlite3?|mdb|rdb)$", re.I)),
     _UnwantedFiles("archive", 2_000_000, re.compile(r"\.(?:zip|tar|tgz|tar\.(?:gz|bz2|xz|zst)|7z|rar|iso|war)$", re.I)),
@@ -230,7 +236,7 @@ def _find_secret_kinds(git: Git, path: str) -> set[str] | None:
         return None  # a link, or too large
     lines = text.split("\n")
     pairs = itertools.zip_longest(lines, lines[1:], fillvalue="")
-    return {found.kind for line, after in pairs for found in scan_line(path, line, after)}
+    return {leftover.kind for line, after in pairs for leftover in scan_line(path, line, after)}
 
 
 def read_uncommitted(git: Git, head: str, files: Iterable[FileState]) -> tuple[UnpushedProblem, ...]:
@@ -252,7 +258,7 @@ def read_since(git: Git, base: str, paths: Iterable[str]) -> tuple[UnpushedProbl
     for option in (["--cached"], []) if searched else ():
         patch = git.output(
             *_SMALL_FILES, "diff-index", *option, "--patch", *_PATCH_OPTIONS, base, "--", *searched,
-            environment={"GIT_LITERAL_PATHSPECS": "1"},
+            environment=LITERAL_PATHS,
         )  # fmt: skip
         problems += [
             UnpushedProblem(leftover.kind, line.path, line.line)
@@ -387,14 +393,23 @@ def _sort_problems(problems: Iterable[UnpushedProblem]) -> tuple[UnpushedProblem
     return tuple(shown[:MAX_PROBLEMS])
 
 
-def _scan_lines(patch: bytes, *, leftovers: bool) -> Iterator[tuple[str, PatchLine, Leftover]]:
-    """(commit, line, finding) for each problem in the added lines of a patch; without `leftovers`, for each secret."""
+class _FoundLine(NamedTuple):
+    """An added line of a patch with a problem."""
+
+    sha: str
+    line: PatchLine
+    leftover: Leftover
+
+
+def _scan_lines(patch: bytes, *, leftovers: bool) -> Iterator[_FoundLine]:
+    """The added lines of a patch that have a problem; without `leftovers`, only those with a secret."""
     for file in _select_files_to_scan(patch, leftovers=leftovers):
         for line, following in itertools.zip_longest(file.added, file.added[1:]):
             after = following.text if following is not None and following.hunk == line.hunk else ""
-            for leftover in scan_line(line.path, line.text, after):
-                if leftovers or leftover.is_secret:
-                    yield file.commit, line, leftover
+            problems = [
+                leftover for leftover in scan_line(line.path, line.text, after) if leftovers or leftover.is_secret
+            ]
+            yield from (_FoundLine(file.commit, line, leftover) for leftover in problems)
 
 
 def _select_files_to_scan(patch: bytes, *, leftovers: bool) -> Iterator[FilePatch]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from engine.execution.runners.toolchains.project_tools import PROGRAM_FIXES
+from engine.execution.runners.toolchains.tool_table import PROGRAM_FIXES
 from engine.frozen import frozen
 from engine.model import ChangeState, Proposal
 from engine.model.text import count, join_shortened, moment, plain

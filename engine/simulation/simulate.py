@@ -113,7 +113,7 @@ def open_world(folder: Path, seed: int, *, config: str = CONFIG) -> Iterator[Sim
     workspaces = [os.path.realpath(folder / name) for name in PROJECTS]
     for workspace in workspaces:
         Path(workspace).mkdir(exist_ok=True)
-        git.create(Path(workspace))
+        git.create_repository(Path(workspace))
     home.config.mkdir(parents=True, exist_ok=True)
     acting = "".join(f'\n[workspaces.{_quote_toml(workspace)}]\nautonomy = "act"\n' for workspace in workspaces)
     # The simulated runner also runs text prompts, so that no model, key or network is needed.

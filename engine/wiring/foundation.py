@@ -218,8 +218,7 @@ def _read_activity(services: Services) -> Mapping[str, AgentActivity]:
     running = {view.agent: view for view in services.sessions.running()}
     waiting = {request.agent for request in services.permissions.waiting()}
     activity_by_agent = {}
-    for agent, (sessions, tokens, cost) in services.sessions.totals().items():
-        activity = AgentActivity(sessions=sessions, total_tokens=tokens, total_cost=cost)
+    for agent, activity in services.sessions.read_totals().items():
         if agent in running:
             activity = replace(activity, state=running[agent].state.value, current_tokens=running[agent].tokens)
         activity_by_agent[agent] = replace(activity, state="waiting") if agent in waiting else activity

@@ -169,7 +169,7 @@ def test_providers_are_asked_only_online(home: Home, monkeypatch: pytest.MonkeyP
     ("version", "state"), [("git version 2.37.9", "fail"), ("git version 2.38.0", "ok"), ("git version 3.1", "ok")]
 )
 def test_a_git_older_than_2_38_fails(home: Home, monkeypatch: pytest.MonkeyPatch, version: str, state: str) -> None:
-    monkeypatch.setattr(doctor, "git_version", lambda: version)
+    monkeypatch.setattr(doctor, "read_git_version", lambda: version)
     assert examine(home)["git"]["state"] == state
 
 

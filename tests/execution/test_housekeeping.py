@@ -12,16 +12,9 @@ from engine.execution.housekeeping import NOT_URGENT_BYTES, URGENT_BYTES, Caches
 
 @given(st.booleans(), st.lists(st.integers(0, 5_000_000_000)))
 def test_an_urgent_disk_stays_urgent_up_to_the_second_limit(before: bool, sizes: list[int]) -> None:
-    for free in [
-        *sizes,
-        URGENT_BYTES - 1,
-        URGENT_BYTES,
-        NOT_URGENT_BYTES - 1,
-        NOT_URGENT_BYTES,
-        NOT_URGENT_BYTES - 1,
-        URGENT_BYTES,
-    ]:
-        after = is_urgent(free, before)
+    limits = (URGENT_BYTES - 1, URGENT_BYTES, NOT_URGENT_BYTES - 1, NOT_URGENT_BYTES)
+    for free in [*sizes, *limits, *reversed(limits)]:
+        after = is_urgent(free, before=before)
         assert after is (free < URGENT_BYTES or (before and free < NOT_URGENT_BYTES))
         assert after is before or free < URGENT_BYTES or free >= NOT_URGENT_BYTES
         before = after

@@ -115,7 +115,7 @@ def test_what_cannot_be_tested_without_the_changes_is_not_known_to_have_failed_b
     def refuse(*_: object) -> Never:
         raise CannotRun("node_modules is not a folder of your tree", "run it in a terminal")
 
-    monkeypatch.setattr(suite_runs, "linked_packages", refuse)
+    monkeypatch.setattr(suite_runs, "link_packages", refuse)
     wrong = write_files(cart=WRONG)
     view, _ = world.work(wrong, wrong, wrong)
     assert view.check.failed_before is None

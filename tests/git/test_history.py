@@ -9,11 +9,10 @@ from math import inf
 import pytest
 
 from engine.git import Git
-from engine.git.history import (
+from engine.git.habits import (
     DAY_S,
     MAX_CHANGED,
     MAX_FILES_OF_COMMIT,
-    Change,
     CoChanges,
     Partner,
     ReleaseRhythm,
@@ -21,9 +20,8 @@ from engine.git.history import (
     is_preparing_release,
     is_release_tag,
     measure_release_rhythm,
-    read_changes,
-    to_datetime,
 )
+from engine.git.history import Change, read_changes, to_datetime
 from tests.conftest import Repository
 from tests.support.helpers import read_table
 

@@ -24,6 +24,7 @@ from engine.execution.housekeeping import Housekeeping
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import Git
+from engine.git.command import LITERAL_PATHS
 from engine.git.history import find_commit
 from engine.model import CheckResult, sanitise
 from engine.model.text import join_names, one_line
@@ -309,21 +310,26 @@ class Flow(BaseModel):
     def require_present(self, top: Path) -> None:
         """Raise `CannotRun` if the repository `top` does not have what its parameters name, or a program that it needs
         is not installed. Values by default are not checked."""
-        git = Git(top)
         for name, parameter in type(self).model_fields.items():
             value, names_commit = getattr(self, name), _has_mark(parameter, Mark.COMMIT)
             if value != parameter.default and (names_commit or _has_mark(parameter, Mark.FILE)):
                 for item in [value] if isinstance(value, str) else value or ():
-                    if names_commit and not find_commit(git, item):
-                        raise CannotRun(f"{name}: `{item}` names no commit in this repository", HOW_TO_LIST_COMMITS)
-                    if not names_commit and not os.path.lexists(top / item):
-                        problem = f"{name}: there is no file or folder {item} in this repository"
-                        raise CannotRun(problem, "`git ls-files` lists its files")
+                    _require_item(top, name, item, names_commit=names_commit)
 
     def run(self, job: Job) -> FlowResult:
         """Do the work. Returns if it ran to its end, whether it found problems or not. Raises `WorkFailed`,
         `SessionStopped`."""
         raise NotImplementedError
+
+
+def _require_item(top: Path, parameter: str, item: str, *, names_commit: bool) -> None:
+    """Raise `CannotRun` if the repository `top` does not have the commit or the file that a parameter names."""
+    if names_commit:
+        if not find_commit(Git(top), item):
+            raise CannotRun(f"{parameter}: `{item}` names no commit in this repository", HOW_TO_LIST_COMMITS)
+    elif not os.path.lexists(top / item):
+        problem = f"{parameter}: there is no file or folder {item} in this repository"
+        raise CannotRun(problem, "`git ls-files` lists its files")
 
 
 def format_in_project(path: str) -> str:
@@ -438,7 +444,7 @@ class ProjectFlow(Flow):
             if os.pardir in Path(path).parts:
                 raise CannotRun(f"{folder} leads out of the repository", "name a folder in it")
         options = ("-z", "--cached", "--others", "--exclude-standard", "--")
-        listed_paths = job.git.items("ls-files", *options, *below, environment={"GIT_LITERAL_PATHSPECS": "1"})
+        listed_paths = job.git.items("ls-files", *options, *below, environment=LITERAL_PATHS)
         if len(listed_paths) > MAX_FOLDER_FILES:
             problem = (
                 f"{join_names(folders, 3)}: {len(listed_paths)} files, at most {MAX_FOLDER_FILES} are read one by one"

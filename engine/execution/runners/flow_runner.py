@@ -1,6 +1,8 @@
-"""Runs flows by name (SPEC 3.8, 3.9): finds the flow of a prompt, reads its parameters, and runs it in its place.
+"""Runs flows (SPEC 3.8, 3.9): finds the flow that a prompt names, reads its parameters from text (SPEC 9.2), and runs
+it in its place.
 
-Parameters are read from text (SPEC 9.2).
+`FlowRunner` is the runner of assignments that have a flow. The functions for prompts and parameters also serve the
+operator who writes a prompt or edits a card.
 """
 
 from __future__ import annotations
@@ -38,8 +40,7 @@ from engine.execution.runners.flows.tooling import InstallFlow
 from engine.execution.runners.runner import RunnerResult
 from engine.execution.runners.toolchains.detection import find_missing_program
 from engine.execution.runners.toolchains.installing import Installation, install_into_tree, list_possible_locks
-from engine.execution.runners.toolchains.project_tools import MissingItem, find_usual_fix
-from engine.execution.runners.toolchains.tool_table import TEST_FILE
+from engine.execution.runners.toolchains.tool_table import TEST_FILE, MissingItem, find_usual_fix
 from engine.execution.sandbox.mounts import list_written_files
 from engine.execution.session_workspace import SessionWorkspaces
 from engine.files import read_table
@@ -229,7 +230,7 @@ def _find_first_lock(live: LiveSession, git: Git, installation: Installation) ->
 def _prepare_installation(live: LiveSession, installation: Installation, place: Place) -> Iterator[None]:
     """Let a flow that installs reach its hosts, and after a success put the packages in place."""
     live.say(installation.summary)
-    with live.network_access(installation.packages.hosts):
+    with live.allow_hosts(installation.packages.hosts):
         if place is Place.INSTALL:
             with install_into_tree(live, installation, Path(live.assignment.workspace)):
                 yield

@@ -1,5 +1,6 @@
-"""The protocol of runners, which carry out assignments in a session (SPEC 3.8), and the base class of those for
-agents."""
+"""The protocol of runners, which carry out assignments in a session (SPEC 3.8), and what the runners of models and
+coding agents share: how a prompt is assembled, how changes are validated, and how a conversation is stored for the
+X-ray."""
 
 from __future__ import annotations
 

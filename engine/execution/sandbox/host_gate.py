@@ -291,9 +291,7 @@ class HostGate:
             for side in other:
                 selector.register(side, selectors.EVENT_READ)
             while selector.get_map() and (ready := selector.select(IDLE_S)):
-                for key, _ in ready:
-                    source = key.fileobj
-                    assert isinstance(source, socket.socket)
+                for source in [key.fileobj for key, _ in ready if isinstance(key.fileobj, socket.socket)]:
                     chunk = source.recv(_CHUNK_BYTES)
                     other[source].sendall(chunk)
                     if not chunk:

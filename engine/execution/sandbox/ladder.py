@@ -23,16 +23,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from engine.execution.sandbox import Confinement, Sandbox, make_supervised_command
 from engine.execution.sandbox.landlock import Landlock
 from engine.execution.sandbox.programs import Bubblewrap, Seatbelt
 from engine.frozen import frozen
 from engine.model import SANDBOX_FIX
-
-if TYPE_CHECKING:
-    import psutil
 
 _SYSTEMS = {"bubblewrap": "Linux", "landlock": "Linux", "seatbelt": "Darwin"}
 """The system of each rung, the best rung first."""
@@ -198,8 +194,6 @@ def measure_rungs() -> dict[str, dict[str, str]]:
 
 def _measure_rung(rung: Sandbox) -> dict[str, str]:
     """Run the program on a rung, and see which escapes succeeded. All processes that it started are ended."""
-    import psutil
-
     with contextlib.suppress(OSError, subprocess.TimeoutExpired), ExitStack() as stack:
         work = stack.enter_context(_temporary_folder())
         confinement = Confinement(work / "folder", work / "scratch", work / "caches")
@@ -207,11 +201,8 @@ def _measure_rung(rung: Sandbox) -> dict[str, str]:
         try:
             output = _run_escape_program(rung, confinement, around)
         finally:
-            survivors = _find_survivors(around.survivor_argument)
-            for survivor in survivors:
-                with contextlib.suppress(psutil.Error):
-                    survivor.kill()
-        around = replace(around, output=output, was_outlived=bool(survivors))
+            was_outlived = _kill_survivors(around.survivor_argument)
+        around = replace(around, output=output, was_outlived=was_outlived)
         if "done" in around.output:
             return {name: NOT_HELD if has_escaped(around) else HELD for name, has_escaped in ESCAPES.items()}
     return UNMEASURED
@@ -288,8 +279,9 @@ def _has_connection(listener: socket.socket) -> bool:
     return True
 
 
-def _find_survivors(argument: str) -> list[psutil.Process]:
-    """The processes with this first argument that do not end by themselves within half a second."""
+def _kill_survivors(argument: str) -> bool:
+    """Kill the processes with this first argument that do not end by themselves within half a second. Returns whether
+    there were any."""
     import psutil
 
     marked = []
@@ -298,4 +290,7 @@ def _find_survivors(argument: str) -> list[psutil.Process]:
             if process.cmdline()[1:2] == [argument]:
                 marked.append(process)
     _, survivors = psutil.wait_procs(marked, timeout=0.5)
-    return list(survivors)
+    for survivor in survivors:
+        with contextlib.suppress(psutil.Error):
+            survivor.kill()
+    return bool(survivors)

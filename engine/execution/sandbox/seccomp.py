@@ -153,6 +153,16 @@ def make_filter(machine: str, without_namespaces: WithoutNamespaces | None = Non
             program.return_when(_BPF_JEQ, number, action)
     if without_namespaces is not None:
         _add_passed_on_calls(program, read_passed_on_calls(machine, without_namespaces))
+    _add_argument_checks(program, architecture, refused, without_namespaces)
+    program.return_action(_SECCOMP_RET_ALLOW)
+    return program.as_bytes()
+
+
+def _add_argument_checks(
+    program: _Program, architecture: Architecture, refused: int, without_namespaces: WithoutNamespaces | None
+) -> None:
+    """Refuse calls by their arguments: new user namespaces, files that run as their owner, input to terminals, and
+    sockets of some families."""
     for call in (architecture.clone, architecture.unshare):
         program.add_block(call, _make_argument_program(0, _BPF_JSET, (_CLONE_NEWUSER,), refused))
     for call, index in architecture.modes:
@@ -172,8 +182,6 @@ def make_filter(machine: str, without_namespaces: WithoutNamespaces | None = Non
         program.add_block(architecture.fcntl, _make_argument_program(1, _BPF_JEQ, _F_SET_OWNER, refused))
         program.add_block(architecture.socket, _make_socket_program(families))
         program.add_block(architecture.socketpair, _make_socketpair_program())
-    program.return_action(_SECCOMP_RET_ALLOW)
-    return program.as_bytes()
 
 
 def read_passed_on_calls(machine: str, without_namespaces: WithoutNamespaces) -> dict[str, int]:

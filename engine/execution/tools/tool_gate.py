@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 
@@ -259,6 +259,13 @@ class ToolServices:
     """Called for each call that a rail refuses."""
 
 
+class ReasonsToAsk(NamedTuple):
+    """Why a person must be asked about a request."""
+
+    of_rails: list[str]
+    of_policy: list[str]
+
+
 class Gate:
     """The gate of one session. It turns each tool call into a request, and lets the request through or refuses it."""
 
@@ -284,8 +291,8 @@ class Gate:
             return "no search is configured"
         return ""
 
-    def find_reasons(self, request: ToolRequest) -> tuple[list[str], bool]:
-        """(reasons to ask a person, whether only the policy asks). Without reasons, nobody is asked.
+    def find_reasons(self, request: ToolRequest) -> ReasonsToAsk:
+        """The reasons to ask a person. Without any, nobody is asked.
 
         Raises `Refusal` `denied` by the policy, `blocked` by the content filter.
         """
@@ -309,21 +316,20 @@ class Gate:
             reasons.append(f"touches production: {', '.join(request.production[:3])}")
         if request.external and not (decision.verdict is Verdict.ALLOW and decision.pattern):
             reasons.append(request.external)
-        reasons += request.reasons
-        only_policy = not reasons
-        if decision.verdict is Verdict.ASK:
-            reasons.append(f"its agent's tools.json says to ask ({decision.entry})")
-        return reasons, only_policy
+        asks = decision.verdict is Verdict.ASK
+        of_policy = [f"its agent's tools.json says to ask ({decision.entry})"] if asks else []
+        return ReasonsToAsk([*reasons, *request.reasons], of_policy)
 
     def let_through(self, request: ToolRequest) -> bool:
         """Let a request through. Returns whether a person allowed it.
 
         Raises `Refusal` as `find_reasons`, and `denied` if a person says no or nobody can be asked; `SessionStopped`.
         """
-        reasons, only_policy = self.find_reasons(request)
+        of_rails, of_policy = self.find_reasons(request)
+        reasons = of_rails + of_policy
         if not reasons:
             return False
-        wide_key = request.wide_key if only_policy else ""
+        wide_key = "" if of_rails else request.wide_key
         if wide_key:
             reasons.append(f"an answer for this session holds for every {request.tool}")
         allowed = self.services.permissions.ask(

@@ -171,10 +171,14 @@ class Toolbelt:
     def _write(self, arguments: dict[str, Any]) -> str:
         path, content = arguments["path"], arguments["content"]
         if CUT in content:
-            present = self._present_text(path)
+            present = self._read_present_text(path)
             if present and CUT not in present:
-                raise _cut_secret_refusal()
-        relative = self._pass_gate("write", path, lambda: texts.unified_diff(self._present_text(path), content, path))
+                raise _make_cut_secret_refusal()
+
+        def show_change() -> str:
+            return texts.make_unified_diff(self._read_present_text(path), content, path)
+
+        relative = self._pass_gate("write", path, show_change)
         lines = count(len(texts.split_lines(content)), "line")
         self._live.write("tool", f"write {shorten_path(relative)} ({lines})")
         with self._writing:
@@ -184,21 +188,22 @@ class Toolbelt:
     def _edit(self, arguments: dict[str, Any]) -> str:
         path, old, new = arguments["path"], arguments["old_text"], arguments["new_text"]
         if CUT in new and CUT not in old:
-            raise _cut_secret_refusal()
+            raise _make_cut_secret_refusal()
 
-        def make_change() -> tuple[Content, bytes, int]:
-            """(content before, bytes after, number of the changed line), from the present file."""
-            before = self._jail.read(path)
-            _decode_text(path, before.data)
-            return before, *texts.replace_once(before.data, old, new)
+        def read_present() -> Content:
+            present = self._jail.read(path)
+            _decode_text(path, present.data)
+            return present
 
         def show_change() -> str:
-            before, after, _ = make_change()
-            return texts.unified_diff(before.data.decode(errors="replace"), after.decode(errors="replace"), path)
+            before = read_present().data
+            after, _ = texts.replace_once(before, old, new)
+            return texts.make_unified_diff(before.decode(errors="replace"), after.decode(errors="replace"), path)
 
         relative = self._pass_gate("edit", path, show_change)
         with self._writing:
-            before, after, line = make_change()
+            before = read_present()
+            after, line = texts.replace_once(before.data, old, new)
             self._jail.write(path, after, only_if=before)
         self._live.write("tool", f"edit {shorten_path(relative)}:{line}")
         return f"edited {relative} at line {line}"
@@ -216,7 +221,7 @@ class Toolbelt:
         output = texts.keep_tail(result.output)
         return ToolResult(f"{output or '[no output]'}\n[{ending}, {result.seconds:.1f} s]", ok=result.ok)
 
-    def _present_text(self, path: str) -> str:
+    def _read_present_text(self, path: str) -> str:
         """The present text of a file, for a diff that is shown to a person; "" if there is no file."""
         try:
             return self._jail.read(path).data.decode(errors="replace")
@@ -274,8 +279,7 @@ class Toolbelt:
     def _may_follow(self, target: Target) -> bool:
         """Whether a redirect to this host may be followed without asking a person."""
         try:
-            reasons, _ = self._gate.find_reasons(self._gate.make_page_request(target))
-            return not reasons
+            return not any(self._gate.find_reasons(self._gate.make_page_request(target)))
         except Refusal:
             return False
 
@@ -309,7 +313,7 @@ def _convert_to_refusal(error: Refusal | WorkFailed) -> Refusal:
     return Refusal("blocked" if isinstance(error, CommandBlocked) else "unable", error.message, error.fix)
 
 
-def _cut_secret_refusal() -> Refusal:
+def _make_cut_secret_refusal() -> Refusal:
     """The refusal of a text that contains `CUT`. The model was shown `CUT` instead of a key, and writing it would
     destroy the key in the file."""
     message = f"{CUT} is not what stands in the file: it is shown in place of a key or a password"

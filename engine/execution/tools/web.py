@@ -26,7 +26,7 @@ from urllib.parse import SplitResult, quote, urlencode, urljoin, urlsplit, urlun
 from engine.background import run_in_thread
 from engine.config import SettingsSource
 from engine.execution.sandbox.host_rules import is_public, parse_address
-from engine.execution.tools.page_text import html_to_text
+from engine.execution.tools.texts import convert_html_to_text
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 from engine.model.text import one_line
@@ -386,7 +386,7 @@ def _make_page(target: Target, answer: _Answer) -> Page:
         raise Refusal("no_text", f"{target.url} is {shown_kind}, {size:,} bytes, no text", "fetch a page of text")
     text = answer.text
     if "html" in kind or (not kind and text.lstrip()[:100].lower().startswith(("<!doctype html", "<html"))):
-        text = html_to_text(text)
+        text = convert_html_to_text(text)
     cut = f"\n[only the first {MAX_PAGE_BYTES:,} bytes were read]" if size >= MAX_PAGE_BYTES else ""
     return Page(target.url, answer.status, sanitise(kind), sanitise(text) + cut)
 

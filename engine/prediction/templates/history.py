@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from math import isfinite
 from typing import Any
 
-from engine.git.history import Commit, ReleaseRhythm, is_group
+from engine.git.habits import ReleaseRhythm, is_group
+from engine.git.history import Commit
 from engine.git.leftovers import SECRET_KIND
 from engine.git.state import GitState, is_byproduct
 from engine.git.unpushed import UnpushedProblem, find_unpushed_span

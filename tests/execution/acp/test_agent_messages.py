@@ -53,7 +53,7 @@ def make_option(kind: Any) -> schema.PermissionOption:
 
 @given(OPTION_KINDS, st.booleans())
 def test_the_chosen_option_never_allows_more_than_was_decided(kinds: list[str], allowed: bool) -> None:
-    chosen = choose_option([make_option(kind) for kind in kinds], allowed)
+    chosen = choose_option([make_option(kind) for kind in kinds], allowed=allowed)
     if allowed:
         assert chosen == ("id-allow_once" if "allow_once" in kinds else None)
     else:

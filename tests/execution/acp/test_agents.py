@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from engine.execution.runners.acp.agents import (
-    find_agents,
+from engine.execution.runners.acp.agents import find_agents
+from engine.execution.runners.acp.runner import (
     make_agent_confinement,
     make_agent_environment,
     make_command_confinement,
@@ -34,20 +34,19 @@ def test_an_agent_sees_only_its_installation_in_the_operators_home(tmp_path: Pat
     for folder in (".ssh", ".local/bin", ".local/share/clawpy/acp/claude", ".cargo/bin", "notes", ".npm-global/bin"):
         (user / folder).mkdir(parents=True)
     modules = user / ".npm-global/lib/node_modules/@agentclientprotocol/claude-agent-acp/dist"
-    program = user / ".npm-global/bin/claude-agent-acp"
-    program.symlink_to(make_program(modules / "index.js"))
+    (user / ".npm-global/bin/claude-agent-acp").symlink_to(make_program(modules / "index.js"))
     agent_home = user / ".local/share/clawpy/acp/claude"
     path = os.pathsep.join(str(user / folder) for folder in (".local/bin", ".cargo/bin", ".npm-global/bin"))
     environment = {"HOME": str(user), "PATH": path, "KEY": "k", "OTHER": "o"}
     session = Confinement(tmp_path / "work", tmp_path / "scratch", tmp_path / "caches", hidden=(user / ".ssh",))
     agent = make_agent_confinement(session, home=agent_home, command=["claude-agent-acp"], hosts=["api.anthropic.com"])
     readable = find_readable_places(agent, "claude-agent-acp", environment)
-    assert {path for path in readable if path.is_relative_to(user)} == {
-        user / ".cargo/bin",
-        user / ".local/bin",
-        user / ".npm-global",
-        user / ".npm-global/bin/claude-agent-acp",
-        user / ".npm-global/lib/node_modules",
+    assert {str(path.relative_to(user)) for path in readable if path.is_relative_to(user)} == {
+        ".cargo/bin",
+        ".local/bin",
+        ".npm-global",
+        ".npm-global/bin/claude-agent-acp",
+        ".npm-global/lib/node_modules",
     }
     assert agent.writable == (agent_home,)
     assert agent.hosts == ("api.anthropic.com",)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.execution.runners.flows.suite_runs import combine_checks, describe_check, describe_compared
+from engine.execution.runners.flows.suite_runs import ToolCheck, combine_checks, describe_check, describe_compared
 from engine.model import CheckResult
 
 
@@ -75,6 +75,6 @@ def test_what_failed_before_is_known_of_each_tool_alone() -> None:
     known = CheckResult("pytest", 0, 1, failing=("a",), failed_before=("a",))
     unknown = CheckResult("make test", 0, 1, failing=("b",))
     tool = None  # only the results are combined
-    both = combine_checks([(tool, known), (tool, unknown)])  # type: ignore[list-item]
+    both = combine_checks([ToolCheck(tool, known), ToolCheck(tool, unknown)])  # type: ignore[arg-type]
     assert (both.failed_before, both.has_new_failures) == (("a",), True)
-    assert combine_checks([(tool, unknown), (tool, unknown)]).failed_before is None  # type: ignore[list-item]
+    assert combine_checks([ToolCheck(tool, unknown)] * 2).failed_before is None  # type: ignore[arg-type]

@@ -46,19 +46,19 @@ def test_each_failure_has_a_problem_a_fix_and_a_number_of_retries(kind: FailureK
     assert fix
     assert "{" not in problem + fix
     tries = RETRIES.get(kind, 0)
-    assert all(request_limits.retry_delay(Failure(kind), tried, 0.5) is not None for tried in range(1, tries + 1))
-    assert request_limits.retry_delay(Failure(kind), tries + 1, 0.5) is None
+    assert None not in [request_limits.compute_retry_delay(Failure(kind), tried, 0.5) for tried in range(1, tries + 1)]
+    assert request_limits.compute_retry_delay(Failure(kind), tries + 1, 0.5) is None
 
 
 def test_retry_delays_double_and_are_spread() -> None:
-    delays = [request_limits.retry_delay(Failure(FailureKind.RATE), tried, 0.0) for tried in range(1, 5)]
+    delays = [request_limits.compute_retry_delay(Failure(FailureKind.RATE), tried, 0.0) for tried in range(1, 5)]
     assert delays == [0.5, 1.0, 2.0, 4.0]
-    assert request_limits.retry_delay(Failure(FailureKind.RATE), 4, 0.999) == pytest.approx(8.0, abs=0.01)
+    assert request_limits.compute_retry_delay(Failure(FailureKind.RATE), 4, 0.999) == pytest.approx(8.0, abs=0.01)
 
 
 @given(st.floats(0, 10_000), st.integers(1, MAX_RETRIES), st.floats(0, 0.999))
 def test_a_requested_delay_is_kept_or_the_request_is_given_up(requested: float, tried: int, chance: float) -> None:
-    delay = request_limits.retry_delay(Failure(FailureKind.RATE, retry_after=requested), tried, chance)
+    delay = request_limits.compute_retry_delay(Failure(FailureKind.RATE, retry_after=requested), tried, chance)
     assert (delay is None) == (requested > MAX_RETRY_AFTER_S)
     if delay is not None:
         assert requested <= delay <= max(requested, MAX_DELAY_S)

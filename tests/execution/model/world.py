@@ -192,6 +192,6 @@ def find_hosts() -> list[psutil.Process]:
 def _is_host(process: psutil.Process) -> bool:
     try:
         alive = process.status() != psutil.STATUS_ZOMBIE
-        return alive and "engine.execution.runners.model.host_main" in process.cmdline()
+        return alive and "engine.execution.runners.model.host_client" in process.cmdline()
     except psutil.Error:
         return False

@@ -1,4 +1,8 @@
-"""Writes a coding agent's text, tool calls and plan into the transcript as they stream in (SPEC 9.4)."""
+"""Writes a coding agent's text, tool calls and plan into the transcript as they stream in (SPEC 9.4).
+
+`ClientRequests` passes on the updates of the agent. The message of a turn is kept for its summary and for the X-ray,
+and the titles of tool calls for the questions about them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from typing import Any
 
 from acp import schema
 
-from engine.execution.tools.texts import unified_diff
+from engine.execution.tools.texts import make_unified_diff
 
 Write = Callable[[str, str], None]
 """A function that writes text into the transcript, as lines of a kind."""
@@ -124,7 +128,7 @@ class AgentTranscript:
         """Write the output and the diffs of a tool call that ended."""
         for content in itertools.islice(contents, MAX_CONTENT_BLOCKS):
             if isinstance(content, schema.FileEditToolCallContent):
-                lines = unified_diff(content.old_text or "", content.new_text, content.path).splitlines()
+                lines = make_unified_diff(content.old_text or "", content.new_text, content.path).splitlines()
             elif isinstance(content, schema.ContentToolCallContent):
                 lines = _read_block(content.content).splitlines()
             else:

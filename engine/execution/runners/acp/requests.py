@@ -31,7 +31,7 @@ from engine.execution.live_session import LiveSession
 from engine.execution.runners.acp.agent_transcript import AgentTranscript
 from engine.execution.runners.flow import SessionStopped, WorkFailed
 from engine.execution.sandbox import SESSION_MARK, Confinement
-from engine.execution.tools.texts import unified_diff
+from engine.execution.tools.texts import make_unified_diff
 from engine.execution.tools.tool_gate import AgentToolCall
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.model import Refusal, sanitise
@@ -188,7 +188,7 @@ class ClientRequests:
         with contextlib.suppress(SessionStopped):
             if not self.stopping.is_set():
                 allowed = await self._run_in_thread(lambda: self._belt.ask_permission(call))
-        option = None if allowed is None else choose_option(request.options, allowed)
+        option = None if allowed is None else choose_option(request.options, allowed=allowed)
         if allowed and call.command:
             self._granted_commands[call.command] += 1
         if allowed is not None and option is None:
@@ -291,7 +291,7 @@ def _is_shell(program: str) -> bool:
 
 
 def _format_diffs(diffs: Iterable[schema.FileEditToolCallContent]) -> str:
-    changes = (unified_diff(diff.old_text or "", diff.new_text, diff.path) for diff in diffs)
+    changes = (make_unified_diff(diff.old_text or "", diff.new_text, diff.path) for diff in diffs)
     return "\n".join(filter(None, changes))
 
 
@@ -299,7 +299,7 @@ def _format_input(tool_input: Mapping[str, Any]) -> str:
     return json.dumps(tool_input, ensure_ascii=False) if tool_input else ""
 
 
-def choose_option(options: Sequence[schema.PermissionOption], allowed: bool) -> str | None:
+def choose_option(options: Sequence[schema.PermissionOption], *, allowed: bool) -> str | None:
     """The id of the option that matches the decision by its kind, never by its order or name; None if there is none.
 
     An action is allowed only once. An agent that remembers "always" would not ask again, even after this session, and

@@ -1,12 +1,17 @@
-"""Runs coding agents by the Agent Client Protocol, in a worktree and under the rails of the session (SPEC 3.8, 3.9)."""
+"""Runs coding agents by the Agent Client Protocol, in a worktree and under the rails of the session (SPEC 3.8, 3.9).
+
+The agent gets the prompt, and a turn more for each reply of the operator and for what the tests of its changes find.
+What it and its commands may use is decided at the end of the module.
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,13 +21,11 @@ from engine.execution.runners.acp.agents import (
     ConfiguredAgent,
     find_known_agent,
     get_agent_home,
-    make_agent_confinement,
-    make_agent_environment,
-    make_command_confinement,
 )
 from engine.execution.runners.flow import UNDO_NOTES, Place, RetryLater, WorkFailed
 from engine.execution.runners.runner import REPLY, TASK, AgentRunner, AgentServices, RunnerResult
 from engine.execution.sandbox import Confinement
+from engine.execution.sandbox.host_paths import TOOLS
 from engine.model import Assignment, Refusal, RunnerInfo, SessionView, microusd
 
 if TYPE_CHECKING:
@@ -44,14 +47,12 @@ class AcpRunner(AgentRunner):
         *,
         data: Path,
         version: str,
-        environment: Mapping[str, str] = os.environ,
         start_seconds: float = START_S,
     ) -> None:
         """`data` is the data folder of the home. `version` is that of Clawpy, which an agent receives."""
         super().__init__(services)
         self._data = data
         self._version = version
-        self._environment = environment
         self._start_seconds = start_seconds
 
     def check(self, assignment: Assignment) -> RunnerInfo:
@@ -80,7 +81,7 @@ class AcpRunner(AgentRunner):
         if section is None:
             names = ", ".join(self._services.settings.current.acp) or "none"
             raise Refusal("no_runner", f"there is no coding agent {name!r} in the settings", f"configured: {names}")
-        if shutil.which(section.command[0], path=self._environment.get("PATH")) is None:
+        if shutil.which(section.command[0]) is None:
             raise Refusal("no_runner", f"`{section.command[0]}` is not on the PATH", f"install it, or fix [acp.{name}]")
         known_agent = find_known_agent(name, section.command)
         return ConfiguredAgent(
@@ -107,7 +108,7 @@ class AcpRunner(AgentRunner):
                 view,
                 workspace,
                 validated,
-                summary=" · ".join(filter(None, [turns.summary(), validated.summary])),
+                summary=" · ".join(filter(None, [turns.make_summary(), validated.summary])),
                 closing="\n".join(filter(None, [turns.incomplete_reason, validated.summary])),
                 facts={"agent": turns.model, "turns": turns.turn_count, "price_known": turns.price_known},
             )
@@ -134,7 +135,7 @@ class AcpRunner(AgentRunner):
         usage_counter = UsageCounter(live, microusd(self._services.settings.current.cost_per_trigger))
         belt = self._services.belts.open(live, view, folder)
         requests = ClientRequests(live, belt, terminals, transcript, on_usage=usage_counter.count_totals)
-        environment = make_agent_environment(home=agent.home, names=agent.settings.env, environment=self._environment)
+        environment = make_agent_environment(home=agent.home, names=agent.settings.env, environment=os.environ)
         with live.spawn(command, cwd=folder, env=environment, confinement=confinement) as process:
             conversation = Conversation(
                 live, process, requests, transcript, agent, version=self._version, start_seconds=self._start_seconds
@@ -162,3 +163,46 @@ def _describe_start(live: LiveSession, agent: ConfiguredAgent) -> str:
     """Say in words what the agent's command is, and what its sandbox and its hosts are."""
     sandbox = live.sandbox.describe(network=live.confinement.network, hosts=agent.settings.hosts)
     return f"{shlex.join(agent.settings.command)} · sandbox: {sandbox}"
+
+
+# -- what an agent and its commands may use (SPEC 11.1)
+
+
+def make_agent_confinement(
+    session: Confinement, *, home: Path, command: Sequence[str], hosts: Sequence[str]
+) -> Confinement:
+    """The confinement of the agent. It is that of its session, with the agent's home, its scripts and `hosts` added."""
+    return replace(
+        session,
+        readable=tuple(dict.fromkeys((*session.readable, *_find_script_paths(command)))),
+        writable=(*session.writable, home),
+        hosts=(*session.hosts, *hosts),
+    )
+
+
+def make_command_confinement(agent: Confinement, session: Confinement, *, home: Path) -> Confinement:
+    """The confinement of commands that the agent asks Clawpy to run. It is that of the agent, without its home and its
+    hosts."""
+    return replace(agent, writable=tuple(folder for folder in agent.writable if folder != home), hosts=session.hosts)
+
+
+def _find_script_paths(command: Sequence[str]) -> list[Path]:
+    """The scripts that the command names. For a script in a `node_modules`, that whole folder."""
+    paths = []
+    for word in command[1:]:
+        file = Path(word)
+        if file.is_absolute() and file.is_file():
+            for path in dict.fromkeys((file, file.resolve())):
+                paths.append(next((parent for parent in path.parents if parent.name == "node_modules"), path))
+    return paths
+
+
+def make_agent_environment(*, home: Path, names: Iterable[str], environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that are added to a session's clean environment: the agent's HOME, the places of the operator's
+    tools, and the `names` that the operator configured."""
+    user_home = Path(environment.get("HOME") or Path.home())
+    variables = {"HOME": str(home)}
+    for tool in TOOLS:
+        if tool.for_agents and tool.variable not in environment and (user_home / tool.folder).is_dir():
+            variables[tool.variable] = str(user_home / tool.folder)
+    return variables | {name: environment[name] for name in names if name in environment}

@@ -135,7 +135,7 @@ class AgentTurns:
             text = self._live.replies.get()
             self._run_turn([text], REPLY, messages=(make_operator_part(text, REPLY),))
 
-    def summary(self) -> str:
+    def make_summary(self) -> str:
         """The end of the agent's last message. If the agent did not end the turn itself, the reason follows."""
         message = self._last_message.strip()
         ending = message if len(message) <= MAX_LAST_MESSAGE_CHARS else "…" + message[-MAX_LAST_MESSAGE_CHARS:]

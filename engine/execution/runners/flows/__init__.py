@@ -17,14 +17,15 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from engine.execution.runners.flow import Flow, FlowResult, Job, Place, WorkFailed
-from engine.execution.runners.flows.documents import DraftChangelog, LookAtRelease, WriteAgentsMd
+from engine.execution.runners.flows.changelog import DraftChangelog, LookAtRelease
+from engine.execution.runners.flows.documents import FindOutdatedDocs, UpdateDocs, WriteAgentsMd
 from engine.execution.runners.flows.failing_tests import ApplyFix, Bisect, NarrowFailures, RehearseRevert
 from engine.execution.runners.flows.history import FindJointChanges, LookAtPullRequest, SummariseDay
-from engine.execution.runners.flows.leftovers import FindOutdatedDocs, LookForLeftovers, RemoveLeftovers, UpdateDocs
 from engine.execution.runners.flows.merging import ForecastConflicts, RehearseMerge, UnfinishedOperation
+from engine.execution.runners.flows.own_changes import LookAtChanges, LookForLeftovers, RemoveLeftovers
 from engine.execution.runners.flows.testing import CheckCleanHead, RunTests, UncoveredLines
 from engine.execution.runners.flows.tooling import FixLint, Lint, PrepareEnvironment, UpdateLock
-from engine.execution.runners.flows.unpublished_changes import LookAtChanges, ReviewUnpushed
+from engine.execution.runners.flows.unpushed import ReviewUnpushed
 from engine.execution.runners.flows.unreliable_tests import HuntFlakes, Quarantine, TimeTests
 from engine.execution.runners.flows.upkeep import (
     KeepCommits,

@@ -1,14 +1,16 @@
-"""Flows about failing tests: their causes, the commit that broke one, and what mends it."""
+"""Flows about failing tests: they group the failures by cause, find the commit that broke a test, and try what may mend
+it, which is a revert of that commit or a fix that worked before."""
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from functools import partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -25,7 +27,7 @@ from engine.execution.runners.flow import (
     WorkFailed,
 )
 from engine.execution.runners.flows.git_steps import (
-    linked_packages,
+    link_packages,
     read_commit,
     report_conflicts,
     reset_worktree,
@@ -50,35 +52,120 @@ from engine.model import CheckResult
 from engine.model.adaptation import MAX_PATCH_CHARS
 from engine.model.text import capitalised, count, find_last_error_line, join_names
 
-MAX_SIGNATURES: Final = 50
+# -- group failing tests by cause
+
+MAX_TESTS_ALONE = 20
+"""Maximum number of tests that are run alone. The first test of each cause is run before others."""
+
+
+class CauseGroup(NamedTuple):
+    """The failing tests with one cause."""
+
+    cause: Cause
+    failing: list[str]
+
+
+class NarrowFailures(ProjectFlow):
+    """Runs the failing tests again, groups them by cause, and runs the first of each group alone."""
+
+    name = "narrow_failures"
+    label = "Narrow down failures"
+    place = Place.CHECK
+    tests: list[TestId] = Field(
+        min_length=1, max_length=200, description="ids of failing tests, as their tool has them"
+    )
+
+    def describe(self) -> str:
+        if len(self.tests) == 1:
+            return f"Run `{self.tests[0]}` without the other tests{self.where}"
+        return f"Run {len(self.tests)} failing tests alone and group the failures by cause{self.where}"
+
+    def run(self, job: Job) -> FlowResult:
+        tests = self.tests
+        tool = choose_toolchain(find_toolchains(job, self.project), tests, single=True)
+        texts: dict[str, str] = {}
+        check = run_tests(job, tool, tests, texts=texts)
+        if check.green or not check.failing:
+            why = "the earlier failures depend on earlier tests, are unreliable, or are fixed"
+            return FlowResult(capitalised(f"{describe_check(check)} now: {why}"), check=check, facts={"causes": []})
+        causes: dict[Cause, list[str]] = {}
+        for test in check.failing:
+            causes.setdefault(find_cause(texts.get(test, ""), str(tool.folder)), []).append(test)
+        groups = sorted(itertools.starmap(CauseGroup, causes.items()), key=lambda group: -len(group.failing))
+        fails_alone = self._run_alone(job, tool, groups)
+        _report_groups(job, groups, fails_alone)
+        if passed := [test for test in tests if test not in check.failing and "::" in test]:
+            why = "passes without the rest of the suite; it depends on other tests or chance"
+            job.say(f"{join_names(passed, 3)}: {why}")
+        command = _format_shell_command(job, tool, [group.failing[0] for group in groups])
+        job.say(f"The smallest selection that shows every cause: {command}")
+        facts = {
+            "causes": [{"cause": str(group.cause), "tests": group.failing} for group in groups],
+            "alone": fails_alone,
+            "command": command,
+            **make_signature_facts(texts, check.failing, tool.folder),
+        }
+        dependent = [test for test, fails in fails_alone.items() if not fails]
+        return FlowResult(_summarise_causes(groups, dependent), check=check, facts=facts)
+
+    def _run_alone(self, job: Job, tool: Toolchain, groups: Sequence[CauseGroup]) -> dict[str, bool]:
+        """Whether each test fails when it runs alone. The first test of each cause is run first."""
+        firsts = [group.failing[0] for group in groups]
+        order = [*firsts, *(test for group in groups for test in group.failing[1:])][:MAX_TESTS_ALONE]
+        if len(self.tests) == 1:
+            return dict.fromkeys(order, True)
+        fails_alone: dict[str, bool] = {}
+        for test in order:
+            try:
+                fails_alone[test] = not run_tests(job, tool, [test], quiet=True).green
+            except CannotRun as error:
+                job.say(f"{test} cannot run alone: {error.message}")
+        return fails_alone
+
+
+def _report_groups(job: Job, groups: Sequence[CauseGroup], fails_alone: Mapping[str, bool]) -> None:
+    marks = {True: "  also fails alone", False: "  passes alone, so it depends on earlier tests", None: ""}
+    for cause, failing in groups:
+        job.say(f"{count(len(failing), 'test')}: {cause!s}")
+        job.say_list([f"{test}{marks[fails_alone.get(test)]}" for test in failing], 5, indent="    ")
+
+
+def _summarise_causes(groups: Sequence[CauseGroup], dependent: Sequence[str]) -> str:
+    """The failures and their causes in words. `dependent` are tests that pass alone."""
+    failures = sum(len(group.failing) for group in groups)
+    causes = [f"{cause!s} ({len(failing)})" for cause, failing in groups[:3]]
+    if len(groups) == 1:
+        causes = [str(groups[0].cause)]
+    summary = f"{count(failures, 'failure')}, {count(len(groups), 'cause')}: {'; '.join(causes)}"
+    if dependent:
+        summary += f"; {join_names(dependent, 2)} {'passes' if len(dependent) == 1 else 'pass'} alone"
+    return summary
+
+
+def _format_shell_command(job: Job, tool: Toolchain, tests: Sequence[str]) -> str:
+    """The command with which the operator can run these tests."""
+    if tool.name == "pytest":
+        return f"pytest {shlex.join(tests)}"
+    argv = tool.test_command(tests, job.scratch / "report.xml").argv
+    return shlex.join(part for part in argv if str(job.scratch) not in part)
+
+
+# -- the cause of a failure, from the output of its test
+
+MAX_SIGNATURES = 50
 """Maximum number of failing tests of a run that get a signature."""
 
-_ERROR_PATTERNS: Final = [re.compile(pattern, re.M) for pattern in TOOL_TABLES["causes"]["errors"]]
+_ERROR_PATTERNS = [re.compile(pattern, re.M) for pattern in TOOL_TABLES["causes"]["errors"]]
 """Each matches the error in the output of a test: its class and its message, or only its message."""
 
-_FRAME_PATTERNS: Final = [
+_FRAME_PATTERNS = [
     (re.compile(pattern, re.M), index)
     for index, patterns in ((-1, "last_frames"), (0, "first_frames"))
     for pattern in TOOL_TABLES["causes"][patterns]
 ]
 """(regular expression for a position in the code, index of the match that is the innermost position)."""
 
-_THIRD_PARTY_FILE: Final = re.compile(r"(?:^|/)(?:site-packages|node_modules|\.venv|lib/python[\d.]+|node:)|^node:|^<")
-
-MAX_TESTS_ALONE = 20
-"""Maximum number of tests that are run alone. The first test of each cause is run before others."""
-
-_REVISIONS_LEFT = re.compile(r"^Bisecting: (\d+) revisions? left", re.M)
-_FIRST_BAD = re.compile(r"^([0-9a-f]{40,64}) is the first bad commit", re.M)
-Verdict = Literal["good", "bad", "skip"]
-"""A verdict on a commit, as an argument of `git bisect`."""
-
-RunTest = Callable[[], CheckResult]
-"""A function that runs the test on the present files: alone, or with the whole suite if its tool cannot run single
-tests."""
-
-NEXT_AFTER_FAILED_FIX = "still_red"
-"""The flow that follows a fix that did not help."""
+_THIRD_PARTY_FILE = re.compile(r"(?:^|/)(?:site-packages|node_modules|\.venv|lib/python[\d.]+|node:)|^node:|^<")
 
 
 @frozen
@@ -109,6 +196,19 @@ class Cause:
         if not (self.kind or self.message) or not file:
             return ""
         return f"{self.kind or 'failed'}: {self.message} in {test if TEST_FILE.search(file) else file}"
+
+
+def make_signature_facts(texts: Mapping[str, str], failing: Sequence[str], folder: Path) -> Facts:
+    """The facts about similar failures: `signatures` by failing test, and `messages` by signature. A message is shown
+    instead of a signature; it is the cause of the first test with the signature, in words."""
+    signatures: dict[str, str] = {}
+    messages: dict[str, str] = {}
+    for test in failing[:MAX_SIGNATURES]:
+        cause = find_cause(texts.get(test, ""), str(folder))
+        if signature := cause.make_signature(test):
+            signatures[test] = signature
+            messages.setdefault(signature, str(cause))
+    return {"signatures": signatures, "messages": messages}
 
 
 def find_cause(text: str, folder: str) -> Cause:
@@ -147,110 +247,27 @@ def _normalise_message(message: str) -> str:
     return re.sub(r"(?<![A-Za-z_])-?\d+(?:\.\d+)?", "N", message).strip()[:200]
 
 
-def find_signatures(
-    texts: Mapping[str, str], failing: Sequence[str], folder: Path
-) -> tuple[dict[str, str], dict[str, str]]:
-    """(signature by failing test, cause by signature). The cause, in words, is that of the first test with the
-    signature. It is shown instead of the signature."""
-    signatures: dict[str, str] = {}
-    messages: dict[str, str] = {}
-    for test in failing[:MAX_SIGNATURES]:
-        cause = find_cause(texts.get(test, ""), str(folder))
-        if signature := cause.make_signature(test):
-            signatures[test] = signature
-            messages.setdefault(signature, str(cause))
-    return signatures, messages
+# -- find the commit that broke a test
+
+_REVISIONS_LEFT = re.compile(r"^Bisecting: (\d+) revisions? left", re.M)
+
+_FIRST_BAD = re.compile(r"^([0-9a-f]{40,64}) is the first bad commit", re.M)
+
+Verdict = Literal["good", "bad", "skip"]
+"""A verdict on a commit, as an argument of `git bisect`."""
+
+RunTest = Callable[[], CheckResult]
+"""A function that runs the test on the present files: alone, or with the whole suite if its tool cannot run single
+tests."""
 
 
-CauseGroup = tuple[Cause, list[str]]
-"""(cause, failing tests with this cause)."""
+class SearchOutcome(NamedTuple):
+    """The end of a search for the first bad commit."""
 
-
-class NarrowFailures(ProjectFlow):
-    """Runs the failing tests again, groups them by cause, and runs the first of each group alone."""
-
-    name = "narrow_failures"
-    label = "Narrow down failures"
-    place = Place.CHECK
-    tests: list[TestId] = Field(
-        min_length=1, max_length=200, description="ids of failing tests, as their tool has them"
-    )
-
-    def describe(self) -> str:
-        if len(self.tests) == 1:
-            return f"Run `{self.tests[0]}` without the other tests{self.where}"
-        return f"Run {len(self.tests)} failing tests alone and group the failures by cause{self.where}"
-
-    def run(self, job: Job) -> FlowResult:
-        tests = self.tests
-        tool = choose_toolchain(find_toolchains(job, self.project), tests, single=True)
-        texts: dict[str, str] = {}
-        check = run_tests(job, tool, tests, texts=texts)
-        if check.green or not check.failing:
-            why = "the earlier failures depend on earlier tests, are unreliable, or are fixed"
-            return FlowResult(capitalised(f"{describe_check(check)} now: {why}"), check=check, facts={"causes": []})
-        causes: dict[Cause, list[str]] = {}
-        for test in check.failing:
-            causes.setdefault(find_cause(texts.get(test, ""), str(tool.folder)), []).append(test)
-        groups = sorted(causes.items(), key=lambda pair: -len(pair[1]))
-        fails_alone = self._run_alone(job, tool, groups)
-        _report_groups(job, groups, fails_alone)
-        if passed := [test for test in tests if test not in check.failing and "::" in test]:
-            why = "passes without the rest of the suite; it depends on other tests or chance"
-            job.say(f"{join_names(passed, 3)}: {why}")
-        command = _format_shell_command(job, tool, [failing[0] for _, failing in groups])
-        job.say(f"The smallest selection that shows every cause: {command}")
-        signatures, messages = find_signatures(texts, check.failing, tool.folder)
-        facts = {
-            "causes": [{"cause": str(cause), "tests": failing} for cause, failing in groups],
-            "alone": fails_alone,
-            "signatures": signatures,
-            "messages": messages,
-            "command": command,
-        }
-        dependent = [test for test, fails in fails_alone.items() if not fails]
-        return FlowResult(_summarise_causes(groups, dependent), check=check, facts=facts)
-
-    def _run_alone(self, job: Job, tool: Toolchain, groups: Sequence[CauseGroup]) -> dict[str, bool]:
-        """Whether each test fails when it runs alone. The first test of each cause is run first."""
-        firsts = [failing[0] for _, failing in groups]
-        order = [*firsts, *(test for _, failing in groups for test in failing[1:])][:MAX_TESTS_ALONE]
-        if len(self.tests) == 1:
-            return dict.fromkeys(order, True)
-        fails_alone: dict[str, bool] = {}
-        for test in order:
-            try:
-                fails_alone[test] = not run_tests(job, tool, [test], quiet=True).green
-            except CannotRun as error:
-                job.say(f"{test} cannot run alone: {error.message}")
-        return fails_alone
-
-
-def _report_groups(job: Job, groups: Sequence[CauseGroup], fails_alone: Mapping[str, bool]) -> None:
-    marks = {True: "  also fails alone", False: "  passes alone, so it depends on earlier tests", None: ""}
-    for cause, failing in groups:
-        job.say(f"{count(len(failing), 'test')}: {cause!s}")
-        job.say_list([f"{test}{marks[fails_alone.get(test)]}" for test in failing], 5, indent="    ")
-
-
-def _summarise_causes(groups: Sequence[CauseGroup], dependent: Sequence[str]) -> str:
-    """The failures and their causes in words. `dependent` are tests that pass alone."""
-    failures = sum(len(failing) for _, failing in groups)
-    causes = [f"{cause!s} ({len(failing)})" for cause, failing in groups[:3]]
-    if len(groups) == 1:
-        causes = [str(groups[0][0])]
-    summary = f"{count(failures, 'failure')}, {count(len(groups), 'cause')}: {'; '.join(causes)}"
-    if dependent:
-        summary += f"; {join_names(dependent, 2)} {'passes' if len(dependent) == 1 else 'pass'} alone"
-    return summary
-
-
-def _format_shell_command(job: Job, tool: Toolchain, tests: Sequence[str]) -> str:
-    """The command with which the operator can run these tests."""
-    if tool.name == "pytest":
-        return f"pytest {shlex.join(tests)}"
-    argv = tool.test_command(tests, job.scratch / "report.xml").argv
-    return shlex.join(part for part in argv if str(job.scratch) not in part)
+    suspects: list[str]
+    """The first bad commit; several if the test cannot run at some commits, and one of these broke it."""
+    verdicts: dict[str, Verdict]
+    """The verdict on each tested commit."""
 
 
 class Bisect(ProjectFlow):
@@ -276,16 +293,17 @@ class Bisect(ProjectFlow):
         tools = find_toolchains(job, self.project)
         tool = choose_toolchain(tools, [self.test])
         run_test = partial(run_tests, job, tool, [self.test] if tool.runs_single_tests else [])
-        with linked_packages(job, tools):
+        with link_packages(job, tools):
             at_bad = _check_bad_end(job, run_test, bad)
             _check_good_end(job, run_test, good)
             try:
-                suspects, verdicts = _search(job, run_test, good, bad, at_bad)
+                outcome = _search(job, run_test, good, bad, at_bad)
             finally:
                 job.git.run("bisect", "reset", bad, allowed=range(256))
             reset_worktree(job, bad)  # the result is recorded for the state of the worktree
-        skipped = [sha for sha, verdict in verdicts.items() if verdict == "skip"]
-        facts: Facts = {"test": self.test, "steps": len(verdicts), "skipped": skipped}
+        suspects, steps = outcome.suspects, len(outcome.verdicts)
+        skipped = [sha for sha, verdict in outcome.verdicts.items() if verdict == "skip"]
+        facts: Facts = {"test": self.test, "steps": steps, "skipped": skipped}
         if len(suspects) > 1:
             job.say("The test cannot run at these commits; one of them broke it:")
             job.say_list([read_commit(job.git, sha) for sha in suspects], len(suspects))
@@ -294,7 +312,7 @@ class Bisect(ProjectFlow):
         culprit = read_commit(job.git, suspects[0])
         show_diff(job, culprit.sha)
         facts |= {"culprit": culprit.sha, "author": culprit.author, "subject": culprit.subject, "date": culprit.date}
-        by = f"by {culprit.author} broke it ({count(len(verdicts), 'step')})"
+        by = f"by {culprit.author} broke it ({count(steps, 'step')})"
         summary = f"{culprit.sha[:10]} “{culprit.subject}” {by}"
         return FlowResult(summary, check=at_bad, facts=facts | {"next": "rehearse_revert"})
 
@@ -323,11 +341,8 @@ def _check_good_end(job: Job, run_test: RunTest, good: str) -> None:
         raise WorkFailed(f"the test does not pass at {good[:10]}: {describe_check(check)}", "name an older good commit")
 
 
-def _search(
-    job: Job, run_test: RunTest, good: str, bad: str, at_bad: CheckResult
-) -> tuple[list[str], dict[str, Verdict]]:
-    """Test the commits that git chooses, until it names the first bad commit, or only skipped commits are left. Returns
-    these commits, and the verdict on each tested commit."""
+def _search(job: Job, run_test: RunTest, good: str, bad: str, at_bad: CheckResult) -> SearchOutcome:
+    """Test the commits that git chooses, until it names the first bad commit, or only skipped commits are left."""
     between = int(job.git.text("rev-list", "--count", f"{good}..{bad}"))
     job.say(f"{count(between, 'commit')} between the two ends")
     reset_worktree(job, bad)
@@ -349,7 +364,7 @@ def _search(
         reset_worktree(job, commit)
         output = _run_git_bisect(job, verdict)
     suspects = [first_bad[1]] if first_bad else re.findall(r"^[0-9a-f]{40,64}$", output, re.M)
-    return suspects, verdicts
+    return SearchOutcome(suspects, verdicts)
 
 
 def decide_verdict(check: CheckResult, at_bad: CheckResult) -> Verdict:
@@ -367,6 +382,12 @@ def _run_git_bisect(job: Job, *arguments: str) -> str:
     except GitError as error:
         raise WorkFailed(f"git cannot continue the bisect: {error.message}") from error
     return (result.stdout + result.stderr).decode(errors="replace")
+
+
+# -- try what may mend it
+
+NEXT_AFTER_FAILED_FIX = "still_red"
+"""The flow that follows a fix that did not help."""
 
 
 class RehearseRevert(ProjectFlow):

@@ -1,6 +1,7 @@
-"""Functions with git that several flows share: they read commits, try merges, and reset the worktree of a flow.
+"""Steps with git that several flows share: they read commits, try merges, and reset the worktree of a flow.
 
-`linked_packages` lends the worktree the packages of the operator's tree."""
+`link_packages` lends the worktree the packages of the operator's tree.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from engine.execution.runners.toolchains.tool_table import LANGUAGES, get_langua
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.command import update_index
+from engine.git.command import LITERAL_PATHS, update_index
 from engine.git.history import find_commit
 from engine.git.leftovers import find_secret_kind
 from engine.git.operations import read_conflicted_files
@@ -35,9 +36,6 @@ MAX_LISTED_COMMITS = 50
 MAX_RECENT_COMMITS = 3
 """Maximum number of commits that are shown for a file in conflict."""
 
-LITERAL_PATHS = {"GIT_LITERAL_PATHSPECS": "1"}
-"""Environment in which git takes every path literally, even one that begins with `:`."""
-
 REHEARSAL_AUTHOR = {
     f"GIT_{role}_{field}": value
     for role in ("AUTHOR", "COMMITTER")
@@ -49,12 +47,7 @@ MAX_CONFLICT_FILE_BYTES = 50_000_000
 """Maximum size of a file in conflict in which marked places are counted."""
 
 LINKED_FOLDERS = tuple(name for language in LANGUAGES.values() for name in language.linked_folders)
-"""Folders that `linked_packages` may have linked into the worktree."""
-
-
-def quote_paths(paths: Iterable[str]) -> str:
-    """Paths as arguments of a command for a shell, which git takes literally."""
-    return " ".join(shlex.quote(f":(literal){path}" if re.search(r"^:|[*?\[\\]", path) else path) for path in paths)
+"""Folders that `link_packages` may have linked into the worktree."""
 
 
 @frozen
@@ -112,6 +105,11 @@ def _read_recent_commits(git: Git, path: str, span: str) -> list[str]:
         environment=LITERAL_PATHS, allowed=(0, 128),
     )  # fmt: skip
     return output.splitlines()
+
+
+def quote_paths(paths: Iterable[str]) -> str:
+    """Paths as arguments of a git command for a shell. git takes them as they stand."""
+    return " ".join(shlex.quote(f":(literal){path}" if re.search(r"^:|[*?\[\\]", path) else path) for path in paths)
 
 
 def find_main_branch(job: Job) -> str | None:
@@ -226,13 +224,13 @@ def restore_tree(job: Job, tree: str) -> None:
 
 
 @contextmanager
-def linked_packages(job: Job, tools: Sequence[ProjectTool]) -> Iterator[None]:
+def link_packages(job: Job, tools: Sequence[ProjectTool]) -> Iterator[None]:
     """Link folders of packages, such as `node_modules`, from the operator's tree into the worktree of `job`.
 
     This is done for the projects of `tools` and the folders above them. The links are removed after the block, so that
     they are in no change set.
     """
-    links = _link_packages(job, tools) if job.folder != job.workspace else []
+    links = _make_links(job, tools) if job.folder != job.workspace else []
     try:
         yield
     finally:
@@ -240,7 +238,7 @@ def linked_packages(job: Job, tools: Sequence[ProjectTool]) -> Iterator[None]:
             link.unlink(missing_ok=True)
 
 
-def _link_packages(job: Job, tools: Sequence[ProjectTool]) -> list[Path]:
+def _make_links(job: Job, tools: Sequence[ProjectTool]) -> list[Path]:
     """Make the links that do not exist yet, and return them."""
     folders = {above for tool in tools for above in list_folders_up_to(tool.folder, job.folder)}
     names = {name for tool in tools for name in get_language(tool.row.kind).linked_folders}

@@ -1,4 +1,5 @@
-"""Flows that read the history: the work of a day, files that changed together, a pull request."""
+"""Flows that read the history and change nothing: what was done on a day, how two files changed together, and what a
+pull request waits for and would bring."""
 
 from __future__ import annotations
 
@@ -11,49 +12,18 @@ from engine.execution.runners.flow import Flow, FlowResult, Job, Line, Place, Re
 from engine.execution.runners.flows.git_steps import find_main_branch, make_operator_git
 from engine.frozen import frozen
 from engine.git import Git
-from engine.git.history import is_group
+from engine.git.habits import is_group
 from engine.git.leftovers import scan_line
 from engine.model import sanitise
 from engine.model.text import count, join_names
+
+# -- the work of a day
 
 MAX_COMMITS = 500
 """Maximum number of commits of a summary."""
 
 DAY_STARTS_AT = timedelta(hours=5)
 """Work before five in the morning belongs to the day before."""
-
-MAX_SHOWN_COMMITS = 3
-"""Maximum number of commits in the transcript in which both files changed."""
-
-MAX_SHOWN_LINES = 12
-"""Maximum number of the partner's changed lines in the transcript, of the newest of these commits."""
-
-MAX_SEARCHED_COMMITS = 2_000
-"""Maximum number of commits of each file that are searched."""
-
-MAX_SHOWN_ROWS = 30
-"""Maximum number of commits, and of files, of a pull request in the transcript."""
-
-
-@frozen
-class ChangedFile:
-    """A file that a commit changed, with its numbers of lines, which are 0 for a binary file."""
-
-    path: str
-    added: int
-    removed: int
-
-
-@frozen
-class CommitSummary:
-    """One commit for a summary."""
-
-    day: str
-    """Its working day in the operator's time zone."""
-    branch: str
-    author: str
-    subject: str
-    files: tuple[ChangedFile, ...]
 
 
 class SummariseDay(Flow):
@@ -115,6 +85,27 @@ def _describe_day(day: str, commits: Sequence[CommitSummary]) -> list[str]:
     return lines
 
 
+@frozen
+class CommitSummary:
+    """One commit for a summary."""
+
+    day: str
+    """Its working day in the operator's time zone."""
+    branch: str
+    author: str
+    subject: str
+    files: tuple[ChangedFile, ...]
+
+
+@frozen
+class ChangedFile:
+    """A file that a commit changed, with its numbers of lines, which are 0 for a binary file."""
+
+    path: str
+    added: int
+    removed: int
+
+
 def _read_commits(job: Job, since: datetime, until: datetime | None) -> list[CommitSummary]:
     """The commits of all local branches, newest first. A commit that is also on the main branch belongs to the main
     branch."""
@@ -146,23 +137,27 @@ def _parse_commit(record: str, main: str | None, shared: set[str], zone: tzinfo 
     return CommitSummary(day, branch, author, subject, files)
 
 
+def _parse_line_count(lines: str) -> int:
+    """The number of lines that git printed; 0 for a binary file, for which git prints `-`."""
+    return int(lines) if lines.isdigit() else 0
+
+
 def _read_uncommitted_files(job: Job) -> list[str]:
     """Changed and untracked files, as `git status` names them."""
     entries = job.git.items("status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal")
     return [entry[3:] for entry in entries]
 
 
-@frozen
-class JointChange:
-    """A commit that changed both files."""
+# -- files that changed together
 
-    sha: str
-    date: str
-    subject: str
-    added: str
-    """The number of the partner's added lines, "-" for a binary file."""
-    deleted: str
-    """The number of its deleted lines, in the same form."""
+MAX_SHOWN_COMMITS = 3
+"""Maximum number of commits in the transcript in which both files changed."""
+
+MAX_SHOWN_LINES = 12
+"""Maximum number of the partner's changed lines in the transcript, of the newest of these commits."""
+
+MAX_SEARCHED_COMMITS = 2_000
+"""Maximum number of commits of each file that are searched."""
 
 
 class FindJointChanges(Flow):
@@ -202,6 +197,19 @@ class FindJointChanges(Flow):
         return FlowResult(f"{len(commits)} {times} both {path} and {partner}, {last}", facts=facts)
 
 
+@frozen
+class JointChange:
+    """A commit that changed both files."""
+
+    sha: str
+    date: str
+    subject: str
+    added: str
+    """The number of the partner's added lines, "-" for a binary file."""
+    deleted: str
+    """The number of its deleted lines, in the same form."""
+
+
 def _read_joint_commits(git: Git, path: str, partner: str) -> list[str]:
     """The commits in which both files changed, newest first, without merges."""
     first, second = (
@@ -227,11 +235,6 @@ def _read_joint_change(git: Git, sha: str, partner: str) -> JointChange:
     return JointChange(commit, date, subject, added, deleted)
 
 
-def _parse_line_count(lines: str) -> int:
-    """The number of lines that git printed; 0 for a binary file, for which git prints `-`."""
-    return int(lines) if lines.isdigit() else 0
-
-
 def _read_changed_lines(git: Git, sha: str, partner: str) -> list[str]:
     """The lines of the partner that the commit changed, without the header of the patch."""
     patch = git.text(
@@ -246,6 +249,12 @@ def _format_patch_line(line: str, partner: str) -> str:
     if any(hit.is_secret for hit in scan_line(partner, line[1:])):
         return f"{line[:1]} (a likely secret, not shown)"
     return line[:1] + sanitise(line[1:].replace("\t", "    "))[:200]
+
+
+# -- a pull request
+
+MAX_SHOWN_ROWS = 30
+"""Maximum number of commits, and of files, of a pull request in the transcript."""
 
 
 class LookAtPullRequest(Flow):

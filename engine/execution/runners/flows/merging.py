@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cache
 from itertools import combinations, permutations
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -22,7 +22,6 @@ from engine.execution.runners.flow import (
     WorkFailed,
 )
 from engine.execution.runners.flows.git_steps import (
-    LITERAL_PATHS,
     REHEARSAL_AUTHOR,
     make_operator_git,
     quote_paths,
@@ -34,6 +33,7 @@ from engine.execution.runners.flows.git_steps import (
 )
 from engine.execution.runners.flows.suite_runs import describe_check, try_whole_suite
 from engine.git import Git, GitError
+from engine.git.command import LITERAL_PATHS
 from engine.git.history import is_ancestor
 from engine.git.operations import (
     CONFLICT_OPERATION,
@@ -61,7 +61,7 @@ _SUBMODULE, _LINK = "160000", "120000"
 """Modes of entries that are no plain files."""
 
 
-# -- Merge one branch into another, and run the tests on the result -------------------------------------------------
+# -- merge one branch into another, and run the tests on the result
 
 
 class RehearseMerge(ProjectFlow):
@@ -125,7 +125,7 @@ class RehearseMerge(ProjectFlow):
         return f"a rebase {outcome}"
 
 
-# -- Find the branches that will conflict, by git's own merge without touching a file -------------------------------
+# -- find the branches that will conflict, by git's own merge without touching a file
 
 
 class ForecastConflicts(Flow):
@@ -214,7 +214,7 @@ def _find_conflicting_files(job: Job, target: str, source: str) -> tuple[str, ..
         raise WorkFailed(f"git cannot merge {source[:10]} into {target[:10]}: {error.stderr[-300:]}") from error
 
 
-# -- Finish an unfinished merge, rebase, cherry-pick or revert with each side, or report on a bisect ----------------
+# -- finish an unfinished merge, rebase, cherry-pick or revert with each side, or report on a bisect
 
 
 class UnfinishedOperation(ProjectFlow):
@@ -242,25 +242,25 @@ class UnfinishedOperation(ProjectFlow):
         stages = read_conflicted_files(git)
         conflicts = {path: _count_conflicts(job, git, stages[path]) for path in operation.unmerged}
         _report_files(job, operation, conflicts)
-        go_on, give_up, way_out = _describe_next_commands(operation)
+        ways = _find_ways_out(operation)
         facts: Facts = {
             "operation": operation.name,
             "conflicts": conflicts,
             "resolved": operation.resolved,
-            "go_on": go_on,
-            "give_up": give_up,
+            "go_on": ways.go_on,
+            "give_up": ways.give_up,
         }
         label = _describe_operation(operation.name)
         if not conflicts:
             check, outcome = try_whole_suite(job, self.project)
             tests = f"; the tests in the present state: {describe_check(check)}" if check else outcome
-            summary = f"No conflict is left in the {label}{tests}. {way_out}"
+            summary = f"No conflict is left in the {label}{tests}. {ways.sentence}"
             return FlowResult(summary, check=check, facts=facts, full=check is not None)
         facts["tests"] = outcomes = self._test_each_side(job, operation, stages)
         places = sum(conflicts.values())
         where = f"{count(places, 'place')} of " if places else ""
         tests = "".join(outcomes.values())
-        summary = f"The {label} conflicts in {where}{join_names(operation.unmerged, 3)}{tests}. {way_out}"
+        summary = f"The {label} conflicts in {where}{join_names(operation.unmerged, 3)}{tests}. {ways.sentence}"
         return FlowResult(summary, sound=False, facts=facts)
 
     def _test_each_side(self, job: Job, operation: Operation, stages: dict[str, dict[int, Stage]]) -> dict[str, str]:
@@ -314,41 +314,50 @@ def _find_commit_ranges(operation: Operation) -> dict[str, str]:
     return ours | {operation.rebased or theirs.name: f"{theirs.commit}^!"}
 
 
-def _describe_next_commands(operation: Operation) -> tuple[str, str, str]:
-    """(how to go on, how to give up, both as sentences), in words."""
+class _WaysOut(NamedTuple):
+    """How to end an unfinished operation, in words."""
+
+    go_on: str
+    """The commands that go on; "" if git cannot go on."""
+    give_up: str
+    sentence: str
+    """Both, as sentences."""
+
+
+def _find_ways_out(operation: Operation) -> _WaysOut:
     give_up = ", ".join(f"`{command}`" for command in operation.abort_commands)
     if operation.damaged_file:
         damage = f"It cannot go on, because git's file {operation.damaged_file} is missing or empty"
-        return "", give_up, f"{damage}. To give up: {give_up}"
+        return _WaysOut("", give_up, f"{damage}. To give up: {give_up}")
     go_on = f"`{operation.continue_command}`"
     if operation.unmerged:
         names = quote_paths(operation.unmerged[:5])
         ellipsis = " …" if len(operation.unmerged) > 5 else ""
         go_on = f"fix {join_names(operation.unmerged, 3)}, `git add -- {names}{ellipsis}`, then {go_on}"
-    return go_on, give_up, f"To go on: {go_on}. To give up: {give_up}"
+    return _WaysOut(go_on, give_up, f"To go on: {go_on}. To give up: {give_up}")
 
 
 def _report_bisect(job: Job, operation: Operation) -> FlowResult:
     git, (bad, good) = make_operator_git(job), operation.terms
-    _, give_up, way_out = _describe_next_commands(operation)
+    ways = _find_ways_out(operation)
     job.say(f"Checked out: {read_commit(git, operation.ours.commit)}")
     for term, commits in ((bad, [operation.bad] if operation.bad else []), (good, operation.good)):
         for commit in [str(read_commit(git, sha)) for sha in commits] or ["none yet"]:
             job.say(f"Known to be {term}: {commit}")
     facts = {"operation": "bisect", "bad": operation.bad, "good": list(operation.good), "left": operation.suspects}
     if operation.damaged_file:
-        return FlowResult(way_out, facts=facts)
+        return FlowResult(ways.sentence, facts=facts)
     commands = [f"git bisect {good}", f"git bisect {bad}", "git bisect skip", *operation.abort_commands]
     missing = [
         f"`git bisect {term} COMMIT`" for term, commit in ((bad, operation.bad), (good, operation.good)) if not commit
     ]
     if missing:
-        return FlowResult(f"The bisect waits for {' and '.join(missing)}; to give up: {give_up}", facts=facts)
+        return FlowResult(f"The bisect waits for {' and '.join(missing)}; to give up: {ways.give_up}", facts=facts)
     steps = max(0, operation.suspects.bit_length() - 1)
     summary = (
         f"The bisect has {count(operation.suspects, 'revision')} left, about {count(steps, 'step')}; test "
         f"{operation.ours.commit[:10]}, then `{commands[0]}` or `{commands[1]}`, or `{commands[2]}` if it cannot be "
-        f"tested; to give up: {give_up}"
+        f"tested; to give up: {ways.give_up}"
     )
     return FlowResult(summary, facts=facts | {"commands": commands})
 

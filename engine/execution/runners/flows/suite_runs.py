@@ -1,4 +1,8 @@
-"""Runs the tests of a project. It finds the tools, runs their commands, reads the results, and names missing items."""
+"""Runs the tests of a project, for flows and for the validation of an agent's changes.
+
+It finds the tools, runs their commands and reads the results. It says what is missing where tests cannot run, and
+whether failing tests also failed before a change.
+"""
 
 from __future__ import annotations
 
@@ -7,30 +11,43 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 from engine.execution.runners.flow import CannotRun, CommandResult, Job, WorkFailed
-from engine.execution.runners.flows.git_steps import linked_packages, remove_untracked, restore_tree, store_tree
+from engine.execution.runners.flows.git_steps import link_packages, remove_untracked, restore_tree, store_tree
 from engine.execution.runners.toolchains.detection import make_environment_command
-from engine.execution.runners.toolchains.project_tools import (
-    EXECUTION_KINDS,
-    MISSING_KINDS,
-    PROGRAM_FIXES,
-    MissingItem,
-    Toolchain,
-    find_first_missing,
-)
+from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import Project, find_projects
 from engine.execution.runners.toolchains.python_projects import is_python_project
 from engine.execution.runners.toolchains.run_results import FinishedRun, read_failures, read_result
-from engine.execution.runners.toolchains.tool_table import Command
+from engine.execution.runners.toolchains.tool_table import (
+    EXECUTION_KINDS,
+    MISSING_KINDS,
+    PROGRAM_FIXES,
+    Command,
+    MissingItem,
+    find_first_missing,
+)
 from engine.model import CheckResult
 from engine.model.text import count, find_last_error_line, join_names, seconds_in_words
 
-TestPlan = list[tuple[Toolchain, list[str]]]
-"""(tool, tests that it runs). [] is its whole suite."""
-
 MAX_COMPARED_TESTS = 50
 """Maximum number of failing tests that are run again on other files. If there are more, none is."""
+
+
+class PlannedTests(NamedTuple):
+    """The tests that a tool is to run."""
+
+    tool: Toolchain
+    tests: Sequence[str] = ()
+    """Empty for its whole suite."""
+
+
+class ToolCheck(NamedTuple):
+    """The result of a tool's tests."""
+
+    tool: Toolchain
+    check: CheckResult
 
 
 def find_project(job: Job, path: str) -> Project:
@@ -193,10 +210,10 @@ def run_command(job: Job, command: Command, folder: Path, *, quiet: bool = False
             file.unlink(missing_ok=True)
 
 
-def run_test_plan(job: Job, plan: TestPlan, texts: dict[str, str] | None = None) -> list[tuple[Toolchain, CheckResult]]:
+def run_test_plan(job: Job, plan: Sequence[PlannedTests], texts: dict[str, str] | None = None) -> list[ToolCheck]:
     """Run the tests of each tool and report the results. A tool that cannot run is reported and left out. `texts` is as
     in `run_tests`. Raises `CannotRun` if no tool could run."""
-    results: list[tuple[Toolchain, CheckResult]] = []
+    results: list[ToolCheck] = []
     failures: list[CannotRun] = []
     for tool, tests in plan:
         try:
@@ -207,7 +224,7 @@ def run_test_plan(job: Job, plan: TestPlan, texts: dict[str, str] | None = None)
                 job.say(error.message)
             continue
         job.say(f"{tool.title}: {describe_check(check)}")
-        results.append((tool, check))
+        results.append(ToolCheck(tool, check))
     if not results:
         raise failures[0]
     return results
@@ -222,8 +239,8 @@ def try_whole_suite(job: Job, path: str, *, base: str = "") -> tuple[CheckResult
     """
     try:
         tools = find_toolchains(job, path)
-        with linked_packages(job, tools):
-            results = run_test_plan(job, [(tool, []) for tool in tools])
+        with link_packages(job, tools):
+            results = run_test_plan(job, list(map(PlannedTests, tools)))
     except CannotRun as error:
         job.say(str(error))
         return None, f"; its tests could not be run: {error.message}"
@@ -234,9 +251,7 @@ def try_whole_suite(job: Job, path: str, *, base: str = "") -> tuple[CheckResult
     return check, f", {'but ' if check.has_new_failures else ''}{describe_compared(check)}"
 
 
-def compare_with_base(
-    job: Job, base: str, results: Sequence[tuple[Toolchain, CheckResult]]
-) -> list[tuple[Toolchain, CheckResult]]:
+def compare_with_base(job: Job, base: str, results: Sequence[ToolCheck]) -> list[ToolCheck]:
     """`results` of the present files, each with those of its failing tests that also fail on the files of the tree
     `base`, which the changes build on. Nothing runs if no test failed.
 
@@ -251,9 +266,10 @@ def compare_with_base(
     try:
         restore_tree(job, base)
         remove_untracked(job)  # a folder that a failed test left may make it fail on the other files
-        with linked_packages(job, [tool for tool, _ in results]):
+        with link_packages(job, [tool for tool, _ in results]):
             return [
-                (tool, replace(check, failed_before=_find_failing(job, tool, check.failing))) for tool, check in results
+                ToolCheck(tool, replace(check, failed_before=_find_failing(job, tool, check.failing)))
+                for tool, check in results
             ]
     except WorkFailed as error:  # the present files are restored below, and an error in that is not caught
         job.say(error.message)
@@ -281,7 +297,7 @@ def collect_tests(tests_by_path: Mapping[str, Iterable[str]]) -> list[str]:
     return sorted({test for tests in tests_by_path.values() for test in tests})
 
 
-def combine_checks(results: Sequence[tuple[Toolchain, CheckResult]]) -> CheckResult:
+def combine_checks(results: Sequence[ToolCheck]) -> CheckResult:
     """The results of several tools as one."""
     checks = [check for _, check in results]
     if len(checks) == 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 
 from pydantic import Field
@@ -22,19 +22,19 @@ from engine.execution.runners.flow import (
     WorkFailed,
     find_folders,
 )
-from engine.execution.runners.flows.failing_tests import find_signatures
+from engine.execution.runners.flows.failing_tests import make_signature_facts
 from engine.execution.runners.flows.git_steps import (
-    linked_packages,
+    link_packages,
     read_commit,
     reset_worktree,
     resolve_commit,
     restore_tree,
     store_tree,
 )
-from engine.execution.runners.flows.leftovers import read_own_changes
+from engine.execution.runners.flows.own_changes import read_own_changes
 from engine.execution.runners.flows.suite_runs import (
     MAX_COMPARED_TESTS,
-    TestPlan,
+    PlannedTests,
     choose_toolchain,
     collect_tests,
     combine_checks,
@@ -44,10 +44,11 @@ from engine.execution.runners.flows.suite_runs import (
     run_tests,
 )
 from engine.execution.runners.toolchains.detection import add_package_command
-from engine.execution.runners.toolchains.project_tools import PROGRAM_FIXES, Toolchain
+from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import read_project
-from engine.execution.runners.toolchains.tool_table import Command
+from engine.execution.runners.toolchains.tool_table import PROGRAM_FIXES, Command
 from engine.files import read_plain
+from engine.frozen import frozen
 from engine.model import CheckResult
 from engine.model.text import capitalised, count, find_last_error_line, join_names
 
@@ -63,7 +64,16 @@ _LIST_INSTALLED = (
 """Python code that prints those of these packages that are installed."""
 
 
-# -- Run the tests that belong to changed files ---------------------------------------------------------------------
+# -- run the tests that belong to changed files
+
+
+@frozen
+class _TestPlan:
+    """The tests to run."""
+
+    runs: list[PlannedTests]
+    tests_by_path: Mapping[str, list[str]] = field(default_factory=dict)
+    """The tests of each changed file."""
 
 
 class RunTests(ProjectFlow):
@@ -99,52 +109,49 @@ class RunTests(ProjectFlow):
     def run(self, job: Job) -> FlowResult:
         tools = find_toolchains(job, self.project)
         folders = find_folders(job, self.paths)
-        tests_by_path: dict[str, list[str]] = {}
         if self.tests:  # the whole suite with a tool that cannot run single tests
             tool = choose_toolchain(tools, self.tests)
-            plan = [(tool, self.tests if tool.runs_single_tests else [])]
+            plan = _TestPlan([PlannedTests(tool, self.tests if tool.runs_single_tests else [])])
         else:
-            plan = self._plan_changed_paths(job, tools, tests_by_path, has_folder=bool(folders))
-        if not plan:
+            plan = self._plan_changed_paths(job, tools, has_folder=bool(folders))
+        if not plan.runs:
             sentence = f"No tests found for {join_names(self.paths, 4)}, nothing was run"
             return FlowResult(f"{sentence}: `run the tests` runs the whole suite")
         texts: dict[str, str] = {}
-        results = run_test_plan(job, plan, texts)
+        results = run_test_plan(job, plan.runs, texts)
         check = combine_checks(results)
-        signatures, messages = find_signatures(texts, check.failing, job.folder / self.project)
-        full = all(not tests for _, tests in plan)
+        full = not any(run.tests for run in plan.runs)
         scope = " (the whole suite)" if full else " (only the tests of this change)"
         return FlowResult(
             summary=capitalised(f"{describe_check(check)}{self.where}{scope if self.paths else ''}"),
             check=check,
             facts={
-                "tests_by_path": tests_by_path,
-                "without_tests": [path for path in self.paths if not tests_by_path.get(path) and path not in folders],
-                "signatures": signatures,
-                "messages": messages,
+                "tests_by_path": plan.tests_by_path,
+                "without_tests": [
+                    path for path in self.paths if not plan.tests_by_path.get(path) and path not in folders
+                ],
+                **make_signature_facts(texts, check.failing, job.folder / self.project),
             },
             full=full and len(results) == len(tools),
         )
 
-    def _plan_changed_paths(
-        self, job: Job, tools: list[Toolchain], tests_by_path: dict[str, list[str]], *, has_folder: bool
-    ) -> TestPlan:
+    def _plan_changed_paths(self, job: Job, tools: list[Toolchain], *, has_folder: bool) -> _TestPlan:
         """The tests that each tool runs for the files of `paths`. If these files have no tests of their own, a tool
-        runs its whole suite ([]), or nothing if a path is a folder. The tests of each file are also put into
-        `tests_by_path`."""
-        plan: TestPlan = []
+        runs its whole suite, or nothing if a path is a folder."""
+        runs: list[PlannedTests] = []
+        tests_by_path: dict[str, list[str]] = {}
         files = self.find_files(job, self.paths)
         for tool in tools:
             if covered := [path for path in files if tool.covers(path)]:
                 tests_of_tool = tool.find_tests_for(covered)
                 tests_by_path |= {f"{self.path_prefix}{path}": names for path, names in tests_of_tool.items()}
                 if collect_tests(tests_of_tool) or not has_folder:
-                    plan.append((tool, _choose_tests(job, tool, tests_of_tool)))
-        if plan or has_folder:
-            return plan
-        if self.paths:
-            job.say(f"No tests found for {join_names(self.paths, 4)}: running the whole suite")
-        return [(tool, []) for tool in tools]
+                    runs.append(PlannedTests(tool, _choose_tests(job, tool, tests_of_tool)))
+        if not (runs or has_folder):
+            if self.paths:
+                job.say(f"No tests found for {join_names(self.paths, 4)}: running the whole suite")
+            runs = list(map(PlannedTests, tools))
+        return _TestPlan(runs, tests_by_path)
 
 
 def _choose_tests(job: Job, tool: Toolchain, tests_by_path: Mapping[str, list[str]]) -> list[str]:
@@ -158,7 +165,7 @@ def _choose_tests(job: Job, tool: Toolchain, tests_by_path: Mapping[str, list[st
     return []
 
 
-# -- Does HEAD pass without the uncommitted files? ------------------------------------------------------------------
+# -- does HEAD pass without the uncommitted files?
 
 
 class CheckCleanHead(ProjectFlow):
@@ -187,8 +194,8 @@ class CheckCleanHead(ProjectFlow):
         job.say(f"Left out: {join_names(left_out) if left_out else 'nothing, everything is committed'}")
         tools = find_toolchains(job, self.project)
         facts: Facts = {"head": head, "left_out": left_out}
-        with linked_packages(job, tools):
-            results = run_test_plan(job, [(tool, []) for tool in tools])
+        with link_packages(job, tools):
+            results = run_test_plan(job, list(map(PlannedTests, tools)))
             check = combine_checks(results)
             answer = self._compare_with_head(check) if left_out else ""
             if check.green:
@@ -247,7 +254,7 @@ def _find_passed(check: CheckResult) -> set[str]:
     return {test for test, _ in check.durations}.difference(check.failing) if names_all_failures else set()
 
 
-# -- Find changed lines that no test runs, measured with the project's own coverage ---------------------------------
+# -- find changed lines that no test runs, measured with the project's own coverage
 
 
 class UncoveredLines(ProjectFlow):

@@ -1,14 +1,13 @@
 """Flows that run a project's own tools: its linters and type checkers, and its package managers.
 
-Linting finds new findings and applies safe fixes. The package managers install the packages of a project, so that its
-tests can run, and update its lock file.
+Linting reports what is new since a commit. The package managers install the packages of a project, so that its tests
+can run, and update its lock file.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -29,7 +28,7 @@ from engine.execution.runners.flow import (
     is_own_file,
     make_facts,
 )
-from engine.execution.runners.flows.git_steps import linked_packages, resolve_commit, restore_tree, store_tree
+from engine.execution.runners.flows.git_steps import link_packages, resolve_commit, restore_tree, store_tree
 from engine.execution.runners.flows.suite_runs import find_project, run_command
 from engine.execution.runners.toolchains.detection import add_package_command
 from engine.execution.runners.toolchains.installing import (
@@ -40,67 +39,21 @@ from engine.execution.runners.toolchains.installing import (
     make_installation_error,
 )
 from engine.execution.runners.toolchains.lock_files import find_mismatches
-from engine.execution.runners.toolchains.project_tools import Finding, Linter, find_first_missing
+from engine.execution.runners.toolchains.project_tools import Finding, Linter
 from engine.execution.runners.toolchains.projects import find_packages
 from engine.execution.runners.toolchains.python_projects import is_python_project
-from engine.execution.runners.toolchains.tool_table import LINTERS, read_text
+from engine.execution.runners.toolchains.tool_table import LINTERS, Command, find_first_missing, read_text
 from engine.execution.sandbox.host_paths import find_own_environment
 from engine.frozen import frozen
 from engine.model.text import capitalised, count, find_last_error_line, join_names
+
+# -- find what the linters complain about, and apply their safe fixes
 
 MAX_SHOWN_FINDINGS = 100
 """Maximum number of findings that are kept in the facts of a result."""
 
 _LINE_NUMBER = re.compile(r"\bline \d+")
 """The number of another line in the message of a finding."""
-
-
-def _make_linter_error(linter: Linter, result: CommandResult) -> CannotRun:
-    """The error of a linter that could not do its work, with a fix where one is known."""
-    missing = find_first_missing(result.output, linter.is_really_missing)
-    if missing is not None:
-        return CannotRun(f"{linter.name} cannot run: {missing.sentence}", linter.find_fix(missing))
-    return CannotRun(
-        f"{linter.name} ended with exit code {result.exit_code} without naming a line: "
-        f"{find_last_error_line(result.output)}",
-        "run it in a terminal to see why",
-    )
-
-
-def _run_linter(job: Job, linter: Linter, targets: list[str]) -> list[Finding]:
-    """The findings of a linter in `targets`, with paths relative to its folder. Raises `CannotRun`."""
-    command = linter.lint_command(targets, job.scratch)
-    result = run_command(job, command, linter.folder)
-    findings = linter.parse(result.output, result.exit_code)
-    if result.exit_code not in command.exit_codes or (result.exit_code != 0 and not findings):
-        raise _make_linter_error(linter, result)
-    return findings
-
-
-def _make_finding_keys(folder: Path, findings: list[Finding], names: dict[str, str]) -> list[tuple[str, ...]]:
-    """A key for each finding, which is the same in two states of the files. It has the text of the line, because the
-    number of the line may change. `names` has the present names of files that were renamed."""
-    lines_by_path: dict[str, list[str]] = {}
-    keys: list[tuple[str, ...]] = []
-    for finding in findings:
-        if finding.path not in lines_by_path:
-            lines_by_path[finding.path] = read_text(folder / finding.path).splitlines()
-        lines = lines_by_path[finding.path]
-        line = lines[finding.line - 1].strip() if 0 < finding.line <= len(lines) else ""
-        message = _LINE_NUMBER.sub("line", finding.message)
-        keys.append((names.get(finding.path, finding.path), finding.rule, message, line))
-    return keys
-
-
-@frozen
-class _LintRun:
-    """The result of one linter."""
-
-    linter: Linter
-    targets: list[str]
-    findings: list[Finding]
-    number_known: int | None = None
-    """The number of findings that the base has as well, and that are left out; None if the base was not compared."""
 
 
 class _LintFlow(ProjectFlow):
@@ -161,7 +114,7 @@ class Lint(_LintFlow):
         linters = self._find_linters(job)
         runs: list[_LintRun] = []
         errors: list[CannotRun] = []
-        with linked_packages(job, linters):
+        with link_packages(job, linters):
             for linter, targets in self._select_targets(job, linters):
                 try:
                     runs.append(_LintRun(linter, targets, _run_linter(job, linter, targets)))
@@ -208,43 +161,52 @@ class Lint(_LintFlow):
             "known": number_known,
         }
         if not findings:
-            scope = _describe_linted({path for run in runs for path in run.targets})
+            linted = {path for run in runs for path in run.targets}
+            scope = count(len(linted), "file") if linted else "the project"
             known = (
                 f" new in {scope}; {self.base} has {count(number_known, 'finding')}" if number_known else f" in {scope}"
             )
             return FlowResult(f"{tools} found nothing{known}{unable}", facts=facts)
         failed = [run for run in runs if run.findings]
-        facts["next"] = "fix_lint" if _can_fix(job, failed) else "let_agent_fix"
+        can_fix = any(run.linter.make_fix_commands((), job.scratch) for run in failed)
+        facts["next"] = "fix_lint" if can_fix else "let_agent_fix"
         are_new = bool(self.paths) and all(run.number_known is not None for run in failed)
-        summary = f"{tools}: {_describe_findings(findings, are_new=are_new)} ({_describe_rules(rules)}){unable}"
+        frequent = ", ".join(f"{rule} {number}" for rule, number in islice(rules.items(), 3))
+        summary = f"{tools}: {_describe_findings(findings, are_new=are_new)} ({frequent}){unable}"
         return FlowResult(summary, sound=False, facts=facts)
 
 
-def _can_fix(job: Job, runs: list[_LintRun]) -> bool:
-    """Whether one of the linters fixes what it finds."""
-    return any(run.linter.make_fix_commands((), job.scratch) for run in runs)
+@frozen
+class _LintRun:
+    """The result of one linter."""
+
+    linter: Linter
+    targets: list[str]
+    findings: list[Finding]
+    number_known: int | None = None
+    """The number of findings that the base has as well, and that are left out; None if the base was not compared."""
 
 
-def _count_rules(findings: list[Finding]) -> dict[str, int]:
-    """The number of findings of each rule, the most frequent rule first."""
-    numbers = Counter(finding.rule for finding in findings)
-    return dict(sorted(numbers.items(), key=lambda pair: (-pair[1], pair[0])))
+def _run_linter(job: Job, linter: Linter, targets: list[str]) -> list[Finding]:
+    """The findings of a linter in `targets`, with paths relative to its folder. Raises `CannotRun`."""
+    command = linter.lint_command(targets, job.scratch)
+    result = run_command(job, command, linter.folder)
+    findings = linter.parse(result.output, result.exit_code)
+    if result.exit_code not in command.exit_codes or (result.exit_code != 0 and not findings):
+        raise _make_linter_error(linter, result)
+    return findings
 
 
-def _describe_linted(paths: set[str]) -> str:
-    return count(len(paths), "file") if paths else "the project"
-
-
-def _describe_findings(findings: list[Finding], *, are_new: bool) -> str:
-    """The numbers of findings and files, in words."""
-    files = count(len({finding.path for finding in findings}), "file")
-    new = f" {'is' if len(findings) == 1 else 'are'} new" if are_new else ""
-    return f"{count(len(findings), 'finding')} in {files}{new}"
-
-
-def _describe_rules(rules: Mapping[str, int]) -> str:
-    """The most frequent rules, with which `rules` begins."""
-    return ", ".join(f"{rule} {number}" for rule, number in islice(rules.items(), 3))
+def _make_linter_error(linter: Linter, result: CommandResult) -> CannotRun:
+    """The error of a linter that could not do its work, with a fix where one is known."""
+    missing = find_first_missing(result.output, linter.is_really_missing)
+    if missing is not None:
+        return CannotRun(f"{linter.name} cannot run: {missing.sentence}", linter.find_fix(missing))
+    return CannotRun(
+        f"{linter.name} ended with exit code {result.exit_code} without naming a line: "
+        f"{find_last_error_line(result.output)}",
+        "run it in a terminal to see why",
+    )
 
 
 def _remove_known_findings(job: Job, run: _LintRun, keys: list[tuple[str, ...]], old_names: dict[str, str]) -> _LintRun:
@@ -270,6 +232,34 @@ def _remove_known_findings(job: Job, run: _LintRun, keys: list[tuple[str, ...]],
     return replace(run, findings=new, number_known=len(run.findings) - len(new))
 
 
+def _make_finding_keys(folder: Path, findings: list[Finding], names: dict[str, str]) -> list[tuple[str, ...]]:
+    """A key for each finding, which is the same in two states of the files. It has the text of the line, because the
+    number of the line may change. `names` has the present names of files that were renamed."""
+    lines_by_path: dict[str, list[str]] = {}
+    keys: list[tuple[str, ...]] = []
+    for finding in findings:
+        if finding.path not in lines_by_path:
+            lines_by_path[finding.path] = read_text(folder / finding.path).splitlines()
+        lines = lines_by_path[finding.path]
+        line = lines[finding.line - 1].strip() if 0 < finding.line <= len(lines) else ""
+        message = _LINE_NUMBER.sub("line", finding.message)
+        keys.append((names.get(finding.path, finding.path), finding.rule, message, line))
+    return keys
+
+
+def _count_rules(findings: list[Finding]) -> dict[str, int]:
+    """The number of findings of each rule, the most frequent rule first."""
+    numbers = Counter(finding.rule for finding in findings)
+    return dict(sorted(numbers.items(), key=lambda pair: (-pair[1], pair[0])))
+
+
+def _describe_findings(findings: list[Finding], *, are_new: bool) -> str:
+    """The numbers of findings and files, in words."""
+    files = count(len({finding.path for finding in findings}), "file")
+    new = f" {'is' if len(findings) == 1 else 'are'} new" if are_new else ""
+    return f"{count(len(findings), 'finding')} in {files}{new}"
+
+
 class FixLint(_LintFlow):
     """Applies the formatter and safe fixes; the result is a change set."""
 
@@ -282,15 +272,13 @@ class FixLint(_LintFlow):
 
     def run(self, job: Job) -> FlowResult:
         before = store_tree(job)
-        used_commands: list[str] = []
         linters = self._find_linters(job)
-        with linked_packages(job, linters):
-            for linter, targets in self._select_targets(job, linters):
-                for command in linter.make_fix_commands(targets, job.scratch):
-                    result = run_command(job, command, linter.folder)
-                    if result.exit_code not in command.exit_codes:
-                        raise _make_linter_error(linter, result)
-                    used_commands.append(" ".join([Path(command.argv[0]).name, *command.argv[1:2]]))
+        with link_packages(job, linters):
+            used_commands = [
+                " ".join([Path(command.argv[0]).name, *command.argv[1:2]])
+                for linter, targets in self._select_targets(job, linters)
+                for command in _apply_fixes(job, linter, targets)
+            ]
         changed = job.git.items("diff-tree", "-r", "-z", "--name-only", "--diff-filter=d", before, store_tree(job))
         tools = join_names(dict.fromkeys(used_commands))
         if not used_commands:
@@ -301,6 +289,19 @@ class FixLint(_LintFlow):
         return FlowResult(
             f"{tools} changed {count(len(changed), 'file')}: {join_names(changed, 4)}", facts={"changed": changed}
         )
+
+
+def _apply_fixes(job: Job, linter: Linter, targets: list[str]) -> list[Command]:
+    """Run the commands by which a linter fixes its targets, and return them. Raises `CannotRun`."""
+    commands = linter.make_fix_commands(targets, job.scratch)
+    for command in commands:
+        result = run_command(job, command, linter.folder)
+        if result.exit_code not in command.exit_codes:
+            raise _make_linter_error(linter, result)
+    return commands
+
+
+# -- install packages, and update a lock file
 
 
 class InstallFlow(ProjectFlow):

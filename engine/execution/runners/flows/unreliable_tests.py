@@ -26,13 +26,14 @@ from engine.execution.runners.flow import (
     make_facts,
 )
 from engine.execution.runners.flows.git_steps import (
-    linked_packages,
+    link_packages,
     read_commit,
     reset_worktree,
     resolve_commit,
     store_tree,
 )
 from engine.execution.runners.flows.suite_runs import (
+    ToolCheck,
     choose_toolchain,
     combine_checks,
     compare_with_base,
@@ -47,46 +48,7 @@ from engine.git.inspection import QUARANTINE_WORDS
 from engine.model import CheckResult
 from engine.model.text import count, join_names, one_line
 
-SLOWER_RATIO = 1.5
-"""A test is slower if its median time is at least this many times as long, and each run is longer than every run at the
-other commit."""
-
-MAX_TEST_FILE_BYTES = 5_000_000
-"""Maximum size of a file in which a test is skipped."""
-
-
-@frozen
-class TestTally:
-    """The results of one test over all runs."""
-
-    test: str
-    runs: int
-    failed: int
-    mean_seconds: float
-
-    @property
-    def verdict(self) -> str:
-        """`steady` for a test that never failed, `broken` for one that always failed, or else `flaky`."""
-        if self.failed == 0:
-            return "steady"
-        return "broken" if self.failed == self.runs else "flaky"
-
-
-def _tally_runs(checks: Sequence[CheckResult]) -> list[TestTally]:
-    """The tally of each test in a series of runs. Tests with the highest share of failures come first, then slow
-    ones."""
-    times: dict[str, list[float]] = {}
-    failed: dict[str, int] = {}
-    for check in checks:
-        durations = dict(check.durations)
-        for test in {*durations, *check.failing}:
-            times.setdefault(test, []).append(durations.get(test, 0.0))
-            failed[test] = failed.get(test, 0) + (test in check.failing)
-    tallies = [
-        TestTally(test, len(seconds), failed[test], round(sum(seconds) / len(seconds), 4))
-        for test, seconds in times.items()
-    ]
-    return sorted(tallies, key=lambda tally: (-tally.failed / tally.runs, -tally.mean_seconds, tally.test))
+# -- run tests again and again
 
 
 class HuntFlakes(ProjectFlow):
@@ -123,6 +85,40 @@ class HuntFlakes(ProjectFlow):
         return FlowResult(summary, check=checks[-1], sound=not any(tally.failed for tally in tallies), facts=facts)
 
 
+@frozen
+class TestTally:
+    """The results of one test over all runs."""
+
+    test: str
+    runs: int
+    failed: int
+    mean_seconds: float
+
+    @property
+    def verdict(self) -> str:
+        """`steady` for a test that never failed, `broken` for one that always failed, or else `flaky`."""
+        if self.failed == 0:
+            return "steady"
+        return "broken" if self.failed == self.runs else "flaky"
+
+
+def _tally_runs(checks: Sequence[CheckResult]) -> list[TestTally]:
+    """The tally of each test in a series of runs. Tests with the highest share of failures come first, then slow
+    ones."""
+    times: dict[str, list[float]] = {}
+    failed: dict[str, int] = {}
+    for check in checks:
+        durations = dict(check.durations)
+        for test in {*durations, *check.failing}:
+            times.setdefault(test, []).append(durations.get(test, 0.0))
+            failed[test] = failed.get(test, 0) + (test in check.failing)
+    tallies = [
+        TestTally(test, len(seconds), failed[test], round(sum(seconds) / len(seconds), 4))
+        for test, seconds in times.items()
+    ]
+    return sorted(tallies, key=lambda tally: (-tally.failed / tally.runs, -tally.mean_seconds, tally.test))
+
+
 def _tally_without_names(tool: str, tests: Sequence[str], checks: Sequence[CheckResult]) -> list[TestTally]:
     """One tally for all tests. It is used if no test failed and the tool names only failures, as cargo does."""
     if not any(check.passed for check in checks):
@@ -143,6 +139,13 @@ def _summarise_tallies(tallies: Sequence[TestTally], times: int) -> str:
     return "; ".join([*parts, f"{steady} steady"])
 
 
+# -- compare the times of tests at two commits
+
+SLOWER_RATIO = 1.5
+"""A test is slower if its median time is at least this many times as long, and each run is longer than every run at the
+other commit."""
+
+
 class TimeTests(ProjectFlow):
     """Runs tests the same number of times at both commits, in a worktree."""
 
@@ -161,7 +164,7 @@ class TimeTests(ProjectFlow):
         head, fast = resolve_commit(job, "HEAD"), resolve_commit(job, self.fast)
         tools = find_toolchains(job, self.project)
         tool = choose_toolchain(tools, self.tests, single=True)
-        with linked_packages(job, tools):
+        with link_packages(job, tools):
             fast_times = self._time_tests_at(job, tool, fast)
             head_times = self._time_tests_at(job, tool, head)
         comparisons = []
@@ -214,13 +217,10 @@ def _format_spread(seconds: list[float]) -> str:
     return f"{median(seconds):.2f} s ({min(seconds):.2f} to {max(seconds):.2f})"
 
 
-def _is_pytest_id(test: str) -> bool:
-    """Whether an id names a test in a Python file of the project."""
-    return ".py::" in test and is_inside(test.partition("::")[0])
+# -- skip tests until a day
 
-
-def _check_day(text: str) -> str:
-    return date.fromisoformat(text).isoformat()
+MAX_TEST_FILE_BYTES = 5_000_000
+"""Maximum size of a file in which a test is skipped."""
 
 
 class Quarantine(ProjectFlow):
@@ -230,7 +230,7 @@ class Quarantine(ProjectFlow):
     label = "Quarantine unreliable tests"
     place = Place.CHANGE_SET
     tests: list[TestId] = Field(min_length=1, max_length=20, description="ids of the tests, as pytest names them")
-    until: Annotated[Line, AfterValidator(_check_day)] = Field(
+    until: Annotated[Line, AfterValidator(lambda text: date.fromisoformat(text).isoformat())] = Field(
         description="the day on which they run again, such as 2026-12-07"
     )
     why: Annotated[str, AfterValidator(lambda text: one_line(text))] = Field(
@@ -269,12 +269,17 @@ class Quarantine(ProjectFlow):
         except CannotRun as error:
             job.say(str(error))
             return FlowResult(f"{summary}; not tested: {error.message}")
-        check = combine_checks(compare_with_base(job, base, [(tool, result)]))
+        check = combine_checks(compare_with_base(job, base, [ToolCheck(tool, result)]))
         facts = {"tests": marked, "until": self.until}
         is_skipped = set(marked).isdisjoint(check.failing)
         return FlowResult(
             f"{summary}; its file: {describe_compared(check)}", check=check, sound=is_skipped, facts=facts
         )
+
+
+def _is_pytest_id(test: str) -> bool:
+    """Whether an id names a test in a Python file of the project."""
+    return ".py::" in test and is_inside(test.partition("::")[0])
 
 
 def add_skip_mark(text: str, names: list[str], until: date, why: str) -> str | None:
@@ -296,7 +301,7 @@ def add_skip_mark(text: str, names: list[str], until: date, why: str) -> str | N
     date_class, imports = _find_needed_imports(text)
     for old_mark in reversed(old_marks):
         del rows[old_mark.lineno - 1 : old_mark.end_lineno]
-    rows.insert(first, f"{indent}{_skip_mark(text, date_class, until, why)}{newline}")
+    rows.insert(first, f"{indent}{_make_skip_mark(text, date_class, until, why)}{newline}")
     import_row = _find_import_row(tree)
     rows[import_row:import_row] = [f"{line}{newline}" for line in imports]
     after = "\n".join(rows)
@@ -315,7 +320,7 @@ def _find_needed_imports(text: str) -> tuple[str, list[str]]:
     return "date", ["from datetime import date", *imports]
 
 
-def _skip_mark(text: str, date_class: str, until: date, why: str) -> str:
+def _make_skip_mark(text: str, date_class: str, until: date, why: str) -> str:
     """The decorator, with the quotes that the `text` of the file mostly has."""
     quote = "'" if text.count("'") > text.count('"') else '"'
     reason = f"{why}; {QUARANTINE_WORDS} {until.isoformat()}".replace("\\", "").replace(quote, "")

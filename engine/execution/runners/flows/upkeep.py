@@ -1,4 +1,8 @@
-"""Flows that tidy up: a repository's branches, stashes and commits, and what Clawpy itself stored."""
+"""Flows that tidy up a repository and what Clawpy stored for it.
+
+They look at its branches and stashes, keep commits that are on no branch, try the squashing of fixup commits, undo a
+landing, and free disk space.
+"""
 
 from __future__ import annotations
 
@@ -38,41 +42,13 @@ from engine.git.operations import try_merge
 from engine.model import Refusal
 from engine.model.text import count, find_last_error_line, join_names
 
+# -- which branches can be deleted
+
 MAX_BRANCHES = 200
 """Maximum number of branches. If there are more, those with the oldest last commits are taken."""
 
 MAX_PATCHES = 100
 """Maximum number of commits of a branch whose changes are searched in the base."""
-
-MAX_STASH_FILES = 20
-"""Maximum number of files of a stash in the transcript."""
-
-_NO_EDITOR = {"GIT_SEQUENCE_EDITOR": ":", "GIT_EDITOR": ":"}
-"""Environment in which git starts no editor: for the name `:` it runs no program."""
-
-
-@frozen
-class ComparedBranch:
-    """One local branch, compared with the base."""
-
-    name: str
-    days: int
-    """Days since its last commit."""
-    ahead: int
-    behind: int
-    is_checked_out: bool
-    """Whether it is checked out in any working tree."""
-    state: str
-    """"merged", "applied" (rebased or squashed), "stale" or "active"."""
-
-    @property
-    def command(self) -> str:
-        """The shell command that deletes it; "" if it should not be deleted."""
-        name = shlex.quote(self.name)
-        if self.is_checked_out or self.state == "active":
-            return ""
-        # -d deletes only a branch that git knows to be merged. A rebased or squashed branch needs -D.
-        return f"git branch {'-d' if self.state == 'merged' else '-D'} -- {name}"
 
 
 class ReportBranches(Flow):
@@ -131,6 +107,30 @@ class ReportBranches(Flow):
         return ComparedBranch(name, days, ahead, behind, is_checked_out=bool(worktree), state=state)
 
 
+@frozen
+class ComparedBranch:
+    """One local branch, compared with the base."""
+
+    name: str
+    days: int
+    """Days since its last commit."""
+    ahead: int
+    behind: int
+    is_checked_out: bool
+    """Whether it is checked out in any working tree."""
+    state: str
+    """"merged", "applied" (rebased or squashed), "stale" or "active"."""
+
+    @property
+    def command(self) -> str:
+        """The shell command that deletes it; "" if it should not be deleted."""
+        name = shlex.quote(self.name)
+        if self.is_checked_out or self.state == "active":
+            return ""
+        # -d deletes only a branch that git knows to be merged. A rebased or squashed branch needs -D.
+        return f"git branch {'-d' if self.state == 'merged' else '-D'} -- {name}"
+
+
 def _report_branches(job: Job, title: str, branches: list[ComparedBranch], width: int) -> None:
     """Show branches below their title, if there are any. `width` is that of the column of names."""
     if branches:
@@ -148,6 +148,12 @@ def _is_applied(job: Job, base: str, sha: str) -> bool:
     if lines and all(line.startswith("-") for line in lines):
         return True
     return not try_merge(job.git.folder, job.git.text("rev-parse", upstream), sha).adds
+
+
+# -- which stashes still apply
+
+MAX_STASH_FILES = 20
+"""Maximum number of files of a stash in the transcript."""
 
 
 class LookAtStash(Flow):
@@ -198,7 +204,9 @@ def _find_state(job: Job, stash: Stash, head: str) -> str:
     if applied.conflicts:
         return f"conflicts in {join_names(applied.conflicts, 3)}"
     untracked = _read_untracked(job, stash)
-    in_head = {path: _find_object(job, head, path) for path in untracked}
+    in_head = {
+        path: job.git.text("rev-parse", "--verify", "--quiet", f"{head}:{path}", allowed=(0, 1)) for path in untracked
+    }
     different = [path for path, blob in untracked.items() if in_head[path] not in ("", blob)]
     if different:
         return f"does not apply: {join_names(different, 3)} already {'exists' if len(different) == 1 else 'exist'}"
@@ -216,9 +224,10 @@ def _read_untracked(job: Job, stash: Stash) -> dict[str, str]:
     return blobs
 
 
-def _find_object(job: Job, commit: str, path: str) -> str:
-    """The id of what `commit` has at `path`, "" if it has nothing there."""
-    return job.git.text("rev-parse", "--verify", "--quiet", f"{commit}:{path}", allowed=(0, 1))
+# -- keep commits that are on no branch, and squash fixup commits
+
+_NO_EDITOR = {"GIT_SEQUENCE_EDITOR": ":", "GIT_EDITOR": ":"}
+"""Environment in which git starts no editor: for the name `:` it runs no program."""
 
 
 class KeepCommits(Flow):
@@ -304,6 +313,35 @@ def _read_commits_since(job: Job, onto: str) -> list[str]:
     return job.git.text("rev-list", "HEAD", *(["--not", onto] if onto else [])).split()
 
 
+# -- what Clawpy stored: landings, worktrees and caches
+
+
+class UndoLanding(Flow):
+    """Restores all files of a landing, or none if one of them was edited since."""
+
+    name = "undo_landing"
+    label = "Undo a landing"
+    place = Place.ENGINE
+    change_set: Argument = Field(description="id of the change set that was landed")
+
+    def describe(self) -> str:
+        return f"Undo the landing of {self.change_set}"
+
+    def run(self, job: Job) -> FlowResult:
+        upkeep = job.require_upkeep()
+        try:
+            change = upkeep.undo(self.change_set, str(job.workspace))
+        except Refusal as refusal:
+            raise WorkFailed(refusal.message, refusal.fix or "") from refusal
+        for file in change.files:
+            job.say(f"restored: {file.path}")
+        job.say(f"Next: run the tests again. To land the change again: clawpy land {change.id}")
+        return FlowResult(
+            f"The landing of “{change.title}” is undone: {count(len(change.files), 'file')} restored",
+            facts={"change_set": change.id, "next": "rerun_failing"},
+        )
+
+
 class ReclaimSpace(Flow):
     """Removes worktrees of decided sessions and caches that no session uses. Changes that wait to be landed stay."""
 
@@ -338,29 +376,3 @@ class ReclaimSpace(Flow):
 def _format_size(size: int) -> str:
     """`3 MB`, `4.2 GB`."""
     return f"{size / 1_000_000_000:.1f} GB" if size >= 1_000_000_000 else f"{size / 1_000_000:.1f} MB"
-
-
-class UndoLanding(Flow):
-    """Restores all files of a landing, or none if one of them was edited since."""
-
-    name = "undo_landing"
-    label = "Undo a landing"
-    place = Place.ENGINE
-    change_set: Argument = Field(description="id of the change set that was landed")
-
-    def describe(self) -> str:
-        return f"Undo the landing of {self.change_set}"
-
-    def run(self, job: Job) -> FlowResult:
-        upkeep = job.require_upkeep()
-        try:
-            change = upkeep.undo(self.change_set, str(job.workspace))
-        except Refusal as refusal:
-            raise WorkFailed(refusal.message, refusal.fix or "") from refusal
-        for file in change.files:
-            job.say(f"restored: {file.path}")
-        job.say(f"Next: run the tests again. To land the change again: clawpy land {change.id}")
-        return FlowResult(
-            f"The landing of “{change.title}” is undone: {count(len(change.files), 'file')} restored",
-            facts={"change_set": change.id, "next": "rerun_failing"},
-        )

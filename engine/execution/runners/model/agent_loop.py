@@ -192,7 +192,7 @@ class AgentLoop:
             if tool_calls:
                 self._run_tool_calls(tool_calls, request)
                 nudges = 0
-            elif (nudge := _follow_up_prompt(reply, answer)) and nudges < _MAX_NUDGES:
+            elif (nudge := _choose_follow_up_prompt(reply, answer)) and nudges < _MAX_NUDGES:
                 nudges += 1
                 request.add(nudge, "runner")
             elif reply or self._has_worked:
@@ -278,7 +278,7 @@ class AgentLoop:
             if failure.kind in (FailureKind.GONE, FailureKind.SILENT, FailureKind.HOST):
                 self._conversation = None  # the host forgot it, or has ended
             problem, fix = request_limits.describe_failure(failure, self._model)
-            pause = request_limits.retry_delay(failure, tried, self._loop_services.randomness.uniform())
+            pause = request_limits.compute_retry_delay(failure, tried, self._loop_services.randomness.uniform())
             if pause is None:
                 if not self._answers and request_limits.is_provider_failure(failure):
                     raise self._note_failure(RetryLater(problem, fix))
@@ -353,23 +353,22 @@ class AgentLoop:
     def _await_answer(self, conversation: Conversation, request: _Request) -> Message:
         """Wait for the message that ends a request, and count the characters that come before it in `request`. Raises
         `_RequestFailed`."""
-        limit, last_byte = FIRST_BYTE_S, self._loop_services.clock.monotonic()
-        next_notice = NOTICE_S
+        clock = self._loop_services.clock
+        limit, last_byte, next_notice = FIRST_BYTE_S, clock.monotonic(), NOTICE_S
         while True:
             message = conversation.read_message(POLL_S)
             self._live.check_running()
             if message is None:
-                silent_seconds = self._loop_services.clock.monotonic() - last_byte
-                if silent_seconds < limit:
-                    if silent_seconds >= next_notice:
-                        self._live.say(f"waiting for {self._model.name}: {next_notice:.0f} s, at most {limit:.0f} s")
-                        next_notice *= 2
-                    continue
-                conversation.cancel_or_kill()
-                silence = f"nothing for {limit:.0f} s"
-                raise _RequestFailed(Failure(FailureKind.SILENT, silence, received=request.received))
-            limit, last_byte = IDLE_S, self._loop_services.clock.monotonic()
-            next_notice = NOTICE_S
+                silent_seconds = clock.monotonic() - last_byte
+                if silent_seconds >= limit:
+                    conversation.cancel_or_kill()
+                    silence = f"nothing for {limit:.0f} s"
+                    raise _RequestFailed(Failure(FailureKind.SILENT, silence, received=request.received))
+                if silent_seconds >= next_notice:
+                    self._live.say(f"waiting for {self._model.name}: {next_notice:.0f} s, at most {limit:.0f} s")
+                    next_notice *= 2
+                continue
+            limit, last_byte, next_notice = IDLE_S, clock.monotonic(), NOTICE_S
             match message["type"]:
                 case "text" | "thought" as kind:
                     request.received += len(message["text"])
@@ -462,7 +461,7 @@ class AgentLoop:
             conversation.cancel()
 
 
-def _follow_up_prompt(text: str, answer: Message) -> str:
+def _choose_follow_up_prompt(text: str, answer: Message) -> str:
     """The text that asks a model to go on after an answer that was cut off or empty, "" after any other."""
     if answer["finish"] == "length":
         return CUT_OFF_PROMPT.format(max_tokens=answer["max_tokens"])

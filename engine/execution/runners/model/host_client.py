@@ -3,6 +3,9 @@
 One host serves all sessions. It is a process with its own process group, and gets keys only through the pipe. It does
 not have the mark of a session, so it does not end with one. It ends with the engine, or when it is killed. The next
 conversation then starts a new host.
+
+The process runs `main` of this module, which loads `host_server`. It ends as soon as its standard input ends, whatever
+it is doing. So no host is left when the engine is gone.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
+import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +35,7 @@ CANCEL_S = 0.5
 WRITE_S = 10.0
 """Seconds in which the host must read a message, even while it loads its modules."""
 
-COMMAND = (sys.executable, "-m", "engine.execution.runners.model.host_main")
+COMMAND = (sys.executable, "-m", "engine.execution.runners.model.host_client")
 """The command that starts a host."""
 
 _WAKE: Message = {"type": "alive"}
@@ -201,3 +205,33 @@ class _HostProcess(HelperProcess):
             conversations, self._conversations = [*self._conversations.values()], {}
         for conversation in conversations:
             conversation.receive(host_protocol.make_failure_message(failure))
+
+
+# -- in the process of the host
+
+
+def main() -> None:
+    """Answer the messages on standard input until it ends."""
+    output_fd = os.dup(1)
+    os.dup2(2, 1)  # what a library prints must not get between the messages
+    input_lines: SimpleQueue[bytes] = SimpleQueue()
+
+    def read() -> None:
+        for line in sys.stdin.buffer:
+            input_lines.put(line)
+        os._exit(0)
+
+    # Messages are read from the beginning, even while the large modules are loaded.
+    threading.Thread(target=read, daemon=True).start()
+    try:
+        from engine.execution.runners.model import host_server
+
+        host_server.serve(input_lines, output_fd)
+    except BaseException as error:
+        message = host_protocol.encode({"type": "broken", "message": f"{type(error).__name__}: {error}"})
+        os.write(output_fd, message)
+    os._exit(1)
+
+
+if __name__ == "__main__":
+    main()

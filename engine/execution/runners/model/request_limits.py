@@ -179,7 +179,7 @@ def _load_rows() -> dict[str, dict[str, Any]]:
     return read_table(__file__, "failures.toml")
 
 
-def retry_delay(failure: Failure, tried: int, chance: float) -> float | None:
+def compute_retry_delay(failure: Failure, tried: int, chance: float) -> float | None:
     """The seconds to wait before a request that failed `tried` times (from 1) is sent again; None if it is not.
 
     `chance` in [0, 1) spreads the retries of many sessions: the delay is between half and all of its full length. It is

@@ -1,4 +1,8 @@
-"""Runs text prompts by a model of the operator's with tools, in a worktree (SPEC 3.8)."""
+"""Runs text prompts by a model of the operator's with tools, in a worktree (SPEC 3.8).
+
+The agent loop runs the turns: one for the prompt or for the reply that continues a session, and more for replies of the
+operator and for what the tests of the changes find.
+"""
 
 from __future__ import annotations
 
@@ -65,10 +69,8 @@ class ModelRunner(AgentRunner):
         previous = get_continued_session(live.assignment)
         kind = REPLY if previous else TASK
         choice = self._choose(view.agent, live.assignment, kind)
-        live.say(
-            f"{choice.id} ({choice.reason}) · {'free · ' if choice.is_free else ''}"
-            f"sandbox: {live.sandbox.describe(network=live.confinement.network, hosts=(choice.host,))}"
-        )
+        sandbox = live.sandbox.describe(network=live.confinement.network, hosts=(choice.host,))
+        live.say(f"{choice.id} ({choice.reason}) · {'free · ' if choice.is_free else ''}sandbox: {sandbox}")
         with suppress(HelperGone):  # the first request reports it
             self._loop_services.host.running()  # it starts while the worktree is made
         with self._services.workspaces.open(live, view, Place.CHANGE_SET, for_agent=True) as workspace:

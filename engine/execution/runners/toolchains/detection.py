@@ -1,6 +1,6 @@
 """Detects the tools of one folder, by the rows of `tools.toml`: its test runners, linters and package managers.
 
-No program of the folder is run.
+`projects` does that for each folder with a manifest. No program of the folder is run.
 """
 
 from __future__ import annotations
@@ -347,14 +347,14 @@ def _make_setup(folder: ProjectFolder, row: PackageManagerRow, lock: str) -> Pac
         kind=row.kind,
         folder=path,
         lock=f"{path}/{lock}" if path and lock else lock,
-        commands=_install_commands(folder, row, lock),
+        commands=_make_install_commands(folder, row, lock),
         hosts=row.hosts,
         installed=_is_installed(folder, row),
         environment=os.path.relpath(_choose_pip_environment(folder), folder.top) if row.name == "pip" else "",
     )
 
 
-def _install_commands(folder: ProjectFolder, row: PackageManagerRow, lock: str) -> tuple[tuple[str, ...], ...]:
+def _make_install_commands(folder: ProjectFolder, row: PackageManagerRow, lock: str) -> tuple[tuple[str, ...], ...]:
     """The commands by which a manager installs the packages of a folder."""
     if row.name == "pip":
         return _make_pip_commands(folder, "pytest", *_make_pip_arguments(folder))

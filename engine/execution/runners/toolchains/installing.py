@@ -28,6 +28,7 @@ from engine.execution.sandbox.host_paths import HOST_TABLES
 from engine.files import TEMPORARY_PREFIX, remove_folder
 from engine.frozen import frozen
 from engine.model import sanitise
+from engine.model.text import join_names
 
 _YARN_2_LOCK = "yarn install --mode=update-lockfile --no-immutable"
 """The command that updates a lock file of yarn 2 and later."""
@@ -121,11 +122,7 @@ class Installation:
     def _describe_changes(self, creation: str, update: str) -> list[str]:
         """The changed folders in words. Each text has `{}` for the names of folders."""
         changes = ((creation, self.created), (update, self.updated))
-        return [text.format(_join_names(folders)) for text, folders in changes if folders]
-
-
-def _join_names(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+        return [text.format(join_names(folders, 1)) for text, folders in changes if folders]
 
 
 def find_installations(top: Path, packages_by_path: PackagesByPath, path: str = "") -> tuple[Installation, ...]:

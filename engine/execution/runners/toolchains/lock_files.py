@@ -16,17 +16,17 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain, islice, product
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.model.text import one_line
 
-MAX_NAMED_DIFFERENCES: Final = 5
+MAX_NAMED_DIFFERENCES = 5
 """Maximum number of differences of a lock file that are named. The others are counted."""
-MAX_BYTES: Final = 32_000_000
+MAX_BYTES = 32_000_000
 """Maximum size of a manifest or lock file. A larger one is not compared."""
-MAX_MEMBERS: Final = 300
+MAX_MEMBERS = 300
 """Maximum number of packages of a workspace that are compared."""
 
 _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, NotImplementedError)
@@ -419,7 +419,7 @@ def _find_go_lines(text: str, word: str) -> Iterator[str]:
         yield from filter(str.strip, (match[1] if match[1] is not None else match[2]).splitlines())
 
 
-FORMATS: Final = (
+FORMATS = (
     LockFormat("package.json", "package-lock.json", _compare_npm),
     LockFormat("package.json", "pnpm-lock.yaml", _compare_pnpm),
     LockFormat("package.json", "yarn.lock", _compare_yarn),

@@ -1,4 +1,5 @@
-"""One folder in which the tools of a project are searched. No program of the folder is run."""
+"""One folder in which `detection` searches tools: its files, its scripts and its interpreters, each read once. No
+program of the folder is run."""
 
 from __future__ import annotations
 

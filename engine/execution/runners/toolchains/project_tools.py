@@ -1,9 +1,6 @@
-"""The test tools and linters of one project. They make its command lines, and read what their runs print: results of
-tests, findings of linters, and messages about missing items.
+"""The test tools and linters of one project, each a row of the table (`tool_table`) with the folders of the project.
 
-Each tool is a row of the table (`tool_table`), together with the folders of the project. If a tool could not work
-because something is missing, that says nothing about the project. So a missing item is neither a finding nor a failed
-test.
+They make their command lines, hand the output of tests to `run_results`, and read the findings of linters.
 """
 
 from __future__ import annotations
@@ -11,9 +8,8 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field, replace
-from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -21,11 +17,14 @@ from engine.execution.runners.toolchains import python_projects
 from engine.execution.runners.toolchains.run_results import FinishedRun
 from engine.execution.runners.toolchains.tool_table import (
     FALLBACK,
+    PROGRAM_FIXES,
     TOOL_TABLES,
     Command,
     LinterRow,
+    MissingItem,
     TestRunnerRow,
     ToolRow,
+    find_usual_fix,
     read_text,
 )
 from engine.frozen import frozen, frozen_kw_only
@@ -35,28 +34,6 @@ MAX_REPORT_CHARS = 50_000_000
 
 Placeholders = dict[str, tuple[str, ...]]
 """The words that replace each name in braces of a command."""
-
-_BRACES = re.compile(r"\{(-*\w*)\}")
-"""A placeholder in a command."""
-
-
-def fill_command(template: str, placeholders: Placeholders) -> tuple[str, ...] | None:
-    """A command of the table with its placeholders replaced; None if one of them is unknown."""
-    argv: list[str] = []
-    for word in shlex.split(template):
-        if any(name not in placeholders for name in _BRACES.findall(word)):
-            return None
-        placeholder = _BRACES.fullmatch(word)
-        if placeholder is not None:
-            argv += placeholders[placeholder[1]]
-        else:
-            argv.append(_fill_text(word, placeholders))
-    return tuple(argv)
-
-
-def _fill_text(text: str, placeholders: Placeholders) -> str:
-    """A text with its placeholders replaced by their words."""
-    return _BRACES.sub(lambda match: " ".join(placeholders[match[1]]), text)
 
 
 @frozen_kw_only
@@ -236,6 +213,31 @@ class Linter(ProjectTool):
         return path.endswith(self.row.suffixes) and "__snapshots__" not in path
 
 
+# -- filling in the commands of the table
+
+_BRACES = re.compile(r"\{(-*\w*)\}")
+"""A placeholder in a command."""
+
+
+def fill_command(template: str, placeholders: Placeholders) -> tuple[str, ...] | None:
+    """A command of the table with its placeholders replaced; None if one of them is unknown."""
+    argv: list[str] = []
+    for word in shlex.split(template):
+        if any(name not in placeholders for name in _BRACES.findall(word)):
+            return None
+        placeholder = _BRACES.fullmatch(word)
+        if placeholder is not None:
+            argv += placeholders[placeholder[1]]
+        else:
+            argv.append(_fill_text(word, placeholders))
+    return tuple(argv)
+
+
+def _fill_text(text: str, placeholders: Placeholders) -> str:
+    """A text with its placeholders replaced by their words."""
+    return _BRACES.sub(lambda match: " ".join(placeholders[match[1]]), text)
+
+
 def _make_test_placeholders(row: TestRunnerRow, tests: Sequence[str]) -> Placeholders:
     """The placeholders for single tests, in all forms that commands use."""
     if row.kind == "go":
@@ -344,72 +346,3 @@ def _read_clippy(output: str) -> Iterator[Finding]:
             rule = rule.replace("-", "_").removeprefix("clippy::")
             findings[Finding(position["path"], int(position["line"]), rule, head["message"])] = None
     yield from findings
-
-
-# -- missing items
-
-MISSING_KINDS: Mapping[str, Any] = TOOL_TABLES["missing"]
-"""The kinds of missing items: the messages that show them, a sentence and a fix for each."""
-
-PROGRAM_FIXES: Mapping[str, str] = TOOL_TABLES["programs"]
-"""The commands that install programs which are not packages of a project, by program."""
-
-EXECUTION_KINDS = frozenset({"program", "permission"})
-"""The kinds that a shell reports if it cannot start a program. They count even if the exit code is 0."""
-
-
-@frozen
-class MissingItem:
-    """Something that a run needed and did not find: a program, a package, the network, a service … (SPEC 2.12)."""
-
-    kind: str
-    """A key of `MISSING_KINDS`."""
-    name: str
-    """Its name as the tool printed it; "" if it printed none."""
-
-    @property
-    def sentence(self) -> str:
-        """A sentence on what is missing, without a full stop."""
-        return str(MISSING_KINDS[self.kind]["sentence"]).format(what=self.name or "it")
-
-
-@cache
-def _compile_patterns() -> tuple[tuple[str, re.Pattern[str], str], ...]:
-    """(kind, regular expression, alias) of each message, in the order in which they are tried."""
-    patterns = []
-    for kind, row in MISSING_KINDS.items():
-        for sign in row["signs"]:
-            message, alias = (sign["says"], sign["as"]) if isinstance(sign, dict) else ("".join(sign), "")
-            for name, expression in TOOL_TABLES["missing_names"].items():
-                message = message.replace(name, expression)
-            patterns.append((kind, re.compile(message, re.MULTILINE), alias))
-    return tuple(patterns)
-
-
-def _find_missing(text: str) -> Iterator[MissingItem]:
-    """The missing items that are named in `text`, the output of a run or of a failed test. They have the order of the
-    rows."""
-    plugins: Mapping[str, str] = TOOL_TABLES["plugins"]
-    for kind, pattern, alias in _compile_patterns():
-        for match in pattern.finditer(text):
-            name = (match.groupdict().get("what") or "").strip()
-            if alias:
-                yield MissingItem(kind, alias.format(what=name))
-            elif kind not in ("fixture", "option"):
-                yield MissingItem(kind, name)
-            elif name in plugins:  # any other name may be a mistake in the project
-                yield MissingItem(kind, plugins[name])
-
-
-def find_first_missing(text: str, is_valid: Callable[[MissingItem], bool]) -> MissingItem | None:
-    """The first missing item for which `is_valid` is true, or None."""
-    return next(filter(is_valid, _find_missing(text)), None)
-
-
-def find_usual_fix(missing: MissingItem, install: str) -> str:
-    """The command or the advice for a missing item. `install` is the command that installs the project's packages."""
-    if missing.kind == "program" and missing.name in PROGRAM_FIXES:
-        return PROGRAM_FIXES[missing.name]
-    row = MISSING_KINDS[missing.kind]
-    fix = row["fix"] if missing.name else row.get("fix_nameless", row["fix"])
-    return str(fix).format(what=missing.name, install=install)

@@ -33,9 +33,15 @@ from engine.execution.runners.toolchains.detection import (
     make_environment_command,
 )
 from engine.execution.runners.toolchains.project_folder import ProjectFolder
-from engine.execution.runners.toolchains.project_tools import PROGRAM_FIXES, Linter, Toolchain
+from engine.execution.runners.toolchains.project_tools import Linter, Toolchain
 from engine.execution.runners.toolchains.python_projects import Interpreter, is_collected
-from engine.execution.runners.toolchains.tool_table import MANIFESTS, PACKAGE_MANAGERS, TEST_RUNNERS, TOOL_TABLES
+from engine.execution.runners.toolchains.tool_table import (
+    MANIFESTS,
+    PACKAGE_MANAGERS,
+    PROGRAM_FIXES,
+    TEST_RUNNERS,
+    TOOL_TABLES,
+)
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.repository import find_repository

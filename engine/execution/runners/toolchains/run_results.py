@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
@@ -147,12 +147,19 @@ def _read_rspec(run: FinishedRun) -> CheckResult | None:
     )
 
 
-def _parse_rspec(text: str) -> tuple[list[dict[str, Any]], dict[str, Any]] | None:
-    """(examples, summary) of RSpec's report; None if it cannot be read."""
+class _RspecReport(NamedTuple):
+    """The parts of RSpec's report that are read."""
+
+    examples: list[dict[str, Any]]
+    summary: dict[str, Any]
+
+
+def _parse_rspec(text: str) -> _RspecReport | None:
+    """RSpec's report; None if it cannot be read."""
     try:
         report = json.loads(text)
         examples = [example for example in report["examples"] if example["id"] and example["status"]]
-        return (examples, report["summary"]) if report["summary"] else None
+        return _RspecReport(examples, report["summary"]) if report["summary"] else None
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -242,7 +249,7 @@ def _read_reported_failures(run: FinishedRun) -> Mapping[str, str] | None:
     report = _parse_rspec(run.report)
     if report is None:
         return None
-    return {example["id"]: str((example.get("exception") or {}).get("message", "")) for example in report[0]}
+    return {example["id"]: str((example.get("exception") or {}).get("message", "")) for example in report.examples}
 
 
 # -- printed output

@@ -1,14 +1,16 @@
 """The tools that Clawpy knows, as rows of `tools.toml` (SPEC 3.9). To add a tool, add a row there.
 
-There are rows for test runners, linters and package managers. This module also has the values that tools take and
-return, and functions that read files of a project.
+There are rows for test runners, linters and package managers, and for the items that a run may lack. If a tool could
+not work because something is missing, that says nothing about the project. So a missing item is neither a finding nor a
+failed test. At the end are functions that read files of a project.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -206,6 +208,78 @@ class Command:
     """The file to which the tool writes a report; None if it only prints."""
     created_files: tuple[str, ...] = ()
     """Files that the tool makes in a project that does not have them. A check must remove them."""
+
+
+# -- what a run may lack
+
+MISSING_KINDS: Mapping[str, Any] = TOOL_TABLES["missing"]
+"""The kinds of missing items: the messages that show them, a sentence and a fix for each."""
+
+PROGRAM_FIXES: Mapping[str, str] = TOOL_TABLES["programs"]
+"""The commands that install programs which are not packages of a project, by program."""
+
+EXECUTION_KINDS = frozenset({"program", "permission"})
+"""The kinds that a shell reports if it cannot start a program. They count even if the exit code is 0."""
+
+
+@frozen
+class MissingItem:
+    """Something that a run needed and did not find: a program, a package, the network, a service … (SPEC 2.12)."""
+
+    kind: str
+    """A key of `MISSING_KINDS`."""
+    name: str
+    """Its name as the tool printed it; "" if it printed none."""
+
+    @property
+    def sentence(self) -> str:
+        """A sentence on what is missing, without a full stop."""
+        return str(MISSING_KINDS[self.kind]["sentence"]).format(what=self.name or "it")
+
+
+@cache
+def _compile_patterns() -> tuple[tuple[str, re.Pattern[str], str], ...]:
+    """(kind, regular expression, alias) of each message, in the order in which they are tried."""
+    patterns = []
+    for kind, row in MISSING_KINDS.items():
+        for sign in row["signs"]:
+            message, alias = (sign["says"], sign["as"]) if isinstance(sign, dict) else ("".join(sign), "")
+            for name, expression in TOOL_TABLES["missing_names"].items():
+                message = message.replace(name, expression)
+            patterns.append((kind, re.compile(message, re.MULTILINE), alias))
+    return tuple(patterns)
+
+
+def _find_missing(text: str) -> Iterator[MissingItem]:
+    """The missing items that are named in `text`, the output of a run or of a failed test. They have the order of the
+    rows."""
+    plugins: Mapping[str, str] = TOOL_TABLES["plugins"]
+    for kind, pattern, alias in _compile_patterns():
+        for match in pattern.finditer(text):
+            name = (match.groupdict().get("what") or "").strip()
+            if alias:
+                yield MissingItem(kind, alias.format(what=name))
+            elif kind not in ("fixture", "option"):
+                yield MissingItem(kind, name)
+            elif name in plugins:  # any other name may be a mistake in the project
+                yield MissingItem(kind, plugins[name])
+
+
+def find_first_missing(text: str, is_valid: Callable[[MissingItem], bool]) -> MissingItem | None:
+    """The first missing item for which `is_valid` is true, or None."""
+    return next(filter(is_valid, _find_missing(text)), None)
+
+
+def find_usual_fix(missing: MissingItem, install: str) -> str:
+    """The command or the advice for a missing item. `install` is the command that installs the project's packages."""
+    if missing.kind == "program" and missing.name in PROGRAM_FIXES:
+        return PROGRAM_FIXES[missing.name]
+    row = MISSING_KINDS[missing.kind]
+    fix = row["fix"] if missing.name else row.get("fix_nameless", row["fix"])
+    return str(fix).format(what=missing.name, install=install)
+
+
+# -- files of a project
 
 
 def read_text(file: Path, limit: int = 1_000_000) -> str:

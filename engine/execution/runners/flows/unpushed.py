@@ -1,27 +1,27 @@
-"""Flows about changes that are not committed or not pushed: what must not be pushed, and how to commit the changes."""
+"""The flow that reviews commits which are not pushed.
+
+It shows secrets, large files and leftovers, and gives the commands that take secrets and unwanted files out: out of the
+index, or out of the history, by a new last commit, by fixup commits, or by one commit in place of several.
+"""
 
 from __future__ import annotations
 
 import re
 import shlex
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import replace
-from itertools import islice
-from pathlib import PurePosixPath
 
 from pydantic import Field
 
 from engine.execution.runners.flow import Facts, Flow, FlowResult, Job, Line, Place, Revision
 from engine.execution.runners.flows.git_steps import quote_paths, resolve_commit
-from engine.execution.runners.toolchains.tool_table import TEST_FILE
-from engine.files import read_plain
-from engine.frozen import frozen
+from engine.git.command import LITERAL_PATHS
 from engine.git.history import log_commits
 from engine.git.leftovers import count_kinds, is_secret_file
 from engine.git.lost_commits import FIXUP_PREFIX
 from engine.git.operations import find_operation_name
-from engine.git.state import FileState, Status, is_byproduct, read_status
+from engine.git.state import Status, read_status
 from engine.git.unpushed import (
     MAX_COMMITS,
     NOTHING_UNPUSHED,
@@ -38,31 +38,12 @@ from engine.model.text import capitalised, count, join_names, sanitise
 MAX_FINDINGS = 200
 """Maximum number of findings in the transcript and in the facts of a result."""
 
-MAX_COUNTED_BYTES = 1_000_000
-"""Maximum size of an untracked file whose lines are counted."""
-
-MAX_GROUPS = 8
-"""Maximum number of suggested commits in the transcript."""
-
-FILES_PER_COMMAND = 20
-"""Maximum number of files in a suggested command. More files get several commands."""
-
 IGNORE_FILE = ".gitignore"
+
 _PATTERN_CHARACTER = re.compile(r"[\\*?\[]|\s$")
 """Matches what a backslash must stand before in a pattern of .gitignore."""
 
 _ALLOW_EMPTY = "--allow-empty --allow-empty-message"
-
-_TEST_STEM = re.compile(r"^(?:test[_-])?(.+?)(?:[._-](?:test|tests|spec))?$", re.I)
-"""The name of a test file without its ending; the group is the name of what it tests."""
-
-_PROSE_FILE = re.compile(r"\.(?:md|rst|adoc|txt)$|(?:^|/)docs?/", re.I)
-_SETTINGS_FILE = re.compile(
-    r"\.(?:toml|ya?ml|cfg|ini|lock|mod|sum|gradle|properties)$|(?:^|/)(?:package(?:-lock)?\.json|\.[^/]+)$"
-)
-_SOURCE_FILE = re.compile(
-    r"\.(?:py|js|jsx|ts|tsx|mjs|cjs|go|rs|java|kt|rb|php|ex|exs|cs|c|cc|cpp|h|hpp|swift|scala|vue|svelte)$"
-)
 
 
 class ReviewUnpushed(Flow):
@@ -98,7 +79,7 @@ class ReviewUnpushed(Flow):
         if unpushed.unread:
             job.say(f"The lines of {count(unpushed.unread, 'commit')} were not checked for secrets: too many at once")
         findings = [*unpushed.committed, *uncommitted]
-        job.say_list([_describe_finding(finding) for finding in findings], MAX_FINDINGS)
+        job.say_list([finding.description_with_commit for finding in findings], MAX_FINDINGS)
         steps = _describe_cleanup(job, findings, status, span)
         for line in [*self.broken, *steps]:
             job.say(line)
@@ -106,9 +87,41 @@ class ReviewUnpushed(Flow):
         return replace(result, facts={**result.facts, "head": status.head, "state": status.digest, "steps": steps})
 
 
-def _describe_finding(finding: UnpushedProblem) -> str:
-    """A finding in one line, with its commit."""
-    return f"{finding.description}, {f'in {finding.sha[:10]}' if finding.sha else 'not committed yet'}"
+def _make_result(unpushed: UnpushedWork, findings: list[UnpushedProblem], branch_problems: list[str]) -> FlowResult:
+    facts: Facts = {"commits": unpushed.commits, "findings": list(map(_make_finding_facts, findings[:MAX_FINDINGS]))}
+    commits = count(unpushed.commits, "unpushed commit")
+    if not findings and not branch_problems:
+        unread = f", but {unpushed.unread} of them could not be read" if unpushed.unread else ""
+        return FlowResult(f"{commits}, nothing that should not be pushed{unread}", facts=facts)
+    serious = sorted(
+        (finding for finding in findings if _is_serious(finding)), key=lambda finding: not finding.is_secret
+    )
+    parts = list(branch_problems)
+    if serious:
+        facts["next"] = "secret" if serious[0].is_secret else "large_file"
+        remainder = f", and {count(len(serious) - 1, 'other finding')}" if len(serious) > 1 else ""
+        step = "push" if any(finding.sha for finding in serious) else "commit"
+        parts.insert(0, f"do not {step}: {serious[0].description}{remainder}")
+    if leftovers := [finding.kind for finding in findings if not _is_serious(finding)]:
+        parts.append(f"{count_kinds(leftovers)} to look at")
+    where = f" (in {commits})" if unpushed.commits else ""
+    return FlowResult(capitalised("; ".join(parts)) + where, sound=not (serious or branch_problems), facts=facts)
+
+
+def _is_serious(finding: UnpushedProblem) -> bool:
+    """Whether a finding must not be pushed, and not only be looked at."""
+    return finding.is_secret or not finding.line
+
+
+def _make_finding_facts(finding: UnpushedProblem) -> Facts:
+    facts = {
+        "kind": finding.kind,
+        "path": finding.path,
+        "line": finding.line,
+        "commit": finding.sha,
+        "gone": finding.is_in_history_only,
+    }
+    return facts | {"size": finding.size} if finding.size else facts
 
 
 def _describe_cleanup(
@@ -222,23 +235,10 @@ def _describe_rewrite(job: Job, findings: Sequence[UnpushedProblem], status: Sta
     commits = status.head[:10] if is_first else f"{start[:10]}..{status.head[:10]}"
     is_last = affected == {status.head}
     if not is_last and _can_be_fixed_up(job, findings, status, commits):
-        yield _format_removal(paths)
-        yield "Then put all your changes of the file into the commit with the secret, before you push:"
-        for sha in sorted(affected):
-            fixed = dict.fromkeys(finding.path for finding in findings if finding.sha == sha)
-            yield f"  git commit -m 'fixup! {sha[:10]}' -- {quote_paths(fixed)}"
-        rebase = "GIT_SEQUENCE_EDITOR=true git rebase -i --autosquash --autostash"
-        yield f"  {rebase} {'--root' if is_first else start[:10]}"
-        yield "If git stops because a commit would become empty:"
-        yield f"  git commit --amend --no-edit {_ALLOW_EMPTY}"
-        yield "  git rebase --continue"
+        yield from _describe_fixups(findings, onto="--root" if is_first else start[:10])
         return
     if not is_last:
-        number = job.git.text("rev-list", "--count", commits)
-        yield f"Make one commit of the last {number} commits, before you push. Your files stay as they are."
-        if job.git.text("rev-list", "--max-count=1", "--min-parents=2", commits):
-            yield "The merges among them are lost, but not what they brought."
-        yield f"  git reset --soft {start[:10]}"
+        yield from _describe_reset(job, start, commits)
     yield from _describe_removal(job, findings, "" if is_first else start)
     if staged := [file.path for file in status.files if file.staged and file.path not in paths]:
         yield f"What else is staged is committed, too, unless you unstage it now: {join_names(staged, 3)}."
@@ -249,6 +249,28 @@ def _describe_rewrite(job: Job, findings: Sequence[UnpushedProblem], status: Sta
     yield "Commit the rest with the messages of these commits:"
     amend = "--amend " if is_first else ""
     yield f"  git log --reverse --format=%B {commits} | git commit {amend}{_ALLOW_EMPTY} -F -"
+
+
+def _describe_fixups(findings: Sequence[UnpushedProblem], *, onto: str) -> Iterator[str]:
+    """The steps that change the affected commits by fixup commits, and a rebase `onto` this."""
+    yield _format_removal(dict.fromkeys(finding.path for finding in findings))
+    yield "Then put all your changes of the file into the commit with the secret, before you push:"
+    for sha in sorted({finding.sha for finding in findings if finding.sha}):
+        fixed = dict.fromkeys(finding.path for finding in findings if finding.sha == sha)
+        yield f"  git commit -m 'fixup! {sha[:10]}' -- {quote_paths(fixed)}"
+    yield f"  GIT_SEQUENCE_EDITOR=true git rebase -i --autosquash --autostash {onto}"
+    yield "If git stops because a commit would become empty:"
+    yield f"  git commit --amend --no-edit {_ALLOW_EMPTY}"
+    yield "  git rebase --continue"
+
+
+def _describe_reset(job: Job, start: str, commits: str) -> Iterator[str]:
+    """The steps that undo `commits`, those since `start`, and keep all files."""
+    number = job.git.text("rev-list", "--count", commits)
+    yield f"Make one commit of the last {number} commits, before you push. Your files stay as they are."
+    if job.git.text("rev-list", "--max-count=1", "--min-parents=2", commits):
+        yield "The merges among them are lost, but not what they brought."
+    yield f"  git reset --soft {start[:10]}"
 
 
 def _find_start(job: Job, span: CommitSpan, affected: Set[str]) -> str:
@@ -319,172 +341,10 @@ def _find_remote_branches(job: Job, secrets: Iterable[UnpushedProblem]) -> list[
     commits = {
         job.git.text(
             "log", "--max-count=1", "--format=%H", f"--find-object={sha}:{path}", "--remotes", "--not", "HEAD",
-            "--", path, environment={"GIT_LITERAL_PATHSPECS": "1"}, allowed=(0, 128),
+            "--", path, environment=LITERAL_PATHS, allowed=(0, 128),
         )
         for sha, path in {(secret.sha, secret.path) for secret in secrets}
     }  # fmt: skip
     contains = [f"--contains={commit}" for commit in commits if commit]
     refs = job.git.lines("for-each-ref", "--format=%(refname:lstrip=2)", *contains, "refs/remotes") if contains else []
     return [ref for ref in refs if not ref.endswith("/HEAD")]
-
-
-def _make_result(unpushed: UnpushedWork, findings: list[UnpushedProblem], branch_problems: list[str]) -> FlowResult:
-    facts: Facts = {"commits": unpushed.commits, "findings": list(map(_make_finding_facts, findings[:MAX_FINDINGS]))}
-    commits = count(unpushed.commits, "unpushed commit")
-    if not findings and not branch_problems:
-        unread = f", but {unpushed.unread} of them could not be read" if unpushed.unread else ""
-        return FlowResult(f"{commits}, nothing that should not be pushed{unread}", facts=facts)
-    serious = sorted(
-        (finding for finding in findings if _is_serious(finding)), key=lambda finding: not finding.is_secret
-    )
-    parts = list(branch_problems)
-    if serious:
-        facts["next"] = "secret" if serious[0].is_secret else "large_file"
-        remainder = f", and {count(len(serious) - 1, 'other finding')}" if len(serious) > 1 else ""
-        step = "push" if any(finding.sha for finding in serious) else "commit"
-        parts.insert(0, f"do not {step}: {serious[0].description}{remainder}")
-    if leftovers := [finding.kind for finding in findings if not _is_serious(finding)]:
-        parts.append(f"{count_kinds(leftovers)} to look at")
-    where = f" (in {commits})" if unpushed.commits else ""
-    return FlowResult(capitalised("; ".join(parts)) + where, sound=not (serious or branch_problems), facts=facts)
-
-
-def _is_serious(finding: UnpushedProblem) -> bool:
-    """Whether a finding must not be pushed, and not only be looked at."""
-    return finding.is_secret or not finding.line
-
-
-def _make_finding_facts(finding: UnpushedProblem) -> Facts:
-    facts = {
-        "kind": finding.kind,
-        "path": finding.path,
-        "line": finding.line,
-        "commit": finding.sha,
-        "gone": finding.is_in_history_only,
-    }
-    return facts | {"size": finding.size} if finding.size else facts
-
-
-@frozen
-class UncommittedFile:
-    """One uncommitted file with its numbers of lines, which are 0 for a file that is not text."""
-
-    file: FileState
-    added: int
-    removed: int
-
-    @property
-    def letter(self) -> str:
-        """The letter of its state: ? for an untracked file, D for a deleted one, M for any other."""
-        if self.file.untracked:
-            return "?"
-        return "D" if self.file.deleted else "M"
-
-
-class LookAtChanges(Flow):
-    """Reads the differences from HEAD; nothing is run, staged or written."""
-
-    name = "look_at_changes"
-    label = "Look at uncommitted changes"
-    place = Place.OPERATOR_TREE
-
-    def describe(self) -> str:
-        return "Look at what is not committed yet and suggest commits"
-
-    def run(self, job: Job) -> FlowResult:
-        head = resolve_commit(job, "HEAD")
-        status = read_status(job.git)
-        changes = _read_changes(job, head, status.files)
-        if not changes:
-            return FlowResult("Nothing to commit: everything is committed")
-        groups = _group_by_topic(changes)
-        _report_groups(job, groups)
-        risks = read_uncommitted(job.git, head, status.files)
-        for risk in risks:
-            job.say(f"Do not commit: {_describe_finding(risk)}")
-        sentences = [f"{count(len(changes), 'file')} not committed"]
-        sentences.append(f"could be {count(len(groups), 'commit')}: {join_names(groups, 3)}")
-        if risks:
-            sentences.append(f"do not commit: {risks[0].description}")
-        facts = {
-            "groups": {topic: [change.file.path for change in members] for topic, members in groups.items()},
-            "next": "secret" if any(risk.is_secret for risk in risks) else "run_tests",
-        }
-        return FlowResult("; ".join(sentences), sound=not risks, facts=facts)
-
-
-def _report_groups(job: Job, groups: Mapping[str, list[UncommittedFile]]) -> None:
-    """Show the first groups, each with its files and the command that commits them."""
-    for number, (topic, members) in enumerate(islice(groups.items(), MAX_GROUPS), 1):
-        lines = f"+{sum(change.added for change in members)} -{sum(change.removed for change in members)}"
-        job.say(f"{number}. {topic}: {count(len(members), 'file')}, {lines}")
-        for change in members:
-            job.say(f"   {change.letter} {change.file.path}  +{change.added} -{change.removed}")
-        paths = [change.file.path for change in members]
-        commands = [
-            f"git add -- {quote_paths(paths[start : start + FILES_PER_COMMAND])}"
-            for start in range(0, len(paths), FILES_PER_COMMAND)
-        ]
-        job.say_list([*commands[:-1], f"{commands[-1]} && git commit"], len(commands), indent="   ")
-    if len(groups) > MAX_GROUPS:
-        job.say(f"and {len(groups) - MAX_GROUPS} more")
-
-
-def _read_changes(job: Job, head: str, files: Iterable[FileState]) -> list[UncommittedFile]:
-    """The uncommitted files with their numbers of lines, without byproducts of tools."""
-    numbers = {}
-    for field in job.git.items("diff-index", "--numstat", "-z", "--no-renames", head):
-        added, removed, path = field.split("\t", 2)
-        numbers[path] = (int(added), int(removed)) if added != "-" else (0, 0)
-    changes = []
-    for file in files:
-        if not file.untracked:
-            changes.append(UncommittedFile(file, *numbers.get(file.path, (0, 0))))
-        elif not is_byproduct(file.path):
-            changes.append(UncommittedFile(file, _count_lines(job, file), 0))
-    return changes
-
-
-def _count_lines(job: Job, file: FileState) -> int:
-    try:
-        data = read_plain(job.folder / file.path, MAX_COUNTED_BYTES, follow=False)
-    except (OSError, ValueError):
-        return 0  # a folder, a pipe, or too large
-    return 0 if b"\0" in data else len(data.splitlines())
-
-
-def _group_by_topic(changes: Sequence[UncommittedFile]) -> Mapping[str, list[UncommittedFile]]:
-    """The changes by topic, the topic with the most files first. A topic is a folder together with the tests of its
-    files, documentation, or settings."""
-    sources = [change.file.path for change in changes if _is_code(change.file.path)]
-    folders = {_find_file_topic(path): _find_topic_folder(path) for path in sources}
-    groups: dict[str, list[UncommittedFile]] = defaultdict(list)
-    for change in changes:
-        path = change.file.path
-        if _is_code(path):
-            topic = _find_topic_folder(path)
-        elif _SOURCE_FILE.search(path):  # a test
-            topic = folders.get(_find_file_topic(path), "tests")
-        elif _PROSE_FILE.search(path):
-            topic = "documentation"
-        else:
-            topic = "settings" if _SETTINGS_FILE.search(path) else _find_topic_folder(path)
-        groups[topic].append(change)
-    return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
-
-
-def _find_file_topic(path: str) -> str:
-    """The topic of a file: `cart` for `cart.py`, `tests/test_cart.py` and `cart.spec.ts`."""
-    name = PurePosixPath(path).stem.lower()
-    match = _TEST_STEM.match(name)
-    return (match[1] if match else name).removesuffix("test")
-
-
-def _is_code(path: str) -> bool:
-    """Whether a path is a source file and not a test."""
-    return bool(_SOURCE_FILE.search(path)) and not TEST_FILE.search(path)
-
-
-def _find_topic_folder(path: str) -> str:
-    folders = PurePosixPath(path).parts[:-1]
-    return "/".join(folders[:3]) if folders else PurePosixPath(path).stem
