@@ -40,9 +40,9 @@ from engine.model import (
 )
 from engine.safety.pipeline import RAIL_ORDER
 from engine.services import Overrides
-from engine.simulation.month import Observations, SimulatedMonth, SimulatedRunner, SimulatedSandbox
+from engine.simulation.month import Observations, SimulatedMonth
 from engine.simulation.operator import SimulatedOperator
-from engine.simulation.world import SimulatedContexts, SimulatedProject
+from engine.simulation.world import SimulatedContexts, SimulatedProject, SimulatedRunner, SimulatedSandbox
 
 FIRST_DAY = datetime(2026, 1, 5, tzinfo=UTC)
 """Midnight of a Monday. Local time is UTC, so that the zone of the machine does not matter."""
@@ -165,7 +165,9 @@ def make_document(engine: Engine, observed: Observations, *, days: int, seed: in
         "asleepHours": round(observed.asleep.total_seconds() / 3600, 2),
         "cycles": {name: observed.jobs[name] for name in ("cards", "act")},
         "phases": [{"phase": number, "at": at.isoformat()} for number, at in observed.phases],
-        "holds": [{"at": at.isoformat(), "word": word, "reason": reason} for at, word, reason in observed.holds],
+        "holds": [
+            {"at": hold.began_at.isoformat(), "word": hold.word, "reason": hold.reason} for hold in observed.holds
+        ],
         "cost": {
             "total": dollars(sum(view.cost for view in sessions)),
             "peaks": {window: dollars(amount) for window, amount in observed.peak.items()},

@@ -26,8 +26,8 @@ from engine.model import DecidedBy, DecidedCard, DecisionSignal, Randomness, Ref
 from engine.prediction.card_rows import CardRow
 from engine.safety.pipeline import CrosspollLog
 from engine.services import Overrides
-from engine.simulation.month import SimulatedSandbox
 from engine.simulation.simulate import open_world
+from engine.simulation.world import SimulatedSandbox
 from engine.storage.database import Transaction
 from tests.safety import oracle
 from tests.safety.execution_checks import ExecutionChecks, MachineState, coverage_counts
