@@ -27,7 +27,7 @@ from engine.safety.content import find_line_objections
 if TYPE_CHECKING:
     from engine.api_keys import Keys
     from engine.autonomy.autonomy import Autonomy
-    from engine.autonomy.schedule import Heartbeat
+    from engine.autonomy.heartbeat import Heartbeat
     from engine.events import EventBus
     from engine.execution.changesets import ChangeSets
     from engine.execution.channel_setup import ChannelSetup

@@ -20,7 +20,7 @@ from typing import Any
 from engine.api.documents import Document
 from engine.api.offline import read_rows
 from engine.api_keys import ENVIRONMENT, TWIN, Keys, NoKeyring, check_name, variable
-from engine.autonomy.schedule import find_heartbeat_problems
+from engine.autonomy.heartbeat import find_heartbeat_problems
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings, SettingsSource
 from engine.config.sections import ACP_PREFIX, AUTO, MODEL, ProviderKind, ProviderSettings

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from engine.autonomy.autonomous_runs import AutonomousRuns
 from engine.autonomy.autonomy import CARDS, Autonomy
-from engine.autonomy.schedule import PULSE, Heartbeat, Job
+from engine.autonomy.heartbeat import PULSE, Heartbeat
+from engine.autonomy.schedule import Job
 from engine.execution.sessions import Sessions
 from engine.hierarchy.agents import HeartbeatPage
 from engine.hierarchy.teaching import run_round

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.autonomy.schedule import (
+from engine.autonomy.heartbeat import (
     PULSE,
     Daily,
     Every,

@@ -13,7 +13,7 @@ from sqlmodel import select
 from engine.api.control import ask
 from engine.api.operations import dispatch
 from engine.autonomy.autonomy import ACT, CARDS, STATE
-from engine.autonomy.schedule import PULSE
+from engine.autonomy.heartbeat import PULSE
 from engine.clock import FakeClock
 from engine.engine import Engine
 from engine.execution.session_store import SessionRow

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from engine.api.documents import Document, document, instant
 from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Limit, NonEmptyText, Text, operation, require
-from engine.autonomy.schedule import find_heartbeat_problems
+from engine.autonomy.heartbeat import find_heartbeat_problems
 from engine.config.sections import ACP_PREFIX
 from engine.hierarchy import profile_items
 from engine.learning.decisions.exporting import Shape
