@@ -1,57 +1,18 @@
-"""Operations on the organisation and on what it learned: from agents and guidance to learnings, candidates and training
-(SPEC 1, 5, 6, 8).
-
-The learnings of a workspace have two sources: statements that recurred in its sessions (the promotion chain), and
-findings that leaders accepted (the hierarchy).
-"""
+"""Operations on the organisation: agents, guidance, profile, bubbles (SPEC 1)."""
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
-
-from engine.api.documents import Document, document, instant
-from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Limit, NonEmptyText, Text, operation, require
+from engine.api.documents import Document, document
+from engine.api.operations.operation import Limit, NonEmptyText, Text, operation, require
 from engine.autonomy.heartbeat import find_heartbeat_problems
 from engine.config.sections import ACP_PREFIX
 from engine.hierarchy import profile_items
-from engine.learning.decisions.exporting import Shape
-from engine.learning.decisions.training_runs import DPO, RunState, TrainingRun
-from engine.model import BubbleState, LearningScope, Refusal, dollars
-from engine.model.adaptation import CandidateStatus, CandidateType, PromptFragment
-from engine.model.learnings import find_lessons, make_lesson_id
+from engine.model import BubbleState, Refusal
 
 if TYPE_CHECKING:
     from engine.services import Services
-
-WRITE_FLOW = "write_agents_md"
-"""The flow that writes an `AGENTS.md`."""
-
-MAX_CARD_LESSONS = 60
-"""Maximum number of lessons on one card."""
-
-MAX_LESSON_CHARS = 12_000
-"""Maximum length of all lessons on one card."""
-
-MAX_LISTED_RUNS = 10
-"""Maximum number of training runs that are listed."""
-
-DEFAULT_METRIC_DAYS, MAX_METRIC_DAYS = 7, 3_650
-
-
-Days = Annotated[int, Field(ge=1, le=MAX_METRIC_DAYS), ACCEPT_WHOLE_FLOAT]
-
-
-Status = Annotated[CandidateStatus, Field(strict=False)]
-
-
-Type = Annotated[CandidateType, Field(strict=False)]
-
-
-Format = Annotated[Shape, Field(strict=False)]
 
 
 @operation(marks_presence=True)
@@ -158,131 +119,6 @@ def bubbles(
     return {"bubbles": document(bubbles_found)}
 
 
-@operation(marks_presence=True)
-def learnings(
-    engine: Services,
-    action: Literal["list", "show", "scopes", "retract", "keep", "promote", "chain", "write"] = "list",
-    workspace: Text = "",
-    id: Text = "",
-    reason: Text = "",
-    scope: Text = "",
-    session: Text = "",
-    kind: Text = "",
-    words: Text = "",
-    limit: Limit = 50,
-    judge: bool = False,
-) -> Document:
-    """List learnings of a workspace, scope or session; show one with its sources; list scopes; retract, keep or promote
-    one; run the promotion chain (with `judge` up to all projects); or make a card that writes them into `AGENTS.md`
-    (SPEC 1.12)."""
-    service = engine.learnings
-    match action:
-        case "show":
-            view = service.view(require("id", id))
-            return {"learning": document(view) | _find_lesson_uses(engine, view.entry.lesson)}
-        case "scopes":
-            return {"scopes": document(service.scopes())}
-        case "retract":
-            return dict(document(service.retract(require("id", id), reason)))
-        case "keep":
-            return {"kept": document(service.keep(require("id", id)))}
-        case "promote":
-            return {"promoted": document(service.promote(require("id", id)))}
-        case "chain":
-            report = service.chain(judge=judge)
-            judged = [{"id": entry, "verdict": verdict} for entry, verdict in report.judged.items()]
-            return dict(document(report), judged=judged)
-        case "write":
-            return _propose_agents_md(engine, require("workspace", workspace))
-    if scope or session or not workspace:
-        where = "" if scope == LearningScope.GLOBAL.value else workspace
-        entries = service.entries(scope, where, session, kind, words, limit)
-        return {"workspace": workspace, "learnings": document(entries)}
-    listed = _find_learnings_for_workspace(engine, workspace, kind, words, limit)
-    return {"workspace": workspace, "learnings": listed[:limit]}
-
-
-@operation(marks_presence=True)
-def candidates(
-    engine: Services,
-    action: Literal["list", "show", "approve", "reject", "rollback", "undo", "digest", "records"] = "list",
-    id: Text = "",
-    status: Status | None = None,
-    type: Type | None = None,
-    kind: Text = "",
-    reason: Text = "",
-    limit: Limit = 50,
-) -> Document:
-    """List candidates (by status or type), show, approve, reject, roll back, or undo a decision; `digest` looks for new
-    ones now, `records` lists the records they are made from."""
-    service = engine.adaptation
-    match action:
-        case "show":
-            return dict(document(service.view(require("id", id))))
-        case "approve":
-            return {"candidate": document(service.approve(require("id", id)))}
-        case "reject":
-            return {"candidate": document(service.reject(require("id", id), reason))}
-        case "rollback":
-            return {"candidate": document(service.roll_back(require("id", id), reason))}
-        case "undo":
-            return {"candidate": document(service.undo(require("id", id)))}
-        case "records":
-            return {"records": document(service.records(kind, limit))}
-        case "digest":
-            reply: Document = {"drafted": document(service.run_round()), "notDrafted": service.not_drafted}
-        case _:
-            listed = service.candidates(status, type, limit)
-            reply = {"candidates": document(listed), "mode": engine.settings.current.adaptation.mode.value}
-    statuses, records = service.counts()
-    return reply | {"counts": document(statuses), "records": records}
-
-
-@operation(marks_presence=True)
-def export(engine: Services, what: Literal["dpo", "sft"] = "dpo", format: Format = Shape.PLAIN) -> Document:
-    """Export preference pairs (`dpo`) in a format, or conversations (`sft`) (SPEC 8.3)."""
-    result = engine.exporter.export_preferences(format) if what == "dpo" else engine.exporter.export_conversations()
-    return {"what": what, "format": format.value if what == "dpo" else "messages", **document(result)}
-
-
-@operation(marks_presence=True)
-def train(
-    engine: Services,
-    action: Literal["status", "start", "cancel", "adopt", "back", "import"] = "status",
-    file: Text = "",
-) -> Document:
-    """Show trainings and move the current one on, start, cancel, adopt, go back, or import pairs (SPEC 8.4)."""
-    training = engine.training
-    reply: Document = {}
-    match action:
-        case "import":
-            reply = {"imported": engine.exporter.import_pairs(_read_lines(require("file", file)))}
-        case "start":
-            training.launch()
-        case "cancel":
-            training.cancel()
-        case "adopt":
-            training.adopt()
-        case "back":
-            training.restore_former()
-        case _:
-            training.step()
-    return reply | {
-        "twinModel": engine.model_twin.model_id or None,
-        "enabled": engine.settings.current.twin_model_enabled,
-        "next": training.missing(engine.clock.now()) or "the next training is due: clawpy train start",
-        "runs": [_make_training_document(run) for run in training.runs(MAX_LISTED_RUNS)],
-    }
-
-
-@operation()
-def metrics(engine: Services, days: Days = DEFAULT_METRIC_DAYS, workspace: Text = "") -> Document:
-    """Figures on the cards of the last `days`, today included (SPEC 8.5, 8.6)."""
-    trained = (run for run in engine.training.runs() if run.state == RunState.ADOPTED and run.method == DPO)
-    last = instant(next((run.updated_at for run in trained), None))
-    return {**document(engine.insights.read(days, workspace)), "lastDpoTraining": last}
-
-
 def _parse_tier(value: object) -> int | None:
     """The tier, or None for `auto`: then the other rules decide (SPEC 1.2)."""
     if value == "auto":
@@ -337,97 +173,3 @@ def _list_coding_agents(engine: Services) -> list[Document]:
         }
         for agent in engine.channel_setup.list_agents()
     ]
-
-
-def _find_learnings_for_workspace(
-    engine: Services, workspace: str, kind: str, words: str, limit: int
-) -> list[Document]:
-    """The active learnings of a project and of all projects, then accepted findings that have another lesson."""
-    entries = [
-        entry
-        for level, where in ((LearningScope.PROJECT, workspace), (LearningScope.GLOBAL, ""))
-        for entry in engine.learnings.entries(level.value, where, "", kind, words, limit)
-        if entry.active
-    ]
-    lessons = {entry.lesson for entry in entries}
-    taught = [
-        learnt
-        for learnt in ([] if kind else engine.bubbles.list_accepted(workspace))
-        if not lessons & {learnt.pattern, make_lesson_id(learnt.text)}
-        and all(word in learnt.text.casefold() for word in words.casefold().split())
-    ]
-    return list(document([*entries, *taught]))
-
-
-def _find_lesson_uses(engine: Services, lesson: str) -> Document:
-    """The other uses of a lesson: the leaders that teach it, and the active candidates that have it."""
-    profiles = engine.profiles.load([agent.id for agent in engine.agents.list() if agent.tier <= 3])
-    leaders = [
-        leader
-        for leader, profile in profiles.items()
-        if any(lesson in (pattern.key, make_lesson_id(pattern.text)) for pattern in profile.patterns)
-    ]
-    active = engine.adaptation.candidates(CandidateStatus.ACTIVE, CandidateType.PROMPT_FRAGMENT)
-    candidates = [
-        candidate.id
-        for candidate in active
-        if isinstance(candidate.effect, PromptFragment) and lesson in find_lessons(candidate.effect.guidance)
-    ]
-    return {"leaders": leaders, "candidates": candidates, "retracted": lesson in engine.learnings.retracted()}
-
-
-def _propose_agents_md(engine: Services, workspace: str) -> Document:
-    """Make a card that writes the lessons of a workspace, newest first, each once."""
-    taught = [(learnt.at, learnt.text) for learnt in engine.bubbles.list_accepted(workspace)]
-    entries = engine.learnings.entries(LearningScope.PROJECT.value, workspace, limit=1000)
-    from_sessions = [
-        (entry.promoted_at or entry.created_at, entry.text)
-        for entry in entries
-        if entry.active and not entry.review and entry.may_guide and entry.kind.value != "proxy" and entry.text.strip()
-    ]
-    dated = sorted([*taught, *from_sessions], key=lambda pair: pair[0].timestamp() if pair[0] else 0.0)
-    texts = list({make_lesson_id(text): text for _, text in dated}.values())[::-1]
-    if not texts:
-        raise Refusal(
-            "nothing_learnt",
-            f"no learnings of {workspace} go beyond a single session yet",
-            "`clawpy learnings chain` looks again; `clawpy bubbles flush` sends queued findings up",
-        )
-    lessons: list[str] = []
-    for text in texts:  # the newest first, until the card is full
-        if len(lessons) == MAX_CARD_LESSONS or sum(map(len, lessons)) + len(text) > MAX_LESSON_CHARS:
-            break
-        lessons.append(text)
-    prompt = f"{WRITE_FLOW} {json.dumps({'lessons': lessons}, ensure_ascii=False)}"
-    card = engine.cards.propose(prompt, workspace=workspace)
-    return {"predictions": [document(card)], "leftOut": len(texts) - len(lessons)}
-
-
-def _make_training_document(run: TrainingRun) -> Document:
-    return {
-        "id": run.id,
-        "state": run.state,
-        "method": run.method,
-        "provider": run.provider,
-        "baseModel": run.checkpoint or run.base_model,
-        "records": run.records,
-        "model": run.model,
-        "agreement": run.agreement,
-        "formerModel": run.former_model,
-        "formerAgreement": run.former_agreement,
-        "heldBack": run.held_back,
-        "cost": dollars(run.cost_microusd),
-        "message": run.note,
-        "createdAt": instant(run.created_at),
-        "updatedAt": instant(run.updated_at),
-    }
-
-
-def _read_lines(file: str) -> list[str]:
-    try:
-        return [line for line in Path(file).read_text(encoding="utf-8-sig").splitlines() if line.strip()]
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise Refusal(
-            "unreadable_file", f"{file} cannot be read: {reason}", "name a file of JSON lines in UTF-8"
-        ) from error
