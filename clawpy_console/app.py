@@ -27,10 +27,9 @@ from clawpy_console.card_controller import CardConsole, CardController
 from clawpy_console.console import StopKey
 from clawpy_console.external_programs import notify_in_terminal, set_terminal_title
 from clawpy_console.keys import bindings, find_key_line_actions, format_key
-from clawpy_console.screens.base import ConsoleScreen
+from clawpy_console.screens.base import BaseScreen, ConsoleScreen, type_into
 from clawpy_console.screens.mission import MissionScreen
 from clawpy_console.state import TOPICS
-from clawpy_console.widgets.base_screen import BaseScreen, type_into
 from clawpy_console.widgets.frame import find_gravest_hold
 from engine.home import Home
 from engine.model import Refusal
@@ -69,7 +68,7 @@ FIELD_ACTIONS = frozenset({"filter.open", "diff.comment", "work.reply"})
 
 
 def _import_command_provider() -> type[Provider]:
-    from clawpy_console.dialogs.palette import CommandProvider  # only the palette needs it
+    from clawpy_console.screens.palette import CommandProvider  # only the palette needs it
 
     return CommandProvider
 
@@ -173,12 +172,12 @@ class ConsoleApp(CardConsole):
 
     async def _import_ahead(self) -> None:
         """Import the dialogs that are opened first, so that their key is quick."""
-        for module in ("screens.card_details", "dialogs.prompt"):
+        for module in ("screens.card_details", "screens.own_prompt"):
             await asyncio.to_thread(import_module, f"clawpy_console.{module}")
 
     def _show_start_failure(self, refusal: Refusal) -> None:
         """Show why the engine could not be opened, and how to fix it."""
-        from clawpy_console.dialogs.base import Answer, Question
+        from clawpy_console.screens.dialog import Answer, Question
         from engine import read_holder
 
         if self.terminal is not None and refusal.code == "home_held":
@@ -218,7 +217,7 @@ class ConsoleApp(CardConsole):
             self.show_toast(str(refusal), "warning")
         self._early_refusals.clear()
         if self.workspace_refusal is not None:
-            from clawpy_console.dialogs.base import show_text
+            from clawpy_console.screens.dialog import show_text
 
             show_text(
                 self, "Not this repository", f"{self.workspace_refusal.message}\n\n→ {self.workspace_refusal.fix}"
@@ -338,7 +337,7 @@ class ConsoleApp(CardConsole):
         """End the gravest stop or pause that a key can end; a stop and a month stop after a question."""
         resumable = [hold for hold in self.holds if hold.word != "config"]
         if (hold := find_gravest_hold(resumable or self.holds)) is not None:
-            from clawpy_console.dialogs.palette import ask_to_resume
+            from clawpy_console.screens.palette import ask_to_resume
 
             ask_to_resume(self, hold)
 
@@ -351,7 +350,7 @@ class ConsoleApp(CardConsole):
         return super().check_action(action, parameters)
 
     def action_help(self) -> None:
-        from clawpy_console.dialogs.palette import Help
+        from clawpy_console.screens.palette import Help
 
         if not isinstance(self.screen, Help):
             self.push_screen(
@@ -360,21 +359,21 @@ class ConsoleApp(CardConsole):
 
     def action_jump(self, typing: bool = False) -> None:
         """Label everything that can be reached, and go to the one whose label is typed."""
-        from clawpy_console.dialogs.jump import Jump, Spot, find_spots
+        from clawpy_console.screens.jump import Jump, Spot, find_spots
 
         if not isinstance(self.screen, Jump):
             self.ask(Jump(find_spots(self.screen)), Spot.go)
 
     def action_connect_agent(self) -> None:
         """Let a coding agent or a model of this machine serve koji-core."""
-        from clawpy_console.dialogs.prompt import choose_agent
+        from clawpy_console.screens.own_prompt import choose_agent
 
         if len(self.screen_stack) == 1:
             choose_agent(self)
 
     def action_messages(self) -> None:
         """Show the last messages in full, the newest first."""
-        from clawpy_console.dialogs.base import show_text
+        from clawpy_console.screens.dialog import show_text
 
         self.clear_notifications()  # the dialog has them all, and needs their lines
         show_text(self, "Messages", "\n".join(reversed(self.messages)) or "No messages yet.")
@@ -386,7 +385,7 @@ class ConsoleApp(CardConsole):
         if self.engine is None or self.host.outlives_console() or not (running or acts or self.host.keeps_running):
             self.quit()
             return
-        from clawpy_console.dialogs.base import Answer, Question
+        from clawpy_console.screens.dialog import Answer, Question
 
         stops = f"; that ends {formats.count(running, 'running session')}" if running else ""
         keep_running = Answer("k", "keep running", "only the console closes; `clawpy` attaches to the engine again")
@@ -406,8 +405,8 @@ class ConsoleApp(CardConsole):
     # Palette
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The commands of the palette (see `clawpy_console.dialogs.palette`)."""
-        from clawpy_console.dialogs.palette import make_commands
+        """The commands of the palette (see `clawpy_console.screens.palette`)."""
+        from clawpy_console.screens.palette import make_commands
 
         yield from make_commands(self, screen)
 

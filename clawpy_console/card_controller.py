@@ -222,7 +222,7 @@ class CardController:
         that is risky, needs the network or cannot run yet is passed to `show`. Without these two functions, the app
         starts the card or shows it on mission control.
         """
-        from clawpy_console.dialogs.prompt import OwnPrompt
+        from clawpy_console.screens.own_prompt import OwnPrompt
 
         def on_card(card: Card | None) -> None:
             if card is None:

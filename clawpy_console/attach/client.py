@@ -159,14 +159,14 @@ def main(home: Home | None, workspaces: Sequence[str], serve: Callable[[socket.s
             return 1
         child = 0
         if connection is None:
-            connection, theirs = socket.socketpair()
+            connection, far_end = socket.socketpair()
             gc.freeze()  # a collection would write to all memory that the two processes share
             child = os.fork()
             if not child:
                 connection.close()
                 os.setsid()
-                return serve(theirs)
-            theirs.close()
+                return serve(far_end)
+            far_end.close()
         gc.enable()
         began = time.monotonic()
         with connection:

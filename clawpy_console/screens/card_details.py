@@ -14,11 +14,11 @@ from textual.content import Content
 from textual.widgets import Static, TextArea
 
 from clawpy_console import formats
-from clawpy_console.dialogs.base import Dialog
 from clawpy_console.fields import Field, draw_bar, heading, make_fact_fields, states, text_line
 from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.card_stack import make_headline
+from clawpy_console.screens.dialog import Dialog
 from clawpy_console.screens.mission_panes import describe_result
 from clawpy_console.state import AppState
 from clawpy_console.widgets.frame import Frame, KeyLine

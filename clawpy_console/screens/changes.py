@@ -18,8 +18,8 @@ from clawpy_console.fields import states
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens import diff
+from clawpy_console.screens.base import BaseScreen
 from clawpy_console.screens.diff_view import DiffView
-from clawpy_console.widgets.base_screen import BaseScreen
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.session import describe_change_set, describe_check, is_waiting_to_land, make_file_warnings
 from engine.model import ChangeSet, ChangeState, FileChange, FilePart, LandPreview, SessionView

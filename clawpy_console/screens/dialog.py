@@ -19,7 +19,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from clawpy_console.fields import Field
-from clawpy_console.widgets.base_screen import BaseScreen
+from clawpy_console.screens.base import BaseScreen
 from clawpy_console.widgets.frame import Frame
 from clawpy_console.widgets.reflowing_text import ReflowingText
 

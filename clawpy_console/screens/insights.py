@@ -10,11 +10,11 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 
-from clawpy_console.dialogs.base import confirm, show_text
 from clawpy_console.fields import Document, Field, heading, predictions, text_line
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import ConsoleScreen, find_next_choice
+from clawpy_console.screens.dialog import confirm, show_text
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import ScrollPane
 from engine import document

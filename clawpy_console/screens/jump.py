@@ -13,7 +13,7 @@ from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
 
-from clawpy_console.dialogs.base import Dialog
+from clawpy_console.screens.dialog import Dialog
 from engine.frozen import frozen
 
 LETTERS = "asdfghjklqwertyuiopzxcvbnm"

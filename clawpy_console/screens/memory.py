@@ -17,8 +17,8 @@ from clawpy_console.fields import Field, text_line
 from clawpy_console.formats import fit_to_width, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens import memory_entries
+from clawpy_console.screens.memory_actions import MemoryActions
 from clawpy_console.screens.memory_entries import LAYER_NAMES, Entry, make_entry_fields
-from clawpy_console.screens.recall_preview import MemoryActions
 from clawpy_console.widgets.frame import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows, ScrollPane, group_rows

@@ -1,4 +1,7 @@
-"""The actions of the memory screen, and the preview of what a task would recall."""
+"""The actions of the memory screen: edit, decide, forget and recall what is under the cursor (SPEC 9.5).
+
+`RecallPreview` is the dialog that shows what a task would recall.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,13 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from clawpy_console import external_programs, formats
-from clawpy_console.dialogs.base import PreviewDialog, confirm
-from clawpy_console.dialogs.edit import edit_file
 from clawpy_console.fields import Document, Field, draw_bar, heading, text_line
 from clawpy_console.fields.learning import make_forgetting_fields, make_memory_fields
 from clawpy_console.formats import crop, one_line, workspace_name
 from clawpy_console.keys import bindings
+from clawpy_console.screens.agent_dialogs import edit_file
 from clawpy_console.screens.base import ConsoleScreen
+from clawpy_console.screens.dialog import PreviewDialog, confirm
 from clawpy_console.screens.memory_entries import LAYER_NAMES, Entry, EntryValue
 from clawpy_console.screens.xray import PromptDialog, PromptLines
 from clawpy_console.widgets.frame import KeyLine

@@ -301,7 +301,7 @@ def open_waiting(app: CardConsole, waiting: Waiting) -> None:
         case "bubble" if waiting.text:
             _confirm_approval(app, waiting)
         case "bubble":
-            from clawpy_console.screens.agent_actions import send_findings
+            from clawpy_console.screens.agent_dialogs import send_findings
 
             send_findings(app)
         case "notification":
@@ -314,7 +314,7 @@ def open_waiting(app: CardConsole, waiting: Waiting) -> None:
 
 def _confirm_approval(app: CardConsole, waiting: Waiting) -> None:
     """Ask whether a quote may be used as guidance; it goes up only with the operator's approval (SPEC 6.8)."""
-    from clawpy_console.dialogs.base import confirm
+    from clawpy_console.screens.dialog import confirm
 
     hostile = f"▲ hostile: {one_line(waiting.hostile)}\n\n" if waiting.hostile else ""
     question = (
@@ -333,7 +333,7 @@ def _confirm_approval(app: CardConsole, waiting: Waiting) -> None:
 
 def _confirm_retry(app: CardConsole, waiting: Waiting) -> None:
     """Ask whether to send a notification again; one that is out of date by then is not sent."""
-    from clawpy_console.dialogs.base import confirm
+    from clawpy_console.screens.dialog import confirm
 
     question = f"{one_line(waiting.title)}\n\nOnce it is fixed, `clawpy notify test` checks it."
 
@@ -368,7 +368,7 @@ def read_first_run_lines(engine: Engine, keymap: Mapping[str, str], *, demo: boo
 
     Blocking: call it in a thread.
     """
-    from clawpy_console.dialogs import prompt  # not before the first frame
+    from clawpy_console.screens.own_prompt import make_channel_hint, read_channel_options  # not before the first frame
 
     def key(action: str) -> tuple[str, str]:
         return (format_key(action, keymap), "$accent")
@@ -387,7 +387,7 @@ def read_first_run_lines(engine: Engine, keymap: Mapping[str, str], *, demo: boo
         ),
         Content.assemble(
             key("mission.own"), " writes your own prompt; ",
-            prompt.make_channel_hint(prompt.read_channel_options(engine), format_key("app.hire", keymap)),
+            make_channel_hint(read_channel_options(engine), format_key("app.hire", keymap)),
         ),
         Content.assemble(f"{scope} · ", ("esc", "$accent"), " hides this"),
     ]  # fmt: skip

@@ -13,9 +13,9 @@ from textual.content import Content
 from textual.message import Message
 from textual.widgets import Static, TextArea
 
-from clawpy_console.dialogs.base import Answer, Dialog, Question, show_text
 from clawpy_console.formats import crop, workspace_name
 from clawpy_console.keys import bindings
+from clawpy_console.screens.dialog import Answer, Dialog, Question, show_text
 from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from engine.model import Card, FlowForm, Refusal

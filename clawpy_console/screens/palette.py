@@ -20,10 +20,10 @@ from textual.system_commands import SystemCommandsProvider
 from textual.widgets import Input
 
 from clawpy_console import formats
-from clawpy_console.dialogs.base import Answer, Dialog, Question, confirm, show_text
 from clawpy_console.fields.states import HOLD_NAMES, RESUME_QUESTIONS
 from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, Action, format_key, format_key_with_letters, is_on_screen
+from clawpy_console.screens.dialog import Answer, Dialog, Question, confirm, show_text
 from clawpy_console.widgets.frame import SCREENS, Filter, has_words
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from engine import kind_title

@@ -12,11 +12,11 @@ from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from clawpy_console.dialogs.base import Answer, Question, confirm
 from clawpy_console.formats import clock_time, crop, one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens import safety_fields
 from clawpy_console.screens.base import ConsoleScreen
+from clawpy_console.screens.dialog import Answer, Question, confirm
 from clawpy_console.widgets.frame import Filter, has_words
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Rows

@@ -12,10 +12,10 @@ from textual.content import Content
 from textual.widgets import Static
 
 from clawpy_console import formats
-from clawpy_console.dialogs.base import confirm
 from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.changes import Changes, describe_landing
+from clawpy_console.screens.dialog import confirm
 from clawpy_console.screens.session_actions import PermissionPane, ReplyLine, SessionActions
 from clawpy_console.state import SESSIONS_PER_PAGE
 from clawpy_console.widgets.frame import Columns, Filter, has_words

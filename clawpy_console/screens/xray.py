@@ -17,10 +17,10 @@ from textual.geometry import Region
 from textual.message import Message
 
 from clawpy_console import external_programs, formats
-from clawpy_console.dialogs.base import Dialog
 from clawpy_console.formats import crop, fit_to_width, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.card_details import show_details
+from clawpy_console.screens.dialog import Dialog
 from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import CursorView, Row, Rows

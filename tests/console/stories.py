@@ -13,7 +13,7 @@ from textual.geometry import Region
 from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.dialogs.palette import make_commands
+from clawpy_console.screens.palette import make_commands
 from clawpy_console.widgets.rows import Rows
 from engine.frozen import frozen
 from engine.model import Refusal

@@ -14,8 +14,7 @@ from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.keys import bindings
-from clawpy_console.screens.base import ConsoleScreen
-from clawpy_console.widgets.base_screen import BaseScreen
+from clawpy_console.screens.base import BaseScreen, ConsoleScreen
 from clawpy_console.widgets.frame import Filter, KeyLine
 from clawpy_console.widgets.rows import Row, Rows
 from tests.console.driving import running, until, until_loaded

@@ -10,8 +10,8 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.dialogs.jump import Jump, find_spots, make_labels
-from clawpy_console.dialogs.prompt import OwnPrompt
+from clawpy_console.screens.jump import Jump, find_spots, make_labels
+from clawpy_console.screens.own_prompt import OwnPrompt
 from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.rows import Rows
 from tests.console.driving import read_screen, running, until

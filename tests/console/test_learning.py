@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.dialogs.base import Question
+from clawpy_console.screens.dialog import Question
 from clawpy_console.screens.learning_items import DecisionDialog
 from clawpy_console.screens.xray import open_source
 from clawpy_console.widgets.rows import Rows

@@ -11,7 +11,7 @@ from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.attach.host import Host
-from clawpy_console.dialogs.prompt import OwnPrompt, complete_text
+from clawpy_console.screens.own_prompt import OwnPrompt, complete_text
 from engine.execution.runners.flows import FLOWS, FlowRegistry
 from engine.home import Home
 from engine.model import Card, FlowForm, Refusal
