@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.cells import cell_len
 
@@ -38,6 +38,14 @@ class Field:
     text: str
     tone: str = "ink"
     """A colour of the theme (`ink`, `grey`, `wants` …), `title`, or `heading`, which begins a new part."""
+
+
+class Label(NamedTuple):
+    """A state as it is shown."""
+
+    sign: str
+    tone: str
+    words: str
 
 
 def compute_label_width(fields: Iterable[Field]) -> int:

@@ -13,6 +13,7 @@ from clawpy_console import formats
 from clawpy_console.fields import (
     Document,
     Field,
+    Label,
     draw_bar,
     format_instant,
     heading,
@@ -28,11 +29,11 @@ MAX_PROBLEMS = 50
 """Maximum number of problems of the organisation that are shown."""
 
 FINDING_STATES = {
-    "queued": ("▲", "accent", "waiting to be sent up"),
-    "refused": ("✗", "wants", "refused"),
-    "flushed": ("✓", "grey", "delivered"),
+    "queued": Label("▲", "accent", "waiting to be sent up"),
+    "refused": Label("✗", "wants", "refused"),
+    "flushed": Label("✓", "grey", "delivered"),
 }
-"""Sign, tone and words of each state of a finding."""
+"""The label of each state of a finding."""
 
 REACHES_OWNER = "reaches the owner"
 
@@ -246,9 +247,10 @@ def make_finding_fields(document: Document | None, now: datetime) -> Iterator[Fi
 
 def make_finding_state_fields(finding: Document, now: datetime) -> Iterator[Field]:
     """The state of a finding on its way up."""
-    sign, tone, label = FINDING_STATES[finding["state"]]
+    label = FINDING_STATES[finding["state"]]
     route = f"{finding['targetAgent']} → {finding['leader'] or 'nobody'}"
-    yield text_line(f"{sign} {label}  {route}, {format_instant(finding['createdAt'], now)}, {finding['trust']}", tone)
+    created_at = format_instant(finding["createdAt"], now)
+    yield text_line(f"{label.sign} {label.words}  {route}, {created_at}, {finding['trust']}", label.tone)
     if finding["flushedAt"]:
         pattern = f"a pattern of {finding['leader']}"
         if is_descriptive_key(finding["pattern"]):

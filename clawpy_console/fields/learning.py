@@ -10,6 +10,7 @@ from clawpy_console import formats
 from clawpy_console.fields import (
     Document,
     Field,
+    Label,
     draw_bar,
     format_instant,
     heading,
@@ -57,13 +58,13 @@ def make_forgetting_fields(report: Document) -> Iterator[Field]:
 
 
 CANDIDATE_STATUS = {
-    "review": ("▲", "wants", "needs your decision"),
-    "promoted": ("●", "accent", "active"),
-    "drafted": ("○", "grey", "needs more evidence"),
-    "rejected": ("✗", "faint", "rejected"),
-    "rolled_back": ("▼", "grey", "rolled back"),
+    "review": Label("▲", "wants", "needs your decision"),
+    "promoted": Label("●", "accent", "active"),
+    "drafted": Label("○", "grey", "needs more evidence"),
+    "rejected": Label("✗", "faint", "rejected"),
+    "rolled_back": Label("▼", "grey", "rolled back"),
 }
-"""Sign, tone and words of each status of a candidate."""
+"""The label of each status of a candidate."""
 
 CANDIDATE_TYPES = {
     "prompt_fragment": ("prompt", "guidance in prompts"), "fix_template": ("fix", "fix for a failing test"),
@@ -91,10 +92,10 @@ def format_points(share: float) -> str:
 def make_candidate_fields(document: Document, now: datetime) -> Iterator[Field]:
     """The details of a candidate without its records."""
     proposal = document["candidate"]
-    sign, tone, label = CANDIDATE_STATUS[proposal["status"]]
+    label = CANDIDATE_STATUS[proposal["status"]]
     by = f" by {DECIDED_BY.get(proposal['decidedBy'], proposal['decidedBy'])}" if proposal["decidedBy"] else ""
     yield text_line(one_line(proposal["title"]), "title")
-    yield text_line(f"{sign} {label}{by} {format_instant(proposal['changedAt'], now)}", tone)
+    yield text_line(f"{label.sign} {label.words}{by} {format_instant(proposal['changedAt'], now)}", label.tone)
     yield Field("changes", f"{CANDIDATE_TYPES[proposal['type']][1]}, for {describe_candidate_scope(proposal)}")
     yield Field("seen in", f"{workspace_name(proposal['scopeId'])}: {_describe_record_kind(proposal)}")
     yield Field(
@@ -204,10 +205,11 @@ MAX_PREVIEW_LINES = 12
 """Maximum number of lines of a learning that a promotion shows."""
 
 LEARNING_STATUS = {
-    "active": ("●", "grey", "valid"), "retired": ("✗", "faint", "retracted"),
-    "compacted": ("·", "faint", "merged into another"),
-}  # fmt: skip
-"""Sign, tone and words of each status of a learning."""
+    "active": Label("●", "grey", "valid"),
+    "retired": Label("✗", "faint", "retracted"),
+    "compacted": Label("·", "faint", "merged into another"),
+}
+"""The label of each status of a learning."""
 
 
 def describe_scope(name: str, scope_id: str, workspace: str, task: str = "") -> str:
@@ -240,10 +242,10 @@ def make_title(title: str, text: str) -> str:
 
 def make_learning_fields(learned: Document, now: datetime) -> Iterator[Field]:
     """The details of a learning without its links."""
-    sign, tone, label = LEARNING_STATUS[learned["status"]]
+    label = LEARNING_STATUS[learned["status"]]
     if not one_line(learned["text"]).startswith(make_learning_title(learned).rstrip("…. ")):  # else the text repeats it
         yield text_line(make_learning_title(learned), "title")
-    yield text_line(f"{sign} {label}, {describe_learning_scope(learned)}, {learned['type']}", tone)
+    yield text_line(f"{label.sign} {label.words}, {describe_learning_scope(learned)}, {learned['type']}", label.tone)
     if learned["review"]:
         yield text_line(f"▲ check it: {one_line(learned['review'])}", "wants")
     if learned["because"]:

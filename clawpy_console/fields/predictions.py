@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from clawpy_console import formats
-from clawpy_console.fields import Document, Field, draw_bar, draw_sparkline, heading, text_line
+from clawpy_console.fields import Document, Field, Label, draw_bar, draw_sparkline, heading, text_line
 from clawpy_console.formats import fit_to_width, one_line
 from engine import kind_title
 from engine.model import TrainingOffer, TrainingRunView, TrainingView
@@ -167,12 +167,16 @@ METHOD_NAMES = {"dpo": "preference pairs", "sft": "conversations"}
 """The examples of a training, by its method."""
 
 TRAINING_STATES = {
-    "prepared": ("◐", "being sent", "accent"), "uploaded": ("◐", "being started", "accent"),
-    "started": ("◐", "in training", "accent"), "trained": ("◐", "being measured", "accent"),
-    "adopted": ("●", "in use", "accent"), "kept_old": ("○", "not adopted", "grey"),
-    "failed": ("✗", "failed", "wrong"), "cancelled": ("■", "stopped", "grey"),
-}  # fmt: skip
-"""Sign, words and tone of each state of a training."""
+    "prepared": Label("◐", "accent", "being sent"),
+    "uploaded": Label("◐", "accent", "being started"),
+    "started": Label("◐", "accent", "in training"),
+    "trained": Label("◐", "accent", "being measured"),
+    "adopted": Label("●", "accent", "in use"),
+    "kept_old": Label("○", "grey", "not adopted"),
+    "failed": Label("✗", "wrong", "failed"),
+    "cancelled": Label("■", "grey", "stopped"),
+}
+"""The label of each state of a training."""
 
 
 def make_training_fields(view: TrainingView, now: datetime, train_key: str, swap_key: str) -> Iterator[Field]:
@@ -186,17 +190,18 @@ def make_training_fields(view: TrainingView, now: datetime, train_key: str, swap
     off = "" if view.enabled or not view.model else ", off: twinModelEnabled (6)"
     yield Field("Twin model", f"{view.model or 'none: only the built-in Twin'}{off}")
     for run in view.runs:
-        sign, label, tone = TRAINING_STATES.get(run.state, ("◐", run.state, "accent"))
+        label = TRAINING_STATES[run.state]
         cost = f" · {formats.money(run.cost)}" if run.cost else ""
         examples = f"{run.records:,} {METHOD_NAMES.get(run.method, run.method)}"
-        yield Field(f"{sign} {label}", f"{formats.moment(run.created_at, now)} · {examples}{cost}", tone)
+        text = f"{formats.moment(run.created_at, now)} · {examples}{cost}"
+        yield Field(f"{label.sign} {label.words}", text, label.tone)
         if run.note:
             yield text_line(one_line(run.note), "faint")
     if (newest := view.swappable_run) is not None:
-        label = f"go back to the previous model: {newest.former_model or 'none'}"
+        swap = f"go back to the previous model: {newest.former_model or 'none'}"
         if newest.state == "kept_old":
-            label = f"switch to {newest.model}"
-        yield Field(swap_key, label, "accent")
+            swap = f"switch to {newest.model}"
+        yield Field(swap_key, swap, "accent")
 
 
 def make_training_question(offer: TrainingOffer, view: TrainingView, key: str) -> str:
@@ -222,7 +227,7 @@ def make_stop_question(run: TrainingRunView) -> str:
     """The question before a training is stopped."""
     return (
         f"{run.id}: {run.records:,} {METHOD_NAMES.get(run.method, run.method)} at {run.provider}, "
-        f"{TRAINING_STATES[run.state][1]}.\n\nIt is also cancelled at the provider, which may still charge for work "
+        f"{TRAINING_STATES[run.state].words}.\n\nIt is also cancelled at the provider, which may still charge for work "
         "done. The model in use stays; no pair is used up."
     )
 

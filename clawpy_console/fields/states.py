@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from clawpy_console import formats
-from clawpy_console.fields import Document, Field
+from clawpy_console.fields import Document, Field, Label
 from clawpy_console.formats import one_line
 from engine.model import (
     PROBLEM_FOUND,
@@ -45,14 +45,12 @@ TEST_RUNS = (None, "run_tests")
 means."""
 
 
-def describe_outcome_with_sign(
-    state: str, result: str | None, flow: str | None, failed: int, errors: int
-) -> tuple[str, str, str]:
-    """Sign, tone and words of how a session stands. Its tests `failed`, or had `errors`."""
+def make_outcome_label(state: str, result: str | None, flow: str | None, failed: int, errors: int) -> Label:
+    """How a session stands. Its tests `failed`, or had `errors`."""
     if state == "succeeded" and result == "failed":
         words = failures(failed, errors) if flow in TEST_RUNS and failed + errors else PROBLEM_FOUND
-        return (*SESSION_SIGNS[PROBLEM_FOUND], words)
-    return (*SESSION_SIGNS[state], label_outcome(state))
+        return Label(*SESSION_SIGNS[PROBLEM_FOUND], words)
+    return Label(*SESSION_SIGNS[state], label_outcome(state))
 
 
 def describe_origin(mode: str) -> str:

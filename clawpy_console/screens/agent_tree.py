@@ -13,6 +13,7 @@ from textual import events
 from textual.message import Message
 
 from clawpy_console import formats
+from clawpy_console.fields import Label
 from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
 from clawpy_console.widgets.frame import has_words
@@ -45,11 +46,15 @@ FOLD_MARKS = {None: "  ", True: "▾ ", False: "▸ "}
 LEAD_CELLS = 3
 """Cells before the indentation: the cursor, the sign of the state, a space."""
 
-AGENT_STATES: Mapping[str, tuple[str, str, str]] = {
-    "idle": ("○", "faint", ""), "queued": ("○", "accent", "waiting"), "running": ("◐", "accent", "working"),
-    "waiting": ("▲", "wants", "waiting"), "broken": ("✗", "wrong", "broken"), "retired": ("·", "faint", "retired"),
-}  # fmt: skip
-"""Sign, colour and word of each state of an agent."""
+AGENT_STATES = {
+    "idle": Label("○", "faint", ""),
+    "queued": Label("○", "accent", "waiting"),
+    "running": Label("◐", "accent", "working"),
+    "waiting": Label("▲", "wants", "waiting"),
+    "broken": Label("✗", "wrong", "broken"),
+    "retired": Label("·", "faint", "retired"),
+}
+"""The label of each state of an agent."""
 
 
 @frozen
@@ -189,7 +194,7 @@ def was_used(agent: AgentView) -> bool:
 def make_search_text(agent: AgentView) -> str:
     """The text of an agent that the filter searches."""
     state = agent.activity.state
-    parts = (agent.id, agent.title, agent.domain, f"tier {agent.tier}", state, AGENT_STATES[state][2],
+    parts = (agent.id, agent.title, agent.domain, f"tier {agent.tier}", state, AGENT_STATES[state].words,
              *agent.channels, agent.archetype, agent.broken)  # fmt: skip
     return " ".join(parts)
 
@@ -301,13 +306,14 @@ def make_node_row(node: Node) -> Row:
     agent = node.agent
     if agent is None:
         return _make_row_without_agent(node)
-    sign, color, state = AGENT_STATES[agent.activity.state]
+    label = AGENT_STATES[agent.activity.state]
     text = f"{_indent(node)}{FOLD_MARKS[node.open]}{agent.tier} {agent.id}  {one_line(node.text)}"
     tokens = agent.activity.total_tokens
     used = f" {formats.tokens(tokens):>6}" if tokens else ""
     needs_attention = agent.activity.state in ("queued", "waiting", "broken")
-    right_style = color if needs_attention else "grey"
-    return Row(node.id, text, sign, f"{state}{used}", _choose_agent_style(node, agent), color, right_style)
+    right_style = label.tone if needs_attention else "grey"
+    right, style = f"{label.words}{used}", _choose_agent_style(node, agent)
+    return Row(node.id, text, label.sign, right, style, label.tone, right_style)
 
 
 def _make_row_without_agent(node: Node) -> Row:

@@ -152,9 +152,9 @@ class HierarchyScreen(AgentActions):
         if self.filter_words:
             total = f"{match_count:,} of {total}"
         for status in ("running", "waiting", "broken"):
-            _, color, label = AGENT_STATES[status]
+            label = AGENT_STATES[status]
             if count := sum(agent.activity.state == status for agent in state.agents):
-                badges.append((f"  {count} {label}", f"${color}"))
+                badges.append((f"  {count} {label.words}", f"${label.tone}"))
         self.update_static("#tree-title", Content.assemble("ORGANISATION  ", (total, "$grey"), *badges))
 
     @property
@@ -365,20 +365,20 @@ class HierarchyScreen(AgentActions):
 def _describe_state_counts(findings: list[Any]) -> str:
     """`2 waiting to be sent up  ·  1 refused`."""
     counts = {
-        label: sum(finding["state"] == state for finding in findings)
-        for state, (_, _, label) in agent_fields.FINDING_STATES.items()
+        label.words: sum(finding["state"] == state for finding in findings)
+        for state, label in agent_fields.FINDING_STATES.items()
     }
     return "  ·  ".join(f"{count} {label}" for label, count in counts.items() if count)
 
 
 def _make_finding_row(finding: Any, now: datetime) -> Row:
-    sign, style, _ = agent_fields.FINDING_STATES[finding["state"]]
+    label = agent_fields.FINDING_STATES[finding["state"]]
     if finding["refusedBy"]:
-        state, state_style = f"gate {finding['gates'][-1]['number']}", style
+        state, state_style = f"gate {finding['gates'][-1]['number']}", label.tone
     else:
         state, state_style = finding["state"].replace("flushed", "sent"), "grey"
     right = f"{state:<8} {formats.age(now - datetime.fromisoformat(finding['createdAt'])):>4}"
-    return Row(finding["id"], one_line(finding["text"]), sign, right, "ink", style, state_style)
+    return Row(finding["id"], one_line(finding["text"]), label.sign, right, "ink", label.tone, state_style)
 
 
 def read_agent(engine: Engine, id: str) -> AgentDetail:

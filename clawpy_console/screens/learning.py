@@ -325,7 +325,7 @@ class LearningScreen(ConsoleScreen):
 
         def on_undone(restored: Candidate) -> None:
             self._last_decided_id = ""
-            self.app.show_toast(f"Undone: {learning_fields.CANDIDATE_STATUS[restored.status][2]}, as before")
+            self.app.show_toast(f"Undone: {learning_fields.CANDIDATE_STATUS[restored.status].words}, as before")
             self._refresh_all()
 
         def on_refusal(refusal: Exception) -> None:

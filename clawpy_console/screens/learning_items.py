@@ -81,7 +81,7 @@ def _read_candidates(engine: Engine) -> Iterator[ListedRow]:
         is_active = candidate.status is CandidateStatus.ACTIVE
         lift = engine.adaptation.view(candidate.id).lift if is_active else None
         heading = NEEDS_DECISION if _does_harm(lift) else CANDIDATE_HEADINGS[candidate.status]
-        label = learning_fields.CANDIDATE_STATUS[candidate.status][2]
+        label = learning_fields.CANDIDATE_STATUS[candidate.status].words
         yield ListedRow(heading, "", _make_search_text(candidate, label), make_candidate_row(candidate, lift))
 
 
@@ -96,7 +96,7 @@ def _read_learnings(engine: Engine, words: str, required_id: str) -> Iterator[Li
         task = entry.session_task if entry.scope is LearningScope.SESSION else ""
         scope = learning_fields.describe_scope(entry.scope, entry.scope_id, entry.workspace, task)
         heading = NEEDS_DECISION if _needs_review(entry) else f"Learned: {scope}"
-        text = _make_search_text(entry, learning_fields.LEARNING_STATUS[entry.status][2])
+        text = _make_search_text(entry, learning_fields.LEARNING_STATUS[entry.status].words)
         yield ListedRow(heading, entry.kind, text, make_learning_row(entry, now))
 
 
@@ -135,26 +135,26 @@ def select_rows(listed: Sequence[ListedRow], words: Sequence[str], only: str) ->
 
 def make_candidate_row(candidate: Candidate, lift: Lift | None) -> Row:
     """A candidate in the list: its type, what it proposes, its lift or its score."""
-    sign, style, _ = learning_fields.CANDIDATE_STATUS[candidate.status]
+    sign, tone, _ = learning_fields.CANDIDATE_STATUS[candidate.status]
     right = f"score {candidate.score:.0f}"
     if lift is not None:
         is_measured = lift.verdict is not LiftVerdict.NOT_ENOUGH
         right = f"lift {learning_fields.format_points(lift.difference) if is_measured else '…'}"
     if harms := _does_harm(lift):
-        sign, style = "▲", "wants"  # you may want to roll it back
+        sign, tone = "▲", "wants"  # you may want to roll it back
     text_style = "ink" if candidate.status in (CandidateStatus.REVIEW, CandidateStatus.ACTIVE) else "grey"
     text = f"{learning_fields.CANDIDATE_TYPES[candidate.type][0]:<8}{one_line(candidate.title)}"
-    return Row(candidate.id, text, sign, right, text_style, style, "wrong" if harms else "grey")
+    return Row(candidate.id, text, sign, right, text_style, tone, "wrong" if harms else "grey")
 
 
 def make_learning_row(entry: LearningEntry, now: datetime, prefix: str = "") -> Row:
     """A learning in a list: its kind, its title, when it was found."""
-    sign, style, _ = learning_fields.LEARNING_STATUS[entry.status]
+    sign, tone, _ = learning_fields.LEARNING_STATUS[entry.status]
     if _needs_review(entry):
-        sign, style = "▲", "wants"
+        sign, tone = "▲", "wants"
     text = f"{learning_fields.LEARNING_KINDS[entry.kind][0]:<6}{learning_fields.make_title(entry.title, entry.text)}"
     found = formats.moment(entry.created_at, now) if entry.created_at else ""
-    return Row(prefix + entry.id, text, sign, found, "ink" if entry.active else "faint", style, "grey")
+    return Row(prefix + entry.id, text, sign, found, "ink" if entry.active else "faint", tone, "grey")
 
 
 def make_link_rows(view: CandidateView | LearningView, prompts: Mapping[str, str], now: datetime) -> Iterator[Row]:

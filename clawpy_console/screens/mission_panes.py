@@ -21,7 +21,7 @@ from clawpy_console.screens.base import update_content
 from clawpy_console.state import AppState, Autonomy
 from clawpy_console.widgets.reflowing_text import render_fields
 from clawpy_console.widgets.rows import Row, Rows
-from clawpy_console.widgets.session import describe_session_outcome
+from clawpy_console.widgets.session import make_session_label
 from engine.model import AgentView, Card, Layer, Result, SessionState, SessionView, TaskState, Tier, Waiting
 
 if TYPE_CHECKING:
@@ -108,9 +108,9 @@ def make_work_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     rows = []
     for session in sessions[:MAX_SESSIONS]:
         place = state.make_place_prefix(session.workspace)
-        mark, style, _ = describe_session_outcome(session)
+        label = make_session_label(session)
         ink = "grey" if session.state.over else "ink"
-        rows.append(Row(session.id, place + one_line(session.prompt), mark, "", ink, style))
+        rows.append(Row(session.id, place + one_line(session.prompt), label.sign, "", ink, label.tone))
         rows += _make_detail_rows(describe_result(session, now), width)
     return rows
 
@@ -125,15 +125,15 @@ def describe_result(session: SessionView, now: datetime) -> str:
     duration = ""
     if session.started_at and session.state is not SessionState.INTERRUPTED:  # its end was not seen
         duration = formats.duration((session.ended_at or now) - session.started_at)
-    label = describe_session_outcome(session)[2]
+    outcome = make_session_label(session).words
     detail = one_line(session.error or session.summary)
     if session.result is Result.SUCCEEDED and session.discarded_at is None:
-        label, detail = detail or "finished", ""
+        outcome, detail = detail or "finished", ""
     elif session.discarded_at or (session.has_problem and session.flow in states.TEST_RUNS):
         detail = ""  # the word says it: discarded, or how many tests failed
-    label = f"{label}: {detail}" if detail else label
+    outcome = f"{outcome}: {detail}" if detail else outcome
     at = formats.moment(find_last_event_time(session), now) if session.state.over else ""
-    return " · ".join(part for part in (at, duration, label) if part)
+    return " · ".join(part for part in (at, duration, outcome) if part)
 
 
 def make_live_title(session: SessionView | None, now: datetime) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import NamedTuple
 
 from clawpy_console import formats
-from clawpy_console.fields import Field, draw_bar, draw_sparkline, heading, states, text_line
+from clawpy_console.fields import Field, Label, draw_bar, draw_sparkline, heading, states, text_line
 from clawpy_console.fields.states import make_hold_field
 from clawpy_console.formats import cap_amount, clock_time, crop, one_line, workspace_name
 from clawpy_console.state import AppState, QuietHours
@@ -23,14 +22,6 @@ AUTONOMY_STATES = ("DISABLED", "WATCHING", "PRIMING", "AUTONOMOUS", "PAUSED")
 LEVEL_NAMES = {"config": "configuration", "api": "API, this run", "key": "F12", "outside": "from outside"}
 
 ALLOWED_ONCE = "Allowed once. Approve the card; a held-back one comes at the next check."
-
-
-class Status(NamedTuple):
-    """A sign, a word or two beside it, and their tone."""
-
-    sign: str
-    words: str
-    tone: str
 
 
 def name_rail(rail: str) -> str:
@@ -53,31 +44,31 @@ def find_liftable_block(entry: LogEntry) -> RailVerdict | None:
     return next((verdict for verdict in entry.verdicts if verdict.can_be_allowed_once), None)
 
 
-def describe_rail(rail: RailState, now: datetime, acts_by_itself: bool) -> Status:
+def make_rail_label(rail: RailState, now: datetime, acts_by_itself: bool) -> Label:
     """The status of a rail; a wait that ends by itself counts down.
 
     Unless the engine acts by itself, the human gate allows only what the operator approves.
     """
     if rail.rail == "gate" and rail.verdict is Verdict.ALLOW and not acts_by_itself:
-        return Status("✓", "by you", "grey")
+        return Label("✓", "grey", "by you")
     if rail.until is not None and rail.until > now:
-        return Status("◐", f"in {formats.duration(rail.until - now)}", "accent")
+        return Label("◐", "accent", f"in {formats.duration(rail.until - now)}")
     sign, tone = states.VERDICT_SIGNS[rail.verdict]
-    return Status(sign, rail.brief, tone)
+    return Label(sign, tone, rail.brief)
 
 
-def describe_unapproved_work(rails: tuple[RailState, ...], acts_by_itself: bool) -> Status:
+def make_unapproved_work_label(rails: tuple[RailState, ...], acts_by_itself: bool) -> Label:
     """The effect of the rails on work that the operator did not approve."""
     blocking = [rail for rail in rails if rail.verdict is Verdict.BLOCK]
     if any(rail.until is None for rail in blocking):
-        return Status("■", "held", "wrong")
+        return Label("■", "wrong", "held")
     if any(rail.rail == "kill" for rail in blocking):
-        return Status("▲", "by you", "wants")  # a pause blocks only work that was not approved
+        return Label("▲", "wants", "by you")  # a pause blocks only work that was not approved
     if blocking:
-        return Status("◐", "waits", "accent")
+        return Label("◐", "accent", "waits")
     if any(rail.verdict is Verdict.ASK for rail in rails):
-        return Status("▲", "asks you", "ink")
-    return Status("✓", "open" if acts_by_itself else "by you", "grey")
+        return Label("▲", "ink", "asks you")
+    return Label("✓", "grey", "open" if acts_by_itself else "by you")
 
 
 def make_rails_fields(state: AppState, rail: RailState | None, now: datetime) -> Iterator[Field]:
@@ -94,8 +85,8 @@ def make_rails_fields(state: AppState, rail: RailState | None, now: datetime) ->
             sign, tone = states.VERDICT_SIGNS[verdict.verdict]
             yield text_line(f"{sign} {name_rail(verdict.rail)}: {one_line(verdict.reason)}", tone)
     if rail is not None:
-        status = describe_rail(rail, now, state.acts_by_itself)
-        yield Field(name_rail(rail.rail), f"{status.sign} {status.words}: {one_line(rail.reason)}", status.tone)
+        label = make_rail_label(rail, now, state.acts_by_itself)
+        yield Field(name_rail(rail.rail), f"{label.sign} {label.words}: {one_line(rail.reason)}", label.tone)
     else:
         yield Field("execute", f"{formats.count(len(state.running), 'session')} running")
 
@@ -227,17 +218,17 @@ def make_blocked_fields(entry: LogEntry, now: datetime, key: str) -> Iterator[Fi
 def make_rail_rows(state: AppState, now: datetime) -> Iterator[Row]:
     """The rails in their order, each with its status and last verdict; then what becomes of unapproved work."""
     for rail in state.rails:
-        status = describe_rail(rail, now, state.acts_by_itself)
+        label = make_rail_label(rail, now, state.acts_by_itself)
         last = ""
         if rail.last is not None and rail.last_at is not None:
             last = f"last {states.VERDICT_SIGNS[rail.last.verdict][0]} {formats.moment(rail.last_at, now)}"
         stopped = f"{rail.stopped} stopped in 24 h  " if rail.stopped else ""
-        text = f"{name_rail(rail.rail):<12} {status.words}"
-        yield Row(rail.rail, text, status.sign, stopped + last, "ink", status.tone, "grey")
+        text = f"{name_rail(rail.rail):<12} {label.words}"
+        yield Row(rail.rail, text, label.sign, stopped + last, "ink", label.tone, "grey")
     if state.rails:
-        status = describe_unapproved_work(state.rails, state.acts_by_itself)
-        text, running = f"{'execute':<12} {status.words}", f"{len(state.running)} running"
-        yield Row("execute", text, status.sign, running, "ink", status.tone, "grey")
+        label = make_unapproved_work_label(state.rails, state.acts_by_itself)
+        text, running = f"{'execute':<12} {label.words}", f"{len(state.running)} running"
+        yield Row("execute", text, label.sign, running, "ink", label.tone, "grey")
 
 
 def make_switch_rows(state: AppState) -> Iterator[Row]:

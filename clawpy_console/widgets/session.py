@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from clawpy_console import formats
-from clawpy_console.fields import states
+from clawpy_console.fields import Label, states
 from clawpy_console.formats import crop, one_line, workspace_name
 from clawpy_console.widgets.rows import Row
 from engine.model import ChangeSet, ChangeState, CheckResult, FileChange, SessionState, SessionView
@@ -27,19 +27,18 @@ def is_waiting_to_land(change: ChangeSet | None) -> bool:
     return change is not None and change.state.is_undecided
 
 
-def describe_session_outcome(session: SessionView) -> tuple[str, str, str]:
-    """Sign, tone and words of how a session stands."""
+def make_session_label(session: SessionView) -> Label:
+    """How a session stands."""
     check, state = session.check, "discarded" if session.discarded_at else session.state
     failed, errors = (check.failed, check.errors) if check else (0, 0)
-    return states.describe_outcome_with_sign(state, session.result, session.flow, failed, errors)
+    return states.make_outcome_label(state, session.result, session.flow, failed, errors)
 
 
 def make_session_row(session: SessionView, now: datetime, place: str, waiting_mark: str = "") -> Row:
     """A session in a list, with `place` before its prompt. `waiting_mark` is the sign of what waits for the operator,
     "" where nothing does."""
-    mark, style, _ = describe_session_outcome(session)
-    if waiting_mark:
-        mark, style = waiting_mark, "wants"
+    label = make_session_label(session)
+    mark, style = (waiting_mark, "wants") if waiting_mark else (label.sign, label.tone)
     if session.state is SessionState.RUNNING and session.started_at:
         right = formats.duration(now - session.started_at)
     else:
@@ -67,7 +66,7 @@ def make_file_warnings(files: Sequence[FileChange], width: int, limit: int) -> l
 
 def make_heading_lines(session: SessionView, calls: Sequence[ModelCall], now: datetime, width: int) -> list[Content]:
     """The heading of a session: what it does, how it stands, what it cost, who does it and where."""
-    sign, style, outcome = describe_session_outcome(session)
+    label = make_session_label(session)
     end = session.ended_at or now
     duration = formats.duration(end - session.started_at) if session.started_at else "not started"
     if session.state is SessionState.INTERRUPTED and session.started_at:
@@ -84,7 +83,8 @@ def make_heading_lines(session: SessionView, calls: Sequence[ModelCall], now: da
     lines = [
         *Content.styled(one_line(session.prompt), "bold $ink").wrap(width)[:2],
         Content.assemble(
-            (f"{sign} {outcome}", f"${style}"), (f"  {duration} · {describe_cost(session, calls)}", "$grey")
+            (f"{label.sign} {label.words}", f"${label.tone}"),
+            (f"  {duration} · {describe_cost(session, calls)}", "$grey"),
         ),
         Content.styled(crop(origin, width), "$grey"),
         Content.styled(crop(session.sandbox, width), "$faint"),

@@ -329,8 +329,8 @@ def train(document: Document) -> Lines:
     if "imported" in document:
         yield count(document["imported"], "new pair")
     for run in document["runs"]:
-        sign, label, tone = TRAINING_STATES[run["state"]]
-        state, examples = paint(tone, f"{sign} {label}"), count(run["records"], "example")
+        label = TRAINING_STATES[run["state"]]
+        state, examples = paint(label.tone, f"{label.sign} {label.words}"), count(run["records"], "example")
         yield f"{run['id']}  {state}  {run['method']}  {examples}  ${run['cost']:.2f}"
         yield dim(f"    {run['message']}")
     yield document["next"]

@@ -242,8 +242,8 @@ def _format_listed_learning(learning: Document) -> Lines:
 
 def _format_learning_head(document: Document) -> str:
     """The id, the text, and a status other than active."""
-    _, tone, status_words = learning_fields.LEARNING_STATUS[document["status"]]
-    suffix = f"  {paint(tone, status_words)}" if document["status"] != "active" else ""
+    label = learning_fields.LEARNING_STATUS[document["status"]]
+    suffix = f"  {paint(label.tone, label.words)}" if document["status"] != "active" else ""
     return f"{bold(document['id'])}{suffix}  {document['text'].strip() or dim('forgotten')}"
 
 
@@ -394,6 +394,6 @@ def _format_candidate_list(document: Document) -> Lines:
 
 def _format_candidate_head(candidate: Document) -> str:
     """A candidate in one line: id, status, score and title."""
-    sign, tone, text = learning_fields.CANDIDATE_STATUS[candidate["status"]]
-    score = f"score {candidate['score']:.0f}"
-    return f"{bold(candidate['id'])}  {paint(tone, f'{sign} {text}')}  {score}  {candidate['title']}"
+    label = learning_fields.CANDIDATE_STATUS[candidate["status"]]
+    status = paint(label.tone, f"{label.sign} {label.words}")
+    return f"{bold(candidate['id'])}  {status}  score {candidate['score']:.0f}  {candidate['title']}"

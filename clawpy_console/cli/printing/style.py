@@ -97,10 +97,10 @@ def indent_lines(text: str) -> Lines:
 def paint_session_outcome(session: Document) -> str:
     """The state of a session, coloured as on the screens."""
     check = session["check"] or {"failed": 0, "errors": 0}
-    _, tone, text = states.describe_outcome_with_sign(
+    label = states.make_outcome_label(
         session["state"], session["result"], session["flow"], check["failed"], check["errors"]
     )
-    return paint(tone, text)
+    return paint(label.tone, label.words)
 
 
 def format_time(instant: str | None) -> str:
