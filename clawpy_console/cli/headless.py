@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from clawpy_console.attach.client import signal_handlers
 from clawpy_console.attach.consoles import Consoles
-from clawpy_console.cli.printing.engine import print_new_token
+from clawpy_console.cli.printing.system import print_new_token
 from clawpy_console.formats import workspace_name
 from engine import Home, Refusal, open_engine, read_holder
 from engine.events import Event

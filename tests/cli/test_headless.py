@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from clawpy_console.cli.printing.engine import print_new_token
+from clawpy_console.cli.printing.system import print_new_token
 from engine import read_holder
 from engine.home import Home
 from tests.cli.conftest import Clawpy

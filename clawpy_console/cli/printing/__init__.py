@@ -8,47 +8,47 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from clawpy_console.cli.printing import cards, engine, learning
+from clawpy_console.cli.printing import cards, learning, system
 from clawpy_console.cli.printing.style import Document, Lines, bad, clean, dim, strip_colours
 from engine.model import Refusal
 
 PRINTERS: Mapping[str, Callable[[Document], Lines]] = {
-    "agents": learning.agents,
-    "bubbles": learning.bubbles,
-    "candidates": learning.candidates,
-    "cards": cards.cards,
-    "check": engine.check,
-    "config": engine.config,
-    "discard": cards.discard,
-    "dnd": engine.dnd,
-    "doctor": engine.doctor,
-    "drafts": learning.drafts,
-    "export": engine.export,
-    "forget": learning.forget,
-    "guidance": learning.guidance,
-    "key": engine.key,
-    "land": cards.land,
-    "learnings": learning.learnings,
-    "metrics": engine.metrics,
-    "muted": cards.muted,
-    "muted unmute": cards.unmuted,
-    "notify": engine.notify,
-    "permissions": cards.permissions,
-    "predict": cards.cards,
-    "profile": learning.profile,
-    "propose": cards.cards,
-    "recall": learning.recall,
-    "remember": learning.remember,
-    "reply": cards.reply,
-    "resume": engine.resume,
-    "simulate": engine.simulate,
-    "status": engine.status,
-    "stop": engine.stop,
-    "tasks": cards.tasks,
-    "token": engine.token,
-    "train": engine.train,
-    "work": cards.work,
-    "xray": cards.xray,
+    "agents": learning.format_agents,
+    "bubbles": learning.format_bubbles,
+    "candidates": learning.format_candidates,
+    "cards": cards.format_cards,
+    "check": system.format_check,
+    "config": system.format_config,
+    "discard": cards.format_discard,
+    "dnd": system.format_dnd,
+    "doctor": system.format_doctor,
+    "drafts": learning.format_drafts,
+    "export": learning.format_export,
+    "forget": learning.format_forget,
+    "guidance": learning.format_guidance,
+    "key": system.format_key,
+    "land": cards.format_land,
+    "learnings": learning.format_learnings,
+    "metrics": learning.format_metrics,
+    "muted": cards.format_muted,
+    "muted unmute": cards.format_unmuted,
+    "notify": system.format_notify,
+    "permissions": cards.format_permissions,
+    "predict": cards.format_cards,
+    "profile": learning.format_profile,
+    "propose": cards.format_cards,
+    "recall": learning.format_recall,
+    "remember": learning.format_remember,
+    "reply": cards.format_reply,
+    "resume": system.format_resume,
+    "simulate": system.format_simulate,
+    "status": system.format_status,
+    "stop": system.format_stop,
+    "tasks": cards.format_tasks,
+    "token": system.format_token,
+    "train": learning.format_train,
+    "work": cards.format_work,
+    "xray": cards.format_xray,
 }
 """The function that prints the document of a verb, or of one of its actions."""
 
@@ -65,7 +65,7 @@ EMPTY_TEXTS = {
 
 def render_document(verb: str, document: Document, action: str | None = None, *, colour: bool = False) -> str:
     """The text for the document of a verb or of one of its actions; by default its card, session and changes."""
-    printer = PRINTERS.get(f"{verb} {action}") or PRINTERS.get(verb, cards.card_with_session)
+    printer = PRINTERS.get(f"{verb} {action}") or PRINTERS.get(verb, cards.format_card_with_session)
     text = "\n".join(printer(clean(document))) or EMPTY_TEXTS.get(verb, "")
     return text if colour else strip_colours(text)
 

@@ -27,7 +27,7 @@ from clawpy_console.formats import one_line, workspace_name
 from engine.model import label_outcome
 
 
-def cards(document: Document) -> Lines:
+def format_cards(document: Document) -> Lines:
     """Pending cards, or the latest of any status."""
     found_cards = document["predictions"]
     if not found_cards:
@@ -105,7 +105,7 @@ def describe_card_state(card: Document, *, with_outcome: bool = True) -> str:
     return str(states.CARD_LABELS.get(card["status"], card["status"]))
 
 
-def muted(document: Document) -> Lines:
+def format_muted(document: Document) -> Lines:
     """Muted subjects."""
     for mute in document["muted"]:
         yield from _format_mute(mute, f"muted until {format_time(mute['until'])}" if mute["until"] else "switched off")
@@ -113,7 +113,7 @@ def muted(document: Document) -> Lines:
         yield dim("`clawpy muted unmute ID` lets its cards appear again")
 
 
-def unmuted(document: Document) -> Lines:
+def format_unmuted(document: Document) -> Lines:
     """Subjects that were muted until now."""
     for mute in document["muted"]:
         yield from _format_mute(mute, "unmuted")
@@ -128,7 +128,7 @@ def _format_mute(mute: Document, state_words: str) -> Lines:
     yield from indent_lines(mute["prompt"])
 
 
-def card_with_session(document: Document) -> Lines:
+def format_card_with_session(document: Document) -> Lines:
     """A card, its session and its changes."""
     card, session, change = document["prediction"], document["session"], document["changeSet"]
     if card is not None:
@@ -210,10 +210,10 @@ def _format_comment(comment: Document) -> Lines:
     yield from indent_lines(comment["text"])
 
 
-def work(document: Document) -> Lines:
+def format_work(document: Document) -> Lines:
     """Sessions and changes, or one of them."""
     if "sessions" not in document:
-        yield from card_with_session(document)
+        yield from format_card_with_session(document)
         return
     for session in document["sessions"]:
         yield from _format_session(session)
@@ -236,24 +236,24 @@ def _explain_no_work(elsewhere: Mapping[str, int]) -> str:
     return f"Nothing has run here; {', '.join(listed)}{others}.\n  `clawpy --workspace {first} work` shows them"
 
 
-def land(document: Document) -> Lines:
+def format_land(document: Document) -> Lines:
     """The changes that were landed, and that comments on them have no answer."""
-    yield from card_with_session(document)
+    yield from format_card_with_session(document)
     comments = states.describe_open_comments([bool(comment["sent"]) for comment in document["changeSet"]["comments"]])
     if comments:
         yield wants(comments)
 
 
-def discard(document: Document) -> Lines:
+def format_discard(document: Document) -> Lines:
     """The changes that would be deleted, or were."""
     if not document["discarded"]:
         yield wants("would be deleted")
-    yield from card_with_session(document)
+    yield from format_card_with_session(document)
     if not document["discarded"]:
         yield f"Nothing changed yet. Add `{bold('--yes')}` to delete the changes."
 
 
-def reply(document: Document) -> Lines:
+def format_reply(document: Document) -> Lines:
     """That the message was sent."""
     yield f"sent to {document['session']['id']}; it reads the message at its next turn"
 
@@ -265,7 +265,7 @@ TRUST_CELLS = 15
 """Columns for the trust in the line."""
 
 
-def xray(document: Document) -> Lines:
+def format_xray(document: Document) -> Lines:
     """The model calls of a session, or one call with its prompt."""
     session, name = document["session"], document["id"]
     yield f"{bold(name)}  {session['prompt'] if session else 'what to keep of the day'}"
@@ -316,7 +316,7 @@ def _format_call_with_prompt(document: Document) -> Lines:
         yield from (f"{'':>{SOURCE_CELLS + 1 + TRUST_CELLS}} │ {line}" for line in reply.split("\n"))
 
 
-def tasks(document: Document) -> Lines:
+def format_tasks(document: Document) -> Lines:
     """The task board, or one task."""
     board = document["tasks"] if "tasks" in document else [document["task"]]
     signs = {state: sign for state, (sign, _) in states.SESSION_SIGNS.items()} | {"open": "○", "done": "✓"}
@@ -331,7 +331,7 @@ def tasks(document: Document) -> Lines:
         yield f"{signs[state]} {label_outcome(state):7}  {dim(task['id'])}  {task['title']}{remarks}"
 
 
-def permissions(document: Document) -> Lines:
+def format_permissions(document: Document) -> Lines:
     """Permission requests with their whole detail."""
     for request in document["permissions"]:
         state = request["answer"] or (

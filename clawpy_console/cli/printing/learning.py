@@ -1,11 +1,11 @@
-"""Output of the verbs on agents and guidance, memory, learnings, and candidates."""
+"""Output of the verbs on agents and guidance, memory, learnings, candidates, training and metrics."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from clawpy_console.cli.printing.cards import cards
+from clawpy_console.cli.printing.cards import format_cards
 from clawpy_console.cli.printing.style import (
     Document,
     Lines,
@@ -19,7 +19,7 @@ from clawpy_console.cli.printing.style import (
     paint,
     wants,
 )
-from clawpy_console.fields import Field, text_line
+from clawpy_console.fields import Field, predictions, text_line
 from clawpy_console.fields import agent as agent_fields
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.formats import one_line
@@ -27,7 +27,7 @@ from clawpy_console.formats import one_line
 # Agents
 
 
-def agents(document: Document) -> Lines:
+def format_agents(document: Document) -> Lines:
     """The tree of agents with the coding agents, or one agent, or who serves a channel now."""
     if "agents" in document:
         yield from _format_tree(document["agents"])
@@ -42,7 +42,7 @@ def agents(document: Document) -> Lines:
         yield from format_fields(agent_fields.make_agent_fields(document))
 
 
-def guidance(document: Document) -> Lines:
+def format_guidance(document: Document) -> Lines:
     """The guidance of an agent by leader, and what was left out; or what another leader would change."""
     title = text_line(f"{document['targetAgent']} → {agent_fields.format_chain(document)}", "title")
     if "moved" in document:
@@ -56,7 +56,7 @@ def guidance(document: Document) -> Lines:
         yield from format_fields(agent_fields.make_teaching_fields(teaching, datetime.now().astimezone()))
 
 
-def profile(document: Document) -> Lines:
+def format_profile(document: Document) -> Lines:
     """The profile of a leader as text, or the prompts that an edited one changes."""
     if document.get("undone"):
         yield f"The guidance from {document['leader']} is as it was before the last save."
@@ -70,7 +70,7 @@ def profile(document: Document) -> Lines:
             yield f"\nNot saved. Add `{bold('--yes')}` to save it."
 
 
-def bubbles(document: Document) -> Lines:
+def format_bubbles(document: Document) -> Lines:
     """Findings with the verdict of the gates, or what was sent up."""
     if "flushed" in document:
         yield from (f"{leader} ← {', '.join(ids)}" for leader, ids in document["flushed"].items())
@@ -127,7 +127,7 @@ def _format_tree(agents: Sequence[Document]) -> Lines:
 # Memory
 
 
-def remember(document: Document) -> Lines:
+def format_remember(document: Document) -> Lines:
     """The number of memories that were stored; bad lines were printed as they came."""
     text = f"{document['remembered']:,} remembered"
     text += f", {document['known']:,} known before" if document["known"] else ""
@@ -140,14 +140,14 @@ def remember(document: Document) -> Lines:
         yield dim(f"{count(missing, 'memory', 'memories')} can be found by meaning a little later")
 
 
-def recall(document: Document) -> Lines:
+def format_recall(document: Document) -> Lines:
     """The memories that were found, each with its layer, its source and the reason."""
     for result in document["results"]:
         yield from format_fields(learning_fields.make_memory_fields(result))
     yield from (wants(f"left out: {words}") for words in document["leftOut"])
 
 
-def drafts(document: Document) -> Lines:
+def format_drafts(document: Document) -> Lines:
     """Drafts of facts, or what became of one."""
     if "fact" in document:
         fact = document["fact"]
@@ -162,7 +162,7 @@ def drafts(document: Document) -> Lines:
         yield dim("`clawpy drafts promote ID` keeps one as a fact, `clawpy drafts dismiss ID` does not")
 
 
-def forget(document: Document) -> Lines:
+def format_forget(document: Document) -> Lines:
     """The places that would be deleted, or were, and those that remain."""
     yield good("forgotten") if document["forgotten"] else wants("would be forgotten")
     yield from format_fields(learning_fields.make_forgetting_fields(document))
@@ -173,7 +173,7 @@ def forget(document: Document) -> Lines:
 # Learnings
 
 
-def learnings(document: Document) -> Lines:
+def format_learnings(document: Document) -> Lines:
     """Learnings, one learning, the scopes, or the result of an action."""
     printer = next((printer for key, printer in _PRINTER_OF_RESULT.items() if key in document), _format_valid_learnings)
     return printer(document)
@@ -189,7 +189,7 @@ def _format_valid_learnings(document: Document) -> Lines:
 
 def _format_written_card(document: Document) -> Lines:
     """The card that writes learnings into a file."""
-    yield from cards(document)
+    yield from format_cards(document)
     if omitted := document["leftOut"]:
         yield dim(f"{count(omitted, 'older one')} left out: the card is full")
 
@@ -331,7 +331,7 @@ NEXT_STEP_BY_STATUS = {
 """What can be done next about a candidate, by its status."""
 
 
-def candidates(document: Document) -> Lines:
+def format_candidates(document: Document) -> Lines:
     """Candidates, one candidate, the result of an action, or records."""
     if "candidates" in document:
         yield from _format_candidate_list(document)
@@ -397,3 +397,46 @@ def _format_candidate_head(candidate: Document) -> str:
     label = learning_fields.CANDIDATE_STATUS[candidate["status"]]
     status = paint(label.tone, f"{label.sign} {label.words}")
     return f"{bold(candidate['id'])}  {status}  score {candidate['score']:.0f}  {candidate['title']}"
+
+
+# Training and metrics
+
+
+def format_export(document: Document) -> Lines:
+    """Where the export was written."""
+    noun = "pairs" if document["what"] == "dpo" else "conversations"
+    yield f"{document['records']:,} {noun}, {document['new']:,} of them new: {document['file']}"
+    if document["weights"]:
+        yield dim(f"their weights: {document['weights']}")
+
+
+def format_train(document: Document) -> Lines:
+    """The Twin model in use, the trainings, and when the next one is due."""
+    model = document["twinModel"]
+    model_words = "no Twin model is set" if model is None else f"Twin model {model}"
+    yield (
+        model_words
+        if document["enabled"] or model is None
+        else f"{model_words}, off: clawpy config set twinModelEnabled true"
+    )
+    if "imported" in document:
+        yield count(document["imported"], "new pair")
+    for run in document["runs"]:
+        label = predictions.TRAINING_STATES[run["state"]]
+        state, examples = paint(label.tone, f"{label.sign} {label.words}"), count(run["records"], "example")
+        yield f"{run['id']}  {state}  {run['method']}  {examples}  ${run['cost']:.2f}"
+        yield dim(f"    {run['message']}")
+    yield document["next"]
+
+
+def format_metrics(document: Document) -> Lines:
+    """Rates, calibration and drift; sources, channels and kinds as tables."""
+    fields = [
+        *predictions.make_summary_fields(document),
+        *predictions.make_calibration_fields(document),
+        *predictions.make_drift_fields(document["drift"]),
+        Field("training", document["nextTraining"]),
+        text_line(""),
+        *predictions.make_table_fields(document, ("sources", "channels", "kinds")),
+    ]
+    return format_fields(fields)

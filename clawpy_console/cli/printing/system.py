@@ -1,4 +1,6 @@
-"""Output of the verbs on the engine, settings, notifications, training and the simulation."""
+"""Output of the verbs on the engine as a whole: state, holds, settings, keys, notifications, the installation; and of
+the simulation.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +27,7 @@ from clawpy_console.cli.printing.style import (
     paint_session_outcome,
     wants,
 )
-from clawpy_console.fields import Field, predictions, states, text_line
-from clawpy_console.fields.predictions import TRAINING_STATES
+from clawpy_console.fields import Field, states, text_line
 from clawpy_console.fields.states import HOLD_NAMES, describe_origin, make_absence_fields, make_hold_field
 from clawpy_console.formats import one_line, workspace_name
 from engine.model import REASON_SEPARATOR
@@ -37,48 +38,68 @@ MAX_LISTED_SESSIONS = 5
 """The latest sessions that ran or were blocked while you were away, which are listed."""
 
 
-def status(document: Document) -> Lines:
+def format_status(document: Document) -> Lines:
     """State, costs, phase, and what waits."""
-    holds = document["holds"]
-    tone = "wrong" if holds or document["state"] == "DISABLED" else "good"
-    since = f"since {format_time(document['stateSince'])}, {document['cause']}"
-    runs = document["engine"] != "none"
-    if runs:
-        yield f"{paint(tone, '●')} {bold(document['state'])} {since}"
-    else:
-        yield f"{paint(tone, '○')} {bold('No engine is running.')} `clawpy` or `clawpy run` starts one."
-        yield f"  last state: {document['state']} {since}"
-    yield from format_fields(map(_make_hold_field, holds))
-    yield f"  {count(document['pending'], 'card')} pending"
-    yield from (f"  running  {session['id']}  {one_line(session['prompt'])}" for session in document["running"])
-    yield from (
-        f"  {wants('needs you')}  {waiting['id']}  {one_line(waiting['title'])}" for waiting in document["waiting"]
-    )
-    for problem in document["problems"]:
-        yield f"  {wants('problem')}  {workspace_name(problem['workspace'])}: {one_line(problem['text'])}"
-    next_check = document["nextCycleAt"]
-    if runs:
-        yield f"  inactive for {format_span(document['silenceSeconds'])}" + (
-            f", next check {format_time(next_check)}" if next_check else ""
-        )
-    if document["dndUntil"]:
-        yield from (f"  {line}" for line in dnd(document))
+    yield from _format_state(document)
+    yield from format_fields(map(_make_hold_field, document["holds"]))
+    yield from _format_present_work(document)
+    yield from _format_presence(document)
     yield from _format_costs(document["crossPollStatus"])
     yield from _format_phase(document["phase"])
-    by_itself = document["byItself"]
-    if by_itself["missing"]:
-        yield f"  {by_itself['words'].partition(':')[0]}: {describe_first(by_itself['missing'])}"
-    else:
-        yield f"  {by_itself['words']}"
+    yield from _format_autonomy(document["byItself"])
     yield from _format_gateway(document.get("gateway") or {})
     if document["keysInFile"]:
         yield f"  {wants(document['keysInFile'])}"
     yield from _format_absence(document["since"])
-    if document["decisions"]:
+    yield from _format_decisions(document["decisions"])
+
+
+def _format_state(document: Document) -> Lines:
+    """The state of the engine that runs; if none does, that of the last one."""
+    tone = "wrong" if document["holds"] or document["state"] == "DISABLED" else "good"
+    since = f"since {format_time(document['stateSince'])}, {document['cause']}"
+    if document["engine"] != "none":
+        yield f"{paint(tone, '●')} {bold(document['state'])} {since}"
+    else:
+        yield f"{paint(tone, '○')} {bold('No engine is running.')} `clawpy` or `clawpy run` starts one."
+        yield f"  last state: {document['state']} {since}"
+
+
+def _format_present_work(document: Document) -> Lines:
+    """What is pending, runs, waits and is wrong."""
+    yield f"  {count(document['pending'], 'card')} pending"
+    for session in document["running"]:
+        yield f"  running  {session['id']}  {one_line(session['prompt'])}"
+    for waiting in document["waiting"]:
+        yield f"  {wants('needs you')}  {waiting['id']}  {one_line(waiting['title'])}"
+    for problem in document["problems"]:
+        yield f"  {wants('problem')}  {workspace_name(problem['workspace'])}: {one_line(problem['text'])}"
+
+
+def _format_presence(document: Document) -> Lines:
+    """How long you have been inactive, when the engine checks next, and do not disturb."""
+    if document["engine"] != "none":
+        next_check = f", next check {format_time(at)}" if (at := document["nextCycleAt"]) else ""
+        yield f"  inactive for {format_span(document['silenceSeconds'])}{next_check}"
+    if document["dndUntil"]:
+        yield from (f"  {line}" for line in format_dnd(document))
+
+
+def _format_autonomy(by_itself: Document) -> Lines:
+    """Whether the engine acts by itself, else the first thing that is missing."""
+    if by_itself["missing"]:
+        yield f"  {by_itself['words'].partition(':')[0]}: {describe_first(by_itself['missing'])}"
+    else:
+        yield f"  {by_itself['words']}"
+
+
+def _format_decisions(decisions: Sequence[Document]) -> Lines:
+    """The last decisions."""
+    if decisions:
         yield bold("last decisions")
-    for decision in document["decisions"]:
-        decision_words = states.DECISION_LABELS.get(decision["signal"], decision["signal"])
-        yield dim(f"  {format_time(decision['decidedAt'])}  {decision_words}  {one_line(decision['prompt'])}")
+    for decision in decisions:
+        words = states.DECISION_LABELS.get(decision["signal"], decision["signal"])
+        yield dim(f"  {format_time(decision['decidedAt'])}  {words}  {one_line(decision['prompt'])}")
 
 
 def _format_phase(phase: Document) -> Lines:
@@ -144,7 +165,7 @@ def _make_newest_fields(lines: Sequence[str], hint: str = "") -> list[Field]:
     return [*map(text_line, lines[:MAX_LISTED_SESSIONS]), *(text_line(line, "grey") for line in rest)]
 
 
-def dnd(document: Document) -> Lines:
+def format_dnd(document: Document) -> Lines:
     """Until when do not disturb lasts."""
     if document["dndUntil"]:
         yield f"{wants('do not disturb')} until {format_time(document['dndUntil'])}; `clawpy dnd --off` ends it"
@@ -152,17 +173,17 @@ def dnd(document: Document) -> Lines:
         yield f"Do not disturb is off{'; quiet hours still apply' if document['quiet'] else ''}."
 
 
-def resume(document: Document) -> Lines:
+def format_resume(document: Document) -> Lines:
     """The holds that ended, and the status now."""
     for hold in document.get("lifted", ()):
         ended_hold = f"{HOLD_NAMES[hold['word']]} of {format_time(hold['since'])}: {hold['reason']}"
         yield f"{good('▶')} Resumed after the {ended_hold}"
     if document.get("fault"):
         yield f"{wants('▲')} The settings are not used: {document['fault']}"
-    yield from status(document)
+    yield from format_status(document)
 
 
-def stop(document: Document) -> Lines:
+def format_stop(document: Document) -> Lines:
     """The sessions and processes that were stopped."""
     ended = document["stopped"]
     first = f"stopped; {count(len(ended), 'session')} ended" if ended else "stopped; nothing was running"
@@ -176,7 +197,7 @@ def stop(document: Document) -> Lines:
     yield "  Resume with `clawpy resume`."
 
 
-def config(document: Document) -> Lines:
+def format_config(document: Document) -> Lines:
     """One setting or all."""
     if "settings" in document:
         yield from _format_settings("", document["settings"])
@@ -202,7 +223,7 @@ def _quote_key_part(name: str) -> str:
     return name if name.replace("-", "").replace("_", "").isalnum() else f'"{name}"'
 
 
-def check(document: Document) -> Lines:
+def format_check(document: Document) -> Lines:
     """The verdict of the content filter."""
     tone = {"allow": "good", "ask": "wants"}.get(document["verdict"], "wrong")
     reason = f"  {document['reason']}" if document["reason"] else ""
@@ -210,7 +231,7 @@ def check(document: Document) -> Lines:
     yield paint(tone, document["verdict"]) + reason + rule
 
 
-def key(document: Document) -> Lines:
+def format_key(document: Document) -> Lines:
     """The keys, or what was done with one."""
     if "keys" in document:
         for entry in document["keys"]:
@@ -225,7 +246,7 @@ def key(document: Document) -> Lines:
         yield wants(f"! {document['badge']}")
 
 
-def token(document: Document) -> Lines:
+def format_token(document: Document) -> Lines:
     yield document["token"]
 
 
@@ -259,7 +280,7 @@ def _format_sandbox_table(rungs: Sequence[Document]) -> Lines:
     yield dim("  * active")
 
 
-def doctor(document: Document) -> Lines:
+def format_doctor(document: Document) -> Lines:
     """Each check with its fix, the sandboxes, and the paths."""
     signs = {"ok": good("✓"), "warn": wants("!"), "fail": bad("✗")}
     yield f"clawpy {document['version']}, Python {document['python']}"
@@ -272,7 +293,7 @@ def doctor(document: Document) -> Lines:
     yield from (dim(f"  {name:20} {path}") for name, path in document["paths"].items())
 
 
-def notify(document: Document) -> Lines:
+def format_notify(document: Document) -> Lines:
     """Surfaces and what was not delivered, or the result of a test."""
     if "message" in document:
         yield document["message"]
@@ -309,48 +330,29 @@ def _format_surface(surface: Document) -> str:
     return f"{line}  {wants(surface['why'])}" if surface["why"] else line + _format_fix(surface)
 
 
-def export(document: Document) -> Lines:
-    """Where the export was written."""
-    noun = "pairs" if document["what"] == "dpo" else "conversations"
-    yield f"{document['records']:,} {noun}, {document['new']:,} of them new: {document['file']}"
-    if document["weights"]:
-        yield dim(f"their weights: {document['weights']}")
-
-
-def train(document: Document) -> Lines:
-    """The Twin model in use, the trainings, and when the next one is due."""
-    model = document["twinModel"]
-    model_words = "no Twin model is set" if model is None else f"Twin model {model}"
-    yield (
-        model_words
-        if document["enabled"] or model is None
-        else f"{model_words}, off: clawpy config set twinModelEnabled true"
-    )
-    if "imported" in document:
-        yield count(document["imported"], "new pair")
-    for run in document["runs"]:
-        label = TRAINING_STATES[run["state"]]
-        state, examples = paint(label.tone, f"{label.sign} {label.words}"), count(run["records"], "example")
-        yield f"{run['id']}  {state}  {run['method']}  {examples}  ${run['cost']:.2f}"
-        yield dim(f"    {run['message']}")
-    yield document["next"]
-
-
-def metrics(document: Document) -> Lines:
-    """Rates, calibration and drift; sources, channels and kinds as tables."""
-    fields = [
-        *predictions.make_summary_fields(document),
-        *predictions.make_calibration_fields(document),
-        *predictions.make_drift_fields(document["drift"]),
-        Field("training", document["nextTraining"]),
-        text_line(""),
-        *predictions.make_table_fields(document, ("sources", "channels", "kinds")),
-    ]
-    return format_fields(fields)
-
-
-def simulate(document: Document) -> Lines:
+def format_simulate(document: Document) -> Lines:
     """The simulated month. The same document gives the same text on every machine."""
+    yield from _format_simulation_head(document)
+    yield from _format_simulated_kinds(document["kinds"])
+    yield ""
+    yield from _format_simulated_days(document["perDay"])
+    yield ""
+    rails = [(rail["rail"], rail["blocked"], _format_example(rail["example"], "prompt")) for rail in document["rails"]]
+    yield from format_table(("rail", "blocked", "for example"), rails)
+    yield ""
+    gates = [
+        (f"{gate['gate']} {gate['name']}", gate["refused"], _format_example(gate["example"], "text"))
+        for gate in document["gates"]
+    ]
+    yield from format_table(("gate", "refused", "for example"), gates)
+    yield f"{document['wentUp']} went up to a leader\n"
+    yield from format_fields(_make_total_fields(document))
+    yield ""
+    yield from _format_blocked_work(document["blocked"])
+
+
+def _format_simulation_head(document: Document) -> Lines:
+    """The days, what is real and what is made up, and what became of the cards."""
     cards = document["cards"]
     fates = ", ".join(f"{cards[name]} {name}" for name in ("approved", "dismissed", "expired", "withdrawn", "pending"))
     yield bold(f"{count(document['days'], 'day')} from {document['from'][:10]}, seed {document['seed']}")
@@ -358,37 +360,36 @@ def simulate(document: Document) -> Lines:
     yield dim(f"made up: {'; '.join(document['madeUp'])}\n")
     yield f"cards    {cards['made']} made, {cards['followUps']} of them follow-ups: {fates}"
     yield f"executed {cards['executed']}, {cards['executedByAutonomy']} of them by itself\n"
-    kinds = [
+
+
+def _format_simulated_kinds(kinds: Sequence[Document]) -> Lines:
+    """The operator's decisions by kind of card."""
+    rows = [
         (kind["kind"], kind["approved"], kind["dismissed"],
          "–" if kind["confidence"] is None else f"{kind['confidence']:.0%}")
-        for kind in document["kinds"]
+        for kind in kinds
     ]  # fmt: skip
-    yield from format_table(("kind", "approved", "dismissed", "confidence of its newest card"), kinds)
-    days = [
-        (item["day"], item["made"], item["approved"], item["dismissed"], item["byAutonomy"], item["blocked"],
-         _format_dollars(item["cost"]), ", ".join(item["odd"]))
-        for item in document["perDay"]
+    return format_table(("kind", "approved", "dismissed", "confidence of its newest card"), rows)
+
+
+def _format_simulated_days(days: Sequence[Document]) -> Lines:
+    """The counts, the cost and the oddities of each day."""
+    rows = [
+        (day["day"], day["made"], day["approved"], day["dismissed"], day["byAutonomy"], day["blocked"],
+         _format_dollars(day["cost"]), ", ".join(day["odd"]))
+        for day in days
     ]  # fmt: skip
-    yield ""
-    yield from format_table(("day", "made", "approved", "dismissed", "by itself", "blocked", "cost", "unusual"), days)
-    rails = [(rail["rail"], rail["blocked"], _format_example(rail["example"], "prompt")) for rail in document["rails"]]
-    yield ""
-    yield from format_table(("rail", "blocked", "for example"), rails)
-    gates = [
-        (f"{gate['gate']} {gate['name']}", gate["refused"], _format_example(gate["example"], "text"))
-        for gate in document["gates"]
-    ]
-    yield ""
-    yield from format_table(("gate", "refused", "for example"), gates)
-    yield f"{document['wentUp']} went up to a leader\n"
-    yield from format_fields(_make_total_fields(document))
-    blocked = [
+    return format_table(("day", "made", "approved", "dismissed", "by itself", "blocked", "cost", "unusual"), rows)
+
+
+def _format_blocked_work(blocked: Sequence[Document]) -> Lines:
+    """All work that a rail blocked."""
+    rows = [
         (_format_minute(entry["at"]), entry["rail"], entry["by"], f"{entry['prompt']}: {entry['reason']}")
-        for entry in document["blocked"]
+        for entry in blocked
     ]
-    yield ""
-    yield from format_table(("blocked", "rail", "by", "what, and why"), blocked)
-    if not blocked:
+    yield from format_table(("blocked", "rail", "by", "what, and why"), rows)
+    if not rows:
         yield "Nothing was blocked."
 
 
