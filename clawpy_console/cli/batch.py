@@ -20,6 +20,7 @@ import engine
 from clawpy_console.cli.options import CommonOptions, WrongUse
 
 MAX_PIECE_LINES = 200
+"""Lines in one request."""
 
 MAX_PIECE_BYTES = 1024 * 1024
 """Bytes of JSON in one request, so that answers come out while a long file is read."""
@@ -108,13 +109,6 @@ def answer_lines(file_name: str, keys: Collection[str], ask: Callable[[dict[str,
     return all_answered
 
 
-def is_sentence(argument: str) -> bool:
-    """Whether the argument of `remember` is a text to store: it has several words, and is no name of a file, which
-    ends with a suffix such as `.txt`."""
-    is_file_name = re.search(r"\.[A-Za-z]\w{0,4}$", argument) or os.path.lexists(argument)
-    return len(argument.split()) > 1 and not is_file_name
-
-
 def remember(argument: str, common: CommonOptions, *, opener: Callable[..., Any], wait: bool) -> dict[str, Any]:
     """Store the sentence `argument`, or the lines of the file that it names (`-` for standard input), in memory;
     returns the document of the verb.
@@ -129,12 +123,6 @@ def remember(argument: str, common: CommonOptions, *, opener: Callable[..., Any]
     started = time.monotonic()
     counts = {"remembered": 0, "known": 0, "badLines": 0}
     bad_lines: list[dict[str, Any]] = []
-    if is_sentence(argument):
-        source, lines = "command line", iter([(1, json.dumps({"text": argument}))])
-    else:
-        fix = f"{FILE_FIX}; a sentence has several words and a full stop at its end"
-        source = "stdin" if argument == "-" else Path(argument).name[:200]
-        lines = read_numbered_lines(argument, fix=fix)
     answer: dict[str, Any] = {"missing": 0, "trouble": ""}
 
     def report_bad(line: dict[str, Any]) -> None:
@@ -143,6 +131,7 @@ def remember(argument: str, common: CommonOptions, *, opener: Callable[..., Any]
             bad_lines.append(line)
         print(f"line {line['line']}: {line['message']}", file=sys.stderr)
 
+    source, lines = _open_lines(argument)
     with (
         Console(stderr=True).status("Reading…") as progress,
         engine.connect(common.home, workspaces=common.all_workspaces(), opener=opener) as ask,
@@ -162,6 +151,22 @@ def remember(argument: str, common: CommonOptions, *, opener: Callable[..., Any]
         "trouble": answer["trouble"],
         "seconds": round(time.monotonic() - started, 3),
     }
+
+
+def _open_lines(argument: str) -> tuple[str, Iterator[tuple[int, str]]]:
+    """The name of the source that the argument of `remember` means, and its numbered lines of JSON."""
+    if is_sentence(argument):
+        return "command line", iter([(1, json.dumps({"text": argument}))])
+    fix = f"{FILE_FIX}; a sentence has several words and a full stop at its end"
+    source = "stdin" if argument == "-" else Path(argument).name[:200]
+    return source, read_numbered_lines(argument, fix=fix)
+
+
+def is_sentence(argument: str) -> bool:
+    """Whether the argument of `remember` is a text to store: it has several words, and is no name of a file, which
+    ends with a suffix such as `.txt`."""
+    is_file_name = re.search(r"\.[A-Za-z]\w{0,4}$", argument) or os.path.lexists(argument)
+    return len(argument.split()) > 1 and not is_file_name
 
 
 def _wait_for_vectors(

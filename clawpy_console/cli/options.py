@@ -27,18 +27,13 @@ class CommonOptions:
     home: Home
     """Set by `locate`."""
 
-    def __init__(
-        self,
-        home_name: str | None = None,
-        workspace_names: Sequence[str] = (),
-        *,
-        as_json: bool = False,
-        demo: bool = False,
-    ) -> None:
-        self.home_name = home_name
-        self.workspace_names = list(workspace_names)
+    def __init__(self, *, as_json: bool = False) -> None:
         self.as_json = as_json
-        self.demo = demo
+        self.demo = False
+        self.home_name: str | None = None
+        """The folder of `--home`, None where it is not given."""
+        self.workspace_names: list[str] = []
+        """The folders of `--workspace`."""
 
     def locate(self) -> None:
         """Find the home; creates nothing."""

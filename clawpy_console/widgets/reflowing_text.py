@@ -29,8 +29,8 @@ class ReflowingText(Widget):
 
     auto_links = Reactive(False)
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
         self._renderer: LineRenderer = lambda width: ()
         self._width = 1  # the width of the lines
         self._lines: Sequence[Content] = ()

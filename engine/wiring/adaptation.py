@@ -1,6 +1,7 @@
 """Builds the effects of active candidates, and the service that proposes candidates.
 
-`_Sources` reads for it from cards, sessions, memory, guidance, models and rails."""
+`_Sources` reads for it from cards, sessions, memory, guidance, models and rails.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +91,7 @@ def build_adaptation(services: Services) -> None:
 
 
 class _Sources:
-    """See `engine.learning.candidates.records.Sources`."""
+    """What adaptation reads of other services; `engine.learning.candidates.records.Sources` describes each method."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

@@ -78,8 +78,29 @@ def _stop_all(services: Services, reason: str) -> None:
 
 def build(services: Services, overrides: Overrides) -> Sessions:
     """Build what carries work out; returns the launcher that starts it."""
-    home, clock, randomness = services.home, services.clock, services.randomness
-    services.keys = Keys(home, clock=clock)
+    _build_model_routing(services)
+    _build_prompts(services)
+    services.changes = ChangeSets(
+        home=services.home, database=services.database, clock=services.clock, randomness=services.randomness
+    )
+    _build_tools(services)
+    caches = Caches(services.home.cache / "build")
+    services.housekeeping = Housekeeping(
+        services.home,
+        services.clock,
+        changes=services.changes,
+        caches=caches,
+        busy=lambda: [session.id for session in services.sessions.running()],
+    )
+    _build_model_host(services, overrides)
+    runners = _build_runners(services, caches) if overrides.runners is None else overrides.runners
+    _build_sessions(services, runners, overrides.sandbox)
+    return services.sessions
+
+
+def _build_model_routing(services: Services) -> None:
+    """Build the keys, what chooses a model or an agent for a prompt, and the record of calls."""
+    services.keys = Keys(services.home, clock=services.clock)
     services.model_router = ModelRouter(
         services.settings,
         services.keys,
@@ -88,30 +109,31 @@ def build(services: Services, overrides: Overrides) -> Sessions:
     )
     services.channel_setup = ChannelSetup(
         services.settings,
-        data=home.data,
+        data=services.home.data,
         model_for=services.model_router.choose,
         missing_steps=services.model_router.find_missing_steps,
     )
     services.calls = ModelCalls(
-        services.database, randomness, secrets=services.keys.secrets, on_prompt=partial(_record_prompt, services)
+        services.database,
+        services.randomness,
+        secrets=services.keys.secrets,
+        on_prompt=partial(_record_prompt, services),
     )
-    _build_prompts(services)
-    services.changes = ChangeSets(home=home, database=services.database, clock=clock, randomness=randomness)
-    services.permissions = Permissions(services.database, randomness=randomness, secrets=services.keys.secrets)
+
+
+def _build_tools(services: Services) -> None:
+    """Build the tools of agents, and the permissions that they ask for."""
+    services.permissions = Permissions(services.database, randomness=services.randomness, secrets=services.keys.secrets)
     services.toolbelts = Toolbelts(
         services.database,
         settings=services.settings,
         permissions=services.permissions,
         read_tools=services.agents.tools,
     )
-    caches = Caches(home.cache / "build")
-    services.housekeeping = Housekeeping(
-        home,
-        clock,
-        changes=services.changes,
-        caches=caches,
-        busy=lambda: [session.id for session in services.sessions.running()],
-    )
+
+
+def _build_model_host(services: Services, overrides: Overrides) -> None:
+    """Build the process that talks to models, and the single questions to models that use it."""
     services.model_host = ModelHost() if overrides.model_host is None else overrides.model_host
     services.is_model_host_lent = overrides.model_host is not None
     services.single_questions = SingleQuestions(
@@ -120,13 +142,10 @@ def build(services: Services, overrides: Overrides) -> Sessions:
         access=services.model_router,
         calls=services.calls,
         costs=services.safety.costs,
-        clock=clock,
+        clock=services.clock,
         hold_reason=services.safety.kill_switch.block_reason,
         secrets=services.keys.secrets,
     )
-    runners = _build_runners(services, caches) if overrides.runners is None else overrides.runners
-    _build_sessions(services, runners, overrides.sandbox)
-    return services.sessions
 
 
 def _build_runners(services: Services, caches: Caches) -> list[Runner]:

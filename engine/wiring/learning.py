@@ -37,9 +37,14 @@ if TYPE_CHECKING:
 
 
 MAX_REQUESTS = 200
+"""Number of the latest permission requests of a session that are read."""
 
 ALL_CANDIDATES = 100_000
+"""More than a home ever has."""
+
 MAX_RUNS = 20
+"""Number of the latest test runs of a workspace among which the last one before a session is searched."""
+
 MAX_CONTINUED = 100
 """The longest chain of sessions that continue each other."""
 
@@ -64,7 +69,7 @@ def build_learnings(services: Services) -> None:
 
 
 class SessionSource:
-    """Reads sessions for the chain; see `session_records.SessionSource`."""
+    """What the promotion chain reads of sessions and asks of other services (`findings.SessionSource`)."""
 
     def __init__(self, services: Services) -> None:
         self._services = services

@@ -164,13 +164,16 @@ def build_prediction(services: Services, launcher: Sessions, overrides: Override
     services.embedded_twin = EmbeddedTwin(
         services.decisions, embed=services.embedding_cache, calibrator=overrides.calibrator
     )
-    placer = PromptPlacer(
-        services.database,
-        services.settings,
-        embed=partial(services.memory.embed_texts, timeout_s=EMBED_TIMEOUT_S),
-        agents=services.agents.list,
+    services.tasks = TaskBoard(services.database, randomness=randomness)
+    services.threads = Threads(
+        lambda: services.settings.current.memory.transcripts,
+        clock,
+        workspace_of=find_top_folder,
+        is_ours=services.home.holds_worktree,
+        secrets=services.keys.secrets,
     )
-    router = Router(services.settings, clock, randomness, placer.place)
+    services.contexts = overrides.contexts or _make_context_reader(services, launcher)
+    router = _make_router(services)
     store = CardStore(
         services.database,
         clock,
@@ -180,14 +183,17 @@ def build_prediction(services: Services, launcher: Sessions, overrides: Override
         ledger=services.ledger,
     )
     approvals = Approvals(store, launcher, services.embedded_twin, flows=services.flows, secrets=services.keys.secrets)
-    services.tasks = TaskBoard(services.database, randomness=randomness)
-    services.threads = Threads(
-        lambda: services.settings.current.memory.transcripts,
-        clock,
-        workspace_of=find_top_folder,
-        is_ours=services.home.holds_worktree,
-        secrets=services.keys.secrets,
+    services.card_cycle = CardCycle(
+        store, approvals, router, services.embedded_twin, randomness, _make_round_sources(services)
     )
+    services.cards = Cards(
+        store, approvals, services.card_cycle, router, randomness, reverse=services.changes.undo_session
+    )
+
+
+def _make_context_reader(services: Services, launcher: Sessions) -> ContextReader:
+    """What reads the contexts of workspaces, with all that it reads from."""
+    clock = services.clock
     sources = Sources(
         services.validation_runs,
         services.tasks,
@@ -205,12 +211,34 @@ def build_prediction(services: Services, launcher: Sessions, overrides: Override
         # One disk, one card: in the first workspace.
         disk=lambda workspace: services.housekeeping.find_full_disk() if workspace in services.workspaces[:1] else None,
     )
-    services.contexts = overrides.contexts or ContextReader(clock, services.settings, sources)
+    return ContextReader(clock, services.settings, sources)
+
+
+def _make_router(services: Services) -> Router:
+    """What chooses the channel of a prompt."""
+    placer = PromptPlacer(
+        services.database,
+        services.settings,
+        embed=partial(services.memory.embed_texts, timeout_s=EMBED_TIMEOUT_S),
+        agents=services.agents.list,
+    )
+    return Router(services.settings, services.clock, services.randomness, placer.place)
+
+
+def _make_round_sources(services: Services) -> RoundSources:
+    """What a round of the cycle does before it, and what it reads and asks for proposals."""
+    preparation = RoundPreparation(
+        services.tasks,
+        services.settings,
+        lambda: services.workspaces,
+        services.safety.kill_switch.stop_reason,
+        pulse=lambda: services.heartbeat.pulse(),
+        learn=lambda: services.adaptation.run_round(),
+        report=services.report,
+    )
     hook = PredictorHook(
         services.database,
-        lambda: (
-            Path(services.settings.current.predictions_dir or services.home.data).expanduser() / "predictions.jsonl"
-        ),
+        partial(_locate_predictions, services),
         flows=services.flows,
         home_workspace=lambda: next(iter(services.workspaces), ""),
         report=services.report,
@@ -220,25 +248,18 @@ def build_prediction(services: Services, launcher: Sessions, overrides: Override
         hook.propose,
         lambda context: propose_learned(context, collect_learned_work(services)),
     )
-    sources_of_rounds = RoundSources(
-        prepare=RoundPreparation(
-            services.tasks,
-            services.settings,
-            lambda: services.workspaces,
-            services.safety.kill_switch.stop_reason,
-            pulse=lambda: services.heartbeat.pulse(),
-            learn=lambda: services.adaptation.run_round(),
-            report=services.report,
-        ).run,
+    return RoundSources(
+        prepare=preparation.run,
         contexts=partial(_read_contexts, services),
         note_activity=lambda workspace, at: services.autonomy.presence.note(at, f"your files changed in {workspace}"),
         workspaces=lambda: services.workspaces,
         propose=partial(templates.propose, sources=other_sources),
     )
-    services.card_cycle = CardCycle(store, approvals, router, services.embedded_twin, randomness, sources_of_rounds)
-    services.cards = Cards(
-        store, approvals, services.card_cycle, router, randomness, reverse=services.changes.undo_session
-    )
+
+
+def _locate_predictions(services: Services) -> Path:
+    """The file into which another program may write predictions."""
+    return Path(services.settings.current.predictions_dir or services.home.data).expanduser() / "predictions.jsonl"
 
 
 def _find_prompt_runner(launcher: Sessions, workspace: str) -> str:

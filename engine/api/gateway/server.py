@@ -275,22 +275,13 @@ class HttpRefusal(Refusal):
 class Guard:
     """The ASGI middleware that checks requests. For one event loop."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        access: Access,
-        address: ListenAddress,
-        limits: Limits,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, app: ASGIApp, access: Access, address: ListenAddress, limits: Limits) -> None:
         self._app = app
         self._access = access
         self.address = address
         self._limits = limits
-        self._clock = clock
-        self._request_limit = RateLimit(limits.requests, limits.burst, clock())
-        self._failure_limit = RateLimit(limits.failures, limits.failure_burst, clock())
+        self._request_limit = RateLimit(limits.requests, limits.burst, time.monotonic())
+        self._failure_limit = RateLimit(limits.failures, limits.failure_burst, time.monotonic())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request (ASGI)."""
@@ -376,7 +367,7 @@ class Guard:
 
     def _count_request(self, limit: RateLimit) -> None:
         """Count a request. Raises `HttpRefusal` if it is beyond the limit."""
-        if wait := limit.count_request(self._clock()):
+        if wait := limit.count_request(time.monotonic()):
             seconds = max(1, round(wait + 0.5))
             fix = f"wait {seconds} s and send fewer requests"
             raise HttpRefusal(429, "too_many", "too many requests", fix, {"retry-after": str(seconds)})
