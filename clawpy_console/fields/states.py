@@ -178,17 +178,10 @@ def find_blocking_verdict(card: Card) -> RailVerdict | None:
 
 
 HOLD_NAMES = {"stop": "stop", "config": "setting", "api": "gateway's switch", "month": "month stop", "pause": "pause"}
+"""The names of stops and pauses, by the word of each."""
 
 SWITCH_ON = "`clawpy config set crossPollEnabled true`"
 """The command that ends the hold `config`, in place of `resume`."""
-
-RESUME_QUESTIONS = {
-    "stop": ("Resume after the stop?", "Approved work may start again. Stopped sessions stay stopped."),
-    "api": ("Resume after the gateway's switch?", "Approved work may start again. Stopped sessions stay stopped."),
-    "month": ("Resume after the month stop?", "The month's cap was reached. Raise the cap as well, or the next paid "
-              "call stops everything again."),
-}  # fmt: skip
-"""Title and text of the question before a stop or a month stop ends."""
 
 
 def make_hold_field(word: str, reason: str, since: str, how: str, remaining: str = "") -> Field:

@@ -20,7 +20,7 @@ from textual.system_commands import SystemCommandsProvider
 from textual.widgets import Input
 
 from clawpy_console import formats
-from clawpy_console.fields.states import HOLD_NAMES, RESUME_QUESTIONS
+from clawpy_console.fields.states import HOLD_NAMES
 from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, Action, format_key, format_key_with_letters, is_on_screen
 from clawpy_console.screens.dialog import Answer, Dialog, Question, confirm, show_text
@@ -140,36 +140,39 @@ def make_commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemComma
             title = action.tooltip[:1].upper() + action.tooltip[1:]
             act = partial(_run_action, app, action.method, active.node)
             yield SystemCommand(title, f"key {format_key(action.id, app.keymap)}", act)
-    if bound.keys().isdisjoint({BY_ID["mission.own"], BY_ID["work.own"]}):
-        yield SystemCommand(
-            "New prompt", "for an agent, or a flow", partial(app.cards.write_own_prompt, app.workspace_filter)
-        )
+    yield from _make_card_commands(app, bound)
+    yield from _make_console_commands(app)
+    if screen is app.screen_stack[0]:  # a dialog cannot be left from here
+        yield from _make_commands_elsewhere(app, bound)
+
+
+def _make_card_commands(app: CardConsole, bound: Collection[Action]) -> Iterable[SystemCommand]:
+    """The commands for cards that no key of the screen in sight does."""
+    if {BY_ID["mission.own"], BY_ID["work.own"]}.isdisjoint(bound):
+        write = partial(app.cards.write_own_prompt, app.workspace_filter)
+        yield SystemCommand("New prompt", "for an agent, or a flow", write)
     if BY_ID["mission.predict"] not in bound:
         check = partial(app.cards.predict, lambda text, _: app.show_toast(text))
         yield SystemCommand("Check for new cards", "in all workspaces", check)
     yield SystemCommand("Muted cards", "list them; let one appear again", partial(show_muted, app))
+
+
+def _make_console_commands(app: CardConsole) -> Iterable[SystemCommand]:
+    """The commands for the console itself and for the gateway."""
     for name in sorted(app.available_themes):
         if name != app.theme:
             yield SystemCommand(f"Theme: {name}", "colours of the console", partial(choose_theme, app, name))
     mouse = "off" if app.mouse else "on"
     yield SystemCommand(f"Mouse {mouse}", "at the next start of the console", partial(app.set_mouse, mouse == "on"))
     gateway = "off" if app.state.gateway else "on"
-    yield SystemCommand(
-        f"Gateway {gateway}",
-        "an API for a phone, a script, another agent",
-        partial(switch_gateway, app, gateway == "on"),
-    )
+    switch = partial(switch_gateway, app, gateway == "on")
+    yield SystemCommand(f"Gateway {gateway}", "an API for a phone, a script, another agent", switch)
     if app.state.gateway:
         yield SystemCommand("Gateway: where it listens", app.state.gateway, partial(show_gateway, app))
     yield SystemCommand("Save a screenshot", "as SVG, in your downloads or home folder", partial(save_screenshot, app))
     if app.engine is not None and not app.demo:
-        yield SystemCommand(
-            "Quit, keep the engine running",
-            "`clawpy` attaches to it again",
-            partial(app.quit, keep_engine=True),
-        )
-    if screen is app.screen_stack[0]:  # a dialog cannot be left from here
-        yield from _make_commands_elsewhere(app, bound)
+        keep = partial(app.quit, keep_engine=True)
+        yield SystemCommand("Quit, keep the engine running", "`clawpy` attaches to it again", keep)
 
 
 class CommandProvider(SystemCommandsProvider):
@@ -218,6 +221,15 @@ def _lead_to(app: CardConsole, mode: str, message: str) -> None:
         app.show_toast(message)
 
     app.run_in_background(run, "palette")
+
+
+RESUME_QUESTIONS = {
+    "stop": ("Resume after the stop?", "Approved work may start again. Stopped sessions stay stopped."),
+    "api": ("Resume after the gateway's switch?", "Approved work may start again. Stopped sessions stay stopped."),
+    "month": ("Resume after the month stop?", "The month's cap was reached. Raise the cap as well, or the next paid "
+              "call stops everything again."),
+}  # fmt: skip
+"""Title and text of the question before a hold ends, by the word of the hold. A pause ends without a question."""
 
 
 def ask_to_resume(app: Console, hold: Hold) -> None:

@@ -345,37 +345,39 @@ def stop(home: Home, reason: str) -> Document:
     """
     from engine.execution.session_processes import get_pid_folder, terminate_sessions
 
-    unwritten: OSError | None = None
+    file = ""
+    write_error: OSError | None = None
     try:
-        path = str(request_stop(home.data, reason or STOPPED, "clawpy stop"))
+        file = str(request_stop(home.data, reason or STOPPED, "clawpy stop"))
     except OSError as error:
-        unwritten, path = error, ""
-    answer: Document | Refusal | None = None
-
-    def ask_engine() -> None:
-        nonlocal answer
-        answer = _ask_to_stop(home, reason)
-
-    ended = terminate_sessions(get_pid_folder(home), ask_engine=ask_engine)
+        write_error = error
+    answers: list[Document | Refusal | None] = []
+    ended = terminate_sessions(get_pid_folder(home), ask_engine=lambda: answers.append(_ask_to_stop(home, reason)))
+    [answer] = answers
     if isinstance(answer, Refusal):
         raise answer
     counts = {"killed": ended.killed, "left": list(ended.survivors)}
     if answer is not None:
         return answer | counts
-    if unwritten is not None:
-        raise Refusal(
-            "unwritable_home",
-            f"the stop file cannot be written in {home.data}: {unwritten.strerror or unwritten}"
-            f" ({count(ended.killed, 'process', 'processes')} ended)",
-            "press F12 in the console, or end the engine's process; `clawpy doctor` names it",
-        ) from unwritten
+    if write_error is not None:
+        raise _make_unwritten_stop_refusal(home, write_error, ended.killed) from write_error
     return {
         "holds": [{"word": "stop", "reason": reason or STOPPED, "since": None, "until": None}],
         "stopped": list(ended.sessions),
         "reached": False,
-        "file": path,
+        "file": file,
         **counts,
     }
+
+
+def _make_unwritten_stop_refusal(home: Home, error: OSError, ended_processes: int) -> Refusal:
+    """The refusal of a stop whose file cannot be written, and that no engine answered."""
+    message = f"the stop file cannot be written in {home.data}: {error.strerror or error}"
+    return Refusal(
+        "unwritable_home",
+        f"{message} ({count(ended_processes, 'process', 'processes')} ended)",
+        "press F12 in the console, or end the engine's process; `clawpy doctor` names it",
+    )
 
 
 def _ask_to_stop(home: Home, reason: str) -> Document | Refusal | None:
