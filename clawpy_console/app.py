@@ -25,7 +25,6 @@ from clawpy_console.attach.host import Host
 from clawpy_console.bridge import Bridge, EngineChanged, Toast, make_toasts
 from clawpy_console.card_controller import CardConsole, CardController
 from clawpy_console.console import StopKey
-from clawpy_console.external_programs import notify_in_terminal, set_terminal_title
 from clawpy_console.keys import bindings, find_key_line_actions, format_key
 from clawpy_console.screens.base import BaseScreen, ConsoleScreen, type_into
 from clawpy_console.screens.mission import MissionScreen
@@ -253,14 +252,14 @@ class ConsoleApp(CardConsole):
         if toast.alerts and not self.app_focus:
             if self.bell_enabled:
                 self.bell()
-            notify_in_terminal(self, f"clawpy: {text}")
+            self.notify_in_terminal(f"clawpy: {text}")
 
     def _set_title(self) -> None:
         counts = {"waiting": len(self.state.waiting), "running": len(self.state.running)}
         title = " · ".join(["clawpy", *(f"{count} {name}" for name, count in counts.items() if count)])
         if title != self._title:
             self._title = title
-            set_terminal_title(self, title)
+            self.set_terminal_title(title)
 
     # Time
 

@@ -1,7 +1,6 @@
-"""The console outside of its screen: it opens a shell in a folder and an editor on a file (SPEC 9.6), sets the title of
-the terminal, and shows notifications of the terminal.
+"""Other programs for the operator: a shell in a folder, and an editor on a file (SPEC 9.6).
 
-In tmux, a shell or an editor gets a window of its own.
+In tmux they get a window of their own. Elsewhere they have the terminal until they end.
 """
 
 from __future__ import annotations
@@ -12,42 +11,13 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-from textual.app import App
+from typing import TYPE_CHECKING
 
 from clawpy_console.attach.client import PASSED_VARIABLES
-from clawpy_console.formats import one_line
 from engine.model import Refusal, sanitise
 
 if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole
-
-
-# The terminal
-
-
-def _write_escape_sequence(app: App[Any], sequence: str) -> None:
-    """Write an escape sequence to the terminal between two frames.
-
-    Textual has no public method for this; its own `copy_to_clipboard` uses the driver too.
-    """
-    driver = app._driver
-    if driver is not None and not driver.is_headless:
-        driver.write(sequence)
-
-
-def set_terminal_title(app: App[Any], text: str) -> None:
-    """Set the title of the terminal."""
-    _write_escape_sequence(app, f"\x1b]2;{sanitise(one_line(text))}\x1b\\")
-
-
-def notify_in_terminal(app: App[Any], text: str) -> None:
-    """Show a notification of the terminal (OSC 9); terminals without them ignore it."""
-    _write_escape_sequence(app, f"\x1b]9;{sanitise(one_line(text))[:200]}\x1b\\")
-
-
-# Programs
 
 
 TMUX_TIMEOUT_S = 5

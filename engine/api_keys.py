@@ -104,7 +104,7 @@ class Keys:
 
         Raises `Refusal` `loose_keys` or `damaged_keys` if it could only be in a file that must not be used.
         """
-        value = self._environment.get(variable(name), "").strip()
+        value = self._environment.get(make_variable_name(name), "").strip()
         if value:
             return self._remember_read(Key(name, ENVIRONMENT, value))
         value = self._ask_keyring(name).value or ""
@@ -173,8 +173,12 @@ class Keys:
             self.forget()
         if deleted_from:
             return tuple(deleted_from)
-        if self._environment.get(variable(name), "").strip():
-            raise Refusal("in_environment", f"{variable(name)} in the environment sets it", f"unset {variable(name)}")
+        if self._environment.get(make_variable_name(name), "").strip():
+            raise Refusal(
+                "in_environment",
+                f"{make_variable_name(name)} in the environment sets it",
+                f"unset {make_variable_name(name)}",
+            )
         message = f"there is no key for {name}"
         raise Refusal("no_key", f"{message} in the file; {fault}" if fault else message, "see `clawpy key list`")
 
@@ -245,7 +249,7 @@ class Keys:
             self.forget()
 
 
-def variable(name: str) -> str:
+def make_variable_name(name: str) -> str:
     """The environment variable of the key of `name`."""
     return f"CLAWPY_{name.upper().replace('-', '_')}_API_KEY"
 
@@ -253,7 +257,7 @@ def variable(name: str) -> str:
 def advise_without_keyring(name: str) -> str:
     """Advice for a machine without a keyring."""
     return (
-        f"either export {variable(name)}=… where clawpy is started, "
+        f"either export {make_variable_name(name)}=… where clawpy is started, "
         f"or store it in a file that only you can read: clawpy key set {name} --store file"
     )
 

@@ -47,7 +47,7 @@ class Holder:
     gateway: str = ""
 
 
-def note_file(home: Home) -> Path:
+def locate_note(home: Home) -> Path:
     """The path of the note."""
     return home.data / "engine.json"
 
@@ -55,7 +55,7 @@ def note_file(home: Home) -> Path:
 def read_holder(home: Home) -> Holder | None:
     """The holder in the note, None for a missing or invalid note. The note may be that of a dead engine."""
     try:
-        note = json.loads(note_file(home).read_bytes()[:4096])
+        note = json.loads(locate_note(home).read_bytes()[:4096])
         if not isinstance(note, dict):
             return None
         words = {name: str(note.get(name, "")) for name in ("version", "address", "kind", "gateway")}
@@ -75,7 +75,7 @@ class HomeLock:
         self._holder: Holder | None = None
         self._note_lock = threading.RLock()
         # The lock is not thread-local: the engine may be opened in one thread and closed in another.
-        self._lock = _lock_of(home)
+        self._lock = _make_lock(home)
 
     def acquire(self) -> None:
         """Take the home, creating its folders. Never waits for a living engine.
@@ -129,16 +129,16 @@ class HomeLock:
     def release(self) -> None:
         """Release the home. Does nothing if it is not held."""
         if self._lock.is_locked:
-            note_file(self._home).unlink(missing_ok=True)
+            locate_note(self._home).unlink(missing_ok=True)
             self._lock.release()
 
     def _write_note(self, holder: Holder) -> None:
         with self._note_lock:
             self._holder = holder
             try:
-                write_json(note_file(self._home), asdict(holder), mode=0o600)
+                write_json(locate_note(self._home), asdict(holder), mode=0o600)
             except OSError as error:
-                raise _make_unwritable_home_refusal(note_file(self._home), error) from error
+                raise _make_unwritable_home_refusal(locate_note(self._home), error) from error
 
 
 def _is_alive(pid: int) -> bool:
@@ -163,14 +163,14 @@ def _make_unwritable_home_refusal(path: Path, error: OSError) -> Refusal:
 
 def is_free(home: Home) -> bool:
     """Whether no engine holds `home` now."""
-    lock = _lock_of(home)
+    lock = _make_lock(home)
     if not _try_acquire(lock):
         return False
     lock.release()
     return True
 
 
-def _lock_of(home: Home) -> BaseFileLock:
+def _make_lock(home: Home) -> BaseFileLock:
     from filelock import FileLock
 
     return FileLock(home.lock, thread_local=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import log, sqrt
+from typing import NamedTuple
 
 from engine.frozen import frozen
 
@@ -44,8 +45,16 @@ class Arms:
     without_good: int = 0
 
 
-def compute_difference_interval(strata: Sequence[Arms], doubt: float) -> tuple[float, float, float]:
-    """(difference, low, high) of the shares that go well with something and without it, from -1 to 1.
+class DifferenceInterval(NamedTuple):
+    """By how much one share exceeds another, from -1 to 1, and the ends of the interval in which that lies."""
+
+    difference: float
+    low: float
+    high: float
+
+
+def compute_difference_interval(strata: Sequence[Arms], doubt: float) -> DifferenceInterval:
+    """By how much the share that goes well is larger with something than without it.
 
     The interval is computed after every session. An ordinary interval, made for one check, would sooner or later call
     every fourth ineffective change harmful. This one is a normal mixture confidence sequence (Robbins, 1970): the
@@ -64,10 +73,10 @@ def compute_difference_interval(strata: Sequence[Arms], doubt: float) -> tuple[f
         weighted += (with_share - without_share) / variance
         precision += 1 / variance
     if not precision:
-        return 0.0, -1.0, 1.0
+        return DifferenceInterval(0.0, -1.0, 1.0)
     difference, prior = weighted / precision, LIKELY_DIFFERENCE**2 * precision
     half = sqrt(2 * (1 + 1 / prior) / precision * (log(1 / (2 * doubt)) + log(1 + prior) / 2))
-    return difference, max(-1.0, difference - half), min(1.0, difference + half)
+    return DifferenceInterval(difference, max(-1.0, difference - half), min(1.0, difference + half))
 
 
 def share(amount: float, full: float) -> float:

@@ -20,6 +20,8 @@ from textual.geometry import Size
 from textual.message import Message
 
 from clawpy_console.attach import client
+from clawpy_console.formats import one_line
+from engine.model import sanitise
 
 log = logging.getLogger(__name__)
 
@@ -233,6 +235,20 @@ class TerminalApp(App[None]):
     def get_driver_class(self) -> type[Driver]:
         """The driver of the client's terminal, where there is one."""
         return TerminalDriver if self.terminal is not None else super().get_driver_class()
+
+    def set_terminal_title(self, text: str) -> None:
+        """Set the title of the terminal."""
+        self._write_escape_sequence(f"\x1b]2;{sanitise(one_line(text))}\x1b\\")
+
+    def notify_in_terminal(self, text: str) -> None:
+        """Show a notification of the terminal (OSC 9); terminals without them ignore it."""
+        self._write_escape_sequence(f"\x1b]9;{sanitise(one_line(text))[:200]}\x1b\\")
+
+    def _write_escape_sequence(self, sequence: str) -> None:
+        """Write an escape sequence to the terminal between two frames, as Textual's `copy_to_clipboard` does."""
+        driver = self._driver
+        if driver is not None and not driver.is_headless:
+            driver.write(sequence)
 
     def _fatal_error(self) -> None:
         """End after an exception, which the caller of the app reports (`clawpy_console.attach.consoles`)."""

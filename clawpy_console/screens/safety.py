@@ -252,4 +252,4 @@ class SafetyScreen(ConsoleScreen):
             message = f"Nothing runs by itself until {clock_time(until)}" if until else "Do not disturb is off."
             self.app.report(message, "rails", "autonomy")
 
-        self.app.call_engine(lambda engine: engine.autonomy.dnd(duration), on_done)
+        self.app.call_engine(lambda engine: engine.autonomy.set_dnd(duration), on_done)

@@ -166,13 +166,13 @@ def _check_engine(home: Home) -> Check:
 
 def _check_gateway(home: Home, settings: Settings) -> Check:
     """The address of the gateway, and whether its settings allow it."""
-    from engine.api.gateway.access import listen_address
+    from engine.api.gateway.access import make_listen_address
 
     holder = read_holder(home)
     if holder is not None and holder.gateway:
         return Check("gateway", OK, f"listens at {holder.gateway}")
     try:
-        address = listen_address(settings.gateway)
+        address = make_listen_address(settings.gateway)
     except Refusal as error:
         return Check("gateway", WARN, error.message, error.fix)
     if holder is not None and holder.address and settings.gateway.enabled:

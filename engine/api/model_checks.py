@@ -19,7 +19,7 @@ from typing import Any
 
 from engine.api.documents import Document
 from engine.api.offline import read_rows
-from engine.api_keys import ENVIRONMENT, TWIN, Keys, NoKeyring, check_name, variable
+from engine.api_keys import ENVIRONMENT, TWIN, Keys, NoKeyring, check_name, make_variable_name
 from engine.autonomy.heartbeat import find_heartbeat_problems
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings, SettingsSource
@@ -316,7 +316,7 @@ def store_key(home: Home, name: str, value: str, *, in_file: bool = False) -> Do
     settings, keys = _load_settings(home), Keys(home)
     _check_provider_name(settings, name)
     source = keys.set(name, value, consent_file=in_file)
-    wins = variable(name) if keys.find_source(name) == ENVIRONMENT else ""
+    wins = make_variable_name(name) if keys.find_source(name) == ENVIRONMENT else ""
     message = f"the key for {name} is stored in the {source}" + (
         f"; {wins} in the environment comes first" if wins else ""
     )
@@ -336,7 +336,7 @@ def delete_key(home: Home, name: str) -> Document:
     sources = keys.delete(name)
     message = f"the key of {name} is taken out of the {' and the '.join(sources)}"
     if keys.find_source(name) == ENVIRONMENT:
-        message += f"; {variable(name)} still has one"
+        message += f"; {make_variable_name(name)} still has one"
     return {"name": name, "deleted": list(sources), "message": message}
 
 

@@ -95,9 +95,9 @@ class Autonomy:
             database,
             clock,
             [
-                Job(CARDS, self._get_card_interval, runs.run_card_cycle, self.operator_there),
+                Job(CARDS, self._get_card_interval, runs.run_card_cycle, self.is_operator_present),
                 Job(STATE, lambda: STATE_EVERY, self._tick, is_stored=False),
-                Job(ACT, self._act_interval, self.run_autonomous_cycle, self._may_act),
+                Job(ACT, self._get_act_interval, self.run_autonomous_cycle, self._may_act),
                 *jobs,
             ],
         )
@@ -189,11 +189,11 @@ class Autonomy:
 
         The operator's activity is checked before predicting and again before running. The workspaces are checked, too,
         because an operator who works in an editor is not inactive (SPEC 2.2)."""
-        finished = self._cycle()
+        finished = self._try_to_act()
         self._database.record(finished)
         return finished
 
-    def _cycle(self) -> AutonomousCycleFinished:
+    def _try_to_act(self) -> AutonomousCycleFinished:
         if (state := self.look_for_operator()) not in ACTING:
             return AutonomousCycleFinished(reason=f"not silent or not allowed: {state.value}")
         errors = self._runs.run_card_cycle()
@@ -211,14 +211,14 @@ class Autonomy:
         """Time since the operator's last activity."""
         return self.presence.silence()
 
-    def operator_there(self) -> bool:
+    def is_operator_present(self) -> bool:
         """Whether the operator was active within `silenceThresholdMs`, and nothing is stopped."""
         return self.silence() < self._get_silence_threshold() and not self._kill_switch.stop_reason()
 
     def next_cycle(self) -> datetime | None:
         """When the next cycle runs, None if none will. While the operator is active it is a card cycle, otherwise an
         autonomous one."""
-        if self.operator_there():
+        if self.is_operator_present():
             return self.schedule.next_run_of(CARDS)
         return self.schedule.next_run_of(ACT) if self._may_act() else None
 
@@ -231,7 +231,7 @@ class Autonomy:
         is_quiet_hour = is_quiet(self._clock.local(), settings.quiet_hours_start, settings.quiet_hours_end)
         return "quiet hours" if is_quiet_hour else ""
 
-    def dnd(self, span: timedelta | None) -> datetime | None:
+    def set_dnd(self, span: timedelta | None) -> datetime | None:
         """Do not disturb for `span` from now; None ends it. Returns until when."""
         until = None if span is None else self._clock.now() + span
         text = until.isoformat() if until else None
@@ -252,7 +252,7 @@ class Autonomy:
     def _get_card_interval(self) -> timedelta:
         return timedelta(milliseconds=self._settings.current.card_cycle_ms)
 
-    def _act_interval(self) -> timedelta:
+    def _get_act_interval(self) -> timedelta:
         return timedelta(milliseconds=self._settings.current.autonomous_cycle_ms)
 
     def _get_silence_threshold(self) -> timedelta:
@@ -263,7 +263,7 @@ class Autonomy:
 
     def _tick(self) -> None:
         """Bring the state up to date, and do the housekeeping."""
-        is_check_due = self._checked_at is None or self._clock.now() - self._checked_at >= self._check_interval()
+        is_check_due = self._checked_at is None or self._clock.now() - self._checked_at >= self._get_check_interval()
         if self.presence.silence() >= self._get_silence_threshold() and is_check_due:
             self.look_for_operator()
         else:
@@ -274,7 +274,7 @@ class Autonomy:
             except Exception:  # the other functions must run all the same
                 log.exception("a part of housekeeping failed; it comes again")
 
-    def _check_interval(self) -> timedelta:
+    def _get_check_interval(self) -> timedelta:
         """The time between two looks at the workspaces, at most the threshold in the settings."""
         return max(STATE_EVERY, min(CHECK_EVERY, self._get_silence_threshold()))
 
@@ -312,7 +312,7 @@ class Autonomy:
         span = compute_time_until_transition(self._view.state, clamped, None if until is None else until - now)
         if span == timedelta(0) and self._checked_at is not None:
             # Silent long enough, but the workspaces were looked at before that: the next look decides.
-            return max(self._checked_at + self._check_interval(), self.schedule.next_run_of(STATE))
+            return max(self._checked_at + self._get_check_interval(), self.schedule.next_run_of(STATE))
         return None if span is None else now + span
 
     def _make_transitions(self, transitions: Sequence[tuple[AutonomyState, AutonomyTrigger]]) -> None:

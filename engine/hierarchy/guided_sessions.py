@@ -66,7 +66,7 @@ def measure_harm(arms: Arms) -> float:
     all checks; -1 if there are too few sessions. The two groups are not random: leaders choose what they say."""
     if min(arms.with_runs, arms.without_runs) < MIN_SESSIONS:
         return -1.0
-    return -compute_difference_interval([arms], ERROR_RATE)[2]
+    return -compute_difference_interval([arms], ERROR_RATE).high
 
 
 def count_arms(sessions: Sequence[tuple[Mapping[str, str], bool]]) -> dict[tuple[str, str], Arms]:

@@ -145,7 +145,7 @@ class SimulatedMonth:
                 self._trigger_cards_as_programs()
             self._operator.work(odd)
         elif action is OperatorAction.LEAVE and Oddity.DND in odd:
-            engine.autonomy.dnd(timedelta(hours=2))
+            engine.autonomy.set_dnd(timedelta(hours=2))
         elif action is OperatorAction.STOP:
             engine.safety.kill_switch.stop("F12", "console")
             self._finish_sessions()
@@ -188,7 +188,7 @@ class SimulatedMonth:
         self._change_setting("autonomousCycleMs", 120_000 if hasty else 1_800_000)
         if hasty or now < self._busy_until:
             return POLL_EVERY_IN_HASTE
-        return POLL_EVERY if self._engine.autonomy.operator_there() else POLL_EVERY_WHILE_AWAY
+        return POLL_EVERY if self._engine.autonomy.is_operator_present() else POLL_EVERY_WHILE_AWAY
 
     def _advance_awake(self, until: datetime) -> None:
         span = until - self._clock.now()

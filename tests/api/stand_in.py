@@ -256,7 +256,7 @@ class StandInAutonomy:
     def dnd_until(self) -> None:
         """Nobody asked not to be disturbed."""
 
-    def dnd(self, span: timedelta | None) -> datetime | None:
+    def set_dnd(self, span: timedelta | None) -> datetime | None:
         return None if span is None else self._now + span
 
     def note_activity(self, activity: str) -> None:

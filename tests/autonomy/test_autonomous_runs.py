@@ -187,7 +187,7 @@ def test_a_task_never_runs_by_itself_however_many_were_approved(closed_world: Wo
 
 
 def forbid_disturbing(world: World) -> None:
-    world.engine.autonomy.dnd(timedelta(hours=1))
+    world.engine.autonomy.set_dnd(timedelta(hours=1))
 
 
 def pause(world: World) -> None:

@@ -93,12 +93,12 @@ def test_the_cause_says_why_a_pause_began_and_how_it_ended(
 def test_do_not_disturb_is_quiet_until_its_time(make_autonomy: Callable[..., Autonomy], clock: FakeClock) -> None:
     autonomy = make_autonomy()
     assert not autonomy.quiet()
-    autonomy.dnd(timedelta(hours=2))
+    autonomy.set_dnd(timedelta(hours=2))
     assert make_autonomy().quiet() == "do not disturb"
     clock.advance(timedelta(hours=2))
     assert not autonomy.quiet()
-    autonomy.dnd(timedelta(hours=2))
-    autonomy.dnd(None)
+    autonomy.set_dnd(timedelta(hours=2))
+    autonomy.set_dnd(None)
     assert not autonomy.quiet()
     assert autonomy.dnd_until() is None
 
@@ -109,7 +109,7 @@ def test_a_listener_of_do_not_disturb_finds_it(
     autonomy = make_autonomy()
     found: list[object] = []
     bus.subscribe(lambda: found.append(autonomy.dnd_until()))
-    assert found == [autonomy.dnd(timedelta(hours=2))] == [clock.now() + timedelta(hours=2)]
+    assert found == [autonomy.set_dnd(timedelta(hours=2))] == [clock.now() + timedelta(hours=2)]
 
 
 def test_cards_are_made_only_while_the_operator_is_active(

@@ -53,7 +53,7 @@ def find_first_looks(counts: RunCounts, rule: Callable[[Arms], bool]) -> Numbers
 
 @cache
 def is_harmful(arms: Arms) -> bool:
-    return compute_difference_interval([arms], ERROR_RATE)[2] < 0
+    return compute_difference_interval([arms], ERROR_RATE).high < 0
 
 
 def test_harm_is_found_over_many_looks_with_few_false_alarms() -> None:

@@ -90,7 +90,7 @@ class StandIn:
             note_activity=lambda source: self.call_log.append(("note_activity", source)),
             quiet=lambda: self.dnd is not None,
             dnd_until=lambda: self.dnd,
-            dnd=self._dnd,
+            set_dnd=self._dnd,
         )
         self.card_cycle = SimpleNamespace(
             run_cycle=self._run_cycle,

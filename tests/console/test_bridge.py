@@ -83,7 +83,7 @@ async def test_an_event_updates_the_screen_and_rings_without_the_focus(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alerts: list[str] = []
-    monkeypatch.setattr("clawpy_console.app.notify_in_terminal", lambda app, text: alerts.append(text))
+    monkeypatch.setattr(type(console), "notify_in_terminal", lambda app, text: alerts.append(text))
     monkeypatch.setattr(type(console), "bell", lambda self: alerts.append("bell"))
     async with running(console, size=(120, 60), notifications=True) as pilot:
         engine.cards.all["pred_new"] = stand_in_data.card(77, "Something new on the horizon")

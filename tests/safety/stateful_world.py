@@ -152,7 +152,7 @@ class MachineWorld(RuleBasedStateMachine):
             self.state.trigger_interval_ms = milliseconds
 
     def set_do_not_disturb(self, hours: int | None) -> None:
-        self.state.dnd_until = self.engine.autonomy.dnd(None if hours is None else timedelta(hours=hours))
+        self.state.dnd_until = self.engine.autonomy.set_dnd(None if hours is None else timedelta(hours=hours))
 
     def enable_for_this_run(self, enabled: bool) -> None:
         self.engine.safety.kill_switch.set_enabled(enabled)

@@ -289,7 +289,7 @@ class ListenAddress:
         return is_our_name and split.netloc == host and "@" not in host
 
 
-def listen_address(settings: GatewaySettings) -> ListenAddress:
+def make_listen_address(settings: GatewaySettings) -> ListenAddress:
     """The address that these settings ask for. Raises `Refusal`: `unsafe_address`, `no_certificate`."""
     certificate, key = settings.certificate, settings.certificate_key or settings.certificate
     for file in filter(None, (certificate, key)):

@@ -15,7 +15,7 @@ from engine.api.gateway.access import (
     Limits,
     ListenAddress,
     apply_options,
-    listen_address,
+    make_listen_address,
 )
 from engine.config import GatewaySettings
 from engine.events import Event, GatewayClosed, GatewayOpened
@@ -183,7 +183,7 @@ class Gateway:
         if self._closed:
             return
         try:
-            address = listen_address(settings)
+            address = make_listen_address(settings)
             self._new_token = self._access.load_or_make(in_file=in_file) or self._new_token
             # FastAPI and uvicorn are imported only here, so a console without a gateway does not load them.
             server = self._build(self._engine, self._access, address, self._limits, self._counts)

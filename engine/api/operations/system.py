@@ -177,7 +177,7 @@ def _find_word_of_only_hold(holds: Sequence[Hold]) -> str:
 @operation(marks_presence=True)
 def dnd(engine: ApiServices, seconds: Seconds = 7200, off: bool = False) -> Document:
     """Do not disturb for `seconds`, 2 hours by default, or `off`: cards are made, nothing runs by itself."""
-    until = engine.autonomy.dnd(None if off else timedelta(seconds=seconds))
+    until = engine.autonomy.set_dnd(None if off else timedelta(seconds=seconds))
     return {"dndUntil": instant(until), "quiet": bool(engine.autonomy.quiet())}
 
 

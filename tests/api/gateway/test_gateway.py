@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.api.gateway.access import apply_options, check_certificate, listen_address
+from engine.api.gateway.access import apply_options, check_certificate, make_listen_address
 from engine.api.gateway.gateway import STOPPED, Gateway
 from engine.api.gateway.routes import build_server
 from engine.config import GatewaySettings
@@ -38,7 +38,7 @@ from tests.support.helpers import needs, refused
     ],
 )
 def test_the_gateway_answers_to_its_own_host_names_only(settings: dict[str, Any], host: str, answers: bool) -> None:
-    assert listen_address(GatewaySettings.model_validate(settings)).answers_to(host) is answers
+    assert make_listen_address(GatewaySettings.model_validate(settings)).answers_to(host) is answers
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_the_gateway_answers_to_its_own_host_names_only(settings: dict[str, Any]
     ],
 )
 def test_unsafe_addresses_are_refused(settings: dict[str, Any], code: str) -> None:
-    refused(code, lambda: listen_address(GatewaySettings.model_validate(settings)))
+    refused(code, lambda: make_listen_address(GatewaySettings.model_validate(settings)))
 
 
 @pytest.mark.parametrize("options", [{"port": 65536}, {"port": -1}, {"host": "nonsense"}, {"host": "127.0.0.1:80"}])
