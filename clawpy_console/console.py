@@ -175,15 +175,7 @@ class Console(TerminalApp):
             while self._stale and self.engine is not None:
                 topics = [topic for topic in TOPICS if topic in self._stale][:3]
                 self._stale.difference_update(topics)
-                callbacks: list[Callable[[], object]] = []
-                if "cards" in topics:
-                    callbacks, self._on_cards_read = self._on_cards_read, []
-                scope = ReadScope(self._session_limit, self._opened_for)
-                values, failed = await asyncio.to_thread(read_topics, self.engine, topics, scope)
-                for callback in callbacks:
-                    callback()
-                self.update_state(values, redraw=frozenset({"cards"} if callbacks else ()))
-                for topic, error in failed:
+                for topic, error in await self._read_topics(self.engine, topics):
                     if topic not in reported:
                         reported.add(topic)
                         log.error("reading %s failed", topic, exc_info=error)
@@ -191,6 +183,18 @@ class Console(TerminalApp):
         finally:
             self._is_reading = False
         self.on_state_loaded()
+
+    async def _read_topics(self, engine: Engine, topics: Sequence[str]) -> Sequence[tuple[str, Exception]]:
+        """Read topics, and draw what changed. Returns those that could not be read, with the errors."""
+        callbacks: list[Callable[[], object]] = []
+        if "cards" in topics:
+            callbacks, self._on_cards_read = self._on_cards_read, []
+        scope = ReadScope(self._session_limit, self._opened_for)
+        values, failed = await asyncio.to_thread(read_topics, engine, topics, scope)
+        for callback in callbacks:
+            callback()
+        self.update_state(values, redraw=frozenset({"cards"} if callbacks else ()))
+        return failed
 
     def update_state(self, values: dict[str, Any], *, redraw: frozenset[str] = frozenset()) -> None:
         """Replace fields of `state`, and draw those that changed; `redraw` is drawn in any case."""

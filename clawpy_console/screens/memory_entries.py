@@ -114,16 +114,9 @@ def _make_plain_entry(value: EntryValue) -> Entry:
         case Capture():
             return Entry(Layer.CAPTURE, value.id, sanitise(value.text), value.kind, value.at, is_old=value.forgotten)
         case GraphNode():
-            entry = Entry(Layer.GRAPH, value.task_id, sanitise(value.title), "invalid", value.timestamp)
-            if value.invalidated_at is not None:
-                return replace(entry, mark="·", is_old=True)
-            mark, style = states.SESSION_SIGNS.get(value.outcome or "queued", ("○", "grey"))
-            return replace(entry, label=label_outcome(value.outcome) or "open", mark=mark, mark_style=style)
+            return _make_graph_entry(value)
         case ParaFact():
-            entry = Entry(Layer.PARA, value.id, sanitise(value.fact), "replaced", value.created_at, group="FACTS")
-            if value.active:
-                return replace(entry, label=value.bucket.value, mark="●", mark_style="accent")
-            return replace(entry, mark="·", is_old=True)
+            return _make_fact_entry(value)
         case FactDraft():
             return Entry(
                 Layer.PARA,
@@ -139,6 +132,21 @@ def _make_plain_entry(value: EntryValue) -> Entry:
             values = (f"{name} {part}" for name, part in value.payload.items() if part not in ("", None, [], False))
             text = sanitise(" · ".join(part for part in (value.subject, ", ".join(values)) if part))
             return Entry(Layer.LEDGER, str(value.id), text, value.kind, value.at)
+
+
+def _make_graph_entry(node: GraphNode) -> Entry:
+    entry = Entry(Layer.GRAPH, node.task_id, sanitise(node.title), "invalid", node.timestamp)
+    if node.invalidated_at is not None:
+        return replace(entry, mark="·", is_old=True)
+    mark, style = states.SESSION_SIGNS.get(node.outcome or "queued", ("○", "grey"))
+    return replace(entry, label=label_outcome(node.outcome) or "open", mark=mark, mark_style=style)
+
+
+def _make_fact_entry(fact: ParaFact) -> Entry:
+    entry = Entry(Layer.PARA, fact.id, sanitise(fact.fact), "replaced", fact.created_at, group="FACTS")
+    if fact.active:
+        return replace(entry, label=fact.bucket.value, mark="●", mark_style="accent")
+    return replace(entry, mark="·", is_old=True)
 
 
 def _format_with_speaker(value: Memory | RecallMatch) -> str:

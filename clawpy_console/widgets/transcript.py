@@ -313,10 +313,6 @@ class Transcript(LinesView):
                 self._has_more |= len(lines) == PAGE_LINES
                 unfinished = None if self._has_more else engine.sessions.unfinished_line(session_id)
                 if lines or unfinished or self._ends_unfinished:
-                    if lines:
-                        self._last_number, self.last_line = lines[-1].number, lines[-1].text
-                    if unfinished:
-                        self.last_line = unfinished.text[-LAST_LINE_CHARS:]
                     self._add_lines(lines, unfinished)
                     self.post_message(self.Grew())
                 if self._has_more:
@@ -328,6 +324,10 @@ class Transcript(LinesView):
 
     def _add_lines(self, lines: Sequence[TranscriptLine], unfinished: TranscriptLine | None) -> None:
         """Show `lines`, then the line that is not complete; consecutive lines of progress become one row."""
+        if lines:
+            self._last_number, self.last_line = lines[-1].number, lines[-1].text
+        if unfinished:
+            self.last_line = unfinished.text[-LAST_LINE_CHARS:]
         new_lines: list[tuple[str, str]] = []
         if self._ends_unfinished:
             self._lines.pop()

@@ -228,13 +228,17 @@ class SimulatedOperator:
         self._engine.cards.mark_shown([card.id for card in cards])
         if Oddity.GRUMPY in odd and self._grumpy_on != self._engine.clock.now().date():
             if len(cards) >= GRUMPY_DISMISSALS:
-                self._grumpy_on = self._engine.clock.now().date()
-                for card in sorted(cards, key=lambda card: APPROVAL_RATES.get(card.kind, 0.5))[:GRUMPY_DISMISSALS]:
-                    with suppress(Refusal):  # it has expired
-                        self._engine.cards.dismiss(card.id)
+                self._dismiss_unloved_cards(cards)
             return
         for card in cards:
             self._decide(card)
+
+    def _dismiss_unloved_cards(self, cards: Sequence[Card]) -> None:
+        """Dismiss the cards that are approved least often, once on a grumpy day."""
+        self._grumpy_on = self._engine.clock.now().date()
+        for card in sorted(cards, key=lambda card: APPROVAL_RATES.get(card.kind, 0.5))[:GRUMPY_DISMISSALS]:
+            with suppress(Refusal):  # it has expired
+                self._engine.cards.dismiss(card.id)
 
     def _decide(self, card: Card) -> None:
         """Approve or dismiss a card by the operator's habits; sometimes snooze it, undo the decision or leave it."""

@@ -21,7 +21,12 @@ from engine.settings_store import SettingsStore
 
 if TYPE_CHECKING:
     from engine.api.operations.operation import ApiServices, OfflineServices
+    from engine.learning.decisions.decisions import Decision
     from engine.services import Services
+
+
+STATUS_DECISIONS = 5
+"""Number of decisions, newest first, in `status`."""
 
 
 # -- the content filter
@@ -74,7 +79,6 @@ def status(engine: ApiServices) -> Document:
     autonomy = engine.autonomy
     runs = autonomy.schedule.running
     state = autonomy.state() if runs else autonomy.last_state() or autonomy.state()
-    phase = engine.card_cycle.phase()
     pending = engine.cards.pending()
     gateway = engine.gateway.state()
     requirements = autonomy.requirements(engine.workspaces)
@@ -88,12 +92,7 @@ def status(engine: ApiServices) -> Document:
         "holds": document(engine.safety.kill_switch.holds()),
         "crossPollStatus": trigger_figures(engine),
         "byItself": {"missing": list(requirements.missing), "words": requirements.words},
-        "phase": {
-            "number": phase.number,
-            "decisions": phase.decisions,
-            "reason": phase.reason,
-            "learning": phase.progress_words,
-        },
+        "phase": _make_phase_document(engine),
         "silenceSeconds": int(autonomy.silence().total_seconds()),
         "nextCycleAt": instant(autonomy.next_cycle() if runs else None),
         "quiet": bool(autonomy.quiet()),
@@ -105,21 +104,32 @@ def status(engine: ApiServices) -> Document:
         "top": document(pending[0]) if pending else None,
         "running": document(engine.sessions.running()),
         "waiting": document(engine.queue()),
-        "decisions": [
-            {
-                "predictionId": decision.prediction_id,
-                "signal": decision.signal,
-                "prompt": decision.prompt,
-                "targetChannel": decision.channel,
-                "decidedBy": decision.decided_by,
-                "decidedAt": instant(decision.decided_at),
-            }
-            for decision in engine.decisions.load_newest(5)
-        ],
+        "decisions": [_make_decision_document(decision) for decision in engine.decisions.load_newest(STATUS_DECISIONS)],
         "workspaces": list(engine.workspaces),
         "keysInFile": engine.keys.badge(),
         "settingsFault": engine.settings.fault,
         "gateway": {"url": gateway.url, "words": gateway.description, "clients": gateway.clients},
+    }
+
+
+def _make_phase_document(engine: ApiServices) -> Document:
+    phase = engine.card_cycle.phase()
+    return {
+        "number": phase.number,
+        "decisions": phase.decisions,
+        "reason": phase.reason,
+        "learning": phase.progress_words,
+    }
+
+
+def _make_decision_document(decision: Decision) -> Document:
+    return {
+        "predictionId": decision.prediction_id,
+        "signal": decision.signal,
+        "prompt": decision.prompt,
+        "targetChannel": decision.channel,
+        "decidedBy": decision.decided_by,
+        "decidedAt": instant(decision.decided_at),
     }
 
 
