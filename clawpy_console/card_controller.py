@@ -210,39 +210,21 @@ class CardController:
         if not changes:
             self._overrides.pop(card_id, None)
 
-    def write_own_prompt(
-        self,
-        workspace: str | None,
-        show: Callable[[Card], object] | None = None,
-        start: Callable[[Card], object] | None = None,
+    def take_own_card(
+        self, card: Card, show: Callable[[Card], object] | None, start: Callable[[Card], object] | None
     ) -> None:
-        """Ask for a prompt, and make a card of it. It is for `workspace`, or without one for the first.
+        """Take the card of a prompt that the operator wrote.
 
-        A prompt that names a flow is passed to `start` and runs at once, because writing it is approving it. A card
-        that is risky, needs the network or cannot run yet is passed to `show`. Without these two functions, the app
-        starts the card or shows it on mission control.
+        If the prompt names a flow, the card is passed to `start` and runs at once, because writing it is approving it.
+        A card that is risky, needs the network or cannot run yet is passed to `show`. Without these two functions, the
+        app starts the card or shows it on mission control.
         """
-        from clawpy_console.screens.own_prompt import OwnPrompt
-
-        def on_card(card: Card | None) -> None:
-            if card is None:
-                return
-            self._note_change(card.id, card)
-            asks = (
-                card.consent_text or card.note or states.find_approval_risk(card) or states.find_blocking_verdict(card)
-            )
-            if card.assignment.flow and not asks:
-                (start or self._start)(card)
-            else:
-                (show or partial(self._app.open, "mission"))(card)
-
-        if not isinstance(self._app.screen, OwnPrompt):  # its key was pressed twice before it was there
-            workspaces, last = self._app.state.workspaces, self._app.last
-            workspace = workspace or next(iter(workspaces), "")
-            workspaces = tuple(dict.fromkeys((*workspaces, workspace)))
-            if last.draft and last.draft_of not in ("", workspace):  # ↑ shows it
-                self._app.update_last_screen(draft="", prompts=(last.draft, *last.prompts))
-            self._app.push_screen(OwnPrompt(workspaces, workspace, self._app.last.draft), on_card)
+        self._note_change(card.id, card)
+        asks = card.consent_text or card.note or states.find_approval_risk(card) or states.find_blocking_verdict(card)
+        if card.assignment.flow and not asks:
+            (start or self._start)(card)
+        else:
+            (show or partial(self._app.open, "mission"))(card)
 
     def _start(self, card: Card) -> None:
         def refuse(card: Card, refusal: Refusal) -> None:

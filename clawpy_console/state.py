@@ -314,8 +314,8 @@ def _read_phase(engine: Engine, _: ReadScope) -> dict[str, Any]:
     return {
         "phase": f"phase {phase.number}: {phase.reason}",
         "learning": phase.progress_words,
-        "autonomy_note": "" if earned is None else earned.words,
-        "acts_by_itself": earned is not None and not earned.missing,
+        "autonomy_note": earned.words,
+        "acts_by_itself": not earned.missing,
     }
 
 

@@ -192,7 +192,7 @@ def make_training_fields(view: TrainingView, now: datetime, train_key: str, swap
     for run in view.runs:
         label = TRAINING_STATES[run.state]
         cost = f" · {formats.money(run.cost)}" if run.cost else ""
-        examples = f"{run.records:,} {METHOD_NAMES.get(run.method, run.method)}"
+        examples = f"{run.records:,} {METHOD_NAMES[run.method]}"
         text = f"{formats.moment(run.created_at, now)} · {examples}{cost}"
         yield Field(f"{label.sign} {label.words}", text, label.tone)
         if run.note:
@@ -211,7 +211,7 @@ def make_training_question(offer: TrainingOffer, view: TrainingView, key: str) -
     baseline = f"{offer.current_model} does" if offer.current_model else "a coin toss would"
     size = f"{offer.size / 1000:,.0f} kB" if offer.size < 1_000_000 else f"{offer.size / 1_000_000:.1f} MB"
     return (
-        f"{offer.records:,} {METHOD_NAMES.get(offer.method, offer.method)}, {size}, go to {provider}, which trains "
+        f"{offer.records:,} {METHOD_NAMES[offer.method]}, {size}, go to {provider}, which trains "
         f"{offer.base_model} on them.\n\n"
         "What is sent: the context of each card (names of files and branches, titles of tasks, the last "
         "test result), prompts you approved and dismissed with their channels; the text of imported conversations. "
@@ -226,7 +226,7 @@ def make_training_question(offer: TrainingOffer, view: TrainingView, key: str) -
 def make_stop_question(run: TrainingRunView) -> str:
     """The question before a training is stopped."""
     return (
-        f"{run.id}: {run.records:,} {METHOD_NAMES.get(run.method, run.method)} at {run.provider}, "
+        f"{run.id}: {run.records:,} {METHOD_NAMES[run.method]} at {run.provider}, "
         f"{TRAINING_STATES[run.state].words}.\n\nIt is also cancelled at the provider, which may still charge for work "
         "done. The model in use stays; no pair is used up."
     )

@@ -375,12 +375,13 @@ class MissionScreen(ConsoleScreen):
 
     def action_own_prompt(self) -> None:
         """Write a prompt; one that names a flow runs at once."""
+        from clawpy_console.screens.own_prompt import write_own_prompt  # not before the first frame
 
         def start(card: Card) -> None:
             self._stack.chosen_id = ""  # its next step may come in front
             self._on_decision(card, "approve")
 
-        self.app.cards.write_own_prompt(self.app.workspace_filter, self.show, start)
+        write_own_prompt(self.app, self.app.workspace_filter, self.show, start)
 
     def action_predict(self) -> None:
         """Check for new cards."""

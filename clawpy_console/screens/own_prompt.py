@@ -21,6 +21,7 @@ from clawpy_console.widgets.reflowing_text import ReflowingText
 from engine.model import Card, FlowForm, Refusal
 
 if TYPE_CHECKING:
+    from clawpy_console.card_controller import CardConsole
     from clawpy_console.console import Console
     from engine import Engine
     from engine.model import FoundAgent, LocalModels, SetupStep
@@ -89,6 +90,28 @@ class PromptArea(TextArea):
             super().action_cursor_down(select)
         else:
             self.post_message(self.Left(1))
+
+
+def write_own_prompt(
+    app: CardConsole,
+    workspace: str | None,
+    show: Callable[[Card], object] | None = None,
+    start: Callable[[Card], object] | None = None,
+) -> None:
+    """Ask for a prompt, and make a card of it. It is for `workspace`, or without one for the first; for `show` and
+    `start` see `CardController.take_own_card`."""
+
+    def on_card(card: Card | None) -> None:
+        if card is not None:
+            app.cards.take_own_card(card, show, start)
+
+    if not isinstance(app.screen, OwnPrompt):  # its key was pressed twice before it was there
+        workspaces, last = app.state.workspaces, app.last
+        workspace = workspace or next(iter(workspaces), "")
+        workspaces = tuple(dict.fromkeys((*workspaces, workspace)))
+        if last.draft and last.draft_of not in ("", workspace):  # ↑ shows it
+            app.update_last_screen(draft="", prompts=(last.draft, *last.prompts))
+        app.push_screen(OwnPrompt(workspaces, workspace, app.last.draft), on_card)
 
 
 class OwnPrompt(Dialog[Card | None]):

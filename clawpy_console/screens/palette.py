@@ -24,6 +24,7 @@ from clawpy_console.fields.states import HOLD_NAMES
 from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, Action, format_key, format_key_with_letters, is_on_screen
 from clawpy_console.screens.dialog import Answer, Dialog, Question, confirm, show_text
+from clawpy_console.screens.own_prompt import write_own_prompt
 from clawpy_console.widgets.frame import SCREENS, Filter, has_words
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from engine import kind_title
@@ -149,7 +150,7 @@ def make_commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemComma
 def _make_card_commands(app: CardConsole, bound: Collection[Action]) -> Iterable[SystemCommand]:
     """The commands for cards that no key of the screen in sight does."""
     if {BY_ID["mission.own"], BY_ID["work.own"]}.isdisjoint(bound):
-        write = partial(app.cards.write_own_prompt, app.workspace_filter)
+        write = partial(write_own_prompt, app, app.workspace_filter)
         yield SystemCommand("New prompt", "for an agent, or a flow", write)
     if BY_ID["mission.predict"] not in bound:
         check = partial(app.cards.predict, lambda text, _: app.show_toast(text))

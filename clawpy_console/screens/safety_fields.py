@@ -179,7 +179,7 @@ def make_kill_switch_fields(state: AppState, now: datetime) -> Iterator[Field]:
     yield heading("kill switch, four levels")
     for level in state.levels:
         level_text = f"■ {level.words}. To resume: {level.how_to_end}" if level.thrown else f"○ {level.words}"
-        yield Field(LEVEL_NAMES.get(level.name, level.name), one_line(level_text), "wrong" if level.thrown else "grey")
+        yield Field(LEVEL_NAMES[level.name], one_line(level_text), "wrong" if level.thrown else "grey")
     yield heading("sandbox")
     yield text_line(state.sandbox or "not tested yet", "grey")
     if state.chain:

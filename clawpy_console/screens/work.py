@@ -16,6 +16,7 @@ from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.changes import Changes, describe_landing
 from clawpy_console.screens.dialog import confirm
+from clawpy_console.screens.own_prompt import write_own_prompt
 from clawpy_console.screens.session_actions import PermissionPane, ReplyLine, SessionActions
 from clawpy_console.state import SESSIONS_PER_PAGE
 from clawpy_console.widgets.frame import Columns, Filter, has_words
@@ -276,7 +277,7 @@ class WorkScreen(SessionActions):
 
     def action_own_prompt(self) -> None:
         """Write a prompt for the workspace of the session under the cursor; one that names a flow runs at once."""
-        self.app.cards.write_own_prompt(self.session.workspace if self.session else self.app.workspace_filter)
+        write_own_prompt(self.app, self.session.workspace if self.session else self.app.workspace_filter)
 
     # Keys
 
