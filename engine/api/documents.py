@@ -119,26 +119,6 @@ def _round_number(value: Any, digits: int | None, *, money: bool = False) -> Any
     return round(value, digits) if digits is not None and isinstance(value, float) else document(value)
 
 
-def _make_agent_document(agent: AgentView) -> Document:
-    """An agent with its activity."""
-    activity = agent.activity
-    return {
-        "id": agent.id,
-        "title": agent.title,
-        "reportsTo": agent.reports_to,
-        "tier": agent.tier,
-        "tierRule": agent.tier_rule,
-        "domain": agent.domain,
-        "channels": list(agent.channels),
-        "state": activity.state,
-        "tokens": activity.current_tokens,
-        "broken": agent.broken,
-        "sessions": activity.sessions,
-        "tokensUsed": activity.total_tokens,
-        "cost": dollars(activity.total_cost),
-    }
-
-
 def _make_metrics_document(read: Insights) -> Document:
     """All figures but those of past training runs."""
     return {
@@ -174,31 +154,6 @@ def _make_profile_document(profile: LeaderProfile) -> Document:
     }
 
 
-def _make_bubble_document(bubble: Bubble) -> Document:
-    """A finding with the results of its gates."""
-    learning, refused = bubble.learning, bubble.refused_by
-    return {
-        "id": bubble.id,
-        "state": bubble.state.value,
-        "targetAgent": learning.agent,
-        "leader": bubble.leader,
-        "text": learning.text,
-        "category": learning.category,
-        "confidence": learning.confidence.value,
-        "importance": learning.importance.value,
-        "evidence": list(learning.evidence),
-        "reasons": [*learning.confidence.reasons, *learning.importance.reasons],
-        "gates": document(bubble.gates),
-        "refusedBy": refused.name if refused else "",
-        "session": learning.session,
-        "workspace": learning.workspace,
-        "createdAt": instant(bubble.at),
-        "flushedAt": instant(bubble.flushed_at),
-        "pattern": bubble.pattern,
-        "trust": label_trust(learning.trust, approved=bubble.approved_at is not None),
-    }
-
-
 def _make_learning_document(view: LearningView) -> Document:
     """A learning with its sources and the entries that were promoted from it."""
     return {
@@ -213,10 +168,8 @@ def _make_learning_document(view: LearningView) -> Document:
 
 
 _CUSTOM: Mapping[type, Callable[[Any], Document]] = {
-    AgentView: _make_agent_document,
     Insights: _make_metrics_document,
     LeaderProfile: _make_profile_document,
-    Bubble: _make_bubble_document,
     LearningView: _make_learning_document,
     DiffComment: dataclasses.asdict,
 }
@@ -228,6 +181,12 @@ def _find_kind_title(value: Card | Mute | TasteShift) -> str:
 
 
 _COMPUTED: Mapping[type, Mapping[str, Callable[[Any], Any]]] = {
+    AgentView: {"cost": lambda agent: dollars(agent.activity.total_cost)},
+    Bubble: {
+        "reasons": lambda bubble: [*bubble.learning.confidence.reasons, *bubble.learning.importance.reasons],
+        "refusedBy": lambda bubble: bubble.refused_by.name if bubble.refused_by else "",
+        "trust": lambda bubble: label_trust(bubble.learning.trust, approved=bubble.approved_at is not None),
+    },
     Card: {"kindTitle": _find_kind_title},
     Mute: {
         "kindTitle": _find_kind_title,
