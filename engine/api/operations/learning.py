@@ -15,8 +15,8 @@ from pydantic import Field
 from engine.api.documents import Document, document, instant
 from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Limit, Text, operation, require
 from engine.learning.decisions.exporting import Shape
-from engine.learning.decisions.training_runs import DPO, RunState, TrainingRun
-from engine.model import LearningScope, Refusal, dollars
+from engine.learning.decisions.training_runs import DPO, RunState
+from engine.model import LearningScope, Refusal
 from engine.model.adaptation import CandidateStatus, CandidateType, PromptFragment
 from engine.model.learnings import find_lessons, make_lesson_id
 
@@ -156,7 +156,7 @@ def train(
         "twinModel": engine.model_twin.model_id or None,
         "enabled": engine.settings.current.twin_model_enabled,
         "next": training.missing(engine.clock.now()) or "the next training is due: clawpy train start",
-        "runs": [_make_training_document(run) for run in training.runs(MAX_LISTED_RUNS)],
+        "runs": document([run.view for run in training.runs(MAX_LISTED_RUNS)]),
     }
 
 
@@ -230,26 +230,6 @@ def _propose_agents_md(engine: Services, workspace: str) -> Document:
     prompt = f"{WRITE_FLOW} {json.dumps({'lessons': lessons}, ensure_ascii=False)}"
     card = engine.cards.propose(prompt, workspace=workspace)
     return {"predictions": [document(card)], "leftOut": len(texts) - len(lessons)}
-
-
-def _make_training_document(run: TrainingRun) -> Document:
-    return {
-        "id": run.id,
-        "state": run.state,
-        "method": run.method,
-        "provider": run.provider,
-        "baseModel": run.checkpoint or run.base_model,
-        "records": run.records,
-        "model": run.model,
-        "agreement": run.agreement,
-        "formerModel": run.former_model,
-        "formerAgreement": run.former_agreement,
-        "heldBack": run.held_back,
-        "cost": dollars(run.cost_microusd),
-        "message": run.note,
-        "createdAt": instant(run.created_at),
-        "updatedAt": instant(run.updated_at),
-    }
 
 
 def _read_lines(file: str) -> list[str]:

@@ -177,7 +177,7 @@ def forget(engine: Services, what: NonEmptyText, yes: bool = False) -> Document:
         "forgotten": yes,
         "wanted": list(preview.wanted),
         "counts": dict(counts),
-        "places": [{"store": place.store, "id": place.id, "text": place.excerpt} for place in preview.places],
+        "places": document(preview.places),
         "left": list(remaining),
     }
 

@@ -92,7 +92,7 @@ def status(engine: ApiServices) -> Document:
         "holds": document(engine.safety.kill_switch.holds()),
         "crossPollStatus": trigger_figures(engine),
         "byItself": {"missing": list(requirements.missing), "words": requirements.words},
-        "phase": _make_phase_document(engine),
+        "phase": document(engine.card_cycle.phase()),
         "silenceSeconds": int(autonomy.silence().total_seconds()),
         "nextCycleAt": instant(autonomy.next_cycle() if runs else None),
         "quiet": bool(autonomy.quiet()),
@@ -109,16 +109,6 @@ def status(engine: ApiServices) -> Document:
         "keysInFile": engine.keys.badge(),
         "settingsFault": engine.settings.fault,
         "gateway": {"url": gateway.url, "words": gateway.description, "clients": gateway.clients},
-    }
-
-
-def _make_phase_document(engine: ApiServices) -> Document:
-    phase = engine.card_cycle.phase()
-    return {
-        "number": phase.number,
-        "decisions": phase.decisions,
-        "reason": phase.reason,
-        "learning": phase.progress_words,
     }
 
 
