@@ -37,7 +37,7 @@ from engine.model import (
     Refusal,
     Trust,
 )
-from engine.model.base import group_pairs
+from engine.model.base import find_lowest_trust, group_pairs
 from engine.model.learnings import make_lesson_id
 from engine.storage import state
 from engine.storage.database import Database, Transaction
@@ -157,13 +157,13 @@ class Profiles:
         sources: tuple[PatternSource, ...] = (),
     ) -> None:
         """Write a normalised change of an item as a version that is newer than all stored ones. If it has the texts of
-        an older version, it has the trust of that one, too."""
+        an older version, it has the lower trust of both, because words are no more certain when they come again."""
         entry = self._make_entry(leader, change, tx.now)
         entry.trust, entry.sources = trust, sources
         for version in tx.session.exec(_select_versions(leader, change.section, change.key)):
             entry.at = max(entry.at, version.at + MICROSECOND)
             if version.texts == entry.texts:
-                entry.trust = version.trust
+                entry.trust = find_lowest_trust((entry.trust, version.trust))
         self.merge_rows(tx, [entry])
 
     def merge_rows(self, tx: Transaction, rows: Iterable[ProfileRow]) -> None:
@@ -210,7 +210,8 @@ class Profiles:
 
     def erase(self, terms: SearchTerms, /) -> int:
         """Empty the versions with these terms here and, with the next exchange, on other machines; returns their
-        number. The other texts of a list that counts now become a version of their own."""
+        number. If the version that counts is among them, a newer one has the other texts of a list, or removes the
+        item, so that an older copy of the words on another machine does not count again."""
 
         def empty_versions(tx: Transaction) -> int:
             rows = _select_matching_entries(tx.session, terms)
@@ -218,7 +219,7 @@ class Profiles:
                 is_newest = tx.session.exec(_select_versions(row.leader, row.section, row.key)).first() is row
                 remaining = tuple(text for text in row.texts if not terms.match(text))
                 row.texts, row.sent_to = (), ""
-                if is_newest and remaining:
+                if is_newest:
                     self.write(tx, row.leader, ProfileEdit(row.section, remaining, row.key))
             tx.after_commit(self.bump_generation)  # even without rows: captured decisions may be erased
             return len(rows)

@@ -13,7 +13,7 @@ from sqlmodel import col, select
 
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.organisation import is_leader
-from engine.hierarchy.profile_items import PatternUse, ProfileEntry, ProfileRow
+from engine.hierarchy.profile_items import PROFILE_SECTIONS, PatternUse, ProfileEntry, ProfileRow
 from engine.hierarchy.profiles import Profiles
 from engine.model import Refusal
 from engine.storage.database import Database, Transaction
@@ -61,9 +61,14 @@ class ProfileSharing(Exchange):
             return True
 
     def _merge(self, database: str, rows: Sequence[SharedRow]) -> None:
-        """Store rows that a shared database has."""
-        tables = ((PatternUse if "uses" in row.document else ProfileEntry, row.document) for row in rows)
-        fetched = [table.model_validate({**document, "sent_to": database}) for table, document in tables]
+        """Store rows that a shared database has. A version without a trust label is left out, and so is one of a
+        section that only a newer engine knows."""
+        fetched: list[ProfileRow] = []
+        for document in ({**row.document, "sent_to": database} for row in rows):
+            if "uses" in document:
+                fetched.append(PatternUse.model_validate(document))
+            elif document.get("section") in PROFILE_SECTIONS and "trust" in document:
+                fetched.append(ProfileEntry.model_validate(document))
         self._database.write(lambda tx: self._profiles.merge_rows(tx, fetched))
 
 

@@ -186,3 +186,13 @@ def test_a_text_of_another_version_is_refused(world: World) -> None:
     with pytest.raises(Refusal, match="changed since"):
         refuse_stale(after, text)
     refuse_stale(after, format_profile(before))
+
+
+def test_a_quote_in_words_that_the_operator_removed_stays_a_quote(world: World) -> None:
+    finding = learning(trust=Trust.QUOTED)
+    [key] = [item.key for item in world.profiles.edit("lead", [ProfileEdit("patterns", finding.text)]).patterns][:1]
+    world.profiles.edit("lead", [ProfileEdit("patterns", "", key)])
+    world.bubbles.approve(world.bubbles.offer(finding).id)
+    world.bubbles.flush()
+    [learned] = select_learned_patterns(world.profiles)
+    assert (learned.key, learned.trust) == (key, Trust.QUOTED)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -161,3 +162,37 @@ def test_another_shared_database_is_sent_everything(
     new_database = LocalSharedDatabase("another")
     exchange(make_world(tmp_path / "home1", first.database, clock, shared=new_database))
     assert read_shared_texts(new_database, "p") == {"lead": "Write the test first."}
+
+
+def test_what_is_forgotten_does_not_return_with_an_older_copy_of_another_home(
+    homes: tuple[World, World], clock: FakeClock
+) -> None:
+    first, second = homes
+    edit_profile(first.profiles, "lead", "patterns", key="staging", value="the password is hunter2")
+    exchange(first, second)
+    clock.advance(timedelta(minutes=1))
+    edit_profile(second.profiles, "lead", "patterns", key="staging", value="it is hunter2 now")
+    clock.advance(timedelta(minutes=1))
+    first.profiles.erase(SearchTerms(["hunter2"]))
+    exchange(first, second)
+    for world in (first, second):
+        assert world.profiles.get("lead").find_text("patterns", "staging") == ""
+        assert "hunter2" not in world.cascade.guidance("worker").block
+
+
+@pytest.mark.parametrize("key", ["section", "trust"])
+def test_a_row_that_cannot_be_told_apart_is_left_out_and_the_others_come(
+    homes: tuple[World, World], shared_database: LocalSharedDatabase, key: str
+) -> None:
+    first, second = homes
+    edit_profile(first.profiles, "lead", "patterns", key="p", value="Write the test first.")
+    exchange(first)
+    document = shared_database.documents()[0] | {"key": "foreign"}
+    foreign = document | {"section": "habits"} if key == "section" else {k: v for k, v in document.items() if k != key}
+    shared_database.push("profiles", [SharedRow("foreign", foreign, 0)])
+    edit_profile(first.profiles, "lead", "patterns", key="q", value="Then the code.")
+    exchange(first, second)
+    profile = second.profiles.get("lead")
+    assert [profile.find_text("patterns", key) for key in ("p", "q", "foreign")] == [
+        "Write the test first.", "Then the code.", "",
+    ]  # fmt: skip
