@@ -36,7 +36,7 @@ SETTLED_NS = 50_000_000
 signature, because the clock of a file system has a resolution of milliseconds."""
 
 MAX_CACHED = 20_000
-"""Number of values at which the cache is cleared."""
+"""Number of values at which a cache is cleared, unless it has a maximum of its own."""
 
 
 def read_table(module_file: str, name: str) -> dict[str, Any]:
@@ -188,7 +188,9 @@ def read_signature(path: Path) -> Signature | None:
 class FileCache(Generic[Value]):
     """A cache of values, each with the signatures of the files from which it was made. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, maximum: int = MAX_CACHED) -> None:
+        """The cache is cleared at `maximum` values."""
+        self._maximum = maximum
         self._cache: dict[Hashable, tuple[tuple[Signature | None, ...], Value]] = {}
         self._lock = threading.Lock()
 
@@ -203,7 +205,7 @@ class FileCache(Generic[Value]):
         changed_at = max((max(file.modified_ns, file.changed_ns) for file in signatures if file), default=0)
         if time.time_ns() - changed_at >= SETTLED_NS:
             with self._lock:
-                if len(self._cache) >= MAX_CACHED:
+                if len(self._cache) >= self._maximum:
                     self._cache.clear()
                 self._cache[key] = (signatures, value)
         return value

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 
 from engine.clock import Clock
 from engine.events import LearningJudged, LearningsExtracted
@@ -305,7 +306,8 @@ class Chain:
 
     def run(self, catch_up: Callable[[], None], *, judge: bool = False) -> ChainReport:
         """Handle new ledger entries by `catch_up`, then promote within every project. With `judge`, the operator's
-        model decides which entries are promoted to all projects. Raises `Refusal`."""
+        model decides which entries are promoted to all projects. A step that fails is in the report, and the others go
+        on."""
         before, judged = self._store.entries(), dict[str, str]()
         catch_up()
         with self._work_lock:
@@ -314,9 +316,14 @@ class Chain:
                 self._report_once(f"{error}; it is ignored until you fix it in an editor")
             projects = sorted({scope.project for scope, _ in self._store.pages()} - {""})
             errors += self._promote_to_projects(projects).values()
-            if judge:
-                self._judge(judged)
-            self.compact(GLOBAL)
+            steps = [partial(self._judge, judged)] if judge else []
+            for step in (*steps, partial(self.compact, GLOBAL)):
+                try:
+                    step()
+                except Refusal as refusal:
+                    log.warning("the promotion chain: %s", refusal)
+                    self._sessions.report("learnings", str(refusal))
+                    errors.append(str(refusal))
             return make_report(before, self._store.entries(), judged, errors)
 
     def _judge(self, judged: dict[str, str]) -> None:

@@ -12,6 +12,7 @@ import logging
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
+from datetime import date
 from typing import Annotated, Any, NoReturn
 
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter, ValidationError
@@ -37,6 +38,9 @@ FRONT_KEYS = tuple(
 
 REQUIRED_KEYS = FRONT_KEYS[: FRONT_KEYS.index("promoted_at") + 1]
 """Keys that are written even if they are empty, so that a reader of the file sees that they exist."""
+
+LISTS = ("reasons", "reinforced_by", "promoted_from")
+"""The keys whose values are lists. A single value may stand without brackets."""
 
 DATES = ("created_at", "last_reinforced", "promoted_at", "review_since", "approved_at")
 """The keys whose values are instants."""
@@ -70,6 +74,12 @@ _WORD = re.compile(
 
 _ENTRY_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,99}")
 """A valid id of an entry."""
+
+_WRITTEN_ID = re.compile(r"^id[ \t]*:[ \t]*[\"']?([\w.:-]+)", re.MULTILINE)
+"""Matches the id of an entry that cannot be read."""
+
+_COMMENT = re.compile(r"(?:^|[ \t])#.*")
+"""A comment of YAML."""
 
 
 def _store_event(event: Event | None) -> dict[str, Any] | None:
@@ -121,6 +131,8 @@ class Page:
         """The text before the first entry, and the text of each entry."""
         self._positions: dict[str, int] = {}
         """The position in `_parts` of each entry that can be read, by its id."""
+        self._unreadable_ids: set[str] = set()
+        """The ids of the others. The operator may be about to retire them, so they are not added a second time."""
         if text.strip() and not starts:
             self.errors.append(
                 f"{self.path} has no entry; an entry begins with front matter between two lines with ---"
@@ -136,6 +148,8 @@ class Page:
                     self.entries.append(entry)
             except ValueError as error:
                 self.errors.append(f"{self.path} {error}")
+                if written := _WRITTEN_ID.search(part):
+                    self._unreadable_ids.add(written[1])
             line += part.count("\n")
 
     def edit(self, changes: Iterable[Change]) -> bytes:
@@ -147,8 +161,10 @@ class Page:
             if position is not None:
                 changed = {key: values[key] for key in ("id", *change.fields) if key in values and change.fields}
                 parts[position] = _edit_entry(parts[position], changed, entry.text if "text" in change.fields else None)
-            elif change.fields:
-                log.warning("%s is not in %s any more: it was not changed", entry.id, self.path)
+            elif change.fields or entry.id in self._unreadable_ids:
+                log.warning(
+                    "%s cannot be read in %s, or is not there any more: it was not changed", entry.id, self.path
+                )
             else:
                 filled = {key: value for key, value in values.items() if value not in ("", []) or key in REQUIRED_KEYS}
                 gap = "" if not any(parts) else "\n" if parts[-1].endswith("\n") else "\n\n"
@@ -172,9 +188,11 @@ def read_entry(part: str, line: int, place: Mapping[str, Any]) -> LearningEntry:
     written: dict[str, Any] = {}
     for key in found.keys() & FRONT_KEYS:
         try:
-            written[key] = map_strings(parse_value(found[key][2]), clean_text)
+            written[key] = _clean_value(key, parse_value(found[key][2]))
         except ValueError as error:
             fail(key, f": {error}")
+        except RecursionError:
+            fail(key, ": it contains itself")
     if isinstance(sources := written.get("promoted_from"), list):
         written["promoted_from"] = [EntrySource(*str(source).split("@", 1)) for source in sources]
     text = clean_text(re.sub(rf"^\\(\\*{_MARK})$", r"\1", part[opening.end() :], flags=re.MULTILINE))
@@ -234,6 +252,16 @@ def _find_fields(front: str, line: int) -> dict[str, re.Match[str]]:
     return {field[1]: field for field in reversed([*_FIELD.finditer(front)])}
 
 
+def _clean_value(key: str, value: Any) -> Any:
+    """The value of a key without control characters; where YAML reads a word of a text as a number, a date or a truth
+    value, as text."""
+    if key in LISTS and value not in ("", None) and not isinstance(value, dict):
+        return [_clean_value("", item) for item in (value if isinstance(value, list) else [value])]
+    if isinstance(value, bool | int | float | date) and key not in (*MAXIMA, *DATES):
+        return str(value)
+    return map_strings(value, clean_text)
+
+
 def _edit_entry(part: str, values: Mapping[str, Any], text: str | None) -> str:
     """An entry with these values, and with this text unless it is None. An id that it has stays."""
     opening = _ENTRY.match(part)
@@ -242,7 +270,9 @@ def _edit_entry(part: str, values: Mapping[str, Any], text: str | None) -> str:
 
     def replace_value(field: re.Match[str]) -> str:
         value = missing.pop(field[1], None)
-        return field[0] if value is None or field[1] == "id" else f"{field[1]}: {format_value(value)}"
+        if value is None or field[1] == "id" or (parse_value(field[2]) or "") == value:
+            return field[0]  # with the quotes and the comment of the operator
+        return f"{field[1]}: {format_value(value)}"
 
     front = _FIELD.sub(replace_value, opening["front"]) + _format_fields(missing)
     body = part[opening.end() :] if text is None else _format_text(text)
@@ -270,7 +300,7 @@ def format_value(value: Any) -> str:
 
 def parse_value(text: str) -> Any:
     """The value that a text stands for. Raises ValueError. Words and JSON, which `format_value` writes, are read
-    without YAML, because that is twice as fast. A line without quotes may have a colon, unlike in YAML."""
+    without YAML, because that is twice as fast. A text without quotes may have a colon, unlike in YAML."""
     word = text.strip()
     if _WORD.fullmatch(word):
         return word
@@ -281,6 +311,7 @@ def parse_value(text: str) -> Any:
     try:
         return yaml.load(f"value: {text}", Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))["value"]
     except (yaml.YAMLError, ValueError, RecursionError):
-        if word[:1].isalnum() and "\n" not in word:
-            return word
+        plain_word = " ".join(_COMMENT.sub("", line).strip() for line in word.split("\n"))
+        if plain_word[:1] not in tuple("\"'[{|>&*!%@`-"):
+            return plain_word
         raise ValueError(f"{word[:60]!r} cannot be read") from None

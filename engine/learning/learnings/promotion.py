@@ -26,7 +26,7 @@ from engine.learning.learnings.findings import (
     rate_confidence,
 )
 from engine.learning.learnings.page import Change, make_change
-from engine.learning.learnings.recurrence import Vectors, find_clusters, find_matches
+from engine.learning.learnings.recurrence import DISTINCT_SESSIONS, Vectors, find_clusters, find_matches
 from engine.learning.learnings.store import GLOBAL, Scope
 from engine.model import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, RetractReport, Trust
 from engine.model.base import find_lowest_trust, hex_hash, may_guide
@@ -141,7 +141,15 @@ def _plan_reinforcement(entry: LearningEntry, sessions: set[str], now: datetime)
         return []
     sessions_so_far = (*entry.reinforced_by, *new_sessions)
     event = LearningReinforced(subject=entry.id, workspace=entry.workspace, sessions=new_sessions)
-    values = {"reinforcement_count": len(sessions_so_far), "last_reinforced": now, "reinforced_by": sessions_so_far}
+    values: dict[str, Any] = {
+        "reinforcement_count": entry.reinforcement_count + len(new_sessions),  # it may have been written by hand
+        "last_reinforced": now,
+        "reinforced_by": sessions_so_far,
+    }
+    session_count = len(entry.source_sessions.union(sessions_so_far) - {""})
+    score = rate_confidence(Basis.REPEATED, session_count)
+    if session_count >= DISTINCT_SESSIONS and entry.confidence < score.value:
+        values |= {"confidence": score.value, "reasons": (*entry.reasons, *score.reasons)}
     return [make_change(entry, event, **values)]
 
 
@@ -214,7 +222,12 @@ def plan_compaction(entries: Iterable[LearningEntry], scope: Scope, vectors: Vec
             folded=tuple(other.id for other in others),
             into=(centre.id,) * len(others),
         )
-        values = {"promoted_from": sources, "reinforced_by": sessions, "reinforcement_count": len(sessions)}
+        counted = sum(member.reinforcement_count - len(member.reinforced_by) for member in cluster) + len(sessions)
+        values = {
+            "promoted_from": sources,
+            "reinforced_by": sessions,
+            "reinforcement_count": max(len(sessions), counted),
+        }
         plan.append(make_change(centre, event, **values, importance=max(member.importance for member in cluster)))
         plan += [make_change(other, status=LearningStatus.COMPACTED, merged_into=centre.id) for other in others]
     return plan
@@ -290,15 +303,16 @@ def plan_decision(
     entry: LearningEntry, provenance: Provenance, values: Mapping[str, Any], now: datetime
 ) -> list[Change]:
     """Plan to give an entry values that retire it or make it valid. The first change is its own. Its copies in teams
-    that are as valid as it is get the values, too. Entries that depend on it wait for review as long as it, or another
-    one on which they depend, is retired."""
+    that are as valid as it is get the values of `VALID`, too. Entries that depend on it wait for review as long as it,
+    or another one on which they depend, is retired."""
     copies = [
         source
         for source in provenance.find(provenance.sources(entry.id))
         if source.session_id == entry.session_id != ""
         and (source.status, source.retired_because) == (entry.status, entry.retired_because)
     ]
-    plan = [make_change(same, **values) for same in (entry, *copies)]
+    of_copies = {key: values[key] for key in VALID}  # the operator approved the words of the entry alone
+    plan = [make_change(entry, **values), *(make_change(copy, **of_copies) for copy in copies)]
     present = provenance.entries | {change.entry.id: change.entry for change in plan}
     dependent = {id for change in plan for id in provenance.descendants(change.entry.id)}
     is_valid = present[entry.id].active
@@ -307,7 +321,9 @@ def plan_decision(
         ids = named[1].split(", ") if named else []
         has_lesson = other.lesson == entry.lesson and other.scope in HIGH_SCOPES
         is_queued = (other.id in dependent or has_lesson) and other.active and present[other.id] is other
-        if entry.id in ids if is_valid else is_queued and (ids or not other.review):
+        if not is_valid and is_queued and other.review and not ids:
+            plan.append(make_change(other, review=other.review))  # it waits for another reason, and is in the report
+        elif entry.id in ids if is_valid else is_queued:
             causes = [
                 cause for id in dict.fromkeys([*ids, entry.id]) if (cause := present.get(id)) and not cause.active
             ]

@@ -33,6 +33,9 @@ INTENT = "learnings"
 MAX_PAGE_BYTES = 16 * 1024 * 1024
 """Maximum size of a page in bytes."""
 
+MAX_CACHED_PAGES = 500_000
+"""Maximum number of pages in the cache. All are read again and again, so a smaller cache would never have them."""
+
 ROOT = "learnings"
 """The folder of all pages in the home's data folder."""
 
@@ -125,7 +128,7 @@ class LearningFiles:
     def __init__(self, data: Path) -> None:
         """`data` is the home's data folder."""
         self._data = data
-        self._cache = FileCache[Page]()
+        self._cache = FileCache[Page](MAX_CACHED_PAGES)
 
     def pages(self, scope: Scope | None = None, *, below: bool = True) -> Iterator[tuple[Scope, Page]]:
         """The pages of a scope, by default of all scopes, ordered by path, each with its scope. With `below`, the pages

@@ -319,3 +319,53 @@ def test_a_model_that_does_not_answer_is_reported_once_and_the_rules_count(make_
     world.learnings.catch_up()
     (question,) = model.questions
     assert (question.purpose, question.subject, question.workspace) == ("learnings", "s1", SHOP)
+
+
+def test_an_entry_that_the_operator_misspelled_is_not_promoted_a_second_time(world: World) -> None:
+    world.end_sessions("Amounts are whole cents.", speaker="operator")
+    page = world.data / world.project_entry().path
+    page.write_text(page.read_text().replace("status: active", "status: retried"))
+    before = page.read_bytes()
+    world.end_session("s9", "Amounts are whole cents.", speaker="operator")
+    world.learnings.chain()
+    assert page.read_bytes() == before
+    assert world.learnings.entries("project") == []
+
+
+def test_sessions_make_an_entry_by_hand_more_certain_and_its_count_stays(world: World) -> None:
+    world.end_session("s0", "Something else was decided.")
+    page = next((world.data / "learnings/projects").iterdir()) / "institutional.md"
+    page.write_text("---\nid: lrn_mine\ntype: directive\nreinforcement_count: 12\n---\nAmounts are whole cents.\n")
+    for number in range(1, 4):
+        world.end_session(f"s{number}", "Amounts are whole cents.", speaker="operator")
+    entry = world.project_entry()
+    assert (entry.confidence, entry.reinforcement_count) == (0.75, 15)
+    assert entry.reasons == ("it was observed repeatedly (3 times)",)
+
+
+def test_a_page_that_cannot_be_written_is_in_the_report_of_a_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.end_sessions("Amounts are whole cents.", speaker="operator")
+    page = world.data / "learnings/global/institutional.md"
+    page.parent.mkdir(parents=True)
+    page.write_text("---\nid: a\n---\nThe same words.\n\n---\nid: b\n---\nThe same words.\n")
+    monkeypatch.setattr("engine.learning.learnings.store.write_atomic", fail_with_full_disk)
+    [fault] = world.learnings.chain().faults
+    assert "No space left on device" in fault
+
+
+def test_a_retraction_names_what_waits_for_another_reason_too(world: World) -> None:
+    world.end_sessions("Amounts are whole cents.")
+    [quote] = [entry for entry in world.learnings.files.entries() if entry.scope is LearningScope.PROJECT]
+    source = world.learnings.view(quote.id).promoted_from[0]
+    assert world.learnings.retract(source.id).queued == (quote.id,)
+    assert world.learnings.view(quote.id).entry.review == quote.review
+
+
+def test_the_copy_in_a_team_is_valid_again_with_its_entry_but_is_not_approved(world: World) -> None:
+    healed = ledger_entry("ValidationHealed", "s0", failing=["a name that is a sentence"], attempts=1, cost=0)
+    world.end_session("s0", entries=(healed,))
+    [above] = [entry for entry in world.learnings.files.entries() if entry.promoted_from]
+    world.learnings.retract(above.id)
+    assert world.learnings.keep(above.id).approved_by == "operator"
+    [copy] = world.learnings.view(above.id).promoted_from
+    assert (copy.active, copy.approved_by) == (True, "")

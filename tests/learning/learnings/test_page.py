@@ -173,3 +173,41 @@ def test_every_field_of_an_entry_is_read_as_it_was_written() -> None:
     )
     placed = replace(entry, path=PLACE["path"])
     assert read_page(read_page(b"").edit([Change(placed)])).entries == [placed]
+
+
+def test_a_value_that_stays_the_same_is_not_written_anew() -> None:
+    data = b'---\nid: a\nstatus: "active" # mine\nreview: later\n---\nWords\n'
+    (entry,) = read_page(data).entries
+    kept = make_change(entry, status=LearningStatus.ACTIVE, review="")
+    assert read_page(data).edit([kept]) == data.replace(b"review: later", b'review: ""')
+
+
+def test_an_entry_that_cannot_be_read_is_not_added_a_second_time() -> None:
+    """The operator may be about to retire it."""
+    data = b'---\nid: "lrn_b"\nstatus: retried\n---\nWords\n'
+    assert read_page(data).edit([Change(make_entry("Words", id="lrn_b"))]) == data
+
+
+@pytest.mark.parametrize(
+    ("line", "key", "value"),
+    [
+        ("title: 404", "title", "404"),
+        ("title: 2026-01-05", "title", "2026-01-05"),
+        ("title: (a): b # remark", "title", "(a): b"),
+        ("title: Fix: this\n  and that", "title", "Fix: this and that"),
+        ("id: 12", "id", "12"),
+        ("reasons: I said so", "reasons", ("I said so",)),
+        ("reasons: [1, yes]", "reasons", ("1", "True")),
+        ("promoted_from: lrn_a@ses_1", "promoted_from", (EntrySource("lrn_a", "ses_1"),)),
+    ],
+)
+def test_texts_and_lists_may_be_written_without_quotes_and_brackets(line: str, key: str, value: object) -> None:
+    page = read_page(f"---\ntype: directive\n{line}\n---\nWords\n".encode())
+    assert page.errors == []
+    assert getattr(page.entries[0], key) == value
+
+
+def test_a_list_that_contains_itself_is_an_error_of_its_entry_alone() -> None:
+    page = read_page(b"---\nid: a\nreasons: &x [*x]\n---\nOne\n---\nid: b\n---\nTwo\n")
+    assert [entry.id for entry in page.entries] == ["b"]
+    assert page.errors == [f"{PLACE['path']} line 3: reasons: it contains itself"]
