@@ -221,6 +221,10 @@ class Profiles:
                 row.texts, row.sent_to = (), ""
                 if is_newest:
                     self.write(tx, row.leader, ProfileEdit(row.section, remaining, row.key))
+            for leader, edits in state.get_all(tx.session, UNDO).items():
+                kept = [edit for edit in edits if not any(map(terms.match, _list_texts(edit[1])))]
+                if kept != edits:
+                    state.put(tx, f"{UNDO}{leader}", kept)
             tx.after_commit(self.bump_generation)  # even without rows: captured decisions may be erased
             return len(rows)
 
@@ -248,18 +252,24 @@ class Profiles:
         before = self.get(leader)
         changes = self._normalise(leader, edits)
         undo = [make_inverse(before, change) for change in changes if can_be_undone]
+        decisions = self._load_decisions([leader]).get(leader, ())
+        captured: dict[tuple[str, tuple[str, ...]], Trust] = {
+            (item.key, (item.text,)): item.trust for item in decisions
+        }
 
         def store(tx: Transaction) -> None:
             for change in changes:
-                self._write_edit(tx, leader, change)
+                # The words of a captured decision that an undo brings back have the trust that they had.
+                trust = captured.get((change.key, tuple(change.value)), Trust.OPERATOR)
+                self._write_edit(tx, leader, change, trust)
             state.put(tx, f"{UNDO}{leader}", [[edit.section, edit.value, edit.key] for edit in undo])
 
         self._database.write(store)
         return self.get(leader)
 
-    def _write_edit(self, tx: Transaction, leader: str, change: ProfileEdit) -> None:
+    def _write_edit(self, tx: Transaction, leader: str, change: ProfileEdit, trust: Trust = Trust.OPERATOR) -> None:
         """Write what a normalised edit of the operator changes, and record it."""
-        self.write(tx, leader, change)
+        self.write(tx, leader, change, trust=trust)
         tx.record(ProfileEdited(subject=leader, section=change.section, key=change.key))
 
     def _make_entry(self, leader: str, change: ProfileEdit, at: datetime) -> ProfileEntry:
@@ -271,6 +281,10 @@ def _select_versions(leader: str, section: str, key: str) -> SelectOfScalar[Prof
     """All versions of an item, newest first."""
     query = select(ProfileEntry).order_by(col(ProfileEntry.at).desc(), col(ProfileEntry.origin).desc())
     return query.where(ProfileEntry.leader == leader, ProfileEntry.section == section, ProfileEntry.key == key)
+
+
+def _list_texts(value: str | Sequence[str]) -> Sequence[str]:
+    return (value,) if isinstance(value, str) else value
 
 
 def _select_matching_entries(session: Session, terms: SearchTerms) -> list[ProfileEntry]:

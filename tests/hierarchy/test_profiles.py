@@ -24,6 +24,7 @@ from engine.hierarchy.profile_items import (
 )
 from engine.model import LeaderProfile, ProfileEdit, ProfileItem, Refusal, Trust
 from engine.storage.database import Database
+from engine.storage.erasing import SearchTerms
 from tests.hierarchy.guidance_world import (
     SOUL,
     World,
@@ -196,3 +197,21 @@ def test_a_quote_in_words_that_the_operator_removed_stays_a_quote(world: World) 
     world.bubbles.flush()
     [learned] = select_learned_patterns(world.profiles)
     assert (learned.key, learned.trust) == (key, Trust.QUOTED)
+
+
+def test_an_undo_does_not_bring_back_what_was_forgotten(world: World) -> None:
+    for text in ("The staging password is hunter2 for Jan.", "Ask the operator."):
+        edit_profile(world.profiles, "lead", "patterns", key="staging", value=text)
+    world.profiles.erase(SearchTerms(["hunter2"]))
+    refused("nothing_to_undo", lambda: world.profiles.undo("lead"))
+    assert world.profiles.get("lead").find_text("patterns", "staging") == "Ask the operator."
+
+
+def test_a_captured_decision_that_an_undo_brings_back_has_its_trust(
+    tmp_path: Path, database: Database, clock: FakeClock
+) -> None:
+    quote = ProfileItem("cap_1", "we use tool 1", at=BEGIN, trust=Trust.QUOTED)
+    world = make_world(tmp_path, database, clock, load_decisions=lambda leaders: {"lead": [quote]})
+    edit_profile(world.profiles, "lead", "decisions", key="cap_1", value="")
+    restored = world.profiles.undo("lead").decisions[0]
+    assert (restored.text, restored.trust) == (quote.text, Trust.QUOTED)
