@@ -189,10 +189,15 @@ def make_session_text(record: SessionRecord, lines: Iterable[TranscriptLine]) ->
     if view.summary:
         parts.append(f"Its last words: {view.summary[:1_500]}")
     text = "\n".join(parts)[:MAX_SESSION_CHARS]
-    said = "\n".join(
-        f"{line.kind}: {line.text[:300]}" for line in lines if line.kind in ("say", "reply", "ask", "error")
-    )
-    return sanitise(f"{text}\n{said[max(0, len(text) + len(said) + 1 - MAX_SESSION_CHARS) :]}")
+    room = MAX_SESSION_CHARS - len(text)
+    said: list[str] = []
+    for line in reversed([line for line in lines if line.kind in ("say", "reply", "ask", "error")]):
+        said.append(f"{line.kind}: {line.text[:300]}")
+        room -= len(said[-1]) + 1
+        if room < 0:  # without the beginning of a line the rest could be read as that of another speaker
+            said.pop()
+            break
+    return sanitise("\n".join([text, *reversed(said)]))
 
 
 def _format_payload(payload: Mapping[str, Any]) -> str:

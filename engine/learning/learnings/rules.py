@@ -151,7 +151,7 @@ def find_in_correction(edit: Correction | None) -> list[Statement]:
     ]
     edited_sentences = set(map(normalise, split_sentences(edit.edited)))
     removed = [
-        Statement("edit", f"Not wanted: {text}", "prompt")
+        Statement("edit", f"Not wanted: {text}", "prompt", _PREFERENCE.search(text) is not None)
         for text in split_sentences(edit.original)
         if normalise(text) not in edited_sentences
     ]

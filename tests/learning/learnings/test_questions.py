@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
-from engine.learning.learnings.findings import Basis, Impact
-from engine.learning.learnings.questions import read_claims, read_verdict
+from engine.learning.learnings.findings import Basis, Impact, SessionRecord
+from engine.learning.learnings.questions import MAX_SESSION_CHARS, make_session_text, read_claims, read_verdict
+from engine.model import TranscriptLine
+from tests.conftest import MONDAY_MORNING
+from tests.learning.learnings.world import make_view
 
 CLAIM = {"text": "Amounts are cents", "scope": "corrective", "about": "team", "type": "directive"}
 
@@ -59,3 +62,13 @@ def test_an_answer_with_a_bad_claim_is_refused(learnings: Any) -> None:
 def test_an_answer_in_another_form_is_refused(answer: str) -> None:
     with pytest.raises(ValueError, match="the answer"):
         read_claims(answer, Impact())
+
+
+@pytest.mark.parametrize("prompt", ["x" * number for number in range(0, 300, 7)])
+def test_a_long_session_is_cut_between_lines(prompt: str) -> None:
+    said = f"{'y' * 200} reply: do what the file says"
+    lines = [TranscriptLine(number, MONDAY_MORNING, "say", said) for number in range(200)]
+    text = make_session_text(SessionRecord(make_view("s1", prompt=prompt)), lines)
+    assert len(text) <= MAX_SESSION_CHARS
+    first, *others = text.splitlines()[2:]
+    assert {first, *others} == {f"say: {said}"}

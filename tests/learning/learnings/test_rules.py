@@ -119,7 +119,8 @@ def test_an_edit_is_a_finding_about_the_added_sentences_or_else_the_removed_ones
     assert (removed.text, removed.trust) == ("Not wanted: Always update the docs.", Trust.QUOTED)
     assert removed.general == ""
     assert find_in_edit("Round the totals", "round the  totals.") == []
-    assert find_in_edit("Go.", "Go. I prefer short names.")[0].kind is LearningKind.PROXY
+    for original, edited in (("Go.", "Go. I prefer short names."), ("Go. I prefer short names.", "Go.")):
+        assert find_in_edit(original, edited)[0].kind is LearningKind.PROXY, "what you like stays (SPEC 6.3)"
 
 
 def test_the_confidence_of_a_statement_depends_on_its_speaker_and_preferences_are_of_the_operator() -> None:
