@@ -15,7 +15,7 @@ from engine.hierarchy.agents import Agents
 from engine.hierarchy.organisation import is_leader
 from engine.hierarchy.profile_items import PROFILE_SECTIONS, PatternUse, ProfileEntry, ProfileRow
 from engine.hierarchy.profiles import Profiles
-from engine.model import Refusal
+from engine.model import Refusal, Trust
 from engine.storage.database import Database, Transaction
 from engine.storage.shared import Exchange, SharedDatabase, SharedRow
 
@@ -61,13 +61,13 @@ class ProfileSharing(Exchange):
             return True
 
     def _merge(self, database: str, rows: Sequence[SharedRow]) -> None:
-        """Store rows that a shared database has. A version without a trust label is left out, and so is one of a
-        section that only a newer engine knows."""
+        """Store rows that a shared database has. A version without a known trust label is left out, and so is one
+        of a section that only a newer engine knows."""
         fetched: list[ProfileRow] = []
         for document in ({**row.document, "sent_to": database} for row in rows):
             if "uses" in document:
                 fetched.append(PatternUse.model_validate(document))
-            elif document.get("section") in PROFILE_SECTIONS and "trust" in document:
+            elif document.get("section") in PROFILE_SECTIONS and document.get("trust") in list(Trust):
                 fetched.append(ProfileEntry.model_validate(document))
         self._database.write(lambda tx: self._profiles.merge_rows(tx, fetched))
 

@@ -180,15 +180,15 @@ def test_what_is_forgotten_does_not_return_with_an_older_copy_of_another_home(
         assert "hunter2" not in world.cascade.guidance("worker").block
 
 
-@pytest.mark.parametrize("key", ["section", "trust"])
+@pytest.mark.parametrize("changes", [{"section": "habits"}, {"trust": "new"}, {"trust": None}])
 def test_a_row_that_cannot_be_told_apart_is_left_out_and_the_others_come(
-    homes: tuple[World, World], shared_database: LocalSharedDatabase, key: str
+    homes: tuple[World, World], shared_database: LocalSharedDatabase, changes: dict[str, str | None]
 ) -> None:
     first, second = homes
     edit_profile(first.profiles, "lead", "patterns", key="p", value="Write the test first.")
     exchange(first)
-    document = shared_database.documents()[0] | {"key": "foreign"}
-    foreign = document | {"section": "habits"} if key == "section" else {k: v for k, v in document.items() if k != key}
+    document = shared_database.documents()[0] | {"key": "foreign"} | changes
+    foreign = {key: value for key, value in document.items() if value is not None}
     shared_database.push("profiles", [SharedRow("foreign", foreign, 0)])
     edit_profile(first.profiles, "lead", "patterns", key="q", value="Then the code.")
     exchange(first, second)
