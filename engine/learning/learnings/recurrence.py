@@ -175,7 +175,7 @@ def hash_text(text: str) -> str:
 # -- entries that are the same
 
 Wordings = dict[str, list[LearningEntry]]
-"""Entries by their words, those of the best entry first. Entries with the same `about` have the words ""."""
+"""Entries by their words and names, those of the best entry first. Entries with the same `about` have the words ""."""
 
 
 def find_clusters(
@@ -225,7 +225,8 @@ def _group_entries(entries: Iterable[LearningEntry]) -> dict[tuple[object, ...],
     groups: dict[tuple[object, ...], Wordings] = defaultdict(lambda: defaultdict(list))
     for entry in sorted(entries, key=rank):
         key = entry.kind, entry.type, entry.trust is Trust.QUOTED, entry.about
-        groups[key]["" if entry.about else normalise(entry.text)].append(entry)
+        names = sorted(find_names(entry.text))  # `--fast` is not `fast`
+        groups[key]["" if entry.about else " ".join((normalise(entry.text), *names))].append(entry)
     return groups
 
 

@@ -63,3 +63,9 @@ def test_a_text_with_both_opposites_or_none_is_on_no_side() -> None:
 def test_names_are_files_tests_options_and_numbers() -> None:
     text = "run tests/a.py::test_b with --fast on port 8080, e.g. twice and/or in 3 goes"
     assert find_names(text) == {"tests/a.py::test_b", "--fast", "8080"}
+
+
+def test_the_same_words_with_other_names_are_not_the_same() -> None:
+    texts = ("Run it with --fast.", "Run it with fast.", "Run it with -fast.")
+    entries = [make_entry(text, session=f"s{number}") for number, text in enumerate(texts)]
+    assert find_clusters(entries, lambda texts: [None] * len(texts)) == []
