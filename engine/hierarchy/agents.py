@@ -270,7 +270,10 @@ class Agents:
                 f"{agent_id} serves {', '.join(serves)}",
                 f"give the channel to another agent first: clawpy config set channels.{serves[0]}.agent OTHER",
             )
-        reports = [agent.id for agent in self._load_folders() if agent.comms.reports_to == agent_id]
+        # One that is broken cannot be moved away. Once it is mended, `problems` names it.
+        reports = [
+            agent.id for agent in self._load_folders() if agent.comms.reports_to == agent_id and not agent.broken
+        ]
         if reports:
             raise Refusal(
                 "has_reports",

@@ -321,7 +321,7 @@ def is_leader(tier: int) -> bool:
 @frozen
 class Lineage:
     """An agent with its leaders, from the direct one upward, and in `end` why the chain ends. It `is_loose` if it is a
-    circle, or if the agent itself reports to one that does not exist or is broken."""
+    circle, or if the agent itself is broken, or reports to one that does not exist or is."""
 
     agent: AgentView
     leaders: Sequence[AgentView]
@@ -334,6 +334,8 @@ def climb_chain(
 ) -> Lineage:
     """Walk from an agent upward, past at most `depth` leaders. `find_agent` is called only for agents in the chain, and
     for the one that ends it; it returns None for an agent that does not exist."""
+    if agent.broken:
+        return Lineage(agent, (), f"stops: {agent.id} does not exist or is broken", is_loose=True)
     leaders: dict[str, AgentView] = {}
     above = agent.reports_to
     while above != OWNER:

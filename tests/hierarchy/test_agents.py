@@ -155,3 +155,14 @@ def test_a_soul_that_cannot_be_read_is_a_problem_and_keeps_its_agent(agents: Age
         "agents/cto/soul.md cannot be read: No such file or directory",
     ]
     assert not any(agent.broken for agent in agents.list())
+
+
+def test_a_broken_agent_has_no_leaders_and_holds_none_of_them_back(agents: Agents, folder: Path) -> None:
+    (folder / "junior_backend" / "tools.json").write_text("{")
+    lineage = agents.find_lineage("junior_backend")
+    assert (lineage.leaders, lineage.is_loose) == ((), True)
+    agents.move("junior_frontend", "frontend_lead")
+    agents.check_retire("frontend_builder")
+    (folder / "junior_frontend" / "tools.json").write_text("{")
+    agents.check_retire("junior_frontend")
+    assert refused("serves_channel", lambda: agents.check_retire("backend_builder"))
