@@ -8,7 +8,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from sqlmodel import Field, col, desc, select
+from sqlmodel import Field, col, desc, func, select
 
 from engine import tokenizer
 from engine.config import SettingsSource
@@ -184,6 +184,8 @@ def record_uses(tx: Transaction, provenance: Mapping[str, Any], *, call: str, se
 def load_prompts_with(database: Database, entry_id: str) -> tuple[tuple[LearningReach, ...], int]:
     """(newest prompts with an entry, number of all such prompts)."""
     query = select(LearningUse).where(col(LearningUse.entry_id) == entry_id).order_by(desc(col(LearningUse.at)))
+    number = select(func.count()).select_from(LearningUse).where(col(LearningUse.entry_id) == entry_id)
     with database.read() as session:
-        uses = session.exec(query).all()
-    return tuple(LearningReach(use.call_id, use.session_id, use.agent, use.at) for use in uses[:MAX_PROMPTS]), len(uses)
+        uses = session.exec(query.limit(MAX_PROMPTS)).all()
+        reached = tuple(LearningReach(use.call_id, use.session_id, use.agent, use.at) for use in uses)
+        return reached, session.exec(number).one()
