@@ -249,15 +249,16 @@ class Profiles:
 
     def _store_edits(self, leader: str, edits: Sequence[ProfileEdit], *, can_be_undone: bool) -> LeaderProfile:
         """Store edits, and the edits that undo them."""
-        before = self.get(leader)
+        self._agents.soul(leader)
         changes = self._normalise(leader, edits)
-        undo = [make_inverse(before, change) for change in changes if can_be_undone]
         decisions = self._load_decisions([leader]).get(leader, ())
         captured: dict[tuple[str, tuple[str, ...]], Trust] = {
             (item.key, (item.text,)): item.trust for item in decisions
         }
 
         def store(tx: Transaction) -> None:
+            before = self.read(tx.session, [leader])[leader]
+            undo = [make_inverse(before, change) for change in changes if can_be_undone]
             for change in changes:
                 # The words of a captured decision that an undo brings back have the trust that they had.
                 trust = captured.get((change.key, tuple(change.value)), Trust.OPERATOR)

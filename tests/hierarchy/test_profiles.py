@@ -6,6 +6,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -215,3 +216,18 @@ def test_a_captured_decision_that_an_undo_brings_back_has_its_trust(
     edit_profile(world.profiles, "lead", "decisions", key="cap_1", value="")
     restored = world.profiles.undo("lead").decisions[0]
     assert (restored.text, restored.trust) == (quote.text, Trust.QUOTED)
+
+
+def test_an_undo_restores_what_another_thread_wrote_just_before_the_edit(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = world.database.write
+
+    def write_after_another(work: Any) -> Any:
+        monkeypatch.undo()
+        write(lambda tx: world.profiles.write(tx, "lead", ProfileEdit("patterns", ("of another machine",), "k")))
+        return write(work)
+
+    monkeypatch.setattr(world.database, "write", write_after_another)
+    edit_profile(world.profiles, "lead", "patterns", key="k", value="mine")
+    assert world.profiles.undo("lead").find_text("patterns", "k") == "of another machine"
