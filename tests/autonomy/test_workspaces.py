@@ -142,6 +142,7 @@ def test_while_everything_is_stopped_changed_files_lead_to_no_check(world: World
         assert [*engine.card_cycle.last_checked()] == [world.workspace]
 
 
+@pytest.mark.long
 def test_an_added_task_is_a_card_with_the_next_housekeeping(world: World) -> None:
     with world.opened() as engine:
         engine.tasks.add("Paint the office", workspace=world.workspace)

@@ -80,6 +80,7 @@ def test_under_nohup_a_closed_terminal_does_not_end_run(home: Home, project: Pat
     assert process.returncode == 0
 
 
+@pytest.mark.long
 def test_a_held_home_is_refused_with_its_process(start: Start, clawpy: Clawpy) -> None:
     process = start()
     refused = clawpy("run")

@@ -53,6 +53,7 @@ async def test_every_pane_zooms_and_returns(console: ConsoleApp, mode: str) -> N
             assert focused.scroll_offset == offset
 
 
+@pytest.mark.long
 async def test_the_zoom_goes_with_the_focus(console: ConsoleApp) -> None:
     async with console.run_test(size=(120, 40)) as pilot:
         screen = await open_screen(pilot, "work")
@@ -147,6 +148,7 @@ async def test_a_terminal_that_is_lost_after_its_console_has_ended_changes_nothi
     assert len(console.workers) == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dialog", ["question_mark", "n", "M", "apostrophe", "colon", "enter"])
 @pytest.mark.parametrize("sizes", [((80, 24), (120, 40)), ((120, 40), (80, 24))], ids=["larger", "smaller"])
 async def test_the_terminal_can_be_resized_behind_a_dialog(

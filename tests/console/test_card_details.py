@@ -133,6 +133,7 @@ async def test_details_of_another_card_begin_anew_at_the_present_size(console: C
         assert not screen.query_one("#editor", TextArea).text.startswith("x")
 
 
+@pytest.mark.long
 async def test_the_risk_of_a_card_is_not_confirmed_by_that_of_the_card_before(
     console: ConsoleApp, engine: StandIn
 ) -> None:

@@ -109,6 +109,7 @@ FIX = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)])
 @pytest.mark.parametrize("key", ["approve", "undo"])
 async def test_a_refusal_is_shown_whole(console: ConsoleApp, engine: StandIn, key: str, size: tuple[int, int]) -> None:

@@ -81,6 +81,7 @@ async def test_hunks_and_files_fold_and_are_gone_through(console: ConsoleApp) ->
     )
 
 
+@pytest.mark.long
 async def test_every_sort_of_change_is_described(console: ConsoleApp) -> None:
     await play(
         console,

@@ -260,6 +260,7 @@ HERE: tuple[Step, ...] = (
 test_story = pytest.mark.long(make_story_test(STORIES, *HERE))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("key", "answer"), [("a", "allow-once"), ("A", "allow-session"), ("n", "deny-once"), ("N", "deny-session")]
 )
@@ -287,6 +288,7 @@ async def test_enter_on_a_line_opens_the_file_it_came_from(
     )
 
 
+@pytest.mark.long
 async def test_the_folder_opens_in_a_window_of_tmux(
     console: ConsoleApp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -122,6 +122,7 @@ def test_a_fault_of_the_settings_stands_in_place_of_the_costs(folder: str) -> No
     assert len(line) <= 80
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("world")  # the hierarchy screen reads its services
 @pytest.mark.parametrize("keys", ["34567", "3456"], ids=["seven_screens", "six_screens"])
 async def test_a_narrow_terminal_names_repository_and_branch_beside_all_tabs(console: ConsoleApp, keys: str) -> None:

@@ -161,6 +161,7 @@ def test_lines_of_progress_are_a_bar_with_numbers(lines: list[str], row: str | N
     assert row_text == row if row is None else row_text is not None and row_text[PROGRESS_BAR_CELLS + 1 :] == row
 
 
+@pytest.mark.long
 async def test_the_tests_of_another_command_are_counted_anew(console: ConsoleApp, engine: StandIn) -> None:
     lines = [("command", "pytest a.py"), ("output", ".. [100%]"), ("command", "pytest b.py"), ("output", "... [100%]")]
     session = engine.sessions.all[0]

@@ -264,6 +264,7 @@ def make_output(first: int, last: int) -> list[TranscriptLine]:
     return [TranscriptLine(number, NOW, "output", f"line {number}") for number in range(first, last + 1)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scrolled", [False, True])
 async def test_the_end_of_a_transcript_stays_in_sight_unless_it_was_scrolled(
     console: ConsoleApp, engine: StandIn, scrolled: bool
@@ -292,6 +293,7 @@ async def test_the_end_of_a_transcript_stays_in_sight_unless_it_was_scrolled(
             assert not scrolled or view.scroll_offset.y == top
 
 
+@pytest.mark.long
 async def test_a_line_that_streams_in_grows_and_is_replaced_when_it_is_complete(
     console: ConsoleApp, engine: StandIn
 ) -> None:
@@ -312,6 +314,7 @@ async def test_a_line_that_streams_in_grows_and_is_replaced_when_it_is_complete(
         assert view.row_count == rows + 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("notes", "first_row"), [(3, "line 9"), (40, "note 1")])
 async def test_a_finished_transcript_opens_where_its_result_begins_and_stays_where_it_was_scrolled_to(
     console: ConsoleApp, engine: StandIn, notes: int, first_row: str

@@ -97,6 +97,7 @@ def test_tests_that_failed_before_are_not_the_agents_to_fix(world: ValidationWor
     assert world.read_events("ValidationFailed", "ValidationHealed") == []
 
 
+@pytest.mark.long
 def test_what_a_failed_test_leaves_behind_does_not_make_it_fail_without_the_changes(world: ValidationWorld) -> None:
     leaves = (
         "import os\nfrom cart import total\n\n\ndef test_total():\n"
@@ -109,6 +110,7 @@ def test_what_a_failed_test_leaves_behind_does_not_make_it_fail_without_the_chan
     assert prompts != []
 
 
+@pytest.mark.long
 def test_what_cannot_be_tested_without_the_changes_is_not_known_to_have_failed_before(
     world: ValidationWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -54,6 +54,7 @@ def test_active_tasks(world: World) -> None:
     assert set(task_ids) <= {old["id"], new["id"]}
 
 
+@pytest.mark.long
 def test_twin_model(closed: World) -> None:
     """2.3: After thirty decisions a model that speaks for you is asked what comes next, and its answer is a card."""
     closed.configure(twinModelEnabled=True, twinModelId="openai:twin-1")

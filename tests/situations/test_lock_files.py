@@ -74,6 +74,7 @@ def install_packages(situation: Situation, ignored: str) -> None:
     assert installed.state is SessionState.SUCCEEDED, situation.read_transcript(installed)
 
 
+@pytest.mark.long
 @needs_npm_and_bwrap
 def test_the_first_lock_file_of_an_installation_is_offered_as_a_diff(situation: Situation) -> None:
     install_packages(situation, "node_modules\n")
@@ -86,6 +87,7 @@ def test_the_first_lock_file_of_an_installation_is_offered_as_a_diff(situation: 
     assert "update_lock" not in situation.predict_kinds()
 
 
+@pytest.mark.long
 @needs_npm_and_bwrap
 def test_the_first_lock_file_is_not_offered_where_it_is_ignored(situation: Situation) -> None:
     install_packages(situation, "node_modules\npackage-lock.json\n")

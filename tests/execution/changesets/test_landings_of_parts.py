@@ -77,6 +77,7 @@ def test_hunks_land_beside_your_edits(world: LandingWorld) -> None:
     assert [file.status for file in change.current.files if file.path == "new.txt"] == ["modified"]
 
 
+@pytest.mark.long
 def test_hunks_keep_their_numbers_when_others_landed(world: LandingWorld) -> None:
     change = world.make_change(edit)
     first, second, third = (FilePart("a.txt", (number,)) for number in (1, 2, 3))
@@ -97,6 +98,7 @@ def test_hunks_keep_their_numbers_when_others_landed(world: LandingWorld) -> Non
     assert read_file(world, "a.txt") == make_text({2: "first", 20: "second", 38: "third"})
 
 
+@pytest.mark.long
 def test_hunks_are_numbered_anew_after_the_rest_was_discarded(world: LandingWorld) -> None:
     change = world.make_change(edit)
     change.land(FilePart("a.txt", (3,)))
@@ -164,6 +166,7 @@ def test_a_landed_part_can_be_undone_after_the_rest_was_discarded(world: Landing
     assert world.files == before
 
 
+@pytest.mark.long
 def test_a_branch_has_only_the_rest(world: LandingWorld) -> None:
     change = world.make_change(edit)
     events = world.bus.subscribe(lambda: None)
@@ -183,6 +186,7 @@ def test_a_branch_has_only_the_rest(world: LandingWorld) -> None:
     assert read_file(world, "a.txt") == TEXT
 
 
+@pytest.mark.long
 def test_git_gc_removes_no_tree_of_a_reduced_change_set(world: LandingWorld) -> None:
     change = world.make_change(edit)
     change.land(FilePart("a.txt", (1, 2)), FilePart("new.txt", (1,)))
@@ -198,6 +202,7 @@ def test_git_gc_removes_no_tree_of_a_reduced_change_set(world: LandingWorld) -> 
     assert world.files == complete
 
 
+@pytest.mark.long
 def test_files_of_every_landed_part_are_ours(world: LandingWorld) -> None:
     change = world.make_change(edit)
     workspace = str(world.root)
