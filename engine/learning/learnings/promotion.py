@@ -83,6 +83,28 @@ def plan_project(
     promotable = [
         entry for entry in by_id.values() if is_promotable(entry) and entry.session_id and not is_about_own_tools(entry)
     ]
+    promoted: dict[str, LearningEntry] = {}
+    while new := _promote_recurring(promotable, [*existing, *promoted.values()], scope, vectors, now):
+        promoted |= new
+    found_work: dict[str, set[str]] = defaultdict(set)
+    for id, match in find_matches(promotable, [*existing, *promoted.values()], vectors).items():
+        found_work[match.id].add(by_id[id].work)
+    changes = [add_promoted(entry, "recurrence") for entry in promoted.values()]
+    for entry in sorted([*existing, *promoted.values()], key=lambda entry: entry.id):
+        sources = {work_by_session.get(session, session) for session in entry.source_sessions}
+        changes += _plan_reinforcement(entry, found_work[entry.id] - sources, now)
+    return changes
+
+
+def _promote_recurring(
+    promotable: Sequence[LearningEntry],
+    existing: Sequence[LearningEntry],
+    scope: Scope,
+    vectors: Vectors,
+    now: datetime,
+) -> dict[str, LearningEntry]:
+    """The promoted entries of the clusters that no existing entry has counted, by id. Of clusters with the same words
+    only the first is promoted. The rest of the others may be a cluster of its own when this is called again."""
     as_trusted = [replace(entry, trust=Trust.OPERATOR) for entry in promotable]
     counted_ids = {source.entry for entry in existing for source in entry.promoted_from}
     counted_ids |= (
@@ -94,14 +116,7 @@ def plan_project(
         entry = _promote_cluster(cluster, scope, now)
         if entry.id not in known_ids:
             promoted.setdefault(entry.id, entry)
-    found_work: dict[str, set[str]] = defaultdict(set)
-    for id, match in find_matches(promotable, [*existing, *promoted.values()], vectors).items():
-        found_work[match.id].add(by_id[id].work)
-    changes = [add_promoted(entry, "recurrence") for entry in promoted.values()]
-    for entry in sorted([*existing, *promoted.values()], key=lambda entry: entry.id):
-        sources = {work_by_session.get(session, session) for session in entry.source_sessions}
-        changes += _plan_reinforcement(entry, found_work[entry.id] - sources, now)
-    return changes
+    return promoted
 
 
 def plan_global(
