@@ -95,8 +95,8 @@ def test_a_plan_that_was_carried_out_leaves_nothing_to_plan_whatever_the_order(
 
 def test_what_is_near_an_entry_with_the_words_of_another_type_is_promoted_at_once() -> None:
     """Both types have the same middle, which is one entry. The rest of the second type recurs, too."""
-    corrective = [("a0 w0", "s0"), ("a0 w0", "s2"), ("a7 w1", "s0"), ("a42 w6", "s1")]
-    directive = [*(("a0 w0", f"s{number}") for number in range(4)), ("a7 w1", "s1"), ("a42 w6", "s0")]
+    corrective = [("a0 w0", "s2"), ("a7 w1", "s0"), ("a42 w6", "s1")]
+    directive = [("a0 w0", "s1"), ("a0 w0", "s2"), ("a0 w0", "s3"), ("a7 w1", "s1"), ("a42 w6", "s0")]
     entries = [
         make_entry(text, session, kind=LearningKind.INSTITUTIONAL, type=type_)
         for type_, rows in ((LearningType.CORRECTIVE, corrective), (LearningType.DIRECTIVE, directive))
