@@ -196,7 +196,7 @@ def find_matches(
     """For the id of each entry, the nearest candidate that is the same. It has the same lesson, even if the operator
     edited its text, or the same meaning. Entries without one are left out, and so are merged candidates."""
     present = [candidate for candidate in candidates if candidate.status is not LearningStatus.COMPACTED]
-    by_lesson = {_make_lesson_key(candidate): candidate for candidate in reversed(present)}
+    by_lesson = {_make_lesson_key(candidate): candidate for candidate in sorted(present, key=_rank, reverse=True)}
     others_by_key = _group_entries(present)
     matches: dict[str, LearningEntry] = {}
     for key, wordings in _group_entries(entries).items():
@@ -215,15 +215,16 @@ def _make_lesson_key(entry: LearningEntry) -> tuple[object, ...]:
     return entry.kind, entry.trust is Trust.QUOTED, entry.about or entry.lesson
 
 
+def _rank(entry: LearningEntry) -> tuple[object, ...]:
+    """Orders entries by content, and of those with the same words the best one first."""
+    is_best_first = -entry.confidence, -entry.importance, entry.scope is LearningScope.TEAM
+    return entry.kind, entry.type, entry.about, normalise(entry.text), *is_best_first, entry.id
+
+
 def _group_entries(entries: Iterable[LearningEntry]) -> dict[tuple[object, ...], Wordings]:
     """The entries that can be the same, by their words. Groups, words and entries are ordered by content."""
-
-    def rank(entry: LearningEntry) -> tuple[object, ...]:
-        is_best_first = -entry.confidence, -entry.importance, entry.scope is LearningScope.TEAM
-        return entry.kind, entry.type, entry.about, normalise(entry.text), *is_best_first, entry.id
-
     groups: dict[tuple[object, ...], Wordings] = defaultdict(lambda: defaultdict(list))
-    for entry in sorted(entries, key=rank):
+    for entry in sorted(entries, key=_rank):
         key = entry.kind, entry.type, entry.trust is Trust.QUOTED, entry.about
         names = sorted(find_names(entry.text))  # `--fast` is not `fast`
         groups[key]["" if entry.about else " ".join((normalise(entry.text), *names))].append(entry)

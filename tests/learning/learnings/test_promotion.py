@@ -108,6 +108,15 @@ def test_what_is_near_an_entry_with_the_words_of_another_type_is_promoted_at_onc
     assert plan_project(sessions, carry_out([], plan), PROJECT, make_angle_vectors, MONDAY_MORNING) == []
 
 
+def test_of_two_entries_with_the_same_lesson_the_same_one_is_reinforced_whatever_their_order() -> None:
+    sessions = number_entries([make_entry("a0 w0", f"s{number}") for number in range(3)], "s")
+    in_project = {"scope": LearningScope.PROJECT, "scope_id": "shop", "session_id": "", "phase": "observations"}
+    project = number_entries([make_entry("a0 w0", "")] * 2, "p", **in_project)
+    plan = plan_project(sessions, project, PROJECT, make_angle_vectors, MONDAY_MORNING)
+    assert [change.entry.id for change in plan] == ["lrn_p0"]
+    assert plan_project(sessions, project[::-1], PROJECT, make_angle_vectors, MONDAY_MORNING) == plan
+
+
 @given(st.lists(ENTRIES, max_size=12))
 @settings(max_examples=30, deadline=None)
 def test_compaction_loses_no_source_and_no_session(entries: list[LearningEntry]) -> None:
