@@ -6,6 +6,7 @@ meet the conditions makes no row in the log, and is reported as `kept`.
 
 from __future__ import annotations
 
+import itertools
 import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -19,12 +20,9 @@ from engine.model import Card, DecidedBy, GateRuleName, RailVerdict, Refusal
 from engine.prediction.cards import Cards
 from engine.prediction.cycle import CardCycle
 from engine.prediction.kinds import ALWAYS_ASK, get_kind, kind_title
-from engine.safety.gate import MIN_APPROVAL_BOUND
+from engine.safety import gate
 from engine.statistics import wilson_lower_bound
 from engine.storage.database import Database
-
-GATE = "gate"
-"""The human gate among the rails (SPEC 3.6)."""
 
 WAITING_RULES = (
     GateRuleName.AUTONOMY_OFF, GateRuleName.WORKSPACE, GateRuleName.QUIET, GateRuleName.COLD_START,
@@ -57,9 +55,11 @@ class ApprovalRecord:
     def progress(self) -> str:
         """The record so far, and the record at which the kind may run by itself if all cards from now on are approved,
         in words."""
-        further = 0
-        while wilson_lower_bound(self.approved + further, self.decided + further) < MIN_APPROVAL_BOUND:
-            further += 1
+        further = next(
+            more
+            for more in itertools.count()
+            if wilson_lower_bound(self.approved + more, self.decided + more) >= gate.MIN_APPROVAL_BOUND
+        )
         done = f"{self.subject}, approved {self.approved} of {self.decided}"
         return f"{done}, needs {self.approved + further} of {self.decided + further}"
 
@@ -114,7 +114,7 @@ def find_requirements(
     if phase < 1:
         missing.append("the Twin is still learning")
     ranked = sorted(records, key=lambda record: (-record.bound, -record.approved, record.kind, record.channel))
-    earned = tuple(record.subject for record in ranked if record.bound >= MIN_APPROVAL_BOUND)
+    earned = tuple(record.subject for record in ranked if record.bound >= gate.MIN_APPROVAL_BOUND)
     if not earned:
         best = f" (best: {ranked[0].progress})" if ranked else ""
         missing.append(f"no kind of card has earned it yet{best}")
@@ -126,9 +126,14 @@ def find_reason_to_wait(kind: str, verdicts: Sequence[RailVerdict]) -> str:
     if get_kind(kind).comes_back:
         return "running it does not remove the reason for this warning, so it waits for you"
     for verdict in verdicts:
-        if verdict.asks_about_content or (verdict.rail == GATE and any(map(verdict.applies, WAITING_RULES))):
+        if verdict.asks_about_content or (verdict.rail == gate.RAIL and any(map(verdict.applies, WAITING_RULES))):
             return verdict.reason
     return ""
+
+
+def _find_objection(verdicts: Sequence[RailVerdict]) -> str:
+    """What the human gate has against a card, "" for nothing."""
+    return next((verdict.reason for verdict in verdicts if verdict.rail == gate.RAIL and not verdict.allows), "")
 
 
 class AutonomousRuns:
@@ -173,9 +178,7 @@ class AutonomousRuns:
         }
         for card in cards:
             verdicts = self._cards.rails(card.id)
-            objection = next(
-                (verdict.reason for verdict in verdicts if verdict.rail == GATE and not verdict.allows), ""
-            )
+            objection = _find_objection(verdicts)
             if reason := self._find_reason_to_keep(card, verdicts, objection):
                 kept.append(f"{card.id}: {reason}")
                 continue
@@ -186,7 +189,7 @@ class AutonomousRuns:
                 break
             except Refusal as refusal:
                 blocked.append(f"{card.id}: {refusal.message}")
-                if refusal.message.startswith(f"{GATE}: "):
+                if refusal.rail == gate.RAIL:
                     self._refused_by_gate[card.id] = objection
         return AutonomousCycleFinished(acted=acted, blocked=tuple(blocked), kept=tuple(kept))
 

@@ -85,14 +85,16 @@ def group_pairs(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]
 class Refusal(Exception):
     """Raised if a request is not carried out, with what the operator needs to fix that (SPEC 9.8, 11.2).
 
-    `code` is a stable word for programs, `message` says what is wrong and where, and `fix` says how to fix it.
+    `code` is a stable word for programs, `message` says what is wrong and where, and `fix` says how to fix it. `rail`
+    is the rail of safety that does not allow it (SPEC 3), "" for another reason. It is not sent to programs.
     """
 
-    def __init__(self, code: str, message: str, fix: str = "") -> None:
+    def __init__(self, code: str, message: str, fix: str = "", *, rail: str = "") -> None:
         super().__init__(message if not fix else f"{message} ({fix})")
         self.code = code
         self.message = message
         self.fix = fix
+        self.rail = rail
 
     def document(self) -> dict[str, Any]:
         """The refusal as JSON, as it is printed and sent."""

@@ -427,13 +427,13 @@ def _refuse_second_review(row: CardRow) -> None:
 
 def _make_refusal(verdict: RailVerdict, request: ApprovalRequest, card_id: str) -> Refusal:
     """The refusal of an approval that a rail blocked."""
-    message = f"{verdict.rail}: {verdict.reason}"
+    rail, message = verdict.rail, f"{verdict.rail}: {verdict.reason}"
     if _wants_confirmation(verdict, request):
-        return Refusal("no_sandbox", NO_CONFINEMENT, HOW_TO_CONFIRM.format(card_id))
+        return Refusal("no_sandbox", NO_CONFINEMENT, HOW_TO_CONFIRM.format(card_id), rail=rail)
     if verdict.asks_about_content:
-        return Refusal("needs_acknowledgement", message, APPROVE_AGAIN)
-    fix = ALLOW_ONCE if verdict.can_be_allowed_once else "resume" if verdict.rail == KILL else "fix the cause"
-    return Refusal("blocked", message, f"the card stays pending; {fix} and approve it again")
+        return Refusal("needs_acknowledgement", message, APPROVE_AGAIN, rail=rail)
+    fix = ALLOW_ONCE if verdict.can_be_allowed_once else "resume" if rail == KILL else "fix the cause"
+    return Refusal("blocked", message, f"the card stays pending; {fix} and approve it again", rail=rail)
 
 
 def _wants_confirmation(verdict: RailVerdict, request: ApprovalRequest) -> bool:

@@ -181,8 +181,9 @@ def test_a_task_never_runs_by_itself_however_many_were_approved(closed_world: Wo
         cycle = world.run_cycle()
         assert cycle.acted != card.id
         assert "somebody else may have written" in dict(line.split(": ", 1) for line in cycle.kept)[card.id]
-        with pytest.raises(Refusal, match="somebody else may have written"):
+        with pytest.raises(Refusal, match="somebody else may have written") as refused:
             engine.cards.trigger(card.id, by="a program")
+        assert refused.value.rail == "gate"
         assert "task”" not in engine.autonomy.requirements([world.workspace]).words
 
 
