@@ -26,6 +26,7 @@ from engine.hierarchy.organisation import (
     ARCHETYPES,
     OWNER,
     AgentFolder,
+    CascadeConfig,
     CascadeConfigFile,
     Comms,
     Lineage,
@@ -105,22 +106,22 @@ class Agents:
 
     def get(self, agent_id: str) -> AgentView:
         """One agent. Raises `Refusal` `unknown_agent`."""
-        return self._make_view(self._get_folder(agent_id), self._read_activity())
+        return self._make_view(self._get_folder(agent_id), self.config.current, self._read_activity())
 
     def find_lineage(self, agent_id: str, *, under: str | None = None) -> Lineage:
         """An agent and the leaders above it, or as it would be if it reported to the agent `under`. Reads only the
         folders of these agents. Raises `Refusal` `unknown_agent`, and with `under` as `move`.
         """
-        agent = self._make_view(self._get_folder(agent_id), {})
+        config = self.config.current
+        agent = self._make_view(self._get_folder(agent_id), config, {})
         if under is not None:
             self._get_readable_folder(agent_id)
             self._check_leader(agent_id, under)
             agent = replace(agent, reports_to=under)
-        return climb_chain(agent, self._find_view, depth=self.config.current.depth)
+        return climb_chain(agent, self._make_finder(config), depth=config.depth)
 
     def locate_soul(self, agent_id: str) -> Path:
-        """The path of the agent's `soul.md`. Raises `Refusal` `unknown_agent`."""
-        self._get_folder(agent_id)
+        """The path of the `soul.md` of an agent that exists."""
         return self._folder / agent_id / "soul.md"
 
     def ids(self) -> Sequence[str]:
@@ -283,11 +284,11 @@ class Agents:
 
     def retired(self) -> Sequence[AgentView]:
         """The retired agents. Their ids are the names for `restore`."""
-        activity = self._read_activity()
+        config, activity = self.config.current, self._read_activity()
         views = []
         for name in self._list_retired():
             agent = read_agent_folder(self._retired / name, _strip_number(name))
-            view = self._make_view(replace(agent, id=name), activity)
+            view = self._make_view(replace(agent, id=name), config, activity)
             views.append(replace(view, activity=replace(view.activity, state="retired"), channels=()))
         return views
 
@@ -318,7 +319,9 @@ class Agents:
         leader = self._get_readable_folder(reports_to)
         if reports_to == agent_id:
             raise Refusal("circle", f"{agent_id} reports to itself", "name another agent")
-        if agent_id in [agent.id for agent in climb_chain(self._make_view(leader, {}), self._find_view).leaders]:
+        config = self.config.current
+        above = climb_chain(self._make_view(leader, config, {}), self._make_finder(config)).leaders
+        if agent_id in [agent.id for agent in above]:
             raise Refusal(
                 "circle",
                 f"{agent_id} leads {reports_to}, so it cannot report to it",
@@ -370,17 +373,23 @@ class Agents:
         return [self._read_folder(folder) for folder in folders if folder.is_dir() or AGENT_ID.fullmatch(folder.name)]
 
     def _load_views(self) -> dict[str, AgentView]:
-        activity = self._read_activity()
-        return {agent.id: self._make_view(agent, activity) for agent in self._load_folders()}
+        config, activity = self.config.current, self._read_activity()
+        return {agent.id: self._make_view(agent, config, activity) for agent in self._load_folders()}
 
-    def _find_view(self, agent_id: str) -> AgentView | None:
-        agent = self._find_folder(agent_id)
-        return None if agent is None else self._make_view(agent, {})
+    def _make_finder(self, config: CascadeConfig) -> Callable[[str], AgentView | None]:
+        """A function that reads an agent without its activity; it returns None for one that does not exist."""
 
-    def _make_view(self, agent: AgentFolder, activity: Mapping[str, AgentActivity]) -> AgentView:
+        def find_agent(agent_id: str) -> AgentView | None:
+            agent = self._find_folder(agent_id)
+            return None if agent is None else self._make_view(agent, config, {})
+
+        return find_agent
+
+    def _make_view(self, agent: AgentFolder, config: CascadeConfig, activity: Mapping[str, AgentActivity]) -> AgentView:
         """An agent as others see it, with its tier, its channels, and its activity among that of all agents."""
-        assigned = self.config.current.tier_assignments.get(agent.id)
-        tier, rule = resolve_tier(agent.id, assigned=assigned, archetype=agent.tools.archetype)
+        tier, rule = resolve_tier(
+            agent.id, assigned=config.tier_assignments.get(agent.id), archetype=agent.tools.archetype
+        )
         own = activity.get(agent.id, AgentActivity())
         channels = self._settings.current.channels.items()
         return AgentView(

@@ -228,10 +228,10 @@ def select_items(profile: LeaderProfile, distance: int = 0) -> list[GuidanceItem
     items: list[GuidanceItem] = []
     for section in SECTIONS_BY_DISTANCE[min(distance, len(SECTIONS_BY_DISTANCE) - 1)]:
         limit = MAX_KEY_PATTERNS if distance and section == "patterns" else MAX_ITEMS
+        mark = "|" if section in INLINE_SECTIONS else "-"
         for item in _list_section(profile, section)[:limit]:
-            if text := clean_item(item.text):
-                mark = "|" if section in INLINE_SECTIONS else "-"
-                tokens = tokenizer.count(f"{mark} {escape(format_item(replace(item, text=text)), quote=False)}")
+            if text := clean_item(item.text_with_name if section == "patterns" else item.text):
+                tokens = tokenizer.count(f"{mark} {escape(format_item(text, item.trust), quote=False)}")
                 ref = f"{profile.leader}#{section}/{item.key}"
                 items.append(GuidanceItem(section, ref, text, tokens, item.sources, item.trust, item.at))
     return items
@@ -241,7 +241,7 @@ def _list_section(profile: LeaderProfile, section: str) -> Sequence[ProfileItem]
     """The items of a section of guidance; those of a list have numbers as keys."""
     match section:
         case "patterns":
-            return [replace(pattern, text=pattern.text_with_name) for pattern in profile.patterns]
+            return profile.patterns
         case "recent-decisions":
             return profile.decisions
     return [ProfileItem(str(number), text) for number, text in enumerate(getattr(profile, section), 1)]
@@ -280,7 +280,7 @@ def _render_leader(hop: GuidanceHop) -> list[PromptLine]:
 
 
 def _render_section(hop: GuidanceHop, section: str, items: Sequence[GuidanceItem]) -> list[PromptLine]:
-    texts = [escape(format_item(item), quote=False) for item in items]
+    texts = [escape(format_item(item.text, item.trust), quote=False) for item in items]
     if section in INLINE_SECTIONS:
         source = _make_source(f"{hop.leader}#{section}", hop, find_lowest_trust(item.trust for item in items))
         return [PromptLine(f"    <{section}>{' | '.join(texts)}</{section}>", source)]
@@ -289,9 +289,9 @@ def _render_section(hop: GuidanceHop, section: str, items: Sequence[GuidanceItem
     return [PromptLine(f"    <{section}>", OWN_TEXT), *item_lines, PromptLine(f"    </{section}>", OWN_TEXT)]
 
 
-def format_item(item: GuidanceItem | ProfileItem) -> str:
-    """The text of an item; a quote says that the operator approved it."""
-    return mark_approved(item.text, is_quote=item.trust is Trust.QUOTED)
+def format_item(text: str, trust: Trust) -> str:
+    """The text of an item in a prompt; a quote says that the operator approved it."""
+    return mark_approved(text, is_quote=trust is Trust.QUOTED)
 
 
 def _make_tags(hop: GuidanceHop) -> tuple[str, str]:

@@ -330,10 +330,10 @@ class Lineage:
 
 
 def climb_chain(
-    agent: AgentView, find_agent: Callable[[str], AgentView | None], *, depth: int = DEFAULT_DEPTH
+    agent: AgentView, find_agent: Callable[[str], AgentView | None], *, depth: int | None = None
 ) -> Lineage:
-    """Walk from an agent upward, past at most `depth` leaders. `find_agent` is called only for agents in the chain, and
-    for the one that ends it; it returns None for an agent that does not exist."""
+    """Walk from an agent upward, past at most `depth` leaders; None for all. `find_agent` is called only for agents
+    in the chain, and for the one that ends it; it returns None for an agent that does not exist."""
     if agent.broken:
         return Lineage(agent, (), f"stops: {agent.id} does not exist or is broken", is_loose=True)
     leaders: dict[str, AgentView] = {}

@@ -47,7 +47,7 @@ def format_inherited_section(guidance: Guidance) -> str:
     """The text of the inherited section of one agent, "" if its leaders have no guidance for it. Pure."""
     lines: list[str] = []
     for hop in guidance.hops:
-        items = group_pairs((item.section, f"- {format_item(item)}") for item in hop.kept)
+        items = group_pairs((item.section, f"- {format_item(item.text, item.trust)}") for item in hop.kept)
         sections = [("", f"{title}:", "", *items[section]) for section, title in TITLES.items() if section in items]
         if sections:
             lines += ["", f"### From {hop.leader}", *itertools.chain(*sections)]

@@ -10,6 +10,7 @@ import pytest
 
 from engine.config import FixedSettings
 from engine.hierarchy.agents import Agents
+from engine.hierarchy.organisation import CascadeConfig
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.support.helpers import refused
@@ -58,6 +59,13 @@ def test_a_move_keeps_unknown_keys_of_the_file(agents: Agents, folder: Path, dat
 def test_a_move_that_makes_a_circle_is_refused(agents: Agents) -> None:
     refused("circle", lambda: agents.move("cto", "backend_builder"))
     refused("circle", lambda: agents.move("cto", "cto"))
+
+
+def test_a_circle_longer_than_a_chain_of_guidance_is_refused_too(agents: Agents) -> None:
+    names = [f"a{number}" for number in range(CascadeConfig().depth + 2)]
+    for name, leader in zip(names, ["owner", *names], strict=False):
+        agents.add(name, reports_to=leader)
+    refused("circle", lambda: agents.move(names[0], names[-1]))
     assert agents.get("cto").reports_to == "ceo"
 
 

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.hierarchy.organisation import (
-    DEFAULT_DEPTH,
     OWNER,
     CascadeConfig,
     CascadeConfigFile,
@@ -107,9 +106,9 @@ def make_agents(reports_to: dict[str, str]) -> dict[str, AgentView]:
 def test_a_chain_has_at_most_ten_leaders(leaders: int, end: str) -> None:
     names = [f"a{n}" for n in range(leaders + 1)]
     agents = make_agents(dict(zip(names, [*names[1:], OWNER], strict=True)))
-    lineage = climb_chain(agents["a0"], agents.get)
+    lineage = climb_chain(agents["a0"], agents.get, depth=CascadeConfig().depth)
     assert lineage.end == end
-    assert len(lineage.leaders) == DEFAULT_DEPTH
+    assert len(lineage.leaders) == 10
 
 
 @given(
