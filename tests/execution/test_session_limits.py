@@ -83,3 +83,38 @@ def test_a_session_ends_when_the_disk_is_nearly_full(
     view = world.wait(view)
     assert view.state is SessionState.FAILED
     assert message in view.summary
+
+
+@pytest.mark.parametrize(
+    ("calls", "state", "not_begun"),
+    [(0, SessionState.CANNOT_RUN, True), (1, SessionState.FAILED, False)],
+    ids=["first call", "later call"],
+)
+def test_a_call_that_may_cost_too_much_is_not_made(
+    world: ScriptWorld, calls: int, state: SessionState, not_begun: bool
+) -> None:
+    def work(live: LiveSession) -> str:
+        for _ in range(calls):
+            live.reserve_cost(400_000)
+            live.charge(300_000)
+        live.reserve_cost(1_000_001)
+        return "not reached"
+
+    view = world.run(work)
+    assert (view.state, view.not_begun) == (state, not_begun)
+    assert view.summary.startswith(f"the next call may cost $1.00; it spent ${0.3 * calls:.2f} of $1.00; raise it: `")
+
+
+def test_a_session_whose_transcript_cannot_be_written_ends(world: ScriptWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = world.start("gate")
+    wait_until(lambda: world.get_state(view) is SessionState.RUNNING)
+
+    def fail(watch: object, live: LiveSession) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(session_run.SessionWatch, "publish_output", fail)
+    ended = world.wait(view)
+    assert (ended.state, ended.summary) == (
+        SessionState.FAILED,
+        "its transcript cannot be written: No space left on device",
+    )

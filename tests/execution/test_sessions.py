@@ -175,3 +175,42 @@ def test_tool_calls_and_errors_are_recorded_however_the_session_ended(world: Scr
     assert erred[0].payload["tool"] == "edit"
     assert "sk-abc" not in erred[0].payload["message"]
     assert "\x1b" not in erred[0].payload["message"]
+
+
+# Replies
+
+
+def test_a_reply_that_nobody_reads_is_refused_with_the_way_out(world: ScriptWorld) -> None:
+    view = world.start("gate")
+    wait_until(lambda: world.runner.started_ids)
+    refused("empty_prompt", lambda: world.sessions.reply(view.id, " \x1b[0m "))
+    refusal = refused("no_conversation", lambda: world.sessions.reply(view.id, "go on"))
+    assert refusal.fix == f"when it has ended, continue it: clawpy propose --continue {view.id} TEXT"
+    world.runner.gate.set()
+    world.wait(view)
+    assert "has ended (succeeded)" in refused("not_running", lambda: world.sessions.reply(view.id, "go on")).message
+    refused("unknown_session", lambda: world.sessions.reply("sess_nobody", "go on"))
+
+
+def test_a_reply_is_read_once_and_keeps_the_session_listening(world: ScriptWorld) -> None:
+    def listen(live: LiveSession) -> str:
+        live.is_listening = True
+        wait_until(lambda: not live.replies.empty() or live.stop_requested)
+        assert not live.stop_listening(), "a reply is unread"
+        text = live.replies.get()
+        assert live.stop_listening()
+        return text
+
+    view = world.start(listen)
+    wait_until(lambda: world.runner.started_ids and _try_reply(world, view.id))
+    assert world.wait(view).summary == "rather in green"
+    assert world.read_lines(view, ("reply",)) == ["rather in green"]
+
+
+def _try_reply(world: ScriptWorld, session_id: str) -> bool:
+    """Send a reply. Returns whether the session listened already."""
+    try:
+        world.sessions.reply(session_id, "rather in green")
+    except Refusal:
+        return False
+    return True
