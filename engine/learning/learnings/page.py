@@ -199,9 +199,11 @@ def read_entry(part: str, line: int, place: Mapping[str, Any]) -> LearningEntry:
     values = {
         "id": "lrn_" + hex_hash(f"{place['path']}\n{text}", 12), "type": "declarative",
         "domain": get_domain(place["kind"]), "title": make_title(text), "importance": 0.5, "confidence": 0.5,
-        "reasons": (), "phase": "", "status": "active", "created_at": None, "lesson": make_lesson_id(text),
+        "reasons": (), "phase": "", "status": "active", "created_at": None,
         "text": text, **place, **{key: value for key, value in written.items() if value not in ("", None)},
     }  # fmt: skip
+    if "lesson" not in values:
+        values["lesson"] = make_lesson_id(text)
     # An entry without `trust` was written by the operator, unless it names the session that it is from.
     is_quote = values["session_id"] or values.get("promoted_from")
     values.setdefault("trust", Trust.QUOTED if is_quote else Trust.OPERATOR)
