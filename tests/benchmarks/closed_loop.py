@@ -1,21 +1,15 @@
-"""A shop whose work fails in ways that recur, and a model that does better only if its prompt says how.
+"""A shop whose work fails in ways that recur: its repository, its home, its engine and its operator.
 
-Everything is real but the model: git, worktrees, pytest, the validation loop, prompts and learning. The model is a
-fixed policy on loopback. It writes naive code, which breaks a rule of the shop. After the failing test it finds the
-remedy in half of the tasks (a coin seeded with the task), and always when its prompt names the remedy, which only
-earlier sessions can have put there.
+Everything is real but the model (see `shop_model`): git, worktrees, pytest, the validation loop, prompts and learning.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 import sys
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -25,118 +19,13 @@ from engine.execution.runners.model.host_client import ModelHost
 from engine.model import Randomness, SessionView
 from engine.model.adaptation import Candidate, CandidateStatus
 from engine.services import Overrides
+from tests.benchmarks.shop_tasks import MODULE, RULES, ShopTask
 from tests.conftest import Repository
-from tests.support.helpers import read_table
-from tests.support.model_server import ModelServer, Reply, Request, calls
+from tests.support.model_server import ModelServer
 
 MONDAY = datetime(2026, 3, 2, 10, tzinfo=UTC)
 SEEDS = (1, 2, 3)
 CHANNEL = "koji-core"
-FIND_SHARE = 0.5
-"""The share of tasks in which the model finds the remedy by itself after the failing test."""
-
-
-@dataclass(frozen=True)
-class ShopRule:
-    """A rule of the shop that naive code breaks. A prompt with `token` names the remedy."""
-
-    name: str
-    test: str
-    naive: str
-    remedy: str
-    token: str
-    correction: str
-    """What the operator adds to a prompt."""
-
-
-RULES = tuple(ShopRule(name, **texts) for name, texts in read_table(__file__).items())
-
-
-@dataclass(frozen=True)
-class ShopTask:
-    """One piece of work. Tasks with the same number and seed are the same."""
-
-    number: int
-    rule: ShopRule
-    seed: int
-
-    @property
-    def function(self) -> str:
-        return f"{self.rule.name}_{self.number}"
-
-    @property
-    def prompt(self) -> str:
-        return f"Add {self.function} to shop/{self.rule.name}.py in the way of the functions there"
-
-    def is_lucky(self, purpose: str, share: float) -> bool:
-        """Whether `draw` is below `share`."""
-        return self.draw(purpose) < share
-
-    def draw(self, purpose: str) -> float:
-        """A number from 0 to 1, the same for the same task and purpose."""
-        digest = hashlib.sha256(f"{self.seed}:{self.number}:{self.rule.name}:{purpose}".encode()).digest()
-        return int.from_bytes(digest[:8], "big") / 2**64
-
-
-def make_tasks(seed: int, count: int) -> list[ShopTask]:
-    """`count` tasks, of each rule in turn."""
-    return [ShopTask(number, RULES[number % len(RULES)], seed) for number in range(count)]
-
-
-HABIT = ("git status --short", "git log --oneline -3", "ls tests", "python3 -m compileall -q shop")
-"""Commands that many sessions run in this order before they write."""
-
-CHATTER = ("ls", "git diff --stat", "git branch", "cat pytest.ini", "ls shop", "wc -l shop/money.py", "head -3 README")
-"""Commands that are run in no order."""
-
-MODULE = '"""Functions about {rule}."""\n\n\n'
-"""The beginning of a module of the shop."""
-
-
-class ShopModel:
-    """The policy. `harm_by_words`: by the words of a fragment, the share of tasks that following them ruins.
-    `habit_share`: the share of tasks in which it runs `HABIT` before it writes; 0 for no commands. `follow_share`: how
-    often it follows its prompt; `guess_share`: how often it is right at once by itself."""
-
-    def __init__(self, tasks: Sequence[ShopTask]) -> None:
-        self._tasks = {task.prompt: task for task in tasks}
-        self.harm_by_words: dict[str, float] = {}
-        self.habit_share = 0.0
-        self.follow_share, self.guess_share = 1.0, 0.0
-
-    def __call__(self, request: Request) -> Reply:
-        task = next(task for prompt, task in self._tasks.items() if any(prompt in text for text in request.users))
-        commands = self._draw_first_commands(task)
-        if len(request.tool_results) < len(commands):
-            return calls("exec", command=commands[len(request.tool_results)])
-        writes = sum("wrote" in text or "written" in text.lower() for text in request.tool_results)
-        failures = [text for text in request.users if "tests were run on your changes" in text]
-        if writes <= len(failures):
-            body = self._write_body(task, request, failures)
-            content = MODULE.format(rule=task.rule.name) + body
-            return calls("write", path=f"shop/{task.rule.name}.py", content=content)
-        added_lines = re.findall(r"^\s{4}.*$", self._write_body(task, request, failures), re.M)
-        return Reply(text=f"I added {task.function}: {' '.join(line.strip() for line in added_lines[-2:])}")
-
-    def _draw_first_commands(self, task: ShopTask) -> list[str]:
-        """The commands that the model runs before it writes."""
-        if not self.habit_share:
-            return []
-        chatter = sorted(CHATTER, key=lambda command: task.draw(command))
-        habit = HABIT if task.is_lucky("habit", self.habit_share) else ()
-        return [*chatter[:3], *habit, *chatter[3:5]]
-
-    def _write_body(self, task: ShopTask, request: Request, failures: Sequence[str]) -> str:
-        """The function that the model writes: the remedy or naive code."""
-        prompt = request.system + "\n".join(request.users)
-        is_told = task.rule.token in prompt.replace(task.rule.test, "")
-        follows = is_told and task.is_lucky("follows", self.follow_share)
-        guesses = task.is_lucky("guesses", self.guess_share)
-        is_ruined = any(words in prompt and task.is_lucky(words, share) for words, share in self.harm_by_words.items())
-        finds_remedy = bool(failures) and task.is_lucky("finds", FIND_SHARE)
-        is_right = (follows or guesses or finds_remedy) and not is_ruined
-        return (task.rule.remedy if is_right else task.rule.naive).format(name=task.function)
-
 
 RUN = """\
 import glob, runpy
@@ -158,7 +47,7 @@ MEMORY = "memory"
 class Shop:
     """The repository, the home and the model server of one seed. `on` has those of `LADDERS` and `MEMORY` that are in
     use. Behaviour is in use if the operator approves the candidates. `tries` is how often a session with failing tests
-    may try again. With `quick` the tests are run by `RUN`."""
+    may try again. With `quick` the tests are run by `RUN`. `engine` is there while the shop is `opened`."""
 
     def __init__(
         self,

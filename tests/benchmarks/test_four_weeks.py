@@ -13,7 +13,9 @@ from datetime import timedelta
 from pathlib import Path
 
 from engine.execution.runners.model.host_client import ModelHost
-from tests.benchmarks.closed_loop import LADDERS, MEMORY, SEEDS, Shop, ShopModel, has_passed, make_tasks
+from tests.benchmarks.closed_loop import LADDERS, MEMORY, SEEDS, Shop, has_passed
+from tests.benchmarks.shop_model import ShopModel
+from tests.benchmarks.shop_tasks import make_tasks
 from tests.benchmarks.sign_test import PHASES_HEADING, compare_phases
 from tests.support.model_server import ModelServer
 

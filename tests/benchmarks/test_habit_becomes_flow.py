@@ -13,7 +13,9 @@ from pathlib import Path
 from engine.execution.runners.model.host_client import ModelHost
 from engine.model import SessionState
 from engine.model.adaptation import FlowOffload
-from tests.benchmarks.closed_loop import HABIT, Shop, ShopModel, approve_candidates, make_tasks
+from tests.benchmarks.closed_loop import Shop, approve_candidates
+from tests.benchmarks.shop_model import HABIT, ShopModel
+from tests.benchmarks.shop_tasks import make_tasks
 from tests.support.model_server import ModelServer
 
 TASKS = 20

@@ -14,7 +14,9 @@ from engine.execution.runners.model.host_client import ModelHost
 from engine.learning.candidates.candidates import add_candidate
 from engine.model.adaptation import Candidate, CandidateStatus, CandidateType, Lift, PromptFragment
 from engine.storage.database import Transaction
-from tests.benchmarks.closed_loop import Shop, ShopModel, make_tasks
+from tests.benchmarks.closed_loop import Shop
+from tests.benchmarks.shop_model import ShopModel
+from tests.benchmarks.shop_tasks import make_tasks
 from tests.support.model_server import ModelServer
 
 GOOD = (

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.memory import vectors as dense
+from engine.memory import vectors
 from engine.memory.memory import MemoryService
 from engine.model import NewMemory, RecallQuery
 from tests.memory.conftest import MakeMemory, WordVectors
@@ -66,9 +66,23 @@ def open_twice(folder: Path) -> None:
     subprocess.run([sys.executable, "-c", OPEN_TWICE, str(folder)], check=True, capture_output=True)
 
 
+def measure_share_found(memory: MemoryService, numbers: list[int]) -> float:
+    """The share of memories that are first for their own word."""
+    hits = [memory.recall(RecallQuery(f"word{number}", k=1), deadline=30.0).items for number in numbers]
+    found = [bool(hit) and hit[0].ref == f"r{number}" for hit, number in zip(hits, numbers, strict=True)]
+    return sum(found) / len(found)
+
+
+def index_answers(memory: MemoryService) -> bool:
+    """Whether the index answers. There are too many vectors for exact search."""
+    query = memory.vectors.embed("word1 thing1")
+    return bool(memory.vectors.search(query.array, 3))
+
+
 @pytest.fixture
 def open_many(make_memory: MakeMemory, monkeypatch: pytest.MonkeyPatch) -> Callable[[], MemoryService]:
-    monkeypatch.setattr(dense, "MAX_EXACT", 10)
+    """Opens a service over the same `MEMORIES` memories, which are too many for exact search."""
+    monkeypatch.setattr(vectors, "MAX_EXACT", 10)
     monkeypatch.setattr("engine.memory.helper.RESTART_DELAY_S", 0.0)
 
     def open_memory() -> MemoryService:
@@ -84,47 +98,27 @@ def open_many(make_memory: MakeMemory, monkeypatch: pytest.MonkeyPatch) -> Calla
 
 
 @pytest.mark.faults
-def test_a_damaged_index_is_rebuilt_while_recall_answers(open_many: Callable[[], MemoryService]) -> None:
-    chance = random.Random(9)
-    print(f"\n{MEMORIES} memories{'':24} first answer, by   right   index back after   right again")
-    for fault in (delete, overwrite, truncate, flip_bits, open_twice):
-        for running in (False, True):
-            memory = open_many()
-            try:
-                assert memory.index.wait(LONG)
-                if not running:
-                    memory.close()
-                fault(memory.index.folder)
-                if running:
-                    memory.index.check()
-                else:
-                    memory = open_many()
-                numbers = [chance.randrange(MEMORIES) for _ in range(20)]
-                began = time.monotonic()
-                recalled = memory.recall(RecallQuery(f"word{numbers[0]}"), deadline=30.0)
-                first_answer = time.monotonic() - began
-                found_by = "words" if recalled.left_out else "all"
-                meanwhile = measure_share_found(memory, numbers)
-                assert memory.index.wait(LONG), memory.index.state
-                seconds = time.monotonic() - began
-                afterwards = measure_share_found(memory, numbers)
-                when = "while it runs" if running else "before it starts"
-                print(f"  {fault.__name__:13} {when:18} {first_answer:11.2f} s {found_by:5} {meanwhile:6.0%} "
-                      f"{seconds:16.2f} s {afterwards:12.0%}")  # fmt: skip
-                assert meanwhile == afterwards == 1.0
-                assert index_answers(memory)
-            finally:
-                memory.close()
-
-
-def measure_share_found(memory: MemoryService, numbers: list[int]) -> float:
-    """The share of memories that are first for their own word."""
-    hits = [memory.recall(RecallQuery(f"word{number}", k=1), deadline=30.0).items for number in numbers]
-    found = [bool(hit) and hit[0].ref == f"r{number}" for hit, number in zip(hits, numbers, strict=True)]
-    return sum(found) / len(found)
-
-
-def index_answers(memory: MemoryService) -> bool:
-    """Whether the index answers. There are too many vectors for exact search."""
-    query = memory.vectors.embed("word1 thing1")
-    return bool(memory.vectors.search(query.array, 3))
+@pytest.mark.parametrize("running", [False, True], ids=["before it starts", "while it runs"])
+@pytest.mark.parametrize("damage", [delete, overwrite, truncate, flip_bits, open_twice])
+def test_a_damaged_index_is_rebuilt_while_recall_answers(
+    open_many: Callable[[], MemoryService], damage: Callable[[Path], None], running: bool
+) -> None:
+    memory = open_many()
+    assert memory.index.wait(LONG)
+    if running:
+        damage(memory.index.folder)
+        memory.index.check()
+    else:
+        memory.close()
+        damage(memory.index.folder)
+        memory = open_many()
+    numbers = random.Random(9).choices(range(MEMORIES), k=20)
+    began = time.monotonic()
+    recalled = memory.recall(RecallQuery(f"word{numbers[0]}"), deadline=30.0)
+    first_answer = time.monotonic() - began
+    assert measure_share_found(memory, numbers) == 1.0, "words find meanwhile"
+    assert memory.index.wait(LONG), memory.index.state
+    print(f"first answer by {'words' if recalled.left_out else 'all'} in {first_answer:.2f} s, "
+          f"the index back after {time.monotonic() - began:.2f} s")  # fmt: skip
+    assert measure_share_found(memory, numbers) == 1.0
+    assert index_answers(memory)

@@ -1,4 +1,5 @@
-"""Unfinished operations in a repository, read from git's own files, damaged ones included (SPEC 2.1)."""
+"""Unfinished operations in a repository, read from git's own files, damaged ones included; a merge that is tried (SPEC
+2.1)."""
 
 from __future__ import annotations
 
@@ -7,7 +8,14 @@ import subprocess
 import pytest
 
 from engine.git import Git
-from engine.git.operations import Operation, read_conflicted_files, read_operation, read_operation_stamp
+from engine.git.operations import (
+    MergeTrial,
+    Operation,
+    read_conflicted_files,
+    read_operation,
+    read_operation_stamp,
+    try_merge,
+)
 from tests.conftest import Repository
 from tests.support.helpers import read_table
 
@@ -149,3 +157,17 @@ def test_a_worktree_has_an_operation_of_its_own(apart: Repository) -> None:
     begin_operation(worktree, "merge", "side")
     assert read_operation(Git(apart.path)) is None
     assert (read_current(worktree).name, read_current(worktree).ours.name) == ("merge", "third")
+
+
+def test_a_merge_is_tried_without_a_trace(repository: Repository) -> None:
+    repository.commit("begin", {"a.txt": "1\n"})
+    for name in ("left", "right"):
+        repository.git("checkout", "-q", "-b", name, "main")
+        repository.commit(name, {"a.txt": f"{name}\n", f"{name}.txt": "x\n"})
+    repository.git("checkout", "-q", "--orphan", "apart")
+    repository.commit("another beginning", {"z.txt": "1\n"})
+    before = {*(repository.path / ".git").rglob("*")}
+    assert try_merge(repository.path, "left", "right") == MergeTrial(("a.txt",), adds=True)
+    assert try_merge(repository.path, "left", "main") == MergeTrial((), adds=False)
+    assert try_merge(repository.path, "left", "apart").files is None, "they have no common history"
+    assert {*(repository.path / ".git").rglob("*")} == before

@@ -17,12 +17,13 @@ from engine.execution.runners.toolchains.project_tools import Linter, Toolchain
 from engine.execution.runners.toolchains.projects import Project, ProjectCache
 from engine.execution.runners.toolchains.tool_table import LINTERS, TEST_RUNNERS
 from engine.git.github import GitHub
-from engine.model import CheckResult, Proposal, SessionState, SessionView, Task
+from engine.model import Proposal, SessionState, SessionView, Task
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.context_reader import ContextReader, Sources
 from tests.conftest import MONDAY_MORNING as NOW
 from tests.conftest import Repository
 from tests.support.helpers import make_session_view
+from tests.support.past_run import PastRun
 
 
 def make_project(test: str = "pytest", linter: str = "ruff") -> Project:
@@ -39,27 +40,6 @@ def make_project(test: str = "pytest", linter: str = "ruff") -> Project:
 
 PYTEST = make_project()
 """A project that is tested with pytest and linted with ruff."""
-
-
-@dataclass(frozen=True)
-class PastRun:
-    """A past run of the tests, as templates see it."""
-
-    head: str
-    failing: tuple[str, ...] = ()
-    passed: int = 10
-    durations: tuple[tuple[str, float], ...] = ()
-    tree: str = ""
-    clean: bool = True
-    full: bool = True
-    ran_at: datetime = NOW - timedelta(hours=1)
-    session_id: str = "s"
-    project: str = ""
-    changed: bool = False
-
-    @property
-    def check(self) -> CheckResult:
-        return CheckResult("pytest", self.passed, len(self.failing), failing=self.failing, durations=self.durations)
 
 
 @dataclass

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import shutil
 import tempfile
@@ -33,8 +34,6 @@ from tests.safety import oracle
 from tests.safety.execution_checks import ExecutionChecks, MachineState, coverage_counts
 from tests.safety.oracle import DAY_CAP, HOUR_CAP, MONTH_CAP
 
-HINDRANCES = ("quiet", "pause", "stop", "off", "disabled", "cards", "this run")
-"""What `apply_hindrance` knows; the last one ends with the engine's run."""
 KINDS = ("lint", "run_tests")
 CHANNELS = ("koji-core", "chronicle-hub", "research", "garden")
 PROMPTS = ("", "", "", "delete everything with rm -rf /", "send an email to the customers")
@@ -64,6 +63,7 @@ def die(*_: object, **__: object) -> None:
 def make_home() -> Path:
     """The data folder of a home with a database; it is copied for each machine."""
     folder = Path(tempfile.mkdtemp(prefix="clawpy-stateful-"))
+    atexit.register(shutil.rmtree, folder)
     with open_world(folder, 1, config=CONFIG):
         pass
     return folder / "home" / "data"
@@ -85,7 +85,7 @@ class MachineWorld(RuleBasedStateMachine):
         self.state = MachineState(heard_at=self.clock.now())  # a new home counts inactivity from its opening
         self.checks = ExecutionChecks(self.query, self.state)
         self.clock.advance(timedelta(hours=9))
-        self.cards = self.past_decisions = self.restarts = 0
+        self.card_count = self.past_decisions = self.restarts = 0
         self._store_known_pairs()
         self.price = 50_000
         """What a session costs from now on, in micro-dollars."""
@@ -100,8 +100,8 @@ class MachineWorld(RuleBasedStateMachine):
     # -- steps that the rules share
 
     def make_card(self, kind: str, channel: str, confidence: float, after: str = "owner", prompt: str = "") -> str:
-        self.cards += 1
-        number, now = self.cards, self.clock.now()
+        self.card_count += 1
+        number, now = self.card_count, self.clock.now()
         row = CardRow(
             id=f"pred_{number}", prompt=prompt or f"{kind} {number}", target_agent="backend_builder",
             target_channel=channel, confidence=confidence, created_at=now, kind=kind, workspace=self.workspace,
@@ -158,24 +158,8 @@ class MachineWorld(RuleBasedStateMachine):
         self.engine.safety.kill_switch.set_enabled(enabled)
         self.state.enabled_this_run = enabled
 
-    def apply_hindrance(self, hindrance: str) -> None:
-        """Hold back what runs by itself, or everything."""
-        kill_switch = self.engine.safety.kill_switch
-        match hindrance:
-            case "quiet":
-                self.set_do_not_disturb(1)
-            case "pause":
-                self.engine.database.write(lambda tx: kill_switch.place(tx, "pause", "test"))
-            case "stop":
-                kill_switch.stop("F12", "test")
-            case "off":
-                self.set_autonomous_mode(False)
-            case "disabled":
-                self.set_enabled(False)
-            case "cards":
-                self.set_autonomy("cards")
-            case "this run":
-                self.enable_for_this_run(False)
+    def pause(self) -> None:
+        self.engine.database.write(lambda tx: self.engine.safety.kill_switch.place(tx, "pause", "test"))
 
     def _store_known_pairs(self) -> None:
         """Every pair of channels ran long ago, so that none is novel."""
@@ -287,3 +271,17 @@ class MachineWorld(RuleBasedStateMachine):
         """The rows of a query with named values."""
         with self.engine.database.read() as session:
             return list(session.connection().execute(text(sql), values))
+
+
+LASTING_HINDRANCES: dict[str, Callable[[MachineWorld], object]] = {
+    "quiet": lambda world: world.set_do_not_disturb(1),
+    "pause": MachineWorld.pause,
+    "stop": lambda world: world.engine.safety.kill_switch.stop("F12", "test"),
+    "off": lambda world: world.set_autonomous_mode(False),
+    "disabled": lambda world: world.set_enabled(False),
+    "cards": lambda world: world.set_autonomy("cards"),
+}
+"""What holds back what runs by itself, or everything, also after a restart."""
+
+HINDRANCES = LASTING_HINDRANCES | {"this run": lambda world: world.enable_for_this_run(False)}
+"""The same, and what ends with the engine's run."""

@@ -19,7 +19,9 @@ from clawpy_console.cli.printing import render_document
 from engine.api.operations import dispatch
 from engine.execution.runners.model.host_client import ModelHost
 from engine.model import PromptRequest
-from tests.benchmarks.closed_loop import CHANNEL, LADDERS, RULES, Shop, ShopModel, ShopTask, has_passed
+from tests.benchmarks.closed_loop import CHANNEL, LADDERS, Shop, has_passed
+from tests.benchmarks.shop_model import ShopModel
+from tests.benchmarks.shop_tasks import RULES, ShopTask
 from tests.conftest import GIT_CONFIG
 from tests.execution.model.world import KEY
 from tests.support.model_server import ModelServer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from engine.storage.validation_runs import find_flipped_tests, read_verdict_on
-from tests.prediction.sensing import PastRun
+from tests.support.past_run import PastRun
 
 
 def test_a_test_passed_if_it_was_measured_or_the_whole_suite_ran() -> None:

@@ -1,4 +1,4 @@
-"""Operations on cards (SPEC 9.8): listed, shown, predicted, decided, taken back, and proposed as a continuation.
+"""Operations on cards (SPEC 9.8): listed, shown, predicted, snoozed, and proposed as a continuation.
 
 The stand-in engine has two pending cards: `pred_abc1` in /srv/shop and `pred_abd2` in /srv/other.
 """

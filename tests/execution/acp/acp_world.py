@@ -135,3 +135,7 @@ class AcpWorld(SessionWorld):
     def read_lines(self, view: SessionView, kinds: Sequence[str] = ("say",)) -> list[str]:
         """The lines of its transcript of these kinds; no kinds are all."""
         return super().read_lines(view, kinds)
+
+
+MakeAcpWorld = Callable[..., AcpWorld]
+"""Makes worlds; see the fixture `make_acp_world`."""

@@ -1,30 +1,27 @@
-"""Worlds with a coding agent, for each test."""
+"""Repositories with one file in which a scripted coding agent works."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.conftest import Repository
-from tests.execution.acp.acp_world import AcpWorld
+from tests.execution.acp.acp_world import AcpWorld, MakeAcpWorld
 from tests.execution.session_world import MakeWorld
 
-Make = Callable[..., Any]
-
 
 @pytest.fixture
-def make(make_world: MakeWorld, repository: Repository) -> Make:
-    """Makes a world of a kind of `AcpWorld` with its options. The repository has one file."""
+def make_acp_world(make_world: MakeWorld, repository: Repository) -> MakeAcpWorld:
+    """Makes an `AcpWorld`, or one of a class below it, with its options. The repository has one file."""
     repository.commit("first", {"a.txt": "one\ntwo\nthree\n"})
 
-    def make(kind: type[AcpWorld] = AcpWorld, **options: Any) -> AcpWorld:
+    def make_with_repository(kind: type[AcpWorld] = AcpWorld, **options: Any) -> AcpWorld:
         return make_world(kind, repository=repository, **options)
 
-    return make
+    return make_with_repository
 
 
 @pytest.fixture
-def world(make: Make) -> AcpWorld:
-    return make()
+def world(make_acp_world: MakeAcpWorld) -> AcpWorld:
+    return make_acp_world()

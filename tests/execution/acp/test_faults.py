@@ -13,8 +13,7 @@ from engine.execution.session_processes import find_marked_processes
 from engine.model import Assignment, SessionState
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.execution.acp.acp_world import AcpWorld
-from tests.execution.acp.conftest import Make
+from tests.execution.acp.acp_world import AcpWorld, MakeAcpWorld
 from tests.execution.acp.steps import (
     Step,
     ask_permission,
@@ -53,9 +52,9 @@ pytestmark = pytest.mark.long
     ],
 )
 def test_an_agent_that_cannot_start_fails_with_its_reason(
-    make: Make, database: Database, mode: str, words: str
+    make_acp_world: MakeAcpWorld, database: Database, mode: str, words: str
 ) -> None:
-    world = make(modes=[mode], start_seconds=2 if mode == "--silent" else 20)
+    world = make_acp_world(modes=[mode], start_seconds=2 if mode == "--silent" else 20)
     view = world.run(say("never"))
     assert view.state is SessionState.CANNOT_RUN
     assert words in view.error or words in str(world.read_lines(view, ["error"]))
@@ -64,16 +63,16 @@ def test_an_agent_that_cannot_start_fails_with_its_reason(
     assert (erred.subject, erred.payload["tool"]) == (view.id, "acp:small")
 
 
-def test_the_login_hint_names_the_agents_own_home(make: Make) -> None:
-    world = make(modes=["--login"])
+def test_the_login_hint_names_the_agents_own_home(make_acp_world: MakeAcpWorld) -> None:
+    world = make_acp_world(modes=["--login"])
     view = world.run(say("never"))
     assert "is not logged in" in view.error
     assert f"HOME={world.home.data / 'acp' / 'small'}" in view.error
     assert "env` of [acp.small]" in view.error
 
 
-def test_lines_that_are_no_messages_are_shown_and_ignored(make: Make) -> None:
-    world = make(modes=["--garbage", "--chatter"])
+def test_lines_that_are_no_messages_are_shown_and_ignored(make_acp_world: MakeAcpWorld) -> None:
+    world = make_acp_world(modes=["--garbage", "--chatter"])
     view = world.run(say("hello"))
     assert view.state is SessionState.SUCCEEDED
     assert world.read_lines(view) == ["hello"]
@@ -81,12 +80,12 @@ def test_lines_that_are_no_messages_are_shown_and_ignored(make: Make) -> None:
     assert len([line for line in world.read_lines(view, ["error"]) if "not messages" in line]) == 1
 
 
-def test_an_agent_that_is_not_installed_or_configured_is_no_runner(make: Make) -> None:
+def test_an_agent_that_is_not_installed_or_configured_is_no_runner(make_acp_world: MakeAcpWorld) -> None:
     assignment = Assignment("x", "koji-core", "/w", "acp:small")
-    missing = make(command=["no-such-agent"]).runner.check(assignment)
+    missing = make_acp_world(command=["no-such-agent"]).runner.check(assignment)
     assert not missing.available
     assert "not on the PATH" in missing.reason
-    runner = make().runner
+    runner = make_acp_world().runner
     assert runner.check(assignment).available
     assert "in the settings" in runner.check(replace(assignment, runner="acp:other")).reason
     assert "text prompts" in runner.check(replace(assignment, flow="run_tests")).reason
@@ -186,8 +185,10 @@ def test_a_hanging_agent_is_ended_within_a_second(world: AcpWorld) -> None:
     assert world.calls.ended[-1]["state"] == "cancelled"
 
 
-def test_a_stop_cancels_the_turn_and_pending_permissions_and_refuses_later_requests(make: Make) -> None:
-    world = make(modes=["--stubborn"])
+def test_a_stop_cancels_the_turn_and_pending_permissions_and_refuses_later_requests(
+    make_acp_world: MakeAcpWorld,
+) -> None:
+    world = make_acp_world(modes=["--stubborn"])
     world.decide = lambda title: None
     view = world.start(
         ask_permission("go on?", "edit"),
@@ -238,23 +239,23 @@ def test_nothing_is_charged_without_a_price_and_the_call_is_marked(world: AcpWor
     assert world.calls.ended[0]["price_known"] is False
 
 
-def test_a_cost_cap_ends_the_session_in_the_middle_of_a_turn(make: Make) -> None:
-    world = make(reserve=lambda session_id, total: "the hour's $2.00 are spent" if total > 60_000 else "")
+def test_a_cost_cap_ends_the_session_in_the_middle_of_a_turn(make_acp_world: MakeAcpWorld) -> None:
+    world = make_acp_world(reserve=lambda session_id, total: "the hour's $2.00 are spent" if total > 60_000 else "")
     view = world.run(report_usage(10, 0.07), hang())
     assert view.state is SessionState.FAILED
     assert "the hour's $2.00" in view.error
 
 
-def test_no_turn_begins_beyond_the_caps(make: Make) -> None:
-    world = make(reserve=lambda session_id, total: "the day's $20.00 are spent")
+def test_no_turn_begins_beyond_the_caps(make_acp_world: MakeAcpWorld) -> None:
+    world = make_acp_world(reserve=lambda session_id, total: "the day's $20.00 are spent")
     view = world.run(say("never"))
     assert "the day's $20.00" in view.error
     assert world.read_lines(view) == []
     assert world.calls.begun == []
 
 
-def test_tokens_are_counted_while_the_turn_runs(make: Make) -> None:
-    world = make(sandbox=ClaimsToConfine())
+def test_tokens_are_counted_while_the_turn_runs(make_acp_world: MakeAcpWorld) -> None:
+    world = make_acp_world(sandbox=ClaimsToConfine())
     view = world.run(report_usage(50_000), report_usage(50_001), hang(), mode="autonomous")
     assert view.state is SessionState.FAILED
     assert "50,001 of 50,000 tokens" in view.error

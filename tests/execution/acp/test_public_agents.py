@@ -16,8 +16,7 @@ import pytest
 
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.model import SessionState, SessionView
-from tests.execution.acp.acp_world import AcpWorld, StandInPrompts
-from tests.execution.acp.conftest import Make
+from tests.execution.acp.acp_world import AcpWorld, MakeAcpWorld, StandInPrompts
 
 pytestmark = [
     pytest.mark.faults,
@@ -52,14 +51,14 @@ def node_agents(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(params=["sandbox", "none"])
-def world(request: pytest.FixtureRequest, make: Make, fast_agent: Path) -> AcpWorld:
+def world(request: pytest.FixtureRequest, make_acp_world: MakeAcpWorld, fast_agent: Path) -> AcpWorld:
     """A world of fast-agent, in the best sandbox and in none."""
     if request.param == "sandbox" and not find_best_sandbox().confines:
         pytest.skip("no sandbox works here")
     # `--home` keeps its own files out of the changes.
     command = [str(fast_agent), "acp", "--model", "passthrough", "--home", "/tmp/fast-agent-home"]
     sandbox = find_best_sandbox() if request.param == "sandbox" else None
-    return make(command=command, sandbox=sandbox, prompts=TASK_ALONE, start_seconds=90)
+    return make_acp_world(command=command, sandbox=sandbox, prompts=TASK_ALONE, start_seconds=90)
 
 
 def run_prompt(world: AcpWorld, prompt: str) -> SessionView:
@@ -85,9 +84,9 @@ def test_an_agent_writes_with_permission_and_reads(world: AcpWorld) -> None:
 
 @pytest.mark.parametrize("command", [("claude-agent-acp",), ("opencode", "acp")])
 def test_agents_without_a_login_start_and_report_what_is_missing(
-    make: Make, node_agents: Path, command: tuple[str, ...]
+    make_acp_world: MakeAcpWorld, node_agents: Path, command: tuple[str, ...]
 ) -> None:
-    world = make(command=[str(node_agents / command[0]), *command[1:]], prompts=TASK_ALONE, start_seconds=90)
+    world = make_acp_world(command=[str(node_agents / command[0]), *command[1:]], prompts=TASK_ALONE, start_seconds=90)
     view = run_prompt(world, "hello")
     transcript = "\n".join(world.read_lines(view, ()))
     assert world.calls.begun, transcript  # it answered initialize and session/new

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,8 +17,7 @@ from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.execution.tools.toolbelt import Toolbelts
 from engine.model import PermissionAnswer, PermissionRequest, Randomness, SessionState, SessionView
 from engine.safety.content import check_command
-from tests.execution.acp.acp_world import AcpWorld
-from tests.execution.acp.conftest import Make
+from tests.execution.acp.acp_world import AcpWorld, MakeAcpWorld
 from tests.execution.acp.steps import (
     ask_all_at_once,
     ask_permission,
@@ -63,8 +63,17 @@ class RailedWorld(AcpWorld):
         return self.permissions.waiting()
 
 
-def test_the_policy_allows_and_denies_without_asking(make: Make) -> None:
-    world = make(RailedWorld, deny=["exec:curl*"])
+MakeRailedWorld = Callable[..., RailedWorld]
+
+
+@pytest.fixture
+def make_railed_world(make_acp_world: MakeAcpWorld) -> MakeRailedWorld:
+    """Makes worlds with its options."""
+    return partial(make_acp_world, RailedWorld)
+
+
+def test_the_policy_allows_and_denies_without_asking(make_railed_world: MakeRailedWorld) -> None:
+    world = make_railed_world(deny=["exec:curl*"])
     view = world.run(
         ask_to_execute("make test"),
         ask_to_execute("curl https://example.org"),
@@ -79,8 +88,8 @@ def test_the_policy_allows_and_denies_without_asking(make: Make) -> None:
     assert view.state is SessionState.SUCCEEDED
 
 
-def test_a_secret_in_a_request_is_checked_by_the_rails_and_never_shown(make: Make) -> None:
-    world = make(RailedWorld, deny=["exec:*forbidden*"])
+def test_a_secret_in_a_request_is_checked_by_the_rails_and_never_shown(make_railed_world: MakeRailedWorld) -> None:
+    world = make_railed_world(deny=["exec:*forbidden*"])
     token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
     notes = ("-----BEGIN PRIVATE KEY----- forbidden", f"{'x ' * 9_980}{token}")
     view = world.start(*(ask_permission(rawInput={"note": note}) for note in notes))
@@ -91,8 +100,8 @@ def test_a_secret_in_a_request_is_checked_by_the_rails_and_never_shown(make: Mak
     assert "answer reject_once" in world.read_lines(world.finish(view)), "the first is denied by its words"
 
 
-def test_a_person_is_asked_once_or_for_the_session(make: Make) -> None:
-    world = make(RailedWorld, ask=["exec:make *"])
+def test_a_person_is_asked_once_or_for_the_session(make_railed_world: MakeRailedWorld) -> None:
+    world = make_railed_world(ask=["exec:make *"])
     view = world.start(ask_to_execute("make test"), ask_to_execute("make test"), ask_to_execute("make all"))
     (request,) = world.wait_for_requests(1)
     assert (request.detail, request.session_id) == ("make test", view.id)
@@ -104,8 +113,10 @@ def test_a_person_is_asked_once_or_for_the_session(make: Make) -> None:
     assert world.read_lines(view) == ["answer allow_once", "answer allow_once", "answer reject_once"]
 
 
-def test_nobody_is_asked_for_a_page_of_this_machine_that_the_sandbox_does_not_reach(make: Make) -> None:
-    world = make(RailedWorld, ask=["web_fetch"], section={"hosts": ["localhost:3000"]})
+def test_nobody_is_asked_for_a_page_of_this_machine_that_the_sandbox_does_not_reach(
+    make_railed_world: MakeRailedWorld,
+) -> None:
+    world = make_railed_world(ask=["web_fetch"], section={"hosts": ["localhost:3000"]})
     fetches = [ask_permission("Fetch", "fetch", rawInput={"url": f"http://localhost:{port}/"}) for port in (8080, 3000)]
     view = world.start(*fetches)
     (request,) = world.wait_for_requests(1)
@@ -115,8 +126,8 @@ def test_nobody_is_asked_for_a_page_of_this_machine_that_the_sandbox_does_not_re
     assert "`hosts` of [acp.small] does not list localhost:8080" in refused
 
 
-def test_parallel_requests_get_their_own_answers(make: Make) -> None:
-    world = make(RailedWorld, ask=["exec"])
+def test_parallel_requests_get_their_own_answers(make_railed_world: MakeRailedWorld) -> None:
+    world = make_railed_world(ask=["exec"])
     commands = [f"make part{number}" for number in range(5)]
     allowed_commands = commands[::2]
     view = world.start(ask_all_at_once(*map(ask_to_execute, commands)))
@@ -128,8 +139,8 @@ def test_parallel_requests_get_their_own_answers(make: Make) -> None:
     assert world.read_lines(view) == [f"answers {expected}"]
 
 
-def test_files_go_through_the_jail(make: Make) -> None:
-    world = make(RailedWorld)
+def test_files_go_through_the_jail(make_railed_world: MakeRailedWorld) -> None:
+    world = make_railed_world()
     (world.workspace / "link").symlink_to("/etc")
     world.repository.commit("a link")
     view = world.run(
@@ -147,9 +158,9 @@ def test_files_go_through_the_jail(make: Make) -> None:
     assert [file.path for file in world.find_change(view).files] == ["fine.txt"]
 
 
-def test_an_agent_reaches_only_its_provider(make: Make) -> None:
+def test_an_agent_reaches_only_its_provider(make_acp_world: MakeAcpWorld) -> None:
     """The way out of the sandbox is the agent's alone; commands that are run for it have none."""
-    world = make(sandbox=find_best_sandbox(), section={"hosts": ("api.example.com",)})
+    world = make_acp_world(sandbox=find_best_sandbox(), section={"hosts": ("api.example.com",)})
     view = world.run(tell_environment("HTTPS_PROXY"), run_in_terminal("sh", "-c", "echo proxy=$HTTPS_PROXY"))
     environment = json.loads(world.read_lines(view)[0].removeprefix("environment "))
     assert environment["HTTPS_PROXY"].startswith("http://127.0.0.1:")

@@ -19,8 +19,7 @@ from engine.execution.validation import ValidationResult
 from engine.home import Home
 from engine.model import CheckResult, PermissionAnswer, Refusal, SessionState, SessionView
 from tests.conftest import Repository
-from tests.execution.acp.acp_world import AcpWorld
-from tests.execution.acp.conftest import Make
+from tests.execution.acp.acp_world import AcpWorld, MakeAcpWorld
 from tests.execution.acp.steps import (
     ask_permission,
     end_turn,
@@ -110,7 +109,7 @@ def test_replies_are_further_turns(world: AcpWorld) -> None:
         world.sessions.reply(view.id, "too late")
 
 
-def test_the_validation_loop_gives_it_further_turns(make: Make) -> None:
+def test_the_validation_loop_gives_it_further_turns(make_acp_world: MakeAcpWorld) -> None:
     class StandInValidation:
         def validate(
             self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, heal: Callable[[str], None]
@@ -121,7 +120,7 @@ def test_the_validation_loop_gives_it_further_turns(make: Make) -> None:
             assert file.read_text() == "right\n"
             return ValidationResult("1 passed", CheckResult("pytest", passed=1, failed=0))
 
-    world = make(validation=StandInValidation())
+    world = make_acp_world(validation=StandInValidation())
     view = world.run(write("b.txt", "wrong\n"))
     assert view.summary.endswith("1 passed")
     assert view.check.passed == 1
@@ -147,8 +146,8 @@ def test_a_turn_that_did_not_end_well_fails_the_session(world: AcpWorld, reason:
 
 
 @pytest.mark.skipif(not find_best_sandbox().confines, reason="no sandbox works here")
-def test_in_the_sandbox_it_writes_by_itself_only_where_it_may(make: Make) -> None:
-    world = make(sandbox=find_best_sandbox())
+def test_in_the_sandbox_it_writes_by_itself_only_where_it_may(make_acp_world: MakeAcpWorld) -> None:
+    world = make_acp_world(sandbox=find_best_sandbox())
     secret = world.root / "outside.txt"
     secret.write_text("secret")
     view = world.run(

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -52,20 +52,24 @@ class ToolCase:
     package: str = ""
     """A package of npm without which the case is skipped."""
 
-    lacking: str = ""
-    """A program without which the tests cannot run."""
-
-    fix: str = ""
-    """What the advice contains when that program is missing."""
+    needed_files: tuple[str, ...] = ()
+    """Files of this machine without which the case is skipped."""
 
     python: str = ""
-    """`bare`: the operator's Python has no pytest. `pytest`: the project has the environment of these tests."""
+    """How the Python of the tests is prepared: a name in `PREPARATIONS`."""
+
+    lacking: tuple[str, ...] = ()
+    """Programs without which the tests cannot run; the first one is then missed."""
+
+    lacking_files: dict[str, str] = field(default_factory=dict)
+    """Files of the project when they are missing."""
+
+    fix: str = ""
+    """What the advice contains then."""
 
 
 TABLE = read_table(__file__)
 CASES = [ToolCase(**row, **TABLE["texts"][row["texts"]]) for row in TABLE["case"]]
-JARS = [Path("/usr/share/java") / name for name in ("junit4.jar", "hamcrest-core.jar")]
-"""What the case of gradle needs."""
 
 
 def test_every_test_runner_has_a_case() -> None:
@@ -81,16 +85,40 @@ def make_environment(folder: Path, *, with_pytest: bool) -> Path:
     return folder
 
 
-def put_bare_python_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def put_bare_python_first(project: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a Python without pytest the first on the search path."""
-    bare = make_environment(tmp_path / "bare", with_pytest=False)
+    bare = make_environment(elsewhere / "bare", with_pytest=False)
     monkeypatch.setenv("PATH", f"{bare}/bin{os.pathsep}{os.environ['PATH']}")
 
 
-def name_poetry_environment(folder: Path) -> str:
-    """The name that Poetry gives the environment of a project."""
-    digest = hashlib.sha256(os.path.realpath(folder).encode()).digest()
-    return f"shop-{base64.urlsafe_b64encode(digest).decode()[:8]}-py{sys.version_info[0]}.{sys.version_info[1]}"
+def link_own_environment(project: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the environment of these tests that of the project."""
+    (project / ".venv").symlink_to(sys.prefix, target_is_directory=True)
+
+
+def make_poetry_environment(project: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make an environment of the name that Poetry gives it; only there is pytest."""
+    put_bare_python_first(project, elsewhere, monkeypatch)
+    digest = base64.urlsafe_b64encode(hashlib.sha256(os.path.realpath(project).encode()).digest()).decode()
+    name = f"shop-{digest[:8]}-py{sys.version_info[0]}.{sys.version_info[1]}"
+    make_environment(project / "envs" / name, with_pytest=True)
+
+
+def name_pdm_environment(project: Path, elsewhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make an environment elsewhere, and name it as PDM does; only there is pytest."""
+    put_bare_python_first(project, elsewhere, monkeypatch)
+    environment = make_environment(elsewhere / "elsewhere", with_pytest=True)
+    (project / ".pdm-python").write_text(f"{environment}/bin/python")
+
+
+PREPARATIONS = {
+    "": lambda *_: None,
+    "bare": put_bare_python_first,
+    "linked": link_own_environment,
+    "poetry": make_poetry_environment,
+    "pdm": name_pdm_environment,
+}
+"""What is done for the Python of a case, by its name."""
 
 
 def link_node_modules(folder: Path, package: str) -> None:
@@ -107,21 +135,13 @@ def set_up(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     def set_up_case(case: ToolCase) -> None:
         needs(*case.needs)
-        if case.tool == "gradle" and not all(jar.exists() for jar in JARS):
-            pytest.skip("needs JUnit 4 in /usr/share/java")
+        if missing := [name for name in case.needed_files if not Path(name).exists()]:
+            pytest.skip(f"needs {', '.join(missing)}")
         if case.package:
             link_node_modules(repository.path, case.package)
         monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
         repository.commit("begin", {**case.files, case.path: case.good})
-        if case.python == "pytest":
-            (repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
-        if case.python == "bare":
-            put_bare_python_first(tmp_path, monkeypatch)
-        if case.tool == "poetry":
-            make_environment(repository.path / "envs" / name_poetry_environment(repository.path), with_pytest=True)
-        if case.tool == "pdm":
-            elsewhere = make_environment(tmp_path / "elsewhere", with_pytest=True)
-            repository.write(".pdm-python", f"{elsewhere}/bin/python")
+        PREPARATIONS[case.python](repository.path, tmp_path, monkeypatch)
 
     return set_up_case
 
@@ -159,13 +179,11 @@ def test_a_missing_tool_is_named_with_its_fix(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    repository.commit("begin", {**case.files, case.path: case.good})
-    without(case.lacking, *(["python3"] if case.python == "bare" else []))
-    if case.tool == "pdm":
-        repository.write(".pdm-python", "/nowhere/python")
-    if case.python == "bare":
-        put_bare_python_first(tmp_path, monkeypatch)
-    with pytest.raises(CannotRun, match=case.lacking) as refusal:
+    repository.commit("begin", {**case.files, **case.lacking_files, case.path: case.good})
+    without(*case.lacking)
+    if "python3" in case.lacking:
+        put_bare_python_first(repository.path, tmp_path, monkeypatch)
+    with pytest.raises(CannotRun, match=case.lacking[0]) as refusal:
         run_flow("run_tests")
     assert case.fix in refusal.value.fix
     assert refusal.value.fix

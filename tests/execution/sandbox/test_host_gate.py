@@ -79,6 +79,24 @@ def test_a_name_may_not_resolve_to_this_machine(open_gate: GateOpener, server: i
         assert "which no session may reach" in gate.reports[0]
 
 
+def test_the_next_address_of_a_host_is_tried(
+    open_gate: GateOpener, received_by_host: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = socket.create_connection
+    addresses: list[str] = []
+
+    def fail_once(address: tuple[str, int], timeout: float) -> socket.socket:
+        addresses.append(address[0])
+        if len(addresses) == 1:
+            raise OSError("no route")
+        return connect(address, timeout)
+
+    monkeypatch.setattr(socket, "create_connection", fail_once)
+    with open_gate(LISTED, addresses={LISTED: "93.184.216.34,93.184.216.35"}).tunnel():
+        pass
+    assert addresses == ["93.184.216.34", "93.184.216.35"]
+
+
 # Limits and ends
 
 

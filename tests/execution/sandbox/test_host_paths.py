@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -63,13 +64,23 @@ def test_a_relative_program_is_not_searched_in_the_folder_of_the_console(
 
 @pytest.mark.parametrize("rung", [NoSandbox, Bubblewrap])
 def test_commands_inherit_only_known_variables(tmp_path: Path, rung: Callable[[], NoSandbox | Bubblewrap]) -> None:
-    inherited = {"PATH": "/usr/bin", "HOME": "/home/ann", "LC_ALL": "C.UTF-8", "TOKEN": "1", "FORCE_COLOR": "1"}
+    names = ("PATH", "HOME", "LC_ALL", "TOKEN", "FORCE_COLOR", "CFLAGS")
+    inherited = dict.fromkeys(names, "/usr/bin")
     environment = make_session_environment(make_confinement(tmp_path), rung(), "sess_1", inherited)
     assert {name for name in inherited if name in environment} == {"PATH", "HOME", "LC_ALL"}
     assert environment["HOME"] == str(tmp_path / "scratch" / "home")
     assert environment[SESSION_MARK] == "sess_1"
     assert environment["PYTHONDONTWRITEBYTECODE"] == "1"
     assert environment["TMPDIR"] == ("/tmp" if rung is Bubblewrap else str(tmp_path / "scratch" / "tmp"))
+
+
+def test_commands_inherit_the_variables_that_the_operator_names(tmp_path: Path) -> None:
+    confinement = replace(make_confinement(tmp_path), variables=("CFLAGS", "URL"))
+    inherited = {"CFLAGS": "-O2", "MAKEFLAGS": "-j4", "URL": "https://a:b@c.org/"}
+    environment = make_session_environment(confinement, NoSandbox(), "sess_1", inherited)
+    assert environment["CFLAGS"] == "-O2"
+    assert "MAKEFLAGS" not in environment, "it is not named"
+    assert "URL" not in environment, "it has a password"
 
 
 ENVIRONMENTS = {

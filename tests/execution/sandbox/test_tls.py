@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,24 +40,6 @@ def test_a_tunnel_to_an_address_needs_no_tls_name(open_gate: GateOpener, receive
     with open_gate("93.184.216.34").connect() as client:
         client.sendall(b"CONNECT 93.184.216.34:443 HTTP/1.1\r\n\r\nhello")
         wait_until(lambda: b"".join(received_by_host) == b"hello")
-
-
-def test_the_next_address_of_a_host_is_tried(
-    open_gate: GateOpener, received_by_host: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    connect = socket.create_connection
-    addresses: list[str] = []
-
-    def fail_once(address: tuple[str, int], timeout: float) -> socket.socket:
-        addresses.append(address[0])
-        if len(addresses) == 1:
-            raise OSError("no route")
-        return connect(address, timeout)
-
-    monkeypatch.setattr(socket, "create_connection", fail_once)
-    with open_gate(LISTED, addresses={LISTED: "93.184.216.34,93.184.216.35"}).tunnel():
-        pass
-    assert addresses == ["93.184.216.34", "93.184.216.35"]
 
 
 def test_the_name_is_unknown_until_all_its_bytes_are_there() -> None:

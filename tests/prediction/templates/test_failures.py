@@ -14,7 +14,8 @@ from engine.git import Git, GitError
 from engine.model import SessionState, Tier
 from engine.prediction.templates.failures import bisect, still_red, update_lock
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, PastRun, World, get_only, make_session, touch
+from tests.prediction.sensing import NOW, World, get_only, make_session, touch
+from tests.support.past_run import PastRun
 
 CART = "tests/test_cart.py::TestCart::test_cart"
 HOUR = timedelta(hours=1)
