@@ -14,7 +14,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.config import Settings, WorkspaceAutonomy, WorkspaceSettings
-from engine.events import SessionEnded
+from engine.events import ChangeSetLanded, SessionEnded
 from engine.git.history import Commit
 from engine.git.state import Branch, GitState
 from engine.model import (
@@ -206,6 +206,30 @@ def test_a_card_that_the_content_rail_blocks_is_held_back_and_named_until_it_is_
     assert world.card_cycle.remarks() == {}
 
 
+def test_what_is_held_back_stays_named_after_a_check_of_another_workspace(world: World) -> None:
+    world.git_state = make_new_commit_state(world)
+    world.run_cycle(make_proposal("a", prompt="forbidden"))
+    before = world.card_cycle.remarks()
+    world.card_cycle.run_cycle(workspaces=["/blog"])
+    assert world.card_cycle.remarks() == before != {}
+
+
+def test_a_proposal_for_a_channel_that_is_not_registered_is_an_error(world: World) -> None:
+    world.proposals = [make_proposal("a", channel="gone"), make_proposal("b")]
+    report = world.card_cycle.run_cycle()
+    assert len(report.created) == 1
+    assert report.errors == (f"{SHOP}: run_tests: there is no channel 'gone'",)
+
+
+def test_a_finished_cycle_is_in_the_ledger_with_its_errors(world: World) -> None:
+    world.make_card("a")
+    world.template_errors = (KeyError("head"),)
+    world.run_cycle(make_proposal("b"))
+    [finished] = world.store.ledger.latest(1, kinds=("CycleFinished",))
+    assert (finished.payload["created"], finished.payload["withdrawn"]) == (1, 0)
+    assert [*finished.payload["errors"]] == ["/shop: KeyError: 'head'"]
+
+
 def test_confidence_is_fixed_in_phase_0_and_the_twins_in_phase_1(world: World) -> None:
     teach(world, 29)
     card = world.make_card("a")
@@ -373,6 +397,36 @@ def test_no_card_is_made_only_to_make_room_for_one_that_cannot_run(world: World)
     report = world.card_cycle.run_cycle()
     assert {card.id for card in report.created} == {card.id for card in world.cards.pending()}
     assert (len(report.created), report.withdrawn) == (5, ())
+
+
+def test_a_next_step_comes_from_the_channel_of_the_session_before_it(world: World) -> None:
+    fail_tests(world)
+    world.proposals = [BROKEN_TEST]
+    [card] = world.card_cycle.follow_up()
+    world.cards.trigger(card.id, by="gateway")
+    assert world.rails.triggers[-1].from_channel == "koji-core"
+
+
+def test_a_session_that_is_gone_leads_to_nothing(world: World) -> None:
+    event = SessionEnded(subject="session_gone", prediction_id="", state="succeeded", summary="", cost=0)
+    world.database.write(lambda tx: tx.record(event))
+    fail_tests(world)
+    world.proposals = [BROKEN_TEST]
+    assert [card.kind for card in world.card_cycle.follow_up()] == ["bisect"]
+
+
+@pytest.mark.parametrize(("checked_next", "is_read"), [((), True), ((SHOP,), False)])
+def test_a_workspace_where_changes_were_decided_is_read_unless_it_is_checked_next(
+    world: World, clock: FakeClock, checked_next: tuple[str, ...], is_read: bool
+) -> None:
+    card = world.make_card()
+    clock.advance(timedelta(minutes=1))
+    landed = ChangeSetLanded(subject="change_1", workspace=SHOP, session_id="session_1", files=1)
+    world.database.write(lambda tx: tx.record(landed))
+    world.proposals = [make_proposal("new")]
+    assert world.card_cycle.follow_up(checked_next) == [], "it makes no card"
+    assert (world.card_cycle.last_checked()[SHOP] == clock.now()) is is_read
+    assert (world.cards.get(card.id).status is Status.EXPIRED) is is_read
 
 
 def test_a_pending_card_for_the_same_is_the_follow_up(world: World) -> None:
