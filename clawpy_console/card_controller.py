@@ -260,7 +260,7 @@ class CardController:
             self._app.reload(["cards", "autonomy"])
 
         show_message("Checking…", "$accent")
-        self._app.call_engine(lambda engine: engine.card_cycle.run_cycle(requested=True), on_report, group="cycle")
+        self._app.call_engine(lambda engine: engine.checks.run(requested=True), on_report, group="cycle")
 
 
 class CardConsole(Console):

@@ -233,7 +233,7 @@ def _select_console_workspaces(engine: Engine, scope: ReadScope) -> tuple[str, .
 def _read_autonomy(engine: Engine, scope: ReadScope) -> dict[str, Any]:
     autonomy, current = engine.autonomy, engine.settings.current
     view, next_cycle = autonomy.state(), autonomy.next_cycle()
-    workspaces, all_remarks = _select_console_workspaces(engine, scope), engine.card_cycle.remarks()
+    workspaces, all_remarks = _select_console_workspaces(engine, scope), engine.checks.remarks()
     remarks = (f"{workspace_name(path)}: {remark}" for path, remark in all_remarks.items() if path in workspaces)
     return {
         "holds": engine.safety.kill_switch.holds(),
@@ -249,8 +249,8 @@ def _read_autonomy(engine: Engine, scope: ReadScope) -> dict[str, Any]:
             silence=autonomy.silence().total_seconds(),
             threshold=current.silence_threshold_ms / 1000,
             remark=next(remarks, ""),
-            checked=tuple(sorted(engine.card_cycle.last_checked().items())),
-            is_checking=engine.card_cycle.is_checking or (next_cycle is not None and next_cycle <= engine.clock.now()),
+            checked=tuple(sorted(engine.checks.last_checked().items())),
+            is_checking=engine.checks.is_checking or (next_cycle is not None and next_cycle <= engine.clock.now()),
         ),
     }
 
@@ -309,7 +309,7 @@ def _read_place(engine: Engine, scope: ReadScope) -> dict[str, Any]:
 
 
 def _read_phase(engine: Engine, _: ReadScope) -> dict[str, Any]:
-    phase = engine.card_cycle.phase()
+    phase = engine.embedded_twin.read_phase()
     earned = engine.autonomy.requirements(engine.workspaces)
     return {
         "phase": f"phase {phase.number}: {phase.reason}",

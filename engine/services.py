@@ -63,8 +63,8 @@ if TYPE_CHECKING:
     from engine.memory.recall_in_prompts import RecallPromptPart
     from engine.memory.summaries import SummarySharing
     from engine.prediction.cards import Cards
+    from engine.prediction.checks import CardChecks
     from engine.prediction.context import ContextSource
-    from engine.prediction.cycle import CardCycle
     from engine.prediction.predictors import ModelTwin
     from engine.prediction.tasks import TaskBoard
     from engine.prediction.threads import Threads
@@ -144,7 +144,7 @@ class Services:
 
     # cards, and the Twin that proposes and judges them (`engine.wiring.prediction`)
     cards: Cards
-    card_cycle: CardCycle
+    checks: CardChecks
     contexts: ContextSource
     tasks: TaskBoard
     threads: Threads

@@ -143,7 +143,7 @@ def make_summary_prompt(now: datetime, days: int) -> str:
 def find_broken_test(engine: Engine, workspace: str) -> None:
     """Run the tests of HEAD, one of which fails: what broke it is then the first card."""
     _run(engine, "check_clean_head", workspace)
-    engine.card_cycle.run_cycle()
+    engine.checks.run()
 
 
 def learn_now(engine: Engine) -> None:

@@ -18,8 +18,9 @@ from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions
 from engine.model import Card, DecidedBy, GateRuleName, RailVerdict, Refusal
 from engine.prediction.cards import Cards
-from engine.prediction.cycle import CardCycle
+from engine.prediction.checks import CardChecks
 from engine.prediction.kinds import ALWAYS_ASK, get_kind, kind_title
+from engine.prediction.twin import EmbeddedTwin
 from engine.safety import gate
 from engine.statistics import wilson_lower_bound
 from engine.storage.database import Database
@@ -143,7 +144,8 @@ class AutonomousRuns:
         self,
         database: Database,
         cards: Cards,
-        card_cycle: CardCycle,
+        checks: CardChecks,
+        twin: EmbeddedTwin,
         *,
         settings: SettingsSource,
         decisions: Decisions,
@@ -152,7 +154,8 @@ class AutonomousRuns:
     ) -> None:
         self._database = database
         self._cards = cards
-        self._card_cycle = card_cycle
+        self._checks = checks
+        self._twin = twin
         self._settings = settings
         self._decisions = decisions
         self._sessions = sessions
@@ -163,7 +166,7 @@ class AutonomousRuns:
 
     def run_card_cycle(self) -> tuple[str, ...]:
         """Run one card cycle; returns its errors."""
-        return tuple(self._card_cycle.run_cycle().errors)
+        return tuple(self._checks.run().errors)
 
     def start_first(self, is_still_inactive: Callable[[], bool]) -> AutonomousCycleFinished:
         """Try the pending cards from the top until one is started. At most one is, because cards that run by themselves
@@ -209,7 +212,7 @@ class AutonomousRuns:
             autonomous=settings.autonomous_mode_enabled,
             autonomies=autonomies,
             quiet=self._quiet(),
-            phase=self._card_cycle.phase().number,
+            phase=self._twin.read_phase().number,
             records=[
                 ApprovalRecord(kind, channel, approved, decided)
                 for kind, channel, workspace, approved, decided in approvals

@@ -42,8 +42,7 @@ from engine.model import (
 )
 from engine.model.secrets import refuse_secret
 from engine.prediction.card_rows import CardRow, load_card, make_card_of_row
-from engine.prediction.card_rules import Move
-from engine.prediction.card_store import CardStore, compute_status_after
+from engine.prediction.card_store import CardStore, Move, compute_status_after
 from engine.prediction.kinds import ALWAYS_ASK, REVIEWED_IN, REVIEWED_STATE, RUN_FACT, is_heartbeat
 from engine.prediction.tasks import HEARTBEAT_ORDER, TaskRow
 from engine.prediction.templates.offers import make_default_parameters

@@ -1,11 +1,12 @@
 """Stores cards and carries out their transitions, with the signals for learning and the events (SPEC 2.7, 8.1).
-`card_rules` says which transitions are legal."""
+A table says which transitions are legal."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from enum import StrEnum
 
 from sqlalchemy import bindparam, exists
 from sqlmodel import col, select
@@ -46,7 +47,6 @@ from engine.prediction.card_rows import (
     make_created_event,
     make_decided_card,
 )
-from engine.prediction.card_rules import LIFETIME, OUTCOMES, Move, compute_next_status, find_displaced_ids
 from engine.prediction.dismissals import (
     MuteIndex,
     read_mutes,
@@ -54,6 +54,7 @@ from engine.prediction.dismissals import (
     restart_dismissal_count,
     store_dismissal,
 )
+from engine.prediction.stack import find_displaced_ids
 from engine.safety.safety import Safety
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
@@ -67,6 +68,9 @@ SIGNAL_OF_EVENT = {"LandingUndone": DecisionSignal.UNDONE, "ChangeSetDiscarded":
 
 LANDING_EVENTS = frozenset({"ChangeSetLanded", "ChangeSetBranched"})
 """Events after which changes that were undone before are wanted again."""
+
+LIFETIME = timedelta(hours=24)
+"""Time after which a card expires, not counting quiet hours (SPEC 2.7)."""
 
 KEPT_AFTER, MAX_KEPT_AGE = timedelta(hours=24), timedelta(days=14)
 """A card that ran by itself and was looked at counts as wanted after this long; older ones than the second are not
@@ -86,6 +90,54 @@ _KEPT_RESULTS = select_all(CardRow).where(
     ~exists().where(col(Decision.prediction_id) == col(CardRow.id), col(Decision.taken_back_at).is_(None)),
 )
 """Selects the cards that `credit_kept` credits."""
+
+
+class Move(StrEnum):
+    """A transition of a card."""
+
+    APPROVE = "approved"
+    DISMISS = "dismissed"
+    SNOOZE = "snoozed"
+    WAKE = "woken"  # a snooze is undone
+    EXPIRE = "expired"  # its time is over
+    WITHDRAW = "withdrawn"  # its evidence is gone
+    REOPEN = "reopened"  # a decision is undone before it had an effect
+    EXECUTE = "executed"  # its session has ended
+
+
+TRANSITIONS: dict[tuple[Status, Move], Status] = {
+    (Status.PENDING, Move.APPROVE): Status.APPROVED,
+    (Status.PENDING, Move.DISMISS): Status.DISMISSED,
+    (Status.PENDING, Move.SNOOZE): Status.PENDING,
+    (Status.PENDING, Move.WAKE): Status.PENDING,
+    (Status.PENDING, Move.EXPIRE): Status.EXPIRED,
+    (Status.PENDING, Move.WITHDRAW): Status.EXPIRED,
+    (Status.APPROVED, Move.REOPEN): Status.PENDING,
+    (Status.DISMISSED, Move.REOPEN): Status.PENDING,
+    (Status.APPROVED, Move.EXECUTE): Status.EXECUTED,
+}
+"""The legal transitions; all others are refused."""
+
+_IN_WORDS = {
+    Status.PENDING: "is still pending",
+    Status.APPROVED: "was already approved",
+    Status.DISMISSED: "was already dismissed",
+    Status.EXPIRED: "has expired",
+    Status.EXECUTED: "was already executed",
+}
+"""The statuses of a card in refusals."""
+
+
+def compute_next_status(card_id: str, status: Status, move: Move) -> Status:
+    """The status after `move`. Raises `Refusal` `already_decided`, or `nothing_to_undo` for `WAKE` and `REOPEN`."""
+    new_status = TRANSITIONS.get((status, move))
+    if new_status is not None:
+        return new_status
+    message = f"card {card_id} {_IN_WORDS[status]} and cannot be {move.value}"
+    if move in (Move.WAKE, Move.REOPEN):
+        raise Refusal("nothing_to_undo", message)
+    undoable = status in (Status.APPROVED, Status.DISMISSED)
+    raise Refusal("already_decided", message, f"undo it first: clawpy undo {card_id}" if undoable else "")
 
 
 def compute_status_after(row: CardRow, move: Move, now: datetime) -> Status:
@@ -319,10 +371,10 @@ class CardStore:
             self.reopen(tx, row, f"not done: {view.error}")
             return
         row.status = compute_next_status(row.id, row.status, Move.EXECUTE)
-        row.session_id = view.id
-        row.outcome = OUTCOMES.get(view.state, Outcome.FAILED)
+        row.session_id, is_interrupted = view.id, view.state is SessionState.INTERRUPTED
+        row.outcome = Outcome.FAILED if is_interrupted else Outcome(view.state.value)
         row.executed_at = row.closed_at = tx.now
-        if view.state is SessionState.INTERRUPTED:
+        if is_interrupted:
             row.note = "interrupted"
         if view.state is SessionState.CANNOT_RUN:
             self.decisions.take_back(tx, row.id)  # a missing tool is no decision on the card (SPEC 2.12)

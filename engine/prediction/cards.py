@@ -2,7 +2,7 @@
 (SPEC 2.7, 2.9, 9.4, 10.1, 10.4).
 
 `Approvals` starts approved cards, `CardStore` stores every change. A card that the engine proposes by itself comes from
-`engine.prediction.cycle`.
+`engine.prediction.checks`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ from engine.model import (
     Status,
 )
 from engine.model.text import capitalised, compute_text_hash
-from engine.prediction import card_rules
 from engine.prediction.approvals import ApprovalRequest, Approvals
 from engine.prediction.card_rows import (
     CardRow,
@@ -48,14 +47,18 @@ from engine.prediction.card_rows import (
     make_card_of_row,
     make_row,
 )
-from engine.prediction.card_rules import DEFAULT_SNOOZE, MAX_SNOOZE
 from engine.prediction.card_store import CardStore
-from engine.prediction.cycle import CardCycle
+from engine.prediction.checks import CardChecks
 from engine.prediction.dismissals import MuteIndex, describe_switch_off, end_mute, read_mutes
 from engine.prediction.kinds import OWN_PROMPT, SUGGESTED_KIND, get_kind, kind_title
 from engine.prediction.routing import Route, Router
+from engine.prediction.stack import MAX_SUGGESTED, find_ids_without_place, sort_cards
+from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Transaction
 from engine.storage.rows import find_ids_with_prefix, load
+
+DEFAULT_SNOOZE, MAX_SNOOZE = timedelta(hours=2), timedelta(days=30)
+"""Default and maximum length of a snooze."""
 
 MAX_TITLE_CHARS = 60
 """Maximum length of a card's prompt in a refusal."""
@@ -71,8 +74,9 @@ class Cards:
         self,
         store: CardStore,
         approvals: Approvals,
-        card_cycle: CardCycle,
+        checks: CardChecks,
         router: Router,
+        twin: EmbeddedTwin,
         randomness: Randomness,
         *,
         reverse: Callable[[str], int | None],
@@ -83,8 +87,9 @@ class Cards:
         self._store = store
         self._database = store.database
         self.approvals = approvals
-        self._card_cycle = card_cycle
+        self._checks = checks
         self._router = router
+        self._twin = twin
         self._randomness = randomness
         self._reverse_landing = reverse
         self.get = store.get
@@ -103,10 +108,10 @@ class Cards:
         """The stack from the top (SPEC 2.11). A woken card is hidden until there is a place for it."""
         now = self._store.clock.now()
         cards = [card for card in self._store.pending() if not card.is_expired(now)]
-        hidden = card_rules.find_ids_without_place(cards, now, self._store.settings.current)
+        hidden = find_ids_without_place(cards, now, self._store.settings.current)
         return [
             card
-            for card in card_rules.sort_cards(cards, now)
+            for card in sort_cards(cards, now)
             if (include_snoozed or not (card.snoozed(now) or card.id in hidden))
             and channel in (None, card.assignment.channel)
         ]
@@ -226,7 +231,14 @@ class Cards:
             evidence_at=now,
             source=Source.PREDICTOR_HOOK if is_suggestion else Source.OPERATOR,
         )
-        info = self.approvals.launcher.check(assignment)
+        info, situation = (
+            self.approvals.launcher.check(assignment),
+            self._checks.describe_situation(assignment.workspace),
+        )
+        estimate = None
+        if is_suggestion:
+            phase, local = self._twin.read_phase(), self._store.clock.local()
+            estimate = self._twin.estimate(proposal, assignment, context=situation, phase=phase, local=local)
         row = make_row(
             card_id,
             proposal,
@@ -234,8 +246,8 @@ class Cards:
             info,
             now=now,
             expires_at=self._store.expiry(now),
-            context=self._card_cycle.situation(assignment.workspace),
-            estimate=self._card_cycle.estimate(proposal, assignment) if is_suggestion else None,
+            context=situation,
+            estimate=estimate,
         )
         if assignment.flow is None:
             row.note = self._advise_on_text(assignment, info, may_wait=may_wait)
@@ -302,8 +314,8 @@ class Cards:
         if self._store.is_off(row.workspace):
             message = "autonomy is off in this workspace, so it gets no cards"
             raise Refusal("autonomy_off", message, "the operator can set it to `cards`")
-        if sum(other.kind == SUGGESTED_KIND for other in load_pending(tx.session)) >= card_rules.MAX_SUGGESTED:
-            message = f"{card_rules.MAX_SUGGESTED} cards from agents and programs are already waiting"
+        if sum(other.kind == SUGGESTED_KIND for other in load_pending(tx.session)) >= MAX_SUGGESTED:
+            message = f"{MAX_SUGGESTED} cards from agents and programs are already waiting"
             raise Refusal("too_many_cards", message, "the operator must decide them first")
         if MuteIndex(read_mutes(tx.session, tx.now)).covers(*row.about, row.tier):
             message = "the operator dismissed this, or mutes every suggestion here"

@@ -1,8 +1,8 @@
 """Selects after each check which proposals become cards, and which pending cards stay (SPEC 2.4, 2.5, 2.9).
 
 Proposals are selected by confidence, places and rails. A card whose evidence is gone must be withdrawn, one whose
-evidence stays gives the reasons of the last check, and work that the operator did without a card is recognised. `cycle`
-asks this.
+evidence stays gives the reasons of the last check, and work that the operator did without a card is recognised.
+`checks` asks this.
 """
 
 from __future__ import annotations
@@ -24,74 +24,55 @@ from engine.model import (
     Assignment,
     Band,
     Card,
+    Outcome,
     Phase,
     Proposal,
     RailVerdict,
     Randomness,
     Refusal,
     Source,
+    Status,
     Tier,
     sanitise,
 )
 from engine.prediction.approvals import Approvals
-from engine.prediction.card_rows import CardRow, load_card, load_last_trigger_times, make_card_of_row, make_row
-from engine.prediction.card_rules import (
-    MAX_COOL_DOWN,
-    EarlierCard,
-    Room,
-    adjust_tier,
-    find_exclusive_group,
-    is_cooling_down,
-    rank_cards,
+from engine.prediction.card_rows import (
+    CardRow,
+    load_card,
+    load_last_trigger_times,
+    load_own_session_ids,
+    make_card_of_row,
+    make_row,
 )
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.dismissals import MuteIndex, read_mutes
-from engine.prediction.kinds import is_ordered
+from engine.prediction.kinds import get_kind, is_ordered
 from engine.prediction.routing import Router
+from engine.prediction.stack import Room, find_exclusive_group, rank_cards
 from engine.prediction.twin import EmbeddedTwin, find_band
+from engine.safety.gate import MIN_APPROVAL_BOUND
+from engine.statistics import wilson_lower_bound
 from engine.storage.rows import UtcDateTime, ask, select_each
+
+# -- pending cards
 
 BOUND_TO_EVIDENCE = (Source.TEMPLATE, Source.EMBEDDED_TWIN, Source.TWIN_MODEL, Source.FOLLOW_UP)
 """Sources of cards that are withdrawn when their evidence is gone."""
 
-EXPLORED_IN = 10
-"""One cycle in this many shows a card of low confidence, to learn whether the operator wants it."""
-
-EXPLORED_BELOW = 3
-"""A kind with this many recent decisions, in all workspaces together, is not shown to learn."""
-
-EXPLORED_AFTER = timedelta(days=30)
-"""Decisions older than this do not count for `EXPLORED_BELOW`. What was dismissed last month may be welcome now, and
-without a card nobody would find out."""
-
-_SAME_EVIDENCE = sqlalchemy.select(
-    col(CardRow.fingerprint),
-    col(CardRow.kind),
-    col(CardRow.status),
-    col(CardRow.outcome),
-    col(CardRow.closed_at),
-    col(CardRow.shown_at),
-    col(CardRow.undo_requested_at),
-).where(
-    col(CardRow.fingerprint).in_(select_each("fingerprints")),
-    or_(col(CardRow.closed_at).is_(None), col(CardRow.closed_at) >= bindparam("since", type_=UtcDateTime())),
-)
-"""Selects the fields of an `EarlierCard`, of the cards that may cool down."""
-
 
 @frozen
 class Findings:
-    """What a round found in one workspace."""
+    """What a check found in one workspace."""
 
     context: WorkspaceContext
-    proposals: tuple[Proposal, ...]
-    complete: bool
+    proposals: Sequence[Proposal]
+    errors: tuple[str, ...]
+    """What could not be read or proposed, in words."""
+    is_complete: bool
     """False if something could not be read. Then no card is withdrawn."""
-    unchecked: frozenset[str] = frozenset()
-    """The kinds of cards whose check failed. Their cards are not withdrawn."""
-    can_replace: bool = True
-    """False if the round makes one next step at most. Then no card makes way for another about the same evidence."""
+    can_replace: bool
+    """False if one next step is made at most. Then no card makes way for another about the same evidence."""
 
     def find_proposal_for(self, card: Card) -> Proposal | None:
         """The proposal that has the evidence and the subject of a pending card."""
@@ -103,25 +84,28 @@ class Findings:
 
         What a card would run is never replaced under its id, because an approval must run what the operator read.
         Another card takes its place. An edited card runs what the operator wrote, so it stays. A snoozed card stays
-        while its subject exists, since a new card would show it before its time.
+        while its subject exists, since a new card would show it before its time. A card also stays if a git inspection
+        that its kind depends on failed.
         """
-        if not self.complete or card.source not in BOUND_TO_EVIDENCE or card.kind in self.unchecked:
+        is_unchecked = not self.context.inspection.unknown.keys().isdisjoint(get_kind(card.kind).inspections)
+        if not self.is_complete or card.source not in BOUND_TO_EVIDENCE or is_unchecked:
             return False
         proposal = self.find_proposal_for(card)
-        if proposal is not None and (
-            not self.can_replace
-            or _is_same_work(proposal, card.assignment)
-            or load_card(session, card.id).original_prompt
-        ):
+        if proposal is not None and (not self.can_replace or _fits(session, card, proposal)):
             return False
-        return not (card.snoozed(now) and any(proposal.about == card.about for proposal in self.proposals))
+        return not (card.snoozed(now) and self.has_subject(card.about))
+
+    def has_subject(self, about: tuple[str, str, str]) -> bool:
+        """Whether a proposal is about this (see `Card.about`)."""
+        return any(proposal.about == about for proposal in self.proposals)
 
 
-def _is_same_work(proposal: Proposal, assignment: Assignment) -> bool:
-    """Whether a card for the proposal would run this."""
+def _fits(session: Session, card: Card, proposal: Proposal) -> bool:
+    """Whether a pending card may stand for a proposal: it would run the same work, or the operator edited it."""
     parameters = json.loads(json.dumps(dict(proposal.parameters)))  # as they are stored
-    work = (sanitise(proposal.prompt), proposal.flow, parameters)
-    return work == (assignment.prompt, assignment.flow, dict(assignment.parameters))
+    work, assignment = (sanitise(proposal.prompt), proposal.flow, parameters), card.assignment
+    is_same = work == (assignment.prompt, assignment.flow, dict(assignment.parameters))
+    return is_same or bool(load_card(session, card.id).original_prompt)
 
 
 def find_leaving_cards(
@@ -135,29 +119,20 @@ def find_leaving_cards(
     }
 
 
-def renew_reasons(session: Session, cards: Sequence[Card], findings: Mapping[str, Findings]) -> None:
-    """Give the pending cards the reasons that their proposals have now, unless these are the reasons for other work.
+@frozen
+class Leaving:
+    """Why a card leaves. `by_operator`: the operator did its work."""
 
-    Their confidence stays as it was stated, because it is compared with the decision (SPEC 8.6). How relevant a signal
-    is changes with every minute, and is no reason to write to the disk.
-    """
-    for card in cards:
-        proposal = findings[card.workspace].find_proposal_for(card) if card.workspace in findings else None
-        if proposal is None or _collect_reasons(card) == _collect_reasons(proposal):
-            continue
-        row = load_card(session, card.id)
-        if row.original_prompt or _is_same_work(proposal, card.assignment):
-            row.reasoning, row.evidence_at = sanitise(proposal.reasoning), proposal.evidence_at
-            row.signals = proposal.signals
+    reason: str
+    by_operator: bool = False
 
 
-def _collect_reasons(reasoned: Card | Proposal) -> tuple[str, datetime | None, list[tuple[str, ...]]]:
-    """The reasons that a card gives, or would give."""
-    return (
-        sanitise(reasoned.reasoning),
-        reasoned.evidence_at,
-        [signal.evidence for signal in reasoned.signals if signal.relevance],
-    )
+def explain_leaving(session: Session, row: CardRow, findings: Findings) -> Leaving:
+    """Why a card leaves that has lost its evidence."""
+    if is_done_by_operator(row, findings.context, load_own_session_ids(session, row.workspace, row.created_at)):
+        return Leaving("you did it yourself", by_operator=True)
+    is_replaced = findings.can_replace and findings.has_subject(row.about)
+    return Leaving("another card says what is there now" if is_replaced else "its reason no longer applies")
 
 
 def is_done_by_operator(card: CardRow, context: WorkspaceContext, own_session_ids: Collection[str] = ()) -> bool:
@@ -181,21 +156,106 @@ def is_done_by_operator(card: CardRow, context: WorkspaceContext, own_session_id
     return False
 
 
+def renew_reasons(session: Session, cards: Sequence[Card], findings: Mapping[str, Findings]) -> None:
+    """Give the pending cards the reasons that their proposals have now, unless these are the reasons for other work.
+
+    Their confidence stays as it was stated, because it is compared with the decision (SPEC 8.6). How relevant a signal
+    is changes with every minute, and is no reason to write to the disk.
+    """
+    for card in cards:
+        proposal = findings[card.workspace].find_proposal_for(card) if card.workspace in findings else None
+        if proposal is None or _collect_reasons(card) == _collect_reasons(proposal):
+            continue
+        if _fits(session, card, proposal):
+            row = load_card(session, card.id)
+            row.reasoning, row.evidence_at = sanitise(proposal.reasoning), proposal.evidence_at
+            row.signals = proposal.signals
+
+
+def _collect_reasons(reasoned: Card | Proposal) -> tuple[str, datetime | None, list[tuple[str, ...]]]:
+    """The reasons that a card gives, or would give."""
+    return (
+        sanitise(reasoned.reasoning),
+        reasoned.evidence_at,
+        [signal.evidence for signal in reasoned.signals if signal.relevance],
+    )
+
+
+# -- proposals
+
+MAX_COOL_DOWN = timedelta(days=7)
+"""Maximum time of `EarlierCard.is_cooling_down`."""
+
+
 @frozen
-class _Cycle:
-    """The state that all proposals of one cycle share. `decided`: by workspace and kind, how many cards the operator
-    approved, and how many were decided on; `routed`: how many proposals went to each channel so far."""
+class EarlierCard:
+    """A card whose evidence is proposed again. `closed_at` is None while it is pending or its work runs."""
 
-    now: datetime
-    phase: Phase
-    triggered: Mapping[str, datetime]
-    decided: Mapping[tuple[str, str], tuple[int, int]]
-    routed: Counter[str] = field(default_factory=Counter)
+    fingerprint: str
+    kind: str
+    status: Status
+    outcome: Outcome | None
+    closed_at: datetime | None
+    shown_at: datetime | None
+    undone_at: datetime | None
 
-    @property
-    def is_learning(self) -> bool:
-        """Whether the Twin has begun (SPEC 2.6)."""
-        return self.phase.number > 0
+    def is_cooling_down(self, now: datetime) -> bool:
+        """Whether it is too early to make another card with the same evidence as this card.
+
+        That is so for 7 days after work that succeeded or was undone, since the same evidence would propose it again;
+        for a day after work that ended in any other way; and for a day after a card that was shown and expired. A card
+        that was never shown has no cool-down, and neither has a kind that comes back until its reason is gone. Pending
+        cards are compared by subject elsewhere, and mutes (`dismissals`) follow from dismissed ones.
+        """
+        if self.closed_at is None:
+            return self.status is not Status.PENDING
+        days = 0
+        if self.status is Status.EXECUTED:
+            days = 7 if self.undone_at or self.outcome is Outcome.SUCCEEDED else 1
+        elif self.status is Status.EXPIRED and self.outcome is not Outcome.WITHDRAWN and self.shown_at:
+            days = 1
+        return now < self.closed_at + timedelta(days=days) and not get_kind(self.kind).comes_back
+
+
+_SAME_EVIDENCE = sqlalchemy.select(
+    col(CardRow.fingerprint),
+    col(CardRow.kind),
+    col(CardRow.status),
+    col(CardRow.outcome),
+    col(CardRow.closed_at),
+    col(CardRow.shown_at),
+    col(CardRow.undo_requested_at),
+).where(
+    col(CardRow.fingerprint).in_(select_each("fingerprints")),
+    or_(col(CardRow.closed_at).is_(None), col(CardRow.closed_at) >= bindparam("since", type_=UtcDateTime())),
+)
+"""Selects the fields of an `EarlierCard`, of the cards that may cool down."""
+
+
+def adjust_tier(tier: Tier, approved: int, decided: int) -> tuple[Tier, str]:
+    """(tier, reason) of a kind in a workspace after the operator's decisions (SPEC 2.11). The reason is "" if the tier
+    stays.
+
+    A kind moves up by one if the one-sided 95 % Wilson bound of the share approved is at least 0.8, which takes 11 of
+    11. It moves down by one if that holds for the share dismissed. No kind moves into tier 1 or out of it.
+    """
+    reason = f"you approved {approved} of {decided} like it"
+    if tier in (Tier.CHECK, Tier.UPKEEP) and wilson_lower_bound(approved, decided) >= MIN_APPROVAL_BOUND:
+        return Tier(tier - 1), f"moved up to “{Tier(tier - 1).word}”: {reason}"
+    if tier in (Tier.BLOCKS, Tier.CHECK) and wilson_lower_bound(decided - approved, decided) >= MIN_APPROVAL_BOUND:
+        return Tier(tier + 1), f"moved down to “{Tier(tier + 1).word}”: {reason}"
+    return tier, ""
+
+
+EXPLORED_IN = 10
+"""One check in this many shows a card of low confidence, to learn whether the operator wants it."""
+
+EXPLORED_BELOW = 3
+"""A kind with this many recent decisions, in all workspaces together, is not shown to learn."""
+
+EXPLORED_AFTER = timedelta(days=30)
+"""Decisions older than this do not count for `EXPLORED_BELOW`. What was dismissed last month may be welcome now, and
+without a card nobody would find out."""
 
 
 def select_rows(
@@ -205,7 +265,7 @@ def select_rows(
     `learning` says that it is phase 1 or later.
 
     In phase 0 all may be shown. Later, cards below the lowest band are left out. Exceptions are cards of tier 1, cards
-    that the operator ordered, and next steps. Besides, one cycle in `EXPLORED_IN` shows a card of a kind with few
+    that the operator ordered, and next steps. Besides, one check in `EXPLORED_IN` shows a card of a kind with few
     recent decisions, and the card says so."""
     if not learning:
         return list(rows)
@@ -215,7 +275,7 @@ def select_rows(
         kind = randomness.pick(dict.fromkeys(sorted({row.kind for row in unknown}), 1.0))
         drawn = max((row for row in unknown if row.kind == kind), key=lambda row: row.confidence)
         why = f"shown to learn whether you want it, as in one of {EXPLORED_IN} rounds"
-        assert drawn.parts is not None, "what a cycle found is estimated"
+        assert drawn.parts is not None, "what a check found is estimated"
         drawn.parts = replace(drawn.parts, words=(*drawn.parts.words, why))
         selected.append(drawn)
     return selected
@@ -239,6 +299,29 @@ class Selection:
     """By rank, each with the verdicts of the rails. A row that the content filter blocks is among them."""
     is_full: bool = False
     """Whether a row found no place in the stack."""
+    errors: tuple[str, ...] = ()
+    """Why proposals cannot become rows."""
+
+
+@frozen
+class _State:
+    """The state that all proposals of one check share. `decided`: by workspace and kind, how many cards the operator
+    approved, and how many were decided on; `routed`: how many proposals went to each channel so far."""
+
+    now: datetime
+    phase: Phase
+    triggered: Mapping[str, datetime]
+    decided: Mapping[tuple[str, str], tuple[int, int]]
+    routed: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def is_learning(self) -> bool:
+        """Whether the Twin has begun (SPEC 2.6)."""
+        return self.phase.number > 0
+
+    def count_decided(self, kind: str) -> int:
+        """How many cards of a kind were decided on, in all workspaces."""
+        return sum(decided for (_, other), (_, decided) in self.decided.items() if other == kind)
 
 
 class CardSelector:
@@ -254,58 +337,72 @@ class CardSelector:
         self._randomness = randomness
 
     def find_unavailable(
-        self,
-        session: Session,
-        candidates: Sequence[Proposal] | Sequence[CardRow],
-        now: datetime,
-        pending_cards: Sequence[Card],
+        self, session: Session, candidates: Collection[Proposal | CardRow], now: datetime, pending_cards: Sequence[Card]
     ) -> set[str]:
         """The fingerprints of the candidates that cannot become cards now (SPEC 2.9). Their subject or kind is muted,
         one of `pending_cards` is about the subject, or work on the same evidence is running or cools down."""
-        mutes = MuteIndex(read_mutes(session, now))
-        pending = {card.about for card in pending_cards}
-        fingerprints = {candidate.fingerprint for candidate in candidates}
-        values = {"fingerprints": json.dumps(sorted(fingerprints)), "since": now - MAX_COOL_DOWN}
+        pending, mutes = {card.about for card in pending_cards}, MuteIndex(read_mutes(session, now))
+        fingerprints = sorted({candidate.fingerprint for candidate in candidates})
+        values = {"fingerprints": json.dumps(fingerprints), "since": now - MAX_COOL_DOWN}
         earlier_cards = [EarlierCard(*row) for row in ask(session, _SAME_EVIDENCE, values)]
-        cooling_down = {card.fingerprint for card in earlier_cards if is_cooling_down(card, now)}
-        return cooling_down | {
+        return {card.fingerprint for card in earlier_cards if card.is_cooling_down(now)} | {
             candidate.fingerprint
             for candidate in candidates
-            if candidate.about in pending or mutes.covers(*candidate.about, tier=int(candidate.tier))
+            if candidate.about in pending or mutes.covers(*candidate.about, tier=candidate.tier)
         }
 
     def select_muted(self, session: Session, proposals: Sequence[Proposal], now: datetime) -> list[Proposal]:
         """The proposals whose subject or kind is muted."""
         mutes = MuteIndex(read_mutes(session, now)) if proposals else MuteIndex(())
-        return [proposal for proposal in proposals if mutes.covers(*proposal.about, tier=int(proposal.tier))]
+        return [proposal for proposal in proposals if mutes.covers(*proposal.about, tier=proposal.tier)]
 
-    def select(
+    def select(self, session: Session, findings: Mapping[str, Findings], staying: Sequence[Card]) -> Selection:
+        """The proposals that may become cards and have a place beside the cards that stay."""
+        proposals = [proposal for found in findings.values() for proposal in found.proposals]
+        unavailable = self.find_unavailable(session, proposals, self._store.clock.now(), staying)
+        available = [proposal for proposal in proposals if proposal.fingerprint not in unavailable]
+        return self._fill_places(session, available, findings, staying)
+
+    def select_next_step(
+        self, session: Session, findings: Mapping[str, Findings], staying: Sequence[Card], kinds: Sequence[str]
+    ) -> Selection:
+        """The proposal of the first of these kinds, as a next step; none if its card is shown already."""
+        now = self._store.clock.now()
+        proposals = [proposal for found in findings.values() for proposal in found.proposals]
+        unavailable = self.find_unavailable(session, proposals, now, staying)
+        shown = {card.fingerprint for card in staying if not card.snoozed(now)}
+        possible = [proposal for proposal in proposals if proposal.fingerprint not in unavailable - shown]
+        first = next((proposal for kind in kinds for proposal in possible if proposal.kind == kind), None)
+        if first is None or first.fingerprint in unavailable:
+            return Selection()
+        return self._fill_places(session, [replace(first, source=Source.FOLLOW_UP)], findings, staying)
+
+    def _fill_places(
         self,
         session: Session,
         proposals: Sequence[Proposal],
-        contexts: Mapping[str, WorkspaceContext],
-        errors: list[str],
-        room: Room,
+        findings: Mapping[str, Findings],
+        staying: Sequence[Card],
     ) -> Selection:
-        """The proposals that may become cards and have a place in `room`. `contexts` are the contexts of the
-        workspaces. Errors are added to `errors`."""
+        """The selection of these proposals, which are available."""
         if not proposals:
             return Selection()
         now, decisions = self._store.clock.now(), self._store.decisions
-        cycle = _Cycle(
+        common = _State(
             now, self._twin.phase(session), load_last_trigger_times(session), _count_decisions(decisions, session)
         )
-        drafts = []
+        drafts, errors = [], []
         for proposal in proposals:
             try:
-                drafts.append(self._make_row(proposal, cycle, contexts[proposal.workspace].text))
+                drafts.append(self._make_row(proposal, common, findings[proposal.workspace].context.text))
             except Refusal as refusal:
                 errors.append(f"{proposal.workspace}: {proposal.kind}: {refusal.message}")
         recent = decisions.count_by_kind(session, since=now - EXPLORED_AFTER)
         rows = {}
-        for row in select_rows(drafts, recent, learning=cycle.is_learning, randomness=self._randomness):
+        for row in select_rows(drafts, recent, learning=common.is_learning, randomness=self._randomness):
             row.id = self._randomness.new_id("pred")
             rows[row.id] = row
+        room = Room(self._store.settings.current, staying, now)
         selected, is_full = [], False
         for card in rank_cards(map(make_card_of_row, rows.values()), now):
             if not room.take(card).has_place:
@@ -316,48 +413,48 @@ class CardSelector:
             if find_content_block(row):
                 room.leave(card)
             selected.append(row)
-        return Selection(selected, is_full)
+        return Selection(selected, is_full, tuple(errors))
 
-    def _make_row(self, proposal: Proposal, cycle: _Cycle, context: str) -> CardRow:
+    def _make_row(self, proposal: Proposal, common: _State, context: str) -> CardRow:
         """The row of one proposal, without an id and not stored yet. `context` is the situation in words. Raises
         `Refusal` `unknown_channel`."""
         store, launcher = self._store, self._approvals.launcher
-        assignment, other_runner = launcher.choose(self._assign(proposal, cycle))
+        assignment, other_runner = launcher.choose(self._assign(proposal, common))
         estimate = self._twin.estimate(
-            proposal, assignment, context=context, phase=cycle.phase, now=cycle.now, local=store.clock.local()
+            proposal, assignment, context=context, phase=common.phase, local=store.clock.local()
         )
-        if cycle.is_learning and proposal.source is Source.TEMPLATE:
+        if common.is_learning and proposal.source is Source.TEMPLATE:
             proposal = replace(proposal, source=Source.EMBEDDED_TWIN)
-        tier, why = adjust_tier(proposal.tier, *cycle.decided.get((proposal.workspace, proposal.kind), (0, 0)))
-        everywhere = sum(number for (_, kind), (_, number) in cycle.decided.items() if kind == proposal.kind)
+        tier, why = adjust_tier(proposal.tier, *common.decided.get((proposal.workspace, proposal.kind), (0, 0)))
         words = (*estimate.parts.words, why) if why else estimate.parts.words
+        parts = replace(estimate.parts, words=words, decided=common.count_decided(proposal.kind))
         row = make_row(
             "",
             proposal,
             assignment,
             launcher.check(assignment),
-            now=cycle.now,
-            expires_at=store.expiry(cycle.now),
+            now=common.now,
+            expires_at=store.expiry(common.now),
             context=context,
-            estimate=replace(estimate, parts=replace(estimate.parts, words=words, decided=everywhere)),
+            estimate=replace(estimate, parts=parts),
         )
         row.tier, row.note = tier, other_runner or why or row.note
         return row
 
-    def _assign(self, proposal: Proposal, cycle: _Cycle) -> Assignment:
+    def _assign(self, proposal: Proposal, common: _State) -> Assignment:
         """The work of a proposal, on the channel and for the agent that the router chooses."""
         channels = self._store.settings.current.channels
-        named = self._twin.find_usual_channel(proposal.kind, list(channels)) if cycle.is_learning else None
+        named = self._twin.find_usual_channel(proposal.kind, list(channels)) if common.is_learning else None
         if proposal.confidence is not None and proposal.channel:
             named = proposal.channel  # a source that states a confidence names the channel, too
         route = self._router.route(
             "" if proposal.flow else proposal.prompt,
             named=named,
             affinity=proposal.channel,
-            triggered=cycle.triggered,
-            routed=cycle.routed,
+            triggered=common.triggered,
+            routed=common.routed,
         )
-        cycle.routed[route.channel] += 1
+        common.routed[route.channel] += 1
         return Assignment(
             prompt=sanitise(proposal.prompt),
             channel=route.channel,

@@ -13,7 +13,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -159,6 +159,11 @@ class EmbeddedTwin:
         """The phase that the number of decisions and their calibration allow (SPEC 2.6)."""
         return compute_phase(self._decisions.count_decided_cards(session), self.calibrator.check)
 
+    def read_phase(self) -> Phase:
+        """`phase`, outside of a transaction."""
+        with self._decisions.database.read() as session:
+            return self.phase(session)
+
     def estimate(
         self,
         proposal: Proposal,
@@ -166,10 +171,9 @@ class EmbeddedTwin:
         *,
         context: str,
         phase: Phase,
-        now: datetime,
         local: datetime,
     ) -> ConfidenceEstimate:
-        """The confidence of a proposal (SPEC 2.5) at `now`, which is `local` in local time.
+        """The confidence of a proposal (SPEC 2.5) at a time in the operator's zone.
 
         If the source of the proposal states a confidence, that replaces only the Twin's part (SPEC 2.8).
         """
@@ -182,7 +186,7 @@ class EmbeddedTwin:
             words=split_prompt_words(assignment.prompt),
             part=part_of_day(local),
             weekend=is_weekend(local),
-            at=now,
+            at=local.astimezone(UTC),
             hour=local.hour,
             text=features,
         )
@@ -190,7 +194,7 @@ class EmbeddedTwin:
         parts = compute_confidence(
             twin=answer.probability if proposal.confidence is None else proposal.confidence,
             pattern=answer.pattern_share,
-            urgency=compute_urgency(proposal.evidence_at, now, usual_wait or timedelta(hours=proposal.usual_hours)),
+            urgency=compute_urgency(proposal.evidence_at, local, usual_wait or timedelta(hours=proposal.usual_hours)),
             time=answer.time_share,
             phase=phase.number,
             calibrate=partial(self.calibrator.calibrate, proposal.kind),

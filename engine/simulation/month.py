@@ -250,7 +250,7 @@ class SimulatedMonth:
         self._last_holds = standing
 
     def _note_phase(self) -> None:
-        number = self._engine.card_cycle.phase().number
+        number = self._engine.embedded_twin.read_phase().number
         if not self.observed.phases or self.observed.phases[-1][0] != number:
             self.observed.phases.append((number, self._clock.now()))
 

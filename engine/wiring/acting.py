@@ -64,7 +64,8 @@ def build(services: Services, launcher: Sessions, *, follow_gateway: Callable[[]
         runs=AutonomousRuns(
             services.database,
             services.cards,
-            services.card_cycle,
+            services.checks,
+            services.embedded_twin,
             settings=services.settings,
             decisions=services.decisions,
             sessions=launcher,
@@ -89,7 +90,7 @@ def _list_housekeeping_steps(
     return (
         services.cards.expire_due,
         services.cards.refresh_runners,
-        services.card_cycle.follow_up,
+        services.checks.follow_up,
         services.cards.follow_landings,
         services.knowledge.housekeeping,
         services.learnings.housekeeping,
@@ -165,7 +166,7 @@ def _make_cards_of_new_tasks(services: Services) -> Callable[[], None]:
         nonlocal last_seen
         if (added := newest()) > last_seen and _may_begin(services):
             last_seen = added
-            services.card_cycle.run_cycle()
+            services.checks.run()
 
     return make_cards_if_added
 
@@ -174,21 +175,21 @@ def _check_new_workspaces(services: Services) -> None:
     """Make cards in workspaces that no cycle has read yet, unless the next cycle is due anyway."""
     if not _may_begin(services) or services.autonomy.schedule.next_run_of(CARDS) <= services.clock.now():
         return
-    checked = services.card_cycle.last_checked()
+    checked = services.checks.last_checked()
     if new := [workspace for workspace in services.workspaces if workspace not in checked]:
-        services.card_cycle.run_cycle(workspaces=new)
+        services.checks.run(workspaces=new)
 
 
 def _check_changed_workspaces(services: Services, workspaces: Sequence[str]) -> None:
     """Make cards in workspaces whose files changed, unless everything is stopped."""
     if _may_begin(services):
-        services.card_cycle.run_cycle(workspaces=workspaces)
+        services.checks.run(workspaces=workspaces)
 
 
 def _run_heartbeats(services: Services) -> None:
     """Make tasks of the heartbeats that are due, and cards of the tasks."""
     if services.heartbeat.pulse():
-        services.card_cycle.run_cycle()
+        services.checks.run()
 
 
 def find_last_operator_activity(services: Services) -> datetime | None:

@@ -209,7 +209,7 @@ class _Sources:
         return FLOWS
 
     def phase(self) -> int:
-        return self._services.card_cycle.phase().number
+        return self._services.embedded_twin.read_phase().number
 
     def block_reason(self) -> str:
         return self._services.safety.kill_switch.block_reason()

@@ -28,9 +28,9 @@ from engine.prediction import templates
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_store import CardStore
 from engine.prediction.cards import Cards
+from engine.prediction.checks import CardChecks, CheckSources
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.context_reader import ContextReader, Sources
-from engine.prediction.cycle import CardCycle, RoundPreparation, RoundSources
 from engine.prediction.kinds import FIX_BY_AGENT, get_kind
 from engine.prediction.predictors import ModelTwin, PredictorHook, TwinAccess, UnusableReply
 from engine.prediction.routing import PromptPlacer, Router
@@ -70,7 +70,7 @@ def build_twin(services: Services) -> None:
             secrets=services.keys.secrets,
         ).ask,
         flows=services.flows,
-        phase=lambda: services.card_cycle.phase().number,
+        phase=lambda: services.embedded_twin.read_phase().number,
         on_answer=lambda model, usable, words: services.database.record(
             TwinAnswered(subject=model, usable=usable, reason=words)
         ),
@@ -89,8 +89,8 @@ def build_twin(services: Services) -> None:
     services.insights = InsightsReader(
         services.database,
         clock,
-        read_phase=lambda: services.card_cycle.phase(),
-        read_calibration=lambda: services.card_cycle.calibration(),
+        read_phase=lambda: services.embedded_twin.read_phase(),
+        read_calibration=lambda: services.embedded_twin.calibrator.check(),
         read_threshold=lambda: services.settings.current.cross_poll_auto_execute_threshold,
         missing_for=partial(_describe_missing_requirements, services),
         read_training=lambda: services.training.view(clock.now()),
@@ -183,11 +183,17 @@ def build_prediction(services: Services, launcher: Sessions, overrides: Override
         ledger=services.ledger,
     )
     approvals = Approvals(store, launcher, services.embedded_twin, flows=services.flows, secrets=services.keys.secrets)
-    services.card_cycle = CardCycle(
-        store, approvals, router, services.embedded_twin, randomness, _make_round_sources(services)
+    services.checks = CardChecks(
+        store, approvals, router, services.embedded_twin, randomness, _make_check_sources(services)
     )
     services.cards = Cards(
-        store, approvals, services.card_cycle, router, randomness, reverse=services.changes.undo_session
+        store,
+        approvals,
+        services.checks,
+        router,
+        services.embedded_twin,
+        randomness,
+        reverse=services.changes.undo_session,
     )
 
 
@@ -225,17 +231,8 @@ def _make_router(services: Services) -> Router:
     return Router(services.settings, services.clock, services.randomness, placer.place)
 
 
-def _make_round_sources(services: Services) -> RoundSources:
-    """What a round of the cycle does before it, and what it reads and asks for proposals."""
-    preparation = RoundPreparation(
-        services.tasks,
-        services.settings,
-        lambda: services.workspaces,
-        services.safety.kill_switch.stop_reason,
-        pulse=lambda: services.heartbeat.pulse(),
-        learn=lambda: services.adaptation.run_round(),
-        report=services.report,
-    )
+def _make_check_sources(services: Services) -> CheckSources:
+    """What a check does before it, and what it reads and asks for proposals."""
     hook = PredictorHook(
         services.database,
         partial(_locate_predictions, services),
@@ -248,13 +245,30 @@ def _make_round_sources(services: Services) -> RoundSources:
         hook.propose,
         lambda context: propose_learned(context, collect_learned_work(services)),
     )
-    return RoundSources(
-        prepare=preparation.run,
+    return CheckSources(
+        prepare=partial(_prepare_check, services),
         contexts=partial(_read_contexts, services),
         note_activity=lambda workspace, at: services.autonomy.presence.note(at, f"your files changed in {workspace}"),
         workspaces=lambda: services.workspaces,
         propose=partial(templates.propose, sources=other_sources),
     )
+
+
+def _prepare_check(services: Services) -> None:
+    """Bring up to date what a check is about to read: the tasks of heartbeats, none of which is due while the engine is
+    stopped, those of files, and what was learned. What fails is reported, and the check goes on without it."""
+    if not services.safety.kill_switch.stop_reason():
+        services.heartbeat.pulse()  # what is due is a card of this very check, also of one that a verb asks for
+    if folder := services.settings.current.tasks_dir:
+        try:
+            services.tasks.update_from_files(Path(folder).expanduser(), services.workspaces)
+        except (OSError, UnicodeDecodeError) as error:
+            way_out = "fix it, or: clawpy config set tasksDir ''"
+            services.report("tasksDir", f"{folder} cannot be read: {error}; {way_out}")
+    try:
+        services.adaptation.run_round()
+    except Exception as error:  # cards that do not come of what was learned come all the same
+        services.report("adaptation", f"what happened was not weighed: {error}")
 
 
 def _locate_predictions(services: Services) -> Path:

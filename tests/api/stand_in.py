@@ -263,8 +263,8 @@ class StandInAutonomy:
         self.activity.append(activity)
 
 
-class StandInCardCycle:
-    """Finds the same card in every cycle."""
+class StandInChecks:
+    """Finds the same card in every check."""
 
     def __init__(self, card: Card) -> None:
         self._card = card
@@ -272,10 +272,7 @@ class StandInCardCycle:
     def remarks(self) -> dict[str, str]:
         return {"/srv/shop": "`test_a` failed at 08:30"}
 
-    def phase(self) -> Phase:
-        return Phase(0, 3, "the Twin starts after 30 of your decisions", 30)
-
-    def run_cycle(self, *, workspaces: Sequence[str], requested: bool) -> SimpleNamespace:
+    def run(self, *, workspaces: Sequence[str], requested: bool) -> SimpleNamespace:
         return SimpleNamespace(created=[self._card], withdrawn=["pred_old"], errors=["gh: not there"], seconds=0.1234)
 
 
@@ -315,7 +312,9 @@ class StandIn:
         }
         self.safety = StandInSafety(now)
         self.autonomy = StandInAutonomy(now)
-        self.card_cycle = StandInCardCycle(self.cards.by_id["pred_abc1"])
+        phase = Phase(0, 3, "the Twin starts after 30 of your decisions", 30)
+        self.embedded_twin = SimpleNamespace(read_phase=lambda: phase)
+        self.checks = StandInChecks(self.cards.by_id["pred_abc1"])
         self.decisions = SimpleNamespace(load_newest=lambda limit: [])
         self.channel_setup = ChannelSetup(
             self.settings, data=home.data, model_for=lambda agent, channel: None, missing_steps=list, path=""

@@ -110,14 +110,14 @@ def test_an_operator_who_works_in_an_editor_is_not_inactive(world: World) -> Non
 @pytest.mark.long
 def test_a_change_of_files_while_it_predicts_ends_the_cycle(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.engine.autonomy.schedule.run(STATE)  # tasks that are new have their cards
-    run_cycle = world.engine.card_cycle.run_cycle
+    run_cycle = world.engine.checks.run
 
     def run_cycle_and_write(**options: object) -> object:
         report = run_cycle()
         world.edit_file()
         return report
 
-    monkeypatch.setattr(world.engine.card_cycle, "run_cycle", run_cycle_and_write)
+    monkeypatch.setattr(world.engine.checks, "run", run_cycle_and_write)
     world.go_away()
     assert world.run_cycle().reason.startswith("somebody came")
 
@@ -130,7 +130,7 @@ def test_work_that_writes_does_not_start_within_ten_minutes_of_a_change_of_files
     world.engine.settings.set("silenceThresholdMs", "60000")  # so that ten minutes of calm are not implied
     world.go_away()
     world.edit_file(ago=ago)
-    world.engine.card_cycle.run_cycle()
+    world.engine.checks.run()
     cycle = world.run_cycle()
     assert bool(cycle.acted) is starts
     if not starts:
@@ -171,10 +171,10 @@ def test_a_task_never_runs_by_itself_however_many_were_approved(closed_world: Wo
     with world.opened() as engine:
         world.earn(kind=kind, channel="koji-core", approvals=40)
         (folder / "shop.md").write_text("- [ ] which branches are stale\n")
-        engine.card_cycle.run_cycle()
+        engine.checks.run()
         if kind == "stale_task":
             world.clock.advance(timedelta(days=7))
-            engine.card_cycle.run_cycle()
+            engine.checks.run()
         [card] = [card for card in engine.cards.pending() if card.kind == kind]
         assert card.assignment.flow == "report_branches"
         world.go_away()

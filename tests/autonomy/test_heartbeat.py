@@ -207,14 +207,14 @@ def test_an_item_marked_run_needs_ten_decisions_but_no_record_of_its_kind(world:
     """It needs no decisions about cards like it, but ten decisions in all."""
     with world.opened() as engine:
         world.earn(kind="lint", approvals=decisions - 1, others=0)  # and approves one card more
-        assert engine.card_cycle.phase().number == 0
+        assert engine.embedded_twin.read_phase().number == 0
         page = engine.home.agents / "backend_builder" / "heartbeat.md"
         page.write_text(f"- [ ] every 20m run: {ITEM}\n")
         os.utime(page, (world.clock.now().timestamp(),) * 2)
         engine.autonomy.schedule.run(PULSE)
         world.clock.advance(timedelta(minutes=20))
         engine.autonomy.schedule.run(PULSE)
-        engine.card_cycle.run_cycle()
+        engine.checks.run()
         [card] = [card for card in engine.cards.pending() if is_heartbeat(card.kind)]
         assert "you marked it to run" in card.reasoning
         world.go_away()

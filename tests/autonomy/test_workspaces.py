@@ -39,7 +39,7 @@ def test_a_workspace_that_is_added_later_is_checked_at_once_and_only_once(
         engine.watch_workspace(str(second_repository.path))
         assert engine.workspaces == [world.workspace, str(second_repository.path)]
         engine.autonomy.schedule.run(STATE)
-        assert set(engine.card_cycle.last_checked()) == {world.workspace, str(second_repository.path)}
+        assert set(engine.checks.last_checked()) == {world.workspace, str(second_repository.path)}
         [added] = engine.ledger.latest(9, kinds=("WorkspaceAdded",))
         assert added.subject == str(second_repository.path)
         assert len(engine.ledger.latest(9, kinds=("CycleFinished",))) == 2
@@ -74,7 +74,7 @@ def set_autonomy(world: World, autonomy: str, job: str) -> None:
 @pytest.mark.parametrize("job", [STATE, CARDS])
 def test_the_cards_of_a_workspace_that_is_switched_off_are_withdrawn(world: World, job: str) -> None:
     with world.opened() as engine:
-        engine.card_cycle.run_cycle()
+        engine.checks.run()
         cards = engine.cards.pending()
         assert cards
         engine.cards.snooze(cards[0].id)
@@ -95,11 +95,11 @@ def test_your_own_card_stays_in_a_workspace_that_is_switched_off(world: World) -
 
 def test_a_workspace_that_is_switched_on_again_gets_its_cards_back(world: World) -> None:
     with world.opened() as engine:
-        engine.card_cycle.run_cycle()
+        engine.checks.run()
         kinds = {card.kind for card in engine.cards.pending()}
         set_autonomy(world, "off", STATE)
         set_autonomy(world, "cards", STATE)
-        engine.card_cycle.run_cycle()
+        engine.checks.run()
         assert {card.kind for card in engine.cards.pending()} == kinds
 
 
@@ -110,18 +110,18 @@ def test_a_workspace_whose_files_change_is_checked_within_seconds(
     monkeypatch.setattr(workspace_watch, "POLL_MS", 20)
     with world.opened() as engine:
         engine.watch_workspace(str(second_repository.path))
-        engine.card_cycle.run_cycle()
-        before = engine.card_cycle.last_checked()
+        engine.checks.run()
+        before = engine.checks.last_checked()
 
         def is_checked_again() -> bool:
             world.clock.advance(SETTLE_TIME)
-            return engine.card_cycle.last_checked() != before
+            return engine.checks.last_checked() != before
 
         engine.workspace_watch.start()
         wait_until(engine.workspace_watch.is_watching.is_set)
         second_repository.write("src/rates.py", "RATE = 2\n")
         wait_until(is_checked_again)
-        after = engine.card_cycle.last_checked()
+        after = engine.checks.last_checked()
         assert [path for path in before if after[path] != before[path]] == [str(second_repository.path)]
 
 
@@ -136,10 +136,10 @@ def test_while_everything_is_stopped_changed_files_lead_to_no_check(world: World
     with world.opened() as engine:
         engine.safety.kill_switch.stop("enough", by="operator")
         report_changed_files(world)
-        assert engine.card_cycle.last_checked() == {}
+        assert engine.checks.last_checked() == {}
         engine.safety.kill_switch.resume("stop")
         report_changed_files(world)
-        assert [*engine.card_cycle.last_checked()] == [world.workspace]
+        assert [*engine.checks.last_checked()] == [world.workspace]
 
 
 @pytest.mark.long
@@ -150,3 +150,23 @@ def test_an_added_task_is_a_card_with_the_next_housekeeping(world: World) -> Non
         assert [card.assignment.prompt for card in engine.cards.pending() if card.kind == "open_task"] == [
             "Paint the office"
         ]
+
+
+@pytest.mark.long
+def test_a_check_makes_cards_although_tasks_or_what_was_learned_cannot_be_read(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.configure(tasksDir="'/no/such/folder'")
+    with world.opened() as engine:
+        monkeypatch.setattr(engine.adaptation, "run_round", raise_error)
+        assert engine.checks.run().created
+        faults = engine.ledger.latest(9, kinds=("FaultReported",))
+        reports = {fault.payload["where"]: fault.payload["message"] for fault in faults}
+        assert reports["adaptation"] == "what happened was not weighed: not today"
+        assert reports["tasksDir"].startswith("/no/such/folder cannot be read")
+        assert reports["tasksDir"].endswith("fix it, or: clawpy config set tasksDir ''")
+
+
+def raise_error() -> None:
+    """Fail as adaptation may."""
+    raise RuntimeError("not today")

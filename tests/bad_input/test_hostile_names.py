@@ -66,7 +66,7 @@ def engine(home: Home, hostile_repository: Repository) -> Iterator[Engine]:
 def test_every_card_of_a_hostile_repository_is_printable_and_runs(
     engine: Engine, hostile_repository: Repository
 ) -> None:
-    report = engine.card_cycle.run_cycle(requested=True)
+    report = engine.checks.run(requested=True)
     assert report.errors == ()
     assert report.created
     before = {file.name for file in hostile_repository.path.iterdir()}
@@ -83,7 +83,7 @@ def test_every_card_of_a_hostile_repository_is_printable_and_runs(
 def test_a_parameter_that_would_be_an_option_is_refused(
     engine: Engine, hostile_repository: Repository, option: str
 ) -> None:
-    engine.card_cycle.run_cycle(requested=True)
+    engine.checks.run(requested=True)
     card = next(card for card in engine.cards.pending() if card.assignment.flow == "draft_changelog")
     with pytest.raises(Refusal, match="dash") as caught:
         engine.cards.approve(card.id, edit=json.dumps({"since": option}))
@@ -108,7 +108,7 @@ def test_verbs_print_no_escape_sequences(clawpy: Clawpy, hostile_repository: Rep
 @pytest.mark.long
 async def test_the_console_shows_markup_literally(engine: Engine, home: Home, hostile_repository: Repository) -> None:
     engine.cards.propose("tidy [b]up[/b] [/oops] \x1b[31m$(x)", workspace=str(hostile_repository.path))
-    engine.card_cycle.run_cycle(requested=True)
+    engine.checks.run(requested=True)
     app = ConsoleApp(lambda: engine, home, [str(hostile_repository.path)])
     app.animation_level = "none"
     async with app.run_test(size=(120, 40)) as pilot:

@@ -14,7 +14,7 @@ from statistics import mean
 
 from engine.clock import FakeClock
 from engine.model import CalibrationCheck, Card, Proposal, Signal, Status
-from engine.prediction.card_rules import MAX_SAME_KIND
+from engine.prediction.stack import MAX_SAME_KIND
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database
 from tests.prediction.deciding import SHOP, World, make_proposal

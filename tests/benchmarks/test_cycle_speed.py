@@ -3,7 +3,7 @@
     pytest tests/benchmarks/test_cycle_speed.py -m benchmark -s
 
 Bars: the first cycle of a new home under 5 s, later ones under 500 ms at p95, after an edit and after a commit. It is
-`engine.card_cycle.run_cycle` of a real engine that serves all three: sense, propose, weigh, ask the rails, store. The
+`engine.checks.run` of a real engine that serves all three: sense, propose, weigh, ask the rails, store. The
 baseline is one full `git log` walk.
 """
 
@@ -40,7 +40,7 @@ def test_a_cycle_over_three_workspaces_is_quick(tmp_path: Path) -> None:
     for number in range(HOMES):
         home = Home.locate(tmp_path / f"home{number}")
         with closing(open_engine(home, workspaces=paths, start_schedule=False)) as engine:
-            first.append(time_call(engine.card_cycle.run_cycle))
+            first.append(time_call(engine.checks.run))
             if number == HOMES - 1:
                 edited = time_cycles(engine, lambda: large.write("src/pack1/module1.py", f"{time.monotonic_ns()}\n"))
                 committed = time_cycles(engine, lambda: large.git("commit", "-q", "--allow-empty", "-m", "next"))
@@ -60,7 +60,7 @@ def time_cycles(engine: Engine, change: Callable[[], object]) -> list[float]:
     seconds = []
     for _ in range(ROUNDS):
         change()
-        seconds.append(time_call(engine.card_cycle.run_cycle))
+        seconds.append(time_call(engine.checks.run))
         for card in engine.cards.pending()[::2]:
             engine.cards.dismiss(card.id)
     return seconds

@@ -21,7 +21,7 @@ def test_its_stack_is_the_same_at_every_door(tmp_path: Path) -> None:
     project = make_project(tmp_path / "shop", datetime.now(UTC))
     home = Home.locate(tmp_path / "home")
     with closing(open_engine(home, workspaces=[str(project)], start_schedule=False)) as engine:
-        engine.card_cycle.run_cycle(requested=True)
+        engine.checks.run(requested=True)
         assert {card.tier for card in engine.cards.pending()} == {Tier.BLOCKS, Tier.CHECK, Tier.UPKEEP}
         demo.find_broken_test(engine, str(project))
         stack = engine.cards.pending()

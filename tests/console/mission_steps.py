@@ -47,4 +47,4 @@ def find_problem(engine: StandIn, checked_at: datetime, kind: str = "secret") ->
     facts = {"has_problem": True, "next": kind, "findings": [{"commit": "", "line": 3}]}
     fields = {"state": SessionState.SUCCEEDED, "error": "", "summary": "Do not push: 1 likely secret", "facts": facts}
     with_session(1, **fields).change(engine)
-    engine.card_cycle.last_checked = lambda: {SHOP: checked_at}
+    engine.checks.last_checked = lambda: {SHOP: checked_at}

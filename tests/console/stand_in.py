@@ -92,16 +92,16 @@ class StandIn:
             dnd_until=lambda: self.dnd,
             set_dnd=self._dnd,
         )
-        self.card_cycle = SimpleNamespace(
-            run_cycle=self._run_cycle,
+        self.embedded_twin = SimpleNamespace(read_phase=lambda: self.phase)
+        self.checks = SimpleNamespace(
+            run=self._run_check,
             is_checking=False,
             remarks=dict,
             last_checked=lambda: {SHOP: ago(minutes=3), BLOG: ago(minutes=3)},
-            phase=lambda: self.phase,
         )
 
-    def _run_cycle(self, *, requested: bool) -> CycleReport:
-        self.call_log.append(("run_cycle", requested))
+    def _run_check(self, *, requested: bool) -> CycleReport:
+        self.call_log.append(("check", requested))
         return CycleReport(seconds=0.2)
 
     def _dnd(self, span: timedelta | None) -> datetime | None:

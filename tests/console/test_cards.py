@@ -45,7 +45,7 @@ def next_check_finds(cards: Callable[[StandIn], tuple[Card, ...]]) -> Given:
 
     def change(engine: StandIn) -> None:
         report = CycleReport(created=cards(engine))
-        engine.card_cycle.run_cycle = lambda *, requested: report
+        engine.checks.run = lambda *, requested: report
 
     return Given(change)
 
@@ -92,7 +92,7 @@ STORIES: Stories = {
     ),
     "cards of one workspace, and a check for new ones": (
         press("p"),
-        called("run_cycle", True),
+        called("check", True),
         sees("Nothing new."),
         press("w w"),
         in_front(BLOG_CARD),

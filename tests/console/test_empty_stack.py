@@ -36,7 +36,7 @@ STORIES: Stories = {
     ),
     "an empty stack gives the remark of the last check": (
         Given(remove_all_that_waits),
-        Given(lambda engine: setattr(engine.card_cycle, "remarks", lambda: {SHOP: "no commit yet; make a commit"})),
+        Given(lambda engine: setattr(engine.checks, "remarks", lambda: {SHOP: "no commit yet; make a commit"})),
         sees("shop: no commit yet"),
         hides("Nothing needs you"),
     ),
@@ -54,9 +54,9 @@ test_story = make_story_test(STORIES)
 
 async def test_the_first_check_is_not_called_no_check(console: ConsoleApp, engine: StandIn) -> None:
     engine.cards.all = {}
-    engine.card_cycle.last_checked, engine.card_cycle.is_checking = dict, True
+    engine.checks.last_checked, engine.checks.is_checking = dict, True
     async with running(console) as pilot:
         await carry_out(pilot, sees("No cards yet: your files are being checked."))
-        engine.card_cycle.is_checking = False
+        engine.checks.is_checking = False
         console.reload(["autonomy"])
         await carry_out(pilot, sees("No cards: nothing has been checked yet."))

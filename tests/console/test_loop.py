@@ -103,12 +103,12 @@ async def test_the_loop_is_free_while_everything_happens_in_a_real_engine(
 
     def predict() -> None:
         while not over.wait(0.05):
-            engine.card_cycle.run_cycle(requested=True)
+            engine.checks.run(requested=True)
 
     async with app.run_test(size=(120, 40)) as pilot:
         await until_loaded(pilot)
         gc.freeze()  # as the app itself does in a terminal, once the engine is there
-        await asyncio.to_thread(engine.card_cycle.run_cycle, requested=True)
+        await asyncio.to_thread(engine.checks.run, requested=True)
         card = next(card for card in engine.cards.pending() if card.assignment.flow == "run_tests")
         session = (await asyncio.to_thread(engine.cards.approve, card.id)).session_id or ""
         await until(pilot, lambda: app.screen.query_one("#live").last_line.startswith("line "))

@@ -130,7 +130,7 @@ async def test_every_pane_has_the_common_keys_and_escape_leads_back_to_the_cards
     console: ConsoleApp, name: str, size: tuple[int, int]
 ) -> None:
     useless = Until("no key of cards", lambda app: "→ approve" not in read_screen(app).split("\n")[-1])
-    common = (press("w p"), called("run_cycle", True), press("n"), sees("New prompt"), press("escape"))
+    common = (press("w p"), called("check", True), press("n"), sees("New prompt"), press("escape"))
     leave = (press("escape"), in_pane("stack"), sees("only shop"), press("right"), called("approve", FIRST, None))
     await play(console, go_to(name), in_pane(name), useless, *common, *leave, size=size)
 

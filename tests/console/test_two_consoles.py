@@ -16,7 +16,7 @@ from tests.console.stories import read_text_in
 async def test_the_second_console_says_that_the_card_runs_and_both_show_the_session(
     demo_engine: Engine, home: Home
 ) -> None:
-    demo_engine.card_cycle.run_cycle(requested=True)
+    demo_engine.checks.run(requested=True)
 
     def make_shared_console() -> ConsoleApp:
         return make_console(home, lambda: demo_engine, now=demo_engine.clock.now)

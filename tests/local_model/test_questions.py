@@ -84,7 +84,7 @@ def test_the_twin_model_proposes_nothing_with_an_unusable_answer(engine: Engine,
     engine.settings.set("twinModelEnabled", True)
     engine.settings.set("twinModelId", SMOLLM2)
     record_decisions(engine, 15)
-    engine.card_cycle.run_cycle()
+    engine.checks.run()
     [event] = engine.ledger.latest(kinds=("TwinAnswered",))
     assert (event.subject, event.payload["usable"]) == (SMOLLM2, False)
     assert event.payload["reason"]

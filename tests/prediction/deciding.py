@@ -21,9 +21,10 @@ from engine.model import Card, DecidedBy, DecidedCard, DecisionSignal, Proposal,
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_store import CardStore
 from engine.prediction.cards import Cards
+from engine.prediction.checks import CardChecks, CheckSources
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.cycle import CardCycle, RoundSources
 from engine.prediction.routing import Route, Router
+from engine.prediction.templates import Proposed
 from engine.prediction.twin import Calibrator, EmbeddedTwin
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -89,13 +90,13 @@ class World:
             ledger=Ledger(self.database), workspace_refusal=self._find_workspace_refusal,
         )  # fmt: skip
         approvals = Approvals(self.store, self.sessions, self.twin, flows=["run_tests"])  # type: ignore[arg-type]
-        self.card_cycle = CardCycle(
+        self.checks = CardChecks(
             self.store,
             approvals,
             router,
             self.twin,
             self.randomness,
-            RoundSources(
+            CheckSources(
                 prepare=lambda: None,
                 contexts=self._make_contexts,
                 note_activity=lambda workspace, at: None,
@@ -104,7 +105,7 @@ class World:
             ),
         )
         self.cards = self.sessions.cards = Cards(
-            self.store, approvals, self.card_cycle, router, self.randomness, reverse=self.landings.reverse
+            self.store, approvals, self.checks, router, self.twin, self.randomness, reverse=self.landings.reverse
         )
 
     def _find_workspace_refusal(self, workspace: str) -> Refusal | None:
@@ -117,9 +118,9 @@ class World:
         kill_switch = SimpleNamespace(stop_reason=lambda: self.stop_reason, pause_after_rejections=lambda tx: None)
         return SimpleNamespace(pipeline=self.rails, kill_switch=kill_switch)
 
-    def _propose(self, context: WorkspaceContext, failed: list[Exception]) -> list[Proposal]:
-        failed.extend(self.template_errors)
-        return [proposed for proposed in self.proposals if proposed.workspace == context.workspace]
+    def _propose(self, context: WorkspaceContext) -> Proposed:
+        proposals = [proposed for proposed in self.proposals if proposed.workspace == context.workspace]
+        return Proposed(tuple(proposals), self.template_errors)
 
     def _make_contexts(self, workspaces: Sequence[str]) -> list[WorkspaceContext]:
         """The contexts of these workspaces."""
@@ -134,7 +135,7 @@ class World:
     def run_cycle(self, *proposals: Proposal) -> list[Card]:
         """Run a cycle in which templates propose exactly these; returns the cards that it made."""
         self.proposals = list(proposals)
-        return list(self.card_cycle.run_cycle().created)
+        return list(self.checks.run().created)
 
     def make_card(self, name: str = "a", **fields: Any) -> Card:
         """Make a card about `name`, with these fields of its proposal."""

@@ -20,6 +20,7 @@ from engine.git.github import GitHub
 from engine.model import Proposal, SessionState, SessionView, Task
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.context_reader import ContextReader, Sources
+from engine.prediction.templates import propose
 from tests.conftest import MONDAY_MORNING as NOW
 from tests.conftest import Repository
 from tests.support.helpers import make_session_view
@@ -129,6 +130,14 @@ def make_session(
 def task(title: str, age: timedelta, *, state: str = "open", channel: str = "", session_id: str | None = None) -> Task:
     """A task of the operator that was added, and last changed, `age` ago."""
     return Task("task_1", title, state, channel, "/w", "operator", NOW - age, NOW - age, session_id)
+
+
+def propose_all(context: WorkspaceContext) -> list[Proposal]:
+    """What all templates propose. An error of one of them is raised."""
+    proposed = propose(context)
+    for error in proposed.errors:
+        raise error
+    return [*proposed.proposals]
 
 
 def get_only(proposals: list[Proposal]) -> Proposal:

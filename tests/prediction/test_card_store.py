@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable
 from datetime import timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,35 @@ from engine.config import Settings
 from engine.events import ChangeSetDiscarded, ChangeSetLanded, Event, EventBus, LandingUndone
 from engine.model import DecidedBy, Outcome, Refusal, SessionState, Source, Status, Tier
 from engine.prediction.card_rows import CardRow
+from engine.prediction.card_store import TRANSITIONS, Move, compute_next_status
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
 from tests.prediction.deciding import SHOP, World, make_proposal, refusal_code
-from tests.prediction.test_card_rules import STEPS
+
+STEPS = {
+    (Status.PENDING, Status.APPROVED),
+    (Status.PENDING, Status.DISMISSED),
+    (Status.PENDING, Status.EXPIRED),
+    (Status.APPROVED, Status.EXECUTED),
+    (Status.APPROVED, Status.PENDING),
+    (Status.DISMISSED, Status.PENDING),
+}
+"""The changes of a status that SPEC 2.7 allows. The last two are undo."""
+
+
+def test_the_table_has_exactly_the_legal_steps() -> None:
+    assert {(before, after) for (before, _), after in TRANSITIONS.items() if before is not after} == STEPS
+
+
+@pytest.mark.parametrize(("status", "move"), list(product(Status, Move)))
+def test_every_other_move_is_refused(status: Status, move: Move) -> None:
+    if (status, move) in TRANSITIONS:
+        assert compute_next_status("pred_x", status, move) is TRANSITIONS[status, move]
+        return
+    with pytest.raises(Refusal, match="pred_x") as refused:
+        compute_next_status("pred_x", status, move)
+    assert refused.value.code == ("nothing_to_undo" if move in (Move.WAKE, Move.REOPEN) else "already_decided")
+
 
 # Any steps
 

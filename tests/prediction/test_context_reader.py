@@ -12,9 +12,8 @@ import pytest
 from engine.model import Thread
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.signals import OurWrite
-from engine.prediction.templates import propose
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, PastRun, World, commit_at, make_session, touch
+from tests.prediction.sensing import NOW, PastRun, World, commit_at, make_session, propose_all, touch
 
 BEFORE, RUN, AFTER = NOW - timedelta(hours=2), NOW - timedelta(hours=1), NOW - timedelta(minutes=5)
 
@@ -69,7 +68,7 @@ def test_a_source_that_fails_leaves_the_others(world: World, broken: str, signal
     world.broken = {broken}
     context = world.sense()
     assert any(f"no {broken} today" in error for error in context.errors)
-    for signals in (context.signals, *(proposal.signals for proposal in propose(context))):
+    for signals in (context.signals, *(proposal.signals for proposal in propose_all(context))):
         failed = [collected.name for collected in signals if collected.error]
         assert failed == ([signal] if signal else [])
 
@@ -84,7 +83,7 @@ def test_a_folder_without_a_working_tree_gives_an_error_and_no_proposals(tmp_pat
     context = World(folder).sense()
     assert context.git is None
     assert [signal.name for signal in context.signals if signal.error] == ["git"]
-    assert propose(context) == []
+    assert propose_all(context) == []
 
 
 def list_changed_paths(context: WorkspaceContext) -> list[str]:
@@ -115,13 +114,13 @@ def test_a_deletion_is_a_change_since_the_last_run(world: World, repository: Rep
     commit_at(repository, "two", {"b.py": "2", "test_c.py": "1"}, BEFORE)
     head, tree = repository.git("rev-parse", "HEAD"), repository.git("rev-parse", "HEAD^{tree}")
     world.runs = [PastRun(head, tree=tree, failing=("test_c.py::test_a",))]
-    assert "still_red" in [card.kind for card in propose(world.sense())]
+    assert "still_red" in [card.kind for card in propose_all(world.sense())]
     (repository.path / "b.py").unlink()
-    proposals = {proposal.kind: proposal for proposal in propose(world.sense())}
+    proposals = {proposal.kind: proposal for proposal in propose_all(world.sense())}
     assert "still_red" not in proposals
     assert proposals["rerun_failing"].parameters == {"tests": ["test_c.py::test_a"]}
     (repository.path / "test_c.py").unlink()
-    proposals = {proposal.kind: proposal for proposal in propose(world.sense())}
+    proposals = {proposal.kind: proposal for proposal in propose_all(world.sense())}
     assert proposals["rerun_failing"].parameters == {"paths": []}, "a test that is gone cannot run again"
 
 
@@ -147,7 +146,7 @@ def test_a_failing_test_whose_file_is_gone_is_deleted(
     for name in ("cart_test.go", "test_c.py"):
         (repository.path / name).unlink()
     assert (test in world.sense().parts[0].deleted_tests) is is_deleted
-    proposals = {proposal.kind: proposal for proposal in propose(world.sense())}
+    proposals = {proposal.kind: proposal for proposal in propose_all(world.sense())}
     assert ("tests" in proposals["rerun_failing"].parameters) is not is_deleted, "a test that is gone cannot run again"
     repository.commit("no tests")
     assert (test in world.sense().parts[0].deleted_tests) is is_deleted

@@ -1,7 +1,9 @@
-"""Which proposals are shown at which confidence, and which kinds are explored (SPEC 2.5, 2.9)."""
+"""Which proposals are shown at which confidence, which kinds are explored, the tiers that follow the operator's
+decisions, and cool-downs (SPEC 2.5, 2.9, 2.11)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -9,9 +11,19 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.learning.decisions.text_features import NO_FEATURES
-from engine.model import Assignment, ConfidenceParts, DecisionSignal, Randomness, RunnerInfo, Source, Tier
+from engine.model import (
+    Assignment,
+    ConfidenceParts,
+    DecisionSignal,
+    Outcome,
+    Randomness,
+    RunnerInfo,
+    Source,
+    Status,
+    Tier,
+)
 from engine.prediction.card_rows import CardRow, make_row
-from engine.prediction.selection import EXPLORED_AFTER, EXPLORED_BELOW, select_rows
+from engine.prediction.selection import EXPLORED_AFTER, EXPLORED_BELOW, EarlierCard, adjust_tier, select_rows
 from engine.prediction.twin import MIN_DECISIONS, ConfidenceEstimate
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING as NOW
@@ -82,3 +94,51 @@ def test_a_kind_is_explored_again_after_a_month_without_a_decision(
 def test_at_most_four_cards_are_of_one_kind(world: World) -> None:
     assert len(world.run_cycle(*(make_proposal(str(number)) for number in range(8)))) == 4
     assert len(world.run_cycle(*world.proposals, make_proposal("other", kind="lint"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("tier", "approved", "decided", "to"),
+    [
+        (Tier.CHECK, 11, 11, Tier.BLOCKS),
+        (Tier.CHECK, 10, 10, Tier.CHECK),
+        (Tier.CHECK, 19, 20, Tier.BLOCKS),
+        (Tier.CHECK, 18, 19, Tier.CHECK),
+        (Tier.CHECK, 26, 28, Tier.BLOCKS),
+        (Tier.CHECK, 25, 27, Tier.CHECK),
+        (Tier.UPKEEP, 11, 11, Tier.CHECK),
+        (Tier.CHECK, 0, 11, Tier.UPKEEP),
+        (Tier.CHECK, 0, 10, Tier.CHECK),
+        (Tier.BLOCKS, 0, 11, Tier.CHECK),
+        (Tier.AT_RISK, 0, 100, Tier.AT_RISK),
+        (Tier.AT_RISK, 100, 100, Tier.AT_RISK),
+    ],
+)
+def test_decisions_move_a_kind_by_one_tier_from_this_number_on(
+    tier: Tier, approved: int, decided: int, to: Tier
+) -> None:
+    adjusted, why = adjust_tier(tier, approved, decided)
+    assert adjusted is to
+    assert (f"you approved {approved} of {decided}" in why) is (adjusted is not tier)
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "outcome", "shown", "undone", "days"),
+    [
+        ("lint", Status.EXECUTED, Outcome.SUCCEEDED, True, False, 7),
+        ("lint", Status.EXECUTED, Outcome.FAILED, True, False, 1),
+        ("lint", Status.EXECUTED, Outcome.CANCELLED, True, True, 7),
+        ("lint", Status.EXPIRED, None, True, False, 1),
+        ("lint", Status.EXPIRED, None, False, False, 0),
+        ("lint", Status.EXPIRED, Outcome.WITHDRAWN, True, False, 0),
+        ("secret", Status.EXECUTED, Outcome.SUCCEEDED, True, False, 0),
+    ],
+)
+def test_the_same_evidence_makes_no_card_for_these_days(
+    kind: str, status: Status, outcome: Outcome | None, shown: bool, undone: bool, days: int
+) -> None:
+    shown_at, undone_at = NOW if shown else None, NOW if undone else None
+    end = NOW + timedelta(days=days)
+    card = EarlierCard("", kind, status, outcome, NOW, shown_at, undone_at)
+    assert not card.is_cooling_down(end)
+    assert days == 0 or card.is_cooling_down(end - timedelta(seconds=1))
+    assert replace(card, closed_at=None).is_cooling_down(NOW), "a session works on it"

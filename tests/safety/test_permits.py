@@ -57,7 +57,7 @@ def test_every_session_has_a_permit_of_the_pipeline_whatever_started_it(world: W
     engine.autonomy.schedule.run(CARDS)
     engine.autonomy.schedule.run(STATE)
     engine.autonomy.schedule.run(PULSE)
-    engine.card_cycle.run_cycle(requested=True)
+    engine.checks.run(requested=True)
     assert count_sessions_with_permits(engine) == 1, "cycles, chores and heartbeats start nothing"
     by_verb = engine.cards.propose("report_branches days=7", workspace=world.workspace)
     dispatch(engine, "approve", {"id": by_verb.id, "wait": True})

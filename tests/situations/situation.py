@@ -117,7 +117,7 @@ class Situation:
 
     def predict_cards(self) -> list[Card]:
         """Run a cycle, and return the cards that wait, from the top."""
-        report = self.engine.card_cycle.run_cycle(requested=False)
+        report = self.engine.checks.run(requested=False)
         assert not report.errors, report.errors
         return self.engine.cards.pending()
 
@@ -143,7 +143,7 @@ class Situation:
     @property
     def problem(self) -> str:
         """The problem that the status names, or ""."""
-        return "".join(self.engine.card_cycle.remarks().values())
+        return "".join(self.engine.checks.remarks().values())
 
     def assign_coding_agent(self) -> None:
         """Let a coding agent serve the channel of most cards, so that it is offered what no flow can mend."""
@@ -163,7 +163,7 @@ class Situation:
         approved = self.engine.cards.approve(card.id)
         session = self.engine.sessions.wait(approved.session_id, timeout=SESSION_TIMEOUT_S)
         assert session.state.over, session
-        self.engine.card_cycle.follow_up()
+        self.engine.checks.follow_up()
         return session
 
     def run_tests(self) -> SessionView:

@@ -54,7 +54,7 @@ def test_the_commit_that_broke_a_test_is_reverted(shop: Situation) -> None:
 
 def find_problem_after_decision(situation: Situation) -> str:
     """Let the cards follow the last decision, and return the problem that the status then names, or ""."""
-    situation.engine.card_cycle.follow_up()
+    situation.engine.checks.follow_up()
     return situation.problem
 
 

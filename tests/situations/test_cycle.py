@@ -28,7 +28,7 @@ def test_cards_of_a_check_that_failed_stay(shop: Situation) -> None:
     object_file.unlink()
     shop.git("stash", "drop", "-q")
     shop.write("cart.py", "def total(prices):\n    breakpoint()\n    return sum(prices) + 0\n", days_ago=0.005)
-    report = shop.engine.card_cycle.run_cycle(requested=False)
+    report = shop.engine.checks.run(requested=False)
     assert any("own: git diff" in error for error in report.errors), report.errors
     kinds = {card.kind for card in shop.engine.cards.pending()}
     assert "leftovers" in kinds, "nobody can see whether it is gone"
@@ -75,7 +75,7 @@ def test_a_card_of_a_lost_repository_is_refused_and_no_decision(
     assert "bring it back" in refused.value.fix
     assert shop.engine.sessions.list() == []
     assert shop.engine.cards.get(card.id).status is Status.PENDING
-    report = shop.engine.card_cycle.run_cycle(requested=True)
+    report = shop.engine.checks.run(requested=True)
     assert [error.partition(" is not ")[0] for error in report.errors] == [str(shop.path)], report.errors
 
 

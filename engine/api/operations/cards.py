@@ -53,7 +53,7 @@ def predict(
     """Check for new cards now, then return those that are pending."""
     workspaces = list(workspaces) or list(engine.workspaces)
     latest = engine.ledger.latest(1)
-    report = engine.card_cycle.run_cycle(workspaces=workspaces, requested=True)
+    report = engine.checks.run(workspaces=workspaces, requested=True)
     faults = engine.ledger.latest(50, kinds=("FaultReported",))
     # Faults of this cycle, for instance a line of a predictor that cannot be read.
     new_faults = [fault for fault in reversed(faults) if not latest or fault.id > latest[0].id]
@@ -321,7 +321,7 @@ def _choose_card(
         return engine.cards.get(card_id)
     if hint:
         return _find_card_of_hint(engine, hint, channel, workspace)
-    engine.card_cycle.run_cycle(requested=True)
+    engine.checks.run(requested=True)
     return next(iter(engine.cards.pending(channel=channel)), None)
 
 

@@ -92,15 +92,13 @@ def status(engine: ApiServices) -> Document:
         "holds": document(engine.safety.kill_switch.holds()),
         "crossPollStatus": trigger_figures(engine),
         "byItself": {"missing": list(requirements.missing), "words": requirements.words},
-        "phase": document(engine.card_cycle.phase()),
+        "phase": document(engine.embedded_twin.read_phase()),
         "silenceSeconds": int(autonomy.silence().total_seconds()),
         "nextCycleAt": instant(autonomy.next_cycle() if runs else None),
         "quiet": bool(autonomy.quiet()),
         "dndUntil": instant(autonomy.dnd_until()),
         "pending": len(pending),
-        "problems": [
-            {"workspace": workspace, "text": remark} for workspace, remark in engine.card_cycle.remarks().items()
-        ],
+        "problems": [{"workspace": workspace, "text": remark} for workspace, remark in engine.checks.remarks().items()],
         "top": document(pending[0]) if pending else None,
         "running": document(engine.sessions.running()),
         "waiting": document(engine.queue()),

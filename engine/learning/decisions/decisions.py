@@ -170,7 +170,7 @@ class Decisions:
     """Writes and reads decisions. Methods that take a transaction or a session run inside the caller's."""
 
     def __init__(self, database: Database, clock: Clock) -> None:
-        self._database = database
+        self.database = database
         self._clock = clock
         self.change_count = 0
         """Grows with each committed change, so that a learner knows when there is more to learn."""
@@ -224,7 +224,7 @@ class Decisions:
 
     def load_after(self, id: int, limit: int = 1000) -> list[PastDecision]:
         """The newest `limit` signals with ids above `id` that count, oldest first, for the Twin to learn from."""
-        with self._database.read() as session:
+        with self.database.read() as session:
             return [
                 _make_past_decision(row)
                 for row in reversed(list(ask(session, _SELECT_AFTER, {"id": id, "limit": limit})))
@@ -264,7 +264,7 @@ class Decisions:
 
     def load_newest(self, limit: int = 50) -> list[Decision]:
         """The newest decisions that count, newest first."""
-        with self._database.read() as session:
+        with self.database.read() as session:
             standing = select(Decision).where(_IS_STANDING).order_by(col(Decision.id).desc()).limit(limit)
             return list(session.exec(standing))
 

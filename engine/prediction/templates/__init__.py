@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
 
+from engine.frozen import frozen
 from engine.model import Proposal
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.kinds import get_kind, is_heartbeat
@@ -74,31 +75,35 @@ PART_TEMPLATES: Final[tuple[PartTemplate, ...]] = (
 """The templates for each of its projects."""
 
 
-def propose(
-    context: WorkspaceContext, failed: list[Exception] | None = None, sources: Iterable[Template] = ()
-) -> list[Proposal]:
-    """Ask all templates and `sources` for proposals, which are not ranked yet.
+@frozen
+class Proposed:
+    """What templates and other sources proposed for a workspace, not ranked yet."""
 
-    If one of them raises an error, only its own proposals are missing: the error is added to `failed`. Without a
-    `failed` list the error is raised.
-    """
-    proposals = _propose_by_templates(context, failed)
+    proposals: tuple[Proposal, ...]
+    errors: tuple[Exception, ...]
+    """The errors of those that failed. Only their own proposals are missing."""
+
+
+def propose(context: WorkspaceContext, sources: Iterable[Template] = ()) -> Proposed:
+    """Ask all templates and `sources` for proposals."""
+    errors: list[Exception] = []
+    proposals = _propose_by_templates(context, errors)
     for source in sources:
-        proposals += _ask_source(partial(source, context), failed)
-    return proposals
+        proposals += _ask_source(partial(source, context), errors)
+    return Proposed(tuple(proposals), tuple(errors))
 
 
-def _propose_by_templates(context: WorkspaceContext, failed: list[Exception] | None) -> list[Proposal]:
+def _propose_by_templates(context: WorkspaceContext, errors: list[Exception]) -> list[Proposal]:
     """The proposals of all templates; if git could not be read, only those of heartbeats."""
     if context.git is None:
-        return _ask_source(partial(work.heartbeat, context), failed)
+        return _ask_source(partial(work.heartbeat, context), errors)
     proposals: list[Proposal] = []
     for template in TEMPLATES:
-        proposals += _ask_source(partial(template, context), failed)
+        proposals += _ask_source(partial(template, context), errors)
     for part in context.parts:
         of_part: list[Proposal] = []
         for part_template in PART_TEMPLATES:
-            of_part += _ask_source(partial(part_template, context, part), failed)
+            of_part += _ask_source(partial(part_template, context, part), errors)
         kinds = {proposal.kind for proposal in of_part}
         proposals += [proposal for proposal in of_part if kinds.isdisjoint(get_kind(proposal.kind).yields_to)]
     if not context.git.operation:
@@ -112,12 +117,10 @@ def _propose_by_templates(context: WorkspaceContext, failed: list[Exception] | N
     ]
 
 
-def _ask_source(ask: Callable[[], Sequence[Proposal]], failed: list[Exception] | None) -> list[Proposal]:
-    """The proposals of one template or source. An error is added to `failed`, or raised without such a list."""
+def _ask_source(ask: Callable[[], Sequence[Proposal]], errors: list[Exception]) -> list[Proposal]:
+    """The proposals of one template or source. Its error is added to `errors`."""
     try:
         return list(ask())
-    except Exception as error:
-        if failed is None:
-            raise
-        failed.append(error)
+    except Exception as error:  # the others go on, and the check names it
+        errors.append(error)
         return []

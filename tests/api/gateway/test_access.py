@@ -162,7 +162,7 @@ def make_predicted_cards(served: Served, *flows: str) -> None:
     ]
     file = served.engine.home.data / "predictions.jsonl"
     file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    served.engine.card_cycle.run_cycle(requested=True)
+    served.engine.checks.run(requested=True)
 
 
 Buttons = dict[str, dict[str, Any]]

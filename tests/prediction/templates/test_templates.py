@@ -14,11 +14,10 @@ from engine.execution.runners.flows import FLOWS
 from engine.model import Proposal
 from engine.prediction.kinds import KINDS
 from engine.prediction.signals import WEIGHTS
-from engine.prediction.templates import propose
 from engine.prediction.templates.branches import unfinished_operation
 from engine.prediction.templates.offers import is_usable, is_usable_path
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World, commit_at, make_session, task, touch
+from tests.prediction.sensing import NOW, World, commit_at, make_session, propose_all, task, touch
 
 DAY = timedelta(days=1)
 
@@ -43,7 +42,7 @@ def propose_when_busy(world: World, repository: Repository) -> list[Proposal]:
     repository.write("cart_new.py", "4")
     world.tasks = [task("cart rounding", 8 * DAY, channel="garden")]
     world.sessions = [make_session("lint", facts={"rules": {"F401": 1}})]
-    return propose(world.sense())
+    return propose_all(world.sense())
 
 
 def test_the_evidence_of_a_proposal_is_what_it_arises_from(world: World, repository: Repository) -> None:
@@ -55,7 +54,7 @@ def test_the_evidence_of_a_proposal_is_what_it_arises_from(world: World, reposit
     assert set(evidence["lint"]) == {"git", "conversations", "tasks"}, "of the last lint, and of a task about the cart"
     world.now = NOW.replace(hour=19)
     commit_at(repository, "evening", {"evening.py": "1"}, NOW)
-    [summary] = [proposal for proposal in propose(world.sense()) if proposal.kind == "summarise_day"]
+    [summary] = [proposal for proposal in propose_all(world.sense()) if proposal.kind == "summarise_day"]
     times = [signal.evidence for signal in summary.signals if signal.name == "time" and signal.relevance]
     assert times == [("evening: summarise the day",)]
 
@@ -83,7 +82,7 @@ def test_every_proposal_has_what_a_card_needs(world: World, repository: Reposito
 def test_fingerprints_do_not_depend_on_the_time(world: World, repository: Repository) -> None:
     before = {proposal.kind: proposal.fingerprint for proposal in propose_when_busy(world, repository)}
     world.now += timedelta(hours=4)
-    after = {proposal.kind: proposal.fingerprint for proposal in propose(world.sense())}
+    after = {proposal.kind: proposal.fingerprint for proposal in propose_all(world.sense())}
     assert after == before
 
 
@@ -105,7 +104,7 @@ def test_hostile_names_neither_reach_the_screen_nor_a_parameter(world: World, re
         ["git", "update-ref", "refs/heads/--output=x", "HEAD~1"], cwd=repository.path, check=True, capture_output=True
     )
     repository.git("update-ref", "refs/heads/x\u202e", "HEAD~1")
-    for proposal in propose(world.sense()):
+    for proposal in propose_all(world.sense()):
         evidence = [line for signal in proposal.signals for line in signal.evidence]
         shown = "".join([proposal.prompt, proposal.reasoning, *evidence])
         assert not any(ord(character) < 32 or character == "\u202e" for character in shown)
@@ -164,7 +163,7 @@ def test_waiting_work_is_proposed_at_this_age_and_not_a_minute_sooner(
     make(repository, age)
     for now, is_offered in ((NOW - timedelta(minutes=1), False), (NOW, True)):
         context = World(repository.path, now=now).sense()
-        assert (kind in [proposal.kind for proposal in propose(context)]) is is_offered
+        assert (kind in [proposal.kind for proposal in propose_all(context)]) is is_offered
 
 
 @pytest.mark.long

@@ -10,9 +10,8 @@ import pytest
 
 from engine.model import Task
 from engine.prediction.kinds import BLOCKED_TASK, KINDS, OPEN_TASK, STALE_TASK
-from engine.prediction.templates import propose
 from engine.prediction.templates.work import LearnedWork, open_task, propose_learned
-from tests.prediction.sensing import NOW, World, make_session
+from tests.prediction.sensing import NOW, World, make_session, propose_all
 
 HOUR = timedelta(hours=1)
 
@@ -79,7 +78,7 @@ def test_a_heartbeat_task_is_offered_also_where_git_cannot_be_read(world: World)
     (world.path / ".git" / "HEAD").write_text("not a commit")
     context = world.sense()
     assert context.git is None
-    assert [proposal.task_id for proposal in propose(context)] == ["task_cart"]
+    assert [proposal.task_id for proposal in propose_all(context)] == ["task_cart"]
 
 
 WORK = LearnedWork("check_release", "Run git status, then pytest tests", NOW - timedelta(days=1))

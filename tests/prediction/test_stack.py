@@ -1,100 +1,28 @@
-"""The rules of cards: legal transitions, the order of the stack, its places, cool-downs, and tiers that follow the
-operator's decisions (SPEC 2.7, 2.9, 2.11)."""
+"""The order of the stack and its places (SPEC 2.9, 2.11)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
-from itertools import product
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.config import Settings
-from engine.model import Assignment, Band, Card, Outcome, Refusal, SessionState, Source, Status, Tier
-from engine.prediction.card_rules import (
+from engine.model import Assignment, Band, Card, Source, Status, Tier
+from engine.prediction.kinds import KINDS
+from engine.prediction.stack import (
     NO_PLACE,
-    OUTCOMES,
-    TRANSITIONS,
-    EarlierCard,
     MayDisplace,
-    Move,
     Room,
     Seating,
-    adjust_tier,
-    compute_next_status,
     find_displaced_ids,
     find_ids_without_place,
-    is_cooling_down,
     sort_cards,
     takes_place,
 )
-from engine.prediction.kinds import KINDS
 from tests.conftest import MONDAY_MORNING as NOW
-
-# Transitions
-
-
-STEPS = {
-    (Status.PENDING, Status.APPROVED),
-    (Status.PENDING, Status.DISMISSED),
-    (Status.PENDING, Status.EXPIRED),
-    (Status.APPROVED, Status.EXECUTED),
-    (Status.APPROVED, Status.PENDING),
-    (Status.DISMISSED, Status.PENDING),
-}
-"""The changes of a status that SPEC 2.7 allows. The last two are undo."""
-
-
-def test_the_table_has_exactly_the_legal_steps() -> None:
-    assert {(before, after) for (before, _), after in TRANSITIONS.items() if before is not after} == STEPS
-
-
-def test_exactly_the_final_states_of_a_session_give_a_card_its_outcome() -> None:
-    assert set(OUTCOMES) == {state for state in SessionState if state.over}
-
-
-@pytest.mark.parametrize(("status", "move"), list(product(Status, Move)))
-def test_every_other_move_is_refused(status: Status, move: Move) -> None:
-    if (status, move) in TRANSITIONS:
-        assert compute_next_status("pred_x", status, move) is TRANSITIONS[status, move]
-        return
-    with pytest.raises(Refusal, match="pred_x") as refused:
-        compute_next_status("pred_x", status, move)
-    assert refused.value.code == ("nothing_to_undo" if move in (Move.WAKE, Move.REOPEN) else "already_decided")
-
-
-# Tiers
-
-
-@pytest.mark.parametrize(
-    ("tier", "approved", "decided", "to"),
-    [
-        (Tier.CHECK, 11, 11, Tier.BLOCKS),
-        (Tier.CHECK, 10, 10, Tier.CHECK),
-        (Tier.CHECK, 19, 20, Tier.BLOCKS),
-        (Tier.CHECK, 18, 19, Tier.CHECK),
-        (Tier.CHECK, 26, 28, Tier.BLOCKS),
-        (Tier.CHECK, 25, 27, Tier.CHECK),
-        (Tier.UPKEEP, 11, 11, Tier.CHECK),
-        (Tier.CHECK, 0, 11, Tier.UPKEEP),
-        (Tier.CHECK, 0, 10, Tier.CHECK),
-        (Tier.BLOCKS, 0, 11, Tier.CHECK),
-        (Tier.AT_RISK, 0, 100, Tier.AT_RISK),
-        (Tier.AT_RISK, 100, 100, Tier.AT_RISK),
-    ],
-)
-def test_decisions_move_a_kind_by_one_tier_from_this_number_on(
-    tier: Tier, approved: int, decided: int, to: Tier
-) -> None:
-    adjusted, why = adjust_tier(tier, approved, decided)
-    assert adjusted is to
-    assert (f"you approved {approved} of {decided}" in why) is (adjusted is not tier)
-
-
-# The order and the places of the stack
-
 
 LATER, EARLIER = NOW + timedelta(hours=1), NOW - timedelta(hours=1)
 
@@ -292,29 +220,3 @@ def test_a_returning_card_displaces_others_within_the_limits(cards: list[Card], 
         assert [card for card in rest if group_upkeep(card) == group_upkeep(returning)] == [returning]
     others = [card for card in shown if card is not returning and takes_place(card, NOW)]
     assert not is_within_caps(others) or is_within_caps([card for card in rest if takes_place(card, NOW)])
-
-
-# Cool-downs
-
-
-@pytest.mark.parametrize(
-    ("kind", "status", "outcome", "shown", "undone", "days"),
-    [
-        ("lint", Status.EXECUTED, Outcome.SUCCEEDED, True, False, 7),
-        ("lint", Status.EXECUTED, Outcome.FAILED, True, False, 1),
-        ("lint", Status.EXECUTED, Outcome.CANCELLED, True, True, 7),
-        ("lint", Status.EXPIRED, None, True, False, 1),
-        ("lint", Status.EXPIRED, None, False, False, 0),
-        ("lint", Status.EXPIRED, Outcome.WITHDRAWN, True, False, 0),
-        ("secret", Status.EXECUTED, Outcome.SUCCEEDED, True, False, 0),
-    ],
-)
-def test_the_same_evidence_makes_no_card_for_these_days(
-    kind: str, status: Status, outcome: Outcome | None, shown: bool, undone: bool, days: int
-) -> None:
-    shown_at, undone_at = NOW if shown else None, NOW if undone else None
-    end = NOW + timedelta(days=days)
-    card = EarlierCard("", kind, status, outcome, NOW, shown_at, undone_at)
-    assert not is_cooling_down(card, end)
-    assert days == 0 or is_cooling_down(card, end - timedelta(seconds=1))
-    assert is_cooling_down(replace(card, closed_at=None), NOW), "a session works on it"

@@ -65,26 +65,26 @@ def test_the_five_highest_proposals_become_cards(world: World) -> None:
 def test_a_requested_cycle_says_when_there_is_no_room_for_a_card(world: World) -> None:
     world.git_state = make_new_commit_state(world)
     world.run_cycle(*make_proposals(*"abcde"))
-    assert world.card_cycle.run_cycle(requested=True).errors == (), "nothing else is proposed"
+    assert world.checks.run(requested=True).errors == (), "nothing else is proposed"
     world.proposals = [*world.proposals, make_proposal("f")]
     message = (
         "there is more, but at most 5 cards may wait in a workspace (maxPendingCards) and 12 in all "
         "(maxPendingCardsInAll): decide some first"
     )
-    assert world.card_cycle.run_cycle(requested=True).errors == (message,)
-    assert world.card_cycle.run_cycle().errors == (), "the operator did not request it"
+    assert world.checks.run(requested=True).errors == (message,)
+    assert world.checks.run().errors == (), "the operator did not request it"
 
 
 def test_a_workspace_without_a_commit_is_remarked_until_it_has_one(world: World) -> None:
     reason = "no commit yet; most cards need a history, so make a commit"
-    assert world.card_cycle.run_cycle(requested=True).errors == (f"{SHOP}: {reason}",)
-    assert world.card_cycle.remarks() == {SHOP: reason}
+    assert world.checks.run(requested=True).errors == (f"{SHOP}: {reason}",)
+    assert world.checks.remarks() == {SHOP: reason}
     world.git_state = None
     world.run_cycle()
-    assert world.card_cycle.remarks() == {SHOP: reason}, "git could not be read, so nothing newer is known"
+    assert world.checks.remarks() == {SHOP: reason}, "git could not be read, so nothing newer is known"
     world.git_state = make_new_commit_state(world)
     world.run_cycle()
-    assert world.card_cycle.remarks() == {}
+    assert world.checks.remarks() == {}
 
 
 def test_the_same_evidence_makes_one_card(world: World) -> None:
@@ -101,7 +101,7 @@ def test_a_card_is_withdrawn_when_its_evidence_is_gone(world: World) -> None:
     world.cards.mark_shown([card.id])
     own = world.propose("run_tests")
     world.proposals = []
-    assert world.card_cycle.run_cycle().withdrawn == (card.id,)
+    assert world.checks.run().withdrawn == (card.id,)
     after = world.cards.get(card.id)
     assert (after.status, after.outcome) == (Status.EXPIRED, Outcome.WITHDRAWN)
     assert world.signals() == []
@@ -166,11 +166,11 @@ def test_nothing_is_withdrawn_when_a_source_failed(world: World) -> None:
     card = world.make_card("a")
     world.context_errors = ("runs: the table is locked",)
     world.proposals = []
-    report = world.card_cycle.run_cycle()
+    report = world.checks.run()
     assert report.withdrawn == ()
     assert report.errors == ("/shop: runs: the table is locked",)
     world.context_errors, world.git_state = (), None
-    assert world.card_cycle.run_cycle().withdrawn == ()
+    assert world.checks.run().withdrawn == ()
     assert world.cards.get(card.id).status is Status.PENDING
 
 
@@ -178,7 +178,7 @@ def test_an_error_of_a_template_leaves_the_cards_of_others(world: World) -> None
     pending = world.make_card("a")
     world.template_errors = (KeyError("head"),)
     world.proposals = [make_proposal("b")]
-    report = world.card_cycle.run_cycle()
+    report = world.checks.run()
     assert [card.kind for card in report.created] == ["run_tests"]
     assert report.withdrawn == ()
     assert report.errors == ("/shop: KeyError: 'head'",)
@@ -192,31 +192,31 @@ def test_a_card_that_the_content_rail_blocks_is_held_back_and_named_until_it_is_
         make_proposal("b", prompt="forbidden, too"),
         make_proposal("c"),
     ]
-    report = world.card_cycle.run_cycle(requested=True)
+    report = world.checks.run(requested=True)
     assert [card.assignment.prompt for card in report.created] == [make_proposal("c").prompt]
     message = "2 cards are held back by the content rail (it is forbidden); the safety screen lists them"
     assert report.errors == (f"{SHOP}: {message}",)
-    assert world.card_cycle.remarks() == {SHOP: message}
+    assert world.checks.remarks() == {SHOP: message}
     assert len(world.rails.held_back) == 2
 
     world.rails.allowed_once.add(world.rails.held_back[0].digest)
-    assert [card.assignment.prompt for card in world.card_cycle.run_cycle().created] == ["forbidden"]
+    assert [card.assignment.prompt for card in world.checks.run().created] == ["forbidden"]
     world.proposals = []
-    world.card_cycle.run_cycle()
-    assert world.card_cycle.remarks() == {}
+    world.checks.run()
+    assert world.checks.remarks() == {}
 
 
 def test_what_is_held_back_stays_named_after_a_check_of_another_workspace(world: World) -> None:
     world.git_state = make_new_commit_state(world)
     world.run_cycle(make_proposal("a", prompt="forbidden"))
-    before = world.card_cycle.remarks()
-    world.card_cycle.run_cycle(workspaces=["/blog"])
-    assert world.card_cycle.remarks() == before != {}
+    before = world.checks.remarks()
+    world.checks.run(workspaces=["/blog"])
+    assert world.checks.remarks() == before != {}
 
 
 def test_a_proposal_for_a_channel_that_is_not_registered_is_an_error(world: World) -> None:
     world.proposals = [make_proposal("a", channel="gone"), make_proposal("b")]
-    report = world.card_cycle.run_cycle()
+    report = world.checks.run()
     assert len(report.created) == 1
     assert report.errors == (f"{SHOP}: run_tests: there is no channel 'gone'",)
 
@@ -233,10 +233,10 @@ def test_a_finished_cycle_is_in_the_ledger_with_its_errors(world: World) -> None
 def test_confidence_is_fixed_in_phase_0_and_the_twins_in_phase_1(world: World) -> None:
     teach(world, 29)
     card = world.make_card("a")
-    assert (card.confidence, card.source, world.card_cycle.phase().number) == (0.4, Source.TEMPLATE, 0)
+    assert (card.confidence, card.source, world.twin.read_phase().number) == (0.4, Source.TEMPLATE, 0)
     teach(world, 1, DecisionSignal.DISMISSED, kind="other")
     card = world.make_card("b", evidence_at=world.clock.now() - timedelta(days=2))
-    assert (card.source, card.band, world.card_cycle.phase().number) == (Source.EMBEDDED_TWIN, Band.ACT, 1)
+    assert (card.source, card.band, world.twin.read_phase().number) == (Source.EMBEDDED_TWIN, Band.ACT, 1)
     assert card.parts.words == (
         "you approved 29 of 29 like this in the morning",
         "moved up to “blocks”: you approved 29 of 29 like it",
@@ -247,22 +247,22 @@ def test_confidence_is_fixed_in_phase_0_and_the_twins_in_phase_1(world: World) -
 def test_a_stopped_engine_predicts_nothing(world: World) -> None:
     world.stop_reason = "F12 was pressed"
     world.proposals = [make_proposal("a")]
-    assert world.card_cycle.run_cycle() == CycleReport(errors=("F12 was pressed",))
-    refused("stopped", lambda: world.card_cycle.run_cycle(requested=True))
+    assert world.checks.run() == CycleReport(errors=("F12 was pressed",))
+    refused("stopped", lambda: world.checks.run(requested=True))
     world.stop_reason = ""
-    assert len(world.card_cycle.run_cycle(requested=True).created) == 1
+    assert len(world.checks.run(requested=True).created) == 1
 
 
 def test_a_workspace_that_is_off_gets_no_cards(database: Database, clock: FakeClock) -> None:
     settings = Settings(workspaces={SHOP: WorkspaceSettings(autonomy=WorkspaceAutonomy.OFF)})
     world = World(database, clock, settings=settings)
     assert world.run_cycle(make_proposal("a")) == []
-    assert "off" in world.card_cycle.run_cycle(requested=True).errors[0]
+    assert "off" in world.checks.run(requested=True).errors[0]
 
 
 def test_a_second_cycle_waits_for_the_first(world: World) -> None:
     is_reading, may_continue = threading.Event(), threading.Event()
-    sources = world.card_cycle._sources
+    sources = world.checks._sources
     read_workspaces: list[Sequence[str]] = []
 
     def read_slowly(workspaces: Sequence[str]) -> Sequence[WorkspaceContext]:
@@ -271,19 +271,19 @@ def test_a_second_cycle_waits_for_the_first(world: World) -> None:
         assert may_continue.wait(10)
         return sources.contexts(workspaces)
 
-    world.card_cycle._sources = replace(sources, contexts=read_slowly)
-    assert not world.card_cycle.is_checking
+    world.checks._sources = replace(sources, contexts=read_slowly)
+    assert not world.checks.is_checking
     world.proposals = [make_proposal("a"), make_proposal("b", workspace="/blog")]
     with ThreadPoolExecutor(2) as pool:
-        first = pool.submit(world.card_cycle.run_cycle, workspaces=[SHOP])
+        first = pool.submit(world.checks.run, workspaces=[SHOP])
         assert is_reading.wait(10)
-        second = pool.submit(world.card_cycle.run_cycle, workspaces=["/blog"], requested=True)
+        second = pool.submit(world.checks.run, workspaces=["/blog"], requested=True)
         assert read_workspaces == [[SHOP]]
-        assert world.card_cycle.is_checking
+        assert world.checks.is_checking
         may_continue.set()
         created = [card.assignment.workspace for report in (first, second) for card in report.result(10).created]
     assert created == [SHOP, "/blog"]
-    assert not world.card_cycle.is_checking
+    assert not world.checks.is_checking
 
 
 # Work that the operator did without the card (SPEC 2.9)
@@ -362,10 +362,10 @@ def test_failed_tests_lead_to_one_card_that_takes_no_place(world: World) -> None
     five = make_proposals(*"vwxyz")
     fail_tests(world, "a", *five[1:])
     world.proposals = [*five, BROKEN_TEST, make_proposal("other", kind="hunt_flakes")]
-    [card] = world.card_cycle.follow_up()
+    [card] = world.checks.follow_up()
     assert (card.kind, card.source, card.status) == ("bisect", Source.FOLLOW_UP, Status.PENDING)
-    assert world.card_cycle.follow_up() == []
-    assert len(world.card_cycle.run_cycle().created) == 1
+    assert world.checks.follow_up() == []
+    assert len(world.checks.run().created) == 1
     assert len(world.cards.pending()) == 5 + 1
 
 
@@ -377,7 +377,7 @@ def test_a_follow_up_that_was_dismissed_or_done_lately_gives_way_to_the_next_kin
     world.cards.dismiss(by_kind["hunt_flakes"])
     fail_tests(world)
     world.proposals = [done, dismissed, make_proposal("red", kind="still_red")]
-    assert [card.kind for card in world.card_cycle.follow_up()] == ["still_red"]
+    assert [card.kind for card in world.checks.follow_up()] == ["still_red"]
 
 
 def test_a_card_keeps_its_place_in_a_round_that_makes_one_next_step(world: World) -> None:
@@ -386,7 +386,7 @@ def test_a_card_keeps_its_place_in_a_round_that_makes_one_next_step(world: World
     [card] = world.cards.pending()
     after = make_proposal("files", kind="lint", parameters={"paths": ["a", "b"]}, reasoning="two files changed")
     world.proposals = [after, BROKEN_TEST]
-    assert [follow_up.kind for follow_up in world.card_cycle.follow_up()] == ["bisect"]
+    assert [follow_up.kind for follow_up in world.checks.follow_up()] == ["bisect"]
     assert world.cards.get(card.id) == card, "it makes way in the next cycle, which can make the other card"
     assert [new.assignment.parameters for new in world.run_cycle(after, BROKEN_TEST)] == [{"paths": ["a", "b"]}]
 
@@ -394,7 +394,7 @@ def test_a_card_keeps_its_place_in_a_round_that_makes_one_next_step(world: World
 def test_no_card_is_made_only_to_make_room_for_one_that_cannot_run(world: World) -> None:
     blocked = make_proposal("task", kind="blocked_task", flow=None, tier=Tier.BLOCKS)
     world.proposals = [*make_proposals(*"vwxyz"), blocked]
-    report = world.card_cycle.run_cycle()
+    report = world.checks.run()
     assert {card.id for card in report.created} == {card.id for card in world.cards.pending()}
     assert (len(report.created), report.withdrawn) == (5, ())
 
@@ -402,7 +402,7 @@ def test_no_card_is_made_only_to_make_room_for_one_that_cannot_run(world: World)
 def test_a_next_step_comes_from_the_channel_of_the_session_before_it(world: World) -> None:
     fail_tests(world)
     world.proposals = [BROKEN_TEST]
-    [card] = world.card_cycle.follow_up()
+    [card] = world.checks.follow_up()
     world.cards.trigger(card.id, by="gateway")
     assert world.rails.triggers[-1].from_channel == "koji-core"
 
@@ -412,7 +412,7 @@ def test_a_session_that_is_gone_leads_to_nothing(world: World) -> None:
     world.database.write(lambda tx: tx.record(event))
     fail_tests(world)
     world.proposals = [BROKEN_TEST]
-    assert [card.kind for card in world.card_cycle.follow_up()] == ["bisect"]
+    assert [card.kind for card in world.checks.follow_up()] == ["bisect"]
 
 
 @pytest.mark.parametrize(("checked_next", "is_read"), [((), True), ((SHOP,), False)])
@@ -424,8 +424,8 @@ def test_a_workspace_where_changes_were_decided_is_read_unless_it_is_checked_nex
     landed = ChangeSetLanded(subject="change_1", workspace=SHOP, session_id="session_1", files=1)
     world.database.write(lambda tx: tx.record(landed))
     world.proposals = [make_proposal("new")]
-    assert world.card_cycle.follow_up(checked_next) == [], "it makes no card"
-    assert (world.card_cycle.last_checked()[SHOP] == clock.now()) is is_read
+    assert world.checks.follow_up(checked_next) == [], "it makes no card"
+    assert (world.checks.last_checked()[SHOP] == clock.now()) is is_read
     assert (world.cards.get(card.id).status is Status.EXPIRED) is is_read
 
 
@@ -433,7 +433,7 @@ def test_a_pending_card_for_the_same_is_the_follow_up(world: World) -> None:
     fail_tests(world, "a", BROKEN_TEST)
     [card] = world.cards.pending()
     world.proposals = [BROKEN_TEST, make_proposal("red", kind="still_red")]
-    assert world.card_cycle.follow_up() == []
+    assert world.checks.follow_up() == []
     assert world.cards.get(card.id).status is Status.PENDING
 
 
@@ -441,9 +441,9 @@ def test_nothing_follows_during_a_stop_and_nothing_is_lost_by_it(world: World) -
     fail_tests(world)
     world.proposals = [BROKEN_TEST]
     world.stop_reason = "stopped from outside"
-    assert world.card_cycle.follow_up() == []
+    assert world.checks.follow_up() == []
     world.stop_reason = ""
-    assert len(world.card_cycle.follow_up()) == 1
+    assert len(world.checks.follow_up()) == 1
 
 
 def test_a_stopped_session_has_its_workspace_read_again(world: World, clock: FakeClock) -> None:
@@ -454,8 +454,8 @@ def test_a_stopped_session_has_its_workspace_read_again(world: World, clock: Fak
     clock.advance(timedelta(minutes=1))
     event = SessionEnded(subject=view.id, prediction_id="", state="cancelled", summary="", cost=0)
     world.database.write(lambda tx: tx.record(event))
-    world.card_cycle.follow_up()
-    assert world.card_cycle.last_checked()[view.workspace] == clock.now()
+    world.checks.follow_up()
+    assert world.checks.last_checked()[view.workspace] == clock.now()
 
 
 @pytest.mark.parametrize(("age", "cards"), [(timedelta(hours=24), 1), (timedelta(hours=24, seconds=1), 0)])
@@ -465,4 +465,4 @@ def test_nothing_follows_a_session_that_ended_more_than_a_day_ago(
     fail_tests(world)
     clock.advance(age)
     world.proposals = [BROKEN_TEST]
-    assert len(world.card_cycle.follow_up()) == cards
+    assert len(world.checks.follow_up()) == cards

@@ -1,6 +1,7 @@
-"""The rules of cards: transitions, cool-downs, places in the stack, order and tiers (SPEC 2.5, 2.7, 2.9, 2.11).
+"""The stack of pending cards (SPEC 2.9, 2.11): the order of the cards, and the places that they take.
 
-The functions are pure; only `Room` keeps which places were taken. `card_store` and the cycle apply them.
+The functions are pure; only `Room` keeps which places were taken. Checks, suggestions and undone decisions ask for a
+place; the console and the verbs show the cards in this order.
 """
 
 from __future__ import annotations
@@ -12,118 +13,9 @@ from pathlib import Path
 
 from engine.config import Settings
 from engine.frozen import frozen
-from engine.model import Card, Outcome, Refusal, SessionState, Source, Status, Tier
+from engine.model import Card, Source, Tier
 from engine.model.base import hex_hash
 from engine.prediction.kinds import get_kind, is_ordered
-from engine.safety.gate import MIN_APPROVAL_BOUND
-from engine.statistics import wilson_lower_bound
-
-LIFETIME = timedelta(hours=24)
-"""Time after which a card expires, not counting quiet hours (SPEC 2.7)."""
-
-DEFAULT_SNOOZE, MAX_SNOOZE = timedelta(hours=2), timedelta(days=30)
-"""Default and maximum length of a snooze."""
-
-
-# -- transitions
-
-
-class Move(StrEnum):
-    """A transition of a card."""
-
-    APPROVE = "approved"
-    DISMISS = "dismissed"
-    SNOOZE = "snoozed"
-    WAKE = "woken"  # a snooze is undone
-    EXPIRE = "expired"  # its time is over
-    WITHDRAW = "withdrawn"  # its evidence is gone
-    REOPEN = "reopened"  # a decision is undone before it had an effect
-    EXECUTE = "executed"  # its session has ended
-
-
-TRANSITIONS: dict[tuple[Status, Move], Status] = {
-    (Status.PENDING, Move.APPROVE): Status.APPROVED,
-    (Status.PENDING, Move.DISMISS): Status.DISMISSED,
-    (Status.PENDING, Move.SNOOZE): Status.PENDING,
-    (Status.PENDING, Move.WAKE): Status.PENDING,
-    (Status.PENDING, Move.EXPIRE): Status.EXPIRED,
-    (Status.PENDING, Move.WITHDRAW): Status.EXPIRED,
-    (Status.APPROVED, Move.REOPEN): Status.PENDING,
-    (Status.DISMISSED, Move.REOPEN): Status.PENDING,
-    (Status.APPROVED, Move.EXECUTE): Status.EXECUTED,
-}
-"""The legal transitions; all others are refused."""
-
-OUTCOMES: dict[SessionState, Outcome] = {
-    SessionState.SUCCEEDED: Outcome.SUCCEEDED,
-    SessionState.FAILED: Outcome.FAILED,
-    SessionState.CANNOT_RUN: Outcome.CANNOT_RUN,
-    SessionState.CANCELLED: Outcome.CANCELLED,
-    SessionState.BLOCKED: Outcome.BLOCKED,
-    SessionState.INTERRUPTED: Outcome.FAILED,
-}
-"""The outcome of a card by the final state of its session."""
-
-_IN_WORDS = {
-    Status.PENDING: "is still pending",
-    Status.APPROVED: "was already approved",
-    Status.DISMISSED: "was already dismissed",
-    Status.EXPIRED: "has expired",
-    Status.EXECUTED: "was already executed",
-}
-"""The statuses of a card in refusals."""
-
-
-def compute_next_status(card_id: str, status: Status, move: Move) -> Status:
-    """The status after `move`. Raises `Refusal` `already_decided`, or `nothing_to_undo` for `WAKE` and `REOPEN`."""
-    new_status = TRANSITIONS.get((status, move))
-    if new_status is not None:
-        return new_status
-    message = f"card {card_id} {_IN_WORDS[status]} and cannot be {move.value}"
-    if move in (Move.WAKE, Move.REOPEN):
-        raise Refusal("nothing_to_undo", message)
-    undoable = status in (Status.APPROVED, Status.DISMISSED)
-    raise Refusal("already_decided", message, f"undo it first: clawpy undo {card_id}" if undoable else "")
-
-
-# -- cool-downs
-
-MAX_COOL_DOWN = timedelta(days=7)
-"""Maximum time of `is_cooling_down`."""
-
-
-@frozen
-class EarlierCard:
-    """A card whose evidence is proposed again. `closed_at` is None while it is pending or its work runs."""
-
-    fingerprint: str
-    kind: str
-    status: Status
-    outcome: Outcome | None
-    closed_at: datetime | None
-    shown_at: datetime | None
-    undone_at: datetime | None
-
-
-def is_cooling_down(card: EarlierCard, now: datetime) -> bool:
-    """Whether it is too early to make another card with the same evidence as this card.
-
-    That is so for 7 days after work that succeeded or was undone, since the same evidence would propose it again; for a
-    day after work that ended in any other way; and for a day after a card that was shown and expired. A card that was
-    never shown has no cool-down, and neither has a kind that comes back until its reason is gone. Pending cards are
-    compared by subject elsewhere, and mutes (`dismissals`) follow from dismissed ones.
-    """
-    if card.closed_at is None:
-        return card.status is not Status.PENDING
-    days = 0
-    if card.status is Status.EXECUTED:
-        days = 7 if card.undone_at or card.outcome is Outcome.SUCCEEDED else 1
-    elif card.status is Status.EXPIRED and card.outcome is not Outcome.WITHDRAWN and card.shown_at:
-        days = 1
-    return now < card.closed_at + timedelta(days=days) and not get_kind(card.kind).comes_back
-
-
-# -- order
 
 FRESHNESS_STEPS = (timedelta(hours=1), timedelta(days=1), timedelta(days=7))
 """Limits between groups of evidence by age. Cards in the same group are ordered by kind (`kinds.Kind.place`), so that
@@ -160,8 +52,6 @@ def rank_cards(cards: Iterable[Card], now: datetime) -> list[Card]:
     return [*own_prompts, *others]
 
 
-# -- places
-
 MAX_SUGGESTED = 3
 """Maximum number of pending cards of agents and programs."""
 
@@ -189,11 +79,11 @@ NO_PLACE = Seating(False)
 
 
 class Room:
-    """The places of the stack. `awake` are the pending cards that are not snoozed, including those without a place."""
+    """The places of the stack. `pending` includes cards without a place; snoozed ones are left out."""
 
-    def __init__(self, settings: Settings, awake: Iterable[Card], now: datetime) -> None:
+    def __init__(self, settings: Settings, pending: Iterable[Card], now: datetime) -> None:
         self._settings = settings
-        self._awake = list(awake)
+        self._awake = [card for card in pending if not card.snoozed(now)]
         self._now = now
 
     def take(self, card: Card, may_displace: MayDisplace = MayDisplace.LOWER_TIERS) -> Seating:
@@ -204,7 +94,8 @@ class Room:
         preferably one that was not shown yet.
         """
         displaced = self._find_rivals(card)
-        if displaced and not _may_replace_rivals(card, may_displace):
+        is_next_step = may_displace is MayDisplace.LOWER_TIERS and card.source is Source.FOLLOW_UP
+        if displaced and not (is_next_step or may_displace is MayDisplace.ANY):
             return NO_PLACE
         if takes_place(card, self._now):
             seated = [other for other in self._awake if takes_place(other, self._now)]
@@ -247,12 +138,6 @@ def find_exclusive_group(card: Card) -> str:
     return card.kind if get_kind(card.kind).one_at_a_time else ""
 
 
-def _may_replace_rivals(card: Card, may_displace: MayDisplace) -> bool:
-    if may_displace is MayDisplace.LOWER_TIERS:
-        return card.source is Source.FOLLOW_UP
-    return may_displace is MayDisplace.ANY
-
-
 def _may_lose_place(other: Card, card: Card, may_displace: MayDisplace) -> bool:
     """Whether `other` may lose its place to `card`."""
     if may_displace is MayDisplace.LOWER_TIERS:
@@ -270,10 +155,9 @@ def find_ids_without_place(cards: Iterable[Card], now: datetime, settings: Setti
     """The ids of cards whose snooze ended and for which there is no place. They stay hidden until another card is
     decided. Cards that were never snoozed keep their places, and the others get the free ones in order."""
     awake = [card for card in sort_cards(cards, now) if not card.snoozed(now)]
+    woken = [card for card in awake if card.snoozed_until is not None]
     room = Room(settings, [card for card in awake if card.snoozed_until is None], now)
-    return {
-        card.id for card in awake if card.snoozed_until is not None and not room.take(card, MayDisplace.NONE).has_place
-    }
+    return {card.id for card in woken if not room.take(card, MayDisplace.NONE).has_place}
 
 
 def find_displaced_ids(cards: Sequence[Card], returning: str, now: datetime, settings: Settings) -> tuple[str, ...]:
@@ -282,24 +166,6 @@ def find_displaced_ids(cards: Sequence[Card], returning: str, now: datetime, set
     An upkeep card displaces the other upkeep card. If there are too many cards, the last of the others is displaced.
     """
     hidden = find_ids_without_place(cards, now, settings)
-    shown = [card for card in cards if not card.snoozed(now) and card.id not in hidden]
     card = next(card for card in cards if card.id == returning)
-    return Room(settings, [other for other in shown if other is not card], now).take(card, MayDisplace.ANY).displaced
-
-
-# -- tiers
-
-
-def adjust_tier(tier: Tier, approved: int, decided: int) -> tuple[Tier, str]:
-    """(tier, reason) of a kind in a workspace after the operator's decisions (SPEC 2.11). The reason is "" if the tier
-    stays.
-
-    A kind moves up by one if the one-sided 95 % Wilson bound of the share approved is at least 0.8, which takes 11 of
-    11. It moves down by one if that holds for the share dismissed. No kind moves into tier 1 or out of it.
-    """
-    reason = f"you approved {approved} of {decided} like it"
-    if tier in (Tier.CHECK, Tier.UPKEEP) and wilson_lower_bound(approved, decided) >= MIN_APPROVAL_BOUND:
-        return Tier(tier - 1), f"moved up to “{Tier(tier - 1).word}”: {reason}"
-    if tier in (Tier.BLOCKS, Tier.CHECK) and wilson_lower_bound(decided - approved, decided) >= MIN_APPROVAL_BOUND:
-        return Tier(tier + 1), f"moved down to “{Tier(tier + 1).word}”: {reason}"
-    return tier, ""
+    others = [other for other in cards if other is not card and other.id not in hidden]
+    return Room(settings, others, now).take(card, MayDisplace.ANY).displaced
