@@ -1,8 +1,8 @@
-"""The change set of a session: what landing it does, its files as a tree, diff, comments and marks (SPEC 3.9, 9.4)."""
+"""The change set of a session: its files as a tree, its diff, what landing it does, and its landing (SPEC 3.9, 9.4)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,13 +19,15 @@ from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens import diff
 from clawpy_console.screens.base import BaseScreen
+from clawpy_console.screens.dialog import confirm
 from clawpy_console.screens.diff_view import DiffView
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.session import describe_change_set, describe_check, is_waiting_to_land, make_file_warnings
-from engine.model import ChangeSet, ChangeState, FileChange, FilePart, LandPreview, SessionView
+from engine.model import ChangeSet, ChangeState, FileChange, FilePart, LandPreview, Refusal, SessionView
 
 if TYPE_CHECKING:
     from clawpy_console.console import Console
+    from engine import Engine
 
 MAX_WARNINGS = 8
 """Maximum number of warnings about files, above the list, on a terminal that is not small."""
@@ -66,11 +68,16 @@ class _DiffVersion(NamedTuple):
 
 
 class Changes(Vertical):
-    """Shows the change set of one session, or that it has none.
+    """Shows the change set of one session, or that it has none; lands it, branches it, discards it and undoes that.
 
     A mark stays when the diff is read again, if its lines are still the same. If not, it is lost, and the change set
-    cannot be landed (`find_landing_problem`) until the operator marks again, or was told and lands again.
+    cannot be landed until the operator marks again, or was told and lands again.
+
+    An operation on a change set runs until the set is another than at its start. Until then no other begins.
     """
+
+    class OperationChanged(Message):
+        """An operation on a change set began, or was refused."""
 
     app: Console
 
@@ -93,6 +100,9 @@ class Changes(Vertical):
         self._lost_marks: set[str] = set()
         """The ids of change sets that lost marks, until the operator lands or marks again."""
 
+        self._operations: dict[str, tuple[str, ChangeSet]] = {}
+        """The last operation on each change set, by its id, and the set as it was at its start."""
+
         self._preview: LandPreview | None = None
         self._head = Content("")
 
@@ -106,41 +116,6 @@ class Changes(Vertical):
     def parts(self) -> list[FilePart]:
         """The parts that are marked to be landed; [] for the whole change set."""
         return diff.select_parts(self.view.files, self.view.marked)
-
-    def find_landing_problem(self, change: ChangeSet) -> str:
-        """Why `change` cannot be landed yet, "" when it can. Lost marks are a problem once: all of it would land
-        without them."""
-        if not self.view.files or not self._has_diff_of(change):
-            return "The diff is not read yet. Try again in a moment."
-        if change.id in self._lost_marks:
-            self._lost_marks.discard(change.id)
-            lands = "what is still marked" if self.view.marked else "all of it"
-            return f"The diff changed and lost hunks that you had marked. Land again to land {lands}."
-        return ""
-
-    def _has_diff_of(self, change: ChangeSet) -> bool:
-        return self._diff_version is not None and self._diff_version.change_id == change.id
-
-    def take_marks(self, change: ChangeSet) -> None:
-        """Remove the marks of `change`, because what is marked is being landed."""
-        lines = diff.read_lines_by_mark(self.view.files)
-        self._landed_lines[change.id, change.landings] = {mark: lines[mark] for mark in self.view.marked}
-        self.view.marked = set()
-
-    def restore_marks(self, change: ChangeSet) -> None:
-        """Restore the marks of `change`: nothing was landed."""
-        marked_lines = self._landed_lines.pop((change.id, change.landings))
-        if self._has_diff_of(change):
-            self.view.toggle_marks(marked_lines.keys() - self.view.marked)
-
-    def mark_again(self, undone: ChangeSet) -> bool:
-        """Mark what the landing that was just undone had landed. False if that is unknown: it was not landed here."""
-        marked_lines = self._landed_lines.pop((undone.id, undone.landings), None)
-        if marked_lines is not None:
-            self._marked_lines[undone.id] = marked_lines
-            if self._has_diff_of(undone):
-                self._diff_version = None  # it is read again, and then marked
-        return marked_lines is not None
 
     def show(self, session: SessionView | None, change: ChangeSet | None) -> bool:
         """Show the change set of `session`. False when there is nothing to show, not even a test result."""
@@ -163,8 +138,14 @@ class Changes(Vertical):
     def _keep_marked_lines(self) -> None:
         """Remember the lines that are marked, before another version of a diff is shown."""
         if self._diff_version is not None and self.view.files:
-            lines = diff.read_lines_by_mark(self.view.files)
-            self._marked_lines[self._diff_version.change_id] = {mark: lines[mark] for mark in self.view.marked}
+            self._marked_lines[self._diff_version.change_id] = self._read_marked_lines()
+
+    def _read_marked_lines(self) -> dict[diff.Mark, str]:
+        lines = diff.read_lines_by_mark(self.view.files)
+        return {mark: lines[mark] for mark in self.view.marked}
+
+    def _has_diff_of(self, change: ChangeSet) -> bool:
+        return self._diff_version is not None and self._diff_version.change_id == change.id
 
     @property
     def _base_screen(self) -> BaseScreen[None]:
@@ -297,6 +278,127 @@ class Changes(Vertical):
     def _go_to_file(self, message: Rows.Opened) -> None:
         self.view.go_to_file(message.row_id)
         self.view.focus()
+
+    # Operations
+
+    def offers(self, action: str, change: ChangeSet) -> bool:
+        """Whether the key of `land`, `branch`, `discard` or `undo` can do something, or say that an operation runs."""
+        if self._find_operation(change):
+            return True
+        return bool(change.landings) if action == "undo" else is_waiting_to_land(change)
+
+    def land(self, change: ChangeSet) -> None:
+        """Land the marked hunks, or all changes. Marks that the diff has lost are reported first."""
+        if self._refuse_while_operating(change):
+            return
+        if problem := self._find_landing_problem(change):
+            self.app.show_toast(problem, "warning")
+            return
+        parts, landing = self.parts, (change.id, change.landings)
+        self._landed_lines[landing] = self._read_marked_lines()
+        self.view.marked = set()
+
+        def restore_marks() -> None:
+            marked_lines = self._landed_lines.pop(landing)
+            if self._has_diff_of(change):
+                self.view.toggle_marks(marked_lines.keys() - self.view.marked)
+
+        undo_hint = f" Undo: {self._base_screen.key_of('work.undo')}"
+        self._carry_out(
+            "landing",
+            change,
+            lambda engine: engine.changes.land(change.id, parts),
+            lambda landed: describe_landing(change, landed, parts) + undo_hint,
+            restore_marks,
+        )
+
+    def _find_landing_problem(self, change: ChangeSet) -> str:
+        """Why `change` cannot be landed yet, "" when it can. Lost marks are a problem once: all of it would land
+        without them."""
+        if not self.view.files or not self._has_diff_of(change):
+            return "The diff is not read yet. Try again in a moment."
+        if change.id in self._lost_marks:
+            self._lost_marks.discard(change.id)
+            lands = "what is still marked" if self.view.marked else "all of it"
+            return f"The diff changed and lost hunks that you had marked. Land again to land {lands}."
+        return ""
+
+    def branch(self, change: ChangeSet) -> None:
+        """Commit the changes to a new branch."""
+        if not self._refuse_while_operating(change):
+            self._carry_out(
+                "branching",
+                change,
+                lambda engine: engine.changes.branch(change.id),
+                lambda result: f"Committed to {result.branch}.",
+            )
+
+    def discard(self, change: ChangeSet) -> None:
+        """Discard the changes, after a question."""
+        if self._refuse_while_operating(change):
+            return
+        files = formats.count(len(change.files), "changed file")
+        question = f"{files} of “{one_line(change.title)}” will be deleted. This cannot be undone."
+
+        def discard() -> None:
+            self._carry_out(
+                "discarding", change, lambda engine: engine.changes.discard(change.id), lambda _: "Discarded."
+            )
+
+        confirm(self.app, "Discard the changes?", question, "discard", discard, risky=True)
+
+    def undo(self, change: ChangeSet) -> None:
+        """Undo the last landing. What it had landed is marked again, where that is known."""
+        if self._refuse_while_operating(change):
+            return
+
+        def describe(undone: ChangeSet) -> str:
+            marked_lines = self._landed_lines.pop((undone.id, undone.landings), None)
+            if marked_lines is not None:
+                self._marked_lines[undone.id] = marked_lines
+                if self._has_diff_of(undone):
+                    self._diff_version = None  # it is read again, and then marked
+            is_known = marked_lines is not None or change.state is ChangeState.LANDED
+            lands = "it again" if is_known else f"all that waits: {formats.count(len(undone.files), 'file')}"
+            return f"Landing undone. {self._base_screen.key_of('work.land')} lands {lands}."
+
+        self._carry_out("undo", change, lambda engine: engine.changes.undo(change.id), describe)
+
+    def _find_operation(self, change: ChangeSet) -> str:
+        """The operation that runs on `change`, "" for none."""
+        name, before = self._operations.get(change.id, ("", None))
+        return name if before == change else ""
+
+    def _refuse_while_operating(self, change: ChangeSet) -> bool:
+        """Whether an operation runs on `change`, which is said."""
+        operation = self._find_operation(change)
+        if operation:
+            self.app.show_toast(f"{operation} is still running. Try again in a moment.", "warning")
+        return bool(operation)
+
+    def _carry_out(
+        self,
+        name: str,
+        change: ChangeSet,
+        call: Callable[[Engine], ChangeSet],
+        describe: Callable[[ChangeSet], str],
+        on_refused: Callable[[], object] = lambda: None,
+    ) -> None:
+        """Carry out the operation `name` on `change`; `describe` puts its result into words."""
+
+        def on_refusal(refusal: Refusal) -> None:
+            self._operations.pop(change.id, None)
+            on_refused()
+            self.app.show_toast(str(refusal), "error")
+            self.post_message(self.OperationChanged())
+
+        self._operations[change.id] = name, change
+        self.post_message(self.OperationChanged())
+        self.app.call_engine(
+            call,
+            lambda result: self.app.report(describe(result), "changes", "sessions", "cards", "place"),
+            on_refusal,
+        )
 
 
 def describe_landing(change: ChangeSet, landed: ChangeSet, parts: Sequence[FilePart]) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+import textwrap
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import groupby, starmap, zip_longest
@@ -132,6 +134,25 @@ class DiffFile:
         return {(self.change.path, hunk.number) for hunk in self.hunks} or {(self.change.path, 0)}
 
 
+BEFORE_THE_CHANGE = " before the change"
+"""Said after the number of a line that the change removes."""
+
+
+class CommentPlace(NamedTuple):
+    """The line that a comment is on."""
+
+    path: str
+    line: int
+    """Its number, from 1."""
+    is_before: bool
+    """Whether it is counted in the file before the change."""
+
+    @property
+    def words(self) -> str:
+        """`shop/cart.py:13 before the change`."""
+        return f"{self.path}:{self.line}{BEFORE_THE_CHANGE if self.is_before else ''}"
+
+
 class DiffEntry(NamedTuple):
     """A row of the diff."""
 
@@ -141,8 +162,6 @@ class DiffEntry(NamedTuple):
     hunk: Hunk | None = None
     row_in_hunk: int = 0
     """The row of a line in its hunk, from 0; comments are not counted."""
-    start_row: int = 0
-    """The row of the view at which the hunk's first line would stand if the comments above this line were moved up."""
     is_split: bool = False
     """Whether lines stand side by side."""
     text: str = ""
@@ -156,6 +175,117 @@ class DiffEntry(NamedTuple):
         if self.hunk is None or self.kind != "line":
             return LineRow(None, None)
         return (self.hunk.split_rows if self.is_split else self.hunk.unified_rows)[self.row_in_hunk]
+
+    @property
+    def comment_place(self) -> CommentPlace | None:
+        """The place of a comment on this row. None where no lines are shown."""
+        if not self.file.hunks:
+            return None
+        old, new, sign = self.line_row
+        line = new if sign != "-" and new is not None else old
+        if line is None:  # on a hunk or a file: the first line that changed
+            lines = (self.hunk or self.file.hunks[0]).lines
+            line = next((line for line in lines if line.sign != " "), lines[0])
+        return CommentPlace(self.file.change.path, line.new or line.old, not line.new)
+
+    def shows_line_of(self, comment: DiffComment) -> bool:
+        """Whether the line that a comment is on is shown in this row."""
+        old, new, sign = self.line_row
+        line = old if comment.old else new
+        is_side_shown = sign in ("", " ") or (sign == "-") == comment.old
+        return is_side_shown and line is not None and comment.line == (line.old if comment.old else line.new)
+
+
+class DiffRows:
+    """The rows of a diff, made once for its files, its comments and what is folded.
+
+    Lines that follow each other are kept as one run, so that a large diff opens fast.
+    """
+
+    def __init__(
+        self, files: Sequence[DiffFile], comments: Sequence[DiffComment], *, is_split: bool, comment_width: int
+    ) -> None:
+        """`is_split`: whether lines stand side by side. `comment_width`: the cells of a line of a comment."""
+        self._comments, self._comment_width, self._is_split = comments, comment_width, is_split
+        self._starts: list[int] = []  # the first row of each run
+        self._runs: list[DiffEntry] = []  # the entry of that row
+        self._count = 0
+        for file in files:
+            self._add(DiffEntry("file", file))
+            if not file.folded:
+                self._add_content(file)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, row: int) -> DiffEntry:
+        run = bisect_right(self._starts, row) - 1
+        entry = self._runs[run]
+        return entry._replace(row_in_hunk=entry.row_in_hunk + row - self._starts[run])
+
+    def find_heads(self, kind: str) -> Iterator[tuple[int, DiffEntry]]:
+        """The rows of this kind, such as "file" or "hunk", each with its entry; not for lines."""
+        return ((row, entry) for row, entry in zip(self._starts, self._runs, strict=True) if entry.kind == kind)
+
+    def find(self, entry: DiffEntry) -> int:
+        """The row of `entry`, else that of its hunk or file. It may come from other rows of the same files."""
+
+        def is_same(other: DiffEntry) -> bool:
+            if (other.kind, other.text, other.comment) != (entry.kind, entry.text, entry.comment):
+                return False
+            if other.is_split == entry.is_split:
+                return other.row_in_hunk == entry.row_in_hunk
+            return (entry.line_row.new or entry.line_row.old) in other.line_row[:2]
+
+        ends = [*self._starts[1:], self._count]
+        near = [
+            row
+            for start, run, end in zip(self._starts, self._runs, ends, strict=True)
+            if (run.file, run.hunk) == (entry.file, entry.hunk)
+            for row in range(start, end)
+        ]
+        return next((row for row in near if is_same(self[row])), near[0])
+
+    def _add(self, entry: DiffEntry, rows: int = 1) -> None:
+        self._starts.append(self._count)
+        self._runs.append(entry)
+        self._count += rows
+
+    def _add_content(self, file: DiffFile) -> None:
+        """Add the rows below a file: its notes, its hunks, and the comments on lines that are not shown."""
+        for tone, text in file.notes:
+            self._add(DiffEntry("note", file, text=text, tone=tone))
+        comments = [comment for comment in self._comments if comment.path == file.change.path]
+        for hunk in file.hunks:
+            self._add(DiffEntry("hunk", file, hunk))
+            if not hunk.folded:
+                comments = self._add_lines(file, hunk, comments)
+        for comment in comments:
+            self._add_comment(comment, file)
+
+    def _add_lines(self, file: DiffFile, hunk: Hunk, comments: list[DiffComment]) -> list[DiffComment]:
+        """Add the lines of a hunk, each with the comments on it below. Returns the other comments."""
+        row_count, start = hunk.count_rows(self._is_split), 0
+        for row in range(row_count if comments else 0):
+            line = DiffEntry("line", file, hunk, row, self._is_split)
+            if on_line := [comment for comment in comments if line.shows_line_of(comment)]:
+                self._add(line._replace(row_in_hunk=start), row + 1 - start)
+                start = row + 1
+                comments = [comment for comment in comments if comment not in on_line]
+            for comment in on_line:
+                self._add_comment(comment, file, hunk)
+        if start < row_count:
+            self._add(DiffEntry("line", file, hunk, start, self._is_split), row_count - start)
+        return comments
+
+    def _add_comment(self, comment: DiffComment, file: DiffFile, hunk: Hunk | None = None) -> None:
+        """Add the rows of a comment. One that stands in no hunk says to which line it belongs."""
+        side = BEFORE_THE_CHANGE if comment.old else ""
+        location = "" if hunk is not None else f"on line {comment.line}{side}: "
+        text = f"{location}{comment.text}{'  (sent)' if comment.sent else ''}"
+        for line in text.split("\n"):
+            for piece in textwrap.wrap(line, self._comment_width):
+                self._add(DiffEntry("comment", file, hunk, text=piece, tone="wants", comment=comment))
 
 
 def read_files(changes: Sequence[FileChange], diffs: Iterable[FileDiff]) -> list[DiffFile]:

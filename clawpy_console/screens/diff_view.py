@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
@@ -17,8 +16,10 @@ from clawpy_console import formats
 from clawpy_console.formats import fit_to_width
 from clawpy_console.keys import bindings
 from clawpy_console.screens.diff import (
+    CommentPlace,
     DiffEntry,
     DiffFile,
+    DiffRows,
     Hunk,
     Line,
     Mark,
@@ -73,7 +74,7 @@ class DiffView(CursorView, can_focus=True):
         """The hunks that land; the whole change set lands while nothing is marked."""
         self.can_mark = True
         """Whether the change set can still be landed."""
-        self._entries: list[DiffEntry] = []
+        self._rows = DiffRows((), (), is_split=False, comment_width=0)
         self._comments: tuple[DiffComment, ...] = ()
         self._digits = 3  # cells of a line number
         self._shift = 0  # columns by which long lines are moved
@@ -83,7 +84,7 @@ class DiffView(CursorView, can_focus=True):
 
     @property
     def row_count(self) -> int:
-        return len(self._entries)
+        return len(self._rows)
 
     @property
     def is_split(self) -> bool:
@@ -93,18 +94,12 @@ class DiffView(CursorView, can_focus=True):
     @property
     def current(self) -> DiffEntry | None:
         """The row under the cursor."""
-        return self._make_entry(self.cursor) if self.cursor < len(self._entries) else None
+        return self._rows[self.cursor] if self.cursor < self.row_count else None
 
     @property
     def current_path(self) -> str:
         """The path of the file under the cursor, "" for none."""
         return entry.file.change.path if (entry := self.current) else ""
-
-    def _make_entry(self, row: int) -> DiffEntry:
-        """The entry of a row. In `_entries` the lines of a hunk share one, so that a large diff opens fast; here each
-        gets its own row in the hunk."""
-        entry = self._entries[row]
-        return entry._replace(row_in_hunk=row - entry.start_row) if entry.kind == "line" else entry
 
     def show_message(self, text: str) -> None:
         """Show `text` in place of files."""
@@ -133,63 +128,16 @@ class DiffView(CursorView, can_focus=True):
 
     def _rebuild_rows(self, current: DiffEntry | None) -> None:
         """Make the rows anew, with the cursor on `current`, by default at the top."""
-        self._entries = []
-        for file in self.files:
-            self._entries.append(DiffEntry("file", file))
-            if not file.folded:
-                self._add_content(file)
+        self._rows = DiffRows(
+            self.files,
+            self._comments,
+            is_split=self.is_split,
+            comment_width=max(20, self._width - 2 * self._digits - 8),
+        )
         self._strips.clear()
-        self.set_reactive(DiffView.cursor, self._find_row(current) if current else 0)
+        self.set_reactive(DiffView.cursor, self._rows.find(current) if current else 0)
         self.update_row_count()
         self.show_cursor()
-
-    def _add_content(self, file: DiffFile) -> None:
-        """Add the rows below a file: its notes, its hunks, and the comments on lines that are not shown."""
-        self._entries += [DiffEntry("note", file, text=text, tone=tone) for tone, text in file.notes]
-        comments = [comment for comment in self._comments if comment.path == file.change.path]
-        for hunk in file.hunks:
-            self._entries.append(DiffEntry("hunk", file, hunk))
-            if not hunk.folded:
-                comments = self._add_lines(file, hunk, comments)
-        for comment in comments:
-            self._entries += self._make_comment_entries(comment, file)
-
-    def _add_lines(self, file: DiffFile, hunk: Hunk, comments: list[DiffComment]) -> list[DiffComment]:
-        """Add the lines of a hunk, each with the comments on it below. Returns the other comments."""
-        row_count = hunk.count_rows(self.is_split)
-        if not comments:  # all lines share one entry: a large diff opens fast
-            line = DiffEntry("line", file, hunk, start_row=len(self._entries), is_split=self.is_split)
-            self._entries += [line] * row_count
-            return comments
-        for row_in_hunk in range(row_count):
-            line = DiffEntry("line", file, hunk, row_in_hunk, len(self._entries) - row_in_hunk, self.is_split)
-            self._entries.append(line)
-            on_line = [comment for comment in comments if _is_comment_on(comment, line)]
-            comments = [comment for comment in comments if comment not in on_line]
-            for comment in on_line:
-                self._entries += self._make_comment_entries(comment, file, hunk)
-        return comments
-
-    def _find_row(self, entry: DiffEntry) -> int:
-        """The number of the row of `entry`, else that of its hunk or file."""
-
-        def is_same(other: DiffEntry) -> bool:
-            if (other.kind, other.text, other.comment) != (entry.kind, entry.text, entry.comment):
-                return False
-            if other.is_split == entry.is_split:
-                return other.row_in_hunk == entry.row_in_hunk
-            return (entry.line_row.new or entry.line_row.old) in other.line_row[:2]
-
-        near = [row for row, other in enumerate(self._entries) if (other.file, other.hunk) == (entry.file, entry.hunk)]
-        return next((row for row in near if is_same(self._make_entry(row))), near[0])
-
-    def _make_comment_entries(self, comment: DiffComment, file: DiffFile, hunk: Hunk | None = None) -> list[DiffEntry]:
-        """A comment as rows. One that stands in no hunk says to which line it belongs."""
-        room = max(20, self._width - 2 * self._digits - 8)
-        location = "" if hunk is not None else f"on line {comment.line}{' before the change' if comment.old else ''}: "
-        text = f"{location}{comment.text}{'  (sent)' if comment.sent else ''}"
-        pieces = (piece for line in text.split("\n") for piece in textwrap.wrap(line, room))
-        return [DiffEntry("comment", file, hunk, text=piece, tone="wants", comment=comment) for piece in pieces]
 
     # Drawing
 
@@ -203,7 +151,7 @@ class DiffView(CursorView, can_focus=True):
         has_cursor = number == self.cursor and self.has_focus
         strip = self._strips.get((number, has_cursor))
         if strip is None or self.text_selection is not None:
-            drawn = self._draw_entry(self._make_entry(number), has_cursor, width, base)
+            drawn = self._draw_entry(self._rows[number], has_cursor, width, base)
             strip = Strip(make_selectable(self, drawn, 0, number), width)
             if self.text_selection is None:
                 self._strips[number, has_cursor] = strip
@@ -312,11 +260,11 @@ class DiffView(CursorView, can_focus=True):
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """The selected rows as they are drawn."""
         first = selection.start.y if selection.start is not None else 0
-        last = selection.end.y if selection.end is not None else len(self._entries) - 1
+        last = selection.end.y if selection.end is not None else self.row_count - 1
         width = self.scrollable_content_region.width
         rows = (
-            self._draw_entry(self._make_entry(row), False, width, Style()).text
-            for row in range(first, min(last + 1, len(self._entries)))
+            self._draw_entry(self._rows[row], False, width, Style()).text
+            for row in range(first, min(last + 1, self.row_count))
         )
         return selection.extract("\n".join([*[""] * first, *rows])), "\n"
 
@@ -328,15 +276,15 @@ class DiffView(CursorView, can_focus=True):
             self.action_fold()
 
     def action_seek(self, kind: str, by: int) -> None:
-        """Go to the next row of `kind`, or with -1 to the previous one."""
-        rows = range(self.cursor + by, len(self._entries) if by > 0 else -1, by)
-        if (row := next((row for row in rows if self._entries[row].kind == kind), None)) is not None:
-            self._jump(row, 2)
+        """Go to the next file or hunk, or with -1 to the previous one."""
+        rows = [row for row, _ in self._rows.find_heads(kind) if (row - self.cursor) * by > 0]
+        if rows:
+            self._jump(rows[0] if by > 0 else rows[-1], 2)
 
     def go_to_file(self, path: str) -> None:
         """Go to the first file whose path begins with `path`."""
-        for row, entry in enumerate(self._entries):
-            if entry.kind == "file" and entry.file.change.path.startswith(path):
+        for row, entry in self._rows.find_heads("file"):
+            if entry.file.change.path.startswith(path):
                 self._jump(row, 0)
                 return
 
@@ -375,27 +323,10 @@ class DiffView(CursorView, can_focus=True):
         self.post_message(self.Marked())
 
     @property
-    def comment_place(self) -> tuple[str, int, bool] | None:
-        """The place of a comment on the row under the cursor: path, line, whether that is a line before the change.
-        None where no lines are shown."""
-        entry = self.current
-        if entry is None or not entry.file.hunks:
-            return None
-        old, new, sign = entry.line_row
-        line = new if sign != "-" and new is not None else old
-        if line is None:  # on a hunk or a file: the first line that changed
-            lines = (entry.hunk or entry.file.hunks[0]).lines
-            line = next((line for line in lines if line.sign != " "), lines[0])
-        return entry.file.change.path, line.new or line.old, not line.new
+    def comment_place(self) -> CommentPlace | None:
+        """The place of a comment on the row under the cursor. None where no lines are shown."""
+        return entry.comment_place if (entry := self.current) else None
 
     def action_remove_comment(self) -> None:
         if (entry := self.current) is not None and entry.comment is not None:
             self.post_message(self.RemoveComment(entry.comment.number))
-
-
-def _is_comment_on(comment: DiffComment, entry: DiffEntry) -> bool:
-    """Whether the line of `comment` is shown in the row of `entry`."""
-    old, new, sign = entry.line_row
-    line = old if comment.old else new
-    is_side_shown = sign in ("", " ") or (sign == "-") == comment.old
-    return is_side_shown and line is not None and comment.line == (line.old if comment.old else line.new)

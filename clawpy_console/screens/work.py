@@ -1,9 +1,8 @@
-"""Screen 2, work: sessions, what they do, what they changed, and what becomes of it (SPEC 9.4)."""
+"""Screen 2, work: sessions, what they do, what they changed, and what you tell their agents (SPEC 9.4 to 9.6)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from textual import getters, on
 from textual.app import ComposeResult
@@ -11,42 +10,36 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from clawpy_console import formats
-from clawpy_console.formats import one_line
+from clawpy_console import external_programs
+from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
-from clawpy_console.screens.changes import Changes, describe_landing
-from clawpy_console.screens.dialog import confirm
+from clawpy_console.screens.base import ConsoleScreen
+from clawpy_console.screens.changes import Changes
+from clawpy_console.screens.diff_view import DiffView
 from clawpy_console.screens.own_prompt import write_own_prompt
-from clawpy_console.screens.session_actions import PermissionPane, ReplyLine, SessionActions
-from clawpy_console.state import SESSIONS_PER_PAGE
-from clawpy_console.widgets.frame import Columns, Filter, has_words
+from clawpy_console.screens.permission_pane import PermissionPane
+from clawpy_console.state import SESSIONS_PER_PAGE, AppState
+from clawpy_console.widgets.frame import Columns, Filter, ReplyLine, has_words
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows, group_rows
 from clawpy_console.widgets.session import is_waiting_to_land, make_heading_lines, make_session_row
 from clawpy_console.widgets.transcript import Transcript
-from engine.model import ChangeSet, ChangeState, ModelCall, Refusal, SessionState, SessionView
-
-if TYPE_CHECKING:
-    from engine import Engine
+from engine.model import Card, ChangeSet, ModelCall, PermissionAnswer, Refusal, SessionState, SessionView
 
 OLDER = "=older"
 """The id of the row that lists older sessions."""
 
-ASKING, TO_LAND = "ASKING YOU", "WAITING TO LAND"
-"""The headings of the sessions that wait for you."""
+ASKING, RUNNING, TO_LAND, FINISHED = "ASKING YOU", "RUNNING", "WAITING TO LAND", "FINISHED"
+"""The headings of the list, in their order."""
 
 WAITING_MARKS = {ASKING: "▲", TO_LAND: "▼"}
-"""The signs of the sessions below them."""
-
-CHANGE_ACTIONS = frozenset({"land", "branch", "discard", "undo"})
-"""Actions that do something with a change set."""
-
+"""The signs of the sessions that wait for you, by their heading."""
 
 SessionGroups = dict[str, list[SessionView]]
 """Sessions by the headings of the list."""
 
 
-class WorkScreen(SessionActions):
+class WorkScreen(ConsoleScreen):
     """Sessions left, transcript in the middle, the diff right; above them the permission that the session asks for."""
 
     MODE = "work"
@@ -61,18 +54,20 @@ class WorkScreen(SessionActions):
     _rows = getters.query_one("#sessions", Rows)
     _transcript = getters.query_one("#transcript", Transcript)
     _changes = getters.query_one(Changes)
+    _diff = getters.query_one(DiffView)
+    _permission_pane = getters.query_one(PermissionPane)
+    _reply_line = getters.query_one(ReplyLine)
 
     def __init__(self) -> None:
         super().__init__()
         self._session_to_select = ""  # as soon as it is listed: the id of a session or of its card
         self._is_opening = True  # the cursor is not yet where the screen opens
         self._initial_session = ""  # the session that the screen opened on
-        self._keeps_cursor = False  # the operator moved it to another session
+        self._keeps_cursor = False  # the operator moved it to another session, or changed something there
         self._oldest_listed = ""  # the oldest session in the list when the operator asked for older ones
         self._calls: tuple[ModelCall, ...] = ()  # of the session under the cursor
         self._calls_session: SessionView | None = None  # the session as it was when its calls were read
         self._viewed: set[str] = set()  # sessions that ran by themselves and were looked at
-        self._operations: dict[str, tuple[str, ChangeSet]] = {}  # by change set: the last, and the set as it was
 
     def compose_body(self) -> ComposeResult:
         yield Columns(id="tabs")
@@ -90,13 +85,18 @@ class WorkScreen(SessionActions):
 
     @property
     def session(self) -> SessionView | None:
+        """The session under the cursor."""
         return self._rows.find(self.state.sessions)
 
     @property
     def change(self) -> ChangeSet | None:
         """The change set of the session under the cursor."""
-        session = self.session
-        return self.state.change_of(session) if session else None
+        return self.state.change_of(self.session) if self.session else None
+
+    def copy_text(self) -> str:
+        return self.session.id if self.session else ""
+
+    # The list of sessions
 
     def show(self, session_id: str) -> None:
         """Put the cursor on this session, now or as soon as it is listed."""
@@ -107,8 +107,6 @@ class WorkScreen(SessionActions):
         self._session_to_select, self._keeps_cursor = session_or_card_id, True
         self.app.cards.last_approved_id = ""
 
-    # Drawing
-
     def on_screen_resume(self) -> None:
         self._is_opening = True
         if card_id := self.app.cards.last_approved_id:
@@ -116,29 +114,35 @@ class WorkScreen(SessionActions):
         if self._complete:
             self._draw_sessions()
 
-    def make_column_titles(self) -> Mapping[str, str]:
-        files = len(self.change.files) if self.change else 0
-        return {"left": "sessions", "middle": "transcript", "right": f"changes {files}" if files else "changes"}
-
-    def draw(self, changed: frozenset[str]) -> None:
-        if not changed or changed & {"sessions", "changes", "permissions"}:
-            self._draw_session()
-
-    def draw_times(self) -> None:
+    def apply_filter(self) -> None:
         self._draw_sessions()
-        self._draw_about()
-        self._draw_asked()
 
     def _draw_sessions(self) -> None:
         """Draw the list, and put its cursor where that was asked for."""
-        groups, sessions = self._group_sessions(), self.state.sessions
-        self._rows.show(self._make_session_rows(groups), empty="No match." if self.filter_words else None)
+        words, total = self.filter_words, f"{len(self.state.sessions) or ''}{'+' if self.state.has_older else ''}"
+        groups = group_sessions(self.state, words)
+        self._rows.show(self._make_session_rows(groups), empty="No match." if words else None)
         self._select_waiting_session(groups)
         self._select_requested_session()
-        total = f"{len(sessions)}{'+' if self.state.has_older else ''}" if sessions else ""
-        if total and self.filter_words:
+        if total and words:
             total = f"{sum(map(len, groups.values()))} of {total}"
         self.update_static("#sessions-title", Content.assemble("SESSIONS", (total and f"  {total}", "$grey")))
+
+    def _make_session_rows(self, groups: SessionGroups) -> list[Row]:
+        """The sessions as rows, and a row that reads older ones."""
+        state, now = self.state, self.now
+        rows = {
+            heading: [
+                make_session_row(
+                    session, now, state.make_place_prefix(session.workspace), WAITING_MARKS.get(heading, "")
+                )
+                for session in sessions
+            ]
+            for heading, sessions in groups.items()
+        }
+        effect = "looks further" if self.filter_words else f"lists {SESSIONS_PER_PAGE} more"
+        older = [Row(OLDER, f"older: ⏎ {effect}", "▾", style="grey")] if state.has_older else []
+        return group_rows({**rows, "": older})
 
     def _select_waiting_session(self, groups: SessionGroups) -> None:
         """When the screen opens, put the cursor on the first session that waits for the operator, unless one was
@@ -162,42 +166,38 @@ class WorkScreen(SessionActions):
                 self._session_to_select = ""
                 break
 
-    def _group_sessions(self) -> SessionGroups:
-        """The sessions that have the words of the filter, by the headings of the list."""
-        to_land = {change.session_id for change in self.state.changes if is_waiting_to_land(change)}
-        asking = {request.session_id for request in self.state.permissions}
-        groups: SessionGroups = {ASKING: [], "RUNNING": [], TO_LAND: [], "FINISHED": []}
-        for session in self.state.sessions:
-            text = f"{session.prompt} {session.channel} {session.state} {session.workspace}"
-            if not has_words(text, self.filter_words):
-                continue
-            if session.id in asking:
-                heading = ASKING
-            elif not session.state.over:
-                heading = "RUNNING"
-            else:
-                heading = TO_LAND if session.id in to_land else "FINISHED"
-            groups[heading].append(session)
-        return groups
+    @on(Rows.Moved, "#sessions")
+    def _on_session_moved(self) -> None:
+        self._keeps_cursor |= self._rows.current != self._initial_session
+        self._draw_session()
 
-    def _make_session_rows(self, groups: SessionGroups) -> list[Row]:
-        """The sessions as rows, and a row that reads older ones."""
-        rows = {
-            heading: [
-                make_session_row(
-                    session, self.now, self.state.make_place_prefix(session.workspace), WAITING_MARKS.get(heading, "")
-                )
-                for session in sessions
-            ]
-            for heading, sessions in groups.items()
-        }
-        effect = "looks further" if self.filter_words else f"lists {SESSIONS_PER_PAGE} more"
-        older = [Row(OLDER, f"older: ⏎ {effect}", "▾", style="grey")] if self.state.has_older else []
-        return group_rows({**rows, "": older})
+    @on(Rows.Opened, "#sessions")
+    def _on_session_opened(self, message: Rows.Opened) -> None:
+        if message.row_id != OLDER:
+            self._keeps_cursor = True
+            self.go_to("transcript")
+            return
+        self._oldest_listed = self.state.sessions[-1].id
+        self.app.load_older_sessions()
+
+    # The session under the cursor
+
+    def draw(self, changed: frozenset[str]) -> None:
+        if not changed or changed & {"sessions", "changes", "permissions"}:
+            self._draw_session()
+
+    def draw_times(self) -> None:
+        self._draw_sessions()
+        self._draw_about()
+        self._draw_asked()
+
+    def make_column_titles(self) -> Mapping[str, str]:
+        files = len(self.change.files) if self.change else 0
+        return {"left": "sessions", "middle": "transcript", "right": f"changes {files}" if files else "changes"}
 
     def _draw_session(self) -> None:
         """Draw the session under the cursor: its heading, its request, its output and its changes."""
-        session = self.session
+        session, change = self.session, self.change
         self._read_calls()
         self._draw_about()
         self._draw_asked()
@@ -206,19 +206,11 @@ class WorkScreen(SessionActions):
         else:
             self._transcript.follow(session)
             self._mark_viewed(session)
-        has_changes = self._changes.show(session, self.change)
-        self.set_class(not has_changes, "-no-changes")
-        if self.PANES.get(self.pane) == "right" and not (self.change and self.change.files):
+        self.set_class(not self._changes.show(session, change), "-no-changes")
+        if self.PANES.get(self.pane) == "right" and not (change and change.files):
             self.go_to("sessions")  # what had the focus is hidden
         self.draw_columns()
         self.refresh_bindings()
-
-    def _mark_viewed(self, session: SessionView) -> None:
-        """Report that the operator looked at a session that ran by itself: only then do its changes count as kept."""
-        unseen = session.mode == "autonomous" and session.state.over and session.id not in self._viewed
-        if unseen and self.app.engine is not None:
-            self._viewed.add(session.id)
-            self.app.call_engine(lambda engine: engine.cards.mark_reviewed(session.prediction_id))
 
     def _draw_about(self) -> None:
         """Draw the heading of the session under the cursor."""
@@ -229,12 +221,18 @@ class WorkScreen(SessionActions):
 
     def _draw_asked(self) -> None:
         """Draw the permissions that the session asks for."""
-        requests = self.state.requests_of(self.session.id) if self.session else ()
         pane = self._permission_pane
         before = pane.current
-        pane.show(requests)
+        pane.show(self.state.requests_of(self.session.id) if self.session else ())
         if before != pane.current:
             self.refresh_bindings()
+
+    def _mark_viewed(self, session: SessionView) -> None:
+        """Report that the operator looked at a session that ran by itself: only then do its changes count as kept."""
+        is_unseen = session.mode == "autonomous" and session.state.over and session.id not in self._viewed
+        if is_unseen and self.app.engine is not None:
+            self._viewed.add(session.id)
+            self.app.call_engine(lambda engine: engine.cards.mark_reviewed(session.prediction_id))
 
     def _read_calls(self) -> None:
         """Read the calls of the session under the cursor, for its heading: again when it spent more, or ended."""
@@ -254,42 +252,17 @@ class WorkScreen(SessionActions):
 
         self.app.call_engine(lambda engine: engine.calls.for_session(session.id), on_calls)
 
-    @on(Rows.Moved, "#sessions")
-    def _on_session_moved(self) -> None:
-        self._keeps_cursor |= self._rows.current != self._initial_session
-        self._draw_session()
-
-    @on(Rows.Opened, "#sessions")
-    def _on_session_opened(self, message: Rows.Opened) -> None:
-        if message.row_id != OLDER:
-            self._keeps_cursor = True
-            self.go_to("transcript")
-            return
-        self._oldest_listed = self.state.sessions[-1].id
-        self.app.load_older_sessions()
-
     def refresh_output(self, sessions: frozenset[str]) -> None:
         if self._transcript.session_id in sessions:
             self._transcript.pull()
-
-    def apply_filter(self) -> None:
-        self._draw_sessions()
-
-    def action_own_prompt(self) -> None:
-        """Write a prompt for the workspace of the session under the cursor; one that names a flow runs at once."""
-        write_own_prompt(self.app, self.session.workspace if self.session else self.app.workspace_filter)
 
     # Keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys that can do nothing for this session are not offered."""
-        if action in CHANGE_ACTIONS and self._operation:
-            return True  # the key says that an operation is running
         match action:
-            case "land" | "branch" | "discard":
-                return is_waiting_to_land(self.change)
-            case "undo":
-                return self.change is not None and bool(self.change.landings)
+            case "land" | "branch" | "discard" | "undo":
+                return self.change is not None and self._changes.offers(action, self.change)
             case "send_comments":
                 return self._changes.has_comments_to_send
             case "stop":
@@ -310,6 +283,14 @@ class WorkScreen(SessionActions):
                 return self.session is not None
         return super().check_action(action, parameters)
 
+    def action_answer(self, answer: str) -> None:
+        """Answer the request for a permission."""
+        self._permission_pane.answer(PermissionAnswer(answer))
+
+    def action_next_request(self) -> None:
+        self._permission_pane.select_next()
+        self.refresh_state(frozenset({"permissions"}))
+
     def action_stop(self) -> None:
         if (session := self.session) is not None:
             self.app.call_engine(  # the end of the session is a toast
@@ -317,101 +298,168 @@ class WorkScreen(SessionActions):
                 lambda _: self.app.reload(["changes", "sessions"]),
             )
 
-    # What becomes of a change set
+    def action_own_prompt(self) -> None:
+        """Write a prompt for the workspace of the session under the cursor; one that names a flow runs at once."""
+        write_own_prompt(self.app, self.session.workspace if self.session else self.app.workspace_filter)
+
+    def action_xray(self) -> None:
+        from clawpy_console.screens.xray import XRay, open_source
+
+        if (session := self.session) is not None:
+            self.app.ask(XRay(session), lambda source: open_source(self.app, source, session.id))
+
+    def action_open_folder(self) -> None:
+        session = self.session
+        if session is not None and session.gone:
+            self.app.show_toast(f"{session.gone}. What it changed is in the pane on the right.", "warning")
+        elif session is not None:
+            notice, agent = "The session keeps working there.", ", where its agent still works"
+            if session.state.over:
+                notice = agent = ""
+            banner = f"The worktree of “{crop(one_line(session.prompt), 60)}”{agent}"
+            external_programs.open_shell(self.app, session.cwd, notice=notice, banner=banner)
+
+    # The change set
 
     def action_land(self) -> None:
-        """Land the marked hunks, or all changes. Marks that the diff has lost are reported first."""
-        changes = self._changes
-        if (change := self._find_idle_change()) is None:
-            return
-        if problem := changes.find_landing_problem(change):
-            self.app.show_toast(problem, "warning")
-            return
-        parts = changes.parts
-        changes.take_marks(change)
-
-        self._carry_out(
-            "landing",
-            change,
-            lambda engine: engine.changes.land(change.id, parts),
-            lambda landed: f"{describe_landing(change, landed, parts)} Undo: {self.key_of('work.undo')}",
-            lambda: changes.restore_marks(change),
-        )
+        self._operate(self._changes.land)
 
     def action_branch(self) -> None:
-        if (change := self._find_idle_change()) is not None:
-            self._carry_out(
-                "branching",
-                change,
-                lambda engine: engine.changes.branch(change.id),
-                lambda result: f"Committed to {result.branch}.",
-            )
+        self._operate(self._changes.branch)
 
     def action_discard(self) -> None:
-        if (change := self._find_idle_change()) is None:
-            return
-        files = formats.count(len(change.files), "changed file")
-        question = f"{files} of “{one_line(change.title)}” will be deleted. This cannot be undone."
-
-        def discard() -> None:
-            self._carry_out(
-                "discarding", change, lambda engine: engine.changes.discard(change.id), lambda _: "Discarded."
-            )
-
-        confirm(self.app, "Discard the changes?", question, "discard", discard, risky=True)
+        self._operate(self._changes.discard)
 
     def action_undo(self) -> None:
-        if (change := self._find_idle_change()) is None:
-            return
+        self._operate(self._changes.undo)
 
-        def describe(undone: ChangeSet) -> str:
-            is_known = self._changes.mark_again(undone) or change.state is ChangeState.LANDED
-            lands = "it again" if is_known else f"all that waits: {formats.count(len(undone.files), 'file')}"
-            return f"Landing undone. {self.key_of('work.land')} lands {lands}."
+    def _operate(self, operation: Callable[[ChangeSet], object]) -> None:
+        if (change := self.change) is not None:
+            operation(change)
 
-        self._carry_out("undo", change, lambda engine: engine.changes.undo(change.id), describe)
+    @on(Changes.OperationChanged)
+    def _on_operation_changed(self) -> None:
+        self._keeps_cursor = True  # for an undo
+        self.refresh_bindings()
 
-    @property
-    def _operation(self) -> str:
-        """The operation that runs on the change set of this session, "" for none.
+    # What you write: replies and comments
 
-        It runs until the change set is another than at its start.
-        """
-        change = self.change
-        name, before = self._operations.get(change.id, ("", None)) if change else ("", None)
-        return name if before == change else ""
+    def on_descendant_focus(self) -> None:
+        """Hide the line when another pane has the focus, and keep what was written in it."""
+        super().on_descendant_focus()
+        for line in self.query(ReplyLine):
+            line.set_class(line.has_focus, "-shown")
 
-    def _find_idle_change(self) -> ChangeSet | None:
-        """The change set in sight; None while an operation runs on it, which is said."""
-        if self._operation:
-            self.app.show_toast(f"{self._operation} is still running. Try again in a moment.", "warning")
-            return None
-        return self.change
+    @on(ReplyLine.Closed)
+    def _on_reply_closed(self) -> None:
+        if self.has_class("-at-left"):
+            self.go_to("sessions")
+        else:
+            self.go_to("diff" if self.has_class("-at-right") else "transcript")
 
-    def _carry_out(
-        self,
-        name: str,
-        change: ChangeSet,
-        call: Callable[[Engine], ChangeSet],
-        describe: Callable[[ChangeSet], str],
-        on_refused: Callable[[], object] | None = None,
-    ) -> None:
-        """Carry out the operation `name` on `change`; `describe` puts its result into words."""
+    def action_reply(self) -> None:
+        if (session := self.session) is not None:
+            self._open_reply_line(session)
+
+    def _open_reply_line(self, session: SessionView, text: str = "") -> None:
+        """Open the line for a reply to `session`, with `text` in it."""
+        agent = session.agent or session.channel
+        title, enter_hint, placeholder = f"tell {agent}", "send", "read at its next turn"
+        if session.state.over:
+            title, enter_hint = f"continue {agent}", "creates a card that continues it"
+            placeholder = "what should it do next?"
+        self._reply_line.open(
+            session.id,
+            title,
+            lambda reply: self._send_reply(session, reply),
+            enter_hint=enter_hint,
+            placeholder=placeholder,
+            text=text,
+        )
+
+    def _send_reply(self, session: SessionView, text: str) -> None:
+        """Send `text` to the agent of a running session; make a card of it that continues a session that is over."""
+
+        def find_latest() -> SessionView:
+            return next((listed for listed in self.state.sessions if listed.id == session.id), session)
 
         def on_refusal(refusal: Refusal) -> None:
-            self._operations.pop(change.id, None)
-            if on_refused is not None:
-                on_refused()
-            self.app.show_toast(str(refusal), "error")
-            self.refresh_bindings()
+            self.app.show_toast(str(refusal), "warning")
+            self.app.reload(["sessions"])
+            self._open_reply_line(find_latest(), text)  # if it ended meanwhile, the same text can continue it
 
-        self._keeps_cursor = True  # the cursor stays on it, for an undo
-        self._operations[change.id] = name, change
-        self.refresh_bindings()
-        self.app.call_engine(call, lambda result: self._report(describe(result)), on_refusal)
+        def on_card(card: Card) -> None:
+            self.app.show_toast("This card continues it.")
+            self.app.open("mission", card)
 
-    def _report(self, text: str) -> None:
-        self.app.report(text, "changes", "sessions", "cards", "place")
+        if find_latest().state.over:
+            self.app.cards.continue_session(session, text, on_card)
+        else:
+            self.app.call_engine(
+                lambda engine: engine.sessions.reply(session.id, text),
+                lambda _: self.app.show_toast(f"Sent. {session.agent or session.channel} reads it at its next turn."),
+                on_refusal,
+            )
 
-    def copy_text(self) -> str:
-        return self.session.id if self.session else ""
+    def action_comment(self) -> None:
+        """Open the line for a comment on the line of the diff under the cursor."""
+        change, place = self.change, self._diff.comment_place
+        if change is None or place is None:
+            return
+
+        def add_comment(text: str) -> None:
+            self.app.carry_out(
+                lambda engine: engine.changes.comments.add(
+                    change.id, place.path, place.line, text, old=place.is_before
+                ),
+                "Comment added.",
+                "changes",
+            )
+
+        self._reply_line.open(
+            f"{change.id} {place.words}",
+            f"comment on {place.words}",
+            add_comment,
+            enter_hint="save",
+            placeholder="what should be different here?",
+        )
+
+    @on(DiffView.RemoveComment)
+    def _remove_comment(self, message: DiffView.RemoveComment) -> None:
+        if (change := self.change) is not None:
+            self.app.carry_out(
+                lambda engine: engine.changes.comments.remove(change.id, message.number), "Comment removed.", "changes"
+            )
+
+    def action_send_comments(self) -> None:
+        """Make a card that sends all comments to the agent."""
+        change, session = self.change, self.session
+        if change is None or session is None:
+            return
+
+        def send(unsent: tuple[str, tuple[int, ...]]) -> None:
+            text, numbers = unsent
+
+            def on_card(_: Card) -> None:
+                self.app.call_engine(
+                    lambda engine: engine.changes.comments.mark_sent(change.id, numbers),
+                    lambda _: self.app.reload(["changes"]),
+                )
+                self.app.show_toast(f"The card that sends your comments waits for you: {self.key_of('app.mission')}")
+
+            self.app.cards.continue_session(session, text, on_card)
+
+        self.app.call_engine(lambda engine: engine.changes.comments.make_unsent_message(change.id), send)
+
+
+def group_sessions(state: AppState, words: list[str]) -> SessionGroups:
+    """The sessions that have `words`, by the headings of the list."""
+    to_land = {change.session_id for change in state.changes if is_waiting_to_land(change)}
+    asking = {request.session_id for request in state.permissions}
+    groups: SessionGroups = {ASKING: [], RUNNING: [], TO_LAND: [], FINISHED: []}
+    for session in state.sessions:
+        if not has_words(f"{session.prompt} {session.channel} {session.state} {session.workspace}", words):
+            continue
+        heading = (TO_LAND if session.id in to_land else FINISHED) if session.state.over else RUNNING
+        groups[ASKING if session.id in asking else heading].append(session)
+    return groups

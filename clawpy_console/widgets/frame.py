@@ -1,9 +1,9 @@
-"""The lines around the panes of a screen: the state of the engine above, tabs and a filter between, the keys below."""
+"""The lines around the panes of a screen: the state of the engine, tabs, lines to type in, the keys."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.content import Content
+from textual.message import Message
 from textual.reactive import Reactive, reactive
 from textual.widget import Widget
 from textual.widgets import Input
@@ -18,7 +19,7 @@ from textual.widgets import Input
 from clawpy_console import formats
 from clawpy_console.fields.states import SWITCH_ON
 from clawpy_console.formats import cap_amount, clock_time, crop, fit_to_width, one_line, workspace_name
-from clawpy_console.keys import KEY_LINE, format_key
+from clawpy_console.keys import KEY_LINE, bindings, format_key
 from clawpy_console.state import AppState
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from engine.model import MICRO, Hold
@@ -348,3 +349,55 @@ class Filter(Input):
         with self.prevent(Input.Changed):
             self.value = ""
         self.remove_class("-shown")
+
+
+class ReplyLine(Input):
+    """The line in which a reply or a comment is written; hidden until `open`.
+
+    What is sent goes to what the line was opened for, wherever the cursor stands by then.
+    """
+
+    BINDINGS = bindings("reply")
+    DEFAULT_CSS = """
+    ReplyLine { display: none; height: 3; margin: 0 1; border-title-color: $accent; border-subtitle-color: $grey;
+        &.-shown { display: block; }
+    }
+    """
+
+    class Closed(Message):
+        """The line was closed."""
+
+    _about = ""
+    """The id of what the text is about, such as a session."""
+
+    _on_text: Callable[[str], object]
+
+    def open(
+        self,
+        about: str,
+        title: str,
+        on_text: Callable[[str], object],
+        *,
+        enter_hint: str,
+        placeholder: str,
+        text: str = "",
+    ) -> None:
+        """Open the line with `text` in it, else with what was left there about the same thing. `on_text` gets what is
+        sent."""
+        if about != self._about or text:
+            self.value = text
+        self._about, self._on_text = about, on_text
+        self.border_title, self.border_subtitle = Content(title), Content(f"⏎ {enter_hint}")
+        self.placeholder = placeholder
+        self.add_class("-shown")
+        self.screen.set_focus(self)  # at once: the next key is text
+
+    def action_close(self) -> None:
+        self.remove_class("-shown")
+        self.post_message(self.Closed())
+
+    async def action_submit(self) -> None:
+        if text := self.value.strip():
+            self.value = ""
+            self.action_close()
+            self._on_text(text)

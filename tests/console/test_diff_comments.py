@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens.session_actions import ReplyLine
+from clawpy_console.widgets.frame import ReplyLine
 from tests.console.diff_steps import IN_DIFF, find_view
 from tests.console.stand_in import StandIn
 from tests.console.stories import (

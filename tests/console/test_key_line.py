@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.keys import BY_ID
-from clawpy_console.screens import session_actions
+from clawpy_console.screens import permission_pane
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.widgets.frame import KeyLine
 from tests.console.driving import read_screen, running, until
@@ -45,7 +45,7 @@ async def _open_pane(pilot: Pilot, mode: str, pane: str) -> ConsoleScreen:
 async def test_every_key_of_the_key_line_does_something(
     console: ConsoleApp, engine: StandIn, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session_actions, "REQUEST_GUARD_S", 0.0)  # a request may be answered as soon as it is shown
+    monkeypatch.setattr(permission_pane, "REQUEST_GUARD_S", 0.0)  # a request may be answered as soon as it is shown
     engine.with_agent()
     if mode == "hierarchy":
         (tmp_path / "made").mkdir()

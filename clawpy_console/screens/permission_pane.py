@@ -1,0 +1,181 @@
+"""The pane with the permission that a session asks for, and its answer by a key (SPEC 9.3)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from textual import getters
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+
+from clawpy_console import formats
+from clawpy_console.formats import crop, one_line
+from clawpy_console.keys import format_key
+from clawpy_console.screens.base import find_next_choice
+from clawpy_console.widgets.reflowing_text import ReflowingText
+from clawpy_console.widgets.transcript import LinesView, find_row_starts
+from engine.model import PermissionAnswer, PermissionRequest, Refusal
+
+if TYPE_CHECKING:
+    from clawpy_console.console import Console
+
+REQUEST_GUARD_S = 0.6
+"""Seconds after the request on screen changed in which no key answers it."""
+
+MAX_HEIGHT_PERCENT = 60
+"""Maximum height of the pane, in per cent of the screen's height."""
+
+MAX_HEAD_LINES = 2
+"""Maximum number of lines of the title, and of the reason."""
+
+MAX_DETAIL_LINES = 12
+"""Maximum number of lines of the detail that are in sight."""
+
+LINES_AROUND_DETAIL = 2 + 2 * MAX_HEAD_LINES + 1 + 2
+"""The lines that the frame, title and reason, the hint that there is more, and the keys may take."""
+
+ANSWER_KEYS = {
+    "asked.once": "allow once",
+    "asked.session": "allow for this session",
+    "asked.deny": "deny",
+    "asked.never": "deny for this session",
+}
+"""The actions that answer a request, each with its label."""
+
+OWN_VERBS = frozenset({"run", "fetch"})
+"""First words of titles whose other words are the whole of what is asked for."""
+
+DIFF_KINDS = {"+": "added", "-": "removed", "@": "hunk"}
+"""The kind of a line of a diff, by its first character."""
+
+
+class PermissionPane(Vertical):
+    """Shows one permission request of a session at a time; hidden when there is none.
+
+    A key answers the request that is on screen. For a moment after another one appeared no key answers, so that text
+    which the operator was typing allows nothing.
+    """
+
+    DEFAULT_CSS = """
+    PermissionPane { height: auto; display: none; border: round $wants; padding: 0 1; margin: 0 1;
+        border-title-color: $wants; border-title-style: bold; border-subtitle-color: $grey;
+        &.-shown { display: block; }
+        & > ReflowingText { height: auto; }
+        & > LinesView { margin: 0 0 0 1; }
+    }
+    """
+
+    _detail = getters.query_one("#asked-detail", LinesView)
+
+    app: Console
+    clock = staticmethod(time.monotonic)
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.styles.max_height = f"{MAX_HEIGHT_PERCENT}%"
+        self.requests: tuple[PermissionRequest, ...] = ()
+        """The requests of the session under the cursor."""
+        self._selected_id = ""  # of the request that is to be shown
+        self._shown_id = ""  # of the request that is on screen
+        self._changed_at = float("-inf")  # when another request came on screen
+
+    def compose(self) -> ComposeResult:
+        yield ReflowingText(id="asked-head")
+        yield LinesView(id="asked-detail", signs={"": " "}, max_lines=60_000, follow_end=False)
+        yield ReflowingText(id="asked-keys")
+
+    @property
+    def current(self) -> PermissionRequest | None:
+        """The request on screen."""
+        selected = (request for request in self.requests if request.id == self._selected_id)
+        return next(selected, None) or next(iter(self.requests), None)
+
+    def show(self, requests: Sequence[PermissionRequest]) -> None:
+        """Show one of `requests`, those of the session under the cursor. The one on screen stays while it is among
+        them."""
+        self.requests = tuple(requests)
+        request = self.current
+        self.set_class(request is not None, "-shown")
+        if request is None:
+            self._shown_id = self._selected_id = ""
+            return
+        self._selected_id = request.id
+        number, total = self.requests.index(request) + 1, len(self.requests)
+        self.border_title = Content(f"▲ {request.agent} asks{f'  {number} of {total}' if total > 1 else ''}")
+        waits = formats.duration(self.app.now() - request.asked_at)
+        self.border_subtitle = Content(f"{request.tool} · waits {waits} · {request.id}")
+        if request.id != self._shown_id:
+            self._shown_id, self._changed_at = request.id, self.clock()
+            self._show_detail(request.detail)
+        self.query_one("#asked-head", ReflowingText).show(lambda width: self._lay_out(request, width))
+        self.query_one("#asked-keys", ReflowingText).show(self._make_key_lines)
+
+    def select_next(self) -> None:
+        """Select the next of several requests; the next `show` draws it."""
+        if (request := self.current) is not None:
+            self._selected_id = find_next_choice(self.requests, request).id
+
+    def answer(self, answer: PermissionAnswer) -> None:
+        """Answer the request on screen, unless it came only just now."""
+        request, app = self.current, self.app
+        is_new = self.clock() - self._changed_at < REQUEST_GUARD_S
+        if request is None or request.id != self._shown_id or is_new:
+            return
+
+        def on_refusal(refusal: Refusal) -> None:
+            app.show_toast(str(refusal), "warning")
+            app.reload(["permissions"])
+
+        app.call_engine(
+            lambda engine: engine.permissions.answer(request.id, answer),
+            lambda _: app.report(f"{answer.words}: {request.title}", "permissions", "sessions"),
+            on_refusal,
+        )
+
+    # Drawing
+
+    def _show_detail(self, detail: str) -> None:
+        self._detail.clear()
+        is_diff = detail.startswith(("@@", "--- ", "diff "))  # or looks like one: every line is shown whole
+        self._detail.extend(
+            (DIFF_KINDS.get(line[:1], "same") if is_diff else "output", line) for line in detail.splitlines()
+        )
+
+    def _lay_out(self, request: PermissionRequest, width: int) -> list[Content]:
+        """The title and the reason. The detail is hidden if the title shows all of it, else it gets the room that the
+        other lines leave, so that these are always in sight."""
+        title = Content.styled(one_line(request.title), "bold $ink").wrap(width)
+        why = Content.assemble(("why  ", "$faint"), (one_line(request.reason), "$grey"))
+        lines = [*title[:MAX_HEAD_LINES], *why.wrap(width)[:MAX_HEAD_LINES]]
+        verb, _, subject = request.title.partition(" ")
+        said = (request.title, subject) if verb in OWN_VERBS else (request.title,)
+        detail = request.detail.strip()
+        self._detail.display = bool(detail) and (len(title) > MAX_HEAD_LINES or detail not in said)
+        row_width = max(8, width - 3)  # without the margin, the sign and the scrollbar
+        row_count = sum(len(find_row_starts(line, row_width)) for line in request.detail.splitlines())
+        max_height = self.screen.size.height * MAX_HEIGHT_PERCENT // 100
+        room = max(1, min(MAX_DETAIL_LINES, max_height - LINES_AROUND_DETAIL))
+        self._detail.styles.height = max(1, min(room, row_count))
+        if row_count > room and self._detail.display:
+            hint = f"▼ {formats.count(row_count - room, 'line')} more below: ⇥ goes there, then scroll"
+            lines.append(Content.styled(crop(hint, width), "$wants"))
+        return lines
+
+    def _make_key_lines(self, width: int) -> list[Content]:
+        keymap = self.app.keymap
+        keys = [
+            Content.assemble((format_key(action, keymap), "bold $wants"), (f" {label}", "$grey"))
+            for action, label in ANSWER_KEYS.items()
+        ]
+        if len(self.requests) > 1:
+            keys.append(Content.assemble((format_key("asked.next", keymap), "$accent"), (" next", "$grey")))
+        lines = keys[:1]
+        for key in keys[1:]:
+            if lines[-1].cell_length + 3 + key.cell_length <= width:
+                lines[-1] = Content.assemble(lines[-1], "   ", key)
+            else:
+                lines.append(key)
+        return lines
