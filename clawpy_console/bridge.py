@@ -1,12 +1,12 @@
-"""Passes the engine's events on to the app, at most ten times a second.
+"""Passes the engine's events on to the app, at most ten times a second, and words the toasts about them.
 
-A message names the topics that changed, which the app then reads again. It also has the events that become toasts.
+A message names the topics that changed, which the app then reads again. It also has the events of `TOAST_MAKERS`.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,28 +17,13 @@ from clawpy_console import formats
 from engine.model import PROBLEM_FOUND, SessionState, describe_outcome
 
 if TYPE_CHECKING:
-    from engine.events import Event, EventBus, SessionEnded
+    from engine.events import Event, EventBus
 
 BATCH_INTERVAL_S = 0.1
 """Minimum number of seconds between two messages."""
 
-TOAST_KINDS = frozenset(
-    {
-        "SessionEnded",
-        "ChangeSetReady",
-        "PermissionAsked",
-        "FaultReported",
-        "NotificationsGivenUp",
-        "CostWarned",
-        "HoldPlaced",
-        "HoldLifted",
-        "TrainingMoved",
-    }
-)
-"""Kinds of events that may become toasts; they are passed on one by one, in order."""
-
 MAX_TOASTS = 20
-"""Maximum number of such events in one message."""
+"""Maximum number of events in one message that may become toasts."""
 
 
 @dataclass
@@ -50,7 +35,7 @@ class EngineChanged(Message):
     sessions: frozenset[str]
     """The sessions that wrote output."""
     toast_events: tuple[Event, ...]
-    """The events of `TOAST_KINDS`."""
+    """The events that may become toasts, in their order."""
 
 
 class Bridge:
@@ -89,29 +74,8 @@ class Bridge:
             return
         topics = frozenset(topic for event in events if event.kind != "SessionOutput" for topic in event.topics)
         sessions = frozenset(event.subject for event in events if event.kind == "SessionOutput")
-        toast_events = [event for event in events if event.kind in TOAST_KINDS][-MAX_TOASTS:]
+        toast_events = [event for event in events if event.kind in TOAST_MAKERS][-MAX_TOASTS:]
         self._post(EngineChanged(topics, sessions, tuple(toast_events)))
-
-
-# Toasts
-
-
-TRAINING_OUTCOMES: dict[str, tuple[str, SeverityLevel]] = {
-    "adopted": ("the new model is now used", "information"),
-    "kept_old": ("the new model is not used", "warning"),
-    "failed": ("failed", "error"),
-}
-"""The toast about the end of a training, by its state."""
-
-
-SESSION_OUTCOMES: dict[str, tuple[str, SeverityLevel]] = {
-    "succeeded": ("Done", "information"),
-    PROBLEM_FOUND: ("Problem found", "warning"),
-    "failed": ("Failed", "error"),
-    "cannot_run": ("Could not run", "warning"),
-    "cancelled": ("Stopped", "warning"),
-}
-"""The first words of the toast about the end of a session, by its outcome."""
 
 
 class Toast(NamedTuple):
@@ -128,58 +92,79 @@ class Toast(NamedTuple):
 
 
 def make_toasts(events: Sequence[Event]) -> Iterator[Toast]:
-    """The toasts about `events`, in their order. A session that ends and leaves changes records both at once, and gets
-    one toast."""
-    ended = {event.subject for event in events if event.kind == "SessionEnded"}
+    """The toasts about `events`, all of kinds in `TOAST_MAKERS`, in their order. A session that ends and leaves changes
+    records both at once, and gets one toast."""
     event: Any  # each kind has its own fields
-    files: dict[str, int] = {}  # the number of changed files, by session
+    ended = {event.subject for event in events if event.kind == "SessionEnded"}
+    files = {event.session_id: event.files for event in events if event.kind == "ChangeSetReady"}
     for event in events:
-        if event.kind == "ChangeSetReady":
-            files[event.session_id] = event.files
-    for event in events:
-        if event.kind == "SessionEnded":
-            yield _make_session_toast(event, files.get(event.subject, 0))._replace(workspace=event.workspace)
-        elif event.kind == "ChangeSetReady" and event.session_id in ended:
+        if event.kind == "ChangeSetReady" and event.session_id in ended:
             continue  # the toast about the end of the session tells of it
-        elif (toast := _make_toast(event)) is not None:
+        toast = TOAST_MAKERS[event.kind](event)
+        if toast is not None and event.kind == "SessionEnded" and files.get(event.subject):
+            text = f"{toast.text} · {_describe_files_to_land(files[event.subject])}"
+            toast = Toast(text, "error" if toast.severity == "error" else "warning")
+        if toast is not None:
             yield toast._replace(workspace=event.workspace)
 
 
-def _make_session_toast(event: SessionEnded, changed_files: int) -> Toast:
-    """The toast about the end of a session that changed so many files."""
+SESSION_OUTCOMES: Mapping[str, tuple[str, SeverityLevel]] = {
+    "succeeded": ("Done", "information"),
+    PROBLEM_FOUND: ("Problem found", "warning"),
+    "failed": ("Failed", "error"),
+    "cannot_run": ("Could not run", "warning"),
+    "cancelled": ("Stopped", "warning"),
+}
+"""The first words of the toast about the end of a session, by its outcome."""
+
+
+def _make_session_toast(event: Any) -> Toast:
     outcome, severity = SESSION_OUTCOMES.get(describe_outcome(event.state, event.result), (event.state, "error"))
     is_in_summary = event.summary.lower().startswith(f"{outcome.lower()} ")  # "stopped by you"
     text = f"{outcome}{event.summary[len(outcome) :]}" if is_in_summary else f"{outcome}: {event.summary}"
-    if not changed_files:
-        return Toast(text, severity, about="stop" if event.state == SessionState.CANCELLED else "")
-    return Toast(f"{text} · {_describe_files_to_land(changed_files)}", "error" if severity == "error" else "warning")
+    return Toast(text, severity, about="stop" if event.state == SessionState.CANCELLED else "")
 
 
 def _describe_files_to_land(files: int) -> str:
     return f"{formats.count(files, 'changed file')} to land  (2)"
 
 
-def _make_toast(event: Any) -> Toast | None:
-    """The toast about an event that is not the end of a session, None for no toast."""
-    match event.kind:
-        case "ChangeSetReady":
-            return Toast(_describe_files_to_land(event.files), "warning")
-        case "PermissionAsked":
-            return Toast(f"Permission needed: {event.title}  (2)", "warning")
-        case "NotificationsGivenUp":
-            count = formats.count(event.number, "notification")
-            return Toast(f"{count} not delivered to the {event.subject}: {event.reason}", "warning")
-        case "FaultReported":
-            return Toast(f"{event.where}: {event.message}", "error")
-        case "TrainingMoved" if event.state in TRAINING_OUTCOMES:
-            outcome, severity = TRAINING_OUTCOMES[event.state]
-            return Toast(f"training: {outcome}; {event.note}  (7)", severity)
-        case "CostWarned":
-            share = 100 * event.spent // max(1, event.cap)
-            spent, cap = formats.money(event.spent), formats.money(event.cap)
-            return Toast(f"cost: {share} % of the {event.window} cap ({spent} of {cap})", "warning")
-        case "HoldPlaced":
-            return Toast(f"{event.subject or 'held'}: {event.reason}", "warning", about=event.subject)
-        case "HoldLifted":
-            return Toast(f"The {event.subject} ended.", "information", about=event.subject, alerts=False)
-    return None
+TRAINING_OUTCOMES: Mapping[str, tuple[str, SeverityLevel]] = {
+    "adopted": ("the new model is now used", "information"),
+    "kept_old": ("the new model is not used", "warning"),
+    "failed": ("failed", "error"),
+}
+"""The toast about the end of a training, by its state."""
+
+
+def _make_training_toast(event: Any) -> Toast | None:
+    """The toast about a training, None before its end."""
+    if event.state not in TRAINING_OUTCOMES:
+        return None
+    outcome, severity = TRAINING_OUTCOMES[event.state]
+    return Toast(f"training: {outcome}; {event.note}  (7)", severity)
+
+
+def _make_cost_toast(event: Any) -> Toast:
+    share = 100 * event.spent // max(1, event.cap)
+    spent, cap = formats.money(event.spent), formats.money(event.cap)
+    return Toast(f"cost: {share} % of the {event.window} cap ({spent} of {cap})", "warning")
+
+
+def _make_delivery_toast(event: Any) -> Toast:
+    count = formats.count(event.number, "notification")
+    return Toast(f"{count} not delivered to the {event.subject}: {event.reason}", "warning")
+
+
+TOAST_MAKERS: Mapping[str, Callable[[Any], Toast | None]] = {
+    "SessionEnded": _make_session_toast,
+    "ChangeSetReady": lambda event: Toast(_describe_files_to_land(event.files), "warning"),
+    "PermissionAsked": lambda event: Toast(f"Permission needed: {event.title}  (2)", "warning"),
+    "FaultReported": lambda event: Toast(f"{event.where}: {event.message}", "error"),
+    "NotificationsGivenUp": _make_delivery_toast,
+    "CostWarned": _make_cost_toast,
+    "HoldPlaced": lambda event: Toast(f"{event.subject or 'held'}: {event.reason}", "warning", about=event.subject),
+    "HoldLifted": lambda event: Toast(f"The {event.subject} ended.", "information", about=event.subject, alerts=False),
+    "TrainingMoved": _make_training_toast,
+}
+"""The kinds of events that may become toasts, each with the function that words it."""

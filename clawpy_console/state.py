@@ -264,13 +264,30 @@ def _read_rails(engine: Engine, _: ReadScope) -> dict[str, Any]:
     }
 
 
+@frozen
+class Switch:
+    """A setting that the safety screen shows as a switch."""
+
+    attribute: str
+    """Its name in the engine's settings."""
+    question: str
+    """What it means to turn it on."""
+
+
 SWITCHES = {
-    "crossPollEnabled": "cross_poll_enabled",
-    "autonomousModeEnabled": "autonomous_mode_enabled",
-    "twinModelEnabled": "twin_model_enabled",
-    "dpoExportEnabled": "dpo_export_enabled",
+    "crossPollEnabled": Switch("cross_poll_enabled", "New cards appear again and approved work runs."),
+    "autonomousModeEnabled": Switch(
+        "autonomous_mode_enabled",
+        "When you are inactive, the engine may start work without asking: only what the "
+        "rails allow, only kinds you have often approved and items of a heartbeat.md that you marked `run`, only in "
+        "workspaces set to `act`, never in quiet hours. It never lands a change and never pushes.",
+    ),
+    "twinModelEnabled": Switch(
+        "twin_model_enabled", "A model predicts which cards you want. It costs money, within the caps."
+    ),
+    "dpoExportEnabled": Switch("dpo_export_enabled", "Your decisions are written to dpo-pairs.jsonl every day."),
 }
-"""Settings that the safety screen shows as switches, by the name in the file."""
+"""The switches by the name of the setting in its file."""
 
 
 def _read_settings(engine: Engine, _: ReadScope) -> dict[str, Any]:
@@ -278,7 +295,7 @@ def _read_settings(engine: Engine, _: ReadScope) -> dict[str, Any]:
     workspaces = dict.fromkeys([*map(str, engine.workspaces), *current.workspaces])
     return {
         "autonomies": tuple((path, str(current.workspace(path).autonomy)) for path in workspaces),
-        "switches": tuple((name, bool(getattr(current, attribute))) for name, attribute in SWITCHES.items()),
+        "switches": tuple((name, bool(getattr(current, switch.attribute))) for name, switch in SWITCHES.items()),
         "fault": engine.settings.fault,
         "served": tuple(
             (channel, by) for channel in current.channels if (by := engine.channel_setup.served_by(channel))

@@ -1,10 +1,11 @@
-"""Screen 4, memory: seven layers, their entries, where each came from and which sessions used it (SPEC 9.5)."""
+"""Screen 4, memory: seven layers, their entries, and what you do with the entry under the cursor (SPEC 9.5)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from textual import events, getters, on
 from textual.app import ComposeResult
@@ -12,20 +13,27 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from clawpy_console import formats
-from clawpy_console.fields import Field, text_line
-from clawpy_console.formats import fit_to_width, one_line
+from clawpy_console import external_programs, formats
+from clawpy_console.fields import Document, Field, text_line
+from clawpy_console.fields.learning import make_forgetting_fields
+from clawpy_console.formats import crop, fit_to_width, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens import memory_entries
-from clawpy_console.screens.memory_actions import MemoryActions
-from clawpy_console.screens.memory_entries import LAYER_NAMES, Entry, make_entry_fields
+from clawpy_console.screens.agent_dialogs import edit_file
+from clawpy_console.screens.base import ConsoleScreen
+from clawpy_console.screens.dialog import confirm
+from clawpy_console.screens.memory_entries import LAYER_NAMES, Entry, EntryValue
+from clawpy_console.screens.recall_preview import RecallPreview
 from clawpy_console.widgets.frame import Filter
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows, ScrollPane, group_rows
-from engine.model import Layer, LayerState, RecallMatch
+from engine import dispatch
+from engine.model import AgentFile, FactDraft, GraphNode, Layer, LayerState, PromptRequest, RecallMatch
 
 if TYPE_CHECKING:
     from engine import Engine
+
+T = TypeVar("T")
 
 TYPING_DEBOUNCE_S = 0.15
 """Seconds without a key after which the list is filtered again."""
@@ -42,7 +50,7 @@ LAYER_SIGNS: Mapping[str, tuple[str, str]] = {
 """Sign and tone of each state of a layer."""
 
 
-class MemoryScreen(MemoryActions):
+class MemoryScreen(ConsoleScreen):
     """Layers left, entries in the middle, the entry under the cursor and its links right.
 
     The entries are pages of the layer with the words of the filter ("page"), those whose meaning is similar to the
@@ -151,11 +159,13 @@ class MemoryScreen(MemoryActions):
         if self._detail_entry is None or engine is None:
             yield text_line("Select an entry.", "faint")
         else:
-            yield from make_entry_fields(self._detail_entry, str(engine.agent_files.folder), self.now)
+            yield from memory_entries.make_entry_fields(self._detail_entry, str(engine.agent_files.folder), self.now)
 
     # Reading
 
     def read_again(self, wait: float = 0.0) -> None:
+        """Read the entries of the layer that match the filter, after `wait` seconds. A single entry, which another
+        screen opened, stays."""
         layer, words = self._layer, " ".join(self.filter_words)
         if self._shown == "single":
             return
@@ -201,6 +211,7 @@ class MemoryScreen(MemoryActions):
 
     @property
     def entry(self) -> Entry | None:
+        """The entry under the cursor."""
         current = self._entry_rows.current
         return next((entry for entry in self._entries if entry.key == current), None)
 
@@ -252,6 +263,8 @@ class MemoryScreen(MemoryActions):
             self.show(link.layer, link.id)
 
     def show(self, layer: Layer, id: str) -> None:
+        """Show a single entry; Escape leads back to all entries of its layer."""
+
         def on_entry(entry: Entry) -> None:
             self.workers.cancel_group(self, "entries")  # a reading of other entries
             self._go_to_layer(layer)
@@ -294,6 +307,92 @@ class MemoryScreen(MemoryActions):
 
     def copy_text(self) -> str:
         return self.entry.id if self.entry else ""
+
+    # What you do with the entry under the cursor
+
+    @property
+    def _value(self) -> EntryValue | None:
+        """The entry under the cursor as the engine gave it, None for no entry."""
+        return self.entry.value if self.ready and self.entry is not None else None
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that can do nothing with this entry are not offered."""
+        match action:
+            case "edit" | "editor":
+                return isinstance(self._value, AgentFile)
+            case "decide":
+                return isinstance(self._value, FactDraft)
+            case "forget":
+                return self.ready and self.entry is not None and self.entry.can_be_forgotten
+        return super().check_action(action, parameters)
+
+    def action_edit(self) -> None:
+        """Edit the file in the console."""
+        if isinstance(file := self._value, AgentFile):
+            edit_file(self.app, file.agent, file.name, self.read_again)
+
+    def action_editor(self) -> None:
+        """Edit the file in the operator's own editor; what is saved there is shown by itself."""
+        engine, file = self.app.engine, self._value
+        if engine is not None and isinstance(file, AgentFile):
+            external_programs.open_editor(self.app, str(engine.agent_files.folder / file.agent / file.name))
+            self.read_again()
+
+    def action_decide(self, decision: str) -> None:
+        """`promote` the draft to a fact, or `reject` it: it is not drafted again."""
+        if not isinstance(draft := self._value, FactDraft):
+            return
+        if decision == "promote":
+            message = f"Kept: {crop(one_line(draft.fact), 60)}"
+            self._change_memory(lambda engine: engine.knowledge.drafts.promote(draft.id), lambda _: message)
+        else:
+            message = "Rejected. It will not be drafted again."
+            self._change_memory(lambda engine: engine.knowledge.drafts.reject(draft.id), lambda _: message)
+
+    def action_forget(self) -> None:
+        """Forget the entry, after a question that says where it would be removed."""
+        if (entry := self.entry) is None:
+            return
+
+        def forget() -> None:
+            request = {"what": entry.id, "yes": True}
+            self._change_memory(lambda engine: dispatch(engine, "forget", request), _describe_forgetting)
+
+        def confirm_forget(preview: Document) -> None:
+            title = f"Forget it in {formats.count(sum(preview['counts'].values()), 'place')}?"
+            text = "\n".join(item.text for item in make_forgetting_fields(preview))
+            confirm(self.app, title, text, "forget", forget, risky=True)
+
+        self.app.load_for_dialog(lambda engine: dispatch(engine, "forget", {"what": entry.id}), confirm_forget)
+
+    def _change_memory(self, change: Callable[[Engine], T], describe: Callable[[T], str]) -> None:
+        """Call `change`, show its result as `describe` words it, and read the layer again."""
+
+        def on_done(result: T) -> None:
+            self.app.report(describe(result), "memory", "changes")
+            if not self.leave():
+                self.read_again()
+
+        self.app.call_engine(change, on_done)
+
+    def action_recall(self) -> None:
+        """Show what would be recalled for the task under the cursor, or for the first card."""
+        value, card = self._value, next(iter(self.state.cards), None)
+        request = PromptRequest("", "", next(iter(self.state.workspaces), ""), "")
+        if card is not None:
+            assignment = card.assignment
+            request = PromptRequest(card.agent, assignment.channel, assignment.workspace, assignment.prompt)
+        if isinstance(value, GraphNode):
+            request = replace(request, task=value.title)
+        if value is not None and not isinstance(value, (AgentFile, RecallMatch)) and value.workspace:
+            request = replace(request, workspace=value.workspace)
+        self.app.ask(RecallPreview(request), lambda memory: self.show(memory.layer, memory.id))
+
+
+def _describe_forgetting(report: Document) -> str:
+    """The result of forgetting: the number of places, and what was not forgotten."""
+    remainder = f". Not forgotten: {'; '.join(report['left'])}" if report["left"] else ""
+    return f"Forgotten in {formats.count(sum(report['counts'].values()), 'place')}{remainder}"
 
 
 def _make_layer_fields(state: LayerState, now: datetime) -> Iterator[Field]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from functools import partial
 
 from textual import getters, on
 from textual.app import ComposeResult
@@ -17,6 +18,7 @@ from clawpy_console.keys import bindings
 from clawpy_console.screens import safety_fields
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.dialog import Answer, Question, confirm
+from clawpy_console.state import SWITCHES
 from clawpy_console.widgets.frame import Filter, has_words
 from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Rows
@@ -32,16 +34,6 @@ READ_INTERVAL = timedelta(minutes=1)
 
 DND_DURATION = timedelta(hours=2)
 """The time for which the key turns do-not-disturb on."""
-
-SWITCH_QUESTIONS = {
-    "crossPollEnabled": "New cards appear again and approved work runs.",
-    "autonomousModeEnabled": "When you are inactive, the engine may start work without asking: only what the "
-    "rails allow, only kinds you have often approved and items of a heartbeat.md that you marked `run`, only in "
-    "workspaces set to `act`, never in quiet hours. It never lands a change and never pushes.",
-    "twinModelEnabled": "A model predicts which cards you want. It costs money, within the caps.",
-    "dpoExportEnabled": "Your decisions are written to dpo-pairs.jsonl every day.",
-}
-"""The meaning of turning a switch on, by its setting."""
 
 AUTONOMY_ANSWERS = (
     Answer("o", "off", "no cards, nothing runs"),
@@ -220,15 +212,14 @@ class SafetyScreen(ConsoleScreen):
     @on(Rows.Opened, "#switches")
     def _toggle(self, message: Rows.Opened) -> None:
         """Turn a switch off, or on after a question. For a workspace, ask what the engine may do there."""
-        name = message.row_id  # of a switch, or the path of a workspace
-        is_on = dict(self.state.switches).get(name)
-        if is_on is None:
-            self._ask_for_autonomy(name)
-        elif is_on:
+        name = message.row_id
+        if name.startswith(safety_fields.WORKSPACE_PREFIX):
+            self._ask_for_autonomy(name.removeprefix(safety_fields.WORKSPACE_PREFIX))
+        elif dict(self.state.switches)[name]:
             self.app.write_setting(name, False)
         else:
-            question = SWITCH_QUESTIONS[name]
-            confirm(self.app, f"Turn {name} on?", question, "turn on", lambda: self.app.write_setting(name, True))
+            turn_on = partial(self.app.write_setting, name, True)
+            confirm(self.app, f"Turn {name} on?", SWITCHES[name].question, "turn on", turn_on)
 
     def _ask_for_autonomy(self, workspace: str) -> None:
         """Ask what the engine may do in a workspace, and store the answer if it is another than now."""

@@ -231,8 +231,12 @@ def make_rail_rows(state: AppState, now: datetime) -> Iterator[Row]:
         yield Row("execute", text, label.sign, running, "ink", label.tone, "grey")
 
 
+WORKSPACE_PREFIX = "workspace:"
+"""The prefix of the id of a row for the autonomy of a workspace; its path follows."""
+
+
 def make_switch_rows(state: AppState) -> Iterator[Row]:
-    """The switches, then the autonomy of each workspace, whose row has the path of the workspace as id."""
+    """The switches, with their names as ids, then the autonomy of each workspace (`WORKSPACE_PREFIX`)."""
     for name, is_on in state.switches:
         if is_on:
             yield Row(name, name, "●", "on", "ink", "accent", "ink")
@@ -243,7 +247,7 @@ def make_switch_rows(state: AppState) -> Iterator[Row]:
     for workspace, autonomy in state.autonomies:
         mark, style = {"act": "●", "cards": "◐"}.get(autonomy, "○"), "accent" if autonomy == "act" else "grey"
         text_style = "grey" if autonomy == "off" else "ink"
-        yield Row(workspace, workspace_name(workspace), mark, autonomy, text_style, style, style)
+        yield Row(WORKSPACE_PREFIX + workspace, workspace_name(workspace), mark, autonomy, text_style, style, style)
 
 
 def make_blocked_row(entry: LogEntry, now: datetime) -> Row:

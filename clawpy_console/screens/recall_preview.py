@@ -1,13 +1,9 @@
-"""The actions of the memory screen: edit, decide, forget and recall what is under the cursor (SPEC 9.5).
-
-`RecallPreview` is the dialog that shows what a task would recall.
-"""
+"""The dialog that shows what a task would recall, and why (SPEC 9.5)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -15,25 +11,19 @@ from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from clawpy_console import external_programs, formats
-from clawpy_console.fields import Document, Field, draw_bar, heading, text_line
-from clawpy_console.fields.learning import make_forgetting_fields, make_memory_fields
-from clawpy_console.formats import crop, one_line, workspace_name
+from clawpy_console import formats
+from clawpy_console.fields import Field, draw_bar, heading, text_line
+from clawpy_console.fields.learning import make_memory_fields
+from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
-from clawpy_console.screens.agent_dialogs import edit_file
-from clawpy_console.screens.base import ConsoleScreen
-from clawpy_console.screens.dialog import PreviewDialog, confirm
-from clawpy_console.screens.memory_entries import LAYER_NAMES, Entry, EntryValue
+from clawpy_console.screens.dialog import PreviewDialog
+from clawpy_console.screens.memory_entries import LAYER_NAMES
 from clawpy_console.screens.xray import PromptDialog, PromptLines
 from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.reflowing_text import ReflowingText
-from engine import dispatch, document
+from engine import document
 from engine.model import (
-    AgentFile,
-    FactDraft,
-    GraphNode,
     Injection,
-    Layer,
     PromptLine,
     PromptPart,
     PromptRequest,
@@ -42,112 +32,6 @@ from engine.model import (
     SourceKind,
     sanitise,
 )
-
-if TYPE_CHECKING:
-    from engine import Engine
-
-T = TypeVar("T")
-
-
-class MemoryActions(ConsoleScreen):
-    """Base of the screen: the keys that do something with the entry under the cursor."""
-
-    @property
-    def entry(self) -> Entry | None:
-        """The entry under the cursor."""
-        raise NotImplementedError
-
-    def show(self, layer: Layer, id: str) -> None:
-        """Show a single entry; Escape leads back to all entries of its layer."""
-        raise NotImplementedError
-
-    def read_again(self, wait: float = 0.0) -> None:
-        """Read the entries of the layer that match the filter, after `wait` seconds. A single entry, which another
-        screen opened, stays."""
-        raise NotImplementedError
-
-    @property
-    def _value(self) -> EntryValue | None:
-        """The entry under the cursor as the engine gave it, None for no entry."""
-        return self.entry.value if self.entry is not None else None
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys that can do nothing with this entry are not offered."""
-        if action in ("edit", "editor"):
-            return self.ready and isinstance(self._value, AgentFile)
-        if action == "decide":
-            return self.ready and isinstance(self._value, FactDraft)
-        if action == "forget":
-            return self.ready and self.entry is not None and self.entry.can_be_forgotten
-        return super().check_action(action, parameters)
-
-    def action_edit(self) -> None:
-        """Edit the file in the console."""
-        if isinstance(file := self._value, AgentFile):
-            edit_file(self.app, file.agent, file.name, self.read_again)
-
-    def action_editor(self) -> None:
-        """Edit the file in the operator's own editor; what is saved there is shown by itself."""
-        engine, file = self.app.engine, self._value
-        if engine is not None and isinstance(file, AgentFile):
-            external_programs.open_editor(self.app, str(engine.agent_files.folder / file.agent / file.name))
-            self.read_again()
-
-    def action_decide(self, decision: str) -> None:
-        """`promote` the draft to a fact, or `reject` it: it is not drafted again."""
-        if not isinstance(draft := self._value, FactDraft):
-            return
-        if decision == "promote":
-            message = f"Kept: {crop(one_line(draft.fact), 60)}"
-            self._change_memory(lambda engine: engine.knowledge.drafts.promote(draft.id), lambda _: message)
-        else:
-            message = "Rejected. It will not be drafted again."
-            self._change_memory(lambda engine: engine.knowledge.drafts.reject(draft.id), lambda _: message)
-
-    def action_forget(self) -> None:
-        """Forget the entry, after a question that says where it would be removed."""
-        if (entry := self.entry) is None:
-            return
-
-        def forget() -> None:
-            request = {"what": entry.id, "yes": True}
-            self._change_memory(lambda engine: dispatch(engine, "forget", request), _describe_forgetting)
-
-        def confirm_forget(preview: Document) -> None:
-            title = f"Forget it in {formats.count(sum(preview['counts'].values()), 'place')}?"
-            text = "\n".join(item.text for item in make_forgetting_fields(preview))
-            confirm(self.app, title, text, "forget", forget, risky=True)
-
-        self.app.load_for_dialog(lambda engine: dispatch(engine, "forget", {"what": entry.id}), confirm_forget)
-
-    def _change_memory(self, change: Callable[[Engine], T], describe: Callable[[T], str]) -> None:
-        """Call `change`, show its result as `describe` words it, and read the layer again."""
-
-        def on_done(result: T) -> None:
-            self.app.report(describe(result), "memory", "changes")
-            if not self.leave():
-                self.read_again()
-
-        self.app.call_engine(change, on_done)
-
-    def action_recall(self) -> None:
-        """Show what would be recalled for the task under the cursor, or for the first card."""
-        value, card = self._value, next(iter(self.state.cards), None)
-        request = PromptRequest("", "", next(iter(self.state.workspaces), ""), "")
-        if card is not None:
-            assignment = card.assignment
-            request = PromptRequest(card.agent, assignment.channel, assignment.workspace, assignment.prompt)
-        if isinstance(value, GraphNode):
-            request = replace(request, task=value.title)
-        if value is not None and not isinstance(value, (AgentFile, RecallMatch)) and value.workspace:
-            request = replace(request, workspace=value.workspace)
-        self.app.ask(RecallPreview(request), lambda memory: self.show(memory.layer, memory.id))
-
-
-def _describe_forgetting(report: Document) -> str:
-    """The result of forgetting: the number of places, and what was not forgotten."""
-    remainder = f". Not forgotten: {'; '.join(report['left'])}" if report["left"] else ""
-    return f"Forgotten in {formats.count(sum(report['counts'].values()), 'place')}{remainder}"
 
 
 class RecallPreview(
