@@ -91,10 +91,9 @@ class Toast(NamedTuple):
     """The workspace of the event, "" for none."""
 
 
-def make_toasts(events: Sequence[Event]) -> Iterator[Toast]:
+def make_toasts(events: Sequence[Any]) -> Iterator[Toast]:
     """The toasts about `events`, all of kinds in `TOAST_MAKERS`, in their order. A session that ends and leaves changes
     records both at once, and gets one toast."""
-    event: Any  # each kind has its own fields
     ended = {event.subject for event in events if event.kind == "SessionEnded"}
     files = {event.session_id: event.files for event in events if event.kind == "ChangeSetReady"}
     for event in events:

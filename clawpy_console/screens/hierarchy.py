@@ -13,22 +13,31 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.widgets import Static
 
-from clawpy_console import formats
+from clawpy_console import external_programs, formats
 from clawpy_console.fields import Field, make_fact_fields, text_line
 from clawpy_console.fields import agent as agent_fields
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
-from clawpy_console.screens.agent_actions import AgentActions
+from clawpy_console.screens.agent_changes import (
+    CHANGES,
+    AgentChanges,
+    can_change,
+    find_editable_file,
+    teach_workers,
+)
+from clawpy_console.screens.agent_dialogs import edit_file, send_findings
 from clawpy_console.screens.agent_tree import (
     AGENT_STATES,
     FOLD_PREFIX,
     GROUP_PREFIX,
     OWNER,
     FoldState,
+    Node,
     Tree,
     find_leaders_above,
     make_tree_nodes,
 )
+from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.xray import PromptLines
 from clawpy_console.widgets.frame import Filter, TabLine
 from clawpy_console.widgets.reflowing_text import ReflowingText
@@ -36,7 +45,7 @@ from clawpy_console.widgets.rows import Row, Rows, ScrollPane, group_rows
 from clawpy_console.widgets.session import make_session_row
 from engine import dispatch
 from engine.frozen import frozen
-from engine.model import PromptPart, SourceKind
+from engine.model import AgentView, PromptPart, SourceKind
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -73,8 +82,8 @@ class AgentDetail:
         return [name for name, content in zip(TABS, contents, strict=True) if content is not None]
 
 
-class HierarchyScreen(AgentActions):
-    """The tree left, the agent under its cursor right. All is read in threads."""
+class HierarchyScreen(ConsoleScreen):
+    """The tree left, the agent under its cursor right. All is read in threads. `AgentChanges` changes agents."""
 
     MODE = "hierarchy"
     PURPOSE = "Your agents: who leads whom, and the guidance, findings and cost of each."
@@ -84,11 +93,13 @@ class HierarchyScreen(AgentActions):
     PANES = {"tree": "left", "items": "right", "story": "right", "block": "right"}
     FILTER_PANE = "tree"
 
+    _tree = getters.query_one("#tree", Tree)
     _items = getters.query_one("#items", Rows)
     _story = getters.query_one("#story", ScrollPane)
 
     def __init__(self) -> None:
         super().__init__()
+        self._changes = AgentChanges(self.app, self._on_agents_changed)
         self._folds = FoldState()
         self._chosen_tab = TABS[0]  # the tab that was chosen last, which not every agent has
         self._detail: AgentDetail | None = None  # None for a row that is no agent
@@ -278,11 +289,17 @@ class HierarchyScreen(AgentActions):
     # Moving about
 
     @property
-    def shows_profile(self) -> bool:
-        guidance = self._detail.guidance if self._detail else None
-        return self.tab == "guidance" and guidance is not None and "profile" in guidance
+    def node(self) -> Node | None:
+        """The node under the cursor."""
+        return self._tree.node
+
+    @property
+    def agent(self) -> AgentView | None:
+        """The agent under the cursor, which may be retired."""
+        return self.node.agent if self.node is not None else None
 
     def show(self, agent_id: str) -> None:
+        """Put the cursor on an agent, now or as soon as it is in the tree."""
         self._agent_to_select = agent_id
         self.filter.close()
         self._draw_tree()
@@ -360,6 +377,62 @@ class HierarchyScreen(AgentActions):
 
     def copy_text(self) -> str:
         return self.agent.id if self.agent else ""
+
+    # Changes
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys that can do nothing here are not offered."""
+        match action:
+            case "tab":
+                return len(self._tabs) > 1
+            case "change":
+                return self.ready and self.agent is not None and can_change(self.agent, str(parameters[0]))
+            case "edit" | "editor":
+                return self.ready and bool(find_editable_file(self.agent))
+            case "undo":
+                return self._changes.can_undo
+        return super().check_action(action, parameters)
+
+    def _on_agents_changed(self, agent_id: str) -> None:
+        if agent_id:
+            self.show(agent_id)
+        self.refresh_bindings()
+
+    def action_change(self, name: str) -> None:
+        """Make the change `name` of the agent under the cursor."""
+        if (agent := self.agent) is not None:
+            CHANGES[name](self._changes, agent)
+
+    def action_new(self) -> None:
+        """Create an agent below the one under the cursor."""
+        self._changes.create(self.agent)
+
+    def action_edit(self) -> None:
+        """Edit the profile of a leader where it is shown, else the file."""
+        agent, name = self.agent, find_editable_file(self.agent)
+        guidance = self._detail.guidance if self._detail else None
+        if agent is None or not name:
+            return
+        if self.tab == "guidance" and guidance is not None and "profile" in guidance and not agent.broken:
+            self._changes.edit_profile(agent.id)
+        else:
+            edit_file(self.app, agent.id, name, lambda: self.app.reload(["agents"]))
+
+    def action_editor(self) -> None:
+        """Edit the file in the operator's own editor; what is saved there is shown by itself."""
+        engine, agent, name = self.app.engine, self.agent, find_editable_file(self.agent)
+        if engine is not None and agent is not None and name:
+            external_programs.open_editor(self.app, str(engine.agent_files.folder / agent.id / name))
+
+    def action_teach(self) -> None:
+        teach_workers(self.app)
+
+    def action_flush(self) -> None:
+        send_findings(self.app)
+
+    def action_undo(self) -> None:
+        """Undo the last change."""
+        self._changes.undo()
 
 
 def _describe_state_counts(findings: list[Any]) -> str:

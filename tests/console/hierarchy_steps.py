@@ -44,9 +44,9 @@ def read_tree_ids(app: ConsoleApp) -> list[str]:
     return [row.id for row in app.screen.query_one("#tree", Tree).rows]
 
 
-def offers(action: str, offered: bool) -> Until:
+def offers(action: str, offered: bool, *parameters: str) -> Until:
     """The key of this action is offered, or is not."""
-    return Until(f"{action} {offered}", lambda app: bool(app.screen.check_action(action, ())) is offered)
+    return Until(f"{action} {offered}", lambda app: bool(app.screen.check_action(action, parameters)) is offered)
 
 
 def tree_shows(*ids: str) -> Until:

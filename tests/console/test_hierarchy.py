@@ -130,7 +130,7 @@ STORIES: Stories = {
         *open_agent("dreamer"),
         break_file,
         sees("✗ comms.json: reports_to", "1 broken", "→ fix /home/ada/.local/share/clawpy/agents/dreamer/comms.json"),
-        offers("move", False),
+        offers("change", False, "move"),
         press("e"),
         *edit_text(COMMS),
         press("ctrl+s"),
@@ -193,5 +193,11 @@ async def test_an_empty_organisation_shows_its_owner_and_offers_a_new_agent(
     )
     alone = Until("the owner alone", lambda app: read_tree_ids(app) == ["owner"])
     await play(
-        console, press("3"), shows_agent("owner"), alone, offers("new", True), offers("retire", False), size=(80, 24)
+        console,
+        press("3"),
+        shows_agent("owner"),
+        alone,
+        offers("new", True),
+        offers("change", False, "retire"),
+        size=(80, 24),
     )
