@@ -114,8 +114,6 @@ class Allowance(Row, table=True):
 
     digest: str = Field(primary_key=True)
     granted_at: datetime = utc_field()
-    used_at: datetime | None = utc_field(nullable=True)
-    """Not written any more, because the permits say it."""
 
 
 _OPEN_ALLOWANCES = """

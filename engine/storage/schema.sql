@@ -43,7 +43,6 @@ CREATE INDEX ix_change_sets_workspace ON change_sets (workspace, state, created_
 CREATE TABLE content_allowances (
     digest VARCHAR NOT NULL,
     granted_at VARCHAR(32) NOT NULL,
-    used_at VARCHAR(32),
     PRIMARY KEY (digest)
 );
 

@@ -151,7 +151,7 @@ def _build_model_host(services: Services, overrides: Overrides) -> None:
 def _build_runners(services: Services, caches: Caches) -> list[Runner]:
     """Build the runners of flows, models and coding agents."""
     workspaces = SessionWorkspaces(services.database, services.settings, services.changes, caches)
-    flows = FlowRunner(services.flows, workspaces=workspaces, upkeep=services.housekeeping)
+    flows = FlowRunner(services.flows, workspaces=workspaces, clock=services.clock, upkeep=services.housekeeping)
     judging = Validation(
         services.database,
         settings=services.settings,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,17 @@ def world(make_world: MakeWorld, repository: Repository) -> FlowWorld:
 def write_by_command(job: Job, name: str, text: str = "x\n") -> None:
     """Write a file as a command of the flow."""
     job.run([sys.executable, "-c", f"open({name!r}, 'w').write({text!r})"])
+
+
+def test_a_flow_has_the_clock_of_its_engine(world: FlowWorld) -> None:
+    read: list[datetime] = []
+
+    def perform(job: Job) -> FlowResult:
+        read.append(job.clock.now())
+        return FlowResult("done")
+
+    world.run_scripted(Place.OPERATOR_TREE, perform)
+    assert read == [world.clock.now()]
 
 
 # What the operator allowed once

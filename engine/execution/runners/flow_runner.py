@@ -21,6 +21,7 @@ from typing import Any, get_args, get_origin
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from engine.clock import Clock
 from engine.execution.housekeeping import Housekeeping
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import (
@@ -95,10 +96,16 @@ class FlowRunner:
     name = "flow"
 
     def __init__(
-        self, flows: Mapping[str, type[Flow]], *, workspaces: SessionWorkspaces, upkeep: Housekeeping | None = None
+        self,
+        flows: Mapping[str, type[Flow]],
+        *,
+        workspaces: SessionWorkspaces,
+        clock: Clock,
+        upkeep: Housekeeping | None = None,
     ) -> None:
         self._flows = flows
         self._workspaces = workspaces
+        self._clock = clock
         self._upkeep = upkeep
 
     def check(self, assignment: Assignment) -> RunnerInfo:
@@ -157,6 +164,7 @@ class FlowRunner:
                 folder=workspace.folder,
                 git=live.bind_git(workspace.git),
                 session=live,
+                clock=self._clock,
                 upkeep=self._upkeep,
             )
             with _prepare_installation(live, installation, place) if installation else nullcontext():
