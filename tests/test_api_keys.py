@@ -225,7 +225,7 @@ def test_secrets_are_known_before_they_are_used(home: Home) -> None:
     assert "file-value-2" in keys.secrets(), "the operator fixed that"
 
 
-def test_the_keyring_library_is_imported_only_when_it_is_used(home: Home) -> None:
+def test_the_keyring_library_is_imported_only_when_it_is_used() -> None:
     code = "import sys, engine.api_keys; sys.exit('keyring' in sys.modules or 'filelock' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     assert KEYRING_TIMEOUT_S == 3.0

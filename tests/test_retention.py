@@ -80,10 +80,10 @@ def read_sums(database: Database, table: str) -> dict[str, tuple[int, int]]:
     return {day: (number, money) for day, number, money in read_rows(database, query)}
 
 
-def land_changes(database: Database, *subjects: str, workspace: str = SHOP) -> None:
+def land_changes(database: Database, *subjects: str) -> None:
     database.write(
         lambda tx: [
-            tx.record(ChangeSetLanded(subject=subject, workspace=workspace, session_id=subject, files=1))
+            tx.record(ChangeSetLanded(subject=subject, workspace=SHOP, session_id=subject, files=1))
             for subject in subjects
         ]
     )

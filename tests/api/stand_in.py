@@ -349,10 +349,10 @@ class StandIn:
         self.database.close()
 
 
-def request_permission(engine: StandIn, request_id: str, title: str = "run git push") -> None:
+def request_permission(engine: StandIn, request_id: str) -> None:
     """Store a permission request that a session made a minute ago."""
     row = PermissionRow(
-        id=request_id, session_id="sess_aaa", agent="builder", workspace="/srv/shop", tool="exec", title=title,
+        id=request_id, session_id="sess_aaa", agent="builder", workspace="/srv/shop", tool="exec", title="push",
         detail="git push", reason="sends to the outside", key="exec:git push", state="waiting",
         asked_at=engine.clock.now() - timedelta(minutes=1),
     )  # fmt: skip

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from mcp.client import Client
 
 
-def client(ask: Any, workspace: str = "/srv/shop", agent: str = "") -> Client:
+def client(ask: Any, agent: str = "") -> Client:
     """A client of the server. The library takes a second to import, so it is imported here."""
     from mcp.client import Client
 
     from engine.api.mcp import build
 
-    return Client(build(ask, workspace=workspace, agent=agent, version="1.2"))
+    return Client(build(ask, workspace="/srv/shop", agent=agent, version="1.2"))
 
 
 class ScriptedAnswers:

@@ -8,7 +8,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
@@ -20,7 +20,7 @@ from clawpy_console.attach.consoles import Consoles
 from engine import Home, Refusal
 from engine.api.control import ControlServer, ask
 from tests.console.stand_in import StandIn
-from tests.support.helpers import wait_until
+from tests.support.helpers import refused, wait_until
 
 DESCRIPTION = {"environment": {"TERM": "xterm"}, "size": [100, 30], "workspaces": [], "folder": "/"}
 
@@ -29,21 +29,24 @@ DESCRIPTION = {"environment": {"TERM": "xterm"}, "size": [100, 30], "workspaces"
 def consoles(home: Home) -> Iterator[Consoles]:
     """The consoles of an engine that runs without them."""
     consoles = Consoles(StandIn, home, owns_engine=False)  # type: ignore[arg-type, return-value]
-    with ExitStack() as closing:
-        closing.callback(consoles.release_clients)
-        closing.callback(consoles.close)
+    with ExitStack() as stack:
+        stack.callback(consoles.release_clients)
+        stack.callback(consoles.close)
         yield consoles
 
 
-def test_an_engine_that_was_opened_for_a_verb_admits_no_terminal(home: Home) -> None:
+def attach(home: Home, description: Any, *admit: Any) -> None:
+    """Ask an engine of a home for a console; `admit` is what lets a terminal in."""
     home.data.mkdir(parents=True)
-    server = ControlServer(home, lambda verb, arguments: {})
+    server = ControlServer(home, lambda verb, arguments: {}, *admit)
     server.start()
-    try:
-        with pytest.raises(Refusal, match="for one command"):
-            ask(server.address, "attach", DESCRIPTION)
-    finally:
-        server.close()
+    with closing(server):
+        ask(server.address, "attach", description)
+
+
+def test_an_engine_that_was_opened_for_a_verb_admits_no_terminal(home: Home) -> None:
+    with pytest.raises(Refusal, match="for one command"):
+        attach(home, DESCRIPTION)
 
 
 @pytest.mark.parametrize(
@@ -52,15 +55,7 @@ def test_an_engine_that_was_opened_for_a_verb_admits_no_terminal(home: Home) -> 
     ids=["nothing", "a number", "empty", "one side", "a variable that is no text", "an unknown field"],
 )
 def test_a_terminal_that_is_described_wrongly_is_refused(home: Home, consoles: Consoles, description: Any) -> None:
-    home.data.mkdir(parents=True)
-    server = ControlServer(home, lambda verb, arguments: {}, consoles.admit)
-    server.start()
-    try:
-        with pytest.raises(Refusal) as refused:
-            ask(server.address, "attach", description)
-    finally:
-        server.close()
-    assert refused.value.code == "bad_arguments"
+    refused("bad_arguments", lambda: attach(home, description, consoles.admit))
     assert not consoles.apps
 
 
@@ -149,10 +144,10 @@ def test_a_client_that_attaches_while_the_last_console_closes_goes_to_the_next_e
         consoles._loop.call_soon_threadsafe(next(iter(consoles.apps.values())).quit)
         consoles.wait()
         may_attach.set()
-        closing = threading.Thread(target=lambda: (consoles.close(), consoles.release_clients()), daemon=True)
-        closing.start()
+        ending = threading.Thread(target=lambda: (consoles.close(), consoles.release_clients()), daemon=True)
+        ending.start()
         second.settimeout(60)
         [(kind, content)] = MessageParser().feed(second.recv(65536))
         assert kind == EXIT, "it got a console of an engine that closes"
         assert json.loads(content)["again"]
-        closing.join(60)
+        ending.join(60)

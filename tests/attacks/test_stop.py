@@ -72,9 +72,7 @@ def test_stop_kills_every_child_of_a_stopped_engine(attack: Attack, way: str) ->
 
 @pytest.mark.attack(slow=True)
 @pytest.mark.parametrize("group", ["its own group", "no group"])
-def test_stop_kills_processes_that_fork_all_the_time(
-    attack: Attack, group: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stop_kills_processes_that_fork_all_the_time(attack: Attack, group: str) -> None:
     """None of them lives long enough to be killed by a process id that was listed."""
     hydra = (
         "end = time.monotonic() + 60\n"  # so that it ends even if the test is killed

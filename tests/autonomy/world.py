@@ -75,9 +75,9 @@ class World:
             if path.is_file() and "objects" not in path.parts:
                 os.utime(path, (stamp, stamp))
 
-    def edit_file(self, name: str = "part0.py", ago: timedelta = timedelta(0)) -> None:
+    def edit_file(self, ago: timedelta = timedelta(0)) -> None:
         """A change of a file in an editor, `ago` on the fake clock."""
-        file = self.repository.write(name, f"x = {self.clock.now().isoformat()!r}\n")
+        file = self.repository.write("part0.py", f"x = {self.clock.now().isoformat()!r}\n")
         stamp = (self.clock.now() - ago).timestamp()
         os.utime(file, (stamp, stamp))
 

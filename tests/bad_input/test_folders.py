@@ -24,7 +24,7 @@ def plain_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.long
-def test_a_folder_outside_a_repository_is_refused(clawpy: Clawpy, home: Home, plain_folder: Path) -> None:
+def test_a_folder_outside_a_repository_is_refused(clawpy: Clawpy, plain_folder: Path) -> None:
     assert_refused(clawpy("predict", "--json"), "no_repository", str(plain_folder), "git init")
     assert_refused(clawpy("--workspace", ".", "cards", "--json"), "no_repository", str(plain_folder))
     assert document(clawpy("status", "--json"))["workspaces"] == []  # needs none

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import pytest
 
@@ -152,7 +151,7 @@ async def test_a_damaged_database_is_refused_and_unchanged(
     assert list_card_ids(clawpy) == [card]
 
 
-def test_an_unreadable_last_screen_is_ignored(home: Home, tmp_path: Path) -> None:
+def test_an_unreadable_last_screen_is_ignored(home: Home) -> None:
     from clawpy_console.state import LastScreen, load_last_screen
 
     home.cache.mkdir(parents=True)

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy
 
-from engine.clock import FakeClock
 from engine.learning.learnings.page import Change
 from engine.learning.learnings.promotion import plan_project
 from engine.learning.learnings.recurrence import StoredVectors, find_clusters
@@ -87,7 +86,7 @@ def count_pairwise_clusters(entries: Sequence[LearningEntry], topics: Topics) ->
     return sum(len(session) >= 3 for session in sessions.values())
 
 
-def test_clusters_of_ten_thousand_entries(tmp_path: Path, database: Database, clock: FakeClock) -> None:
+def test_clusters_of_ten_thousand_entries(tmp_path: Path, database: Database) -> None:
     topics = Topics()
     entries = make_entries(topics)
     files = LearningStore(tmp_path, database)

@@ -59,7 +59,7 @@ def test_run_prints_events_and_ends_cleanly(start: Start, home: Home, clawpy: Cl
 
 
 @pytest.mark.long
-def test_run_prints_a_json_document_a_line(start: Start, clawpy: Clawpy) -> None:
+def test_run_prints_a_json_document_a_line(start: Start) -> None:
     process = start("--json", "--for", "2s")
     documents = [json.loads(line) for line in process.communicate()[0].splitlines()]
     assert process.returncode == 0

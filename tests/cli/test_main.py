@@ -142,7 +142,7 @@ def test_a_permission_is_listed_with_its_detail_and_answered_once(
 ) -> None:
     assert clawpy("permissions").out == "No permission requests.\n"
     engine = StandIn(home, clock)
-    request_permission(engine, "perm_a1", "push")
+    request_permission(engine, "perm_a1")
     engine.close()
     result = clawpy("permissions", "list").out
     assert result.startswith("perm_a1  waits 1m  builder  push\n")
@@ -164,7 +164,7 @@ def test_who_waits_for_a_session_is_told_what_it_asks_and_how_to_answer(
             ended.set()
         return dispatch(engine, verb, arguments)
 
-    request_permission(engine, "perm_a1", "push")
+    request_permission(engine, "perm_a1")
     monkeypatch.setattr("engine.ask_running", answer, raising=False)
     monkeypatch.setattr(cli, "PERMISSIONS_INTERVAL_S", 0)
     cli._announce_permissions(home, "pred_a1", ended)
@@ -198,9 +198,7 @@ def test_a_setting_is_read_set_and_refused_with_what_is_expected(
     assert clawpy("config", "set", "memory.embedder", "").code == 0
 
 
-def test_clawpy_home_names_the_home(
-    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_clawpy_home_names_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAWPY_HOME", str(tmp_path / "elsewhere"))
     assert main(["stop"]) == 0
     assert is_requested(stop_file(Home.locate(tmp_path / "elsewhere").data))

@@ -186,7 +186,7 @@ def test_a_damaged_file_counts_as_none(world: StatusBarWorld, text: str) -> None
     assert answer_without_engine(["--home", str(world.home.root), "status", "--format", "short"]) is None
 
 
-def test_nothing_heavy_is_imported(world: StatusBarWorld, tmp_path: Path) -> None:
+def test_nothing_heavy_is_imported(world: StatusBarWorld) -> None:
     world.file.write()
     script = (
         "import sys\n"

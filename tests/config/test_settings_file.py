@@ -184,23 +184,22 @@ def test_a_workspace_is_found_by_its_resolved_path(tmp_path: Path, monkeypatch: 
     assert "are the same folder" in found
 
 
-def test_a_path_in_the_home_of_an_unknown_user_is_no_absolute_path(tmp_path: Path) -> None:
-    text = '[workspaces."~nobody-at-all/shop"]\n'
-    [found] = find_problems(text)
-    assert "is not an absolute path" in found
-    home = Home.locate(tmp_path)
-    home.config.mkdir()
-    home.config_file.write_text(text)
-    assert home.configured_workspaces() == []
-
-
 @pytest.mark.parametrize(
-    "text",
-    ["a = " + "[" * 5_000, "a." * 2_000 + "b = 1", "[" + "a." * 2_000 + "b]", "maxPendingCards = " + "9" * 5_000],
+    ("text", "problem"),
+    [
+        ('[workspaces."~nobody-at-all/shop"]\n', "is not an absolute path"),
+        *(
+            (text, "config.toml: ")
+            for text in ("a = " + "[" * 5_000, "a." * 2_000 + "b = 1", "[" + "a." * 2_000 + "b]")
+        ),
+        ("maxPendingCards = " + "9" * 5_000, "config.toml: "),
+    ],
 )
-def test_a_file_that_python_cannot_parse_is_a_problem(text: str, tmp_path: Path) -> None:
+def test_a_file_that_names_no_workspace_or_that_python_cannot_parse_is_a_problem(
+    text: str, problem: str, tmp_path: Path
+) -> None:
     [found] = find_problems(text)
-    assert found.startswith("config.toml: ")
+    assert problem in found
     home = Home.locate(tmp_path)
     home.config.mkdir()
     home.config_file.write_text(text)

@@ -82,7 +82,7 @@ def test_branches_their_dates_and_whether_they_are_merged(repository: Repository
 
 
 def test_a_branch_of_a_session_is_not_listed_until_somebody_commits_to_it(
-    repository: Repository, read_state: Read, tmp_path: Path
+    repository: Repository, read_state: Read
 ) -> None:
     repository.commit("one", {"a.py": "1"})
     repository.git("branch", "-m", "trunk")

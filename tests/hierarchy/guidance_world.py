@@ -64,16 +64,14 @@ class World:
     database: Database
     clock: FakeClock
 
-    def write_agent(
-        self, name: str, under: str, tier: int, *, domain: str = "code tests", soul: str | None = None
-    ) -> None:
+    def write_agent(self, name: str, under: str, tier: int, *, soul: str | None = None) -> None:
         """Write the folder of an agent without the engine, as an editor does."""
         archetypes = {1: "ceo", 2: "executive", 3: "lead", 4: "builder", 5: "junior"}
         agent = self.folder / name
         agent.mkdir(parents=True, exist_ok=True)
-        (agent / "comms.json").write_text(json.dumps({"reports_to": under, "domain": domain}))
+        (agent / "comms.json").write_text(json.dumps({"reports_to": under, "domain": "code tests"}))
         (agent / "tools.json").write_text(json.dumps({"archetype": archetypes[tier]}))
-        (agent / "soul.md").write_text(SOUL.format(name=name, domain=domain) if soul is None else soul)
+        (agent / "soul.md").write_text(SOUL.format(name=name, domain="code tests") if soul is None else soul)
 
     def configure(self, **settings: object) -> None:
         """Replace the settings of guidance."""
@@ -136,7 +134,7 @@ def make_world(
 
 
 def edit_profile(
-    profiles: Profiles, leader: str, section: str, *, key: str = "", value: str | Sequence[str] = ""
+    profiles: Profiles, leader: str, section: str, *, key: str = "", value: str | Sequence[str]
 ) -> LeaderProfile:
     """Make one edit of the operator; returns the profile after it."""
     return profiles.edit(leader, [ProfileEdit(section, value if isinstance(value, str) else tuple(value), key)])

@@ -87,14 +87,6 @@ def test_the_gate_blocks_what_the_content_filter_blocks() -> None:
     assert decide_gate(replace(CLEAR, content=Verdict.BLOCK)).verdict == "block"
 
 
-def test_nothing_runs_by_itself_before_ten_decisions(rails: Rails) -> None:
-    rails.decisions.decisions = 9
-    assert rails.decide(make_unattended()).permit is None
-    assert rails.decide(make_approval()).permit
-    rails.decisions.decisions = 10
-    assert rails.decide(make_unattended(prediction_id="b")).permit
-
-
 def test_an_order_of_the_operator_needs_no_confidence_and_no_past_approvals() -> None:
     guess = {"confidence": 0.1, "novel_pair": "never", "phase": 0, "approval_bound": 0.0}
     assert find_asking_rules(**guess, ordered=True) == set()

@@ -12,9 +12,8 @@ from engine.clock import FakeClock
 from engine.model import Refusal, Verdict
 from engine.safety import stop_file
 from engine.safety.kill_switch import PAUSE
-from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.safety.rails import Rails, make_approval, make_rails
+from tests.safety.rails import Rails, make_approval
 from tests.support.helpers import refused
 
 
@@ -106,13 +105,6 @@ def test_the_switch_of_the_gateway_and_the_setting_are_holds_and_only_the_first_
     assert rails.kill_switch.holds() == []
     with pytest.raises(Refusal, match="not active"):
         rails.kill_switch.resume("api")
-
-
-def test_a_stop_survives_a_restart(rails: Rails, database: Database, clock: FakeClock, tmp_path: Path) -> None:
-    rails.kill_switch.stop("F12", "console")
-    restarted = make_rails(database, clock, tmp_path / "data")
-    assert restarted.hold_words() == ["stop"]
-    assert restarted.find_blocking_rule() == "kill:stop"
 
 
 @pytest.mark.parametrize("disk_is_full", [False, True])

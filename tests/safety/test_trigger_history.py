@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 
@@ -123,20 +122,21 @@ def test_a_loop_is_detected_across_a_restart_and_counted(rails: Rails) -> None:
     assert rails.safety.loop_detection_count() == 1
 
 
-def make_program_trigger(by: str, channel: str = "koji-core", **more: Any) -> Trigger:
-    """A program asks: the gateway, or an agent that says which channel it works for."""
-    fields = {"type": TriggerType.CRON, "asked_by": by, "from_channel": "owner", **more}
-    return on(channel, make_unattended(**fields))
+def ask_by_gateway(number: int) -> Trigger:
+    """A program asks over the gateway."""
+    return make_unattended(
+        type=TriggerType.CRON, asked_by="gateway", from_channel="owner", prediction_id=f"pred_{number}"
+    )
 
 
 def test_a_program_that_asks_again_and_again_is_a_loop(rails: Rails) -> None:
     rails.decide(make_approval())  # the channel is known
     blocked = []
     for number in range(4):
-        verdict = rails.decide(make_program_trigger("gateway", prediction_id=f"pred_{number}")).blocked_by
+        verdict = rails.decide(ask_by_gateway(number)).blocked_by
         blocked.append(verdict and (verdict.rail, verdict.rule))
         rails.clock.advance(timedelta(minutes=1))
     assert blocked == [None, ("rate", "interval"), ("loop", "pair"), ("loop", "pair")]
     assert rails.safety.loop_detection_count() == 2
     rails.clock.advance(timedelta(minutes=6))  # ten after the first
-    assert rails.decide(make_program_trigger("gateway", prediction_id="pred_5")).permit
+    assert rails.decide(ask_by_gateway(5)).permit

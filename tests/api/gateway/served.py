@@ -54,9 +54,9 @@ class Served:
         """A new card; by default one of a flow that ends at once."""
         return self.engine.cards.propose(text, workspace=str(self.folder / "shop"))
 
-    def send_raw(self, *pieces: bytes, timeout: float = 5.0) -> bytes:
+    def send_raw(self, *pieces: bytes) -> bytes:
         """Send bytes on a bare connection. Returns the reply, up to the end of the answer or of the connection."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as connection:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=5) as connection:
             for piece in pieces:
                 connection.sendall(piece)
             received = b""

@@ -177,7 +177,7 @@ def test_an_argument_that_does_not_exist_is_named(served: Served) -> None:
     )
 
 
-def test_no_telemetry_is_sent(served: Served, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_telemetry_is_sent(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FASTAPI_OTEL_AUTO_CONFIGURE", "true")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     address = replace(make_listen_address(engine.settings.current.gateway), port=0)

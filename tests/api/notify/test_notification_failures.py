@@ -109,7 +109,7 @@ def test_an_entry_of_another_version_delays_no_other(phone_world: NotifyWorld) -
 # Threads
 
 
-def test_a_dead_surface_delays_no_other(world: NotifyWorld, clock: FakeClock) -> None:
+def test_a_dead_surface_delays_no_other(world: NotifyWorld) -> None:
     """The service of the phone does not answer. The watch gets its note nevertheless."""
     release, delivered = threading.Event(), threading.Event()
 

@@ -24,7 +24,7 @@ from engine.execution.session_terms import Limits
 from engine.model import SessionState, Status
 from tests.execution.model.world import KEY, ModelWorld
 from tests.support.helpers import is_alive, wait_until
-from tests.support.model_server import ModelServer, Reply, calls
+from tests.support.model_server import Reply, calls
 
 pytestmark = pytest.mark.long
 
@@ -119,7 +119,7 @@ def test_closing_the_engine_in_the_middle_of_a_call_cancels_the_session(fresh_wo
         fresh_world.check_end(view)
 
 
-def test_an_engine_that_is_killed_leaves_no_host(tmp_path: Path) -> None:
+def test_an_engine_that_is_killed_leaves_no_host() -> None:
     program = (
         "import sys, os, signal\n"
         "from engine.execution.runners.model.host_client import ModelHost\n"
@@ -223,7 +223,7 @@ def test_the_key_appears_nowhere(fresh_world: ModelWorld, tmp_path: Path, caplog
         assert not any(KEY in line for line in database.iterdump())
 
 
-def test_hosts_are_asked_only_over_their_pipe(server: ModelServer, model_host: ModelHost) -> None:
+def test_hosts_are_asked_only_over_their_pipe(model_host: ModelHost) -> None:
     """It listens nowhere, and leads a process group of its own."""
     model_host.running()
     process = psutil.Process(model_host.pid)

@@ -31,9 +31,9 @@ def commit_project(world: SessionWorld, files: dict[str, Any], ignored: str = "n
     return world.repository.path
 
 
-def find_command_lines(top: Path, path: str = "") -> list[str]:
-    """The lines of the command that installs the packages of a project."""
-    [installation] = find_installations(top, find_packages(top), path)
+def find_command_lines(top: Path) -> list[str]:
+    """The lines of the command that installs the packages of the project at the top."""
+    [installation] = find_installations(top, find_packages(top), "")
     return installation.lines
 
 

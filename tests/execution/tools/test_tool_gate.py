@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from engine.clock import FakeClock
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.execution.session_terms import AUTONOMOUS
 from engine.execution.tools.tool_gate import TOOL_NAMES, AgentToolCall, Policy
@@ -112,9 +111,7 @@ def test_production_is_always_asked_about(make_belt_world: MakeBeltWorld) -> Non
     assert "said no" in world.get_problem("write", path="link/live.yml", content="x"), "a link is no way around"
 
 
-def test_an_answer_for_the_session_holds_for_a_tool_that_tools_json_asks_about(
-    make_belt_world: MakeBeltWorld, clock: FakeClock
-) -> None:
+def test_an_answer_for_the_session_holds_for_a_tool_that_tools_json_asks_about(make_belt_world: MakeBeltWorld) -> None:
     world = make_belt_world(policy=Policy(allow=("read",), ask=("write", "exec")))
     world.answer_request(ALLOW_SESSION)
     world.get_answer("write", path="a.txt", content="1")

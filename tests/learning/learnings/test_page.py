@@ -143,10 +143,20 @@ def test_an_entry_without_an_id_gets_one_that_stays() -> None:
         ("title: Use uv: always", "title", "Use uv: always"),
         ("created_at: 2026-01-02", "created_at", datetime(2026, 1, 2, tzinfo=UTC)),
         ("reasons:\n# why\n- you said so", "reasons", ("you said so",)),
+        ("title: 404", "title", "404"),
+        ("title: 2026-01-05", "title", "2026-01-05"),
+        ("title: (a): b # remark", "title", "(a): b"),
+        ("title: Fix: this\n  and that", "title", "Fix: this and that"),
+        ("id: 12", "id", "12"),
+        ("reasons: I said so", "reasons", ("I said so",)),
+        ("reasons: [1, yes]", "reasons", ("1", "True")),
+        ("promoted_from: lrn_a@ses_1", "promoted_from", (EntrySource("lrn_a", "ses_1"),)),
     ],
 )
-def test_values_are_read_as_people_write_them(written: str, field: str, value: object) -> None:
-    page = read_page(f"---\nid: lrn_a\n{written}\n---\ntext\n".encode())
+def test_values_are_read_as_people_write_them_without_quotes_and_brackets(
+    written: str, field: str, value: object
+) -> None:
+    page = read_page(f"---\ntype: directive\n{written}\n---\ntext\n".encode())
     assert page.errors == []
     assert getattr(page.entries[0], field) == value
 
@@ -186,25 +196,6 @@ def test_an_entry_that_cannot_be_read_is_not_added_a_second_time() -> None:
     """The operator may be about to retire it."""
     data = b'---\nid: "lrn_b"\nstatus: retried\n---\nWords\n'
     assert read_page(data).edit([Change(make_entry("Words", id="lrn_b"))]) == data
-
-
-@pytest.mark.parametrize(
-    ("line", "key", "value"),
-    [
-        ("title: 404", "title", "404"),
-        ("title: 2026-01-05", "title", "2026-01-05"),
-        ("title: (a): b # remark", "title", "(a): b"),
-        ("title: Fix: this\n  and that", "title", "Fix: this and that"),
-        ("id: 12", "id", "12"),
-        ("reasons: I said so", "reasons", ("I said so",)),
-        ("reasons: [1, yes]", "reasons", ("1", "True")),
-        ("promoted_from: lrn_a@ses_1", "promoted_from", (EntrySource("lrn_a", "ses_1"),)),
-    ],
-)
-def test_texts_and_lists_may_be_written_without_quotes_and_brackets(line: str, key: str, value: object) -> None:
-    page = read_page(f"---\ntype: directive\n{line}\n---\nWords\n".encode())
-    assert page.errors == []
-    assert getattr(page.entries[0], key) == value
 
 
 def test_a_list_that_contains_itself_is_an_error_of_its_entry_alone() -> None:

@@ -151,7 +151,7 @@ def test_a_bisect_answers_whether_a_test_fails_alone(
 
 
 def test_a_history_that_takes_too_long_to_search_prevents_only_the_bisect(
-    world: World, repository: Repository, head: str, monkeypatch: pytest.MonkeyPatch
+    world: World, head: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.runs = [PastRun(head, failing=(CART,))]
     run = Git.run

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -51,7 +50,7 @@ def test_a_working_day_begins_at_five_also_when_the_clocks_change() -> None:
     assert find_day_begin(begin - timedelta(hours=1)).isoformat() == "2026-10-24T05:00:00+02:00"
 
 
-def test_a_meeting_is_prepared_for_an_hour_before(repository: Repository, tmp_path: Path) -> None:
+def test_a_meeting_is_prepared_for_an_hour_before(repository: Repository) -> None:
     commit_at(repository, "round the cart", {"cart.py": "1"}, NOW - timedelta(hours=20))
     world = World(repository.path)
     context = world.sense()
