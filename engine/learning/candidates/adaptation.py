@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from functools import partial
 
 from engine.clock import Clock
 from engine.config import AdaptationMode, SettingsSource
@@ -30,22 +29,19 @@ from engine.learning.candidates.candidates import (
 )
 from engine.learning.candidates.drafting import NothingToDraft, StillRunning, draft_candidate
 from engine.learning.candidates.evaluation import (
+    MIN_OPPORTUNITY_SCORE,
     PROPOSED,
     Evaluation,
+    Opportunity,
     evaluate,
-    format_preview,
     has_new_evidence,
     is_same_change,
     list_texts,
-)
-from engine.learning.candidates.overlays import Trials
-from engine.learning.candidates.records import (
-    MIN_OPPORTUNITY_SCORE,
-    Opportunity,
-    Records,
-    Sources,
+    make_preview,
     select_opportunities,
 )
+from engine.learning.candidates.overlays import Trials
+from engine.learning.candidates.records import Records, Sources
 from engine.learning.candidates.reflection import Reflection
 from engine.model import Randomness, Refusal, Trust, Waiting, microusd
 from engine.model.adaptation import (
@@ -204,16 +200,14 @@ class Adaptation:
         healing = self._settings.current.validation
         models = self._sources.models(candidate.agent_id) if candidate.type is CandidateType.ROUTING_HINT else None
         active = self._trials.overlays.find(candidate.type, candidate.agent_id, candidate.run_kind, candidate.workspace)
-        others = [overlay.effect for overlay in active if overlay.candidate_id != candidate.id]
-        preview = partial(
-            format_preview,
-            candidate.type,
+        return make_preview(
+            candidate.effect,
+            [overlay.effect for overlay in active if overlay.candidate_id != candidate.id],
             model=models.current.model if models else "as configured",
             tries=healing.tries,
             cost=microusd(healing.cost_cap),
             flows=self._sources.flows(),
         )
-        return EffectPreview(tuple(preview(others)), tuple(preview([*others, candidate.effect])))
 
     # -- decisions
 

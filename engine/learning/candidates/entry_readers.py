@@ -1,29 +1,34 @@
 """Reads ledger entries into learning records: a function for each kind of entry, with its formula (SPEC 5.1).
 
-A record with `MIN_OPPORTUNITY_SCORE` points or more can become a candidate (SPEC 5.3). The formulas give that many
-points to events after which an agent could act differently, and fewer to plain success. `Sources` supplies what an
-entry does not have.
+`reflection` calls them. A record has a score from 0 to 100, which is the sum of its parts, and each part has a
+reason. From `MIN_OPPORTUNITY_SCORE` points on, a candidate can be drafted from it (SPEC 5.3). The formulas give that
+many points to events after which an agent could act differently, and fewer to plain success. `Sources` supplies what
+an entry does not have.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import tzinfo
 from typing import Any
 
 from engine.config.sections import ACP_PREFIX, MODEL
-from engine.learning.candidates.records import Part, Reading
+from engine.frozen import frozen
+from engine.learning.candidates.records import Sources
 from engine.model import MICRO, PermissionAnswer, Trust
 from engine.model.adaptation import LearningRecord, RecordKind
+from engine.model.base import hex_hash
 from engine.model.learnings import distil_rule, find_added_sentences, normalise
 from engine.model.text import count, jaccard, money, quote
 from engine.statistics import share
+from engine.storage.ledger import LedgerEntry
 
 FULL_COST_MICROUSD = MICRO // 2
 """Cost of healing in micro-dollars that gives all points for cost. It is the default cap in the settings."""
 
 FULL_BREADTH = 5
-"""Number of tests, files or repetitions that gives all points for their number."""
+"""Number of tests, files or conflicts that gives all points for their number."""
 
 MAX_TESTS = 5
 """Maximum number of tests of one session that become records, the first by name."""
@@ -31,41 +36,127 @@ MAX_TESTS = 5
 MAX_ADDED_SENTENCES = 5
 """Maximum number of sentences of one edit that become records."""
 
-STOP_WORDS = frozenset(
-    ["the", "and", "with", "for", "also", "please", "that", "this", "then", "into", "from", "its", "all", "too", "but"]
-)
-"""Words that `make_slug` leaves out."""
-
-_ERROR_CODE = re.compile(r"^([a-z][a-z_]{2,40}): ")
-"""The error code at the beginning of a tool's message."""
-
-_VARYING_PART = re.compile(r"(?:[\w.~-]*/)+[\w.-]*|\S*\d\S*|[`'\"“”‘’][^`'\"“”‘’]*[`'\"“”‘’]")
-"""The paths, numbers and quoted names in a text."""
+SESSION_KINDS = frozenset({"ValidationFailed", "ValidationHealed", "RetryRepeated", "AgentErred", "ToolsUsed"})
+"""The kinds of entries whose subject is a session. In other entries about a session, its id is a field."""
 
 NewRecords = Iterator[LearningRecord]
 """The records that a reader makes of one entry."""
 
+RecordScope = tuple[str, str]
+"""(type, id) of a scope."""
 
-def _read_validation(reading: Reading) -> NewRecords:
-    """The validation of a session ended. If the tests passed in the end, see `score_heal`. If they still failed: 45
-    points, 10 for each attempt to fix them up to 30, up to 15 for the cost, up to 10 for the number of failing
-    tests."""
-    attempts, cost, failing, agent = reading.values("attempts", "cost", "failing", "agent")
-    session_id = reading.entry.subject
-    details = reading.select("attempts", "cost")
-    if reading.entry.kind == "ValidationHealed":
-        parts = score_heal(attempts, cost, len(failing))
-        yield from _make_test_records(reading, RecordKind.SUCCESSFUL_HEAL, parts, failing, agent, session_id, details)
-        return
-    tries = max(0, attempts - 1)
-    parts = (
-        (45.0, "tests still failed"),
-        (10.0 * min(3, tries), f"{count(tries, 'attempt')} to fix them"),
-        (15.0 * share(cost, FULL_COST_MICROUSD), _describe_cost(cost)),
-        (10.0 * share(len(failing), FULL_BREADTH), count(len(failing), "test")),
-    )
-    details["gave_up"] = reading.entry.payload["reason"]
-    yield from _make_test_records(reading, RecordKind.FAILED_TDD, parts, failing, agent, session_id, details)
+Part = tuple[float, str]
+"""(points, reason). The reason of a part without points is left out."""
+
+
+# -- a record and its points
+
+
+@frozen
+class Reading:
+    """A ledger entry together with what its reader needs."""
+
+    entry: LedgerEntry
+    sources: Sources
+    count_before: Callable[[str, RecordScope], int]
+    """Counts the earlier records of a label in a scope."""
+    zone: tzinfo | None = None
+    """The operator's time zone, None for that of the machine."""
+
+    @property
+    def workspace_scope(self) -> RecordScope:
+        """The scope of the entry's workspace."""
+        return "workspace", self.entry.workspace
+
+    def values(self, *names: str) -> list[Any]:
+        """The values of these fields of the entry."""
+        return [self.entry.payload[name] for name in names]
+
+    def select(self, *names: str) -> dict[str, Any]:
+        """These fields of the entry, by name."""
+        return {name: self.entry.payload[name] for name in names}
+
+    def record(
+        self,
+        kind: RecordKind,
+        scope: RecordScope,
+        parts: Iterable[Part],
+        details: Mapping[str, Any],
+        *,
+        cause: str = "",
+        key: str = "",
+        once: str = "",
+        **about: str,
+    ) -> LearningRecord:
+        """A record of this entry. `cause` is the signature of the cause, for a kind that has several causes. `key`
+        distinguishes the records of one entry. All entries with the same `once` make only one record.
+
+        `about` may replace the `agent` and the `session_id`. By default they are those of the scope and of the entry.
+        """
+        entry, payload = self.entry, self.entry.payload
+        session_id = entry.subject if entry.kind in SESSION_KINDS else payload.get("session_id", "")
+        agent = scope[1] if scope[0] == "agent" else payload.get("agent", "")
+        score, reason = add_parts(*parts)
+        return LearningRecord(
+            id=make_record_id(*((kind, once) if once else (entry.id, kind, key))),
+            at=entry.at,
+            kind=kind,
+            source_label=make_label(kind, cause),
+            scope_type=scope[0],
+            scope_id=scope[1],
+            score=score,
+            reason=reason,
+            workspace=entry.workspace,
+            fact=entry.id,
+            details=details,
+            **{"agent": agent, "session_id": session_id, **about},
+        )
+
+    def before(self, kind: RecordKind, cause: str, scope: RecordScope) -> int:
+        """The number of earlier records with the same cause."""
+        return self.count_before(make_label(kind, cause), scope)
+
+
+def make_record_id(*parts: object) -> str:
+    """The id of a record, derived from its `parts`, so that reading an entry again gives the same id."""
+    return "rec_" + hex_hash("\x1f".join(map(str, parts)), 12)
+
+
+def make_label(kind: RecordKind, cause: str) -> str:
+    """The label of records of a kind with the same cause."""
+    return f"{kind}/{cause}" if cause else kind.value
+
+
+def add_parts(*parts: Part) -> tuple[float, str]:
+    """The sum of the points, from 0 to 100, rounded to tenths, and its reason, such as "a call was wrong: +50"."""
+    total = round(min(100.0, max(0.0, sum(points for points, _ in parts))), 1)
+    reason = "; ".join(f"{description}: {round(points, 1):+g}" for points, description in parts if abs(points) >= 0.05)
+    return total, reason
+
+
+def _score_each(points: float, most: int, number: int, noun: str, ending: str = "") -> Part:
+    """`points` for each of a `number` of things, of which `most` count."""
+    return points * min(most, number), count(number, noun) + ending
+
+
+def _score_earlier(points: float, most: int, number: int, event: str) -> Part:
+    """`points` for each time that an event happened before, of which `most` count."""
+    return points * min(most, number), f"{event} once before" if number == 1 else f"{event} {number} times before"
+
+
+def _score_cost(points: float, cost: int) -> Part:
+    """Up to `points` for a cost in micro-dollars."""
+    return points * share(cost, FULL_COST_MICROUSD), f"{money(cost)} spent on it"
+
+
+# -- tests
+
+
+def _read_healed_tests(reading: Reading) -> NewRecords:
+    """The tests of a session passed in the end, see `score_heal`."""
+    attempts, cost, failing = reading.values("attempts", "cost", "failing")
+    parts, details = score_heal(attempts, cost, len(failing)), reading.select("attempts", "cost")
+    yield from _make_test_records(reading, RecordKind.SUCCESSFUL_HEAL, parts, failing, details)
 
 
 def score_heal(attempts: int, cost: int, failing: int) -> tuple[Part, ...]:
@@ -75,64 +166,74 @@ def score_heal(attempts: int, cost: int, failing: int) -> tuple[Part, ...]:
     return (
         (60.0, "failing tests were fixed"),
         (20.0 / tries, f"at attempt {tries}"),
-        (10.0 * share(cost, FULL_COST_MICROUSD), _describe_cost(cost)),
-        (10.0 * share(failing, FULL_BREADTH), count(failing, "test")),
+        _score_cost(10.0, cost),
+        _score_each(2.0, FULL_BREADTH, failing, "test"),
     )
+
+
+def _read_failed_tests(reading: Reading) -> NewRecords:
+    """The tests of a session still failed: 45 points, 10 for each attempt to fix them up to 30, up to 15 for the cost,
+    up to 10 for the number of failing tests."""
+    attempts, cost, failing, reason = reading.values("attempts", "cost", "failing", "reason")
+    parts = (
+        (45.0, "tests still failed"),
+        _score_each(10.0, 3, max(0, attempts - 1), "attempt", " to fix them"),
+        _score_cost(15.0, cost),
+        _score_each(2.0, FULL_BREADTH, len(failing), "test"),
+    )
+    details = reading.select("attempts", "cost") | {"gave_up": reason}
+    yield from _make_test_records(reading, RecordKind.FAILED_TDD, parts, failing, details)
 
 
 def _make_test_records(
     reading: Reading,
     kind: RecordKind,
-    parts: Sequence[Part],
+    parts: Iterable[Part],
     tests: Iterable[str],
-    agent: str,
-    session_id: str,
     details: Mapping[str, Any],
+    **about: str,
 ) -> NewRecords:
     """A record for each test, in the scope of its workspace. A change set that was `landed` gives each test one record,
     however often it is read."""
     failing = sorted(map(str, tests))
     for test in failing[:MAX_TESTS]:
+        once = f"{details['landed']}/{test}" if "landed" in details else ""
+        test_details = {"test": test, "failing": failing, **details}
         yield reading.record(
-            kind,
-            reading.workspace_scope,
-            parts,
-            {"test": test, "failing": failing, **details},
-            cause=test,
-            key=test,
-            once=f"{details['landed']}/{test}" if "landed" in details else "",
-            agent=agent,
-            session_id=session_id,
+            kind, reading.workspace_scope, parts, test_details, cause=test, key=test, once=once, **about
         )
 
 
 def _read_retry(reading: Reading) -> NewRecords:
     """Attempts changed nothing: 45 points, 10 for each attempt up to 30, up to 25 for their cost."""
     agent, attempts, cost = reading.values("agent", "attempts", "cost")
-    tries = max(0, attempts - 1)
     parts = (
         (45.0, "another attempt left the same tests failing"),
-        (10.0 * min(3, tries), f"{count(tries, 'attempt')} made"),
-        (25.0 * share(cost, FULL_COST_MICROUSD), _describe_cost(cost)),
+        _score_each(10.0, 3, max(0, attempts - 1), "attempt", " made"),
+        _score_cost(25.0, cost),
     )
     details = reading.select("attempts", "cost", "failing")
-    yield reading.record(RecordKind.REPEATED_RETRY, ("agent", agent), parts, details, session_id=reading.entry.subject)
+    yield reading.record(RecordKind.REPEATED_RETRY, ("agent", agent), parts, details)
+
+
+# -- overlaps, budgets and errors
 
 
 def _read_overlap(reading: Reading) -> NewRecords:
     """Two agents changed the same files. If both can land: 20 points, 4 for each file up to 20. If only one can: 50
     points, up to 25 for the share of files that conflict, 4 for each of these up to 20."""
-    agent, session_id, files, conflicting = reading.values("agent", "session_id", "files", "conflicting")
-    parts: tuple[Part, ...] = (
-        (50.0, "only one of the two can land"),
-        (25.0 * share(len(conflicting), len(files)), f"{len(conflicting)} of {_count_common(files)} conflict"),
-        (4.0 * min(FULL_BREADTH, len(conflicting)), count(len(conflicting), "conflict")),
-    )
-    if not conflicting:
-        parts = (20.0, "both can land"), (4.0 * min(FULL_BREADTH, len(files)), _count_common(files))
+    agent, files, conflicting = reading.values("agent", "files", "conflicting")
+    common = _score_each(4.0, FULL_BREADTH, len(files), "file", " in common")
+    parts: tuple[Part, ...] = (20.0, "both can land"), common
+    if conflicting:
+        parts = (
+            (50.0, "only one of the two can land"),
+            (25.0 * share(len(conflicting), len(files)), f"{len(conflicting)} of {common[1]} conflict"),
+            _score_each(4.0, FULL_BREADTH, len(conflicting), "conflict"),
+        )
     details = reading.select("files", "conflicting", "other")
     details |= {"change_set": reading.entry.subject, "other_session": reading.entry.payload["other_session_id"]}
-    yield reading.record(RecordKind.TASK_CONFLICT, ("agent", agent), parts, details, session_id=session_id)
+    yield reading.record(RecordKind.TASK_CONFLICT, ("agent", agent), parts, details)
 
 
 def _read_exceeded_budget(reading: Reading) -> NewRecords:
@@ -150,107 +251,8 @@ def _read_exceeded_budget(reading: Reading) -> NewRecords:
     yield reading.record(RecordKind.BUDGET_INCIDENT, ("agent", agent), parts, details, once=f"{agent}/{day}")
 
 
-def _read_card_approval(reading: Reading) -> NewRecords:
-    """The operator approved a card. Unchanged: 20 points, since nothing needs to change. After an edit of its prompt,
-    each added sentence gets 50 points, up to 40 for the share of words that changed, and 10 if words were added."""
-    by = reading.entry.payload["decided_by"]
-    if by == "autonomy":
-        return
-    edit = reading.sources.card_correction(reading.entry.subject) if reading.entry.payload.get("edited") else None
-    if edit is None:
-        part = (20.0, "a card was approved unchanged")
-        yield reading.record(RecordKind.HUMAN_APPROVAL, reading.workspace_scope, [part], {"by": by}, cause="card")
-        return
-    changed = 1.0 - jaccard(edit.original.lower().split(), edit.edited.lower().split())
-    for number, sentence in enumerate(find_added_sentences(edit.original, edit.edited)[:MAX_ADDED_SENTENCES]):
-        added = len(sentence.split())
-        parts = (
-            (50.0, "you edited it before approving it"),
-            (40.0 * changed, f"{changed:.0%} of its words changed"),
-            (10.0 * (added > 0), f"{count(added, 'word')} added"),
-        )
-        details = {
-            "card": reading.entry.subject,
-            "original": edit.original[:500],
-            "edited": edit.edited[:500],
-            "added": sentence[:300],
-            "kind": edit.kind,
-            "channel": edit.channel,
-            "by": by,
-        }
-        yield reading.record(
-            RecordKind.HUMAN_APPROVAL,
-            ("agent", edit.agent),
-            parts,
-            details,
-            cause=f"edited:{edit.channel}:{make_slug(distil_rule(sentence).text)}",
-            key=f"edit {number}",
-            session_id=edit.session,
-        )
-
-
-def _read_permission(reading: Reading) -> NewRecords:
-    """The operator allowed a tool: 25 points for one call, 30 for the session. Nothing needs to change."""
-    tool, answer, session_id = reading.values("tool", "answer", "session_id")
-    if not PermissionAnswer(answer).allows or reading.entry.payload.get("by"):  # `by`: an earlier answer was reused
-        return
-    part = (25.0, "a tool was allowed once")
-    if answer == PermissionAnswer.ALLOW_SESSION:
-        part = (30.0, "a tool was allowed for the whole session")
-    yield reading.record(
-        RecordKind.HUMAN_APPROVAL,
-        reading.workspace_scope,
-        [part],
-        {"tool": tool},
-        cause=f"permission:{tool}",
-        session_id=session_id,
-    )
-
-
-def _read_landing(reading: Reading) -> NewRecords:
-    """Changes were landed or committed: 25 points, 2 for each file up to 10, once for each change set. The tests that
-    they fixed get records too, see `score_heal`."""
-    payload = reading.entry.payload
-    is_branch = reading.entry.kind == "ChangeSetBranched"
-    files = payload.get("landed", 0) if is_branch else payload["files"]
-    if payload.get("left") or (is_branch and not files):  # the operator has not decided on the rest yet
-        return
-    session_id = str(payload["session_id"])
-    change_set = reading.entry.subject
-    yield reading.record(
-        RecordKind.HUMAN_APPROVAL,
-        reading.workspace_scope,
-        [(25.0, "changes were landed"), (2.0 * min(FULL_BREADTH, files), count(files, "file"))],
-        {"files": files},
-        cause="change_set",
-        once=change_set,
-        session_id=session_id,
-    )
-    repair = reading.sources.healed_tests(session_id)
-    if repair is not None:
-        causes = sorted({cause for cause in repair.tests.values() if cause})
-        details = {"causes": causes, "project": repair.project, "landed": change_set, "cost": repair.cost}
-        healed = score_heal(1, repair.cost, len(repair.tests))
-        yield from _make_test_records(
-            reading, RecordKind.SUCCESSFUL_HEAL, healed, repair.tests, repair.agent, session_id, details
-        )
-
-
-def _read_kept_fact(reading: Reading) -> NewRecords:
-    """The operator kept a fact: 65 points, 10 if it is in the operator's own words or was measured, 5 for each time
-    that the same fact was kept before, up to 20."""
-    kept_fact = reading.sources.kept_fact(reading.entry.subject) if reading.entry.payload["by"] == "operator" else None
-    if kept_fact is None or not kept_fact.fact:
-        return
-    cause = f"fact:{'-'.join(normalise(kept_fact.fact).split())[:80]}"
-    before = reading.before(RecordKind.HUMAN_APPROVAL, cause, reading.workspace_scope)
-    parts = (
-        (65.0, f"you kept {quote(kept_fact.fact, 120)} as a fact"),
-        (10.0 * (kept_fact.trust is not Trust.QUOTED), "in your own words, or measured"),
-        (5.0 * min(4, before), _describe_earlier("the same fact was kept", before)),
-    )
-    details = {"kept": reading.entry.subject, "text": kept_fact.fact, "trust": kept_fact.trust.value}
-    yield reading.record(RecordKind.HUMAN_APPROVAL, reading.workspace_scope, parts, details, cause=cause)
+_ERROR_CODE = re.compile(r"^([a-z][a-z_]{2,40}): ")
+"""The error code at the beginning of a tool's message."""
 
 
 def _read_error(reading: Reading) -> NewRecords:
@@ -267,23 +269,117 @@ def _read_error(reading: Reading) -> NewRecords:
         part = (30.0, "a model or program failed")
     else:
         part = (50.0, f"a call of {tool} was wrong")
-    scope = ("agent", agent)
+    kind, scope = RecordKind.AGENT_ERROR, ("agent", agent)
     cause = f"{tool}/{coded[1] if coded else make_slug(message)}"
-    before = reading.before(RecordKind.AGENT_ERROR, cause, scope)
     parts = (
         part,
         (10.0 * (coded is not None), "the tool said what was wrong"),
-        (5.0 * min(4, before), _describe_earlier("it happened", before)),
+        _score_earlier(5.0, 4, reading.before(kind, cause, scope), "it happened"),
     )
-    yield reading.record(
-        RecordKind.AGENT_ERROR,
-        scope,
-        parts,
-        {"tool": tool, "message": message},
-        cause=cause,
-        key=f"{tool}/{message}",
-        session_id=reading.entry.subject,
+    details = {"tool": tool, "message": message}
+    yield reading.record(kind, scope, parts, details, cause=cause, key=f"{tool}/{message}")
+
+
+def _read_sync_failure(reading: Reading) -> NewRecords:
+    """The shared database could not be reached: 40 points, 2 for each unsent row up to 30, 5 for each earlier outage
+    up to 30."""
+    kind, scope, cause = RecordKind.CLOUD_SYNC_FAILURE, ("leader", ""), reading.entry.subject
+    unsent = reading.entry.payload["unsent"]
+    parts = (
+        (40.0, "the shared database could not be reached"),
+        (2.0 * min(15, unsent), f"{unsent} unsent"),
+        _score_each(5.0, 6, reading.before(kind, cause, scope), "outage", " before"),
     )
+    yield reading.record(kind, scope, parts, reading.entry.payload, cause=cause)
+
+
+# -- what the operator decides
+
+
+def _read_card_approval(reading: Reading) -> NewRecords:
+    """The operator approved a card. Unchanged: 20 points, since nothing needs to change. After an edit of its prompt,
+    each added sentence gets 50 points, up to 40 for the share of words that changed, and 10 if words were added."""
+    kind, card, payload = RecordKind.HUMAN_APPROVAL, reading.entry.subject, reading.entry.payload
+    by = payload["decided_by"]
+    if by == "autonomy":
+        return
+    edit = reading.sources.card_correction(card) if payload.get("edited") else None
+    if edit is None:
+        part = (20.0, "a card was approved unchanged")
+        yield reading.record(kind, reading.workspace_scope, [part], {"by": by}, cause="card")
+        return
+    changed = 1.0 - jaccard(edit.original.lower().split(), edit.edited.lower().split())
+    for number, sentence in enumerate(find_added_sentences(edit.original, edit.edited)[:MAX_ADDED_SENTENCES]):
+        added = len(sentence.split())
+        parts = (
+            (50.0, "you edited it before approving it"),
+            (40.0 * changed, f"{changed:.0%} of its words changed"),
+            (10.0 * (added > 0), f"{count(added, 'word')} added"),
+        )
+        details = {
+            "card": card,
+            "original": edit.original[:500],
+            "edited": edit.edited[:500],
+            "added": sentence[:300],
+            "kind": edit.kind,
+            "channel": edit.channel,
+            "by": by,
+        }
+        cause = f"edited:{edit.channel}:{make_slug(distil_rule(sentence).text)}"
+        scope = ("agent", edit.agent)
+        yield reading.record(kind, scope, parts, details, cause=cause, key=f"edit {number}", session_id=edit.session)
+
+
+def _read_permission(reading: Reading) -> NewRecords:
+    """The operator allowed a tool: 25 points for one call, 30 for the session. Nothing needs to change."""
+    tool, answer = reading.values("tool", "answer")
+    if not PermissionAnswer(answer).allows or reading.entry.payload.get("by"):  # `by`: an earlier answer was reused
+        return
+    part = (25.0, "a tool was allowed once")
+    if answer == PermissionAnswer.ALLOW_SESSION:
+        part = (30.0, "a tool was allowed for the whole session")
+    scope, cause = reading.workspace_scope, f"permission:{tool}"
+    yield reading.record(RecordKind.HUMAN_APPROVAL, scope, [part], {"tool": tool}, cause=cause)
+
+
+def _read_landing(reading: Reading) -> NewRecords:
+    """Changes were landed or committed: 25 points, 2 for each file up to 10, once for each change set. The tests that
+    they fixed get records too, see `score_heal`."""
+    payload, change_set = reading.entry.payload, reading.entry.subject
+    is_branch = reading.entry.kind == "ChangeSetBranched"
+    files = payload.get("landed", 0) if is_branch else payload["files"]
+    if payload.get("left") or (is_branch and not files):  # the operator has not decided on the rest yet
+        return
+    kind, scope, details = RecordKind.HUMAN_APPROVAL, reading.workspace_scope, {"files": files}
+    parts = (25.0, "changes were landed"), _score_each(2.0, FULL_BREADTH, files, "file")
+    yield reading.record(kind, scope, parts, details, cause="change_set", once=change_set)
+    repair = reading.sources.healed_tests(str(payload["session_id"]))
+    if repair is not None:
+        causes = sorted({cause for cause in repair.tests.values() if cause})
+        details = {"causes": causes, "project": repair.project, "landed": change_set, "cost": repair.cost}
+        healed = score_heal(1, repair.cost, len(repair.tests))
+        kind = RecordKind.SUCCESSFUL_HEAL
+        yield from _make_test_records(reading, kind, healed, repair.tests, details, agent=repair.agent)
+
+
+def _read_kept_fact(reading: Reading) -> NewRecords:
+    """The operator kept a fact: 65 points, 10 if it is in the operator's own words or was measured, 5 for each time
+    that the same fact was kept before, up to 20."""
+    kind, scope, fact_id = RecordKind.HUMAN_APPROVAL, reading.workspace_scope, reading.entry.subject
+    kept_fact = reading.sources.kept_fact(fact_id) if reading.entry.payload["by"] == "operator" else None
+    if kept_fact is None or not kept_fact.fact:
+        return
+    cause = f"fact:{'-'.join(normalise(kept_fact.fact).split())[:80]}"
+    parts = (
+        (65.0, f"you kept {quote(kept_fact.fact, 120)} as a fact"),
+        (10.0 * (kept_fact.trust is not Trust.QUOTED), "in your own words, or measured"),
+        _score_earlier(5.0, 4, reading.before(kind, cause, scope), "the same fact was kept"),
+    )
+    details = {"kept": fact_id, "text": kept_fact.fact, "trust": kept_fact.trust.value}
+    yield reading.record(kind, scope, parts, details, cause=cause)
+
+
+# -- guidance and recall
 
 
 def _read_findings(reading: Reading) -> NewRecords:
@@ -300,15 +396,14 @@ def _read_findings(reading: Reading) -> NewRecords:
 
 def _read_guidance(reading: Reading) -> NewRecords:
     """Guidance was in a prompt: 20 points, 2 for each item up to 20, 5 for each leader up to 15."""
-    items, leaders, session_id = reading.values("items", "sources", "session_id")
+    items, leaders = reading.values("items", "sources")
     parts = (
         (20.0, "guidance was in the prompt"),
-        (2.0 * min(10, len(items)), count(len(items), "item")),
+        _score_each(2.0, 10, len(items), "item"),
         (5.0 * min(3, len(leaders)), f"by {count(len(leaders), 'leader')}"),
     )
     details = reading.select("call", "sources", "items")
-    scope = ("agent", reading.entry.subject)
-    yield reading.record(RecordKind.GUIDANCE_APPLIED, scope, parts, details, session_id=session_id)
+    yield reading.record(RecordKind.GUIDANCE_APPLIED, ("agent", reading.entry.subject), parts, details)
 
 
 def _read_harm(reading: Reading) -> NewRecords:
@@ -321,10 +416,8 @@ def _read_harm(reading: Reading) -> NewRecords:
         (60.0, "work with it fails more often than by chance"),
         (40.0 * share(harm, 0.5), f"by {harm:.0%} at least"),
     )
-    cause = "overlay" if is_overlay else ""
-    yield reading.record(
-        RecordKind.GUIDANCE_NOISY, ("agent", payload["agent"]), parts, _add_reference(reading), cause=cause
-    )
+    scope, cause = ("agent", payload["agent"]), "overlay" if is_overlay else ""
+    yield reading.record(RecordKind.GUIDANCE_NOISY, scope, parts, _add_reference(reading), cause=cause)
 
 
 def _read_stale_guidance(reading: Reading) -> NewRecords:
@@ -334,7 +427,7 @@ def _read_stale_guidance(reading: Reading) -> NewRecords:
     parts = (
         (40.0, "it is past its age limit"),
         (20.0 * share(days - max_days, max_days), f"{count(days, 'day')} old; the limit is {max_days}"),
-        (2.0 * min(10, session_count), f"{count(session_count, 'session')} used it recently"),
+        _score_each(2.0, 10, session_count, "session", " used it recently"),
     )
     yield reading.record(RecordKind.STALE_GUIDANCE, ("leader", leader), parts, _add_reference(reading))
 
@@ -354,55 +447,23 @@ def _read_teaching(reading: Reading) -> NewRecords:
     yield reading.record(RecordKind.TEACHING_REFRESH, ("leader", ""), parts, reading.entry.payload)
 
 
-def _read_sync_failure(reading: Reading) -> NewRecords:
-    """The shared database could not be reached: 40 points, 2 for each unsent row up to 30, 5 for each earlier outage
-    up to 30."""
-    scope = ("leader", "")
-    cause = reading.entry.subject
-    unsent = reading.entry.payload["unsent"]
-    before = reading.before(RecordKind.CLOUD_SYNC_FAILURE, cause, scope)
-    parts = (
-        (40.0, "the shared database could not be reached"),
-        (2.0 * min(15, unsent), f"{unsent} unsent"),
-        (5.0 * min(6, before), f"{count(before, 'outage')} before"),
-    )
-    yield reading.record(RecordKind.CLOUD_SYNC_FAILURE, scope, parts, reading.entry.payload, cause=cause)
-
-
 def _read_recall(reading: Reading) -> NewRecords:
     """A memory of another machine was useful here: 45 points, 5 for each time that it was before, up to 40."""
-    scope = ("agent", reading.entry.subject)
-    memories, origins, session_id = reading.values("memories", "origins", "session_id")
-    for memory, origin in zip(memories, origins, strict=True):
-        before = reading.before(RecordKind.CLOUD_MEMORY_RECALL_HIT, memory, scope)
-        parts = (
-            (45.0, "another machine's finding was useful"),
-            (5.0 * min(8, before), _describe_earlier("it was useful", before)),
-        )
-        yield reading.record(
-            RecordKind.CLOUD_MEMORY_RECALL_HIT,
-            scope,
-            parts,
-            {"memory": memory, "origin": origin},
-            cause=memory,
-            key=memory,
-            session_id=session_id,
-        )
+    kind, scope = RecordKind.CLOUD_MEMORY_RECALL_HIT, ("agent", reading.entry.subject)
+    for memory, origin in zip(*reading.values("memories", "origins"), strict=True):
+        earlier = _score_earlier(5.0, 8, reading.before(kind, memory, scope), "it was useful")
+        parts = (45.0, "another machine's finding was useful"), earlier
+        yield reading.record(kind, scope, parts, {"memory": memory, "origin": origin}, cause=memory, key=memory)
 
 
-def _count_common(files: list[str]) -> str:
-    """The number of common files in words."""
-    return f"{count(len(files), 'file')} in common"
+# -- signatures
 
+_STOP_WORDS_TEXT = "the and with for also please that this then into from its all too but"
+STOP_WORDS = frozenset(_STOP_WORDS_TEXT.split())
+"""Words that `make_slug` leaves out."""
 
-def _describe_earlier(event: str, number: int) -> str:
-    """How often an event happened before, in words."""
-    return f"{event} once before" if number == 1 else f"{event} {number} times before"
-
-
-def _describe_cost(cost: int) -> str:
-    """A cost in micro-dollars, in words."""
-    return f"{money(cost)} spent on it"
+_VARYING_PART = re.compile(r"(?:[\w.~-]*/)+[\w.-]*|\S*\d\S*|[`'\"“”‘’][^`'\"“”‘’]*[`'\"“”‘’]")
+"""The paths, numbers and quoted names in a text."""
 
 
 def make_slug(text: str) -> str:
@@ -414,8 +475,8 @@ def make_slug(text: str) -> str:
 
 
 READER_OF_KIND: Mapping[str, Callable[[Reading], NewRecords]] = {
-    "ValidationFailed": _read_validation,
-    "ValidationHealed": _read_validation,
+    "ValidationFailed": _read_failed_tests,
+    "ValidationHealed": _read_healed_tests,
     "RetryRepeated": _read_retry,
     "WorkOverlapped": _read_overlap,
     "BudgetExceeded": _read_exceeded_budget,

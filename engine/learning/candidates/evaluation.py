@@ -1,5 +1,5 @@
-"""Judges candidates: whether an effect is valid, what its texts are and how it reads in a preview (SPEC 5.4), and how
-well records support it (SPEC 5.3). Pure.
+"""Judges candidates: whether an effect is valid, what its texts are and how it reads in a preview (SPEC 5.4), from
+which records a candidate can be drafted, and how well other records support it (SPEC 5.3). Pure.
 
 Records from which the candidate was drafted do not count, and each session counts once. Records against a candidate are
 listed but do not change its score: the operator compares both.
@@ -10,12 +10,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from datetime import datetime
 from difflib import SequenceMatcher
+from itertools import chain
 from statistics import fmean
 
 from engine.config.sections import find_model_problem
+from engine.files import read_table
 from engine.frozen import frozen
 from engine.learning.learnings.recurrence import may_be_same
 from engine.model import Refusal, sanitise
@@ -24,6 +26,7 @@ from engine.model.adaptation import (
     CandidateStatus,
     CandidateType,
     Effect,
+    EffectPreview,
     FixTemplate,
     FlowOffload,
     LearningRecord,
@@ -31,9 +34,12 @@ from engine.model.adaptation import (
     PromptFragment,
     RecordKind,
     RoutingHint,
+    make_dedupe_key,
 )
 from engine.model.learnings import list_content_words, normalise
 from engine.model.text import jaccard, money, one_line
+
+# -- effects
 
 MAX_LINES = 20
 """Maximum number of lines of guidance, repairs or commands in one effect."""
@@ -43,6 +49,215 @@ MAX_LINE_CHARS = 500
 
 _FLOW_NAME = re.compile(r"[a-z][a-z0-9_]{1,39}")
 """A valid name of a flow."""
+
+
+def validate_effect(effect: Effect) -> Effect:
+    """Check an effect, and return it with each text in a single line. Raises `Refusal` `bad_effect` with the
+    problem."""
+    match effect:
+        case PromptFragment():
+            return PromptFragment(_validate_lines("guidance", effect.guidance))
+        case FixTemplate():
+            _require(effect.failing, "it names no failing test")
+            return replace(effect, repairs=_validate_lines("repairs", effect.repairs))
+        case RoutingHint():
+            problem = find_model_problem(effect.model)
+            _require(not problem, problem)
+        case PolicyTweak():
+            _require((effect.tries, effect.cost) != (None, None), "it changes no limit")
+        case FlowOffload(name):
+            problem = f"{sanitise(name)[:80]!r} is not a valid flow name: use lower-case letters, digits and _"
+            _require(_FLOW_NAME.fullmatch(name), problem)
+            commands = _validate_lines("commands", effect.commands)
+            for command in commands:
+                split_command(command)
+            return FlowOffload(name, _validate_line(effect.title) or name, commands)
+    return effect
+
+
+def split_command(command: str) -> list[str]:
+    """The program and arguments of a flow's command, which runs without a shell. Raises `Refusal` `bad_effect`."""
+    shown = f"{command[:80]!r}"
+    try:
+        tokens = list(shlex.shlex(command, posix=True, punctuation_chars=True))
+        arguments = shlex.split(command)
+    except ValueError as error:
+        raise _make_invalid_effect_refusal(f"{shown} is not a command: {error}") from error
+    _require(arguments and not arguments[0].startswith("-"), f"{shown} is not a command")
+    _require(not any(token and set(token) <= set("();<>|&") for token in tokens), f"{shown} needs a shell")
+    return arguments
+
+
+def _validate_lines(name: str, texts: Sequence[str]) -> tuple[str, ...]:
+    """Check the texts of the field `name`, and return each that is not empty in a single line."""
+    lines = tuple(filter(None, map(_validate_line, texts)))
+    _require(lines, f"{name} says nothing")
+    _require(len(lines) <= MAX_LINES, f"{name} has {len(lines)} lines, at most {MAX_LINES}")
+    return lines
+
+
+def _validate_line(text: str) -> str:
+    """Check the length of a text, and return it in a single line."""
+    line = one_line(text)
+    problem = f"a line has {len(line)} characters, at most {MAX_LINE_CHARS}: {line[:60]}…"
+    _require(len(line) <= MAX_LINE_CHARS, problem)
+    return line
+
+
+def _require(condition: object, problem: str) -> None:
+    """Refuse an effect with this problem unless the condition is true."""
+    if not condition:
+        raise _make_invalid_effect_refusal(problem)
+
+
+def _make_invalid_effect_refusal(problem: str) -> Refusal:
+    """The refusal of an effect with this problem."""
+    return Refusal("bad_effect", f"this change cannot be activated: {problem}", "reject its candidate")
+
+
+def free_name(name: str, used_names: Collection[str]) -> str:
+    """An unused name for a flow, at most 40 characters: `name`, with a number if `name` is used already."""
+    unused, number = name, 2
+    while unused in used_names:
+        unused, number = f"{name[:36].rstrip('_')}_{number}", number + 1
+    return unused
+
+
+def list_texts(effect: Effect) -> tuple[str, ...]:
+    """Every text of an effect."""
+    values = (value if isinstance(value, tuple) else (value,) for value in astuple(effect))
+    return tuple(text for text in chain.from_iterable(values) if isinstance(text, str))
+
+
+def map_texts(effect: Effect, change: Callable[[str], str]) -> Effect:
+    """The effect with `change` applied to each text, without texts that become empty. If a diff or a command of a flow
+    changes, the whole diff or all commands are removed, because the rest would do something else."""
+
+    def change_all(lines: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(filter(None, map(change, lines)))
+
+    match effect:
+        case PromptFragment():
+            return PromptFragment(change_all(effect.guidance))
+        case FixTemplate(failing, repairs, patch, causes):
+            patch = patch if change(patch) == patch else ""
+            return FixTemplate(change_all(failing), change_all(repairs), patch, change_all(causes), effect.project)
+        case RoutingHint():
+            return replace(effect, why=change(effect.why))
+        case FlowOffload(name, title, commands):
+            return FlowOffload(name, change(title) or name, commands if change_all(commands) == commands else ())
+    return effect
+
+
+def is_same_change(effect: Effect, other: Effect) -> bool:
+    """Whether two effects make the same change: the same repair of a test, the same model for a channel, or equal
+    effects."""
+    match effect, other:
+        case FixTemplate(), FixTemplate():
+            return bool({*effect.failing} & {*other.failing}) and effect.repairs == other.repairs
+        case RoutingHint(), RoutingHint():
+            return (effect.model, effect.channel) == (other.model, other.channel)
+    return effect == other
+
+
+def make_preview(
+    effect: Effect, others: Sequence[Effect], *, model: str, tries: int, cost: int, flows: Collection[str]
+) -> EffectPreview:
+    """The behaviour with the `others`, and with the effect as well, as lines that a screen can compare. The others are
+    active effects of its type, oldest first. `model`, `tries`, `cost` (in micro-dollars) and `flows` are the values
+    without effects."""
+
+    def describe(effects: Sequence[Effect]) -> tuple[str, ...]:
+        if isinstance(effect, PolicyTweak):
+            return _describe_limits([PolicyTweak(tries, cost), *effects])
+        lines = [f"model: {model}"] if isinstance(effect, RoutingHint) else []
+        return *lines, *_describe_effects(effects, flows)
+
+    return EffectPreview(describe(others), describe([*others, effect]))
+
+
+def _describe_limits(tweaks: Sequence[Effect]) -> tuple[str, ...]:
+    """The lowest of these limits."""
+    limits = [tweak for tweak in tweaks if isinstance(tweak, PolicyTweak)]
+    tries = min(limit.tries for limit in limits if limit.tries is not None)
+    cost = min(limit.cost for limit in limits if limit.cost is not None)
+    return f"tries to heal: {tries}", f"cost of healing: {money(cost)} at most"
+
+
+def _describe_effects(effects: Sequence[Effect], flows: Collection[str]) -> list[str]:
+    """The lines of effects in a preview. A flow gets the name that it would get beside the earlier ones."""
+    lines, flow_names = list[str](), set(flows)
+    for effect in effects:
+        match effect:
+            case PromptFragment():
+                lines += [f"- {line}" for line in effect.guidance]
+            case FixTemplate():
+                lines += [f"failing: {name}" for name in effect.failing]
+                lines += [f"advice: {line}" for line in effect.repairs]
+                lines += [line for line in effect.patch.splitlines() if not line.startswith("index ")]
+            case RoutingHint():
+                limit = f" of at most {effect.longest_prompt} characters" if effect.longest_prompt is not None else ""
+                lines.append(f"prompts{limit} on {effect.channel or 'any channel'}: {effect.model} ({effect.why})")
+            case FlowOffload():
+                name = free_name(effect.name, flow_names)
+                flow_names.add(name)
+                lines.append(f"flow: {name} ({effect.title})")
+                lines += [f"  $ {shlex.join(shlex.split(command))}" for command in effect.commands]
+    return lines
+
+
+# -- what candidates can be drafted from
+
+MIN_OPPORTUNITY_SCORE = 60.0
+"""Minimum score of a record from which a candidate can be drafted."""
+
+MAX_OPPORTUNITIES = 25
+"""Maximum number of opportunities that a round tries, until it has `MAX_DRAFTS` drafts."""
+
+RECORD_KINDS = {
+    CandidateType(type): frozenset(map(RecordKind, kinds))
+    for type, kinds in read_table(__file__, "record_kinds.toml").items()
+}
+"""The kinds of records from which each type of candidate is drafted (SPEC 5.2)."""
+
+
+@frozen
+class Opportunity:
+    """A record from which a candidate of this type could be drafted."""
+
+    type: CandidateType
+    record: LearningRecord
+
+    @property
+    def key(self) -> str:
+        """The unique key of the candidate that is drafted from it."""
+        return make_dedupe_key(self.type, self.record.scope_type, self.record.scope_id, self.record.source_label)
+
+
+def find_types(kind: RecordKind) -> tuple[CandidateType, ...]:
+    """The types that can be drafted from a kind of record."""
+    return tuple(type for type, kinds in RECORD_KINDS.items() if kind in kinds)
+
+
+def select_opportunities(records: Iterable[LearningRecord], known_keys: Collection[str] = ()) -> list[Opportunity]:
+    """The best `MAX_OPPORTUNITIES` opportunities from records with `MIN_OPPORTUNITY_SCORE` points or more, best first.
+
+    Opportunities with `known_keys` are left out. Each key has one opportunity: that of the record with the highest
+    score, and of several such records the newest. The other records of the key can support the candidate.
+    """
+    strong = (record for record in records if record.score >= MIN_OPPORTUNITY_SCORE)
+    opportunities = (Opportunity(type, record) for record in strong for type in find_types(record.kind))
+    new_opportunities = (opportunity for opportunity in opportunities if opportunity.key not in known_keys)
+    best_by_key = {opportunity.key: opportunity for opportunity in sorted(new_opportunities, key=_rank)}
+    return sorted(best_by_key.values(), key=_rank, reverse=True)[:MAX_OPPORTUNITIES]
+
+
+def _rank(opportunity: Opportunity) -> tuple[float, datetime, str]:
+    """The sort key of an opportunity: the higher, the better."""
+    return opportunity.record.score, opportunity.record.at, opportunity.key + opportunity.record.id
+
+
+# -- evaluations
 
 PROPOSED = (CandidateStatus.DRAFTED, CandidateStatus.REVIEW, CandidateStatus.ACTIVE)
 """Statuses of candidates that were neither rejected nor rolled back."""
@@ -61,160 +276,6 @@ MIN_FACT_SIMILARITY = 0.6
 
 MIN_NEW_EVIDENCE = 3
 """Minimum number of new supporting records that reopen a rejected candidate."""
-
-
-# -- effects
-
-
-def validate_effect(effect: Effect) -> Effect:
-    """Check an effect, and return it with each text in a single line. Raises `Refusal` `bad_effect` with the
-    problem."""
-    match effect:
-        case PromptFragment():
-            return PromptFragment(_validate_lines("guidance", effect.guidance))
-        case FixTemplate():
-            if not effect.failing:
-                raise _make_invalid_effect_refusal("it names no failing test")
-            return replace(effect, repairs=_validate_lines("repairs", effect.repairs))
-        case RoutingHint():
-            if problem := find_model_problem(effect.model):
-                raise _make_invalid_effect_refusal(problem)
-            return effect
-        case PolicyTweak():
-            if effect.tries is None and effect.cost is None:
-                raise _make_invalid_effect_refusal("it changes no limit")
-            return effect
-        case FlowOffload():
-            return _validate_flow(effect)
-
-
-def _validate_flow(flow: FlowOffload) -> FlowOffload:
-    """Check a flow, and return it as `validate_effect` does."""
-    if not _FLOW_NAME.fullmatch(flow.name):
-        name = sanitise(flow.name)[:80]
-        raise _make_invalid_effect_refusal(f"{name!r} is not a valid flow name: use lower-case letters, digits and _")
-    commands = _validate_lines("commands", flow.commands)
-    for command in commands:
-        split_command(command)
-    return FlowOffload(flow.name, _validate_line(flow.title) or flow.name, commands)
-
-
-def split_command(command: str) -> list[str]:
-    """The program and arguments of a flow's command, which runs without a shell. Raises `Refusal` `bad_effect`."""
-    try:
-        tokens = list(shlex.shlex(command, posix=True, punctuation_chars=True))
-        arguments = shlex.split(command)
-    except ValueError as error:
-        raise _make_invalid_effect_refusal(f"{command[:80]!r} is not a command: {error}") from error
-    if not arguments or arguments[0].startswith("-"):
-        raise _make_invalid_effect_refusal(f"{command[:80]!r} is not a command")
-    if any(token and set(token) <= set("();<>|&") for token in tokens):
-        raise _make_invalid_effect_refusal(f"{command[:80]!r} needs a shell")
-    return arguments
-
-
-def _validate_lines(name: str, texts: Sequence[str]) -> tuple[str, ...]:
-    """Check the texts of the field `name`, and return each that is not empty in a single line."""
-    lines = tuple(line for text in texts if (line := _validate_line(text)))
-    if not lines:
-        raise _make_invalid_effect_refusal(f"{name} says nothing")
-    if len(lines) > MAX_LINES:
-        raise _make_invalid_effect_refusal(f"{name} has {len(lines)} lines, at most {MAX_LINES}")
-    return lines
-
-
-def _validate_line(text: str) -> str:
-    """Check the length of a text, and return it in a single line."""
-    line = one_line(text)
-    if len(line) > MAX_LINE_CHARS:
-        raise _make_invalid_effect_refusal(f"a line has {len(line)} characters, at most {MAX_LINE_CHARS}: {line[:60]}…")
-    return line
-
-
-def _make_invalid_effect_refusal(problem: str) -> Refusal:
-    """The refusal of an effect with this problem."""
-    return Refusal("bad_effect", f"this change cannot be activated: {problem}", "reject its candidate")
-
-
-def free_name(name: str, used_names: Collection[str]) -> str:
-    """An unused name for a flow, at most 40 characters: `name`, with a number if `name` is used already."""
-    unused, number = name, 2
-    while unused in used_names:
-        unused, number = f"{name[:36].rstrip('_')}_{number}", number + 1
-    return unused
-
-
-def list_texts(effect: Effect) -> tuple[str, ...]:
-    """Every text of an effect."""
-    values: list[object] = []
-    for key, value in effect.to_json().items():
-        if key != "kind":
-            values += value if isinstance(value, list) else [value]
-    return tuple(value for value in values if isinstance(value, str))
-
-
-def map_texts(effect: Effect, change: Callable[[str], str]) -> Effect:
-    """The effect with `change` applied to each text, without texts that become empty. If a diff or a command of a flow
-    changes, the whole diff or all commands are removed, because the rest would do something else."""
-
-    def change_all(lines: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(line for text in lines if (line := change(text)))
-
-    match effect:
-        case PromptFragment():
-            return PromptFragment(change_all(effect.guidance))
-        case FixTemplate():
-            patch = effect.patch if change(effect.patch) == effect.patch else ""
-            failing, repairs, causes = map(change_all, (effect.failing, effect.repairs, effect.causes))
-            return replace(effect, failing=failing, repairs=repairs, causes=causes, patch=patch)
-        case RoutingHint():
-            return replace(effect, why=change(effect.why))
-        case FlowOffload():
-            whole = change_all(effect.commands) == effect.commands
-            return FlowOffload(effect.name, change(effect.title) or effect.name, effect.commands if whole else ())
-    return effect
-
-
-def format_preview(
-    type: CandidateType, effects: Sequence[Effect], *, model: str, tries: int, cost: int, flows: Collection[str]
-) -> list[str]:
-    """The behaviour with these effects of one type (oldest first), as lines that a screen can compare. `model`,
-    `tries`, `cost` (in micro-dollars) and `flows` are the values without effects."""
-    if type is CandidateType.POLICY_TWEAK:
-        tweaks = [effect for effect in effects if isinstance(effect, PolicyTweak)]
-        tries = min([tries, *(tweak.tries for tweak in tweaks if tweak.tries is not None)])
-        cost = min([cost, *(tweak.cost for tweak in tweaks if tweak.cost is not None)])
-        return [f"tries to heal: {tries}", f"cost of healing: {money(cost)} at most"]
-    lines = [f"model: {model}"] if type is CandidateType.ROUTING_HINT else []
-    flow_names = set(flows)
-    for effect in effects:
-        if isinstance(effect, FlowOffload):
-            effect = replace(effect, name=free_name(effect.name, flow_names))
-            flow_names.add(effect.name)
-        lines += _describe_effect(effect)
-    return lines
-
-
-def _describe_effect(effect: Effect) -> list[str]:
-    """The lines of an effect in a preview."""
-    match effect:
-        case PromptFragment():
-            return [f"- {line}" for line in effect.guidance]
-        case FixTemplate():
-            failing = [f"failing: {name}" for name in effect.failing]
-            advice = [f"advice: {line}" for line in effect.repairs]
-            patch = [line for line in effect.patch.splitlines() if not line.startswith("index ")]
-            return [*failing, *advice, *patch]
-        case RoutingHint():
-            limit = f" of at most {effect.longest_prompt} characters" if effect.longest_prompt is not None else ""
-            return [f"prompts{limit} on {effect.channel or 'any channel'}: {effect.model} ({effect.why})"]
-        case FlowOffload():
-            commands = [f"  $ {shlex.join(shlex.split(command))}" for command in effect.commands]
-            return [f"flow: {effect.name} ({effect.title})", *commands]
-    return []
-
-
-# -- evaluations
 
 
 @frozen
@@ -382,14 +443,3 @@ def has_new_evidence(
     before = len(candidate.drafted_from) + len(candidate.corroborated_by)
     enough = len(new_evidence) >= max(MIN_NEW_EVIDENCE, before)
     return enough and compute_score(0.0, [record.score for record in new_evidence]) >= MIN_REVIEW_SCORE
-
-
-def is_same_change(effect: Effect, other: Effect) -> bool:
-    """Whether two effects make the same change: the same repair of a test, the same model for a channel, or equal
-    effects."""
-    match effect, other:
-        case FixTemplate(), FixTemplate():
-            return bool({*effect.failing} & {*other.failing}) and effect.repairs == other.repairs
-        case RoutingHint(), RoutingHint():
-            return (effect.model, effect.channel) == (other.model, other.channel)
-    return effect == other

@@ -1,29 +1,23 @@
-"""Learning records (SPEC 4.2, 5.1): a `Reading` of a ledger entry makes them, and an append-only table stores them.
-
-A record has a score, which is the sum of its parts, from 0 to 100, and each part has a reason. Candidates can be
-drafted from records with `MIN_OPPORTUNITY_SCORE` points or more (5.2, 5.3). `Sources` is the protocol by which
-adaptation reads from packages above it; `engine.wiring.adaptation` implements it.
+"""What adaptation reads: its own learning records, in an append-only table (SPEC 4.2, 5.1), and `Sources`, the protocol
+by which it reads from packages above it. `engine.wiring.adaptation` implements that.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import datetime, tzinfo
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Protocol
 
 from sqlalchemy import Select, bindparam
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, col, func, select
 
-from engine.files import read_table
 from engine.frozen import frozen
 from engine.model import ParaFact, TranscriptLine, Trust
-from engine.model.adaptation import Candidate, CandidateType, LearningRecord, RecordKind, make_dedupe_key
-from engine.model.base import hex_hash
+from engine.model.adaptation import Candidate, LearningRecord, RecordKind
 from engine.model.learnings import Correction
 from engine.storage.database import Database, Transaction
-from engine.storage.ledger import LedgerEntry
 from engine.storage.rows import (
     Row,
     ask,
@@ -36,24 +30,6 @@ from engine.storage.rows import (
     utc_field,
     value_of,
 )
-
-MAX_PER_SCOPE = 500
-"""Maximum number of records of one scope that are read, the newest first."""
-
-MIN_OPPORTUNITY_SCORE = 60.0
-"""Minimum score of a record from which a candidate can be drafted."""
-
-MAX_OPPORTUNITIES = 25
-"""Maximum number of opportunities that a round tries, until it has `MAX_DRAFTS` drafts."""
-
-RECORD_KINDS = {
-    CandidateType(type): frozenset(map(RecordKind, kinds))
-    for type, kinds in read_table(__file__, "record_kinds.toml").items()
-}
-"""The kinds of records from which each type of candidate is drafted (SPEC 5.2)."""
-
-
-# -- stored records
 
 
 class LearningRecordRow(Row, table=True):
@@ -79,10 +55,8 @@ class LearningRecordRow(Row, table=True):
     details: dict[str, Any] = json_field()
 
 
-def make_record_id(*parts: object) -> str:
-    """The id of a record, derived from its `parts`, so that reading an entry again gives the same id."""
-    return "rec_" + hex_hash("\x1f".join(map(str, parts)), 12)
-
+MAX_PER_SCOPE = 500
+"""Maximum number of records of one scope that are read, the newest first."""
 
 _NEWEST = select_all(LearningRecordRow).order_by(col(LearningRecordRow.seq).desc()).limit(bindparam("limit"))
 _OF_KINDS = _NEWEST.where(col(LearningRecordRow.kind).in_(select_each("kinds")))
@@ -90,14 +64,15 @@ _BY_ID = _NEWEST.where(col(LearningRecordRow.id).in_(select_each("ids")))
 _STRONG = _NEWEST.where(
     col(LearningRecordRow.score) >= bindparam("score"), col(LearningRecordRow.at) >= bindparam("since")
 )
-_OF_SCOPE = _NEWEST.where(
-    col(LearningRecordRow.scope_type) == bindparam("type"), col(LearningRecordRow.scope_id) == bindparam("id")
-)
-_LAST_SEQ = select(func.max(LearningRecordRow.seq))
-_COUNT_BEFORE = select(func.count()).where(
-    col(LearningRecordRow.source_label) == bindparam("label"),
+_IS_OF_SCOPE = (
     col(LearningRecordRow.scope_type) == bindparam("type"),
     col(LearningRecordRow.scope_id) == bindparam("id"),
+)
+_OF_SCOPE = _NEWEST.where(*_IS_OF_SCOPE)
+_LAST_SEQ = select(func.max(LearningRecordRow.seq))
+_COUNT_BEFORE = select(func.count()).where(
+    *_IS_OF_SCOPE,
+    col(LearningRecordRow.source_label) == bindparam("label"),
     col(LearningRecordRow.fact) < bindparam("ledger_id"),
 )
 
@@ -148,133 +123,7 @@ class Records:
         return [value_of(row, LearningRecord) for row in rows]
 
 
-# -- opportunities
-
-
-@frozen
-class Opportunity:
-    """A record from which a candidate of this type could be drafted."""
-
-    type: CandidateType
-    record: LearningRecord
-
-    @property
-    def key(self) -> str:
-        """The unique key of the candidate that is drafted from it."""
-        return make_dedupe_key(self.type, self.record.scope_type, self.record.scope_id, self.record.source_label)
-
-
-def find_types(kind: RecordKind) -> tuple[CandidateType, ...]:
-    """The types that can be drafted from a kind of record."""
-    return tuple(type for type, kinds in RECORD_KINDS.items() if kind in kinds)
-
-
-def select_opportunities(records: Iterable[LearningRecord], known_keys: Collection[str] = ()) -> list[Opportunity]:
-    """The best `MAX_OPPORTUNITIES` opportunities from records with `MIN_OPPORTUNITY_SCORE` points or more, best first.
-
-    Opportunities with `known_keys` are left out. Each key has one opportunity: that of the record with the highest
-    score, and of several such records the newest. The other records of the key can support the candidate.
-    """
-    strong = (record for record in records if record.score >= MIN_OPPORTUNITY_SCORE)
-    opportunities = (Opportunity(type, record) for record in strong for type in find_types(record.kind))
-    new_opportunities = (opportunity for opportunity in opportunities if opportunity.key not in known_keys)
-    best_by_key = {opportunity.key: opportunity for opportunity in sorted(new_opportunities, key=_rank)}
-    return sorted(best_by_key.values(), key=_rank, reverse=True)[:MAX_OPPORTUNITIES]
-
-
-def _rank(opportunity: Opportunity) -> tuple[float, datetime, str]:
-    """The sort key of an opportunity: the higher, the better."""
-    return opportunity.record.score, opportunity.record.at, opportunity.key + opportunity.record.id
-
-
-Part = tuple[float, str]
-"""(points, reason). The reason of a part without points is left out."""
-
-RecordScope = tuple[str, str]
-"""(type, id) of a scope."""
-
-CountBefore = Callable[[str, RecordScope], int]
-"""Counts the earlier records of a label in a scope."""
-
-
-def add_parts(*parts: Part) -> tuple[float, str]:
-    """The sum of the points, from 0 to 100, rounded to tenths, and its reason, such as "a call was wrong: +50"."""
-    total = round(min(100.0, max(0.0, sum(points for points, _ in parts))), 1)
-    reason = "; ".join(f"{description}: {round(points, 1):+g}" for points, description in parts if abs(points) >= 0.05)
-    return total, reason
-
-
-# -- reading entries
-
-
-@frozen
-class Reading:
-    """A ledger entry together with the sources that its reader needs. It also makes the records."""
-
-    entry: LedgerEntry
-    sources: Sources
-    count_before: CountBefore
-    zone: tzinfo | None = None
-    """The operator's time zone, None for that of the machine."""
-
-    @property
-    def workspace_scope(self) -> RecordScope:
-        """The scope of the entry's workspace."""
-        return "workspace", self.entry.workspace
-
-    def values(self, *names: str) -> list[Any]:
-        """The values of these fields of the entry."""
-        return [self.entry.payload[name] for name in names]
-
-    def select(self, *names: str) -> dict[str, Any]:
-        """These fields of the entry, by name."""
-        return {name: self.entry.payload[name] for name in names}
-
-    def record(
-        self,
-        kind: RecordKind,
-        scope: RecordScope,
-        parts: Iterable[Part],
-        details: Mapping[str, Any],
-        *,
-        cause: str = "",
-        key: str = "",
-        once: str = "",
-        agent: str = "",
-        session_id: str = "",
-    ) -> LearningRecord:
-        """A record of this entry. `cause` is the signature of the cause, for a kind that has several causes. `key`
-        distinguishes the records of one entry. All entries with the same `once` make only one record. `agent` is needed
-        only if the scope is not an agent."""
-        score, reason = add_parts(*parts)
-        scope_type, scope_id = scope
-        return LearningRecord(
-            id=make_record_id(*((kind, once) if once else (self.entry.id, kind, key))),
-            at=self.entry.at,
-            kind=kind,
-            source_label=make_label(kind, cause),
-            scope_type=scope_type,
-            scope_id=scope_id,
-            score=score,
-            reason=reason,
-            workspace=self.entry.workspace,
-            agent=scope_id if scope_type == "agent" else agent,
-            session_id=session_id,
-            fact=self.entry.id,
-            details=details,
-        )
-
-    def before(self, kind: RecordKind, cause: str, scope: RecordScope) -> int:
-        """The number of earlier records with the same cause."""
-        return self.count_before(make_label(kind, cause), scope)
-
-
-def make_label(kind: RecordKind, cause: str) -> str:
-    """The label of records of a kind with the same cause."""
-    return f"{kind}/{cause}" if cause else kind.value
-
-
-# -- answers of the sources
+# -- other packages
 
 
 @frozen

@@ -12,13 +12,12 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from functools import partial
 from itertools import pairwise
 
 from engine.clock import Clock
 from engine.frozen import frozen
-from engine.learning.candidates.entry_readers import READER_OF_KIND
-from engine.learning.candidates.records import Reading, Records, RecordScope, Sources
+from engine.learning.candidates.entry_readers import READER_OF_KIND, Reading, RecordScope
+from engine.learning.candidates.records import Records, Sources
 from engine.model.adaptation import LearningRecord, RecordKind
 from engine.model.text import count
 from engine.statistics import share
@@ -36,31 +35,6 @@ MAX_SESSIONS, MAX_CALLS = 80, 200
 
 SEQUENCE_SPAN = timedelta(days=30)
 """Maximum age of these sessions."""
-
-MIN_LENGTH, MAX_LENGTH = 3, 5
-"""Minimum and maximum number of calls of a sequence."""
-
-MIN_RUNS = 3
-"""Minimum number of distinct sessions that must have a sequence."""
-
-MIN_DEVIATIONS = 3.0
-"""Minimum number of standard deviations above the sessions expected by chance."""
-
-MAX_PROBABILITY = 0.01
-"""Maximum probability that any sequence of its length occurs as often by chance."""
-
-DOMINANT_SHARE = 2 / 3
-"""A sequence must be in this share of the sessions that have it without its first or its last call: otherwise that
-call is only frequent around it."""
-
-EXEC_PREFIX = "exec:"
-"""Prefix of calls that run a command, see `events.ToolsUsed`."""
-
-Calls = tuple[str, ...]
-"""The calls of a sequence or of a run, in order."""
-
-Places = Mapping[int, Sequence[int]]
-"""The indexes where a sequence begins, by the number of the run."""
 
 
 class Reflection:
@@ -108,44 +82,38 @@ class Reflection:
 
     def _read_entries(self, entries: Sequence[LedgerEntry]) -> list[LearningRecord]:
         """The records of these entries, by the reader of each kind of entry."""
-        unwritten: Counter[tuple[str, RecordScope]] = Counter()  # new records by label and scope
         records: list[LearningRecord] = []
+        unwritten: Counter[tuple[str, RecordScope]] = Counter()  # the number of `records` by label and scope
         zone = self._clock.local().tzinfo
         for entry in entries:
-            count_before = partial(self._count_before, unwritten, entry.id)
+
+            def count_before(label: str, scope: RecordScope, ledger_id: int = entry.id) -> int:
+                return self._records.count_before(label, *scope, ledger_id) + unwritten[label, scope]
+
             new_records = list(READER_OF_KIND[entry.kind](Reading(entry, self._sources, count_before, zone)))
             unwritten.update((record.source_label, (record.scope_type, record.scope_id)) for record in new_records)
             records += new_records
         return records
 
-    def _count_before(
-        self, unwritten: Counter[tuple[str, RecordScope]], ledger_id: int, label: str, scope: RecordScope
-    ) -> int:
-        """Number of records of a label and scope from ledger entries before `ledger_id`."""
-        return self._records.count_before(label, *scope, ledger_id) + unwritten[label, scope]
-
     def _read_tool_calls(self, entries: Sequence[LedgerEntry]) -> list[LearningRecord]:
         """Search the recent sessions of each agent once, up to the newest of these entries of the agent."""
         newest_entries = {str(entry.payload["agent"]): entry for entry in entries}
-        records = []
-        for agent, newest in newest_entries.items():
-            if agent:
-                records += self._find_sequences(agent, newest, since_id=entries[0].id)
-        return records
+        return [
+            record
+            for agent, newest in newest_entries.items()
+            if agent
+            for record in self._find_sequences(agent, newest, since_id=entries[0].id)
+        ]
 
     def _find_sequences(self, agent: str, newest: LedgerEntry, *, since_id: int) -> list[LearningRecord]:
         """The records of an agent's sequences: one for each session with a sequence whose ledger entry is not older
         than `since_id`. Older sessions have their records already."""
         sessions = self._read_recent_sessions(agent, newest)
-        if len(sessions) < MIN_RUNS:
-            return []
         records = []
         for sequence in find_sequences([entry.payload["calls"][:MAX_CALLS] for entry in sessions]):
             supporting = [sessions[number] for number in sequence.runs]
             records += [
-                _make_sequence_record(
-                    Reading(entry, self._sources, lambda *_: 0), sequence, agent, supporting, len(sessions)
-                )
+                _make_sequence_record(Reading(entry, self._sources, lambda *_: 0), sequence, supporting, len(sessions))
                 for entry in supporting
                 if entry.id >= since_id
             ]
@@ -160,13 +128,12 @@ class Reflection:
 
 
 def _make_sequence_record(
-    reading: Reading, sequence: CallSequence, agent: str, runs: Sequence[LedgerEntry], all_runs: int
+    reading: Reading, sequence: CallSequence, runs: Sequence[LedgerEntry], all_runs: int
 ) -> LearningRecord:
     """The record of a sequence that is in `runs`; `all_runs` is the number of sessions that were searched. 40 points,
     up to 20 for `z` (all 20 at 10), up to 20 for the share of sessions that have it, 4 for each step."""
-    calls = sequence.calls
+    calls, in_runs = sequence.calls, len(runs) / all_runs
     steps = " > ".join(calls)
-    in_runs = len(runs) / all_runs
     parts = (
         (40.0, "the same steps recur"),
         (20.0 * share(sequence.z, 10.0), f"{sequence.z:.1f} standard deviations beyond chance"),
@@ -180,15 +147,26 @@ def _make_sequence_record(
         "z": round(sequence.z, 2),
         "sessions": [run.subject for run in runs],
     }
-    return reading.record(
-        RecordKind.TOOL_SEQUENCE,
-        ("agent", agent),
-        parts,
-        details,
-        cause=steps,
-        key=steps,
-        session_id=reading.entry.subject,
-    )
+    scope = ("agent", reading.entry.payload["agent"])
+    return reading.record(RecordKind.TOOL_SEQUENCE, scope, parts, details, cause=steps, key=steps)
+
+
+# -- sequences of calls
+
+MIN_LENGTH, MAX_LENGTH = 3, 5
+"""Minimum and maximum number of calls of a sequence."""
+
+MIN_RUNS = 3
+"""Minimum number of distinct sessions that must have a sequence."""
+
+EXEC_PREFIX = "exec:"
+"""Prefix of calls that run a command, see `events.ToolsUsed`."""
+
+Calls = tuple[str, ...]
+"""The calls of a sequence or of a run, in order."""
+
+Places = Mapping[int, Sequence[int]]
+"""The indexes where a sequence begins, by the number of the run."""
 
 
 @frozen
@@ -215,17 +193,16 @@ def find_sequences(runs: Sequence[Sequence[str]]) -> Sequence[CallSequence]:
     the calls that are left.
     """
     lines = [_separate_commands(run, number) for number, run in enumerate(runs)]
-    chance = _Chance(lines)
+    counts = [Counter(line) for line in lines]
     places = {length: _find_places(lines, length) for length in range(MIN_LENGTH - 1, MAX_LENGTH + 1)}
     sequences: list[CallSequence] = []
-    used_calls = _UsedCalls()
+    used_calls: set[tuple[int, int]] = set()
     for length in range(MAX_LENGTH, MIN_LENGTH - 1, -1):
         for calls in _select_repeated(places, length):
-            unused_places = used_calls.leave_out(places[length][calls], length)
-            sequence = chance.test(calls, unused_places) if len(unused_places) >= MIN_RUNS else None
-            if sequence is not None:
+            unused_places = _leave_out(places[length][calls], length, used_calls)
+            if sequence := _test_against_chance(calls, unused_places, counts):
                 sequences.append(sequence)
-                used_calls.add(unused_places, length)
+                used_calls |= _list_calls(unused_places, length)
     return sorted(sequences, key=lambda sequence: (-sequence.z, sequence.calls))
 
 
@@ -270,6 +247,11 @@ def _repeats_a_call(calls: Calls) -> bool:
     return any(call == following for call, following in pairwise(calls))
 
 
+DOMINANT_SHARE = 2 / 3
+"""A sequence must be in this share of the sessions that have it without its first or its last call: otherwise that
+call is only frequent around it."""
+
+
 def _is_dominant(calls: Calls, places: Mapping[int, Mapping[Calls, Places]]) -> bool:
     """Whether enough of the runs that have a sequence without its first or its last call have all of it
     (`DOMINANT_SHARE`)."""
@@ -278,61 +260,50 @@ def _is_dominant(calls: Calls, places: Mapping[int, Mapping[Calls, Places]]) -> 
     return len(places[len(calls)][calls]) >= DOMINANT_SHARE * most_runs_of_part
 
 
-class _UsedCalls:
-    """The calls that belong to a sequence that was found. Shorter sequences are searched in the others."""
-
-    def __init__(self) -> None:
-        self._calls: set[tuple[int, int]] = set()
-        """(number of the run, index of the call)."""
-
-    def add(self, places: Places, length: int) -> None:
-        """Add the calls of a sequence of this length at these places."""
-        for run, starts in places.items():
-            for start in starts:
-                self._calls.update((run, index) for index in range(start, start + length))
-
-    def leave_out(self, places: Places, length: int) -> dict[int, list[int]]:
-        """The places of a sequence of this length that have no used call."""
-        unused: dict[int, list[int]] = {}
-        for run, starts in places.items():
-            free_starts = [
-                start
-                for start in starts
-                if self._calls.isdisjoint((run, index) for index in range(start, start + length))
-            ]
-            if free_starts:
-                unused[run] = free_starts
-        return unused
+def _list_calls(places: Places, length: int) -> set[tuple[int, int]]:
+    """The calls of a sequence of this length at these places: (number of the run, index of the call)."""
+    return {(run, start + step) for run, starts in places.items() for start in starts for step in range(length)}
 
 
-class _Chance:
-    """Tests sequences against the same calls of each run in random order."""
-
-    def __init__(self, lines: Sequence[Calls]) -> None:
-        self._runs = [(Counter(line), len(line)) for line in lines]
-        runs_with = Counter(call for counts, _ in self._runs for call in counts)
-        self._common_calls = sum(runs >= MIN_RUNS for runs in runs_with.values())
-
-    def test(self, calls: Calls, places: Places) -> CallSequence | None:
-        """The sequence with these places if it occurs in more runs than by chance."""
-        probabilities = [_estimate_probability(calls, *run) for run in self._runs]
-        expected = sum(probabilities)
-        spread = math.sqrt(sum(probability * (1 - probability) for probability in probabilities))
-        z = (len(places) - expected) / spread if spread else 0.0
-        if (
-            z < MIN_DEVIATIONS
-            or compute_poisson_tail(len(places), expected) * self._common_calls ** len(calls) > MAX_PROBABILITY
-        ):
-            return None
-        return CallSequence(calls, sum(map(len, places.values())), expected, z, tuple(sorted(places)))
+def _leave_out(places: Places, length: int, used_calls: set[tuple[int, int]]) -> Places:
+    """The places of a sequence of this length that have no call of a longer sequence."""
+    unused = {
+        run: [start for start in starts if used_calls.isdisjoint((run, start + step) for step in range(length))]
+        for run, starts in places.items()
+    }
+    return {run: starts for run, starts in unused.items() if starts}
 
 
-def _estimate_probability(calls: Calls, counts: Mapping[str, int], total: int) -> float:
-    """The probability that a run of `total` calls, so many of each, has a sequence in random order."""
-    probability, used_calls = 1.0, Counter[str]()
+MIN_DEVIATIONS = 3.0
+"""Minimum number of standard deviations above the sessions expected by chance."""
+
+MAX_PROBABILITY = 0.01
+"""Maximum probability that any sequence of its length occurs as often by chance."""
+
+
+def _test_against_chance(calls: Calls, places: Places, runs: Sequence[Counter[str]]) -> CallSequence | None:
+    """The sequence with these places if it occurs in more `runs` than by chance. `runs` are the numbers of each call in
+    each run: by chance means that they are in random order."""
+    if len(places) < MIN_RUNS:
+        return None
+    probabilities = [_estimate_probability(calls, run) for run in runs]
+    expected = sum(probabilities)
+    spread = math.sqrt(sum(probability * (1 - probability) for probability in probabilities))
+    z = (len(places) - expected) / spread if spread else 0.0
+    if z < MIN_DEVIATIONS:
+        return None
+    runs_with = Counter(call for run in runs for call in run)
+    possible_sequences = sum(number >= MIN_RUNS for number in runs_with.values()) ** len(calls)
+    if compute_poisson_tail(len(places), expected) * possible_sequences > MAX_PROBABILITY:
+        return None
+    return CallSequence(calls, sum(map(len, places.values())), expected, z, tuple(sorted(places)))
+
+
+def _estimate_probability(calls: Calls, run: Counter[str]) -> float:
+    """The probability that a run with these numbers of each call has a sequence in random order."""
+    probability, total = 1.0, run.total()
     for index, call in enumerate(calls):
-        probability *= max(0, counts.get(call, 0) - used_calls[call]) / max(1, total - index)
-        used_calls[call] += 1
+        probability *= max(0, run[call] - calls[:index].count(call)) / max(1, total - index)
     return 1 - (1 - probability) ** max(0, total - len(calls) + 1)
 
 

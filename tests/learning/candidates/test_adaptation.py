@@ -13,7 +13,8 @@ from engine.events import FactPromoted
 from engine.model import Trust
 from engine.model.adaptation import Candidate, CandidateStatus
 from engine.storage.database import Database, Transaction
-from tests.learning.candidates.world import SHOP, World, para_fact, retry_repeated
+from tests.learning.candidates.world import SHOP, World, para_fact, retry_repeated, validation_failed
+from tests.support.helpers import refused
 
 REVIEW, ACTIVE = CandidateStatus.REVIEW, CandidateStatus.ACTIVE
 
@@ -152,6 +153,18 @@ def test_a_round_drafts_five_candidates_and_the_next_one_the_others(world: World
     for number in range(7):
         world.heal(f"sess_{number}", failing=(f"tests/test_{number}.py::test_total",))
     assert [len(world.adaptation.run_round()) for _ in range(3)] == [5, 2, 0]
+
+
+def test_what_another_candidate_proposes_already_is_not_drafted(world: World) -> None:
+    bring_to_review(world)
+    world.record(validation_failed("sess_3"))
+    assert world.adaptation.run_round() == []
+    (candidate,) = world.adaptation.candidates()
+    assert list(world.adaptation.not_drafted.values()) == [f"{candidate.id} already proposes that"]
+
+
+def test_an_unknown_kind_of_record_is_refused(world: World) -> None:
+    assert "failed_tdd" in str(refused("unknown_kind", lambda: world.adaptation.records("failed")))
 
 
 def test_a_candidate_is_drafted_after_its_session_ended(world: World) -> None:

@@ -192,6 +192,24 @@ def test_an_undone_rejection_is_in_review_and_an_undone_roll_back_active_again(
     assert world.adaptation.roll_back(candidate.id).status is CandidateStatus.ROLLED_BACK
 
 
+def read_last_stations(world: World, candidate: Candidate) -> list[tuple[str, str, str]]:
+    """(name, words, state) of the last two stages of a candidate."""
+    return [
+        (station.name, station.words, station.state) for station in world.adaptation.view(candidate.id).stations[-2:]
+    ]
+
+
+def test_the_last_stage_of_a_candidate_says_how_it_was_decided(world: World, candidate: Candidate) -> None:
+    world.adaptation.approve(candidate.id)
+    assert read_last_stations(world, candidate)[1] == ("promote", "it is active", "done")
+    world.adaptation.roll_back(candidate.id, "worse")
+    assert read_last_stations(world, candidate) == [
+        ("review", "by operator", "done"), ("promote", "rolled back: worse", "failed"),
+    ]  # fmt: skip
+    world.adaptation.reject(candidate.id)
+    assert read_last_stations(world, candidate)[1] == ("reject", "rejected", "failed")
+
+
 # Any order of steps (SPEC 5.3, 5.4)
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from engine.learning.candidates.drafting import Draft, NothingToDraft, draft_candidate
-from engine.learning.candidates.records import ModelPrice, ModelsUsed, Opportunity, find_types
+from engine.learning.candidates.evaluation import Opportunity, find_types
+from engine.learning.candidates.records import ModelPrice, ModelsUsed
 from engine.model.adaptation import (
     MAX_PATCH_CHARS,
     CandidateType,
@@ -121,6 +122,35 @@ def test_a_diff_that_is_too_long_or_has_a_secret_is_left_out(ending: str, is_kep
     assert effect.patch == (patch if is_kept else "")
 
 
+@pytest.mark.parametrize(
+    ("lines", "change"),
+    [
+        (["+    return net"], "in cart.py it added `return net`"),
+        (["-    return net", "+"], "in cart.py it took out `return net`"),
+        (["-a", "-b", "+c"], "in cart.py it replaced `a / b` by `c`"),
+        (["+x"] * 12, f"in cart.py it added `{' / '.join('x' * 12)}`"),
+        (["+x"] * 13, "it changed cart.py"),
+        ([" only context"], "it changed cart.py"),
+    ],
+)
+def test_a_short_edit_is_quoted_in_a_playbook(lines: list[str], change: str) -> None:
+    sources = FakeSources(patches={"sess_1": diff("cart.py", *lines)}, summaries={"sess_1": "Done."})
+    effect = draft_of(LANDED_HEAL, sources=sources).effect
+    assert isinstance(effect, FixTemplate)
+    assert effect.repairs == ("Done.", change)
+
+
+def test_a_playbook_without_a_diff_names_the_files_of_the_message_and_at_most_four_changes() -> None:
+    sources = FakeSources(files={"sess_1": list("abcde")}, summaries={"sess_1": f"{'Short. ' * 40}{'x' * 99}"})
+    summary_only = draft_of(LANDED_HEAL, sources=sources).effect
+    assert isinstance(summary_only, FixTemplate)
+    assert summary_only.repairs == (("Short. " * 40).strip(),), "it is cut after a sentence"
+    sources.transcripts["sess_1"] = transcript_of(HANDED_BACK, ("say", HEALED_BY))
+    effect = draft_of(LANDED_HEAL, sources=sources).effect
+    assert isinstance(effect, FixTemplate)
+    assert effect.repairs == (HEALED_BY, *(f"it changed {name}" for name in "abcd"))
+
+
 # Models
 
 USED = ModelsUsed(
@@ -140,6 +170,27 @@ def test_a_routing_hint_is_the_dearest_of_the_cheaper_models() -> None:
         "openai:gpt-5-mini", "koji-core", 800,
         f"{AGENT} spent $1.20 of its $1.00 on 2026-01-05; openai:gpt-5-mini costs 80% less than openai:gpt-5",
     )  # fmt: skip
+
+
+CONFLICT = record(RecordKind.TASK_CONFLICT, conflicting=["a.py", "b.py", "c.py", "d.py"])
+ADOPTED = record(RecordKind.SUCCESSFUL_BUBBLE, leader="cto", pattern="small_steps")
+
+
+@pytest.mark.parametrize(
+    ("learning_record", "reason", "workspace"),
+    [
+        (OVER_BUDGET, f"{AGENT} spent $1.20 of its $1.00 on 2026-01-05", ""),
+        (CONFLICT, f"the work of {AGENT} conflicted with other work in a.py, b.py, c.py", SHOP),
+        (ADOPTED, f"{AGENT} does good work: cto adopted its finding small_steps", ""),
+    ],
+)
+def test_a_routing_hint_says_why_and_is_for_the_workspace_of_a_conflict(
+    learning_record: LearningRecord, reason: str, workspace: str
+) -> None:
+    draft = draft_of(learning_record, sources=FakeSources(models_used=USED), type=CandidateType.ROUTING_HINT)
+    assert isinstance(draft.effect, RoutingHint)
+    assert draft.effect.why.partition(";")[0] == reason
+    assert (draft.agent_id, draft.run_kind, draft.workspace) == (AGENT, "task", workspace)
 
 
 def make_sources_with_price(price: int) -> FakeSources:
@@ -184,6 +235,16 @@ def test_a_limit_lies_between_the_attempts_of_heals_and_those_of_failures(
 def test_a_limit_that_would_help_nothing_is_not_drafted(records: list[LearningRecord], max_attempts: int) -> None:
     with pytest.raises(NothingToDraft):
         draft_of(*records, sources=FakeSources(max_attempts=max_attempts))
+
+
+def test_a_limit_from_stale_guidance_is_drawn_by_the_failures_of_other_sessions() -> None:
+    failures = [make_failed_retry("sess_1", attempts=9), make_failed_retry("sess_2", attempts=3)]
+    sources, tweak = FakeSources(max_attempts=5), CandidateType.POLICY_TWEAK
+    draft = draft_of(record(RecordKind.STALE_GUIDANCE, "sess_1"), *failures, sources=sources, type=tweak)
+    assert draft.effect == PolicyTweak(1)
+    assert draft.title == f"Try a repair at most once: attempt 2 changed nothing for {AGENT}"
+    with pytest.raises(NothingToDraft, match="no failed attempt here"):
+        draft_of(record(RecordKind.STALE_GUIDANCE, "sess_1"), failures[0], sources=sources, type=tweak)
 
 
 # Fragments
@@ -245,6 +306,37 @@ def test_a_fragment_from_noisy_or_stale_guidance_has_its_figures() -> None:
     assert "200 days old, where 180 are the rule" in line
     with pytest.raises(NothingToDraft, match="no longer in use"):
         draft_guidance(stale, FakeSources())
+
+
+RECALLED = record(RecordKind.CLOUD_MEMORY_RECALL_HIT, memory="mem_1")
+
+
+def test_a_fragment_from_a_memory_is_the_memory() -> None:
+    assert draft_guidance(RECALLED, FakeSources(texts={"mem_1": "Use uv."})) == ("Use uv.",)
+
+
+@pytest.mark.parametrize(
+    ("learning_record", "sources", "reason"),
+    [
+        (make_heal_record(), FakeSources(), f"session sess_1 fixed {TOTAL} but does not say how"),
+        (make_heal_record(), FakeSources(running={"sess_1"}), "session sess_1 is still running"),
+        (ERROR, FakeSources(running={"sess_1"}), "session sess_1 is still running"),
+        (ERROR, FakeSources(), "no remedy is known for agent_error"),
+        (OVER_BUDGET, FakeSources(), f"the price of the model of {AGENT} is not known"),
+        (
+            OVER_BUDGET,
+            FakeSources(models_used=replace(USED, current=ModelPrice("ollama:x", 0))),
+            "ollama:x costs nothing",
+        ),
+        (RECALLED, FakeSources(), "the memory has been forgotten since"),
+        (record(RecordKind.GUIDANCE_NOISY, candidate_id="cand_1"), FakeSources(), "is rolled back, not worked around"),
+    ],
+)
+def test_without_evidence_nothing_is_drafted_and_the_reason_is_told(
+    learning_record: LearningRecord, sources: FakeSources, reason: str
+) -> None:
+    with pytest.raises(NothingToDraft, match=reason):
+        draft_of(learning_record, sources=sources)
 
 
 # Flows and secrets

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.learning.candidates.evaluation import MAX_LINE_CHARS, MAX_LINES, format_preview, map_texts, validate_effect
+from engine.learning.candidates.evaluation import MAX_LINE_CHARS, MAX_LINES, make_preview, map_texts, validate_effect
 from engine.model.adaptation import (
     Effect,
     FixTemplate,
@@ -39,8 +39,10 @@ def test_an_effect_is_read_from_json_as_it_was_written(effect: Effect) -> None:
 
 
 def preview(*effects: Effect) -> list[str]:
-    """The preview of effects of the same type."""
-    return format_preview(effects[0].kind, effects, model="openai:gpt-5", tries=3, cost=500_000, flows=FLOW_NAMES)
+    """The preview of the last of these effects of the same type, where the others are active."""
+    *others, effect = effects
+    preview = make_preview(effect, others, model="openai:gpt-5", tries=3, cost=500_000, flows=FLOW_NAMES)
+    return list(preview.after)
 
 
 def test_a_flow_whose_name_is_taken_gets_a_number_in_its_preview_too(world: World) -> None:

@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.candidates.entry_readers import FULL_COST_MICROUSD, READER_OF_KIND, score_heal
-from engine.learning.candidates.records import Reading, add_parts
+from engine.learning.candidates.entry_readers import (
+    FULL_COST_MICROUSD,
+    READER_OF_KIND,
+    Reading,
+    add_parts,
+    score_heal,
+)
 from engine.model import Trust
 from engine.model.adaptation import LearningRecord
 from engine.storage.ledger import LedgerEntry

@@ -17,7 +17,15 @@ from engine.execution.prompts import PromptAssembly, RulesPart
 from engine.learning.candidates.candidates import CandidateTexts
 from engine.learning.candidates.overlays import MAX_REPAIRS, OverlayRun, make_fragment_lines, measure_lift
 from engine.model import PromptRequest, SourceKind
-from engine.model.adaptation import CandidateType, FixTemplate, ModelRun, Overlay, PromptFragment, RoutingHint
+from engine.model.adaptation import (
+    CandidateType,
+    FixTemplate,
+    ModelRun,
+    Overlay,
+    PolicyTweak,
+    PromptFragment,
+    RoutingHint,
+)
 from engine.statistics import Arms, compute_difference_interval
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
@@ -86,6 +94,13 @@ def test_the_newest_routing_hint_that_applies_is_followed(world: World) -> None:
         assert hint is not None
         assert hint[0] == "openai:wide"
     assert world.overlays.choose_model(ModelRun("cfo", "koji-core", "task", "short")) is None
+
+
+def test_the_limits_for_an_agent_in_a_workspace_all_apply(world: World) -> None:
+    world.activate_effect(PolicyTweak(2))
+    world.activate_effect(PolicyTweak(1, 5), agent="cto", run_kind="heal", workspace="/w")
+    assert world.overlays.find_tweaks(agent="cto", workspace="/w") == [PolicyTweak(2), PolicyTweak(1, 5)]
+    assert world.overlays.find_tweaks(agent="cto", workspace="/v") == [PolicyTweak(2)]
 
 
 # Lift (SPEC 5.7)
@@ -223,6 +238,13 @@ def test_the_oldest_fragments_are_left_out_over_budget_with_a_note(world: World)
     world.adapt(withheld=0.0, fragmentTokens=0)
     assert world.part().part is None
     assert world.part().provenance == {}, "an overlay that is in no prompt is in no trial"
+
+
+def test_over_budget_a_fragment_that_helps_is_kept_before_newer_ones(world: World) -> None:
+    helpful, *_ = [world.guide(f"Fragment {number}.", agent="cto") for number in range(3)]
+    world.run_trial(helpful.candidate_id, with_good=20, without_good=0, runs=20)
+    world.adapt(withheld=0.0, fragmentTokens=tokenizer.count(read_guidance(world)) - 1)
+    assert [line.text[:12] for line in world.part().part.lines[2:-1]] == ["- Fragment 0", "- Fragment 2"]
 
 
 def test_a_fragment_is_withheld_from_all_prompts_of_a_share_of_the_sessions(world: World) -> None:
