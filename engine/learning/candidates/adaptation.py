@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import cache
 
 from engine.clock import Clock
 from engine.config import AdaptationMode, SettingsSource
@@ -165,17 +166,16 @@ class Adaptation:
     def fixes(self, workspace: str) -> list[KnownFix]:
         """The landed diffs that fixed tests of a workspace, highest score first, then newest. Diffs of candidates that
         were rejected or rolled back are left out."""
-        fixes, score_by_id = [], dict[str, float]()
+        scores_and_fixes = []
         for row in load_candidates(self._database, *PROPOSED):
             effect = row.value.effect
             if row.workspace != workspace or not isinstance(effect, FixTemplate) or not effect.patch:
                 continue
-            score_by_id[row.id] = row.score
             for record in self._records.by_id(row.drafted_from):
-                title = self._sources.title(record.session_id)
-                if title and "landed" in record.details:
-                    fixes.append(KnownFix(row.id, title, record.at, effect))
-        return sorted(fixes, key=lambda fix: (score_by_id[fix.id], fix.at), reverse=True)
+                if "landed" in record.details and (title := self._sources.title(record.session_id)):
+                    scores_and_fixes.append((row.score, KnownFix(row.id, title, record.at, effect)))
+        best_first = sorted(scores_and_fixes, key=lambda pair: (pair[0], pair[1].at), reverse=True)
+        return [fix for _, fix in best_first]
 
     def waiting(self) -> list[Waiting]:
         """The decisions that wait for the operator (SPEC 9.3), on candidates in review and on harmful candidates."""
@@ -185,15 +185,13 @@ class Adaptation:
     def _make_rollback_questions(self) -> list[Waiting]:
         """The questions about harmful candidates."""
         harmful = self._trials.find_harmful()
-        if not harmful:
-            return []
-        active = {row.id: row for row in load_candidates(self._database, CandidateStatus.ACTIVE)}
-        questions = []
-        for overlay, lift in harmful:
-            if row := active.get(overlay.candidate_id):
-                title = f"roll back? {row.title}: {describe_lift(lift)}"
-                questions.append(Waiting("candidate", row.id, title, row.changed_at))
-        return questions
+        rows = load_candidates(self._database, CandidateStatus.ACTIVE) if harmful else []
+        active = {row.id: row for row in rows}
+        return [
+            Waiting("candidate", row.id, f"roll back? {row.title}: {describe_lift(lift)}", row.changed_at)
+            for overlay, lift in harmful
+            if (row := active.get(overlay.candidate_id))
+        ]
 
     def _make_preview(self, candidate: Candidate) -> EffectPreview:
         """The present behaviour with and without a candidate's effect."""
@@ -220,9 +218,9 @@ class Adaptation:
         """Reject a candidate. Raises as `approve`."""
         return self._decide(candidate_id, CandidateMove.REJECT, "operator", reason)
 
-    def roll_back(self, candidate_id: str, reason: str = "", by: str = "operator") -> Candidate:
+    def roll_back(self, candidate_id: str, reason: str = "") -> Candidate:
         """Deactivate a candidate. Raises `Refusal`: `unknown_candidate`, `ambiguous_id`, `nothing_to_roll_back`."""
-        return self._decide(candidate_id, CandidateMove.ROLL_BACK, by, reason)
+        return self._decide(candidate_id, CandidateMove.ROLL_BACK, "operator", reason)
 
     def undo(self, candidate_id: str) -> Candidate:
         """Undo the operator's last decision on a candidate. Raises `Refusal`: `unknown_candidate`, `ambiguous_id`,
@@ -334,21 +332,14 @@ class Adaptation:
     def _evaluate_all(self) -> None:
         """Evaluate all candidates by the present records, which are read only once."""
         rows = load_candidates(self._database, *PROPOSED, CandidateStatus.REJECTED)
-        drafted = self._records.by_id({record_id for row in rows for record_id in row.drafted_from})
-        scopes = {(row.scope_type, row.scope_id) for row in rows}
-        by_scope = {scope: self._records.of_scope(*scope) for scope in scopes}
-        evidence_against = {
-            type: self._records.of_kind(kind)
-            for type, kind in EVIDENCE_AGAINST.items()
-            if any(row.type is type for row in rows)
-        }
+        all_drafted = self._records.by_id({record_id for row in rows for record_id in row.drafted_from})
+        of_scope, of_kind = cache(self._records.of_scope), cache(self._records.of_kind)
         for row in rows:
-            records = [*by_scope[row.scope_type, row.scope_id], *evidence_against.get(row.type, ())]
-            self._evaluate(
-                row,
-                [record for record in drafted if record.id in row.drafted_from],
-                list({record.id: record for record in records}.values()),
-            )
+            records = list(of_scope(row.scope_type, row.scope_id))
+            if row.type in EVIDENCE_AGAINST:
+                records += of_kind(EVIDENCE_AGAINST[row.type])
+            drafted = [record for record in all_drafted if record.id in row.drafted_from]
+            self._evaluate(row, drafted, list({record.id: record for record in records}.values()))
 
     def _evaluate(
         self, row: CandidateRow, drafted: Sequence[LearningRecord], records: Sequence[LearningRecord]
@@ -381,19 +372,21 @@ class Adaptation:
             if reason := self._sources.objection_to(row.value):
                 log.info("candidate %s waits for the operator: %s", row.id, reason)
                 continue
-            try:
-                self.approve(row.id, by="autonomy")
-            except Refusal as refusal:  # decided meanwhile, or its effect cannot be active here
-                log.warning("candidate %s was not activated: %s", row.id, refusal)
+            self._decide_by_itself(row.id, CandidateMove.APPROVE)
 
     def _roll_back_harmful(self) -> None:
         """Roll back harmful candidates (SPEC 5.7), even while work is held. In manual mode, `waiting` asks the operator
         instead."""
         for overlay, lift in self._trials.find_harmful():
-            try:
-                self.roll_back(overlay.candidate_id, f"it makes work worse: {describe_lift(lift)}", by="autonomy")
-            except Refusal as refusal:  # decided meanwhile
-                log.warning("candidate %s was not rolled back by itself: %s", overlay.candidate_id, refusal)
+            reason = f"it makes work worse: {describe_lift(lift)}"
+            self._decide_by_itself(overlay.candidate_id, CandidateMove.ROLL_BACK, reason)
+
+    def _decide_by_itself(self, candidate_id: str, move: CandidateMove, reason: str = "") -> None:
+        """Carry out a decision without the operator, unless it is refused."""
+        try:
+            self._decide(candidate_id, move, "autonomy", reason)
+        except Refusal as refusal:  # decided meanwhile, or its effect cannot be active here
+            log.warning("candidate %s: no %s by itself: %s", candidate_id, move, refusal)
 
 
 def _move_after(status: CandidateStatus, evaluation: Evaluation) -> CandidateMove | None:

@@ -55,7 +55,7 @@ from engine.storage.rows import (
     enum_field,
     find_by_prefix,
     json_field,
-    load_all,
+    read_all,
     select_all,
     select_each,
     shallow_dict,
@@ -63,26 +63,12 @@ from engine.storage.rows import (
     value_of,
 )
 
-_EVENTS = {
-    CandidateMove.APPROVE: CandidatePromoted,
-    CandidateMove.REJECT: CandidateRejected,
-    CandidateMove.ROLL_BACK: CandidateRolledBack,
-}
-"""The event of each decision."""
-
 Step = TypedDict(
     "Step",
     {"at": str, "move": str, "status": str, "score": float, "for": int, "against": int, "by": str, "reason": str},
 )
 """An entry of a candidate's history, as it is stored: the time and the move, the status and the score after it, the
 number of records for and against the candidate, and who made the move, with the reason."""
-
-_END_WORDS = {
-    CandidateStatus.ACTIVE: "it is active",
-    CandidateStatus.REJECTED: "rejected",
-    CandidateStatus.ROLLED_BACK: "rolled back",
-}
-"""The words for a decision in the last stage of a candidate's life cycle."""
 
 
 def step_time(step: Step) -> datetime:
@@ -148,16 +134,17 @@ class CandidateRow(Row, table=True):
         return self.history[-1]["move"] == CandidateMove.UNDO
 
 
-_NEWEST = select_all(CandidateRow).order_by(col(CandidateRow.changed_at).desc(), col(CandidateRow.id))
-_OF_STATUSES = _NEWEST.where(col(CandidateRow.status).in_(select_each("statuses")))
+_OF_STATUSES = (
+    select_all(CandidateRow)
+    .where(col(CandidateRow.status).in_(select_each("statuses")))
+    .order_by(col(CandidateRow.changed_at).desc(), col(CandidateRow.id))
+)
 
 
 def load_candidates(database: Database, *statuses: CandidateStatus) -> list[CandidateRow]:
     """The candidates of these statuses, or all, latest change first."""
     with database.read() as session:
-        if not statuses:
-            return load_all(session, CandidateRow, _NEWEST)
-        return load_all(session, CandidateRow, _OF_STATUSES, {"statuses": json.dumps(statuses)})
+        return read_all(session, CandidateRow, _OF_STATUSES, {"statuses": json.dumps(statuses or [*CandidateStatus])})
 
 
 def find_candidate(session: Session, candidate_id: str) -> CandidateRow:
@@ -202,6 +189,14 @@ def store_evaluation(tx: Transaction, row: CandidateRow, evaluation: Evaluation,
                 against=evaluation.against,
             )
         )
+
+
+_EVENTS = {
+    CandidateMove.APPROVE: CandidatePromoted,
+    CandidateMove.REJECT: CandidateRejected,
+    CandidateMove.ROLL_BACK: CandidateRolledBack,
+}
+"""The event of each decision."""
 
 
 def decide_candidate(
@@ -294,13 +289,14 @@ def _prepare_effect(tx: Transaction, row: CandidateRow, flow_names: Collection[s
     return replace(effect, name=free_name(effect.name, names))
 
 
+# -- the stages of its life in words
+
+
 def list_stations(row: CandidateRow, drafted_from: Sequence[LearningRecord]) -> tuple[Station, ...]:
     """The stages of a candidate's life cycle in words; `drafted_from` are the records that it was drafted from."""
-    origin, detected_at, score = "its record is no longer stored", None, 0.0
-    if drafted_from:
-        origin = drafted_from[0].reason
-        detected_at = max(record.at for record in drafted_from)
-        score = max(record.score for record in drafted_from)
+    origin = drafted_from[0].reason if drafted_from else "its record is no longer stored"
+    detected_at = max((record.at for record in drafted_from), default=None)
+    score = max((record.score for record in drafted_from), default=0.0)
     drafted_at, corroborated = step_time(row.history[0]), _make_corroboration_station(row)
     return (
         Station("detect", detected_at, origin, "done"),
@@ -322,20 +318,31 @@ def _make_corroboration_station(row: CandidateRow) -> Station:
     return Station("corroborate", None, "it was rejected before", "ahead")
 
 
+_END_WORDS = {
+    CandidateStatus.ACTIVE: "it is active",
+    CandidateStatus.REJECTED: "rejected",
+    CandidateStatus.ROLLED_BACK: "rolled back",
+}
+"""The words for a decision in the last stage of a candidate's life cycle."""
+
+
 def _make_decision_stations(row: CandidateRow, corroborated_at: datetime | None) -> tuple[Station, Station]:
     """The stages of review and of its result."""
     last_step = row.history[-1]
-    if row.status is CandidateStatus.REVIEW:
-        undone = f"; {last_step['reason']}" if row.is_undone else ""
-        review = Station("review", corroborated_at, f"needs your decision{undone}", "now")
-        return review, Station("promote", None, "", "ahead")
     if not row.status.is_decided:
-        return Station("review", None, "", "ahead"), Station("promote", None, "", "ahead")
+        review = Station("review", None, "", "ahead")
+        if row.status is CandidateStatus.REVIEW:
+            undone = f"; {last_step['reason']}" if row.is_undone else ""
+            review = Station("review", corroborated_at, f"needs your decision{undone}", "now")
+        return review, Station("promote", None, "", "ahead")
     at, reason = step_time(last_step), f": {last_step['reason']}" if last_step["reason"] else ""
     name = "reject" if row.status is CandidateStatus.REJECTED else "promote"
     state = "done" if row.status is CandidateStatus.ACTIVE else "failed"
     review = Station("review", at, f"by {last_step['by']}", "done")
     return review, Station(name, at, f"{_END_WORDS[row.status]}{reason}", state)
+
+
+# -- forgotten words
 
 
 class CandidateTexts:
@@ -351,8 +358,7 @@ class CandidateTexts:
         """The candidates whose effect matches: id and the texts that would be removed."""
         with self._database.read() as session:
             for row, remaining in _find_matching(session, query):
-                remaining_texts = list_texts(remaining)
-                texts = list_texts(row.value.effect)
+                texts, remaining_texts = list_texts(row.value.effect), list_texts(remaining)
                 yield row.id, " · ".join(text for text in texts if text not in remaining_texts)
 
     def erase(self, query: SearchTerms, /) -> int:
@@ -362,29 +368,29 @@ class CandidateTexts:
         def remove_texts(tx: Transaction) -> int:
             matches = list(_find_matching(tx.session, query))
             for row, remaining in matches:
-                _replace_effect(tx, row, remaining)
+                row.effect = remaining.to_json()
+                tx.session.add(row)
+                if not _is_valid(remaining) and row.status is not CandidateStatus.REJECTED:
+                    move = CandidateMove.ROLL_BACK if row.status is CandidateStatus.ACTIVE else CandidateMove.REJECT
+                    decide_candidate(tx, row, move, "operator", "its text was forgotten")
             return len(matches)
 
         return self._database.write(remove_texts)
 
 
-def _replace_effect(tx: Transaction, row: CandidateRow, remaining: Effect) -> None:
-    """Leave a candidate what remains of its effect. If that is no valid effect, the candidate is rejected or rolled
-    back."""
-    row.effect = remaining.to_json()
-    tx.session.add(row)
-    try:
-        validate_effect(remaining)
-    except Refusal:
-        if row.status is not CandidateStatus.REJECTED:
-            move = CandidateMove.ROLL_BACK if row.status is CandidateStatus.ACTIVE else CandidateMove.REJECT
-            decide_candidate(tx, row, move, "operator", "its text was forgotten")
-
-
 def _find_matching(session: Session, query: SearchTerms) -> Iterator[tuple[CandidateRow, Effect]]:
-    """The candidates that match, each with its remaining effect."""
+    """The candidates that match, each with what remains of its effect."""
     for row in session.exec(select(CandidateRow)):
         effect = effect_from_json(row.effect)
         remaining = map_texts(effect, lambda text: "" if query.match(text) else text)
         if remaining != effect:
             yield row, remaining
+
+
+def _is_valid(effect: Effect) -> bool:
+    """Whether an effect can be active."""
+    try:
+        validate_effect(effect)
+    except Refusal:
+        return False
+    return True

@@ -33,44 +33,7 @@ from engine.model.adaptation import (
 from engine.model.learnings import distil_rule
 from engine.model.secrets import redact
 from engine.model.sessions import CALL_FAILED, CALL_REFUSED, HANDED_BACK
-from engine.model.text import count, money, plain, quote
-
-MAX_PRICE_RATIO = 0.8
-"""Maximum price of a cheaper model, as a share of the price of the current one."""
-
-COST_MARGIN = 1.5
-"""A new cost cap is this factor above the dearest heal."""
-
-MIN_COST_MICROUSD = 50_000
-"""Minimum cost cap of healing in micro-dollars."""
-
-MAX_FRAGMENT_LINES = 5
-"""Maximum number of lines of a prompt fragment."""
-
-MAX_FLOW_TITLE_CHARS = 240
-"""Maximum number of characters of the title of a flow."""
-
-MIN_TASKS = 3
-"""Minimum number of tasks with the same instruction before it becomes a lesson (SPEC 6.8)."""
-
-MAX_MESSAGE_CHARS = 300
-"""Maximum number of quoted characters of an agent's message."""
-
-MAX_CHANGED_LINES = 12
-"""Maximum number of changed lines of an edit that is quoted. For a longer edit only the file is named."""
-
-MAX_CHANGES = 4
-"""Maximum number of edits that are described."""
-
-MAX_QUOTE_CHARS = 160
-"""Maximum number of quoted characters of a changed line or a call."""
-
-PRECEDING_CALLS = 2
-"""Maximum number of successful calls that are shown before the one that worked."""
-
-_SHELL_CHARACTER = re.compile(r"[|&;<>$`(){}*?~\n]")
-"""Characters that need a shell. A flow runs without one."""
-
+from engine.model.text import money, plain, quote
 
 # -- a draft and its evidence
 
@@ -131,7 +94,7 @@ def draft_candidate(opportunity: Opportunity, related: Sequence[LearningRecord],
     return replace(draft, effect=validate_effect(effect), title=redact(draft.title, secrets))
 
 
-# -- drafters
+# -- repairs
 
 
 def _draft_fix_template(evidence: Evidence) -> Draft:
@@ -165,6 +128,18 @@ def _find_heal(evidence: Evidence, test: str) -> LearningRecord | None:
         if record.kind is RecordKind.SUCCESSFUL_HEAL and record.details.get("test") == test:
             return record
     return None
+
+
+# -- models and limits
+
+MAX_PRICE_RATIO = 0.8
+"""Maximum price of a cheaper model, as a share of the price of the current one."""
+
+COST_MARGIN = 1.5
+"""A new cost cap is this factor above the dearest heal."""
+
+MIN_COST_MICROUSD = 50_000
+"""Minimum cost cap of healing in micro-dollars."""
 
 
 def _draft_routing_hint(evidence: Evidence) -> Draft:
@@ -224,9 +199,10 @@ def _draft_policy_tweak(evidence: Evidence) -> Draft:
     cost_cap = _choose_cost_cap(heals, failures)
     capped = f", for at most {money(cost_cap)}" if cost_cap is not None else ""
     times = {1: "once", 2: "twice"}.get(retries_needed, f"{retries_needed} times")
-    for_agent = f" for {evidence.scope_agent}" if evidence.scope_agent else ""
-    title = f"Try a repair at most {times}{capped}: attempt {retries_that_failed} changed nothing{for_agent}"
-    return Draft(PolicyTweak(retries_needed, cost_cap), title, agent_id=evidence.scope_agent, trust=Trust.MEASURED)
+    agent = evidence.scope_agent
+    title = f"Try a repair at most {times}{capped}: attempt {retries_that_failed} changed nothing"
+    title += f" for {agent}" if agent else ""
+    return Draft(PolicyTweak(retries_needed, cost_cap), title, agent_id=agent, trust=Trust.MEASURED)
 
 
 def _find_failed_retries(evidence: Evidence) -> list[LearningRecord]:
@@ -251,11 +227,10 @@ def _count_retries(record: LearningRecord) -> int:
     return int(record.details["attempts"]) - 1
 
 
-def _draft_prompt_fragment(evidence: Evidence) -> Draft:
-    """Draft a fragment by the drafter of the record's kind, for the scope of the record."""
-    record = evidence.record
-    workspace = record.scope_id if record.scope_type == "workspace" else ""
-    return replace(FRAGMENT_DRAFTERS[record.kind](evidence), agent_id=evidence.scope_agent, workspace=workspace)
+# -- flows
+
+MAX_FLOW_TITLE_CHARS = 240
+"""Maximum number of characters of the title of a flow."""
 
 
 def _draft_flow(evidence: Evidence) -> Draft:
@@ -278,6 +253,22 @@ def _make_flow_name(calls: Sequence[str]) -> str:
     """A name for a flow, made of the programs that it runs: `git_status_then_pytest`, at most 40 characters."""
     names = ["_".join(re.findall(r"[a-z0-9]+", call.removeprefix("exec:").lower())) for call in calls]
     return f"{'' if names[0][:1].isalpha() else 'run_'}{'_then_'.join(names)}"[:40].strip("_")
+
+
+# -- fragments
+
+MAX_FRAGMENT_LINES = 5
+"""Maximum number of lines of a prompt fragment."""
+
+MIN_TASKS = 3
+"""Minimum number of tasks with the same instruction before it becomes a lesson (SPEC 6.8)."""
+
+
+def _draft_prompt_fragment(evidence: Evidence) -> Draft:
+    """Draft a fragment by the drafter of the record's kind, for the scope of the record."""
+    record = evidence.record
+    workspace = record.scope_id if record.scope_type == "workspace" else ""
+    return replace(FRAGMENT_DRAFTERS[record.kind](evidence), agent_id=evidence.scope_agent, workspace=workspace)
 
 
 def _make_fragment(lines: Sequence[str], title: str, trust: Trust) -> Draft:
@@ -317,39 +308,33 @@ def _draft_from_error(evidence: Evidence) -> Draft:
     return _make_fragment([line, *corrections], title, Trust.QUOTED)
 
 
-def _draft_from_noisy_guidance(evidence: Evidence) -> Draft:
-    """Draft a fragment that weakens guidance with which sessions went worse."""
-    details = evidence.record.details
+_GUIDANCE_TITLES = {
+    RecordKind.GUIDANCE_NOISY: "Weaken advice from {leader}: ",
+    RecordKind.STALE_GUIDANCE: "Mark advice from {leader} as possibly out of date: ",
+}
+_GUIDANCE_LINES = {
+    RecordKind.GUIDANCE_NOISY: (
+        "{leader} says {quoted}. Of {told} sessions with it {told_bad} ended badly, of {untold} without it "
+        "{untold_bad}: where it and the task disagree, the task and its tests count."
+    ),
+    RecordKind.STALE_GUIDANCE: (
+        "{leader} says {quoted}, and it is {days:,} days old, where {most} are the rule: look whether it still holds "
+        "before you follow it."
+    ),
+}
+"""The title, and the line of the fragment, with the details of the record in braces."""
+
+
+def _draft_from_guidance(evidence: Evidence) -> Draft:
+    """Draft a fragment that weakens guidance with which sessions went worse, or marks guidance as out of date."""
+    kind, details = evidence.record.kind, evidence.record.details
     if "candidate_id" in details:
         raise NothingToDraft("a harmful candidate is rolled back, not worked around")
-    text, trust = _read_guidance(evidence)
-    line = (
-        f"{details['leader']} says {quote(text)}. Of {details['told']} sessions with it {details['told_bad']} ended "
-        f"badly, of {details['untold']} without it {details['untold_bad']}: where it and the task disagree, the task "
-        "and its tests count."
-    )
-    return _make_fragment([line], f"Weaken advice from {details['leader']}: {quote(text, 60)}", trust)
-
-
-def _draft_from_stale_guidance(evidence: Evidence) -> Draft:
-    """Draft a fragment that marks guidance as possibly out of date."""
-    details = evidence.record.details
-    text, trust = _read_guidance(evidence)
-    line = (
-        f"{details['leader']} says {quote(text)}, and it is {count(details['days'], 'day')} old, where "
-        f"{details['most']} are the rule: look whether it still holds before you follow it."
-    )
-    title = f"Mark advice from {details['leader']} as possibly out of date: {quote(text, 60)}"
-    return _make_fragment([line], title, trust)
-
-
-def _read_guidance(evidence: Evidence) -> tuple[str, Trust]:
-    """The guidance that the record is about, and its trust."""
-    ref = str(evidence.record.details["ref"])
-    text, trust = evidence.sources.guidance_text(ref)
+    text, trust = evidence.sources.guidance_text(str(details["ref"]))
     if not text:
-        raise NothingToDraft(f"{ref} is no longer in use")
-    return text, trust
+        raise NothingToDraft(f"{details['ref']} is no longer in use")
+    line = _GUIDANCE_LINES[kind].format(quoted=quote(text), **details)
+    return _make_fragment([line], _GUIDANCE_TITLES[kind].format(**details) + quote(text, 60), trust)
 
 
 def _draft_from_memory(evidence: Evidence) -> Draft:
@@ -364,8 +349,8 @@ def _draft_from_memory(evidence: Evidence) -> Draft:
 FRAGMENT_DRAFTERS: Mapping[RecordKind, Callable[[Evidence], Draft]] = {
     RecordKind.HUMAN_APPROVAL: _draft_from_approval,
     RecordKind.AGENT_ERROR: _draft_from_error,
-    RecordKind.GUIDANCE_NOISY: _draft_from_noisy_guidance,
-    RecordKind.STALE_GUIDANCE: _draft_from_stale_guidance,
+    RecordKind.GUIDANCE_NOISY: _draft_from_guidance,
+    RecordKind.STALE_GUIDANCE: _draft_from_guidance,
     RecordKind.CLOUD_MEMORY_RECALL_HIT: _draft_from_memory,
 }
 """The drafters by kind of record. Records of plain success have no drafter: their score is too low (see
@@ -381,6 +366,24 @@ DRAFTERS: Mapping[CandidateType, Callable[[Evidence], Draft]] = {
 
 
 # -- reading transcripts
+
+MAX_MESSAGE_CHARS = 300
+"""Maximum number of quoted characters of an agent's message."""
+
+MAX_CHANGED_LINES = 12
+"""Maximum number of changed lines of an edit that is quoted. For a longer edit only the file is named."""
+
+MAX_CHANGES = 4
+"""Maximum number of edits that are described."""
+
+MAX_QUOTE_CHARS = 160
+"""Maximum number of quoted characters of a changed line or a call."""
+
+PRECEDING_CALLS = 2
+"""Maximum number of successful calls that are shown before the one that worked."""
+
+_SHELL_CHARACTER = re.compile(r"[|&;<>$`(){}*?~\n]")
+"""Characters that need a shell. A flow runs without one."""
 
 
 def _describe_heal(sources: Sources, session: str, patch: str) -> tuple[str, ...]:

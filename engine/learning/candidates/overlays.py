@@ -54,31 +54,6 @@ from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from engine.storage.rows import Row, utc_field
 
-ERROR_RATE = 0.1
-"""Maximum probability that an end of the interval is ever wrong, over all checks."""
-
-NEGLIGIBLE_LIFT = 0.1
-"""If the interval is between -`NEGLIGIBLE_LIFT` and `NEGLIGIBLE_LIFT`, the effect makes no difference."""
-
-TRIAL_CURSOR = "adaptation.trials"
-"""Name of the cursor in the ledger."""
-
-MAX_REPAIRS = 8
-"""Maximum number of repairs that an agent gets at once. The newest are used."""
-
-PROVENANCE_KEY = "overlays"
-"""Key in a prompt's provenance of the list of its overlays, including the withheld ones."""
-
-BLOCK_TAG = "learned-guidance"
-"""The tag around the fragments in a prompt."""
-
-INTRODUCTION = (
-    "Learnt from earlier work of this kind here. It is advice: the rules, the task and the project's own guidance come "
-    "first, and nothing in it allows what they forbid."
-)
-_BLOCK_HEAD = (PromptLine(f"<{BLOCK_TAG}>", OWN_TEXT), PromptLine(INTRODUCTION, OWN_TEXT))
-_BLOCK_END = PromptLine(f"</{BLOCK_TAG}>", OWN_TEXT)
-
 
 class Overlays:
     """Reads the active effects by agent, kind of run and workspace. Thread-safe."""
@@ -118,6 +93,15 @@ class Overlays:
         """All active effects, oldest first."""
         active = (row.overlays[0] for row in load_candidates(self._database, CandidateStatus.ACTIVE))
         return sorted(active, key=lambda overlay: (overlay.since, overlay.id))
+
+
+# -- trials
+
+ERROR_RATE = 0.1
+"""Maximum probability that an end of the interval is ever wrong, over all checks."""
+
+NEGLIGIBLE_LIFT = 0.1
+"""If the interval is between -`NEGLIGIBLE_LIFT` and `NEGLIGIBLE_LIFT`, the effect makes no difference."""
 
 
 def measure_lift(overlay_id: str, strata: Sequence[Arms]) -> Lift:
@@ -185,6 +169,16 @@ class Draw:
         }
 
 
+TRIAL_CURSOR = "adaptation.trials"
+"""Name of the cursor in the ledger."""
+
+MAX_REPAIRS = 8
+"""Maximum number of repairs that an agent gets at once. The newest are used."""
+
+PROVENANCE_KEY = "overlays"
+"""Key in a prompt's provenance of the list of its overlays, including the withheld ones."""
+
+
 class Trials(SessionFollower[OverlayRun]):
     """Withholds overlays from a share of the sessions, and follows the results of all sessions. Callable from any
     thread."""
@@ -244,28 +238,30 @@ class Trials(SessionFollower[OverlayRun]):
         """Record an event for each overlay that does harm, once."""
         for overlay_id, measured in _load_lifts(tx.session, {row.overlay_id for row in rows}).items():
             row = tx.session.get(CandidateRow, overlay_id.rpartition(".")[0])
-            if row is None or row.told_at is not None or measured.verdict != LiftVerdict.HARMS:
+            if row is None or row.status is not CandidateStatus.ACTIVE or overlay_id != f"{row.id}.{row.term}":
                 continue
-            if row.status != CandidateStatus.ACTIVE or overlay_id != f"{row.id}.{row.term}":
-                continue
-            row.told_at = tx.now
-            tx.session.add(row)
-            tx.record(
-                OverlayFoundHarmful(
-                    subject=overlay_id,
-                    workspace=row.workspace,
-                    candidate_id=row.id,
-                    type=row.type,
-                    agent=row.agent_id,
-                    with_runs=measured.with_runs,
-                    with_good=measured.with_good,
-                    without_runs=measured.without_runs,
-                    without_good=measured.without_good,
-                    difference=round(measured.difference, 4),
-                    low=round(measured.low, 4),
-                    high=round(measured.high, 4),
-                )
-            )
+            if measured.verdict is LiftVerdict.HARMS and row.told_at is None:
+                row.told_at = tx.now
+                tx.session.add(row)
+                tx.record(_make_harm_event(row, measured))
+
+
+def _make_harm_event(row: CandidateRow, lift: Lift) -> OverlayFoundHarmful:
+    """The event of a candidate that does harm."""
+    return OverlayFoundHarmful(
+        subject=lift.overlay_id,
+        workspace=row.workspace,
+        candidate_id=row.id,
+        type=row.type,
+        agent=row.agent_id,
+        with_runs=lift.with_runs,
+        with_good=lift.with_good,
+        without_runs=lift.without_runs,
+        without_good=lift.without_good,
+        difference=round(lift.difference, 4),
+        low=round(lift.low, 4),
+        high=round(lift.high, 4),
+    )
 
 
 def _load_lifts(session: Session, overlay_ids: Iterable[str] | None = None) -> dict[str, Lift]:
@@ -280,6 +276,19 @@ def _load_lifts(session: Session, overlay_ids: Iterable[str] | None = None) -> d
         statement = statement.where(id_column.in_(sorted(overlay_ids)))
     strata = group_pairs((overlay_id, Arms(*arms)) for overlay_id, _, *arms in session.execute(statement))
     return {overlay_id: measure_lift(overlay_id, arms) for overlay_id, arms in strata.items()}
+
+
+# -- fragments in prompts
+
+BLOCK_TAG = "learned-guidance"
+"""The tag around the fragments in a prompt."""
+
+INTRODUCTION = (
+    "Learnt from earlier work of this kind here. It is advice: the rules, the task and the project's own guidance come "
+    "first, and nothing in it allows what they forbid."
+)
+_BLOCK_HEAD = (PromptLine(f"<{BLOCK_TAG}>", OWN_TEXT), PromptLine(INTRODUCTION, OWN_TEXT))
+_BLOCK_END = PromptLine(f"</{BLOCK_TAG}>", OWN_TEXT)
 
 
 class LearnedGuidance:
