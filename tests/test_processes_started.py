@@ -15,7 +15,7 @@ STARTERS = {
     "engine/git/command.py": "names the type of a finished process",
     "engine/background.py": "helper processes of the engine's own code",
     "engine/execution/processes.py": "what sessions run, in the sandbox",
-    "engine/execution/live_session.py": "names the type of a session's process",
+    "engine/execution/session_commands.py": "names the type of a session's process",
     "engine/execution/runners/acp/conversation.py": "names the type of a session's process",
     "engine/execution/sandbox/programs.py": "tries whether bubblewrap works here",
     "engine/execution/sandbox/__init__.py": "tries whether a sandbox works here",

@@ -290,7 +290,8 @@ def _begin_and_run(live: LiveSession, admission: Admission) -> RunnerResult:
     hosts = runner.check(live.assignment).hosts
     row = admission.load_row(live.id)
     without_sandbox = row.sandbox == UNCONFINED
-    live.work_allowed_once = admission.is_allowed_once(row.permit_id)
+    if admission.is_allowed_once(row.permit_id):
+        live.allow_work_once()
     confinement = live.confinement
     described = live.sandbox.describe(network=confinement.network, hosts=(*confinement.hosts, *hosts))
     view = admission.begin(live.id, described)
@@ -301,7 +302,7 @@ def _begin_and_run(live: LiveSession, admission: Admission) -> RunnerResult:
     live.check_running()
     result = runner.run(live, view)
     if live.stop_requested is not None and live.stop_requested.reason != UNDONE:
-        live.unfinished_write = result.write  # the stop came a moment too late to save anything
+        live.keep_unfinished(result.write)  # the stop came a moment too late to save anything
     live.check_running()
     return result
 
@@ -326,8 +327,8 @@ def make_result(
         result = SessionResult(outcome.state, summary, error=summary, facts=facts)
     if live is None:
         return result
-    cost = live.max_cost if abandoned else live.cost
-    return replace(result, cost=cost, tokens=live.tokens, seconds=live.seconds)
+    cost = live.budget.max_cost if abandoned else live.budget.cost
+    return replace(result, cost=cost, tokens=live.budget.tokens, seconds=live.seconds)
 
 
 # -- the watch over running sessions

@@ -399,8 +399,17 @@ class LateEnds:
         self.results: dict[str, SessionResult] = {}
         """The results of sessions whose end could not be stored at once."""
 
-    def retry(self, session_id: str, store: Callable[[], None], failed: Exception) -> None:
-        """Report that the end of a session could not be stored, and try `store` until it succeeds."""
+    def store_now_or_later(self, session_id: str, result: SessionResult, store: Callable[[], None]) -> None:
+        """Store the end of a session with `store`. If that fails, report it, and try again until it succeeds; until
+        then the row is RUNNING."""
+        try:
+            store()
+        except Exception as error:
+            log.exception("the end of session %s could not be stored", session_id)
+            self.results[session_id] = result
+            self._retry(session_id, store, error)
+
+    def _retry(self, session_id: str, store: Callable[[], None], failed: Exception) -> None:
         next_try = "it is tried again"
         try:
             self._start_thread(f"clawpy-late-{session_id}", partial(self._store_late, session_id, store))

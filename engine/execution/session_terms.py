@@ -1,5 +1,5 @@
-"""What keeps a session within bounds: its limits and its clock, the safety rails that it asks, and the request to stop
-(SPEC 3.8)."""
+"""What keeps a session within bounds: its limits, what it has used of them, the safety rails that it asks, and the
+request to end it (SPEC 3.4, 3.8). `Sessions` makes them, and `LiveSession` works by them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from engine.config import ChannelSettings
 from engine.execution.sandbox import Sandbox
 from engine.frozen import frozen
 from engine.model import Permit, RailVerdict, SessionState, microusd
+from engine.model.text import money
 from engine.storage.database import Transaction
 
 APPROVED, AUTONOMOUS = "approved", "autonomous"
@@ -23,12 +24,24 @@ AUTONOMOUS_TOKENS = 50_000
 """The limits of a session that started by itself (SPEC 3.8)."""
 
 
+@frozen
+class StopRequest:
+    """A request to end a session in a state, for a reason."""
+
+    state: SessionState
+    reason: str
+    not_begun: bool = False
+    """Nothing was done, so its card is offered again."""
+
+
 class Stopwatch:
     """Measures the time of some work, and the time since its last activity. A pause is subtracted when it ends; while
     `is_paused`, neither time has a meaning. May be used from any thread."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, on_pause: Callable[[], None] = lambda: None) -> None:
+        """`on_pause` is called when a pause begins, from the thread that pauses."""
         self._clock = clock
+        self._on_pause = on_pause
         self._lock = threading.Lock()
         self._started = self._active = clock.monotonic()
         self._pauses = 0
@@ -39,7 +52,7 @@ class Stopwatch:
         self._active = self._clock.monotonic()
 
     @contextmanager
-    def pause(self, on_pause: Callable[[], None]) -> Iterator[None]:
+    def pause(self) -> Iterator[None]:
         """Subtract the time in which the context is open. Pauses may overlap; only the first calls `on_pause`."""
         with self._lock:
             self._pauses += 1
@@ -47,7 +60,7 @@ class Stopwatch:
             if is_first:
                 self._paused_at = self._clock.monotonic()
         if is_first:
-            on_pause()
+            self._on_pause()
         try:
             yield
         finally:
@@ -110,6 +123,64 @@ def _format_seconds(seconds: float) -> str:
     return f"{seconds / 60:g} min" if seconds >= 60 else f"{seconds:g} s"
 
 
+class Budget:
+    """What a session has spent, and whether it may spend more (SPEC 3.4). Money is in micro-dollars. Its values
+    may be read from any thread."""
+
+    def __init__(self, limits: Limits, channel: str, reserve: Callable[[int], str]) -> None:
+        """`channel` is the one whose setting limits the cost. `reserve` replaces the session's reservation in the cost
+        ledger by a total, and returns why a cap refuses it, "" when none does."""
+        self.limits = limits
+        self.cost = 0
+        self.tokens = 0
+        self._channel = channel
+        self._reserve = reserve
+        self._lock = threading.Lock()
+        self._reserved = 0
+        self._has_reserved = False  # until then it cannot have called a model
+
+    @property
+    def max_cost(self) -> int:
+        """The cost so far, with the reservation of a call that is not charged yet."""
+        with self._lock:
+            return self.cost + self._reserved
+
+    def reserve(self, max_cost: int) -> StopRequest | None:
+        """Reserve the most that the next call may cost. Returns the request that ends the session if its own limit or a
+        cap does not allow that. Before the first call nothing was done, so its card is offered again then."""
+        total = self.cost + max_cost
+        if total > self.limits.cost:
+            message = f"the next call may cost {money(max_cost)}; it spent {money(self.cost)}"
+            command = f"clawpy config set channels.{self._channel}.sessionCostCap DOLLARS"
+            refusal = f"{message} of {money(self.limits.cost)}; raise it: `{command}`"
+        else:
+            refusal = self._reserve(total)
+        if refusal:
+            state = SessionState.FAILED if self._has_reserved else SessionState.CANNOT_RUN
+            return StopRequest(state, refusal, not_begun=not self._has_reserved)
+        with self._lock:
+            self._reserved, self._has_reserved = max_cost, True
+        return None
+
+    def charge(self, amount: int, tokens: int) -> StopRequest | None:
+        """Count the real cost of a call, in place of its reservation. Returns the request that ends the session if it
+        passes a limit."""
+        with self._lock:
+            self.cost += amount
+            self.tokens += tokens
+            self._reserved = 0
+        excess = self.find_excess()
+        return StopRequest(SessionState.FAILED, excess) if excess else None
+
+    def find_excess(self) -> str:
+        """Which limit the session has passed; "" for none."""
+        if self.cost > self.limits.cost:
+            return f"it spent {money(self.cost)} of {money(self.limits.cost)}"
+        if self.limits.tokens is not None and self.tokens > self.limits.tokens:
+            return f"it used {self.tokens:,} of {self.limits.tokens:,} tokens"
+        return ""
+
+
 @frozen
 class SessionRails:
     """The functions by which a session asks the safety rails."""
@@ -133,13 +204,3 @@ class SessionRails:
     """Values that are removed from all output, besides those that look secret (SPEC 11.1)."""
     sandbox: Sandbox | None = None
     """The sandbox of sessions; None for the best one of this machine."""
-
-
-@frozen
-class StopRequest:
-    """A request to end a session in a state, for a reason."""
-
-    state: SessionState
-    reason: str
-    not_begun: bool = False
-    """Nothing was done, so its card is offered again."""

@@ -27,11 +27,11 @@ from engine.execution.processes import Processes
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import MAX_MEMORY_BYTES, Sandbox
 from engine.execution.sandbox.ladder import UNCONFINED
+from engine.execution.session_folders import make_initial_confinement
 from engine.execution.session_processes import SessionProcesses, get_pid_folder, terminate_sessions
 from engine.execution.session_run import Admission, SessionWatch, make_result, run_session
 from engine.execution.session_store import LateEnds, MoreEvents, SessionRow, get_continued_session
-from engine.execution.session_terms import APPROVED, AUTONOMOUS, Limits, SessionRails, StopRequest
-from engine.execution.session_workspace import make_initial_confinement
+from engine.execution.session_terms import APPROVED, AUTONOMOUS, Limits, SessionRails, StopRequest, Stopwatch
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter
 from engine.files import remove_folder
 from engine.home import Home
@@ -166,14 +166,19 @@ class Sessions(Admission):
     def wait(self, session_id: str, timeout: float | None = None) -> SessionView:
         """Wait until the session is over, at most `timeout` seconds. Returns its view, which says whether it is over
         even when its end could not be stored."""
+        self._wait_for_end(session_id, math.inf if timeout is None else timeout)
+        return self.get(session_id)
+
+    def _wait_for_end(self, session_id: str, timeout: float) -> bool:
+        """Wait at most `timeout` seconds until a session is over. Returns whether it is."""
         with self._lock:
             ended = self._ended.get(session_id)
-        if ended is not None:
-            deadline = math.inf if timeout is None else time.monotonic() + timeout
-            # In intervals: an interrupt just before an endless wait would be noticed only after it.
-            while not ended.wait(min(WAIT_INTERVAL_S, deadline - time.monotonic())) and time.monotonic() < deadline:
-                pass
-        return self.get(session_id)
+        deadline = time.monotonic() + timeout
+        # In intervals: an interrupt just before an endless wait would be noticed only after it.
+        while ended is not None and not ended.wait(min(WAIT_INTERVAL_S, deadline - time.monotonic())):
+            if time.monotonic() >= deadline:
+                return False
+        return True
 
     def reply(self, session_id: str, text: str) -> None:
         """Send a reply to a running session (SPEC 9.4), which reads it at its next turn.
@@ -194,7 +199,7 @@ class Sessions(Admission):
                 )
             message = f"{session_id} has ended ({view.state}) and no longer reads replies"
             raise Refusal("not_running", message, f"continue it: {make_continue_command(session_id)}")
-        if not live.send_reply(reply):
+        if not live.replies.send(reply):
             message = f"{session_id} reads no replies: no agent works in it, or it is finishing"
             fix = f"when it has ended, continue it: {make_continue_command(session_id)}"
             raise Refusal("no_conversation", message, fix)
@@ -221,12 +226,11 @@ class Sessions(Admission):
         with self._lock:
             # Queued sessions first: the end of a running one starts the next.
             stopped = [*(row.id for row in self._queue), *self._live]
-            ended = [self._ended[session_id] for session_id in stopped]
         for session_id in stopped:
             self.stop(session_id, reason)
         until = time.monotonic() + 1
-        for event in ended:
-            event.wait(max(0, until - time.monotonic()))
+        for session_id in stopped:
+            self._wait_for_end(session_id, until - time.monotonic())
         remaining = [row.id for row in self.load_rows(state=SessionState.QUEUED) if row.id not in stopped]
         for session_id in remaining:
             self.stop(session_id, reason)
@@ -250,7 +254,7 @@ class Sessions(Admission):
         for thread in threads:
             thread.join(max(0, until - time.monotonic()))
         for session in live:
-            session.ended.wait(max(0, until - time.monotonic()))
+            self._wait_for_end(session.id, until - time.monotonic())
 
     def recover(self, *, resume: bool = True) -> list[str]:
         """At start-up, before any session: clean up after a crash. Returns messages on interrupted sessions.
@@ -298,7 +302,6 @@ class Sessions(Admission):
                 live, problem = None, ""
                 try:
                     live = self._live[row.id] = self._make_live_session(row, sandbox)
-                    live.on_waiting = self._dispatch
                     self._watch.add(live)  # before it starts: nothing runs unwatched
                     self._start_thread(f"clawpy-{row.id}", partial(self._run, live))
                 except (OSError, Refusal, RuntimeError) as error:  # RuntimeError: the machine has no thread left
@@ -335,7 +338,7 @@ class Sessions(Admission):
             row.assignment,
             Processes(row.id, get_pid_folder(self._home), memory, contained=sandbox.has_process_namespaces),
             limits=Limits.of(settings.channel(row.channel), row.mode),
-            clock=self._clock,
+            stopwatch=Stopwatch(self._clock, on_pause=self._dispatch),
             transcript=self._open_transcript(row.id),
             sandbox=sandbox,
             confinement=confinement,
@@ -378,7 +381,7 @@ class Sessions(Admission):
         """End the processes of a session, and the session itself if its thread does not return in time."""
         began = time.monotonic()
         live.processes.end()
-        if not live.ended.wait(max(0, STOP_TIMEOUT_S - (time.monotonic() - began))):
+        if not self._wait_for_end(live.id, STOP_TIMEOUT_S - (time.monotonic() - began)):
             # Its thread is busy in Python. Without processes and with a closed row it can do no harm.
             log.warning("the thread of session %s does not return; the session is ended without it", live.id)
             self._finish(live.id, stop, live, abandoned=True)
@@ -404,25 +407,15 @@ class Sessions(Admission):
         def store() -> None:
             self.end(session_id, result, lines=lines, cwd=cwd, write=write, more_events=more_events)
 
-        failed: Exception | None = None
-        try:
-            store()
-        except Exception as error:  # it is reported and retried; until it is stored the row is RUNNING
-            log.exception("the end of session %s could not be stored", session_id)
-            failed = error
-            self._late_ends.results[session_id] = result
-        self._release_slot(session_id, live)
-        if failed is not None:
-            self._late_ends.retry(session_id, store, failed)
+        self._late_ends.store_now_or_later(session_id, result, store)
+        self._release_slot(session_id)
 
-    def _release_slot(self, session_id: str, live: LiveSession | None) -> None:
+    def _release_slot(self, session_id: str) -> None:
         """Forget a session that is over, wake those who wait for its end, and start the next one."""
         self._watch.remove(session_id)
         with self._lock:
             self._live.pop(session_id, None)
             ended = self._ended.pop(session_id, None)
-        if live is not None:
-            live.ended.set()
         if ended is not None:
             ended.set()
         self._dispatch()
@@ -451,7 +444,13 @@ class Sessions(Admission):
         live = self._live.get(row.id)
         if live is None or row.state != SessionState.RUNNING:
             return _add_worktree_fate(row.view)
-        return replace(row.view, cwd=str(live.folder), tokens=live.tokens, cost=live.cost, lines=live.transcript.lines)
+        return replace(
+            row.view,
+            cwd=str(live.folder),
+            tokens=live.budget.tokens,
+            cost=live.budget.cost,
+            lines=live.transcript.lines,
+        )
 
     # Last in the class, because its name hides the type `list` from what follows.
     def list(self, *, workspace: str | None = None, agent: str | None = None, limit: int = 50) -> list[SessionView]:

@@ -27,7 +27,7 @@ from engine.execution.runners.flows.suite_runs import (
 )
 from engine.execution.runners.flows.testing import RunTests
 from engine.execution.runners.toolchains.projects import read_project
-from engine.execution.session_workspace import SessionWorkspace
+from engine.execution.session_folders import SessionFolder
 from engine.execution.trees import Snapshot, diff_trees, take_snapshot
 from engine.frozen import frozen
 from engine.model import CheckResult, SessionView, microusd
@@ -146,16 +146,16 @@ class Validation:
         self._tweaks = tweaks
 
     def validate(
-        self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, heal: Callable[[str], None]
+        self, live: LiveSession, view: SessionView, folder: SessionFolder, heal: Callable[[str], None]
     ) -> ValidationResult:
-        """Run the tests of the changes in `workspace`. `heal` gives the agent one more turn with a prompt. Raises
+        """Run the tests of the changes in `folder`. `heal` gives the agent one more turn with a prompt. Raises
         `SessionStopped` when the session is ending, and as `heal`."""
-        if not self._settings.current.validation.enabled or workspace.worktree is None:
+        if not self._settings.current.validation.enabled or folder.worktree is None:
             return ValidationResult()
-        tests = _ChangedTests(live, workspace)
+        tests = _ChangedTests(live, folder)
         caps = self._find_caps(view)
         attempts: list[Attempt] = []
-        cost_before = live.cost
+        cost_before = live.budget.cost
         while True:
             try:
                 attempt = tests.run()
@@ -166,9 +166,9 @@ class Validation:
                 return ValidationResult("none of the changed files has tests" if tests.has_changes else "")
             attempt = tests.compare_with_base(attempt)
             attempts.append(attempt)
-            spent = live.cost - cost_before
+            spent = live.budget.cost - cost_before
             reason = find_give_up_reason(attempts, caps=caps, spent=spent) if attempt.broken else ""
-            self._record(live, view, attempts, workspace.take_snapshot(), reason, spent)
+            self._record(live, view, attempts, folder.take_snapshot(), reason, spent)
             if reason:
                 live.say(f"repair ended: {reason}")
             if reason or not attempt.broken:
@@ -236,11 +236,11 @@ class Validation:
 class _ChangedTests:
     """Runs the tests of a session's changed files, with the present files or with those before the session."""
 
-    def __init__(self, live: LiveSession, workspace: SessionWorkspace) -> None:
-        assert workspace.worktree is not None
+    def __init__(self, live: LiveSession, folder: SessionFolder) -> None:
+        assert folder.worktree is not None
         self._live = live
-        self._workspace = workspace
-        self._worktree = workspace.worktree
+        self._folder = folder
+        self._worktree = folder.worktree
         self._project = Path(live.assignment.workspace)
         self._runs = 0
         self._failed_before: frozenset[str] | None = None
@@ -252,7 +252,7 @@ class _ChangedTests:
         """Run the tests of the changed files; None when there are none. The first run is skipped if the changes concern
         no tool. Raises `WorkFailed`."""
         paths = self._list_changed_paths()
-        tools = read_project(self._workspace.folder, self._project).tools
+        tools = read_project(self._folder.path, self._project).tools
         covered = [path for path in paths if any(tool.covers(path) for tool in tools)]
         if not tools or not (covered or self._runs):
             return None
@@ -274,7 +274,7 @@ class _ChangedTests:
     def _find_failing_before(self, check: CheckResult) -> frozenset[str] | None:
         """The failing tests that also fail without the agent's changes; None if that is not known."""
         job = self._make_job(_OutputCollector(self._live, quiet=True))
-        tools = [tool for tool in read_project(self._workspace.folder, self._project).tools if tool.runs_single_tests]
+        tools = [tool for tool in read_project(self._folder.path, self._project).tools if tool.runs_single_tests]
         if not tools or not check.failing:
             return None
         self._live.say("do these tests also fail without the changes?")
@@ -285,7 +285,7 @@ class _ChangedTests:
 
     def _list_changed_paths(self) -> list[str]:
         """The paths of the files that the session changed and did not remove."""
-        git = self._workspace.git
+        git = self._folder.git
         present_tree = take_snapshot(git).tree
         changes = diff_trees(git, self._worktree.base, present_tree)
         self.has_changes = bool(changes)
@@ -295,8 +295,8 @@ class _ChangedTests:
     def _make_job(self, listener: _OutputCollector) -> Job:
         return Job(
             workspace=self._project,
-            folder=self._workspace.folder,
-            git=self._live.bind_git(self._workspace.git),
+            folder=self._folder.path,
+            git=self._live.commands.bind_git(self._folder.git),
             session=listener,
             suspect_imports=True,
         )

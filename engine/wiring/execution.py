@@ -25,8 +25,8 @@ from engine.execution.runners.model.runner import ModelRunner
 from engine.execution.runners.model.single_questions import SingleQuestions
 from engine.execution.runners.runner import AgentServices, Runner
 from engine.execution.sandbox import Sandbox
+from engine.execution.session_folders import SessionFolders
 from engine.execution.session_terms import SessionRails
-from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions
 from engine.execution.tools.toolbelt import Toolbelts
 from engine.execution.validation import Validation
@@ -150,8 +150,8 @@ def _build_model_host(services: Services, overrides: Overrides) -> None:
 
 def _build_runners(services: Services, caches: Caches) -> list[Runner]:
     """Build the runners of flows, models and coding agents."""
-    workspaces = SessionWorkspaces(services.database, services.settings, services.changes, caches)
-    flows = FlowRunner(services.flows, workspaces=workspaces, clock=services.clock, upkeep=services.housekeeping)
+    folders = SessionFolders(services.database, services.settings, services.changes, caches)
+    flows = FlowRunner(services.flows, folders=folders, clock=services.clock, upkeep=services.housekeeping)
     judging = Validation(
         services.database,
         settings=services.settings,
@@ -159,7 +159,7 @@ def _build_runners(services: Services, caches: Caches) -> list[Runner]:
         tweaks=services.overlays.find_tweaks,
     )
     agent_services = AgentServices(
-        workspaces, services.prompts, services.calls, services.toolbelts, services.settings, judging
+        folders, services.prompts, services.calls, services.toolbelts, services.settings, judging
     )
     histories = ConversationStore(services.home.transcripts, services.keys.secrets)
     loop_services = LoopServices(

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import Place
 from engine.execution.runners.runner import Runner, RunnerResult
+from engine.execution.session_folders import SessionFolder
 from engine.execution.session_store import SessionRow
-from engine.execution.session_workspace import SessionWorkspace
 from engine.model import SessionView
 from engine.storage.database import Transaction
 from tests.execution.session_world import ProseRunner, SessionWorld
 
-AgentWork = Callable[[LiveSession, SessionWorkspace], None]
+AgentWork = Callable[[LiveSession, SessionFolder], None]
 
 
 class ScriptedAgent(ProseRunner):
@@ -22,9 +22,9 @@ class ScriptedAgent(ProseRunner):
     work: AgentWork
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
-        with self.workspaces.open(live, view, Place.CHANGE_SET, for_agent=True) as workspace:
-            self.work(live, workspace)
-            write = self.workspaces.keep(live, view, workspace, Place.CHANGE_SET)
+        with self.folders.open(live, view, Place.CHANGE_SET, for_agent=True) as folder:
+            self.work(live, folder)
+            write = self.folders.keep(live, view, folder)
         return RunnerResult("done", write=write)
 
 
@@ -32,7 +32,7 @@ class AgentWorld(SessionWorld):
     """Sessions of one agent."""
 
     def make_runners(self) -> list[Runner]:
-        self.agent = ScriptedAgent(self.workspaces)
+        self.agent = ScriptedAgent(self.folders)
         return [self.agent]
 
     def interrupt_session(self, *files: str) -> str:
@@ -61,5 +61,5 @@ class AgentWorld(SessionWorld):
         return [] if change is None else [file.path for file in change.files]
 
 
-def do_nothing(live: LiveSession, workspace: SessionWorkspace) -> None:
+def do_nothing(live: LiveSession, folder: SessionFolder) -> None:
     """Change nothing."""

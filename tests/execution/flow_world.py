@@ -37,7 +37,7 @@ class FlowWorld(SessionWorld):
 
     def make_runners(self) -> list[Runner]:
         self.flows: dict[str, Any] = dict(FLOWS)
-        return [FlowRunner(self.flows, workspaces=self.workspaces, clock=self.clock)]
+        return [FlowRunner(self.flows, folders=self.folders, clock=self.clock)]
 
     def assign(self, name: str | None, **parameters: Any) -> Assignment:
         return Assignment("do it", "koji-core", str(self.workspace), "flow", name, parameters)

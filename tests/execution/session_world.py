@@ -6,7 +6,7 @@ import itertools
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,8 @@ from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import Flow, Place
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox.ladder import NoSandbox
+from engine.execution.session_folders import SessionFolders
 from engine.execution.session_terms import SessionRails
-from engine.execution.session_workspace import SessionWorkspaces
 from engine.execution.sessions import Sessions
 from engine.home import Home
 from engine.model import (
@@ -106,7 +106,7 @@ class ScriptRunner:
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         self.started_ids.append(view.id)
         if not live.sandbox.can_overlay(live.confinement):
-            live.confinement = replace(live.confinement, tree=None)  # as where a session works in a copy
+            live.commands.confine(tree=None)  # as where a session works in a copy
         if live.assignment.flow == "gate":
             wait_until(lambda: self.gate.is_set() or live.stop_requested)
             return RunnerResult("through the gate")
@@ -135,14 +135,14 @@ class ProseRunner:
 
     name = "model"
 
-    def __init__(self, workspaces: SessionWorkspaces) -> None:
-        self.workspaces = workspaces
+    def __init__(self, folders: SessionFolders) -> None:
+        self.folders = folders
 
     def check(self, assignment: Assignment) -> RunnerInfo:
         return RunnerInfo(available=True, check_only=False)
 
     def recover(self) -> list[str]:
-        return self.workspaces.recover()
+        return self.folders.recover()
 
 
 def run_python(live: LiveSession, script: str, **options: object) -> str:
@@ -183,7 +183,7 @@ class SessionWorld:
         self.changes = ChangeSets(home=self.home, database=database, clock=clock, randomness=randomness)
         self.worktrees = self.changes.worktrees
         caches = Caches(self.home.cache / "build")
-        self.workspaces = SessionWorkspaces(database, self.settings, self.changes, caches)
+        self.folders = SessionFolders(database, self.settings, self.changes, caches)
         stubs = {"consume": self.permits.consume, "stop_signal": lambda: self.stop_reason, "sandbox": NoSandbox()}
         self.sessions = Sessions(
             database,

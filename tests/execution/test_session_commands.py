@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from engine.execution.live_session import LiveSession
+from engine.execution.session_commands import Command, Echo
 from engine.model import SessionState
 from tests.execution.session_world import ScriptWorld
 
-COMMAND = ["sh", "-c", "echo out; sleep ${WAIT:-0}"]
+PRINT, WAIT = ["sh", "-c", "echo out"], ["sleep", "60"]
 
 
 def cancelled() -> threading.Event:
@@ -21,20 +22,20 @@ def cancelled() -> threading.Event:
 
 
 @pytest.mark.parametrize(
-    ("options", "lines"),
+    ("argv", "options", "lines"),
     [
-        ({}, ["command: sh -c 'echo out", "output: out", "exit: exit 0 ·"]),
-        ({"quiet": True}, []),
-        ({"announced": True}, ["output: out", "exit: exit 0 ·"]),
-        ({"env": {"WAIT": "60"}, "timeout": 0.5}, ["command: sh", "output: out", "exit: ended after its 0.5 s ·"]),
-        ({"cancel": cancelled()}, ["command: sh", "exit: ended ·"]),
+        (PRINT, {}, ["command: sh -c 'echo out'", "output: out", "exit: exit 0 ·"]),
+        (PRINT, {"echo": Echo.NOTHING}, []),
+        (PRINT, {"echo": Echo.OUTPUT}, ["output: out", "exit: exit 0 ·"]),
+        (WAIT, {"timeout": 0.1}, ["command: sleep 60", "exit: ended after its 0.1 s ·"]),
+        (WAIT, {"cancel": cancelled()}, ["command: sleep 60", "exit: ended ·"]),
     ],
     ids=["as it is", "quiet", "announced", "timeout", "cancelled"],
 )
 def test_the_transcript_has_a_command_its_output_and_its_end(
-    world: ScriptWorld, options: dict[str, Any], lines: list[str]
+    world: ScriptWorld, argv: list[str], options: dict[str, Any], lines: list[str]
 ) -> None:
-    view = world.run(lambda live: live.execute(COMMAND, cwd=live.folder, **options) and "done")
+    view = world.run(lambda live: live.commands.run(Command(argv, live.folder), **options) and "done")
     printed = [f"{line.kind}: {line.text}" for line in world.sessions.transcript(view.id)][:-1]
     assert len(printed) == len(lines), printed
     assert all(line.startswith(begin) for line, begin in zip(printed, lines, strict=True)), printed

@@ -10,7 +10,7 @@ import pytest
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import FlowResult, Job, Place, RetryLater
 from engine.execution.sandbox.ladder import NoSandbox, find_best_sandbox
-from engine.execution.session_workspace import SessionWorkspace
+from engine.execution.session_folders import SessionFolder
 from engine.model import Refusal, SessionState
 from tests.conftest import Repository
 from tests.execution.agent_world import AgentWorld
@@ -28,8 +28,8 @@ def agents(make_world: MakeWorld, repository: Repository) -> AgentWorld:
     return world
 
 
-def write_half(live: LiveSession, workspace: SessionWorkspace) -> None:
-    (workspace.folder / "half.txt").write_text("half\n")
+def write_half(live: LiveSession, folder: SessionFolder) -> None:
+    (folder.path / "half.txt").write_text("half\n")
 
 
 @pytest.fixture
@@ -86,8 +86,8 @@ def test_files_that_a_check_writes_over_the_tree_are_named_and_discarded(
 def test_changes_that_cannot_be_saved_at_a_stop_are_saved_by_the_next_start(
     agents: AgentWorld, make_world: MakeWorld, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def write_and_wait(live: LiveSession, workspace: SessionWorkspace) -> None:
-        write_half(live, workspace)
+    def write_and_wait(live: LiveSession, folder: SessionFolder) -> None:
+        write_half(live, folder)
         live.say("half is written")
         wait_until(lambda: live.stop_requested)
         live.check_running()
@@ -107,8 +107,8 @@ def test_changes_that_cannot_be_saved_at_a_stop_are_saved_by_the_next_start(
 
 
 def test_an_agent_that_may_succeed_later_leaves_nothing(agents: AgentWorld) -> None:
-    def give_up(live: LiveSession, workspace: SessionWorkspace) -> None:
-        write_half(live, workspace)
+    def give_up(live: LiveSession, folder: SessionFolder) -> None:
+        write_half(live, folder)
         raise RetryLater("the provider is busy")
 
     agents.agent.work = give_up
@@ -131,5 +131,5 @@ def test_a_model_that_continues_is_told_whether_its_changes_are_there(
 ) -> None:
     view = agents.wait(agents.begin_prose())
     decide(agents.changes, view.change_set_id)
-    assert words in agents.workspaces.describe_carried(view.id)
-    assert "nothing that you changed" in agents.workspaces.describe_carried("sess_other")
+    assert words in agents.folders.describe_carried(view.id)
+    assert "nothing that you changed" in agents.folders.describe_carried("sess_other")

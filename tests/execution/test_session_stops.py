@@ -90,7 +90,7 @@ def test_git_commands_of_a_session_end_with_it(world: ScriptWorld) -> None:
     subprocess.run(["git", "init", "-q"], cwd=world.workspace, check=True)
 
     def work(live: LiveSession) -> str:
-        git = live.bind_git(Git(live.folder))
+        git = live.commands.bind_git(Git(live.folder))
         git.output("-c", "alias.wait=!sleep 60", "wait")
         return "not reached"
 

@@ -24,7 +24,7 @@ def test_a_pause_ends_only_once_its_time_is_left_out() -> None:
     clock = WatchedClock(datetime(2026, 1, 5, 9, tzinfo=UTC))
     stopwatch = Stopwatch(clock)
     states: list[bool] = []
-    with stopwatch.pause(lambda: None):
+    with stopwatch.pause():
         clock.advance(timedelta(minutes=5))
         clock.watch = lambda: states.append(stopwatch.is_paused)
     assert states == [True]

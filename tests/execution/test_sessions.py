@@ -9,6 +9,7 @@ import pytest
 from engine.events import EventBus, SessionOutput
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import WorkFailed
+from engine.execution.session_commands import Command
 from engine.execution.transcripts import MAX_CALLS
 from engine.model import Refusal, SessionState, Verdict
 from engine.storage.database import Database
@@ -116,7 +117,7 @@ def test_a_command_has_its_exit_code_its_output_and_its_timeout(world: ScriptWor
     def work(live: LiveSession) -> str:
         assert live.execute([PYTHON, "-c", "raise SystemExit(5)"], cwd=live.folder).exit_code == 5
         assert run_python(live, "import os; print(os.environ['EXTRA'])", env={"EXTRA": "yes"}) == "yes\n"
-        slow = live.execute([PYTHON, "-c", SLEEP], cwd=live.folder, timeout=0.3)
+        slow = live.commands.run(Command([PYTHON, "-c", SLEEP], live.folder), timeout=0.3)
         assert (slow.timed_out, slow.exit_code) == (True, 124)
         run_python(live, "print('hidden')", quiet=True)
         return "ok"
@@ -193,18 +194,21 @@ def test_a_reply_that_nobody_reads_is_refused_with_the_way_out(world: ScriptWorl
 
 
 def test_a_reply_is_read_once_and_keeps_the_session_listening(world: ScriptWorld) -> None:
+    def read_replies(session_id: str) -> list[str]:
+        return [line.text for line in world.sessions.transcript(session_id) if line.kind == "reply"]
+
     def listen(live: LiveSession) -> str:
-        live.is_listening = True
-        wait_until(lambda: not live.replies.empty() or live.stop_requested)
-        assert not live.stop_listening(), "a reply is unread"
-        text = live.replies.get()
-        assert live.stop_listening()
-        return text
+        with live.replies.listening():
+            wait_until(lambda: read_replies(live.id) or live.stop_requested)
+            assert not live.replies.stop_listening(), "a reply is unread"
+            text = live.replies.take()
+            assert live.replies.stop_listening()
+            return text
 
     view = world.start(listen)
     wait_until(lambda: world.runner.started_ids and _try_reply(world, view.id))
     assert world.wait(view).summary == "rather in green"
-    assert world.read_lines(view, ("reply",)) == ["rather in green"]
+    assert read_replies(view.id) == ["rather in green"]
 
 
 def _try_reply(world: ScriptWorld, session_id: str) -> bool:

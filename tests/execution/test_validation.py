@@ -16,7 +16,7 @@ from engine.execution.prompts import HOW_TO_WORK
 from engine.execution.runners.flow import CannotRun, WorkFailed
 from engine.execution.runners.flows import suite_runs
 from engine.execution.sandbox.ladder import find_best_sandbox
-from engine.execution.session_workspace import SessionWorkspace
+from engine.execution.session_folders import SessionFolder
 from engine.execution.validation import Attempt, Caps, find_give_up_reason, make_heal_prompt
 from engine.model import ChangeState, CheckResult, Result, SessionState
 from engine.model.adaptation import PolicyTweak
@@ -139,8 +139,8 @@ def test_a_new_test_that_fails_did_not_fail_before(world: ValidationWorld) -> No
 
 
 def test_a_change_without_tests_is_not_checked(world: ValidationWorld) -> None:
-    def turn(live: LiveSession, workspace: SessionWorkspace) -> None:
-        (workspace.folder / "NOTES").write_text("words\n")
+    def turn(live: LiveSession, folder: SessionFolder) -> None:
+        (folder.path / "NOTES").write_text("words\n")
 
     view, prompts = world.work(turn)
     assert (view.check, prompts, world.read_attempts()) == (None, [], [])
@@ -158,8 +158,8 @@ def test_validation_can_be_turned_off(world: ValidationWorld) -> None:
 
 
 def test_unfinished_changes_are_kept_when_the_agent_fails(world: ValidationWorld) -> None:
-    def fail(live: LiveSession, workspace: SessionWorkspace) -> None:
-        write_files(cart=WRONG)(live, workspace)
+    def fail(live: LiveSession, folder: SessionFolder) -> None:
+        write_files(cart=WRONG)(live, folder)
         raise WorkFailed("the provider went away")
 
     view, _ = world.work(fail)

@@ -10,14 +10,14 @@ from engine.config import FixedSettings, Settings, ValidationSettings
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import Place
 from engine.execution.runners.runner import Runner, RunnerResult
-from engine.execution.session_workspace import SessionWorkspace
+from engine.execution.session_folders import SessionFolder
 from engine.execution.validation import Validation
 from engine.model import SessionView
 from engine.storage.ledger import Ledger
 from engine.storage.validation_runs import ValidationRun
 from tests.execution.session_world import ProseRunner, SessionWorld
 
-Turn = Callable[[LiveSession, SessionWorkspace], None]
+Turn = Callable[[LiveSession, SessionFolder], None]
 
 
 class ScriptedAgent(ProseRunner):
@@ -28,15 +28,15 @@ class ScriptedAgent(ProseRunner):
     prompts: list[str]
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
-        with self.workspaces.open(live, view, Place.CHANGE_SET, for_agent=True) as workspace:
-            next(self.turns)(live, workspace)
+        with self.folders.open(live, view, Place.CHANGE_SET, for_agent=True) as folder:
+            next(self.turns)(live, folder)
 
             def heal(text: str) -> None:
                 self.prompts.append(text)
-                next(self.turns)(live, workspace)
+                next(self.turns)(live, folder)
 
-            validated = self.validation.validate(live, view, workspace, heal)
-            write = self.workspaces.keep(live, view, workspace, Place.CHANGE_SET, check=validated.check)
+            validated = self.validation.validate(live, view, folder, heal)
+            write = self.folders.keep(live, view, folder, check=validated.check)
         return RunnerResult(validated.summary, validated.check, validated.sound, write=write)
 
 
@@ -44,7 +44,7 @@ class ValidationWorld(SessionWorld):
     """Sessions of an agent whose turns a test gives, with the real validation loop."""
 
     def make_runners(self) -> list[Runner]:
-        self.agent = ScriptedAgent(self.workspaces)
+        self.agent = ScriptedAgent(self.folders)
         return [self.agent]
 
     def work(self, *turns: Turn, validation: ValidationSettings | None = None) -> tuple[SessionView, list[str]]:
@@ -68,8 +68,8 @@ class ValidationWorld(SessionWorld):
 def write_files(**files: str) -> Turn:
     """A turn that writes these texts, each to the Python file of its name."""
 
-    def turn(live: LiveSession, workspace: SessionWorkspace) -> None:
+    def turn(live: LiveSession, folder: SessionFolder) -> None:
         for name, text in files.items():
-            (workspace.folder / f"{name}.py").write_text(text)
+            (folder.path / f"{name}.py").write_text(text)
 
     return turn

@@ -43,7 +43,7 @@ from engine.execution.runners.toolchains.detection import find_missing_program
 from engine.execution.runners.toolchains.installing import Installation, install_into_tree, list_possible_locks
 from engine.execution.runners.toolchains.tool_table import TEST_FILE, MissingItem, find_usual_fix
 from engine.execution.sandbox.mounts import list_written_files
-from engine.execution.session_workspace import SessionWorkspaces
+from engine.execution.session_folders import SessionFolders, describe_discarded
 from engine.files import read_table
 from engine.git import Git
 from engine.model import (
@@ -90,7 +90,7 @@ PROSE = "prose"
 
 
 class FlowRunner:
-    """Runs `flows`, a mapping that may change at any time. `workspaces` opens the place in which a flow works, and
+    """Runs `flows`, a mapping that may change at any time. `folders` opens the folder in which a flow works, and
     stores its result."""
 
     name = "flow"
@@ -99,12 +99,12 @@ class FlowRunner:
         self,
         flows: Mapping[str, type[Flow]],
         *,
-        workspaces: SessionWorkspaces,
+        folders: SessionFolders,
         clock: Clock,
         upkeep: Housekeeping | None = None,
     ) -> None:
         self._flows = flows
-        self._workspaces = workspaces
+        self._folders = folders
         self._clock = clock
         self._upkeep = upkeep
 
@@ -147,8 +147,8 @@ class FlowRunner:
         return replace(assignment, prompt=sanitise(flow.describe()), parameters=flow.model_dump(mode="json"))
 
     def recover(self) -> list[str]:
-        """See `SessionWorkspaces.recover`."""
-        return self._workspaces.recover()
+        """See `SessionFolders.recover`."""
+        return self._folders.recover()
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         """Run the flow to its end. Raises `Refusal`, `WorkFailed`, `SessionStopped`."""
@@ -158,23 +158,23 @@ class FlowRunner:
         hosts = installation.packages.hosts if installation else ()
         live.say(f"{flow.label} · sandbox: {live.sandbox.describe(network=network, hosts=hosts)}")
         place = flow.place
-        with self._workspaces.open(live, view, place) as workspace:
+        with self._folders.open(live, view, place) as folder:
             job = Job(
                 workspace=Path(live.assignment.workspace),
-                folder=workspace.folder,
-                git=live.bind_git(workspace.git),
+                folder=folder.path,
+                git=live.commands.bind_git(folder.git),
                 session=live,
                 clock=self._clock,
                 upkeep=self._upkeep,
             )
             with _prepare_installation(live, installation, place) if installation else nullcontext():
                 if live.work_allowed_once:
-                    live.commands_allowed_once = _list_named_commands(flow, installation, live.assignment)
+                    live.commands.allow_once(_list_named_commands(flow, installation, live.assignment))
                 result = flow.run(job)
-            facts = {**result.facts, **(_find_first_lock(live, workspace.git, installation) if installation else {})}
-            discarded_files = self._workspaces.describe_discarded(live)
+            facts = {**result.facts, **(_find_first_lock(live, folder.git, installation) if installation else {})}
+            discarded_files = describe_discarded(live)
             scope = RunScope(result.full, flow.project if isinstance(flow, ProjectFlow) else "")
-            write = self._workspaces.keep(live, view, workspace, place, check=result.check, scope=scope)
+            write = self._folders.keep(live, view, folder, check=result.check, scope=scope)
         check = result.check and result.check.for_storage(live.remove_secrets)
         summary = f"{result.summary} · {discarded_files}" if discarded_files else result.summary
         return RunnerResult(summary, check, result.sound, facts, write)
@@ -238,7 +238,7 @@ def _find_first_lock(live: LiveSession, git: Git, installation: Installation) ->
 def _prepare_installation(live: LiveSession, installation: Installation, place: Place) -> Iterator[None]:
     """Let a flow that installs reach its hosts, and after a success put the packages in place."""
     live.say(installation.summary)
-    with live.allow_hosts(installation.packages.hosts):
+    with live.commands.allow_hosts(installation.packages.hosts):
         if place is Place.INSTALL:
             with install_into_tree(live, installation, Path(live.assignment.workspace)):
                 yield

@@ -13,8 +13,8 @@ from engine.config import SettingsSource
 from engine.execution.live_session import LiveSession
 from engine.execution.model_calls import ModelCalls
 from engine.execution.prompts import PromptAssembly
-from engine.execution.runners.flow import Place, WorkResult
-from engine.execution.session_workspace import SessionWorkspace, SessionWorkspaces
+from engine.execution.runners.flow import WorkResult
+from engine.execution.session_folders import SessionFolder, SessionFolders
 from engine.execution.tools.toolbelt import Toolbelts
 from engine.execution.validation import Validation, ValidationResult
 from engine.frozen import frozen
@@ -129,7 +129,7 @@ def _make_compact_json(arguments: str) -> str:
 class AgentServices:
     """The services of every runner for agents."""
 
-    workspaces: SessionWorkspaces
+    folders: SessionFolders
     prompts: PromptAssembly
     calls: ModelCalls
     belts: Toolbelts
@@ -155,7 +155,7 @@ class AgentRunner:
         """Nothing to do: worktrees and model calls are recovered by their own services."""
         return []
 
-    def _assemble_prompt(self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, kind: str) -> Prompt:
+    def _assemble_prompt(self, live: LiveSession, view: SessionView, folder: SessionFolder, kind: str) -> Prompt:
         prompt = self._services.prompts.assemble(
             PromptRequest(
                 agent=view.agent,
@@ -165,7 +165,7 @@ class AgentRunner:
                 run_kind=kind,
                 session_id=view.id,
                 prediction_id=view.prediction_id,
-                folder=str(workspace.folder),
+                folder=str(folder.path),
             )
         )
         for note in prompt.notes:
@@ -176,7 +176,7 @@ class AgentRunner:
         self,
         live: LiveSession,
         view: SessionView,
-        workspace: SessionWorkspace,
+        folder: SessionFolder,
         *,
         heal: Callable[[str], None],
         reply: Callable[[], None],
@@ -185,8 +185,8 @@ class AgentRunner:
         while True:
             validated = ValidationResult()
             if self._services.validation is not None:
-                validated = self._services.validation.validate(live, view, workspace, heal)
-            if live.stop_listening():
+                validated = self._services.validation.validate(live, view, folder, heal)
+            if live.replies.stop_listening():
                 return validated
             reply()
 
@@ -194,7 +194,7 @@ class AgentRunner:
         self,
         live: LiveSession,
         view: SessionView,
-        workspace: SessionWorkspace,
+        folder: SessionFolder,
         validated: ValidationResult,
         *,
         summary: str,
@@ -202,6 +202,6 @@ class AgentRunner:
         facts: Mapping[str, Any],
     ) -> RunnerResult:
         """The result of a session, with its change set. The runs of the validation are recorded already."""
-        write = self._services.workspaces.keep(live, view, workspace, Place.CHANGE_SET, check=validated.check)
+        write = self._services.folders.keep(live, view, folder, check=validated.check)
         check = validated.check and validated.check.for_storage(live.remove_secrets)
         return RunnerResult(summary, check, validated.sound, facts=facts, write=write, closing=closing)

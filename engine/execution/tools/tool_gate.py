@@ -307,7 +307,7 @@ class Gate:
                 "do it another way, or leave it to the operator",
             )
         reasons = []
-        verdict = self.live.check_command(request.command)
+        verdict = self.live.commands.check(request.command)
         if verdict.blocks:
             raise Refusal("blocked", f"the content filter blocks this: {verdict.reason}", "do it another way")
         if verdict.verdict is Verdict.ASK:

@@ -21,6 +21,7 @@ from engine.events import ToolRefused
 from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.runners.flow import CommandBlocked, WorkFailed
+from engine.execution.session_commands import Command, Echo
 from engine.execution.tools import texts
 from engine.execution.tools.folder_jail import Content, shorten_path
 from engine.execution.tools.tool_gate import (
@@ -214,7 +215,8 @@ class Toolbelt:
         argv = [shutil.which("bash") or "sh", "-c", command]
         cleared = self._gate.let_through(self._gate.make_command_request(command, shlex.join(argv)))
         self._live.write("tool", f"exec {self._live.remove_secrets(' '.join(command.split()))[:1_000]}")
-        result = self._live.execute(argv, cwd=self._gate.folder, timeout=seconds, cleared=cleared, announced=True)
+        approved_command = Command(argv, self._gate.folder, is_approved=cleared)
+        result = self._live.commands.run(approved_command, timeout=seconds, echo=Echo.OUTPUT)
         ending = f"it was ended after {seconds} s" if result.timed_out else f"exit code {result.exit_code}"
         if result.timed_out or result.exit_code in NOT_STARTED_CODES:
             self._live.journal.note_error("exec", f"{name_command(find_programs(command))}: {ending}")

@@ -13,7 +13,7 @@ import pytest
 from engine import open_engine
 from engine.execution.live_session import LiveSession
 from engine.execution.sandbox.ladder import find_best_sandbox
-from engine.execution.session_workspace import SessionWorkspace
+from engine.execution.session_folders import SessionFolder
 from engine.execution.tools.tool_gate import AgentToolCall
 from engine.execution.validation import ValidationResult
 from engine.home import Home
@@ -112,9 +112,9 @@ def test_replies_are_further_turns(world: AcpWorld) -> None:
 def test_the_validation_loop_gives_it_further_turns(make_acp_world: MakeAcpWorld) -> None:
     class StandInValidation:
         def validate(
-            self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, heal: Callable[[str], None]
+            self, live: LiveSession, view: SessionView, folder: SessionFolder, heal: Callable[[str], None]
         ) -> ValidationResult:
-            file = workspace.folder / "b.txt"
+            file = folder.path / "b.txt"
             assert file.read_text() == "wrong\n"
             heal(script(write("b.txt", "right\n")))
             assert file.read_text() == "right\n"

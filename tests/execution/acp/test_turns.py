@@ -25,7 +25,7 @@ def make_counter(charged: list[tuple[int, int]], estimate: int) -> UsageCounter:
     live = SimpleNamespace(
         charge=lambda money, tokens: charged.append((money, tokens)),
         reserve_cost=lambda limit: None,
-        note=lambda text: None,
+        write=lambda kind, text: None,
     )
     return UsageCounter(live, estimate)  # type: ignore[arg-type]
 

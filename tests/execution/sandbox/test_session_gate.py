@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -46,7 +45,7 @@ def test_a_session_reaches_its_host_and_nothing_else(world: ScriptWorld, server:
     )
 
     def work(live: LiveSession) -> str:
-        live.confinement = replace(live.confinement, hosts=(f"127.0.0.1:{server}",))
+        live.commands.confine(hosts=(f"127.0.0.1:{server}",))
         return live.execute([sys.executable, "-c", script], cwd=live.folder).output
 
     view = world.run(work)
@@ -69,7 +68,7 @@ def test_the_gate_ends_with_its_command_and_leaves_the_exit_code_alone(
     codes = []
 
     def work(live: LiveSession) -> str:
-        live.confinement = replace(live.confinement, hosts=("api.example.com",))
+        live.commands.confine(hosts=("api.example.com",))
         for script in ("exit 7", "kill -9 $$", "cat; test -t 0"):
             codes.append(live.execute(["sh", "-c", script], cwd=live.folder).exit_code)
         return "done"

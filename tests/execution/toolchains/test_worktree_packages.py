@@ -12,7 +12,7 @@ from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import FlowResult, Job, Place
 from engine.execution.runners.toolchains.projects import read_project
 from engine.execution.sandbox import Sandbox
-from engine.execution.session_workspace import SessionWorkspace
+from engine.execution.session_folders import SessionFolder
 from engine.model import SessionState
 from tests.conftest import Repository
 from tests.execution.agent_world import AgentWorld, do_nothing
@@ -41,9 +41,9 @@ def test_the_worktree_of_an_agent_gets_packages_where_the_settings_allow_it(agen
 
     found: list[str] = []
 
-    def import_package(live: LiveSession, workspace: SessionWorkspace) -> None:
+    def import_package(live: LiveSession, folder: SessionFolder) -> None:
         script = "import sys, iniconfig; print(sys.prefix, iniconfig.__file__)"
-        found.append(live.execute(["python3", "-c", script], cwd=workspace.folder).output)
+        found.append(live.execute(["python3", "-c", script], cwd=folder.path).output)
 
     agent_world.agent.work = import_package
     view = agent_world.wait(agent_world.begin_prose(), 300)

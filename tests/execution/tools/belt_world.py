@@ -17,7 +17,7 @@ from engine.execution.processes import Processes
 from engine.execution.runners.flow import SessionStopped
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.sandbox.ladder import NoSandbox
-from engine.execution.session_terms import APPROVED, Limits, StopRequest
+from engine.execution.session_terms import APPROVED, Limits, StopRequest, Stopwatch
 from engine.execution.tools.tool_gate import TOOL_NAMES, Gate, Policy, ToolServices
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.execution.tools.web import Web
@@ -69,7 +69,7 @@ class BeltWorld:
             Assignment("do it", "koji-core", str(self.folder), "model"),
             Processes(Randomness().new_id("sess")),
             limits=Limits(600, 600, 1_000_000),
-            clock=clock,
+            stopwatch=Stopwatch(clock),
             transcript=TranscriptWriter(transcript, clock),
             sandbox=sandbox or NoSandbox(),
             confinement=confinement,

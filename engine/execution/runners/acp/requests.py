@@ -31,6 +31,7 @@ from engine.execution.live_session import LiveSession
 from engine.execution.runners.acp.agent_transcript import AgentTranscript
 from engine.execution.runners.flow import SessionStopped, WorkFailed
 from engine.execution.sandbox import SESSION_MARK, Confinement
+from engine.execution.session_commands import Command
 from engine.execution.tools.texts import make_unified_diff
 from engine.execution.tools.tool_gate import AgentToolCall
 from engine.execution.tools.toolbelt import Toolbelt
@@ -118,7 +119,7 @@ class ClientRequests:
         """Show a warning about the agent, once."""
         if warning not in self._warnings and len(self._warnings) < 20:
             self._warnings.add(warning)
-            self._live.note(warning, error=True)
+            self._live.write("error", warning)
 
     # -- notifications
 
@@ -192,9 +193,8 @@ class ClientRequests:
         if allowed and call.command:
             self._granted_commands[call.command] += 1
         if allowed is not None and option is None:
-            self._live.note(
-                f"{call.title}: it has no option to {'allow' if allowed else 'refuse'} this once", error=True
-            )
+            answer = "allow" if allowed else "refuse"
+            self._live.write("error", f"{call.title}: it has no option to {answer} this once")
         if option is None:
             return schema.RequestPermissionResponse(outcome=schema.DeniedOutcome(outcome="cancelled"))
         return schema.RequestPermissionResponse(outcome=schema.AllowedOutcome(outcome="selected", option_id=option))
@@ -363,7 +363,7 @@ class Terminal:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add_output(self, lines: list[str]) -> None:
-        """Add clean lines (see `LiveSession.execute`)."""
+        """Add clean lines (see `SessionCommands.run`)."""
         with self._lock:
             self._output += "".join(f"{line}\n" for line in lines).encode(errors="replace")
             excess = len(self._output) - self.max_bytes
@@ -433,15 +433,8 @@ class Terminals:
 
     def _run(self, terminal: Terminal, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
         try:
-            result = self._live.execute(
-                argv,
-                cwd=cwd,
-                env=env,
-                confinement=self._confinement,
-                listen=terminal.add_output,
-                cancel=terminal.cancel,
-                cleared=True,
-            )
+            command = Command(argv, cwd, env, self._confinement, is_approved=True)
+            result = self._live.commands.run(command, cancel=terminal.cancel, listen=terminal.add_output)
             if result.timed_out:
                 terminal.signal = "SIGTERM"
             elif result.exit_code < 0:
@@ -451,7 +444,7 @@ class Terminals:
         except WorkFailed as error:  # the program does not exist, or the content filter blocks it
             terminal.add_output([sanitise(str(error))])
             terminal.exit_code = 126
-            self._live.note(str(error), error=True)
+            self._live.write("error", str(error))
         except SessionStopped:
             terminal.signal = "SIGKILL"
         finally:

@@ -26,6 +26,7 @@ from engine.execution.runners.flow import UNDO_NOTES, Place, RetryLater, WorkFai
 from engine.execution.runners.runner import REPLY, TASK, AgentRunner, AgentServices, RunnerResult
 from engine.execution.sandbox import Confinement
 from engine.execution.sandbox.host_paths import TOOLS
+from engine.execution.session_commands import Command
 from engine.model import Assignment, Refusal, RunnerInfo, SessionView, microusd
 
 if TYPE_CHECKING:
@@ -93,20 +94,20 @@ class AcpRunner(AgentRunner):
         `SessionStopped` when the session ends."""
         agent = self.find_configured_agent(live.assignment.runner)
         agent.home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with self._services.workspaces.open(live, view, Place.CHANGE_SET, for_agent=True) as workspace:
-            kind = REPLY if workspace.continues else TASK
-            prompt = self._assemble_prompt(live, view, workspace, kind)
-            if workspace.continues:
+        with self._services.folders.open(live, view, Place.CHANGE_SET, for_agent=True) as folder:
+            kind = REPLY if folder.continues else TASK
+            prompt = self._assemble_prompt(live, view, folder, kind)
+            if folder.continues:
                 live.say("a new conversation: the agent sees the files of the previous one, but not its messages")
             live.say(f"{agent.title} · {_describe_start(live, agent)}")
-            with self._open_conversation(live, view, agent, workspace.folder) as turns:
+            with self._open_conversation(live, view, agent, folder.path) as turns:
                 turns.run_task(prompt, kind)
                 turns.run_replies()
-                validated = self._validate(live, view, workspace, heal=turns.run_heal, reply=turns.run_replies)
+                validated = self._validate(live, view, folder, heal=turns.run_heal, reply=turns.run_replies)
             return self._make_result(
                 live,
                 view,
-                workspace,
+                folder,
                 validated,
                 summary=" · ".join(filter(None, [turns.make_summary(), validated.summary])),
                 closing="\n".join(filter(None, [turns.incomplete_reason, validated.summary])),
@@ -136,19 +137,19 @@ class AcpRunner(AgentRunner):
         belt = self._services.belts.open(live, view, folder)
         requests = ClientRequests(live, belt, terminals, transcript, on_usage=usage_counter.count_totals)
         environment = make_agent_environment(home=agent.home, names=agent.settings.env, environment=os.environ)
-        with live.spawn(command, cwd=folder, env=environment, confinement=confinement) as process:
+        # The operator approved this command in the settings, so nobody is asked about it.
+        start = Command(command, folder, environment, confinement, is_approved=True)
+        with live.commands.spawn(start) as process:
             conversation = Conversation(
                 live, process, requests, transcript, agent, version=self._version, start_seconds=self._start_seconds
             )
             try:
-                with conversation.open_session(folder):
-                    live.is_listening = True
+                with conversation.open_session(folder), live.replies.listening():
                     yield AgentTurns(live, view, conversation, usage_counter, self._services.calls, agent)
             except RetryLater as error:
                 live.journal.note_error(live.assignment.runner, error.message)
                 raise
             finally:
-                live.is_listening = False
                 terminals.close()
 
 

@@ -79,7 +79,7 @@ class UsageCounter:
         new_tokens = max(0, tokens - self.total_tokens) if tokens <= MAX_PLAUSIBLE * 10**9 else 0
         new_cost = 0
         if cost is not None and cost.currency.upper() != "USD":
-            self._live.note(f"it counts in {sanitise(cost.currency)[:10]}; its cost is not counted")
+            self._live.write("note", f"it counts in {sanitise(cost.currency)[:10]}; its cost is not counted")
         elif cost is not None and 0 <= cost.amount <= MAX_PLAUSIBLE:
             self.price_known = True
             new_cost = max(0, microusd(cost.amount) - self.total_cost)
@@ -131,8 +131,7 @@ class AgentTurns:
 
     def run_replies(self) -> None:
         """Run a turn for each reply that the operator sent meanwhile."""
-        while not self._live.replies.empty():
-            text = self._live.replies.get()
+        while text := self._live.replies.take():
             self._run_turn([text], REPLY, messages=(make_operator_part(text, REPLY),))
 
     def make_summary(self) -> str:

@@ -211,10 +211,7 @@ class AgentLoop:
 
     def take_replies(self) -> str:
         """Take the replies of the operator that were not sent to the model yet; "" for none."""
-        messages = []
-        while not self._live.replies.empty():
-            messages.append(self._live.replies.get())
-        return "\n\n".join(messages)
+        return "\n\n".join(iter(self._live.replies.take, ""))
 
     def close(self) -> None:
         """End the conversation."""
@@ -290,7 +287,7 @@ class AgentLoop:
         """Send the request once, and count its usage, however it ends. Raises `_RequestFailed`, `HelperGone`."""
         conversation = self._open_conversation()
         budget = self._make_request_budget(self._size.plus(request.size))
-        self._live.reserve_cost(max(budget.max_cost, self._price.min_cost - self._live.cost))
+        self._live.reserve_cost(max(budget.max_cost, self._price.min_cost - self._live.budget.cost))
         call_id = self._calls.begin(
             self._view,
             provider=self._model.provider,
@@ -332,9 +329,9 @@ class AgentLoop:
 
     def _make_request_budget(self, size: PromptSize) -> RequestBudget:
         """The budget of the next request. Raises `WorkFailed` when there is no room for an answer."""
-        limits, live = self._live.limits, self._live
+        limits, budget = self._live.budget.limits, self._live.budget
         allowance = request_limits.Allowance(
-            None if limits.tokens is None else limits.tokens - live.tokens, limits.cost - live.cost
+            None if limits.tokens is None else limits.tokens - budget.tokens, limits.cost - budget.cost
         )
         max_tokens = request_limits.compute_max_output_tokens(
             size, price=self._price, allowance=allowance, window=self._window
@@ -342,7 +339,7 @@ class AgentLoop:
         if max_tokens < request_limits.MIN_OUTPUT_TOKENS:
             if allowance.tokens is not None and allowance.tokens - size.expected < request_limits.MIN_OUTPUT_TOKENS:
                 raise WorkFailed(
-                    f"it used {live.tokens:,} of {limits.tokens:,} tokens; "
+                    f"it used {budget.tokens:,} of {limits.tokens:,} tokens; "
                     f"the next request may need {size.expected:,} and an answer"
                 )
             if self._window is not None and self._window - size.expected < request_limits.MIN_OUTPUT_TOKENS:
@@ -417,7 +414,7 @@ class AgentLoop:
         """Store how a call ended, and count what it cost. Raises `SessionStopped` when the session is ending."""
         cost = usage.cost
         if usage.input_tokens and not self._price.is_known:
-            cost = max(cost, self._price.min_cost - self._live.cost)
+            cost = max(cost, self._price.min_cost - self._live.budget.cost)
         try:
             self._calls.finish(
                 call_id,
@@ -435,9 +432,8 @@ class AgentLoop:
         try:
             self._loop_services.histories.add(self._view.id, messages)
         except OSError as error:
-            self._live.note(
-                f"the conversation cannot be stored, so it cannot be continued: {error.strerror}", error=True
-            )
+            problem = f"the conversation cannot be stored, so it cannot be continued: {error.strerror}"
+            self._live.write("error", problem)
 
     def _note_failure(self, error: WorkFailed) -> WorkFailed:
         """Record for learning that the model failed and is not asked again. Returns `error`, which the caller

@@ -6,7 +6,7 @@ operator and for what the tests of the changes find.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 
 from engine.background import HelperGone
@@ -26,8 +26,8 @@ from engine.execution.runners.runner import (
     make_assistant_part,
     make_operator_part,
 )
+from engine.execution.session_folders import SessionFolder
 from engine.execution.session_store import get_continued_session
-from engine.execution.session_workspace import SessionWorkspace
 from engine.model import Assignment, Prompt, Refusal, RunnerInfo, SessionView
 
 
@@ -73,35 +73,31 @@ class ModelRunner(AgentRunner):
         live.say(f"{choice.id} ({choice.reason}) · {'free · ' if choice.is_free else ''}sandbox: {sandbox}")
         with suppress(HelperGone):  # the first request reports it
             self._loop_services.host.running()  # it starts while the worktree is made
-        with self._services.workspaces.open(live, view, Place.CHANGE_SET, for_agent=True) as workspace:
-            prompt = self._assemble_prompt(live, view, workspace, kind)
+        with self._services.folders.open(live, view, Place.CHANGE_SET, for_agent=True) as folder:
+            prompt = self._assemble_prompt(live, view, folder, kind)
             loop = AgentLoop(
                 live,
                 view,
                 self._services,
                 self._loop_services,
                 model=make_model_with_key(self._loop_services.router, choice),
-                belt=self._services.belts.open(live, view, workspace.folder),
+                belt=self._services.belts.open(live, view, folder.path),
                 instructions=prompt.text("system"),
             )
-            try:
-                live.is_listening = True
+            with closing(loop), live.replies.listening():
                 answers = [self._run_first_turn(loop, prompt, previous)]
                 validated = self._validate(
                     live,
                     view,
-                    workspace,
+                    folder,
                     heal=lambda text: answers.append(loop.run_turn(text, run_kind=HEAL)),
                     reply=lambda: answers.append(loop.run_turn(loop.take_replies(), run_kind=REPLY)),
                 )
-            finally:
-                live.is_listening = False
-                loop.close()
             # Only the last answer: after an earlier one the tests failed, and the files have changed since.
             last_answer = next(filter(None, reversed(answers)), "")
             summary = " · ".join(filter(None, [last_answer, validated.summary]))
             return self._make_result(
-                live, view, workspace, validated, summary=summary, closing=validated.summary, facts={}
+                live, view, folder, validated, summary=summary, closing=validated.summary, facts={}
             )
 
     def _run_first_turn(self, loop: AgentLoop, prompt: Prompt, previous: str) -> str:
@@ -122,10 +118,10 @@ class ModelRunner(AgentRunner):
         followed = {call.follows for call in answered}
         return next((call.id for call in reversed(answered) if call.id not in followed), "")
 
-    def _assemble_prompt(self, live: LiveSession, view: SessionView, workspace: SessionWorkspace, kind: str) -> Prompt:
-        prompt = super()._assemble_prompt(live, view, workspace, kind)
-        if workspace.continues:  # its conversation tells of changes that these files may not have
-            carried = make_operator_part(self._services.workspaces.describe_carried(workspace.continues), "runner")
+    def _assemble_prompt(self, live: LiveSession, view: SessionView, folder: SessionFolder, kind: str) -> Prompt:
+        prompt = super()._assemble_prompt(live, view, folder, kind)
+        if folder.continues:  # its conversation tells of changes that these files may not have
+            carried = make_operator_part(self._services.folders.describe_carried(folder.continues), "runner")
             prompt = replace(prompt, parts=(*prompt.parts, carried))
         return prompt
 

@@ -1,7 +1,8 @@
 """Finds the commands that install a project's packages or update its lock file, and puts installed packages into the
 operator's tree.
 
-For each command it also says which hosts the command needs and which folders it changes. It starts no command itself.
+For each command it also says which hosts the command needs and which folders it changes. A flow runs the commands for
+the operator's tree; those for the worktree of an agent are run here.
 
 Packages that belong in the tree (`.venv`, `node_modules`, `vendor`) are put there. Packages that tools keep outside of
 a project (Go modules, crates, Maven's repository) go into the cache that checks of the same line of commits share.
@@ -23,6 +24,7 @@ from pathlib import Path
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CannotRun, CommandResult, RetryLater, WorkFailed
 from engine.execution.runners.toolchains.detection import PackageSetup, join_commands
+from engine.execution.runners.toolchains.projects import find_packages
 from engine.execution.runners.toolchains.tool_table import PACKAGE_MANAGERS, get_language
 from engine.execution.sandbox.host_paths import HOST_TABLES
 from engine.files import TEMPORARY_PREFIX, remove_folder
@@ -217,6 +219,38 @@ def _find_last_error(lines: Sequence[str]) -> str:
     return next(reversed(errors or lines), "it printed nothing")
 
 
+# -- into the worktree of an agent
+
+
+def install_into_worktree(live: LiveSession, folder: Path) -> None:
+    """Install the project's packages into the worktree `folder` of an agent. A failure is noted and is not fatal,
+    because the agent may need none of them."""
+    packages = find_packages(folder)
+    needed = [installation for path in packages for installation in find_installations(folder, packages, path)]
+    for installation in dict.fromkeys(needed):  # members of a workspace are installed with it
+        hosts = installation.packages.hosts
+        live.write("note", f"prepare: {installation.command}; network: {', '.join(hosts)}")
+        try:
+            with live.commands.allow_hosts(hosts):
+                _run_installation(live, installation, folder)
+        except WorkFailed as error:
+            live.write("error", f"not prepared: {error}")
+    if (folder / ".venv" / "bin" / "python").exists():
+        live.commands.confine(prepared=True)
+
+
+def _run_installation(live: LiveSession, installation: Installation, folder: Path) -> None:
+    """Run the commands of an installation in a worktree. Raises `WorkFailed` when one of them failed."""
+    if installation.cache:
+        (live.confinement.caches / installation.cache).mkdir(parents=True, exist_ok=True)
+    for command in installation.commands:
+        result = live.execute(command, cwd=folder / installation.packages.folder, env=installation.environment)
+        if not result.ok:
+            raise make_installation_error(command, result, installation.packages.hosts)
+    for place in installation.created:
+        keep_out_of_git(folder, place)
+
+
 # -- into the tree
 
 
@@ -235,7 +269,7 @@ def install_into_tree(live: LiveSession, installation: Installation, top: Path) 
         _make_fresh_folder(live, installation, top, place, fresh)
     if installation.cache:
         (live.confinement.caches / installation.cache).mkdir(exist_ok=True)
-    live.confinement = replace(live.confinement, bind_mounts=tuple(staged.items()))
+    live.commands.confine(bind_mounts=tuple(staged.items()))
     yield
     live.processes.end(grace=0)  # no process writes into them any more
     filled = {target for target, fresh in staged.items() if any(fresh.iterdir())}

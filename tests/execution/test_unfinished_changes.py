@@ -12,7 +12,7 @@ import pytest
 from engine.execution import sessions as sessions_module
 from engine.execution.live_session import LiveSession
 from engine.execution.sandbox.ladder import find_rungs
-from engine.execution.session_workspace import SessionWorkspace
+from engine.execution.session_folders import SessionFolder
 from engine.model import UNDONE, ChangeState, SessionState, SessionView
 from engine.storage.state import unfinished_intents
 from tests.conftest import Repository
@@ -23,8 +23,8 @@ from tests.support.helpers import wait_for_threads, wait_until
 MakeAgentWorld = Callable[[AgentWork], AgentWorld]
 
 
-def write_and_wait(live: LiveSession, workspace: SessionWorkspace) -> None:
-    (workspace.folder / "half.txt").write_text("half\n")
+def write_and_wait(live: LiveSession, folder: SessionFolder) -> None:
+    (folder.path / "half.txt").write_text("half\n")
     live.say("half is written")
     wait_until(lambda: live.stop_requested)
     live.check_running()
@@ -78,8 +78,8 @@ def test_a_thread_that_returns_after_the_end_stores_its_changes_once(
     monkeypatch.setattr(sessions_module, "STOP_TIMEOUT_S", 0.0)
     released = threading.Event()
 
-    def ignore_stop(live: LiveSession, workspace: SessionWorkspace) -> None:
-        (workspace.folder / "half.txt").write_text("half\n")
+    def ignore_stop(live: LiveSession, folder: SessionFolder) -> None:
+        (folder.path / "half.txt").write_text("half\n")
         live.say("half is written")
         released.wait(10)
         live.check_running()
@@ -175,10 +175,10 @@ def test_git_shows_an_agent_what_it_changed(make_world: MakeWorld, repository: R
     world = make_world(AgentWorld, repository=repository, sandbox=sandbox)
     outputs: list[str] = []
 
-    def change_and_ask_git(live: LiveSession, workspace: SessionWorkspace) -> None:
-        (workspace.folder / "a.txt").write_text("changed\n")
+    def change_and_ask_git(live: LiveSession, folder: SessionFolder) -> None:
+        (folder.path / "a.txt").write_text("changed\n")
         for command in (["git", "status", "--short"], ["git", "log", "--format=%s"]):
-            outputs.append(live.execute(command, cwd=workspace.folder).output)
+            outputs.append(live.execute(command, cwd=folder.path).output)
 
     world.agent.work = change_and_ask_git
     world.wait(world.begin_prose())
