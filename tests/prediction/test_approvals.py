@@ -21,6 +21,7 @@ from engine.model import (
     Outcome,
     Randomness,
     Refusal,
+    RunnerInfo,
     SessionState,
     Status,
     TriggerType,
@@ -331,3 +332,58 @@ def test_interrupted_work_that_was_undone_or_ran_by_itself_is_not_offered_again(
     stopped = world.start_card("c")
     world.sessions.end(stopped.id, SessionState.CANCELLED, error="stopped by you")
     assert world.cards.pending() == []
+
+
+def test_recovery_says_what_became_of_each_card(world: World) -> None:
+    permits = world.rails.permits_by_card
+    started = world.make_card("started")
+    with killed_before_the_start(world):
+        world.cards.approve(started.id)
+    waiting = "approved, waiting for the console: run the tests of started"
+    assert world.cards.recover([permits[started.id]], resume=False) == [waiting]
+    begun = "started because it was approved before the interruption: run the tests of started"
+    assert world.cards.recover([permits[started.id]]) == [begun]
+    world.sessions.cannot_start = True
+    late = world.make_card("late")
+    with killed_before_the_start(world):
+        world.cards.approve(late.id)
+    assert world.cards.recover([permits[late.id]]) == [
+        "pending again because it could not start: run the tests of late: the permit was used already"
+    ]
+    with killed_before_the_start(world):
+        world.cards.approve(late.id)
+    assert world.cards.recover([]) == ["pending again because its permit has expired: run the tests of late"]
+    assert world.cards.get(late.id).note == "it was approved but did not start; approve it again"
+
+
+@pytest.mark.parametrize(
+    ("flow", "way_out"),
+    [
+        ("run_tests", "set the missing parameters: clawpy approve {} --edit 'KEY=VALUE …'"),
+        (
+            "learned",
+            "this learned flow was rolled back: clawpy dismiss {}, or activate it again with clawpy candidates",
+        ),
+        (None, "name a flow, or configure a model or an agent"),
+    ],
+)
+def test_a_refusal_says_what_makes_a_card_run(world: World, flow: str | None, way_out: str) -> None:
+    card = world.make_card(flow=flow)
+    world.sessions.check = lambda assignment: RunnerInfo(False, "nothing takes it")  # type: ignore[method-assign]
+    with pytest.raises(Refusal, match="nothing takes it") as refused:
+        world.cards.approve(card.id)
+    assert (refused.value.code, refused.value.fix) == ("no_runner", way_out.format(card.id))
+
+
+def test_parameters_are_for_flows_and_a_prompt_has_a_maximum_length(world: World) -> None:
+    card = world.propose("explain the cart")
+    assert refusal_code(world.cards.approve, card.id, parameters={"paths": "src"}) == "bad_parameters"
+    assert refusal_code(world.cards.approve, card.id, edit="x" * 20_001) == "long_prompt"
+
+
+def test_an_edit_that_names_a_flow_needs_no_second_approval_on_a_card_of_a_model(world: World) -> None:
+    world.sessions.text_executor = "ollama:qwen"
+    card = world.propose("look at the cart")
+    world.sessions.text_executor = ""
+    approved = world.cards.approve(card.id, edit="run the tests")
+    assert (approved.status, approved.assignment.flow, approved.consent_text) == (Status.APPROVED, "run_tests", "")

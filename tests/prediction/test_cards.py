@@ -8,13 +8,15 @@ from datetime import timedelta
 import pytest
 
 from engine.clock import FakeClock
+from engine.config import Settings, WorkspaceAutonomy, WorkspaceSettings
 from engine.events import ChangeSetDiscarded
 from engine.model import Outcome, Refusal, RunnerInfo, SessionView, Source, Status, Tier, TriggerType
 from engine.prediction.card_rows import CardRow
+from engine.prediction.routing import Route
 from engine.safety.trigger_history import find_chain_start
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
-from tests.prediction.deciding import World, make_proposal, refusal_code
+from tests.prediction.deciding import SHOP, World, make_proposal, refusal_code
 
 MOMENT = timedelta(microseconds=1)
 
@@ -291,3 +293,56 @@ def test_approvals_of_own_prompts_count_for_no_prediction(world: World) -> None:
         world.cards.approve(world.propose("run_tests").id)
     assert world.cards.similar(world.make_card().id) == (0, 0)
     assert [past.waited_hours for past in world.decisions.load_after(0)] == [None] * 11
+
+
+# Prompts and suggestions
+
+
+def test_an_own_prompt_says_where_it_goes_and_why(database: Database, clock: FakeClock) -> None:
+    world = World(database, clock, placer=lambda prompt, channel: Route("garden", "gardener", "by meaning", b"1234"))
+    card = world.propose("water the plants")
+    assert (card.reasoning, card.agent) == ("your own prompt; to gardener: by meaning", "gardener")
+    with database.read() as session:
+        assert session.get(CardRow, card.id).meaning == b"1234"
+
+
+def test_a_text_that_a_model_can_run_may_still_mean_a_flow(world: World) -> None:
+    world.sessions.text_executor = "openai:gpt-6"
+    assert world.propose("run_tets paths=src").note == "Did you mean the flow `run_tests`? It needs no model"
+
+
+def test_a_prompt_continues_a_session_that_is_over(world: World) -> None:
+    first = world.start_card()
+    assert refusal_code(world.propose, "and now the till", continues="session_1") == "still_running"
+    world.sessions.end(first.id)
+    card = world.cards.propose("and now the till", workspace="", continues="session_1")
+    work = card.assignment
+    assert (work.workspace, work.channel, work.parameters) == ("/shop", "koji-core", {"continues": "session_1"})
+    assert card.reasoning == f"continues “{first.assignment.prompt}”"
+
+
+def test_a_workspace_that_is_off_gets_no_suggestion(database: Database, clock: FakeClock) -> None:
+    world = World(database, clock, Settings(workspaces={SHOP: WorkspaceSettings(autonomy=WorkspaceAutonomy.OFF)}))
+    assert refusal_code(world.propose, "tidy the cart", reasoning="by claude") == "autonomy_off"
+    assert world.propose("tidy the cart").status is Status.PENDING
+
+
+# Cards that make room
+
+
+def test_a_card_that_makes_room_says_so(world: World) -> None:
+    cards = world.run_cycle(*(make_proposal(str(n), kind=f"kind{n}") for n in range(5)))
+    world.run_cycle(*world.proposals, make_proposal("broken", kind="secret", tier=Tier.AT_RISK))
+    world.propose("tidy the cart", reasoning="by claude")
+    notes = sorted(note for card in cards if (note := world.cards.get(card.id).note))
+    assert notes == ["made room for another card", "made room for something more urgent"]
+
+
+def test_a_dismissal_is_not_undone_beside_a_pending_card_about_the_same(world: World) -> None:
+    card = world.make_card()
+    world.cards.dismiss(card.id)
+    world.cards.unmute(world.cards.muted()[0].id)
+    again = world.make_card()
+    with pytest.raises(Refusal, match=f"card {again.id} for the same thing is already pending") as refused:
+        world.cards.undo(card.id)
+    assert refused.value.code == "nothing_to_undo"
