@@ -42,7 +42,7 @@ from engine.model import (
 )
 from engine.model.secrets import refuse_secret
 from engine.prediction.card_rows import CardRow, load_card, make_card_of_row
-from engine.prediction.card_store import CardStore, Move, compute_status_after
+from engine.prediction.card_store import CardStore, Move, compute_next_status
 from engine.prediction.kinds import ALWAYS_ASK, REVIEWED_IN, REVIEWED_STATE, RUN_FACT, is_heartbeat
 from engine.prediction.tasks import HEARTBEAT_ORDER, TaskRow
 from engine.prediction.templates.offers import make_default_parameters
@@ -162,7 +162,7 @@ class Approvals:
         with self._store.deciding:
             with self._database.read() as session:
                 row = load_card(session, card_id)
-                compute_status_after(row, Move.APPROVE, self._store.clock.now())
+                compute_next_status(row, Move.APPROVE, self._store.clock.now())
             self._refuse_missing_workspace(row)
             assignment, other_runner = self.launcher.choose(self._apply_operator_edit(row.assignment, edit, parameters))
             if assignment == row.assignment:
@@ -261,7 +261,7 @@ class Approvals:
             verdicts = self.preview_work(session, load_card(session, card_id), assignment, info)
 
         def change(tx: Transaction, row: CardRow) -> None:
-            compute_status_after(row, Move.APPROVE, tx.now)
+            compute_next_status(row, Move.APPROVE, tx.now)
             row.apply_edit(assignment)
             row.set_offer(info, verdicts, note)
 
@@ -320,7 +320,7 @@ class Approvals:
     ) -> Permit | RailVerdict:
         """Ask the rails and store their ruling: a permit, or the verdict that blocks."""
         row = load_card(tx.session, card_id)
-        compute_status_after(row, Move.APPROVE, tx.now)
+        compute_next_status(row, Move.APPROVE, tx.now)
         trigger = self._make_trigger(tx.session, row, assignment, info, request)
         ruling = self._store.safety.pipeline.decide(tx, trigger)
         changed = assignment.digest != row.assignment.digest

@@ -306,6 +306,18 @@ def load_pending_cards(session: Session) -> list[Card]:
     return [make_card_of_row(row) for row in read_all(session, CardRow, _PENDING)]
 
 
+def find_pending_id(session: Session, row: CardRow) -> str:
+    """The id of a pending card about the same subject, "" for none."""
+    workspace, kind, subject = row.about
+    query = sqlalchemy.select(col(CardRow.id)).where(
+        col(CardRow.workspace) == workspace,
+        col(CardRow.kind) == kind,
+        col(CardRow.subject) == subject,
+        col(CardRow.status) == Status.PENDING,
+    )
+    return session.execute(query).scalar() or ""
+
+
 def load_own_session_ids(session: Session, workspace: str, since: datetime) -> set[str]:
     """Ids of sessions in the workspace from the operator's own prompts, approved since."""
     query = sqlalchemy.select(col(CardRow.session_id)).where(

@@ -1,10 +1,10 @@
-"""Stores cards and carries out their transitions, with the signals for learning and the events (SPEC 2.7, 8.1).
-A table says which transitions are legal."""
+"""Stores cards and carries out their transitions, with the signals for learning and the events (SPEC 2.7, 8.1)."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -26,12 +26,14 @@ from engine.events import (
 from engine.git.repository import find_workspace_refusal
 from engine.learning.decisions.decisions import Decision, Decisions
 from engine.model import (
+    ENGINE_CLOSED,
     Card,
     DecidedBy,
     DecisionSignal,
     DismissReason,
     Outcome,
     Permit,
+    Randomness,
     Refusal,
     SessionState,
     SessionView,
@@ -40,6 +42,8 @@ from engine.model import (
 )
 from engine.prediction.card_rows import (
     CardRow,
+    copy_card,
+    find_pending_id,
     load_card,
     load_pending,
     load_pending_cards,
@@ -60,36 +64,8 @@ from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
 from engine.storage.rows import UtcDateTime, load, load_all, select_all
 
-CURSOR = "cards.aftermath"
-"""Name of the cursor in the ledger of `follow_landings`."""
-
-SIGNAL_OF_EVENT = {"LandingUndone": DecisionSignal.UNDONE, "ChangeSetDiscarded": DecisionSignal.DISCARDED}
-"""The signal about a card that follows from an event of its session's change set."""
-
-LANDING_EVENTS = frozenset({"ChangeSetLanded", "ChangeSetBranched"})
-"""Events after which changes that were undone before are wanted again."""
-
 LIFETIME = timedelta(hours=24)
 """Time after which a card expires, not counting quiet hours (SPEC 2.7)."""
-
-KEPT_AFTER, MAX_KEPT_AGE = timedelta(hours=24), timedelta(days=14)
-"""A card that ran by itself and was looked at counts as wanted after this long; older ones than the second are not
-read."""
-
-NOT_NOW = 0.5
-"""Weight of the dismissal reason "not now"; other dismissals weigh 1."""
-
-_KEPT_RESULTS = select_all(CardRow).where(
-    col(CardRow.status) == Status.EXECUTED,
-    col(CardRow.decided_by) == DecidedBy.AUTONOMY,
-    col(CardRow.outcome) == Outcome.SUCCEEDED,
-    col(CardRow.undo_requested_at).is_(None),
-    col(CardRow.shown_at) > col(CardRow.executed_at),
-    col(CardRow.executed_at) > bindparam("since", type_=UtcDateTime()),
-    col(CardRow.executed_at) <= bindparam("until", type_=UtcDateTime()),
-    ~exists().where(col(Decision.prediction_id) == col(CardRow.id), col(Decision.taken_back_at).is_(None)),
-)
-"""Selects the cards that `credit_kept` credits."""
 
 
 class Move(StrEnum):
@@ -118,6 +94,9 @@ TRANSITIONS: dict[tuple[Status, Move], Status] = {
 }
 """The legal transitions; all others are refused."""
 
+_BY_OPERATOR = (Move.APPROVE, Move.DISMISS, Move.SNOOZE)
+"""The moves for which a pending card whose time is over counts as expired."""
+
 _IN_WORDS = {
     Status.PENDING: "is still pending",
     Status.APPROVED: "was already approved",
@@ -128,27 +107,51 @@ _IN_WORDS = {
 """The statuses of a card in refusals."""
 
 
-def compute_next_status(card_id: str, status: Status, move: Move) -> Status:
-    """The status after `move`. Raises `Refusal` `already_decided`, or `nothing_to_undo` for `WAKE` and `REOPEN`."""
-    new_status = TRANSITIONS.get((status, move))
-    if new_status is not None:
+def compute_next_status(row: CardRow, move: Move, now: datetime) -> Status:
+    """The status of a card after `move`. Raises `Refusal` `already_decided`, or `nothing_to_undo` for `WAKE` and
+    `REOPEN`."""
+    if row.status == Status.PENDING and move in _BY_OPERATOR and row.is_expired(now):
+        fix = "clawpy predict makes cards for the present state"
+        raise Refusal("already_decided", f"card {row.id} has expired", fix)
+    if (new_status := TRANSITIONS.get((row.status, move))) is not None:
         return new_status
-    message = f"card {card_id} {_IN_WORDS[status]} and cannot be {move.value}"
+    message = f"card {row.id} {_IN_WORDS[row.status]} and cannot be {move.value}"
     if move in (Move.WAKE, Move.REOPEN):
         raise Refusal("nothing_to_undo", message)
-    undoable = status in (Status.APPROVED, Status.DISMISSED)
-    raise Refusal("already_decided", message, f"undo it first: clawpy undo {card_id}" if undoable else "")
+    undoable = row.status in (Status.APPROVED, Status.DISMISSED)
+    raise Refusal("already_decided", message, f"undo it first: clawpy undo {row.id}" if undoable else "")
 
 
-def compute_status_after(row: CardRow, move: Move, now: datetime) -> Status:
-    """The status after the operator's `move`; a pending card whose time is over counts as expired."""
-    if row.status == Status.PENDING and row.is_expired(now):
-        raise Refusal(
-            "already_decided", f"card {row.id} has expired", "clawpy predict makes cards for the present state"
-        )
-    return compute_next_status(row.id, row.status, move)
+CURSOR = "cards.aftermath"
+"""Name of the cursor in the ledger of `follow_landings`."""
+
+SIGNAL_OF_EVENT = {"LandingUndone": DecisionSignal.UNDONE, "ChangeSetDiscarded": DecisionSignal.DISCARDED}
+"""The signal about a card that follows from an event of its session's change set."""
+
+LANDING_EVENTS = frozenset({"ChangeSetLanded", "ChangeSetBranched"})
+"""Events after which changes that were undone before are wanted again."""
+
+KEPT_AFTER, MAX_KEPT_AGE = timedelta(hours=24), timedelta(days=14)
+"""A card that ran by itself and was looked at counts as wanted after this long; older ones than the second are not
+read."""
+
+NOT_NOW = 0.5
+"""Weight of the dismissal reason "not now"; other dismissals weigh 1."""
+
+_KEPT_RESULTS = select_all(CardRow).where(
+    col(CardRow.status) == Status.EXECUTED,
+    col(CardRow.decided_by) == DecidedBy.AUTONOMY,
+    col(CardRow.outcome) == Outcome.SUCCEEDED,
+    col(CardRow.undo_requested_at).is_(None),
+    col(CardRow.shown_at) > col(CardRow.executed_at),
+    col(CardRow.executed_at) > bindparam("since", type_=UtcDateTime()),
+    col(CardRow.executed_at) <= bindparam("until", type_=UtcDateTime()),
+    ~exists().where(col(Decision.prediction_id) == col(CardRow.id), col(Decision.taken_back_at).is_(None)),
+)
+"""Selects the cards that `credit_kept` credits."""
 
 
+@dataclass(eq=False)
 class CardStore:
     """The cards of a home. Methods that take a transaction work inside the caller's.
 
@@ -156,31 +159,24 @@ class CardStore:
     whose session has ended "executed".
     """
 
-    def __init__(
-        self,
-        database: Database,
-        clock: Clock,
-        settings: SettingsSource,
-        *,
-        safety: Safety,
-        decisions: Decisions,
-        ledger: Ledger,
-        workspace_refusal: Callable[[str], Refusal | None] = find_workspace_refusal,
-    ) -> None:
-        """`workspace_refusal`: why nothing can run in a workspace, because its repository is gone."""
-        self.database = database
-        self.clock = clock
-        self.settings = settings
-        self.safety = safety
-        self.decisions = decisions
-        self.ledger = ledger
-        self.workspace_refusal = workspace_refusal
+    database: Database
+    clock: Clock
+    settings: SettingsSource
+    randomness: Randomness
+    _: KW_ONLY
+    safety: Safety
+    decisions: Decisions
+    ledger: Ledger
+    workspace_refusal: Callable[[str], Refusal | None] = find_workspace_refusal
+    """Says why nothing can run in a workspace, because its repository is gone."""
+
+    def __post_init__(self) -> None:
         self.deciding = threading.RLock()
         """Held during a decision, so that an undo finds either no session or one that it can stop."""
-        self._change_cursor = LedgerCursor(
-            ledger, CURSOR, lambda entry: entry.kind in {*SIGNAL_OF_EVENT, *LANDING_EVENTS}
+        self._changes = LedgerCursor(
+            self.ledger, CURSOR, lambda entry: entry.kind in {*SIGNAL_OF_EVENT, *LANDING_EVENTS}
         )
-        self._pending = database.cached("predictions", self._load_pending)
+        self._pending = self.database.cached("predictions", self._load_pending)
 
     def pending(self) -> Sequence[Card]:
         """All pending cards, oldest first."""
@@ -207,7 +203,7 @@ class CardStore:
         off = self.settings.current.workspace(workspace).autonomy is WorkspaceAutonomy.OFF
         return off and source != Source.OPERATOR
 
-    def change(self, card_id: str, change: Callable[[Transaction, CardRow], None]) -> Card:
+    def change(self, card_id: str, change: Callable[[Transaction, CardRow], object]) -> Card:
         """Change a card in one transaction; returns the card after it. Raises `Refusal` `unknown_card`."""
 
         def change_row(tx: Transaction) -> Card:
@@ -218,17 +214,32 @@ class CardStore:
         with self.deciding:
             return self.database.write(change_row)
 
-    # -- transitions
-
     def add(self, tx: Transaction, row: CardRow) -> Card:
         """Store a new card."""
         tx.insert(row)
         tx.record(make_created_event(row))
         return make_card_of_row(row)
 
+    def propose_again(self, card_id: str, note: str) -> Card:
+        """A pending card for the work of a card that was interrupted (SPEC 7.5). A new one is made unless there is one
+        about the same subject. Raises `Refusal` `unknown_card`."""
+        with self.deciding:
+            return self.database.write(lambda tx: self._add_again(tx, load_card(tx.session, card_id), note))
+
+    def _add_again(self, tx: Transaction, row: CardRow, note: str) -> Card:
+        """See `propose_again`."""
+        if duplicate := find_pending_id(tx.session, row):
+            return make_card_of_row(load_card(tx.session, duplicate))
+        copy = copy_card(row, self.randomness.new_id("pred"), tx.now, self.expiry(tx.now), note)
+        card = self.add(tx, copy)
+        self.make_room(tx, copy)
+        return card
+
+    # -- transitions
+
     def approve(self, tx: Transaction, row: CardRow, permit: Permit, by: DecidedBy) -> None:
         """Approve a card with this permit. An approval by autonomy is no decision of the operator."""
-        row.status = compute_status_after(row, Move.APPROVE, tx.now)
+        _move(tx, row, Move.APPROVE)
         row.decided_by = by
         row.decided_at = row.confirmed_at = tx.now
         row.permit_id = permit.id
@@ -236,7 +247,7 @@ class CardStore:
         row.snoozed_until = row.undo_requested_at = None
         row.note = ""
         if by is not DecidedBy.AUTONOMY:
-            self.decisions.record(tx, DecisionSignal.APPROVED, make_decided_card(row, by))
+            self._signal(tx, row, DecisionSignal.APPROVED, by)
             restart_dismissal_count(tx, row.workspace, row.kind)
             self.safety.kill_switch.pause_after_rejections(tx)
         _record(tx, row, PredictionConfirmed, decided_by=by.value, edited=row.edited)
@@ -247,7 +258,7 @@ class CardStore:
             row.undo_requested_at = tx.now
             self.decisions.take_back(tx, row.id)
         else:
-            row.status = compute_status_after(row, Move.DISMISS, tx.now)
+            _move(tx, row, Move.DISMISS)
             row.decided_by = by
             row.decided_at = row.closed_at = tx.now
             row.snoozed_until = None
@@ -268,7 +279,7 @@ class CardStore:
             self.decisions.take_back(tx, row.id)  # the work was wanted
         else:
             if self.decisions.read_current_signal(tx.session, row.id) is None:
-                self.decisions.record(tx, DecisionSignal.DISMISSED, make_decided_card(row, by))
+                self._signal(tx, row, DecisionSignal.DISMISSED, by)
             if reason is not None:
                 self.decisions.set_weight(tx, row.id, NOT_NOW if reason is DismissReason.NOT_NOW else 1.0)
         self.safety.kill_switch.pause_after_rejections(tx)
@@ -282,7 +293,7 @@ class CardStore:
 
     def snooze(self, tx: Transaction, row: CardRow, span: timedelta) -> None:
         """Hide a card for `span`; its 24 h begin anew when it wakes. Gives no signal."""
-        row.status = compute_status_after(row, Move.SNOOZE, tx.now)
+        _move(tx, row, Move.SNOOZE)
         row.snoozed_until = tx.now + span
         row.expires_at = self.expiry(row.snoozed_until)
         _record(tx, row, PredictionSnoozed, until=row.snoozed_until.isoformat())
@@ -292,39 +303,44 @@ class CardStore:
         if row.status != Status.PENDING or row.snoozed_until is None:
             self.reopen(tx, row)
             return
-        row.status = compute_next_status(row.id, row.status, Move.WAKE)
+        _move(tx, row, Move.WAKE)
         row.snoozed_until = None
         _record(tx, row, PredictionReopened, was="snoozed")
         self.make_room(tx, row)
 
     def expire(self, tx: Transaction, row: CardRow) -> None:
         """Expire a card. One that was never shown gives no signal."""
-        row.status = compute_next_status(row.id, row.status, Move.EXPIRE)
+        _move(tx, row, Move.EXPIRE)
         row.closed_at = tx.now
         if row.shown_at is not None:
-            self.decisions.record(tx, DecisionSignal.EXPIRED, make_decided_card(row, DecidedBy.OPERATOR))
+            self._signal(tx, row, DecisionSignal.EXPIRED)
         _record(tx, row, PredictionExpired, withdrawn=False, reason="it had expired")
 
     def withdraw(self, tx: Transaction, row: CardRow, reason: str, *, by_operator: bool = False) -> None:
         """Withdraw a card for this `reason`. Gives a signal only if the operator saw it and did the work."""
-        row.status = compute_next_status(row.id, row.status, Move.WITHDRAW)
+        _move(tx, row, Move.WITHDRAW)
         row.outcome = Outcome.WITHDRAWN
         row.closed_at = tx.now
         row.note = reason
         if by_operator and row.shown_at is not None:
-            self.decisions.record(tx, DecisionSignal.DONE_BY_OPERATOR, make_decided_card(row, DecidedBy.OPERATOR))
+            self._signal(tx, row, DecisionSignal.DONE_BY_OPERATOR)
         _record(tx, row, PredictionExpired, withdrawn=True, reason=reason)
+
+    def make_room(self, tx: Transaction, returning: CardRow) -> None:
+        """Withdraw the lowest ranked other cards if there are too many (SPEC 2.9), without signal and cool-down."""
+        tx.session.flush()
+        cards = load_pending_cards(tx.session)
+        for card_id in find_displaced_ids(cards, returning.id, tx.now, self.settings.current):
+            self.withdraw(tx, load_card(tx.session, card_id), "made room for another card")
 
     def reopen(self, tx: Transaction, row: CardRow, note: str = "") -> None:
         """Make a card pending again: revoke its permit, take its signal back. The note of a dismissed one stays. If its
         time is over, it begins anew. Raises `Refusal` `nothing_to_undo`."""
-        before = row.status
-        new_status = compute_next_status(row.id, before, Move.REOPEN)
-        if duplicate := self.find_duplicate(tx, row):
-            raise Refusal(
-                "nothing_to_undo", f"card {duplicate} for the same thing is already pending", "decide that one"
-            )
-        row.status = new_status
+        before, after = row.status, compute_next_status(row, Move.REOPEN, tx.now)
+        if duplicate := find_pending_id(tx.session, row):
+            message = f"card {duplicate} for the same thing is already pending"
+            raise Refusal("nothing_to_undo", message, "decide that one")
+        row.status = after
         row.decided_by = row.decided_at = row.confirmed_at = row.closed_at = None
         row.trigger_type = row.permit_id = row.session_id = row.undo_requested_at = None
         row.note = row.note if before is Status.DISMISSED else note
@@ -339,15 +355,13 @@ class CardStore:
     def mark_shown(self, card_ids: Iterable[str]) -> None:
         """Mark cards as shown to the operator; unknown and decided ones are ignored."""
         ids = set(card_ids)
-        not_marked = {card.id for card in self.pending() if card.id in ids and card.shown_at is None}
 
         def mark(tx: Transaction) -> None:
-            for card_id in sorted(not_marked):
-                row = load(tx.session, CardRow, card_id)
-                if row is not None and row.status == Status.PENDING and row.shown_at is None:
+            for row in load_pending(tx.session):
+                if row.id in ids and row.shown_at is None:
                     row.shown_at = tx.now
 
-        if not_marked:
+        if any(card.id in ids and card.shown_at is None for card in self.pending()):
             self.database.write(mark)
 
     def mark_reviewed(self, card_id: str) -> None:
@@ -361,88 +375,79 @@ class CardStore:
 
         self.database.write(mark)
 
-    def store_session_end(self, tx: Transaction, row: CardRow, view: SessionView) -> None:
-        """Store the end of a card's session. The card is pending again if the operator undid the approval before the
-        start, or if the session could not begin (a provider was down: SPEC 3.8)."""
-        if row.undo_requested_at is not None and view.started_at is None:
+    def session_ended(self, tx: Transaction, view: SessionView) -> None:
+        """Store the outcome of a session on its card. Sessions call this in the transaction of their end.
+
+        The card is pending again if the operator undid the approval before the start, or if the session could not begin
+        (a provider was down: SPEC 3.8). If the engine stopped or was closed while the session ran, its work is another
+        pending card, unless it had begun by itself or the operator undid it."""
+        row = load(tx.session, CardRow, view.prediction_id)
+        if row is None or row.status != Status.APPROVED:
+            return
+        is_undone, is_interrupted = row.undo_requested_at is not None, view.state is SessionState.INTERRUPTED
+        if is_undone and view.started_at is None:
             self.reopen(tx, row, "undone before it started")
-            return
-        if view.not_begun and row.undo_requested_at is None and not self.find_duplicate(tx, row):
+        elif not is_undone and view.not_begun and not find_pending_id(tx.session, row):
             self.reopen(tx, row, f"not done: {view.error}")
-            return
-        row.status = compute_next_status(row.id, row.status, Move.EXECUTE)
-        row.session_id, is_interrupted = view.id, view.state is SessionState.INTERRUPTED
-        row.outcome = Outcome.FAILED if is_interrupted else Outcome(view.state.value)
+        else:
+            self._execute(tx, row, view)
+            is_closed = view.state is SessionState.CANCELLED and view.error == ENGINE_CLOSED
+            if (is_interrupted or is_closed) and not is_undone and row.decided_by != DecidedBy.AUTONOMY:
+                self._add_again(tx, row, "interrupted: the engine stopped while it ran")
+
+    def _execute(self, tx: Transaction, row: CardRow, view: SessionView) -> None:
+        """Store the outcome of a session that began."""
+        _move(tx, row, Move.EXECUTE)
+        row.session_id = view.id
         row.executed_at = row.closed_at = tx.now
-        if is_interrupted:
-            row.note = "interrupted"
+        if view.state is SessionState.INTERRUPTED:
+            row.outcome, row.note = Outcome.FAILED, "interrupted"
+        else:
+            row.outcome = Outcome(view.state.value)
         if view.state is SessionState.CANNOT_RUN:
             self.decisions.take_back(tx, row.id)  # a missing tool is no decision on the card (SPEC 2.12)
         elif row.undo_requested_at is not None:
-            self.decisions.record(tx, DecisionSignal.UNDONE, make_decided_card(row, DecidedBy.OPERATOR))
+            self._signal(tx, row, DecisionSignal.UNDONE)
         _record(tx, row, PredictionExecuted, outcome=row.outcome)
 
     def retract_approval(self, tx: Transaction, row: CardRow, signal: DecisionSignal, at: datetime) -> None:
         """Replace the approval of a card by the signal that the operator undid or discarded its result, once."""
-        if self.decisions.read_current_signal(tx.session, row.id) in (DecisionSignal.UNDONE, DecisionSignal.DISCARDED):
+        if self.decisions.read_current_signal(tx.session, row.id) in SIGNAL_OF_EVENT.values():
             return
         row.undo_requested_at = row.undo_requested_at or at
         if signal is DecisionSignal.DISCARDED:
             row.discarded_at = at
-        self.decisions.record(tx, signal, make_decided_card(row, DecidedBy.OPERATOR), at=at)
-
-    def make_room(self, tx: Transaction, returning: CardRow) -> None:
-        """Withdraw the lowest ranked other cards if there are too many (SPEC 2.9), without signal and cool-down."""
-        tx.session.flush()
-        cards = load_pending_cards(tx.session)
-        for card_id in find_displaced_ids(cards, returning.id, tx.now, self.settings.current):
-            self.withdraw(tx, load_card(tx.session, card_id), "made room for another card")
-
-    @staticmethod
-    def find_duplicate(tx: Transaction, row: CardRow) -> str:
-        """The id of a pending card about the same subject, "" for none."""
-        query = select(col(CardRow.id)).where(
-            col(CardRow.workspace) == row.workspace,
-            col(CardRow.kind) == row.kind,
-            col(CardRow.subject) == row.subject,
-            col(CardRow.status) == Status.PENDING,
-        )
-        return tx.session.exec(query).first() or ""
+        self._signal(tx, row, signal, at=at)
 
     # -- regular work
 
     def expire_due(self) -> int:
         """Expire cards whose time is over, and withdraw those of workspaces that are off or deleted; returns how
         many."""
-        now, cards = self.clock.now(), self.pending()
-        deleted = {
-            workspace
-            for workspace in {card.workspace for card in cards}
-            if (refusal := self.workspace_refusal(workspace)) and refusal.code == "no_folder"
-        }
-        off = {card.id for card in cards if self.is_off(card.workspace, card.source)}
-        if not any(card.is_expired(now) or card.workspace in deleted or card.id in off for card in cards):
-            return 0
+        workspaces = {card.workspace for card in self.pending()}
+        refusals = {workspace: self.workspace_refusal(workspace) for workspace in workspaces}
+        deleted = {workspace for workspace, refusal in refusals.items() if refusal and refusal.code == "no_folder"}
+
+        def is_due(card: Card | CardRow, now: datetime) -> bool:
+            return card.is_expired(now) or card.workspace in deleted or self.is_off(card.workspace, card.source)
 
         def end_cards(tx: Transaction) -> int:
-            ended = 0
-            for row in load_pending(tx.session):
+            due = [row for row in load_pending(tx.session) if is_due(row, tx.now)]
+            for row in due:
                 if row.workspace in deleted:
                     self.withdraw(tx, row, "its workspace was deleted")
                 elif row.is_expired(tx.now):
                     self.expire(tx, row)
-                elif self.is_off(row.workspace, row.source):
-                    self.withdraw(tx, row, "autonomy is off in this workspace")
                 else:
-                    continue
-                ended += 1
-            return ended
+                    self.withdraw(tx, row, "autonomy is off in this workspace")
+            return len(due)
 
-        return self.database.write(end_cards)
+        now = self.clock.now()
+        return self.database.write(end_cards) if any(is_due(card, now) for card in self.pending()) else 0
 
     def follow_landings(self) -> None:
         """Learn from what happened to the changes of cards: undone, discarded, landed again (SPEC 8.1)."""
-        self._change_cursor.handle_new(lambda entries: self.database.write(lambda tx: self._apply_entries(tx, entries)))
+        self._changes.handle_new(lambda entries: self.database.write(lambda tx: self._apply_entries(tx, entries)))
 
     def _apply_entries(self, tx: Transaction, entries: Sequence[LedgerEntry]) -> None:
         """Give the cards of these ledger entries the signals that follow."""
@@ -464,7 +469,7 @@ class CardStore:
         row.undo_requested_at = None
         self.decisions.take_back(tx, row.id)
         if row.decided_by is not None and row.decided_by != DecidedBy.AUTONOMY:
-            self.decisions.record(tx, DecisionSignal.APPROVED, make_decided_card(row, row.decided_by), at=at)
+            self._signal(tx, row, DecisionSignal.APPROVED, row.decided_by, at=at)
 
     def credit_kept(self) -> int:
         """Store the signal "kept" for cards that ran by themselves, succeeded, were looked at and not undone for 24 h;
@@ -478,10 +483,26 @@ class CardStore:
         def record_kept(tx: Transaction) -> int:
             rows = load_all(tx.session, CardRow, _KEPT_RESULTS, span)
             for row in rows:
-                self.decisions.record(tx, DecisionSignal.KEPT, make_decided_card(row, DecidedBy.AUTONOMY))
+                self._signal(tx, row, DecisionSignal.KEPT, DecidedBy.AUTONOMY)
             return len(rows)
 
         return self.database.write(record_kept)
+
+    def _signal(
+        self,
+        tx: Transaction,
+        row: CardRow,
+        signal: DecisionSignal,
+        by: DecidedBy = DecidedBy.OPERATOR,
+        at: datetime | None = None,
+    ) -> None:
+        """Record a signal about a card for learning, `at` a time or now."""
+        self.decisions.record(tx, signal, make_decided_card(row, by), at=at)
+
+
+def _move(tx: Transaction, row: CardRow, move: Move) -> None:
+    """Give a card its status after `move`. Raises `Refusal` as `compute_next_status`."""
+    row.status = compute_next_status(row, move, tx.now)
 
 
 def _record(tx: Transaction, row: CardRow, event: Callable[..., Event], **fields: object) -> None:

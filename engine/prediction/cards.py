@@ -19,7 +19,6 @@ from engine.config.sections import ACP_PREFIX
 from engine.events import MuteLifted
 from engine.execution.runners.flow_runner import find_missing_file, find_named_flow, find_similar_flow
 from engine.model import (
-    ENGINE_CLOSED,
     UNDONE,
     Assignment,
     Card,
@@ -28,10 +27,8 @@ from engine.model import (
     DismissReason,
     Mute,
     Proposal,
-    Randomness,
     Refusal,
     RunnerInfo,
-    SessionState,
     SessionView,
     Source,
     Status,
@@ -40,7 +37,7 @@ from engine.model.text import capitalised, compute_text_hash
 from engine.prediction.approvals import ApprovalRequest, Approvals
 from engine.prediction.card_rows import (
     CardRow,
-    copy_card,
+    find_pending_id,
     load_card,
     load_last_trigger_times,
     load_pending,
@@ -55,7 +52,7 @@ from engine.prediction.routing import Route, Router
 from engine.prediction.stack import MAX_SUGGESTED, find_ids_without_place, sort_cards
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Transaction
-from engine.storage.rows import find_ids_with_prefix, load
+from engine.storage.rows import find_ids_with_prefix
 
 DEFAULT_SNOOZE, MAX_SNOOZE = timedelta(hours=2), timedelta(days=30)
 """Default and maximum length of a snooze."""
@@ -77,7 +74,6 @@ class Cards:
         checks: CardChecks,
         router: Router,
         twin: EmbeddedTwin,
-        randomness: Randomness,
         *,
         reverse: Callable[[str], int | None],
     ) -> None:
@@ -90,13 +86,14 @@ class Cards:
         self._checks = checks
         self._router = router
         self._twin = twin
-        self._randomness = randomness
         self._reverse_landing = reverse
         self.get = store.get
         self.expire_due = store.expire_due
         self.follow_landings = store.follow_landings
         self.mark_shown = store.mark_shown
         self.mark_reviewed = store.mark_reviewed
+        self.propose_again = store.propose_again
+        self.session_ended = store.session_ended
         self.rails = approvals.preview
         self.describe_sandbox = approvals.describe_sandbox
         self.recover = approvals.recover
@@ -187,8 +184,7 @@ class Cards:
             reason = reasoning or own
         assignment, other_runner = self.approvals.launcher.choose(assignment)
         row = self._make_row(assignment, reason, is_suggestion=bool(reasoning), may_wait=may_wait)
-        row.meaning = route.meaning
-        row.note = other_runner or row.note
+        row.meaning, row.note = route.meaning, other_runner or row.note
 
         def add(tx: Transaction) -> Card:
             if reasoning:
@@ -219,7 +215,7 @@ class Cards:
 
         The operator's own prompt has no estimated confidence and a kind of its own, so that its approval gives no
         card the right to run by itself (SPEC 2.5). A suggestion is shown whatever its confidence."""
-        now, card_id = self._store.clock.now(), self._randomness.new_id("pred")
+        now, card_id = self._store.clock.now(), self._store.randomness.new_id("pred")
         proposal = Proposal(
             kind=SUGGESTED_KIND if is_suggestion else OWN_PROMPT,
             workspace=assignment.workspace,
@@ -320,24 +316,9 @@ class Cards:
         if MuteIndex(read_mutes(tx.session, tx.now)).covers(*row.about, row.tier):
             message = "the operator dismissed this, or mutes every suggestion here"
             raise Refusal("muted", message, "clawpy muted lists it")
-        if other := self._store.find_duplicate(tx, row):
+        if other := find_pending_id(tx.session, row):
             message = f"card {other} already proposes this"
             raise Refusal("already_pending", message, "the operator must decide it first")
-
-    def propose_again(self, card_id: str, note: str) -> Card:
-        """A pending card for the work of a card that was interrupted (SPEC 7.5). A new one is made unless there is one
-        about the same subject. Raises `Refusal` `unknown_card`."""
-        with self._store.deciding:
-            return self._database.write(lambda tx: self._add_again(tx, load_card(tx.session, card_id), note))
-
-    def _add_again(self, tx: Transaction, row: CardRow, note: str) -> Card:
-        """See `propose_again`."""
-        if duplicate := self._store.find_duplicate(tx, row):
-            return make_card_of_row(load_card(tx.session, duplicate))
-        copy = copy_card(row, self._randomness.new_id("pred"), tx.now, self._store.expiry(tx.now), note)
-        card = self._store.add(tx, copy)
-        self._store.make_room(tx, copy)
-        return card
 
     # -- deciding
 
@@ -448,19 +429,6 @@ class Cards:
                 return replace(self.get(card_id), note=f"1 landing undone, {landings_left} left"), landings_left
             undone = DecisionSignal.UNDONE
             return store.change(card_id, lambda tx, row: store.retract_approval(tx, row, undone, tx.now)), 0
-
-    def session_ended(self, tx: Transaction, view: SessionView) -> None:
-        """Store the outcome of a session on its card. Sessions call this in the transaction of their end. If the engine
-        stopped or was closed while the session ran, its work is a pending card again, unless it had begun by itself or
-        the operator undid it."""
-        row = load(tx.session, CardRow, view.prediction_id)
-        if row is None or row.status != Status.APPROVED:
-            return
-        self._store.store_session_end(tx, row, view)
-        unwanted = row.undo_requested_at is not None or row.decided_by == DecidedBy.AUTONOMY
-        is_closed = view.state is SessionState.CANCELLED and view.error == ENGINE_CLOSED
-        if (view.state is SessionState.INTERRUPTED or is_closed) and not unwanted:
-            self._add_again(tx, row, "interrupted: the engine stopped while it ran")
 
     def _reverse(self, row: CardRow) -> int:
         """Undo the last landing of an executed card's session. Returns the number of landings left. Raises `Refusal` as

@@ -178,6 +178,7 @@ def build_prediction(services: Services, launcher: Sessions, overrides: Override
         services.database,
         clock,
         services.settings,
+        randomness,
         safety=services.safety,
         decisions=services.decisions,
         ledger=services.ledger,
@@ -192,7 +193,6 @@ def build_prediction(services: Services, launcher: Sessions, overrides: Override
         services.checks,
         router,
         services.embedded_twin,
-        randomness,
         reverse=services.changes.undo_session,
     )
 

@@ -86,8 +86,8 @@ class World:
         settings = FixedSettings(self.settings)
         router = Router(settings, self.clock, self.randomness, self.placer)
         self.store = CardStore(
-            self.database, self.clock, settings, safety=self._make_safety(), decisions=self.decisions,
-            ledger=Ledger(self.database), workspace_refusal=self._find_workspace_refusal,
+            self.database, self.clock, settings, self.randomness, safety=self._make_safety(),
+            decisions=self.decisions, ledger=Ledger(self.database), workspace_refusal=self._find_workspace_refusal,
         )  # fmt: skip
         approvals = Approvals(self.store, self.sessions, self.twin, flows=["run_tests"])  # type: ignore[arg-type]
         self.checks = CardChecks(
@@ -105,7 +105,7 @@ class World:
             ),
         )
         self.cards = self.sessions.cards = Cards(
-            self.store, approvals, self.checks, router, self.twin, self.randomness, reverse=self.landings.reverse
+            self.store, approvals, self.checks, router, self.twin, reverse=self.landings.reverse
         )
 
     def _find_workspace_refusal(self, workspace: str) -> Refusal | None:

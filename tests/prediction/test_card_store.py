@@ -42,11 +42,13 @@ def test_the_table_has_exactly_the_legal_steps() -> None:
 
 @pytest.mark.parametrize(("status", "move"), list(product(Status, Move)))
 def test_every_other_move_is_refused(status: Status, move: Move) -> None:
+    columns: Any = {"id": "pred_x", "status": status, "expires_at": MONDAY_MORNING + timedelta(hours=1)}
+    row = CardRow(**columns)
     if (status, move) in TRANSITIONS:
-        assert compute_next_status("pred_x", status, move) is TRANSITIONS[status, move]
+        assert compute_next_status(row, move, MONDAY_MORNING) is TRANSITIONS[status, move]
         return
     with pytest.raises(Refusal, match="pred_x") as refused:
-        compute_next_status("pred_x", status, move)
+        compute_next_status(row, move, MONDAY_MORNING)
     assert refused.value.code == ("nothing_to_undo" if move in (Move.WAKE, Move.REOPEN) else "already_decided")
 
 

@@ -1,4 +1,4 @@
-"""A prediction cycle (SPEC 2.1 to 2.10): which proposals become cards, which cards are withdrawn, what is reported, and
+"""A check (SPEC 2.1 to 2.10): which proposals become cards, which cards are withdrawn, what is reported, and
 the next steps of sessions."""
 
 from __future__ import annotations
