@@ -108,8 +108,8 @@ class Approvals:
         launcher: Sessions,
         twin: EmbeddedTwin,
         *,
-        flows: Collection[str] = (),
-        secrets: Callable[[], Iterable[str]] = tuple,
+        flows: Collection[str],
+        secrets: Callable[[], Iterable[str]],
     ) -> None:
         """`flows`: names that a prompt of your own may call; `secrets`: values that no prompt may hold."""
         self.launcher = launcher
@@ -217,26 +217,26 @@ class Approvals:
         permits = {permit.prediction_id: permit for permit in unconsumed if permit.expires_at > now}
         with self._database.read() as session:
             approved = session.exec(select(CardRow).where(col(CardRow.status) == Status.APPROVED)).all()
-        messages = []
-        for row in approved:
-            if row.session_id is not None or self._has_live_session(row.id):
-                continue
-            if self._store.get(row.id).status is not Status.APPROVED:
-                continue  # decided again meanwhile
-            permit = permits.get(row.id)
-            if permit is None:
-                self._reopen_unstarted(row.id, "it was approved but did not start; approve it again")
-                messages.append(f"pending again because its permit has expired: {row.prompt}")
-                continue
-            if not resume:
-                messages.append(f"approved, waiting for the console: {row.prompt}")
-                continue
-            try:
-                self._start(row.id, permit, row.decided_by or DecidedBy.OPERATOR)
-                messages.append(f"started because it was approved before the interruption: {row.prompt}")
-            except Refusal as refusal:
-                messages.append(f"pending again because it could not start: {row.prompt}: {refusal.message}")
-        return messages
+        return [
+            self._recover_card(row, permits.get(row.id), resume=resume)
+            for row in approved
+            if row.session_id is None
+            and not self._has_live_session(row.id)
+            and self._store.get(row.id).status is Status.APPROVED  # not decided again meanwhile
+        ]
+
+    def _recover_card(self, row: CardRow, permit: Permit | None, *, resume: bool) -> str:
+        """Start an approved card that never began, or make it pending again; says what was done."""
+        if permit is None:
+            self._reopen_unstarted(row.id, "it was approved but did not start; approve it again")
+            return f"pending again because its permit has expired: {row.prompt}"
+        if not resume:
+            return f"approved, waiting for the console: {row.prompt}"
+        try:
+            self._start(row.id, permit, row.decided_by or DecidedBy.OPERATOR)
+        except Refusal as refusal:
+            return f"pending again because it could not start: {row.prompt}: {refusal.message}"
+        return f"started because it was approved before the interruption: {row.prompt}"
 
     def convert_to_flow(self, assignment: Assignment, flow: str, parameters: str) -> Assignment:
         """`assignment` as work for `flow`. Its prompt stays if there are no `parameters`, except that the prompt of a

@@ -54,6 +54,12 @@ _COPIED_FIELDS = {
 }  # fmt: skip
 """The fields of a card that belong to its work and not to its life."""
 
+_FIELDS_OF_ASSIGNMENT = ("prompt", "workspace", "runner", "flow")
+_FIELDS_OF_PROPOSAL = (
+    "task_id", "kind", "subject", "fingerprint", "signals", "evidence_at", "source", "tier",
+)  # fmt: skip
+"""The fields of a card that its assignment and its proposal have under the same names."""
+
 
 class CardRow(Row, table=True):
     """One card. Money in micro-dollars; `tier` is 1 to 4 (SPEC 2.11). `schema.sql` says what a row may hold."""
@@ -204,28 +210,18 @@ def make_row(
     `estimate` it has the confidence of a cold start."""
     row = CardRow(
         id=card_id,
-        prompt=assignment.prompt,
         target_agent=assignment.agent,
         target_channel=assignment.channel,
-        workspace=assignment.workspace,
-        runner=assignment.runner,
-        flow=assignment.flow,
         parameters=dict(assignment.parameters),
+        reasoning=sanitise(proposal.reasoning),
+        facts=dict(proposal.facts),
+        context=context,
+        confidence=COLD_START,
         created_at=now,
         expires_at=expires_at,
-        confidence=COLD_START,
-        reasoning=sanitise(proposal.reasoning),
-        task_id=proposal.task_id,
-        kind=proposal.kind,
-        subject=proposal.subject,
-        fingerprint=proposal.fingerprint,
-        facts=dict(proposal.facts),
-        signals=proposal.signals,
-        context=context,
-        evidence_at=proposal.evidence_at,
-        source=proposal.source,
-        tier=proposal.tier,
         note="" if info.available else info.reason,
+        **{name: getattr(assignment, name) for name in _FIELDS_OF_ASSIGNMENT},
+        **{name: getattr(proposal, name) for name in _FIELDS_OF_PROPOSAL},
     )
     if estimate is not None:
         row.confidence, row.parts, row.seen = estimate.parts.total, estimate.parts, estimate.features.pack()

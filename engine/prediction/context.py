@@ -31,7 +31,7 @@ from engine.prediction.signals import (
     describe_thread,
     find_nearest_meeting,
     list_open_tasks,
-    make_conversations_signal,
+    make_continuation_signal,
 )
 from engine.storage.validation_runs import ValidationRun
 
@@ -176,7 +176,7 @@ class WorkspaceContext:
     def conversations(self) -> Callable[[frozenset[str]], Signal]:
         """Returns the conversations signal of a proposal that continues these flows. Results are kept, because many
         proposals continue the same flows."""
-        return cache(partial(make_conversations_signal, self.sessions, (), self.local))
+        return cache(partial(make_continuation_signal, self.sessions, self.local))
 
     @property
     def reasons_for_no_cards(self) -> tuple[str, ...]:

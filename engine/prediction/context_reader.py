@@ -10,7 +10,7 @@ import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -89,11 +89,6 @@ MAX_GONE_FILES = 20
 """Maximum number of deleted test files that are searched for the names of failing tests."""
 
 
-def _find_nothing(workspace: str) -> Sequence[Any]:
-    """The answer of a source that is not there."""
-    return ()
-
-
 @frozen
 class Sources:
     """The sources that contexts are read from. The functions are called with a workspace."""
@@ -102,20 +97,19 @@ class Sources:
     tasks: TaskBoard
     sessions: Sessions
     projects: ProjectCache
-    git: GitReader = field(default_factory=GitReader)
-    github: GitHub | None = None
-    threads: Threads | None = None
-    learned_flows: Callable[[str], Sequence[str]] = _find_nothing
+    github: GitHub
+    threads: Threads
+    learned_flows: Callable[[str], Sequence[str]]
     """The names of the learned flows that may run there."""
-    fixes: Callable[[str], Sequence[KnownFix]] = _find_nothing
+    fixes: Callable[[str], Sequence[KnownFix]]
     """The fixes that made tests pass there before."""
-    prompt_runner: Callable[[str], str] = lambda workspace: ""
+    prompt_runner: Callable[[str], str]
     """The agent or model that runs text prompts there, "" for none."""
-    landings: Callable[[str], Sequence[ChangeSet]] = _find_nothing
+    landings: Callable[[str], Sequence[ChangeSet]]
     """The landed change sets that can be undone."""
-    changes: Callable[[str], ChangeSet | None] = lambda session_id: None
+    changes: Callable[[str], ChangeSet | None]
     """The change set of a session."""
-    disk: Callable[[str], FullDisk | None] = lambda workspace: None
+    disk: Callable[[str], FullDisk | None]
     """The disk of the home, if it is nearly full."""
 
 
@@ -153,7 +147,7 @@ class ContextReader:
         self._clock = clock
         self._settings = settings
         self._sources = sources
-        self._git = sources.git
+        self._git = GitReader()
         self._calendars = CalendarReader()
 
     def read_all(
@@ -197,20 +191,18 @@ class ContextReader:
         if git is None:
             return context
         today = context.local.replace(hour=0, minute=0, second=0, microsecond=0)
-        github = self._sources.github
         return replace(
             context,
             git=git,
             inspection=fetch.ask("git", lambda: self._git.inspect(folder, git, context.now, today), NOTHING_INSPECTED),
-            github=github.latest(context.workspace) if github and git.on_github else None,
+            github=self._sources.github.latest(context.workspace) if git.on_github else None,
         )
 
     def _measure_silence(
         self, context: WorkspaceContext, last_input: datetime | None, ours: Sequence[OurWrite], fetch: _Fetch
     ) -> timedelta | None:
         """How long the operator has done nothing here, None for unknown."""
-        threads = self._sources.threads
-        grown_at = fetch.ask("transcripts", lambda: threads.find_last_growth() if threads else None, None)
+        grown_at = fetch.ask("transcripts", self._sources.threads.find_last_growth, None)
         last_sign = max((sign for sign in (last_input, grown_at) if sign is not None), default=None)
         writes = [*ours, *collect_writes_of_sessions(context.sessions, context.workspace, context.now)]
         touches = context.git.touches if context.git else ()
@@ -245,7 +237,7 @@ class ContextReader:
             tasks=fetch.ask_all(
                 "tasks", lambda: sources.tasks.list(workspace=workspace, state=TaskState.OPEN, limit=OPEN_TASKS)
             ),
-            threads=fetch.ask_all("transcripts", lambda: sources.threads.latest(workspace) if sources.threads else ()),
+            threads=fetch.ask_all("transcripts", lambda: sources.threads.latest(workspace)),
             meetings=fetch.ask_all("calendar", lambda: self._calendars.meetings(self._calendar_files, context.local)),
             disk=fetch.ask("disk", lambda: sources.disk(workspace), None),
             landings=fetch.ask_all("landings", lambda: sources.landings(workspace)),

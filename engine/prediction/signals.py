@@ -87,7 +87,7 @@ class OurWrite:
 
 
 def find_last_activity(
-    now: datetime, last_input: datetime | None, touches: Iterable[Touch], ours: Iterable[OurWrite] = ()
+    now: datetime, last_input: datetime | None, touches: Iterable[Touch], ours: Iterable[OurWrite]
 ) -> datetime | None:
     """The operator's last activity, None for unknown. Never later than `now`."""
     writes = group_pairs((write.path, write) for write in ours)
@@ -205,26 +205,30 @@ def compute_thread_relevance(thread: Thread, now: datetime) -> float:
     return openness * _compute_freshness(thread.at, now)
 
 
-def make_conversations_signal(
-    sessions: Sequence[SessionView], threads: Sequence[Thread], local: datetime, flows: Collection[str] | None = None
-) -> Signal:
-    """The most relevant session and the most relevant conversation with another agent, in words. For a proposal, only
-    the sessions of the `flows` that it continues count."""
-    rated_sessions = [
-        (compute_session_relevance(session, local), _describe_session(session, local))
-        for session in sessions
-        if flows is None or session.flow in flows
-    ]
-    best = sorted(rated_sessions)[-1:]
-    if flows is None:
-        rated_threads = [
-            (compute_thread_relevance(thread, local), describe_thread(thread, local)) for thread in threads
-        ]
-        best += sorted(rated_threads)[-1:]
-    best = sorted((pair for pair in best if pair[0] > 0.0), reverse=True)
-    nothing = "no recent sessions" if flows is None else "no recent session that it continues"
-    words = [words for _, words in best] or [nothing]
-    return make_signal("conversations", best[0][0] if best else 0.0, *words)
+def make_conversations_signal(sessions: Sequence[SessionView], threads: Sequence[Thread], local: datetime) -> Signal:
+    """The signal of the workspace: the most relevant session and the most relevant conversation with another agent."""
+    rated_threads = [(compute_thread_relevance(thread, local), describe_thread(thread, local)) for thread in threads]
+    best = [*_find_best_session(sessions, local), *sorted(rated_threads)[-1:]]
+    return _make_conversations_signal(best, "no recent sessions")
+
+
+def make_continuation_signal(sessions: Sequence[SessionView], local: datetime, flows: Collection[str]) -> Signal:
+    """The signal of a proposal: the most relevant session of the flows that it continues."""
+    continued = [session for session in sessions if session.flow in flows]
+    return _make_conversations_signal(_find_best_session(continued, local), "no recent session that it continues")
+
+
+def _find_best_session(sessions: Sequence[SessionView], local: datetime) -> list[tuple[float, str]]:
+    """The most relevant session as (relevance, words)."""
+    return sorted(
+        (compute_session_relevance(session, local), _describe_session(session, local)) for session in sessions
+    )[-1:]
+
+
+def _make_conversations_signal(rated: Sequence[tuple[float, str]], nothing: str) -> Signal:
+    """The signal of what is relevant, the most relevant first; `nothing` says that nothing is."""
+    relevant = sorted((pair for pair in rated if pair[0] > 0.0), reverse=True) or [(0.0, nothing)]
+    return make_signal("conversations", relevant[0][0], *(words for _, words in relevant))
 
 
 def describe_thread(thread: Thread, local: datetime) -> str:
@@ -263,7 +267,7 @@ def _rank_waiting(state: GitState, github: GitHubState | None, tests_stale: bool
     return [(relevance, words) for relevance, value, words in rows if value]
 
 
-def describe_git_evidence(state: GitState, github: GitHubState | None = None) -> list[str]:
+def describe_git_evidence(state: GitState, github: GitHubState | None) -> list[str]:
     """What waits in the repository, in words. If nothing does, one line says so."""
     if not state.head:
         return ["no commits yet"]
@@ -271,7 +275,7 @@ def describe_git_evidence(state: GitState, github: GitHubState | None = None) ->
     return [words for _, words in _rank_waiting(state, github, False) if words] or [f"clean, {unpushed}"]
 
 
-def make_git_signal(state: GitState, github: GitHubState | None = None, tests_stale: bool = False) -> Signal:
+def make_git_signal(state: GitState, github: GitHubState | None, tests_stale: bool) -> Signal:
     """The signal of the workspace. Its relevance is 1 minus the product of (1 - relevance) over all that waits. If
     `gh` failed, the signal has that error, and the rest still counts."""
     relevance = 1.0 - prod(1.0 - item_relevance for item_relevance, _ in _rank_waiting(state, github, tests_stale))

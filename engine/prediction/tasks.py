@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from sqlalchemy import String, bindparam, cast
 from sqlmodel import Field, Session, col, desc, select
 
 from engine.events import TaskAdded, TaskChanged
-from engine.frozen import frozen
 from engine.model import Randomness, Refusal, Result, SessionView, Task, TaskState, sanitise
 from engine.model.secrets import redact, refuse_secret
 from engine.model.text import remove_code_and_comments
@@ -139,9 +138,8 @@ class TaskBoard:
 
     def add_due(self, tx: Transaction, title: str, channel: str, workspace: str = "", *, run: bool = False) -> str:
         """Add an open task for a due item of a heartbeat (SPEC 4.1), which may `run` by itself; returns its id."""
-        words = sanitise(title).strip()[:MAX_TITLE_CHARS]
         source = HEARTBEAT_ORDER if run else HEARTBEAT
-        return self._add(tx, words, source, channel=channel, workspace=workspace).id
+        return self._add(tx, _shorten(title), source, channel=channel, workspace=workspace).id
 
     def has_heartbeat_tasks(self) -> bool:
         """Whether a heartbeat made tasks that are open, or done because their items are gone."""
@@ -171,24 +169,29 @@ class TaskBoard:
 
         Raises OSError or UnicodeDecodeError if a file cannot be read; then nothing changes.
         """
-        open_in_files = _read_task_files(folder, workspaces)
+        in_files = _read_task_files(folder, workspaces)
+        present = set(in_files)
         with self._database.read() as session:
             before = state.get(session, LAST_FILE_TASKS)
             stored = {(row.workspace, row.title): row.state for row in session.exec(_FILE_TASKS)}
-        last = set(open_in_files) if before is None else {(workspace, title) for workspace, title in before}
-        changes = _compare_file_tasks(open_in_files, last, stored)
-        after = [list(key) for key in sorted(open_in_files)]
-        if changes.new or TaskState.DONE in changes.states.values() or after != before:
-            self._database.write(lambda tx: self._apply_file_changes(tx, changes, after))
+        new = [task for task in in_files if task not in stored]
+        # A task that was done on the board stays done while the files do not change.
+        last = present if before is None else {(workspace, title) for workspace, title in before}
+        finished = [task for task, its_state in stored.items() if its_state == TaskState.OPEN and task not in present]
+        reopened = [task for task in in_files if stored.get(task) == TaskState.DONE and task not in last]
+        states = dict.fromkeys(finished, TaskState.DONE) | dict.fromkeys(reopened, TaskState.OPEN)
+        after = [list(task) for task in sorted(in_files)]
 
-    def _apply_file_changes(self, tx: Transaction, changes: _FileTaskChanges, after: Sequence[Sequence[str]]) -> None:
-        """Store the changes, and that the files list the open tasks `after` now."""
-        for row in tx.session.exec(_FILE_TASKS):
-            if new_state := changes.states.get((row.workspace, row.title)):
-                self._change(tx, row, new_state, "")
-        for workspace, title in changes.new:
-            self._add(tx, title, FILE, workspace=workspace)
-        state.put(tx, LAST_FILE_TASKS, after)
+        def apply(tx: Transaction) -> None:
+            for row in tx.session.exec(_FILE_TASKS):
+                if new_state := states.get((row.workspace, row.title)):
+                    self._change(tx, row, new_state, "")
+            for workspace, title in new:
+                self._add(tx, title, FILE, workspace=workspace)
+            state.put(tx, LAST_FILE_TASKS, after)
+
+        if new or finished or after != before:
+            self._database.write(apply)
 
     def is_open(self, tx: Transaction, task_id: str) -> bool:
         """Whether this task is open or running; False for an unknown one."""
@@ -200,8 +203,7 @@ class TaskBoard:
         full_id = self.get(task_id).id
 
         def finish(tx: Transaction) -> Task:
-            row = load(tx.session, TaskRow, full_id)
-            assert row is not None, "tasks are never deleted"
+            row = tx.session.get_one(TaskRow, full_id)  # tasks are never deleted
             if row.state == TaskState.RUNNING:
                 raise Refusal(
                     "task_running", f"{row.id} is being worked on", "stop its session, or wait until it finishes"
@@ -219,10 +221,9 @@ class TaskBoard:
             row.session_id = view.id
             self._change(tx, row, TaskState.RUNNING, "")
             return
-        title = sanitise(view.prompt).strip()[:MAX_TITLE_CHARS] or view.id
         row = self._add(
             tx,
-            title,
+            _shorten(view.prompt) or view.id,
             "session",
             channel=view.channel,
             workspace=view.workspace,
@@ -270,27 +271,6 @@ class TaskBoard:
         tx.record(TaskChanged(subject=row.id, workspace=row.workspace, state=state))
 
 
-@frozen
-class _FileTaskChanges:
-    """What the files of `tasksDir` change."""
-
-    new: tuple[FileTask, ...]
-    states: Mapping[FileTask, TaskState]
-    """The new state of each stored task that changes."""
-
-
-def _compare_file_tasks(
-    open_in_files: Collection[FileTask], last: Collection[FileTask], stored: Mapping[FileTask, TaskState]
-) -> _FileTaskChanges:
-    """The changes from the `stored` states to what is open in the files. A task that was done is open again if it was
-    not among the `last` open ones."""
-    still_open = set(open_in_files)
-    finished = [task for task, task_state in stored.items() if task_state == TaskState.OPEN and task not in still_open]
-    reopened = [task for task in open_in_files if stored.get(task) == TaskState.DONE and task not in last]
-    states = dict.fromkeys(finished, TaskState.DONE) | dict.fromkeys(reopened, TaskState.OPEN)
-    return _FileTaskChanges(tuple(task for task in open_in_files if task not in stored), states)
-
-
 def _read_task_files(folder: Path, workspaces: Sequence[str]) -> list[FileTask]:
     """The open tasks in the files of `folder`, in order and each once. A file belongs to no workspace if several have
     its name."""
@@ -304,6 +284,11 @@ def _read_task_files(folder: Path, workspaces: Sequence[str]) -> list[FileTask]:
                 if mark == " " and title:
                     open_tasks.append((by_name.get(file.stem, ""), title))
     return list(dict.fromkeys(open_tasks))
+
+
+def _shorten(text: str) -> str:
+    """A text as the title of a task."""
+    return sanitise(text).strip()[:MAX_TITLE_CHARS]
 
 
 def _to_tasks(session: Session, rows: Sequence[TaskRow]) -> list[Task]:

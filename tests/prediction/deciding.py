@@ -89,7 +89,7 @@ class World:
             self.database, self.clock, settings, self.randomness, safety=self._make_safety(),
             decisions=self.decisions, ledger=Ledger(self.database), workspace_refusal=self._find_workspace_refusal,
         )  # fmt: skip
-        approvals = Approvals(self.store, self.sessions, self.twin, flows=["run_tests"])  # type: ignore[arg-type]
+        approvals = Approvals(self.store, self.sessions, self.twin, flows=["run_tests"], secrets=tuple)  # type: ignore[arg-type]
         self.checks = CardChecks(
             self.store,
             approvals,

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from engine.clock import FakeClock
@@ -16,7 +17,6 @@ from engine.execution.runners.flows import FLOWS
 from engine.execution.runners.toolchains.project_tools import Linter, Toolchain
 from engine.execution.runners.toolchains.projects import Project, ProjectCache
 from engine.execution.runners.toolchains.tool_table import LINTERS, TEST_RUNNERS
-from engine.git.github import GitHub
 from engine.model import Proposal, SessionState, SessionView, Task
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.context_reader import ContextReader, Sources
@@ -53,8 +53,10 @@ class World:
     sessions: Sequence[SessionView] = ()
     projects: Sequence[Project] = (PYTEST,)
     now: datetime = NOW
-    github: GitHub | None = None
-    threads: Any = None
+    github: Any = field(default_factory=lambda: SimpleNamespace(latest=lambda workspace: None))
+    threads: Any = field(
+        default_factory=lambda: SimpleNamespace(latest=lambda workspace: (), find_last_growth=lambda: None)
+    )
     broken: set[str] = field(default_factory=set)
     """The sources that fail: tasks, sessions, runs, tools."""
 
@@ -92,6 +94,12 @@ class World:
             ProjectCache(clock, self.find_projects),
             github=self.github,
             threads=self.threads,
+            learned_flows=lambda workspace: (),
+            fixes=lambda workspace: (),
+            prompt_runner=lambda workspace: "",
+            landings=lambda workspace: (),
+            changes=lambda session_id: None,
+            disk=lambda workspace: None,
         )  # type: ignore[arg-type]
         return ContextReader(clock, FixedSettings(), sources)
 

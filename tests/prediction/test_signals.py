@@ -23,6 +23,7 @@ from engine.prediction.signals import (
     find_last_activity,
     find_related_task,
     make_calendar_signal,
+    make_continuation_signal,
     make_conversations_signal,
     make_git_signal,
     make_silence_signal,
@@ -98,8 +99,8 @@ def test_a_session_that_was_left_open_is_more_relevant_than_one_that_ended_well(
     assert compute_session_relevance(make_session(check=CheckResult("pytest", 3, 1), ended_at=NOW), NOW) == 0.8
     assert compute_session_relevance(make_session(ended_at=NOW), NOW) == 0.4
     assert compute_session_relevance(make_session(state=SessionState.RUNNING, ended_at=None), NOW) == 0.0
-    assert make_conversations_signal([failed], [], NOW, {"run_tests"}).relevance == 1.0
-    assert make_conversations_signal([failed], [], NOW, {"bisect"}).relevance == 0.0, "a card of another kind"
+    assert make_continuation_signal([failed], NOW, {"run_tests"}).relevance == 1.0
+    assert make_continuation_signal([failed], NOW, {"bisect"}).relevance == 0.0, "a card of another kind"
     assert compute_session_relevance(failed, NOW + timedelta(hours=12)) == pytest.approx(0.5)
     assert compute_session_relevance(failed, NOW + timedelta(hours=24)) == 0.0
 
