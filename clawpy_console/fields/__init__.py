@@ -1,7 +1,7 @@
 """Fields: named lines of text that describe a thing, such as an agent or a learning.
 
 Screens and verbs show the same fields. A function of this package takes the document of a thing, as verbs print it in
-JSON, and gives its fields. `widgets.reflowing_text.render_fields` lays them out for a screen, and
+JSON, and gives its fields. `widgets.texts.render_fields` lays them out for a screen, and
 `cli.printing.style.format_fields` for a terminal or a pipe. Nothing here needs Textual.
 """
 

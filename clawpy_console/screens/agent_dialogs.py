@@ -13,7 +13,7 @@ from textual import getters, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.widgets import Input, Static, TextArea
+from textual.widgets import Input, TextArea
 
 from clawpy_console import formats
 from clawpy_console.fields import Document, text_line
@@ -23,8 +23,8 @@ from clawpy_console.keys import bindings
 from clawpy_console.screens.agent_tree import OWNER, make_search_text
 from clawpy_console.screens.dialog import Dialog, PreviewDialog, confirm
 from clawpy_console.widgets.frame import KeyLine, has_words
-from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows
+from clawpy_console.widgets.texts import PlainText, ReflowingText
 from engine import dispatch
 from engine.model import (
     AgentFile,
@@ -106,7 +106,7 @@ class EditFile(EditDialog):
     def compose(self) -> ComposeResult:
         with self.make_frame(f"{self._file.agent}/{self._file.name}", classes="-whole"):
             yield self.make_editor(line_numbers=self._file.name.endswith(".json"))
-            yield Static(id="status", markup=False)
+            yield PlainText(id="status")
             yield TextArea(id="other", soft_wrap=True, show_line_numbers=False, read_only=True)
             yield KeyLine()
 
@@ -182,7 +182,7 @@ class EditProfile(PreviewDialog[bool | None], EditDialog):  # the first base is 
                 yield self.make_editor()
                 with VerticalScroll(id="pane", can_focus=False):
                     yield ReflowingText(id="change")
-            yield Static(id="status", markup=False)
+            yield PlainText(id="status")
             yield KeyLine()
 
     def on_mount(self) -> None:
@@ -260,7 +260,7 @@ class MoveAgent(PreviewDialog[str | None]):
                     yield Rows(id="leaders", empty="No match.", classes="-lit")
                 with VerticalScroll(id="pane", can_focus=False):
                     yield ReflowingText(id="change")
-            yield Static(id="status", markup=False)
+            yield PlainText(id="status")
             yield KeyLine()
 
     def on_mount(self) -> None:
@@ -338,9 +338,9 @@ class NewAgent(Dialog[AgentView | None]):
         with self.make_frame(f"A new agent under {self._leader}"):
             for name, hint in NEW_AGENT_FIELDS.items():
                 yield Input(placeholder=hint, id=name)
-            yield Static(id="status", classes="note", markup=False)
+            yield PlainText(id="status", classes="note")
             keys = Content.assemble(("^s", "$accent"), " create     ", ("esc", "$accent"), " cancel")
-            yield Static(keys, classes="note", markup=False)
+            yield PlainText(keys, classes="note")
 
     @on(Input.Submitted)
     def _on_submitted(self, event: Input.Submitted) -> None:

@@ -16,13 +16,13 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.screen import Screen
 from textual.widget import Widget
-from textual.widgets import Input, Static
+from textual.widgets import Input
 from textual.worker import Worker
 
 from clawpy_console.keys import GROUPS, bindings, find_key_line_actions, format_key, is_on_screen
 from clawpy_console.state import AppState
 from clawpy_console.widgets.frame import Columns, Filter, Frame, KeyLine
-from clawpy_console.widgets.reflowing_text import ReflowingText
+from clawpy_console.widgets.texts import PlainText, ReflowingText
 
 if TYPE_CHECKING:
     from textual.widgets import TextArea
@@ -115,6 +115,10 @@ class BaseScreen(Screen[Answer]):
             work = partial(self.app.run_in_thread, partial(call, self.app.engine), show_result, on_refusal, wait=wait)
             _: Worker[None] = self.run_worker(work, group=group, exclusive=True)
 
+    def show_fields(self, selector: str, fields: Iterable[Field]) -> None:
+        """Show `fields` in the `ReflowingText` at `selector`."""
+        self.query_one(selector, ReflowingText).show_fields(fields)
+
     @property
     def now(self) -> datetime:
         """The present time."""
@@ -206,7 +210,7 @@ class ConsoleScreen(BaseScreen[None]):
     def compose(self) -> ComposeResult:
         yield Frame(self.MODE)
         if self.PURPOSE:
-            yield Static(self.PURPOSE, id="purpose", markup=False)
+            yield PlainText(self.PURPOSE, id="purpose")
             yield Columns(id="tabs")
         yield from self.compose_body()
         self._key_line = KeyLine()
@@ -263,13 +267,9 @@ class ConsoleScreen(BaseScreen[None]):
     def draw_times(self) -> None:
         """Bring the parts of the body that depend on the time up to date."""
 
-    def update_static(self, selector: str, content: Content) -> None:
-        """Put `content` into the Static at `selector`; see `update_content`."""
-        update_content(self.query_one(selector, Static), content)
-
-    def show_fields(self, selector: str, fields: Iterable[Field]) -> None:
-        """Show `fields` in the `ReflowingText` at `selector`."""
-        self.query_one(selector, ReflowingText).show_fields(fields)
+    def show_content(self, selector: str, content: Content) -> None:
+        """Show `content` in the `PlainText` at `selector`."""
+        self.query_one(selector, PlainText).replace(content)
 
     def can_show_results(self) -> bool:
         return self.ready or not self._complete
@@ -412,13 +412,3 @@ def type_into(widget: Widget, text: str) -> None:
 def find_next_choice(choices: Sequence[T], choice: T) -> T:
     """The choice that follows `choice`: the first one after the last, and after a value that is no choice."""
     return choices[(choices.index(choice) + 1) % len(choices)] if choice in choices else choices[0]
-
-
-def update_content(static: Static, content: Content) -> None:
-    """Put `content` into `static`, unless it is there already. The screen is laid out again only if the height of
-    `static` changes."""
-    before = static.content
-    if not (isinstance(before, Content) and before.is_same(content)):
-        width, height = static.content_size
-        is_as_high = width > 0 and content.get_height(static.styles.get_rules(), width) == height
-        static.update(content, layout=static.styles.auto_dimensions and not is_as_high)

@@ -11,7 +11,7 @@ from textual import getters
 from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.widgets import Static, TextArea
+from textual.widgets import TextArea
 
 from clawpy_console import formats
 from clawpy_console.fields import Field, draw_bar, heading, make_fact_fields, states, text_line
@@ -22,7 +22,7 @@ from clawpy_console.screens.dialog import Dialog
 from clawpy_console.screens.mission_panes import describe_result
 from clawpy_console.state import AppState
 from clawpy_console.widgets.frame import Frame, KeyLine
-from clawpy_console.widgets.reflowing_text import ReflowingText
+from clawpy_console.widgets.texts import Heading, PlainText, ReflowingText
 from engine.model import CONFIDENCE_WEIGHTS, REASON_SEPARATOR, Card, RailVerdict, Refusal, Source, Tier, Verdict
 
 if TYPE_CHECKING:
@@ -213,9 +213,9 @@ class Details(Dialog[None]):
         with self.make_frame("Card details", classes="-wide"):
             with VerticalScroll(id="details"):
                 yield ReflowingText(id="head")
-                yield Static(id="editor-title", classes="heading", markup=False)
+                yield Heading(id="editor-title")
                 yield TextArea(id="editor", show_line_numbers=False, tab_behavior="focus")
-                yield Static(id="refusal", markup=False)
+                yield PlainText(id="refusal")
                 yield ReflowingText(id="why")
             yield KeyLine()
 
@@ -236,7 +236,7 @@ class Details(Dialog[None]):
     def _show_card(self) -> None:
         """Show the card from its top, with its text in the editor."""
         flow = self._card.assignment.flow
-        self.query_one("#editor-title", Static).update(f"PARAMETERS OF {flow}" if flow else "PROMPT", layout=False)
+        self.query_one("#editor-title", PlainText).update(f"PARAMETERS OF {flow}" if flow else "PROMPT", layout=False)
         editor = self._editor
         editor.placeholder = "No parameters set. Write key = value, one per line." if flow else ""
         if editor.text != self._editable_text:
@@ -279,10 +279,10 @@ class Details(Dialog[None]):
         # The note names what is missing in the prompt, so it stands below the editor.
         note = [text_line(f"▲ {one_line(card.note)}", "wants"), text_line("")] if card.note else []
         fields = [*note, *make_evidence_fields(card, self._evidence, self.app.state, self.now, in_full=True)]
-        self.query_one("#why", ReflowingText).show_fields(fields)
+        self.show_fields("#why", fields)
 
     def _show_refusal(self, reason: object) -> None:
-        line = self.query_one("#refusal", Static)
+        line = self.query_one("#refusal", PlainText)
         line.display = True
         line.update(Content(f"✗ {reason}"))
         self._pane.scroll_home(animate=False)

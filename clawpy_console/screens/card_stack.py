@@ -17,11 +17,11 @@ from textual.content import Content
 from textual.geometry import Offset
 from textual.reactive import reactive
 from textual.widget import Widget
-from textual.widgets import Static
 
 from clawpy_console.fields import states
 from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import bindings, format_key
+from clawpy_console.widgets.texts import PlainText
 from engine.model import Band, Card, DismissReason, Signal, Source, Tier
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class CardStack(Widget, can_focus=True):
 
     def compose(self) -> ComposeResult:
         yield CardView(id="front")
-        yield Static("", id="empty", markup=False)
+        yield PlainText("", id="empty")
         yield CardView(id="leaving")
 
     @property
@@ -145,7 +145,7 @@ class CardStack(Widget, can_focus=True):
         cards, also those of hidden workspaces; None until the engine listed them."""
         self._replace(tuple(cards), self._index_in_front(cards, pending or ()), by_key=False)
         self._known_ids = None if pending is None else frozenset(card.id for card in pending)
-        text = self.query_one("#empty", Static)
+        text = self.query_one("#empty", PlainText)
         if text.content != empty:
             text.update(empty, layout=False)
 

@@ -11,7 +11,6 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
-from textual.widgets import Static
 
 from clawpy_console import formats
 from clawpy_console.fields import states
@@ -23,6 +22,7 @@ from clawpy_console.screens.dialog import confirm
 from clawpy_console.screens.diff_view import DiffView
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.session import describe_change_set, describe_check, is_waiting_to_land, make_file_warnings
+from clawpy_console.widgets.texts import Heading, PlainText
 from engine.model import ChangeSet, ChangeState, FileChange, FilePart, LandPreview, Refusal, SessionView
 
 if TYPE_CHECKING:
@@ -107,8 +107,8 @@ class Changes(Vertical):
         self._head = Content("")
 
     def compose(self) -> ComposeResult:
-        yield Static("CHANGES", id="changes-title", classes="heading", markup=False)
-        yield Static(id="verdict", markup=False)
+        yield Heading("CHANGES", id="changes-title")
+        yield PlainText(id="verdict")
         yield Files(id="files", classes="-fit")
         yield DiffView(id="diff")
 
@@ -224,7 +224,7 @@ class Changes(Vertical):
         head = Content("\n").join([*lines, Content("")])
         if not head.is_same(self._head):
             self._head = head
-            self.query_one("#verdict", Static).update(head)
+            self.query_one("#verdict", PlainText).update(head)
         shown = self.view.files or [diff.DiffFile(file, [], [], True) for file in files]
         self._files.show(diff.make_tree_rows(shown, self.view.marked))
 

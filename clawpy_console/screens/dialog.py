@@ -16,12 +16,11 @@ from textual.renderables.background_screen import BackgroundScreen
 from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widget import Widget
-from textual.widgets import Static
 
 from clawpy_console.fields import Field
 from clawpy_console.screens.base import BaseScreen
 from clawpy_console.widgets.frame import Frame
-from clawpy_console.widgets.reflowing_text import ReflowingText
+from clawpy_console.widgets.texts import PlainText, ReflowingText
 
 if TYPE_CHECKING:
     from clawpy_console.console import Console
@@ -66,7 +65,7 @@ class Dialog(ModalScreen[Result], BaseScreen[Result]):  # styles come by the fir
 
     def show_status(self, text: str, style: str = "$wants") -> None:
         """Say something in the line `#status`; "" for nothing."""
-        self.query_one("#status", Static).update(Content.styled(text, style))
+        self.query_one("#status", PlainText).update(Content.styled(text, style))
 
     def show_refusal(self, refusal: Refusal) -> None:
         """Say why it cannot be done."""
@@ -116,7 +115,7 @@ T = TypeVar("T")
 
 
 class PreviewDialog(Dialog[Result]):
-    """Shows a preview. Subclasses compose a `ReflowingText` `#change` in a `VerticalScroll` `#pane`, a `Static`
+    """Shows a preview. Subclasses compose a `ReflowingText` `#change` in a `VerticalScroll` `#pane`, a `PlainText`
     `#status` and a `KeyLine`."""
 
     DEFAULT_CSS = """
@@ -133,7 +132,7 @@ class PreviewDialog(Dialog[Result]):
 
     def show(self, fields: Iterable[Field]) -> None:
         """Show what would change."""
-        self.query_one("#change", ReflowingText).show_fields(fields)
+        self.show_fields("#change", fields)
 
     def action_page(self, by: int) -> None:
         pane = self.query_one("#pane", VerticalScroll)
@@ -197,7 +196,7 @@ class Question(Dialog[Answer | None]):
         with self.make_frame(self._title):
             if self._text:
                 with VerticalScroll(id="text", can_focus=False):
-                    yield Static(self._text, markup=False)
+                    yield PlainText(self._text)
             yield ReflowingText(id="answers")
 
     def on_mount(self) -> None:

@@ -11,7 +11,6 @@ from textual import getters, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.widgets import Static
 
 from clawpy_console import external_programs, formats
 from clawpy_console.fields import Field, make_fact_fields, text_line
@@ -40,9 +39,9 @@ from clawpy_console.screens.agent_tree import (
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.xray import PromptLines
 from clawpy_console.widgets.frame import Filter, TabLine
-from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows, ScrollPane, group_rows
 from clawpy_console.widgets.session import make_session_row
+from clawpy_console.widgets.texts import Heading, ReflowingText
 from engine import dispatch
 from engine.frozen import frozen
 from engine.model import AgentView, PromptPart, SourceKind
@@ -108,7 +107,7 @@ class HierarchyScreen(ConsoleScreen):
     def compose_body(self) -> ComposeResult:
         with Horizontal(id="columns"):
             with Vertical(id="left", classes="pane"):
-                yield Static(id="tree-title", classes="heading", markup=False)
+                yield Heading(id="tree-title")
                 yield Filter("name, title, domain, channel, state, tier 4")
                 yield Tree(id="tree", empty="Loading…")
             with Vertical(id="right", classes="pane"):
@@ -166,7 +165,7 @@ class HierarchyScreen(ConsoleScreen):
             label = AGENT_STATES[status]
             if count := sum(agent.activity.state == status for agent in state.agents):
                 badges.append((f"  {count} {label.words}", f"${label.tone}"))
-        self.update_static("#tree-title", Content.assemble("ORGANISATION  ", (total, "$grey"), *badges))
+        self.show_content("#tree-title", Content.assemble("ORGANISATION  ", (total, "$grey"), *badges))
 
     @property
     def tab(self) -> str:

@@ -15,8 +15,8 @@ from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import ConsoleScreen, find_next_choice
 from clawpy_console.screens.dialog import confirm, show_text
-from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import ScrollPane
+from clawpy_console.widgets.texts import ReflowingText
 from engine import document
 from engine.model import Insights, Refusal, TrainingOffer
 

@@ -9,7 +9,6 @@ from textual import getters, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.widgets import Static
 
 from clawpy_console import formats
 from clawpy_console.fields import Field, text_line
@@ -33,8 +32,8 @@ from clawpy_console.screens.learning_items import (
     select_rows,
 )
 from clawpy_console.widgets.frame import Filter
-from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Rows, ScrollPane, group_rows
+from clawpy_console.widgets.texts import Heading, ReflowingText
 from engine import document
 from engine.model import Refusal
 from engine.model.adaptation import Candidate, CandidateView, LearningRecord
@@ -79,7 +78,7 @@ class LearningScreen(ConsoleScreen):
     def compose_body(self) -> ComposeResult:
         with Horizontal(id="columns"):
             with Vertical(id="left", classes="pane"):
-                yield Static(id="list-title", classes="heading", markup=False)
+                yield Heading(id="list-title")
                 yield Filter("words, type, scope, status")
                 yield Rows(id="list", empty="Loading…")
             with Vertical(id="right", classes="pane"):
@@ -194,7 +193,7 @@ class LearningScreen(ConsoleScreen):
         total = f"  {sum(map(len, groups.values())):,}" if groups else ""
         only = f"  only: {shown_group}" if shown_group else ""
         title = Content.assemble("LEARNING", (total, "$grey"), (only, "not bold $accent"))
-        self.update_static("#list-title", title)
+        self.show_content("#list-title", title)
 
     def _draw_view(self) -> None:
         """Draw the candidate or learning under the cursor, and its links."""

@@ -22,8 +22,8 @@ from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.dialog import PreviewDialog, confirm
 from clawpy_console.widgets.frame import KeyLine, has_words
-from clawpy_console.widgets.reflowing_text import ReflowingText, render_fields
 from clawpy_console.widgets.rows import Row
+from clawpy_console.widgets.texts import ReflowingText, render_fields
 from engine import document
 from engine.frozen import frozen
 from engine.model import LearningEntry, LearningKind, LearningScope, LearningView, Refusal

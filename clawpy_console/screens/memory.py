@@ -11,7 +11,7 @@ from textual import events, getters, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.widgets import Input, Static
+from textual.widgets import Input
 
 from clawpy_console import external_programs, formats
 from clawpy_console.fields import Document, Field, text_line
@@ -25,8 +25,8 @@ from clawpy_console.screens.dialog import confirm
 from clawpy_console.screens.memory_entries import LAYER_NAMES, Entry, EntryValue
 from clawpy_console.screens.recall_preview import RecallPreview
 from clawpy_console.widgets.frame import Filter
-from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows, ScrollPane, group_rows
+from clawpy_console.widgets.texts import Heading, ReflowingText
 from engine import dispatch
 from engine.model import AgentFile, FactDraft, GraphNode, Layer, LayerState, PromptRequest, RecallMatch
 
@@ -80,15 +80,15 @@ class MemoryScreen(ConsoleScreen):
     def compose_body(self) -> ComposeResult:
         with Horizontal(id="columns"):
             with Vertical(id="left", classes="pane"):
-                yield Static("LAYERS", classes="heading", markup=False)
+                yield Heading("LAYERS")
                 yield Rows(id="layers", classes="-fit")
                 yield ReflowingText(id="layer")
             with Vertical(id="middle", classes="pane"):
-                yield Static(id="entries-title", classes="heading", markup=False)
+                yield Heading(id="entries-title")
                 yield Filter("words of the entry; or a topic to search by meaning, then ⏎")
                 yield Rows(id="entries", empty="Loading…")
             with Vertical(id="right", classes="pane"):
-                yield Static("ENTRY", id="entry-title", classes="heading", markup=False)
+                yield Heading("ENTRY", id="entry-title")
                 with ScrollPane(id="entry"):
                     yield ReflowingText(id="detail")
                 yield Rows(id="links", classes="-fit")
@@ -138,7 +138,7 @@ class MemoryScreen(ConsoleScreen):
             empty = f"No match. {self.key_of('memory.meaning')} searches by meaning."
         if self._shown == "meaning":
             empty = "Nothing similar."
-        self.update_static("#entries-title", Content.assemble(title, (count, "$grey"), (filter_text, "not bold $grey")))
+        self.show_content("#entries-title", Content.assemble(title, (count, "$grey"), (filter_text, "not bold $grey")))
         self._entry_rows.show(_make_entry_rows(self._entries, now), empty=empty)
         self.draw_columns()
 

@@ -11,7 +11,6 @@ from textual import events, getters, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
-from textual.widgets import Static
 
 from clawpy_console.card_controller import SNOOZE
 from clawpy_console.formats import clock_time, count, crop, one_line, workspace_name
@@ -20,8 +19,8 @@ from clawpy_console.screens import mission_panes as panes
 from clawpy_console.screens.base import ConsoleScreen, find_next_choice
 from clawpy_console.screens.card_stack import CardStack
 from clawpy_console.state import AppState
-from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Rows
+from clawpy_console.widgets.texts import Heading, PlainText, ReflowingText
 from clawpy_console.widgets.transcript import Transcript
 from engine.model import ALREADY_REVIEWED, Card, DismissReason, Refusal, Waiting
 
@@ -69,31 +68,31 @@ class MissionScreen(ConsoleScreen):
         # Before the panes are mounted, or the style sheet is applied to them twice.
         self.set_class(not self._shown_state.sessions, "-unused", update=False)
         self.set_class(not self._select_shown(self.app.cards.pending(self.state.cards)), "-empty", update=False)
-        yield Static(id="hidden-panes", markup=False)
-        yield Static(id="greeting", markup=False)
+        yield PlainText(id="hidden-panes")
+        yield PlainText(id="greeting")
         with Vertical(id="panes"):
             with Vertical(id="pane-stack", classes="pane"):
-                yield Static(id="stack-title", markup=False)
+                yield PlainText(id="stack-title")
                 yield CardStack(self._draw_stack, self._on_decision, self._on_reason, id="stack")
-                yield panes.MessageLine(id="message", markup=False)
-                yield Static(id="question", markup=False)
+                yield panes.MessageLine(id="message")
+                yield PlainText(id="question")
                 yield panes.CardRows(id="cards", classes="-lit")
-                yield Static(id="glance", markup=False)
+                yield PlainText(id="glance")
             with Vertical(id="side"):
                 with Vertical(id="pane-why", classes="pane"):
-                    yield Static("WHY", id="why-title", classes="heading", markup=False)
+                    yield Heading("WHY", id="why-title")
                     yield ReflowingText(id="why")
                 yield from self._compose_list("queue", panes.Queue(id="queue", empty="Nothing.", classes="-fit"))
                 yield from self._compose_list("tasks", Rows(id="tasks", classes="-fit"))
                 yield from self._compose_list("agents", Rows(id="agents", classes="-fit"))
             with Vertical(id="pane-live", classes="pane"):
-                yield Static(id="live-title", classes="heading", markup=False)
+                yield Heading(id="live-title")
                 yield Transcript(id="live", max_lines=400)
             yield from self._compose_list("work", Rows(id="sessions"))
 
     def _compose_list(self, name: str, rows: Rows) -> ComposeResult:
         with Vertical(id=f"pane-{name}", classes="pane"):
-            yield Static(name.upper(), id=f"{name}-title", classes="heading", markup=False)
+            yield Heading(name.upper(), id=f"{name}-title")
             yield rows
 
     # Drawing
@@ -159,12 +158,12 @@ class MissionScreen(ConsoleScreen):
             elif name == "sessions" and not rows.has_focus:
                 rows.action_first()  # the newest stays in sight
         waiting_count = len(state.waiting)
-        self.update_static(
+        self.show_content(
             "#queue-title", Content(f"WAITING FOR YOU  {waiting_count}" if waiting_count else "WAITING FOR YOU")
         )
         self.query_one("#pane-queue").set_class(bool(waiting_count), "-wants")
-        self.update_static("#live-title", Content(panes.make_live_title(shown.newest_running, now)))
-        self.update_static("#hidden-panes", panes.describe_hidden_panes(shown, now))
+        self.show_content("#live-title", Content(panes.make_live_title(shown.newest_running, now)))
+        self.show_content("#hidden-panes", panes.describe_hidden_panes(shown, now))
         self._draw_glance()
 
     def _draw_glance(self) -> None:
@@ -173,7 +172,7 @@ class MissionScreen(ConsoleScreen):
         session = self._shown_state.newest_running
         place = "" if session is None else self.state.make_place_prefix(session.workspace)
         text = panes.make_glance(self._live.last_line, session, place, width)
-        self.update_static("#glance", Content.styled(text, "$faint"))
+        self.show_content("#glance", Content.styled(text, "$faint"))
 
     def _draw_stack_title(self) -> None:
         stack = self._stack
@@ -188,7 +187,7 @@ class MissionScreen(ConsoleScreen):
             places = count(len(others), "other repository", "other repositories")
             hidden = f"+{sum(others.values())} in {places}: {self.key_of('mission.filter')}"
             title += f"   {'all repositories' if self.app.workspace_filter == '' else hidden}"
-        self.update_static("#stack-title", Content(title))
+        self.show_content("#stack-title", Content(title))
 
     def _make_question(self, stack: CardStack) -> Content:
         """The keys that approve a risky card, or give the reason of a dismissal, while one of these is asked."""
@@ -213,7 +212,7 @@ class MissionScreen(ConsoleScreen):
         from clawpy_console.screens.card_details import Evidence, format_parameters, make_evidence_fields
 
         details_hint = (f"  {self.key_of('stack.details')} shows all", "not bold $faint")
-        self.update_static("#why-title", Content.assemble("WHY", details_hint))
+        self.show_content("#why-title", Content.assemble("WHY", details_hint))
         if card.id != self._evidence_card_id:
             self._evidence_card_id, self._evidence = card.id, None
             self._read_evidence(card)
@@ -272,7 +271,7 @@ class MissionScreen(ConsoleScreen):
 
     def greet(self, lines: list[Content]) -> None:
         """Show `lines` above the stack; an empty list hides the greeting."""
-        greeting = self.query_one("#greeting", Static)
+        greeting = self.query_one("#greeting", PlainText)
         greeting.display = bool(lines)
         greeting.update(Content("\n").join(lines))
 
@@ -287,7 +286,7 @@ class MissionScreen(ConsoleScreen):
         if self._message.error_card_id not in (None, self._front_id):
             self._message.clear()
         self._draw_stack_title()
-        self.update_static("#question", self._make_question(stack))
+        self.show_content("#question", self._make_question(stack))
         rows.show(panes.make_card_rows(stack.cards, self.state))
         rows.select(front.id if front else "")
         self._renew_evidence()

@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from textual.content import Content
-from textual.widgets import Static
 
 from clawpy_console import formats
 from clawpy_console.fields import states
 from clawpy_console.fields.states import make_absence_fields
 from clawpy_console.formats import clock_time, crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import bindings, format_key
-from clawpy_console.screens.base import update_content
 from clawpy_console.state import AppState, Autonomy
-from clawpy_console.widgets.reflowing_text import render_fields
 from clawpy_console.widgets.rows import Row, Rows
 from clawpy_console.widgets.session import make_session_label
+from clawpy_console.widgets.texts import PlainText, render_fields
 from engine.model import AgentView, Card, Layer, Result, SessionState, SessionView, TaskState, Tier, Waiting
 
 if TYPE_CHECKING:
@@ -59,7 +57,7 @@ class Queue(Rows):
     BINDINGS = bindings("queue")
 
 
-class MessageLine(Static):
+class MessageLine(PlainText):
     """The line under the card: what was just done, or why it was refused.
 
     What was done is removed after `MESSAGE_S`, an error when another card or screen is shown, and what a stop refused
@@ -78,7 +76,7 @@ class MessageLine(Static):
         text = text.replace("\n", " ")
         if style == "$grey":
             text = crop(text, max(20, self.size.width))
-        update_content(self, Content.styled(text, style))
+        self.replace(Content.styled(text, style))
         if self._timer is not None:
             self._timer.stop()
         self._timer = self.set_timer(MESSAGE_S, self.clear) if text and style == "$grey" else None

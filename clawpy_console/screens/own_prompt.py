@@ -11,13 +11,13 @@ from textual import events, getters, on
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.message import Message
-from textual.widgets import Static, TextArea
+from textual.widgets import TextArea
 
 from clawpy_console.formats import crop, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens.dialog import Answer, Dialog, Question, show_text
 from clawpy_console.widgets.frame import KeyLine
-from clawpy_console.widgets.reflowing_text import ReflowingText
+from clawpy_console.widgets.texts import PlainText, ReflowingText
 from engine.model import Card, FlowForm, Refusal
 
 if TYPE_CHECKING:
@@ -147,13 +147,13 @@ class OwnPrompt(Dialog[Card | None]):
 
     def compose(self) -> ComposeResult:
         with self.make_frame("New prompt"):
-            yield Static(id="place", classes="note", markup=False)
+            yield PlainText(id="place", classes="note")
             area = PromptArea(
                 self._history[0], id="text", soft_wrap=True, show_line_numbers=False, tab_behavior="focus"
             )
             area.placeholder = "Text for an agent, or a flow: run the tests"
             yield area
-            yield Static(id="status", markup=False)
+            yield PlainText(id="status")
             yield ReflowingText(id="options")
             yield KeyLine()
 
@@ -197,7 +197,7 @@ class OwnPrompt(Dialog[Card | None]):
         count = len(self._workspaces)
         position = f"  ({self._workspace_index + 1} of {count}; {key}: the next)" if count > 1 else ""
         name = workspace_name(self._workspace)
-        self.query_one("#place", Static).update(Content.assemble("in ", (name, "bold $ink"), position))
+        self.query_one("#place", PlainText).update(Content.assemble("in ", (name, "bold $ink"), position))
 
     # Typing
 

@@ -26,7 +26,7 @@ from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, Action, format_key, form
 from clawpy_console.screens.dialog import Answer, Dialog, Question, confirm, show_text
 from clawpy_console.screens.own_prompt import write_own_prompt
 from clawpy_console.widgets.frame import SCREENS, Filter, has_words
-from clawpy_console.widgets.reflowing_text import ReflowingText
+from clawpy_console.widgets.texts import ReflowingText
 from engine import kind_title
 from engine.model import Hold, Mute
 

@@ -9,7 +9,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
-from textual.widgets import Input, Static
+from textual.widgets import Input
 
 from clawpy_console import formats
 from clawpy_console.fields import Field, draw_bar, heading, text_line
@@ -20,7 +20,7 @@ from clawpy_console.screens.dialog import PreviewDialog
 from clawpy_console.screens.memory_entries import LAYER_NAMES
 from clawpy_console.screens.xray import PromptDialog, PromptLines
 from clawpy_console.widgets.frame import KeyLine
-from clawpy_console.widgets.reflowing_text import ReflowingText
+from clawpy_console.widgets.texts import PlainText, ReflowingText
 from engine import document
 from engine.model import (
     Injection,
@@ -66,7 +66,7 @@ class RecallPreview(
         place = " · ".join(filter(None, (workspace_name(request.workspace), request.agent)))
         with self.make_frame("What would be recalled for …", place, classes="-whole"):
             yield Input(one_line(request.task), id="task", placeholder="describe a task, then ⏎")
-            yield Static(id="status", markup=False)
+            yield PlainText(id="status")
             with Horizontal(id="body"):
                 yield PromptLines(id="block")
                 with VerticalScroll(id="pane", can_focus=False):
@@ -97,7 +97,7 @@ class RecallPreview(
             summary = f"{memories}, {recall.tokens:,} of {recall.budget:,} tokens"
         dropped = f"  ·  {formats.count(len(recall.dropped), 'memory', 'memories')} left out" if recall.dropped else ""
         without = "".join(f"\n▲ without {one_line(item)}" for item in recall.left_out)
-        self.query_one("#status", Static).update(
+        self.query_one("#status", PlainText).update(
             Content.assemble(
                 (summary, "bold $ink"), (f"{dropped}  ·  {recall.seconds * 1000:.0f} ms", "$grey"), (without, "$wants")
             )

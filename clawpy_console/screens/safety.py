@@ -11,7 +11,6 @@ from textual import getters, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.content import Content
-from textual.widgets import Static
 
 from clawpy_console.formats import clock_time, crop, one_line, workspace_name
 from clawpy_console.keys import bindings
@@ -20,8 +19,8 @@ from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.dialog import Answer, Question, confirm
 from clawpy_console.state import SWITCHES
 from clawpy_console.widgets.frame import Filter, has_words
-from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Rows
+from clawpy_console.widgets.texts import Heading, ReflowingText
 from engine.model import LogEntry
 
 NOTHING_BLOCKED = "Nothing was blocked."
@@ -65,16 +64,16 @@ class SafetyScreen(ConsoleScreen):
     def compose_body(self) -> ComposeResult:
         with Horizontal(id="columns"):
             with VerticalScroll(id="left", classes="pane", can_focus=False):
-                yield Static("RAILS", classes="heading", markup=False)
+                yield Heading("RAILS")
                 yield Rows(id="rails", empty="Loading…", can_open=False, classes="-fit")
                 yield ReflowingText(id="standing")
             with Vertical(id="right", classes="pane"):
-                yield Static(id="blocked-title", classes="heading", markup=False)
+                yield Heading(id="blocked-title")
                 yield Filter("rail, rule, words of the prompt or the reason")
                 yield Rows(id="blocked", empty=NOTHING_BLOCKED, can_open=False, classes="-fit")
                 yield ReflowingText(id="why")
             with VerticalScroll(id="third", classes="pane", can_focus=False):
-                yield Static("SWITCHES", classes="heading", markup=False)
+                yield Heading("SWITCHES")
                 yield Rows(id="switches", classes="-fit")
                 yield ReflowingText(id="machine")
 
@@ -138,7 +137,7 @@ class SafetyScreen(ConsoleScreen):
         if words:
             count = f"{len(matching)} of {total}"
         hint = "   ⇥ switches" if self.has_class("-normal") else ""
-        self.update_static("#blocked-title", Content.assemble("BLOCKED  ", (count, "$grey"), (hint, "not bold $faint")))
+        self.show_content("#blocked-title", Content.assemble("BLOCKED  ", (count, "$grey"), (hint, "not bold $faint")))
         rows = [safety_fields.make_blocked_row(entry, self.now) for entry in matching]
         self._blocked_rows.show(rows, empty="No match." if words else NOTHING_BLOCKED)
         self._draw_why()

@@ -8,7 +8,6 @@ from textual import getters, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.widgets import Static
 
 from clawpy_console import external_programs
 from clawpy_console.formats import crop, one_line
@@ -20,9 +19,9 @@ from clawpy_console.screens.own_prompt import write_own_prompt
 from clawpy_console.screens.permission_pane import PermissionPane
 from clawpy_console.state import SESSIONS_PER_PAGE, AppState
 from clawpy_console.widgets.frame import Columns, Filter, ReplyLine, has_words
-from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import Row, Rows, group_rows
 from clawpy_console.widgets.session import is_waiting_to_land, make_heading_lines, make_session_row
+from clawpy_console.widgets.texts import Heading, ReflowingText
 from clawpy_console.widgets.transcript import Transcript
 from engine.model import Card, ChangeSet, ModelCall, PermissionAnswer, Refusal, SessionState, SessionView
 
@@ -74,7 +73,7 @@ class WorkScreen(ConsoleScreen):
         yield PermissionPane(id="asked")
         with Horizontal(id="columns"):
             with Vertical(id="left", classes="pane"):
-                yield Static("SESSIONS", id="sessions-title", classes="heading", markup=False)
+                yield Heading("SESSIONS", id="sessions-title")
                 yield Filter("prompt, channel, state")
                 yield Rows(id="sessions", empty="Nothing has run yet.")
             with Vertical(id="middle", classes="pane"):
@@ -126,7 +125,7 @@ class WorkScreen(ConsoleScreen):
         self._select_requested_session()
         if total and words:
             total = f"{sum(map(len, groups.values()))} of {total}"
-        self.update_static("#sessions-title", Content.assemble("SESSIONS", (total and f"  {total}", "$grey")))
+        self.show_content("#sessions-title", Content.assemble("SESSIONS", (total and f"  {total}", "$grey")))
 
     def _make_session_rows(self, groups: SessionGroups) -> list[Row]:
         """The sessions as rows, and a row that reads older ones."""

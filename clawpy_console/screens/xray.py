@@ -22,8 +22,8 @@ from clawpy_console.keys import bindings
 from clawpy_console.screens.card_details import show_details
 from clawpy_console.screens.dialog import Dialog
 from clawpy_console.widgets.frame import KeyLine
-from clawpy_console.widgets.reflowing_text import ReflowingText
 from clawpy_console.widgets.rows import CursorView, Row, Rows
+from clawpy_console.widgets.texts import ReflowingText
 from clawpy_console.widgets.transcript import LinesView
 from engine.model import Layer, ModelCall, PromptPart, PromptSource, Refusal, SessionView, SourceKind, Trust
 from engine.model.base import APPROVED

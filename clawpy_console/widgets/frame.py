@@ -21,7 +21,7 @@ from clawpy_console.fields.states import SWITCH_ON
 from clawpy_console.formats import cap_amount, clock_time, crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import KEY_LINE, bindings, format_key
 from clawpy_console.state import AppState
-from clawpy_console.widgets.reflowing_text import ReflowingText
+from clawpy_console.widgets.texts import ReflowingText
 from engine.model import MICRO, Hold
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from clawpy_console.cli.printing.style import format_fields, strip_colours
 from clawpy_console.fields import Field, make_change_fields
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.fields.agent import make_finding_fields, make_profile_fields
-from clawpy_console.widgets.reflowing_text import render_fields
+from clawpy_console.widgets.texts import render_fields
 from engine import document
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW

@@ -14,7 +14,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.cli.printing.style import format_fields, strip_colours
 from clawpy_console.fields import Field, draw_sparkline, predictions
 from clawpy_console.screens import insights
-from clawpy_console.widgets.reflowing_text import render_fields
+from clawpy_console.widgets.texts import render_fields
 from engine import document
 from engine.events import TrainingMoved
 from engine.learning.decisions.insights import CountedAs

@@ -16,7 +16,7 @@ from textual.widget import Widget
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.xray import SOURCE_CELLS, PromptLines
-from clawpy_console.widgets.reflowing_text import ReflowingText
+from clawpy_console.widgets.texts import ReflowingText
 from clawpy_console.widgets.transcript import PROGRESS_BAR_CELLS, LinesView, Progress, find_row_starts
 from engine.model import CheckResult, PromptLine, PromptPart, PromptSource, SessionState, SourceKind, TranscriptLine
 from tests.console.driving import read_screen, running, wait_for_text

@@ -1,4 +1,4 @@
-"""Lines whose wording depends on the width they get, and fields laid out as such lines."""
+"""Texts: plain ones, headings, lines whose wording depends on the width they get, and fields laid out as such lines."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from textual.reactive import Reactive
 from textual.strip import Strip
 from textual.visual import Visual
 from textual.widget import Widget
+from textual.widgets import Static
 
 from clawpy_console.fields import Field, compute_label_width
 from clawpy_console.formats import crop
@@ -20,6 +21,27 @@ LineRenderer = Callable[[int], Sequence[Content]]
 
 STYLE_OF_TONE = {"title": "bold $ink", "heading": "bold $faint"}
 """Styles of the tones that are no colour."""
+
+
+class PlainText(Static):
+    """A text in which square brackets are no markup."""
+
+    def __init__(self, text: str | Content = "", *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(text, markup=False, id=id, classes=classes)
+
+    def replace(self, content: Content) -> None:
+        """Show `content`, unless it is there already. The screen is laid out again only if the height changes."""
+        before = self.content
+        if not (isinstance(before, Content) and before.is_same(content)):
+            width, height = self.content_size
+            is_as_high = width > 0 and content.get_height(self.styles.get_rules(), width) == height
+            self.update(content, layout=self.styles.auto_dimensions and not is_as_high)
+
+
+class Heading(PlainText):
+    """The heading of a pane."""
+
+    DEFAULT_CLASSES = "heading"
 
 
 class ReflowingText(Widget):
