@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual import events, getters, on
 from textual.app import ComposeResult
@@ -35,6 +35,12 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 T = TypeVar("T")
+
+CURSOR_DEBOUNCE_S = 0.06
+"""Seconds that the cursor stays on a row before what it stands for is read."""
+
+FILTER_DEBOUNCE_S = 0.15
+"""Seconds without a key in a filter after which the list is read again."""
 
 
 class BaseScreen(Screen[Answer]):
@@ -114,6 +120,10 @@ class BaseScreen(Screen[Answer]):
         if self.app.engine is not None:
             work = partial(self.app.run_in_thread, partial(call, self.app.engine), show_result, on_refusal, wait=wait)
             _: Worker[None] = self.run_worker(work, group=group, exclusive=True)
+
+    def show_content(self, selector: str, content: Content) -> None:
+        """Show `content` in the `PlainText` at `selector`."""
+        self.query_one(selector, PlainText).replace(content)
 
     def show_fields(self, selector: str, fields: Iterable[Field]) -> None:
         """Show `fields` in the `ReflowingText` at `selector`."""
@@ -195,6 +205,12 @@ class ConsoleScreen(BaseScreen[None]):
     FILTER_PANE: ClassVar[str] = ""
     """The list that a `Filter` of the screen is for, "" where there is none."""
 
+    TOPICS: ClassVar[frozenset[str]] = frozenset()
+    """The topics after whose change `read_again` is called."""
+
+    TOPICS_DEBOUNCE_S: ClassVar[float] = 0.0
+    """Seconds from a report of such a topic until that."""
+
     _complete = False
     """True once everything that was composed is mounted."""
 
@@ -241,6 +257,7 @@ class ConsoleScreen(BaseScreen[None]):
         self._complete = True
 
     def on_screen_resume(self) -> None:
+        self.read_again()
         self.refresh_state(frozenset())
         self._key_line.update_keys()
 
@@ -267,15 +284,16 @@ class ConsoleScreen(BaseScreen[None]):
     def draw_times(self) -> None:
         """Bring the parts of the body that depend on the time up to date."""
 
-    def show_content(self, selector: str, content: Content) -> None:
-        """Show `content` in the `PlainText` at `selector`."""
-        self.query_one(selector, PlainText).replace(content)
-
     def can_show_results(self) -> bool:
         return self.ready or not self._complete
 
+    def read_again(self, wait: float = 0.0) -> None:
+        """Read what only this screen shows, after `wait` seconds. Called when the screen comes up, and for `TOPICS`."""
+
     def refresh_topics(self, topics: frozenset[str]) -> None:
         """Called when the engine reports `topics`, also when the state of the console stays the same."""
+        if topics & self.TOPICS:
+            self.read_again(self.TOPICS_DEBOUNCE_S)
 
     def refresh_output(self, sessions: frozenset[str]) -> None:
         """Called when these sessions wrote more output."""
@@ -369,6 +387,10 @@ class ConsoleScreen(BaseScreen[None]):
         """The words of the filter, in lower case; none before the filter is mounted."""
         return next((line.words for line in self.query(Filter)), [])
 
+    def describe_empty_list(self, text: str) -> str:
+        """What is said in place of the rows of the filtered list, which is `text` while there is no filter."""
+        return "No match." if self.filter_words else text
+
     def action_filter(self) -> None:
         self.go_to(self.FILTER_PANE)
         self.filter.open()
@@ -396,6 +418,12 @@ class ConsoleScreen(BaseScreen[None]):
     def leave(self) -> bool:
         """Escape was pressed, which closes no filter: go back one step. False when there is none."""
         return False
+
+
+def find_base_screen(widget: Widget) -> BaseScreen[Any]:
+    """The screen of a widget that is only used on screens of ours."""
+    assert isinstance(widget.screen, BaseScreen)
+    return widget.screen
 
 
 def type_into(widget: Widget, text: str) -> None:

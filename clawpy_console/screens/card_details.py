@@ -19,9 +19,9 @@ from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.card_stack import make_headline
 from clawpy_console.screens.dialog import Dialog
-from clawpy_console.screens.mission_panes import describe_result
 from clawpy_console.state import AppState
 from clawpy_console.widgets.frame import Frame, KeyLine
+from clawpy_console.widgets.session import describe_result
 from clawpy_console.widgets.texts import Heading, PlainText, ReflowingText
 from engine.model import CONFIDENCE_WEIGHTS, REASON_SEPARATOR, Card, RailVerdict, Refusal, Source, Tier, Verdict
 

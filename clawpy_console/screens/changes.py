@@ -17,7 +17,7 @@ from clawpy_console.fields import states
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens import diff
-from clawpy_console.screens.base import BaseScreen
+from clawpy_console.screens.base import find_base_screen
 from clawpy_console.screens.dialog import confirm
 from clawpy_console.screens.diff_view import DiffView
 from clawpy_console.widgets.rows import Rows
@@ -147,11 +147,6 @@ class Changes(Vertical):
     def _has_diff_of(self, change: ChangeSet) -> bool:
         return self._diff_version is not None and self._diff_version.change_id == change.id
 
-    @property
-    def _base_screen(self) -> BaseScreen[None]:
-        assert isinstance(self.screen, BaseScreen)
-        return self.screen
-
     def _read_diff(self, change: ChangeSet) -> None:
         """Read the diff and show it. Marks stay on hunks whose lines are the same; the operator is told of others."""
         version = self._diff_version
@@ -169,7 +164,7 @@ class Changes(Vertical):
                 )
             self._read_preview()
 
-        self._base_screen.read(
+        find_base_screen(self).read(
             lambda engine: diff.read_files(change.files, engine.changes.diff(change.id)),
             on_files,
             lambda refusal: self.view.show_message(str(refusal)) if self._diff_version == version else None,
@@ -193,7 +188,7 @@ class Changes(Vertical):
         self._draw()
         if (change := self._change) is not None and is_waiting_to_land(change):
             parts = self.parts
-            self._base_screen.read(
+            find_base_screen(self).read(
                 lambda engine: engine.changes.preview_land(change.id, parts),
                 on_preview,
                 lambda refusal: on_preview(LandPreview(False, unsupported=(str(refusal),))),
@@ -219,7 +214,7 @@ class Changes(Vertical):
             files, max(self.size.width - 2, 20), MAX_WARNINGS if self.app.size.height >= 40 else 2
         )
         if self.has_comments_to_send:
-            key = self._base_screen.key_of("work.send_comments")
+            key = find_base_screen(self).key_of("work.send_comments")
             lines.append(Content.assemble((key, "$accent"), " send comments to the agent"))
         head = Content("\n").join([*lines, Content("")])
         if not head.is_same(self._head):
@@ -303,7 +298,7 @@ class Changes(Vertical):
             if self._has_diff_of(change):
                 self.view.toggle_marks(marked_lines.keys() - self.view.marked)
 
-        undo_hint = f" Undo: {self._base_screen.key_of('work.undo')}"
+        undo_hint = f" Undo: {find_base_screen(self).key_of('work.undo')}"
         self._carry_out(
             "landing",
             change,
@@ -360,7 +355,7 @@ class Changes(Vertical):
                     self._diff_version = None  # it is read again, and then marked
             is_known = marked_lines is not None or change.state is ChangeState.LANDED
             lands = "it again" if is_known else f"all that waits: {formats.count(len(undone.files), 'file')}"
-            return f"Landing undone. {self._base_screen.key_of('work.land')} lands {lands}."
+            return f"Landing undone. {find_base_screen(self).key_of('work.land')} lands {lands}."
 
         self._carry_out("undo", change, lambda engine: engine.changes.undo(change.id), describe)
 

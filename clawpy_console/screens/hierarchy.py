@@ -36,7 +36,7 @@ from clawpy_console.screens.agent_tree import (
     find_leaders_above,
     make_tree_nodes,
 )
-from clawpy_console.screens.base import ConsoleScreen
+from clawpy_console.screens.base import CURSOR_DEBOUNCE_S, ConsoleScreen
 from clawpy_console.screens.xray import PromptLines
 from clawpy_console.widgets.frame import Filter, TabLine
 from clawpy_console.widgets.rows import Row, Rows, ScrollPane, group_rows
@@ -51,9 +51,6 @@ if TYPE_CHECKING:
     from engine.model import Guidance, SessionView
 
 TABS = ("who", "guidance", "findings", "teaching", "work")
-
-DEBOUNCE_S = 0.06
-"""Seconds that the cursor stays on a row before it is read."""
 
 MAX_ITEMS = 200
 """Maximum number of findings, and of sessions, of an agent that are listed."""
@@ -91,6 +88,7 @@ class HierarchyScreen(ConsoleScreen):
     BINDINGS = bindings("hierarchy", "filter")
     PANES = {"tree": "left", "items": "right", "story": "right", "block": "right"}
     FILTER_PANE = "tree"
+    TOPICS = frozenset({"agents", "memory"})
 
     _tree = getters.query_one("#tree", Tree)
     _items = getters.query_one("#items", Rows)
@@ -119,22 +117,17 @@ class HierarchyScreen(ConsoleScreen):
 
     def on_screen_resume(self) -> None:
         self.app.reload(["agents"])
-        self._read_detail()
 
     # Drawing
 
     def draw(self, changed: frozenset[str]) -> None:
         if not changed or changed & {"agents", "retired"}:
             self._draw_tree()
-            self._read_detail()
+            self.read_again()
 
     def draw_times(self) -> None:
         if self.tab == "work":
             self._draw_items()
-
-    def refresh_topics(self, topics: frozenset[str]) -> None:
-        if topics & {"agents", "memory"}:
-            self._read_detail()
 
     def apply_filter(self) -> None:
         self._draw_tree()
@@ -149,7 +142,7 @@ class HierarchyScreen(ConsoleScreen):
         if agent is not None:
             self._folds = self._folds.unfold_to(agent, [OWNER, *find_leaders_above(state.agents, [agent_id])])
         nodes = make_tree_nodes(state.agents, state.retired, folds=self._folds, words=self.filter_words)
-        self._tree.show_nodes(nodes, empty="No match." if self.filter_words else "No agents yet.")
+        self._tree.show_nodes(nodes, empty=self.describe_empty_list("No agents yet."))
         if agent is not None:
             self._tree.select(agent_id)
             self._agent_to_select = ""
@@ -268,7 +261,7 @@ class HierarchyScreen(ConsoleScreen):
 
     # Reading
 
-    def _read_detail(self, wait: float = 0.0) -> None:
+    def read_again(self, wait: float = 0.0) -> None:
         """Read the detail of the row under the cursor, after `wait` seconds."""
         node = self.node
         if node is None or self.app.engine is None:
@@ -307,7 +300,7 @@ class HierarchyScreen(ConsoleScreen):
     def _on_row_moved(self) -> None:
         self.draw_columns()
         self.refresh_bindings()
-        self._read_detail(DEBOUNCE_S)
+        self.read_again(CURSOR_DEBOUNCE_S)
 
     @on(Tree.Fold)
     def _fold(self, message: Tree.Fold) -> None:

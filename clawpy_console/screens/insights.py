@@ -26,12 +26,6 @@ if TYPE_CHECKING:
 PERIODS: tuple[int | None, ...] = (7, 30, 90, None)
 """The periods in days, None for all time."""
 
-RELEVANT_TOPICS = frozenset({"cards", "phase", "costs", "settings", "changes", "training"})
-"""Topics after whose change the figures are read again."""
-
-DEBOUNCE_S = 1.0
-"""Seconds from a report of the engine until the figures are read again, because reports come in bursts."""
-
 NO_TABLES = "No cards yet."
 
 
@@ -47,6 +41,8 @@ class InsightsScreen(ConsoleScreen):
     AUTO_FOCUS = "#left"
     BINDINGS = bindings("insights", "columns")
     PANES = {name: name for name in ("left", "right", "third")}
+    TOPICS = frozenset({"cards", "phase", "costs", "settings", "changes", "training"})
+    TOPICS_DEBOUNCE_S = 1.0  # reports come in bursts
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,13 +57,6 @@ class InsightsScreen(ConsoleScreen):
                     yield ReflowingText(id=f"{pane}-text")
 
     # Reading
-
-    def on_screen_resume(self) -> None:
-        self.read_again()
-
-    def refresh_topics(self, topics: frozenset[str]) -> None:
-        if topics & RELEVANT_TOPICS:
-            self.read_again(DEBOUNCE_S)
 
     def draw_times(self) -> None:
         if self._insights is not None and self._insights.training.active is not None:

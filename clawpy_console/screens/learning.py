@@ -15,7 +15,7 @@ from clawpy_console.fields import Field, text_line
 from clawpy_console.fields import learning as learning_fields
 from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
-from clawpy_console.screens.base import ConsoleScreen, find_next_choice
+from clawpy_console.screens.base import CURSOR_DEBOUNCE_S, FILTER_DEBOUNCE_S, ConsoleScreen, find_next_choice
 from clawpy_console.screens.learning_items import (
     CANDIDATE_HEADINGS,
     DECISIONS,
@@ -45,12 +45,6 @@ EMPTY_TEXT = "Learnings come from sessions. A candidate appears when the same th
 REFRESH_S = 5.0
 """Seconds after which the list is read again, because no event says that you edited a file of learnings."""
 
-CURSOR_DEBOUNCE_S = 0.06
-"""Seconds that the cursor stays on a row before it is read."""
-
-TYPING_DEBOUNCE_S = 0.15
-"""Seconds without a key after which the list is filtered again."""
-
 
 class LearningScreen(ConsoleScreen):
     """The list left, the entry under its cursor right, with its records or sources below. All is read in threads."""
@@ -62,6 +56,7 @@ class LearningScreen(ConsoleScreen):
     BINDINGS = bindings("learning", "candidates", "learnings", "columns", "filter")
     PANES = {"list": "left", "detail": "right", "links": "right"}
     FILTER_PANE = "list"
+    TOPICS = frozenset({"adaptation", "learnings"})
 
     _list = getters.query_one("#list", Rows)
     _links = getters.query_one("#links", Rows)
@@ -89,13 +84,6 @@ class LearningScreen(ConsoleScreen):
 
     # Reading
 
-    def refresh_topics(self, topics: frozenset[str]) -> None:
-        if topics & {"adaptation", "learnings"}:
-            self.read_again()
-
-    def on_screen_resume(self) -> None:
-        self.read_again()
-
     def on_mount(self) -> None:
         self.set_interval(REFRESH_S, self._refresh, name="learnings")
 
@@ -116,7 +104,6 @@ class LearningScreen(ConsoleScreen):
             self._draw_record()
 
     def read_again(self, wait: float = 0.0) -> None:
-        """Read the list again, after `wait` seconds."""
         words, id = " ".join(self.filter_words), self._id_to_select
         self.read(lambda engine: read_list(engine, words, id), self._show_list, group="list", wait=wait)
 
@@ -181,7 +168,7 @@ class LearningScreen(ConsoleScreen):
 
     def apply_filter(self) -> None:
         self._draw_list()
-        self.read_again(TYPING_DEBOUNCE_S)
+        self.read_again(FILTER_DEBOUNCE_S)
 
     def _draw_list(self) -> None:
         """Draw the candidates and learnings that match the filter and the group."""

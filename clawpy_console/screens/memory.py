@@ -20,7 +20,7 @@ from clawpy_console.formats import crop, fit_to_width, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens import memory_entries
 from clawpy_console.screens.agent_dialogs import edit_file
-from clawpy_console.screens.base import ConsoleScreen
+from clawpy_console.screens.base import FILTER_DEBOUNCE_S, ConsoleScreen
 from clawpy_console.screens.dialog import confirm
 from clawpy_console.screens.memory_entries import LAYER_NAMES, Entry, EntryValue
 from clawpy_console.screens.recall_preview import RecallPreview
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
     from engine import Engine
 
 T = TypeVar("T")
-
-TYPING_DEBOUNCE_S = 0.15
-"""Seconds without a key after which the list is filtered again."""
 
 REFRESH_S = 2.0
 """Seconds between two readings of the layers: at least the ledger grows."""
@@ -64,6 +61,7 @@ class MemoryScreen(ConsoleScreen):
     BINDINGS = bindings("memory", "columns", "filter")
     PANES = {"layers": "left", "entries": "middle", "entry": "right", "links": "right"}
     FILTER_PANE = "entries"
+    TOPICS = frozenset({"memory"})
 
     _layer_rows = getters.query_one("#layers", Rows)
     _entry_rows = getters.query_one("#entries", Rows)
@@ -97,7 +95,6 @@ class MemoryScreen(ConsoleScreen):
 
     def on_screen_resume(self) -> None:
         self.app.reload(["memory"])
-        self.read_again()
 
     def on_mount(self) -> None:
         self.set_interval(REFRESH_S, self._refresh_layers, name="layers")
@@ -114,10 +111,6 @@ class MemoryScreen(ConsoleScreen):
     def draw(self, changed: frozenset[str]) -> None:
         self._draw_lists()
         if "layers" in changed and self.is_current:
-            self.read_again()
-
-    def refresh_topics(self, topics: frozenset[str]) -> None:
-        if "memory" in topics:
             self.read_again()
 
     def _draw_lists(self) -> None:
@@ -199,7 +192,7 @@ class MemoryScreen(ConsoleScreen):
         current = self._layer_rows.current
         if current and Layer(current) is not self._layer:
             self._go_to_layer(Layer(current))
-            self.read_again(TYPING_DEBOUNCE_S)
+            self.read_again(FILTER_DEBOUNCE_S)
 
     def _go_to_layer(self, layer: Layer) -> None:
         self._layer, self._entries = layer, []
@@ -280,7 +273,7 @@ class MemoryScreen(ConsoleScreen):
 
     def apply_filter(self) -> None:
         if self._shown != "meaning":
-            self.read_again(TYPING_DEBOUNCE_S)
+            self.read_again(FILTER_DEBOUNCE_S)
 
     def action_filter(self) -> None:
         self._shown = "page"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from textual import events, getters, on
 from textual.app import ComposeResult
@@ -20,12 +19,9 @@ from clawpy_console.screens.base import ConsoleScreen, find_next_choice
 from clawpy_console.screens.card_stack import CardStack
 from clawpy_console.state import AppState
 from clawpy_console.widgets.rows import Rows
-from clawpy_console.widgets.texts import Heading, PlainText, ReflowingText
+from clawpy_console.widgets.texts import Heading, PlainText
 from clawpy_console.widgets.transcript import Transcript
 from engine.model import ALREADY_REVIEWED, Card, DismissReason, Refusal, Waiting
-
-if TYPE_CHECKING:
-    from clawpy_console.screens.card_details import Evidence
 
 REASON_LABELS = {"not_now": "not now", "wrong": "wrong", "done": "done", "never_here": "never here", "never": "never"}
 """The reasons for a dismissal, by the name of their key, in the order of the keys."""
@@ -36,11 +32,8 @@ ROW_MAKERS = {
 }  # fmt: skip
 """The function that makes the rows of each list, by the id of the list."""
 
-EVIDENCE_DEBOUNCE_S = 0.15
-"""Seconds that a card stays in front before its evidence is read."""
-
-STOP_REFUSAL = "kill: "
-"""The beginning of the message with which the engine refuses work during a stop: the name of the rail."""
+STOP_RAIL = "kill"
+"""The rail that refuses work during a stop."""
 
 
 class MissionScreen(ConsoleScreen):
@@ -57,12 +50,11 @@ class MissionScreen(ConsoleScreen):
     _stack = getters.query_one("#stack", CardStack)
     _live = getters.query_one("#live", Transcript)
     _message = getters.query_one("#message", panes.MessageLine)
+    _evidence_pane = getters.query_one(panes.EvidencePane)
 
     def __init__(self) -> None:
         super().__init__()
         self._reported_ids: set[str] = set()  # cards of which the engine knows that they were shown
-        self._evidence_card_id = ""  # the card whose evidence is drawn
-        self._evidence: Evidence | None = None  # the evidence of that card, None until it was read
 
     def compose_body(self) -> ComposeResult:
         # Before the panes are mounted, or the style sheet is applied to them twice.
@@ -79,9 +71,7 @@ class MissionScreen(ConsoleScreen):
                 yield panes.CardRows(id="cards", classes="-lit")
                 yield PlainText(id="glance")
             with Vertical(id="side"):
-                with Vertical(id="pane-why", classes="pane"):
-                    yield Heading("WHY", id="why-title")
-                    yield ReflowingText(id="why")
+                yield panes.EvidencePane()
                 yield from self._compose_list("queue", panes.Queue(id="queue", empty="Nothing.", classes="-fit"))
                 yield from self._compose_list("tasks", Rows(id="tasks", classes="-fit"))
                 yield from self._compose_list("agents", Rows(id="agents", classes="-fit"))
@@ -109,7 +99,7 @@ class MissionScreen(ConsoleScreen):
             if not changed or changed & {"cards", "workspaces"}:
                 self._draw_stack()
             else:
-                self._renew_evidence()
+                self._evidence_pane.show(self._stack.front, is_changed=True)
         if self._message.is_about_stop and not self.app.holds:
             self._message.clear()
         if not changed or changed & {"sessions"}:
@@ -143,7 +133,7 @@ class MissionScreen(ConsoleScreen):
     def _draw_for_widths(self) -> None:
         """Draw what depends on the widths of panes, once these are laid out."""
         if self.ready:
-            self._draw_evidence(self._stack.front)
+            self._evidence_pane.show(self._stack.front)
             self._draw_lists()
 
     def _draw_lists(self) -> None:
@@ -204,42 +194,6 @@ class MissionScreen(ConsoleScreen):
             return Content.assemble(("why?", "bold reverse $accent"), *reasons)
         return Content("")
 
-    def _draw_evidence(self, card: Card | None) -> None:
-        """On a wide terminal, draw the evidence for `card` beside it."""
-        if card is None or not self.has_class("-wide"):
-            return
-        from clawpy_console.fields import heading, text_line
-        from clawpy_console.screens.card_details import Evidence, format_parameters, make_evidence_fields
-
-        details_hint = (f"  {self.key_of('stack.details')} shows all", "not bold $faint")
-        self.show_content("#why-title", Content.assemble("WHY", details_hint))
-        if card.id != self._evidence_card_id:
-            self._evidence_card_id, self._evidence = card.id, None
-            self._read_evidence(card)
-        evidence, in_full = self._evidence or Evidence(), card.has_stated_confidence
-        fields = [*make_evidence_fields(card, evidence, self.state, self.now, in_full=in_full)]
-        if card.assignment.flow and (parameters := format_parameters(card.assignment.parameters)):
-            fields += [heading("parameters"), *(text_line(item, "grey") for item in parameters.split("\n"))]
-        self.show_fields("#why", fields)
-
-    def _renew_evidence(self) -> None:
-        """Read the evidence again: the cards or the work changed, so the rails may count others."""
-        card = self._stack.front
-        if card is not None and card.id == self._evidence_card_id:
-            self._read_evidence(card)
-        self._draw_evidence(card)
-
-    def _read_evidence(self, card: Card) -> None:
-        from clawpy_console.screens.card_details import read_evidence
-
-        self.read(
-            lambda engine: read_evidence(engine, card.id), self._show_evidence, group="rails", wait=EVIDENCE_DEBOUNCE_S
-        )
-
-    def _show_evidence(self, evidence: Evidence) -> None:
-        self._evidence = evidence
-        self._draw_evidence(self._stack.front)
-
     def _count_other_workspaces(self) -> Counter[str]:
         """The numbers of pending cards of workspaces that are not of this console."""
         places = (card.assignment.workspace for card in self.app.cards.pending(self.state.cards))
@@ -289,7 +243,7 @@ class MissionScreen(ConsoleScreen):
         self.show_content("#question", self._make_question(stack))
         rows.show(panes.make_card_rows(stack.cards, self.state))
         rows.select(front.id if front else "")
-        self._renew_evidence()
+        self._evidence_pane.show(front, is_changed=True)
         if self.has_class("-empty") != (front is None):
             # The next frame shows what the key did; new sizes of panes take long and wait for the frame after it.
             self.call_after_refresh(self._mark_empty_stack)
@@ -333,7 +287,7 @@ class MissionScreen(ConsoleScreen):
             if self.is_current:
                 self.action_details()
             return
-        if self.app.holds and refusal.message.startswith(STOP_REFUSAL):  # it concerns no single card
+        if self.app.holds and refusal.rail == STOP_RAIL:  # it concerns no single card
             self._stack.restore(card, "")
             self._message.show(f"✗ {refusal}", "$wrong", is_about_stop=True)
         else:

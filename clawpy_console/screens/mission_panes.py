@@ -9,6 +9,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
+from textual.app import ComposeResult
+from textual.containers import Vertical
 from textual.content import Content
 
 from clawpy_console import formats
@@ -16,16 +18,18 @@ from clawpy_console.fields import states
 from clawpy_console.fields.states import make_absence_fields
 from clawpy_console.formats import clock_time, crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import bindings, format_key
+from clawpy_console.screens.base import find_base_screen
 from clawpy_console.state import AppState, Autonomy
 from clawpy_console.widgets.rows import Row, Rows
-from clawpy_console.widgets.session import make_session_label
-from clawpy_console.widgets.texts import PlainText, render_fields
-from engine.model import AgentView, Card, Layer, Result, SessionState, SessionView, TaskState, Tier, Waiting
+from clawpy_console.widgets.session import describe_result, find_last_event_time, make_session_label
+from clawpy_console.widgets.texts import Heading, PlainText, ReflowingText, render_fields
+from engine.model import AgentView, Card, Layer, Result, SessionView, TaskState, Tier, Waiting
 
 if TYPE_CHECKING:
     from textual.timer import Timer
 
     from clawpy_console.card_controller import CardConsole
+    from clawpy_console.screens.card_details import Evidence
     from engine import Engine
 
 WAITING_MARKS = {"change_set": "▼", "interrupted": "✗", "notification": "✗"}
@@ -38,6 +42,9 @@ MAX_DETAIL_ROWS = 3
 
 MESSAGE_S = 15.0
 """Seconds for which the line under the card says what was just done."""
+
+EVIDENCE_DEBOUNCE_S = 0.15
+"""Seconds that a card stays in front before its evidence is read."""
 
 
 class CardRows(Rows, can_focus=False):
@@ -86,6 +93,59 @@ class MessageLine(PlainText):
         self.show("", "$grey")
 
 
+class EvidencePane(Vertical):
+    """The evidence for the card in front, beside it on a wide terminal."""
+
+    app: CardConsole
+
+    def __init__(self) -> None:
+        super().__init__(id="pane-why", classes="pane")
+        self._card: Card | None = None  # the card that was shown last
+        self._evidence: Evidence | None = None  # of that card, None until it was read
+
+    def compose(self) -> ComposeResult:
+        yield Heading("WHY", id="why-title")
+        yield ReflowingText(id="why")
+
+    def show(self, card: Card | None, *, is_changed: bool = False) -> None:
+        """Show the evidence for `card`. It is read for another card than before, and again where the cards or the work
+        changed, because the rails may count others then."""
+        if card is None or not self.screen.has_class("-wide"):
+            self._card = None
+            return
+        is_other_card = self._card is None or self._card.id != card.id
+        if is_other_card:
+            self._evidence = None
+        self._card = card
+        if is_other_card or is_changed:
+            self._read(card)
+        self._draw(card)
+
+    def _read(self, card: Card) -> None:
+        from clawpy_console.screens.card_details import read_evidence
+
+        def on_evidence(evidence: Evidence) -> None:
+            self._evidence = evidence
+            self.show(self._card)
+
+        find_base_screen(self).read(
+            lambda engine: read_evidence(engine, card.id), on_evidence, group="rails", wait=EVIDENCE_DEBOUNCE_S
+        )
+
+    def _draw(self, card: Card) -> None:
+        from clawpy_console.fields import heading, text_line
+        from clawpy_console.screens.card_details import Evidence, format_parameters, make_evidence_fields
+
+        screen = find_base_screen(self)
+        details_hint = (f"  {screen.key_of('stack.details')} shows all", "not bold $faint")
+        screen.show_content("#why-title", Content.assemble("WHY", details_hint))
+        evidence, in_full = self._evidence or Evidence(), card.has_stated_confidence
+        fields = [*make_evidence_fields(card, evidence, self.app.state, screen.now, in_full=in_full)]
+        if card.assignment.flow and (parameters := format_parameters(card.assignment.parameters)):
+            fields += [heading("parameters"), *(text_line(item, "grey") for item in parameters.split("\n"))]
+        screen.show_fields("#why", fields)
+
+
 def make_card_rows(cards: Sequence[Card], state: AppState) -> list[Row]:
     """The pending cards: tier, another workspace, what is proposed, the work in a word."""
     rows = []
@@ -111,27 +171,6 @@ def make_work_rows(state: AppState, now: datetime, width: int) -> list[Row]:
         rows.append(Row(session.id, place + one_line(session.prompt), label.sign, "", ink, label.tone))
         rows += _make_detail_rows(describe_result(session, now), width)
     return rows
-
-
-def find_last_event_time(session: SessionView) -> datetime:
-    """The time of the last event of a session: discarded, ended, started or created."""
-    return session.discarded_at or session.ended_at or session.started_at or session.created_at
-
-
-def describe_result(session: SessionView, now: datetime) -> str:
-    """`14:08 · 58s · 3 files changed`: when a session ended, how long it ran and how it ended, where that is known."""
-    duration = ""
-    if session.started_at and session.state is not SessionState.INTERRUPTED:  # its end was not seen
-        duration = formats.duration((session.ended_at or now) - session.started_at)
-    outcome = make_session_label(session).words
-    detail = one_line(session.error or session.summary)
-    if session.result is Result.SUCCEEDED and session.discarded_at is None:
-        outcome, detail = detail or "finished", ""
-    elif session.discarded_at or (session.has_problem and session.flow in states.TEST_RUNS):
-        detail = ""  # the word says it: discarded, or how many tests failed
-    outcome = f"{outcome}: {detail}" if detail else outcome
-    at = formats.moment(find_last_event_time(session), now) if session.state.over else ""
-    return " · ".join(part for part in (at, duration, outcome) if part)
 
 
 def make_live_title(session: SessionView | None, now: datetime) -> str:

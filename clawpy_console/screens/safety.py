@@ -82,9 +82,6 @@ class SafetyScreen(ConsoleScreen):
     def on_mount(self) -> None:
         self.set_interval(1.0, self._on_second, name="countdown")
 
-    def on_screen_resume(self) -> None:
-        self._read_again()
-
     def _on_second(self) -> None:
         """Draw what counts down, and read the rails again when it is time."""
         now = self.now
@@ -92,9 +89,9 @@ class SafetyScreen(ConsoleScreen):
             if safety_fields.is_counting_down(self.state, now):
                 self._draw_standing()
             if self._read_at is not None and now - self._read_at >= READ_INTERVAL:
-                self._read_again()
+                self.read_again()
 
-    def _read_again(self) -> None:
+    def read_again(self, wait: float = 0.0) -> None:
         self._read_at = self.now
         self.app.reload(["rails", "autonomy", "phase"])
 
@@ -139,7 +136,7 @@ class SafetyScreen(ConsoleScreen):
         hint = "   ⇥ switches" if self.has_class("-normal") else ""
         self.show_content("#blocked-title", Content.assemble("BLOCKED  ", (count, "$grey"), (hint, "not bold $faint")))
         rows = [safety_fields.make_blocked_row(entry, self.now) for entry in matching]
-        self._blocked_rows.show(rows, empty="No match." if words else NOTHING_BLOCKED)
+        self._blocked_rows.show(rows, empty=self.describe_empty_list(NOTHING_BLOCKED))
         self._draw_why()
 
     @on(Rows.Moved, "#blocked")

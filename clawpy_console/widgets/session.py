@@ -12,7 +12,7 @@ from clawpy_console import formats
 from clawpy_console.fields import Label, states
 from clawpy_console.formats import crop, one_line, workspace_name
 from clawpy_console.widgets.rows import Row
-from engine.model import ChangeSet, ChangeState, CheckResult, FileChange, SessionState, SessionView
+from engine.model import ChangeSet, ChangeState, CheckResult, FileChange, Result, SessionState, SessionView
 from engine.model.text import failures, seconds_in_words
 
 if TYPE_CHECKING:
@@ -32,6 +32,27 @@ def make_session_label(session: SessionView) -> Label:
     check, state = session.check, "discarded" if session.discarded_at else session.state
     failed, errors = (check.failed, check.errors) if check else (0, 0)
     return states.make_outcome_label(state, session.result, session.flow, failed, errors)
+
+
+def find_last_event_time(session: SessionView) -> datetime:
+    """The time of the last event of a session: discarded, ended, started or created."""
+    return session.discarded_at or session.ended_at or session.started_at or session.created_at
+
+
+def describe_result(session: SessionView, now: datetime) -> str:
+    """`14:08 · 58s · 3 files changed`: when a session ended, how long it ran and how it ended, where that is known."""
+    duration = ""
+    if session.started_at and session.state is not SessionState.INTERRUPTED:  # its end was not seen
+        duration = formats.duration((session.ended_at or now) - session.started_at)
+    outcome = make_session_label(session).words
+    detail = one_line(session.error or session.summary)
+    if session.result is Result.SUCCEEDED and session.discarded_at is None:
+        outcome, detail = detail or "finished", ""
+    elif session.discarded_at or (session.has_problem and session.flow in states.TEST_RUNS):
+        detail = ""  # the word says it: discarded, or how many tests failed
+    outcome = f"{outcome}: {detail}" if detail else outcome
+    at = formats.moment(find_last_event_time(session), now) if session.state.over else ""
+    return " · ".join(part for part in (at, duration, outcome) if part)
 
 
 def make_session_row(session: SessionView, now: datetime, place: str, waiting_mark: str = "") -> Row:

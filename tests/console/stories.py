@@ -166,9 +166,9 @@ def read_palette_titles(app: ConsoleApp) -> list[str]:
     return [item.title for item in make_commands(app, app.screen)]
 
 
-def refused(call: str, message: str, fix: str = "", code: str = "refused") -> Given:
-    """The engine refuses the next call of this name."""
-    return Given(lambda engine: engine.refuse.update({call: Refusal(code, message, fix)}))
+def refused(call: str, message: str, fix: str = "", code: str = "refused", *, rail: str = "") -> Given:
+    """The engine refuses the next call of this name, because of this rail where one is named."""
+    return Given(lambda engine: engine.refuse.update({call: Refusal(code, message, fix, rail=rail)}))
 
 
 def hold_back(service: object, method: str, until: threading.Event) -> None:

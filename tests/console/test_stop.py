@@ -120,7 +120,7 @@ STORIES: Stories = {
         sees("cost: 80 %"),
     ),
     "a card that a stop refused says so until that ends": (
-        refused("approve", LUNCH),
+        refused("approve", LUNCH, rail="kill"),
         press("f12"),
         STOPPED,
         press("right"),
@@ -129,7 +129,7 @@ STORIES: Stories = {
         hides(LUNCH),
     ),
     "what no hold refused stays told": (
-        refused("approve", SETTINGS),
+        refused("approve", SETTINGS, rail="kill"),
         press("right"),
         sees(f"✗ {SETTINGS}"),
         lambda app: app.screen.draw(frozenset({"cards"})),
