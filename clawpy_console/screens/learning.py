@@ -24,7 +24,6 @@ from clawpy_console.screens.learning_items import (
     ListedRow,
     View,
     ask_for_decision,
-    carry_out_decision,
     find_subject,
     is_decision_possible,
     make_link_rows,
@@ -173,7 +172,7 @@ class LearningScreen(ConsoleScreen):
     def _draw_list(self) -> None:
         """Draw the candidates and learnings that match the filter and the group."""
         groups = select_rows(self._listed or (), self.filter_words, self._shown_only)
-        empty = "No match." if self.filter_words or self._shown_only else "Nothing yet."
+        empty = "No match." if self._shown_only else self.describe_empty_list("Nothing yet.")
         rows = group_rows({f"{title}  {len(members):,}": members for title, members in groups.items()})
         self._list.show(rows, empty=empty)
         _, shown_group = learning_fields.LEARNING_KINDS.get(self._shown_only, ("", self._shown_only))
@@ -274,12 +273,10 @@ class LearningScreen(ConsoleScreen):
         view = self.view
         if view is None or self._refuse_while_undoing():
             return
-        id = find_subject(view).id
+        id, carry_out = find_subject(view).id, DECISIONS[name].carry_out
 
         def decide(reason: str) -> None:
-            self.app.call_engine(
-                lambda engine: carry_out_decision(engine, name, id, reason), partial(self._on_decided, name, id)
-            )
+            self.app.call_engine(lambda engine: carry_out(engine, id, reason), partial(self._on_decided, name, id))
 
         ask_for_decision(self.app, name, view, decide)
 

@@ -217,18 +217,30 @@ class Decision:
     """Asked before, "" for no question."""
     message: str
     """Shown when it is done."""
-    takes_reason: bool = False
+    carry_out: Callable[[Engine, str, str], object]
+    """`carry_out(engine, id, reason)`: blocking. Raises the engine's refusals."""
     verb: str = ""
-    """The answer that confirms it, where no reason is asked for."""
+    """The answer that confirms it, "" where the question asks for a reason."""
 
 
 DECISIONS = {
-    "approve": Decision("Activate it?", "Active now", verb="activate"),
-    "reject": Decision("Reject it?", "Rejected", takes_reason=True),
-    "roll back": Decision("Roll it back?", "Rolled back: its changes are removed", takes_reason=True),
-    "retract": Decision("Retract it?", "Retracted", takes_reason=True),
-    "keep": Decision("", "It is valid"),
-    "promote": Decision("Apply it in all projects?", "It now applies in all projects", verb="apply everywhere"),
+    "approve": Decision(
+        "Activate it?", "Active now", lambda engine, id, _: engine.adaptation.approve(id), verb="activate"
+    ),
+    "reject": Decision("Reject it?", "Rejected", lambda engine, id, reason: engine.adaptation.reject(id, reason)),
+    "roll back": Decision(
+        "Roll it back?",
+        "Rolled back: its changes are removed",
+        lambda engine, id, reason: engine.adaptation.roll_back(id, reason),
+    ),
+    "retract": Decision("Retract it?", "Retracted", lambda engine, id, reason: engine.learnings.retract(id, reason)),
+    "keep": Decision("", "It is valid", lambda engine, id, _: engine.learnings.keep(id)),
+    "promote": Decision(
+        "Apply it in all projects?",
+        "It now applies in all projects",
+        lambda engine, id, _: engine.learnings.promote(id),
+        verb="apply everywhere",
+    ),
 }
 """The decisions by their name in the table of keys."""
 
@@ -294,37 +306,24 @@ def is_decision_possible(name: str, view: View) -> bool:
 def ask_for_decision(app: Console, name: str, view: View, decide: Callable[[str], object]) -> None:
     """Ask whether to carry out the decision `name`, and show what it changes. `decide` gets the reason, "" for none."""
     decision, subject = DECISIONS[name], find_subject(view)
-    text = subject.text if isinstance(subject, LearningEntry) else ""
-    title = f"{decision.question} {crop(learning_fields.make_title(subject.title, text), 60)}"
     if not decision.question:
         decide("")
-    elif decision.takes_reason:
-        app.ask(DecisionDialog(title, list(_make_preview_fields(name, view))), decide)
-    else:
-        preview = Content("\n").join(render_fields(_make_preview_fields(name, view), UNWRAPPED_CELLS))
+        return
+    text = subject.text if isinstance(subject, LearningEntry) else ""
+    title = f"{decision.question} {crop(learning_fields.make_title(subject.title, text), 60)}"
+    effect = list(_make_effect_fields(name, view))
+    if decision.verb:
+        preview = Content("\n").join(render_fields(effect, UNWRAPPED_CELLS))
         confirm(app, title, preview, decision.verb, partial(decide, ""))
+    else:
+        app.ask(DecisionDialog(title, effect), decide)
 
 
-def _make_preview_fields(name: str, view: View) -> Iterator[Field]:
+def _make_effect_fields(name: str, view: View) -> Iterator[Field]:
     """The effect of the decision `name`."""
-    if name == "retract":
-        return learning_fields.make_retraction_fields(document(view))
-    if name == "promote":
-        return learning_fields.make_promotion_fields(document(view))
-    return learning_fields.make_decision_fields(document(view), name)
-
-
-def carry_out_decision(engine: Engine, name: str, id: str, reason: str) -> object:
-    """Carry out the decision `name`. Blocking. Raises the engine's refusals."""
     match name:
-        case "approve":
-            return engine.adaptation.approve(id)
-        case "reject":
-            return engine.adaptation.reject(id, reason)
-        case "roll back":
-            return engine.adaptation.roll_back(id, reason)
         case "retract":
-            return engine.learnings.retract(id, reason)
-        case "keep":
-            return engine.learnings.keep(id)
-    return engine.learnings.promote(id)
+            return learning_fields.make_retraction_fields(document(view))
+        case "promote":
+            return learning_fields.make_promotion_fields(document(view))
+    return learning_fields.make_decision_fields(document(view), name)
