@@ -8,8 +8,22 @@ import time
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.bridge import BATCH_INTERVAL_S, Bridge, EngineChanged, make_toasts
-from engine.events import ChangeSetReady, EventBus, HoldPlaced, PredictionCreated, SessionEnded, SessionOutput
+from clawpy_console.bridge import BATCH_INTERVAL_S, TOAST_MAKERS, Bridge, EngineChanged, Toast, make_toasts
+from engine.events import (
+    ChangeSetReady,
+    CostWarned,
+    Event,
+    EventBus,
+    FaultReported,
+    HoldLifted,
+    HoldPlaced,
+    NotificationsGivenUp,
+    PermissionAsked,
+    PredictionCreated,
+    SessionEnded,
+    SessionOutput,
+    TrainingMoved,
+)
 from tests.console import stand_in_data
 from tests.console.driving import running, until, wait_for_text
 from tests.console.stand_in import StandIn
@@ -76,6 +90,57 @@ def test_the_toast_about_a_stopped_session_says_it_once() -> None:
     assert [toast.text for toast in make_toasts([ended])] == ["Stopped by you"]
     placed = HoldPlaced(subject="stop", reason="F12 pressed in the console")
     assert [toast.about for toast in make_toasts([placed, ended])] == ["stop"] * 2, "one is shown"
+
+
+def end(state: str, summary: str, **fields: str) -> SessionEnded:
+    """A session has ended."""
+    return SessionEnded(subject="s", prediction_id="", state=state, summary=summary, cost=0, **fields)  # type: ignore[arg-type]
+
+
+TOASTS: dict[Event, Toast | None] = {
+    end("succeeded", "all green"): Toast("Done: all green", "information"),
+    end("succeeded", "1 red", result="failed"): Toast("Problem found: 1 red", "warning"),
+    end("failed", "no disk"): Toast("Failed: no disk", "error"),
+    end("succeeded", "no tool", result="cannot_run"): Toast("Could not run: no tool", "warning"),
+    end("cancelled", "by F12"): Toast("Stopped: by F12", "warning", about="stop"),
+    end("interrupted", "the power"): Toast("interrupted: the power", "error"),
+    ChangeSetReady(subject="c", session_id="s", files=1, workspace="/shop"): Toast(
+        "1 changed file to land  (2)", "warning", workspace="/shop"
+    ),
+    PermissionAsked(subject="p", session_id="s", tool="exec", title="run x"): Toast(
+        "Permission needed: run x  (2)", "warning"
+    ),
+    FaultReported(where="memory", message="the index is gone"): Toast("memory: the index is gone", "error"),
+    NotificationsGivenUp(subject="phone", number=2, reason="no network"): Toast(
+        "2 notifications not delivered to the phone: no network", "warning"
+    ),
+    CostWarned(subject="day", window="day", spent=1_700_000, cap=2_000_000): Toast(
+        "cost: 85 % of the day cap ($1.70 of $2.00)", "warning"
+    ),
+    HoldPlaced(subject="pause", reason="3 dismissals"): Toast("pause: 3 dismissals", "warning", about="pause"),
+    HoldPlaced(reason="by you"): Toast("held: by you", "warning"),
+    HoldLifted(subject="pause", reason="by you"): Toast("The pause ended.", "information", about="pause", alerts=False),
+    TrainingMoved(subject="t", state="adopted", note="81 %"): Toast(
+        "training: the new model is now used; 81 %  (7)", "information"
+    ),
+    TrainingMoved(subject="t", state="kept_old", note="60 %"): Toast(
+        "training: the new model is not used; 60 %  (7)", "warning"
+    ),
+    TrainingMoved(subject="t", state="failed", note="no money"): Toast("training: failed; no money  (7)", "error"),
+    TrainingMoved(subject="t", state="running", note=""): None,
+}
+"""The toast about each sort of event."""
+
+
+@pytest.mark.parametrize(
+    ("event", "toast"), TOASTS.items(), ids=[f"{event.kind}-{number}" for number, event in enumerate(TOASTS)]
+)
+def test_each_sort_of_event_has_its_toast(event: Event, toast: Toast | None) -> None:
+    assert list(make_toasts([event])) == ([toast] if toast is not None else [])
+
+
+def test_no_kind_of_toast_is_left_out_above() -> None:
+    assert {event.kind for event in TOASTS} == TOAST_MAKERS.keys()
 
 
 @pytest.mark.long
