@@ -7,7 +7,7 @@ their leader is missing, they are in a circle, or their folder cannot be read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from textual import events
 from textual.message import Message
@@ -250,12 +250,12 @@ class Tree(Rows):
 
     BINDINGS = bindings("tree")
 
+    @dataclass
     class Fold(Message):
         """Fold or `unfold` the row of `row_id`; None does the one that it is not."""
 
-        def __init__(self, row_id: str, unfold: bool | None) -> None:
-            super().__init__()
-            self.row_id, self.unfold = row_id, unfold
+        row_id: str
+        unfold: bool | None = None
 
     nodes: dict[str, Node]
 
@@ -287,7 +287,7 @@ class Tree(Rows):
 
     def action_toggle_fold(self) -> None:
         if self.current:
-            self.post_message(self.Fold(self.current, None))
+            self.post_message(self.Fold(self.current))
 
     def on_click(self, event: events.Click) -> None:
         number = event.y + self.scroll_offset.y
@@ -298,7 +298,7 @@ class Tree(Rows):
         if node.id.startswith((FOLD_PREFIX, GROUP_PREFIX)) or (node.open is not None and mark <= event.x < mark + 2):
             event.prevent_default()  # a click on the mark folds; it opens nothing
             self.cursor = number
-            self.post_message(self.Fold(node.id, None))
+            self.post_message(self.Fold(node.id))
 
 
 def make_node_row(node: Node) -> Row:

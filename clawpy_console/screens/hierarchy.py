@@ -321,7 +321,7 @@ class HierarchyScreen(ConsoleScreen):
     @on(Rows.Opened, "#tree")
     def _on_row_opened(self, message: Rows.Opened) -> None:
         if message.row_id.startswith((FOLD_PREFIX, GROUP_PREFIX)):
-            self.post_message(Tree.Fold(message.row_id, None))
+            self.post_message(Tree.Fold(message.row_id))
         else:
             self._go_to_detail()
 

@@ -115,25 +115,26 @@ class MemoryScreen(ConsoleScreen):
 
     def _draw_lists(self) -> None:
         """Draw the layers, and the entries of the selected one."""
-        now = self.now
         states = {layer: LayerState(layer, 0, None, "off", "not read yet") for layer in Layer}
         states |= {layer.layer: layer for layer in self.state.layers}
-        self._layer_rows.show([_make_layer_row(state, now) for state in states.values()])
-        state = states[self._layer]
-        self.show_fields("#layer", _make_layer_fields(state, now))
+        self._layer_rows.show([_make_layer_row(state, self.now) for state in states.values()])
+        self.show_fields("#layer", _make_layer_fields(states[self._layer], self.now))
+        self._draw_entries()
+        self.draw_columns()
+
+    def _draw_entries(self) -> None:
         count = f"  {len(self._entries)}{'+' if self._has_more else ''}" if self._entries else ""
         title = f"{self._layer.value} {LAYER_NAMES[self._layer][0].upper()}"
-        filter_text, empty = "", "None yet."
+        words, origin, empty = " ".join(self.filter_words), "", "None yet."
         if self._shown == "single":
-            filter_text = "  from another screen"
-        elif self.filter_words:
-            filter_text = f"  {'meaning' if self._shown == 'meaning' else 'with'} “{' '.join(self.filter_words)}”"
+            origin = "  from another screen"
+        elif words:
+            origin = f"  {'meaning' if self._shown == 'meaning' else 'with'} “{words}”"
             empty = f"No match. {self.key_of('memory.meaning')} searches by meaning."
         if self._shown == "meaning":
             empty = "Nothing similar."
-        self.show_content("#entries-title", Content.assemble(title, (count, "$grey"), (filter_text, "not bold $grey")))
-        self._entry_rows.show(_make_entry_rows(self._entries, now), empty=empty)
-        self.draw_columns()
+        self.show_content("#entries-title", Content.assemble(title, (count, "$grey"), (origin, "not bold $grey")))
+        self._entry_rows.show(_make_entry_rows(self._entries, self.now), empty=empty)
 
     def make_column_titles(self) -> Mapping[str, str]:
         return {"left": "layers", "middle": LAYER_NAMES[self._layer][0], "right": "entry"}
