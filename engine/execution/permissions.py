@@ -17,7 +17,7 @@ from sqlmodel import Field, Session, col, desc, select
 
 from engine.events import PermissionAnswered, PermissionAsked, PermissionWithdrawn
 from engine.execution.live_session import LiveSession
-from engine.execution.session_terms import AUTONOMOUS
+from engine.execution.session_store import AUTONOMOUS
 from engine.model import PermissionAnswer, PermissionRequest, Randomness, Refusal, SessionView, sanitise
 from engine.model.base import hex_hash
 from engine.model.secrets import redact

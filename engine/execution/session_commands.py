@@ -11,7 +11,7 @@ import shlex
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import field, replace
 from enum import Enum, auto
@@ -29,7 +29,6 @@ from engine.execution.runners.toolchains.tool_table import MissingItem, find_usu
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.sandbox.host_gate import HostGate
 from engine.execution.sandbox.host_paths import make_session_environment
-from engine.execution.session_terms import SessionRails
 from engine.execution.transcripts import LineSplitter, Tail
 from engine.frozen import frozen
 from engine.git import Git
@@ -77,18 +76,22 @@ class SessionCommands:
         processes: Processes,
         sandbox: Sandbox,
         confinement: Confinement,
-        rails: SessionRails,
         *,
+        check: Callable[[str], RailVerdict],
+        secrets: Callable[[], Iterable[str]],
         append: Callable[[str, list[str]], None],
         check_running: Callable[[], None],
     ) -> None:
-        """`append` puts clean lines of a kind into the transcript; it is called without lines, too, to note activity.
-        `check_running` raises `SessionStopped` if the session was asked to end."""
+        """`check` returns the content filter's verdict on a shell command (SPEC 3.5), and `secrets` the values that are
+        removed from output, besides those that look secret. `append` puts clean lines of a kind into the transcript; it
+        is called without lines, too, to note activity. `check_running` raises `SessionStopped` if the session was asked
+        to end."""
         self.sandbox = sandbox
         self.confinement = confinement
         """The places that commands may touch from now on; see `confine`."""
         self._processes = processes
-        self._rails = rails
+        self.check = check
+        self._secrets = secrets
         self._append = append
         self._check_running = check_running
         self._allowed_once: list[str] = []
@@ -114,10 +117,6 @@ class SessionCommands:
         """Let each of these commands run once, although the content filter blocks it, in place of earlier ones."""
         self._allowed_once = [*lines]
 
-    def check(self, line: str) -> RailVerdict:
-        """The content filter's verdict on a shell command (SPEC 3.5)."""
-        return self._rails.check(line)
-
     def bind_git(self, plain: Git) -> Git:
         """`plain`, bound to this session, so that its commands end with the session."""
         environment = {**plain.environment, **self._processes.mark_environment()}
@@ -140,7 +139,7 @@ class SessionCommands:
         """
         confinement = command.confinement or self.confinement
         environment = self._prepare(command, confinement, echo)
-        output = _Output(Redactor(self._rails.secrets), self._append, listen, is_shown=echo is not Echo.NOTHING)
+        output = _Output(Redactor(self._secrets), self._append, listen, is_shown=echo is not Echo.NOTHING)
         with self._open_gate(confinement, output.note_refused_host) as gated, self._explain_start(command):
             finished = self._processes.run(
                 self.sandbox.wrap(command.argv, gated, cwd=command.cwd),

@@ -16,21 +16,21 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.config.sections import AUTO, FLOW, MODEL
 from engine.events import EventBus, SessionOutput
-from engine.execution.live_session import LiveSession
+from engine.execution.live_session import LiveSession, SessionRails, StopRequest
 from engine.execution.runners.flow import CannotRun, CommandBlocked, RetryLater, SessionStopped, WorkFailed
 from engine.execution.runners.flow_runner import PROSE
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import UNCONFINED, find_best_sandbox
 from engine.execution.session_processes import read_children
-from engine.execution.session_store import NOT_BEGUN, SessionResult, SessionStore
-from engine.execution.session_terms import AUTONOMOUS, SessionRails, StopRequest
+from engine.execution.session_store import AUTONOMOUS, NOT_BEGUN, SessionResult, SessionStore
 from engine.model import (
     HAS_PROBLEM,
     SANDBOX_FIX,
@@ -316,12 +316,14 @@ def make_result(
     (SPEC 3.4).
     """
     known_secrets = tuple(secrets)
+    clean = partial(redact, secrets=known_secrets)
     text = outcome.summary if isinstance(outcome, RunnerResult) else outcome.reason
-    summary = redact(sanitise(text), known_secrets).strip()[:MAX_SUMMARY_CHARS]
+    summary = clean(sanitise(text)).strip()[:MAX_SUMMARY_CHARS]
     if isinstance(outcome, RunnerResult):
         facts = outcome.facts if outcome.sound else {**outcome.facts, HAS_PROBLEM: True}
         cleaned_facts = redact_json(facts, known_secrets)
-        result = SessionResult(SessionState.SUCCEEDED, summary, check=outcome.check, facts=cleaned_facts)
+        check = outcome.check and outcome.check.for_storage(clean)
+        result = SessionResult(SessionState.SUCCEEDED, summary, check=check, facts=cleaned_facts)
     else:
         facts = {NOT_BEGUN: True} if outcome.not_begun else {}
         result = SessionResult(outcome.state, summary, error=summary, facts=facts)

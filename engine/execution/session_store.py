@@ -41,6 +41,9 @@ log = logging.getLogger(__name__)
 COST_HISTORY_SESSIONS = 20
 """Number of the latest sessions of a runner on a channel whose mean cost is the estimate."""
 
+APPROVED, AUTONOMOUS = "approved", "autonomous"
+"""The modes of a session: approved by the operator, or started by itself."""
+
 NOT_BEGUN = "not_begun"
 """The key, among the facts of a result, of a session that did nothing. Its card is offered again."""
 

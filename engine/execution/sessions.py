@@ -22,7 +22,7 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.events import EventBus
-from engine.execution.live_session import LiveSession
+from engine.execution.live_session import Limits, LiveSession, SessionRails, StopRequest, Stopwatch
 from engine.execution.processes import Processes
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import MAX_MEMORY_BYTES, Sandbox
@@ -30,8 +30,7 @@ from engine.execution.sandbox.ladder import UNCONFINED
 from engine.execution.session_folders import make_initial_confinement
 from engine.execution.session_processes import SessionProcesses, get_pid_folder, terminate_sessions
 from engine.execution.session_run import Admission, SessionWatch, make_result, run_session
-from engine.execution.session_store import LateEnds, MoreEvents, SessionRow, get_continued_session
-from engine.execution.session_terms import APPROVED, AUTONOMOUS, Limits, SessionRails, StopRequest, Stopwatch
+from engine.execution.session_store import APPROVED, AUTONOMOUS, LateEnds, MoreEvents, SessionRow, get_continued_session
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter
 from engine.files import remove_folder
 from engine.home import Home

@@ -13,7 +13,7 @@ from engine.clock import FakeClock
 from engine.events import EventBus, PermissionAnswered, PermissionAsked, PermissionWithdrawn
 from engine.execution.permissions import Permissions
 from engine.execution.runners.flow import SessionStopped
-from engine.execution.session_terms import AUTONOMOUS
+from engine.execution.session_store import AUTONOMOUS
 from engine.model import PermissionAnswer, Randomness, Refusal
 from engine.storage.database import Database
 from tests.execution.tools.belt_world import BeltWorld

@@ -10,8 +10,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.config import Settings
 from engine.execution import session_run
-from engine.execution.live_session import LiveSession
-from engine.execution.session_terms import Limits
+from engine.execution.live_session import Limits, LiveSession
 from engine.model import SessionState
 from tests.execution.session_world import SLEEP, MakeWorld, ScriptWorld, run_python
 from tests.support.helpers import wait_until

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from engine.config import Settings
 from engine.events import EventBus, SessionOutput
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import WorkFailed
@@ -191,6 +192,12 @@ def test_a_reply_that_nobody_reads_is_refused_with_the_way_out(world: ScriptWorl
     world.wait(view)
     assert "has ended (succeeded)" in refused("not_running", lambda: world.sessions.reply(view.id, "go on")).message
     refused("unknown_session", lambda: world.sessions.reply("sess_nobody", "go on"))
+
+
+def test_a_session_in_the_queue_reads_no_replies_yet(make_world: MakeWorld) -> None:
+    world = make_world(settings=Settings(max_running_sessions=1))
+    queued = [world.start("gate") for _ in range(2)][1]
+    assert "has not started" in refused("not_running", lambda: world.sessions.reply(queued.id, "not yet")).message
 
 
 def test_a_reply_is_read_once_and_keeps_the_session_listening(world: ScriptWorld) -> None:

@@ -175,9 +175,8 @@ class FlowRunner:
             discarded_files = describe_discarded(live)
             scope = RunScope(result.full, flow.project if isinstance(flow, ProjectFlow) else "")
             write = self._folders.keep(live, view, folder, check=result.check, scope=scope)
-        check = result.check and result.check.for_storage(live.remove_secrets)
         summary = f"{result.summary} · {discarded_files}" if discarded_files else result.summary
-        return RunnerResult(summary, check, result.sound, facts, write)
+        return RunnerResult(summary, result.check, result.sound, facts, write)
 
     def _find_flow_type(self, assignment: Assignment) -> type[Flow]:
         """The class of a flow. Raises `Refusal` `no_runner`."""

@@ -203,5 +203,4 @@ class AgentRunner:
     ) -> RunnerResult:
         """The result of a session, with its change set. The runs of the validation are recorded already."""
         write = self._services.folders.keep(live, view, folder, check=validated.check)
-        check = validated.check and validated.check.for_storage(live.remove_secrets)
-        return RunnerResult(summary, check, validated.sound, facts=facts, write=write, closing=closing)
+        return RunnerResult(summary, validated.check, validated.sound, facts=facts, write=write, closing=closing)

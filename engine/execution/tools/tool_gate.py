@@ -21,7 +21,7 @@ from engine.events import ToolRefused
 from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
 from engine.execution.sandbox.host_rules import parse_rules
-from engine.execution.session_terms import AUTONOMOUS
+from engine.execution.session_store import AUTONOMOUS
 from engine.execution.tools.folder_jail import Jail, shorten_path
 from engine.execution.tools.web import Target, Web, check_public, find_known_addresses, is_listed, parse_url
 from engine.files import read_table

@@ -16,11 +16,11 @@ import pytest
 
 import engine
 from engine.background import HelperGone
+from engine.execution.live_session import Limits
 from engine.execution.runners.model import host_client
 from engine.execution.runners.model.agent_loop import FIRST_BYTE_S, IDLE_S
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.runners.model.host_protocol import Model
-from engine.execution.session_terms import Limits
 from engine.model import SessionState, Status
 from tests.execution.model.world import KEY, ModelWorld
 from tests.support.helpers import is_alive, wait_until

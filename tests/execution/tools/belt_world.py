@@ -11,13 +11,13 @@ from typing import Any
 from engine.clock import Clock
 from engine.config import FixedSettings, Settings
 from engine.events import ToolRefused
-from engine.execution.live_session import LiveSession
+from engine.execution.live_session import Limits, LiveSession, StopRequest, Stopwatch
 from engine.execution.permissions import Permissions
 from engine.execution.processes import Processes
 from engine.execution.runners.flow import SessionStopped
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.sandbox.ladder import NoSandbox
-from engine.execution.session_terms import APPROVED, Limits, StopRequest, Stopwatch
+from engine.execution.session_store import APPROVED
 from engine.execution.tools.tool_gate import TOOL_NAMES, Gate, Policy, ToolServices
 from engine.execution.tools.toolbelt import Toolbelt
 from engine.execution.tools.web import Web

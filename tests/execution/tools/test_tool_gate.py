@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.execution.sandbox.ladder import find_best_sandbox
-from engine.execution.session_terms import AUTONOMOUS
+from engine.execution.session_store import AUTONOMOUS
 from engine.execution.tools.tool_gate import TOOL_NAMES, AgentToolCall, Policy
 from engine.model import PermissionAnswer, Refusal
 from tests.execution.tools.belt_world import BeltWorld, MakeBeltWorld

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from engine.clock import FakeClock
-from engine.execution.session_terms import Stopwatch
+from engine.execution.live_session import Stopwatch
 
 
 class WatchedClock(FakeClock):
