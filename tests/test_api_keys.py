@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-import subprocess
-import sys
 import threading
 import traceback
 from datetime import UTC, datetime
@@ -22,6 +20,7 @@ from engine.clock import FakeClock
 from engine.home import Home
 from engine.model import Refusal
 from tests.support.helpers import MemoryKeyring, refused
+from tests.support.programs import find_imported
 
 SECRET = "sk-hush-hush-0123456789abcdef"
 START = datetime(2026, 3, 2, 9, tzinfo=UTC)
@@ -226,6 +225,5 @@ def test_secrets_are_known_before_they_are_used(home: Home) -> None:
 
 
 def test_the_keyring_library_is_imported_only_when_it_is_used() -> None:
-    code = "import sys, engine.api_keys; sys.exit('keyring' in sys.modules or 'filelock' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert not find_imported("import engine.api_keys", "keyring", "filelock")
     assert KEYRING_TIMEOUT_S == 3.0

@@ -21,6 +21,7 @@ from engine.home import Home
 from engine.installed import EXTRAS, find_missing_extras, install_command, make_extras_command
 from engine.model import Refusal
 from engine.storage.shared import SharedDatabase
+from tests.support.helpers import write_settings
 
 ROOT = Path(__file__).parents[1]
 
@@ -47,8 +48,7 @@ def test_each_extra_is_declared_by_the_package() -> None:
 @pytest.mark.long
 @pytest.mark.usefixtures("bare")
 def test_doctor_names_missing_extras_and_the_command_that_installs_them(home: Home) -> None:
-    home.config.mkdir(parents=True)
-    home.config_file.write_text('[providers.ollama]\nmodel = "qwen3:8b"\n[notify.phone]\nurl = "ntfys://ntfy.sh/x"\n')
+    write_settings(home, '[providers.ollama]\nmodel = "qwen3:8b"\n[notify.phone]\nurl = "ntfys://ntfy.sh/x"\n')
     found = examine(home, [])
     assert found["ok"], "nothing that is broken"
     checks = {check["name"]: check for check in found["checks"]}

@@ -29,7 +29,7 @@ from engine.storage.database import create_or_check
 from tests.api.notify.notification_server import NotificationServer
 from tests.api.stand_in import StandIn
 from tests.conftest import Repository
-from tests.support.helpers import MemoryKeyring
+from tests.support.helpers import MemoryKeyring, write_settings
 
 
 @pytest.fixture(autouse=True)
@@ -93,16 +93,14 @@ def test_lines_of_a_heartbeat_and_souls_that_cannot_be_read_are_named_with_their
 
 
 def test_a_channel_whose_coding_agent_is_not_in_the_settings_is_a_warning(home: Home) -> None:
-    home.config_file.parent.mkdir(parents=True)
-    home.config_file.write_text('[channels.koji-core]\nagent = "backend_builder"\nrunner = "acp:ghost"\n')
+    write_settings(home, '[channels.koji-core]\nagent = "backend_builder"\nrunner = "acp:ghost"\n')
     checks = examine(home)
     assert checks["coding agent"]["message"] == "koji-core names acp:ghost, which is not in the settings"
     assert "ghost" not in checks["prose"]["message"]
 
 
 def test_what_the_twin_model_answered_last_is_said(engine: StandIn, home: Home) -> None:
-    home.config.mkdir(parents=True, exist_ok=True)
-    home.config_file.write_text("twinModelEnabled = true\ntwinModelId = 'ollama:small'\n")
+    write_settings(home, "twinModelEnabled = true\ntwinModelId = 'ollama:small'\n")
     assert examine(home)["twin"]["state"] == "ok"
     engine.database.record(TwinAnswered(subject="ollama:small", usable=False, reason="Invalid JSON"))
     check = examine(home)["twin"]
@@ -143,8 +141,7 @@ def test_the_models_that_would_answer_text_prompts_are_named(home: Home, monkeyp
     assert check["state"] == "ok"
     channels = "koji-core, chronicle-hub, dream-weaver, research, garden"
     assert f"{channels} on openai:{PROVIDERS['openai'].model}" in check["message"]
-    home.config.mkdir(parents=True)
-    home.config_file.write_text("[channels.garden]\nmodel = 'ollama:qwen3'\n[providers.together]\n")
+    write_settings(home, "[channels.garden]\nmodel = 'ollama:qwen3'\n[providers.together]\n")
     assert "garden" in examine(home)["prose"]["fix"]
     assert any("together: no key" in check["message"] for check in examine_document(home)["checks"])
 

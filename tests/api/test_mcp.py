@@ -16,6 +16,7 @@ from engine.engine import open_engine
 from engine.home import Home
 from engine.model import Refusal
 from tests.conftest import Repository
+from tests.support.programs import make_clawpy_command
 
 if TYPE_CHECKING:
     from mcp.client import Client
@@ -105,7 +106,7 @@ async def test_wrong_arguments_reach_no_engine(tool: str, arguments: dict[str, A
 
 @pytest.mark.long
 def test_a_line_that_is_no_message_is_answered_with_an_error_unless_it_is_empty(home: Home) -> None:
-    command = [sys.executable, "-m", "clawpy_console", "--home", str(home.root), "mcp"]
+    command = make_clawpy_command(home.root, "mcp")
     output = subprocess.run(command, input="not JSON\n\n  \n[]\n", capture_output=True, text=True, check=True).stdout
     answers = [json.loads(line) for line in output.splitlines()]
     assert [(answer["id"], answer["error"]["code"]) for answer in answers] == [(None, -32700), (None, -32600)]

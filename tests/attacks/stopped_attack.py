@@ -17,12 +17,13 @@ import psutil
 from engine.execution.sandbox import Sandbox
 from tests.attacks.victim import find_sleepers, make_unique_seconds
 from tests.support.helpers import wait_until
+from tests.support.programs import make_clawpy_command
 
 
 def run_clawpy_stop(home: Path) -> dict[str, Any]:
     """The JSON document of the real program."""
     completed = subprocess.run(
-        [sys.executable, "-m", "clawpy_console", "--home", str(home), "stop", "--json"],
+        make_clawpy_command(home, "stop", "--json"),
         capture_output=True,
         text=True,
         timeout=60,

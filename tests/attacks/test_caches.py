@@ -10,6 +10,7 @@ import pytest
 
 from engine.execution.housekeeping import Caches
 from tests.attacks.victim import Victim, make_canary
+from tests.support.programs import run_git
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def run_check(victim: Victim, caches: Caches, head: str, code: str, workspace: s
 
 def make_branch(victim: Victim, name: str, onto: str) -> str:
     """Make a branch with one commit; the commit's id."""
-    subprocess.run(["git", "checkout", "-q", "-B", name, onto], cwd=victim.project, check=True)
+    run_git(victim.project, "checkout", "-q", "-B", name, onto)
     return victim.commit(name)
 
 
@@ -64,7 +65,7 @@ def test_the_cache_of_a_hostile_commit_is_seen_by_no_unrelated_commit(
     hostile = make_branch(victim, "hostile", start)
     run_check(victim, caches, hostile, POISON)
     if later == "another root":
-        subprocess.run(["git", "checkout", "-q", "--orphan", "fresh"], cwd=victim.project, check=True)
+        run_git(victim.project, "checkout", "-q", "--orphan", "fresh")
         head = victim.commit("fresh")
     else:
         head = start if later == "the commit before" else make_branch(victim, "sibling", start)

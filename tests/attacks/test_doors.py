@@ -9,7 +9,6 @@ import contextlib
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,6 +21,7 @@ from engine.api.gateway.access import Limits
 from engine.home import Home
 from tests.api.gateway.conftest import serve
 from tests.api.gateway.served import Serve, Served
+from tests.support.programs import make_clawpy_command
 
 __all__ = ["serve"]
 
@@ -83,7 +83,7 @@ def test_another_user_does_not_reach_the_control_socket(control_server: ControlS
 
 @pytest.mark.attack(slow=True)
 def test_no_agent_takes_the_name_of_an_authority(tmp_path: Path) -> None:
-    argv = [sys.executable, "-m", "clawpy_console", "--home", str(tmp_path / "home"), "mcp", "--agent", "0perator"]
+    argv = make_clawpy_command(tmp_path / "home", "mcp", "--agent", "0perator")
     completed = subprocess.run(argv, input=b"", capture_output=True, timeout=60, cwd=tmp_path)
     assert completed.returncode == 1
     assert completed.stdout == b""
@@ -107,7 +107,7 @@ def test_an_unusual_file_in_the_home_blocks_nothing(tmp_path: Path, kind: str) -
         home.config_file.mkdir()
     else:
         home.database.touch()
-    argv = [sys.executable, "-m", "clawpy_console", "--home", str(home.root), "cards", "--json"]
+    argv = make_clawpy_command(home.root, "cards", "--json")
     completed = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, cwd=tmp_path)
     assert completed.returncode == 1
     output = completed.stdout + completed.stderr

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.attacks.victim import Victim
+from tests.conftest import Repository
 
 pytestmark = pytest.mark.attack("escapes")
 
@@ -63,8 +63,7 @@ attempt(os.rename, 'deep', 'moved'); attempt(write, '.gitmodules'); attempt(os.u
 def add_submodule(tree: Path) -> list[Path]:
     """Make a submodule in a folder two levels down; the files that lead git into it."""
     inner = tree / "deep" / "inner"
-    inner.mkdir(parents=True)
-    subprocess.run(["git", "init", "-q"], cwd=inner, check=True)
+    Repository(inner)
     (tree / ".gitmodules").write_text('[submodule "inner"]\n\tpath = deep/inner\n\turl = ./inner\n')
     return [inner / ".git" / "config", tree / ".gitmodules"]
 

@@ -18,6 +18,7 @@ from engine.home import Home
 from engine.model import Card, DecidedBy, Refusal, Verdict
 from engine.services import Overrides
 from tests.conftest import Repository
+from tests.support.helpers import write_settings
 
 pytestmark = pytest.mark.attack("no sandbox")
 
@@ -30,8 +31,7 @@ def mark_file(tmp_path: Path) -> Path:
 @pytest.fixture
 def engine(home: Home, repository: Repository, mark_file: Path) -> Iterator[Engine]:
     repository.commit("begin", {"Makefile": f"test:\n\ttouch {mark_file}\n", "a.c": "int a;\n"})
-    home.config.mkdir(parents=True, exist_ok=True)
-    home.config_file.write_text("autonomousModeEnabled = true\n")
+    write_settings(home, "autonomousModeEnabled = true\n")
     opened = open_engine(
         home,
         workspaces=[str(repository.path)],

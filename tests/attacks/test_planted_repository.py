@@ -17,6 +17,7 @@ from tests.attacks.planting import Trap, make_project, rehearse_and_land, run_cl
 from tests.conftest import Repository
 from tests.execution.changesets.landing_world import LandingWorld
 from tests.support.fork_server import ForkServer
+from tests.support.programs import run_git
 
 pytestmark = pytest.mark.attack("planted repository")
 
@@ -49,7 +50,7 @@ def make_repository(folder: Path, **git_settings: object) -> None:
 
 def configure(folder: Path, **git_settings: object) -> None:
     for name, value in git_settings.items():
-        subprocess.run(["git", "config", name.replace("__", "."), str(value)], cwd=folder, check=True)
+        run_git(folder, "config", name.replace("__", "."), str(value))
 
 
 # Repositories in `sub`, the folder of the submodule, in which git would start the trap
@@ -200,7 +201,7 @@ def test_a_nested_repository_runs_no_program(world: LandingWorld, outside: Path,
     shop, trap = make_project(world), Trap.make(outside)
     nested = shop.path / "docs"
     if bare:
-        subprocess.run(["git", "init", "-q", "--bare", str(nested)], check=True)
+        run_git(shop.path, "init", "-q", "--bare", str(nested))
         configure(nested, core__fsmonitor=trap, core__worktree="..", core__bare="false")
     else:
         make_repository(nested, core__fsmonitor=trap)

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,8 +14,10 @@ from clawpy_console.cli.printing import render_document
 from engine.api.documents import document
 from engine.execution.diffs import explain_automatic_use, load_auto_executed_files
 from engine.model import ChangeSet, FileChange, Refusal
+from tests.conftest import Repository
 from tests.execution.changesets.landing_world import LandingWorld
 from tests.support.helpers import read_table
+from tests.support.programs import run_git
 
 TABLE = read_table(__file__)
 
@@ -116,7 +117,7 @@ def test_a_changed_mode_has_a_note(world: LandingWorld) -> None:
 def test_a_nested_repository_is_named_and_left_out(world: LandingWorld) -> None:
     def edit(folder: Path) -> None:
         (folder / "a.txt").write_text("b\n")
-        subprocess.run(["git", "init", "-q", "nested"], cwd=folder, check=True)
+        Repository(folder / "nested")
         (folder / "nested/x").write_text("x")
 
     change_set, files = change_files(world, edit)
@@ -128,7 +129,7 @@ def test_a_nested_repository_is_named_and_left_out(world: LandingWorld) -> None:
 
 def test_a_bare_repository_is_named(world: LandingWorld) -> None:
     def edit(folder: Path) -> None:
-        subprocess.run(["git", "init", "-q", "--bare", "data"], cwd=folder, check=True)
+        run_git(folder, "init", "-q", "--bare", "data")
         (folder / "data/hooks/post-checkout").write_text("#!/bin/sh\n")
 
     _, files = change_files(world, edit)
@@ -140,9 +141,7 @@ def test_a_submodule_is_named_and_refused(world: LandingWorld) -> None:
     def edit(folder: Path) -> None:
         (folder / "d/f.txt").unlink()
         (folder / "d").rmdir()
-        subprocess.run(["git", "init", "-q", "d"], cwd=folder, check=True)
-        identity = ["-c", "user.name=x", "-c", "user.email=x@localhost"]
-        subprocess.run(["git", *identity, "commit", "-q", "--allow-empty", "-m", "x"], cwd=folder / "d", check=True)
+        Repository(folder / "d").commit("x")
         (folder / "a.txt").write_text("b\n")
 
     change_set, files = change_files(world, edit)

@@ -27,6 +27,7 @@ from engine.home import Home
 from tests.attacks.attempts import PRELUDE, Attempt
 from tests.conftest import Repository
 from tests.support.helpers import read_table
+from tests.support.programs import run_git
 
 PYTHON = (sys.executable, "-I", "-S", "-c")
 """Runs Python code that nothing of the operator's can change."""
@@ -71,7 +72,7 @@ class Victim:
     def use_worktree(self) -> None:
         """Attack from a session that works in a worktree from now on."""
         worktree = self.home.worktrees / f"{self.session_id}_worktree"
-        subprocess.run(["git", "worktree", "add", "-q", "--detach", worktree], cwd=self.project, check=True)
+        run_git(self.project, "worktree", "add", "-q", "--detach", str(worktree))
         self.confinement = replace(self.confinement, folder=worktree, readable=(self.project / ".git",))
 
     def write_file(self, name: str, text: str) -> Path:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -19,6 +17,7 @@ from engine.events import EventBus
 from engine.home import Home
 from engine.storage.database import Database
 from tests.support.helpers import wait_until
+from tests.support.programs import find_imported
 
 
 @pytest.fixture
@@ -105,8 +104,7 @@ def test_the_last_run_of_a_job_is_stored_only_where_it_is_wanted(database: Datab
 
 @pytest.mark.long
 def test_apscheduler_is_imported_only_at_start() -> None:
-    code = "import sys, engine.autonomy.autonomy; sys.exit('apscheduler' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert not find_imported("import engine.autonomy.autonomy", "apscheduler")
 
 
 def test_the_log_has_only_warnings_of_apscheduler(tmp_path: Path) -> None:

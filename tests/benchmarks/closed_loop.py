@@ -21,6 +21,7 @@ from engine.model.adaptation import Candidate, CandidateStatus
 from engine.services import Overrides
 from tests.benchmarks.shop_tasks import MODULE, RULES, ShopTask
 from tests.conftest import Repository
+from tests.support.helpers import write_settings
 from tests.support.model_server import ModelServer
 
 MONDAY = datetime(2026, 3, 2, 10, tzinfo=UTC)
@@ -98,8 +99,7 @@ class Shop:
             self.home.data.mkdir(parents=True, exist_ok=True)
             cascade = {"enable_m1": False, "enable_upward_bubbling": False}
             (self.home.data / "wisdom_cascade_config.json").write_text(json.dumps(cascade))
-        self.home.config.mkdir(parents=True, exist_ok=True)
-        self.home.config_file.write_text("\n".join(settings) + "\n")
+        write_settings(self.home, "\n".join(settings) + "\n")
 
     @contextmanager
     def opened(self) -> Iterator[Engine]:

@@ -22,6 +22,7 @@ from engine.lock import read_holder
 from tests.benchmarks.measuring import p95, print_table
 from tests.benchmarks.terminal import Terminal
 from tests.conftest import Repository
+from tests.support.helpers import write_settings
 
 SETTLE = 0.25
 """Seconds between two keys, as a person types. The console also ignores keys for a moment after the engine replaced the
@@ -143,8 +144,7 @@ def open_key_bench(folder: Path, *, config: str = "", module: str = "clawpy_cons
     """Run the program `module` with the settings `config` in a terminal, and the floor in another one."""
     repository = make_busy_repository(folder / "shop")
     home = Home.locate(folder / "home")
-    home.config.mkdir(parents=True)
-    home.config_file.write_text(config)
+    write_settings(home, config)
     with closing(Terminal()) as console, closing(Terminal()) as beside:
         floor = Floor(beside)
         command = [sys.executable, "-m", module, "--home", str(home.root)]

@@ -23,6 +23,7 @@ from engine.storage.database import Database
 from tests.benchmarks.measuring import print_table
 from tests.benchmarks.terminal import Terminal
 from tests.conftest import Repository
+from tests.support.programs import make_clawpy_command
 
 RUNS = 8  # the first is cold and left out
 
@@ -42,7 +43,7 @@ def make_existing_home(folder: Path, repository: Path) -> Home:
     """A home that was used: the console ran once and drew cards, and 10,000 events are in the ledger."""
     home = Home.locate(folder)
     with closing(Terminal()) as console:
-        began = console.start(make_command(home), cwd=repository)
+        began = console.start(make_clawpy_command(home.root), cwd=repository)
         console.wait_for(r"\d of \d", began, timeout=60)
         time.sleep(3)  # until the last screen is kept
         console.send("C-q")
@@ -53,10 +54,6 @@ def make_existing_home(folder: Path, repository: Path) -> Home:
         database.write(lambda tx: [tx.record(TaskAdded(title=f"task {n}")) for n in range(100)])
     database.close()
     return home
-
-
-def make_command(home: Home) -> list[str]:
-    return [sys.executable, "-m", "clawpy_console", "--home", str(home.root)]
 
 
 def test_first_useful_frame(tmp_path: Path) -> None:
@@ -72,12 +69,12 @@ def test_first_useful_frame(tmp_path: Path) -> None:
             began = screen.start([sys.executable, str(program)], cwd=repository.path)
             times["hello"].append(screen.wait_for("hello world", began))
             screen.end_program()
-            began = screen.start(make_command(home), cwd=repository.path)
+            began = screen.start(make_clawpy_command(home.root), cwd=repository.path)
             times["frame"].append(screen.wait_for(r"\d of \d", began))
             times["ready"].append(screen.wait_for("WATCHING", began))
             screen.end_program()
         warm = {name: values[1:] for name, values in times.items()}
-        screen.start(make_command(home), cwd=repository.path)
+        screen.start(make_clawpy_command(home.root), cwd=repository.path)
         screen.wait_for("WATCHING", time.perf_counter())
         time.sleep(5)
         idle = screen.measure_idle_cpu(20)

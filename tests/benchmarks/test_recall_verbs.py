@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,11 +17,12 @@ from engine.model import RecallQuery
 from tests.benchmarks.generated_recall_sets import documents
 from tests.benchmarks.measuring import time_call
 from tests.benchmarks.recall_measuring import open_memory_with
+from tests.support.programs import make_clawpy_command
 
 
 def run_clawpy(folder: Path, home: Path, *words: str) -> str:
     """The output of a verb with `--json` in `home`."""
-    command = [sys.executable, "-m", "clawpy_console", "--home", str(home), "--json", *words]
+    command = make_clawpy_command(home, "--json", *words)
     return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
 
 

@@ -27,6 +27,7 @@ from engine.home import Home
 from tests.attacks.stopped_attack import Attack
 from tests.attacks.test_stop import CHILDREN, IGNORE_SIGNALS
 from tests.benchmarks.measuring import time_call
+from tests.support.programs import make_clawpy_command
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there are no sessions to be found without an engine")
 
@@ -52,7 +53,7 @@ def stop_from_outside(root: Path, rung: Sandbox) -> Stopped:
         living = attack.find_living()
         began = time.perf_counter()
         with subprocess.Popen(
-            [sys.executable, "-m", "clawpy_console", "--home", str(attack.home), "stop", "--json"],
+            make_clawpy_command(attack.home, "stop", "--json"),
             stdout=subprocess.DEVNULL,
         ) as program:
             while not all(map(_has_ended, living)):

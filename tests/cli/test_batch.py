@@ -14,6 +14,7 @@ import pytest
 from clawpy_console.cli.batch import is_sentence
 from engine.home import Home
 from tests.cli.conftest import Clawpy
+from tests.support.helpers import write_settings
 
 
 def test_check_needs_no_quotes_and_no_engine(clawpy: Clawpy) -> None:
@@ -24,16 +25,14 @@ def test_check_needs_no_quotes_and_no_engine(clawpy: Clawpy) -> None:
 
 
 def test_check_uses_the_rules_of_the_operator(clawpy: Clawpy, home: Home) -> None:
-    home.config_file.parent.mkdir(parents=True)
-    home.config_file.write_text('[content]\nblock = ["terraform apply"]\nallow = ["git push --force"]\n')
+    write_settings(home, '[content]\nblock = ["terraform apply"]\nallow = ["git push --force"]\n')
     assert clawpy("check", "sudo terraform apply -auto-approve").out.startswith("block  your rule: terraform apply")
     assert clawpy("check", "git push --force").out.startswith("allow")
     assert not clawpy("check", "git push --force origin").out.startswith("allow")
 
 
 def test_check_gives_no_verdict_while_the_rules_cannot_be_read(clawpy: Clawpy, home: Home) -> None:
-    home.config_file.parent.mkdir(parents=True, exist_ok=True)
-    home.config_file.write_text('[content]\nblock = ["make deploy"]\nalow = []\n')
+    write_settings(home, '[content]\nblock = ["make deploy"]\nalow = []\n')
     result = clawpy("check", "make deploy")
     assert (result.code, result.out) == (1, "")
     assert f"{home.config_file}:3: content.alow: unknown key" in result.err

@@ -25,6 +25,7 @@ from engine.model import DismissReason
 from engine.model.adaptation import CandidateStatus, CandidateType, RecordKind
 from tests.cli.conftest import Clawpy
 from tests.conftest import Repository
+from tests.support.programs import find_imported
 
 BASH = """
 source /dev/stdin <<< "$(clawpy completion bash)"
@@ -117,12 +118,7 @@ def test_the_cached_names_are_collected_again_when_a_file_that_defines_them_chan
 
 
 def test_nothing_heavy_is_imported_to_answer() -> None:
-    code = (
-        "import sys, clawpy_console.cli.verbs; "
-        "print([name for name in ('engine.model', 'rich', 'textual') if name in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert not find_imported("import clawpy_console.cli.verbs", "engine.model", "rich", "textual")
 
 
 def test_the_script_is_a_field_of_a_json_document(clawpy: Clawpy) -> None:

@@ -14,6 +14,7 @@ from engine.settings_store import SettingsStore
 from tests.api.stand_in import StandIn
 from tests.cli.conftest import Clawpy
 from tests.conftest import Repository
+from tests.support.helpers import write_settings
 
 
 def test_a_theme_that_does_not_exist_is_not_set(clawpy: Clawpy, engines: list[StandIn], home: Home) -> None:
@@ -42,15 +43,13 @@ def test_a_key_that_has_an_action_already_is_not_set(tmp_path: Path) -> None:
 
 
 def test_a_clash_of_keys_blames_the_key_that_is_set(home: Home) -> None:
-    home.config.mkdir(parents=True)
-    home.config_file.write_text('[keys]\n"stack.approve" = "right,l"\n')
+    write_settings(home, '[keys]\n"stack.approve" = "right,l"\n')
     with pytest.raises(Refusal, match=r"keys\.stack\.dismiss: 'right' is already"):
         check_setting('keys."stack.dismiss"', "right", home)
 
 
 def test_an_older_problem_does_not_prevent_a_change(home: Home) -> None:
-    home.config.mkdir(parents=True)
-    home.config_file.write_text('[keys]\n"stack.approve" = "h"\n')
+    write_settings(home, '[keys]\n"stack.approve" = "h"\n')
     check_setting('keys."stack.undo"', "f9", home)
     check_setting("quietHoursStart", "3", home)
     check_setting("no key at all", "3", home)
@@ -71,9 +70,8 @@ def test_a_file_that_has_become_invalid_is_named_beside_the_settings_that_still_
 
 @pytest.mark.long
 def test_doctor_names_each(clawpy: Clawpy, shop: Repository, home: Home) -> None:
-    home.config.mkdir(parents=True)
-    home.config_file.write_text(
-        '[console]\ntheme = "foo"\n[keys]\nnothing = "x"\n"stack.approve" = "h"\n[workspaces."/nope"]\n'
+    write_settings(
+        home, '[console]\ntheme = "foo"\n[keys]\nnothing = "x"\n"stack.approve" = "h"\n[workspaces."/nope"]\n'
     )
     result = clawpy("doctor")
     assert result.code == 1

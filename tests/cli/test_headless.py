@@ -6,7 +6,6 @@ import io
 import json
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from datetime import datetime
@@ -22,6 +21,7 @@ from tests.cli.conftest import Clawpy
 from tests.conftest import Repository
 from tests.support.fork_server import ForkedProcess, ForkServer
 from tests.support.helpers import wait_until
+from tests.support.programs import make_clawpy_command
 
 Start = Callable[..., ForkedProcess]
 
@@ -70,7 +70,7 @@ def test_run_prints_a_json_document_a_line(start: Start) -> None:
 @pytest.mark.long
 def test_under_nohup_a_closed_terminal_does_not_end_run(home: Home, project: Path) -> None:
     """From cold, and ended by SIGTERM."""
-    command = ["nohup", sys.executable, "-m", "clawpy_console", "--home", str(home.root), "run"]
+    command = ["nohup", *make_clawpy_command(home.root, "run")]
     process = subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     wait_until(lambda: (holder := read_holder(home)) and holder.address, 30)
     process.send_signal(signal.SIGHUP)

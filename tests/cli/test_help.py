@@ -8,7 +8,6 @@ import pty
 import re
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,8 @@ import pytest
 from clawpy_console.cli.verbs import VERBS
 from engine.home import Home
 from tests.cli.conftest import Clawpy
+from tests.support.helpers import write_settings
+from tests.support.programs import make_clawpy_command
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -50,8 +51,7 @@ def test_a_page_is_a_json_document(clawpy: Clawpy) -> None:
 
 def test_the_keys_are_those_of_the_settings(clawpy: Clawpy, home: Home) -> None:
     assert "| ? | " in clawpy("help", "keys").out
-    home.config.mkdir(parents=True)
-    home.config_file.write_text('[keys]\n"app.help" = "f9"\n')
+    write_settings(home, '[keys]\n"app.help" = "f9"\n')
     assert "| F9 | " in clawpy("help", "keys").out
 
 
@@ -71,7 +71,7 @@ def test_a_page_that_does_not_exist_is_refused_with_the_nearest(clawpy: Clawpy) 
 def test_in_a_terminal_it_is_rendered_and_paged(home: Home, colour: bool) -> None:
     ours, theirs = pty.openpty()
     environment = os.environ | {"PAGER": "cat", "TERM": "xterm-256color"} | ({} if colour else {"NO_COLOR": "1"})
-    command = [sys.executable, "-m", "clawpy_console", "--home", str(home.root), "help"]
+    command = make_clawpy_command(home.root, "help")
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
         os.close(theirs)
         printed = b""

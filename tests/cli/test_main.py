@@ -22,6 +22,7 @@ from engine.safety.stop_file import is_requested, stop_file
 from tests.api.stand_in import StandIn, request_permission
 from tests.cli.conftest import Clawpy
 from tests.conftest import Repository
+from tests.support.helpers import write_settings
 
 
 def test_cards_are_printed_and_count_as_shown(clawpy: Clawpy, engines: list[StandIn]) -> None:
@@ -49,9 +50,9 @@ def test_workspaces_of_the_settings_are_added(
 ) -> None:
     for name in ("other", "silent"):
         (tmp_path / name).mkdir()
-    home.config.mkdir(parents=True)
-    home.config_file.write_text(
-        f'[workspaces."{tmp_path}/other"]\n[workspaces."{tmp_path}/silent"]\nautonomy = "off"\n[workspaces."/gone"]\n'
+    write_settings(
+        home,
+        f'[workspaces."{tmp_path}/other"]\n[workspaces."{tmp_path}/silent"]\nautonomy = "off"\n[workspaces."/gone"]\n',
     )
     clawpy("predict")
     assert engines[0].workspaces == [str(shop.path), str(tmp_path / "other")]

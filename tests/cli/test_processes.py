@@ -8,7 +8,6 @@ import select
 import signal
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -23,7 +22,8 @@ from engine.lock import read_holder
 from engine.safety.stop_file import is_requested, stop_file
 from tests.cli.conftest import Clawpy, document
 from tests.support.fork_server import ForkedProcess, ForkServer
-from tests.support.helpers import wait_until
+from tests.support.helpers import wait_until, write_settings
+from tests.support.programs import make_clawpy_command, run_python
 
 HEAVY_MODULES = {
     *("textual", "chromadb", "onnxruntime", "numpy", "tokenizers", "apprise", "icalendar", "apscheduler"),
@@ -73,14 +73,7 @@ def holder(home: Home, project: Path, fork_server: ForkServer) -> Iterator[Forke
 
 
 def test_nothing_heavy_is_imported_before_the_console(home: Home, project: Path) -> None:
-    process = subprocess.run(
-        [sys.executable, "-c", IMPORT_BEFORE_CONSOLE, str(home.root)],
-        cwd=project,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert process.stdout.strip() == ""
+    assert run_python(IMPORT_BEFORE_CONSOLE, home.root, cwd=project).split() == []
 
 
 @pytest.mark.long
@@ -88,10 +81,7 @@ def test_a_verb_imports_nothing_that_is_used_later(home: Home, project: Path) ->
     """Nothing of an engine when one runs that answers, and to open one of its own nothing that is used later."""
 
     def read_imports() -> set[str]:
-        process = subprocess.run(
-            [sys.executable, "-c", LIST_TASKS, str(home.root)], cwd=project, capture_output=True, text=True, check=True
-        )
-        return set(process.stdout.splitlines()[-1].split())
+        return set(run_python(LIST_TASKS, home.root, cwd=project).splitlines()[-1].split())
 
     assert HEAVY_MODULES & read_imports() == set()
     engine = open_engine(home, workspaces=[str(project)], start_schedule=False)
@@ -249,8 +239,9 @@ def test_the_console_needs_a_terminal(home: Home, project: Path, fork_server: Fo
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
 def test_a_closed_terminal_ends_the_engine_of_the_console(home: Home, project: Path, number: signal.Signals) -> None:
     screen, terminal = os.openpty()
-    command = [sys.executable, "-m", "clawpy_console", "--home", str(home.root)]
-    with subprocess.Popen(command, cwd=project, stdin=terminal, stdout=terminal, stderr=terminal) as console:
+    with subprocess.Popen(
+        make_clawpy_command(home.root), cwd=project, stdin=terminal, stdout=terminal, stderr=terminal
+    ) as console:
         os.close(terminal)
         deadline = time.monotonic() + 60
         while (holder := read_holder(home)) is None or not holder.address:
@@ -311,8 +302,7 @@ def test_a_session_that_another_verb_approved_runs_to_its_end(home: Home, projec
 @pytest.mark.long
 def test_a_stop_is_ended_although_the_settings_are_broken(clawpy: Clawpy, home: Home) -> None:
     assert clawpy("stop").code == 0
-    home.config_file.parent.mkdir(parents=True, exist_ok=True)
-    home.config_file.write_text('crossPollEnabled = true\nbad = "')
+    write_settings(home, 'crossPollEnabled = true\nbad = "')
     assert "config.toml:2: the file ends too early" in clawpy("status").err
     resumed = clawpy("resume")
     assert (resumed.code, resumed.err) == (0, "")

@@ -21,7 +21,8 @@ from engine.home import Home
 from engine.lock import HomeLock
 from tests.api.stand_in import StandIn
 from tests.cli.conftest import Clawpy
-from tests.support.helpers import MemoryKeyring
+from tests.support.helpers import MemoryKeyring, write_settings
+from tests.support.programs import make_clawpy_command
 from tests.support.web_server import LoopbackServer
 
 SECRET = "sk-hush-hush-0123456789abcdef"
@@ -114,8 +115,7 @@ def test_keys_need_neither_the_engine_nor_valid_settings(
 ) -> None:
     lock = HomeLock(home, clock=clock)
     lock.acquire()
-    home.config.mkdir(parents=True, exist_ok=True)
-    home.config_file.write_text("[broken\n")
+    write_settings(home, "[broken\n")
     try:
         assert clawpy("key", "set", "openai").code == 0
         assert Keys(home).find_source("openai") == "keyring"
@@ -146,8 +146,7 @@ def provider() -> Iterator[str]:
 def test_a_provider_is_asked_whether_it_accepts_its_key(
     clawpy: Clawpy, ring: MemoryKeyring, home: Home, provider: str, kind: str
 ) -> None:
-    home.config.mkdir(parents=True)
-    home.config_file.write_text(f'[providers.mine]\nkind = "{kind}"\nbaseUrl = "{provider}"\nmodel = "m"\n')
+    write_settings(home, f'[providers.mine]\nkind = "{kind}"\nbaseUrl = "{provider}"\nmodel = "m"\n')
     assert clawpy("key", "test", "mine").code == 1
     ring.set_password("clawpy-console", "mine", SECRET)
     assert clawpy("key", "test", "mine", "--json").document["reached"] is True
@@ -156,7 +155,7 @@ def test_a_provider_is_asked_whether_it_accepts_its_key(
     assert result.code == 1
     assert "does not accept the key (401)" in result.out
     assert "does not accept" in clawpy("doctor", "--online").out
-    home.config_file.write_text(f'[providers.mine]\nkind = "{kind}"\nbaseUrl = "{provider}/moved"\nmodel = "m"\n')
+    write_settings(home, f'[providers.mine]\nkind = "{kind}"\nbaseUrl = "{provider}/moved"\nmodel = "m"\n')
     assert "302" in clawpy("key", "test", "mine").out, "a key does not follow where it is sent"
 
 
@@ -164,7 +163,7 @@ def test_a_provider_is_asked_whether_it_accepts_its_key(
 def test_no_process_listing_shows_a_key(home: Home) -> None:
     """The verb reads standard input, so that what `ps` shows while it waits has no key in it."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "clawpy_console", "--home", str(home.root), "key", "set", "openai", "--store", "file"],
+        make_clawpy_command(home.root, "key", "set", "openai", "--store", "file"),
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     listed = subprocess.run(["ps", "-o", "args=", "-p", str(process.pid)], capture_output=True, text=True, check=False)

@@ -12,6 +12,7 @@ from engine.config import Settings, WorkspaceAutonomy
 from engine.config.settings_file import VARIABLES, BadConfig, describe_accepted, parse_key, read_settings
 from engine.home import Home
 from engine.model import Refusal
+from tests.support.helpers import write_settings
 
 
 def read(text: str, **environment: str) -> Settings:
@@ -201,8 +202,7 @@ def test_a_file_that_names_no_workspace_or_that_python_cannot_parse_is_a_problem
     [found] = find_problems(text)
     assert problem in found
     home = Home.locate(tmp_path)
-    home.config.mkdir()
-    home.config_file.write_text(text)
+    write_settings(home, text)
     assert home.configured_workspaces() == []
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +20,7 @@ from engine.memory.memory import MemoryService
 from engine.model import NewMemory, RecallQuery
 from tests.memory.conftest import MakeMemory, WordVectors
 from tests.memory.conftest import make_memory as make_memory
+from tests.support.programs import run_python
 
 MEMORIES = int(os.environ.get("CLAWPY_MEMORIES", "2000"))
 LONG = 300.0
@@ -63,7 +62,7 @@ def flip_bits(folder: Path) -> None:
 
 
 def open_twice(folder: Path) -> None:
-    subprocess.run([sys.executable, "-c", OPEN_TWICE, str(folder)], check=True, capture_output=True)
+    run_python(OPEN_TWICE, folder)
 
 
 def measure_share_found(memory: MemoryService, numbers: list[int]) -> float:

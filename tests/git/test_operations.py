@@ -18,14 +18,9 @@ from engine.git.operations import (
 )
 from tests.conftest import Repository
 from tests.support.helpers import read_table
+from tests.support.programs import run_git_that_stops
 
 TABLE = read_table(__file__)
-
-
-def begin_operation(repository: Repository, *arguments: str) -> None:
-    """Run a command of git that stops at a conflict."""
-    completed = subprocess.run(["git", *arguments], cwd=repository.path, capture_output=True, text=True, check=False)
-    assert completed.returncode, completed.stdout
 
 
 def read_current(repository: Repository) -> Operation:
@@ -57,7 +52,7 @@ def apart(repository: Repository) -> Repository:
 
 
 def test_a_merge_names_what_is_resolved_and_what_is_not(apart: Repository) -> None:
-    begin_operation(apart, "merge", "side")
+    run_git_that_stops(apart.path, "merge", "side")
     git = Git(apart.path)
     stamp = read_operation_stamp(git.repository.git_dir)
     merge = read_current(apart)
@@ -76,7 +71,7 @@ def test_a_merge_names_what_is_resolved_and_what_is_not(apart: Repository) -> No
 def test_the_commits_that_a_rebase_has_left(apart: Repository) -> None:
     apart.git("checkout", "-q", "side")
     following = [apart.commit(f"more {number}", {f"{number}.txt": "x"}) for number in range(2)]
-    begin_operation(apart, "rebase", "main")
+    run_git_that_stops(apart.path, "rebase", "main")
     rebase = read_current(apart)
     assert (rebase.name, rebase.rebased, rebase.ours.name, find_subject(rebase)) == ("rebase", "side", "main", "side")
     assert [commit[:7] for commit in rebase.remaining] == [commit[:7] for commit in following]
@@ -90,7 +85,7 @@ def test_the_commands_that_end_an_operation_whose_state_is_damaged(
     apart.git("checkout", "-q", "side")
     apart.commit("alone", {"alone.txt": "1\n"})
     apart.commit("late", {":a.txt": "4\n"})
-    begin_operation(apart, *begin.split())
+    run_git_that_stops(apart.path, *begin.split())
     state_file = apart.path / ".git" / damaged
     state_file.unlink()
     if not is_deleted:
@@ -103,7 +98,7 @@ def test_a_damaged_rebase_keeps_the_commits_that_it_made(apart: Repository) -> N
     apart.git("checkout", "-q", "-b", "topic", "side~1")
     apart.commit("applies", {"more.txt": "1\n"})
     apart.commit("conflicts", {":a.txt": "4\n"})
-    begin_operation(apart, "rebase", "main")
+    run_git_that_stops(apart.path, "rebase", "main")
     made = apart.git("rev-parse", "HEAD")
     (apart.path / ".git/rebase-merge/head-name").unlink()
     end_operation(apart)
@@ -112,7 +107,7 @@ def test_a_damaged_rebase_keeps_the_commits_that_it_made(apart: Repository) -> N
 
 def test_a_rebased_detached_head_is_not_called_by_a_branch_at_its_commit(apart: Repository) -> None:
     apart.git("checkout", "-q", "--detach", "side")
-    begin_operation(apart, "rebase", "main")
+    run_git_that_stops(apart.path, "rebase", "main")
     assert read_current(apart).rebased == apart.git("rev-parse", "side")[:10]
 
 
@@ -130,7 +125,7 @@ def test_a_pick_that_was_committed_by_hand_leaves_the_remaining_ones(apart: Repo
     apart.git("checkout", "-q", "side")
     last = apart.commit("more", {"more.txt": "x"})
     apart.git("checkout", "-q", "main")
-    begin_operation(apart, "cherry-pick", "side~1", "side")
+    run_git_that_stops(apart.path, "cherry-pick", "side~1", "side")
     apart.git("checkout", "--theirs", "--", "./:a.txt", "b c.txt")
     apart.git("commit", "-qam", "by hand")
     pick = read_current(apart)
@@ -154,7 +149,7 @@ def test_a_worktree_has_an_operation_of_its_own(apart: Repository) -> None:
     folder = apart.path.parent / "other"
     apart.git("worktree", "add", "-q", "-b", "third", str(folder), "main")
     worktree = Repository(folder)
-    begin_operation(worktree, "merge", "side")
+    run_git_that_stops(worktree.path, "merge", "side")
     assert read_operation(Git(apart.path)) is None
     assert (read_current(worktree).name, read_current(worktree).ours.name) == ("merge", "third")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from engine.git import Git, GitError, find_repository_root
 from tests.conftest import Repository
 from tests.support.helpers import refused
+from tests.support.programs import run_git
 
 
 def test_the_root_is_found_from_any_folder_inside(tmp_path: Path) -> None:
@@ -23,7 +23,7 @@ def test_the_root_is_found_from_any_folder_inside(tmp_path: Path) -> None:
     ("name", "code"), [("bare.git", "bare_repository"), ("plain", "no_repository"), ("gone", "no_folder")]
 )
 def test_folders_without_a_working_tree_are_refused(tmp_path: Path, name: str, code: str) -> None:
-    subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / "bare.git")], check=True)
+    run_git(tmp_path, "init", "-q", "--bare", "bare.git")
     (tmp_path / "plain").mkdir()
     refused(code, lambda: find_repository_root(tmp_path / name))
 
@@ -39,7 +39,7 @@ def test_folders_without_a_working_tree_are_refused(tmp_path: Path, name: str, c
 def test_a_damaged_repository_is_called_damaged(tmp_path: Path, file: str, content: str, part: str) -> None:
     """`git init` would be the wrong advice."""
     if file != ".git":
-        subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+        Repository(tmp_path)
     (tmp_path / file).write_text(content)
     refusal = refused("broken_repository", lambda: find_repository_root(tmp_path))
     assert part in refusal.message
@@ -48,7 +48,7 @@ def test_a_damaged_repository_is_called_damaged(tmp_path: Path, file: str, conte
 
 def test_a_folder_with_a_name_that_is_not_utf8_is_refused_each_time(tmp_path: Path) -> None:
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
-    subprocess.run(["git", "init", "-q", str(folder)], check=True)
+    Repository(folder)
     for _ in range(2):
         refused("unfit_path", lambda: find_repository_root(folder))
 

@@ -34,6 +34,7 @@ from engine.services import Overrides
 from tests.conftest import MONDAY_MORNING, Repository
 from tests.hierarchy.guidance_world import edit_profile, learning, read_versions
 from tests.memory.fake_work import view
+from tests.support.programs import run_git
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -174,7 +175,7 @@ def open_machines(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> It
     try:
         for seed, name in enumerate(("one", "two"), 1):
             workspace = folder / name / "shop"
-            subprocess.run(["git", "clone", "-q", str(folder / "first"), str(workspace)], check=True)
+            run_git(folder, "clone", "-q", "first", str(workspace))
             home = Home.locate(folder / name / "home")
             engine = open_engine(
                 home, workspaces=[str(workspace)], clock=clock, randomness=Randomness(seed), start_schedule=False,

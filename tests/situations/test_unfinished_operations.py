@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
 from engine.model import Tier
 from tests.situations.situation import ROUNDED_TOTAL, WRONG_TOTAL, Situation
+from tests.support.programs import run_git_that_stops
 
 
 def commit_conflicting_branches(situation: Situation) -> None:
@@ -20,16 +19,10 @@ def commit_conflicting_branches(situation: Situation) -> None:
     situation.commit("Round the sum", {"cart.py": ROUNDED_TOTAL, "größe neu.py": "GROSS = 3\n"}, days_ago=3)
 
 
-def run_git_that_stops(situation: Situation, *arguments: str) -> None:
-    """Run a git command that stops half-way."""
-    completed = subprocess.run(["git", *arguments], cwd=situation.path, capture_output=True, text=True, check=False)
-    assert completed.returncode, completed.stdout
-
-
 @pytest.mark.long
 def test_both_sides_of_a_stopped_merge_are_tested_and_nothing_moves(situation: Situation) -> None:
     commit_conflicting_branches(situation)
-    run_git_that_stops(situation, "merge", "tax")
+    run_git_that_stops(situation.path, "merge", "tax")
     status = situation.git("status", "--porcelain")
     heads = situation.git("rev-parse", "HEAD", "MERGE_HEAD")
 
@@ -58,7 +51,7 @@ def test_both_sides_of_a_stopped_merge_are_tested_and_nothing_moves(situation: S
 @pytest.mark.long
 def test_a_resolved_merge_is_tested_as_it_stands(situation: Situation) -> None:
     commit_conflicting_branches(situation)
-    run_git_that_stops(situation, "merge", "tax")
+    run_git_that_stops(situation.path, "merge", "tax")
     situation.write("cart.py", ROUNDED_TOTAL)
     situation.git("add", "cart.py")
     assert situation.predict_top_card("unfinished_operation").reasoning == (
@@ -84,7 +77,7 @@ def test_both_sides_of_a_stopped_rebase_are_tested(situation: Situation, backend
     commit_conflicting_branches(situation)
     situation.checkout("tax")
     situation.commit("A test of tax", {"tests/test_tax.py": "def test_tax():\n    assert True\n"}, days_ago=2)
-    run_git_that_stops(situation, "rebase", backend, "main")
+    run_git_that_stops(situation.path, "rebase", backend, "main")
 
     card = situation.predict_top_card("unfinished_operation")
     assert card.reasoning.startswith("Rebasing tax onto main stopped at “Sum with tax” with 2 files in conflict")
@@ -98,7 +91,7 @@ def test_both_sides_of_a_stopped_rebase_are_tested(situation: Situation, backend
 def test_a_rebase_whose_state_is_damaged_names_what_ends_it(situation: Situation) -> None:
     commit_conflicting_branches(situation)
     situation.checkout("tax")
-    run_git_that_stops(situation, "rebase", "main")
+    run_git_that_stops(situation.path, "rebase", "main")
     for name in ("onto", "head-name"):
         (situation.path / ".git/rebase-merge" / name).unlink()
     card = situation.predict_top_card("unfinished_operation")
@@ -119,7 +112,7 @@ def test_a_rebase_whose_state_is_damaged_names_what_ends_it(situation: Situation
 def test_a_commit_that_does_not_apply_is_named(situation: Situation, verb: str, commit: str, subject: str) -> None:
     commit_conflicting_branches(situation)
     situation.commit("Round more", {"cart.py": ROUNDED_TOTAL.replace("2", "3")}, days_ago=1)
-    run_git_that_stops(situation, verb, commit)
+    run_git_that_stops(situation.path, verb, commit)
     card = situation.predict_top_card("unfinished_operation")
     assert subject in card.reasoning
     session = situation.approve(card)
@@ -132,7 +125,7 @@ def test_a_stash_that_conflicts_when_it_is_popped_is_told(shop: Situation) -> No
     shop.write("cart.py", ROUNDED_TOTAL)
     shop.git("stash")
     shop.commit("Max", {"cart.py": WRONG_TOTAL}, days_ago=0.1)
-    run_git_that_stops(shop, "stash", "pop")
+    run_git_that_stops(shop.path, "stash", "pop")
     card = shop.predict_top_card("unfinished_operation")
     session = shop.approve(card)
     assert "conflicts in 1 place of cart.py" in session.summary
@@ -146,7 +139,7 @@ def test_a_file_that_one_side_removed_conflicts_as_a_whole(shop: Situation) -> N
     shop.commit("No cart", days_ago=4)
     shop.checkout("main")
     shop.commit("Round the sum", {"cart.py": ROUNDED_TOTAL}, days_ago=3)
-    run_git_that_stops(shop, "merge", "tidy")
+    run_git_that_stops(shop.path, "merge", "tidy")
     session = shop.approve(shop.predict_top_card("unfinished_operation"))
     assert "conflict  cart.py  (whole file)" in shop.read_transcript(session)
     assert session.summary.startswith("The merge conflicts in cart.py")
@@ -174,7 +167,7 @@ def test_a_conflict_in_a_binary_file_is_told_where_no_test_can_run(situation: Si
     situation.commit("Longer", {"src/ä b.bin": "\0\1\2"}, days_ago=2)
     situation.checkout("--detach", "main")
     situation.commit("Longest", {"src/ä b.bin": "\0\1\2\3"}, days_ago=1)
-    run_git_that_stops(situation, "merge", "x/ü")
+    run_git_that_stops(situation.path, "merge", "x/ü")
     card = situation.predict_top_card("unfinished_operation")
     assert card.reasoning.endswith("stopped with 1 file in conflict: src/ä b.bin.")
     session = situation.approve(card)

@@ -18,6 +18,7 @@ import psutil
 import pytest
 from keyring.backend import KeyringBackend
 
+from engine.home import Home
 from engine.model import Question, Refusal, SessionState, SessionView
 from tests.conftest import MONDAY_MORNING
 
@@ -87,6 +88,12 @@ def wait_until(condition: Callable[[], object], seconds: float = 15.0, describe:
 def wait_for_threads(beginning: str) -> None:
     """Wait until no thread is alive whose name begins like this."""
     wait_until(lambda: not any(thread.name.startswith(beginning) for thread in threading.enumerate()))
+
+
+def write_settings(home: Home, text: str) -> None:
+    """Write the configuration file of a home."""
+    home.config.mkdir(parents=True, exist_ok=True)
+    home.config_file.write_text(text)
 
 
 def make_program(file: Path, body: str = "exit 1") -> Path:

@@ -34,7 +34,7 @@ from tests.execution.acp.steps import (
     write_by_itself,
 )
 from tests.support import acp_agent
-from tests.support.helpers import wait_until
+from tests.support.helpers import wait_until, write_settings
 
 pytestmark = pytest.mark.long
 
@@ -171,10 +171,10 @@ def test_in_the_sandbox_it_writes_by_itself_only_where_it_may(make_acp_world: Ma
 def engine(tmp_path: Path, repository: Repository) -> Iterator[Any]:
     repository.commit("first", {"a.txt": "one\n"})
     home = Home.locate(tmp_path / "home")
-    home.config.mkdir(parents=True)
-    home.config_file.write_text(
+    write_settings(
+        home,
         f"[acp.small]\ncommand = {json.dumps(acp_agent.COMMAND)}\n"
-        'hosts = ["api.example.com"]\n[channels.koji-core]\nagent = "backend_builder"\nrunner = "acp:small"\n'
+        'hosts = ["api.example.com"]\n[channels.koji-core]\nagent = "backend_builder"\nrunner = "acp:small"\n',
     )
     opened = open_engine(home, workspaces=[str(repository.path)], start_schedule=False)
     yield opened

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-
 import pytest
 
 from engine.execution.runners.flows.merging import describe_order
 from tests.conftest import Repository
 from tests.execution.flows.flow_run import RunFlow
 from tests.execution.flows.projects import CART, TEST_CART, commit_branches, commit_shop
+from tests.support.programs import run_git_that_stops
 
 
 def test_conflicts_are_forecast_and_nothing_is_written(repository: Repository, run_flow: RunFlow) -> None:
@@ -80,7 +79,7 @@ def test_the_way_on_from_a_merge_names_files_that_git_would_take_for_patterns(
     project.commit("ours", {name: "1"})
     project.git("checkout", "-q", "side")
     project.commit("theirs", {name: "2"})
-    assert subprocess.run(["git", "merge", "-q", "main"], cwd=project.path, check=False).returncode
+    run_git_that_stops(project.path, "merge", "-q", "main")
     assert f"`git add -- ':(literal){name}'`" in run_flow("unfinished_operation").summary
 
 

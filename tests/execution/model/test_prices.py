@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from engine.config import FixedSettings, Settings
@@ -14,6 +11,7 @@ from engine.execution.runners.model.prices import find_listed_price
 from engine.execution.runners.model.single_questions import make_priced_model
 from engine.wiring.adaptation import PROMPT_SHARE, price
 from tests.execution.model_routers import StandInKeys
+from tests.support.programs import find_imported
 
 
 @pytest.fixture
@@ -66,6 +64,4 @@ def test_a_price_in_the_settings_takes_the_place_of_the_listed_one(router: Model
 
 @pytest.mark.long
 def test_the_list_loads_without_the_clients() -> None:
-    program = "import sys, engine.execution.runners.model.prices; print('pydantic_ai' in sys.modules)"
-    completed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert completed.stdout == "False\n"
+    assert not find_imported("import engine.execution.runners.model.prices", "pydantic_ai")

@@ -22,6 +22,7 @@ from engine.execution.session_processes import find_marked_processes
 from engine.model import Card, ModelCall, SessionState, SessionView
 from engine.services import Overrides
 from tests.conftest import Repository
+from tests.support.helpers import write_settings
 from tests.support.model_server import ModelServer
 
 KEY = "sk-test-0123456789abcdefghijklmnop"
@@ -91,8 +92,7 @@ class ModelWorld:
             *(f"{key} = {value}" for key, value in channel.items()),
         ]
         lines += ["[validation]", f"enabled = {str(validation).lower()}"]
-        self.home.config.mkdir(parents=True, exist_ok=True)
-        self.home.config_file.write_text("\n".join(lines) + "\n")
+        write_settings(self.home, "\n".join(lines) + "\n")
 
     @contextmanager
     def opened(self) -> Iterator[Engine]:

@@ -18,6 +18,7 @@ from engine.prediction.templates.branches import unfinished_operation
 from engine.prediction.templates.offers import is_usable, is_usable_path
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, World, commit_at, make_session, propose_all, task, touch
+from tests.support.programs import run_git_that_stops
 
 DAY = timedelta(days=1)
 
@@ -173,8 +174,7 @@ def test_each_merge_is_a_subject_of_its_own(world: World, repository: Repository
     repository.commit("Theirs", {"cart.py": "theirs\n", "b.py": "theirs\n"})
     repository.git("checkout", "-q", "main")
     repository.commit("Ours", {"cart.py": "ours\n", "b.py": "ours\n"})
-    merge = subprocess.run(["git", "merge", other], cwd=repository.path, capture_output=True, check=False)
-    assert merge.returncode == 1
+    run_git_that_stops(repository.path, "merge", other)
     [card] = unfinished_operation(world.sense())
     assert card.subject == f"merge of {other} on main"
     repository.git("add", "b.py")
