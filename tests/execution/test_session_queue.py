@@ -31,8 +31,8 @@ def test_the_limit_on_running_sessions_holds_and_the_queue_keeps_its_order(world
 def test_a_session_that_begins_while_the_running_ones_are_read_is_listed_once(
     world: ScriptWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The session waits in `begin` until the queued rows were read, and the reading waits until it began. So the session
-    is in the rows of both reads."""
+    """The session waits in `begin` until the queued rows were read, and the reading waits until it began. So the
+    session is in the rows of both reads."""
     may_begin = threading.Event()
     begin, read = world.sessions.begin, world.sessions.load_rows
 
