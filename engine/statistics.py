@@ -1,9 +1,10 @@
-"""Statistics of shares: Wilson's bounds, and an interval for a difference that stays valid over many checks. Pure."""
+"""Statistics of shares: Wilson's bounds, an interval for a difference that stays valid over many checks, logistic
+curves, and the error of stated probabilities. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import log, sqrt
+from math import exp, log, sqrt
 from typing import NamedTuple
 
 from engine.frozen import frozen
@@ -82,3 +83,69 @@ def compute_difference_interval(strata: Sequence[Arms], doubt: float) -> Differe
 def share(amount: float, full: float) -> float:
     """The share of `amount` in `full`, from 0 to 1."""
     return min(1.0, max(0.0, amount / full)) if full > 0 else float(amount > 0)
+
+
+# -- logistic curves
+
+
+def logistic(x: float) -> float:
+    """The logistic function: the probability of log-odds `x`."""
+    return 1 / (1 + exp(-x)) if x >= 0 else exp(x) / (1 + exp(x))
+
+
+def logit(p: float) -> float:
+    """The log-odds of `p`, which is kept within [0.001, 0.999]."""
+    p = min(max(p, 0.001), 0.999)
+    return log(p / (1 - p))
+
+
+def update_by_logistic_regression(mean: float, variance: float, outcome: bool, weight: float) -> tuple[float, float]:
+    """The update of a Bayesian logistic regression by one observation. It had expected log-odds of `mean`, `variance`.
+
+    Returns (step, shrinkage). The weights move by `step` times their covariance with the log-odds. Their own covariance
+    decreases by `shrinkage` times the square of that covariance.
+    """
+    step = 0.0
+    for _ in range(20):  # Newton's method; the target is concave, so this converges
+        expected = logistic(mean + variance * step)
+        error = weight * (outcome - expected) - step
+        step += error / (1 + weight * expected * (1 - expected) * variance)
+        if abs(error) < 1e-10:
+            break
+    expected = logistic(mean + variance * step)
+    information = weight * expected * (1 - expected)
+    return step, information / (1 + information * variance)
+
+
+# -- stated probabilities
+
+BINS = 10
+"""Number of bins of the calibration error."""
+
+SAMPLES = 1000
+"""Number of random outcomes of perfectly calibrated scores that `compute_calibration_bound` draws."""
+
+BOUND_QUANTILE = 0.95
+"""Share of these samples whose error is below the bound."""
+
+
+def compute_calibration_error(scores: Sequence[float], outcomes: Sequence[bool]) -> float:
+    """Expected calibration error, in [0, 1]: the mean difference of score and outcome over bins of equal width."""
+    differences = [0.0] * BINS
+    for score, outcome in zip(scores, outcomes, strict=True):
+        differences[min(int(score * BINS), BINS - 1)] += outcome - score
+    return sum(map(abs, differences)) / len(scores) if scores else 0.0
+
+
+def compute_calibration_bound(scores: Sequence[float]) -> float:
+    """The 95th percentile of `compute_calibration_error` for such scores if they are perfectly calibrated."""
+    import numpy
+
+    random = numpy.random.default_rng(0)
+    probabilities = numpy.asarray(scores, numpy.float64)
+    bin_of_score = numpy.zeros((len(probabilities), BINS))
+    bins = numpy.minimum((probabilities * BINS).astype(int), BINS - 1)
+    bin_of_score[numpy.arange(len(probabilities)), bins] = 1.0
+    outcomes = (random.random((SAMPLES, len(probabilities))) < probabilities).astype(numpy.float64)
+    errors = numpy.abs((outcomes - probabilities) @ bin_of_score).sum(axis=1) / len(probabilities)
+    return float(numpy.quantile(errors, BOUND_QUANTILE))

@@ -37,6 +37,7 @@ from engine.model import (
     part_of_day,
     split_prompt_words,
 )
+from engine.statistics import compute_calibration_bound, compute_calibration_error
 
 if TYPE_CHECKING:
     from engine.learning.decisions.learner import Learner
@@ -238,8 +239,6 @@ def _check_outcomes(scored_outcomes: Sequence[tuple[float, bool]]) -> Calibratio
     if number < MIN_HELD_OUT:
         reason = f"{number} of {MIN_HELD_OUT} held-out decisions are available to check its confidence"
         return CalibrationCheck(held_out=number, is_calibrated=False, reason=reason)
-    from engine.learning.decisions.calibration import compute_calibration_bound, compute_calibration_error
-
     scores, outcomes = zip(*scored_outcomes, strict=True)
     error, bound = compute_calibration_error(scores, outcomes), compute_calibration_bound(scores)
     is_calibrated = error <= bound

@@ -1,110 +1,17 @@
-"""Calibrates scores by the outcomes of earlier scores. Pure.
+"""Calibrates scores by the outcomes of earlier scores (SPEC 2.6, 8.6). Pure. Learning an outcome takes constant time.
 
-`TwinCalibration` calibrates the Twin's own probability. It multiplies the log-odds by a factor. Above `CREDIBLE_BELOW`,
-the result is capped by the share of equally high scores that came true. `KindCalibration` calibrates the whole
-confidence (SPEC 8.6): the outcomes of a kind of card count most, and the score moves a card within its kind. Learning
-from an outcome takes constant time.
+The `learner` teaches two calibrations, which differ because they answer different questions. `TwinCalibration` says how
+far the Twin's own probability may be believed. `KindCalibration` says what share of cards like this one you approve:
+the outcomes of its kind count most, and the score only moves a card within its kind.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-CREDIBLE_BELOW = 0.75
-"""A score up to this value is believed without outcomes of its own."""
-
-TWIN_SLOPE_SPREAD = 0.3
-"""Standard deviation of the factor for the Twin before the first outcome. Its mean is then 1."""
-
-PRIOR_SHARE = 0.5
-"""Prior share of scores above `CREDIBLE_BELOW` that come true."""
-
-PRIOR_STRENGTH = 8.0
-"""The prior weighs as much as this number of cases. After 12 of 12, the cap is 0.8."""
-
-PRIOR_FADES_FROM = 12.0
-"""Number of outcomes after which the prior fades. Otherwise it would lower scores that come true nine times in ten."""
-
-BASE_DECISIONS = 3
-"""The base rate of new kinds is computed from this number of first decisions on each kind."""
-
-BASE_STRENGTH = 4.0
-"""The prior of the base rate, which is a half, weighs as much as this number of decisions."""
-
-KIND_STRENGTH = 3.0
-"""In the share approved of a kind, the base rate weighs as much as this number of decisions."""
-
-KIND_WINDOW = 24.0
-"""About how many of the newest decisions of a kind count."""
-
-OVERALL_WINDOW = 100.0
-"""About how many of the newest decisions of all kinds count for their mean score."""
-
-UNDECIDED_MOVE = 0.1
-"""Maximum distance by which the score moves a card of a kind without decisions. With decisions it grows towards 1."""
-
-SLOPE, SLOPE_SPREAD = 14.0, 8.0
-"""Change of the log-odds for a score that is higher by 1, within a kind, before the first decision; and its standard
-deviation."""
-
-HALF_UNANIMOUS = 8.0
-"""Number of decisions on a kind that all agree, after which the score counts only half: it seems not to matter."""
-
-MIN_UNANIMOUS = 12
-"""Number of dismissals of a kind without an approval, after which no score raises its cards."""
-
-MAX_OUTCOMES = 400
-"""Maximum number of the newest scores on which calibration is checked. Each was made before its outcome."""
-
-BINS = 10
-"""Number of bins of the calibration error."""
-
-SAMPLES = 1000
-"""Number of random outcomes of perfectly calibrated scores that `compute_calibration_bound` draws."""
-
-BOUND_QUANTILE = 0.95
-"""Share of these samples whose error is below the bound."""
-
-_CELL_WIDTH, _LOWEST_CELL, _CELLS = 0.25, -5.0, 41
-"""Outcomes are counted in cells of log-odds: the width of a cell, the beginning of the lowest one, and their number."""
-
-_CELLS_BELOW = 2
-"""A score is capped by the outcomes in its own cell, in all cells above, and in this number of cells below."""
-
-
-# -- logistic curves
-
-
-def logistic(x: float) -> float:
-    """The logistic function: the probability of log-odds `x`."""
-    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
-
-
-def logit(p: float) -> float:
-    """The log-odds of `p`, which is kept within [0.001, 0.999]."""
-    p = min(max(p, 0.001), 0.999)
-    return math.log(p / (1 - p))
-
-
-def update_by_logistic_regression(mean: float, variance: float, outcome: bool, weight: float) -> tuple[float, float]:
-    """The update of a Bayesian logistic regression by one observation. It had expected log-odds of `mean`, `variance`.
-
-    Returns (step, shrinkage). The weights move by `step` times their covariance with the log-odds. Their own covariance
-    decreases by `shrinkage` times the square of that covariance.
-    """
-    step = 0.0
-    for _ in range(20):  # Newton's method; the target is concave, so this converges
-        expected = logistic(mean + variance * step)
-        error = weight * (outcome - expected) - step
-        step += error / (1 + weight * expected * (1 - expected) * variance)
-        if abs(error) < 1e-10:
-            break
-    expected = logistic(mean + variance * step)
-    information = weight * expected * (1 - expected)
-    return step, information / (1 + information * variance)
+from engine.statistics import logistic, logit, update_by_logistic_regression
 
 
 @dataclass(slots=True)
@@ -122,12 +29,29 @@ class _Slope:
         self.variance -= shrinkage * covariance * covariance
 
 
-# -- calibration
+# -- the Twin's own probability
 
+CREDIBLE_BELOW = 0.75
+"""A score up to this value is believed without outcomes of its own."""
 
-def _find_cell(log_odds: float) -> int:
-    """The index of the cell in which these log-odds are counted."""
-    return min(max(round((log_odds - _LOWEST_CELL) / _CELL_WIDTH), 0), _CELLS - 1)
+TWIN_SLOPE_SPREAD = 0.3
+"""Standard deviation of the factor for the Twin before the first outcome. Its mean is then 1."""
+
+PRIOR_SHARE = 0.5
+"""Prior share of scores above `CREDIBLE_BELOW` that come true."""
+
+PRIOR_STRENGTH = 8.0
+"""The prior weighs as much as this number of cases."""
+
+PRIOR_FADES_FROM = 12.0
+"""Number of outcomes after which the prior fades. Otherwise it would lower scores that come true nine times in ten."""
+
+CELL_WIDTH, LOWEST_CELL, CELLS = 0.25, -5.0, 41
+"""Outcomes are counted in cells of log-odds: the width of a cell, the middle of the lowest one, and their number."""
+
+CELLS_BELOW = 2
+"""A score is capped by the outcomes in its own cell, in all cells above, and in this number of cells below. An outcome
+stays in the cell where its score was, while the factor, and so the cell of the same score, changes."""
 
 
 class TwinCalibration:
@@ -135,12 +59,17 @@ class TwinCalibration:
 
     The correction is a factor of the log-odds, without an offset: an error in the newest cases is an error about the
     cards asked lately, and says nothing about other cards.
+
+    Above `CREDIBLE_BELOW`, the result is capped by the share of about equally high scores that came true. For 0.9,
+    whose log-odds are 2.2, these are the scores from 0.84 on, two cells below. If all n of them came true, the cap is
+    (n + 4) / (n + 8): 0.79 after 11, and 0.8 after 12. From then on the prior fades: after 24, which are twice as
+    many, it weighs only half, and the cap is (24 + 2) / (24 + 4), which is 0.93.
     """
 
     def __init__(self) -> None:
         self._slope = _Slope(1.0, TWIN_SLOPE_SPREAD**2)
-        self._cell_weights = [0.0] * _CELLS
-        self._cell_approvals = [0.0] * _CELLS
+        self._cell_weights = [0.0] * CELLS
+        self._cell_approvals = [0.0] * CELLS
 
     def calibrate(self, score: float) -> float:
         """The calibrated score, in (0, 1)."""
@@ -162,12 +91,26 @@ class TwinCalibration:
     def _apply_cap(self, probability: float) -> float:
         """The probability, at most the share of equally high scores that came true."""
         if probability > CREDIBLE_BELOW:
-            low = max(0, _find_cell(logit(probability)) - _CELLS_BELOW)
+            low = max(0, _find_cell(logit(probability)) - CELLS_BELOW)
             weight = sum(self._cell_weights[low:])
             prior = PRIOR_STRENGTH * PRIOR_FADES_FROM / max(weight, PRIOR_FADES_FROM)
             cap = (sum(self._cell_approvals[low:]) + PRIOR_SHARE * prior) / (weight + prior)
             probability = min(probability, max(cap, CREDIBLE_BELOW))
         return min(max(probability, 0.001), 0.999)
+
+
+def _find_cell(log_odds: float) -> int:
+    """The index of the cell in which these log-odds are counted."""
+    return min(max(round((log_odds - LOWEST_CELL) / CELL_WIDTH), 0), CELLS - 1)
+
+
+# -- the confidence of a kind of card
+
+KIND_WINDOW = 24.0
+"""About how many of the newest decisions of a kind count."""
+
+HALF_UNANIMOUS = 8.0
+"""Number of decisions on a kind that all agree, after which the score counts only half: it seems not to matter."""
 
 
 @dataclass(slots=True)
@@ -200,6 +143,32 @@ class _Kind:
         self.score_sum = self.score_sum * fade + weight * score
         self.decision_count += 1
         self.approval_count += outcome
+
+
+KIND_STRENGTH = 3.0
+"""In the share approved of a kind, the base rate weighs as much as this number of decisions."""
+
+BASE_DECISIONS = 3
+"""The base rate of new kinds is computed from this number of first decisions on each kind."""
+
+BASE_STRENGTH = 4.0
+"""The prior of the base rate, which is a half, weighs as much as this number of decisions."""
+
+OVERALL_WINDOW = 100.0
+"""About how many of the newest decisions of all kinds count for their mean score."""
+
+UNDECIDED_MOVE = 0.1
+"""Maximum distance by which the score moves a card of a kind without decisions. With decisions it grows towards 1."""
+
+SLOPE, SLOPE_SPREAD = 14.0, 8.0
+"""Change of the log-odds for a score that is higher by 1, within a kind, before the first decision; and its standard
+deviation."""
+
+MIN_UNANIMOUS = 12
+"""Number of dismissals of a kind without an approval, after which no score raises its cards."""
+
+MAX_OUTCOMES = 400
+"""Maximum number of the newest scores on which calibration is checked. Each was made before its outcome."""
 
 
 class KindCalibration:
@@ -258,28 +227,3 @@ class KindCalibration:
         elif record.decision_count >= MIN_UNANIMOUS and not record.approval_count:
             distance = min(distance, 0.0)
         return rate, distance * record.score_weight
-
-
-# -- checks
-
-
-def compute_calibration_error(scores: Sequence[float], outcomes: Sequence[bool]) -> float:
-    """Expected calibration error, in [0, 1]: the mean difference of score and outcome over bins of equal width."""
-    differences = [0.0] * BINS
-    for score, outcome in zip(scores, outcomes, strict=True):
-        differences[min(int(score * BINS), BINS - 1)] += outcome - score
-    return sum(map(abs, differences)) / len(scores) if scores else 0.0
-
-
-def compute_calibration_bound(scores: Sequence[float]) -> float:
-    """The 95th percentile of `compute_calibration_error` for such scores if they are perfectly calibrated."""
-    import numpy
-
-    random = numpy.random.default_rng(0)
-    probabilities = numpy.asarray(scores, numpy.float64)
-    bin_of_score = numpy.zeros((len(probabilities), BINS))
-    bins = numpy.minimum((probabilities * BINS).astype(int), BINS - 1)
-    bin_of_score[numpy.arange(len(probabilities)), bins] = 1.0
-    outcomes = (random.random((SAMPLES, len(probabilities))) < probabilities).astype(numpy.float64)
-    errors = numpy.abs((outcomes - probabilities) @ bin_of_score).sum(axis=1) / len(probabilities)
-    return float(numpy.quantile(errors, BOUND_QUANTILE))

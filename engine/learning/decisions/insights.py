@@ -48,56 +48,9 @@ from engine.statistics import wilson_lower_bound, wilson_upper_bound
 from engine.storage.database import Database
 from engine.storage.rows import UtcDateTime
 
-BUCKETS = ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (0.6, 0.7), (0.7, 0.8), (0.8, 1.0))
-"""Ranges of confidence. Each includes its lower end but not its upper end, except the last one, which includes 1.0."""
-
-Z_TWO_SIDED_95 = 1.96
-"""The number of standard deviations on both sides of the mean within which 95 % of a normal distribution are."""
-
-MIN_TREND_HALF = 10
-"""Minimum number of decisions in each half of the time for a trend."""
-
-MIN_TREND = 0.05
-"""Minimum difference from the first half that is not regarded as chance."""
-
-SLICE_DAYS = (1, 7, 14, 28, 91, 364)
-"""Lengths in days that a slice of time may have."""
-
-MAX_SLICES = 31
-"""Maximum number of slices of time."""
-
-NEWEST = 50
-"""Number of the newest decisions for drift."""
-
-BEFORE = 200
-"""Number of decisions before the newest ones that drift compares with them."""
-
-MIN_DRIFT = 20
-"""Minimum number of the newest decisions for drift."""
-
-MIN_DRIFT_KIND = 4
-"""Minimum number of decisions on a kind, among the newest and among those before."""
-
-CARDS = table(
-    "predictions",
-    *(
-        column(name)
-        for name in (
-            "id",
-            "source",
-            "target_channel",
-            "confidence",
-            "status",
-            "decided_by",
-            "outcome",
-            "kind",
-            "workspace",
-        )
-    ),
-    column("created_at", UtcDateTime()),
-    column("decided_at", UtcDateTime()),
-    column("discarded_at", UtcDateTime()),
-)
+_COLUMNS = ("id", "source", "target_channel", "confidence", "status", "decided_by", "outcome", "kind", "workspace")
+_TIMES = ("created_at", "decided_at", "discarded_at")
+CARDS = table("predictions", *map(column, _COLUMNS), *(column(name, UtcDateTime()) for name in _TIMES))
 COSTS = table("cost_entries", column("prediction_id"), column("amount_microusd"), column("state"))
 """The columns of cards and costs that are read here. Their rows belong to packages that build on this one."""
 
@@ -242,6 +195,13 @@ def _load_cards(session: Session, since: datetime | None, workspace: str, zone: 
     ]
 
 
+NEWEST = 50
+"""Number of the newest decisions for drift."""
+
+BEFORE = 200
+"""Number of decisions before the newest ones that drift compares with them."""
+
+
 def _load_newest(session: Session, workspace: str) -> list[tuple[str, bool]]:
     """(kind, approved) of a person's newest decisions, oldest first."""
     query = (
@@ -274,12 +234,16 @@ def _count_as(status: str, outcome: str | None) -> CountedAs:
     return CountedAs.PENDING
 
 
+BUCKETS = ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (0.6, 0.7), (0.7, 0.8), (0.8, 1.0))
+"""Ranges of confidence. Each includes its lower end but not its upper end, except the last one, which includes 1.0."""
+
+
 def compute_metrics(cards: Sequence[CardFigures]) -> Metrics:
     """The metrics of these cards, which are ordered oldest first."""
     predictions = [card for card in cards if not card.own]
     decided_by_you = select_decided(predictions)
-    approved = [card for card in decided_by_you if card.counted_as == CountedAs.APPROVED]
-    rejected = [card for card in decided_by_you if card.counted_as == CountedAs.REJECTED]
+    by_outcome = group_pairs((card.counted_as, card) for card in decided_by_you)
+    approved, rejected = by_outcome.get(CountedAs.APPROVED, []), by_outcome.get(CountedAs.REJECTED, [])
     auto = [
         card for card in predictions if card.autonomous and card.counted_as in (CountedAs.APPROVED, CountedAs.DISCARDED)
     ]
@@ -289,7 +253,7 @@ def compute_metrics(cards: Sequence[CardFigures]) -> Metrics:
         total=len(predictions),
         approved=len(approved),
         rejected=len(rejected),
-        discarded=sum(card.counted_as == CountedAs.DISCARDED for card in decided_by_you),
+        discarded=len(by_outcome.get(CountedAs.DISCARDED, [])),
         expired=counts[CountedAs.EXPIRED],
         withdrawn=counts[CountedAs.WITHDRAWN],
         cannot_run=counts[CountedAs.CANNOT_RUN],
@@ -304,13 +268,11 @@ def compute_metrics(cards: Sequence[CardFigures]) -> Metrics:
         rejected_confidence=_compute_mean_confidence(rejected),
         calibration=tuple(make_bucket(low, high, decided_by_you) for low, high in BUCKETS),
         trend=_describe_trend(decided_by_you),
-        sources=_sort_by_size(_group_cards(cards, lambda card: card.source)),
-        channels=_sort_by_size(_group_cards(cards, lambda card: card.channel)),
-        kinds=_sort_by_size(_group_cards(predictions, lambda card: card.kind)),
-        parts=_sort_by_name(_group_cards(decided_by_you, lambda card: part_of_day(card.at).value), list(PartOfDay)),
-        hours=_sort_by_name(
-            _group_cards(decided_by_you, lambda card: f"{card.at.hour:02}"), [f"{hour:02}" for hour in range(24)]
-        ),
+        sources=_group_cards(cards, lambda card: card.source),
+        channels=_group_cards(cards, lambda card: card.channel),
+        kinds=_group_cards(predictions, lambda card: card.kind),
+        parts=_group_cards(decided_by_you, lambda card: part_of_day(card.at).value, rank=_rank_by_part),
+        hours=_group_cards(decided_by_you, lambda card: f"{card.at.hour:02}", rank=lambda group: group.name),
         spent=sum(card.cost for card in cards),
         cost_per_accepted=_compute_cost_per_accepted(cards),
     )
@@ -339,6 +301,13 @@ def make_bucket(low: float, high: float, cards: Iterable[CardFigures]) -> Confid
     )
 
 
+SLICE_DAYS = (1, 7, 14, 28, 91, 364)
+"""Lengths in days that a slice of time may have."""
+
+MAX_SLICES = 31
+"""Maximum number of slices of time."""
+
+
 def count_per_slice(
     cards: Sequence[CardFigures], since: datetime, until: datetime, zone: tzinfo
 ) -> tuple[DecisionSlice, ...]:
@@ -358,6 +327,13 @@ def count_per_slice(
         DecisionSlice(midnights[index], midnights[index + 1], approved[index], rejected[index])
         for index in range(slices)
     )
+
+
+MIN_DRIFT = 20
+"""Minimum number of the newest decisions for drift."""
+
+MIN_DRIFT_KIND = 4
+"""Minimum number of decisions on a kind, among the newest and among those before."""
 
 
 def find_drift(decisions: Sequence[tuple[str, bool]]) -> TasteDrift:
@@ -393,10 +369,21 @@ def _find_shift(kind: str, newest: Sequence[bool], earlier: Sequence[bool]) -> T
     return TasteShift(kind, sum(newest), len(newest), sum(earlier) / len(earlier))
 
 
+Z_TWO_SIDED_95 = 1.96
+"""The number of standard deviations on both sides of the mean within which 95 % of a normal distribution are."""
+
+
 def _estimate_interval(approved: int, decided: int) -> tuple[float, float]:
     """The 95 % interval of a share approved."""
     low = wilson_lower_bound(approved, decided, Z_TWO_SIDED_95)
     return low, wilson_upper_bound(approved, decided, Z_TWO_SIDED_95)
+
+
+MIN_TREND_HALF = 10
+"""Minimum number of decisions in each half of the time for a trend."""
+
+MIN_TREND = 0.05
+"""Minimum difference from the first half that is not regarded as chance."""
 
 
 def _describe_trend(cards: Sequence[CardFigures]) -> str:
@@ -411,10 +398,22 @@ def _describe_trend(cards: Sequence[CardFigures]) -> str:
     return "improving" if after > before else "declining"
 
 
-def _group_cards(cards: Iterable[CardFigures], by: Callable[[CardFigures], str]) -> list[CardGroup]:
-    """The cards in groups whose names `by` returns."""
+def _rank_by_part(group: CardGroup) -> int:
+    """The sort key for groups of the parts of the day."""
+    return list(PartOfDay).index(PartOfDay(group.name))
+
+
+def _rank_by_size(group: CardGroup) -> tuple[int, str]:
+    """The sort key that puts the largest group first."""
+    return -group.predictions, group.name
+
+
+def _group_cards(
+    cards: Iterable[CardFigures], by: Callable[[CardFigures], str], *, rank: Callable[[CardGroup], Any] = _rank_by_size
+) -> tuple[CardGroup, ...]:
+    """The cards in groups whose names `by` returns, in the order of `rank`."""
     by_name = group_pairs((by(card), card) for card in cards)
-    return [_make_group(name, members) for name, members in by_name.items()]
+    return tuple(sorted((_make_group(name, members) for name, members in by_name.items()), key=rank))
 
 
 def _make_group(name: str, cards: Sequence[CardFigures]) -> CardGroup:
@@ -424,16 +423,6 @@ def _make_group(name: str, cards: Sequence[CardFigures]) -> CardGroup:
     rejected = sum(card.counted_as in (CountedAs.REJECTED, CountedAs.DISCARDED) for card in by_you)
     approval_rate = _divide(approved, approved + rejected)
     return CardGroup(name, len(cards), approved, rejected, approval_rate, _compute_cost_per_accepted(cards))
-
-
-def _sort_by_size(groups: Iterable[CardGroup]) -> tuple[CardGroup, ...]:
-    """The groups, the largest first."""
-    return tuple(sorted(groups, key=lambda group: (-group.predictions, group.name)))
-
-
-def _sort_by_name(groups: Iterable[CardGroup], names: Sequence[str]) -> tuple[CardGroup, ...]:
-    """The groups in the order of these names."""
-    return tuple(sorted(groups, key=lambda group: names.index(group.name)))
 
 
 def _compute_cost_per_accepted(cards: Sequence[CardFigures]) -> float | None:

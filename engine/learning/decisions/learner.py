@@ -24,13 +24,7 @@ import numpy
 from numpy.typing import NDArray
 
 from engine.frozen import frozen
-from engine.learning.decisions.calibration import (
-    KindCalibration,
-    TwinCalibration,
-    logistic,
-    logit,
-    update_by_logistic_regression,
-)
+from engine.learning.decisions.calibration import KindCalibration, TwinCalibration
 from engine.learning.decisions.decisions import CardFeatures, PastDecision
 from engine.learning.decisions.text_features import (
     EMBEDDING_SIZE,
@@ -40,55 +34,10 @@ from engine.learning.decisions.text_features import (
     hash_word_set,
 )
 from engine.model import PartOfDay
-
-NEUTRAL = 0.5
-"""Expected share approved before the first decision."""
-
-STRENGTH = 4.0
-"""The level above weighs as much as this number of decisions."""
-
-RECENT_WINDOW = 8.0
-"""About this many of the newest decisions of a level count as recent."""
+from engine.statistics import logistic, logit, update_by_logistic_regression
 
 EXPLICIT_WEIGHT = 0.8
 """Minimum weight of a signal that was given on the card itself. Only such signals are explained in words."""
-
-MIN_WAITS = 5
-"""Minimum number of approvals of a kind before its usual waiting time is known."""
-
-MAX_WAITS = 101
-"""Maximum number of waiting times that are kept for each kind."""
-
-MIN_CHANNEL_APPROVALS = 3
-"""Minimum number of approvals on a channel before the Twin names it."""
-
-WORD_BUCKETS = 65_536
-"""Number of different hashes of words. An operator uses a few thousand words, so hardly any two have the same hash."""
-
-Key = tuple[str, ...]
-"""A feature by which decisions are counted: its name, then its values."""
-
-RING_SIZE = 512
-"""Number of the newest decisions that are kept."""
-
-NEAREST = 20
-"""Number of the most similar decisions that are compared."""
-
-MIN_SIMILARITY = 0.4
-"""Minimum similarity of a decision that counts."""
-
-FIELD_WEIGHTS = numpy.array([0.4, 0.15, 0.15, 0.1], numpy.float32)
-"""Similarity for the same kind, channel, workspace and flow."""
-
-TEXT_WEIGHT = 0.2
-"""Similarity for the same text."""
-
-MIN_TEXT_SIMILARITY = 0.3
-"""Minimum similarity of a text that counts by its text alone. Above it, the weight grows with the square, to about
-2."""
-
-Floats = NDArray[numpy.float32]
-"""A number for each decision in the ring."""
 
 Array = NDArray[numpy.float64]
 """A number for each of `FEATURE_PRIORS`."""
@@ -117,15 +66,6 @@ FEATURE_PRIORS: tuple[tuple[str, float, float], ...] = (
 """(name, mean of its weight before the first decision, standard deviation of its weight) of each feature. The features
 of the evidence come first. The others are the log-odds that each level adds to the level above, so the first estimate
 is that of the counts."""
-
-_WHEN = {
-    PartOfDay.MORNING: "in the morning",
-    PartOfDay.AFTERNOON: "in the afternoon",
-    PartOfDay.EVENING: "in the evening",
-    PartOfDay.NIGHT: "at night",
-}
-"""The words for each part of the day."""
-
 
 # -- the learner
 
@@ -172,7 +112,7 @@ class Learner:
 
     def compute_pattern_share(self, query: CardFeatures) -> float:
         """The shrunk share approved among the most similar past decisions (SPEC 2.5), in [0, 1]."""
-        return self.neighbours.compute_pattern_share(query, self.habits.compute_shares([()])[0].overall)
+        return self.neighbours.compute_pattern_share(query, self.habits.compute_share(()).overall)
 
     def _estimate(self, row: Array) -> Estimate:
         """The estimate for a card with these values."""
@@ -189,8 +129,8 @@ class Learner:
         time_odds = [kind_odds, *(logit(share.overall) for share in habits.compute_shares(make_time_keys(query), kind))]
         if query.hour is None:
             time_odds.append(time_odds[-1])
-        place_odds = [logit(habits.compute_shares([key], overall)[0].overall) for key in make_place_keys(query)]
-        word_shares = [habits.compute_shares([key], overall)[0].recent for key in make_word_keys(query)]
+        place_odds = [logit(habits.compute_share(key, overall).overall) for key in make_place_keys(query)]
+        word_shares = [habits.compute_share(key, overall).recent for key in make_word_keys(query)]
         word_odds = [logit(share) - overall_odds for share in word_shares] or [0.0]
         row = [
             1.0,
@@ -235,6 +175,41 @@ class LogisticRegression:
 
 
 # -- shares and habits
+
+NEUTRAL = 0.5
+"""Expected share approved before the first decision."""
+
+STRENGTH = 4.0
+"""The level above weighs as much as this number of decisions."""
+
+RECENT_STRENGTH = 2.0
+"""In the share of the recent decisions, the share of all weighs as much as this number of decisions."""
+
+RECENT_WINDOW = 8.0
+"""About this many of the newest decisions of a level count as recent."""
+
+MIN_WAITS = 5
+"""Minimum number of approvals of a kind before its usual waiting time is known."""
+
+MAX_WAITS = 101
+"""Maximum number of waiting times that are kept for each kind."""
+
+MIN_CHANNEL_APPROVALS = 3
+"""Minimum number of approvals on a channel before the Twin names it."""
+
+WORD_BUCKETS = 65_536
+"""Number of different hashes of words. An operator uses a few thousand words, so hardly any two have the same hash."""
+
+Key = tuple[str, ...]
+"""A feature by which decisions are counted: its name, then its values."""
+
+_WHEN = {
+    PartOfDay.MORNING: "in the morning",
+    PartOfDay.AFTERNOON: "in the afternoon",
+    PartOfDay.EVENING: "in the evening",
+    PartOfDay.NIGHT: "at night",
+}
+"""The words for each part of the day."""
 
 
 @dataclass(slots=True)
@@ -325,10 +300,15 @@ class Habits:
         before it."""
         shares = []
         for key in keys:
-            counts = self.counts.get(key, Counts())
-            prior = shrink_share(counts.chosen, counts.decided, prior)
-            shares.append(Shares(prior, shrink_share(counts.recent_chosen, counts.recent_decided, prior, 2.0)))
+            shares.append(self.compute_share(key, prior))
+            prior = shares[-1].overall
         return shares
+
+    def compute_share(self, key: Key, prior: float = NEUTRAL) -> Shares:
+        """The shares of a key, drawn towards `prior`."""
+        counts = self.counts.get(key, Counts())
+        overall = shrink_share(counts.chosen, counts.decided, prior)
+        return Shares(overall, shrink_share(counts.recent_chosen, counts.recent_decided, overall, RECENT_STRENGTH))
 
     def find_usual_wait(self, kind: str) -> timedelta | None:
         """The usual time before the operator approves this kind of card; None after too few approvals."""
@@ -368,6 +348,28 @@ class Habits:
 
 
 # -- the newest decisions
+
+RING_SIZE = 512
+"""Number of the newest decisions that are kept."""
+
+NEAREST = 20
+"""Number of the most similar decisions that are compared."""
+
+MIN_SIMILARITY = 0.4
+"""Minimum similarity of a decision that counts."""
+
+FIELD_WEIGHTS = numpy.array([0.4, 0.15, 0.15, 0.1], numpy.float32)
+"""Similarity for the same kind, channel, workspace and flow."""
+
+TEXT_WEIGHT = 0.2
+"""Similarity for the same text."""
+
+MIN_TEXT_SIMILARITY = 0.3
+"""Minimum similarity of a text that counts by its text alone. Above it, the weight grows with the square, to about
+2."""
+
+Floats = NDArray[numpy.float32]
+"""A number for each decision in the ring."""
 
 
 class NewestDecisions:

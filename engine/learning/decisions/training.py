@@ -11,9 +11,11 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import closing
+from datetime import datetime, timedelta
 from pathlib import Path
 
-from sqlmodel import select
+from sqlalchemy import ColumnElement
+from sqlmodel import col, select
 
 from engine.events import TrainingMoved
 from engine.files import write_atomic
@@ -28,19 +30,21 @@ from engine.learning.decisions.training_runs import (
     Agreement,
     Batch,
     BudgetReservation,
+    Progress,
     RunState,
     TrainingPlan,
     TrainingRun,
-    TrainingViews,
     TwinModel,
-    load_newest_run,
+    describe_missing,
+    find_newest_run,
     load_run,
     make_batch,
     may_replace,
     measure_agreement,
+    read_progress,
     split_pairs,
 )
-from engine.model import Randomness, Refusal, TrainingOffer, microusd
+from engine.model import Randomness, Refusal, TrainingOffer, TrainingView, microusd
 from engine.model.text import count
 from engine.storage.database import Database, Transaction
 
@@ -50,7 +54,14 @@ COIN_TOSS = Agreement(0.5, 0)
 """The agreement with which the first trained model is compared."""
 
 
-class Training(TrainingViews):
+COOL_DOWNS = {RunState.FAILED: timedelta(days=1), RunState.CANCELLED: timedelta(days=7)}
+"""Time after a run in this state in which no run begins by itself, because it may fail again and cost money."""
+
+MAX_VIEWED = 5
+"""Maximum number of runs that a screen shows."""
+
+
+class Training:
     """Starts training runs and carries out their steps, one run at a time. Methods may be called from any thread."""
 
     def __init__(
@@ -67,7 +78,8 @@ class Training(TrainingViews):
     ) -> None:
         """`hold_reason()` says why nothing that costs money may begin now (SPEC 3.7), "" if it may. `stop_reason()`
         says why even a running job must end, "" if it may go on."""
-        super().__init__(database, twin)
+        self._database = database
+        self._twin = twin
         self._folder = folder
         self._exporter = exporter
         self._budget = budget
@@ -79,19 +91,69 @@ class Training(TrainingViews):
         self._answers: dict[tuple[str, str], str | None] = {}
         """The answers in the present measurement, by model and situation, so that each is paid for only once."""
 
+    # -- runs, and when the next one is due
+
+    def runs(self, limit: int = 50) -> list[TrainingRun]:
+        """The newest runs first."""
+        with self._database.read() as session:
+            newest = select(TrainingRun).order_by(col(TrainingRun.created_at).desc(), col(TrainingRun.id)).limit(limit)
+            return list(session.exec(newest))
+
+    def active(self) -> TrainingRun | None:
+        """The run in progress, None without one."""
+        return self._load_newest(IS_ACTIVE)
+
+    def may_start(self, now: datetime) -> bool:
+        """Whether a run may begin by itself: it is due, and the cool-down after a failed or cancelled one is over."""
+        last_run = self._load_newest()
+        cool_down = COOL_DOWNS.get(RunState(last_run.state)) if last_run else None
+        is_cooling = last_run is not None and cool_down is not None and now - last_run.updated_at < cool_down
+        return not self.missing(now) and not is_cooling
+
+    def view(self, now: datetime) -> TrainingView:
+        """The state of training, for a screen."""
+        plan, progress, active = self._twin.plan(), self._read_progress(), self.active()
+        return TrainingView(
+            progress.unused,
+            progress.needed,
+            self.missing(now),
+            None if active is None else active.view,
+            tuple(run.view for run in self.runs(MAX_VIEWED)),
+            plan.current_model,
+            plan.enabled,
+            plan.automatic,
+        )
+
+    def missing(self, now: datetime) -> str:
+        """What is missing until the next training on pairs, "" if it is due (SPEC 8.4)."""
+        return "a training is in progress" if self.active() else describe_missing(self._read_progress(), now)
+
+    def _read_progress(self) -> Progress:
+        """See `read_progress`."""
+        with self._database.read() as session:
+            return read_progress(session)
+
+    def _load_newest(self, *where: ColumnElement[bool] | bool) -> TrainingRun | None:
+        """See `find_newest_run`."""
+        with self._database.read() as session:
+            return find_newest_run(session, *where)
+
+    # -- the next run
+
     def begin(self) -> TrainingRun:
         """Prepare the next run: on conversations first, then on pairs, each from the model of the run before.
 
         Raises `Refusal`: `held`, `training_active`, `no_base_model`, `few_pairs`, and the refusals of the provider's
         key.
         """
-        plan, batch, adopted = self._prepare_run()
+        plan, batch = self._require_plan(), self._make_batch()
+        adopted = self._load_newest(TrainingRun.state == RunState.ADOPTED)
         run_id = self._randomness.new_id("train")
         self._locate_examples(run_id).parent.mkdir(parents=True, exist_ok=True)
         write_atomic(self._locate_examples(run_id), batch.data)
 
         def add_run(tx: Transaction) -> TrainingRun:
-            if (active := load_newest_run(tx.session, IS_ACTIVE)) is not None:
+            if (active := find_newest_run(tx.session, IS_ACTIVE)) is not None:
                 raise _make_active_refusal(active)
             run = TrainingRun(
                 id=run_id,
@@ -127,7 +189,7 @@ class Training(TrainingViews):
 
     def offer(self) -> TrainingOffer:
         """The run that `begin` would start now. Raises as `begin`."""
-        plan, batch, _ = self._prepare_run()
+        plan, batch = self._require_plan(), self._make_batch()
         if (active := self.active()) is not None:
             raise _make_active_refusal(active)
         return TrainingOffer(
@@ -142,8 +204,8 @@ class Training(TrainingViews):
             plan.current_model,
         )
 
-    def _prepare_run(self) -> tuple[TrainingPlan, Batch, TrainingRun | None]:
-        """The settings and examples of the next run, and the last run whose model was adopted."""
+    def _require_plan(self) -> TrainingPlan:
+        """The settings of the next run. Raises `Refusal`: `held`, `no_base_model`, and those of the provider's key."""
         if hold := self._hold_reason():
             raise Refusal("held", f"no training can start: {hold}", "clawpy resume")
         plan = self._twin.plan()
@@ -151,9 +213,14 @@ class Training(TrainingViews):
         if not plan.base_model:
             fix = "clawpy config set training.baseModel MODEL"
             raise Refusal("no_base_model", "no model to train is set", fix)
-        adopted = self._load_newest(TrainingRun.state == RunState.ADOPTED)
-        declined = self._load_newest(TrainingRun.state == RunState.KEPT_OLD)
-        return plan, make_batch(self._exporter, first=adopted is None and declined is None), adopted
+        return plan
+
+    def _make_batch(self) -> Batch:
+        """The examples of the next run. Raises `Refusal` `few_pairs`."""
+        trained_before = self._load_newest(col(TrainingRun.state).in_((RunState.ADOPTED, RunState.KEPT_OLD)))
+        return make_batch(self._exporter, first=trained_before is None)
+
+    # -- steps
 
     def step(self) -> TrainingRun | None:
         """Carry out the next step of the run in progress; None without one. An error of the provider becomes a note of
@@ -296,6 +363,8 @@ class Training(TrainingViews):
             former_model=former,
         )
 
+    # -- the model in use
+
     def restore_former(self) -> TrainingRun:
         """Use the model again that the newest model replaced. Raises `Refusal` `no_training`."""
         run = self._find_newest(RunState.ADOPTED, "in use")
@@ -317,6 +386,8 @@ class Training(TrainingViews):
         if run is None:
             raise Refusal("no_training", f"there is no trained model that is {description}")
         return run
+
+    # -- answers, files and rows
 
     def _measure_agreement(self, model: str, pairs: Sequence[Preference]) -> Agreement:
         """The agreement of a model with the operator. If it raises `TrainingError`, the answers so far are kept."""

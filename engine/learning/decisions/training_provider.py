@@ -1,8 +1,10 @@
-"""A provider's fine-tuning API. `Provider` is the client. The calls are made by this module when it runs as a program.
+"""A provider's fine-tuning API, in two processes: `Provider` sends each call to a child process, which is this module
+as a program (`main`), and that asks the provider.
 
-The libraries of providers are large and a call may take minutes, so a child process imports and calls them. It reads
-requests and writes replies, each a line of JSON. The key is in each request, and so not in the arguments or the
-environment of the process.
+The libraries of providers are large and a call may take minutes, so only the child process imports and calls them. It
+reads requests and writes replies, each a line of JSON. The key is in each request, and so not in the arguments or the
+environment of the process. A client of the library is made for each request. Calls are minutes apart, so none would
+have an open connection to reuse, and the process keeps no key.
 """
 
 from __future__ import annotations
@@ -12,10 +14,10 @@ import json
 import select
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from engine.background import NETWORK_VARIABLES, kill_helper, start_helper
@@ -23,18 +25,6 @@ from engine.frozen import frozen
 from engine.installed import TRAIN, make_not_installed_refusal
 from engine.model import sanitise
 from engine.model.secrets import redact
-
-COMMAND = (sys.executable, "-m", "engine.learning.decisions.training_provider")
-"""Starts the child process."""
-
-CALL_TIMEOUT_S, UPLOAD_TIMEOUT_S = 180.0, 1_800.0
-"""Seconds for a call, and for an upload."""
-
-EPOCHS = {"sft": 3, "dpo": 1}
-"""Rounds over the examples. These are the defaults of providers for few examples."""
-
-TRANSIENT_STATUSES = frozenset({0, 408, 409, 425, 429, 500, 502, 503, 504})
-"""HTTP statuses after which the same call may succeed later. 0 means no answer."""
 
 
 @frozen
@@ -70,6 +60,19 @@ class Account:
     key: str = field(repr=False)
 
 
+COMMAND = (sys.executable, "-m", "engine.learning.decisions.training_provider")
+"""Starts the child process."""
+
+REPLY_TIMEOUT_S, UPLOAD_REPLY_TIMEOUT_S = 180.0, 1_800.0
+"""Seconds that the child process has for the reply to a call, and to an upload. It may make several HTTP requests."""
+
+EPOCHS = {"sft": 3, "dpo": 1}
+"""Rounds over the examples. These are the defaults of providers for few examples."""
+
+TRANSIENT_STATUSES = frozenset({0, 408, 409, 425, 429, 500, 502, 503, 504})
+"""HTTP statuses after which the same call may succeed later. 0 means no answer."""
+
+
 class Provider:
     """A provider's API. A child process makes the calls; it starts with the first call and ends with `close`. Only one
     call at a time is made. A call may take minutes and raise `TrainingError`."""
@@ -81,7 +84,7 @@ class Provider:
 
     def upload(self, path: Path) -> str:
         """Send a file; returns its id there."""
-        return str(self._call("upload", timeout_s=UPLOAD_TIMEOUT_S, path=str(path))["file"])
+        return str(self._call("upload", timeout_s=UPLOAD_REPLY_TIMEOUT_S, path=str(path))["file"])
 
     def find_file(self, name: str) -> str:
         """The id of an uploaded file with this name, "" for none."""
@@ -90,8 +93,14 @@ class Provider:
     def start(self, file: str, *, model: str, checkpoint: str, method: str, suffix: str) -> Job:
         """Start a job on a file. `method` is sft or dpo. Training begins with the result of the job `checkpoint`, or
         with `model` if that is ""."""
-        fields: dict[str, Any] = {"file": file, "model": model, "checkpoint": checkpoint, "method": method}
-        return Job(**self._call("start", suffix=suffix, epochs=EPOCHS[method], **fields))
+        fields: dict[str, Any] = {
+            "file": file,
+            "model": model,
+            "checkpoint": checkpoint,
+            "method": method,
+            "suffix": suffix,
+        }
+        return Job(**self._call("start", epochs=EPOCHS[method], **fields))
 
     def find_job(self, file: str) -> Job | None:
         """The job that was started on a file, None for none."""
@@ -113,7 +122,7 @@ class Provider:
             kill_helper(process)
             process.communicate()
 
-    def _call(self, call: str, *, timeout_s: float = CALL_TIMEOUT_S, **fields: Any) -> dict[str, Any]:
+    def _call(self, call: str, *, timeout_s: float = REPLY_TIMEOUT_S, **fields: Any) -> dict[str, Any]:
         """Make a call in the child process, and return its reply. Raises `TrainingError`, and a refusal if the library
         is not installed."""
         account = self._account
@@ -148,7 +157,7 @@ class Provider:
         return dict(json.loads(process.stdout.readline()))
 
 
-# -- the child process that asks the provider
+# -- the child process
 
 Request = Mapping[str, Any]
 """The name of a `call`, the `api`, its `baseUrl` and `key`, and the arguments of the call."""
@@ -156,127 +165,150 @@ Request = Mapping[str, Any]
 Reply = dict[str, Any]
 """What a call returns, by the name of each value."""
 
-TIMEOUT_S = 60.0
+HTTP_TIMEOUT_S = 60.0
 """Seconds for one HTTP request."""
 
-TOGETHER_STATES = {"completed": "done", "error": "failed", "cancelled": "cancelled", "cancel_requested": "cancelled"}
-OPENAI_STATES = {"succeeded": "done", "failed": "failed", "cancelled": "cancelled"}
-"""Our state for each provider's status of a finished job; every other status means that the job is running."""
 
-TOGETHER_UNIT = 1e9
-"""`total_price` counts billionths of a dollar."""
+class Api(ABC):
+    """The calls of a provider. Each returns the reply to a request."""
 
+    STATES: Mapping[str, str]
+    """Our state for each status of a finished job; every other status means that the job is running."""
+    FILE_FILTER: Mapping[str, str] = {}
+    """Limits a list of files to those for training."""
 
-class Api:
-    """The calls that are the same for both providers. Each returns the reply to a request."""
+    def __init__(self, files: Any, jobs: Any) -> None:
+        """The parts of the library's client for files and for jobs."""
+        self._files = files
+        self._jobs = jobs
 
-    _files: Any
-    _jobs: Any
-    _list_filter: Mapping[str, str] = {}
+    def answer(self, request: Request) -> Reply:
+        """Make the call that a request names."""
+        calls: Mapping[str, Callable[[Request], Reply]] = {
+            "upload": self.upload,
+            "find_file": self.find_file,
+            "start": self.start,
+            "find_job": self.find_job,
+            "job": self.job,
+            "cancel": self.cancel,
+        }
+        return calls[request["call"]](request)
+
+    @abstractmethod
+    def upload(self, request: Request) -> Reply: ...
 
     def find_file(self, request: Request) -> Reply:
-        files = self._read_items(self._files.list(**self._list_filter))
+        files = self._read_items(self._files.list(**self.FILE_FILTER))
         return {"file": next((file.id for file in files if file.filename == request["name"]), "")}
+
+    def start(self, request: Request) -> Reply:
+        options = self._make_job_options(request)
+        return self._describe(self._jobs.create(training_file=request["file"], suffix=request["suffix"], **options))
 
     def find_job(self, request: Request) -> Reply:
         jobs = self._read_items(self._jobs.list())
-        return next((asdict(self._to_job(job)) for job in jobs if job.training_file == request["file"]), {})
+        return next((self._describe(job) for job in jobs if job.training_file == request["file"]), {})
 
     def job(self, request: Request) -> Reply:
-        return asdict(self._to_job(self._jobs.retrieve(request["job"])))
+        return self._describe(self._jobs.retrieve(request["job"]))
 
     def cancel(self, request: Request) -> Reply:
         self._jobs.cancel(request["job"])
         return {}
 
+    def _describe(self, job: Any) -> Reply:
+        """The reply about a job of the provider."""
+        status = str(getattr(job.status, "value", job.status))
+        state = self.STATES.get(status, "running")
+        return asdict(Job(job.id, state, status, self._find_model(job), self._find_price(job)))
+
     def _read_items(self, page: Any) -> Any:
         """The items of a list that the provider returned."""
         return page
 
-    def _to_job(self, job: Any) -> Job:
-        """Convert a job of the provider."""
-        raise NotImplementedError
+    @abstractmethod
+    def _make_job_options(self, request: Request) -> dict[str, Any]:
+        """The base model, the method and the epochs, as the library takes them."""
+
+    @abstractmethod
+    def _find_model(self, job: Any) -> str:
+        """The id of the trained model of a job, "" until it is done."""
+
+    def _find_price(self, job: Any) -> float | None:
+        """The price of a job in dollars, None if the provider does not state one."""
+        return None
 
 
 class Together(Api):
     """Together's API through its own library (the extra `train`)."""
 
+    STATES = {"completed": "done", "error": "failed", "cancelled": "cancelled", "cancel_requested": "cancelled"}
+    PRICE_UNIT = 1e9
+    """`total_price` counts billionths of a dollar."""
+
     def __init__(self, key: str, base_url: str) -> None:
         import together
 
         root = base_url.removesuffix("/v1")  # its paths begin with it
-        client = together.Together(api_key=key, base_url=root, timeout=TIMEOUT_S, max_retries=0)
-        self._files, self._jobs = client.files, client.fine_tuning
+        client = together.Together(api_key=key, base_url=root, timeout=HTTP_TIMEOUT_S, max_retries=0)
+        super().__init__(client.files, client.fine_tuning)
 
     def upload(self, request: Request) -> Reply:
         with contextlib.redirect_stdout(sys.stderr):  # it draws a progress bar
             file = self._files.upload(Path(request["path"]), purpose="fine-tune", check=False)
         return {"file": file.id}
 
-    def start(self, request: Request) -> Reply:
-        base = {"from_checkpoint": request["checkpoint"]} if request["checkpoint"] else {"model": request["model"]}
-        job = self._jobs.create(
-            training_file=request["file"],
-            suffix=request["suffix"],
-            training_method=request["method"],
-            n_epochs=request["epochs"],
-            **base,
-        )
-        return asdict(self._to_job(job))
-
     def _read_items(self, page: Any) -> Any:
         return page.data or ()
 
-    def _to_job(self, job: Any) -> Job:
-        status = str(getattr(job.status, "value", job.status))
+    def _make_job_options(self, request: Request) -> dict[str, Any]:
+        base = {"from_checkpoint": request["checkpoint"]} if request["checkpoint"] else {"model": request["model"]}
+        return base | {"training_method": request["method"], "n_epochs": request["epochs"]}
+
+    def _find_model(self, job: Any) -> str:
+        return getattr(job, "x_model_output_name", None) or getattr(job, "model_output_name", None) or ""
+
+    def _find_price(self, job: Any) -> float | None:
         price = getattr(job, "total_price", None)
-        model = getattr(job, "x_model_output_name", None) or getattr(job, "model_output_name", None)
-        dollars = None if price is None else price / TOGETHER_UNIT
-        return Job(job.id, TOGETHER_STATES.get(status, "running"), status, model or "", dollars)
+        return None if price is None else price / self.PRICE_UNIT
 
 
 class OpenAI(Api):
     """OpenAI's API, and compatible APIs."""
 
-    _list_filter = MappingProxyType({"purpose": "fine-tune"})
+    STATES = {"succeeded": "done", "failed": "failed", "cancelled": "cancelled"}
+    FILE_FILTER = {"purpose": "fine-tune"}
 
     def __init__(self, key: str, base_url: str) -> None:
         import openai
 
-        client = openai.OpenAI(api_key=key, base_url=base_url, timeout=TIMEOUT_S, max_retries=0)
-        self._files, self._jobs = client.files, client.fine_tuning.jobs
+        client = openai.OpenAI(api_key=key, base_url=base_url, timeout=HTTP_TIMEOUT_S, max_retries=0)
+        super().__init__(client.files, client.fine_tuning.jobs)
 
     def upload(self, request: Request) -> Reply:
         return {"file": self._files.create(file=Path(request["path"]), purpose="fine-tune").id}
 
-    def start(self, request: Request) -> Reply:
+    def _make_job_options(self, request: Request) -> dict[str, Any]:
         name = "supervised" if request["method"] == "sft" else request["method"]
-        job = self._jobs.create(
-            training_file=request["file"],
-            model=request["checkpoint"] or request["model"],
-            suffix=request["suffix"],
-            method={"type": name, name: {"hyperparameters": {"n_epochs": request["epochs"]}}},
-        )
-        return asdict(self._to_job(job))
+        method = {"type": name, name: {"hyperparameters": {"n_epochs": request["epochs"]}}}
+        return {"model": request["checkpoint"] or request["model"], "method": method}
 
-    def _to_job(self, job: Any) -> Job:
-        return Job(job.id, OPENAI_STATES.get(job.status, "running"), job.status, job.fine_tuned_model or "", None)
+    def _find_model(self, job: Any) -> str:
+        return job.fine_tuned_model or ""
 
 
-APIS: Mapping[str, Callable[[str, str], Any]] = {"together": Together, "openai": OpenAI}
+APIS: Mapping[str, Callable[[str, str], Api]] = {"together": Together, "openai": OpenAI}
 
 
 def answer(request: Request) -> Reply:
-    """Make the call that `request` names. The reply to a failed call has the `error` in words, and its HTTP `status` or
-    0."""
+    """The reply to a request. That to a failed call has the `error` in words, and its HTTP `status` or 0."""
     try:
-        reply: Reply = getattr(APIS[request["api"]](request["key"], request["baseUrl"]), request["call"])(request)
+        return APIS[request["api"]](request["key"], request["baseUrl"]).answer(request)
     except ImportError as error:
         return {"error": f"{error.name} is not installed", "status": 0, "missing": True}
     except Exception as error:  # any error of the libraries is reported to the parent process
         status = getattr(error, "status_code", None)
         return {"error": f"{type(error).__name__}: {error}"[:1_000], "status": status or 0}
-    return reply
 
 
 def main() -> None:

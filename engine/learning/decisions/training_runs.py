@@ -1,4 +1,5 @@
-"""Training runs (SPEC 8.4): the row of each, its examples, how its model is measured, and when the next run is due.
+"""Training runs (SPEC 8.4): the row of each, when the next one is due, its examples, and how its model is measured. The
+service `training` carries them out.
 
 prepared → uploaded → started → trained → adopted | kept_old        at any step: failed, cancelled
 
@@ -29,37 +30,13 @@ from engine.learning.decisions.exporting import (
     format_preference,
 )
 from engine.learning.decisions.training_provider import Provider
-from engine.model import Refusal, TrainingRunView, TrainingView
+from engine.model import Refusal, TrainingRunView
 from engine.model.text import count, jaccard
-from engine.storage.database import Database, Transaction
+from engine.storage.database import Transaction
 from engine.storage.rows import Row, utc_field, value_of
-
-MIN_PAIRS = 50
-"""Minimum number of pairs before the first training on pairs."""
-
-MIN_CONVERSATIONS = 10
-"""Minimum number of conversations before the first training; providers refuse fewer."""
 
 SFT, DPO = "sft", "dpo"
 """Training methods: on conversations, on pairs."""
-
-HELD_BACK = 5
-"""One situation in this many is held back."""
-
-MAX_MEASURED = 50
-"""Maximum number of held-back pairs that a model is measured on, the newest."""
-
-MIN_MEASURED = 5
-"""Minimum number of answers before a model can replace another."""
-
-MAX_VIEWED = 5
-"""Maximum number of runs that a screen shows."""
-
-AGAIN_FROM = 100
-"""Number of new pairs after which the next run is due."""
-
-AGAIN_AFTER = timedelta(days=7)
-"""Time after which the next run is due if there is any new pair."""
 
 
 @frozen
@@ -140,15 +117,12 @@ def load_run(tx: Transaction, run_id: str) -> TrainingRun:
     return run
 
 
-def load_newest_run(session: Session, *where: ColumnElement[bool] | bool, by_start: bool = False) -> TrainingRun | None:
-    """The run that meets the conditions and changed last, or began last if `by_start`."""
-    at = TrainingRun.created_at if by_start else TrainingRun.updated_at
-    return session.exec(select(TrainingRun).where(*where).order_by(col(at).desc())).first()
+def find_newest_run(session: Session, *where: ColumnElement[bool] | bool) -> TrainingRun | None:
+    """The run that meets the conditions and changed last."""
+    return session.exec(select(TrainingRun).where(*where).order_by(col(TrainingRun.updated_at).desc())).first()
 
 
 IS_ACTIVE = col(TrainingRun.state).in_(ACTIVE)
-USED_PAIRS = (col(TrainingRun.method) == DPO) & col(TrainingRun.state).in_((RunState.ADOPTED, RunState.KEPT_OLD))
-"""Runs whose pairs count as used for training. Those of a failed or cancelled run do not count."""
 
 
 class BudgetReservation(Protocol):
@@ -176,77 +150,61 @@ class TwinModel:
     """Puts a model into the settings."""
 
 
-COOL_DOWNS = {RunState.FAILED: timedelta(days=1), RunState.CANCELLED: timedelta(days=7)}
-"""Time after a run in this state in which no run begins by itself, because it may fail again and cost money."""
+# -- when the next run is due
+
+MIN_PAIRS = 50
+"""Minimum number of pairs before the first training on pairs."""
+
+AGAIN_FROM = 100
+"""Number of new pairs after which the next run is due."""
+
+AGAIN_AFTER = timedelta(days=7)
+"""Time after which the next run is due if there is any new pair."""
+
+USED_PAIRS = (col(TrainingRun.method) == DPO) & col(TrainingRun.state).in_((RunState.ADOPTED, RunState.KEPT_OLD))
+"""Runs whose pairs count as used for training. Those of a failed or cancelled run do not count."""
 
 
-class TrainingViews:
-    """Reads runs, and says when the next one is due: the base of the service `training.Training`. Methods may be called
-    from any thread."""
+@frozen
+class Progress:
+    """How far it is until the next training on pairs: the number of `unused` pairs, the number at which it is due, and
+    the last run that used pairs."""
 
-    def __init__(self, database: Database, twin: TwinModel) -> None:
-        self._database = database
-        self._twin = twin
+    unused: int
+    needed: int
+    last_run: TrainingRun | None
 
-    def runs(self, limit: int = 50) -> list[TrainingRun]:
-        """The newest runs first."""
-        with self._database.read() as session:
-            newest = select(TrainingRun).order_by(col(TrainingRun.created_at).desc(), col(TrainingRun.id)).limit(limit)
-            return list(session.exec(newest))
 
-    def active(self) -> TrainingRun | None:
-        """The run in progress, None without one."""
-        return self._load_newest(IS_ACTIVE)
+def read_progress(session: Session) -> Progress:
+    """Read how far it is until the next training on pairs."""
+    newest = select(TrainingRun).where(USED_PAIRS).order_by(col(TrainingRun.created_at).desc())
+    last_run = session.exec(newest).first()
+    unused = count_pairs(session, after=last_run.pairs_to if last_run else 0)
+    return Progress(unused, AGAIN_FROM if last_run else MIN_PAIRS, last_run)
 
-    def may_start(self, now: datetime) -> bool:
-        """Whether a run may begin by itself: it is due, and the cool-down after a failed or cancelled one is over."""
-        last_run = self._load_newest()
-        cool_down = COOL_DOWNS.get(RunState(last_run.state)) if last_run else None
-        is_cooling = last_run is not None and cool_down is not None and now - last_run.updated_at < cool_down
-        return not self.missing(now) and not is_cooling
 
-    def progress(self) -> tuple[int, int]:
-        """(number of pairs that were not used for training yet, number at which the next run is due)."""
-        last_run = self._load_newest(USED_PAIRS, by_start=True)
-        with self._database.read() as session:
-            unused_pairs = count_pairs(session, after=last_run.pairs_to if last_run else 0)
-        return unused_pairs, AGAIN_FROM if last_run else MIN_PAIRS
+def describe_missing(progress: Progress, now: datetime) -> str:
+    """What is missing until the next training on pairs, "" if it is due (SPEC 8.4): after 50 pairs, then after every
+    100 new pairs, or every week with any new pair."""
+    last_run = progress.last_run
+    if progress.unused >= progress.needed:
+        return ""
+    more = count(progress.needed - progress.unused, "more pair")
+    if last_run is None:
+        return f"{more} until the first training"
+    day = last_run.created_at + AGAIN_AFTER
+    if progress.unused and now >= day:
+        return ""
+    return f"{more}, or any by {day:%d %B}, until the next training"
 
-    def view(self, now: datetime) -> TrainingView:
-        """The state of training, for a screen."""
-        plan, (new, needed), active = self._twin.plan(), self.progress(), self.active()
-        return TrainingView(
-            new,
-            needed,
-            self.missing(now),
-            None if active is None else active.view,
-            tuple(run.view for run in self.runs(MAX_VIEWED)),
-            plan.current_model,
-            plan.enabled,
-            plan.automatic,
-        )
 
-    def missing(self, now: datetime) -> str:
-        """What is missing until the next training on pairs, "" if it is due (SPEC 8.4): after 50 pairs, then after
-        every 100 new pairs, or every week with any new pair."""
-        if self.active() is not None:
-            return "a training is in progress"
-        new, needed = self.progress()
-        last_run = self._load_newest(USED_PAIRS, by_start=True)
-        if new >= needed:
-            return ""
-        more = count(needed - new, "more pair")
-        if last_run is None:
-            return f"{more} until the first training"
-        day = last_run.created_at + AGAIN_AFTER
-        if new and now >= day:
-            return ""
-        return f"{more}, or any by {day:%d %B}, until the next training"
+# -- examples
 
-    def _load_newest(self, *where: ColumnElement[bool] | bool, by_start: bool = False) -> TrainingRun | None:
-        """See `load_newest_run`."""
-        with self._database.read() as session:
-            return load_newest_run(session, *where, by_start=by_start)
+MIN_CONVERSATIONS = 10
+"""Minimum number of conversations before the first training; providers refuse fewer."""
+
+HELD_BACK = 5
+"""One situation in this many is held back."""
 
 
 @frozen
@@ -282,18 +240,6 @@ def make_batch(exporter: Exporter, *, first: bool) -> Batch:
     return Batch(DPO, len(lines), encode_lines(lines), max(pair.id for pair in pairs), len(held_back))
 
 
-@frozen
-class Agreement:
-    """The agreement of a model with the operator. A share of one half is no better than a coin toss."""
-
-    share: float
-    """In [0, 1]."""
-    asked: int
-    """Number of pairs about which the model was asked."""
-    unanswered: int = 0
-    """Number of pairs without a usable answer, which count as disagreement."""
-
-
 def is_held_back(situation: str) -> bool:
     """Whether the decisions in a situation are never trained on."""
     return hashlib.sha256(situation.encode()).digest()[0] % HELD_BACK == 0
@@ -306,6 +252,27 @@ def split_pairs(pairs: Iterable[Preference]) -> tuple[list[Preference], list[Pre
     for pair in pairs:
         (held_back if is_held_back(pair.context) else training).append(pair)
     return training, held_back
+
+
+# -- agreement
+
+MAX_MEASURED = 50
+"""Maximum number of held-back pairs that a model is measured on, the newest."""
+
+MIN_MEASURED = 5
+"""Minimum number of answers before a model can replace another."""
+
+
+@frozen
+class Agreement:
+    """The agreement of a model with the operator. A share of one half is no better than a coin toss."""
+
+    share: float
+    """In [0, 1]."""
+    asked: int
+    """Number of pairs about which the model was asked."""
+    unanswered: int = 0
+    """Number of pairs without a usable answer, which count as disagreement."""
 
 
 def measure_agreement(pairs: Sequence[Preference], answers: Sequence[str | None]) -> Agreement:

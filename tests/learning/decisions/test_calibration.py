@@ -9,13 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.learning.decisions.calibration import (
-    MIN_UNANIMOUS,
-    KindCalibration,
-    TwinCalibration,
-    compute_calibration_bound,
-    compute_calibration_error,
-)
+from engine.learning.decisions.calibration import CREDIBLE_BELOW, MIN_UNANIMOUS, KindCalibration, TwinCalibration
+from engine.statistics import compute_calibration_bound, compute_calibration_error
 
 SCORE = st.floats(0, 1)
 CASES = st.lists(st.tuples(st.sampled_from(["tests", "lint", "docs"]), SCORE, st.booleans()), max_size=60)
@@ -28,6 +23,21 @@ def test_a_high_score_is_credible_after_twelve_that_came_true(outcomes: int, is_
     for _ in range(outcomes):
         calibration.learn(0.9, True)
     assert (calibration.calibrate(0.9) >= 0.8) is is_credible
+
+
+def test_after_the_twelfth_outcome_the_prior_fades() -> None:
+    calibration = TwinCalibration()
+    for _ in range(24):
+        calibration.learn(0.999, True)
+    assert calibration.calibrate(0.999) == pytest.approx(26 / 28)
+
+
+@pytest.mark.parametrize(("score", "is_near"), [(0.8, False), (0.88, True), (0.98, True)])
+def test_a_high_score_is_credible_by_the_outcomes_of_scores_from_a_little_below_on(score: float, is_near: bool) -> None:
+    calibration = TwinCalibration()
+    for _ in range(12):
+        calibration.learn(score, True)
+    assert (calibration.calibrate(0.9) > CREDIBLE_BELOW) is is_near
 
 
 def learn_kinds(cases: list[tuple[str, float, bool]]) -> KindCalibration:
