@@ -164,8 +164,8 @@ class AutonomousRuns:
         """By card id: the reason why the human gate refused it. A card is not tried again for the same reason, because
         each attempt makes a row in the log."""
 
-    def run_card_cycle(self) -> tuple[str, ...]:
-        """Run one card cycle; returns its errors."""
+    def run_check(self) -> tuple[str, ...]:
+        """Check all workspaces; returns the errors."""
         return tuple(self._checks.run().errors)
 
     def start_first(self, is_still_inactive: Callable[[], bool]) -> AutonomousCycleFinished:

@@ -95,7 +95,7 @@ class Autonomy:
             database,
             clock,
             [
-                Job(CARDS, self._get_card_interval, runs.run_card_cycle, self.is_operator_present),
+                Job(CARDS, self._get_card_interval, runs.run_check, self.is_operator_present),
                 Job(STATE, lambda: STATE_EVERY, self._tick, is_stored=False),
                 Job(ACT, self._get_act_interval, self.run_autonomous_cycle, self._may_act),
                 *jobs,
@@ -196,7 +196,7 @@ class Autonomy:
     def _try_to_act(self) -> AutonomousCycleFinished:
         if (state := self.look_for_operator()) not in ACTING:
             return AutonomousCycleFinished(reason=f"not silent or not allowed: {state.value}")
-        errors = self._runs.run_card_cycle()
+        errors = self._runs.run_check()
         if (state := self.look_for_operator()) not in ACTING:
             return AutonomousCycleFinished(reason=f"somebody came while it predicted: {state.value}", errors=errors)
         finished = self._runs.start_first(lambda: self.look_for_operator() in ACTING)

@@ -1,5 +1,5 @@
 """Proposals and cards (SPEC 2), with their tiers, confidences and outcomes, the runners of cards, and the results of
-cycles.
+checks.
 """
 
 from __future__ import annotations
@@ -343,8 +343,8 @@ class RunnerInfo:
 
 
 @frozen
-class CycleReport:
-    """The result of a card cycle. `withdrawn` are ids of cards, `seconds` is wall time."""
+class CheckReport:
+    """The result of a check. `withdrawn` are ids of cards, `seconds` is wall time."""
 
     created: tuple[Card, ...] = ()
     withdrawn: tuple[str, ...] = ()

@@ -122,22 +122,19 @@ class Approvals:
     def preview(self, card_id: str) -> tuple[RailVerdict, ...]:
         """The verdicts of the rails if the operator approved a card now; nothing is decided or logged. Raises `Refusal`
         `unknown_card`."""
-        with self._database.read() as session:
-            row = load_card(session, card_id)
-            return self.preview_work(session, row, row.assignment, self.launcher.check(row.assignment))
+        row = self._store.load(card_id)
+        return self.preview_work(row, row.assignment, self.launcher.check(row.assignment))
 
     def describe_sandbox(self, card_id: str) -> str:
         """The sandbox that would hold the work of a card, with the hosts that it may reach; "" while nothing can do
         the work. Raises `Refusal` `unknown_card`."""
-        with self._database.read() as session:
-            assignment = load_card(session, card_id).assignment
+        assignment = self._store.load(card_id).assignment
         return self.launcher.check(assignment).sandbox  # the first check tries the sandboxes, which takes a while
 
-    def preview_work(
-        self, session: Session, row: CardRow, assignment: Assignment, info: RunnerInfo
-    ) -> tuple[RailVerdict, ...]:
+    def preview_work(self, row: CardRow, assignment: Assignment, info: RunnerInfo) -> tuple[RailVerdict, ...]:
         """`preview` for a card, which may not be stored yet, if it became this work for this runner."""
-        trigger = self._make_trigger(session, row, assignment, info, ApprovalRequest())
+        with self._database.read() as session:
+            trigger = self._make_trigger(session, row, assignment, info, ApprovalRequest())
         return self._store.safety.pipeline.preview(trigger)
 
     def clean_prompt(self, text: str) -> str:
@@ -160,9 +157,8 @@ class Approvals:
     ) -> Card:
         """See `Cards.approve`."""
         with self._store.deciding:
-            with self._database.read() as session:
-                row = load_card(session, card_id)
-                compute_next_status(row, Move.APPROVE, self._store.clock.now())
+            row = self._store.load(card_id)
+            compute_next_status(row, Move.APPROVE, self._store.clock.now())
             self._refuse_missing_workspace(row)
             assignment, other_runner = self.launcher.choose(self._apply_operator_edit(row.assignment, edit, parameters))
             if assignment == row.assignment:
@@ -187,13 +183,12 @@ class Approvals:
 
     def _refresh_runner(self, card_id: str) -> bool:
         """Store the present runner of a pending card. Returns whether it changed."""
-        with self._database.read() as session:
-            row = load_card(session, card_id)
-            assignment, other_runner = self.launcher.choose(row.assignment)
-            info = self.launcher.check(assignment)
-            if (info.consent_text, info.undo_note) == (row.served, row.undo_note):
-                return False
-            verdicts = self.preview_work(session, row, assignment, info)
+        row = self._store.load(card_id)
+        assignment, other_runner = self.launcher.choose(row.assignment)
+        info = self.launcher.check(assignment)
+        if (info.consent_text, info.undo_note) == (row.served, row.undo_note):
+            return False
+        verdicts = self.preview_work(row, assignment, info)
         note = other_runner or ("" if info.available else info.reason)
 
         def change(tx: Transaction, row: CardRow) -> None:
@@ -257,8 +252,7 @@ class Approvals:
 
     def _store_changed_offer(self, card_id: str, assignment: Assignment, info: RunnerInfo, note: str) -> None:
         """Store the changed work and runner on the card, with the verdicts of the rails."""
-        with self._database.read() as session:
-            verdicts = self.preview_work(session, load_card(session, card_id), assignment, info)
+        verdicts = self.preview_work(self._store.load(card_id), assignment, info)
 
         def change(tx: Transaction, row: CardRow) -> None:
             compute_next_status(row, Move.APPROVE, tx.now)

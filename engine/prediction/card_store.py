@@ -52,8 +52,7 @@ from engine.prediction.card_rows import (
     make_decided_card,
 )
 from engine.prediction.dismissals import (
-    MuteIndex,
-    read_mutes,
+    read_mute_index,
     remove_dismissal,
     restart_dismissal_count,
     store_dismissal,
@@ -189,8 +188,12 @@ class CardStore:
 
     def get(self, card_id: str) -> Card:
         """One card. Raises `Refusal` `unknown_card`."""
+        return make_card_of_row(self.load(card_id))
+
+    def load(self, card_id: str) -> CardRow:
+        """The row of one card, to read. Raises `Refusal` `unknown_card`."""
         with self.database.read() as session:
-            return make_card_of_row(load_card(session, card_id))
+            return load_card(session, card_id)
 
     def expiry(self, instant: datetime) -> datetime:
         """When a card made at `instant` expires, not counting quiet hours (SPEC 2.7)."""
@@ -286,7 +289,7 @@ class CardStore:
         if row.source == Source.OPERATOR:
             return  # the operator's own prompts are never proposed
         store_dismissal(tx, row, reason)
-        muted = MuteIndex(read_mutes(tx.session, tx.now))
+        muted = read_mute_index(tx.session, tx.now)
         for other in load_pending(tx.session):
             if muted.covers(*other.about, other.tier):
                 self.withdraw(tx, other, "its kind was switched off: clawpy muted")

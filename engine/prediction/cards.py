@@ -46,7 +46,7 @@ from engine.prediction.card_rows import (
 )
 from engine.prediction.card_store import CardStore
 from engine.prediction.checks import CardChecks
-from engine.prediction.dismissals import MuteIndex, describe_switch_off, end_mute, read_mutes
+from engine.prediction.dismissals import describe_switch_off, end_mute, read_mute_index, read_mutes
 from engine.prediction.kinds import OWN_PROMPT, SUGGESTED_KIND, get_kind, kind_title
 from engine.prediction.routing import Route, Router
 from engine.prediction.stack import MAX_SUGGESTED, find_ids_without_place, sort_cards
@@ -115,8 +115,7 @@ class Cards:
 
     def correction(self, card_id: str) -> tuple[str, str] | None:
         """See `CardRow.correction`. Raises `Refusal` `unknown_card`."""
-        with self._database.read() as session:
-            return load_card(session, card_id).correction
+        return self._store.load(card_id).correction
 
     def find_ids_with_prefix(self, prefix: str) -> list[str]:
         """Ids of cards of any age with this prefix; see `engine.storage.rows`."""
@@ -247,8 +246,7 @@ class Cards:
         )
         if assignment.flow is None:
             row.note = self._advise_on_text(assignment, info, may_wait=may_wait)
-        with self._database.read() as session:
-            row.set_verdicts(self.approvals.preview_work(session, row, assignment, info))
+        row.set_verdicts(self.approvals.preview_work(row, assignment, info))
         return row
 
     def _advise_on_text(self, assignment: Assignment, info: RunnerInfo, *, may_wait: bool) -> str:
@@ -313,7 +311,7 @@ class Cards:
         if sum(other.kind == SUGGESTED_KIND for other in load_pending(tx.session)) >= MAX_SUGGESTED:
             message = f"{MAX_SUGGESTED} cards from agents and programs are already waiting"
             raise Refusal("too_many_cards", message, "the operator must decide them first")
-        if MuteIndex(read_mutes(tx.session, tx.now)).covers(*row.about, row.tier):
+        if read_mute_index(tx.session, tx.now).covers(*row.about, row.tier):
             message = "the operator dismissed this, or mutes every suggestion here"
             raise Refusal("muted", message, "clawpy muted lists it")
         if other := find_pending_id(tx.session, row):
@@ -380,7 +378,7 @@ class Cards:
             return read_mutes(session, self._store.clock.now())
 
     def unmute(self, mute_id: str) -> Mute:
-        """End a mute from the next cycle on. Raises `Refusal` `unknown_mute`."""
+        """End a mute from the next check on. Raises `Refusal` `unknown_mute`."""
 
         def end(tx: Transaction) -> Mute:
             muted = read_mutes(tx.session, tx.now)
@@ -415,8 +413,7 @@ class Cards:
         """
         store, launcher = self._store, self.approvals.launcher
         with store.deciding:
-            with self._database.read() as session:
-                row = load_card(session, card_id)
+            row = store.load(card_id)
             view = launcher.of_card(card_id) if row.status == Status.APPROVED else None
             if view is not None and not view.state.over:
                 row = self._database.write(lambda tx: _request_undo(tx, card_id))

@@ -22,7 +22,7 @@ from sqlmodel import Session
 from engine.config import Settings
 from engine.events import CycleFinished
 from engine.frozen import frozen
-from engine.model import Card, CycleReport, Randomness, Refusal, Result, sanitise
+from engine.model import Card, CheckReport, Randomness, Refusal, Result, sanitise
 from engine.model.text import count, join_names
 from engine.prediction.approvals import Approvals
 from engine.prediction.card_rows import CardRow, load_card, load_pending_cards, make_card_of_row
@@ -128,7 +128,7 @@ class CardChecks:
         """By workspace: its context in the last check."""
         self._followed = LedgerCursor(store.ledger, FOLLOW_UP_CURSOR, lambda entry: entry.kind in FOLLOWED | DECIDED)
 
-    def run(self, *, workspaces: Sequence[str] | None = None, requested: bool = False) -> CycleReport:
+    def run(self, *, workspaces: Sequence[str] | None = None, requested: bool = False) -> CheckReport:
         """Check these workspaces, or all, in this thread. If a check runs already, this call waits for its end.
 
         While the engine is stopped there are no cards. The report names that as its error, or, if the operator
@@ -208,7 +208,7 @@ class CardChecks:
             log.warning("while looking for a follow-up: %s", error)
         return self._database.write(partial(self._store_plan, plan)).created
 
-    def _run(self, paths: Sequence[str], *, requested: bool) -> CycleReport:
+    def _run(self, paths: Sequence[str], *, requested: bool) -> CheckReport:
         """See `run`. The caller holds the lock."""
         store, clock = self._store, self._store.clock
         began = clock.monotonic()
@@ -216,7 +216,7 @@ class CardChecks:
         if stopped:
             if requested:
                 raise Refusal("stopped", stopped, "clawpy resume")
-            return CycleReport(errors=(stopped,))
+            return CheckReport(errors=(stopped,))
         store.expire_due()
         store.follow_landings()
         store.credit_kept()
@@ -236,7 +236,7 @@ class CardChecks:
             return changes
 
         created, withdrawn = self._database.write(apply)
-        return CycleReport(tuple(created), tuple(withdrawn), errors, clock.monotonic() - began)
+        return CheckReport(tuple(created), tuple(withdrawn), errors, clock.monotonic() - began)
 
     def _plan_check(self, workspaces: Sequence[str]) -> _Plan:
         """Read workspaces, and plan cards of all that is proposed there."""

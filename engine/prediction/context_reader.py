@@ -1,6 +1,6 @@
 """Reads the context of a workspace (SPEC 2.1) from git, test runs, tasks, sessions, conversations and calendars.
 
-The cycle reads all workspaces with it. A source that fails gives nothing, and the context names its error.
+A check reads all workspaces with it. A source that fails gives nothing, and the context names its error.
 """
 
 from __future__ import annotations
@@ -8,12 +8,13 @@ from __future__ import annotations
 import os
 import re
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from engine.clock import Clock
 from engine.config import SettingsSource
@@ -26,7 +27,7 @@ from engine.execution.sessions import Sessions
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git.github import GitHub
-from engine.git.inspection import NOTHING_INSPECTED
+from engine.git.inspection import Inspection
 from engine.git.reader import (
     GitReader,
     find_last_commit_of,
@@ -113,30 +114,34 @@ class Sources:
     """The disk of the home, if it is nearly full."""
 
 
+class _Step(NamedTuple):
+    """How one field of a context is read from the fields before it. `source` is the name of its source in errors."""
+
+    field: str
+    source: str
+    read: Callable[[WorkspaceContext], Any]
+    """Its value, None if there is none."""
+
+
 class _Fetch:
     """Asks the sources of a context, and keeps the error of each source that fails in `failed`."""
 
     def __init__(self) -> None:
         self.failed: dict[str, str] = {}
 
-    def ask(self, name: str, source: Callable[[], Value], otherwise: Value) -> Value:
-        """The answer of a source, `otherwise` if it fails."""
+    def ask(self, name: str, source: Callable[[], Value]) -> Value | None:
+        """The answer of a source, None if it fails."""
         try:
             return source()
         except Refusal as refusal:
             self.failed[name] = sanitise(refusal.message)
-        except Exception as error:  # the context names it: no source may fail a cycle
+        except Exception as error:  # the context names it: no source may fail a check
             self.failed[name] = sanitise(f"{type(error).__name__}: {error}")
-        return otherwise
-
-    def ask_all(self, name: str, source: Callable[[], Iterable[Value]]) -> tuple[Value, ...]:
-        """All values that a source answers, none if it fails."""
-        nothing: tuple[Value, ...] = ()
-        return self.ask(name, lambda: tuple(source()), nothing)
+        return None
 
     def ask_signal(self, name: str, collect: Callable[[], Signal]) -> Signal:
         """The signal of that name. If its source or its collector failed, it has the error and a relevance of 0."""
-        collected = None if name in self.failed else self.ask(name, collect, None)
+        collected = None if name in self.failed else self.ask(name, collect)
         return collected or make_signal(name, 0.0, error=self.failed[name])
 
 
@@ -161,90 +166,91 @@ class ContextReader:
             )
 
     def read(self, workspace: str, *, last_input: datetime | None, ours: Sequence[OurWrite] = ()) -> WorkspaceContext:
-        """Read the context of one workspace. No source makes it raise.
+        """Read the context of one workspace. No source makes it raise; a field that cannot be read has its default.
 
         `last_input` is when the operator last used the console, a verb or the API. `ours` is what our landings wrote
         there, which is no activity of the operator."""
         fetch, sources = _Fetch(), self._sources
-        context = WorkspaceContext(workspace, now=self._clock.now(), local=self._clock.local())
-        context = self._add_repository(context, fetch)
-        projects = fetch.ask_all("tools", lambda: sources.projects.get_projects(workspace))
-        context = replace(
-            context,
-            runs=fetch.ask_all("runs", lambda: sources.runs.latest(workspace)),
-            sessions=fetch.ask_all(
-                "conversations", lambda: sources.sessions.list(workspace=workspace, limit=RECENT_SESSIONS)
-            ),
-        )
-        context = replace(context, silence=self._measure_silence(context, last_input, ours, fetch))
-        context = self._add_projects(context, projects, fetch)
-        context = self._add_work(context, fetch)
-        signals = self._make_signals(context, fetch)
-        return replace(
-            context, signals=signals, errors=tuple(f"{name}: {error}" for name, error in fetch.failed.items())
-        )
-
-    def _add_repository(self, context: WorkspaceContext, fetch: _Fetch) -> WorkspaceContext:
-        """The context with the state of git and of GitHub."""
-        folder = Path(context.workspace)
-        git = fetch.ask("git", lambda: self._git.read(folder), None)
-        if git is None:
-            return context
-        today = context.local.replace(hour=0, minute=0, second=0, microsecond=0)
-        return replace(
-            context,
-            git=git,
-            inspection=fetch.ask("git", lambda: self._git.inspect(folder, git, context.now, today), NOTHING_INSPECTED),
-            github=self._sources.github.latest(context.workspace) if git.on_github else None,
-        )
-
-    def _measure_silence(
-        self, context: WorkspaceContext, last_input: datetime | None, ours: Sequence[OurWrite], fetch: _Fetch
-    ) -> timedelta | None:
-        """How long the operator has done nothing here, None for unknown."""
-        grown_at = fetch.ask("transcripts", self._sources.threads.find_last_growth, None)
+        projects = fetch.ask("tools", lambda: sources.projects.get_projects(workspace)) or ()
+        grown_at = fetch.ask("transcripts", sources.threads.find_last_growth)
         last_sign = max((sign for sign in (last_input, grown_at) if sign is not None), default=None)
-        writes = [*ours, *collect_writes_of_sessions(context.sessions, context.workspace, context.now)]
-        touches = context.git.touches if context.git else ()
-        active_at = find_last_activity(context.now, last_sign, touches, writes)
-        return None if active_at is None else context.now - active_at
+        steps = (
+            *self._list_steps_of_history(),
+            _Step("silence", "git", lambda context: _measure_silence(context, last_sign, ours)),
+            *self._list_steps_of_projects(projects),
+            *self._list_steps_of_work(),
+        )
+        context = WorkspaceContext(workspace, now=self._clock.now(), local=self._clock.local())
+        for step in steps:
+            value = fetch.ask(step.source, partial(step.read, context))
+            if value is not None:
+                context = replace(context, **{step.field: value})
+        signals = self._make_signals(context, fetch)
+        errors = tuple(f"{name}: {error}" for name, error in fetch.failed.items())
+        return replace(context, signals=signals, errors=errors)
 
-    def _add_projects(
-        self, context: WorkspaceContext, projects: tuple[Project, ...], fetch: _Fetch
-    ) -> WorkspaceContext:
-        """The context with its projects, and with what their test runs and lock files say."""
-        folder, git, runs = Path(context.workspace), context.git, context.runs
-        elsewhere = {session.id for session in context.sessions if session.flow in ELSEWHERE}
-        has_new_lines = bool(context.inspection.own.added_lines)
-        nothing = frozenset[str]()
-        return replace(
-            context,
-            parts=fetch.ask_all("runs", lambda: self._read_parts(folder, git, runs, elsewhere, projects)),
-            locks=fetch.ask_all("locks", lambda: find_mismatches(folder, _select_locked_folders(projects))),
-            coverage_folders=fetch.ask(
-                "tool", lambda: _select_coverage_folders(folder, projects) if has_new_lines else nothing, nothing
+    def _list_steps_of_history(self) -> tuple[_Step, ...]:
+        """What git and GitHub say, and what ran here."""
+        sources = self._sources
+        return (
+            _Step("git", "git", lambda context: self._git.read(Path(context.workspace))),
+            _Step("inspection", "git", self._inspect),
+            _Step(
+                "github",
+                "github",
+                lambda context: (
+                    sources.github.latest(context.workspace) if context.git and context.git.on_github else None
+                ),
             ),
-            ancestors=fetch.ask("runs", lambda: self._find_ancestors(folder, git, runs), nothing),
+            _Step("runs", "runs", lambda context: tuple(sources.runs.latest(context.workspace))),
+            _Step("sessions", "conversations", lambda context: tuple(self._list_sessions(context.workspace))),
         )
 
-    def _add_work(self, context: WorkspaceContext, fetch: _Fetch) -> WorkspaceContext:
-        """The context with what waits to be done here, what could do it, and the known answers to tests that fail."""
-        workspace, sources = context.workspace, self._sources
-        is_red = any(not run.check.green for run in context.runs[:1])
-        return replace(
-            context,
-            prompt_runner=fetch.ask("agents", lambda: sources.prompt_runner(workspace), ""),
-            tasks=fetch.ask_all(
-                "tasks", lambda: sources.tasks.list(workspace=workspace, state=TaskState.OPEN, limit=OPEN_TASKS)
-            ),
-            threads=fetch.ask_all("transcripts", lambda: sources.threads.latest(workspace)),
-            meetings=fetch.ask_all("calendar", lambda: self._calendars.meetings(self._calendar_files, context.local)),
-            disk=fetch.ask("disk", lambda: sources.disk(workspace), None),
-            landings=fetch.ask_all("landings", lambda: sources.landings(workspace)),
-            answers=fetch.ask("changes", lambda: self._read_change_sets(context.sessions) if is_red else {}, {}),
-            fixes=fetch.ask_all("fixes", lambda: self._find_missing_fixes(Path(workspace)) if is_red else ()),
-            learned_flows=fetch.ask_all("learned flows", lambda: sources.learned_flows(workspace)),
+    def _list_steps_of_projects(self, projects: tuple[Project, ...]) -> tuple[_Step, ...]:
+        """The projects, and what their test runs and lock files say."""
+        locked = [package.folder for project in projects for package in project.packages if package.lock]
+        return (
+            _Step("parts", "runs", lambda context: self._read_parts(context, projects)),
+            _Step("locks", "locks", lambda context: tuple(find_mismatches(Path(context.workspace), locked))),
+            _Step("coverage_folders", "tool", lambda context: _select_coverage_folders(context, projects)),
+            _Step("ancestors", "runs", _find_ancestors),
         )
+
+    def _list_steps_of_work(self) -> tuple[_Step, ...]:
+        """What waits to be done here, what could do it, and the known answers to tests that fail."""
+        sources = self._sources
+        return (
+            _Step("prompt_runner", "agents", lambda context: sources.prompt_runner(context.workspace)),
+            _Step(
+                "tasks",
+                "tasks",
+                lambda context: tuple(
+                    sources.tasks.list(workspace=context.workspace, state=TaskState.OPEN, limit=OPEN_TASKS)
+                ),
+            ),
+            _Step("threads", "transcripts", lambda context: tuple(sources.threads.latest(context.workspace))),
+            _Step(
+                "meetings",
+                "calendar",
+                lambda context: tuple(self._calendars.meetings(self._calendar_files, context.local)),
+            ),
+            _Step("disk", "disk", lambda context: sources.disk(context.workspace)),
+            _Step("landings", "landings", lambda context: tuple(sources.landings(context.workspace))),
+            _Step("answers", "changes", self._read_answers),
+            _Step("fixes", "fixes", self._find_missing_fixes),
+            _Step("learned_flows", "learned flows", lambda context: tuple(sources.learned_flows(context.workspace))),
+        )
+
+    def _list_sessions(self, workspace: str) -> Sequence[SessionView]:
+        """The newest sessions in a workspace."""
+        return self._sources.sessions.list(workspace=workspace, limit=RECENT_SESSIONS)
+
+    def _inspect(self, context: WorkspaceContext) -> Inspection | None:
+        """What git says that takes longer to read."""
+        if context.git is None:
+            return None
+        today = context.local.replace(hour=0, minute=0, second=0, microsecond=0)
+        return self._git.inspect(Path(context.workspace), context.git, context.now, today)
 
     @property
     def _calendar_files(self) -> Sequence[str]:
@@ -272,7 +278,7 @@ class ContextReader:
         """When anyone but us last wrote in these workspaces (SPEC 2.2), None for unknown; `ours` as in `read_all`.
 
         It starts two git processes for each workspace. A workspace that cannot be read is left out here, because the
-        next cycle names its error."""
+        next check names its error."""
         now = self._clock.now()
         signs = []
         for workspace in workspaces:
@@ -280,69 +286,95 @@ class ContextReader:
                 touches: Sequence[Touch] = self._git.read(Path(workspace)).touches
             except Refusal:
                 continue
-            sessions = self._sources.sessions.list(workspace=workspace, limit=RECENT_SESSIONS)
+            sessions = self._list_sessions(workspace)
             writes = [*ours.get(workspace, ()), *collect_writes_of_sessions(sessions, workspace, now)]
             signs.append(find_last_activity(now, None, touches, writes))
         return max((sign for sign in signs if sign is not None), default=None)
 
-    def _read_change_sets(self, sessions: Iterable[SessionView]) -> dict[str, ChangeSet]:
-        """The change sets of these sessions, by session."""
-        changes = ((session.id, self._sources.changes(session.id)) for session in sessions if session.change_set_id)
-        return {session_id: change for session_id, change in changes if change is not None}
+    def _read_answers(self, context: WorkspaceContext) -> dict[str, ChangeSet] | None:
+        """The change sets of the sessions, by session, if the last run failed."""
+        if not _is_red(context):
+            return None
+        changed = (session.id for session in context.sessions if session.change_set_id)
+        answers = ((session_id, self._sources.changes(session_id)) for session_id in changed)
+        return {session_id: change for session_id, change in answers if change is not None}
 
-    def _find_missing_fixes(self, folder: Path) -> list[KnownFix]:
-        """The known fixes that the present files do not have."""
-        return [fix for fix in self._sources.fixes(str(folder)) if not holds_patch(folder, fix.template.patch)]
+    def _find_missing_fixes(self, context: WorkspaceContext) -> tuple[KnownFix, ...]:
+        """The known fixes that the present files do not have, if the last run failed."""
+        fixes = self._sources.fixes(context.workspace) if _is_red(context) else ()
+        return tuple(fix for fix in fixes if not holds_patch(Path(context.workspace), fix.template.patch))
 
-    def _read_parts(
-        self,
-        folder: Path,
-        git: GitState | None,
-        runs: tuple[ValidationRun, ...],
-        elsewhere: Collection[str],
-        projects: tuple[Project, ...],
-    ) -> tuple[Part, ...]:
-        """The projects with their test runs. `elsewhere` are the sessions of flows that ran tests on other files."""
-        equipped = _select_equipped_folders(projects)
+    def _read_parts(self, context: WorkspaceContext, projects: tuple[Project, ...]) -> tuple[Part, ...]:
+        """The projects with their test runs."""
+        elsewhere = {session.id for session in context.sessions if session.flow in ELSEWHERE}
+        equipped = [project.path for project in projects if project.path and (project.tools or project.linters)]
         parts = []
         for project in projects:
             inner = [path for path in equipped if path != project.path and project.path_inside(path) is not None]
-            of_project = [run for run in runs if run.project == project.path]
+            of_project = [run for run in context.runs if run.project == project.path]
             on_tree = [run for run in of_project if run.changed or run.session_id not in elsewhere]
             part = Part(project, tuple(of_project), tuple(on_tree), inner_folders=tuple(inner))
-            parts.append(part if git is None else self._add_history(folder, git, part))
+            parts.append(part if context.git is None else _add_history(Path(context.workspace), context.git, part))
         return tuple(parts)
 
-    def _add_history(self, folder: Path, git: GitState, part: Part) -> Part:
-        """The part with what changed since its last run, and with the commits and missing files of tests that fail."""
-        changed = self._find_changed_files(folder, git, part.tree_runs[0]) if part.tree_runs else ()
-        changed = tuple(file for file in changed if part.holds(file.path))
-        return replace(
-            part,
-            changed=changed,
-            test_written_in=_find_commits_of_failed_tests(folder, git, part),
-            deleted_tests=_find_deleted_tests(folder, git, part),
-        )
 
-    def _find_changed_files(self, folder: Path, git: GitState, last: ValidationRun) -> tuple[ChangedFile, ...]:
-        """The files that changed since a run of the tests."""
-        for revision, exact in ((last.tree, True), (last.head, last.clean)):
-            between = list_files_between(folder, revision, git.head) if revision and git.head else None
-            if between is not None:
-                changed = find_files_changed_since(last.ran_at, between, git.files, exact=exact)
-                marked = (replace(file, gone=not os.path.lexists(folder / file.path)) for file in changed)
-                return tuple(file for file in marked if not (file.gone and is_byproduct(file.path)))
-        return find_files_changed_since(last.ran_at, None, git.files, exact=False)
+def _is_red(context: WorkspaceContext) -> bool:
+    """Whether the last run of tests failed."""
+    return any(not run.check.green for run in context.runs[:1])
 
-    def _find_ancestors(self, folder: Path, git: GitState | None, runs: tuple[ValidationRun, ...]) -> frozenset[str]:
-        """The commits of these runs that are in the history of HEAD."""
-        if git is None or not git.head:
-            return frozenset()
-        recent = {commit.id for commit in git.recent}
-        heads = [head for head in dict.fromkeys(run.head for run in runs if run.head) if head != git.head]
-        return frozenset(
-            head for head in heads[:GREEN_HEADS] if head in recent or is_in_history(folder, head, git.head)
-        )
+
+def _measure_silence(
+    context: WorkspaceContext, last_sign: datetime | None, ours: Sequence[OurWrite]
+) -> timedelta | None:
+    """How long the operator has done nothing here, None for unknown. `last_sign` is one outside of the files."""
+    writes = [*ours, *collect_writes_of_sessions(context.sessions, context.workspace, context.now)]
+    touches = context.git.touches if context.git else ()
+    active_at = find_last_activity(context.now, last_sign, touches, writes)
+    return None if active_at is None else context.now - active_at
+
+
+def _find_ancestors(context: WorkspaceContext) -> frozenset[str] | None:
+    """The commits of the runs that are in the history of HEAD."""
+    git = context.git
+    if git is None or not git.head:
+        return None
+    folder, recent = Path(context.workspace), {commit.id for commit in git.recent}
+    heads = [head for head in dict.fromkeys(run.head for run in context.runs if run.head) if head != git.head]
+    return frozenset(head for head in heads[:GREEN_HEADS] if head in recent or is_in_history(folder, head, git.head))
+
+
+def _select_coverage_folders(context: WorkspaceContext, projects: Sequence[Project]) -> frozenset[str] | None:
+    """The folders of projects that measure their coverage, if the operator's changes have new lines."""
+    if not context.inspection.own.added_lines:
+        return None
+    folder = Path(context.workspace)
+    tools = [(project.path, tool) for project in projects for tool in project.tools if tool.row.kind == "python"]
+    return frozenset(path for path, tool in tools if measures_coverage(folder / path, tool.interpreter))
+
+
+# -- what changed since a run
+
+
+def _add_history(folder: Path, git: GitState, part: Part) -> Part:
+    """The part with what changed since its last run, and with the commits and missing files of tests that fail."""
+    changed = _find_changed_files(folder, git, part.tree_runs[0]) if part.tree_runs else ()
+    return replace(
+        part,
+        changed=tuple(file for file in changed if part.holds(file.path)),
+        test_written_in=_find_commits_of_failed_tests(folder, git, part),
+        deleted_tests=_find_deleted_tests(folder, git, part),
+    )
+
+
+def _find_changed_files(folder: Path, git: GitState, last: ValidationRun) -> tuple[ChangedFile, ...]:
+    """The files that changed since a run of the tests."""
+    for revision, exact in ((last.tree, True), (last.head, last.clean)):
+        between = list_files_between(folder, revision, git.head) if revision and git.head else None
+        if between is not None:
+            changed = find_files_changed_since(last.ran_at, between, git.files, exact=exact)
+            marked = (replace(file, gone=not os.path.lexists(folder / file.path)) for file in changed)
+            return tuple(file for file in marked if not (file.gone and is_byproduct(file.path)))
+    return find_files_changed_since(last.ran_at, None, git.files, exact=False)
 
 
 def _find_commits_of_failed_tests(folder: Path, git: GitState, part: Part) -> dict[str, str]:
@@ -398,22 +430,6 @@ def _find_last_commit_of_test(folder: Path, git: GitState, part: Part, test: str
     commit = find_last_commit_of(folder, file, f"{git.head}^")
     function = name.rpartition("::")[2].partition("[")[0]
     return commit if commit and is_text_at(folder, commit, file, function) else ""
-
-
-def _select_equipped_folders(projects: Sequence[Project]) -> list[str]:
-    """The folders below the top whose projects have tools."""
-    return [project.path for project in projects if project.path and (project.tools or project.linters)]
-
-
-def _select_coverage_folders(folder: Path, projects: Sequence[Project]) -> frozenset[str]:
-    """The folders of projects that measure their coverage."""
-    tools = [(project.path, tool) for project in projects for tool in project.tools if tool.row.kind == "python"]
-    return frozenset(path for path, tool in tools if measures_coverage(folder / path, tool.interpreter))
-
-
-def _select_locked_folders(projects: Sequence[Project]) -> list[str]:
-    """The folders of packages that have a lock file."""
-    return [package.folder for project in projects for package in project.packages if package.lock]
 
 
 # -- calendars

@@ -166,6 +166,11 @@ def read_mutes(session: Session, now: datetime) -> list[Mute]:
     return find_active_mutes((Dismissal(*row) for row in ask(session, _COUNTING)), now)
 
 
+def read_mute_index(session: Session, now: datetime) -> MuteIndex:
+    """The mutes at `now`, to look cards up in."""
+    return MuteIndex(read_mutes(session, now))
+
+
 def store_dismissal(tx: Transaction, row: CardRow, reason: DismissReason | None) -> None:
     """Store the dismissal of a card. If it is stored already, replace its reason."""
     stored = load(tx.session, DismissalRow, row.id)

@@ -1,6 +1,6 @@
 """Predictions of what the operator would ask for next, by the Twin model and by other programs (SPEC 2.3, 2.8).
 
-A cycle asks the Twin model once for each workspace whose situation has changed. If its reply cannot be used, it is
+A check asks the Twin model once for each workspace whose situation has changed. If its reply cannot be used, it is
 asked once more and is told why. If that fails too, there is no proposal.
 
 Other programs append lines to `predictions.jsonl`: `{"prediction", "confidence", "channel", "reasoning", "timestamp"}`,
@@ -35,7 +35,7 @@ TEMPERATURE, MAX_TOKENS = 0.3, 200
 """The temperature and the maximum length of the model's answers (SPEC 2.3)."""
 
 TIMEOUT_S = 20.0
-"""Maximum time in seconds that a cycle waits for the model."""
+"""Maximum time in seconds that a check waits for the model."""
 
 FIRST_PAUSE, MAX_PAUSE = timedelta(minutes=10), timedelta(hours=6)
 """How long a model is not asked after a question without a usable answer. Each further one doubles the time."""
@@ -122,7 +122,7 @@ def read_reply(text: str, channels: Collection[str]) -> PredictedWork:
 
 
 class ModelTwin:
-    """Asks the Twin model and makes proposals of its replies. Only the thread of a cycle may call `propose`."""
+    """Asks the Twin model and makes proposals of its replies. Only the thread of a check may call `propose`."""
 
     def __init__(
         self,
@@ -296,7 +296,7 @@ def read_line(raw: bytes) -> HookLine:
 
 
 class PredictorHook:
-    """Reads the file when it has changed, and proposes its lines. Only the thread of a cycle may call it."""
+    """Reads the file when it has changed, and proposes its lines. Only the thread of a check may call it."""
 
     def __init__(
         self,
@@ -326,7 +326,7 @@ class PredictorHook:
         except FileNotFoundError:
             self._lines = []  # no program writes predictions
         except OSError as error:
-            if str(error) != self._reported_error:  # once, not with every cycle
+            if str(error) != self._reported_error:  # once, not with every check
                 self._reported_error = str(error)
                 self._report(str(file), f"cannot be read: {error.strerror}; make it a file that you may read")
         by_prompt = {

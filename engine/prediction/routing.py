@@ -18,7 +18,7 @@ import itertools
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -136,7 +136,7 @@ class Router:
         """The route of one piece of work. `prose` is its prompt, "" for a flow.
 
         `named` is the channel that the Twin or a person chose, `affinity` that of the kind of card. `triggered` is when
-        each channel was last triggered. `routed` is how many proposals this cycle has sent to each. Raises `Refusal`
+        each channel was last triggered. `routed` is how many proposals this check has sent to each. Raises `Refusal`
         `unknown_channel`.
         """
         channels = self._settings.current.channels
@@ -169,15 +169,6 @@ class Router:
 
 Embed = Callable[[Sequence[str]], Sequence[bytes]]
 """Returns the unit vectors (float32) of texts. Raises `NoEmbedder`."""
-
-
-@frozen
-class _Description:
-    """The description of a channel or of an agent. One of the two names is ""."""
-
-    text: str
-    channel: str = ""
-    agent: str = ""
 
 
 class _PastPrompt(NamedTuple):
@@ -221,10 +212,10 @@ class PromptPlacer:
 
         settings = self._settings.current
         agents = {agent.id: agent for agent in self._agents() if not agent.broken}
-        descriptions = _collect_descriptions(settings, agents)
-        texts = [prompt, *(description.text for description in descriptions)]
+        specialties, domains = _collect_specialties(settings), _collect_domains(settings, agents)
+        texts = [prompt, *specialties.values(), *domains.values()]
         try:
-            vector, *description_vectors = (numpy.frombuffer(embedding, "<f4") for embedding in self._embed(texts))
+            vector, *others = (numpy.frombuffer(embedding, "<f4") for embedding in self._embed(texts))
         except NoEmbedder as error:
             log.info("prompts are not placed by their meaning: %s", error)
             return Route(channel)
@@ -235,13 +226,12 @@ class PromptPlacer:
         if past := self._find_similar_prompt(vector, best, channel):
             channel, agent, why = past.channel, past.agent, f"like “{plain(past.text)}”"
         else:
-            fitting = _find_fitting_descriptions(vector, description_vectors, descriptions)
-            specialised = next((description.channel for description in fitting if description.channel), "")
+            specialised = _find_most_similar(vector, specialties, others[: len(specialties)])
             if not channel and specialised:
                 channel, why = specialised, f"it fits the specialty of {specialised}"
             elif not channel and best and by_channel[best] >= MIN_PROBABILITY:
                 channel, why = best, f"by meaning, {by_channel[best]:.0%}"
-            agent = next((description.agent for description in fitting if description.agent), "")
+            agent = _find_most_similar(vector, domains, others[len(specialties) :])
             agent = agent or _find_likeliest_role(probabilities, channel)
         return Route(channel, _choose_available_agent(agent, channel, settings, agents), why, vector.tobytes())
 
@@ -268,30 +258,32 @@ class PromptPlacer:
         return None
 
 
-def _find_fitting_descriptions(
-    vector: Any, others: Sequence[Any], descriptions: Sequence[_Description]
-) -> list[_Description]:
-    """The descriptions whose vectors, the `others`, are similar enough to the vector of a prompt; the best first."""
-    similarity = [float((other * vector).sum()) for other in others]
-    rated = sorted(zip(similarity, descriptions, strict=True), key=lambda pair: -pair[0])
-    return [description for score, description in rated if score >= MIN_DESCRIPTION_SIMILARITY]
+def _find_most_similar(vector: Any, names: Iterable[str], others: Sequence[Any]) -> str:
+    """The name of the description whose vector, among the `others`, is most similar to that of a prompt; "" if none
+    fits it."""
+    similarity = {name: float((other * vector).sum()) for name, other in zip(names, others, strict=True)}
+    best = _find_likeliest(similarity)
+    return best if best and similarity[best] >= MIN_DESCRIPTION_SIMILARITY else ""
 
 
-def _collect_descriptions(settings: Settings, agents: Mapping[str, AgentView]) -> list[_Description]:
-    """The descriptions of channels and agents that the weights do not know."""
-    weights, serving = _load_weights(), _list_serving_agents(settings)
-    return [
-        *(
-            _Description(channel.specialty, channel=name)
-            for name, channel in settings.channels.items()
-            if name not in weights.channels and channel.specialty
-        ),
-        *(
-            _Description(f"{agent.title}: {agent.domain}", agent=agent.id)
-            for agent in agents.values()
-            if agent.domain and agent.id not in weights.roles and agent.id not in serving
-        ),
-    ]
+def _collect_specialties(settings: Settings) -> dict[str, str]:
+    """The specialties of the channels that the weights do not know, by channel."""
+    known = _load_weights().channels
+    return {
+        name: channel.specialty
+        for name, channel in settings.channels.items()
+        if channel.specialty and name not in known
+    }
+
+
+def _collect_domains(settings: Settings, agents: Mapping[str, AgentView]) -> dict[str, str]:
+    """The titles and domains of the agents that the weights do not know and that serve no channel, by agent."""
+    known = {*_load_weights().roles, *_list_serving_agents(settings)}
+    return {
+        agent.id: f"{agent.title}: {agent.domain}"
+        for agent in agents.values()
+        if agent.domain and agent.id not in known
+    }
 
 
 def _list_serving_agents(settings: Settings) -> set[str]:
@@ -327,9 +319,9 @@ def _find_likeliest_role(probabilities: Any, channel: str) -> str:
     return _find_likeliest(sums)
 
 
-def _find_likeliest(probabilities: Mapping[str, float]) -> str:
-    """The name with the highest probability, "" for none."""
-    return max(probabilities, key=lambda name: probabilities[name], default="")
+def _find_likeliest(rated: Mapping[str, float]) -> str:
+    """The name with the highest figure, "" for none."""
+    return max(rated, key=lambda name: rated[name], default="")
 
 
 def _compute_probabilities(texts: Sequence[str], vectors: Any) -> Any:

@@ -46,7 +46,7 @@ from engine.prediction.card_rows import (
 )
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
-from engine.prediction.dismissals import MuteIndex, read_mutes
+from engine.prediction.dismissals import read_mute_index
 from engine.prediction.kinds import get_kind, is_ordered
 from engine.prediction.routing import Router
 from engine.prediction.stack import Room, find_exclusive_group, rank_cards
@@ -341,7 +341,7 @@ class CardSelector:
     ) -> set[str]:
         """The fingerprints of the candidates that cannot become cards now (SPEC 2.9). Their subject or kind is muted,
         one of `pending_cards` is about the subject, or work on the same evidence is running or cools down."""
-        pending, mutes = {card.about for card in pending_cards}, MuteIndex(read_mutes(session, now))
+        pending, mutes = {card.about for card in pending_cards}, read_mute_index(session, now)
         fingerprints = sorted({candidate.fingerprint for candidate in candidates})
         values = {"fingerprints": json.dumps(fingerprints), "since": now - MAX_COOL_DOWN}
         earlier_cards = [EarlierCard(*row) for row in ask(session, _SAME_EVIDENCE, values)]
@@ -353,7 +353,7 @@ class CardSelector:
 
     def select_muted(self, session: Session, proposals: Sequence[Proposal], now: datetime) -> list[Proposal]:
         """The proposals whose subject or kind is muted."""
-        mutes = MuteIndex(read_mutes(session, now)) if proposals else MuteIndex(())
+        mutes = read_mute_index(session, now)
         return [proposal for proposal in proposals if mutes.covers(*proposal.about, tier=proposal.tier)]
 
     def select(self, session: Session, findings: Mapping[str, Findings], staying: Sequence[Card]) -> Selection:
@@ -409,7 +409,7 @@ class CardSelector:
                 is_full = is_full or not find_exclusive_group(card)
                 continue
             row, info = rows[card.id], self._approvals.launcher.check(card.assignment)
-            row.set_verdicts(self._approvals.preview_work(session, row, card.assignment, info))
+            row.set_verdicts(self._approvals.preview_work(row, card.assignment, info))
             if find_content_block(row):
                 room.leave(card)
             selected.append(row)

@@ -71,6 +71,10 @@ ANY_NEW_FILE: Final = "*"
 """The path of an `OurWrite` of every untracked file: those that a check of ours may leave behind."""
 
 
+STAMP_SLACK = timedelta(milliseconds=1)
+"""Files have times in nanoseconds, instants in microseconds."""
+
+
 @frozen
 class OurWrite:
     """A write by the engine, between two instants, both included: of a landing into `path` (relative to the workspace),
@@ -79,6 +83,12 @@ class OurWrite:
     path: str
     since: datetime
     until: datetime
+
+    @classmethod
+    def of_landing(cls, path: str, mtime_ns: int) -> OurWrite:
+        """The write of a landing that left this time on a file, in nanoseconds."""
+        at = datetime.fromtimestamp(mtime_ns / 1e9, UTC)
+        return cls(path, at - STAMP_SLACK, at + STAMP_SLACK)
 
     def covers(self, touch: Touch) -> bool:
         """Whether `touch` is this write, and not a later write by the operator."""

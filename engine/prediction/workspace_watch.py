@@ -32,7 +32,7 @@ POLL_MS = 1_000
 
 MAX_FOLDERS = 2_000
 """Maximum number of folders of tracked files that are watched in a workspace, the topmost first: Linux limits them for
-each user. Changes in the other folders are found by the next regular cycle."""
+each user. Changes in the other folders are found by the next regular check."""
 
 TIMEOUT_S = 15.0
 """Seconds that a command of git may take."""
@@ -160,7 +160,7 @@ def list_folders(workspace: str) -> list[str]:
     try:
         repository = git.repository
         files = git.output("ls-files", "-z")
-    except Refusal:  # the regular cycle says what is wrong with the workspace
+    except Refusal:  # the regular check says what is wrong with the workspace
         return []
     top = Path(os.path.realpath(workspace))
     tracked = {folder for file in split_nul(files) for folder in parents(os.fsdecode(file))}

@@ -1,4 +1,4 @@
-"""Builds what the engine does by itself: heartbeats, cycles, and the jobs of the schedule."""
+"""Builds what the engine does by itself: heartbeats, checks, and the jobs of the schedule."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def _list_housekeeping_steps(
 
 
 def _make_jobs(services: Services) -> tuple[Job, ...]:
-    """The scheduled jobs besides the cycles."""
+    """The scheduled jobs besides the checks and cycles."""
     training = _AutomaticTraining(services)
     may_begin = partial(_may_begin, services)
     return (
@@ -155,7 +155,7 @@ def _may_begin(services: Services) -> bool:
 
 
 def _make_cards_of_new_tasks(services: Services) -> Callable[[], None]:
-    """A function that makes cards when a task was added since its last call, instead of with the next cycle."""
+    """A function that makes cards when a task was added since its last call, instead of with the next check."""
 
     def newest() -> int:
         return next((entry.id for entry in services.ledger.latest(1, kinds=("TaskAdded",))), 0)
@@ -172,7 +172,7 @@ def _make_cards_of_new_tasks(services: Services) -> Callable[[], None]:
 
 
 def _check_new_workspaces(services: Services) -> None:
-    """Make cards in workspaces that no cycle has read yet, unless the next cycle is due anyway."""
+    """Make cards in workspaces that no check has read yet, unless the next check is due anyway."""
     if not _may_begin(services) or services.autonomy.schedule.next_run_of(CARDS) <= services.clock.now():
         return
     checked = services.checks.last_checked()

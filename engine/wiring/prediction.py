@@ -1,10 +1,10 @@
-"""Builds what proposes cards: the Twin model and its training, the task board, and the cycle of cards."""
+"""Builds what proposes cards: the Twin model and its training, the task board, and the checks of workspaces."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,9 +48,6 @@ if TYPE_CHECKING:
 
 EMBED_TIMEOUT_S = 10.0
 """Seconds that a prompt waits for its vector; the embedder takes one or two to load."""
-
-STAMP_SLACK = timedelta(milliseconds=1)
-"""Files have times in nanoseconds, instants in microseconds."""
 
 
 def build_twin(services: Services) -> None:
@@ -158,7 +155,7 @@ def _describe_missing_requirements(services: Services, workspace: str) -> str:
 
 
 def build_prediction(services: Services, launcher: Sessions, overrides: Overrides) -> None:
-    """Build the task board, the cycle and the cards, and what they ask: the Twin, transcripts, contexts."""
+    """Build the task board, the checks and the cards, and what they ask: the Twin, transcripts, contexts."""
     clock, randomness = services.clock, services.randomness
     services.embedding_cache = EmbeddingCache(services.memory)
     services.embedded_twin = EmbeddedTwin(
@@ -301,8 +298,4 @@ def find_last_workspace_activity(services: Services, workspaces: Sequence[str]) 
 
 def _collect_own_writes(services: Services, workspace: str) -> list[OurWrite]:
     """Files that our landings wrote, which are no sign of the operator."""
-    writes = []
-    for path, mtime_ns in services.changes.read_own_write_times(workspace).items():
-        at = datetime.fromtimestamp(mtime_ns / 1e9, UTC)
-        writes.append(OurWrite(path, at - STAMP_SLACK, at + STAMP_SLACK))
-    return writes
+    return [OurWrite.of_landing(path, at) for path, at in services.changes.read_own_write_times(workspace).items()]

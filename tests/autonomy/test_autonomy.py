@@ -49,11 +49,9 @@ def kill_switch() -> StandInKillSwitch:
 
 @pytest.fixture
 def make_autonomy(database: Database, clock: FakeClock, kill_switch: StandInKillSwitch) -> Callable[..., Autonomy]:
-    def build(card_cycle: Callable[[], object] = lambda: None, **settings: Any) -> Autonomy:
+    def build(check: Callable[[], object] = lambda: None, **settings: Any) -> Autonomy:
         current = SimpleNamespace(current=Settings(autonomous_mode_enabled=True, **settings))
-        return Autonomy(
-            database, current, clock, kill_switch=kill_switch, runs=SimpleNamespace(run_card_cycle=card_cycle)
-        )
+        return Autonomy(database, current, clock, kill_switch=kill_switch, runs=SimpleNamespace(run_check=check))
 
     return build
 

@@ -16,7 +16,7 @@ from engine.autonomy.autonomous_runs import ApprovalRecord, find_requirements
 from engine.config import WorkspaceAutonomy
 from engine.events import EventBus
 from engine.execution.runners.flows import FLOWS, FlowRegistry
-from engine.model import CycleReport, ModelCall, Phase, PromptPart, Refusal, SessionView, Task, Waiting
+from engine.model import CheckReport, ModelCall, Phase, PromptPart, Refusal, SessionView, Task, Waiting
 from tests.console.stand_in_cards import StandInCards
 from tests.console.stand_in_data import (
     AGENT,
@@ -100,9 +100,9 @@ class StandIn:
             last_checked=lambda: {SHOP: ago(minutes=3), BLOG: ago(minutes=3)},
         )
 
-    def _run_check(self, *, requested: bool) -> CycleReport:
+    def _run_check(self, *, requested: bool) -> CheckReport:
         self.call_log.append(("check", requested))
-        return CycleReport(seconds=0.2)
+        return CheckReport(seconds=0.2)
 
     def _dnd(self, span: timedelta | None) -> datetime | None:
         self.call_log.append(("dnd", span))

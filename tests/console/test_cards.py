@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from engine.model import Card, CycleReport
+from engine.model import Card, CheckReport
 from tests.console.card_steps import (
     BLOG_CARD,
     FIRST,
@@ -44,7 +44,7 @@ def next_check_finds(cards: Callable[[StandIn], tuple[Card, ...]]) -> Given:
     """The next check makes these cards."""
 
     def change(engine: StandIn) -> None:
-        report = CycleReport(created=cards(engine))
+        report = CheckReport(created=cards(engine))
         engine.checks.run = lambda *, requested: report
 
     return Given(change)

@@ -19,8 +19,8 @@ from engine.git.history import Commit
 from engine.git.state import Branch, GitState
 from engine.model import (
     Band,
+    CheckReport,
     CheckResult,
-    CycleReport,
     DecisionSignal,
     Outcome,
     Proposal,
@@ -247,7 +247,7 @@ def test_confidence_is_fixed_in_phase_0_and_the_twins_in_phase_1(world: World) -
 def test_a_stopped_engine_predicts_nothing(world: World) -> None:
     world.stop_reason = "F12 was pressed"
     world.proposals = [make_proposal("a")]
-    assert world.checks.run() == CycleReport(errors=("F12 was pressed",))
+    assert world.checks.run() == CheckReport(errors=("F12 was pressed",))
     refused("stopped", lambda: world.checks.run(requested=True))
     world.stop_reason = ""
     assert len(world.checks.run(requested=True).created) == 1
