@@ -29,7 +29,7 @@ def test_the_night_is_quiet(time_of_day: str, quiet: bool) -> None:
     assert is_quiet(local, 23, 8) is quiet
 
 
-def test_quiet_hours_within_a_day_and_none_at_all() -> None:
+def test_quiet_hours_may_lie_within_a_day_or_be_none() -> None:
     before_two = datetime(2026, 1, 5, 13, 59, tzinfo=BERLIN)
     assert is_quiet(before_two, 12, 14)
     assert not is_quiet(before_two, 14, 15)

@@ -108,15 +108,15 @@ def test_each_kind_has_a_sentence_of_its_own_or_none(kind: type[Event], empty: b
 
 
 @pytest.mark.parametrize("row", read_table(__file__)["events"], ids=itemgetter("sentence"))
-def test_the_sentence_of_an_event(row: dict[str, Any]) -> None:
+def test_an_event_is_told_in_this_sentence(row: dict[str, Any]) -> None:
     assert Event.kinds[row["kind"]](**row["fields"]).sentence() == row["sentence"]
 
 
-def test_the_sentence_of_a_tier_that_rules_decide() -> None:
+def test_a_tier_that_rules_decide_is_told_as_such() -> None:
     assert read_sentence(TierAssigned(subject="ui", tier=None)) == "the rules decide the tier of ui again"
 
 
-def test_the_sentence_of_a_block_gives_one_reason() -> None:
+def test_a_block_is_told_with_one_reason() -> None:
     reason = "autonomous mode is off; first days; NEW"
     event = TriggerBlocked(subject="pred_1", rail="gate", verdict="ask", reason=reason)
     assert event.sentence() == "blocked by gate: pred_1, autonomous mode is off, and for 2 other reasons"

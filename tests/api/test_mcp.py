@@ -113,7 +113,7 @@ def test_a_line_that_is_no_message_is_answered_with_an_error_unless_it_is_empty(
 
 
 @pytest.mark.long
-async def test_an_agent_in_a_real_child_process(home: Home, repository: Repository) -> None:
+async def test_an_agent_asks_a_real_child_process_also_when_no_engine_runs(home: Home, repository: Repository) -> None:
     """By the engine that runs; and when that is gone, by one opened for the question's own time."""
     from mcp import StdioServerParameters
     from mcp.client import Client

@@ -10,7 +10,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -90,23 +90,27 @@ def test_no_agent_takes_the_name_of_an_authority(tmp_path: Path) -> None:
     assert b"no agent may be named" in completed.stderr
 
 
+def link_to_pipe(home: Home) -> None:
+    os.mkfifo(home.root / "pipe")
+    home.config_file.symlink_to(home.root / "pipe")
+
+
+UNUSUAL_FILES: dict[str, Callable[[Home], object]] = {
+    "pipe": lambda home: os.mkfifo(home.config_file),
+    "link to a pipe": link_to_pipe,
+    "device": lambda home: home.config_file.symlink_to("/dev/zero"),
+    "folder": lambda home: home.config_file.mkdir(),
+    "empty database": lambda home: home.database.touch(),
+}
+
+
 @pytest.mark.attack(slow=True)
-@pytest.mark.parametrize("kind", ["pipe", "link to a pipe", "device", "folder", "empty database"])
-def test_an_unusual_file_in_the_home_blocks_nothing(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("make", UNUSUAL_FILES.values(), ids=UNUSUAL_FILES)
+def test_an_unusual_file_in_the_home_blocks_nothing(tmp_path: Path, make: Callable[[Home], object]) -> None:
     home = Home.locate(tmp_path / "home")
     home.config.mkdir(parents=True)
     home.data.mkdir(parents=True, exist_ok=True)
-    if kind == "pipe":
-        os.mkfifo(home.config_file)
-    elif kind == "link to a pipe":
-        os.mkfifo(tmp_path / "pipe")
-        home.config_file.symlink_to(tmp_path / "pipe")
-    elif kind == "device":
-        home.config_file.symlink_to("/dev/zero")
-    elif kind == "folder":
-        home.config_file.mkdir()
-    else:
-        home.database.touch()
+    make(home)
     argv = make_clawpy_command(home.root, "cards", "--json")
     completed = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, cwd=tmp_path)
     assert completed.returncode == 1

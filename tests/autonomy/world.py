@@ -91,9 +91,8 @@ class World:
             clock=self.clock,
             randomness=Randomness(self._opened),
             start_schedule=False,
-            overrides=Overrides(calibrator=self.calibrator),
+            overrides=Overrides(calibrator=self.calibrator, sandbox=ClaimsToConfine()),
         )
-        self.engine.sessions._sandbox = ClaimsToConfine()
         try:
             yield self.engine
         finally:

@@ -52,7 +52,7 @@ def fill(world: World) -> None:
     world.database.write(write_patterns)
 
 
-def test_guidance_at_the_bottom_of_a_deep_chain(
+def test_guidance_at_the_bottom_of_a_deep_chain_is_made_quickly(
     tmp_path: Path, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Files that were just written are cached, as if they were old.

@@ -39,7 +39,7 @@ class SessionTimes:
     processor: list[float] = field(default_factory=list)
 
 
-def test_a_warm_session_without_the_models_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_warm_session_costs_little_besides_the_models_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each session makes two requests: one writes a file, and one gives a summary. The server answers at once. The time
     of the requests is measured by the same requests without the product, and subtracted.
 

@@ -71,7 +71,7 @@ def read_offers(shell: str, line: str, home: Home, tmp_path: Path) -> list[str]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("shell", SHELLS)
-def test_verbs_options_and_choices(shell: str, home: Home, tmp_path: Path) -> None:
+def test_verbs_options_and_choices_are_offered(shell: str, home: Home, tmp_path: Path) -> None:
     verbs = {item.split("\t")[0].split(":")[0] for item in read_offers(shell, "clawpy pr", home, tmp_path)}
     assert verbs == {"predict", "propose", "profile"}
     assert any("--without-sandbox" in item for item in read_offers(shell, "clawpy approve --w", home, tmp_path))
@@ -81,7 +81,7 @@ def test_verbs_options_and_choices(shell: str, home: Home, tmp_path: Path) -> No
 
 @pytest.mark.long
 @pytest.mark.parametrize("shell", SHELLS)
-def test_ids_with_titles_flows_with_parameters_and_settings(
+def test_ids_are_offered_with_titles_and_flows_with_parameters(
     shell: str, home: Home, tmp_path: Path, shop: Repository
 ) -> None:
     assert main(["--home", str(home.root), "propose", "run_tests"]) == 0

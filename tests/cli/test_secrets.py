@@ -67,13 +67,22 @@ def test_at_a_terminal_a_key_is_typed_unseen(
 
 
 @pytest.mark.usefixtures("piped_key")
-def test_a_key_as_an_argument_is_refused_and_not_repeated(clawpy: Clawpy, ring: MemoryKeyring) -> None:
-    for argv in (("openai", SECRET), (SECRET,), ("openai", "--store", "keyring", SECRET)):
-        result = clawpy("key", "set", *argv)
-        assert result.code in (1, 2)
-        assert "hush" not in result.out + result.err
-        assert ring.held == {}
-    assert "do not give the key as an argument" in clawpy("key", "set", "openai", SECRET).err
+@pytest.mark.parametrize(
+    ("words", "code", "reason"),
+    [
+        (["openai", SECRET], 2, "do not give the key as an argument"),
+        (["openai", "--store", "keyring", SECRET], 2, "do not give the key as an argument"),
+        ([SECRET], 1, "that is not a valid provider name"),
+    ],
+    ids=["behind the name", "behind options", "as the name"],
+)
+def test_a_key_as_an_argument_is_refused_and_not_repeated(
+    clawpy: Clawpy, ring: MemoryKeyring, words: list[str], code: int, reason: str
+) -> None:
+    result = clawpy("key", "set", *words)
+    assert (result.code, reason in result.err) == (code, True), result.err
+    assert "hush" not in result.out + result.err
+    assert ring.held == {}
 
 
 @pytest.mark.usefixtures("piped_key")
@@ -189,12 +198,14 @@ def test_an_address_is_stored_with_the_keys_and_never_shown(
     assert "hunter2" not in home.config_file.read_text()
 
 
-def test_an_address_as_an_argument_is_refused_and_not_repeated(clawpy: Clawpy, home: Home) -> None:
-    for options in ((), ("--store", "file")):
-        result = clawpy("notify", "set", "phone", *options, "ntfys://hunter2@ntfy.sh/topic")
-        assert result.code == 2
-        assert "Run `clawpy notify set phone`" in result.err
-        assert "hunter2" not in result.out + result.err
+@pytest.mark.parametrize("options", [(), ("--store", "file")], ids=["alone", "behind options"])
+def test_an_address_as_an_argument_is_refused_and_not_repeated(
+    clawpy: Clawpy, home: Home, options: tuple[str, ...]
+) -> None:
+    result = clawpy("notify", "set", "phone", *options, "ntfys://hunter2@ntfy.sh/topic")
+    assert result.code == 2
+    assert "Run `clawpy notify set phone`" in result.err
+    assert "hunter2" not in result.out + result.err
     assert not home.config_file.exists()
 
 

@@ -28,7 +28,7 @@ def test_help_lists_every_verb(clawpy: Clawpy) -> None:
     assert all(re.search(rf"^  {verb}( |$)", result.out, re.MULTILINE) for verb in VERBS)
 
 
-def test_version(clawpy: Clawpy) -> None:
+def test_the_version_is_printed(clawpy: Clawpy) -> None:
     assert clawpy("--version").out == f"clawpy {__version__}\n"
 
 

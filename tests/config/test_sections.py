@@ -61,16 +61,19 @@ def test_a_problem_names_line_key_and_fix(text: str, line: int, key: str, words:
     assert words in problems[0].message
 
 
-def test_no_problem_repeats_a_secret() -> None:
-    for text in (
+@pytest.mark.parametrize(
+    "text",
+    [
         "[providers.openai]\nbaseUrl = 'https://me:hush-hush@x.org'\n",
         "[providers.openai]\nbaseUrl = 'https://x.org/?key=hush-hush'\n",
         "[providers.openai]\napiKey = 'hush-hush'\n",
         "[acp.c]\ncommand = ['c']\nenv = ['A=hush-hush']\n",
-    ):
-        with pytest.raises(BadConfig) as caught:
-            read(text)
-        assert "hush" not in str(caught.value)
+    ],
+)
+def test_no_problem_repeats_a_secret(text: str) -> None:
+    with pytest.raises(BadConfig) as caught:
+        read(text)
+    assert "hush" not in str(caught.value)
 
 
 SAFE_ADDRESSES = (

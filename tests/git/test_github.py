@@ -45,7 +45,7 @@ def count_calls(folder: Path) -> int:
     return (folder / "calls").read_text().splitlines().count("pr")
 
 
-def test_pull_requests_and_failing_checks(tmp_path: Path) -> None:
+def test_pull_requests_are_read_with_their_failing_checks(tmp_path: Path) -> None:
     state = ask_github("github.com/shop/cart", make_answering_gh(tmp_path))
     assert [request.number for request in state.pull_requests] == [7, 8]
     assert state.pull_requests[0].title == "Carts"
@@ -59,7 +59,7 @@ def describe_wait(**entry: object) -> str:
     return "" if wait is None else f"{wait.step.value} by {wait.by} since {wait.since}"
 
 
-def test_which_pull_requests_wait_for_you() -> None:
+def test_a_pull_request_waits_for_you_in_these_states() -> None:
     me, bob = {"login": "ada"}, {"login": "bob"}
     comment = {"author": bob, "createdAt": "2026-01-04T08:00:00Z"}
     assert describe_wait(author=bob, reviewRequests=[{"login": "ada"}]) == "review by bob since None"

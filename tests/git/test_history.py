@@ -60,7 +60,7 @@ def test_hostile_subjects_and_names_do_not_shift_fields(repository: Repository) 
 
 
 @pytest.mark.parametrize("seconds", ["1e30", "-1e30", "nonsense", "nan"])
-def test_dates_that_no_calendar_holds(seconds: str) -> None:
+def test_a_date_that_no_calendar_holds_is_the_beginning_of_1970(seconds: str) -> None:
     assert to_datetime(seconds) == datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -107,7 +107,9 @@ def repeated(*commits: str, times: int = 12) -> tuple[str, ...]:
     ids=["always", "four", "three", "but once", "but often", "half", "both changed", "many changed", "gone", "back",
          "a folder", "sweeps"],
 )  # fmt: skip
-def test_the_file_that_usually_changes_too(commits: Sequence[str], files: list[str], expected: Partner | None) -> None:
+def test_a_file_that_usually_changes_too_is_found(
+    commits: Sequence[str], files: list[str], expected: Partner | None
+) -> None:
     assert CoChanges(make_changes(*commits)).find_missing_partner(files) == expected
     assert (
         CoChanges([*make_changes(*commits), *[Change("m", 0, 2, "merge")] * 50]).find_missing_partner(files) == expected
@@ -153,7 +155,7 @@ def measure_rhythm(history: list[Change]) -> ReleaseRhythm:
     return rhythm
 
 
-def test_the_rhythm_of_the_last_releases() -> None:
+def test_the_rhythm_is_that_of_the_last_releases() -> None:
     rhythm = measure_rhythm(extend_history(make_weekly_releases(6), "one", "two"))
     assert (rhythm.tag, rhythm.commits, rhythm.usual_days, rhythm.usual_commits) == ("v1.5.0", 2, 7.0, 5)
     assert (rhythm.files, rhythm.preparing) == ({"new.py"}, "")
@@ -189,13 +191,13 @@ def test_few_releases_have_no_rhythm_but_can_be_prepared() -> None:
     assert prepared.is_due(prepared.at)
 
 
-def test_the_files_that_a_release_usually_comes_with() -> None:
+def test_the_files_that_a_release_usually_comes_with_are_found() -> None:
     assert "CHANGELOG.md" in measure_rhythm(make_weekly_releases(6, log="CHANGELOG.md")).usual_files
     given_up = measure_rhythm([*make_weekly_releases(2, log="CHANGELOG.md"), *make_weekly_releases(12)[10:]])
     assert "CHANGELOG.md" not in given_up.usual_files
 
 
-def test_tags_of_releases_and_of_what_comes_before_them() -> None:
+def test_a_tag_is_of_a_release_or_of_what_comes_before_it() -> None:
     assert all(map(is_release_tag, ("v1.2.0", "1.2", "cart-2.0.1", "pkg@1.0.0", "release/1.4", "1.0.post1")))
     others = ("v1.2.0rc1", "1.0-beta.2", "nightly", "v2", "8.0.x", "2.0.0a1", "1.0.dev3")
     assert not any(map(is_release_tag, others))

@@ -119,7 +119,7 @@ def test_other_languages_are_judged_by_their_lines(path: str, text: str, expecte
         ("config.py", "class = 'sk-estimator-doc-link-with-a-very-long-name-indeed'", ""),
     ],
 )
-def test_lines_that_hold_a_secret_and_lines_that_only_look_like_it(path: str, line: str, kind: str) -> None:
+def test_a_line_that_holds_a_secret_is_told_from_one_that_only_looks_like_it(path: str, line: str, kind: str) -> None:
     after = "MIIEowIBAAKCAQEA" * 4 if kind else ""  # only with such a line behind it is a "BEGIN PRIVATE KEY" a secret
     assert find_secret_kind(path, line, after) == kind
     assert [hit.kind for hit in scan_line(path, line, after) if hit.is_secret] == (
@@ -131,5 +131,5 @@ def test_lines_that_hold_a_secret_and_lines_that_only_look_like_it(path: str, li
     ("name", "holds_keys"),
     [(".env", True), ("a/id_rsa", True), ("b.pfx", True), (".env.example", False), ("id_rsa.pub", False)],
 )
-def test_names_of_files_that_hold_keys(name: str, holds_keys: bool) -> None:
+def test_files_that_hold_keys_are_known_by_their_names(name: str, holds_keys: bool) -> None:
     assert is_secret_file(name) is holds_keys

@@ -68,7 +68,7 @@ def test_a_merge_names_what_is_resolved_and_what_is_not(apart: Repository) -> No
     assert (merge.continue_command, merge.abort_commands) == ("git merge --continue", ("git merge --abort",))
 
 
-def test_the_commits_that_a_rebase_has_left(apart: Repository) -> None:
+def test_the_commits_that_a_rebase_has_left_are_read(apart: Repository) -> None:
     apart.git("checkout", "-q", "side")
     following = [apart.commit(f"more {number}", {f"{number}.txt": "x"}) for number in range(2)]
     run_git_that_stops(apart.path, "rebase", "main")
@@ -79,7 +79,7 @@ def test_the_commits_that_a_rebase_has_left(apart: Repository) -> None:
 
 @pytest.mark.parametrize(("begin", "damaged"), TABLE["damaged"])
 @pytest.mark.parametrize("is_deleted", [True, False])
-def test_the_commands_that_end_an_operation_whose_state_is_damaged(
+def test_an_operation_whose_state_is_damaged_is_ended_by_its_commands(
     apart: Repository, begin: str, damaged: str, is_deleted: bool
 ) -> None:
     apart.git("checkout", "-q", "side")

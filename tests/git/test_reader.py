@@ -65,7 +65,7 @@ def test_files_that_tools_leave_are_no_work_of_a_person(repository: Repository, 
     assert [file.path for file in read_state().files] == ["new/b.py"]
 
 
-def test_branches_their_dates_and_whether_they_are_merged(repository: Repository, read_state: Read) -> None:
+def test_branches_have_dates_and_are_merged_or_not(repository: Repository, read_state: Read) -> None:
     commit_at(repository, "one", {"a.py": "1"}, T0)
     repository.git("branch", "done")
     repository.git("checkout", "-q", "-b", "feature/x")
@@ -130,7 +130,7 @@ def test_a_clone_has_its_base_and_its_upstream_at_the_remote(repository: Reposit
     assert {branch.name for branch in state.branches} == {"stable", "origin/stable", "origin/idea"}
 
 
-def test_the_last_tag_and_the_commits_since(repository: Repository, read_state: Read) -> None:
+def test_the_commits_since_the_last_tag_are_counted(repository: Repository, read_state: Read) -> None:
     commit_at(repository, "one", {"a.py": "1"}, T0)
     repository.git("tag", "v1.1")
     commit_at(repository, "two", {"a.py": "2"}, T0 + timedelta(days=1))
@@ -191,7 +191,7 @@ def test_the_base_is_known_and_how_far_a_branch_is_from_it(repository: Repositor
     assert (state.head, state.branch, state.detached) == (first, "", True)
 
 
-def test_relations_of_commits(repository: Repository) -> None:
+def test_a_commit_is_in_the_history_of_a_later_one_and_files_between_are_listed(repository: Repository) -> None:
     first = repository.commit("one", {"a.py": "1", "b.py": "1"})
     second = repository.commit("two", {"a.py": "2"})
     assert is_in_history(repository.path, first, second)

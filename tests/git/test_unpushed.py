@@ -93,7 +93,7 @@ KIND_BY_FILE: dict[str, tuple[int, str]] = {
 """The size of each file in bytes, and the kind of problem that it is, "" for none."""
 
 
-def test_files_that_belong_in_no_repository(repository: Repository) -> None:
+def test_files_that_belong_in_no_repository_are_found(repository: Repository) -> None:
     base = repository.commit("begin", dict.fromkeys(("old.sql", "grown.sql"), "x" * 600_000))
     repository.commit("all", {path: "x" * size for path, (size, _) in KIND_BY_FILE.items()})
     kinds = {problem.path.removesuffix("/"): problem.kind for problem in find_problems(repository, base)}
@@ -183,7 +183,7 @@ def test_findings_that_cannot_be_compared_with_the_files_are_still_found(
     assert (list_places(result.unpushed), dict(result.unknown)) == ([("config.py", 1)], {"unpushed": "MemoryError()"})
 
 
-def test_a_problem_in_a_file_whose_name_is_no_text(repository: Repository) -> None:
+def test_a_problem_in_a_file_whose_name_is_no_text_is_found(repository: Repository) -> None:
     base = repository.commit("begin", {"a.py": "x = 1\n"})
     repository.commit("key", {os.fsdecode(b"caf\xe9.py"): f"KEY = '{GITHUB_TOKEN}'\n"})
     [problem] = find_problems(repository, base)

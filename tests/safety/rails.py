@@ -74,6 +74,8 @@ class Rails:
     """The data folder, in which a stop file may be."""
     stopped: list[str] = field(default_factory=list)
     """The reasons with which sessions were stopped."""
+    cannot_stop: bool = False
+    """Whether the processes of sessions cannot be reached."""
     quiet: bool = False
     """Whether these are quiet hours."""
 
@@ -84,6 +86,11 @@ class Rails:
     @property
     def costs(self) -> Costs:
         return self.safety.costs
+
+    def stop_sessions(self, reason: str) -> None:
+        if self.cannot_stop:
+            raise OSError("a process could not be reached")
+        self.stopped.append(reason)
 
     def hold_words(self) -> list[str]:
         return [hold.word for hold in self.kill_switch.holds()]
@@ -126,12 +133,11 @@ def acting_settings() -> Settings:
 def make_rails(database: Database, clock: FakeClock, data: Path, **hooks: Any) -> Rails:
     """Rails under which the engine may act by itself; `hooks` are more fields of `Hooks`."""
     settings, decisions = MutableSettings(acting_settings()), StandInDecisions()
-    stopped: list[str] = []
     safety = Safety(
         database, settings, clock, Randomness(7), data=data, decisions=decisions,
-        hooks=Hooks(stop_sessions=stopped.append, quiet=lambda: rails.quiet, **hooks),
+        hooks=Hooks(stop_sessions=lambda reason: rails.stop_sessions(reason), quiet=lambda: rails.quiet, **hooks),
     )  # fmt: skip
-    rails = Rails(safety, database, clock, settings, decisions, data, stopped)
+    rails = Rails(safety, database, clock, settings, decisions, data)
     return rails
 
 

@@ -169,7 +169,7 @@ PRODUCTION = ProductionSettings(
         ("vi ./deploy/live.yml", "path ./deploy/live.yml"),
     ],
 )  # fmt: skip
-def test_production_targets_of_commands(command: str, found: str) -> None:
+def test_production_targets_are_found_in_commands(command: str, found: str) -> None:
     assert found in (find_targets_of_command(command, PRODUCTION) or ("",))
 
 
@@ -178,7 +178,7 @@ def test_any_command_is_searched_for_production_targets(command: str) -> None:
     find_targets_of_command(command, PRODUCTION)
 
 
-def test_production_targets_of_paths_and_hosts() -> None:
+def test_paths_and_hosts_are_production_targets_by_the_settings() -> None:
     assert find_target_of_file("deploy/x", "/srv/shop", PRODUCTION) == ("path deploy/x",)
     assert find_target_of_file("live.cfg", "/srv/shop", PRODUCTION) == ("path live.cfg",)
     assert find_target_of_file("products.py", "/srv/shop", PRODUCTION) == ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,10 @@ from tests.support.helpers import wait_until
 
 
 def test_a_stop_file_blocks_at_once_and_becomes_a_hold(rails: Rails, tmp_path: Path) -> None:
-    ended = threading.Event()
-    rails.kill_switch._stop_sessions = lambda reason: ended.set()
     rails.kill_switch.start()
     file = stop_file.request_stop(tmp_path / "data", "the demo \x1b[31mwent wrong", "ann")
     assert rails.kill_switch.current_verdict().verdict == "block"
-    assert ended.wait(10)
+    wait_until(lambda: rails.stopped)
     wait_until(lambda: not file.exists())
     assert [(hold.word, hold.reason, hold.by) for hold in rails.kill_switch.holds()] == [
         ("stop", "the demo went wrong", "ann")

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.long
 TEST = "tests/test_cart.py::test_total"
 
 
-def test_the_last_commit_broke_a_test(shop: Situation) -> None:
+def test_a_test_that_the_last_commit_broke_blames_it(shop: Situation) -> None:
     shop.record_test_run()
     culprit = shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
     shop.record_test_run(TEST, passed=0)

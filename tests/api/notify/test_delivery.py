@@ -127,7 +127,7 @@ def send(url: str, note: Note, surface: Surface = Surface.PHONE, **buttons: Butt
     return deliver(Address(surface, url, "settings"), note, buttons)
 
 
-def test_a_card_on_ntfy_with_its_buttons(server: NotificationServer) -> None:
+def test_a_card_reaches_ntfy_with_its_buttons(server: NotificationServer) -> None:
     base = "https://here.example/api/v1/predictions/pred_a"
     verbs = {"approve": "confirm", "reject": "reject", "snooze": "snooze"}
     buttons = {name: Button(f"{base}/{verb}", f"pass_{name}") for name, verb in verbs.items()}

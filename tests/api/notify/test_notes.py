@@ -48,7 +48,7 @@ CELLS = [(row[0], surface, row[column]) for row in ROWS for surface, column in C
 
 
 @pytest.mark.parametrize(("kind", "surface", "form"), CELLS)
-def test_a_cell_of_the_table(kind: str, surface: str, form: str) -> None:
+def test_each_entry_has_its_form_on_each_surface(kind: str, surface: str, form: str) -> None:
     note = FORMS[NotificationKind(kind)].get(Surface(surface))
     assert note is (None if form == "–" else Form(form))
 
@@ -125,7 +125,7 @@ CONTENTS = {"card": CARD, "new": NEW, "lost": LOST, "done": DONE}
 
 
 @pytest.mark.parametrize("row", read_table(__file__)["notes"], ids=lambda row: row["form"])
-def test_the_title_and_body_of_a_form(row: dict[str, str]) -> None:
+def test_each_form_has_its_title_and_body(row: dict[str, str]) -> None:
     content = replace(DONE, words=row["words"]) if "words" in row else CONTENTS[row["content"]]
     note = make_test_note(content, Form(row["form"]), pending=3)
     assert (note.title, note.body) == (row["title"], row["body"])

@@ -76,7 +76,9 @@ def test_a_medium_card_reaches_phone_and_watch_when_its_window_is_over(world: No
         (PAUSED, "Paused: 3 dismissals in a row"),
     ],
 )
-def test_the_words_on_the_phone(phone_world: NotifyWorld, clock: FakeClock, event: Event, words: str) -> None:
+def test_the_phone_shows_an_entry_in_these_words(
+    phone_world: NotifyWorld, clock: FakeClock, event: Event, words: str
+) -> None:
     phone_world.sessions["sess_a"] = session("sess_a", "pred_a", clock.now(), error="", check=ONE_FAILED)
     phone_world.record_events(event)
     phone_world.deliver()

@@ -36,7 +36,7 @@ MANY = [make_row(number, collected=True) for number in range(MAX_BATCH_NOTIFICAT
     ],
     ids=["none", "urgent first", "one", "window", "window over", "bound", "quiet, urgent", "quiet"],
 )
-def test_which_notifications_are_sent_when(
+def test_each_notification_is_sent_when_its_time_has_come(
     waiting: Any, after_s: int, quiet: bool, batch: Any, wait_s: float | None
 ) -> None:
     planned, seconds = plan_delivery(waiting, NOW + timedelta(seconds=after_s), quiet=quiet)

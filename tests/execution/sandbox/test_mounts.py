@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,24 +36,31 @@ def test_commands_write_their_folders_but_not_what_git_runs(tmp_path: Path) -> N
     )
 
 
-@pytest.mark.parametrize("planted", ["link", "file", ""])
-def test_a_folder_that_a_command_replaced_is_not_mounted(tmp_path: Path, planted: str) -> None:
-    root, outside = tmp_path / "tmp", tmp_path / "outside"
-    root.mkdir()
-    outside.mkdir()
-    mounts = [
-        Mount(MountKind.WRITE, Path("/var/tmp/a/b"), root / "a" / "b"),
-        Mount(MountKind.WRITE, outside, outside / "c"),
+@pytest.fixture
+def mounts(tmp_path: Path) -> list[Mount]:
+    """Two mounts, of which the first one has its folder below `tmp_path`/tmp."""
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "outside").mkdir()
+    return [
+        Mount(MountKind.WRITE, Path("/var/tmp/a/b"), tmp_path / "tmp/a/b"),
+        Mount(MountKind.WRITE, tmp_path / "outside", tmp_path / "outside/c"),
     ]
-    if planted == "link":
-        (root / "a").symlink_to(outside)
-    elif planted == "file":
-        (root / "a").touch()
-    if planted:
-        with pytest.raises(Refusal, match="no longer a separate folder"):
-            make_pinned(mounts, root)
-    else:
-        make_pinned(mounts, root)
-        make_pinned(mounts, root)
-        assert (root / "a" / "b").is_dir()
-    assert list(outside.iterdir()) == []
+
+
+def test_the_folder_of_a_mount_is_made_once_and_beside_the_places_of_sessions_none_is(
+    tmp_path: Path, mounts: list[Mount]
+) -> None:
+    for _ in range(2):
+        make_pinned(mounts, tmp_path / "tmp")
+    assert (tmp_path / "tmp/a/b").is_dir()
+    assert list((tmp_path / "outside").iterdir()) == []
+
+
+@pytest.mark.parametrize("plant", [lambda place: place.symlink_to("../outside"), Path.touch], ids=["link", "file"])
+def test_a_folder_that_a_command_replaced_is_not_mounted(
+    tmp_path: Path, mounts: list[Mount], plant: Callable[[Path], None]
+) -> None:
+    plant(tmp_path / "tmp/a")
+    with pytest.raises(Refusal, match="no longer a separate folder"):
+        make_pinned(mounts, tmp_path / "tmp")
+    assert list((tmp_path / "outside").iterdir()) == []

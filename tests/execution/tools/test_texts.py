@@ -75,5 +75,5 @@ def test_any_html_becomes_text(html: str) -> None:
         ("<!doctype html><!-- <p>x -->a", "a"), ("<img src=x alt='cat'>", "[cat]"), ("", ""), ("<", "<"), ("a<b", "a"),
     ],
 )  # fmt: skip
-def test_html_as_text(html: str, text: str) -> None:
+def test_html_becomes_text_that_a_person_would_read(html: str, text: str) -> None:
     assert convert_html_to_text(html) == text

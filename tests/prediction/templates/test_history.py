@@ -28,7 +28,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
         ("Versions of the schema are kept", False), ("1.5x faster cart", False), ("Merged carts keep coupons", False),
     ],
 )  # fmt: skip
-def test_subjects_of_commits_that_only_release(subject: str, routine: bool) -> None:
+def test_a_commit_that_only_releases_is_known_by_its_subject(subject: str, routine: bool) -> None:
     assert (ROUTINE_SUBJECT.match(subject) is not None) is routine
 
 
