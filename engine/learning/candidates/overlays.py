@@ -8,14 +8,14 @@ shares of good sessions with and without the overlay.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from html import escape
 from typing import Any
 
-import sqlalchemy
 from sqlalchemy.dialects.sqlite import insert
-from sqlmodel import Field, Session, col, func
+from sqlmodel import Field, Session
 
 from engine import tokenizer
 from engine.config import SettingsSource
@@ -52,7 +52,7 @@ from engine.model.text import mark_approved, remove_invalid_xml
 from engine.statistics import Arms, compute_difference_interval
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
-from engine.storage.rows import Row, utc_field
+from engine.storage.rows import Row, ask, utc_field
 
 
 class Overlays:
@@ -264,17 +264,22 @@ def _make_harm_event(row: CandidateRow, lift: Lift) -> OverlayFoundHarmful:
     )
 
 
+_COUNT_ARMS = """
+    SELECT overlay_id,
+           count(*) FILTER (WHERE NOT withheld AND state IN ('good', 'bad')),
+           count(*) FILTER (WHERE NOT withheld AND state = 'good'),
+           count(*) FILTER (WHERE withheld AND state IN ('good', 'bad')),
+           count(*) FILTER (WHERE withheld AND state = 'good')
+    FROM overlay_runs WHERE propensity > 0 AND propensity < 1 {chosen}
+    GROUP BY overlay_id, propensity ORDER BY overlay_id, propensity
+"""
+
+
 def _load_lifts(session: Session, overlay_ids: Iterable[str] | None = None) -> dict[str, Lift]:
     """The lifts of these overlays, by default of all. A run does not count if its probability was 0 or 1."""
-    id_column, propensity, withheld = col(OverlayRun.overlay_id), col(OverlayRun.propensity), col(OverlayRun.withheld)
-    good, over = col(OverlayRun.state) == "good", col(OverlayRun.state).in_(["good", "bad"])
-    counts = (func.count().filter(arm & state) for arm in (~withheld, withheld) for state in (over, good))
-    stratum = (id_column, propensity)
-    statement = sqlalchemy.select(*stratum, *counts).group_by(*stratum).order_by(*stratum)
-    statement = statement.where(propensity > 0, propensity < 1)
-    if overlay_ids is not None:
-        statement = statement.where(id_column.in_(sorted(overlay_ids)))
-    strata = group_pairs((overlay_id, Arms(*arms)) for overlay_id, _, *arms in session.execute(statement))
+    chosen = "" if overlay_ids is None else "AND overlay_id IN (SELECT value FROM json_each(:ids))"
+    counts = ask(session, _COUNT_ARMS.format(chosen=chosen), {"ids": json.dumps(sorted(overlay_ids or ()))})
+    strata = group_pairs((overlay_id, Arms(*arms)) for overlay_id, *arms in counts)
     return {overlay_id: measure_lift(overlay_id, arms) for overlay_id, arms in strata.items()}
 
 

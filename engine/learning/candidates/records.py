@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from sqlalchemy import Select, bindparam
 from sqlalchemy.dialects.sqlite import insert
-from sqlmodel import Field, col, func, select
+from sqlmodel import Field, col
 
 from engine.frozen import frozen
 from engine.model import ParaFact, TranscriptLine, Trust
@@ -64,17 +64,13 @@ _BY_ID = _NEWEST.where(col(LearningRecordRow.id).in_(select_each("ids")))
 _STRONG = _NEWEST.where(
     col(LearningRecordRow.score) >= bindparam("score"), col(LearningRecordRow.at) >= bindparam("since")
 )
-_IS_OF_SCOPE = (
-    col(LearningRecordRow.scope_type) == bindparam("type"),
-    col(LearningRecordRow.scope_id) == bindparam("id"),
+_OF_SCOPE = _NEWEST.where(
+    col(LearningRecordRow.scope_type) == bindparam("type"), col(LearningRecordRow.scope_id) == bindparam("id")
 )
-_OF_SCOPE = _NEWEST.where(*_IS_OF_SCOPE)
-_LAST_SEQ = select(func.max(LearningRecordRow.seq))
-_COUNT_BEFORE = select(func.count()).where(
-    *_IS_OF_SCOPE,
-    col(LearningRecordRow.source_label) == bindparam("label"),
-    col(LearningRecordRow.fact) < bindparam("ledger_id"),
-)
+_COUNT_BEFORE = """
+    SELECT count(*) FROM learning_records
+    WHERE source_label = :label AND scope_type = :type AND scope_id = :id AND fact < :ledger_id
+"""
 
 
 class Records:
@@ -92,7 +88,7 @@ class Records:
     def read_last_seq(self) -> int:
         """The `seq` of the newest record, 0 without any."""
         with self._database.read() as session:
-            return ask(session, _LAST_SEQ).scalar() or 0
+            return int(ask(session, "SELECT coalesce(max(seq), 0) FROM learning_records").scalar())
 
     def of_kind(self, *kinds: RecordKind, limit: int = 200) -> list[LearningRecord]:
         """The newest records of these kinds, newest first."""

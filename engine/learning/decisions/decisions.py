@@ -14,14 +14,14 @@ from typing import Any
 
 import sqlalchemy
 from sqlalchemy import bindparam
-from sqlmodel import Field, Session, col, func, select
+from sqlmodel import Field, Session, col, select
 
 from engine.clock import Clock
 from engine.frozen import frozen
 from engine.learning.decisions.text_features import NO_FEATURES, TextFeatures, unpack_features
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, is_weekend, part_of_day, split_prompt_words
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, UtcDateTime, ask, load_all, select_all, utc_field, value_of
+from engine.storage.rows import Row, UtcDateTime, as_stored, ask, load_all, select_all, utc_field, value_of
 
 PAIRING_WINDOW = timedelta(hours=1)
 """Maximum age, inclusive, of a rejection that makes a pair with an approval."""
@@ -120,15 +120,18 @@ class PastDecision:
 
 
 _IS_STANDING = col(Decision.taken_back_at).is_(None)
-_BY_PERSON = col(Decision.decided_by) != DecidedBy.AUTONOMY.value
-_IS_EXPLICIT = col(Decision.signal).in_([signal.value for signal in EXPLICIT_SIGNALS])
 _EXPLICIT_SQL = ", ".join(f"'{signal.value}'" for signal in EXPLICIT_SIGNALS)
 _IS_DECIDED_SQL = f"taken_back_at IS NULL AND signal IN ({_EXPLICIT_SQL})"
-_COUNT_CARDS = f"SELECT count(*) FROM decisions WHERE {_IS_DECIDED_SQL} AND decided_by <> '{DecidedBy.AUTONOMY.value}'"
+_BY_PERSON_SQL = f"decided_by <> '{DecidedBy.AUTONOMY.value}'"
+_COUNT_CARDS = f"SELECT count(*) FROM decisions WHERE {_IS_DECIDED_SQL} AND {_BY_PERSON_SQL}"
+_COUNT_BY_KIND = f"""
+    SELECT kind, count(*) FROM decisions
+    WHERE {_IS_DECIDED_SQL} AND {_BY_PERSON_SQL} AND decided_at >= :since GROUP BY kind
+"""
 _COUNT_CONSECUTIVE_REJECTIONS = f"""
     SELECT count(*) FROM decisions
     WHERE id > :after AND taken_back_at IS NULL AND signal = '{DecisionSignal.DISMISSED.value}'
-    AND decided_by <> '{DecidedBy.AUTONOMY.value}' AND id > (
+    AND {_BY_PERSON_SQL} AND id > (
         SELECT coalesce(max(id), 0) FROM decisions
         WHERE taken_back_at IS NULL AND signal = '{DecisionSignal.APPROVED.value}'
     )
@@ -257,10 +260,7 @@ class Decisions:
 
     def count_by_kind(self, session: Session, *, since: datetime) -> dict[str, int]:
         """Number of cards of each kind that a person decided since then, here or over the API."""
-        kind = col(Decision.kind)
-        is_counted = (_IS_STANDING, _IS_EXPLICIT, _BY_PERSON, col(Decision.decided_at) >= since)
-        counted = sqlalchemy.select(kind, func.count()).where(*is_counted).group_by(kind)
-        return {name: int(number) for name, number in session.execute(counted)}
+        return dict(ask(session, _COUNT_BY_KIND, {"since": as_stored(since)}))
 
     def load_newest(self, limit: int = 50) -> list[Decision]:
         """The newest decisions that count, newest first."""
@@ -418,17 +418,15 @@ def add_pair_of_edit(tx: Transaction, edited: DecidedCard) -> None:
     add_pair(tx, edited, original, edited.confidence, edited.prediction_id)
 
 
+_FORGET_PAIRS = """
+    DELETE FROM dpo_pairs
+    WHERE (chosen_prediction_id = :card OR rejected_prediction_id = :card) AND exported_at IS NULL
+"""
+
+
 def forget_pairs(tx: Transaction, prediction_id: str) -> None:
     """Remove the pairs of a decision that was taken back, except exported ones."""
-    pairs = tx.session.exec(
-        select(DpoPair).where(
-            (col(DpoPair.chosen_prediction_id) == prediction_id)
-            | (col(DpoPair.rejected_prediction_id) == prediction_id),
-            col(DpoPair.exported_at).is_(None),
-        )
-    )
-    for pair in pairs:
-        tx.session.delete(pair)
+    ask(tx.session, _FORGET_PAIRS, {"card": prediction_id})
 
 
 def import_pairs(tx: Transaction, texts: Iterable[tuple[str, str, str]]) -> int:
@@ -465,4 +463,4 @@ def load_pairs(session: Session, *, exported: bool | None = None) -> list[DpoPai
 
 def count_pairs(session: Session, *, after: int) -> int:
     """The number of pairs with an id above `after`."""
-    return int(session.exec(select(func.count(col(DpoPair.id))).where(col(DpoPair.id) > after)).one())
+    return int(ask(session, "SELECT count(*) FROM dpo_pairs WHERE id > :after", {"after": after}).scalar())

@@ -17,21 +17,20 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import sqlalchemy
 from pydantic import AliasChoices, AliasPath, BaseModel, Field, ValidationError
-from sqlalchemy import column, table
 from sqlmodel import Session, col, select
 
 from engine.clock import format_instant
 from engine.events import PairsExported
 from engine.files import write_atomic
 from engine.frozen import frozen
-from engine.learning.decisions.decisions import Decision, DpoPair, Preference, import_pairs, load_pairs
+from engine.learning.decisions.decisions import DpoPair, Preference, import_pairs, load_pairs
 from engine.model import TWIN_INSTRUCTION, TWIN_TASK, DecisionSignal, Refusal
 from engine.model.secrets import redact
 from engine.model.text import count, describe_validation_faults
 from engine.storage import state
 from engine.storage.database import Database, Transaction
+from engine.storage.rows import as_stored, ask
 from engine.storage.state import begin_intent, finish_intent, unfinished_intents
 
 MIN_BATCH = 50
@@ -62,10 +61,6 @@ MAX_ERRORS = 20
 
 MORE_PAIRS = "decide more cards: an edit, or an approval soon after a dismissal, makes a pair"
 """Advice to the operator for too few pairs."""
-
-PREDICTIONS_TABLE = table("predictions", column("id"), column("context"), column("reasoning"), column("dpo_exported"))
-"""The columns of cards that are used here. `dpo_exported` is written in the transaction that marks the pairs as
-exported, so that a reader of the database always sees both or neither."""
 
 Conversations = Callable[[], Iterable[tuple[str, str]]]
 """Reads (message of an agent, reply of the operator), oldest first."""
@@ -103,6 +98,27 @@ class ExportedFile:
     """Number of lines."""
     new: int
     """Number of lines that this export added."""
+
+
+# Cards are used by their columns, because their rows belong to packages that build on this one.
+
+_MARK_EXPORTED = (
+    "UPDATE dpo_pairs SET exported_at = :now WHERE id IN (SELECT value FROM json_each(:pairs))",
+    """
+    UPDATE predictions SET dpo_exported = 1 WHERE id IN (
+        SELECT chosen_prediction_id FROM dpo_pairs WHERE id IN (SELECT value FROM json_each(:pairs))
+        UNION SELECT rejected_prediction_id FROM dpo_pairs WHERE id IN (SELECT value FROM json_each(:pairs))
+    )
+    """,
+)
+"""Mark the pairs of a batch and their cards, in one transaction: a reader of the database sees both or neither."""
+
+_SELECT_APPROVED_CARDS = f"""
+    SELECT decisions.prompt, channel, decisions.confidence, context, reasoning
+    FROM decisions JOIN predictions ON predictions.id = prediction_id
+    WHERE signal IN ('{DecisionSignal.APPROVED}', '{DecisionSignal.DONE_BY_OPERATOR}') AND taken_back_at IS NULL
+    ORDER BY decisions.id
+"""
 
 
 class Exporter:
@@ -217,24 +233,17 @@ class Exporter:
 
     def _write_batch(self, intent: int, payload: dict[str, Any]) -> ExportedFile:
         """Write the pairs of an intent, and mark them and their cards as exported."""
-        pair_ids = set(payload["pairs"])
         with self._database.read() as session:
-            rows = list(session.exec(select(DpoPair).where(col(DpoPair.id).in_(pair_ids)).order_by(col(DpoPair.id))))
-        batch = self._redact_rows(rows)
+            is_in_batch = col(DpoPair.id).in_(set(payload["pairs"]))
+            batch = self._redact_rows(session.exec(select(DpoPair).where(is_in_batch).order_by(col(DpoPair.id))))
         plain = encode_lines(format_preference(pair, Shape.PLAIN) for pair in batch)
         _append_once(self.file, plain)
         _append_once(_locate_weights(self.file), encode_lines(format_weight(pair) for pair in batch))
 
         def mark_exported(tx: Transaction) -> None:
-            tx.session.execute(
-                sqlalchemy.update(DpoPair).where(col(DpoPair.id).in_(pair_ids)).values(exported_at=tx.now)
-            )
-            card_ids = {card_id for row in rows for card_id in (row.chosen_prediction_id, row.rejected_prediction_id)}
-            tx.session.execute(
-                sqlalchemy.update(PREDICTIONS_TABLE)
-                .where(PREDICTIONS_TABLE.c.id.in_(card_ids))
-                .values(dpo_exported=True)
-            )
+            values = {"pairs": json.dumps(payload["pairs"]), "now": as_stored(tx.now)}
+            for statement in _MARK_EXPORTED:
+                ask(tx.session, statement, values)
             state.put(tx, LAST_BATCH_AT, tx.now.isoformat())
             finish_intent(tx, intent)
             tx.record(PairsExported(pairs=len(batch), file=self.file.name))
@@ -259,24 +268,9 @@ class Exporter:
 def _load_approved_cards(session: Session) -> list[tuple[str, str]]:
     """(situation, reply that the Twin should give) of each card that the operator approved or carried out, oldest
     first."""
-    rows = session.execute(
-        sqlalchemy.select(
-            Decision.prompt,
-            Decision.channel,
-            Decision.confidence,
-            PREDICTIONS_TABLE.c.context,
-            PREDICTIONS_TABLE.c.reasoning,
-        )  # type: ignore[call-overload]
-        .join(PREDICTIONS_TABLE, PREDICTIONS_TABLE.c.id == Decision.prediction_id)
-        .where(
-            col(Decision.signal).in_([DecisionSignal.APPROVED.value, DecisionSignal.DONE_BY_OPERATOR.value]),
-            col(Decision.taken_back_at).is_(None),
-        )
-        .order_by(col(Decision.id))
-    ).all()
     return [
         (context, format_answer(prompt, channel, confidence, reasoning))
-        for prompt, channel, confidence, context, reasoning in rows
+        for prompt, channel, confidence, context, reasoning in ask(session, _SELECT_APPROVED_CARDS)
     ]
 
 

@@ -15,13 +15,10 @@ from math import ceil
 from statistics import fmean
 from typing import Any
 
-import sqlalchemy
-from sqlalchemy import column, table
-from sqlmodel import Session, col
+from sqlmodel import Session
 
 from engine.clock import Clock
 from engine.frozen import frozen
-from engine.learning.decisions.decisions import Decision
 from engine.model import (
     COLD_START,
     CalibrationCheck,
@@ -46,16 +43,7 @@ from engine.model import (
 from engine.model.text import count
 from engine.statistics import wilson_lower_bound, wilson_upper_bound
 from engine.storage.database import Database
-from engine.storage.rows import UtcDateTime
-
-_COLUMNS = ("id", "source", "target_channel", "confidence", "status", "decided_by", "outcome", "kind", "workspace")
-_TIMES = ("created_at", "decided_at", "discarded_at")
-CARDS = table("predictions", *map(column, _COLUMNS), *(column(name, UtcDateTime()) for name in _TIMES))
-COSTS = table("cost_entries", column("prediction_id"), column("amount_microusd"), column("state"))
-"""The columns of cards and costs that are read here. Their rows belong to packages that build on this one."""
-
-AT: Any = sqlalchemy.func.coalesce(CARDS.c.decided_at, CARDS.c.created_at, type_=UtcDateTime())
-"""The time of a card."""
+from engine.storage.rows import as_stored, ask
 
 
 class CountedAs(StrEnum):
@@ -151,48 +139,50 @@ def _find_first_midnight(local: datetime, days: int) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=local.tzinfo)
 
 
+# Cards and costs are read by their columns, because their rows belong to packages that build on this one.
+
+_SELECT_CARDS = f"""
+    SELECT source, target_channel, confidence, status, outcome, decided_by, kind, discarded_at IS NOT NULL,
+           id IN (
+               SELECT prediction_id FROM decisions
+               WHERE signal IN ('{DecisionSignal.UNDONE}', '{DecisionSignal.DISCARDED}') AND taken_back_at IS NULL
+           ),
+           coalesce(decided_at, created_at) AS at,
+           (
+               SELECT coalesce(sum(amount_microusd), 0) FROM cost_entries
+               WHERE prediction_id = predictions.id AND state = 'settled'
+           )
+    FROM predictions WHERE at >= :since AND :workspace IN ('', workspace) ORDER BY at
+"""
+_SELECT_NEWEST = f"""
+    SELECT kind, status <> '{Status.DISMISSED}' FROM predictions
+    WHERE status IN ('{Status.APPROVED}', '{Status.EXECUTED}', '{Status.DISMISSED}') AND decided_at IS NOT NULL
+    AND decided_by <> '{DecidedBy.AUTONOMY}' AND source <> '{Source.OPERATOR}' AND :workspace IN ('', workspace)
+    ORDER BY decided_at DESC LIMIT :limit
+"""
+
+
 def _load_cards(session: Session, since: datetime | None, workspace: str, zone: tzinfo) -> list[CardFigures]:
     """The cards from a time on (None for all) and of a workspace ("" for all), oldest first."""
-    taken_back = (
-        sqlalchemy.select(col(Decision.prediction_id))
-        .where(
-            col(Decision.signal).in_((DecisionSignal.UNDONE, DecisionSignal.DISCARDED)),
-            col(Decision.taken_back_at).is_(None),
-        )
-        .scalar_subquery()
+    values = {"since": "" if since is None else as_stored(since), "workspace": workspace}
+    return [_make_figures(row, zone) for row in ask(session, _SELECT_CARDS, values)]
+
+
+def _make_figures(row: Sequence[Any], zone: tzinfo) -> CardFigures:
+    """The card in a row of `_SELECT_CARDS`."""
+    source, channel, confidence, status, outcome, decided_by, kind, is_discarded, is_undone, at, cost = row
+    return CardFigures(
+        source=source,
+        channel=channel,
+        confidence=confidence,
+        counted_as=CountedAs.DISCARDED if is_discarded else _count_as(status, outcome),
+        autonomous=decided_by == DecidedBy.AUTONOMY,
+        undone=bool(is_undone),
+        at=datetime.fromisoformat(at).astimezone(zone),
+        cost=cost,
+        kind=kind,
+        stated=confidence != COLD_START,
     )
-    spent = (
-        sqlalchemy.select(sqlalchemy.func.coalesce(sqlalchemy.func.sum(COSTS.c.amount_microusd), 0))
-        .where(COSTS.c.prediction_id == CARDS.c.id, COSTS.c.state == "settled")
-        .scalar_subquery()
-    )
-    columns = CARDS.c["source", "target_channel", "confidence", "status", "outcome", "decided_by", "kind"]
-    query = sqlalchemy.select(
-        *columns,
-        CARDS.c.discarded_at.is_not(None).label("is_discarded"),
-        CARDS.c.id.in_(taken_back).label("is_undone"),
-        AT.label("at"),
-        spent.label("cost"),
-    ).order_by(AT)
-    if since is not None:
-        query = query.where(since <= AT)
-    if workspace:
-        query = query.where(CARDS.c.workspace == workspace)
-    return [
-        CardFigures(
-            source=row.source,
-            channel=row.target_channel,
-            confidence=row.confidence,
-            counted_as=CountedAs.DISCARDED if row.is_discarded else _count_as(row.status, row.outcome),
-            autonomous=row.decided_by == DecidedBy.AUTONOMY,
-            undone=bool(row.is_undone),
-            at=row.at.astimezone(zone),
-            cost=row.cost,
-            kind=row.kind,
-            stated=row.confidence != COLD_START,
-        )
-        for row in session.execute(query)
-    ]
 
 
 NEWEST = 50
@@ -204,21 +194,8 @@ BEFORE = 200
 
 def _load_newest(session: Session, workspace: str) -> list[tuple[str, bool]]:
     """(kind, approved) of a person's newest decisions, oldest first."""
-    query = (
-        sqlalchemy.select(CARDS.c.kind, CARDS.c.status)
-        .where(
-            CARDS.c.status.in_((Status.APPROVED, Status.EXECUTED, Status.DISMISSED)),
-            CARDS.c.decided_at.is_not(None),
-            CARDS.c.decided_by != DecidedBy.AUTONOMY,
-            CARDS.c.source != Source.OPERATOR,
-        )
-        .order_by(CARDS.c.decided_at.desc())
-        .limit(NEWEST + BEFORE)
-    )
-    if workspace:
-        query = query.where(CARDS.c.workspace == workspace)
-    rows = session.execute(query).all()
-    return [(kind, status != Status.DISMISSED) for kind, status in reversed(rows)]
+    rows = ask(session, _SELECT_NEWEST, {"workspace": workspace, "limit": NEWEST + BEFORE})
+    return [(kind, bool(is_approved)) for kind, is_approved in reversed(rows)]
 
 
 def _count_as(status: str, outcome: str | None) -> CountedAs:
