@@ -28,6 +28,7 @@ from engine.prediction.approvals import Approvals
 from engine.prediction.card_rows import CardRow, load_card, load_pending_cards, make_card_of_row
 from engine.prediction.card_store import CardStore
 from engine.prediction.context import WorkspaceContext
+from engine.prediction.dismissals import read_mute_index
 from engine.prediction.kinds import find_next_kinds
 from engine.prediction.problems import find_unsolved_problem, knows_problems
 from engine.prediction.routing import Router
@@ -312,10 +313,11 @@ class CardChecks:
         else the newest problem that still holds. If it could not read whether the problem that was found before still
         holds, that one stays."""
         before, remarks = state.get(tx.session, REMARKS, {}), {}
+        mutes = read_mute_index(tx.session, tx.now)
         for workspace, found in findings.items():
             context = found.context
             if knows_problems(context) or not before.get(workspace):
-                muted = self._selector.select_muted(tx.session, found.proposals, tx.now)
+                muted = [new for new in found.proposals if mutes.covers(*new.about, tier=new.tier)]
                 reason = next(iter(context.reasons_for_no_cards), "")
                 remarks[workspace] = reason or find_unsolved_problem(context, muted)
         _update_state(tx, REMARKS, remarks)

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeVar
 from engine.clock import Clock
 from engine.config import SettingsSource
 from engine.execution.housekeeping import FullDisk
-from engine.execution.runners.toolchains.lock_files import find_mismatches
+from engine.execution.runners.toolchains.lock_files import LockMismatch, find_mismatches
 from engine.execution.runners.toolchains.projects import Project, ProjectCache
 from engine.execution.runners.toolchains.python_projects import measures_coverage
 from engine.execution.runners.toolchains.tool_table import TEST_FILE
@@ -208,10 +208,9 @@ class ContextReader:
 
     def _list_steps_of_projects(self, projects: tuple[Project, ...]) -> tuple[_Step, ...]:
         """The projects, and what their test runs and lock files say."""
-        locked = [package.folder for project in projects for package in project.packages if package.lock]
         return (
             _Step("parts", "runs", lambda context: self._read_parts(context, projects)),
-            _Step("locks", "locks", lambda context: tuple(find_mismatches(Path(context.workspace), locked))),
+            _Step("locks", "locks", lambda context: _find_lock_mismatches(context, projects)),
             _Step("coverage_folders", "tool", lambda context: _select_coverage_folders(context, projects)),
             _Step("ancestors", "runs", _find_ancestors),
         )
@@ -350,6 +349,12 @@ def _select_coverage_folders(context: WorkspaceContext, projects: Sequence[Proje
     folder = Path(context.workspace)
     tools = [(project.path, tool) for project in projects for tool in project.tools if tool.row.kind == "python"]
     return frozenset(path for path, tool in tools if measures_coverage(folder / path, tool.interpreter))
+
+
+def _find_lock_mismatches(context: WorkspaceContext, projects: Sequence[Project]) -> tuple[LockMismatch, ...]:
+    """The lock files that do not fit their manifest."""
+    locked = [package.folder for project in projects for package in project.packages if package.lock]
+    return tuple(find_mismatches(Path(context.workspace), locked))
 
 
 # -- what changed since a run

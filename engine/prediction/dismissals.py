@@ -16,7 +16,7 @@ import sqlalchemy
 from sqlmodel import Field, Session, col, update
 
 from engine.frozen import frozen
-from engine.model import DismissReason, Mute, Tier
+from engine.model import DismissReason, Mute, Tier, group_pairs
 from engine.model.base import hex_hash
 from engine.prediction.card_rows import CardRow
 from engine.prediction.kinds import kind_title
@@ -88,19 +88,17 @@ _COUNTING = sqlalchemy.select(
 
 def find_active_mutes(dismissals: Iterable[Dismissal], now: datetime) -> list[Mute]:
     """The mutes at `now`, newest first. A mute is over at its `until`."""
-    by_subject: dict[About, list[Dismissal]] = {}
-    by_kind: dict[About, list[Dismissal]] = {}
-    for dismissal in sorted(dismissals, key=lambda dismissal: (dismissal.at, dismissal.card)):
-        workspace, kind, reason = dismissal.workspace, dismissal.kind, dismissal.reason
-        if dismissal.subject_counts:
-            by_subject.setdefault((workspace, kind, dismissal.subject), []).append(dismissal)
-        if dismissal.kind_counts and reason != DismissReason.ALREADY_DONE:
-            by_kind.setdefault((workspace, kind, ""), []).append(dismissal)
-            if reason == DismissReason.NEVER_ANYWHERE:
-                by_kind.setdefault(("", kind, ""), []).append(dismissal)
-    of_subjects = (_make_mute_of_subject(about, group, now) for about, group in by_subject.items())
-    of_kinds = (_make_mute_of_kind(about, group) for about, group in by_kind.items())
-    active = [mute for mute in (*of_subjects, *of_kinds) if mute is not None]
+    ordered = sorted(dismissals, key=lambda dismissal: (dismissal.at, dismissal.card))
+    of_kinds = [one for one in ordered if one.kind_counts and one.reason != DismissReason.ALREADY_DONE]
+    everywhere = [one for one in of_kinds if one.reason == DismissReason.NEVER_ANYWHERE]
+    by_subject = group_pairs(((one.workspace, one.kind, one.subject), one) for one in ordered if one.subject_counts)
+    by_kind = group_pairs(((one.workspace, one.kind, ""), one) for one in of_kinds)
+    by_kind |= group_pairs((("", one.kind, ""), one) for one in everywhere)
+    mutes = (
+        *(_make_mute_of_subject(about, group, now) for about, group in by_subject.items()),
+        *(_make_mute_of_kind(about, group) for about, group in by_kind.items()),
+    )
+    active = [mute for mute in mutes if mute is not None]
     return sorted(active, key=lambda mute: (mute.at, mute.subject == "", mute.id), reverse=True)
 
 

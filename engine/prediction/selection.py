@@ -351,11 +351,6 @@ class CardSelector:
             if candidate.about in pending or mutes.covers(*candidate.about, tier=candidate.tier)
         }
 
-    def select_muted(self, session: Session, proposals: Sequence[Proposal], now: datetime) -> list[Proposal]:
-        """The proposals whose subject or kind is muted."""
-        mutes = read_mute_index(session, now)
-        return [proposal for proposal in proposals if mutes.covers(*proposal.about, tier=proposal.tier)]
-
     def select(self, session: Session, findings: Mapping[str, Findings], staying: Sequence[Card]) -> Selection:
         """The proposals that may become cards and have a place beside the cards that stay."""
         proposals = [proposal for found in findings.values() for proposal in found.proposals]

@@ -53,8 +53,8 @@ MIN_HELD_OUT = 100
 MAX_LEARNT = 2_000
 """Maximum number of decisions that a new learner learns from, newest first, in about 0.2 s. Later ones are added."""
 
-CARD_FROM, SUGGESTED_FROM, ACT_FROM = 0.3, 0.6, 0.8
-"""Lower ends of the bands; each band includes its lower end."""
+_LOWER_ENDS = {Band.ACT: 0.8, Band.SUGGESTED: 0.6, Band.CARD: 0.3}
+"""Lower ends of the bands, the highest first; each band includes its lower end."""
 
 MAX_VECTORS = 2_000
 """Maximum number of embeddings that are kept, which is 3 MB. The oldest are dropped."""
@@ -253,13 +253,7 @@ def _check_outcomes(scored_outcomes: Sequence[tuple[float, bool]]) -> Calibratio
 
 def find_band(confidence: float) -> Band:
     """The band of a confidence: [0, 0.3) discarded, [0.3, 0.6) card, [0.6, 0.8) suggested, [0.8, 1] act."""
-    if confidence >= ACT_FROM:
-        return Band.ACT
-    if confidence >= SUGGESTED_FROM:
-        return Band.SUGGESTED
-    if confidence >= CARD_FROM:
-        return Band.CARD
-    return Band.DISCARDED
+    return next((band for band, lower_end in _LOWER_ENDS.items() if confidence >= lower_end), Band.DISCARDED)
 
 
 def compute_confidence(

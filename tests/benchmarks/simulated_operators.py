@@ -72,7 +72,7 @@ def simulate(world: World, taste: Taste, until: int, seed: int) -> list[Shown]:
         }
         templates_rate = mean([rates[proposal.facts["name"]] for proposal in select_as_templates(proposals)])
         oracle_rate = max(rates.values())
-        for card in world.run_cycle(*proposals):
+        for card in world.check(*proposals):
             rate = rates[card.assignment.parameters["paths"][0]]
             cards_shown.append(Shown(decided, card.confidence, rate, templates_rate, oracle_rate))
             if world.cards.get(card.id).status is not Status.PENDING:

@@ -1,4 +1,4 @@
-"""Cards on a real database, with the real store, cycle, router and Twin, for the tests of decisions on cards.
+"""Cards on a real database, with the real store, checks, router and Twin, for the tests of decisions on cards.
 
 The rails issue permits by the words of a prompt, a test ends the sessions, and it says what templates propose.
 """
@@ -61,7 +61,7 @@ class World:
     clock: FakeClock
     settings: Settings = WITHOUT_QUIET_HOURS
     proposals: list[Proposal] = field(default_factory=list)
-    """What templates propose in the next cycle."""
+    """What templates propose in the next check."""
     stop_reason: str = ""
     """Why the engine is stopped, "" if it is not."""
     git_state: GitState | None = field(default_factory=GitState)
@@ -72,7 +72,7 @@ class World:
     placer: Callable[[str, str], Route] = lambda prompt, channel: Route(channel)
     randomness: Randomness = field(default_factory=lambda: Randomness(1))
     template_errors: tuple[Exception, ...] = ()
-    """The errors of templates in the next cycle."""
+    """The errors of templates in the next check."""
     deleted_workspaces: tuple[str, ...] = ()
     """The workspaces that are gone from the disk."""
 
@@ -98,7 +98,7 @@ class World:
             self.randomness,
             CheckSources(
                 prepare=lambda: None,
-                contexts=self._make_contexts,
+                contexts=lambda workspaces: self.read_contexts(workspaces),
                 note_activity=lambda workspace, at: None,
                 workspaces=lambda: self.workspaces,
                 propose=self._propose,
@@ -122,7 +122,7 @@ class World:
         proposals = [proposed for proposed in self.proposals if proposed.workspace == context.workspace]
         return Proposed(tuple(proposals), self.template_errors)
 
-    def _make_contexts(self, workspaces: Sequence[str]) -> list[WorkspaceContext]:
+    def read_contexts(self, workspaces: Sequence[str]) -> list[WorkspaceContext]:
         """The contexts of these workspaces."""
         return [
             WorkspaceContext(
@@ -132,14 +132,14 @@ class World:
             for name in workspaces
         ]  # fmt: skip
 
-    def run_cycle(self, *proposals: Proposal) -> list[Card]:
-        """Run a cycle in which templates propose exactly these; returns the cards that it made."""
+    def check(self, *proposals: Proposal) -> list[Card]:
+        """Run a check in which templates propose exactly these; returns the cards that it made."""
         self.proposals = list(proposals)
         return list(self.checks.run().created)
 
     def make_card(self, name: str = "a", **fields: Any) -> Card:
         """Make a card about `name`, with these fields of its proposal."""
-        (card,) = self.run_cycle(make_proposal(name, **fields))
+        (card,) = self.check(make_proposal(name, **fields))
         return card
 
     def start_card(self, name: str = "a", by: DecidedBy = DecidedBy.OPERATOR) -> Card:

@@ -85,7 +85,7 @@ def test_a_review_from_before_a_commit_does_not_stand_in_the_way_of_another(
     world: World, repository: Repository
 ) -> None:
     card = make_reviewed_card(world, repository)
-    repository.commit("after the last cycle", {"a.py": "1"})
+    repository.commit("after the last check", {"a.py": "1"})
     assert world.cards.approve(card.id).status is Status.APPROVED
 
 
@@ -179,7 +179,7 @@ def killed_before_the_start(world: World) -> Iterator[None]:
 def test_recovery_starts_approved_cards_and_reopens_those_with_an_expired_permit(
     world: World, clock: FakeClock
 ) -> None:
-    fresh, late, running = world.run_cycle(make_proposal("fresh"), make_proposal("late"), make_proposal("running"))
+    fresh, late, running = world.check(make_proposal("fresh"), make_proposal("late"), make_proposal("running"))
     world.cards.approve(running.id)
     with killed_before_the_start(world):
         world.cards.approve(late.id)

@@ -73,12 +73,12 @@ class RandomSteps(RuleBasedStateMachine):
 
     @initialize()
     def begin_with_cards(self) -> None:
-        self.cycle(range(7))
+        self.check(range(7))
 
     @rule(numbers=st.sets(st.integers(0, 8), max_size=9))
-    def cycle(self, numbers: Iterable[int]) -> None:
+    def check(self, numbers: Iterable[int]) -> None:
         proposals = [make_proposal(str(n), tier=Tier(n % 4 + 1), kind=f"kind{n % 5}") for n in sorted(numbers)]
-        self.world.run_cycle(*proposals)
+        self.world.check(*proposals)
 
     @precondition(lambda self: self.status)
     @rule(index=st.integers(0, 40), verb=st.sampled_from(["approve", "dismiss", "snooze", "undo"]))
@@ -295,7 +295,7 @@ def test_every_transition_is_an_event(world: World, bus: EventBus) -> None:
 
 
 def test_the_database_refuses_two_pending_cards_about_the_same(world: World) -> None:
-    first, second = world.run_cycle(make_proposal("a"), make_proposal("b"))
+    first, second = world.check(make_proposal("a"), make_proposal("b"))
 
     def give_same_subject(tx: Any) -> None:
         tx.session.get(CardRow, second.id).subject = tx.session.get(CardRow, first.id).subject
@@ -305,13 +305,13 @@ def test_the_database_refuses_two_pending_cards_about_the_same(world: World) -> 
         world.database.write(give_same_subject)
 
 
-def test_the_cards_of_a_deleted_workspace_are_withdrawn_at_the_next_cycle(world: World) -> None:
+def test_the_cards_of_a_deleted_workspace_are_withdrawn_at_the_next_check(world: World) -> None:
     world.workspaces = [SHOP, "/site"]
-    in_shop, in_site = world.run_cycle(make_proposal("a"), make_proposal("b", workspace="/site"))
+    in_shop, in_site = world.check(make_proposal("a"), make_proposal("b", workspace="/site"))
     own = world.propose("look around", workspace="/site")
     world.deleted_workspaces = ("/site",)
     world.workspaces = [SHOP]
-    world.run_cycle(make_proposal("a"))
+    world.check(make_proposal("a"))
     assert [card.id for card in world.cards.pending()] == [in_shop.id]
     assert {world.cards.get(card.id).note for card in (in_site, own)} == {"its workspace was deleted"}
     assert world.signals() == []

@@ -57,7 +57,7 @@ def test_the_newest_cards_of_a_workspace_or_channel_are_counted_without_those_of
 
 def test_at_most_three_of_the_five_places_are_for_suggestions(world: World) -> None:
     tiers = [Tier.UPKEEP, Tier.CHECK, Tier.CHECK, Tier.BLOCKS, Tier.AT_RISK]
-    predicted = world.run_cycle(*(make_proposal(f"p{n}", tier=tier, kind=f"k{n}") for n, tier in enumerate(tiers)))
+    predicted = world.check(*(make_proposal(f"p{n}", tier=tier, kind=f"k{n}") for n, tier in enumerate(tiers)))
     suggested = [world.propose(f"part {number}", reasoning="by claude") for number in range(3)]
     pending = {card.id for card in world.cards.pending()}
     assert len(pending) == 5
@@ -155,9 +155,9 @@ def test_an_undone_dismissal_stays_as_long_as_there_is_evidence(world: World, cl
     world.cards.dismiss(card.id)
     clock.advance(timedelta(hours=25))
     assert world.cards.undo(card.id)[0].expires_at == clock.now() + timedelta(hours=24)
-    world.run_cycle(make_proposal())
+    world.check(make_proposal())
     assert world.cards.get(card.id).status is Status.PENDING
-    world.run_cycle()
+    world.check()
     assert world.cards.get(card.id).outcome is Outcome.WITHDRAWN
 
 
@@ -280,12 +280,12 @@ def test_a_snooze_has_bounds(world: World, span: timedelta) -> None:
 def test_a_dismissed_subject_returns_early_only_in_tier_1(world: World) -> None:
     world.cards.dismiss(world.make_card("secret in a.py", kind="secret", tier=Tier.BLOCKS).id)
     committed = {"kind": "secret", "subject": "secret in a.py", "facts": {"committed": True}}
-    assert world.run_cycle(make_proposal(tier=Tier.BLOCKS, **committed)) == []
-    (card,) = world.run_cycle(make_proposal(tier=Tier.AT_RISK, **committed))
+    assert world.check(make_proposal(tier=Tier.BLOCKS, **committed)) == []
+    (card,) = world.check(make_proposal(tier=Tier.AT_RISK, **committed))
     assert card.tier is Tier.AT_RISK
     world.cards.dismiss(card.id)
     committed["facts"] = {"committed": True, "more": True}
-    assert world.run_cycle(make_proposal(tier=Tier.AT_RISK, **committed)) == [], "it was dismissed in tier 1, too"
+    assert world.check(make_proposal(tier=Tier.AT_RISK, **committed)) == [], "it was dismissed in tier 1, too"
 
 
 def test_approvals_of_own_prompts_count_for_no_prediction(world: World) -> None:
@@ -331,8 +331,8 @@ def test_a_workspace_that_is_off_gets_no_suggestion(database: Database, clock: F
 
 
 def test_a_card_that_makes_room_says_so(world: World) -> None:
-    cards = world.run_cycle(*(make_proposal(str(n), kind=f"kind{n}") for n in range(5)))
-    world.run_cycle(*world.proposals, make_proposal("broken", kind="secret", tier=Tier.AT_RISK))
+    cards = world.check(*(make_proposal(str(n), kind=f"kind{n}") for n in range(5)))
+    world.check(*world.proposals, make_proposal("broken", kind="secret", tier=Tier.AT_RISK))
     world.propose("tidy the cart", reasoning="by claude")
     notes = sorted(note for card in cards if (note := world.cards.get(card.id).note))
     assert notes == ["made room for another card", "made room for something more urgent"]

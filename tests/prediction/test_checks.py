@@ -57,14 +57,14 @@ def make_new_commit_state(world: World) -> GitState:
 
 def test_the_five_highest_proposals_become_cards(world: World) -> None:
     tiers = [Tier.CHECK, Tier.AT_RISK, Tier.CHECK, Tier.BLOCKS, Tier.UPKEEP, Tier.CHECK, Tier.CHECK, Tier.UPKEEP]
-    created = world.run_cycle(*(make_proposal(str(n), kind=f"kind{n}", tier=tier) for n, tier in enumerate(tiers)))
+    created = world.check(*(make_proposal(str(n), kind=f"kind{n}", tier=tier) for n, tier in enumerate(tiers)))
     assert [card.tier for card in created] == [1, 2, 3, 3, 3]
-    assert world.run_cycle(*world.proposals) == []
+    assert world.check(*world.proposals) == []
 
 
-def test_a_requested_cycle_says_when_there_is_no_room_for_a_card(world: World) -> None:
+def test_a_requested_check_says_when_there_is_no_room_for_a_card(world: World) -> None:
     world.git_state = make_new_commit_state(world)
-    world.run_cycle(*make_proposals(*"abcde"))
+    world.check(*make_proposals(*"abcde"))
     assert world.checks.run(requested=True).errors == (), "nothing else is proposed"
     world.proposals = [*world.proposals, make_proposal("f")]
     message = (
@@ -80,20 +80,20 @@ def test_a_workspace_without_a_commit_is_remarked_until_it_has_one(world: World)
     assert world.checks.run(requested=True).errors == (f"{SHOP}: {reason}",)
     assert world.checks.remarks() == {SHOP: reason}
     world.git_state = None
-    world.run_cycle()
+    world.check()
     assert world.checks.remarks() == {SHOP: reason}, "git could not be read, so nothing newer is known"
     world.git_state = make_new_commit_state(world)
-    world.run_cycle()
+    world.check()
     assert world.checks.remarks() == {}
 
 
 def test_the_same_evidence_makes_one_card(world: World) -> None:
-    assert len(world.run_cycle(make_proposal("a"), make_proposal("a"), make_proposal("a", workspace="/other"))) == 1
+    assert len(world.check(make_proposal("a"), make_proposal("a"), make_proposal("a", workspace="/other"))) == 1
     world.cards.approve(world.cards.pending()[0].id)
-    assert world.run_cycle(make_proposal("a")) == [], "a session works on it"
+    assert world.check(make_proposal("a")) == [], "a session works on it"
 
 
-# Pending cards in a later cycle
+# Pending cards in a later check
 
 
 def test_a_card_is_withdrawn_when_its_evidence_is_gone(world: World) -> None:
@@ -106,7 +106,7 @@ def test_a_card_is_withdrawn_when_its_evidence_is_gone(world: World) -> None:
     assert (after.status, after.outcome) == (Status.EXPIRED, Outcome.WITHDRAWN)
     assert world.signals() == []
     assert world.cards.get(own.id).status is Status.PENDING
-    assert len(world.run_cycle(make_proposal("a"))) == 1, "a withdrawn card does not cool down"
+    assert len(world.check(make_proposal("a"))) == 1, "a withdrawn card does not cool down"
 
 
 def test_a_pending_card_gives_the_reasons_of_the_last_check(world: World, clock: FakeClock) -> None:
@@ -115,22 +115,22 @@ def test_a_pending_card_gives_the_reasons_of_the_last_check(world: World, clock:
     )
     clock.advance(timedelta(minutes=10))
     renewed = {"reasoning": "everything is committed", "signals": (Signal("git", 0.1, 0.5, ("clean",)),)}
-    assert world.run_cycle(make_proposal("a", evidence_at=clock.now(), **renewed)) == []
+    assert world.check(make_proposal("a", evidence_at=clock.now(), **renewed)) == []
     [after] = world.cards.pending()
     assert after == replace(before, evidence_at=clock.now(), **renewed), "its confidence stays as it was stated"
 
 
 def test_a_card_that_would_run_something_else_by_now_makes_way_for_another(world: World, clock: FakeClock) -> None:
     old = world.make_card("a", parameters={"paths": ["a"]})
-    [new] = world.run_cycle(make_proposal("a", parameters={"paths": ["a", "b"]}))
+    [new] = world.check(make_proposal("a", parameters={"paths": ["a", "b"]}))
     assert world.cards.get(old.id).outcome is Outcome.WITHDRAWN
     assert world.cards.get(old.id).note == "another card says what is there now"
     assert refusal_code(world.cards.approve, old.id) == "already_decided", "an approval runs what was read, or nothing"
     assert [card.id for card in world.cards.pending()] == [new.id]
     world.cards.snooze(new.id)
-    assert world.run_cycle(make_proposal("a", prompt="run all tests")) == [], "the subject stays snoozed"
+    assert world.check(make_proposal("a", prompt="run all tests")) == [], "the subject stays snoozed"
     clock.advance(timedelta(hours=2))
-    assert [card.assignment.prompt for card in world.run_cycle(make_proposal("a", prompt="run all tests"))] == [
+    assert [card.assignment.prompt for card in world.check(make_proposal("a", prompt="run all tests"))] == [
         "run all tests"
     ]
 
@@ -139,7 +139,7 @@ def test_a_card_that_the_operator_edited_stays_as_edited(world: World) -> None:
     card = world.make_card("a")
     world.sessions.is_full = True
     world.cards.undo(world.cards.approve(card.id, edit="paths=src").id)
-    assert world.run_cycle(make_proposal("a")) == []
+    assert world.check(make_proposal("a")) == []
     [after] = world.cards.pending()
     assert (after.id, after.assignment.parameters) == (card.id, {"paths": "src"})
 
@@ -153,7 +153,7 @@ def test_a_shown_card_whose_work_the_operator_did_gives_a_signal(
         world.cards.mark_shown([card.id])
     clock.advance(timedelta(minutes=5))
     world.git_state = make_new_commit_state(world)
-    assert world.run_cycle() == []
+    assert world.check() == []
     assert world.signals() == signals
     if shown:
         assert world.cards.get(card.id).note == "you did it yourself"
@@ -208,7 +208,7 @@ def test_a_card_that_the_content_rail_blocks_is_held_back_and_named_until_it_is_
 
 def test_what_is_held_back_stays_named_after_a_check_of_another_workspace(world: World) -> None:
     world.git_state = make_new_commit_state(world)
-    world.run_cycle(make_proposal("a", prompt="forbidden"))
+    world.check(make_proposal("a", prompt="forbidden"))
     before = world.checks.remarks()
     world.checks.run(workspaces=["/blog"])
     assert world.checks.remarks() == before != {}
@@ -221,10 +221,10 @@ def test_a_proposal_for_a_channel_that_is_not_registered_is_an_error(world: Worl
     assert report.errors == (f"{SHOP}: run_tests: there is no channel 'gone'",)
 
 
-def test_a_finished_cycle_is_in_the_ledger_with_its_errors(world: World) -> None:
+def test_a_finished_check_is_in_the_ledger_with_its_errors(world: World) -> None:
     world.make_card("a")
     world.template_errors = (KeyError("head"),)
-    world.run_cycle(make_proposal("b"))
+    world.check(make_proposal("b"))
     [finished] = world.store.ledger.latest(1, kinds=("CycleFinished",))
     assert (finished.payload["created"], finished.payload["withdrawn"]) == (1, 0)
     assert [*finished.payload["errors"]] == ["/shop: KeyError: 'head'"]
@@ -256,22 +256,22 @@ def test_a_stopped_engine_predicts_nothing(world: World) -> None:
 def test_a_workspace_that_is_off_gets_no_cards(database: Database, clock: FakeClock) -> None:
     settings = Settings(workspaces={SHOP: WorkspaceSettings(autonomy=WorkspaceAutonomy.OFF)})
     world = World(database, clock, settings=settings)
-    assert world.run_cycle(make_proposal("a")) == []
+    assert world.check(make_proposal("a")) == []
     assert "off" in world.checks.run(requested=True).errors[0]
 
 
-def test_a_second_cycle_waits_for_the_first(world: World) -> None:
+def test_a_second_check_waits_for_the_first(world: World) -> None:
     is_reading, may_continue = threading.Event(), threading.Event()
-    sources = world.checks._sources
+    read_contexts = world.read_contexts
     read_workspaces: list[Sequence[str]] = []
 
     def read_slowly(workspaces: Sequence[str]) -> Sequence[WorkspaceContext]:
         read_workspaces.append(workspaces)
         is_reading.set()
         assert may_continue.wait(10)
-        return sources.contexts(workspaces)
+        return read_contexts(workspaces)
 
-    world.checks._sources = replace(sources, contexts=read_slowly)
+    world.read_contexts = read_slowly  # type: ignore[method-assign]
     assert not world.checks.is_checking
     world.proposals = [make_proposal("a"), make_proposal("b", workspace="/blog")]
     with ThreadPoolExecutor(2) as pool:
@@ -347,7 +347,7 @@ def test_kinds_that_may_follow_a_session(view: SessionView, kinds: tuple[str, ..
 
 def fail_tests(world: World, name: str = "a", *others: Proposal) -> None:
     """Run the tests of `name`, which fail. Cards for the `others` stay pending."""
-    created = world.run_cycle(make_proposal(name), *others)
+    created = world.check(make_proposal(name), *others)
     card = world.cards.approve(next(card.id for card in created if card.kind == "run_tests"))
     world.sessions.end(card.id)
     view = world.sessions.views[card.id] = replace(world.sessions.views[card.id], check=RED)
@@ -371,7 +371,7 @@ def test_failed_tests_lead_to_one_card_that_takes_no_place(world: World) -> None
 
 def test_a_follow_up_that_was_dismissed_or_done_lately_gives_way_to_the_next_kind(world: World) -> None:
     done, dismissed = make_proposal("done", kind="bisect"), make_proposal("dismissed", kind="hunt_flakes")
-    by_kind = {card.kind: card.id for card in world.run_cycle(done, dismissed)}
+    by_kind = {card.kind: card.id for card in world.check(done, dismissed)}
     world.cards.approve(by_kind["bisect"])
     world.sessions.end(by_kind["bisect"])
     world.cards.dismiss(by_kind["hunt_flakes"])
@@ -387,8 +387,8 @@ def test_a_card_keeps_its_place_in_a_round_that_makes_one_next_step(world: World
     after = make_proposal("files", kind="lint", parameters={"paths": ["a", "b"]}, reasoning="two files changed")
     world.proposals = [after, BROKEN_TEST]
     assert [follow_up.kind for follow_up in world.checks.follow_up()] == ["bisect"]
-    assert world.cards.get(card.id) == card, "it makes way in the next cycle, which can make the other card"
-    assert [new.assignment.parameters for new in world.run_cycle(after, BROKEN_TEST)] == [{"paths": ["a", "b"]}]
+    assert world.cards.get(card.id) == card, "it makes way in the next check, which can make the other card"
+    assert [new.assignment.parameters for new in world.check(after, BROKEN_TEST)] == [{"paths": ["a", "b"]}]
 
 
 def test_no_card_is_made_only_to_make_room_for_one_that_cannot_run(world: World) -> None:
@@ -447,7 +447,7 @@ def test_nothing_follows_during_a_stop_and_nothing_is_lost_by_it(world: World) -
 
 
 def test_a_stopped_session_has_its_workspace_read_again(world: World, clock: FakeClock) -> None:
-    [created] = world.run_cycle(make_proposal("a"))
+    [created] = world.check(make_proposal("a"))
     card = world.cards.approve(created.id)
     world.sessions.end(card.id)
     view = world.sessions.views[card.id] = replace(world.sessions.views[card.id], state=SessionState.CANCELLED)

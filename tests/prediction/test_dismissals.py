@@ -23,7 +23,7 @@ def test_a_dismissed_subject_is_muted_for_seven_days_and_then_for_fourteen(world
     for number, days in enumerate((7, 14)):
         clock.advance(days * DAY - timedelta(minutes=1))
         new_commit = {"head": number}
-        assert world.run_cycle(make_proposal("main", kind="lint", facts=new_commit)) == []
+        assert world.check(make_proposal("main", kind="lint", facts=new_commit)) == []
         clock.advance(timedelta(minutes=1))
         world.cards.dismiss(world.make_card("main", kind="lint", facts=new_commit).id)
 
@@ -33,7 +33,7 @@ def test_a_mute_covers_no_other_subject_kind_or_workspace(world: World) -> None:
     dismiss(world, "main")
     assert (
         len(
-            world.run_cycle(
+            world.check(
                 make_proposal("next", kind="lint"), make_proposal("main"), make_proposal("main", workspace=SITE)
             )
         )
@@ -46,7 +46,7 @@ def test_the_third_dismissal_of_a_kind_switches_it_off_and_says_so(world: World,
     assert (first.note, second.note) == ("", "")
     assert third.note == "cards “Lint of what changed” are switched off in shop: dismissed 3 times"
     clock.advance(400 * DAY)
-    assert world.run_cycle(make_proposal("d", kind="lint")) == []
+    assert world.check(make_proposal("d", kind="lint")) == []
     (kind,) = world.cards.muted()
     assert (kind.kind, kind.workspace, kind.subject, kind.until) == ("lint", SHOP, "", None)
 
@@ -68,11 +68,11 @@ def test_undo_switches_the_kind_on_again(world: World) -> None:
     world.cards.undo(third.id)
     assert world.cards.get(third.id).status is Status.PENDING
     assert [mute.subject for mute in world.cards.muted()] == ["b", "a"]
-    assert len(world.run_cycle(*world.proposals, make_proposal("d", kind="lint"))) == 1
+    assert len(world.check(*world.proposals, make_proposal("d", kind="lint"))) == 1
 
 
 def test_other_cards_of_a_kind_that_is_switched_off_leave_the_stack(world: World) -> None:
-    other, first, second = world.run_cycle(
+    other, first, second = world.check(
         make_proposal("a", kind="lint"), make_proposal("b", kind="lint"), make_proposal("c")
     )
     world.cards.dismiss(first.id, reason=DismissReason.NEVER_HERE)
@@ -86,8 +86,8 @@ def test_the_reason_never_switches_a_kind_off_here_or_everywhere(world: World, r
     world.workspaces = [SHOP, SITE]
     (card,) = dismiss(world, "a", reason=DismissReason(reason))
     assert "switched off" in card.note
-    assert world.run_cycle(make_proposal("b", kind="lint")) == []
-    assert len(world.run_cycle(make_proposal("b", kind="lint", workspace=SITE))) == elsewhere
+    assert world.check(make_proposal("b", kind="lint")) == []
+    assert len(world.check(make_proposal("b", kind="lint", workspace=SITE))) == elsewhere
 
 
 @pytest.mark.parametrize(
@@ -121,11 +121,11 @@ def test_mutes_end_one_by_one(world: World) -> None:
     dismiss(world, "a", "b", "c")
     mute_of_kind = next(mute for mute in world.cards.muted() if not mute.subject)
     assert world.cards.unmute(mute_of_kind.id) == mute_of_kind
-    assert len(world.run_cycle(make_proposal("d", kind="lint"))) == 1
-    assert world.run_cycle(make_proposal("a", kind="lint")) == [], "the subject has a mute of its own"
+    assert len(world.check(make_proposal("d", kind="lint"))) == 1
+    assert world.check(make_proposal("a", kind="lint")) == [], "the subject has a mute of its own"
     mute_of_subject = next(mute for mute in world.cards.muted() if mute.subject == "a")
     world.cards.unmute(mute_of_subject.id)
-    assert len(world.run_cycle(make_proposal("a", kind="lint"))) == 1
+    assert len(world.check(make_proposal("a", kind="lint"))) == 1
     assert refusal_code(world.cards.unmute, mute_of_subject.id) == "unknown_mute"
 
 

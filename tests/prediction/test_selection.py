@@ -31,7 +31,7 @@ from tests.prediction.deciding import SHOP, World, make_proposal, teach
 
 
 def draft(name: str, confidence: float, *, kind: str = "run_tests", **fields: Any) -> CardRow:
-    """A row about `name`, as a cycle makes it of a proposal."""
+    """A row about `name`, as a check makes it of a proposal."""
     proposed = make_proposal(name, kind=kind, **fields)
     parts = ConfidenceParts(confidence, confidence, 0.5, confidence, confidence, stated=True)
     estimate = ConfidenceEstimate(parts, NO_FEATURES)
@@ -88,12 +88,12 @@ def test_a_kind_is_explored_again_after_a_month_without_a_decision(
     world = World(database, clock, randomness=ALWAYS)
     teach(world, MIN_DECISIONS, DecisionSignal.DISMISSED, kind="lint")
     clock.advance(age)
-    assert bool(world.run_cycle(make_proposal("new", kind="lint"))) is is_shown
+    assert bool(world.check(make_proposal("new", kind="lint"))) is is_shown
 
 
 def test_at_most_four_cards_are_of_one_kind(world: World) -> None:
-    assert len(world.run_cycle(*(make_proposal(str(number)) for number in range(8)))) == 4
-    assert len(world.run_cycle(*world.proposals, make_proposal("other", kind="lint"))) == 1
+    assert len(world.check(*(make_proposal(str(number)) for number in range(8)))) == 4
+    assert len(world.check(*world.proposals, make_proposal("other", kind="lint"))) == 1
 
 
 @pytest.mark.parametrize(
