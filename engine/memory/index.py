@@ -246,17 +246,17 @@ class Index:
             self._set_state("ready")
 
     def _is_open(self) -> bool:
-        return self._opened is not None and self._opened == self._identify_index()
+        return self._opened is not None and self._opened == self._identify_index(self._model())
 
-    def _identify_index(self) -> _OpenIndex:
-        """The index that should be open now."""
+    def _identify_index(self, model: str) -> _OpenIndex:
+        """The index of `model` that should be open now."""
         place: ChromaServer | int | None = self._server()
         if place is None:
             try:
                 place = (self.folder / "chroma.sqlite3").stat().st_ino
             except OSError:
                 place = 0
-        return _OpenIndex(self._helper.pid, place, self._model())
+        return _OpenIndex(self._helper.pid, place, model)
 
     def _open(self) -> None:
         """Open the index in its folder or on the server."""
@@ -274,7 +274,7 @@ class Index:
             self._clear_wanted = self._is_disconnected = False
         self._last_chunk = max((max(ids, default=0) for ids in self._store.indexed(model).values()), default=0)
         self._removed = 0
-        self._opened = self._identify_index()
+        self._opened = self._identify_index(model)
 
     def _reconcile(self) -> int:
         """Make the index contain what the database does, a page of ids at a time; searches are answered in between.

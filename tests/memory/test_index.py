@@ -11,8 +11,10 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,7 +24,8 @@ from engine.clock import FakeClock
 from engine.config import FixedSettings
 from engine.memory import index as indexing
 from engine.memory import vectors
-from engine.memory.index import ChromaServer
+from engine.memory.helper import Helper
+from engine.memory.index import ChromaServer, Index
 from engine.memory.memory import MemoryService
 from engine.memory.vectors import MAX_CHUNK_TOKENS, NoIndex, cut_into_chunks
 from engine.model import Layer, NewMemory, RecallQuery
@@ -166,6 +169,32 @@ def test_another_embedder_makes_all_vectors_anew(make_memory: MakeMemory) -> Non
     embedding = memory.vectors.embed("one thing")
     assert embedding.array.shape == (16,)
     assert find_nearest(memory, "[05 January 2026] Ada: one thing") == "one thing"
+
+
+class SwitchingHelper(Helper):
+    """Holds no vectors. While it opens an index for the first time, the operator chooses another embedder."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: list[str] = []
+        self.model = "words"
+
+    def call(self, method: str, *arguments: Any, timeout: float, bulk: bool = True) -> Any:
+        if method == "open":
+            self.opened.append(arguments[1])
+            self.model = "other words"
+        return []
+
+
+def test_an_embedder_that_changes_while_the_index_opens_gets_an_index_of_its_own(
+    memory: MemoryService, tmp_path: Path
+) -> None:
+    helper = SwitchingHelper()
+    with closing(Index(memory.store, helper, tmp_path / "other", model=lambda: helper.model)) as index:
+        assert index.wait(LONG)
+        assert index.search(Layer.VECTORS, b"", 1) is None, "the open index has vectors of the embedder before"
+        assert index.wait(LONG)
+        assert helper.opened == ["words", "other words"]
 
 
 # -- chunks
