@@ -43,7 +43,6 @@ from engine.model import (
     sanitise,
 )
 from engine.model.secrets import redact, redact_json
-from engine.storage.database import Database
 
 log = logging.getLogger(__name__)
 
@@ -78,22 +77,23 @@ MIN_FREE_FILES = 10_000
 # -- whether a session may start
 
 
-class Admission(SessionStore):
+class Admission:
     """Checks a session when it is created, and again before it starts."""
 
     def __init__(
         self,
-        database: Database,
         clock: Clock,
         settings: SettingsSource,
         rails: SessionRails,
         runners: Sequence[Runner],
+        compute_usual_cost: Callable[[str, str], int | None],
     ) -> None:
-        super().__init__(database, rails.consume)
+        """`compute_usual_cost` is that of the store of sessions."""
         self._clock = clock
         self._settings = settings
         self._rails = rails
         self._runners = {runner.name: runner for runner in runners}
+        self._compute_usual_cost = compute_usual_cost
         self._sandbox = rails.sandbox
 
     @property
@@ -155,7 +155,8 @@ class Admission(SessionStore):
             way_out = self.sandbox.describe_way_out("run the command in a terminal")
             return RunnerInfo(available=False, reason=f"{problem} ({way_out})")
         settings = self._settings.current
-        usual = 0 if info.is_free else self.compute_usual_cost(definite_assignment.runner, definite_assignment.channel)
+        runner, channel = definite_assignment.runner, definite_assignment.channel
+        usual = 0 if info.is_free else self._compute_usual_cost(runner, channel)
         if usual is None:
             usual = microusd(settings.cost_per_trigger)
         note = info.undo_note
@@ -264,10 +265,10 @@ class Admission(SessionStore):
 # -- its work
 
 
-def run_session(live: LiveSession, admission: Admission) -> StopRequest | RunnerResult:
+def run_session(live: LiveSession, admission: Admission, store: SessionStore) -> StopRequest | RunnerResult:
     """Do the work in this thread, and end its processes. Returns its result, or the request that ended it."""
     try:
-        return _begin_and_run(live, admission)
+        return _begin_and_run(live, admission, store)
     except CommandBlocked as error:
         return StopRequest(SessionState.BLOCKED, str(error))
     except SessionStopped as error:
@@ -284,17 +285,17 @@ def run_session(live: LiveSession, admission: Admission) -> StopRequest | Runner
     return live.stop_requested or failure
 
 
-def _begin_and_run(live: LiveSession, admission: Admission) -> RunnerResult:
+def _begin_and_run(live: LiveSession, admission: Admission, store: SessionStore) -> RunnerResult:
     """Store that the session runs, and have its runner do the work."""
     runner = admission.find_runner(live.assignment)
     hosts = runner.check(live.assignment).hosts
-    row = admission.load_row(live.id)
+    row = store.load_row(live.id)
     without_sandbox = row.sandbox == UNCONFINED
     if admission.is_allowed_once(row.permit_id):
         live.allow_work_once()
     confinement = live.confinement
     described = live.sandbox.describe(network=confinement.network, hosts=(*confinement.hosts, *hosts))
-    view = admission.begin(live.id, described)
+    view = store.begin(live.id, described)
     if view is None:
         raise SessionStopped("it was stopped before it started")
     if reason := admission.find_late_blocking_reason(live.assignment, view.mode, without_sandbox=without_sandbox):

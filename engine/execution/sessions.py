@@ -30,7 +30,15 @@ from engine.execution.sandbox.ladder import UNCONFINED
 from engine.execution.session_folders import make_initial_confinement
 from engine.execution.session_processes import SessionProcesses, get_pid_folder, terminate_sessions
 from engine.execution.session_run import Admission, SessionWatch, make_result, run_session
-from engine.execution.session_store import APPROVED, AUTONOMOUS, LateEnds, MoreEvents, SessionRow, get_continued_session
+from engine.execution.session_store import (
+    APPROVED,
+    AUTONOMOUS,
+    LateEnds,
+    MoreEvents,
+    SessionRow,
+    SessionStore,
+    get_continued_session,
+)
 from engine.execution.transcripts import TranscriptReader, TranscriptWriter
 from engine.files import remove_folder
 from engine.home import Home
@@ -41,6 +49,7 @@ from engine.model import (
     Permit,
     Randomness,
     Refusal,
+    RunnerInfo,
     SessionState,
     SessionView,
     TranscriptLine,
@@ -66,9 +75,9 @@ def make_continue_command(session_id: str) -> str:
     return f"clawpy propose --continue {session_id} TEXT"
 
 
-class Sessions(Admission):
+class Sessions:
     """The sessions of one engine. Methods may be called from any thread and are quick, but for `wait`, `stop_all` and
-    `close`."""
+    `close`. `store` has their rows, and `admission` decides which may start."""
 
     def __init__(
         self,
@@ -82,7 +91,12 @@ class Sessions(Admission):
         rails: SessionRails,
         runners: Sequence[Runner],
     ) -> None:
-        super().__init__(database, clock, settings, rails, runners)
+        self.store = SessionStore(database, rails.consume)
+        self.admission = Admission(clock, settings, rails, runners, self.store.compute_usual_cost)
+        self._clock = clock
+        self._settings = settings
+        self._rails = rails
+        self._runners = runners
         self._home = home
         self._randomness = randomness
         self._reader = TranscriptReader()
@@ -91,10 +105,33 @@ class Sessions(Admission):
         self._live: dict[str, LiveSession] = {}
         self._ended: dict[str, threading.Event] = {}
         self._threads: set[threading.Thread] = set()
-        self._watch = SessionWatch(bus, stop_reason=self.stop_reason, stop=self._request_stop)
+        self._watch = SessionWatch(bus, stop_reason=self.admission.stop_reason, stop=self._request_stop)
         self._closing = threading.Event()
         self._late_ends = LateEnds(bus, self._closing, self._start_thread)
         self._held_back = False
+
+    # -- before a start, as `Admission` has it
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """The sandbox of sessions."""
+        return self.admission.sandbox
+
+    def choose(self, assignment: Assignment) -> tuple[Assignment, str]:
+        """The assignment with the runner that would do it now, and a sentence if that replaces another one."""
+        return self.admission.choose(assignment)
+
+    def check(self, assignment: Assignment) -> RunnerInfo:
+        """Whether a runner is available, its effects and sandbox, and the estimated cost."""
+        return self.admission.check(assignment)
+
+    def apply_edit(self, assignment: Assignment, edit: str) -> Assignment:
+        """The assignment after the operator's edit. Raises `Refusal` `no_runner` or `bad_parameters`."""
+        return self.admission.apply_edit(assignment, edit)
+
+    def find_blocking_reason(self, assignment: Assignment) -> str:
+        """Why an assignment may not start by itself now; "" when it may."""
+        return self.admission.find_blocking_reason(assignment)
 
     # -- starting
 
@@ -118,12 +155,14 @@ class Sessions(Admission):
         if mode not in (APPROVED, AUTONOMOUS):
             raise ValueError(f"mode {mode!r}")
         self._settings.current.channel(assignment.channel)
-        self.admit(assignment, mode, without_sandbox=without_sandbox)
+        self.admission.admit(assignment, mode, without_sandbox=without_sandbox)
         session_id = self._randomness.new_id("auto" if mode == AUTONOMOUS else "sess")
         if self._closing.is_set():
             raise Refusal("engine_closed", "the engine is closing; no session can start")
         sandbox = UNCONFINED if without_sandbox else ""
-        row = self.enqueue(session_id, permit, assignment, agent=agent, mode=mode, estimate=estimate, sandbox=sandbox)
+        row = self.store.enqueue(
+            session_id, permit, assignment, agent=agent, mode=mode, estimate=estimate, sandbox=sandbox
+        )
         self._enqueue_rows([row])
         return self.get(session_id)
 
@@ -131,7 +170,7 @@ class Sessions(Admission):
 
     def get(self, session_id: str) -> SessionView:
         """One session. Raises `Refusal` `unknown_session`."""
-        return self._make_view(self.load_row(session_id))
+        return self._make_view(self.store.load_row(session_id))
 
     def running(self) -> list[SessionView]:
         """The sessions that run or are starting, oldest first."""
@@ -139,17 +178,21 @@ class Sessions(Admission):
             live_ids = set(self._live)
         if not live_ids:  # the usual case, and this is asked twice a minute
             return []
-        rows = self.load_rows(state=SessionState.QUEUED) + self.load_rows(state=SessionState.RUNNING)
+        rows = self.store.load_rows(state=SessionState.QUEUED) + self.store.load_rows(state=SessionState.RUNNING)
         rows_by_id = {row.id: row for row in rows}  # one that began between the two reads is in both
         return [self._make_view(row) for row in reversed(rows_by_id.values()) if row.id in live_ids]
 
+    def find_ids_with_prefix(self, prefix: str) -> list[str]:
+        """Ids of sessions, of any age, that begin with `prefix`; see `engine.storage.rows`."""
+        return self.store.find_ids_with_prefix(prefix)
+
     def of_card(self, prediction_id: str) -> SessionView | None:
         """The newest session of a card, or None."""
-        return next((self._make_view(row) for row in self.load_rows(1, prediction_id=prediction_id)), None)
+        return next((self._make_view(row) for row in self.store.load_rows(1, prediction_id=prediction_id)), None)
 
     def continues(self, session_id: str) -> str:
         """The session that this one continues, "" for none. Raises `Refusal` `unknown_session`."""
-        return get_continued_session(self.load_row(session_id).assignment)
+        return get_continued_session(self.store.load_row(session_id).assignment)
 
     def transcript(self, session_id: str, *, after: int = 0, limit: int = 2_000) -> list[TranscriptLine]:
         """At most `limit` lines after line `after`. The last tenth of a second of a running session may be missing."""
@@ -230,7 +273,7 @@ class Sessions(Admission):
         until = time.monotonic() + 1
         for session_id in stopped:
             self._wait_for_end(session_id, until - time.monotonic())
-        remaining = [row.id for row in self.load_rows(state=SessionState.QUEUED) if row.id not in stopped]
+        remaining = [row.id for row in self.store.load_rows(state=SessionState.QUEUED) if row.id not in stopped]
         for session_id in remaining:
             self.stop(session_id, reason)
         return len(stopped) + len(remaining)
@@ -260,8 +303,8 @@ class Sessions(Admission):
 
         Without `resume`, queued sessions go on waiting, because this engine closes in a moment.
         """
-        interrupted = self.load_rows(state=SessionState.RUNNING)
-        queued = self.load_rows(state=SessionState.QUEUED)[::-1]
+        interrupted = self.store.load_rows(state=SessionState.RUNNING)
+        queued = self.store.load_rows(state=SessionState.QUEUED)[::-1]
         messages = []
         terminate_sessions(get_pid_folder(self._home))
         for row in reversed(interrupted):
@@ -269,7 +312,7 @@ class Sessions(Admission):
             self._finish(row.id, StopRequest(SessionState.INTERRUPTED, "the engine stopped while it ran"))
             messages.append(f"“{row.prompt}” was running when the engine stopped; it was interrupted ({row.id})")
         self._remove_scratch(self._scratch_folder)
-        messages += [message for runner in self._runners.values() for message in runner.recover()]
+        messages += [message for runner in self._runners for message in runner.recover()]
         if not resume:
             return messages + [f"“{row.prompt}” waits for the console ({row.id})" for row in queued]
         messages += [f"“{row.prompt}” was waiting when the engine stopped; it runs now ({row.id})" for row in queued]
@@ -325,7 +368,7 @@ class Sessions(Admission):
 
     def _run(self, live: LiveSession) -> None:
         """Run a session in its own thread, from its first transaction to its last."""
-        self._finish(live.id, run_session(live, self), live)
+        self._finish(live.id, run_session(live, self.admission, self.store), live)
         self._remove_scratch(live.confinement.scratch)
 
     def _make_live_session(self, row: SessionRow, sandbox: Sandbox) -> LiveSession:
@@ -404,7 +447,7 @@ class Sessions(Admission):
         more_events: MoreEvents = live.journal.events if live else lambda view: ()
 
         def store() -> None:
-            self.end(session_id, result, lines=lines, cwd=cwd, write=write, more_events=more_events)
+            self.store.end(session_id, result, lines=lines, cwd=cwd, write=write, more_events=more_events)
 
         self._late_ends.store_now_or_later(session_id, result, store)
         self._release_slot(session_id)
@@ -454,7 +497,7 @@ class Sessions(Admission):
     # Last in the class, because its name hides the type `list` from what follows.
     def list(self, *, workspace: str | None = None, agent: str | None = None, limit: int = 50) -> list[SessionView]:
         """Sessions, newest first."""
-        return [self._make_view(row) for row in self.load_rows(limit, workspace=workspace, agent=agent)]
+        return [self._make_view(row) for row in self.store.load_rows(limit, workspace=workspace, agent=agent)]
 
 
 def _add_worktree_fate(view: SessionView) -> SessionView:

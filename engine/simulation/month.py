@@ -222,7 +222,7 @@ class SimulatedMonth:
         sessions, begun = self._engine.sessions, False
         self._runner.gate.set()
         # First the queued ones: one that starts between the two questions is found by the second.
-        while waiting := sessions.load_rows(state=SessionState.QUEUED) or sessions.load_rows(
+        while waiting := sessions.store.load_rows(state=SessionState.QUEUED) or sessions.store.load_rows(
             state=SessionState.RUNNING
         ):
             begun = True

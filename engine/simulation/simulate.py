@@ -133,7 +133,7 @@ def open_world(folder: Path, seed: int, *, config: str = CONFIG) -> Iterator[Sim
             unreachable=True,
         ),
     )  # fmt: skip
-    engine.sessions.observe_end(contexts.session_ended)
+    engine.sessions.store.observe_end(contexts.session_ended)
     try:
         yield SimulatedWorld(engine, clock, list(projects.values()), runner)
     finally:

@@ -157,14 +157,14 @@ def _build_memory_sources(services: Services, overrides: Overrides) -> None:
 
 
 def _observe_sessions(services: Services) -> None:
-    services.sessions.observe_start(
+    services.sessions.store.observe_start(
         link_session,
         services.safety.costs.session_started,
         services.tasks.session_started,
         services.knowledge.session_changed,
         services.learnings.session_changed,
     )
-    services.sessions.observe_end(
+    services.sessions.store.observe_end(
         services.cards.session_ended,
         services.safety.session_ended,
         services.tasks.session_ended,
@@ -218,7 +218,7 @@ def _read_activity(services: Services) -> Mapping[str, AgentActivity]:
     running = {view.agent: view for view in services.sessions.running()}
     waiting = {request.agent for request in services.permissions.waiting()}
     activity_by_agent = {}
-    for agent, activity in services.sessions.read_totals().items():
+    for agent, activity in services.sessions.store.read_totals().items():
         if agent in running:
             activity = replace(activity, state=running[agent].state.value, current_tokens=running[agent].tokens)
         activity_by_agent[agent] = replace(activity, state="waiting") if agent in waiting else activity

@@ -139,9 +139,9 @@ def test_no_setting_lets_a_session_start_by_itself_without_a_sandbox(
 def test_an_approval_for_a_sandbox_does_not_run_without_one(engine: Engine, card: Card, mark_file: Path) -> None:
     """It was approved where a sandbox worked; after a restart none does."""
     with pytest.raises(Refusal) as refused:
-        engine.sessions.admit(card.assignment, "approved", without_sandbox=False)
+        engine.sessions.admission.admit(card.assignment, "approved", without_sandbox=False)
     assert refused.value.code == "no_sandbox"
-    assert engine.sessions.find_late_blocking_reason(card.assignment, "approved", without_sandbox=False)
+    assert engine.sessions.admission.find_late_blocking_reason(card.assignment, "approved", without_sandbox=False)
     assert not mark_file.exists()
 
 

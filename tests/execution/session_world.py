@@ -194,8 +194,8 @@ class SessionWorld:
             rails=make_rails(**stubs | other_rails),
             runners=self.make_runners(),
         )
-        self.sessions.observe_start(lambda tx, view: self.started.append(view))
-        self.sessions.observe_end(lambda tx, view: self.ended.append(view))
+        self.sessions.store.observe_start(lambda tx, view: self.started.append(view))
+        self.sessions.store.observe_end(lambda tx, view: self.ended.append(view))
 
     def make_runners(self) -> list[Runner]:
         """What carries out assignments here."""

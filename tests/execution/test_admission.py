@@ -10,7 +10,7 @@ import pytest
 
 from engine.config import WorkspaceSettings
 from engine.model import Assignment, Refusal, RunnerInfo
-from tests.execution.admission_with_runners import PROSE, AdmissionWithRunners, Answer
+from tests.execution.admissions import PROSE, Answer, make_admission
 from tests.support.helpers import refused
 
 FLOW = replace(PROSE, flow="run_tests")
@@ -37,12 +37,12 @@ CHOICES = {
 def test_auto_becomes_a_flow_or_the_runner_of_the_channel_or_a_model(
     assignment: Assignment, answers: dict[str, Answer], channel: dict[str, Any], runner: str
 ) -> None:
-    assert AdmissionWithRunners(answers, **channel).choose(assignment) == (replace(assignment, runner=runner), "")
+    assert make_admission(answers, **channel).choose(assignment) == (replace(assignment, runner=runner), "")
 
 
 def test_without_a_runner_for_prose_the_card_says_how_to_set_one_up() -> None:
-    assert AdmissionWithRunners({"model": NO_KEY}).check(PROSE).reason == "no provider has a key"
-    info = AdmissionWithRunners({"flow": FREE}).check(PROSE)
+    assert make_admission({"model": NO_KEY}).check(PROSE).reason == "no provider has a key"
+    info = make_admission({"flow": FREE}).check(PROSE)
     assert not info.available
     assert "clawpy key set openai" in info.reason
 
@@ -55,7 +55,7 @@ def test_without_a_runner_for_prose_the_card_says_how_to_set_one_up() -> None:
 def test_a_missing_runner_is_replaced_by_the_first_fallback_that_is_available(
     claude: dict[str, Answer], reason: str
 ) -> None:
-    admission = AdmissionWithRunners(
+    admission = make_admission(
         {"model": MODEL, "acp:gemini": NO_KEY, **claude}, fallback=("acp:gemini", "acp:claude", "model")
     )
     chosen, note = admission.choose(replace(PROSE, runner="acp:claude"))
@@ -64,30 +64,30 @@ def test_a_missing_runner_is_replaced_by_the_first_fallback_that_is_available(
 
 
 def test_auto_has_the_fallback_of_its_channel() -> None:
-    admission = AdmissionWithRunners({"model": NO_KEY, "acp:claude": CLAUDE}, fallback=("acp:claude",))
+    admission = make_admission({"model": NO_KEY, "acp:claude": CLAUDE}, fallback=("acp:claude",))
     chosen, note = admission.choose(PROSE)
     assert (chosen.runner, note) == ("acp:claude", "served by Claude Code: model cannot (no provider has a key)")
     assert admission.check(PROSE).consent_text == "Claude Code; network: api.anthropic.com for it alone"
 
 
 def test_the_sandbox_names_the_hosts_of_the_workspace_and_of_the_runner() -> None:
-    admission = AdmissionWithRunners({"model": MODEL}, workspace=WorkspaceSettings(hosts=("localhost:5432",)))
+    admission = make_admission({"model": MODEL}, workspace=WorkspaceSettings(hosts=("localhost:5432",)))
     assert admission.check(replace(PROSE, runner="model")).sandbox == "to localhost:5432, api.openai.com"
 
 
 def test_a_flow_has_no_fallback() -> None:
     answers: dict[str, Answer] = {"flow": RunnerInfo(False, "`paths` must be a list"), "model": MODEL}
-    admission = AdmissionWithRunners(answers, fallback=("model",))
+    admission = make_admission(answers, fallback=("model",))
     assert admission.choose(FLOW) == (FLOW, "")
     assert admission.check(FLOW).reason == "`paths` must be a list"
 
 
 def test_a_flow_that_is_edited_in_prose_becomes_work_for_an_agent_or_model() -> None:
     edit, flow = "only the part about the cart", replace(FLOW, runner="flow", parameters={"paths": ["a"]})
-    edited = AdmissionWithRunners({"flow": FREE, "model": MODEL}).apply_edit(flow, edit)
+    edited = make_admission({"flow": FREE, "model": MODEL}).apply_edit(flow, edit)
     assert edited == replace(PROSE, prompt=edit, runner="model")
     for model, text in ((NO_KEY, edit), (MODEL, "cart")):
-        admission = AdmissionWithRunners({"flow": FREE, "model": model})
+        admission = make_admission({"flow": FREE, "model": model})
         assert refused("bad_parameters", partial(admission.apply_edit, flow, text)).fix == "`run_tests paths=…`"
 
 
@@ -104,20 +104,20 @@ ESTIMATES = {
 def test_the_estimate_is_nothing_or_the_usual_cost_or_the_setting(
     assignment: Assignment, model: RunnerInfo, usual_costs: dict[str, int], estimate: int
 ) -> None:
-    admission = AdmissionWithRunners({"flow": FREE, "model": model}, usual_costs)
+    admission = make_admission({"flow": FREE, "model": model}, usual_costs)
     assert admission.check(assignment).estimate == estimate
 
 
 def test_a_flow_that_needs_hosts_says_that_the_sandbox_cannot_filter_them() -> None:
-    info = AdmissionWithRunners({"flow": INSTALLS, "model": MODEL}).check(FLOW)
+    info = make_admission({"flow": INSTALLS, "model": MODEL}).check(FLOW)
     assert (info.available, info.reason) == (
         False,
         "it cannot filter hosts (use another, or run the command in a terminal)",
     )
-    assert AdmissionWithRunners({"model": MODEL}).check(PROSE).available, "a model has a process of its own"
+    assert make_admission({"model": MODEL}).check(PROSE).available, "a model has a process of its own"
 
 
 @pytest.mark.parametrize("confines", [True, False], ids=["sandbox", "no sandbox"])
 def test_a_card_warns_when_no_sandbox_confines_its_commands(confines: bool) -> None:
-    note = AdmissionWithRunners({"model": MODEL}, confines=confines).check(PROSE).undo_note
+    note = make_admission({"model": MODEL}, confines=confines).check(PROSE).undo_note
     assert ("cannot be undone" in note) is not confines

@@ -121,7 +121,7 @@ def test_an_end_that_cannot_be_stored_is_retried_and_reported(
         assert world.sessions.running() == [], "it is over, and holds up nobody who waits until nothing runs"
         assert world.sessions.wait(view.id, 0).state is SessionState.SUCCEEDED, "its outcome is known"
     wait_until(is_stored_now)
-    assert world.sessions.load_row(view.id).summary == "fine"
+    assert world.sessions.store.load_row(view.id).summary == "fine"
     assert len(world.ended) == 1
     assert "tried again" in messages[0]
 

@@ -34,7 +34,7 @@ def test_a_session_that_begins_while_the_running_ones_are_read_is_listed_once(
     """The session waits in `begin` until the queued rows were read, and the reading waits until it began. So the
     session is in the rows of both reads."""
     may_begin = threading.Event()
-    begin, read = world.sessions.begin, world.sessions.load_rows
+    begin, read = world.sessions.store.begin, world.sessions.store.load_rows
 
     def begin_late(session_id: str, sandbox: str) -> SessionView | None:
         may_begin.wait(10)
@@ -46,9 +46,9 @@ def test_a_session_that_begins_while_the_running_ones_are_read_is_listed_once(
         wait_until(lambda: world.get_state(view) is SessionState.RUNNING)
         return rows
 
-    monkeypatch.setattr(world.sessions, "begin", begin_late)
+    monkeypatch.setattr(world.sessions.store, "begin", begin_late)
     view = world.start("gate")
-    monkeypatch.setattr(world.sessions, "load_rows", read_slowly)
+    monkeypatch.setattr(world.sessions.store, "load_rows", read_slowly)
     assert [(running.id, running.state) for running in world.sessions.running()] == [(view.id, SessionState.RUNNING)]
 
 

@@ -226,7 +226,7 @@ class MachineWorld(RuleBasedStateMachine):
             self.engine.database.write(lambda tx: costs.settle(tx, entry, min(price, estimate)))
 
     def usual_price(self, channel: str) -> int:
-        usual = self.engine.sessions.compute_usual_cost("flow", channel)
+        usual = self.engine.sessions.store.compute_usual_cost("flow", channel)
         return 50_000 if usual is None else usual
 
     def _run_session(self, live: LiveSession, view: SessionView) -> RunnerResult:

@@ -52,7 +52,7 @@ class RailedWorld(AcpWorld):
         self._toolbelts = Toolbelts(
             self.database, settings=self.settings, permissions=self.permissions, read_tools=lambda agent: policy
         )
-        self.sessions.observe_end(self.permissions.session_ended)
+        self.sessions.store.observe_end(self.permissions.session_ended)
 
     def open(self, live: LiveSession, view: SessionView, folder: Path) -> Any:
         return self._toolbelts.open(live, view, folder)

@@ -64,7 +64,7 @@ def test_a_card_names_the_model_of_the_agent_that_does_it(world: ModelWorld) -> 
         tools = engine.home.agents / "frontend_builder" / "tools.json"
         tools.write_text(tools.read_text().replace('"models": {}', '"models": {"default": "openai:for-screens"}'))
         card = world.propose()
-        check = engine.sessions.find_runner(card.assignment).check
+        check = engine.sessions.admission.find_runner(card.assignment).check
         assert check(card.assignment).executor == f"openai:{world.model}"
         assert check(replace(card.assignment, agent="frontend_builder")).executor == "openai:for-screens"
         assert replace(card.assignment, agent="frontend_builder").digest != card.assignment.digest
