@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlmodel import col, desc, select
 
@@ -29,7 +29,6 @@ from engine.model import (
     Proposal,
     Refusal,
     RunnerInfo,
-    SessionView,
     Source,
     Status,
 )
@@ -62,6 +61,16 @@ MAX_TITLE_CHARS = 60
 
 OWN_PROMPT_REASON = "your own prompt"
 """The reasoning of a card of the operator's own prompt."""
+
+
+class _Work(NamedTuple):
+    """The work of a prompt."""
+
+    assignment: Assignment
+    reason: str
+    """Why there is a card for it, in words."""
+    meaning: bytes
+    """See `Route.meaning`."""
 
 
 class Cards:
@@ -157,8 +166,8 @@ class Cards:
         With `reasoning` it is a suggestion by an agent or a program: it has an estimated confidence, takes a place in
         the stack, and never runs by itself. Without, it is the operator's own prompt.
 
-        `continues` is a finished session. The card continues it in its workspace, with its conversation and its
-        changes, and on its channel unless another is given (SPEC 9.4).
+        `continues` is a finished session, without a `reasoning`. The card continues it in its workspace, with its
+        conversation and its changes, and on its channel unless another is given (SPEC 9.4).
 
         Raises `Refusal`: `empty_prompt`, `long_prompt`, `secret_in_text`, `bad_arguments` (no workspace),
         `unknown_channel`, `bad_parameters`, `no_runner` (a learned flow of another workspace), `no_model` (none is set
@@ -170,20 +179,8 @@ class Cards:
             raise Refusal("bad_arguments", "a prompt needs a repository", "name it with --workspace DIR")
         if not (reasoning or continues) and (titled := self._find_titled(prompt, workspace, channel)):
             return titled
-        if continues:
-            session = self.approvals.launcher.get(continues)
-            if not session.state.over:
-                fix = f"send it a message: clawpy reply {continues} TEXT"
-                raise Refusal("still_running", f"{continues} is {session.state}", fix)
-            assignment, route = self._continue(session, prompt, channel)
-            reason = f"continues “{session.prompt}”"
-        else:
-            assignment, route = self._assign(prompt, workspace, channel)
-            own = f"{OWN_PROMPT_REASON}; to {route.agent}: {route.why}" if route.why else OWN_PROMPT_REASON
-            reason = reasoning or own
-        assignment, other_runner = self.approvals.launcher.choose(assignment)
-        row = self._make_row(assignment, reason, is_suggestion=bool(reasoning), may_wait=may_wait)
-        row.meaning, row.note = route.meaning, other_runner or row.note
+        work = self._continue(continues, prompt, channel) if continues else self._assign(prompt, workspace, channel)
+        row = self._make_row(work, reasoning, may_wait=may_wait)
 
         def add(tx: Transaction) -> Card:
             if reasoning:
@@ -209,30 +206,29 @@ class Cards:
 
                 self._store.change(card_id, show)
 
-    def _make_row(self, assignment: Assignment, reasoning: str, *, is_suggestion: bool, may_wait: bool) -> CardRow:
-        """The row of a new card, with the verdicts of the rails. Raises `Refusal` `no_model`.
+    def _make_row(self, work: _Work, reasoning: str, *, may_wait: bool) -> CardRow:
+        """The row of a new card, with the verdicts of the rails; of a suggestion if there is a `reasoning`. Raises
+        `Refusal` `no_model`.
 
         The operator's own prompt has no estimated confidence and a kind of its own, so that its approval gives no
         card the right to run by itself (SPEC 2.5). A suggestion is shown whatever its confidence."""
-        now, card_id = self._store.clock.now(), self._store.randomness.new_id("pred")
+        store, launcher = self._store, self.approvals.launcher
+        assignment, other_runner = launcher.choose(work.assignment)
+        now, card_id, info = store.clock.now(), store.randomness.new_id("pred"), launcher.check(assignment)
         proposal = Proposal(
-            kind=SUGGESTED_KIND if is_suggestion else OWN_PROMPT,
+            kind=SUGGESTED_KIND if reasoning else OWN_PROMPT,
             workspace=assignment.workspace,
             prompt=assignment.prompt,
-            reasoning=reasoning,
-            subject=compute_text_hash(assignment.prompt) if is_suggestion else card_id,
+            reasoning=reasoning or work.reason,
+            subject=compute_text_hash(assignment.prompt) if reasoning else card_id,
             facts={"card": card_id},
             flow=assignment.flow,
             evidence_at=now,
-            source=Source.PREDICTOR_HOOK if is_suggestion else Source.OPERATOR,
+            source=Source.PREDICTOR_HOOK if reasoning else Source.OPERATOR,
         )
-        info, situation = (
-            self.approvals.launcher.check(assignment),
-            self._checks.describe_situation(assignment.workspace),
-        )
-        estimate = None
-        if is_suggestion:
-            phase, local = self._twin.read_phase(), self._store.clock.local()
+        situation, estimate = self._checks.describe_situation(assignment.workspace), None
+        if reasoning:
+            phase, local = self._twin.read_phase(), store.clock.local()
             estimate = self._twin.estimate(proposal, assignment, context=situation, phase=phase, local=local)
         row = make_row(
             card_id,
@@ -240,12 +236,14 @@ class Cards:
             assignment,
             info,
             now=now,
-            expires_at=self._store.expiry(now),
+            expires_at=store.expiry(now),
             context=situation,
             estimate=estimate,
         )
+        row.meaning = work.meaning
         if assignment.flow is None:
             row.note = self._advise_on_text(assignment, info, may_wait=may_wait)
+        row.note = other_runner or row.note
         row.set_verdicts(self.approvals.preview_work(row, assignment, info))
         return row
 
@@ -275,27 +273,39 @@ class Cards:
                 return card
         return None
 
-    def _assign(self, prompt: str, workspace: str, channel: str | None) -> tuple[Assignment, Route]:
-        """The work of a prompt that continues nothing, and its route."""
+    def _assign(self, prompt: str, workspace: str, channel: str | None) -> _Work:
+        """The work of a prompt that continues nothing."""
         channels, flows = self._store.settings.current.channels, self.approvals.flows
         named_flow = find_named_flow(prompt, flows, workspace)
         home_channel = get_kind(named_flow[0]).channel if named_flow else ""
-        home_channel = home_channel if home_channel in channels else ""
-        route = self._route("" if named_flow else prompt, channel, home_channel)
+        route = self._route("" if named_flow else prompt, channel, home_channel if home_channel in channels else "")
         if prompt in flows:
             prompt = prompt.replace("_", " ").capitalize()  # what a person reads; it names the same flow
         runner = channels[route.channel].runner
         assignment = Assignment(prompt, route.channel, workspace, runner, agent=route.agent)
-        return (self.approvals.convert_to_flow(assignment, *named_flow) if named_flow else assignment), route
+        if named_flow:
+            assignment = self.approvals.convert_to_flow(assignment, *named_flow)
+        reason = f"{OWN_PROMPT_REASON}; to {route.agent}: {route.why}" if route.why else OWN_PROMPT_REASON
+        return _Work(assignment, reason, route.meaning)
 
-    def _continue(self, session: SessionView, prompt: str, channel: str | None) -> tuple[Assignment, Route]:
-        """The work that continues a session, and its route. The runner stays the same; after a flow it is the runner
-        of the channel."""
+    def _continue(self, session_id: str, prompt: str, channel: str | None) -> _Work:
+        """The work that continues a session. The runner stays the same; after a flow it is the runner of the channel.
+        Raises `Refusal` `unknown_session`, `still_running`."""
+        session = self.approvals.launcher.get(session_id)
+        if not session.state.over:
+            fix = f"send it a message: clawpy reply {session_id} TEXT"
+            raise Refusal("still_running", f"{session_id} is {session.state}", fix)
         route = self._route(prompt, channel or session.channel)
         runner = self._store.settings.current.channels[route.channel].runner if session.flow else session.runner
-        parameters = {"continues": session.id}
-        workspace, agent = session.workspace, session.agent
-        return Assignment(prompt, route.channel, workspace, runner, parameters=parameters, agent=agent), route
+        assignment = Assignment(
+            prompt,
+            route.channel,
+            session.workspace,
+            runner,
+            parameters={"continues": session.id},
+            agent=session.agent,
+        )
+        return _Work(assignment, f"continues “{session.prompt}”", route.meaning)
 
     def _route(self, text: str, channel: str | None, affinity: str = "") -> Route:
         """See `Router.route`."""

@@ -393,22 +393,24 @@ class CardSelector:
             except Refusal as refusal:
                 errors.append(f"{proposal.workspace}: {proposal.kind}: {refusal.message}")
         recent = decisions.count_by_kind(session, since=now - EXPLORED_AFTER)
-        rows = {}
-        for row in select_rows(drafts, recent, learning=common.is_learning, randomness=self._randomness):
+        rows = select_rows(drafts, recent, learning=common.is_learning, randomness=self._randomness)
+        for row in rows:
             row.id = self._randomness.new_id("pred")
-            rows[row.id] = row
-        room = Room(self._store.settings.current, staying, now)
-        selected, is_full = [], False
-        for card in rank_cards(map(make_card_of_row, rows.values()), now):
+        return self._ask_rails(rows, Room(self._store.settings.current, staying, now), now, tuple(errors))
+
+    def _ask_rails(self, rows: Sequence[CardRow], room: Room, now: datetime, errors: tuple[str, ...]) -> Selection:
+        """The rows that get a place, by rank, with the verdicts of the rails."""
+        by_id, selected, is_full = {row.id: row for row in rows}, [], False
+        for card in rank_cards(map(make_card_of_row, rows), now):
             if not room.take(card).has_place:
                 is_full = is_full or not find_exclusive_group(card)
                 continue
-            row, info = rows[card.id], self._approvals.launcher.check(card.assignment)
+            row, info = by_id[card.id], self._approvals.launcher.check(card.assignment)
             row.set_verdicts(self._approvals.preview_work(row, card.assignment, info))
             if find_content_block(row):
                 room.leave(card)
             selected.append(row)
-        return Selection(selected, is_full, tuple(errors))
+        return Selection(selected, is_full, errors)
 
     def _make_row(self, proposal: Proposal, common: _State, context: str) -> CardRow:
         """The row of one proposal, without an id and not stored yet. `context` is the situation in words. Raises
