@@ -74,7 +74,8 @@ async def test_what_an_agent_remembers_has_its_name(agent: str, by: str) -> None
     async with client(ask, agent=agent) as session:
         await session.call_tool("remember", {"text": "the port is 8001", "kind": "decision"})
     [(verb, arguments)] = ask.requests
-    assert (verb, arguments["by"]) == ("note", by)
+    assert verb == "note"
+    assert arguments["by"] == by
     assert arguments["workspace"] == "/srv/shop"
 
 

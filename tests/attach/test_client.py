@@ -129,7 +129,8 @@ def test_a_new_size_of_the_terminal_is_sent(client: ClientProcess) -> None:
     client.take_terminal()
     fcntl.ioctl(client.terminal, termios.TIOCSWINSZ, struct.pack("4H", 50, 132, 0, 0))
     kind, content = client.receive()
-    assert (kind, json.loads(content)) == (SIZE, [132, 50])
+    assert kind == SIZE
+    assert json.loads(content) == [132, 50]
 
 
 def test_a_console_that_dies_without_a_word_leaves_the_terminal_as_it_was(client: ClientProcess) -> None:

@@ -55,7 +55,8 @@ def test_a_bad_line_is_named_and_stops_no_other(clawpy: Clawpy, monkeypatch: pyt
     *bad, good = map(json.loads, result.out.splitlines())
     assert [answer["error"]["message"][:8] for answer in bad] == ["line 1: ", "line 2: ", "line 3: "]
     assert bad[2]["id"] == 7
-    assert (good["verdict"], result.code) == ("allow", 1)
+    assert good["verdict"] == "allow"
+    assert result.code == 1
 
 
 def test_a_batch_that_does_not_exist_is_refused(clawpy: Clawpy, tmp_path: Path) -> None:
@@ -125,7 +126,8 @@ def test_a_line_that_is_stored_without_its_time_is_not_bad(clawpy: Clawpy, monke
     fault = {"line": 1, "message": "'yesterday' is not a time; stored without its time", "kept": True}
     script_remember(monkeypatch, bad=[fault])
     result = clawpy("remember", "We ship on Friday.", "--no-wait")
-    assert (result.out.split(",")[0], "stored without its time" in result.err) == ("1 remembered", True)
+    assert result.out.split(",")[0] == "1 remembered"
+    assert "stored without its time" in result.err
     assert "bad line" not in result.out
 
 

@@ -107,7 +107,10 @@ def test_without_a_home_nothing_is_offered_and_nothing_printed(home: Home, tmp_p
     environment |= {"COMP_LINE": line, "COMP_POINT": str(len(line))}
     program = [sys.executable, "-m", "clawpy_console"]
     done = subprocess.run(program, env=os.environ | environment, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr, answers.read_text()) == (0, "", "", "")
+    assert done.returncode == 0
+    assert done.stdout == ""
+    assert done.stderr == ""
+    assert answers.read_text() == ""
 
 
 def test_the_cached_names_are_collected_again_when_a_file_that_defines_them_changes() -> None:

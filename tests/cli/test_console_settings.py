@@ -32,7 +32,8 @@ def test_a_theme_of_ones_own_is_set_when_it_is_good(clawpy: Clawpy, engines: lis
     own.parent.mkdir(parents=True)
     own.write_text("[colors]\n")
     result = clawpy("config", "set", "console.theme", "mine")
-    assert (result.code, "colors.background: is missing" in result.err) == (1, True)
+    assert result.code == 1
+    assert "colors.background: is missing" in result.err
     own.write_text((appearance.find_shipped_folder() / "clawpy-dark.toml").read_text())
     assert clawpy("config", "set", "console.theme", "mine").code == 0
 
@@ -62,7 +63,8 @@ def test_a_file_that_has_become_invalid_is_named_beside_the_settings_that_still_
     fault = "config.toml:1: column 6: not TOML"
     monkeypatch.setattr(SettingsStore, "fault", property(lambda store: fault, lambda store, value: None), raising=False)
     result = clawpy(*verb)
-    assert (result.code, result.out != "") == (0, True)
+    assert result.code == 0
+    assert result.out != ""
     assert result.err.startswith(f"clawpy: {fault}\n")
     machine = clawpy(*verb, "--json")
     assert (machine.err, machine.document["settingsFault"]) == ("", fault)

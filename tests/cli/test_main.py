@@ -193,9 +193,11 @@ def test_a_setting_is_read_set_and_refused_with_what_is_expected(
     assert clawpy("config").out == everything
     assert clawpy("config", "--json").document["settings"]["quietHoursStart"] == 22
     result = clawpy("config", "set", "quietHoursStart", "25")
-    assert (result.code, "expected a whole number from 0 to 23" in result.err) == (1, True)
+    assert result.code == 1
+    assert "expected a whole number from 0 to 23" in result.err
     result = clawpy("config", "set", "quietHoursStart", "")
-    assert (result.code, 'quietHoursStart: "" is not accepted' in result.err) == (1, True)
+    assert result.code == 1
+    assert 'quietHoursStart: "" is not accepted' in result.err
     assert clawpy("config", "set", "memory.embedder", "").code == 0
 
 
@@ -244,7 +246,8 @@ def test_a_mute_is_listed_with_its_reason_and_removed(clawpy: Clawpy, project: P
     assert "dismissed once, most recently as “wrong”" in printed
     assert "`clawpy muted unmute ID` lets its cards appear again" in printed
     unmuted = clawpy("muted", "unmute", mute["id"].removeprefix("mute_")[:6])
-    assert (unmuted.code, "unmuted" in unmuted.out) == (0, True)
+    assert unmuted.code == 0
+    assert "unmuted" in unmuted.out
     assert clawpy("muted", "--json").document == {"muted": []}
     assert "forecast_conflicts" in read_ids_by_flow(clawpy, "predict")
 
@@ -266,7 +269,8 @@ def test_discarded_work_is_discarded_in_every_list(clawpy: Clawpy, project: Path
     assert (discarded["session"]["state"], discarded["changeSet"]["state"]) == ("discarded", "discarded")
     for verb in ("work", "status"):
         printed = clawpy(verb).out
-        assert ("discarded" in printed, "succeeded" in printed) == (True, False)
+        assert "discarded" in printed
+        assert "succeeded" not in printed
     assert "  discarded  my shop ü" in clawpy("work", card).out
     assert clawpy("metrics", "--json").document["ownPrompts"] == 1
 
@@ -285,7 +289,8 @@ def test_do_not_disturb_lasts_for_its_span(clawpy: Clawpy, project: Path) -> Non
     assert clawpy("dnd", "on", "--json").document["dndUntil"] is not None
     assert clawpy("dnd", "off", "--json").document["dndUntil"] is None
     refused = clawpy("dnd", "maybe")
-    assert (refused.code, "'maybe' is neither on nor off; for a time write --for 2h" in refused.err) == (2, True)
+    assert refused.code == 2
+    assert "'maybe' is neither on nor off; for a time write --for 2h" in refused.err
     assert clawpy("dnd", "--for", "1h", "off").code == 2
     assert clawpy("dnd", "--for", "1h", "--off").code == 2
     assert clawpy("dnd", "--for", "never").code == 2
@@ -309,8 +314,10 @@ def test_a_wrong_command_line_is_a_json_error_where_json_is_asked_for_and_else_t
     monkeypatch.setattr("sys.stdin", io.StringIO())
     assert main(["--json", *words]) == 2
     out, err = capsys.readouterr()
-    assert (json.loads(out)["error"]["code"], err) == ("bad_arguments", "")
+    assert json.loads(out)["error"]["code"] == "bad_arguments"
+    assert err == ""
     assert "NEVER" not in out, "that is no argument for anyone"
     assert main(words) == (2 if words else 1), "without words it would be the console"
     out, err = capsys.readouterr()
-    assert (out, err.startswith("clawpy")) == ("", True)
+    assert out == ""
+    assert err.startswith("clawpy")

@@ -14,7 +14,10 @@ from clawpy_console.cli.options import split_options
 )
 def test_options_stand_before_or_after_the_verb(argv: str) -> None:
     common, rest = split_options(argv.split())
-    assert (common.as_json, common.home_name, common.workspace_names, rest) == (True, "h", ["a", "b"], ["cards"])
+    assert common.as_json
+    assert common.home_name == "h"
+    assert common.workspace_names == ["a", "b"]
+    assert rest == ["cards"]
 
 
 def test_behind_two_dashes_everything_is_the_verbs() -> None:

@@ -164,7 +164,8 @@ def test_ten_thousand_hostile_memories_do_no_harm(make_memory: MakeMemory) -> No
 def check_passages(lines: list[str], texts: list[str]) -> None:
     """The block is one element with one child for each memory, whose text is part of the memory's."""
     root = ElementTree.fromstring("\n".join(lines))
-    assert (root.tag, [child.tag for child in root]) == (BLOCK_TAG, ["evidence"] * len(texts))
+    assert root.tag == BLOCK_TAG
+    assert [child.tag for child in root] == ["evidence"] * len(texts)
     for child, text in zip(root, texts, strict=True):
         whole = sanitise(text).replace("\ufffe", "\ufffd").replace("\uffff", "\ufffd")
         assert _squeeze(child.text or "") in _squeeze(whole)

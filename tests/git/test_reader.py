@@ -230,5 +230,7 @@ def test_a_clone_without_its_history_has_no_habits(repository: Repository, tmp_p
     repository.git("clone", "-q", "--filter=tree:0", f"file://{repository.path}", str(clone))
     (clone / "a.py").write_text("new\n")
     state = GitReader().read(clone)
-    assert ([file.path for file in state.files], state.partner, state.release) == (["a.py"], None, None)
+    assert [file.path for file in state.files] == ["a.py"]
+    assert state.partner is None
+    assert state.release is None
     assert len(state.recent) == 3

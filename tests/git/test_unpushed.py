@@ -167,7 +167,8 @@ def test_a_changed_file_with_many_keys_is_read_once(repository: Repository, monk
     marked = unpushed.mark_edited_out(git, committed, read_status(git).files).committed
     assert all(problem.is_in_history_only for problem in marked)
     assert [problem.path for problem in committed.committed if problem.is_in_history_only] == ["gone.py"] * 50
-    assert (len(marked), len(read)) == (100, 2)
+    assert len(marked) == 100
+    assert len(read) == 2
 
 
 def test_findings_that_cannot_be_compared_with_the_files_are_still_found(

@@ -87,7 +87,8 @@ def test_stop_ends_the_stream_on_both_sides(
             view = engine.sessions.wait(session.id, 2)
             assert (view.state, view.error) == (SessionState.CANCELLED, "enough")
             [call] = world.read_calls(view)
-            assert (call.state, call.input_tokens > 0) == ("cancelled", True)
+            assert call.state == "cancelled"
+            assert call.input_tokens > 0
             endless_model.wait_until_idle()
             world.check_end(view)
 

@@ -134,7 +134,8 @@ def test_the_graph_finds_similar_tasks_and_what_is_one_step_away(tmp_path: Path,
     graph.put(GraphNode("old", "Old", NOW, invalidated_at=NOW, why="wrong"))
     source = GraphSource(graph, lambda text, k: {"deploy": 0.8})
     deploy, build = source.find(RecallQuery("why did the deployment fail"), NOW, 1.0).items
-    assert (deploy.id, build.id) == ("deploy", "build")
+    assert deploy.id == "deploy"
+    assert build.id == "build"
     assert deploy.score == pytest.approx(0.7 * 0.8 + 0.3)
     assert "its failure blocked “Deploy it”" in build.reason
     assert source.find(RecallQuery("why", workspace="/home/me/other"), NOW, 1.0).items == ()

@@ -107,7 +107,9 @@ def assert_contains_only(lines: list[str], item: RecallMatch) -> None:
     assert root.tag == BLOCK_TAG
     (child,) = root
     clean = sanitise(item.text).replace("\ufffe", "\ufffd").replace("\uffff", "\ufffd").strip()
-    assert (child.tag, child.text or "", child.get("layer")) == ("evidence", clean, item.layer.value)
+    assert child.tag == "evidence"
+    assert (child.text or "") == clean
+    assert child.get("layer") == item.layer.value
 
 
 @pytest.mark.long

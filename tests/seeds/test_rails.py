@@ -39,7 +39,8 @@ def test_rate_limiter(trusted: World) -> None:
     hint = {"hint": "report_branches", "targetChannel": "koji-core"}
     trusted.advance(minutes=9, seconds=59)
     again = ask("POST", "/api/v1/crosspoll/trigger", **hint)
-    assert (again["triggered"], "rate" in again["message"]) == (False, True)
+    assert not again["triggered"]
+    assert "rate" in again["message"]
     assert trusted.approve(again["prediction"]["id"]).state is SessionState.SUCCEEDED
 
 

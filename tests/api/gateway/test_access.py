@@ -134,7 +134,8 @@ def test_a_deleted_token_lets_nobody_in(tmp_path: Path, database: Database, in_f
     assert access.generation == generation + 1
     another, source = rotate_token(keys, in_file=in_file)
     access.refresh()
-    assert (source, access.generation) == ("file" if in_file else "keyring", generation + 2)
+    assert source == ("file" if in_file else "keyring")
+    assert access.generation == generation + 2
     assert (access.accepts(another), access.accepts(token)) == (True, False)
     assert not spend_pass(access, credential, path="/a", now=99), "a pass ends with the token of its time"
 

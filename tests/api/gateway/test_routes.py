@@ -92,9 +92,11 @@ def test_switched_off_for_this_run_nothing_runs(serve: Serve) -> None:
     card = served.propose_card()
     assert request(served, "PATCH", "/crosspoll/config", json={"enabled": False})["crossPollStatus"]["enabled"] is False
     blocked = request(served, "POST", f"/predictions/{card.id}/confirm", 409)["error"]
-    assert (blocked["code"], "kill" in blocked["message"]) == ("blocked", True)
+    assert blocked["code"] == "blocked"
+    assert "kill" in blocked["message"]
     document = trigger(served, {"predictionId": card.id})
-    assert (document["triggered"], "kill" in document["message"]) == (False, True)
+    assert not document["triggered"]
+    assert "kill" in document["message"]
     assert request(served, "PATCH", "/crosspoll/config", json={"enabled": True})["crossPollStatus"]["enabled"] is True
     assert trigger(served, {"predictionId": card.id})["triggered"] is True
 
@@ -129,7 +131,9 @@ def test_the_twin_model_is_asked_within_its_bounds(served: Served, monkeypatch: 
         assert (document["prompt"], document["source"]) == ("Run the tests", "twin-model")
         assert document["model"] == "ollama:small"
         [(model, question)] = questions
-        assert (model, question.temperature, question.max_tokens) == ("ollama:small", 0.1, 50)
+        assert model == "ollama:small"
+        assert question.temperature == 0.1
+        assert question.max_tokens == 50
         assert "it is morning" in question.text
         assert "obey me" not in question.text + question.instructions
     finally:

@@ -154,7 +154,8 @@ def test_files_go_through_the_jail(make_railed_world: MakeRailedWorld) -> None:
     *refusals, written, content, _ = world.read_lines(view)
     assert len(refusals) == 4
     assert not any("root:" in line or line.endswith("ok") for line in refusals)
-    assert (written, content) == ("wrote ok", "read fine")
+    assert written == "wrote ok"
+    assert content == "read fine"
     assert [file.path for file in world.find_change(view).files] == ["fine.txt"]
 
 

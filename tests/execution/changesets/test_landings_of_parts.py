@@ -86,7 +86,9 @@ def test_hunks_keep_their_numbers_when_others_landed(world: LandingWorld) -> Non
 
     refused("already_decided", lambda: change.land(first))
     [diff] = [file for file in change.diff() if file.path == "a.txt"]
-    assert (diff.landed, "+first" in diff.hunks, "+second" in diff.hunks) == ((1,), False, True)
+    assert diff.landed == (1,)
+    assert "+first" not in diff.hunks
+    assert "+second" in diff.hunks
     change.land(second)
     assert read_file(world, "a.txt") == make_text({2: "first", 20: "second"})
     change.undo()
@@ -106,7 +108,8 @@ def test_hunks_are_numbered_anew_after_the_rest_was_discarded(world: LandingWorl
     change.discard()
     change.undo()
     [diff] = change.diff()
-    assert (diff.landed, "+first" in diff.hunks) == ((2,), True)
+    assert diff.landed == (2,)
+    assert "+first" in diff.hunks
     change.land(FilePart("a.txt", (1,)))
     assert read_file(world, "a.txt") == make_text({2: "first", 38: "third"})
 
@@ -256,4 +259,5 @@ def test_a_landing_that_changes_nothing_can_be_undone(world: LandingWorld) -> No
     part = change.land(FilePart("a.txt"))
     assert (part.landed, part.landings) == (0, 1)
     assert world.changes.undo_session("session_1") == 0
-    assert (change.current.state, world.files) == (ChangeState.UNDONE, before)
+    assert change.current.state == ChangeState.UNDONE
+    assert world.files == before

@@ -73,7 +73,8 @@ def is_estimated(world: ModelWorld, view: SessionView) -> None:
 
 def costs_nothing(world: ModelWorld, view: SessionView) -> None:
     """A model that nobody is paid for costs nothing, on the card and afterwards."""
-    assert (world.find_card(view).estimate, view.cost) == (0, 0)
+    assert world.find_card(view).estimate == 0
+    assert view.cost == 0
 
 
 def costs_a_trigger(world: ModelWorld, view: SessionView) -> None:
@@ -162,10 +163,12 @@ def check_scenario(world: ModelWorld, scenario: Scenario) -> None:
         assert len(world.server.requests) == scenario.requests
     card = world.find_card(view)
     if scenario.given_back:
-        assert (card.status, view.not_begun) == (Status.PENDING, True)
+        assert card.status == Status.PENDING
+        assert view.not_begun
         assert card.note == f"not done: {view.error}"
     else:
-        assert (card.status, view.not_begun) == (Status.EXECUTED, False)
+        assert card.status == Status.EXECUTED
+        assert not view.not_begun
         assert card.outcome is (Outcome.FAILED if scenario.words else Outcome.SUCCEEDED)
     if scenario.result:
         assert scenario.result in world.server.requests[1].tool_results[0]

@@ -42,7 +42,8 @@ def test_a_card_in_prose_becomes_a_change_that_lands(world: ModelWorld) -> None:
         card = world.find_card(view)
         assert (card.status, card.outcome) == (Status.EXECUTED, Outcome.SUCCEEDED)
         first, second = world.read_calls(view)
-        assert (first.state, second.state) == ("done", "done")
+        assert first.state == "done"
+        assert second.state == "done"
         assert (first.input_tokens, first.output_tokens, first.price_known) == (100, 20, True)
         assert view.cost == first.cost + second.cost == world.sum_costs() > 0
         assert view.tokens == 240

@@ -66,7 +66,9 @@ def test_learnings_of_the_project_and_of_all_projects_are_in_the_prompt_with_the
     assert set(contribution.provenance["learning_sources"]) == {of_project.id, of_all.id}
     assert contribution.part is not None
     first, _, *lines, last = contribution.part.lines
-    assert (first.text, first.source.label, last.text) == ("<learnt>", "clawpy", "</learnt>")
+    assert first.text == "<learnt>"
+    assert first.source.label == "clawpy"
+    assert last.text == "</learnt>"
     assert {(line.text, line.source.kind.value, line.source.label) for line in lines} == {
         ("- Tests first", "learning", "learnt everywhere"),
         ("- Amounts are cents", "learning", "learnt here"),
@@ -120,4 +122,5 @@ def test_of_many_prompts_the_newest_are_read_and_all_are_counted(database: Datab
 
     database.write(record)
     reached, number = load_prompts_with(database, "lrn_a")
-    assert (len(reached), number) == (MAX_PROMPTS, MAX_PROMPTS + 5)
+    assert len(reached) == MAX_PROMPTS
+    assert number == MAX_PROMPTS + 5
