@@ -147,10 +147,10 @@ class EditFile(EditDialog):
         self.show_status("▲ Another program changed the file; its text is below. Save again to keep yours.")
         self.refresh_bindings()
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+    def offers(self, action: str, *parameters: object) -> bool:
         if action == "take_other":
             return self._other_version is not None
-        return super().check_action(action, parameters)
+        return True
 
     def action_take_other(self) -> None:
         """Go on with the other program's text. The editor's own undo brings the operator's text back."""

@@ -181,7 +181,11 @@ class BaseScreen(Screen[Answer]):
             return self.focused is not None and not isinstance(self.focused, Input)
         if action == "zoom_back":
             return self.maximized is not None and not isinstance(self.focused, Input)
-        return super().check_action(action, parameters)
+        return self.offers(action, *parameters)
+
+    def offers(self, action: str, *parameters: object) -> bool:
+        """Whether the key of an action can do something now. A key that cannot is not shown in the key line."""
+        return True
 
 
 class ConsoleScreen(BaseScreen[None]):

@@ -297,12 +297,12 @@ class Details(Dialog[None]):
         else:
             self.dismiss()
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+    def offers(self, action: str, *parameters: object) -> bool:
         """While the editor has the focus, letters are text, and another key approves."""
         is_typing = bool(self.query("#editor:focus"))
         if action == "approve":
             return is_typing is bool(parameters)
-        return not is_typing if action == "edit" else super().check_action(action, parameters)
+        return not (is_typing and action == "edit")
 
     def action_approve(self, typing: bool = False) -> None:
         """Approve the card with the text in the editor. A risky card shows its risk, and waits for `action_insist`."""

@@ -84,8 +84,8 @@ class Changes(Vertical):
     _files = getters.query_one(Files)
     view = getters.query_one(DiffView)
 
-    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
-        super().__init__(id=id, classes=classes)
+    def __init__(self) -> None:
+        super().__init__(id="right", classes="pane")
         self._change: ChangeSet | None = None
         self._session: SessionView | None = None
         self._diff_version: _DiffVersion | None = None

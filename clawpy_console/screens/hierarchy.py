@@ -372,7 +372,7 @@ class HierarchyScreen(ConsoleScreen):
 
     # Changes
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+    def offers(self, action: str, *parameters: object) -> bool:
         """Keys that can do nothing here are not offered."""
         match action:
             case "tab":
@@ -383,7 +383,7 @@ class HierarchyScreen(ConsoleScreen):
                 return self.ready and bool(find_editable_file(self.agent))
             case "undo":
                 return self._changes.can_undo
-        return super().check_action(action, parameters)
+        return True
 
     def _on_agents_changed(self, agent_id: str) -> None:
         if agent_id:

@@ -138,13 +138,13 @@ class InsightsScreen(ConsoleScreen):
 
     # Training
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+    def offers(self, action: str, *parameters: object) -> bool:
         if action == "swap":
             view = self._insights.training if self._insights is not None else None
             return view is not None and view.active is None and view.swappable_run is not None
         if action == "workspace":
             return len(self.state.workspaces) > 1
-        return super().check_action(action, parameters)
+        return True
 
     def action_train(self) -> None:
         """Start a training, or stop the one that runs, after a question that says what that means."""

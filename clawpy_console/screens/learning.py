@@ -259,14 +259,13 @@ class LearningScreen(ConsoleScreen):
 
     # Deciding
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+    def offers(self, action: str, *parameters: object) -> bool:
         """Keys that do nothing with what is under the cursor are not offered."""
         if action == "undo":
             return bool(self._last_decided_id)
-        if action != "decide":
-            return super().check_action(action, parameters)
-        view = self.view if self.ready else None
-        return view is not None and is_decision_possible(str(parameters[0]), view)
+        if action == "decide":
+            return self.ready and self.view is not None and is_decision_possible(str(parameters[0]), self.view)
+        return True
 
     def action_decide(self, name: str) -> None:
         """Carry out the decision `name`, after a question that shows what it changes."""

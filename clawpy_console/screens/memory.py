@@ -309,7 +309,7 @@ class MemoryScreen(ConsoleScreen):
         """The entry under the cursor as the engine gave it, None for no entry."""
         return self.entry.value if self.ready and self.entry is not None else None
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+    def offers(self, action: str, *parameters: object) -> bool:
         """Keys that can do nothing with this entry are not offered."""
         match action:
             case "edit" | "editor":
@@ -318,7 +318,7 @@ class MemoryScreen(ConsoleScreen):
                 return isinstance(self._value, FactDraft)
             case "forget":
                 return self.ready and self.entry is not None and self.entry.can_be_forgotten
-        return super().check_action(action, parameters)
+        return True
 
     def action_edit(self) -> None:
         """Edit the file in the console."""

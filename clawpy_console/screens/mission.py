@@ -345,7 +345,7 @@ class MissionScreen(ConsoleScreen):
         self.app.workspace_filter = find_next_choice(self._list_filters(), self.app.workspace_filter)
         self.refresh_state(frozenset({"cards", "sessions"}))
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+    def offers(self, action: str, *parameters: object) -> bool:
         """Keys that can do nothing now are not offered."""
         if action == "back":
             return self.pane != "stack"
@@ -353,7 +353,7 @@ class MissionScreen(ConsoleScreen):
             return self.ready and self._stack.front is not None
         if action == "filter":
             return len(self._list_filters()) > 1 or self.app.workspace_filter is not None
-        return super().check_action(action, parameters)
+        return True
 
     def action_back(self) -> None:
         """Back to the cards."""

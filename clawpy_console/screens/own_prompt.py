@@ -269,10 +269,10 @@ class OwnPrompt(Dialog[Card | None]):
     def action_connect_agent(self) -> None:
         choose_agent(self.app, self._look_for_agents)
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+    def offers(self, action: str, *parameters: object) -> bool:
         if action == "place":
             return len(self._workspaces) > 1
-        return self._can_connect if action == "connect_agent" else super().check_action(action, parameters)
+        return self._can_connect or action != "connect_agent"
 
     # Sending
 

@@ -73,8 +73,8 @@ class PermissionPane(Vertical):
     app: Console
     clock = staticmethod(time.monotonic)
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__(id="asked")
         self.styles.max_height = f"{MAX_HEIGHT_PERCENT}%"
         self.requests: tuple[PermissionRequest, ...] = ()
         """The requests of the session under the cursor."""

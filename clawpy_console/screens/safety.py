@@ -191,9 +191,9 @@ class SafetyScreen(ConsoleScreen):
     def apply_filter(self) -> None:
         self._draw_blocked()
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+    def offers(self, action: str, *parameters: object) -> bool:
         if action != "allow_once":
-            return super().check_action(action, parameters)
+            return True
         entry = self._blocked_entry
         if entry is None or entry.allowed_once or self.pane != "blocked":
             return False

@@ -70,7 +70,7 @@ class WorkScreen(ConsoleScreen):
 
     def compose_body(self) -> ComposeResult:
         yield Columns(id="tabs")
-        yield PermissionPane(id="asked")
+        yield PermissionPane()
         with Horizontal(id="columns"):
             with Vertical(id="left", classes="pane"):
                 yield Heading("SESSIONS", id="sessions-title")
@@ -79,7 +79,7 @@ class WorkScreen(ConsoleScreen):
             with Vertical(id="middle", classes="pane"):
                 yield ReflowingText(id="about")
                 yield Transcript(id="transcript")
-            yield Changes(id="right", classes="pane")
+            yield Changes()
         yield ReplyLine(id="reply")
 
     @property
@@ -257,7 +257,7 @@ class WorkScreen(ConsoleScreen):
 
     # Keys
 
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+    def offers(self, action: str, *parameters: object) -> bool:
         """Keys that can do nothing for this session are not offered."""
         match action:
             case "land" | "branch" | "discard" | "undo":
@@ -280,7 +280,7 @@ class WorkScreen(ConsoleScreen):
                 return self._diff.comment_place is not None
             case "open_folder":
                 return self.session is not None
-        return super().check_action(action, parameters)
+        return True
 
     def action_answer(self, answer: str) -> None:
         """Answer the request for a permission."""
