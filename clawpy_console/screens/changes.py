@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from textual import getters, on
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.content import Content
 from textual.message import Message
 
@@ -20,7 +19,7 @@ from clawpy_console.screens import diff
 from clawpy_console.screens.base import find_base_screen
 from clawpy_console.screens.dialog import confirm
 from clawpy_console.screens.diff_view import DiffView
-from clawpy_console.widgets.rows import Rows
+from clawpy_console.widgets.rows import Pane, Rows
 from clawpy_console.widgets.session import describe_change_set, describe_check, is_waiting_to_land, make_file_warnings
 from clawpy_console.widgets.texts import Heading, PlainText
 from engine.model import ChangeSet, ChangeState, FileChange, FilePart, LandPreview, Refusal, SessionView
@@ -67,7 +66,7 @@ class _DiffVersion(NamedTuple):
     files: tuple[FileChange, ...]
 
 
-class Changes(Vertical):
+class Changes(Pane):
     """Shows the change set of one session, or that it has none; lands it, branches it, discards it and undoes that.
 
     A mark stays when the diff is read again, if its lines are still the same. If not, it is lost, and the change set
@@ -85,7 +84,7 @@ class Changes(Vertical):
     view = getters.query_one(DiffView)
 
     def __init__(self) -> None:
-        super().__init__(id="right", classes="pane")
+        super().__init__(id="right")
         self._change: ChangeSet | None = None
         self._session: SessionView | None = None
         self._diff_version: _DiffVersion | None = None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from textual import getters, on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal
 from textual.content import Content
 
 from clawpy_console import external_programs, formats
@@ -39,7 +39,7 @@ from clawpy_console.screens.agent_tree import (
 from clawpy_console.screens.base import CURSOR_DEBOUNCE_S, ConsoleScreen
 from clawpy_console.screens.xray import PromptLines
 from clawpy_console.widgets.frame import Filter, TabLine
-from clawpy_console.widgets.rows import Row, Rows, ScrollPane, group_rows
+from clawpy_console.widgets.rows import Pane, Row, Rows, ScrollPane, group_rows
 from clawpy_console.widgets.session import make_session_row
 from clawpy_console.widgets.texts import Heading, ReflowingText
 from engine import dispatch
@@ -104,11 +104,11 @@ class HierarchyScreen(ConsoleScreen):
 
     def compose_body(self) -> ComposeResult:
         with Horizontal(id="columns"):
-            with Vertical(id="left", classes="pane"):
+            with Pane(id="left"):
                 yield Heading(id="tree-title")
                 yield Filter("name, title, domain, channel, state, tier 4")
                 yield Tree(id="tree", empty="Loading…")
-            with Vertical(id="right", classes="pane"):
+            with Pane(id="right"):
                 yield TabLine()
                 yield Rows(id="items")
                 with ScrollPane(id="story"):

@@ -7,7 +7,7 @@ from functools import partial
 
 from textual import getters, on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal
 from textual.content import Content
 
 from clawpy_console import formats
@@ -31,7 +31,7 @@ from clawpy_console.screens.learning_items import (
     select_rows,
 )
 from clawpy_console.widgets.frame import Filter
-from clawpy_console.widgets.rows import Rows, ScrollPane, group_rows
+from clawpy_console.widgets.rows import Pane, Rows, ScrollPane, group_rows
 from clawpy_console.widgets.texts import Heading, ReflowingText
 from engine import document
 from engine.model import Refusal
@@ -71,11 +71,11 @@ class LearningScreen(ConsoleScreen):
 
     def compose_body(self) -> ComposeResult:
         with Horizontal(id="columns"):
-            with Vertical(id="left", classes="pane"):
+            with Pane(id="left"):
                 yield Heading(id="list-title")
                 yield Filter("words, type, scope, status")
                 yield Rows(id="list", empty="Loading…")
-            with Vertical(id="right", classes="pane"):
+            with Pane(id="right"):
                 with ScrollPane(id="detail"):
                     yield ReflowingText(id="detail-text")
                 yield Rows(id="links", classes="-fit")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from textual import events, getters, on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal
 from textual.content import Content
 from textual.widgets import Input
 
@@ -25,7 +25,7 @@ from clawpy_console.screens.dialog import confirm
 from clawpy_console.screens.memory_entries import LAYER_NAMES, Entry, EntryValue
 from clawpy_console.screens.recall_preview import RecallPreview
 from clawpy_console.widgets.frame import Filter
-from clawpy_console.widgets.rows import Row, Rows, ScrollPane, group_rows
+from clawpy_console.widgets.rows import Pane, Row, Rows, ScrollPane, group_rows
 from clawpy_console.widgets.texts import Heading, ReflowingText
 from engine import dispatch
 from engine.model import AgentFile, FactDraft, GraphNode, Layer, LayerState, PromptRequest, RecallMatch
@@ -77,15 +77,15 @@ class MemoryScreen(ConsoleScreen):
 
     def compose_body(self) -> ComposeResult:
         with Horizontal(id="columns"):
-            with Vertical(id="left", classes="pane"):
+            with Pane(id="left"):
                 yield Heading("LAYERS")
                 yield Rows(id="layers", classes="-fit")
                 yield ReflowingText(id="layer")
-            with Vertical(id="middle", classes="pane"):
+            with Pane(id="middle"):
                 yield Heading(id="entries-title")
                 yield Filter("words of the entry; or a topic to search by meaning, then ⏎")
                 yield Rows(id="entries", empty="Loading…")
-            with Vertical(id="right", classes="pane"):
+            with Pane(id="right"):
                 yield Heading("ENTRY", id="entry-title")
                 with ScrollPane(id="entry"):
                     yield ReflowingText(id="detail")

@@ -18,7 +18,7 @@ from clawpy_console.screens import mission_panes as panes
 from clawpy_console.screens.base import ConsoleScreen, find_next_choice
 from clawpy_console.screens.card_stack import CardStack
 from clawpy_console.state import AppState
-from clawpy_console.widgets.rows import Rows
+from clawpy_console.widgets.rows import Pane, Rows
 from clawpy_console.widgets.texts import Heading, PlainText
 from clawpy_console.widgets.transcript import Transcript
 from engine.model import ALREADY_REVIEWED, Card, DismissReason, Refusal, Waiting
@@ -63,7 +63,7 @@ class MissionScreen(ConsoleScreen):
         yield PlainText(id="hidden-panes")
         yield PlainText(id="greeting")
         with Vertical(id="panes"):
-            with Vertical(id="pane-stack", classes="pane"):
+            with Pane(id="pane-stack"):
                 yield PlainText(id="stack-title")
                 yield CardStack(self._draw_stack, self._on_decision, self._on_reason, id="stack")
                 yield panes.MessageLine(id="message")
@@ -75,13 +75,13 @@ class MissionScreen(ConsoleScreen):
                 yield from self._compose_list("queue", panes.Queue(id="queue", empty="Nothing.", classes="-fit"))
                 yield from self._compose_list("tasks", Rows(id="tasks", classes="-fit"))
                 yield from self._compose_list("agents", Rows(id="agents", classes="-fit"))
-            with Vertical(id="pane-live", classes="pane"):
+            with Pane(id="pane-live"):
                 yield Heading(id="live-title")
                 yield Transcript(id="live", max_lines=400)
             yield from self._compose_list("work", Rows(id="sessions"))
 
     def _compose_list(self, name: str, rows: Rows) -> ComposeResult:
-        with Vertical(id=f"pane-{name}", classes="pane"):
+        with Pane(id=f"pane-{name}"):
             yield Heading(name.upper(), id=f"{name}-title")
             yield rows
 

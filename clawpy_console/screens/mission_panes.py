@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.content import Content
 
 from clawpy_console import formats
@@ -20,7 +19,7 @@ from clawpy_console.formats import clock_time, crop, fit_to_width, one_line, wor
 from clawpy_console.keys import bindings, format_key
 from clawpy_console.screens.base import find_base_screen
 from clawpy_console.state import AppState, Autonomy
-from clawpy_console.widgets.rows import Row, Rows
+from clawpy_console.widgets.rows import Pane, Row, Rows
 from clawpy_console.widgets.session import describe_result, find_last_event_time, make_session_label
 from clawpy_console.widgets.texts import Heading, PlainText, ReflowingText, render_fields
 from engine.model import AgentView, Card, Layer, Result, SessionView, TaskState, Tier, Waiting
@@ -93,13 +92,13 @@ class MessageLine(PlainText):
         self.show("", "$grey")
 
 
-class EvidencePane(Vertical):
+class EvidencePane(Pane):
     """The evidence for the card in front, beside it on a wide terminal."""
 
     app: CardConsole
 
     def __init__(self) -> None:
-        super().__init__(id="pane-why", classes="pane")
+        super().__init__(id="pane-why")
         self._card: Card | None = None  # the card that was shown last
         self._evidence: Evidence | None = None  # of that card, None until it was read
 

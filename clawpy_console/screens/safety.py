@@ -9,7 +9,7 @@ from functools import partial
 
 from textual import getters, on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 
 from clawpy_console.formats import clock_time, crop, one_line, workspace_name
@@ -19,7 +19,7 @@ from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.dialog import Answer, Question, confirm
 from clawpy_console.state import SWITCHES
 from clawpy_console.widgets.frame import Filter, has_words
-from clawpy_console.widgets.rows import Rows
+from clawpy_console.widgets.rows import Pane, Rows
 from clawpy_console.widgets.texts import Heading, ReflowingText
 from engine.model import LogEntry
 
@@ -67,7 +67,7 @@ class SafetyScreen(ConsoleScreen):
                 yield Heading("RAILS")
                 yield Rows(id="rails", empty="Loading…", can_open=False, classes="-fit")
                 yield ReflowingText(id="standing")
-            with Vertical(id="right", classes="pane"):
+            with Pane(id="right"):
                 yield Heading(id="blocked-title")
                 yield Filter("rail, rule, words of the prompt or the reason")
                 yield Rows(id="blocked", empty=NOTHING_BLOCKED, can_open=False, classes="-fit")

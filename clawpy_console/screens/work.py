@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from textual import getters, on
 from textual.app import ComposeResult
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal
 from textual.content import Content
 
 from clawpy_console import external_programs
@@ -19,7 +19,7 @@ from clawpy_console.screens.own_prompt import write_own_prompt
 from clawpy_console.screens.permission_pane import PermissionPane
 from clawpy_console.state import SESSIONS_PER_PAGE, AppState
 from clawpy_console.widgets.frame import Columns, Filter, ReplyLine, has_words
-from clawpy_console.widgets.rows import Row, Rows, group_rows
+from clawpy_console.widgets.rows import Pane, Row, Rows, group_rows
 from clawpy_console.widgets.session import is_waiting_to_land, make_heading_lines, make_session_row
 from clawpy_console.widgets.texts import Heading, ReflowingText
 from clawpy_console.widgets.transcript import Transcript
@@ -72,11 +72,11 @@ class WorkScreen(ConsoleScreen):
         yield Columns(id="tabs")
         yield PermissionPane()
         with Horizontal(id="columns"):
-            with Vertical(id="left", classes="pane"):
+            with Pane(id="left"):
                 yield Heading("SESSIONS", id="sessions-title")
                 yield Filter("prompt, channel, state")
                 yield Rows(id="sessions", empty="Nothing has run yet.")
-            with Vertical(id="middle", classes="pane"):
+            with Pane(id="middle"):
                 yield ReflowingText(id="about")
                 yield Transcript(id="transcript")
             yield Changes()

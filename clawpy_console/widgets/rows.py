@@ -12,7 +12,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual import style as textual_style
-from textual.containers import ScrollableContainer, VerticalScroll
+from textual.containers import ScrollableContainer, Vertical, VerticalScroll
 from textual.geometry import Offset, Region, Size
 from textual.message import Message
 from textual.reactive import reactive
@@ -42,6 +42,12 @@ class ScrollKeys(ScrollableContainer):
 
     def action_last(self) -> None:
         self.scroll_end(animate=False)
+
+
+class Pane(Vertical):
+    """A pane of a screen: widgets one below the other. The one in focus is marked at its left edge."""
+
+    DEFAULT_CLASSES = "pane"
 
 
 class ScrollPane(VerticalScroll, ScrollKeys, can_focus=True):
