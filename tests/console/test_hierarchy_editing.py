@@ -145,6 +145,13 @@ STORIES: Stories = {
         has_retired(),
         Until("idle", lambda app: app.screen.agent.activity.state == "idle"),
     ),
+    "below a retired agent there is no new one: it comes below the owner": (
+        *open_agent("ceo"),
+        press("G enter down"),
+        shows_agent("night_watch"),
+        press("n"),
+        sees("A new agent under owner"),
+    ),
     "who may not be retired says why before anything is asked": (
         *open_agent("researcher"),
         press("D"),
