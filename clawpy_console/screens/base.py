@@ -209,10 +209,10 @@ class ConsoleScreen(BaseScreen[None]):
     FILTER_PANE: ClassVar[str] = ""
     """The list that a `Filter` of the screen is for, "" where there is none."""
 
-    TOPICS: ClassVar[frozenset[str]] = frozenset()
+    OWN_TOPICS: ClassVar[frozenset[str]] = frozenset()
     """The topics after whose change `read_again` is called."""
 
-    TOPICS_DEBOUNCE_S: ClassVar[float] = 0.0
+    READ_DEBOUNCE_S: ClassVar[float] = 0.0
     """Seconds from a report of such a topic until that."""
 
     _complete = False
@@ -292,12 +292,13 @@ class ConsoleScreen(BaseScreen[None]):
         return self.ready or not self._complete
 
     def read_again(self, wait: float = 0.0) -> None:
-        """Read what only this screen shows, after `wait` seconds. Called when the screen comes up, and for `TOPICS`."""
+        """Read what only this screen shows, after `wait` seconds. Called when the screen comes up, and for
+        `OWN_TOPICS`."""
 
     def refresh_topics(self, topics: frozenset[str]) -> None:
         """Called when the engine reports `topics`, also when the state of the console stays the same."""
-        if topics & self.TOPICS:
-            self.read_again(self.TOPICS_DEBOUNCE_S)
+        if topics & self.OWN_TOPICS:
+            self.read_again(self.READ_DEBOUNCE_S)
 
     def refresh_output(self, sessions: frozenset[str]) -> None:
         """Called when these sessions wrote more output."""

@@ -88,7 +88,7 @@ class HierarchyScreen(ConsoleScreen):
     BINDINGS = bindings("hierarchy", "filter")
     PANES = {"tree": "left", "items": "right", "story": "right", "block": "right"}
     FILTER_PANE = "tree"
-    TOPICS = frozenset({"agents", "memory"})
+    OWN_TOPICS = frozenset({"agents", "memory"})
 
     _tree = getters.query_one("#tree", Tree)
     _items = getters.query_one("#items", Rows)

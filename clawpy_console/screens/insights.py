@@ -41,8 +41,8 @@ class InsightsScreen(ConsoleScreen):
     AUTO_FOCUS = "#left"
     BINDINGS = bindings("insights", "columns")
     PANES = {name: name for name in ("left", "right", "third")}
-    TOPICS = frozenset({"cards", "phase", "costs", "settings", "changes", "training"})
-    TOPICS_DEBOUNCE_S = 1.0  # reports come in bursts
+    OWN_TOPICS = frozenset({"cards", "phase", "costs", "settings", "changes", "training"})
+    READ_DEBOUNCE_S = 1.0  # reports come in bursts
 
     def __init__(self) -> None:
         super().__init__()

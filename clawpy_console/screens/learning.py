@@ -55,7 +55,7 @@ class LearningScreen(ConsoleScreen):
     BINDINGS = bindings("learning", "candidates", "learnings", "columns", "filter")
     PANES = {"list": "left", "detail": "right", "links": "right"}
     FILTER_PANE = "list"
-    TOPICS = frozenset({"adaptation", "learnings"})
+    OWN_TOPICS = frozenset({"adaptation", "learnings"})
 
     _list = getters.query_one("#list", Rows)
     _links = getters.query_one("#links", Rows)

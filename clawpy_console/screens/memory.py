@@ -61,7 +61,7 @@ class MemoryScreen(ConsoleScreen):
     BINDINGS = bindings("memory", "columns", "filter")
     PANES = {"layers": "left", "entries": "middle", "entry": "right", "links": "right"}
     FILTER_PANE = "entries"
-    TOPICS = frozenset({"memory"})
+    OWN_TOPICS = frozenset({"memory"})
 
     _layer_rows = getters.query_one("#layers", Rows)
     _entry_rows = getters.query_one("#entries", Rows)

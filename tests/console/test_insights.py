@@ -158,7 +158,7 @@ async def test_a_key_pressed_twice_opens_one_dialog(console: ConsoleApp, engine:
 async def test_the_end_of_a_training_is_a_toast_and_new_figures(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(insights.InsightsScreen, "TOPICS_DEBOUNCE_S", 0.05)
+    monkeypatch.setattr(insights.InsightsScreen, "READ_DEBOUNCE_S", 0.05)
 
     def ends(app: ConsoleApp) -> None:
         engine.insights.training = dataclasses.replace(engine.insights.training, pairs=7)
