@@ -7,6 +7,7 @@ from textual.content import Content
 
 from clawpy_console.app import ConsoleApp
 from tests.console.driving import read_screen, read_toasts, running
+from tests.console.snapshots import wait_for_workers
 from tests.console.stand_in import StandIn
 from tests.console.stories import Until, carry_out, hides, play, press, sees
 
@@ -19,6 +20,7 @@ async def test_toasts_cover_nothing(
 ) -> None:
     engine.with_agent()
     async with running(console, *keys, size=size, notifications=True) as pilot:
+        await wait_for_workers(pilot)  # a toast about a reading that failed would take their place
         console.show_toast("something is wrong, and how to fix it")
         console.show_toast(f"something else is wrong, {'in more words than fit one line of a terminal, ' * 2}thus")
         await carry_out(pilot, sees("something is wrong, and how to fix it", "thus"))
