@@ -9,12 +9,12 @@ Its parts follow: the rails that it asks, its limits, its clock, its budget, and
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
 
 from engine.clock import Clock
 from engine.config import ChannelSettings
@@ -395,7 +395,7 @@ class Replies:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._unread: SimpleQueue[str] = SimpleQueue()
+        self._unread = deque[str]()
         self._is_listening = False
 
     @contextmanager
@@ -410,19 +410,17 @@ class Replies:
     def stop_listening(self) -> bool:
         """Accept no more replies. False when one is unread; then more are accepted."""
         with self._lock:
-            self._is_listening = not self._unread.empty()
+            self._is_listening = bool(self._unread)
             return not self._is_listening
 
     def send(self, text: str) -> bool:
         """Send a reply, which is not empty. False when no agent listens, or none does any more."""
         with self._lock:
             if self._is_listening:
-                self._unread.put(text)
+                self._unread.append(text)
             return self._is_listening
 
     def take(self) -> str:
         """Take the next unread reply; "" for none."""
-        try:
-            return self._unread.get_nowait()
-        except Empty:
-            return ""
+        with self._lock:
+            return self._unread.popleft() if self._unread else ""

@@ -17,7 +17,7 @@ from dataclasses import field, replace
 from enum import Enum, auto
 from pathlib import Path
 
-from engine.execution.processes import Processes, ProcessesClosed
+from engine.execution.processes import FinishedCommand, Processes, ProcessesClosed
 from engine.execution.runners.flow import (
     MAX_OUTPUT_CHARS,
     CannotRun,
@@ -139,25 +139,35 @@ class SessionCommands:
         """
         confinement = command.confinement or self.confinement
         environment = self._prepare(command, confinement, echo)
-        output = _Output(Redactor(self._secrets), self._append, listen, is_shown=echo is not Echo.NOTHING)
-        with self._open_gate(confinement, output.note_refused_host) as gated, self._explain_start(command):
+        is_shown = echo is not Echo.NOTHING
+        splitter, tail = LineSplitter(Redactor(self._secrets)), Tail(MAX_OUTPUT_CHARS)
+        refused_hosts: list[str] = []
+
+        def add(lines: list[str]) -> None:
+            self._append("output", lines if is_shown else [])
+            listen(lines)
+            tail.add(lines)
+
+        def note_refused_host(message: str) -> None:
+            self._note(message)
+            refused_hosts.append(message)
+
+        with self._open_gate(confinement, note_refused_host) as gated, self._explain_start(command):
             finished = self._processes.run(
                 self.sandbox.wrap(command.argv, gated, cwd=command.cwd),
                 cwd=command.cwd,
                 env=environment,
-                on_output=output.receive,
+                on_output=lambda chunk: add(splitter.split(chunk)),
                 timeout=timeout,
                 cancel=cancel,
             )
-        text = output.end()
-        exit_code, ending = finished.exit_code, f"exit {finished.exit_code}"
-        if finished.timed_out:
-            exit_code = TIMEOUT_EXIT_CODE
-            ending = "ended" if cancel is not None and cancel.is_set() else f"ended after its {timeout:g} s"
-        if echo is not Echo.NOTHING:
-            self._append("exit", [f"{ending} · {seconds_in_words(finished.seconds)}"])
+        add(splitter.end())
+        tail.add(refused_hosts)  # the end of the result names the hosts that it could not reach
+        if is_shown:
+            self._append("exit", [_describe_end(finished, timeout, cancel)])
         self._check_running()
-        return CommandResult(exit_code, text, finished.seconds, finished.timed_out)
+        exit_code = TIMEOUT_EXIT_CODE if finished.timed_out else finished.exit_code
+        return CommandResult(exit_code, tail.text(), finished.seconds, finished.timed_out)
 
     @contextmanager
     def spawn(self, command: Command) -> Iterator[subprocess.Popen[bytes]]:
@@ -167,7 +177,7 @@ class SessionCommands:
         """
         confinement = command.confinement or self.confinement
         environment = self._prepare(command, confinement, Echo.ALL)
-        with self._open_gate(confinement, lambda message: _note(self._append, message)) as gated:
+        with self._open_gate(confinement, self._note) as gated:
             with self._explain_start(command):
                 argv = self.sandbox.wrap(command.argv, gated, cwd=command.cwd)
                 process = self._processes.start(argv, cwd=command.cwd, env=environment)
@@ -200,9 +210,12 @@ class SessionCommands:
         verdict = self.check(command.line)
         if verdict.blocks and command.line in self._allowed_once:
             self._allowed_once.remove(command.line)
-            _note(self._append, f"allowed once: {verdict.reason}")
+            self._note(f"allowed once: {verdict.reason}")
         elif verdict.blocks or (verdict.verdict is Verdict.ASK and not command.is_approved):
             raise CommandBlocked(f"`{command.line[:200]}` was not run: {verdict.reason}")
+
+    def _note(self, message: str) -> None:
+        self._append("note", sanitise(message).split("\n"))
 
     @contextmanager
     def _open_gate(self, confinement: Confinement, report: Callable[[str], None]) -> Iterator[Confinement]:
@@ -225,47 +238,12 @@ class SessionCommands:
             raise CannotRun(f"`{command.line[:200]}` cannot be started: {error.strerror}") from error
 
 
-class _Output:
-    """Passes the output of one command to the transcript and to a listener, and keeps its end for the result."""
-
-    def __init__(
-        self,
-        redactor: Redactor,
-        append: Callable[[str, list[str]], None],
-        listen: Callable[[list[str]], None],
-        *,
-        is_shown: bool,
-    ) -> None:
-        self._splitter = LineSplitter(redactor)
-        self._append = append
-        self._listen = listen
-        self._is_shown = is_shown
-        self._tail = Tail(MAX_OUTPUT_CHARS)
-        self._refused_hosts: list[str] = []
-
-    def receive(self, chunk: bytes) -> None:
-        """Accept the next bytes of the output."""
-        self._add(self._splitter.split(chunk))
-
-    def note_refused_host(self, message: str) -> None:
-        """Note a host that the command could not reach. The end of its result names the host."""
-        _note(self._append, message)
-        self._refused_hosts.append(message)
-
-    def end(self) -> str:
-        """The end of the output, once it is complete."""
-        self._add(self._splitter.end())
-        self._tail.add(self._refused_hosts)
-        return self._tail.text()
-
-    def _add(self, lines: list[str]) -> None:
-        self._append("output", lines if self._is_shown else [])
-        self._listen(lines)
-        self._tail.add(lines)
-
-
-def _note(append: Callable[[str, list[str]], None], message: str) -> None:
-    append("note", sanitise(message).split("\n"))
+def _describe_end(finished: FinishedCommand, timeout: float | None, cancel: threading.Event | None) -> str:
+    """How a command ended, and after which time."""
+    ending = f"exit {finished.exit_code}"
+    if finished.timed_out:
+        ending = "ended" if cancel is not None and cancel.is_set() else f"ended after its {timeout:g} s"
+    return f"{ending} · {seconds_in_words(finished.seconds)}"
 
 
 def _program_exists(program: Path, confinement: Confinement) -> bool:
