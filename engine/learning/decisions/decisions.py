@@ -12,7 +12,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-import sqlalchemy
 from sqlalchemy import bindparam
 from sqlmodel import Field, Session, col, select
 
@@ -137,17 +136,11 @@ _COUNT_CONSECUTIVE_REJECTIONS = f"""
     )
 """
 _SELECT_NEWEST_ID = "SELECT coalesce(max(id), 0) FROM decisions"
-_LEARNER_COLUMNS: tuple[Any, ...] = (
-    Decision.id, Decision.kind, Decision.channel, Decision.workspace, Decision.flow, Decision.prompt, Decision.part,
-    Decision.weekend, Decision.decided_at, Decision.hour, Decision.seen, Decision.chosen, Decision.weight,
-    Decision.waited_hours, Decision.raw,
-)  # fmt: skip
-_SELECT_AFTER = (
-    sqlalchemy.select(*_LEARNER_COLUMNS)
-    .where(_IS_STANDING, col(Decision.id) > bindparam("id"))
-    .order_by(col(Decision.id).desc())
-    .limit(bindparam("limit"))
-)
+_SELECT_AFTER = """
+    SELECT id, kind, channel, workspace, flow, prompt, part, weekend, decided_at, hour, seen, chosen, weight,
+           waited_hours, raw
+    FROM decisions WHERE taken_back_at IS NULL AND id > :id ORDER BY id DESC LIMIT :limit
+"""
 _SELECT_OF_CARD = select_all(Decision).where(col(Decision.prediction_id) == bindparam("card"), _IS_STANDING)
 _SELECT_REJECTION = (
     select_all(Decision)
@@ -228,10 +221,8 @@ class Decisions:
     def load_after(self, id: int, limit: int = 1000) -> list[PastDecision]:
         """The newest `limit` signals with ids above `id` that count, oldest first, for the Twin to learn from."""
         with self.database.read() as session:
-            return [
-                _make_past_decision(row)
-                for row in reversed(list(ask(session, _SELECT_AFTER, {"id": id, "limit": limit})))
-            ]
+            newest_first = ask(session, _SELECT_AFTER, {"id": id, "limit": limit})
+        return [_make_past_decision(row) for row in reversed(newest_first)]
 
     def count_decided_cards(self, session: Session) -> int:
         """Number of cards that a person has decided, here or over the API (SPEC 2.6, and 3.6's onboarding)."""
@@ -319,7 +310,7 @@ class Decisions:
 
 
 def _make_past_decision(row: Any) -> PastDecision:
-    """The decision in a row of `_LEARNER_COLUMNS`."""
+    """The decision in a row of `_SELECT_AFTER`."""
     id, kind, channel, workspace, flow, prompt, part, weekend, at, hour, seen, chosen, weight, waited_hours, raw = row
     card = CardFeatures(
         kind,
@@ -328,12 +319,12 @@ def _make_past_decision(row: Any) -> PastDecision:
         flow,
         split_prompt_words(prompt),
         PartOfDay(part),
-        weekend,
-        at,
+        bool(weekend),
+        datetime.fromisoformat(at),
         hour,
         unpack_features(seen),
     )
-    return PastDecision(card, chosen, weight, waited_hours, id, raw)
+    return PastDecision(card, bool(chosen), weight, waited_hours, id, raw)
 
 
 # -- preference pairs

@@ -169,11 +169,17 @@ HTTP_TIMEOUT_S = 60.0
 """Seconds for one HTTP request."""
 
 
+TOGETHER_STATES = {"completed": "done", "error": "failed", "cancelled": "cancelled", "cancel_requested": "cancelled"}
+OPENAI_STATES = {"succeeded": "done", "failed": "failed", "cancelled": "cancelled"}
+"""Our state for each provider's status of a finished job; every other status means that the job is running."""
+
+TOGETHER_PRICE_UNIT = 1e9
+"""`total_price` counts billionths of a dollar."""
+
+
 class Api(ABC):
     """The calls of a provider. Each returns the reply to a request."""
 
-    STATES: Mapping[str, str]
-    """Our state for each status of a finished job; every other status means that the job is running."""
     FILE_FILTER: Mapping[str, str] = {}
     """Limits a list of files to those for training."""
 
@@ -218,9 +224,7 @@ class Api(ABC):
 
     def _describe(self, job: Any) -> Reply:
         """The reply about a job of the provider."""
-        status = str(getattr(job.status, "value", job.status))
-        state = self.STATES.get(status, "running")
-        return asdict(Job(job.id, state, status, self._find_model(job), self._find_price(job)))
+        return asdict(self._to_job(job))
 
     def _read_items(self, page: Any) -> Any:
         """The items of a list that the provider returned."""
@@ -231,20 +235,12 @@ class Api(ABC):
         """The base model, the method and the epochs, as the library takes them."""
 
     @abstractmethod
-    def _find_model(self, job: Any) -> str:
-        """The id of the trained model of a job, "" until it is done."""
-
-    def _find_price(self, job: Any) -> float | None:
-        """The price of a job in dollars, None if the provider does not state one."""
-        return None
+    def _to_job(self, job: Any) -> Job:
+        """Convert a job of the provider."""
 
 
 class Together(Api):
     """Together's API through its own library (the extra `train`)."""
-
-    STATES = {"completed": "done", "error": "failed", "cancelled": "cancelled", "cancel_requested": "cancelled"}
-    PRICE_UNIT = 1e9
-    """`total_price` counts billionths of a dollar."""
 
     def __init__(self, key: str, base_url: str) -> None:
         import together
@@ -265,18 +261,17 @@ class Together(Api):
         base = {"from_checkpoint": request["checkpoint"]} if request["checkpoint"] else {"model": request["model"]}
         return base | {"training_method": request["method"], "n_epochs": request["epochs"]}
 
-    def _find_model(self, job: Any) -> str:
-        return getattr(job, "x_model_output_name", None) or getattr(job, "model_output_name", None) or ""
-
-    def _find_price(self, job: Any) -> float | None:
+    def _to_job(self, job: Any) -> Job:
+        status = str(getattr(job.status, "value", job.status))
         price = getattr(job, "total_price", None)
-        return None if price is None else price / self.PRICE_UNIT
+        model = getattr(job, "x_model_output_name", None) or getattr(job, "model_output_name", None)
+        dollars = None if price is None else price / TOGETHER_PRICE_UNIT
+        return Job(job.id, TOGETHER_STATES.get(status, "running"), status, model or "", dollars)
 
 
 class OpenAI(Api):
     """OpenAI's API, and compatible APIs."""
 
-    STATES = {"succeeded": "done", "failed": "failed", "cancelled": "cancelled"}
     FILE_FILTER = {"purpose": "fine-tune"}
 
     def __init__(self, key: str, base_url: str) -> None:
@@ -293,8 +288,8 @@ class OpenAI(Api):
         method = {"type": name, name: {"hyperparameters": {"n_epochs": request["epochs"]}}}
         return {"model": request["checkpoint"] or request["model"], "method": method}
 
-    def _find_model(self, job: Any) -> str:
-        return job.fine_tuned_model or ""
+    def _to_job(self, job: Any) -> Job:
+        return Job(job.id, OPENAI_STATES.get(job.status, "running"), job.status, job.fine_tuned_model or "", None)
 
 
 APIS: Mapping[str, Callable[[str, str], Api]] = {"together": Together, "openai": OpenAI}

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sqlmodel import select
 
 from engine.clock import FakeClock
+from engine.files import write_atomic
 from engine.learning.decisions import exporting
 from engine.learning.decisions.decisions import DpoPair, Preference, import_pairs, load_pairs
 from engine.learning.decisions.exporting import (
@@ -121,18 +122,16 @@ class _Crash(BaseException):
 def test_after_a_crash_at_any_step_each_pair_is_in_the_file_once(
     database: Database, exporter: Exporter, monkeypatch: pytest.MonkeyPatch, crashes: tuple[str, str]
 ) -> None:
-    append = exporting._append_once
-
-    def append_and_crash(file: Path, data: bytes) -> None:
+    def write_and_crash(file: Path, data: bytes) -> None:
         if (file.name, "before") == crashes:
             raise _Crash
-        append(file, data)
+        write_atomic(file, data)
         if (file.name, "after") == crashes:
             raise _Crash
 
     add_pairs(database, 50)
     with monkeypatch.context() as patch:
-        patch.setattr(exporting, "_append_once", append_and_crash)
+        patch.setattr(exporting, "write_atomic", write_and_crash)
         with pytest.raises(_Crash):
             exporter.export_batch()
     add_pairs(database, 3, "later")
@@ -149,11 +148,11 @@ def test_one_batch_is_written_at_a_time(
 ) -> None:
     could_begin_another = []
 
-    def append(file: Path, data: bytes) -> None:
+    def write(file: Path, data: bytes) -> None:
         with ThreadPoolExecutor() as other_thread:
             could_begin_another.append(other_thread.submit(exporter._batch_lock.acquire, blocking=False).result())
 
-    monkeypatch.setattr(exporting, "_append_once", append)
+    monkeypatch.setattr(exporting, "write_atomic", write)
     add_pairs(database, MIN_BATCH)
     exporter.export_batch()
     assert could_begin_another == [False, False], "while the pairs and the weights are written"
