@@ -9,7 +9,7 @@ import pytest
 
 from engine.events import BudgetExceeded, RetryRepeated
 from engine.model import DecisionSignal, SessionState
-from engine.model.adaptation import CandidateStatus, CandidateType
+from engine.model.adaptation import CandidateStatus, PromptFragment
 from tests.seeds.world import Document, World
 from tests.support.model_server import Call, Reply, calls
 
@@ -81,8 +81,8 @@ def test_prompt_fragments(eager: World) -> None:
     (line,) = fragment["effect"]["guidance"]
     eager.work("Write an apology into sorry.txt", "Done.")
     assert line in eager.system_prompt
-    overlays = eager.engine.overlays.find(CandidateType.PROMPT_FRAGMENT, AGENT, "task", "")
-    assert [overlay.effect.to_json()["guidance"] for overlay in overlays] == [[line]]
+    fragments = eager.engine.overlays.find(PromptFragment, AGENT, "task", "")
+    assert [active.guidance for _, active in fragments] == [(line,)]
     roll_back(eager, fragment)
     eager.work("Write a toast into toast.txt", "Done.")
     assert line not in eager.system_prompt

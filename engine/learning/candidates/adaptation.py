@@ -197,10 +197,11 @@ class Adaptation:
         """The present behaviour with and without a candidate's effect."""
         healing = self._settings.current.validation
         models = self._sources.models(candidate.agent_id) if candidate.type is CandidateType.ROUTING_HINT else None
-        active = self._trials.overlays.find(candidate.type, candidate.agent_id, candidate.run_kind, candidate.workspace)
+        effect, overlays = candidate.effect, self._trials.overlays
+        active = overlays.find(type(effect), candidate.agent_id, candidate.run_kind, candidate.workspace)
         return make_preview(
-            candidate.effect,
-            [overlay.effect for overlay in active if overlay.candidate_id != candidate.id],
+            effect,
+            [other for overlay, other in active if overlay.candidate_id != candidate.id],
             model=models.current.model if models else "as configured",
             tries=healing.tries,
             cost=microusd(healing.cost_cap),

@@ -86,19 +86,19 @@ class Reading:
         cause: str = "",
         key: str = "",
         once: str = "",
-        **about: str,
+        agent: str = "",
+        session_id: str = "",
     ) -> LearningRecord:
         """A record of this entry. `cause` is the signature of the cause, for a kind that has several causes. `key`
-        distinguishes the records of one entry. All entries with the same `once` make only one record.
-
-        `about` may replace the `agent` and the `session_id`. By default they are those of the scope and of the entry.
+        distinguishes the records of one entry. All entries with the same `once` make only one record. By default, the
+        agent is that of the scope or of the entry, and the session that of the entry.
         """
         entry, payload = self.entry, self.entry.payload
-        session_id = entry.subject if entry.kind in SESSION_KINDS else payload.get("session_id", "")
-        agent = scope[1] if scope[0] == "agent" else payload.get("agent", "")
+        session_of_entry = entry.subject if entry.kind in SESSION_KINDS else payload.get("session_id", "")
         score, reason = add_parts(*parts)
+        identity = (kind, once) if once else (entry.id, kind, key)  # reading the entry again gives the same id
         return LearningRecord(
-            id=make_record_id(*((kind, once) if once else (entry.id, kind, key))),
+            id="rec_" + hex_hash("\x1f".join(map(str, identity)), 12),
             at=entry.at,
             kind=kind,
             source_label=make_label(kind, cause),
@@ -107,19 +107,15 @@ class Reading:
             score=score,
             reason=reason,
             workspace=entry.workspace,
+            agent=scope[1] if scope[0] == "agent" else agent or payload.get("agent", ""),
+            session_id=session_id or session_of_entry,
             fact=entry.id,
             details=details,
-            **{"agent": agent, "session_id": session_id, **about},
         )
 
     def before(self, kind: RecordKind, cause: str, scope: RecordScope) -> int:
         """The number of earlier records with the same cause."""
         return self.count_before(make_label(kind, cause), scope)
-
-
-def make_record_id(*parts: object) -> str:
-    """The id of a record, derived from its `parts`, so that reading an entry again gives the same id."""
-    return "rec_" + hex_hash("\x1f".join(map(str, parts)), 12)
 
 
 def make_label(kind: RecordKind, cause: str) -> str:
@@ -191,7 +187,8 @@ def _make_test_records(
     parts: Iterable[Part],
     tests: Iterable[str],
     details: Mapping[str, Any],
-    **about: str,
+    *,
+    agent: str = "",
 ) -> NewRecords:
     """A record for each test, in the scope of its workspace. A change set that was `landed` gives each test one record,
     however often it is read."""
@@ -200,7 +197,7 @@ def _make_test_records(
         once = f"{details['landed']}/{test}" if "landed" in details else ""
         test_details = {"test": test, "failing": failing, **details}
         yield reading.record(
-            kind, reading.workspace_scope, parts, test_details, cause=test, key=test, once=once, **about
+            kind, reading.workspace_scope, parts, test_details, cause=test, key=test, once=once, agent=agent
         )
 
 

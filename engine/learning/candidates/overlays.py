@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from html import escape
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, Session
@@ -37,6 +37,7 @@ from engine.model import (
 from engine.model.adaptation import (
     CandidateStatus,
     CandidateType,
+    Effect,
     FixTemplate,
     Lift,
     LiftVerdict,
@@ -54,6 +55,8 @@ from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from engine.storage.rows import Row, ask, utc_field
 
+EffectT = TypeVar("EffectT", bound=Effect)
+
 
 class Overlays:
     """Reads the active effects by agent, kind of run and workspace. Thread-safe."""
@@ -63,30 +66,29 @@ class Overlays:
 
     def choose_model(self, run: ModelRun) -> tuple[str, str] | None:
         """(model, reason) of the newest routing hint that applies, None for none."""
-        for overlay in reversed(self.find(CandidateType.ROUTING_HINT, run.agent, run.run_kind, run.workspace)):
-            hint = overlay.effect
-            if not isinstance(hint, RoutingHint) or hint.channel not in ("", run.channel):
-                continue
-            if hint.longest_prompt is None or len(run.prompt) <= hint.longest_prompt:
+        for overlay, hint in reversed(self.find(RoutingHint, run.agent, run.run_kind, run.workspace)):
+            is_short = hint.longest_prompt is None or len(run.prompt) <= hint.longest_prompt
+            if is_short and hint.channel in ("", run.channel):
                 return hint.model, f"{hint.why or 'a hint was learnt'} (candidate {overlay.candidate_id})"
         return None
 
     def find_tweaks(self, *, agent: str, workspace: str) -> Sequence[PolicyTweak]:
         """Limits of the validation loop for an agent's work in a workspace; all of them apply."""
-        overlays = self.find(CandidateType.POLICY_TWEAK, agent, None, workspace)
-        return [overlay.effect for overlay in overlays if isinstance(overlay.effect, PolicyTweak)]
+        return [tweak for _, tweak in self.find(PolicyTweak, agent, None, workspace)]
 
     def find_flows(self) -> Sequence[Overlay]:
         """The active flows, oldest first."""
         return [overlay for overlay in self.load_active() if overlay.type is CandidateType.FLOW_OFFLOAD]
 
-    def find(self, type: CandidateType, agent_id: str, run_kind: str | None, workspace: str) -> Sequence[Overlay]:
+    def find(
+        self, effect_type: type[EffectT], agent_id: str, run_kind: str | None, workspace: str
+    ) -> Sequence[tuple[Overlay, EffectT]]:
         """The active effects of a type for an agent, a kind of run (None for all) and a workspace, oldest first. With
         `workspace` "", effects for a certain workspace are left out."""
         return [
-            overlay
+            (overlay, overlay.effect)
             for overlay in self.load_active()
-            if overlay.type is type and overlay.applies(agent_id, run_kind, workspace)
+            if isinstance(overlay.effect, effect_type) and overlay.applies(agent_id, run_kind, workspace)
         ]
 
     def load_active(self) -> Sequence[Overlay]:
@@ -208,18 +210,17 @@ class Trials(SessionFollower[OverlayRun]):
     def find_repairs(self, *, agent: str, workspace: str, broken: Sequence[str], session_id: str) -> Sequence[str]:
         """Earlier repairs of the tests that fail now, newest first, without duplicates. A trial withholds repairs from
         a share of the runs. Do not call this inside a transaction."""
-        matching = [
-            overlay
-            for overlay in self.overlays.find(CandidateType.FIX_TEMPLATE, agent, None, workspace)
-            if isinstance(overlay.effect, FixTemplate) and not set(broken).isdisjoint(overlay.effect.failing)
-        ]
-        draws = self.draw(reversed(matching), session_id)
+        templates = {
+            overlay: template
+            for overlay, template in reversed(self.overlays.find(FixTemplate, agent, None, workspace))
+            if not set(broken).isdisjoint(template.failing)
+        }
+        draws = self.draw(templates, session_id)
         if draws:
             provenance = {PROVENANCE_KEY: [draw.to_json() for draw in draws]}
             run = {"session_id": session_id, "agent": agent, "workspace": workspace}
             self._database.write(lambda tx: self.record_applied(tx, provenance, **run))
-        effects = (draw.overlay.effect for draw in draws if not draw.withheld)
-        lines = (line for effect in effects if isinstance(effect, FixTemplate) for line in effect.repairs)
+        lines = (line for draw in draws if not draw.withheld for line in templates[draw.overlay].repairs)
         return tuple(dict.fromkeys(lines))[:MAX_REPAIRS]
 
     def measure_lifts(self) -> Mapping[str, Lift]:
@@ -330,7 +331,8 @@ class LearnedGuidance:
 
     def _find_fragments(self, request: PromptRequest) -> Sequence[Overlay]:
         """The active fragments for a request, oldest first."""
-        return self._overlays.find(CandidateType.PROMPT_FRAGMENT, request.agent, request.run_kind, request.workspace)
+        fragments = self._overlays.find(PromptFragment, request.agent, request.run_kind, request.workspace)
+        return [overlay for overlay, _ in fragments]
 
     def _choose_fitting(self, overlays: Sequence[Overlay]) -> list[Overlay]:
         """The fragments that fit the budget, oldest first. Fragments that help most, by their lift, are chosen first,
