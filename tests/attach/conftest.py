@@ -60,17 +60,12 @@ class Pane:
         """What it shows; lines that only the pane's width broke are whole."""
         return self.tmux("capture-pane", "-p", "-J", "-t", self.id)
 
-    def wait_for(self, pattern: str) -> str:
-        """Wait until it shows `pattern`; all that it shows then."""
+    def wait_for(self, pattern: str, *, gone: bool = False) -> str:
+        """Wait until it shows `pattern`, or with `gone` until it no longer does; all that it shows then."""
         wait_until(
-            lambda: re.search(pattern, self.read_text(), re.MULTILINE), 60, lambda: f"{pattern}\n{self.read_text()}"
-        )
-        return self.read_text()
-
-    def wait_until_gone(self, pattern: str) -> str:
-        """Wait until it does not show `pattern` any more; all that it shows then."""
-        wait_until(
-            lambda: not re.search(pattern, self.read_text(), re.MULTILINE), 60, lambda: f"{pattern}\n{self.read_text()}"
+            lambda: bool(re.search(pattern, self.read_text(), re.MULTILINE)) is not gone,
+            60,
+            lambda: f"{pattern}\n{self.read_text()}",
         )
         return self.read_text()
 

@@ -88,7 +88,7 @@ def test_a_console_in_another_repository_has_it_looked_after_and_begins_there(
     there.press("n")
     there.wait_for("in second")
     there.press("Escape")
-    there.wait_until_gone("in second")
+    there.wait_for("in second", gone=True)
     there.press("w")
     there.press("w")
     there.wait_for(r"CARDS\s+\d of 3")

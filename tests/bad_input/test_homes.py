@@ -1,4 +1,4 @@
-"""Homes that cannot be used: read-only, full, newer, damaged or held (SPEC 11.2, 11.3).
+"""Homes that cannot be used (SPEC 11.2, 11.3): a file, read-only, full, newer or damaged, or with broken settings.
 
 Nothing in them changes, and when they are repaired they have all their data.
 """

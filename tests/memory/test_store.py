@@ -1,4 +1,4 @@
-"""Layers C and E in SQLite (SPEC 4.3, 4.5, 4.10): what is kept once, corrected, forgotten, and for how long."""
+"""Layers C and E in SQLite (SPEC 4.3, 4.5): what is kept once, for how long, and without secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kill switch (SPEC 3.7): four levels, and holds that survive a restart and are each ended by their own word."""
+"""The kill switch (SPEC 3.7): four levels, what each ends and blocks, and holds that end by their own word alone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""No path of a whole engine starts work without a permit (SPEC 3.1): approval, own prompt, verb, socket, cycle,
-follow-up, schedule, heartbeat, restart."""
+"""No path of a whole engine starts work without a permit (SPEC 3.1): own prompt, verb, socket, check, cycle,
+schedule, heartbeat."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from engine.clock import FakeClock
 from engine.engine import Engine
 from engine.execution.session_store import SessionRow
 from engine.lock import read_holder
-from engine.model import Assignment, DecidedBy, Permit, Refusal
-from engine.prediction.approvals import ApprovalRequest
+from engine.model import Assignment, Permit, Refusal
 from engine.safety.permits import PermitRow
 from engine.safety.pipeline import CrosspollLog
 from tests.autonomy.world import FLOW, World
+from tests.safety.rails import make_approval
 
 
 @pytest.fixture
@@ -76,13 +76,11 @@ def test_every_session_has_a_permit_of_the_pipeline_whatever_started_it(world: W
 
 def issue_permit(world: World) -> tuple[Permit, Assignment]:
     """A permit as the rails issue it, not used yet."""
-    card = world.engine.cards.propose(FLOW, workspace=world.workspace)
-    approvals = world.engine.cards.approvals
-    info = approvals.launcher.check(card.assignment)
-    permit = world.engine.database.write(
-        lambda tx: approvals._ask_rails(tx, card.id, card.assignment, info, ApprovalRequest(DecidedBy.OPERATOR))
-    )
-    assert isinstance(permit, Permit)
+    engine = world.engine
+    card = engine.cards.propose(FLOW, workspace=world.workspace)
+    approval = make_approval(prediction_id=card.id, assignment=card.assignment)
+    permit = engine.database.write(lambda tx: engine.safety.pipeline.decide(tx, approval)).permit
+    assert permit is not None
     return permit, card.assignment
 
 
