@@ -26,7 +26,7 @@ from engine.model.adaptation import (
     PromptFragment,
     RoutingHint,
 )
-from engine.statistics import Arms, compute_difference_interval
+from engine.statistics import Arms
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 from tests.learning.candidates.world import World
@@ -122,12 +122,6 @@ def test_the_limits_for_an_agent_in_a_workspace_all_apply(world: World) -> None:
 )
 def test_verdicts(arms: Arms, verdict: str) -> None:
     assert measure_lift("over_1", [arms]).verdict == verdict
-
-
-def test_the_interval_by_its_numbers() -> None:
-    assert compute_difference_interval([Arms(9, 9, 1, 0)], 0.1) == pytest.approx((0.5758, -0.2093, 1.0), abs=1e-4)
-    assert compute_difference_interval([Arms(40, 10, 10, 9)], 0.05) == pytest.approx((-0.5714, -1.0, -0.1244), abs=1e-4)
-    assert compute_difference_interval([Arms(9, 9, 0, 0)], 0.1) == (0.0, -1.0, 1.0), "there is nothing to compare with"
 
 
 def test_runs_with_another_probability_are_a_stratum_of_their_own() -> None:

@@ -1,16 +1,12 @@
-"""Calibration of scores by their outcomes: that of the Twin (SPEC 2.6), that of kinds of card (8.6), and how its error
-is measured."""
+"""Calibration of scores by their outcomes: that of the Twin (SPEC 2.6), and that of kinds of card (8.6)."""
 
 from __future__ import annotations
-
-import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.learning.decisions.calibration import CREDIBLE_BELOW, MIN_UNANIMOUS, KindCalibration, TwinCalibration
-from engine.statistics import compute_calibration_bound, compute_calibration_error
 
 SCORE = st.floats(0, 1)
 CASES = st.lists(st.tuples(st.sampled_from(["tests", "lint", "docs"]), SCORE, st.booleans()), max_size=60)
@@ -90,19 +86,3 @@ def test_the_base_rate_of_new_kinds_is_that_of_first_decisions() -> None:
     assert learn_kinds(cases).base_rate == pytest.approx(0.75, abs=0.03)
     on_known_kind = [("kind 1", 0.5, False)] * 30  # only the first three decisions on a kind count
     assert learn_kinds([*cases, *on_known_kind]).base_rate == learn_kinds([*cases, *on_known_kind[:2]]).base_rate
-
-
-def test_the_calibration_error_is_the_weighted_distance_of_the_bins() -> None:
-    assert compute_calibration_error([0.25, 0.25, 0.25, 0.25], [True, False, False, False]) == 0
-    assert compute_calibration_error([0.9, 0.9, 0.1, 0.1], [False, True, False, False]) == pytest.approx(0.25)
-    assert compute_calibration_error([], []) == 0
-
-
-def test_perfectly_calibrated_scores_are_below_the_bound_in_about_95_of_100_cases() -> None:
-    chance = random.Random(1)
-    scores = [chance.random() for _ in range(150)]
-    bound = compute_calibration_bound(scores)
-    below = sum(
-        compute_calibration_error(scores, [chance.random() < score for score in scores]) <= bound for _ in range(400)
-    )
-    assert 0.9 <= below / 400 <= 0.99
