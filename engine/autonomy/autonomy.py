@@ -28,7 +28,7 @@ from engine.config import SettingsSource
 from engine.events import AutonomousCycleFinished, SettingChanged, StateChanged
 from engine.frozen import frozen
 from engine.model import Hold
-from engine.safety.kill_switch import KillSwitch
+from engine.safety.kill_switch import BY_COST_CAP, KillSwitch
 from engine.storage import state as stored
 from engine.storage.database import Database, Transaction
 
@@ -300,7 +300,7 @@ class Autonomy:
             silence=self._compute_confirmed_silence(),
             threshold=self._get_silence_threshold(),
             resumed=self._kill_switch.was_resumed_by_operator(),
-            paused_for_cost=pause is not None and pause.reason.startswith("cost"),
+            paused_for_cost=pause is not None and pause.by == BY_COST_CAP,
         )
 
     def _compute_next_change(self, facts: Facts, holds: Sequence[Hold]) -> datetime | None:

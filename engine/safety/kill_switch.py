@@ -38,6 +38,8 @@ HOLD_WORDS = (STOP, CONFIG, API, MONTH, PAUSE)
 SETTING_OFF, SWITCHED_OFF = "crossPollEnabled is false in the settings", "switched off for this run through the API"
 BY_CONSOLE = "operator"
 """The value of `by` of a stop by F12. Any other value means that the stop came from outside the console."""
+BY_COST_CAP = "cost cap"
+"""The value of `by` of a pause or month stop because a cost cap was reached."""
 PAUSE_DURATION = timedelta(hours=2)
 WATCH_INTERVAL_S = 0.1
 """Seconds between two checks of the stop file and the settings."""
@@ -281,7 +283,7 @@ class KillSwitch:
 
     def cap_reached(self, transaction: Transaction, window: str, reason: str) -> None:
         """Place the hold of a reached cost cap (SPEC 3.4, 7.1): a month stop for the month's cap, else a pause."""
-        self.place(transaction, MONTH if window == "month" else PAUSE, reason)
+        self.place(transaction, MONTH if window == "month" else PAUSE, reason, by=BY_COST_CAP)
 
     def rejections(self, session: Session) -> int:
         """Number of rejections in a row since the last pause ended (SPEC 7.1)."""

@@ -15,6 +15,7 @@ from engine.clock import FakeClock
 from engine.config import Settings
 from engine.events import EventBus
 from engine.model import Hold, RailVerdict, Verdict
+from engine.safety.kill_switch import BY_COST_CAP
 from engine.storage.database import Database
 
 
@@ -78,7 +79,7 @@ def test_the_cause_says_why_a_pause_began_and_how_it_ended(
     autonomy.state()
     kill_switch.present, kill_switch.resumed_by_operator = [], True
     assert autonomy.state().cause == "resumed by you"
-    kill_switch.present = [Hold("pause", "cost: the day's cap", clock.now(), until)]
+    kill_switch.present = [Hold("pause", "the day's cap", clock.now(), until, BY_COST_CAP)]
     assert autonomy.state().cause == "cost cap reached"
     clock.advance(timedelta(hours=2))
     kill_switch.present, kill_switch.resumed_by_operator = [], False

@@ -12,6 +12,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.model import MICRO, CostState, Refusal
 from engine.safety.costs import AgentBudget, decide_cost, find_windows
+from engine.safety.kill_switch import BY_COST_CAP, PAUSE
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.safety.rails import Rails, make_approval, make_ended_session, make_rails
@@ -74,7 +75,8 @@ def test_the_cap_of_a_day_warns_at_eighty_percent_and_once_when_it_is_reached(ra
     for _ in range(2):
         assert rails.decide(make_approval(prediction_id="c", estimate=5_000_000)).permit is None
     assert len(ledger.latest(kinds=("CostWarned",))) == 2
-    assert rails.hold_words() == ["pause"]
+    [pause] = rails.kill_switch.holds()
+    assert (pause.word, pause.by) == (PAUSE, BY_COST_CAP)
 
 
 def test_the_cap_of_a_month_stops_everything_until_it_is_resumed(rails: Rails) -> None:
