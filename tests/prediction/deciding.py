@@ -5,8 +5,8 @@ The rails issue permits by the words of a prompt, a test ends the sessions, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +15,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.config import FixedSettings, Settings
 from engine.events import Event
+from engine.git.inspection import NOTHING_INSPECTED
 from engine.git.state import GitState
 from engine.learning.decisions.decisions import Decisions
 from engine.model import Card, DecidedBy, DecidedCard, DecisionSignal, Proposal, Randomness, Refusal, Signal
@@ -68,6 +69,8 @@ class World:
     """The state of the repositories, None if git cannot be read."""
     context_errors: tuple[str, ...] = ()
     """The errors of the contexts."""
+    failed_inspections: Mapping[str, str] = field(default_factory=dict)
+    """The errors of git inspections, by the name of the inspection."""
     calibrator: Calibrator | None = None
     placer: Callable[[str, str], Route] = lambda prompt, channel: Route(channel)
     randomness: Randomness = field(default_factory=lambda: Randomness(1))
@@ -127,6 +130,7 @@ class World:
         return [
             WorkspaceContext(
                 name, self.clock.now(), self.clock.local(), git=self.git_state, errors=self.context_errors,
+                inspection=replace(NOTHING_INSPECTED, unknown=self.failed_inspections),
                 signals=(Signal("git", 0.1, 0.5, ("1 uncommitted file",)),),
             )
             for name in workspaces

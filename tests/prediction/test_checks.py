@@ -87,6 +87,15 @@ def test_a_workspace_without_a_commit_is_remarked_until_it_has_one(world: World)
     assert world.checks.remarks() == {}
 
 
+def test_what_is_known_is_remarked_although_an_inspection_failed(world: World) -> None:
+    world.failed_inspections = {"merges": "git took too long"}
+    world.check()
+    assert world.checks.remarks() == {SHOP: "no commit yet; most cards need a history, so make a commit"}
+    world.git_state = make_new_commit_state(world)
+    world.check()
+    assert world.checks.remarks() != {}, "it is not known whether a newer problem holds"
+
+
 def test_the_same_evidence_makes_one_card(world: World) -> None:
     assert len(world.check(make_proposal("a"), make_proposal("a"), make_proposal("a", workspace="/other"))) == 1
     world.cards.approve(world.cards.pending()[0].id)
@@ -172,6 +181,16 @@ def test_nothing_is_withdrawn_when_a_source_failed(world: World) -> None:
     world.context_errors, world.git_state = (), None
     assert world.checks.run().withdrawn == ()
     assert world.cards.get(card.id).status is Status.PENDING
+
+
+def test_a_card_stays_while_the_inspection_that_its_kind_depends_on_fails(world: World) -> None:
+    staying = world.make_card("a", kind="lost_commits")
+    (leaving,) = world.check(*world.proposals, make_proposal("b", kind="lint"))
+    world.failed_inspections = {"lost": "git took too long"}
+    world.proposals = []
+    report = world.checks.run()
+    assert (report.withdrawn, report.errors) == ((leaving.id,), (f"{SHOP}: lost: git took too long",))
+    assert world.cards.get(staying.id).status is Status.PENDING
 
 
 def test_an_error_of_a_template_leaves_the_cards_of_others(world: World) -> None:
