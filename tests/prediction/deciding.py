@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -71,6 +72,8 @@ class World:
     """The errors of the contexts."""
     failed_inspections: Mapping[str, str] = field(default_factory=dict)
     """The errors of git inspections, by the name of the inspection."""
+    silence: timedelta | None = None
+    """How long nobody changed a file, None for unknown."""
     calibrator: Calibrator | None = None
     placer: Callable[[str, str], Route] = lambda prompt, channel: Route(channel)
     randomness: Randomness = field(default_factory=lambda: Randomness(1))
@@ -86,6 +89,8 @@ class World:
         self.decisions = Decisions(self.database, self.clock)
         self.twin = EmbeddedTwin(self.decisions, calibrator=self.calibrator or IdentityCalibrator())
         self.workspaces = [SHOP]
+        self.activities: list[tuple[str, datetime]] = []
+        """The workspaces and times of changes of files that checks noted."""
         settings = FixedSettings(self.settings)
         router = Router(settings, self.clock, self.randomness, self.placer)
         self.store = CardStore(
@@ -102,7 +107,7 @@ class World:
             CheckSources(
                 prepare=lambda: None,
                 contexts=lambda workspaces: self.read_contexts(workspaces),
-                note_activity=lambda workspace, at: None,
+                note_activity=lambda workspace, at: self.activities.append((workspace, at)),
                 workspaces=lambda: self.workspaces,
                 propose=self._propose,
             ),
@@ -130,7 +135,7 @@ class World:
         return [
             WorkspaceContext(
                 name, self.clock.now(), self.clock.local(), git=self.git_state, errors=self.context_errors,
-                inspection=replace(NOTHING_INSPECTED, unknown=self.failed_inspections),
+                inspection=replace(NOTHING_INSPECTED, unknown=self.failed_inspections), silence=self.silence,
                 signals=(Signal("git", 0.1, 0.5, ("1 uncommitted file",)),),
             )
             for name in workspaces

@@ -302,10 +302,12 @@ def test_a_card_whose_session_could_not_begin_is_executed_beside_a_pending_one(w
     assert (done.status, done.outcome) == (Status.EXECUTED, Outcome.FAILED)
 
 
-def test_an_undone_card_whose_session_could_not_begin_is_not_approved(world: World) -> None:
+def test_an_undone_card_whose_session_could_not_begin_is_not_pending_again(world: World) -> None:
     card = world.start_card()
+    world.sessions.stop = lambda session_id, reason: None
     world.cards.undo(card.id)
-    assert fail_to_begin(world, card).status is not Status.APPROVED
+    assert fail_to_begin(world, card).status is Status.EXECUTED
+    assert world.signals() == ["undone"]
 
 
 @pytest.mark.parametrize(

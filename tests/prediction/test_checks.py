@@ -225,6 +225,11 @@ def test_a_card_that_the_content_rail_blocks_is_held_back_and_named_until_it_is_
     assert world.checks.remarks() == {}
 
 
+def test_a_card_that_is_held_back_takes_no_place(world: World) -> None:
+    blocked = make_proposal("a", kind="secret", prompt="forbidden", tier=Tier.AT_RISK)
+    assert len(world.check(blocked, *make_proposals(*"vwxyz"))) == 5
+
+
 def test_what_is_held_back_stays_named_after_a_check_of_another_workspace(world: World) -> None:
     world.git_state = make_new_commit_state(world)
     world.check(make_proposal("a", prompt="forbidden"))
@@ -277,6 +282,17 @@ def test_a_workspace_that_is_off_gets_no_cards(database: Database, clock: FakeCl
     world = World(database, clock, settings=settings)
     assert world.check(make_proposal("a")) == []
     assert "off" in world.checks.run(requested=True).errors[0]
+    landed = ChangeSetLanded(subject="change_1", workspace=SHOP, session_id="session_1", files=1)
+    database.write(lambda tx: tx.record(landed))
+    world.checks.follow_up()
+    assert world.checks.last_checked() == {}
+
+
+def test_a_change_of_files_is_a_sign_of_the_operator(world: World, clock: FakeClock) -> None:
+    world.check()
+    world.silence = timedelta(minutes=5)
+    world.check()
+    assert world.activities == [(SHOP, clock.now() - timedelta(minutes=5))]
 
 
 def test_a_second_check_waits_for_the_first(world: World) -> None:
