@@ -297,7 +297,7 @@ class Transcript(LinesView):
         self._has_more = True
         if self.app.engine is not None and not self._is_pulling:
             self._is_pulling = True
-            self.run_worker(self._pull(), group="pull", exit_on_error=False)
+            self.run_worker(self._pull, group="pull", exit_on_error=False)
 
     async def _pull(self) -> None:
         """Read page after page until there is nothing new; then add the summary of a run that is over."""
