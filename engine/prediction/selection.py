@@ -309,6 +309,8 @@ class _State:
     approved, and how many were decided on; `routed`: how many proposals went to each channel so far."""
 
     now: datetime
+    local: datetime
+    """`now` in the operator's zone. The same for all, or equal cards would differ by the time that the check took."""
     phase: Phase
     triggered: Mapping[str, datetime]
     decided: Mapping[tuple[str, str], tuple[int, int]]
@@ -382,10 +384,9 @@ class CardSelector:
         """The selection of these proposals, which are available."""
         if not proposals:
             return Selection()
-        now, decisions = self._store.clock.now(), self._store.decisions
-        common = _State(
-            now, self._twin.phase(session), load_last_trigger_times(session), _count_decisions(decisions, session)
-        )
+        now, local, decisions = self._store.clock.now(), self._store.clock.local(), self._store.decisions
+        phase, decided = self._twin.phase(session), _count_decisions(decisions, session)
+        common = _State(now, local, phase, load_last_trigger_times(session), decided)
         drafts, errors = [], []
         for proposal in proposals:
             try:
@@ -417,9 +418,7 @@ class CardSelector:
         `Refusal` `unknown_channel`."""
         store, launcher = self._store, self._approvals.launcher
         assignment, other_runner = launcher.choose(self._assign(proposal, common))
-        estimate = self._twin.estimate(
-            proposal, assignment, context=context, phase=common.phase, local=store.clock.local()
-        )
+        estimate = self._twin.estimate(proposal, assignment, context=context, phase=common.phase, local=common.local)
         if common.is_learning and proposal.source is Source.TEMPLATE:
             proposal = replace(proposal, source=Source.EMBEDDED_TWIN)
         tier, why = adjust_tier(proposal.tier, *common.decided.get((proposal.workspace, proposal.kind), (0, 0)))

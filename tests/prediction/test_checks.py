@@ -268,6 +268,25 @@ def test_confidence_is_fixed_in_phase_0_and_the_twins_in_phase_1(world: World) -
     assert card.tier is Tier.BLOCKS
 
 
+class RunningClock(FakeClock):
+    """A clock that goes on by a second each time it is read."""
+
+    def now(self) -> datetime:
+        self.advance(timedelta(seconds=1))
+        return super().now()
+
+    def local(self) -> datetime:
+        return self.now()
+
+
+def test_proposals_of_one_check_are_equally_urgent_however_long_it_takes(database: Database) -> None:
+    world = World(database, RunningClock(MONDAY_MORNING))
+    teach(world, 30)
+    created = world.check(*(make_proposal(name, evidence_at=MONDAY_MORNING, prompt="run the tests") for name in "abc"))
+    assert len(created) == 3
+    assert len({card.confidence for card in created}) == 1
+
+
 def test_a_stopped_engine_predicts_nothing(world: World) -> None:
     world.stop_reason = "F12 was pressed"
     world.proposals = [make_proposal("a")]
