@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import threading
 from datetime import timedelta
 from pathlib import Path
@@ -26,6 +29,15 @@ def document_of_two_days() -> dict[str, Any]:
 @pytest.mark.long
 def test_the_same_seed_gives_the_same_document(document_of_two_days: dict[str, Any]) -> None:
     assert json.dumps(simulate(2, 3)) == json.dumps(document_of_two_days)
+
+
+@pytest.mark.long
+def test_the_document_does_not_depend_on_the_order_of_sets(document_of_two_days: dict[str, Any]) -> None:
+    """Python orders sets of texts by its hash seed, which another process has anew."""
+    code = "import json; from engine.simulation.simulate import simulate; print(json.dumps(simulate(2, 3)))"
+    environment = {**os.environ, "PYTHONHASHSEED": "1"}
+    completed = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True)
+    assert json.loads(completed.stdout) == document_of_two_days
 
 
 @pytest.mark.long

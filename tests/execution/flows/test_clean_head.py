@@ -151,3 +151,19 @@ def test_cargo_measures_no_tests(repository: Repository, run_flow: RunFlow, body
     committed["src/lib.rs"] = RUST_LIB.format(body=body, tests=RUST_TESTS.replace("test_total", test))
     uncommitted = {"src/lib.rs": RUST_LIB.format(body="5", tests=RUST_TESTS)}
     HeadCase(committed, uncommitted, summary, "tests::test_total").check(repository, run_flow)
+
+
+def test_a_commit_that_needs_an_uncommitted_file_is_incomplete(project: Repository, run_flow: RunFlow) -> None:
+    commit_shop(project)
+    project.commit("uses a helper", {"tests/test_tax.py": "def test_tax():\n    import shop.tax\n"})
+    project.write("shop/tax.py", "RATE = 2\n")
+    run = run_flow("check_clean_head", files=["shop/tax.py"])
+    assert run.check.failing == ("tests/test_tax.py::test_tax",)
+    assert run.facts["left_out"] == ["shop/tax.py"]
+    assert run.facts["passes_with_files"] == ["tests/test_tax.py::test_tax"]
+    assert run.summary.endswith("; 1 of 1 passed with the uncommitted files")
+    assert not (run.folder / "shop/tax.py").exists(), "what is recorded is the state of HEAD alone"
+    assert (project.path / "shop/tax.py").exists()
+    project.git("add", "-A")
+    project.commit("helper")
+    assert run_flow("check_clean_head").summary.startswith("HEAD is complete: all 2 tests passed")
