@@ -13,7 +13,7 @@ from engine.autonomy.autonomous_runs import find_reason_to_wait
 from engine.autonomy.autonomy import ACT, STATE
 from engine.autonomy.state import AutonomyState
 from engine.clock import FakeClock
-from engine.model import ChangeState, DecidedBy, Outcome, RailVerdict, Refusal, SessionState, Status, Verdict
+from engine.model import ChangeState, DecidedBy, RailVerdict, Refusal, SessionState, Status, Verdict
 from engine.safety.kill_switch import PAUSE
 from tests.autonomy.world import World
 
@@ -59,23 +59,17 @@ def test_a_kind_runs_by_itself_after_eleven_approvals_until_the_operator_returns
 def test_a_card_that_runs_by_itself_lands_nothing(world: World) -> None:
     before = (world.repository.path / "part0.py").read_bytes(), world.repository.git("status", "--porcelain")
     world.go_away()
-    assert world.engine.autonomy.state().state is AutonomyState.PRIMING
-    cycle = world.run_cycle()
-    card = world.engine.cards.get(cycle.acted)
+    card = world.engine.cards.get(world.run_cycle().acted)
     view = world.wait_for_session(card.id)
-    assert (card.assignment.flow, card.decided_by) == ("draft_changelog", DecidedBy.AUTONOMY)
-    assert view.id.startswith("auto_")
-    assert (view.mode, view.state, view.prediction_id) == ("autonomous", SessionState.SUCCEEDED, card.id)
-    assert world.engine.cards.get(card.id).outcome is Outcome.SUCCEEDED
-    assert world.engine.autonomy.state().state is AutonomyState.AUTONOMOUS
+    assert (view.state, view.prediction_id) == (SessionState.SUCCEEDED, card.id)
+    assert card.assignment.flow == "draft_changelog"
     assert world.read_causes()[-2:] == ["you are inactive", "prediction ready"]
     [change] = world.engine.changes.list()
     assert change.state is ChangeState.WAITING
     assert ((world.repository.path / "part0.py").read_bytes(), world.repository.git("status", "--porcelain")) == before
     entry = world.engine.safety.log(1)[0]
     assert (entry.trigger_type, entry.decided_by, entry.blocked) == ("autonomous", "autonomy", False)
-    assert all(verdict.verdict == "allow" for verdict in entry.verdicts)
-    assert [verdict.rail for verdict in entry.verdicts] == ["loop", "rate", "cost", "content", "gate", "kill"]
+    assert [verdict.verdict for verdict in entry.verdicts] == ["allow"] * 6
 
 
 @pytest.mark.long
