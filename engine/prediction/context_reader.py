@@ -170,6 +170,7 @@ class ContextReader:
 
         `last_input` is when the operator last used the console, a verb or the API. `ours` is what our landings wrote
         there, which is no activity of the operator."""
+        context = WorkspaceContext(workspace, now=self._clock.now(), local=self._clock.local())
         fetch, sources = _Fetch(), self._sources
         projects = fetch.ask("tools", lambda: sources.projects.get_projects(workspace)) or ()
         grown_at = fetch.ask("transcripts", sources.threads.find_last_growth)
@@ -180,7 +181,6 @@ class ContextReader:
             *self._list_steps_of_projects(projects),
             *self._list_steps_of_work(),
         )
-        context = WorkspaceContext(workspace, now=self._clock.now(), local=self._clock.local())
         for step in steps:
             value = fetch.ask(step.source, partial(step.read, context))
             if value is not None:
