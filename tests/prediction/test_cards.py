@@ -311,6 +311,11 @@ def test_a_text_that_a_model_can_run_may_still_mean_a_flow(world: World) -> None
     assert world.propose("run_tets paths=src").note == "Did you mean the flow `run_tests`? It needs no model"
 
 
+def test_an_own_prompt_says_if_another_runner_takes_it(world: World) -> None:
+    world.sessions.choose_other = lambda assignment: (assignment, "codex is not installed; claude-code takes it")
+    assert world.propose("explain the cart").note == "codex is not installed; claude-code takes it"
+
+
 def test_a_prompt_continues_a_session_that_is_over(world: World) -> None:
     first = world.start_card()
     assert refusal_code(world.propose, "and now the till", continues="session_1") == "still_running"

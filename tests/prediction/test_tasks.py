@@ -161,3 +161,14 @@ def test_a_file_with_the_name_of_two_workspaces_belongs_to_none(board: TaskBoard
     (tmp_path / "shop.md").write_text("- [ ] cart\n")
     board.update_from_files(tmp_path, ["/srv/shop", "/old/shop"])
     assert [(task.title, task.workspace) for task in board.list()] == [("cart", "")]
+
+
+def test_a_task_that_was_done_on_the_board_stays_done_when_another_file_changes(
+    board: TaskBoard, tmp_path: Path
+) -> None:
+    (tmp_path / "shop.md").write_text("- [ ] cart\n")
+    board.update_from_files(tmp_path, [])
+    board.done(board.list()[0].id)
+    (tmp_path / "home.md").write_text("- [ ] taxes\n")
+    board.update_from_files(tmp_path, [])
+    assert {task.title: task.state for task in board.list()} == {"cart": "done", "taxes": "open"}
