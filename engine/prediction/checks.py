@@ -222,12 +222,13 @@ class CardChecks:
         store.follow_landings()
         store.credit_kept()
         self.follow_up(paths)
-        plan = self._plan_check([path for path in paths if not store.is_off(path)])
+        off = [path for path in paths if store.is_off(path)]
+        plan = self._plan_check([path for path in paths if path not in off])
         held_back = {workspace: _describe_held_back(plan.selection, workspace) for workspace in plan.findings}
         errors = plan.errors
         if requested:
-            off = (f"{path}: autonomy is off, so it gets no cards" for path in paths if store.is_off(path))
-            errors = *off, *errors, *_explain_few_cards(plan, held_back, store.settings.current)
+            skipped = (f"{path}: autonomy is off, so it gets no cards" for path in off)
+            errors = *skipped, *errors, *_explain_few_cards(plan, held_back, store.settings.current)
 
         def apply(tx: Transaction) -> _Changes:
             changes = self._store_plan(plan, tx)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
-from engine.config import Settings, WorkspaceAutonomy, WorkspaceSettings
+from engine.config import FixedSettings, Settings, WorkspaceAutonomy, WorkspaceSettings
 from engine.events import ChangeSetLanded, SessionEnded
 from engine.git.history import Commit
 from engine.git.state import Branch, GitState
@@ -312,6 +312,20 @@ def test_a_change_of_files_is_a_sign_of_the_operator(world: World, clock: FakeCl
     world.silence = timedelta(minutes=5)
     world.check()
     assert world.activities == [(SHOP, clock.now() - timedelta(minutes=5))]
+
+
+def test_a_workspace_that_is_switched_off_while_it_is_read_is_not_said_to_get_no_cards(world: World) -> None:
+    switched_off = Settings(workspaces={SHOP: WorkspaceSettings(autonomy=WorkspaceAutonomy.OFF)})
+    world.proposals = [make_proposal("a")]
+    read_contexts = world.read_contexts
+
+    def switch_off_and_read(workspaces: Sequence[str]) -> list[WorkspaceContext]:
+        world.store.settings = FixedSettings(switched_off)
+        return read_contexts(workspaces)
+
+    world.read_contexts = switch_off_and_read  # type: ignore[method-assign]
+    report = world.checks.run(requested=True)
+    assert (len(report.created), any("autonomy is off" in error for error in report.errors)) == (1, False)
 
 
 def test_a_second_check_waits_for_the_first(world: World) -> None:
