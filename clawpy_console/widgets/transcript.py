@@ -17,6 +17,7 @@ from rich.style import Style
 from textual.message import Message
 from textual.selection import Selection
 from textual.strip import Strip
+from textual.worker import Worker
 
 from clawpy_console.widgets.rows import RowView, make_selectable
 from clawpy_console.widgets.session import make_failure_lines
@@ -297,7 +298,7 @@ class Transcript(LinesView):
         self._has_more = True
         if self.app.engine is not None and not self._is_pulling:
             self._is_pulling = True
-            self.run_worker(self._pull, group="pull", exit_on_error=False)
+            _: Worker[None] = self.run_worker(self._pull, group="pull", exit_on_error=False)
 
     async def _pull(self) -> None:
         """Read page after page until there is nothing new; then add the summary of a run that is over."""
