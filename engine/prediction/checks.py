@@ -146,7 +146,7 @@ class CardChecks:
     def remarks(self) -> dict[str, str]:
         """By workspace: why there may be no cards, or else the newest problem that still holds; and how many cards are
         held back. Without workspaces of which their last check, also by an earlier engine, found none of these."""
-        remarks, held_back = self._read_state(REMARKS), self._read_state(HELD_BACK)
+        remarks, held_back = self._read_state(REMARKS, HELD_BACK)
         sentences = {
             workspace: "; ".join(filter(None, (remarks.get(workspace), held_back.get(workspace))))
             for workspace in self._sources.workspaces()
@@ -155,7 +155,8 @@ class CardChecks:
 
     def last_checked(self) -> dict[str, datetime]:
         """By workspace: when it was last checked, also by an earlier engine. Without workspaces that never were."""
-        return {workspace: datetime.fromisoformat(at) for workspace, at in self._read_state(LAST_CHECKED).items()}
+        [times] = self._read_state(LAST_CHECKED)
+        return {workspace: datetime.fromisoformat(at) for workspace, at in times.items()}
 
     def describe_situation(self, workspace: str) -> str:
         """The situation of a workspace in words, as preference pairs keep it (SPEC 8.2). It is that of the last check;
@@ -344,10 +345,10 @@ class CardChecks:
             changes.created.append(store.add(tx, row))
         return changes
 
-    def _read_state(self, key: str) -> dict[str, Any]:
-        """What is stored under a key in the state table, by workspace."""
+    def _read_state(self, *keys: str) -> list[dict[str, Any]]:
+        """What is stored under each of these keys in the state table, by workspace, all after the same check."""
         with self._database.read() as session:
-            return dict(state.get(session, key, {}))
+            return [state.get(session, key, {}) for key in keys]
 
 
 def _update_state(tx: Transaction, key: str, by_workspace: Mapping[str, str]) -> None:

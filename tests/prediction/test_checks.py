@@ -4,13 +4,15 @@ the next steps of sessions."""
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from sqlmodel import Session
 
 from engine.clock import FakeClock
 from engine.config import FixedSettings, Settings, WorkspaceAutonomy, WorkspaceSettings
@@ -236,6 +238,25 @@ def test_what_is_held_back_stays_named_after_a_check_of_another_workspace(world:
     before = world.checks.remarks()
     world.checks.run(workspaces=["/blog"])
     assert world.checks.remarks() == before != {}
+
+
+def test_remarks_are_those_of_one_check_even_if_another_ends_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.check()
+    before, read = world.checks.remarks(), world.database.read
+    world.git_state = make_new_commit_state(world)
+
+    @contextmanager
+    def read_and_check() -> Iterator[Session]:
+        with read() as session:
+            yield session
+        monkeypatch.undo()
+        world.check(make_proposal("a", prompt="forbidden"))
+
+    monkeypatch.setattr(world.database, "read", read_and_check)
+    assert world.checks.remarks() == before
+    assert world.checks.remarks() != before
 
 
 def test_a_proposal_for_a_channel_that_is_not_registered_is_an_error(world: World) -> None:
