@@ -1,4 +1,4 @@
-"""Disguised commands of an agent that delete the operator's files or send them away (SPEC 3.5).
+"""Disguised commands of an agent that delete the operator's files (SPEC 3.5).
 
 Only the content filter can stop them, because the sandbox of these tests confines nothing. A test checks which of the
 operator's files are left.

@@ -43,7 +43,8 @@ MIN_TRUE_SHARE = 0.8
 MIN_SURE_SHARE = 0.5
 """The least share of liked cards that is sure."""
 
-SEEDS = (7, 8, 9)
+SEEDS = range(7, 37)
+"""Thirty operators for each taste: with three, the share of the way is uncertain by 6 points."""
 
 TASTES: dict[str, tuple[Taste, int]] = {
     "by kind": (lambda proposal, hour, decided: proposal.kind in KINDS[:2], LEARNED_DECISIONS),

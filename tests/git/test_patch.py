@@ -19,7 +19,7 @@ def test_the_same_work_has_the_same_mark_committed_or_not(repository: Repository
 
 
 def test_untracked_files_are_read_within_one_budget(repository: Repository) -> None:
-    """Three hundred large files that nobody ignores must cost no more than a few."""
+    """Many large files that nobody ignores must cost no more than a few."""
     repository.commit("one", {"a.py": "a = 1\n"})
     text = "breakpoint()\n" + "x = 'words of forty characters, more or less'\n" * 9_000
     for number in range(20):

@@ -8,6 +8,8 @@ from engine.model import Tier
 from tests.situations.situation import ROUNDED_TOTAL, WRONG_TOTAL, Situation
 from tests.support.programs import run_git_that_stops
 
+pytestmark = pytest.mark.long
+
 
 def commit_conflicting_branches(situation: Situation) -> None:
     """`main` and `tax` change the same line; with `tax` a test fails. `größe neu.py` is changed by both, too."""
@@ -19,7 +21,6 @@ def commit_conflicting_branches(situation: Situation) -> None:
     situation.commit("Round the sum", {"cart.py": ROUNDED_TOTAL, "größe neu.py": "GROSS = 3\n"}, days_ago=3)
 
 
-@pytest.mark.long
 def test_both_sides_of_a_stopped_merge_are_tested_and_nothing_moves(situation: Situation) -> None:
     commit_conflicting_branches(situation)
     run_git_that_stops(situation.path, "merge", "tax")
@@ -48,7 +49,6 @@ def test_both_sides_of_a_stopped_merge_are_tested_and_nothing_moves(situation: S
     assert situation.git("rev-parse", "HEAD", "MERGE_HEAD") == heads
 
 
-@pytest.mark.long
 def test_a_resolved_merge_is_tested_as_it_stands(situation: Situation) -> None:
     commit_conflicting_branches(situation)
     run_git_that_stops(situation.path, "merge", "tax")
@@ -71,7 +71,6 @@ def test_a_resolved_merge_is_tested_as_it_stands(situation: Situation) -> None:
     assert "unfinished_operation" not in situation.predict_kinds()
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("backend", ["--merge", "--apply"])
 def test_both_sides_of_a_stopped_rebase_are_tested(situation: Situation, backend: str) -> None:
     commit_conflicting_branches(situation)
@@ -87,7 +86,6 @@ def test_both_sides_of_a_stopped_rebase_are_tested(situation: Situation, backend
     assert "`git rebase --abort`" in session.summary
 
 
-@pytest.mark.long
 def test_a_rebase_whose_state_is_damaged_names_what_ends_it(situation: Situation) -> None:
     commit_conflicting_branches(situation)
     situation.checkout("tax")
@@ -105,7 +103,6 @@ def test_a_rebase_whose_state_is_damaged_names_what_ends_it(situation: Situation
     )
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("verb", "commit", "subject"), [("cherry-pick", "tax", "Sum with tax"), ("revert", "HEAD~1", "Round the sum")]
 )
@@ -120,7 +117,6 @@ def test_a_commit_that_does_not_apply_is_named(situation: Situation, verb: str, 
     assert "with ours (main): the one test passed" in session.summary
 
 
-@pytest.mark.long
 def test_a_stash_that_conflicts_when_it_is_popped_is_told(shop: Situation) -> None:
     shop.write("cart.py", ROUNDED_TOTAL)
     shop.git("stash")
@@ -132,7 +128,6 @@ def test_a_stash_that_conflicts_when_it_is_popped_is_told(shop: Situation) -> No
     assert "git reset --merge" in shop.read_transcript(session)
 
 
-@pytest.mark.long
 def test_a_file_that_one_side_removed_conflicts_as_a_whole(shop: Situation) -> None:
     shop.checkout("-b", "tidy")
     shop.git("rm", "-q", "cart.py", "tests/test_cart.py")
@@ -145,7 +140,6 @@ def test_a_file_that_one_side_removed_conflicts_as_a_whole(shop: Situation) -> N
     assert session.summary.startswith("The merge conflicts in cart.py")
 
 
-@pytest.mark.long
 def test_a_bisect_under_way_is_told_with_what_is_left(shop: Situation) -> None:
     commits = [shop.commit(f"Step {number}", {"notes.txt": str(number)}, days_ago=9 - number) for number in range(8)]
     shop.git("bisect", "start", commits[7], commits[0])
@@ -160,7 +154,6 @@ def test_a_bisect_under_way_is_told_with_what_is_left(shop: Situation) -> None:
     assert "unfinished_operation" not in shop.predict_kinds()
 
 
-@pytest.mark.long
 def test_a_conflict_in_a_binary_file_is_told_where_no_test_can_run(situation: Situation) -> None:
     situation.commit("Begin", {"src/ä b.bin": "\0\1"}, days_ago=3)
     situation.checkout("-b", "x/ü")

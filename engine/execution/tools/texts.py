@@ -40,7 +40,7 @@ def split_lines(text: str) -> list[str]:
     return [f"{line}\n" for line in whole] + ([rest] if rest else [])
 
 
-def number_lines(text: str, first: int, count: int | None) -> str:
+def cut_lines(text: str, first: int, count: int | None) -> str:
     """`count` lines of `text`, starting at line `first` (from 1). None for all lines.
 
     The result has at most `MAX_RESULT_CHARS` characters of whole lines. If anything was left out, a last line in square
@@ -90,7 +90,7 @@ def replace_once(data: bytes, old: str, new: str) -> tuple[bytes, int]:
     if not old:
         raise Refusal("empty_text", "old_text is empty", "give the text to replace, or use write for a whole file")
     if old == new:
-        raise Refusal("no_change", "old_text and new_text are the same", "nothing was changed")
+        raise Refusal("no_change", "old_text and new_text are the same", "give the text that old_text is to become")
     has_windows_lines = b"\r\n" in data
     before, after = old.encode(), new.encode()
     count = data.count(before)

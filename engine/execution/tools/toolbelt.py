@@ -161,7 +161,7 @@ class Toolbelt:
         text = self._live.remove_secrets(whole)  # before it is split
         if not text:
             return "[the file is empty]"
-        return texts.number_lines(text, arguments.get("first_line", 1), arguments.get("lines"))
+        return texts.cut_lines(text, arguments.get("first_line", 1), arguments.get("lines"))
 
     def _begin_read(self, path: str) -> str:
         """Pass the gate for a read, and write it into the transcript. Returns the path as `_pass_gate` does."""
@@ -235,7 +235,7 @@ class Toolbelt:
         self._gate.let_through(self._gate.make_search_request(query))
         self._live.write("tool", f"web_search {query}")
         hits = self._services.web.search(query, on_stop=self._live.on_stop)
-        return texts.number_lines("\n\n".join([_WEB_NOTICE, *hits]), 1, None) if hits else "[nothing was found]"
+        return texts.cut_lines("\n\n".join([_WEB_NOTICE, *hits]), 1, None) if hits else "[nothing was found]"
 
     def _web_fetch(self, arguments: dict[str, Any]) -> str:
         target = parse_url(arguments["url"])
