@@ -300,8 +300,8 @@ def _ask_engine(options: argparse.Namespace, common: CommonOptions) -> Any:
     from clawpy_console.cli.verbs import make_request
 
     request, ended = make_request(options, common), threading.Event()
-    if options.verb == "approve":
-        threading.Thread(target=_announce_permissions, args=(common.home, request["id"], ended), daemon=True).start()
+    if options.verb == "approve" and (card_id := request.get("id")):
+        threading.Thread(target=_announce_permissions, args=(common.home, card_id, ended), daemon=True).start()
     try:
         return _call_engine(options.verb, request, common, common.all_workspaces())
     finally:

@@ -425,19 +425,22 @@ class CardStore:
     # -- regular work
 
     def expire_due(self) -> int:
-        """Expire cards whose time is over, and withdraw those of workspaces that are off or deleted; returns how
-        many."""
+        """Expire cards whose time is over, and withdraw those of workspaces that are off or deleted; returns how many.
+        The operator's own prompts stay, because the folder may be back before their time is over."""
         workspaces = {card.workspace for card in self.pending()}
         refusals = {workspace: self.workspace_refusal(workspace) for workspace in workspaces}
         deleted = {workspace for workspace, refusal in refusals.items() if refusal and refusal.code == "no_folder"}
 
+        def is_lost(card: Card | CardRow) -> bool:
+            return card.workspace in deleted and card.source != Source.OPERATOR
+
         def is_due(card: Card | CardRow, now: datetime) -> bool:
-            return card.is_expired(now) or card.workspace in deleted or self.is_off(card.workspace, card.source)
+            return card.is_expired(now) or is_lost(card) or self.is_off(card.workspace, card.source)
 
         def end_cards(tx: Transaction) -> int:
             due = [row for row in load_pending(tx.session) if is_due(row, tx.now)]
             for row in due:
-                if row.workspace in deleted:
+                if is_lost(row):
                     self.withdraw(tx, row, "its workspace was deleted")
                 elif row.is_expired(tx.now):
                     self.expire(tx, row)

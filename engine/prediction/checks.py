@@ -59,6 +59,12 @@ FOLLOWED = frozenset({"SessionStarted", "SessionEnded"})
 DECIDED = frozenset({"ChangeSetLanded", "ChangeSetBranched", "ChangeSetDiscarded", "LandingUndone"})
 """The kinds of events about changes that `follow_up` reads. A problem may be solved by them, or be back."""
 
+RECENT_DECISIONS = 50
+"""Number of the newest of these events that are compared with the time of the last check."""
+
+CHANGED_SINCE = "something was landed or undone since the last check; `clawpy predict` checks again"
+"""What is said in place of a problem that may be solved by now."""
+
 MAX_AGE = timedelta(hours=24)
 """A session that ended longer ago leads to no next step any more."""
 
@@ -146,7 +152,10 @@ class CardChecks:
     def remarks(self) -> dict[str, str]:
         """By workspace: why there may be no cards, or else the newest problem that still holds; and how many cards are
         held back. Without workspaces of which their last check, also by an earlier engine, found none of these."""
-        remarks, held_back = self._read_state(REMARKS, HELD_BACK)
+        remarks, held_back, checked = self._read_state(REMARKS, HELD_BACK, LAST_CHECKED)
+        for entry in self._store.ledger.latest(RECENT_DECISIONS, kinds=tuple(DECIDED)):
+            if remarks.get(entry.workspace) and entry.at > datetime.fromisoformat(checked[entry.workspace]):
+                remarks[entry.workspace] = CHANGED_SINCE
         sentences = {
             workspace: "; ".join(filter(None, (remarks.get(workspace), held_back.get(workspace))))
             for workspace in self._sources.workspaces()

@@ -51,18 +51,19 @@ _SELECT_HOLDS = 'SELECT word, reason, since, until, "by" FROM holds'
 
 @frozen
 class KillFacts:
-    """The conditions that the kill switch checks. `holds` are the active holds."""
+    """The conditions that the kill switch checks. `stop_request` is the reason of a stop that is no hold yet, "" for
+    none. `holds` are the active holds."""
 
     enabled: bool
     enabled_this_run: bool
-    stop_requested: bool
+    stop_request: str
     holds: tuple[Hold, ...]
 
 
 def decide_kill(facts: KillFacts, by_operator: bool) -> RailVerdict:
     """The verdict of the kill switch. A pause stops only work that no operator approved."""
-    if facts.stop_requested:
-        return RailVerdict(RAIL, Verdict.BLOCK, stop_file.STOPPED, "stop-file")
+    if facts.stop_request:
+        return RailVerdict(RAIL, Verdict.BLOCK, facts.stop_request, "stop-file")
     for hold in facts.holds:
         if hold.word == PAUSE and by_operator:
             continue
@@ -82,7 +83,7 @@ def list_levels(facts: KillFacts) -> tuple[StopLevel, ...]:
     """
     stop = next((hold for hold in facts.holds if hold.word == STOP), None)
     by_key = stop is not None and stop.by == BY_CONSOLE
-    from_outside = facts.stop_requested or (stop is not None and not by_key)
+    from_outside = bool(facts.stop_request) or (stop is not None and not by_key)
     by = f" by {stop.by}" if stop is not None and stop.by else ""
     return (
         StopLevel(
@@ -146,7 +147,8 @@ class KillSwitch:
         self._stop_sessions = stop_sessions
         self._on_change = on_change
         self._enabled_this_run = True
-        self._stopping = False
+        self._stopping = ""
+        """The reason of a stop that is being carried out, "" for none."""
         self._was_stopped = False
         self._switched_off_at = clock.now()
         self._changing = threading.Lock()
@@ -214,7 +216,7 @@ class KillSwitch:
 
         The stop file is written first, so that the stop lasts even if the database hangs or this process dies.
         """
-        self._stopping = True
+        self._stopping = reason or stop_file.STOPPED
         try:
             stop_file.request_stop(self._file.parent, reason, by)
         except OSError:
@@ -252,7 +254,7 @@ class KillSwitch:
                     ) from error
             self._database.write(lambda transaction: self._end(transaction, word, by_operator=True))
             if word == STOP:
-                self._stopping = False
+                self._stopping = ""
 
     def set_enabled(self, enabled: bool) -> None:
         """Switch everything on or off for this run, by the API. Switching off ends running sessions; if that fails, the
@@ -309,14 +311,14 @@ class KillSwitch:
         """Check once: turn a stop file into a hold, remove expired holds, and end sessions if a level stopped
         everything since the last check."""
         facts = self._make_facts(self._holds)
-        if facts.stop_requested and not self._stopping:
+        if facts.stop_request and not self._stopping:
             request = stop_file.read_request(self._file)
             self.stop(request.reason, request.by)
             facts = self._make_facts(self._holds)
         now = self._clock.now()
         if any(hold.until is not None and now >= hold.until for hold in self._holds):
             self._database.write(self.end_expired)
-        is_stopped = facts.stop_requested or not (facts.enabled and facts.enabled_this_run)
+        is_stopped = bool(facts.stop_request) or not (facts.enabled and facts.enabled_this_run)
         if is_stopped and not self._was_stopped:
             self._stop_sessions(decide_kill(facts, by_operator=True).reason)
         if is_stopped != self._was_stopped:
@@ -335,7 +337,7 @@ class KillSwitch:
         return KillFacts(
             enabled=self._settings.current.cross_poll_enabled,
             enabled_this_run=self._enabled_this_run,
-            stop_requested=self._stopping or stop_file.is_requested(self._file),
+            stop_request=self._stopping or (stop_file.STOPPED if stop_file.is_requested(self._file) else ""),
             holds=select_active_holds(holds, self._clock.now()),
         )
 
@@ -347,7 +349,7 @@ class KillSwitch:
                 stop_file.clear(self._file)
             except OSError:
                 log.exception("the stop file could not be removed; `resume stop` reports it")
-            self._stopping = False
+            self._stopping = ""
 
     def _end(self, transaction: Transaction, word: str, *, by_operator: bool) -> None:
         row = load(transaction.session, HoldRow, word)

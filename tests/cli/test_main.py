@@ -81,6 +81,11 @@ def test_a_card_is_printed_from_approval_to_landing(
     assert "changes to land" in clawpy("work").out
 
 
+def test_an_empty_id_is_refused(clawpy: Clawpy, engines: list[StandIn]) -> None:
+    result = clawpy("approve", "")
+    assert (result.code, "the argument id: it is missing or empty" in result.err) == (2, True)
+
+
 def test_sessions_of_other_repositories_are_counted_and_named(
     clawpy: Clawpy, engines: list[StandIn], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shop: Repository
 ) -> None:

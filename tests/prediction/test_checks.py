@@ -34,6 +34,7 @@ from engine.model import (
     Tier,
 )
 from engine.prediction.card_rows import CardRow
+from engine.prediction.checks import CHANGED_SINCE
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.kinds import FIX_BY_AGENT, FOLLOW_UPS_OF_FAILED_TESTS, find_next_kinds
 from engine.prediction.selection import is_done_by_operator
@@ -87,6 +88,17 @@ def test_a_workspace_without_a_commit_is_remarked_until_it_has_one(world: World)
     world.git_state = make_new_commit_state(world)
     world.check()
     assert world.checks.remarks() == {}
+
+
+def test_a_problem_is_not_stated_after_a_landing_until_the_next_check(world: World) -> None:
+    world.check()
+    [problem] = world.checks.remarks().values()
+    world.clock.advance(timedelta(seconds=1))
+    world.database.record(ChangeSetLanded(subject="change_1", workspace=SHOP, session_id="session_1", files=1))
+    assert world.checks.remarks() == {SHOP: CHANGED_SINCE}
+    world.clock.advance(timedelta(seconds=1))
+    world.check()
+    assert world.checks.remarks() == {SHOP: problem}
 
 
 def test_what_is_known_is_remarked_although_an_inspection_failed(world: World) -> None:

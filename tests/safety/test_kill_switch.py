@@ -117,7 +117,8 @@ def test_a_stop_holds_when_the_database_does_not_answer(
     with pytest.raises(Refusal):
         rails.kill_switch.stop("F12", "console")
     assert rails.stopped == ["F12"]
-    assert rails.kill_switch.current_verdict(by_operator=True).verdict == "block"
+    verdict = rails.kill_switch.current_verdict(by_operator=True)
+    assert (verdict.verdict, verdict.reason) == ("block", "F12")
     assert (tmp_path / "data" / "STOP").exists() is not disk_is_full, "the file outlives the engine"
 
 

@@ -111,7 +111,7 @@ def test_branches_that_change_the_same_lines_are_ordered(shop: Situation) -> Non
     assert card.assignment.prompt == "Find the order of merging high, wide and low with the least conflict"
     assert card.reasoning == "high, wide and low change the same lines of table.py."
     session = shop.approve(card)
-    assert "1 file in conflict" in session.summary
+    assert "1 conflict" in session.summary
     assert session.summary.startswith("Merge ")
     assert session.summary.endswith("the worst order has 2")
 

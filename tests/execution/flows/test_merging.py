@@ -28,8 +28,8 @@ def test_conflicts_are_forecast_and_nothing_is_written(repository: Repository, r
     ("best", "worst", "words"),
     [
         (0, 2, "no conflicts in this order; the worst order has 2"),
-        (1, 2, "1 file in conflict; the worst order has 2"),
-        (2, 2, "2 files in conflict in any order, so the oldest goes first"),
+        (1, 2, "1 conflict; the worst order has 2"),
+        (2, 2, "2 conflicts in any order, so the oldest goes first"),
     ],
 )
 def test_the_best_order_is_compared_with_the_worst(best: int, worst: int, words: str) -> None:

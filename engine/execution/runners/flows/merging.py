@@ -180,8 +180,9 @@ class ForecastConflicts(Flow):
 
 
 def describe_order(conflicts: int, most: int) -> str:
-    """The number of files in conflict in the best order of merging, compared with that in the worst one."""
-    number = f"{count(conflicts, 'file')} in conflict"
+    """The number of conflicts in the best order of merging, compared with that in the worst one. A file that conflicts
+    at two merges counts twice, because it is solved twice."""
+    number = count(conflicts, "conflict")
     if conflicts == most:
         return f"{number} in any order, so the oldest goes first"
     return f"{number if conflicts else 'no conflicts in this order'}; the worst order has {most}"
