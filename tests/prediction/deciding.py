@@ -55,6 +55,11 @@ def make_proposal(name: str = "a", *, kind: str = "run_tests", workspace: str = 
     return Proposal(kind=kind, workspace=workspace, **(defaults | fields))
 
 
+def make_proposals(*letters: str) -> list[Proposal]:
+    """Proposals about these subjects, of two kinds in turn, because at most four cards of one kind are shown."""
+    return [make_proposal(letter, kind="lint" if number % 2 else "run_tests") for number, letter in enumerate(letters)]
+
+
 @dataclass
 class World:
     """Everything that a test of cards works with."""
