@@ -368,7 +368,7 @@ class Console(TerminalApp):
         """Draw the state line that is in sight. It stays up to date above dialogs."""
         for screen in reversed(self.screen_stack):
             frame: Any = next(iter(screen.query("Frame")), None)  # a widget that knows this app
-            if frame is not None and frame.is_mounted:
+            if frame is not None and frame.is_mounted and frame.is_running:  # when it ends, its lines end before it
                 frame.draw()
                 break
             screen.refresh()  # the palette shows the frame of the screen behind it

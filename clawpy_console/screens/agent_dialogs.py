@@ -138,9 +138,12 @@ class EditFile(EditDialog):
 
     def _on_saved(self) -> None:
         self.app.show_toast(f"saved {self._file.agent}/{self._file.name}")
-        self.dismiss(True)
+        self.close_with(True)
 
     def _show_conflict(self, other: AgentFile) -> None:
+        if not self.is_running:
+            self.app.show_toast(f"Not saved: another program changed {other.agent}/{other.name}.", "warning")
+            return
         self._other_version = other
         self.query_one("#other", TextArea).text = sanitise(other.text)
         self.add_class("-clash")
@@ -214,7 +217,7 @@ class EditProfile(PreviewDialog[bool | None], EditDialog):  # the first base is 
         else:
             self.app.call_engine(
                 lambda engine: engine.profiles.edit(leader, edits),
-                lambda _: self.dismiss(True),
+                lambda _: self.close_with(True),
                 self.show_refusal,
             )
 
@@ -354,7 +357,7 @@ class NewAgent(Dialog[AgentView | None]):
         if agent_id := values.pop("id"):
             self.app.call_engine(
                 lambda engine: engine.agents.add(agent_id, reports_to=self._leader, **values),
-                self.dismiss,
+                self.close_with,
                 self.show_refusal,
             )
         else:

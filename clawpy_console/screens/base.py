@@ -99,8 +99,8 @@ class BaseScreen(Screen[Answer]):
             self._compositor._dirty_regions.clear()
 
     def can_show_results(self) -> bool:
-        """Whether what was read can still be drawn: while the app ends the widgets are gone."""
-        return True
+        """Whether what was read can still be drawn: a screen that is closed loses its widgets one after the other."""
+        return self.is_running
 
     def read(
         self,
@@ -117,8 +117,13 @@ class BaseScreen(Screen[Answer]):
             if self.can_show_results():
                 on_result(result)
 
+        def show_refusal(refusal: Refusal) -> None:
+            if self.can_show_results() and on_refusal is not None:
+                on_refusal(refusal)
+
         if self.app.engine is not None:
-            work = partial(self.app.run_in_thread, partial(call, self.app.engine), show_result, on_refusal, wait=wait)
+            on_failure = None if on_refusal is None else show_refusal
+            work = partial(self.app.run_in_thread, partial(call, self.app.engine), show_result, on_failure, wait=wait)
             _: Worker[None] = self.run_worker(work, group=group, exclusive=True)
 
     def show_content(self, selector: str, content: Content) -> None:

@@ -68,8 +68,16 @@ class Dialog(ModalScreen[Result], BaseScreen[Result]):  # styles come by the fir
         self.query_one("#status", PlainText).update(Content.styled(text, style))
 
     def show_refusal(self, refusal: Refusal) -> None:
-        """Say why it cannot be done."""
-        self.show_status(f"✗ {refusal}", "$wrong")
+        """Say why it cannot be done; as a toast, if the dialog was closed before the engine answered."""
+        if self.is_running:
+            self.show_status(f"✗ {refusal}", "$wrong")
+        else:
+            self.app.show_toast(str(refusal), "warning")
+
+    def close_with(self, result: Result) -> None:
+        """Close the dialog with `result`, unless it was closed or covered before the engine answered."""
+        if self.is_current:
+            self.dismiss(result)
 
     def action_close(self) -> None:
         self.dismiss(None)

@@ -101,9 +101,8 @@ def write_own_prompt(
     """Ask for a prompt, and make a card of it. It is for `workspace`, or without one for the first; for `show` and
     `start` see `CardController.take_own_card`."""
 
-    def on_card(card: Card | None) -> None:
-        if card is not None:
-            app.cards.take_own_card(card, show, start)
+    def on_card(card: Card) -> None:
+        app.cards.take_own_card(card, show, start)
 
     if not isinstance(app.screen, OwnPrompt):  # its key was pressed twice before it was there
         workspaces, last = app.state.workspaces, app.last
@@ -111,12 +110,12 @@ def write_own_prompt(
         workspaces = tuple(dict.fromkeys((*workspaces, workspace)))
         if last.draft and last.draft_of not in ("", workspace):  # ↑ shows it
             app.update_last_screen(draft="", prompts=(last.draft, *last.prompts))
-        app.push_screen(OwnPrompt(workspaces, workspace, app.last.draft), on_card)
+        app.push_screen(OwnPrompt(workspaces, workspace, app.last.draft, on_card))
 
 
-class OwnPrompt(Dialog[Card | None]):
-    """Gives the card that was made, None when it was closed. It stays open until the engine has made the card; what
-    was typed is kept by the app in any case, and is there again the next time."""
+class OwnPrompt(Dialog[None]):
+    """Calls `on_card` with the card that the engine made of the text, also if the box was closed before the engine
+    answered. What was typed is kept by the app until then, and is there again the next time."""
 
     BINDINGS = bindings("prompt")
     AUTO_FOCUS = "#text"
@@ -131,8 +130,9 @@ class OwnPrompt(Dialog[Card | None]):
 
     _area = getters.query_one("#text", PromptArea)
 
-    def __init__(self, workspaces: Sequence[str], workspace: str, text: str) -> None:
+    def __init__(self, workspaces: Sequence[str], workspace: str, text: str, on_card: Callable[[Card], object]) -> None:
         super().__init__()
+        self._take_card = on_card
         self._workspaces = list(workspaces) or [""]
         self._workspace_index = self._workspaces.index(workspace) if workspace in self._workspaces else 0
         self._history = [text]  # the texts that ↑ and ↓ go through, the newest first
@@ -177,7 +177,7 @@ class OwnPrompt(Dialog[Card | None]):
 
     def _show_flows(self, forms: list[FlowForm]) -> None:
         self._flows = sorted(forms, key=lambda form: sum(required for _, _, required in form.parameters))
-        if self.is_attached:
+        if self.is_running:
             self._complete_again()
 
     def _look_for_agents(self) -> None:
@@ -185,7 +185,7 @@ class OwnPrompt(Dialog[Card | None]):
         self.app.call_engine(read_channel_options, self._show_agents)
 
     def _show_agents(self, options: ChannelOptions) -> None:
-        if self.is_attached:
+        if self.is_running:
             key = self.key_of("prompt.hire")
             self._model_hint = Content("") if options.served_by else make_channel_hint(options, key)
             self._can_connect = not options.served_by and bool(options.agents or options.local.ids)
@@ -282,18 +282,25 @@ class OwnPrompt(Dialog[Card | None]):
             self._sending = True
             self.show_status("Sending…", "$grey")
             self.app.call_engine(
-                lambda engine: self._propose(engine, text, workspace), self._on_card, partial(self._on_refusal, text)
+                lambda engine: self._propose(engine, text, workspace),
+                partial(self._on_card, text),
+                partial(self._on_refusal, text),
             )
 
     def _propose(self, engine: Engine, text: str, workspace: str) -> Card:
         """Make a card of `text`. If nothing can run it, it becomes a card only when it is sent again."""
         return engine.cards.propose(text, workspace=workspace, may_wait=text == self._confirmed_text)
 
-    def _on_card(self, card: Card) -> None:
-        self.app.save_prompt("", "", sent=self._area.text.strip())
-        self.dismiss(card)
+    def _on_card(self, text: str, card: Card) -> None:
+        self._sending = False
+        self.app.save_prompt("", "", sent=text)
+        self.close_with(None)
+        self._take_card(card)
 
     def _on_refusal(self, text: str, refusal: Refusal) -> None:
+        if not self.is_running:
+            self.app.show_toast(f"Your prompt was not sent: {refusal}", "warning")
+            return
         self._sending, ways = False, refusal.fix
         if refusal.code == "no_model":  # the hint below the text says how to get one
             self._confirmed_text, ways = text, "Press Enter again to keep it as a card."

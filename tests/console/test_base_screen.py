@@ -15,7 +15,7 @@ from textual.widgets import TextArea
 from clawpy_console.app import ConsoleApp
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import BaseScreen, ConsoleScreen
-from clawpy_console.widgets.frame import Filter, KeyLine
+from clawpy_console.widgets.frame import Filter, Frame, KeyLine
 from clawpy_console.widgets.rows import Row, Rows
 from tests.console.driving import running, until, until_loaded
 
@@ -114,6 +114,18 @@ async def test_results_are_not_drawn_while_the_app_ends(console: ConsoleApp) -> 
         await pilot.pause()
         assert not any(worker.group == "after" for worker in console.workers)
         assert drawn == ["there"]
+
+
+async def test_the_lines_on_top_are_not_drawn_while_the_app_ends(
+    console: ConsoleApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Frame] = []
+    monkeypatch.setattr(Frame, "draw", lambda frame: drawn.append(frame))
+    monkeypatch.setattr(Frame, "on_unmount", lambda frame: frame.app.draw_frames(), raising=False)
+    async with running(console):
+        assert drawn
+        drawn.clear()
+    assert drawn == []
 
 
 @pytest.mark.long

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
 from typing import Any
 
 import pytest
@@ -21,15 +22,19 @@ from tests.console.driving import make_console, until_loaded
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import BLOG, SHOP, found_agent
 from tests.console.stories import (
+    CLOSED,
     Given,
     Step,
     Stories,
     Until,
     called,
     find_stand_in,
+    hold_back,
     make_story_test,
     never_called,
+    play,
     press,
+    refused,
     sees,
     type_text,
 )
@@ -241,6 +246,41 @@ STORIES: Stories = {
 
 
 test_story = pytest.mark.long(make_story_test(STORIES))
+
+
+@pytest.mark.long
+async def test_a_prompt_that_was_sent_becomes_a_card_also_if_the_box_is_closed_meanwhile(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    answered = threading.Event()
+    hold_back(engine.cards, "propose", until=answered)
+    await play(
+        console,
+        *open_box(),
+        type_text("look"),
+        press("enter escape"),
+        CLOSED,
+        lambda app: answered.set(),
+        OWN_CARD,
+        has_saved("", "look"),
+    )
+
+
+@pytest.mark.long
+async def test_a_prompt_that_is_refused_after_the_box_was_closed_is_kept(console: ConsoleApp, engine: StandIn) -> None:
+    answered = threading.Event()
+    hold_back(engine.cards, "propose", until=answered)
+    await play(
+        console,
+        refused("propose", "the folder is gone", "choose another"),
+        *open_box(),
+        type_text("look"),
+        press("enter escape"),
+        CLOSED,
+        lambda app: answered.set(),
+        sees("Your prompt was not sent: the folder is gone"),
+        has_saved("look"),
+    )
 
 
 @pytest.mark.long
