@@ -93,8 +93,8 @@ def count_learned(entries: Iterable[LedgerEntry], instant: datetime) -> LearnedC
 
 @frozen
 class ActivitySince:
-    """The activity since an instant. `spent` is in micro-dollars. `approved` includes `approved_by_itself`. `waiting`
-    are the entries that wait for you now."""
+    """The activity since an instant. `spent` is in micro-dollars. `approved` includes `approved_by_itself`, and what
+    could not run. `decisions` are those that the Twin learns from. `waiting` are the entries that wait for you now."""
 
     instant: datetime
     ended_sessions: tuple[SessionView, ...]
@@ -105,6 +105,7 @@ class ActivitySince:
     spent: int
     waiting: tuple[Waiting, ...]
     learned: LearnedCounts = LearnedCounts()
+    decisions: int = 0
 
 
 def select_activity_since(
@@ -116,6 +117,7 @@ def select_activity_since(
     spent: int,
     waiting: Sequence[Waiting],
     learning_entries: Iterable[LedgerEntry] = (),
+    decisions: int = 0,
 ) -> ActivitySince:
     """The activity after `instant`, selected from what `Services.since` has read. Sessions are sorted by their end.
     Pure.
@@ -141,6 +143,7 @@ def select_activity_since(
         spent=spent,
         waiting=tuple(waiting),
         learned=count_learned(learning_entries, instant),
+        decisions=decisions,
     )
 
 

@@ -240,6 +240,8 @@ class Services:
         were last away, or since midnight if you were not away."""
         midnight = self.clock.local().replace(hour=0, minute=0, second=0, microsecond=0)
         instant = instant or self.autonomy.presence.away_since() or midnight
+        with self.database.read() as session:
+            decisions = self.decisions.count_decided_cards(session, instant)
         return select_activity_since(
             instant,
             sessions=self.sessions.list(limit=MAX_ROWS),
@@ -248,6 +250,7 @@ class Services:
             spent=self.safety.costs.sum_settled_since(instant),
             waiting=self.queue(),
             learning_entries=self.ledger.latest(MAX_ROWS, kinds=LEARNING_KINDS),
+            decisions=decisions,
         )
 
     def make_workspace_label(self, workspace: str) -> str:

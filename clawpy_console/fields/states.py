@@ -216,11 +216,11 @@ def make_absence_fields(document: Document) -> Iterator[Field]:
         counts = Counter(entry["rail"] for entry in blocked)
         rails = ", ".join(f"{rail} {count}" for rail, count in counts.most_common())
         yield Field("blocked", f"{len(blocked)} by the rails: {rails}")
-    by_itself = document["approvedByItself"]
-    yield Field("approved", f"{approved}, {by_itself} by itself" if by_itself else f"{approved}")
+    by_itself, decisions = document["approvedByItself"], document["decisions"]
+    could_not_run = sum(session["state"] == "cannot_run" and session["mode"] == "approved" for session in ran)
+    numbers = {"by itself": by_itself, "could not run": could_not_run}
+    yield Field("approved", ", ".join([f"{approved}", *_count_exceptions(numbers)]))
     yield Field("dismissed", f"{dismissed}")
-    uncounted = sum(session["state"] == "cannot_run" and session["mode"] == "approved" for session in ran)
-    decisions = max(0, approved - by_itself + dismissed - uncounted)
     basis = f", from {formats.count(decisions, 'decision')}" if decisions else ""
     yield Field("learned", f"{', '.join(learned) or 'nothing new'}{basis}")
     if document["spent"]:
@@ -232,5 +232,9 @@ def _describe_ended_sessions(sessions: Sequence[Document]) -> str:
     problems = sum(describe_outcome(session["state"], session["result"]) == PROBLEM_FOUND for session in sessions)
     unfinished = sum(session["state"] not in ("succeeded", "discarded") for session in sessions)
     numbers = {"found a problem": problems, "did not finish": unfinished}
-    exceptions = [f"{number} {words}" for words, number in numbers.items() if number]
-    return ", ".join([formats.count(len(sessions), "session"), *exceptions])
+    return ", ".join([formats.count(len(sessions), "session"), *_count_exceptions(numbers)])
+
+
+def _count_exceptions(numbers: Mapping[str, int]) -> list[str]:
+    """`2 could not run` for each of these that there is."""
+    return [f"{number} {words}" for words, number in numbers.items() if number]

@@ -24,6 +24,7 @@ def test_its_stack_is_the_same_at_every_door(tmp_path: Path) -> None:
         engine.checks.run(requested=True)
         assert {card.tier for card in engine.cards.pending()} == {Tier.BLOCKS, Tier.CHECK, Tier.UPKEEP}
         demo.find_broken_test(engine, str(project))
+        assert dispatch(engine, "status", {})["phase"]["decisions"] == 0, "nobody has pressed a key yet"
         stack = engine.cards.pending()
         for verb in ("cards", "predict"):
             cards = dispatch(engine, verb, {})["predictions"]

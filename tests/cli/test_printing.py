@@ -93,6 +93,7 @@ def test_the_status_lists_what_happened_below_its_number_and_one_reason_each() -
         "approved": 8,
         "approvedByItself": 0,
         "rejected": 0,
+        "decisions": 7,
         "spent": 0,
     }
     missing = ["autonomous mode is off", "quiet hours", "the Twin is still learning"]
@@ -117,7 +118,7 @@ def test_the_status_lists_what_happened_below_its_number_and_one_reason_each() -
         "    and 3 earlier ones; `clawpy work` lists them",
         "  blocked    3 by the rails: gate 3",
         f"    {time}  gate  lint: autonomous mode is off, and for 1 other reason  (3 times)",
-        "  approved   8",
+        "  approved   8, 1 could not run",
         "  dismissed  0",
         "  learned    nothing new, from 7 decisions",
     ]

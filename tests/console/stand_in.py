@@ -113,7 +113,7 @@ class StandIn:
         ran = tuple(
             session for session in self.sessions.list() if session.ended_at is not None and session.ended_at > instant
         )
-        return ActivitySince(instant, ran, (), 3, 1, 1, 20_000, tuple(self.queue()), LearnedCounts(2, 0, 1))
+        return ActivitySince(instant, ran, (), 3, 1, 1, 20_000, tuple(self.queue()), LearnedCounts(2, 0, 1), 3)
 
     def with_agent(self) -> StandIn:
         """With a running session of an agent that has made two calls and asks for two permissions."""

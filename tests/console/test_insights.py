@@ -186,7 +186,7 @@ def test_an_approved_card_that_could_not_run_is_not_called_undecided(read: Insig
     message = insights.explain_no_figures(replace_metrics(read, approved=0, rejected=0, cannot_run=1))
     assert message.startswith("1 could not run, so it counts in no rate. On mission control (1)")
     message = insights.explain_no_figures(replace_metrics(read, approved=0, rejected=0, cannot_run=0))
-    assert message.startswith("You have not decided any of them.")
+    assert message.startswith("You have not decided any of these cards.")
 
 
 def replace_metrics(read: Insights, **figures: object) -> Insights:

@@ -122,7 +122,11 @@ _IS_STANDING = col(Decision.taken_back_at).is_(None)
 _EXPLICIT_SQL = ", ".join(f"'{signal.value}'" for signal in EXPLICIT_SIGNALS)
 _IS_DECIDED_SQL = f"taken_back_at IS NULL AND signal IN ({_EXPLICIT_SQL})"
 _BY_PERSON_SQL = f"decided_by <> '{DecidedBy.AUTONOMY.value}'"
-_COUNT_CARDS = f"SELECT count(*) FROM decisions WHERE {_IS_DECIDED_SQL} AND {_BY_PERSON_SQL}"
+DECIDED_CARDS_SQL = f"SELECT prediction_id FROM decisions WHERE {_IS_DECIDED_SQL} AND {_BY_PERSON_SQL}"
+"""Selects the cards with a decision of a person that counts, each once. Whatever counts decisions counts these: what
+could not run, was dismissed as done already or was undone before it started is none of them."""
+
+_COUNT_CARDS = f"SELECT count(*) FROM ({DECIDED_CARDS_SQL} AND decided_at > :after)"
 _COUNT_BY_KIND = f"""
     SELECT kind, count(*) FROM decisions
     WHERE {_IS_DECIDED_SQL} AND {_BY_PERSON_SQL} AND decided_at >= :since GROUP BY kind
@@ -224,9 +228,10 @@ class Decisions:
             newest_first = ask(session, _SELECT_AFTER, {"id": id, "limit": limit})
         return [_make_past_decision(row) for row in reversed(newest_first)]
 
-    def count_decided_cards(self, session: Session) -> int:
-        """Number of cards that a person has decided, here or over the API (SPEC 2.6, and 3.6's onboarding)."""
-        return int(ask(session, _COUNT_CARDS).scalar())
+    def count_decided_cards(self, session: Session, after: datetime | None = None) -> int:
+        """Number of cards that a person has decided, here or over the API, later than `after` (None: ever); for SPEC
+        2.6, and 3.6's onboarding."""
+        return int(ask(session, _COUNT_CARDS, {"after": "" if after is None else as_stored(after)}).scalar())
 
     def count_consecutive_rejections(self, session: Session, after: int = 0) -> int:
         """Number of dismissals in a row at the end of a person's decisions with ids above `after` (SPEC 3.6)."""

@@ -19,6 +19,7 @@ from sqlmodel import Session
 
 from engine.clock import Clock
 from engine.frozen import frozen
+from engine.learning.decisions.decisions import DECIDED_CARDS_SQL
 from engine.model import (
     COLD_START,
     CalibrationCheck,
@@ -143,6 +144,7 @@ def _find_first_midnight(local: datetime, days: int) -> datetime:
 
 _SELECT_CARDS = f"""
     SELECT source, target_channel, confidence, status, outcome, decided_by, kind, discarded_at IS NOT NULL,
+           id IN ({DECIDED_CARDS_SQL}),
            id IN (
                SELECT prediction_id FROM decisions
                WHERE signal IN ('{DecisionSignal.UNDONE}', '{DecisionSignal.DISCARDED}') AND taken_back_at IS NULL
@@ -158,6 +160,7 @@ _SELECT_NEWEST = f"""
     SELECT kind, status <> '{Status.DISMISSED}' FROM predictions
     WHERE status IN ('{Status.APPROVED}', '{Status.EXECUTED}', '{Status.DISMISSED}') AND decided_at IS NOT NULL
     AND decided_by <> '{DecidedBy.AUTONOMY}' AND source <> '{Source.OPERATOR}' AND :workspace IN ('', workspace)
+    AND id IN ({DECIDED_CARDS_SQL})
     ORDER BY decided_at DESC LIMIT :limit
 """
 
@@ -170,12 +173,12 @@ def _load_cards(session: Session, since: datetime | None, workspace: str, zone: 
 
 def _make_figures(row: Sequence[Any], zone: tzinfo) -> CardFigures:
     """The card in a row of `_SELECT_CARDS`."""
-    source, channel, confidence, status, outcome, decided_by, kind, is_discarded, is_undone, at, cost = row
+    source, channel, confidence, status, outcome, decided_by, kind, is_discarded, is_decided, is_undone, at, cost = row
     return CardFigures(
         source=source,
         channel=channel,
         confidence=confidence,
-        counted_as=CountedAs.DISCARDED if is_discarded else _count_as(status, outcome),
+        counted_as=CountedAs.DISCARDED if is_discarded else _count_as(status, outcome, is_decided=bool(is_decided)),
         autonomous=decided_by == DecidedBy.AUTONOMY,
         undone=bool(is_undone),
         at=datetime.fromisoformat(at).astimezone(zone),
@@ -198,13 +201,14 @@ def _load_newest(session: Session, workspace: str) -> list[tuple[str, bool]]:
     return [(kind, bool(is_approved)) for kind, is_approved in reversed(rows)]
 
 
-def _count_as(status: str, outcome: str | None) -> CountedAs:
-    """What a card of this status and outcome is counted as, if its work was not discarded."""
+def _count_as(status: str, outcome: str | None, *, is_decided: bool) -> CountedAs:
+    """What a card of this status and outcome is counted as, if its work was not discarded. A dismissal that is no
+    decision says that the work was done already."""
     if outcome == Outcome.CANNOT_RUN:
         return CountedAs.CANNOT_RUN
     if status in (Status.APPROVED, Status.EXECUTED):
         return CountedAs.APPROVED
-    if outcome == Outcome.WITHDRAWN:
+    if outcome == Outcome.WITHDRAWN or (status == Status.DISMISSED and not is_decided):
         return CountedAs.WITHDRAWN
     if status in (Status.DISMISSED, Status.EXPIRED):
         return CountedAs(status)

@@ -7,11 +7,14 @@ import itertools
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
 from engine.clock import FakeClock
+from engine.learning.decisions.decisions import Decisions
 from engine.learning.decisions.insights import (
     MIN_DRIFT,
     MIN_DRIFT_KIND,
@@ -28,6 +31,7 @@ from engine.model import (
     COLD_START,
     CalibrationCheck,
     DecidedBy,
+    DecisionSignal,
     Insights,
     Outcome,
     Phase,
@@ -36,8 +40,8 @@ from engine.model import (
     TasteShift,
     TrainingView,
 )
-from engine.prediction.card_rows import CardRow
-from engine.storage.database import Database
+from engine.prediction.card_rows import CardRow, make_decided_card
+from engine.storage.database import Database, Transaction
 
 SHOP, BLOG = "/shop", "/blog"
 TRAINING = TrainingView(0, 50, "", None, (), "", False, False)
@@ -50,8 +54,15 @@ Decide = Callable[..., None]
 
 @pytest.fixture
 def decide(database: Database, clock: FakeClock) -> Decide:
-    """Adds cards that were decided `ago`."""
-    names = map(str, itertools.count())
+    """Adds cards that were decided `ago`, each with the decision if a person made it."""
+    names, decisions = map(str, itertools.count()), Decisions(database, clock)
+
+    def store(tx: Transaction, row: CardRow) -> None:
+        tx.insert(row)
+        if row.decided_by == DecidedBy.OPERATOR:
+            is_dismissed = row.status == Status.DISMISSED
+            signal = DecisionSignal.DISMISSED if is_dismissed else DecisionSignal.APPROVED
+            decisions.record(tx, signal, make_decided_card(row, DecidedBy.OPERATOR), at=row.decided_at)
 
     def add(number: int = 1, ago: timedelta = timedelta(0), **more: object) -> None:
         at = clock.now() - ago
@@ -62,8 +73,8 @@ def decide(database: Database, clock: FakeClock) -> Decide:
                 "decided_at": at, "decided_by": DecidedBy.OPERATOR, "kind": "run_tests", "workspace": SHOP,
                 "runner": "flow", "subject": name, "fingerprint": name, "expires_at": at,
             }  # fmt: skip
-            row = CardRow(**(fields | more))
-            database.write(lambda tx, row=row: tx.session.add(row))  # type: ignore[misc]
+            row: Any = CardRow(**(fields | more))
+            database.write(partial(store, row=row))
 
     return add
 
