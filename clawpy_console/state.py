@@ -337,7 +337,7 @@ def _read_phase(engine: Engine, _: ReadScope) -> dict[str, Any]:
 
 
 TOPICS: Mapping[str, Callable[[Engine, ReadScope], dict[str, Any]]] = {
-    "cards": lambda engine, _: {"cards": engine.cards.pending(), "recent": engine.cards.recent(limit=30)},
+    "cards": lambda engine, _: {"cards": engine.cards.list_pending(), "recent": engine.cards.list_recent(limit=30)},
     "permissions": lambda engine, _: {"permissions": engine.permissions.waiting(), "waiting": engine.queue()},
     "autonomy": _read_autonomy,
     "costs": lambda engine, _: {"costs": engine.safety.costs.state()},

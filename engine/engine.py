@@ -123,7 +123,7 @@ class Engine(ApiServices):
         interrupted = self.permissions.recover()  # before the sessions, which would withdraw them without a word
         interrupted += self.sessions.recover(resume=resume)
         self.safety.recover(self.sessions.of_card, self.training.reserved())
-        interrupted += self.cards.recover(self.safety.permits.read_unconsumed(), resume=resume)
+        interrupted += self.approvals.recover(self.safety.permits.read_unconsumed(), resume=resume)
         interrupted += self.learnings.recover()  # before memories are forgotten, which learnings may contain
         interrupted += self.knowledge.recover()
         self.exporter.recover()
@@ -140,7 +140,7 @@ class Engine(ApiServices):
         rounds: tuple[Callable[[], object], ...] = (
             lambda: self.knowledge.catch_up(until),
             lambda: self.learnings.catch_up(until),
-            self.cards.follow_landings,
+            self.card_store.follow_landings,
             self.guided_sessions.catch_up,
             self.trials.catch_up,
             self.adaptation.catch_up,
@@ -199,7 +199,7 @@ class Engine(ApiServices):
             self.sessions.stop(view.id, "handed back")
             if self.sessions.wait(view.id, 2.0).state is SessionState.CANCELLED:
                 returned.append(
-                    self.cards.propose_again(view.prediction_id, "handed back: it was running and was interrupted")
+                    self.card_store.propose_again(view.prediction_id, "handed back: it was running and was interrupted")
                 )
         return returned
 

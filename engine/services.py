@@ -62,6 +62,8 @@ if TYPE_CHECKING:
     from engine.memory.memory import Knowledge, MemoryService
     from engine.memory.recall_in_prompts import RecallPromptPart
     from engine.memory.summaries import SummarySharing
+    from engine.prediction.approvals import Approvals
+    from engine.prediction.card_store import CardStore
     from engine.prediction.cards import Cards
     from engine.prediction.checks import CardChecks
     from engine.prediction.context import ContextSource
@@ -144,6 +146,8 @@ class Services:
 
     # cards, and the Twin that proposes and judges them (`engine.wiring.prediction`)
     cards: Cards
+    card_store: CardStore
+    approvals: Approvals
     checks: CardChecks
     contexts: ContextSource
     tasks: TaskBoard
@@ -215,7 +219,7 @@ class Services:
             self.permissions.waiting(),
             self.clock.now(),
             activity.read_acknowledged_sessions(self.database),
-            self.cards.pending() if has_interrupted else (),
+            self.cards.list_pending() if has_interrupted else (),
         )
         check = self.safety.check_prompt
         entries += [activity.mark_hostile(entry, check) for source in self._queues for entry in source()]

@@ -47,7 +47,7 @@ class Evidence(NamedTuple):
 def read_evidence(engine: Engine, card_id: str) -> Evidence:
     """Read the evidence of a card. Blocking: call it in a thread."""
     cards = engine.cards
-    return Evidence(cards.rails(card_id), cards.similar(card_id), cards.describe_sandbox(card_id))
+    return Evidence(cards.preview_rails(card_id), cards.count_similar(card_id), cards.describe_sandbox(card_id))
 
 
 def make_evidence_fields(

@@ -373,7 +373,7 @@ def _assign(engine: Engine, name: str, *, is_model: bool) -> FoundAgent | None:
         engine.channel_setup.assign_model(name)
     else:
         agent = engine.channel_setup.assign_agent(name)
-    engine.cards.refresh_runners()  # pending cards say at once who would do them
+    engine.approvals.refresh_runners()  # pending cards say at once who would do them
     return agent
 
 

@@ -282,7 +282,7 @@ def show_muted(app: Console) -> None:
             question += f" ({len(muted) - len(by_key):,} more: clawpy muted)"
         app.ask(Question(question, answers), unmute)
 
-    app.load_for_dialog(lambda engine: engine.cards.muted(), on_list)
+    app.load_for_dialog(lambda engine: engine.cards.list_mutes(), on_list)
 
 
 def _describe_mute(mute: Mute) -> str:

@@ -78,7 +78,7 @@ class StatusBarFile:
                     "expiresAt": instant(card.expires_at),
                     "snoozedUntil": instant(card.snoozed_until),
                 }
-                for card in self._engine.cards.pending(include_snoozed=True)[:MAX_CARDS]
+                for card in self._engine.cards.list_pending(include_snoozed=True)[:MAX_CARDS]
             ],
         }
 

@@ -175,12 +175,12 @@ class AutonomousRuns:
         The event says which card was started, which were blocked by a rail or could not start, and which are kept for
         the operator."""
         acted, blocked, kept = "", list[str](), list[str]()
-        cards = self._cards.pending()
+        cards = self._cards.list_pending()
         self._refused_by_gate = {
             card.id: self._refused_by_gate[card.id] for card in cards if card.id in self._refused_by_gate
         }
         for card in cards:
-            verdicts = self._cards.rails(card.id)
+            verdicts = self._cards.preview_rails(card.id)
             objection = _find_objection(verdicts)
             if reason := self._find_reason_to_keep(card, verdicts, objection):
                 kept.append(f"{card.id}: {reason}")

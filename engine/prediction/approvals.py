@@ -119,20 +119,9 @@ class Approvals:
         self._twin = twin
         self._secrets = secrets
 
-    def preview(self, card_id: str) -> tuple[RailVerdict, ...]:
-        """The verdicts of the rails if the operator approved a card now; nothing is decided or logged. Raises `Refusal`
-        `unknown_card`."""
-        row = self._store.load(card_id)
-        return self.preview_work(row, row.assignment, self.launcher.check(row.assignment))
-
-    def describe_sandbox(self, card_id: str) -> str:
-        """The sandbox that would hold the work of a card, with the hosts that it may reach; "" while nothing can do
-        the work. Raises `Refusal` `unknown_card`."""
-        assignment = self._store.load(card_id).assignment
-        return self.launcher.check(assignment).sandbox  # the first check tries the sandboxes, which takes a while
-
     def preview_work(self, row: CardRow, assignment: Assignment, info: RunnerInfo) -> tuple[RailVerdict, ...]:
-        """`preview` for a card, which may not be stored yet, if it became this work for this runner."""
+        """The verdicts of the rails if the operator approved a card, which may not be stored yet, as this work for this
+        runner. Nothing is decided or logged."""
         with self._database.read() as session:
             trigger = self._make_trigger(session, row, assignment, info, ApprovalRequest())
         return self._store.safety.pipeline.preview(trigger)
@@ -179,7 +168,7 @@ class Approvals:
     def refresh_runners(self) -> int:
         """Update the runner that pending cards without a flow name, after a model or an agent was added or removed.
         Returns how many cards changed."""
-        return sum(self._refresh_runner(card.id) for card in self._store.pending() if card.assignment.flow is None)
+        return sum(self._refresh_runner(card.id) for card in self._store.read_pending() if card.assignment.flow is None)
 
     def _refresh_runner(self, card_id: str) -> bool:
         """Store the present runner of a pending card. Returns whether it changed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -175,14 +175,14 @@ class CardStore:
         self._changes = LedgerCursor(
             self.ledger, CURSOR, lambda entry: entry.kind in {*SIGNAL_OF_EVENT, *LANDING_EVENTS}
         )
-        self._pending = self.database.cached("predictions", self._load_pending)
+        self._cached_pending = self.database.cached("predictions", self._load_pending)
 
-    def pending(self) -> Sequence[Card]:
+    def read_pending(self) -> Sequence[Card]:
         """All pending cards, oldest first."""
-        return self._pending()
+        return self._cached_pending()
 
     def _load_pending(self) -> Sequence[Card]:
-        """See `pending`."""
+        """See `read_pending`."""
         with self.database.read() as session:
             return load_pending_cards(session)
 
@@ -195,7 +195,7 @@ class CardStore:
         with self.database.read() as session:
             return load_card(session, card_id)
 
-    def expiry(self, instant: datetime) -> datetime:
+    def compute_expiry(self, instant: datetime) -> datetime:
         """When a card made at `instant` expires, not counting quiet hours (SPEC 2.7)."""
         settings, zone = self.settings.current, self.clock.local().tzinfo
         assert zone is not None
@@ -233,7 +233,7 @@ class CardStore:
         """See `propose_again`."""
         if duplicate := find_pending_id(tx.session, row):
             return make_card_of_row(load_card(tx.session, duplicate))
-        copy = copy_card(row, self.randomness.new_id("pred"), tx.now, self.expiry(tx.now), note)
+        copy = copy_card(row, self.randomness.new_id("pred"), tx.now, self.compute_expiry(tx.now), note)
         card = self.add(tx, copy)
         self.make_room(tx, copy)
         return card
@@ -298,7 +298,7 @@ class CardStore:
         """Hide a card for `span`; its 24 h begin anew when it wakes. Gives no signal."""
         _move(tx, row, Move.SNOOZE)
         row.snoozed_until = tx.now + span
-        row.expires_at = self.expiry(row.snoozed_until)
+        row.expires_at = self.compute_expiry(row.snoozed_until)
         _record(tx, row, PredictionSnoozed, until=row.snoozed_until.isoformat())
 
     def bring_back(self, tx: Transaction, row: CardRow) -> None:
@@ -348,35 +348,12 @@ class CardStore:
         row.trigger_type = row.permit_id = row.session_id = row.undo_requested_at = None
         row.note = row.note if before is Status.DISMISSED else note
         if row.is_expired(tx.now):
-            row.expires_at = self.expiry(tx.now)
+            row.expires_at = self.compute_expiry(tx.now)
         self.safety.pipeline.revoke(tx, row.id)
         self.decisions.take_back(tx, row.id)
         remove_dismissal(tx, row.id)
         _record(tx, row, PredictionReopened, was=before.value)
         self.make_room(tx, row)
-
-    def mark_shown(self, card_ids: Iterable[str]) -> None:
-        """Mark cards as shown to the operator; unknown and decided ones are ignored."""
-        ids = set(card_ids)
-
-        def mark(tx: Transaction) -> None:
-            for row in load_pending(tx.session):
-                if row.id in ids and row.shown_at is None:
-                    row.shown_at = tx.now
-
-        if any(card.id in ids and card.shown_at is None for card in self.pending()):
-            self.database.write(mark)
-
-    def mark_reviewed(self, card_id: str) -> None:
-        """Mark the result of a card that ran by itself as reviewed, so that keeping it counts (SPEC 8.1). Other cards
-        are ignored."""
-
-        def mark(tx: Transaction) -> None:
-            row = load(tx.session, CardRow, card_id)
-            if row is not None and row.ran_by_itself:
-                row.shown_at = tx.now
-
-        self.database.write(mark)
 
     def session_ended(self, tx: Transaction, view: SessionView) -> None:
         """Store the outcome of a session on its card. Sessions call this in the transaction of their end.
@@ -427,7 +404,7 @@ class CardStore:
     def expire_due(self) -> int:
         """Expire cards whose time is over, and withdraw those of workspaces that are off or deleted; returns how many.
         The operator's own prompts stay, because the folder may be back before their time is over."""
-        workspaces = {card.workspace for card in self.pending()}
+        workspaces = {card.workspace for card in self.read_pending()}
         refusals = {workspace: self.workspace_refusal(workspace) for workspace in workspaces}
         deleted = {workspace for workspace, refusal in refusals.items() if refusal and refusal.code == "no_folder"}
 
@@ -449,7 +426,7 @@ class CardStore:
             return len(due)
 
         now = self.clock.now()
-        return self.database.write(end_cards) if any(is_due(card, now) for card in self.pending()) else 0
+        return self.database.write(end_cards) if any(is_due(card, now) for card in self.read_pending()) else 0
 
     def follow_landings(self) -> None:
         """Learn from what happened to the changes of cards: undone, discarded, landed again (SPEC 8.1)."""

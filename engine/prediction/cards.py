@@ -1,16 +1,16 @@
 """The service `engine.cards`: makes cards of prompts, reads cards, and carries out the operator's decisions on them
 (SPEC 2.7, 2.9, 9.4, 10.1, 10.4).
 
-`Approvals` starts approved cards, `CardStore` stores every change. A card that the engine proposes by itself comes from
-`engine.prediction.checks`.
+`Approvals` asks the rails and starts cards, `CardStore` carries out each change of a card. What the engine calls by
+itself is on these two. A card that the engine proposes by itself comes from `engine.prediction.checks`.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from sqlmodel import col, desc, select
@@ -18,6 +18,7 @@ from sqlmodel import col, desc, select
 from engine.config.sections import ACP_PREFIX
 from engine.events import MuteLifted
 from engine.execution.runners.flow_runner import find_missing_file, find_named_flow, find_similar_flow
+from engine.execution.sessions import Sessions
 from engine.model import (
     UNDONE,
     Assignment,
@@ -27,6 +28,7 @@ from engine.model import (
     DismissReason,
     Mute,
     Proposal,
+    RailVerdict,
     Refusal,
     RunnerInfo,
     Source,
@@ -49,9 +51,9 @@ from engine.prediction.dismissals import describe_switch_off, end_mute, read_mut
 from engine.prediction.kinds import OWN_PROMPT, SUGGESTED_KIND, get_kind, kind_title
 from engine.prediction.routing import Route, Router
 from engine.prediction.stack import MAX_SUGGESTED, find_ids_without_place, sort_cards
-from engine.prediction.twin import EmbeddedTwin
+from engine.prediction.twin import ConfidenceEstimate, EmbeddedTwin
 from engine.storage.database import Transaction
-from engine.storage.rows import find_ids_with_prefix
+from engine.storage.rows import find_ids_with_prefix, load
 
 DEFAULT_SNOOZE, MAX_SNOOZE = timedelta(hours=2), timedelta(days=30)
 """Default and maximum length of a snooze."""
@@ -67,10 +69,26 @@ class _Work(NamedTuple):
     """The work of a prompt."""
 
     assignment: Assignment
-    reason: str
-    """Why there is a card for it, in words."""
+    origin: str
+    """Where the work comes from, in words: the reasoning of a card of the operator's own prompt."""
     meaning: bytes
     """See `Route.meaning`."""
+
+    def make_proposal(
+        self, card_id: str, at: datetime, *, kind: str, subject: str, reasoning: str, source: Source
+    ) -> Proposal:
+        """The proposal of a new card with this id, for work that was asked for at a time."""
+        return Proposal(
+            kind=kind,
+            workspace=self.assignment.workspace,
+            prompt=self.assignment.prompt,
+            reasoning=reasoning,
+            subject=subject,
+            facts={"card": card_id},
+            flow=self.assignment.flow,
+            evidence_at=at,
+            source=source,
+        )
 
 
 class Cards:
@@ -80,6 +98,7 @@ class Cards:
         self,
         store: CardStore,
         approvals: Approvals,
+        launcher: Sessions,
         checks: CardChecks,
         router: Router,
         twin: EmbeddedTwin,
@@ -91,30 +110,26 @@ class Cards:
         already."""
         self._store = store
         self._database = store.database
-        self.approvals = approvals
+        self._clock = store.clock
+        self._settings = store.settings
+        self._approvals = approvals
+        self._launcher = launcher
         self._checks = checks
         self._router = router
         self._twin = twin
         self._reverse_landing = reverse
-        self.get = store.get
-        self.expire_due = store.expire_due
-        self.follow_landings = store.follow_landings
-        self.mark_shown = store.mark_shown
-        self.mark_reviewed = store.mark_reviewed
-        self.propose_again = store.propose_again
-        self.session_ended = store.session_ended
-        self.rails = approvals.preview
-        self.describe_sandbox = approvals.describe_sandbox
-        self.recover = approvals.recover
-        self.refresh_runners = approvals.refresh_runners
 
     # -- reading
 
-    def pending(self, *, channel: str | None = None, include_snoozed: bool = False) -> list[Card]:
+    def get(self, card_id: str) -> Card:
+        """One card. Raises `Refusal` `unknown_card`."""
+        return self._store.get(card_id)
+
+    def list_pending(self, *, channel: str | None = None, include_snoozed: bool = False) -> list[Card]:
         """The stack from the top (SPEC 2.11). A woken card is hidden until there is a place for it."""
-        now = self._store.clock.now()
-        cards = [card for card in self._store.pending() if not card.is_expired(now)]
-        hidden = find_ids_without_place(cards, now, self._store.settings.current)
+        now = self._clock.now()
+        cards = [card for card in self._store.read_pending() if not card.is_expired(now)]
+        hidden = find_ids_without_place(cards, now, self._settings.current)
         return [
             card
             for card in sort_cards(cards, now)
@@ -122,16 +137,7 @@ class Cards:
             and channel in (None, card.assignment.channel)
         ]
 
-    def correction(self, card_id: str) -> tuple[str, str] | None:
-        """See `CardRow.correction`. Raises `Refusal` `unknown_card`."""
-        return self._store.load(card_id).correction
-
-    def find_ids_with_prefix(self, prefix: str) -> list[str]:
-        """Ids of cards of any age with this prefix; see `engine.storage.rows`."""
-        with self._database.read() as session:
-            return find_ids_with_prefix(session, col(CardRow.id), prefix)
-
-    def recent(self, limit: int = 50, *, workspaces: Sequence[str] = (), channel: str | None = None) -> list[Card]:
+    def list_recent(self, limit: int = 50, *, workspaces: Sequence[str] = (), channel: str | None = None) -> list[Card]:
         """Cards of any status, newest first: of these workspaces, or of all if none is named, and of `channel` if that
         is given."""
         query = select(CardRow).order_by(desc(col(CardRow.created_at)), desc(col(CardRow.id))).limit(limit)
@@ -142,11 +148,57 @@ class Cards:
         with self._database.read() as session:
             return [make_card_of_row(row) for row in session.exec(query)]
 
-    def similar(self, card_id: str) -> tuple[int, int]:
+    def find_ids_with_prefix(self, prefix: str) -> list[str]:
+        """Ids of cards of any age with this prefix; see `engine.storage.rows`."""
+        with self._database.read() as session:
+            return find_ids_with_prefix(session, col(CardRow.id), prefix)
+
+    def find_correction(self, card_id: str) -> tuple[str, str] | None:
+        """See `CardRow.correction`. Raises `Refusal` `unknown_card`."""
+        return self._store.load(card_id).correction
+
+    def count_similar(self, card_id: str) -> tuple[int, int]:
         """How many similar cards the operator approved, and how many they decided (SPEC 2.5)."""
         with self._database.read() as session:
             row = load_card(session, card_id)
             return self._store.decisions.count_similar(session, row.kind, row.target_channel, row.workspace)
+
+    def preview_rails(self, card_id: str) -> tuple[RailVerdict, ...]:
+        """The verdicts of the rails if the operator approved a card now; nothing is decided or logged. Raises `Refusal`
+        `unknown_card`."""
+        row = self._store.load(card_id)
+        return self._approvals.preview_work(row, row.assignment, self._launcher.check(row.assignment))
+
+    def describe_sandbox(self, card_id: str) -> str:
+        """The sandbox that would hold the work of a card, with the hosts that it may reach; "" while nothing can do
+        the work. Raises `Refusal` `unknown_card`."""
+        assignment = self._store.load(card_id).assignment
+        return self._launcher.check(assignment).sandbox  # the first check tries the sandboxes, which takes a while
+
+    # -- what the operator has seen
+
+    def mark_shown(self, card_ids: Iterable[str]) -> None:
+        """Mark cards as shown to the operator; unknown and decided ones are ignored."""
+        ids = set(card_ids)
+
+        def mark(tx: Transaction) -> None:
+            for row in load_pending(tx.session):
+                if row.id in ids and row.shown_at is None:
+                    row.shown_at = tx.now
+
+        if any(card.id in ids and card.shown_at is None for card in self._store.read_pending()):
+            self._database.write(mark)
+
+    def mark_reviewed(self, card_id: str) -> None:
+        """Mark the result of a card that ran by itself as reviewed, so that keeping it counts (SPEC 8.1). Other cards
+        are ignored."""
+
+        def mark(tx: Transaction) -> None:
+            row = load(tx.session, CardRow, card_id)
+            if row is not None and row.ran_by_itself:
+                row.shown_at = tx.now
+
+        self._database.write(mark)
 
     # -- making cards of prompts
 
@@ -157,37 +209,75 @@ class Cards:
         workspace: str,
         channel: str | None = None,
         continues: str = "",
-        reasoning: str = "",
         may_wait: bool = True,
     ) -> Card:
-        """Make a card of a prompt. A prompt that names a flow becomes that flow. The title of a pending card of a flow
-        returns that card.
+        """Make a card of the operator's own prompt. A prompt that names a flow becomes that flow. The title of a
+        pending card of a flow returns that card.
 
-        With `reasoning` it is a suggestion by an agent or a program: it has an estimated confidence, takes a place in
-        the stack, and never runs by itself. Without, it is the operator's own prompt.
+        `continues` is a finished session. The card continues it in its workspace, with its conversation and its
+        changes, and on its channel unless another is given (SPEC 9.4).
 
-        `continues` is a finished session, without a `reasoning`. The card continues it in its workspace, with its
-        conversation and its changes, and on its channel unless another is given (SPEC 9.4).
+        The card has no estimated confidence and a kind of its own, so that its approval gives no card the right to run
+        by itself (SPEC 2.5).
 
         Raises `Refusal`: `empty_prompt`, `long_prompt`, `secret_in_text`, `bad_arguments` (no workspace),
         `unknown_channel`, `bad_parameters`, `no_runner` (a learned flow of another workspace), `no_model` (none is set
-        up for this text, and it may not wait for one), `unknown_session`, `still_running`; for a suggestion also
-        `too_many_cards`, `autonomy_off`, `muted`, `already_pending`.
+        up for this text, and it may not wait for one), `unknown_session`, `still_running`.
         """
-        prompt = self.approvals.clean_prompt(text)
-        if not (workspace.strip() or continues):
-            raise Refusal("bad_arguments", "a prompt needs a repository", "name it with --workspace DIR")
-        if not (reasoning or continues) and (titled := self._find_titled(prompt, workspace, channel)):
-            return titled
-        work = self._continue(continues, prompt, channel) if continues else self._assign(prompt, workspace, channel)
-        row = self._make_row(work, reasoning, may_wait=may_wait)
+        prompt = self._approvals.clean_prompt(text)
+        if continues:
+            work = self._continue(continues, prompt, channel)
+        else:
+            _refuse_no_workspace(workspace)
+            if titled := self._find_titled(prompt, workspace, channel):
+                return titled
+            work = self._assign(prompt, workspace, channel)
+        card_id = self._store.randomness.new_id("pred")
+        proposal = work.make_proposal(
+            card_id,
+            self._clock.now(),
+            kind=OWN_PROMPT,
+            subject=card_id,
+            reasoning=work.origin,
+            source=Source.OPERATOR,
+        )
+        situation = self._checks.describe_situation(proposal.workspace)
+        row = self._make_row(card_id, proposal, work, situation, may_wait=may_wait)
+        return self._database.write(lambda tx: self._store.add(tx, row))
+
+    def suggest(self, text: str, *, workspace: str, reasoning: str, channel: str | None = None) -> Card:
+        """Make a card of the prompt of an agent or a program. `reasoning` says who suggests it, and why. The card has
+        an estimated confidence, takes a place in the stack whatever its confidence, and never runs by itself.
+
+        Raises `Refusal` as `propose`, without those on sessions and models, and: `too_many_cards`, `autonomy_off`,
+        `muted`, `already_pending`.
+        """
+        prompt = self._approvals.clean_prompt(text)
+        _refuse_no_workspace(workspace)
+        work = self._assign(prompt, workspace, channel)
+        card_id = self._store.randomness.new_id("pred")
+        proposal = work.make_proposal(
+            card_id,
+            self._clock.now(),
+            kind=SUGGESTED_KIND,
+            subject=compute_text_hash(work.assignment.prompt),
+            reasoning=reasoning,
+            source=Source.PREDICTOR_HOOK,
+        )
+        situation = self._checks.describe_situation(proposal.workspace)
+        estimate = self._twin.estimate(
+            proposal,
+            work.assignment,
+            context=situation,
+            phase=self._twin.read_phase(),
+            local=self._clock.local(),
+        )
+        row = self._make_row(card_id, proposal, work, situation, estimate=estimate)
 
         def add(tx: Transaction) -> Card:
-            if reasoning:
-                self._check_suggestion(tx, row)
+            self._refuse_unwanted(tx, row)
             card = self._store.add(tx, row)
-            if reasoning:
-                self._store.make_room(tx, row)
+            self._store.make_room(tx, row)
             return card
 
         return self._database.write(add)
@@ -197,8 +287,8 @@ class Cards:
         pending. Raises `Refusal`: `nothing_blocked`, `cannot_be_allowed`."""
         self._store.safety.allow_once(card_id)
         with self._store.deciding:
-            if any(card.id == card_id for card in self._store.pending()):
-                verdicts = self.approvals.preview(card_id)
+            if any(card.id == card_id for card in self._store.read_pending()):
+                verdicts = self.preview_rails(card_id)
 
                 def show(tx: Transaction, row: CardRow) -> None:
                     row.set_verdicts(verdicts)
@@ -206,37 +296,27 @@ class Cards:
 
                 self._store.change(card_id, show)
 
-    def _make_row(self, work: _Work, reasoning: str, *, may_wait: bool) -> CardRow:
-        """The row of a new card, with the verdicts of the rails; of a suggestion if there is a `reasoning`. Raises
-        `Refusal` `no_model`.
-
-        The operator's own prompt has no estimated confidence and a kind of its own, so that its approval gives no
-        card the right to run by itself (SPEC 2.5). A suggestion is shown whatever its confidence."""
-        store, launcher = self._store, self.approvals.launcher
-        assignment, other_runner = launcher.choose(work.assignment)
-        now, card_id, info = store.clock.now(), store.randomness.new_id("pred"), launcher.check(assignment)
-        proposal = Proposal(
-            kind=SUGGESTED_KIND if reasoning else OWN_PROMPT,
-            workspace=assignment.workspace,
-            prompt=assignment.prompt,
-            reasoning=reasoning or work.reason,
-            subject=compute_text_hash(assignment.prompt) if reasoning else card_id,
-            facts={"card": card_id},
-            flow=assignment.flow,
-            evidence_at=now,
-            source=Source.PREDICTOR_HOOK if reasoning else Source.OPERATOR,
-        )
-        situation, estimate = self._checks.describe_situation(assignment.workspace), None
-        if reasoning:
-            phase, local = self._twin.read_phase(), store.clock.local()
-            estimate = self._twin.estimate(proposal, assignment, context=situation, phase=phase, local=local)
+    def _make_row(
+        self,
+        card_id: str,
+        proposal: Proposal,
+        work: _Work,
+        situation: str,
+        *,
+        estimate: ConfidenceEstimate | None = None,
+        may_wait: bool = True,
+    ) -> CardRow:
+        """The row of a new card for the runner that would do the work now, with the verdicts of the rails. Raises
+        `Refusal` `no_model`."""
+        assignment, other_runner = self._launcher.choose(work.assignment)
+        now, info = self._clock.now(), self._launcher.check(assignment)
         row = make_row(
             card_id,
             proposal,
             assignment,
             info,
             now=now,
-            expires_at=store.expiry(now),
+            expires_at=self._store.compute_expiry(now),
             context=situation,
             estimate=estimate,
         )
@@ -244,13 +324,13 @@ class Cards:
         if assignment.flow is None:
             row.note = self._advise_on_text(assignment, info, may_wait=may_wait)
         row.note = other_runner or row.note
-        row.set_verdicts(self.approvals.preview_work(row, assignment, info))
+        row.set_verdicts(self._approvals.preview_work(row, assignment, info))
         return row
 
     def _advise_on_text(self, assignment: Assignment, info: RunnerInfo, *, may_wait: bool) -> str:
         """The note of a card whose work is text: the flow that may be meant, and what lacks to run the text; "" for
         neither. Raises `Refusal` `no_model`."""
-        flows = self.approvals.flows
+        flows = self._approvals.flows
         missing = find_missing_file(assignment.prompt, flows, assignment.workspace)
         similar = "" if missing else find_similar_flow(assignment.prompt, flows)
         question = f"Did you mean the flow `{similar}`? " if similar else ""
@@ -266,7 +346,7 @@ class Cards:
     def _find_titled(self, prompt: str, workspace: str, channel: str | None) -> Card | None:
         """The pending card of a flow in the workspace, and on the channel if one is given, whose title is the prompt.
         Cards of the operator's own prompts do not count."""
-        for card in self.pending(channel=channel, include_snoozed=True):
+        for card in self.list_pending(channel=channel, include_snoozed=True):
             is_offered = card.assignment.flow and card.source is not Source.OPERATOR
             is_titled = _normalise_title(card.assignment.prompt) == _normalise_title(prompt)
             if is_offered and is_titled and card.workspace == workspace:
@@ -275,7 +355,7 @@ class Cards:
 
     def _assign(self, prompt: str, workspace: str, channel: str | None) -> _Work:
         """The work of a prompt that continues nothing."""
-        channels, flows = self._store.settings.current.channels, self.approvals.flows
+        channels, flows = self._settings.current.channels, self._approvals.flows
         named_flow = find_named_flow(prompt, flows, workspace)
         home_channel = get_kind(named_flow[0]).channel if named_flow else ""
         route = self._route("" if named_flow else prompt, channel, home_channel if home_channel in channels else "")
@@ -284,19 +364,19 @@ class Cards:
         runner = channels[route.channel].runner
         assignment = Assignment(prompt, route.channel, workspace, runner, agent=route.agent)
         if named_flow:
-            assignment = self.approvals.convert_to_flow(assignment, *named_flow)
+            assignment = self._approvals.convert_to_flow(assignment, *named_flow)
         reason = f"{OWN_PROMPT_REASON}; to {route.agent}: {route.why}" if route.why else OWN_PROMPT_REASON
         return _Work(assignment, reason, route.meaning)
 
     def _continue(self, session_id: str, prompt: str, channel: str | None) -> _Work:
         """The work that continues a session. The runner stays the same; after a flow it is the runner of the channel.
         Raises `Refusal` `unknown_session`, `still_running`."""
-        session = self.approvals.launcher.get(session_id)
+        session = self._launcher.get(session_id)
         if not session.state.over:
             fix = f"send it a message: clawpy reply {session_id} TEXT"
             raise Refusal("still_running", f"{session_id} is {session.state}", fix)
         route = self._route(prompt, channel or session.channel)
-        runner = self._store.settings.current.channels[route.channel].runner if session.flow else session.runner
+        runner = self._settings.current.channels[route.channel].runner if session.flow else session.runner
         assignment = Assignment(
             prompt,
             route.channel,
@@ -313,8 +393,8 @@ class Cards:
             triggered = load_last_trigger_times(session)
         return self._router.route(text, named=channel, affinity=affinity, triggered=triggered, routed={})
 
-    def _check_suggestion(self, tx: Transaction, row: CardRow) -> None:
-        """Raise `Refusal` if there is no place for a suggestion, or the operator does not want it."""
+    def _refuse_unwanted(self, tx: Transaction, row: CardRow) -> None:
+        """Refuse a suggestion that has no place, or that the operator does not want."""
         if self._store.is_off(row.workspace):
             message = "autonomy is off in this workspace, so it gets no cards"
             raise Refusal("autonomy_off", message, "the operator can set it to `cards`")
@@ -352,13 +432,13 @@ class Cards:
         session could not start. After a refusal the card is as before, or pending with the reason in its note.
         """
         request = ApprovalRequest(by, without_sandbox=without_sandbox)
-        return self.approvals.approve(card_id, edit=edit, parameters=parameters, request=request)
+        return self._approvals.approve(card_id, edit=edit, parameters=parameters, request=request)
 
     def trigger(self, card_id: str, *, force: bool = False, by: str) -> Card:
         """Run a card for a program (SPEC 3.1). All rails are asked as for cards that run by themselves; `force` skips
         only the rate (SPEC 3.2). `by` is the start of the chain (SPEC 3.3): the program, or the channel that it works
         for. Raises `Refusal` as `approve`; the card is then pending."""
-        return self.approvals.approve(card_id, request=ApprovalRequest(DecidedBy.AUTONOMY, by, force))
+        return self._approvals.approve(card_id, request=ApprovalRequest(DecidedBy.AUTONOMY, by, force))
 
     def dismiss(self, card_id: str, *, reason: DismissReason | None = None, by: DecidedBy = DecidedBy.OPERATOR) -> Card:
         """Dismiss a card and mute its subject for 7 days, twice as long after each further time (SPEC 2.9). The note of
@@ -377,15 +457,15 @@ class Cards:
 
     def _add_switch_note(self, card: Card) -> Card:
         """The dismissed card, with a note if the dismissal switched its kind off."""
-        for mute in self.muted():
+        for mute in self.list_mutes():
             if not mute.subject and mute.kind == card.kind and mute.workspace in (card.workspace, ""):
                 return replace(card, note=describe_switch_off(mute))
         return card
 
-    def muted(self) -> list[Mute]:
+    def list_mutes(self) -> list[Mute]:
         """The mutes that follow from dismissals (SPEC 2.9), newest first."""
         with self._database.read() as session:
-            return read_mutes(session, self._store.clock.now())
+            return read_mutes(session, self._clock.now())
 
     def unmute(self, mute_id: str) -> Mute:
         """End a mute from the next check on. Raises `Refusal` `unknown_mute`."""
@@ -421,18 +501,21 @@ class Cards:
 
         Raises `Refusal` `unknown_card`, `nothing_to_undo`, or why a landing cannot be reversed.
         """
-        store, launcher = self._store, self.approvals.launcher
+        store = self._store
         with store.deciding:
             row = store.load(card_id)
-            view = launcher.of_card(card_id) if row.status == Status.APPROVED else None
-            if view is not None and not view.state.over:
+            session = self._launcher.of_card(card_id) if row.status == Status.APPROVED else None
+            if session is not None and not session.state.over:
                 row = self._database.write(lambda tx: _request_undo(tx, card_id))
-                if row.status == Status.APPROVED:
-                    launcher.stop(view.id, UNDONE)
+                ended_meanwhile = row.status != Status.APPROVED
+                if not ended_meanwhile:
+                    self._launcher.stop(session.id, UNDONE)
                     return self.get(card_id), 0
-            if row.status != Status.EXECUTED:
+            if row.status != Status.EXECUTED:  # no session has begun, so there is only a decision or a snooze
                 return store.change(card_id, store.bring_back), 0
-            if not (row.ran_by_itself and row.check_only) and (landings_left := self._reverse(row)):
+            was_check_by_itself = row.ran_by_itself and row.check_only
+            landings_left = 0 if was_check_by_itself else self._reverse(row)
+            if landings_left:  # the approval still counts, because a part of what it brought is still landed
                 return replace(self.get(card_id), note=f"1 landing undone, {landings_left} left"), landings_left
             undone = DecisionSignal.UNDONE
             return store.change(card_id, lambda tx, row: store.retract_approval(tx, row, undone, tx.now)), 0
@@ -446,7 +529,7 @@ class Cards:
         title = f"“{textwrap.shorten(row.prompt, MAX_TITLE_CHARS, placeholder='…')}”"
         if row.check_only:
             raise Refusal("nothing_to_undo", f"{title} was read-only and changed nothing", "there is nothing to undo")
-        session = self.approvals.launcher.of_card(row.id)
+        session = self._launcher.of_card(row.id)
         has_waiting_changes = session is not None and session.change_set_id is not None
         command = (
             f"discard {row.id} --yes` discards what waits"
@@ -454,6 +537,11 @@ class Cards:
             else f"work {row.id}` shows what it did"
         )
         raise Refusal("nothing_to_undo", f"{title} has no landed changes", f"`clawpy {command}")
+
+
+def _refuse_no_workspace(workspace: str) -> None:
+    if not workspace.strip():
+        raise Refusal("bad_arguments", "a prompt needs a repository", "name it with --workspace DIR")
 
 
 def _request_undo(tx: Transaction, card_id: str) -> CardRow:

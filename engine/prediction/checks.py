@@ -267,7 +267,7 @@ class CardChecks:
 
     def _list_staying_cards(self, session: Session, findings: Mapping[str, Findings]) -> list[Card]:
         """The pending cards that do not have to go."""
-        cards = self._store.pending()
+        cards = self._store.read_pending()
         leaving = find_leaving_cards(session, cards, findings, self._store.clock.now())
         return [card for card in cards if card.id not in leaving]
 

@@ -430,7 +430,7 @@ class CardSelector:
             assignment,
             launcher.check(assignment),
             now=common.now,
-            expires_at=store.expiry(common.now),
+            expires_at=store.compute_expiry(common.now),
             context=context,
             estimate=replace(estimate, parts=parts),
         )

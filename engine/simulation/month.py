@@ -157,7 +157,7 @@ class SimulatedMonth:
 
     def _trigger_cards_as_programs(self) -> None:
         """Trigger the pending cards as programs do. When refused, try again at once, as an agent in a loop would."""
-        cards = [card for card in self._engine.cards.pending() if card.source is not Source.OPERATOR]
+        cards = [card for card in self._engine.cards.list_pending() if card.source is not Source.OPERATOR]
         for card in cards:
             for _ in range(3):
                 try:

@@ -182,7 +182,7 @@ class SimulatedOperator:
     def arrive(self) -> None:
         """Open the console, review the work that ran by itself, and correct the prompt of an agent once a day."""
         self._engine.autonomy.note_activity("console")
-        for card in self._engine.cards.recent(20):
+        for card in self._engine.cards.list_recent(20):
             ran_by_itself = card.decided_by is DecidedBy.AUTONOMY and card.status is Status.EXECUTED
             if ran_by_itself and card.id not in self._reviewed:
                 self._reviewed.add(card.id)
@@ -224,7 +224,7 @@ class SimulatedOperator:
 
     def decide_cards(self, odd: frozenset[Oddity]) -> None:
         """Decide the cards of the stack from the top."""
-        cards = [card for card in self._engine.cards.pending() if card.source is not Source.OPERATOR]
+        cards = [card for card in self._engine.cards.list_pending() if card.source is not Source.OPERATOR]
         self._engine.cards.mark_shown([card.id for card in cards])
         if Oddity.GRUMPY in odd and self._grumpy_on != self._engine.clock.now().date():
             if len(cards) >= GRUMPY_DISMISSALS:

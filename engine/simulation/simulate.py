@@ -146,7 +146,7 @@ def _quote_toml(text: str) -> str:
 
 def make_document(engine: Engine, observed: Observations, *, days: int, seed: int, begin: datetime) -> dict[str, Any]:
     """The report on all simulated days. Money is in dollars, and times are in ISO format."""
-    cards = engine.cards.recent(NO_LIMIT)
+    cards = engine.cards.list_recent(NO_LIMIT)
     log = engine.safety.log(NO_LIMIT)[::-1]
     sessions = engine.sessions.list(limit=NO_LIMIT)
     blocked = [entry for entry in log if entry.blocked]

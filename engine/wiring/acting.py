@@ -88,10 +88,10 @@ def _list_housekeeping_steps(
 ) -> tuple[Callable[[], object], ...]:
     """The functions that are called every half minute."""
     return (
-        services.cards.expire_due,
-        services.cards.refresh_runners,
+        services.card_store.expire_due,
+        services.approvals.refresh_runners,
         services.checks.follow_up,
-        services.cards.follow_landings,
+        services.card_store.follow_landings,
         services.knowledge.housekeeping,
         services.learnings.housekeeping,
         follow_gateway,

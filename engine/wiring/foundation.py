@@ -165,7 +165,7 @@ def _observe_sessions(services: Services) -> None:
         services.learnings.session_changed,
     )
     services.sessions.store.observe_end(
-        services.cards.session_ended,
+        services.card_store.session_ended,
         services.safety.session_ended,
         services.tasks.session_ended,
         services.calls.session_ended,

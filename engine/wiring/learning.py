@@ -213,7 +213,7 @@ def find_correction(services: Services, card_id: str) -> Correction | None:
     """The operator's edit of the prompt of a card before approving it; None when nothing was edited or there is no
     card."""
     card = find_card(services, card_id)
-    correction = None if card is None else services.cards.correction(card_id)
+    correction = None if card is None else services.cards.find_correction(card_id)
     if card is None or correction is None:
         return None
     channel = card.assignment.channel

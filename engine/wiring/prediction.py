@@ -171,7 +171,7 @@ def build_prediction(services: Services, launcher: Sessions, overrides: Override
     )
     services.contexts = overrides.contexts or _make_context_reader(services, launcher)
     router = _make_router(services)
-    store = CardStore(
+    services.card_store = store = CardStore(
         services.database,
         clock,
         services.settings,
@@ -180,13 +180,16 @@ def build_prediction(services: Services, launcher: Sessions, overrides: Override
         decisions=services.decisions,
         ledger=services.ledger,
     )
-    approvals = Approvals(store, launcher, services.embedded_twin, flows=services.flows, secrets=services.keys.secrets)
+    services.approvals = approvals = Approvals(
+        store, launcher, services.embedded_twin, flows=services.flows, secrets=services.keys.secrets
+    )
     services.checks = CardChecks(
         store, approvals, router, services.embedded_twin, randomness, _make_check_sources(services)
     )
     services.cards = Cards(
         store,
         approvals,
+        launcher,
         services.checks,
         router,
         services.embedded_twin,

@@ -99,15 +99,13 @@ class StandInCards(ValuesById):
         self.reviewed: list[str] = []
         self.spans: list[timedelta] = []
         self.proposed: list[dict[str, Any]] = []
+        self.suggested: list[dict[str, Any]] = []
 
-    def follow_landings(self) -> None:
-        """Nothing has landed."""
-
-    def pending(self, *, channel: str | None = None, include_snoozed: bool = False) -> list[Card]:
+    def list_pending(self, *, channel: str | None = None, include_snoozed: bool = False) -> list[Card]:
         pending = [card for card in self.by_id.values() if card.status is Status.PENDING]
         return [card for card in pending if channel in (None, card.assignment.channel)]
 
-    def recent(self, limit: int = 50) -> list[Card]:
+    def list_recent(self, limit: int = 50) -> list[Card]:
         return list(self.by_id.values())[:limit]
 
     def _become(self, card_id: str, **changes: Any) -> Card:
@@ -130,11 +128,18 @@ class StandInCards(ValuesById):
         self.by_id[card_id] = replace(self.get(card_id), status=Status.PENDING)
         return self.by_id[card_id], 0
 
-    def propose(self, text: str, *, workspace: str, reasoning: str = "", **options: Any) -> Card:
-        self.proposed.append({"text": text, "workspace": workspace, "reasoning": reasoning, **options})
-        own = card("pred_own", self.now, workspace, source=Source.OPERATOR, reasoning=reasoning)
-        self.by_id[own.id] = replace(own, assignment=replace(own.assignment, prompt=text))
-        return self.by_id[own.id]
+    def propose(self, text: str, *, workspace: str, **options: Any) -> Card:
+        self.proposed.append({"text": text, "workspace": workspace, **options})
+        return self._add("pred_own", text, workspace, Source.OPERATOR)
+
+    def suggest(self, text: str, *, workspace: str, reasoning: str, channel: str | None) -> Card:
+        self.suggested.append({"text": text, "workspace": workspace, "reasoning": reasoning, "channel": channel})
+        return self._add("pred_suggested", text, workspace, Source.PREDICTOR_HOOK)
+
+    def _add(self, card_id: str, text: str, workspace: str, source: Source) -> Card:
+        new = card(card_id, self.now, workspace, source=source)
+        self.by_id[card_id] = replace(new, assignment=replace(new.assignment, prompt=text))
+        return self.by_id[card_id]
 
     def mark_reviewed(self, card_id: str) -> None:
         self.reviewed.append(card_id)
@@ -300,6 +305,7 @@ class StandIn:
         self.permissions = Permissions(self.database, randomness=Randomness(1))
         now = clock.now()
         self.cards = StandInCards(now)
+        self.card_store = SimpleNamespace(follow_landings=lambda: None)  # nothing has landed
         self.cards.by_id = {"pred_abc1": card("pred_abc1", now), "pred_abd2": card("pred_abd2", now, "/srv/other")}
         self.sessions = StandInSessions()
         self.sessions.by_id = {"sess_aaa": session("sess_aaa", "pred_abc1", now, change_set_id="chg_x1")}

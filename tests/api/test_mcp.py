@@ -136,7 +136,7 @@ async def test_an_agent_asks_a_real_child_process_also_when_no_engine_runs(home:
             [line] = recalled.structured_content["results"]
             assert (line["text"], line["by"]) == ("the service listens on port 8001", "claude-code")
             made = await session.call_tool("propose", {"text": "run the tests", "reason": "the cart changed"})
-            assert [card.id for card in engine.cards.pending()] == [made.structured_content["card"]["id"]]
+            assert [card.id for card in engine.cards.list_pending()] == [made.structured_content["card"]["id"]]
             engine.close()
             shown = await session.call_tool("cards", {})
     finally:

@@ -150,7 +150,7 @@ def test_the_card_names_the_missing_sandbox(engine: Engine, repository: Reposito
     assert document["withoutSandbox"]
     assert document["needsConfirmation"]
     assert "no sandbox on this machine" in document["undoNote"]
-    [gate] = [rail for rail in engine.cards.rails(card.id) if rail.rail == "gate"]
+    [gate] = [rail for rail in engine.cards.preview_rails(card.id) if rail.rail == "gate"]
     assert gate.verdict is Verdict.ASK
     assert gate.reason.startswith("no sandbox on this machine")
     with pytest.raises(Refusal) as refused:

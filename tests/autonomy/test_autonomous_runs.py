@@ -169,7 +169,7 @@ def test_a_task_never_runs_by_itself_however_many_were_approved(closed_world: Wo
         if kind == "stale_task":
             world.clock.advance(timedelta(days=7))
             engine.checks.run()
-        [card] = [card for card in engine.cards.pending() if card.kind == kind]
+        [card] = [card for card in engine.cards.list_pending() if card.kind == kind]
         assert card.assignment.flow == "report_branches"
         world.go_away()
         cycle = world.run_cycle()

@@ -215,7 +215,7 @@ def test_an_item_marked_run_needs_ten_decisions_but_no_record_of_its_kind(world:
         world.clock.advance(timedelta(minutes=20))
         engine.autonomy.schedule.run(PULSE)
         engine.checks.run()
-        [card] = [card for card in engine.cards.pending() if is_heartbeat(card.kind)]
+        [card] = [card for card in engine.cards.list_pending() if is_heartbeat(card.kind)]
         assert "you marked it to run" in card.reasoning
         world.go_away()
         cycle = world.run_cycle()

@@ -75,7 +75,7 @@ def set_autonomy(world: World, autonomy: str, job: str) -> None:
 def test_the_cards_of_a_workspace_that_is_switched_off_are_withdrawn(world: World, job: str) -> None:
     with world.opened() as engine:
         engine.checks.run()
-        cards = engine.cards.pending()
+        cards = engine.cards.list_pending()
         assert cards
         engine.cards.snooze(cards[0].id)
         engine.cards.mark_shown([card.id for card in cards])
@@ -90,17 +90,17 @@ def test_your_own_card_stays_in_a_workspace_that_is_switched_off(world: World) -
     with world.opened() as engine:
         own = engine.cards.propose(FLOW, workspace=world.workspace)
         set_autonomy(world, "off", STATE)
-        assert [card.id for card in engine.cards.pending()] == [own.id]
+        assert [card.id for card in engine.cards.list_pending()] == [own.id]
 
 
 def test_a_workspace_that_is_switched_on_again_gets_its_cards_back(world: World) -> None:
     with world.opened() as engine:
         engine.checks.run()
-        kinds = {card.kind for card in engine.cards.pending()}
+        kinds = {card.kind for card in engine.cards.list_pending()}
         set_autonomy(world, "off", STATE)
         set_autonomy(world, "cards", STATE)
         engine.checks.run()
-        assert {card.kind for card in engine.cards.pending()} == kinds
+        assert {card.kind for card in engine.cards.list_pending()} == kinds
 
 
 @pytest.mark.long
@@ -147,7 +147,7 @@ def test_an_added_task_is_a_card_with_the_next_housekeeping(world: World) -> Non
     with world.opened() as engine:
         engine.tasks.add("Paint the office", workspace=world.workspace)
         engine.autonomy.schedule.run(STATE)
-        assert [card.assignment.prompt for card in engine.cards.pending() if card.kind == "open_task"] == [
+        assert [card.assignment.prompt for card in engine.cards.list_pending() if card.kind == "open_task"] == [
             "Paint the office"
         ]
 

@@ -140,4 +140,4 @@ class World:
 
     def find_card(self) -> Card:
         """The pending card of `FLOW`."""
-        return next(card for card in self.engine.cards.pending() if card.assignment.flow == FLOW)
+        return next(card for card in self.engine.cards.list_pending() if card.assignment.flow == FLOW)

@@ -70,7 +70,7 @@ def test_every_card_of_a_hostile_repository_is_printable_and_runs(
     assert report.errors == ()
     assert report.created
     before = {file.name for file in hostile_repository.path.iterdir()}
-    for card in engine.cards.pending():
+    for card in engine.cards.list_pending():
         assert is_printable(card.assignment.prompt + card.reasoning)
         session = engine.sessions.wait(engine.cards.approve(card.id).session_id or "", 30)
         assert session.state is SessionState.SUCCEEDED, (card.assignment.flow, session.summary)
@@ -84,7 +84,7 @@ def test_a_parameter_that_would_be_an_option_is_refused(
     engine: Engine, hostile_repository: Repository, option: str
 ) -> None:
     engine.checks.run(requested=True)
-    card = next(card for card in engine.cards.pending() if card.assignment.flow == "draft_changelog")
+    card = next(card for card in engine.cards.list_pending() if card.assignment.flow == "draft_changelog")
     with pytest.raises(Refusal, match="dash") as caught:
         engine.cards.approve(card.id, edit=json.dumps({"since": option}))
     assert caught.value.code == "bad_parameters"
@@ -114,7 +114,7 @@ async def test_the_console_shows_markup_literally(engine: Engine, home: Home, ho
     async with app.run_test(size=(120, 40)) as pilot:
         await until_loaded(pilot)
         screens = ""
-        for _ in range(len(engine.cards.pending())):
+        for _ in range(len(engine.cards.list_pending())):
             screens += read_screen(app)
             await pilot.press("enter")
             screens += read_screen(app)

@@ -116,7 +116,7 @@ def decide(world: World, card: Card, is_approved: bool) -> None:
         world.sessions.end(card.id)
         return
     world.cards.dismiss(card.id)
-    for mute in world.cards.muted():
+    for mute in world.cards.list_mutes():
         world.cards.unmute(mute.id)
 
 

@@ -61,6 +61,6 @@ def time_cycles(engine: Engine, change: Callable[[], object]) -> list[float]:
     for _ in range(ROUNDS):
         change()
         seconds.append(time_call(engine.checks.run))
-        for card in engine.cards.pending()[::2]:
+        for card in engine.cards.list_pending()[::2]:
             engine.cards.dismiss(card.id)
     return seconds

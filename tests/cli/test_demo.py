@@ -22,10 +22,10 @@ def test_its_stack_is_the_same_at_every_door(tmp_path: Path) -> None:
     home = Home.locate(tmp_path / "home")
     with closing(open_engine(home, workspaces=[str(project)], start_schedule=False)) as engine:
         engine.checks.run(requested=True)
-        assert {card.tier for card in engine.cards.pending()} == {Tier.BLOCKS, Tier.CHECK, Tier.UPKEEP}
+        assert {card.tier for card in engine.cards.list_pending()} == {Tier.BLOCKS, Tier.CHECK, Tier.UPKEEP}
         demo.find_broken_test(engine, str(project))
         assert dispatch(engine, "status", {})["phase"]["decisions"] == 0, "nobody has pressed a key yet"
-        stack = engine.cards.pending()
+        stack = engine.cards.list_pending()
         for verb in ("cards", "predict"):
             cards = dispatch(engine, verb, {})["predictions"]
             assert [item["id"] for item in cards] == [item.id for item in stack], verb

@@ -58,7 +58,7 @@ class StatusBarWorld:
             home=home,
             bus=bus,
             clock=clock,
-            cards=SimpleNamespace(pending=lambda include_snoozed=False: self.pending),
+            cards=SimpleNamespace(list_pending=lambda include_snoozed=False: self.pending),
             safety=SimpleNamespace(kill_switch=SimpleNamespace(holds=lambda: self.holds)),
         )
         self.file = StatusBarFile(engine)

@@ -17,7 +17,7 @@ from engine.config import WorkspaceAutonomy
 from engine.events import EventBus
 from engine.execution.runners.flows import FLOWS, FlowRegistry
 from engine.model import CheckReport, ModelCall, Phase, PromptPart, Refusal, SessionView, Task, Waiting
-from tests.console.stand_in_cards import StandInCards
+from tests.console.stand_in_cards import StandInApprovals, StandInCards
 from tests.console.stand_in_data import (
     AGENT,
     BLOG,
@@ -50,6 +50,7 @@ class StandIn:
         self.configured_workspaces: list[str] = []
         self.phase = Phase(1, 34, "34 decisions, calibration not proven yet", 30)
         self.cards = StandInCards(self)
+        self.approvals = StandInApprovals(self)
         self.sessions = StandInSessions(self)
         self.changes = StandInChanges(self)
         self.permissions = StandInPermissions(self)

@@ -19,17 +19,13 @@ class StandInCards(StandInService):
         self.all = {card.id: card for card in read_values(Card, "cards")}
         self.mutes: list[Mute] = []
 
-    def pending(self, **_: object) -> list[Card]:
+    def list_pending(self, **_: object) -> list[Card]:
         return [item for item in self.all.values() if item.status is Status.PENDING and item.snoozed_until is None]
 
     def get(self, id: str) -> Card:
         return self.all[id]
 
-    def refresh_runners(self) -> int:
-        self.note("refresh_runners")
-        return 0
-
-    def recent(self, **_: object) -> list[Card]:
+    def list_recent(self, **_: object) -> list[Card]:
         return [item for item in self.all.values() if item.status is not Status.PENDING]
 
     def _decide(self, id: str, status: Status) -> Card:
@@ -77,18 +73,26 @@ class StandInCards(StandInService):
     def mark_shown(self, ids: list[str]) -> None:
         self.note("mark_shown", *ids)
 
-    def muted(self) -> list[Mute]:
+    def list_mutes(self) -> list[Mute]:
         return self.mutes
 
     def unmute(self, id: str) -> Mute:
         self.note("unmute", id)
         return next(mute for mute in self.mutes if mute.id == id)
 
-    def rails(self, id: str) -> tuple[RailVerdict, ...]:
+    def preview_rails(self, id: str) -> tuple[RailVerdict, ...]:
         return self.all[id].verdicts
 
-    def similar(self, id: str) -> tuple[int, int]:
+    def count_similar(self, id: str) -> tuple[int, int]:
         return 6, 7
 
     def describe_sandbox(self, id: str) -> str:
         return "bubblewrap: read-only system, no network"
+
+
+class StandInApprovals(StandInService):
+    """The service `approvals`."""
+
+    def refresh_runners(self) -> int:
+        self.note("refresh_runners")
+        return 0

@@ -17,7 +17,7 @@ async def test_the_evidence_says_what_the_rails_say_now(console: ConsoleApp, eng
     """Not what they said when the card was made."""
     reason = "first days: 7 of 10 decisions made"
     off = "nothing runs by itself"
-    engine.cards.rails = lambda id: (RailVerdict("gate", Verdict.ASK, f"{off}; {reason}; quiet hours"),)  # type: ignore[method-assign]
+    engine.cards.preview_rails = lambda id: (RailVerdict("gate", Verdict.ASK, f"{off}; {reason}; quiet hours"),)  # type: ignore[method-assign]
     async with running(console, size=(200, 60)) as pilot:
         await carry_out(pilot, sees(f"▲ {off}"), sees(f"also: {reason}; quiet hours"))
         reason = "first days: 8 of 10 decisions made"
@@ -30,7 +30,7 @@ async def test_before_there_is_learning_the_evidence_has_no_weights_and_one_reas
     console: ConsoleApp, engine: StandIn
 ) -> None:
     engine.cards.all = {card.id: card for card in cards(stated=False)}
-    engine.cards.rails = lambda id: (  # type: ignore[method-assign]
+    engine.cards.preview_rails = lambda id: (  # type: ignore[method-assign]
         RailVerdict("cost", Verdict.ALLOW, "costs $0.00"), RailVerdict("gate", Verdict.ASK, "not by itself; phase 0"),
     )  # fmt: skip
     async with running(console, size=(200, 60)) as pilot:

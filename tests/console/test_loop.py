@@ -52,7 +52,7 @@ class Watchdog:
 
 @pytest.mark.long
 async def test_a_slow_service_does_not_block_the_loop(console: ConsoleApp, engine: StandIn) -> None:
-    slow, asked, answer = engine.cards.pending, threading.Event(), threading.Event()
+    slow, asked, answer = engine.cards.list_pending, threading.Event(), threading.Event()
 
     def pending(**more):
         asked.set()
@@ -60,7 +60,7 @@ async def test_a_slow_service_does_not_block_the_loop(console: ConsoleApp, engin
         return slow(**more)
 
     async with running(console) as pilot:
-        engine.cards.pending = pending  # type: ignore[method-assign]
+        engine.cards.list_pending = pending  # type: ignore[method-assign]
         console.reload(["cards"])
         await until(pilot, asked.is_set)
         await pilot.press("2")
@@ -109,7 +109,7 @@ async def test_the_loop_is_free_while_everything_happens_in_a_real_engine(
         await until_loaded(pilot)
         gc.freeze()  # as the app itself does in a terminal, once the engine is there
         await asyncio.to_thread(engine.checks.run, requested=True)
-        card = next(card for card in engine.cards.pending() if card.assignment.flow == "run_tests")
+        card = next(card for card in engine.cards.list_pending() if card.assignment.flow == "run_tests")
         session = (await asyncio.to_thread(engine.cards.approve, card.id)).session_id or ""
         await until(pilot, lambda: app.screen.query_one("#live").last_line.startswith("line "))
         predicting = threading.Thread(target=predict, daemon=True)

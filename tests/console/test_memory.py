@@ -194,7 +194,7 @@ async def test_a_layer_that_is_built_shows_its_progress(console: ConsoleApp, eng
 
 
 async def test_the_first_preview_is_for_the_first_card(console: ConsoleApp, engine: StandIn) -> None:
-    first = engine.cards.pending()[0]
+    first = engine.cards.list_pending()[0]
     await play(console, *open_layer(Layer.VECTORS), press("r"), sees("212 of 600 tokens"))
     assert find_calls(engine, "preview") == [
         ("preview", first.assignment.prompt, first.assignment.workspace, first.agent)

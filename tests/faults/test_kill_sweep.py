@@ -62,7 +62,7 @@ class Lap:
 
 
 def find_changelog_card(engine: Engine) -> Card:
-    return next(card for card in engine.cards.pending() if card.assignment.flow == FLOW)
+    return next(card for card in engine.cards.list_pending() if card.assignment.flow == FLOW)
 
 
 def run_lap(lap: Lap) -> None:
@@ -131,7 +131,7 @@ def check_decisions(engine: Engine, acknowledged: set[str], *, has_message: bool
     """Check that no decision is lost and nothing ran twice. An interrupted session must be reported (`has_message`),
     and its work must be pending again. Returns whether the session was interrupted."""
     sessions = engine.sessions.list()
-    *pending_again, card = [card for card in engine.cards.recent() if card.assignment.flow == FLOW]
+    *pending_again, card = [card for card in engine.cards.list_recent() if card.assignment.flow == FLOW]
     if "approved" in acknowledged:
         assert card.status in (Status.APPROVED, Status.EXECUTED), card
     with engine.database.read() as reader:

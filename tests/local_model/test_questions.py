@@ -89,7 +89,7 @@ def test_the_twin_model_proposes_nothing_with_an_unusable_answer(engine: Engine,
     [event] = engine.ledger.latest(kinds=("TwinAnswered",))
     assert (event.subject, event.payload["usable"]) == (SMOLLM2, False)
     assert event.payload["reason"]
-    assert [card for card in engine.cards.pending() if card.source is Source.TWIN_MODEL] == []
+    assert [card for card in engine.cards.list_pending() if card.source is Source.TWIN_MODEL] == []
     assert proxy.requests[0]["temperature"] == 0.3
     assert len(proxy.requests) <= 2, "it is asked again once"
     assert all(call.state != "running" for call in engine.calls.for_session("twin"))

@@ -21,7 +21,7 @@ from engine.model import (
     Verdict,
 )
 from engine.prediction.approvals import link_session
-from engine.prediction.cards import Cards
+from engine.prediction.card_store import CardStore
 from engine.storage.database import Database, Transaction
 from tests.prediction.sensing import make_session
 
@@ -102,7 +102,7 @@ class FakeSessions:
     def __init__(self, database: Database, clock: FakeClock) -> None:
         self._database = database
         self._clock = clock
-        self.cards: Cards
+        self.card_store: CardStore
         self.views: dict[str, SessionView] = {}
         """The latest session of each card."""
         self.started: list[tuple[Permit, Assignment, str]] = []
@@ -155,7 +155,7 @@ class FakeSessions:
         running = self.views[card_id]
         ended = replace(running, state=state, error=error or running.error, ended_at=self._clock.now())
         self.views[card_id] = ended
-        self._database.write(lambda tx: self.cards.session_ended(tx, ended))
+        self._database.write(lambda tx: self.card_store.session_ended(tx, ended))
 
     def choose(self, assignment: Assignment) -> tuple[Assignment, str]:
         return self.choose_other(assignment) if self.choose_other else (assignment, "")

@@ -102,10 +102,10 @@ class World:
             self.database, self.clock, settings, self.randomness, safety=self._make_safety(),
             decisions=self.decisions, ledger=Ledger(self.database), workspace_refusal=self._find_workspace_refusal,
         )  # fmt: skip
-        approvals = Approvals(self.store, self.sessions, self.twin, flows=["run_tests"], secrets=tuple)  # type: ignore[arg-type]
+        self.approvals = Approvals(self.store, self.sessions, self.twin, flows=["run_tests"], secrets=tuple)  # type: ignore[arg-type]
         self.checks = CardChecks(
             self.store,
-            approvals,
+            self.approvals,
             router,
             self.twin,
             self.randomness,
@@ -117,9 +117,10 @@ class World:
                 propose=self._propose,
             ),
         )
-        self.cards = self.sessions.cards = Cards(
-            self.store, approvals, self.checks, router, self.twin, reverse=self.landings.reverse
-        )
+        self.sessions.card_store = self.store
+        self.cards = Cards(
+            self.store, self.approvals, self.sessions, self.checks, router, self.twin, reverse=self.landings.reverse,  # type: ignore[arg-type]
+        )  # fmt: skip
 
     def _find_workspace_refusal(self, workspace: str) -> Refusal | None:
         """Why a workspace is gone, for `deleted_workspaces`."""
@@ -170,11 +171,15 @@ class World:
         """A card of a prompt, in `SHOP` unless `arguments` name another workspace."""
         return self.cards.propose(text, **({"workspace": SHOP} | arguments))
 
+    def suggest(self, text: str) -> Card:
+        """A card of a prompt of an agent, in `SHOP`."""
+        return self.cards.suggest(text, workspace=SHOP, reasoning="by claude")
+
     def record_and_follow(self, *events: Event) -> list[str]:
         """Record these events of change sets. Returns the signals that count then."""
         for event in events:
             self.database.write(lambda tx, event=event: tx.record(event))
-        self.cards.follow_landings()
+        self.store.follow_landings()
         return self.signals()
 
     def signals(self) -> list[str]:

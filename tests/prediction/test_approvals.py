@@ -42,7 +42,7 @@ def test_an_approved_card_runs_with_its_permit(world: World) -> None:
     assert card.session_id == "session_1"
     assert world.signals() == ["approved"]
     assert (world.rails.triggers[0].type, world.rails.triggers[0].from_channel) == (TriggerType.MANUAL, "owner")
-    assert world.cards.pending() == []
+    assert world.cards.list_pending() == []
 
 
 def test_a_blocked_card_stays_pending_with_the_reason(world: World) -> None:
@@ -50,7 +50,7 @@ def test_a_blocked_card_stays_pending_with_the_reason(world: World) -> None:
     with pytest.raises(Refusal, match="press 6, Tab and a in the console to allow it once") as refused:
         world.cards.approve(card.id)
     assert refused.value.code == "blocked"
-    [blocked] = world.cards.pending()
+    [blocked] = world.cards.list_pending()
     assert blocked.note == "content: it is forbidden"
     assert world.sessions.started == []
     assert world.signals() == []
@@ -172,7 +172,7 @@ def test_a_card_that_cannot_start_is_pending_again(world: World) -> None:
 def killed_before_the_start(world: World) -> Iterator[None]:
     """Approvals are stored, and the engine is killed before the session starts."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(world.cards.approvals, "_start", lambda *_: None)
+        patch.setattr(world.approvals, "_start", lambda *_: None)
         yield
 
 
@@ -186,14 +186,14 @@ def test_recovery_starts_approved_cards_and_reopens_those_with_an_expired_permit
         clock.advance(timedelta(minutes=15))
         world.cards.approve(fresh.id)
     permits = list(world.rails.permits_by_card.values())
-    assert len(world.cards.recover(permits, resume=False)) == 2
+    assert len(world.approvals.recover(permits, resume=False)) == 2
     assert world.cards.get(fresh.id).status is Status.APPROVED
     assert world.cards.get(late.id).status is Status.PENDING
-    assert len(world.cards.recover(permits)) == 1
+    assert len(world.approvals.recover(permits)) == 1
     assert world.cards.get(fresh.id).session_id == "session_2"
     assert world.cards.get(late.id).status is Status.PENDING
     assert world.cards.get(running.id).session_id == "session_1"
-    assert world.cards.recover(list(world.rails.permits_by_card.values())) == []
+    assert world.approvals.recover(list(world.rails.permits_by_card.values())) == []
 
 
 def test_recovery_starts_a_card_that_was_approved_again(world: World) -> None:
@@ -204,7 +204,7 @@ def test_recovery_starts_a_card_that_was_approved_again(world: World) -> None:
     world.sessions.is_full = False
     with killed_before_the_start(world):
         world.cards.approve(card.id)
-    assert len(world.cards.recover(list(world.rails.permits_by_card.values()))) == 1
+    assert len(world.approvals.recover(list(world.rails.permits_by_card.values()))) == 1
     assert world.cards.get(card.id).session_id == "session_2", "the session of the first approval is over"
 
 
@@ -256,16 +256,16 @@ def test_a_card_never_runs_by_itself_with_another_runner(world: World) -> None:
 def test_pending_cards_name_their_runner_when_a_model_comes_or_goes(world: World, database: Database) -> None:
     card = world.propose("think about the cache")
     assert "takes prose" in card.note
-    assert world.cards.refresh_runners() == 0
+    assert world.approvals.refresh_runners() == 0
     world.sessions.text_executor = "ollama:qwen"
-    assert world.cards.refresh_runners() == 1
+    assert world.approvals.refresh_runners() == 1
     with_model = world.cards.get(card.id)
     assert (with_model.note, with_model.consent_text) == ("", "ollama:qwen; network: api.example.com for it alone")
-    assert world.cards.refresh_runners() == 0
+    assert world.approvals.refresh_runners() == 0
     assert world.cards.approve(card.id).status is Status.APPROVED, "the card named its runner: nothing is asked again"
     other = world.propose("think about the tests")
     world.sessions.text_executor = ""
-    assert world.cards.refresh_runners() == 1
+    assert world.approvals.refresh_runners() == 1
     assert "takes prose" in world.cards.get(other.id).note
     entries = [entry for entry in Ledger(database).since(0, 50) if entry.kind == "PredictionReassigned"]
     served = [(entry.subject, entry.payload["served"]) for entry in entries]
@@ -297,7 +297,7 @@ def test_a_card_whose_session_could_not_begin_is_pending_again(world: World) -> 
 
 def test_a_card_whose_session_could_not_begin_is_executed_beside_a_pending_one(world: World) -> None:
     card = world.start_card()
-    world.cards.propose_again(card.id, "once more")
+    world.store.propose_again(card.id, "once more")
     done = fail_to_begin(world, card)
     assert (done.status, done.outcome) == (Status.EXECUTED, Outcome.FAILED)
 
@@ -316,12 +316,12 @@ def test_an_undone_card_whose_session_could_not_begin_is_not_pending_again(world
 def test_interrupted_work_is_a_pending_card_again(world: World, state: SessionState, error: str) -> None:
     card = world.start_card()
     world.sessions.end(card.id, state, error=error)
-    again, *_ = world.cards.pending()
+    again, *_ = world.cards.list_pending()
     assert world.cards.get(card.id).status is Status.EXECUTED, "the decision stays"
     assert (again.assignment, again.note) == (card.assignment, "interrupted: the engine stopped while it ran")
     world.cards.approve(again.id)
     world.sessions.end(again.id)
-    assert world.cards.pending() == []
+    assert world.cards.list_pending() == []
 
 
 def test_interrupted_work_that_was_undone_or_ran_by_itself_is_not_offered_again(world: World) -> None:
@@ -333,7 +333,7 @@ def test_interrupted_work_that_was_undone_or_ran_by_itself_is_not_offered_again(
     world.sessions.end(by_itself.id, SessionState.INTERRUPTED)
     stopped = world.start_card("c")
     world.sessions.end(stopped.id, SessionState.CANCELLED, error="stopped by you")
-    assert world.cards.pending() == []
+    assert world.cards.list_pending() == []
 
 
 def test_recovery_says_what_became_of_each_card(world: World) -> None:
@@ -342,19 +342,19 @@ def test_recovery_says_what_became_of_each_card(world: World) -> None:
     with killed_before_the_start(world):
         world.cards.approve(started.id)
     waiting = "approved, waiting for the console: run the tests of started"
-    assert world.cards.recover([permits[started.id]], resume=False) == [waiting]
+    assert world.approvals.recover([permits[started.id]], resume=False) == [waiting]
     begun = "started because it was approved before the interruption: run the tests of started"
-    assert world.cards.recover([permits[started.id]]) == [begun]
+    assert world.approvals.recover([permits[started.id]]) == [begun]
     world.sessions.cannot_start = True
     late = world.make_card("late")
     with killed_before_the_start(world):
         world.cards.approve(late.id)
-    assert world.cards.recover([permits[late.id]]) == [
+    assert world.approvals.recover([permits[late.id]]) == [
         "pending again because it could not start: run the tests of late: the permit was used already"
     ]
     with killed_before_the_start(world):
         world.cards.approve(late.id)
-    assert world.cards.recover([]) == ["pending again because its permit has expired: run the tests of late"]
+    assert world.approvals.recover([]) == ["pending again because its permit has expired: run the tests of late"]
     assert world.cards.get(late.id).note == "it was approved but did not start; approve it again"
 
 

@@ -103,12 +103,12 @@ class RandomSteps(RuleBasedStateMachine):
 
     @rule()
     def show_cards(self) -> None:
-        self.world.cards.mark_shown([card.id for card in self.world.cards.pending()])
+        self.world.cards.mark_shown([card.id for card in self.world.cards.list_pending()])
 
     @rule(hours=st.sampled_from([1, 3, 25]))
     def wait(self, hours: int) -> None:
         self.clock.advance(timedelta(hours=hours))
-        self.world.cards.expire_due()
+        self.world.store.expire_due()
 
     @rule()
     def type_a_prompt(self) -> None:
@@ -116,14 +116,14 @@ class RandomSteps(RuleBasedStateMachine):
 
     @invariant()
     def only_legal_steps(self) -> None:
-        for card in self.world.cards.recent(1000):
+        for card in self.world.cards.list_recent(1000):
             before = self.status.get(card.id, Status.PENDING)
             assert before is card.status or (before, card.status) in STEPS, f"{before} -> {card.status}"
             self.status[card.id] = card.status
 
     @invariant()
     def at_most_five(self) -> None:
-        shown = [card for card in self.world.cards.pending() if card.source is not Source.OPERATOR]
+        shown = [card for card in self.world.cards.list_pending() if card.source is not Source.OPERATOR]
         assert len(shown) <= 5
 
     @invariant()
@@ -134,7 +134,7 @@ class RandomSteps(RuleBasedStateMachine):
     @invariant()
     def the_signal_agrees_with_the_status(self) -> None:
         signals = {decision.prediction_id: decision.signal for decision in self.world.decisions.load_newest(1000)}
-        for card in self.world.cards.recent(1000):
+        for card in self.world.cards.list_recent(1000):
             expected: dict[Status, tuple[str | None, ...]] = {
                 Status.PENDING: (None,),
                 Status.DISMISSED: ("dismissed",),
@@ -236,7 +236,7 @@ def test_a_check_that_ran_by_itself_can_be_undone_or_dismissed_once(
     clock.advance(timedelta(hours=25))
     assert world.store.credit_kept() == 0
     assert world.signals() == [signal]
-    assert world.cards.similar(card.id) == (0, 1), "it counts against running similar cards by themselves"
+    assert world.cards.count_similar(card.id) == (0, 1), "it counts against running similar cards by themselves"
     assert refusal_code(world.cards.undo, card.id) == "nothing_to_undo"
     assert refusal_code(world.cards.dismiss, card.id) == "already_decided"
 
@@ -257,11 +257,11 @@ def test_a_result_that_nobody_reviewed_counts_nothing(world: World, clock: FakeC
 def test_a_card_expires_after_24_hours(world: World, clock: FakeClock) -> None:
     card = world.make_card()
     clock.advance(timedelta(hours=24) - MOMENT)
-    assert world.cards.expire_due() == 0
+    assert world.store.expire_due() == 0
     clock.advance(MOMENT)
-    assert world.cards.pending() == []
+    assert world.cards.list_pending() == []
     assert refusal_code(world.cards.approve, card.id) == "already_decided"
-    assert world.cards.expire_due() == 1
+    assert world.store.expire_due() == 1
     assert world.cards.get(card.id).status is Status.EXPIRED
     assert world.signals() == [], "it was never shown"
     assert refusal_code(world.cards.undo, card.id) == "nothing_to_undo"
@@ -275,7 +275,7 @@ def test_quiet_hours_do_not_count(database: Database, clock: FakeClock) -> None:
 def test_a_card_that_was_shown_gives_a_signal_when_it_expires(world: World, clock: FakeClock) -> None:
     world.cards.mark_shown([world.make_card().id, "pred_none"])
     clock.advance(timedelta(hours=24))
-    world.cards.expire_due()
+    world.store.expire_due()
     assert world.signals() == ["expired"]
 
 
@@ -312,6 +312,6 @@ def test_the_cards_of_a_deleted_workspace_are_withdrawn_at_the_next_check_but_yo
     world.deleted_workspaces = ("/site",)
     world.workspaces = [SHOP]
     world.check(make_proposal("a"))
-    assert [card.id for card in world.cards.pending()] == [in_shop.id, own.id]
+    assert [card.id for card in world.cards.list_pending()] == [in_shop.id, own.id]
     assert world.cards.get(in_site.id).note == "its workspace was deleted"
     assert world.signals() == []

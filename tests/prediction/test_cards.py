@@ -32,13 +32,13 @@ def test_deciding_twice_is_refused(world: World) -> None:
 
 def test_a_suggestion_has_a_kind_and_a_source_of_its_own(world: World, database: Database) -> None:
     own = world.propose("think about the cache")
-    suggestion = world.propose("tidy the cart", reasoning="by claude")
+    suggestion = world.suggest("tidy the cart")
     assert (own.source, own.kind) == (Source.OPERATOR, "own")
     assert (suggestion.source, suggestion.kind) == (Source.PREDICTOR_HOOK, "suggested")
     assert suggestion.reasoning == "by claude"
     sources = {entry.subject: entry.payload["source"] for entry in Ledger(database).since(0, 50)}
     assert sources[suggestion.id] == "predictor-hook", "it counts as a prediction, as any new card"
-    world.cards.approve(world.propose("run_tests", reasoning="by claude").id)
+    world.cards.approve(world.suggest("run_tests").id)
     assert [decision.kind for decision in world.decisions.load_newest()] == ["suggested"]
 
 
@@ -49,28 +49,30 @@ def test_the_newest_cards_of_a_workspace_or_channel_are_counted_without_those_of
         world.clock.advance(timedelta(minutes=1))
         newer.append(world.cards.propose(f"part {number}", workspace="/elsewhere", channel="research"))
     work = first.assignment
-    assert [card.id for card in world.cards.recent(2)] == [newer[2].id, newer[1].id]
-    assert [card.id for card in world.cards.recent(2, workspaces=[work.workspace])] == [first.id]
-    assert [card.id for card in world.cards.recent(2, channel=work.channel)] == [first.id]
-    assert [card.id for card in world.cards.recent(1, workspaces=["/elsewhere"], channel="research")] == [newer[2].id]
+    assert [card.id for card in world.cards.list_recent(2)] == [newer[2].id, newer[1].id]
+    assert [card.id for card in world.cards.list_recent(2, workspaces=[work.workspace])] == [first.id]
+    assert [card.id for card in world.cards.list_recent(2, channel=work.channel)] == [first.id]
+    assert [card.id for card in world.cards.list_recent(1, workspaces=["/elsewhere"], channel="research")] == [
+        newer[2].id
+    ]
 
 
 def test_at_most_three_of_the_five_places_are_for_suggestions(world: World) -> None:
     tiers = [Tier.UPKEEP, Tier.CHECK, Tier.CHECK, Tier.BLOCKS, Tier.AT_RISK]
     predicted = world.check(*(make_proposal(f"p{n}", tier=tier, kind=f"k{n}") for n, tier in enumerate(tiers)))
-    suggested = [world.propose(f"part {number}", reasoning="by claude") for number in range(3)]
-    pending = {card.id for card in world.cards.pending()}
+    suggested = [world.suggest(f"part {number}") for number in range(3)]
+    pending = {card.id for card in world.cards.list_pending()}
     assert len(pending) == 5
     assert {card.id for card in suggested} < pending
     remaining_tiers = [card.tier for card in predicted if card.id in pending]
     assert remaining_tiers == [Tier.AT_RISK, Tier.BLOCKS], "the lowest make room"
     assert world.signals() == []
-    assert refusal_code(world.propose, "one more", reasoning="by claude") == "too_many_cards"
-    assert len(world.cards.pending()) == 5
+    assert refusal_code(world.suggest, "one more") == "too_many_cards"
+    assert len(world.cards.list_pending()) == 5
     world.cards.dismiss(suggested[0].id)
-    assert world.propose("one more", reasoning="by claude").source is Source.PREDICTOR_HOOK
+    assert world.suggest("one more").source is Source.PREDICTOR_HOOK
     world.propose("an own prompt")
-    assert len(world.cards.pending()) == 6, "an own prompt takes no place"
+    assert len(world.cards.list_pending()) == 6, "an own prompt takes no place"
 
 
 def test_a_prompt_that_is_nearly_a_flow_asks_whether_that_was_meant(world: World) -> None:
@@ -106,7 +108,7 @@ def test_a_prompt_that_names_a_missing_file_says_so(world: World, prompt: str, f
 
 def test_a_text_that_nothing_can_run_is_no_card_unless_it_may_wait(world: World) -> None:
     assert refusal_code(world.propose, "run_tets paths=src", may_wait=False) == "no_model"
-    assert world.cards.recent() == []
+    assert world.cards.list_recent() == []
     world.sessions.text_executor = "openai:gpt-6"
     assert world.propose("explain the cart", may_wait=False).note == ""
 
@@ -118,7 +120,7 @@ def test_an_own_prompt_may_name_a_flow_and_lies_on_top(world: World) -> None:
     assert (card.assignment.flow, card.assignment.parameters) == ("run_tests", {"paths": "src"})
     assert world.propose("run_tests of the cart").assignment.flow is None
     world.make_card("urgent", tier=Tier.AT_RISK)
-    assert world.cards.pending()[0].source is Source.OPERATOR
+    assert world.cards.list_pending()[0].source is Source.OPERATOR
     assert refusal_code(world.propose, " \n") == "empty_prompt"
     assert refusal_code(world.propose, "x", channel="gardn") == "unknown_channel"
     assert [refusal_code(world.propose, "x", workspace=blank) for blank in ("", " ")] == ["bad_arguments"] * 2
@@ -215,15 +217,15 @@ def test_a_correction_of_a_prompt_outlasts_the_result(world: World) -> None:
     world.sessions.text_executor = "ollama:qwen"
     card = world.propose("explain the cart")
     unchanged = world.propose("explain the till")
-    assert world.cards.correction(card.id) is None, "it is not approved yet"
+    assert world.cards.find_correction(card.id) is None, "it is not approved yet"
     world.cards.approve(card.id, edit="explain the shop")
     world.cards.approve(unchanged.id)
-    assert world.cards.correction(card.id) == ("explain the cart", "explain the shop")
+    assert world.cards.find_correction(card.id) == ("explain the cart", "explain the shop")
     world.sessions.end(card.id)
     assert "discarded" in world.record_and_follow(ChangeSetDiscarded(subject="change_1", session_id="session_2"))
-    assert world.cards.correction(card.id) == ("explain the cart", "explain the shop")
-    assert world.cards.correction(flow.id) is None, "parameters are no prompt"
-    assert world.cards.correction(unchanged.id) is None
+    assert world.cards.find_correction(card.id) == ("explain the cart", "explain the shop")
+    assert world.cards.find_correction(flow.id) is None, "parameters are no prompt"
+    assert world.cards.find_correction(unchanged.id) is None
 
 
 def test_an_undone_dismissal_keeps_the_note_of_the_card(world: World) -> None:
@@ -261,11 +263,11 @@ def test_a_snoozed_card_sleeps_two_hours_and_does_not_expire(world: World, clock
     until = world.cards.snooze(card.id).snoozed_until
     assert until == clock.now() + timedelta(hours=2)
     clock.advance(timedelta(hours=2) - MOMENT)
-    assert world.cards.expire_due() == 0
-    assert world.cards.pending() == []
-    assert [card.id for card in world.cards.pending(include_snoozed=True)] == [card.id]
+    assert world.store.expire_due() == 0
+    assert world.cards.list_pending() == []
+    assert [card.id for card in world.cards.list_pending(include_snoozed=True)] == [card.id]
     clock.advance(MOMENT)
-    assert [card.id for card in world.cards.pending()] == [card.id]
+    assert [card.id for card in world.cards.list_pending()] == [card.id]
     assert world.signals() == []
 
 
@@ -291,7 +293,7 @@ def test_a_dismissed_subject_returns_early_only_in_tier_1(world: World) -> None:
 def test_approvals_of_own_prompts_count_for_no_prediction(world: World) -> None:
     for _ in range(11):
         world.cards.approve(world.propose("run_tests").id)
-    assert world.cards.similar(world.make_card().id) == (0, 0)
+    assert world.cards.count_similar(world.make_card().id) == (0, 0)
     assert [past.waited_hours for past in world.decisions.load_after(0)] == [None] * 11
 
 
@@ -328,7 +330,7 @@ def test_a_prompt_continues_a_session_that_is_over(world: World) -> None:
 
 def test_a_workspace_that_is_off_gets_no_suggestion(database: Database, clock: FakeClock) -> None:
     world = World(database, clock, Settings(workspaces={SHOP: WorkspaceSettings(autonomy=WorkspaceAutonomy.OFF)}))
-    assert refusal_code(world.propose, "tidy the cart", reasoning="by claude") == "autonomy_off"
+    assert refusal_code(world.suggest, "tidy the cart") == "autonomy_off"
     assert world.propose("tidy the cart").status is Status.PENDING
 
 
@@ -338,7 +340,7 @@ def test_a_workspace_that_is_off_gets_no_suggestion(database: Database, clock: F
 def test_a_card_that_makes_room_says_so(world: World) -> None:
     cards = world.check(*(make_proposal(str(n), kind=f"kind{n}") for n in range(5)))
     world.check(*world.proposals, make_proposal("broken", kind="secret", tier=Tier.AT_RISK))
-    world.propose("tidy the cart", reasoning="by claude")
+    world.suggest("tidy the cart")
     notes = sorted(note for card in cards if (note := world.cards.get(card.id).note))
     assert notes == ["made room for another card", "made room for something more urgent"]
 
@@ -346,7 +348,7 @@ def test_a_card_that_makes_room_says_so(world: World) -> None:
 def test_a_dismissal_is_not_undone_beside_a_pending_card_about_the_same(world: World) -> None:
     card = world.make_card()
     world.cards.dismiss(card.id)
-    world.cards.unmute(world.cards.muted()[0].id)
+    world.cards.unmute(world.cards.list_mutes()[0].id)
     again = world.make_card()
     with pytest.raises(Refusal, match=f"card {again.id} for the same thing is already pending") as refused:
         world.cards.undo(card.id)

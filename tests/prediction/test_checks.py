@@ -101,7 +101,7 @@ def test_what_is_known_is_remarked_although_an_inspection_failed(world: World) -
 
 def test_the_same_evidence_makes_one_card(world: World) -> None:
     assert len(world.check(make_proposal("a"), make_proposal("a"), make_proposal("a", workspace="/other"))) == 1
-    world.cards.approve(world.cards.pending()[0].id)
+    world.cards.approve(world.cards.list_pending()[0].id)
     assert world.check(make_proposal("a")) == [], "a session works on it"
 
 
@@ -128,7 +128,7 @@ def test_a_pending_card_gives_the_reasons_of_the_last_check(world: World, clock:
     clock.advance(timedelta(minutes=10))
     renewed = {"reasoning": "everything is committed", "signals": (Signal("git", 0.1, 0.5, ("clean",)),)}
     assert world.check(make_proposal("a", evidence_at=clock.now(), **renewed)) == []
-    [after] = world.cards.pending()
+    [after] = world.cards.list_pending()
     assert after == replace(before, evidence_at=clock.now(), **renewed), "its confidence stays as it was stated"
 
 
@@ -138,7 +138,7 @@ def test_a_card_that_would_run_something_else_by_now_makes_way_for_another(world
     assert world.cards.get(old.id).outcome is Outcome.WITHDRAWN
     assert world.cards.get(old.id).note == "another card says what is there now"
     assert refusal_code(world.cards.approve, old.id) == "already_decided", "an approval runs what was read, or nothing"
-    assert [card.id for card in world.cards.pending()] == [new.id]
+    assert [card.id for card in world.cards.list_pending()] == [new.id]
     world.cards.snooze(new.id)
     assert world.check(make_proposal("a", prompt="run all tests")) == [], "the subject stays snoozed"
     clock.advance(timedelta(hours=2))
@@ -152,7 +152,7 @@ def test_a_card_that_the_operator_edited_stays_as_edited(world: World) -> None:
     world.sessions.is_full = True
     world.cards.undo(world.cards.approve(card.id, edit="paths=src").id)
     assert world.check(make_proposal("a")) == []
-    [after] = world.cards.pending()
+    [after] = world.cards.list_pending()
     assert (after.id, after.assignment.parameters) == (card.id, {"paths": "src"})
 
 

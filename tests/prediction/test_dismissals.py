@@ -47,13 +47,13 @@ def test_the_third_dismissal_of_a_kind_switches_it_off_and_says_so(world: World,
     assert third.note == "cards “Lint of what changed” are switched off in shop: dismissed 3 times"
     clock.advance(400 * DAY)
     assert world.check(make_proposal("d", kind="lint")) == []
-    (kind,) = world.cards.muted()
+    (kind,) = world.cards.list_mutes()
     assert (kind.kind, kind.workspace, kind.subject, kind.until) == ("lint", SHOP, "", None)
 
 
 def test_dismissals_of_work_that_is_done_switch_no_kind_off(world: World) -> None:
     dismiss(world, *"abcd", reason=DismissReason.ALREADY_DONE)
-    assert [mute.subject for mute in world.cards.muted()] == ["d", "c", "b", "a"]
+    assert [mute.subject for mute in world.cards.list_mutes()] == ["d", "c", "b", "a"]
 
 
 def test_an_approval_restarts_the_count_of_dismissals(world: World) -> None:
@@ -67,7 +67,7 @@ def test_undo_switches_the_kind_on_again(world: World) -> None:
     world.proposals = [make_proposal("c", kind="lint")]
     world.cards.undo(third.id)
     assert world.cards.get(third.id).status is Status.PENDING
-    assert [mute.subject for mute in world.cards.muted()] == ["b", "a"]
+    assert [mute.subject for mute in world.cards.list_mutes()] == ["b", "a"]
     assert len(world.check(*world.proposals, make_proposal("d", kind="lint"))) == 1
 
 
@@ -76,7 +76,7 @@ def test_other_cards_of_a_kind_that_is_switched_off_leave_the_stack(world: World
         make_proposal("a", kind="lint"), make_proposal("b", kind="lint"), make_proposal("c")
     )
     world.cards.dismiss(first.id, reason=DismissReason.NEVER_HERE)
-    assert [card.id for card in world.cards.pending()] == [other.id]
+    assert [card.id for card in world.cards.list_pending()] == [other.id]
     assert world.cards.get(second.id).outcome is Outcome.WITHDRAWN
     assert world.signals() == ["dismissed"], "a withdrawn card gives no signal"
 
@@ -105,7 +105,7 @@ def test_the_weight_of_a_dismissal_is_that_of_its_reason(
         world.cards.explain(card.id, DismissReason.WRONG)
         world.cards.explain(card.id, given)
     assert [decision.weight for decision in world.decisions.load_newest()] == weights
-    assert [mute.reason for mute in world.cards.muted() if mute.subject] == [given]
+    assert [mute.reason for mute in world.cards.list_mutes() if mute.subject] == [given]
 
 
 def test_only_a_dismissed_card_has_a_reason(world: World) -> None:
@@ -119,11 +119,11 @@ def test_only_a_dismissed_card_has_a_reason(world: World) -> None:
 
 def test_mutes_end_one_by_one(world: World) -> None:
     dismiss(world, "a", "b", "c")
-    mute_of_kind = next(mute for mute in world.cards.muted() if not mute.subject)
+    mute_of_kind = next(mute for mute in world.cards.list_mutes() if not mute.subject)
     assert world.cards.unmute(mute_of_kind.id) == mute_of_kind
     assert len(world.check(make_proposal("d", kind="lint"))) == 1
     assert world.check(make_proposal("a", kind="lint")) == [], "the subject has a mute of its own"
-    mute_of_subject = next(mute for mute in world.cards.muted() if mute.subject == "a")
+    mute_of_subject = next(mute for mute in world.cards.list_mutes() if mute.subject == "a")
     world.cards.unmute(mute_of_subject.id)
     assert len(world.check(make_proposal("a", kind="lint"))) == 1
     assert refusal_code(world.cards.unmute, mute_of_subject.id) == "unknown_mute"
@@ -132,12 +132,12 @@ def test_mutes_end_one_by_one(world: World) -> None:
 def test_a_dismissed_own_prompt_mutes_nothing(world: World) -> None:
     for number in range(4):
         world.cards.dismiss(world.propose(f"look at {number}").id)
-    assert world.cards.muted() == []
+    assert world.cards.list_mutes() == []
 
 
 def test_a_dismissed_suggestion_cannot_be_suggested_again(world: World) -> None:
-    card = world.propose("tidy up the cart", reasoning="by an agent")
-    assert refusal_code(world.propose, "Tidy  up the cart", reasoning="by an agent") == "already_pending"
+    card = world.suggest("tidy up the cart")
+    assert refusal_code(world.suggest, "Tidy  up the cart") == "already_pending"
     world.cards.dismiss(card.id)
-    assert refusal_code(world.propose, "tidy up the cart", reasoning="by an agent") == "muted"
-    assert world.propose("tidy up the shelf", reasoning="by an agent").source is Source.PREDICTOR_HOOK
+    assert refusal_code(world.suggest, "tidy up the cart") == "muted"
+    assert world.suggest("tidy up the shelf").source is Source.PREDICTOR_HOOK

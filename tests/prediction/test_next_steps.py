@@ -66,7 +66,7 @@ def test_failed_tests_lead_to_one_card_that_takes_no_place(world: World) -> None
     assert (card.kind, card.source, card.status) == ("bisect", Source.FOLLOW_UP, Status.PENDING)
     assert world.checks.follow_up() == []
     assert len(world.checks.run().created) == 1
-    assert len(world.cards.pending()) == 5 + 1
+    assert len(world.cards.list_pending()) == 5 + 1
 
 
 def test_a_follow_up_that_was_dismissed_or_done_lately_gives_way_to_the_next_kind(world: World) -> None:
@@ -83,7 +83,7 @@ def test_a_follow_up_that_was_dismissed_or_done_lately_gives_way_to_the_next_kin
 def test_a_card_keeps_its_place_in_a_round_that_makes_one_next_step(world: World) -> None:
     before = make_proposal("files", kind="lint", parameters={"paths": ["a"]})
     fail_tests(world, "t", before)
-    [card] = world.cards.pending()
+    [card] = world.cards.list_pending()
     after = make_proposal("files", kind="lint", parameters={"paths": ["a", "b"]}, reasoning="two files changed")
     world.proposals = [after, BROKEN_TEST]
     assert [follow_up.kind for follow_up in world.checks.follow_up()] == ["bisect"]
@@ -95,7 +95,7 @@ def test_no_card_is_made_only_to_make_room_for_one_that_cannot_run(world: World)
     blocked = make_proposal("task", kind="blocked_task", flow=None, tier=Tier.BLOCKS)
     world.proposals = [*make_proposals(*"vwxyz"), blocked]
     report = world.checks.run()
-    assert {card.id for card in report.created} == {card.id for card in world.cards.pending()}
+    assert {card.id for card in report.created} == {card.id for card in world.cards.list_pending()}
     assert (len(report.created), report.withdrawn) == (5, ())
 
 
@@ -131,7 +131,7 @@ def test_a_workspace_where_changes_were_decided_is_read_unless_it_is_checked_nex
 
 def test_a_pending_card_for_the_same_is_the_follow_up(world: World) -> None:
     fail_tests(world, "a", BROKEN_TEST)
-    [card] = world.cards.pending()
+    [card] = world.cards.list_pending()
     world.proposals = [BROKEN_TEST, make_proposal("red", kind="still_red")]
     assert world.checks.follow_up() == []
     assert world.cards.get(card.id).status is Status.PENDING

@@ -71,7 +71,7 @@ def test_quiet_hours(trusted: World) -> None:
     trusted.leave_alone()
     (cycle,) = trusted.events("AutonomousCycleFinished")
     assert cycle["acted"] == ""
-    assert "report_branches" in [card.kind for card in trusted.engine.cards.pending()]
+    assert "report_branches" in [card.kind for card in trusted.engine.cards.list_pending()]
     trusted.say("dnd", off=True)
     assert trusted.say("status")["quiet"] is False
     night = trusted.clock.now().replace(hour=23, minute=30)

@@ -119,7 +119,7 @@ class Situation:
         """Run a cycle, and return the cards that wait, from the top."""
         report = self.engine.checks.run(requested=False)
         assert not report.errors, report.errors
-        return self.engine.cards.pending()
+        return self.engine.cards.list_pending()
 
     def predict_kinds(self) -> list[str]:
         """Run a cycle, and return the kinds of the cards that wait, from the top."""

@@ -30,7 +30,7 @@ def test_cards_of_a_check_that_failed_stay(shop: Situation) -> None:
     shop.write("cart.py", "def total(prices):\n    breakpoint()\n    return sum(prices) + 0\n", days_ago=0.005)
     report = shop.engine.checks.run(requested=False)
     assert any("own: git diff" in error for error in report.errors), report.errors
-    kinds = {card.kind for card in shop.engine.cards.pending()}
+    kinds = {card.kind for card in shop.engine.cards.list_pending()}
     assert "leftovers" in kinds, "nobody can see whether it is gone"
     assert "old_stash" not in kinds, "it is visibly gone"
 

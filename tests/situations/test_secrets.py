@@ -31,7 +31,7 @@ def test_a_key_in_an_unpushed_commit_is_named(pushed: Situation) -> None:
     assert KEY not in transcript + session.summary + repr(card)
     assert session.outcome == PROBLEM_FOUND
 
-    next_card, *_ = pushed.engine.cards.pending()
+    next_card, *_ = pushed.engine.cards.list_pending()
     assert next_card.kind == "secret"
     assert next_card.id != card.id, "it is back at once, and warns until the key is gone"
     assert "You reviewed it at 09:30; the details say how to take it out." in next_card.reasoning
@@ -39,7 +39,7 @@ def test_a_key_in_an_unpushed_commit_is_named(pushed: Situation) -> None:
     with pytest.raises(Refusal, match="nothing has changed since") as refused:
         pushed.engine.cards.approve(next_card.id)
     assert refused.value.code == ALREADY_REVIEWED
-    assert pushed.engine.cards.pending()[0] == next_card, "no run, and no decision"
+    assert pushed.engine.cards.list_pending()[0] == next_card, "no run, and no decision"
 
     pushed.write("shop/Zugänge prod.py", "KEY = None\n")
     edited = pushed.predict_top_card("secret")

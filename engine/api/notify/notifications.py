@@ -231,7 +231,7 @@ class Notifications:
         now, message = self.engine.clock.now(), f"a test of the {surface}: notifications arrive"
         content = NotificationContent(NotificationKind.COMPLETED, now, message)
         form = FORMS[NotificationKind.NEW_HIGH][surface]
-        note = make_note(content, form, pending=len(self.engine.cards.pending()), now=now)
+        note = make_note(content, form, pending=len(self.engine.cards.list_pending()), now=now)
         if failure := self.deliver(address, note, {}):
             return reply | {"message": failure.message, "fix": f"is its address right? clawpy notify set {surface}"}
         return reply | {"delivered": True, "message": "accepted by the service; check whether it arrived", "fix": ""}
@@ -345,7 +345,7 @@ class _Sender:
         if content is None:
             return None
         secrets = (*engine.keys.secrets(), *self._service.addresses.secrets())
-        return make_note(content, form, pending=len(engine.cards.pending()), now=now, secrets=secrets)
+        return make_note(content, form, pending=len(engine.cards.list_pending()), now=now, secrets=secrets)
 
     def _deliver(self, note: Note) -> Failure | None:
         """Deliver a note now; returns None on success."""

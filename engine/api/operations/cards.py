@@ -81,7 +81,7 @@ def cards(
     """
     if not all:
         return _make_pending_document(engine, workspaces, channel, snoozed=snoozed, shown=shown)
-    recent = engine.cards.recent(limit, workspaces=workspaces, channel=check_channel(engine, channel))
+    recent = engine.cards.list_recent(limit, workspaces=workspaces, channel=check_channel(engine, channel))
     return {"predictions": document(recent)}
 
 
@@ -146,7 +146,7 @@ def dismiss(
 @operation(marks_presence=True)
 def muted(engine: Services, action: Literal["list", "unmute"] = "list", id: Text = "") -> Document:
     """List muted subjects, or unmute one."""
-    mutes = engine.cards.muted()
+    mutes = engine.cards.list_mutes()
     if action == "unmute":
         ids = [mute.id for mute in mutes]
         mute_id = match_prefix(require("id", id), ids, what="mute", see="clawpy muted")
@@ -200,7 +200,7 @@ def check_channel(engine: Services, name: str | None) -> str | None:
 def _make_pending_document(
     engine: Services, workspaces: Sequence[str], channel: str | None, *, snoozed: bool, shown: bool
 ) -> Document:
-    pending = engine.cards.pending(channel=check_channel(engine, channel), include_snoozed=snoozed)
+    pending = engine.cards.list_pending(channel=check_channel(engine, channel), include_snoozed=snoozed)
     selected_cards = [card for card in pending if not workspaces or card.assignment.workspace in workspaces]
     elsewhere = Counter(card.assignment.workspace for card in pending if card not in selected_cards)
     if shown:
@@ -234,7 +234,7 @@ def latest(
     shown: bool = False,
 ) -> Document:
     """Pending predictions, best first. `shown`: a person looks at them, so they may later count as passed over."""
-    pending = engine.cards.pending(channel=channel)[:count]
+    pending = engine.cards.list_pending(channel=channel)[:count]
     if shown:
         engine.cards.mark_shown([card.id for card in pending])
     return {"predictions": document(pending), "count": len(pending), **make_reply_head(engine)}
@@ -300,7 +300,7 @@ def twin(
             return {"model": model_id, "source": "twin-model", **reply.model_dump()}
         except (NoAnswer, UnusableReply):
             pass  # if the model cannot be asked, the best card is the answer (SPEC 2.3), as in a cycle
-    best = next(iter(engine.cards.pending()), None)
+    best = next(iter(engine.cards.list_pending()), None)
     if best is None:
         raise Refusal("nothing_to_predict", "nothing to propose now", "trigger a cycle first")
     return {
@@ -322,7 +322,7 @@ def _choose_card(
     if hint:
         return _find_card_of_hint(engine, hint, channel, workspace)
     engine.checks.run(requested=True)
-    return next(iter(engine.cards.pending(channel=channel)), None)
+    return next(iter(engine.cards.list_pending(channel=channel)), None)
 
 
 def _check_card(card: Card, hint: str | None, channel: str | None) -> None:
@@ -340,11 +340,11 @@ def _find_card_of_hint(engine: Services, hint: str, channel: str | None, workspa
     if watched_workspace is None:
         raise Refusal("unknown_workspace", "no workspace is watched", "start clawpy in a git repository")
     prompt = sanitise(hint).strip()
-    for card in engine.cards.pending(include_snoozed=True):
+    for card in engine.cards.list_pending(include_snoozed=True):
         work = card.assignment
         if (work.prompt, work.workspace) == (prompt, watched_workspace) and channel in (None, work.channel):
             return card
-    return engine.cards.propose(hint, workspace=watched_workspace, channel=channel, reasoning=CARD_REASONING)
+    return engine.cards.suggest(hint, workspace=watched_workspace, channel=channel, reasoning=CARD_REASONING)
 
 
 def _make_trigger_document(engine: Services, card_id: str | None, channel: str | None, obstacle: str) -> Document:

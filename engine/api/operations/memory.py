@@ -130,12 +130,12 @@ def suggest(
 ) -> Document:
     """Make a card with `text`, suggested `by` an agent; the same text again returns the pending card."""
     name, words = parse_agent_name(by), sanitise(text).strip()
-    for card in engine.cards.pending(include_snoozed=True):
+    for card in engine.cards.list_pending(include_snoozed=True):
         if (card.assignment.prompt, card.assignment.workspace) == (words, workspace):
             return {"predictions": [document(card)], "new": False}
     why = one_line(reason)[:MAX_REASON_CHARS]
     reasoning = f"suggested by {name}" + (f": {why}" if why else "")
-    card = engine.cards.propose(text, workspace=workspace, channel=channel, reasoning=reasoning)
+    card = engine.cards.suggest(text, workspace=workspace, channel=channel, reasoning=reasoning)
     return {"predictions": [document(card)], "new": True}
 
 

@@ -76,7 +76,7 @@ def land(engine: Services, id: NonEmptyText, only: Sequence[Any] = ()) -> Docume
     """Write a change set into the working tree, or `only` some of its files, or some of their hunks."""
     target = _find_target_of_work(engine, id)
     engine.changes.land(target.change_set_id, [_parse_file_part(part) for part in only])
-    engine.cards.follow_landings()  # a cycle would do this, but an engine for one operation has none
+    engine.card_store.follow_landings()  # a cycle would do this, but an engine for one operation has none
     return find_target(engine, target.change_set_id).document()
 
 
@@ -85,7 +85,7 @@ def branch(engine: Services, id: NonEmptyText) -> Document:
     """Commit a change set to a new branch."""
     target = _find_target_of_work(engine, id)
     engine.changes.branch(target.change_set_id)
-    engine.cards.follow_landings()
+    engine.card_store.follow_landings()
     return find_target(engine, target.change_set_id).document()
 
 
@@ -103,7 +103,7 @@ def discard(engine: Services, id: NonEmptyText, yes: bool = False) -> Document:
         engine.acknowledge(target.session.id)
     if not has_nothing_to_delete:
         engine.changes.discard(target.change_set_id)
-        engine.cards.follow_landings()
+        engine.card_store.follow_landings()
         target = find_target(engine, target.change_set_id)
     return target.document() | {"discarded": True}
 

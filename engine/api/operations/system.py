@@ -68,7 +68,7 @@ def cross_poll_status(engine: Services) -> Document:
         "state": str(state.state),
         "cause": state.cause,
         "holds": document(engine.safety.kill_switch.holds()),
-        "pending": len(engine.cards.pending()),
+        "pending": len(engine.cards.list_pending()),
     }
 
 
@@ -79,7 +79,7 @@ def status(engine: ApiServices) -> Document:
     autonomy = engine.autonomy
     runs = autonomy.schedule.running
     state = autonomy.state() if runs else autonomy.last_state() or autonomy.state()
-    pending = engine.cards.pending()
+    pending = engine.cards.list_pending()
     gateway = engine.gateway.state()
     requirements = autonomy.requirements(engine.workspaces)
     return {

@@ -195,7 +195,7 @@ def test_a_card_is_decided_from_the_phone_once(serve: Serve) -> None:
     with NotificationServer() as server:
         buttons_by_card = notify_phone(served, server)
     assert served.token not in str(buttons_by_card)
-    first, second = [card.id for card in engine.cards.pending() if card.id in buttons_by_card][:2]
+    first, second = [card.id for card in engine.cards.list_pending() if card.id in buttons_by_card][:2]
 
     buttons = buttons_by_card[first]
     assert press(buttons["Approve"]).status_code == 200

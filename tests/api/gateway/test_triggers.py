@@ -35,7 +35,7 @@ def test_the_card_of_a_programs_hint_waits_for_the_operator(served: Served, engi
     """Without an id it is no approval. The human gate is asked as for what runs by itself, and `force` does not open
     it."""
     body = {"targetChannel": "koji-core", "force": True, "workspace": None}
-    pending = len(engine.cards.pending())
+    pending = len(engine.cards.list_pending())
     document = trigger(served, body | {"hint": "lint"})
     assert document["triggered"] is False
     assert re.search("gate|runner|tool", document["message"]), document["message"]
@@ -44,7 +44,7 @@ def test_the_card_of_a_programs_hint_waits_for_the_operator(served: Served, engi
     again = trigger(served, body | {"hint": document["prediction"]["prompt"]})
     assert again["prediction"]["id"] == document["prediction"]["id"], "the same hint makes no second card"
     assert again["triggered"] is False, "nor does saying it twice approve it"
-    assert len(engine.cards.pending()) == pending + 1
+    assert len(engine.cards.list_pending()) == pending + 1
 
 
 def test_an_agent_that_names_its_channel_asks_and_does_not_approve(served: Served, engine: Engine) -> None:
@@ -105,7 +105,7 @@ NEED_PARAMETERS = [
 def test_a_flow_whose_parameters_are_wrong_or_missing_leaves_no_card(
     served: Served, engine: Engine, prompt: str
 ) -> None:
-    pending, workspace = engine.cards.pending(include_snoozed=True), engine.workspaces[0]
+    pending, workspace = engine.cards.list_pending(include_snoozed=True), engine.workspaces[0]
     flow = re.split("[ .]", prompt.lower())[0]
     text = {"text": prompt, "workspace": workspace}
     for refusal in (
@@ -117,4 +117,4 @@ def test_a_flow_whose_parameters_are_wrong_or_missing_leaves_no_card(
     assert over_http["error"]["code"] == "bad_parameters"
     over_rpc = call(served, "pulse.crosspoll.trigger", {"hint": prompt})
     assert over_rpc["error"]["data"]["code"] == "bad_parameters"
-    assert engine.cards.pending(include_snoozed=True) == pending
+    assert engine.cards.list_pending(include_snoozed=True) == pending

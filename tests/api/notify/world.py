@@ -69,7 +69,7 @@ class StandInCards:
             raise Refusal("unknown_card", "there is none")
         return self.cards_by_id[card_id]
 
-    def pending(self) -> list[Card]:
+    def list_pending(self) -> list[Card]:
         return [card for card in self.cards_by_id.values() if card.status is Status.PENDING]
 
 

@@ -49,9 +49,9 @@ def test_a_suggestion_is_a_card_once_and_no_sign_of_the_operator(engine: StandIn
     assert first["new"]
     assert not again["new"]
     assert first["predictions"][0]["id"] == again["predictions"][0]["id"]
-    [proposed] = engine.cards.proposed
-    assert (proposed["text"], proposed["workspace"]) == ("Run the tests", "/srv/shop")
-    assert proposed["reasoning"] == "suggested by claude: the cart changed"
+    [suggested] = engine.cards.suggested
+    assert (suggested["text"], suggested["workspace"]) == ("Run the tests", "/srv/shop")
+    assert suggested["reasoning"] == "suggested by claude: the cart changed"
     assert engine.autonomy.activity == []
 
 
