@@ -23,29 +23,34 @@ TYPE_CHECKING = False  # `typing` is not imported, because that would make each 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+libc = ctypes.CDLL(None, use_errno=True)
+_machine = os.uname().machine
+
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
-_PR_CAPBSET_DROP = 24
 PR_SET_CHILD_SUBREAPER = 36
+_PR_CAPBSET_DROP = 24
 _PR_SET_NO_NEW_PRIVS = 38
+"""Operations of `prctl`."""
+
+_SYS_CAPSET = {"x86_64": 126, "aarch64": 91}
+_LINUX_CAPABILITY_VERSION_3 = 0x20080522
+"""The call that drops capabilities, and the form of its arguments."""
 
 _SYS_PIDFD_OPEN = 434
 _SYS_PIDFD_GETFD = 438
+"""The calls that copy a descriptor of another process."""
+
 _SYS_LANDLOCK_CREATE_RULESET = 444
 _SYS_LANDLOCK_ADD_RULE = 445
 _SYS_LANDLOCK_RESTRICT_SELF = 446
-_SYS_CAPSET = {"x86_64": 126, "aarch64": 91}
-_SYS_SECCOMP = {"x86_64": 317, "aarch64": 277}
-
-_LINUX_CAPABILITY_VERSION_3 = 0x20080522
-_SECCOMP_SET_MODE_FILTER = 1
-_SECCOMP_FILTER_FLAG_NEW_LISTENER = 8
 _LANDLOCK_RULE_PATH_BENEATH = 1
 LANDLOCK_EXECUTE = 1 << 0
 LANDLOCK_WRITE_FILE = 1 << 1
 LANDLOCK_READ_FILE = 1 << 2
 LANDLOCK_TRUNCATE = 1 << 14
 LANDLOCK_IOCTL_DEV = 1 << 15
+"""The calls of Landlock, and the rights that it knows."""
 _LANDLOCK_FILE_RIGHTS = (
     LANDLOCK_EXECUTE | LANDLOCK_WRITE_FILE | LANDLOCK_READ_FILE | LANDLOCK_TRUNCATE | LANDLOCK_IOCTL_DEV
 )
@@ -53,22 +58,28 @@ _LANDLOCK_FILE_RIGHTS = (
 _RULESET_BYTES, _RULESET_BYTES_WITH_SCOPE = 8, 24
 """Sizes of `struct landlock_ruleset_attr`: with only the rights to files, and since ABI 6 with all three fields."""
 
-libc = ctypes.CDLL(None, use_errno=True)
-_machine = os.uname().machine
-
+_SYS_SECCOMP = {"x86_64": 317, "aarch64": 277}
+_SECCOMP_SET_MODE_FILTER = 1
+_SECCOMP_FILTER_FLAG_NEW_LISTENER = 8
 _SECCOMP_IOCTL_NOTIF_RECV = 0xC0502100
 _SECCOMP_IOCTL_NOTIF_SEND = 0xC0182101
 _SECCOMP_IOCTL_NOTIF_ID_VALID = 0x40082102
 _SECCOMP_USER_NOTIF_FLAG_CONTINUE = 1
+"""The call that sets a filter, and the operations on the descriptor on which the kernel passes on calls."""
 
 _AT_FDCWD = -100
 _AT_SYMLINK_NOFOLLOW = 0x100
 _AT_EMPTY_PATH = 0x1000
 _IOPRIO_WHO_PROCESS = 1
 _IOPRIO_WHO_PGRP = 2
+"""Arguments of the calls that are judged."""
 
+_TIMES_BYTES = 32
+"""Size of the two times of `utimensat`."""
 _PATH_BYTES = 4096
+"""Maximum size of a path, with its end."""
 _PAGE_BYTES = 4096
+"""The size of a page of memory. No read goes beyond a page, because the next one may not exist."""
 
 
 def raise_errno(result: int, operation: str) -> None:
@@ -235,14 +246,16 @@ def answer_call(listener: int, names: Mapping[int, str], writable: Sequence[str]
     except OSError:
         return  # the caller was killed while it waited
     token, caller, _, number, _, _, *arguments = struct.unpack("QIIiIQ6Q", request)
-    call, name = _Call(listener, token, caller, number, arguments, writable), names[number]
+    call, name = _Call(listener, token, caller, number, arguments, writable), names.get(number, "")
     negative_errno, flags = 0, 0
     try:
-        if name in _EMULATED:
-            _EMULATED[name](call)
-        else:
-            _CHECKED.get(name, _check_process)(call)
+        if name in _FILE_CALLS:
+            _FILE_CALLS[name].make(call)
+        elif name in _CHECKS:
+            _CHECKS[name](call)
             flags = _SECCOMP_USER_NOTIF_FLAG_CONTINUE
+        else:
+            raise OSError(errno.EPERM, "a call that nobody judges")
     except OSError as error:
         negative_errno = -(error.errno or errno.EPERM)
     try:
@@ -319,32 +332,81 @@ class _WritableFile:
         os.close(self._descriptor)
 
 
-def _chmod(target: _WritableFile, mode: int) -> None:
-    with target:
-        mode &= 0o7777
-        if mode & stat.S_ISUID or (mode & stat.S_ISGID and not stat.S_ISDIR(os.stat(target.path).st_mode)):
-            raise OSError(errno.EPERM, "no file runs as somebody else")
-        os.chmod(target.path, mode)
+class _FileCall:
+    """How the supervisor makes a call that changes a file. The numbers are the indices of its arguments."""
+
+    def __init__(
+        self,
+        change: Callable[[_Call, str, int], None],
+        *,
+        values: int,
+        folder: int | None = None,
+        path: int | None = None,
+        flags: int | None = None,
+        always_flags: int = 0,
+        path_is_optional: bool = False,
+    ) -> None:
+        """`change` gets the call, the path of the open file, and `values`, the index of the first new value. `folder`
+        is the descriptor that a relative `path` starts from, or that is the file itself; without one it is the current
+        folder. `flags` says how the path is followed, and `always_flags` are added. `path_is_optional` says that the
+        path may be NULL, which stands for the file of `folder`."""
+        self._change = change
+        self._values = values
+        self._folder = folder
+        self._path = path
+        self._flags = flags
+        self._always_flags = always_flags
+        self._path_is_optional = path_is_optional
+
+    def make(self, call: _Call) -> None:
+        """Make the call. Raises OSError, with EPERM if the command may not write the file."""
+        folder = _AT_FDCWD if self._folder is None else call.number(self._folder)
+        path = None if self._path is None else call.arguments[self._path]
+        flags = self._always_flags | (0 if self._flags is None else call.arguments[self._flags])
+        with call.open_writable(folder, path or None if self._path_is_optional else path, flags) as target:
+            self._change(call, target.path, self._values)
 
 
-def _chown(target: _WritableFile, user: int, group: int) -> None:
-    with target:
-        os.chown(target.path, user, group)  # without capabilities we can do no more than the command itself
+def _set_mode(call: _Call, path: str, values: int) -> None:
+    mode = call.arguments[values] & 0o7777
+    if mode & stat.S_ISUID or (mode & stat.S_ISGID and not stat.S_ISDIR(os.stat(path).st_mode)):
+        raise OSError(errno.EPERM, "no file runs as somebody else")
+    os.chmod(path, mode)
 
 
-def _utimensat(call: _Call) -> None:
-    times = call.read_memory(call.arguments[2], 32) if call.arguments[2] else None
-    with call.open_writable(call.number(0), call.arguments[1] or None, call.arguments[3]) as target:
-        new_times = None if times is None else ctypes.create_string_buffer(times, 32)
-        raise_errno(libc.syscall(call.own_number, _AT_FDCWD, target.path.encode(), new_times, 0), "utimensat")
+def _set_owner(call: _Call, path: str, values: int) -> None:
+    # Without capabilities we can do no more than the command itself.
+    os.chown(path, call.number(values), call.number(values + 1))
 
 
-def _truncate(call: _Call) -> None:
-    with call.open_writable(_AT_FDCWD, call.arguments[0]) as target:
-        os.truncate(target.path, ctypes.c_long(call.arguments[1]).value)
+def _set_times(call: _Call, path: str, values: int) -> None:
+    address = call.arguments[values]
+    times = ctypes.create_string_buffer(call.read_memory(address, _TIMES_BYTES), _TIMES_BYTES) if address else None
+    raise_errno(libc.syscall(call.own_number, _AT_FDCWD, path.encode(), times, 0), "utimensat")
+
+
+def _set_length(call: _Call, path: str, values: int) -> None:
+    os.truncate(path, ctypes.c_long(call.arguments[values]).value)
+
+
+_FILE_CALLS = {
+    "chmod": _FileCall(_set_mode, path=0, values=1),
+    "fchmod": _FileCall(_set_mode, folder=0, values=1),
+    "fchmodat": _FileCall(_set_mode, folder=0, path=1, values=2),
+    "fchmodat2": _FileCall(_set_mode, folder=0, path=1, values=2, flags=3),
+    "chown": _FileCall(_set_owner, path=0, values=1),
+    "lchown": _FileCall(_set_owner, path=0, values=1, always_flags=_AT_SYMLINK_NOFOLLOW),
+    "fchown": _FileCall(_set_owner, folder=0, values=1),
+    "fchownat": _FileCall(_set_owner, folder=0, path=1, values=2, flags=4),
+    "utimensat": _FileCall(_set_times, folder=0, path=1, values=2, flags=3, path_is_optional=True),
+    "truncate": _FileCall(_set_length, path=0, values=1),
+}
+"""The calls that the supervisor makes for the command. If the kernel continued with them, it would read their paths
+from memory again, and the command could have changed them."""
 
 
 def _check_process(call: _Call) -> None:
+    """Check a call whose first argument is a process or a thread."""
     _check_is_descendant(call.number(0))
 
 
@@ -380,31 +442,21 @@ def _check_priority(call: _Call, process: int, group: int) -> None:
         raise OSError(errno.EPERM, "other processes")
 
 
-_EMULATED: dict[str, Callable[[_Call], None]] = {
-    "chmod": lambda call: _chmod(call.open_writable(_AT_FDCWD, call.arguments[0]), call.arguments[1]),
-    "fchmod": lambda call: _chmod(call.open_writable(call.number(0), None), call.arguments[1]),
-    "fchmodat": lambda call: _chmod(call.open_writable(call.number(0), call.arguments[1]), call.arguments[2]),
-    "fchmodat2": lambda call: _chmod(
-        call.open_writable(call.number(0), call.arguments[1], call.arguments[3]), call.arguments[2]
-    ),
-    "chown": lambda call: _chown(call.open_writable(_AT_FDCWD, call.arguments[0]), call.number(1), call.number(2)),
-    "lchown": lambda call: _chown(
-        call.open_writable(_AT_FDCWD, call.arguments[0], _AT_SYMLINK_NOFOLLOW), call.number(1), call.number(2)
-    ),
-    "fchown": lambda call: _chown(call.open_writable(call.number(0), None), call.number(1), call.number(2)),
-    "fchownat": lambda call: _chown(
-        call.open_writable(call.number(0), call.arguments[1], call.arguments[4]), call.number(2), call.number(3)
-    ),
-    "utimensat": _utimensat,
-    "truncate": _truncate,
-}
-"""The calls that the supervisor makes for the command. If the kernel continued with them, it would read their paths
-from memory again, and the command could have changed them."""
-
-_CHECKED: dict[str, Callable[[_Call], None]] = {
+_CHECKS: dict[str, Callable[[_Call], None]] = {
+    "kill": _check_kill,
+    "tkill": _check_process,
+    "tgkill": _check_process,
+    "rt_sigqueueinfo": _check_process,
+    "rt_tgsigqueueinfo": _check_process,
+    "prlimit64": _check_process,
+    "sched_setparam": _check_process,
+    "sched_setscheduler": _check_process,
+    "sched_setaffinity": _check_process,
+    "sched_setattr": _check_process,
     "setpriority": lambda call: _check_priority(call, os.PRIO_PROCESS, os.PRIO_PGRP),
     "ioprio_set": lambda call: _check_priority(call, _IOPRIO_WHO_PROCESS, _IOPRIO_WHO_PGRP),
-    "kill": _check_kill,
 }
-"""The checks of calls with which the kernel continues. That is safe, because all their arguments are in registers. The
-first argument of every other call is a process, which is checked."""
+"""The checks of calls with which the kernel continues. That is safe, because all their arguments are in registers."""
+
+JUDGED_CALLS = frozenset({*_FILE_CALLS, *_CHECKS})
+"""The names of all calls that a filter may pass on. Any other one is refused."""
