@@ -20,10 +20,17 @@ from engine.config.sections import ACP_PREFIX
 from engine.events import ToolRefused
 from engine.execution.live_session import LiveSession
 from engine.execution.permissions import Permissions
-from engine.execution.sandbox.host_rules import parse_rules
+from engine.execution.sandbox.host_rules import (
+    WebTarget,
+    check_public,
+    find_known_addresses,
+    is_listed,
+    parse_rules,
+    parse_url,
+)
 from engine.execution.session_store import AUTONOMOUS
 from engine.execution.tools.folder_jail import Jail, shorten_path
-from engine.execution.tools.web import Target, Web, check_public, find_known_addresses, is_listed, parse_url
+from engine.execution.tools.web import Web
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.hierarchy.organisation import Tools
@@ -391,7 +398,7 @@ class Gate:
             wide_key="web_search",
         )
 
-    def make_page_request(self, target: Target, reasons: Sequence[str] = ()) -> ToolRequest:
+    def make_page_request(self, target: WebTarget, reasons: Sequence[str] = ()) -> ToolRequest:
         """The request for web_fetch. A host that the operator did not list is an outside host (SPEC 3.5)."""
         allowed = self.services.settings.current.web.allow
         return ToolRequest(
@@ -434,7 +441,7 @@ class Gate:
             reasons=[*reasons, "what it does is not clear from the agent's request"],
         )
 
-    def _check_own_network(self, target: Target) -> None:
+    def _check_own_network(self, target: WebTarget) -> None:
         """Raises `Refusal` `private_address` for a private host that the agent's sandbox does not reach."""
         name = self.live.assignment.runner.removeprefix(ACP_PREFIX)
         agent = self.services.settings.current.acp.get(name)

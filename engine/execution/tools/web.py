@@ -4,6 +4,10 @@ configured.
 A name is resolved once. Its addresses are checked, and the connection goes to one of these. So it does not help an
 attacker if the name resolves to another address a moment later. Each redirect is checked in the same way. No proxies,
 cookies or credentials are used. Size and time are limited, even if the server sends one byte a minute.
+
+Pages may be hostile, and `html.parser` can take minutes for a few megabytes of broken HTML. So no pattern here searches
+beyond the next tag or the end of a comment, and the time is proportional to the length of the page. Broken HTML is
+never an error.
 """
 
 from __future__ import annotations
@@ -17,26 +21,25 @@ import ssl
 import threading
 import time
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import wait
-from fnmatch import fnmatchcase
-from typing import Any
-from urllib.parse import SplitResult, quote, urlencode, urljoin, urlsplit, urlunsplit
+from html import unescape
+from typing import Any, NamedTuple
+from urllib.parse import urlencode, urljoin, urlsplit, urlunsplit
 
 from engine.background import run_in_thread
 from engine.config import SettingsSource
-from engine.execution.sandbox.host_rules import is_public, parse_address
-from engine.execution.tools.texts import convert_html_to_text
+from engine.execution.sandbox.host_rules import (
+    WebTarget,
+    check_public,
+    find_known_addresses,
+    is_listed,
+    parse_url,
+    resolve_by_system,
+)
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 from engine.model.text import one_line
-
-MAX_URL_CHARS = 2_000
-"""Maximum number of characters of a URL."""
-
-DEFAULT_PORTS = {"http": 80, "https": 443}
-
-_OUTSIDE_ASCII = re.compile(r"[^!-~]")
 
 FETCH_S = 20.0
 """Maximum seconds for a fetch, with its redirects."""
@@ -63,80 +66,6 @@ OnStop = Callable[[Callable[[], None]], None]
 
 Resolve = Callable[[str, int], Sequence[str]]
 """A function that returns the IP addresses of a host and port. Raises OSError."""
-
-
-# -- addresses
-
-
-@frozen
-class Target:
-    """The parts of a URL."""
-
-    scheme: str
-    host: str
-    """In lower case and ASCII, without brackets."""
-    port: int
-    path: str
-    """The path with the query."""
-
-    @property
-    def netloc(self) -> str:
-        """The host, with its port if that is not the default of the scheme."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
-
-    @property
-    def url(self) -> str:
-        """The URL as it is requested."""
-        return f"{self.scheme}://{self.netloc}{self.path}"
-
-
-def parse_url(url: str) -> Target:
-    """Split a URL into its parts. Raises `Refusal` `bad_url` for another scheme than http or https, for credentials,
-    and for a port below 1024 other than 80 and 443."""
-    text = url.strip()
-    if not text or len(text) > MAX_URL_CHARS or sanitise(text) != text:
-        raise _make_bad_url_refusal(url, f"must be plain text of at most {MAX_URL_CHARS} characters")
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-        host = parts.hostname or ""
-        host = host if ":" in host else host.encode("idna").decode().lower()
-        host = host.rstrip(".")  # after IDNA, which turns other full stops into dots
-    except (ValueError, UnicodeError):
-        raise _make_bad_url_refusal(url, "is not a URL") from None
-    if problem := _find_url_problem(parts, host, port):
-        raise _make_bad_url_refusal(url, problem)
-    port = DEFAULT_PORTS[parts.scheme] if port is None else port
-    path = urlunsplit(("", "", parts.path or "/", parts.query, ""))
-    path = path if path.startswith("/") and not path.startswith("//") else "/" + path.lstrip("/")
-    return Target(parts.scheme, host, port, _OUTSIDE_ASCII.sub(lambda match: quote(match[0]), path))
-
-
-def _find_url_problem(parts: SplitResult, host: str, port: int | None) -> str:
-    """Why a URL is refused, as the end of a sentence; "" if it is not."""
-    if parts.scheme not in DEFAULT_PORTS:
-        return "must begin with https:// or http://"
-    if not host or re.search(r"[^a-z0-9.:_-]", host):
-        return "names no host"
-    if parts.username is not None or parts.password is not None:
-        return "has a user name or password in it"
-    if port is not None and port < 1024 and port not in DEFAULT_PORTS.values():
-        return f"has port {port}, where no web server is"
-    return ""
-
-
-def _make_bad_url_refusal(url: str, problem: str) -> Refusal:
-    return Refusal(
-        "bad_url", f"{sanitise(url)[:200]!r} {problem}", "give a full URL, for example https://docs.python.org/3/"
-    )
-
-
-def is_listed(target: Target, allowed: Iterable[str]) -> bool:
-    """Whether the host is in `allowed`, which has entries such as `docs.python.org`, `*.readthedocs.io` and
-    `localhost:3000`. An entry without a port is for every port, unlike one of `sandbox.host_rules`."""
-    entries = [entry.strip().lower() for entry in allowed]
-    return any(fnmatchcase(name, entry) for entry in entries for name in (target.host, f"{target.host}:{target.port}"))
 
 
 # -- pages and hits
@@ -176,12 +105,6 @@ class _Answer:
 
 
 # -- requests
-
-
-def resolve_by_system(host: str, port: int, flags: int = 0) -> list[str]:
-    """The addresses of a host, from the resolver of the system."""
-    entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP, flags=flags)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
 
 
 class RequestDeadline:
@@ -247,17 +170,17 @@ class Web:
         """Whether a search is configured."""
         return bool(self._settings.current.web.search_url)
 
-    def refuse_private(self, target: Target) -> None:
+    def refuse_private(self, target: WebTarget) -> None:
         """Raise `Refusal` `private_address` if the host is known to be private without asking a name server. `fetch`
         would refuse it, too, but only after the operator was asked."""
         if not self._may_be_private(target):
             check_public(target, find_known_addresses(target.host), "web.allow")
 
-    def _may_be_private(self, target: Target) -> bool:
+    def _may_be_private(self, target: WebTarget) -> bool:
         """Whether the host may be of this machine or its network: only if it is listed without a pattern."""
         return is_listed(target, [entry for entry in self._settings.current.web.allow if "*" not in entry])
 
-    def fetch(self, url: str, *, is_allowed: Callable[[Target], bool], on_stop: OnStop) -> Page:
+    def fetch(self, url: str, *, is_allowed: Callable[[WebTarget], bool], on_stop: OnStop) -> Page:
         """Fetch the page at `url` as text.
 
         A redirect to a host that `is_allowed` refuses is not followed; the page then has only the URL of that host.
@@ -292,7 +215,7 @@ class Web:
             raise Refusal("unreachable", message, "try again later, or without searching")
         return _parse_hits(answer.text)
 
-    def _request_page(self, target: Target, deadline: RequestDeadline, *, private: bool) -> _Answer:
+    def _request_page(self, target: WebTarget, deadline: RequestDeadline, *, private: bool) -> _Answer:
         """Request a page. Addresses of this machine and its network are refused unless they may be `private`."""
         connection = http.client.HTTPConnection(target.host, target.port)
         try:
@@ -316,7 +239,7 @@ class Web:
             connection.close()
 
 
-def _connect(target: Target, addresses: Sequence[str], deadline: RequestDeadline) -> socket.socket:
+def _connect(target: WebTarget, addresses: Sequence[str], deadline: RequestDeadline) -> socket.socket:
     """Connect to the first of `addresses` that accepts a connection. The name is not resolved again."""
     problem = OSError("no address")
     for address in addresses:
@@ -337,29 +260,6 @@ def _connect(target: Target, addresses: Sequence[str], deadline: RequestDeadline
     raise problem
 
 
-def find_known_addresses(host: str) -> list[str]:
-    """The addresses of a host that is an address in any spelling, or a name of this machine; none for other names."""
-    if host == "localhost" or host.endswith(".localhost"):
-        return ["127.0.0.1"]
-    try:
-        return resolve_by_system(host, 0, socket.AI_NUMERICHOST)
-    except (OSError, UnicodeError):
-        return []
-
-
-def check_public(target: Target, addresses: Iterable[str], setting: str) -> None:
-    """Raises `Refusal` `private_address` if one of the addresses is not on the public internet. `setting` is where the
-    operator can list the host."""
-    for text in addresses:
-        address = parse_address(text)
-        if address is None or not is_public(address):
-            raise Refusal(
-                "private_address",
-                f"{text} is an address of this machine or its network; {setting} does not list {target.netloc}",
-                "the operator can list it there",
-            )
-
-
 def _read_body(response: http.client.HTTPResponse, headers: dict[str, str], deadline: RequestDeadline) -> bytes:
     """Read at most `MAX_PAGE_BYTES` bytes of decompressed data."""
     encoding = headers.get("content-encoding", "").strip().lower()
@@ -377,7 +277,7 @@ def _read_body(response: http.client.HTTPResponse, headers: dict[str, str], dead
     return bytes(data[:MAX_PAGE_BYTES])
 
 
-def _make_page(target: Target, answer: _Answer) -> Page:
+def _make_page(target: WebTarget, answer: _Answer) -> Page:
     """The page of an answer as text. Raises `Refusal` `no_text`."""
     kind = answer.headers.get("content-type", "").split(";")[0].strip().lower()
     size = len(answer.data)
@@ -407,3 +307,141 @@ def _read_hit(result: dict[Any, Any]) -> str:
     values = map(result.get, ("title", "url", "content", "snippet"))
     title, url, content, snippet = (one_line(value)[:1_000] if isinstance(value, str) else "" for value in values)
     return "\n".join(filter(None, (title, url, content or snippet)))
+
+
+# -- HTML as text
+
+_HIDDEN_ELEMENTS = frozenset(
+    {
+        "title", "script", "style", "noscript", "iframe", "textarea", "xmp", "noembed", "template", "svg", "math",
+        "object", "select", "canvas",
+    }
+)  # fmt: skip
+"""Elements whose content is not shown to a reader. The title is read separately."""
+
+_OPEN_ENDED = frozenset(
+    {
+        "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr", "p", "li",
+        "td", "th", "tr", "dt", "dd", "option", "body", "html",
+    }
+)  # fmt: skip
+"""Elements that need no end tag. They are never treated as hidden, because that could hide the whole rest of the
+page."""
+
+_BLOCKS = (
+    "p", "div", "section", "article", "main", "header", "footer", "nav", "aside", "ul", "ol", "dl", "dt", "dd", "hr",
+    "tr", "table", "figure", "form", "fieldset", "blockquote", "address", "details", "summary", "body",
+)  # fmt: skip
+_HEADINGS = {f"h{level}": "\n\n" + "#" * level + " " for level in range(1, 7)}
+_STARTS = {
+    **dict.fromkeys(_BLOCKS, "\n\n"), **_HEADINGS,
+    "li": "\n- ", "br": "\n", "td": " | ", "th": " | ", "pre": "\n```\n",
+}  # fmt: skip
+"""The text that stands for the beginning of an element."""
+
+_ENDS = dict.fromkeys([*_BLOCKS, *_HEADINGS], "\n\n") | {"pre": "\n```\n"}
+"""The text that stands for the end of an element."""
+
+_TAG = re.compile(r"<!--.*?(?:-->|\Z)|<(?P<end>/?)(?P<tag>[a-zA-Z][\w:-]{0,40})(?P<rest>[^<>]*)>?|<[!?/][^<>]*>?", re.S)
+_TITLE = re.compile(r"<title[^<>]*>([^<]*)", re.I)
+_HIDDEN = re.compile(r"\shidden(?=[\s=/]|$)|\saria-hidden\s{0,9}=\s{0,9}[\"']?true", re.I)
+_HREF, _ALT = (
+    re.compile(rf"\s{name}\s{{0,9}}=\s{{0,9}}(?:\"([^\"]*)|'([^']*)|([^\s>]*))", re.I) for name in ("href", "alt")
+)
+
+
+class _Tag(NamedTuple):
+    """A tag of a page, with the text before it. A comment has no name."""
+
+    text: str
+    """As it is in the page, with character references."""
+    name: str = ""
+    is_end: bool = False
+    """Whether it ends an element."""
+    attributes: str = ""
+
+
+def convert_html_to_text(html: str) -> str:
+    """The text of a page: its title, then words, headings, lists and links. Scripts, styles and hidden parts are left
+    out."""
+    page = _PageText()
+    for tag in _find_visible_tags(html):
+        page.add(tag)
+    title = _TITLE.search(html)
+    return "\n\n".join(filter(None, [" ".join(unescape(title[1]).split()) if title else "", page.text()]))
+
+
+class _PageText:
+    """The text of a page, which grows tag by tag."""
+
+    def __init__(self) -> None:
+        self._pieces = ["\n"]
+        self._link_targets: list[str] = []
+        """The targets of the links that are open, "" for one that is not shown."""
+        self._is_preformatted = False
+
+    def add(self, tag: _Tag) -> None:
+        """Add the text before a tag, and what stands for the tag itself."""
+        text = unescape(tag.text)
+        if not self._is_preformatted:
+            text = re.sub(r"\s+", " ", text)
+            text = text.lstrip() if self._pieces[-1][-1] in " \n" else text
+        if tag.name == "pre":
+            self._is_preformatted = not tag.is_end
+        self._pieces += filter(None, [text, self._render(tag)])
+
+    def text(self) -> str:
+        """The text so far, without blank lines in a row."""
+        lines = "".join(self._pieces).split("\n")
+        return re.sub(r"\n{3,}", "\n\n", "\n".join(line.rstrip() for line in lines)).strip()
+
+    def _render(self, tag: _Tag) -> str:
+        """What stands for a tag in the text."""
+        if tag.name == "a" and tag.is_end:
+            target = self._link_targets.pop() if self._link_targets else ""
+            return f" ({target})" if target else ""
+        if tag.name == "a":
+            target = _read_attribute(_HREF, tag.attributes)
+            self._link_targets.append(target if target.startswith(("http://", "https://", "/")) else "")
+            return ""
+        if tag.name == "img":
+            alternative = _read_attribute(_ALT, tag.attributes)
+            return f"[{alternative}]" if alternative else ""
+        return (_ENDS if tag.is_end else _STARTS).get(tag.name, "")
+
+
+def _find_visible_tags(html: str) -> Iterator[_Tag]:
+    """The tags outside of hidden elements. The tag that begins a hidden element has only the text before it."""
+    hidden_element, depth = "", 0
+    for tag in _split_tags(html):
+        if depth:
+            if tag.name == hidden_element and tag.is_end:
+                depth -= 1
+            elif tag.name == hidden_element and tag.name not in _HIDDEN_ELEMENTS:
+                depth += 1
+        elif _begins_hidden_element(tag):
+            hidden_element, depth = tag.name, 1
+            yield _Tag(tag.text)
+        else:
+            yield tag
+
+
+def _split_tags(html: str) -> Iterator[_Tag]:
+    """All tags of a page. One is added at the end, which has the rest of the text."""
+    place = 0
+    for match in _TAG.finditer(f"{html}</html>"):
+        yield _Tag(html[place : match.start()], (match["tag"] or "").lower(), bool(match["end"]), match["rest"] or "")
+        place = match.end()
+
+
+def _begins_hidden_element(tag: _Tag) -> bool:
+    if tag.is_end:
+        return False
+    is_marked = tag.name not in _OPEN_ENDED and _HIDDEN.search(tag.attributes) is not None
+    return is_marked or tag.name in _HIDDEN_ELEMENTS
+
+
+def _read_attribute(pattern: re.Pattern[str], attributes: str) -> str:
+    """The value of an attribute of a tag; "" without it."""
+    match = pattern.search(attributes)
+    return unescape(match[match.lastindex or 0]).strip() if match else ""

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from engine.execution.tools import texts
+from engine.execution.tools import file_texts
 from engine.execution.tools.folder_jail import MAX_FILE_BYTES
 from engine.model import Refusal
 from tests.execution.tools.belt_world import BeltWorld
@@ -30,7 +30,7 @@ def test_the_parts_of_a_long_file_are_the_whole_file(world: BeltWorld) -> None:
     while "go on with" in note:
         first_line = int(note.rpartition(" ")[2].rstrip("]"))
         answer = world.get_answer("read", path="long.txt", first_line=first_line)
-        assert len(answer) <= texts.MAX_RESULT_CHARS + 200
+        assert len(answer) <= file_texts.MAX_RESULT_CHARS + 200
         part, _, note = answer.rpartition("[lines ")
         parts.append(part)
     assert "".join(parts) == whole
@@ -64,15 +64,31 @@ def test_edit_replaces_a_text_that_occurs_once(world: BeltWorld) -> None:
     assert file.read_text().endswith("return 3\n")
 
 
+@pytest.mark.parametrize(
+    ("before", "old", "new", "after"),
+    [
+        (b"a\r\nb\r\nc\r\n", "a\nb", "x\ny\nz", b"x\r\ny\r\nz\r\nc\r\n"),
+        (b"a\r\nb\r\n", "b", "b\nc", b"a\r\nb\r\nc\r\n"),
+        (b"a\r\nb\r\n", "a\r\nb", "x\r\ny", b"x\r\ny\r\n"),
+        (b"a\nb\r\nc\n", "a", "x\ny", b"x\ny\nb\r\nc\n"),
+        (b"a\nb\r\nc\n", "b\nc", "x\ny", b"a\nx\r\ny\n"),
+        ("\ufeffa\n".encode(), "a", "b", "\ufeffb\n".encode()),
+        (b"gr\xfc\xdf a", "a", "b", b"gr\xfc\xdf b"),
+    ],
+)
+def test_edit_keeps_line_endings_and_other_bytes(before: bytes, old: str, new: str, after: bytes) -> None:
+    assert file_texts.replace_once(before, old, new)[0] == after
+
+
 def test_an_edit_of_a_file_that_changed_meanwhile_is_refused(world: BeltWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     file = world.write_file("a.txt", "one two")
-    replace = texts.replace_once
+    replace = file_texts.replace_once
 
     def replace_after_a_save(data: bytes, old: str, new: str) -> tuple[bytes, int]:
         file.write_text("one two, and what somebody else wrote")
         return replace(data, old, new)
 
-    monkeypatch.setattr(texts, "replace_once", replace_after_a_save)
+    monkeypatch.setattr(file_texts, "replace_once", replace_after_a_save)
     assert "changed meanwhile" in world.get_problem("edit", path="a.txt", old_text="one", new_text="1")
     assert file.read_text() == "one two, and what somebody else wrote"
 

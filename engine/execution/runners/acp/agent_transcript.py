@@ -14,7 +14,7 @@ from typing import Any
 
 from acp import schema
 
-from engine.execution.tools.texts import make_unified_diff
+from engine.execution.tools.file_texts import make_unified_diff
 
 Write = Callable[[str, str], None]
 """A function that writes text into the transcript, as lines of a kind."""
