@@ -46,7 +46,7 @@ class DecidedCard:
     evidence_at: datetime | None = None
     original_prompt: str = ""
     """The prompt before the operator edited it; "" if it was not edited."""
-    seen: bytes = b""
+    text_features: bytes = b""
     """Its text features when it was made (`TextFeatures.pack`), b"" without any."""
     raw: float | None = None
     """The weighted sum of the confidence before calibration, in [0, 1]; None for cards without one."""

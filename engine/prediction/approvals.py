@@ -175,7 +175,7 @@ class Approvals:
         row = self._store.load(card_id)
         assignment, other_runner = self.launcher.choose(row.assignment)
         info = self.launcher.check(assignment)
-        if (info.consent_text, info.undo_note) == (row.served, row.undo_note):
+        if (info.consent_text, info.undo_note) == (row.consent_text, row.undo_note):
             return False
         verdicts = self.preview_work(row, assignment, info)
         note = other_runner or ("" if info.available else info.reason)
@@ -390,7 +390,7 @@ def _find_trigger_type(row: CardRow, request: ApprovalRequest) -> TriggerType:
 def _has_consent_to_runner(row: CardRow, assignment: Assignment, info: RunnerInfo, *, edited: bool) -> bool:
     """Whether the approval covers the runner: it is the one that the card shows, or the edit names a built-in flow."""
     names_own_flow = edited and bool(assignment.flow) and not info.consent_text
-    return info.consent_text == row.served or names_own_flow
+    return info.consent_text == row.consent_text or names_own_flow
 
 
 def _refuse_second_review(row: CardRow) -> None:

@@ -46,19 +46,20 @@ from engine.storage.rows import (
 WAS_FLOW = "was_flow"
 """Key of a card's facts: its flow before the operator replaced the parameters by a sentence."""
 
-_COPIED_FIELDS = {
-    "prompt", "target_agent", "target_channel", "confidence", "reasoning", "source", "task_id", "kind", "workspace",
-    "runner", "flow", "parameters", "original_prompt", "subject", "fingerprint", "facts", "signals", "parts",
-    "verdicts", "context", "estimate_microusd", "check_only", "undo_note", "served", "novel", "tier", "from_channel",
-    "evidence_at",
-}  # fmt: skip
-"""The fields of a card that belong to its work and not to its life."""
-
 _FIELDS_OF_ASSIGNMENT = ("prompt", "workspace", "runner", "flow")
 _FIELDS_OF_PROPOSAL = (
     "task_id", "kind", "subject", "fingerprint", "signals", "evidence_at", "source", "tier",
 )  # fmt: skip
 """The fields of a card that its assignment and its proposal have under the same names."""
+
+_COPIED_FIELDS = (
+    *_FIELDS_OF_ASSIGNMENT, *_FIELDS_OF_PROPOSAL,
+    "target_agent", "target_channel", "parameters", "original_prompt", "reasoning", "facts",  # its work
+    "confidence", "parts", "context", "verdicts", "has_novel_pair", "from_channel",  # how it was judged
+    "consent_text", "estimate_microusd", "check_only", "undo_note",  # its runner: see `CardRow.set_runner`
+)  # fmt: skip
+"""The fields of a card that belong to its work and not to its life. A copy has neither text features nor an
+embedding."""
 
 
 class CardRow(Row, table=True):
@@ -98,7 +99,9 @@ class CardRow(Row, table=True):
     estimate_microusd: int = 0
     check_only: bool = True
     undo_note: str = ""
-    novel: bool = False
+    has_novel_pair: bool = Field(default=False, sa_column_kwargs={"name": "novel", "key": "has_novel_pair"})
+    """Whether its pair of channels never ran before (SPEC 3.6)."""
+
     tier: Tier = enum_field(Tier, default=Tier.CHECK)
     from_channel: str = "owner"
     evidence_at: datetime | None = utc_field(nullable=True)
@@ -117,12 +120,12 @@ class CardRow(Row, table=True):
     """When the operator discarded its changes."""
     undo_requested_at: datetime | None = utc_field(nullable=True)
     note: str = ""
-    served: str = ""
+    consent_text: str = Field(default="", sa_column_kwargs={"name": "served", "key": "consent_text"})
     """The runner and the hosts it reaches (`RunnerInfo.consent_text`): part of what an approval agrees to."""
-    seen: bytes = b""
-    """Its text features (`TextFeatures.pack`)."""
-    meaning: bytes = b""
-    """The embedding of the prompt (`routing.Route.meaning`), to compare later prompts with."""
+    text_features: bytes = Field(default=b"", sa_column_kwargs={"name": "seen", "key": "text_features"})
+    """The features of its text when it was made (`TextFeatures.pack`)."""
+    embedding: bytes = Field(default=b"", sa_column_kwargs={"name": "meaning", "key": "embedding"})
+    """The embedding of the prompt (`routing.Route.embedding`), to compare later prompts with."""
 
     @property
     def about(self) -> tuple[str, str, str]:
@@ -166,7 +169,7 @@ class CardRow(Row, table=True):
         """Store an edited assignment; the original prompt is kept."""
         self.original_prompt = self.original_prompt or self.prompt
         if self.prompt != assignment.prompt:
-            self.meaning = b""
+            self.embedding = b""
         if self.flow is not None and assignment.flow is None:
             self.facts = {**self.facts, WAS_FLOW: self.flow}
         self.prompt = assignment.prompt
@@ -177,12 +180,12 @@ class CardRow(Row, table=True):
     def set_runner(self, info: RunnerInfo) -> None:
         """Store the runner, the estimated cost and how to undo it."""
         self.estimate_microusd, self.check_only = info.estimate, info.check_only
-        self.undo_note, self.served = info.undo_note, info.consent_text
+        self.undo_note, self.consent_text = info.undo_note, info.consent_text
 
     def set_verdicts(self, verdicts: tuple[RailVerdict, ...]) -> None:
         """Store the verdicts of the rails, and whether the pair of channels never ran before (SPEC 3.6)."""
         self.verdicts = verdicts
-        self.novel = any(verdict.applies(GateRuleName.NOVEL_PAIR) for verdict in verdicts)
+        self.has_novel_pair = any(verdict.applies(GateRuleName.NOVEL_PAIR) for verdict in verdicts)
 
     def set_offer(self, info: RunnerInfo, verdicts: tuple[RailVerdict, ...], note: str) -> None:
         """Store what an approval would start now."""
@@ -224,7 +227,8 @@ def make_row(
         **{name: getattr(proposal, name) for name in _FIELDS_OF_PROPOSAL},
     )
     if estimate is not None:
-        row.confidence, row.parts, row.seen = estimate.parts.total, estimate.parts, estimate.features.pack()
+        row.confidence, row.parts = estimate.parts.total, estimate.parts
+        row.text_features = estimate.features.pack()
     row.set_runner(info)
     return row
 
@@ -243,8 +247,6 @@ def make_card_of_row(row: CardRow) -> Card:
         agent=row.target_agent,
         band=find_band(row.confidence),
         estimate=row.estimate_microusd,
-        consent_text=row.served,
-        has_novel_pair=row.novel,
         can_run=bool(row.undo_note),  # `RunnerInfo.undo_note` is empty while no runner is available
         outcome=Outcome.DISCARDED if row.discarded_at is not None else row.outcome,
     )

@@ -71,8 +71,8 @@ class _Work(NamedTuple):
     assignment: Assignment
     origin: str
     """Where the work comes from, in words: the reasoning of a card of the operator's own prompt."""
-    meaning: bytes
-    """See `Route.meaning`."""
+    embedding: bytes
+    """See `Route.embedding`."""
 
     def make_proposal(
         self, card_id: str, at: datetime, *, kind: str, subject: str, reasoning: str, source: Source
@@ -320,7 +320,7 @@ class Cards:
             context=situation,
             estimate=estimate,
         )
-        row.meaning = work.meaning
+        row.embedding = work.embedding
         if assignment.flow is None:
             row.note = self._advise_on_text(assignment, info, may_wait=may_wait)
         row.note = other_runner or row.note
@@ -366,7 +366,7 @@ class Cards:
         if named_flow:
             assignment = self._approvals.convert_to_flow(assignment, *named_flow)
         reason = f"{OWN_PROMPT_REASON}; to {route.agent}: {route.why}" if route.why else OWN_PROMPT_REASON
-        return _Work(assignment, reason, route.meaning)
+        return _Work(assignment, reason, route.embedding)
 
     def _continue(self, session_id: str, prompt: str, channel: str | None) -> _Work:
         """The work that continues a session. The runner stays the same; after a flow it is the runner of the channel.
@@ -385,7 +385,7 @@ class Cards:
             parameters={"continues": session.id},
             agent=session.agent,
         )
-        return _Work(assignment, f"continues “{session.prompt}”", route.meaning)
+        return _Work(assignment, f"continues “{session.prompt}”", route.embedding)
 
     def _route(self, text: str, channel: str | None, affinity: str = "") -> Route:
         """See `Router.route`."""

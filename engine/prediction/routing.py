@@ -83,12 +83,14 @@ WORD_WEIGHT = 0.7
 """Weight of the vector of words relative to that of meaning."""
 
 _SELECT_ACCEPTED = (
-    sqlalchemy.select(col(CardRow.prompt), col(CardRow.target_channel), col(CardRow.target_agent), col(CardRow.meaning))
+    sqlalchemy.select(
+        col(CardRow.prompt), col(CardRow.target_channel), col(CardRow.target_agent), col(CardRow.embedding)
+    )
     .where(
         col(CardRow.source) == Source.OPERATOR,
         col(CardRow.outcome) == Outcome.SUCCEEDED,
         col(CardRow.discarded_at).is_(None),
-        col(CardRow.meaning) != b"",
+        col(CardRow.embedding) != b"",
     )
     .order_by(col(CardRow.closed_at).desc())
     .limit(MAX_PAST_PROMPTS)
@@ -104,7 +106,7 @@ class Route:
     agent: str = ""
     why: str = ""
     """The reason in words."""
-    meaning: bytes = b""
+    embedding: bytes = b""
     """The embedding of the prompt (float32), b"" without an embedder. It is stored with the card, so that later prompts
     can be compared with it."""
 
@@ -177,7 +179,7 @@ class _PastPrompt(NamedTuple):
     text: str
     channel: str
     agent: str
-    meaning: bytes
+    embedding: bytes
 
 
 @frozen
@@ -247,7 +249,7 @@ class PromptPlacer:
         past = [prompt for prompt in past if prompt.channel in allowed]
         if not past:
             return None
-        vectors = numpy.stack([numpy.frombuffer(prompt.meaning, "<f4") for prompt in past])
+        vectors = numpy.stack([numpy.frombuffer(prompt.embedding, "<f4") for prompt in past])
         similarity = (vectors * vector).sum(axis=1)  # not `@`: see `engine.memory.vector_math.compute_products`
         probabilities = _compute_probabilities([prompt.text for prompt in past], vectors)
         for index in numpy.argsort(-similarity):

@@ -55,7 +55,7 @@ class CardMaker:
         seen = extract_features(prompt, last, [earlier], list(vectors))
         return DecidedCard(
             f"pred_{number}", f"kind{chance.randrange(KINDS)}", f"channel{chance.randrange(CHANNELS)}",
-            f"/place{chance.randrange(WORKSPACES)}", "flow", prompt, 0.5, DecidedBy.OPERATOR, seen=seen.pack(),
+            f"/place{chance.randrange(WORKSPACES)}", "flow", prompt, 0.5, DecidedBy.OPERATOR, text_features=seen.pack(),
             raw=chance.random(),
         )  # fmt: skip
 
@@ -74,7 +74,8 @@ def add_past_decisions(tx: Transaction, maker: CardMaker, numbers: range) -> Non
                 prediction_id=card.prediction_id, signal=signal.value, chosen=SIGNAL_WEIGHTS[signal] > 0, weight=1.0,
                 kind=card.kind, channel=card.channel, workspace=card.workspace, flow=card.flow, prompt=card.prompt,
                 confidence=0.5, decided_by="operator", part=chance.choice(list(PartOfDay)).value,
-                weekend=chance.random() < 0.3, hour=at.hour, decided_at=at, seen=card.seen, raw=card.raw,
+                weekend=chance.random() < 0.3, hour=at.hour, decided_at=at, raw=card.raw,
+                text_features=card.text_features,
             )
         )  # fmt: skip
 

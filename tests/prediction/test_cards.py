@@ -305,7 +305,7 @@ def test_an_own_prompt_says_where_it_goes_and_why(database: Database, clock: Fak
     card = world.propose("water the plants")
     assert (card.reasoning, card.agent) == ("your own prompt; to gardener: by meaning", "gardener")
     with database.read() as session:
-        assert session.get(CardRow, card.id).meaning == b"1234"
+        assert session.get(CardRow, card.id).embedding == b"1234"
 
 
 def test_a_text_that_a_model_can_run_may_still_mean_a_flow(world: World) -> None:

@@ -172,7 +172,7 @@ def test_a_prompt_that_asks_for_no_work_has_no_channel(
 ) -> None:
     route = make_placer(database, embedding).place(prompt)
     assert (route.channel, route.agent) == ("", "")
-    assert route.meaning, "later prompts are compared with it"
+    assert route.embedding, "later prompts are compared with it"
 
 
 def test_a_prompt_goes_where_a_similar_one_succeeded(

@@ -81,8 +81,8 @@ class Decision(Row, table=True):
     waited_hours: float | None = None
     decided_at: datetime = utc_field()
     taken_back_at: datetime | None = utc_field(nullable=True)
-    seen: bytes = b""
-    """The card's features when it was made."""
+    text_features: bytes = Field(default=b"", sa_column_kwargs={"name": "seen", "key": "text_features"})
+    """The features of the card's text when it was made (`TextFeatures.pack`)."""
     raw: float | None = None
     """Its confidence before calibration, from the same time."""
     hour: int | None = None
@@ -163,7 +163,7 @@ _COUNT_BY_GROUP = f"""
     FROM decisions WHERE decided_by = '{DecidedBy.OPERATOR.value}' AND {_IS_DECIDED_SQL}
     GROUP BY kind, channel, workspace
 """
-_CARD_FIELDS = ("prediction_id", "kind", "channel", "workspace", "flow", "confidence", "seen", "raw")
+_CARD_FIELDS = ("prediction_id", "kind", "channel", "workspace", "flow", "confidence", "text_features", "raw")
 
 
 class Decisions:
@@ -191,7 +191,9 @@ class Decisions:
         if edited:
             tx.insert(self._make_row(tx, DecisionSignal.ORIGINAL, card, card.original_prompt))
             add_pair_of_edit(tx, card)
-            card = replace(card, seen=b"", raw=None)  # the features and the confidence were those of the original
+            card = replace(
+                card, text_features=b"", raw=None
+            )  # the features and the confidence were those of the original
         row = self._make_row(tx, signal, card, card.prompt, at)
         row.edited = edited
         tx.insert(row)
@@ -316,7 +318,23 @@ class Decisions:
 
 def _make_past_decision(row: Any) -> PastDecision:
     """The decision in a row of `_SELECT_AFTER`."""
-    id, kind, channel, workspace, flow, prompt, part, weekend, at, hour, seen, chosen, weight, waited_hours, raw = row
+    (
+        id,
+        kind,
+        channel,
+        workspace,
+        flow,
+        prompt,
+        part,
+        weekend,
+        at,
+        hour,
+        packed_features,
+        chosen,
+        weight,
+        waited_hours,
+        raw,
+    ) = row
     card = CardFeatures(
         kind,
         channel,
@@ -327,7 +345,7 @@ def _make_past_decision(row: Any) -> PastDecision:
         bool(weekend),
         datetime.fromisoformat(at),
         hour,
-        unpack_features(seen),
+        unpack_features(packed_features),
     )
     return PastDecision(card, bool(chosen), weight, waited_hours, id, raw)
 

@@ -53,7 +53,7 @@ STOP_WORDS = frozenset(
 
 @frozen
 class TextFeatures:
-    """Features of the text of a proposal and of its evidence. `Decision.seen` stores them."""
+    """Features of the text of a proposal and of its evidence. `Decision.text_features` stores them."""
 
     numbers: tuple[float, ...]
     """One for each of `FEATURE_NAMES`."""

@@ -21,9 +21,10 @@ def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> 
 
 def propose(world: World, text: str, reasoning: str = "") -> str:
     """The id of a card, which is a suggestion if there is a `reasoning`, else a prompt of your own."""
-    options = {"reasoning": reasoning} if reasoning else {}
-    card = world.engine.cards.propose(text, workspace=world.workspace, **options)
-    return card.id
+    cards, workspace = world.engine.cards, world.workspace
+    if reasoning:
+        return cards.suggest(text, workspace=workspace, reasoning=reasoning).id
+    return cards.propose(text, workspace=workspace).id
 
 
 def run(world: World, card_id: str) -> None:
