@@ -13,9 +13,11 @@ import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from enum import IntEnum
 from functools import lru_cache
 from itertools import combinations
 from pathlib import Path
+from typing import NamedTuple
 
 from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
@@ -151,8 +153,25 @@ class Operation:
         return (backup, *quit_commands, f"git checkout {begun_from} --")
 
 
-Stage = tuple[str, str]
-"""(mode, id) of one version of a file in conflict."""
+class Stage(IntEnum):
+    """The versions of a file in conflict, by their numbers in git's index."""
+
+    COMMON = 1
+    OURS = 2
+    THEIRS = 3
+
+
+class StagedVersion(NamedTuple):
+    """One version of a file in conflict."""
+
+    mode: str
+    """git's mode of the entry, six octal digits."""
+    blob: str
+    """The id of its content."""
+
+
+StagedVersions = dict[Stage, StagedVersion]
+"""The versions of one file. A side that removed the file has none. A file that both sides added has no common one."""
 
 
 def find_operation_name(git_dir: Path, *, conflicted: bool) -> str:
@@ -261,12 +280,12 @@ def _read_steps(file: Path) -> list[str]:
     return [step[1] for step in map(_TODO_STEP.match, _read_state_file(file).split("\n")) if step]
 
 
-def read_conflicted_files(git: Git) -> dict[str, dict[int, Stage]]:
-    """The files in conflict, sorted, each with its versions by stage: 1 is the common one, 2 is ours, 3 is theirs."""
-    files: dict[str, dict[int, Stage]] = {}
+def read_conflicted_files(git: Git) -> dict[str, StagedVersions]:
+    """The files in conflict, sorted, each with its versions."""
+    files: dict[str, StagedVersions] = {}
     for entry in git.items("ls-files", "--unmerged", "-z"):
-        mode, oid, stage = entry.partition("\t")[0].split()
-        files.setdefault(_parse_entry_path(entry), {})[int(stage)] = (mode, oid)
+        mode, blob, stage = entry.partition("\t")[0].split()
+        files.setdefault(_parse_entry_path(entry), {})[Stage(int(stage))] = StagedVersion(mode, blob)
     return dict(sorted(files.items()))
 
 

@@ -11,6 +11,7 @@ from engine.git import Git
 from engine.git.operations import (
     MergeTrial,
     Operation,
+    Stage,
     read_conflicted_files,
     read_operation,
     read_operation_stamp,
@@ -58,7 +59,7 @@ def test_a_merge_names_what_is_resolved_and_what_is_not(apart: Repository) -> No
     merge = read_current(apart)
     assert (merge.name, merge.ours.name, find_subject(merge)) == ("merge", "main", "side")
     assert (merge.unmerged, merge.resolved) == ((":a.txt", "b c.txt"), ())
-    assert {*read_conflicted_files(git)[":a.txt"]} == {1, 2, 3}
+    assert {*read_conflicted_files(git)[":a.txt"]} == {*Stage}
 
     apart.write("b c.txt", "23\n")
     apart.git("add", "b c.txt")

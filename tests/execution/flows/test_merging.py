@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from engine.execution.runners.flows.merging import describe_order
 from tests.conftest import Repository
 from tests.execution.flows.flow_run import RunFlow
 from tests.execution.flows.projects import CART, TEST_CART, commit_branches, commit_shop
@@ -24,16 +23,25 @@ def test_conflicts_are_forecast_and_nothing_is_written(repository: Repository, r
     assert set((repository.path / ".git" / "objects").rglob("*")) == objects
 
 
-@pytest.mark.parametrize(
-    ("best", "worst", "words"),
-    [
-        (0, 2, "no conflicts in this order; the worst order has 2"),
-        (1, 2, "1 conflict; the worst order has 2"),
-        (2, 2, "2 conflicts in any order, so the oldest goes first"),
-    ],
-)
-def test_the_best_order_is_compared_with_the_worst(best: int, worst: int, words: str) -> None:
-    assert describe_order(best, worst) == words
+def test_branches_that_conflict_in_any_order_are_merged_oldest_first(repository: Repository, run_flow: RunFlow) -> None:
+    commit_branches(repository)
+    run = run_flow("forecast_conflicts", base="main", branches=["left", "right"])
+    assert run.summary == "Merge left, then right: 1 conflict in any order, so the oldest goes first"
+    assert run.facts["order"] == ["left", "right"]
+    assert "2. right into main: conflicts in a.txt" in run.transcript
+
+
+def test_the_best_order_is_compared_with_the_worst(repository: Repository, run_flow: RunFlow) -> None:
+    lines = [f"{number}\n" for number in range(20)]
+    repository.commit("begin", {"a.txt": "".join(lines)})
+    for branch, changed_lines in (("wide", (3, 15)), ("low", (3,)), ("high", (15,))):
+        repository.git("checkout", "-q", "-b", branch, "main")
+        text = "".join(f"{branch}\n" if number in changed_lines else line for number, line in enumerate(lines))
+        repository.commit(branch, {"a.txt": text})
+    repository.git("checkout", "-q", "main")
+    run = run_flow("forecast_conflicts", base="main", branches=["wide", "low", "high"])
+    assert run.summary.endswith(": 1 conflict; the worst order has 2")
+    assert run.facts["order"].index("wide") == 2
 
 
 @pytest.mark.long

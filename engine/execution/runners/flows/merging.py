@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from functools import cache
 from itertools import combinations, permutations
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pydantic import Field
@@ -23,6 +21,7 @@ from engine.execution.runners.flow import (
 )
 from engine.execution.runners.flows.git_steps import (
     REHEARSAL_AUTHOR,
+    GitTrial,
     make_operator_git,
     quote_paths,
     read_commit,
@@ -40,16 +39,17 @@ from engine.git.operations import (
     MAX_COLLIDING,
     Operation,
     Stage,
+    StagedVersions,
     merge_trees,
     read_conflicted_files,
     read_operation,
     separate_objects,
 )
+from engine.model import CheckResult
 from engine.model.text import count, join_names
 
 MAX_REBASED_COMMITS = 200
 """Maximum number of commits of a rebase that is tried."""
-
 
 MAX_PAIRED_BRANCHES = 5
 """Number of the newest branches that are also tried with each other, which are ten pairs."""
@@ -59,6 +59,18 @@ MAX_LISTED_FILES = 50
 
 _SUBMODULE, _LINK = "160000", "120000"
 """Modes of entries that are no plain files."""
+
+_SIDE_WORDS = {Stage.OURS: "ours", Stage.THEIRS: "theirs"}
+"""The sides of a conflict, as git's options and sentences name them."""
+
+_NEITHER_SIDE = ""
+"""The key in place of a side if the tests cannot run on any."""
+
+_MAX_COUNTED_PLACES = 127
+"""The most places in conflict that `git merge-file` counts."""
+
+_MERGE_FILE_CODES = (*range(_MAX_COUNTED_PLACES + 1), 255)
+"""Its exit codes: the number of places in conflict, or 255 for files that it cannot merge, such as binary ones."""
 
 
 # -- merge one branch into another, and run the tests on the result
@@ -79,29 +91,23 @@ class RehearseMerge(ProjectFlow):
         return f"Rehearse merging {self.source} into {self.target}{where}"
 
     def run(self, job: Job) -> FlowResult:
-        sides = {self.target: resolve_commit(job, self.target), self.source: resolve_commit(job, self.source)}
-        target, source = sides[self.target], sides[self.source]
+        target, source = resolve_commit(job, self.target), resolve_commit(job, self.source)
+        tips = {self.target: target, self.source: source}
         facts: Facts = {"source": source, "target": target, "conflicts": []}
         if is_ancestor(job.git, source, target):
             return FlowResult(f"Nothing to merge: {self.target} already has all of {self.source}", facts=facts)
         reset_worktree(job, target)
-        for name, commit in sides.items():
+        for name, commit in tips.items():
             job.say(f"{name} is at {read_commit(job.git, commit)}")
         merged = try_git(job, "merge", "--no-commit", "--no-ff", "--no-verify", source)
+        facts["conflicts"] = [*merged.conflicts]
+        if merged.error:
+            raise WorkFailed(f"git cannot merge them: {merged.error}")
         check = None
         if merged.conflicts:
-            base = job.git.text("merge-base", source, target, allowed=(0, 1))
-            spans = {name: f"{base}..{tip}" if base else tip for name, tip in sides.items()}
-            report_conflicts(job, merged.conflicts, spans)
-            facts["conflicts"] = [*merged.conflicts]
-            summary = f"Merging {self.source} into {self.target} conflicts in {merged.files}"
-        elif merged.error:
-            raise WorkFailed(f"git cannot merge them: {merged.error}")
+            summary = self._report_conflicts(job, merged, tips)
         else:
-            job.say("The merge is clean")
-            base = job.git.text("rev-parse", f"{target}^{{tree}}")
-            check, outcome = try_whole_suite(job, self.project, base=base)
-            summary = f"{self.source} merges cleanly into {self.target}{outcome}"
+            check, summary = self._test_merged_files(job, target)
         if self.rebase:
             facts["rebase"] = rebase = self._try_rebase(job, source, target)
             facts["commands"] = commands = [f"git {verb} {shlex.quote(self.source)}" for verb in ("merge", "rebase")]
@@ -109,6 +115,22 @@ class RehearseMerge(ProjectFlow):
             summary = f"{summary}; {rebase}"
         reset_worktree(job, target, tree=merged.tree)  # the result is recorded for the state of the worktree
         return FlowResult(summary, check=check, sound=not merged.conflicts, facts=facts, full=check is not None)
+
+    def _report_conflicts(self, job: Job, merged: GitTrial, tips: dict[str, str]) -> str:
+        """Show the files in conflict, with the commits of each side since their common one. Returns the outcome of the
+        merge in words."""
+        common = job.git.text("merge-base", tips[self.source], tips[self.target], allowed=(0, 1))
+        ranges = {name: f"{common}..{tip}" if common else tip for name, tip in tips.items()}
+        report_conflicts(job, merged.conflicts, ranges)
+        return f"Merging {self.source} into {self.target} conflicts in {merged.files}"
+
+    def _test_merged_files(self, job: Job, target: str) -> tuple[CheckResult | None, str]:
+        """Run the tests on the files of a clean merge, and compare them with those of the target. Returns their result,
+        None if they cannot run, and the outcome of the merge in words."""
+        job.say("The merge is clean")
+        tree_before = job.git.text("rev-parse", f"{target}^{{tree}}")
+        check, outcome = try_whole_suite(job, self.project, base=tree_before)
+        return check, f"{self.source} merges cleanly into {self.target}{outcome}"
 
     def _try_rebase(self, job: Job, source: str, target: str) -> str:
         """Try a rebase of the target. Returns its outcome in words."""
@@ -147,10 +169,7 @@ class ForecastConflicts(Flow):
         newest = sorted(times, key=lambda name: -times[name])[:MAX_PAIRED_BRANCHES]
         pairs = [(branch, self.base) for branch in times] + list(combinations(newest, 2))
         conflicts = {pair: _find_conflicting_files(job, tips[pair[1]], tips[pair[0]]) for pair in pairs}
-        titles = {pair: " → ".join(pair) for pair in pairs}
-        width = max(map(len, titles.values()))
-        for pair, files in conflicts.items():
-            job.say(f"{titles[pair]:<{width}}  {f'✗ {join_names(files, 4)}' if files else '✓ clean'}")
+        _show_outcomes(job, conflicts)
         merges = [{"from": branch, "into": into, "conflicts": files} for (branch, into), files in conflicts.items()]
         facts: Facts = {"merges": merges}
         tried = count(len(pairs), "merge")
@@ -160,32 +179,39 @@ class ForecastConflicts(Flow):
         colliding = [name for name in newest if any(name in pair for pair in conflicting)][:MAX_COLLIDING]
         if len(colliding) < 2:
             names = [f"{name} with {into} ({count(len(conflicts[name, into]), 'file')})" for name, into in conflicting]
-            return FlowResult(
-                f"{len(conflicting)} of {tried} would conflict: {join_names(names, 3)}", sound=False, facts=facts
-            )
+            summary = f"{len(conflicting)} of {tried} would conflict: {join_names(names, 3)}"
+            return FlowResult(summary, sound=False, facts=facts)
         oldest_first = sorted(colliding, key=lambda name: times[name])
         order, summary = self._find_order(job, tips[self.base], {name: tips[name] for name in oldest_first})
         return FlowResult(summary, sound=False, facts=facts | {"order": order})
 
-    def _find_order(self, job: Job, base: str, tips: dict[str, str]) -> tuple[list[str], str]:
-        """(order, summary): the order of merging the branches that has the fewest conflicts. If several orders have
-        equally few, the one that begins with the oldest branch is taken."""
-        orders = _try_orders(job, base, tips)
+    def _find_order(self, job: Job, target: str, tips: dict[str, str]) -> tuple[list[str], str]:
+        """The order of merging the branches that has the fewest conflicts, and a sentence about it. If several orders
+        have equally few, the one that begins with the oldest branch is taken."""
+        orders = _try_orders(job, target, tips)
         costs = {names: sum(map(len, files)) for names, files in orders.items()}
         best = min(costs, key=lambda names: costs[names])
         for number, (name, files) in enumerate(zip(best, orders[best], strict=True), 1):
             outcome = f"conflicts in {join_names(files, 4)}" if files else "clean"
             job.say(f"{number}. {name} into {self.base}: {outcome}")
-        return list(best), f"Merge {', then '.join(best)}: {describe_order(costs[best], max(costs.values()))}"
+        return list(best), f"Merge {', then '.join(best)}: {_compare_orders(costs[best], max(costs.values()))}"
 
 
-def describe_order(conflicts: int, most: int) -> str:
+def _show_outcomes(job: Job, conflicts: dict[tuple[str, str], tuple[str, ...]]) -> None:
+    """Show one line for each merge, which is a pair of a branch and what it was merged into."""
+    titles = {pair: " → ".join(pair) for pair in conflicts}
+    width = max(map(len, titles.values()))
+    for pair, files in conflicts.items():
+        job.say(f"{titles[pair]:<{width}}  {f'✗ {join_names(files, 4)}' if files else '✓ clean'}")
+
+
+def _compare_orders(fewest: int, most: int) -> str:
     """The number of conflicts in the best order of merging, compared with that in the worst one. A file that conflicts
     at two merges counts twice, because it is solved twice."""
-    number = count(conflicts, "conflict")
-    if conflicts == most:
+    number = count(fewest, "conflict")
+    if fewest == most:
         return f"{number} in any order, so the oldest goes first"
-    return f"{number if conflicts else 'no conflicts in this order'}; the worst order has {most}"
+    return f"{number if fewest else 'no conflicts in this order'}; the worst order has {most}"
 
 
 def _try_orders(job: Job, target: str, tips: dict[str, str]) -> dict[tuple[str, ...], list[tuple[str, ...]]]:
@@ -264,20 +290,21 @@ class UnfinishedOperation(ProjectFlow):
         summary = f"The {label} conflicts in {where}{join_names(operation.unmerged, 3)}{tests}. {ways.sentence}"
         return FlowResult(summary, sound=False, facts=facts)
 
-    def _test_each_side(self, job: Job, operation: Operation, stages: dict[str, dict[int, Stage]]) -> dict[str, str]:
-        """Run the tests with all conflicts resolved to each side. Returns the outcomes as the rest of a sentence."""
+    def _test_each_side(self, job: Job, operation: Operation, stages: dict[str, StagedVersions]) -> dict[str, str]:
+        """Run the tests with all conflicts resolved to each side. Returns the outcomes by side, each as the rest of a
+        sentence."""
         outcomes: dict[str, str] = {}
         theirs = operation.rebased or (operation.theirs.name if operation.theirs else "")
-        for side, stage, name in (("ours", 2, operation.ours.name), ("theirs", 3, theirs)):
+        for side, name in ((Stage.OURS, operation.ours.name), (Stage.THEIRS, theirs)):
             reset_worktree(job)
-            side_label = f"{side} ({name})" if name else side
+            side_label = f"{_SIDE_WORDS[side]} ({name})" if name else _SIDE_WORDS[side]
             job.say(f"With all conflicts taken from {side_label}:")
             for path, versions in stages.items():
-                _resolve_file(job, path, versions, side, stage)
+                _resolve_file(job, path, versions, side)
             check, outcome = try_whole_suite(job, self.project)
             if check is None:
-                return {"": outcome}  # the tests of the other side cannot run either
-            outcomes[side] = f"; with {side_label}: {describe_check(check)}"
+                return {_NEITHER_SIDE: outcome}  # the tests of the other side cannot run either
+            outcomes[_SIDE_WORDS[side]] = f"; with {side_label}: {describe_check(check)}"
         reset_worktree(job)
         return outcomes
 
@@ -363,53 +390,59 @@ def _report_bisect(job: Job, operation: Operation) -> FlowResult:
     return FlowResult(summary, facts=facts | {"commands": commands})
 
 
-def _resolve_file(job: Job, path: str, versions: dict[int, Stage], side: str, stage: int) -> None:
+def _resolve_file(job: Job, path: str, versions: StagedVersions, side: Stage) -> None:
     """Resolve a file in conflict to one side in the worktree. The file is removed if that side removed it.
 
     Only lines that both sides changed are taken from that side, if lines can be compared. Otherwise its whole file is
     taken.
     """
-    if any(mode == _SUBMODULE for mode, _ in versions.values()):
+    if any(version.mode == _SUBMODULE for version in versions.values()):
         job.say(f"{path} is a submodule and stays as it is")
         return
-    version = versions.get(stage)
+    version = versions.get(side)
     if version is None:
         job.git.run("rm", "--quiet", "--force", "--ignore-unmatch", "--", path, environment=LITERAL_PATHS)
         return
-    mode, oid = version
-    if {2, 3} <= versions.keys() and all(kind != _LINK for kind, _ in versions.values()):
-        files = _write_versions(job, job.git, versions)
-        merged = job.git.run("merge-file", "-p", "--quiet", f"--{side}", *files, allowed=(*range(128), 255))
-        if merged.returncode == 0:
-            oid = job.git.text("hash-object", "-w", "--no-filters", "--stdin", stdin=merged.stdout)
+    blob = version.blob
+    if _have_lines(versions):
+        places, merged = _merge_lines(job, job.git, versions, f"--{_SIDE_WORDS[side]}")
+        if places == 0:
+            blob = job.git.text("hash-object", "-w", "--no-filters", "--stdin", stdin=merged)
     job.git.run(
         "update-index",
         "--add",
         "--replace",
         "-z",
         "--index-info",
-        stdin=f"{mode} {oid}\t".encode() + _encode_path(path),
+        stdin=f"{version.mode} {blob}\t".encode() + _encode_path(path),
     )
     job.git.run("checkout-index", "--force", "-z", "--stdin", stdin=_encode_path(path))
 
 
-def _count_conflicts(job: Job, git: Git, versions: dict[int, Stage]) -> int:
+def _count_conflicts(job: Job, git: Git, versions: StagedVersions) -> int:
     """The number of places in which both sides changed the same lines; 0 if the whole file is in conflict."""
-    if not {2, 3} <= versions.keys() or any(mode in (_SUBMODULE, _LINK) for mode, _ in versions.values()):
+    if not _have_lines(versions):
         return 0
-    merged = git.run("merge-file", "-p", "--quiet", *_write_versions(job, git, versions), allowed=(*range(128), 255))
-    return merged.returncode if merged.returncode < 128 else 0
+    places, _ = _merge_lines(job, git, versions)
+    return places if places <= _MAX_COUNTED_PLACES else 0
 
 
-def _write_versions(job: Job, git: Git, versions: dict[int, Stage]) -> Sequence[str]:
-    """Write three versions to files, in the order for `git merge-file`: ours, the common one, theirs. The common file
-    is empty if there is no such version."""
-    files: list[Path] = []
-    for stage in (2, 1, 3):
+def _have_lines(versions: StagedVersions) -> bool:
+    """Whether both sides have the file, and no version is a submodule or a link."""
+    has_both_sides = {Stage.OURS, Stage.THEIRS} <= versions.keys()
+    return has_both_sides and all(version.mode not in (_SUBMODULE, _LINK) for version in versions.values())
+
+
+def _merge_lines(job: Job, git: Git, versions: StagedVersions, *options: str) -> tuple[int, bytes]:
+    """Merge the lines of a file, without changing it. Returns the number of places in conflict and the merged lines. A
+    number above `_MAX_COUNTED_PLACES` says that the lines cannot be compared."""
+    files: list[str] = []
+    for stage in (Stage.OURS, Stage.COMMON, Stage.THEIRS):
         file = job.scratch / f"version-{stage}"
-        file.write_bytes(git.output("cat-file", "blob", versions[stage][1]) if stage in versions else b"")
-        files.append(file)
-    return [str(file) for file in files]
+        file.write_bytes(git.output("cat-file", "blob", versions[stage].blob) if stage in versions else b"")
+        files.append(str(file))
+    merged = git.run("merge-file", "-p", "--quiet", *options, *files, allowed=_MERGE_FILE_CODES)
+    return merged.returncode, merged.stdout
 
 
 def _encode_path(path: str) -> bytes:
