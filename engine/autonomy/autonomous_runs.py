@@ -15,6 +15,7 @@ from engine.config import SettingsSource, WorkspaceAutonomy
 from engine.events import AutonomousCycleFinished
 from engine.execution.sessions import Sessions
 from engine.frozen import frozen
+from engine.inference import wilson_lower_bound
 from engine.learning.decisions.decisions import Decisions
 from engine.model import Card, DecidedBy, GateRuleName, RailVerdict, Refusal
 from engine.prediction.cards import Cards
@@ -22,7 +23,6 @@ from engine.prediction.checks import CardChecks
 from engine.prediction.kinds import ALWAYS_ASK, get_kind, kind_title
 from engine.prediction.twin import EmbeddedTwin
 from engine.safety import gate
-from engine.statistics import wilson_lower_bound
 from engine.storage.database import Database
 
 WAITING_RULES = (

@@ -16,7 +16,7 @@ from statistics import median
 
 from engine.frozen import frozen
 from engine.git.history import Change
-from engine.statistics import wilson_lower_bound
+from engine.inference import wilson_lower_bound
 
 # -- files that usually change together
 

@@ -21,7 +21,7 @@ from sqlmodel import Field, col, delete, select
 from engine.events import Event, GuidanceApplied, GuidanceFoundNoisy, GuidanceFoundStale
 from engine.hierarchy.guidance import select_items
 from engine.hierarchy.profiles import Profiles
-from engine.statistics import Arms, compute_difference_interval
+from engine.inference import Arms, compute_difference_interval
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry

@@ -21,6 +21,7 @@ from engine.frozen import frozen
 from engine.git import Git
 from engine.git.repository import LOST_CODES
 from engine.git.state import read_status
+from engine.inference import wilson_lower_bound
 from engine.model import (
     ALREADY_REVIEWED,
     SANDBOX_FIX,
@@ -47,7 +48,6 @@ from engine.prediction.kinds import ALWAYS_ASK, REVIEWED_IN, REVIEWED_STATE, RUN
 from engine.prediction.tasks import HEARTBEAT_ORDER, TaskRow
 from engine.prediction.templates.offers import make_default_parameters
 from engine.prediction.twin import EmbeddedTwin
-from engine.statistics import wilson_lower_bound
 from engine.storage.database import Transaction
 from engine.storage.rows import load
 

@@ -19,6 +19,7 @@ from sqlmodel import Session, col
 
 from engine.config.sections import FLOW
 from engine.frozen import frozen
+from engine.inference import wilson_lower_bound
 from engine.learning.decisions.decisions import Decisions
 from engine.model import (
     Assignment,
@@ -52,7 +53,6 @@ from engine.prediction.routing import Router
 from engine.prediction.stack import Room, find_exclusive_group, rank_cards
 from engine.prediction.twin import EmbeddedTwin, find_band
 from engine.safety.gate import MIN_APPROVAL_BOUND
-from engine.statistics import wilson_lower_bound
 from engine.storage.rows import UtcDateTime, ask, select_each
 
 # -- pending cards

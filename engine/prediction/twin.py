@@ -21,6 +21,7 @@ from sqlmodel import Session
 
 from engine.background import Background
 from engine.frozen import frozen
+from engine.inference import compute_calibration_bound, compute_calibration_error
 from engine.learning.decisions.decisions import CardFeatures, Decisions
 from engine.learning.decisions.text_features import NO_FEATURES, TextFeatures
 from engine.memory.embedding import NoEmbedder
@@ -37,7 +38,6 @@ from engine.model import (
     part_of_day,
     split_prompt_words,
 )
-from engine.statistics import compute_calibration_bound, compute_calibration_error
 
 if TYPE_CHECKING:
     from engine.learning.decisions.learner import Learner

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from engine.autonomy.autonomous_runs import ApprovalRecord, AutonomyRequirements, find_requirements
 from engine.config import WorkspaceAutonomy
-from engine.statistics import wilson_lower_bound
+from engine.inference import wilson_lower_bound
 
 
 def make_requirements(

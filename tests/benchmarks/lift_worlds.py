@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from engine.statistics import Arms
+from engine.inference import Arms
 
 WORLDS, SESSIONS, WITHHELD = 200, 200, 0.2
 """Worlds of each kind, sessions of each world, and the share of sessions without the effect."""

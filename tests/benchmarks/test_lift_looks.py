@@ -15,8 +15,8 @@ from functools import cache
 
 import numpy
 
+from engine.inference import Arms, compute_difference_interval
 from engine.learning.candidates.overlays import ERROR_RATE
-from engine.statistics import Arms, compute_difference_interval
 from tests.benchmarks.lift_worlds import SESSIONS, WORLDS, Numbers, RunCounts, WorldKind
 
 NOTHING = (

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy
 import pytest
 
+from engine.inference import compute_calibration_bound, compute_calibration_error
 from engine.learning.decisions.learner import Learner
-from engine.statistics import compute_calibration_bound, compute_calibration_error
 from tests.benchmarks.twin_sets import STRENGTHS, TEXTS, Row, make_baseline, read_rows, train_twin
 
 pytestmark = pytest.mark.skipif(

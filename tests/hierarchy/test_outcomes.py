@@ -16,7 +16,7 @@ from engine.hierarchy.guided_sessions import (
     compute_next_outcome,
     measure_harm,
 )
-from engine.statistics import Arms
+from engine.inference import Arms
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.hierarchy.guidance_world import World, edit_profile, make_world

@@ -15,13 +15,13 @@ from typing import Any
 
 from engine.config.sections import ACP_PREFIX, MODEL
 from engine.frozen import frozen
+from engine.inference import share
 from engine.learning.candidates.records import Sources
 from engine.model import MICRO, PermissionAnswer, Trust
 from engine.model.adaptation import LearningRecord, RecordKind
 from engine.model.base import hex_hash
 from engine.model.learnings import distil_rule, find_added_sentences, normalise
 from engine.model.text import count, jaccard, money, quote
-from engine.statistics import share
 from engine.storage.ledger import LedgerEntry
 
 FULL_COST_MICROUSD = MICRO // 2

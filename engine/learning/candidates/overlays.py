@@ -22,6 +22,7 @@ from engine.config import SettingsSource
 from engine.events import OverlayFoundHarmful
 from engine.frozen import frozen
 from engine.hierarchy.guided_sessions import SessionFollower
+from engine.inference import Arms, compute_difference_interval
 from engine.learning.candidates.candidates import CandidateRow, load_candidates
 from engine.learning.candidates.evaluation import list_texts
 from engine.model import (
@@ -50,7 +51,6 @@ from engine.model.adaptation import (
 from engine.model.learnings import find_lessons
 from engine.model.prompts import OWN_TEXT
 from engine.model.text import mark_approved, remove_invalid_xml
-from engine.statistics import Arms, compute_difference_interval
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from engine.storage.rows import Row, ask, utc_field

@@ -16,11 +16,11 @@ from itertools import pairwise
 
 from engine.clock import Clock
 from engine.frozen import frozen
+from engine.inference import share
 from engine.learning.candidates.entry_readers import READER_OF_KIND, Reading, RecordScope
 from engine.learning.candidates.records import Records, Sources
 from engine.model.adaptation import LearningRecord, RecordKind
 from engine.model.text import count
-from engine.statistics import share
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
 

@@ -3,7 +3,7 @@
 | modules | subject |
 |---|---|
 | `decisions`, `exporting` | decisions and the pairs that are made from them, also in files |
-| `learner`, `text_features`, `calibration` | predicts decisions (SPEC 2.3b), and corrects stated confidence (8.6) |
+| `learner`, `habits`, `text_features`, `calibration` | predict decisions (SPEC 2.3b), correct stated confidence (8.6) |
 | `training`, `training_provider`, `training_runs` | trains a model (8.4) |
 | `insights` | the figures (8.5) |
 

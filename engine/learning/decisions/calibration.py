@@ -11,7 +11,7 @@ import math
 from collections import deque
 from dataclasses import dataclass
 
-from engine.statistics import logistic, logit, update_by_logistic_regression
+from engine.inference import logistic, logit, update_by_logistic_regression
 
 
 @dataclass(slots=True)

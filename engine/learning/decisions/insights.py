@@ -19,6 +19,7 @@ from sqlmodel import Session
 
 from engine.clock import Clock
 from engine.frozen import frozen
+from engine.inference import wilson_lower_bound, wilson_upper_bound
 from engine.learning.decisions.decisions import DECIDED_CARDS_SQL
 from engine.model import (
     COLD_START,
@@ -42,7 +43,6 @@ from engine.model import (
     part_of_day,
 )
 from engine.model.text import count
-from engine.statistics import wilson_lower_bound, wilson_upper_bound
 from engine.storage.database import Database
 from engine.storage.rows import as_stored, ask
 

@@ -1,10 +1,10 @@
 """The embedded Twin's model (SPEC 2.3b): an online learner over past decisions, oldest first. Pure.
 
-A card becomes a row of numbers: the features of its text (`text_features`), and the shares approved of similar past
-decisions. `Habits` counts decisions of the same kind, channel, workspace, time and words. `NewestDecisions` compares a
-card with each of the newest decisions, by its fields and by the meaning of its text. A Bayesian logistic regression
-gives each number a weight. Each decision is predicted before it is learned, and `calibration` learns from these
-predictions how far to trust the next.
+A card becomes a row of numbers, its features: those of its text (`text_features`), and the shares approved of similar
+past decisions. `habits` counts decisions of the same kind, channel, workspace, time and words. `NewestDecisions`
+compares a card with each of the newest decisions, by its fields and by the meaning of its text. A Bayesian logistic
+regression gives each number a weight. Each decision is predicted before it is learned, and `calibration` learns from
+these predictions how far to trust the next.
 
 The same decisions give the same learner. Learning a decision takes about 0.1 ms, independent of their number.
 """
@@ -12,20 +12,27 @@ The same decisions give the same learner. Learning a decision takes about 0.1 ms
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from datetime import timedelta
+from collections.abc import Collection, Mapping
 from itertools import pairwise
-from statistics import median
+from typing import NamedTuple
 from zlib import crc32
 
 import numpy
 from numpy.typing import NDArray
 
 from engine.frozen import frozen
+from engine.inference import logistic, logit, update_by_logistic_regression
 from engine.learning.decisions.calibration import KindCalibration, TwinCalibration
 from engine.learning.decisions.decisions import CardFeatures, PastDecision
+from engine.learning.decisions.habits import (
+    EXPLICIT_WEIGHT,
+    Habits,
+    make_level_keys,
+    make_place_keys,
+    make_time_keys,
+    make_word_keys,
+    shrink_share,
+)
 from engine.learning.decisions.text_features import (
     EMBEDDING_SIZE,
     FEATURE_NAMES,
@@ -33,41 +40,51 @@ from engine.learning.decisions.text_features import (
     dequantise,
     hash_word_set,
 )
-from engine.model import PartOfDay
-from engine.statistics import logistic, logit, update_by_logistic_regression
-
-EXPLICIT_WEIGHT = 0.8
-"""Minimum weight of a signal that was given on the card itself. Only such signals are explained in words."""
 
 Array = NDArray[numpy.float64]
 """A number for each of `FEATURE_PRIORS`."""
 
-FEATURE_PRIORS: tuple[tuple[str, float, float], ...] = (
-    ("always", 0.0, 0.3),
-    *((name, 0.0, 0.3) for name in FEATURE_NAMES),
-    ("altogether", 1.0, 0.2),
-    ("kind", 1.0, 0.3),
-    ("channel", 0.7, 0.3),
-    ("workspace", 0.7, 0.3),
-    ("altogether lately", 0.2, 0.2),
-    ("kind lately", 0.6, 0.3),
-    ("channel lately", 0.2, 0.2),
-    ("workspace lately", 0.2, 0.2),
-    ("part of the day", 0.7, 0.3),
-    ("day of the week", 0.7, 0.3),
-    ("hour", 0.7, 0.3),
-    ("this workspace", 0.3, 0.3),
-    ("this channel", 0.3, 0.3),
-    ("near in meaning", 0.7, 0.3),
-    ("what its words were chosen for", 0.4, 0.3),
-    ("what its best word was chosen for", 0.3, 0.3),
-    ("what its worst word was chosen for", 0.3, 0.3),
-)
-"""(name, mean of its weight before the first decision, standard deviation of its weight) of each feature. The features
-of the evidence come first. The others are the log-odds that each level adds to the level above, so the first estimate
-is that of the counts."""
 
-# -- the learner
+class Prior(NamedTuple):
+    """The weight of a feature before the first decision: its mean and its standard deviation."""
+
+    mean: float
+    deviation: float = 0.3
+
+
+FEATURE_PRIORS: Mapping[str, Prior] = {
+    "always": Prior(0.0),
+    **dict.fromkeys(FEATURE_NAMES, Prior(0.0)),
+    "altogether": Prior(1.0, 0.2),
+    "kind": Prior(1.0),
+    "channel": Prior(0.7),
+    "workspace": Prior(0.7),
+    "altogether lately": Prior(0.2, 0.2),
+    "kind lately": Prior(0.6),
+    "channel lately": Prior(0.2, 0.2),
+    "workspace lately": Prior(0.2, 0.2),
+    "part of the day": Prior(0.7),
+    "day of the week": Prior(0.7),
+    "hour": Prior(0.7),
+    "this workspace": Prior(0.3),
+    "this channel": Prior(0.3),
+    "near in meaning": Prior(0.7),
+    "what its words were chosen for": Prior(0.4),
+    "what its best word was chosen for": Prior(0.3),
+    "what its worst word was chosen for": Prior(0.3),
+}
+"""The prior of each feature by its name. The features of the evidence come first. The others are the log-odds that each
+level adds to the level above, so the first estimate is that of the counts."""
+
+LEVELS = ("altogether", "kind", "channel", "workspace")
+LEVELS_LATELY = ("altogether lately", "kind lately", "channel lately", "workspace lately")
+"""The features of `make_level_keys`, in its order: of all decisions, and of the recent ones."""
+
+TIMES = ("part of the day", "day of the week", "hour")
+"""The features of `make_time_keys`, in its order."""
+
+PLACES = ("this workspace", "this channel")
+"""The features of `make_place_keys`, in its order."""
 
 
 @frozen
@@ -84,8 +101,7 @@ class Learner:
     def __init__(self) -> None:
         self.habits = Habits()
         self.neighbours = NewestDecisions()
-        _, means, deviations = zip(*FEATURE_PRIORS, strict=True)
-        self._regression = LogisticRegression(means, deviations)
+        self._regression = LogisticRegression(FEATURE_PRIORS.values())
         self.calibration = TwinCalibration()
         """Calibrates the Twin's own probability."""
         self.kind_calibration = KindCalibration()
@@ -94,11 +110,11 @@ class Learner:
 
     def estimate(self, query: CardFeatures) -> Estimate:
         """The probability that the operator approves this card."""
-        return self._estimate(self._make_feature_row(query))
+        return self._estimate(_make_row(self._compute_features(query)))
 
     def learn(self, decision: PastDecision) -> Estimate:
         """Learn one decision, newer than all before; returns the estimate made before it was learned."""
-        row = self._make_feature_row(decision.card)
+        row = _make_row(self._compute_features(decision.card))
         estimate = self._estimate(row)
         if decision.weight >= EXPLICIT_WEIGHT:
             self.calibration.learn(estimate.raw, decision.chosen, decision.weight)
@@ -119,8 +135,8 @@ class Learner:
         raw = self._regression.predict(row)
         return Estimate(raw, self.calibration.calibrate(raw))
 
-    def _make_feature_row(self, query: CardFeatures) -> Array:
-        """The values of `FEATURE_PRIORS` for this card."""
+    def _compute_features(self, query: CardFeatures) -> dict[str, float]:
+        """The value of each of `FEATURE_PRIORS` for this card, by its name."""
         habits = self.habits
         shares = habits.compute_shares(make_level_keys(query))
         overall, kind = shares[0].overall, shares[1].overall
@@ -132,19 +148,25 @@ class Learner:
         place_odds = [logit(habits.compute_share(key, overall).overall) for key in make_place_keys(query)]
         word_shares = [habits.compute_share(key, overall).recent for key in make_word_keys(query)]
         word_odds = [logit(share) - overall_odds for share in word_shares] or [0.0]
-        row = [
-            1.0,
-            *query.text.numbers,
-            *(level - above for above, level in pairwise([0.0, *level_odds])),
-            *(logit(share.recent) - level for share, level in zip(shares, level_odds, strict=True)),
-            *(level - above for above, level in pairwise(time_odds)),
-            *(place - overall_odds for place in place_odds),
-            logit(self.neighbours.compute_text_share(query, kind)) - kind_odds,
-            sum(word_odds) / len(word_odds) ** 0.5,
-            max(word_odds),
-            min(word_odds),
-        ]
-        return numpy.array(row)
+        features = {"always": 1.0, **dict(zip(FEATURE_NAMES, query.text.numbers, strict=True))}
+        for name, (odds_above, odds) in zip(LEVELS, pairwise([0.0, *level_odds]), strict=True):
+            features[name] = odds - odds_above
+        for name, share, odds in zip(LEVELS_LATELY, shares, level_odds, strict=True):
+            features[name] = logit(share.recent) - odds
+        for name, (odds_above, odds) in zip(TIMES, pairwise(time_odds), strict=True):
+            features[name] = odds - odds_above
+        for name, odds in zip(PLACES, place_odds, strict=True):
+            features[name] = odds - overall_odds
+        features["near in meaning"] = logit(self.neighbours.compute_text_share(query, kind)) - kind_odds
+        features["what its words were chosen for"] = sum(word_odds) / len(word_odds) ** 0.5
+        features["what its best word was chosen for"] = max(word_odds)
+        features["what its worst word was chosen for"] = min(word_odds)
+        return features
+
+
+def _make_row(features: Mapping[str, float]) -> Array:
+    """The values of features in the order of `FEATURE_PRIORS`. Raises KeyError if one is missing."""
+    return numpy.array([features[name] for name in FEATURE_PRIORS])
 
 
 # -- regression
@@ -153,10 +175,10 @@ class Learner:
 class LogisticRegression:
     """A Bayesian logistic regression: the mean and covariance of its weights."""
 
-    def __init__(self, mean: Sequence[float], deviation: Sequence[float]) -> None:
-        """The mean and the standard deviation of each weight before the first case."""
-        self.mean = numpy.array(mean, numpy.float64)
-        self.covariance = numpy.diag(numpy.array(deviation, numpy.float64) ** 2)
+    def __init__(self, priors: Collection[Prior]) -> None:
+        """`priors` are those of the weights, in the order of the features."""
+        self.mean = numpy.array([prior.mean for prior in priors], numpy.float64)
+        self.covariance = numpy.diag(numpy.array([prior.deviation for prior in priors], numpy.float64) ** 2)
 
     def predict(self, features: Array) -> float:
         """The probability of approval, in (0, 1). The less is known, the nearer it is to a half."""
@@ -172,179 +194,6 @@ class LogisticRegression:
         )
         self.mean += covariance * step
         self.covariance -= numpy.outer(covariance, covariance) * shrinkage
-
-
-# -- shares and habits
-
-NEUTRAL = 0.5
-"""Expected share approved before the first decision."""
-
-STRENGTH = 4.0
-"""The level above weighs as much as this number of decisions."""
-
-RECENT_STRENGTH = 2.0
-"""In the share of the recent decisions, the share of all weighs as much as this number of decisions."""
-
-RECENT_WINDOW = 8.0
-"""About this many of the newest decisions of a level count as recent."""
-
-MIN_WAITS = 5
-"""Minimum number of approvals of a kind before its usual waiting time is known."""
-
-MAX_WAITS = 101
-"""Maximum number of waiting times that are kept for each kind."""
-
-MIN_CHANNEL_APPROVALS = 3
-"""Minimum number of approvals on a channel before the Twin names it."""
-
-WORD_BUCKETS = 65_536
-"""Number of different hashes of words. An operator uses a few thousand words, so hardly any two have the same hash."""
-
-Key = tuple[str, ...]
-"""A feature by which decisions are counted: its name, then its values."""
-
-_WHEN = {
-    PartOfDay.MORNING: "in the morning",
-    PartOfDay.AFTERNOON: "in the afternoon",
-    PartOfDay.EVENING: "in the evening",
-    PartOfDay.NIGHT: "at night",
-}
-"""The words for each part of the day."""
-
-
-@dataclass(slots=True)
-class Counts:
-    """The counts of decisions with one key. Those of chosen and decided ones are sums of weights; the explicit ones are
-    plain numbers."""
-
-    chosen: float = 0.0
-    decided: float = 0.0
-    recent_chosen: float = 0.0
-    recent_decided: float = 0.0
-    explicit_approved: int = 0
-    explicit_decided: int = 0
-
-    def add(self, chosen: bool, weight: float) -> None:
-        """Count one decision."""
-        fade = math.exp(-weight / RECENT_WINDOW)
-        gain = weight if chosen else 0.0
-        self.chosen += gain
-        self.decided += weight
-        self.recent_chosen = self.recent_chosen * fade + gain
-        self.recent_decided = self.recent_decided * fade + weight
-        if weight >= EXPLICIT_WEIGHT:
-            self.explicit_approved += chosen
-            self.explicit_decided += 1
-
-
-@frozen
-class Shares:
-    """The shares chosen of the decisions with one key, overall and of the recent ones, in (0, 1)."""
-
-    overall: float
-    recent: float
-
-
-def shrink_share(chosen: float, decided: float, prior: float, strength: float = STRENGTH) -> float:
-    """The share chosen, drawn towards `prior`, which weighs as much as `strength` decisions."""
-    return (prior * strength + chosen) / (strength + decided)
-
-
-def make_level_keys(card: CardFeatures) -> tuple[Key, ...]:
-    """The keys from the most general to the most specific: everything, the kind, on this channel, in this workspace."""
-    kind, channel = card.kind, card.channel
-    return (), ("kind", kind), ("channel", kind, channel), ("workspace", kind, channel, card.workspace)
-
-
-def make_time_keys(card: CardFeatures) -> tuple[Key, ...]:
-    """The keys of the kind in this part of the day, on working days or weekends, and at this hour."""
-    kind, part, weekend = card.kind, card.part.value, "1" if card.weekend else "0"
-    keys: tuple[Key, ...] = (("part", kind, part), ("week", kind, part, weekend))
-    return keys if card.hour is None else (*keys, ("hour", kind, part, weekend, str(card.hour)))
-
-
-def make_place_keys(card: CardFeatures) -> tuple[Key, ...]:
-    """The keys of all kinds in this workspace, and of all kinds on this channel."""
-    return ("any kind", card.workspace), ("any kind on", card.channel)
-
-
-def make_word_keys(card: CardFeatures) -> tuple[Key, ...]:
-    """The keys of the words of the prompt, for all kinds. They have a hash instead of the word, so that the counts stay
-    small and contain no word that the operator wants forgotten (SPEC 4.10)."""
-    hashes = {crc32(word.encode()) % WORD_BUCKETS for word in card.words}
-    return tuple(("word", str(word_hash)) for word_hash in sorted(hashes))
-
-
-class Habits:
-    """Counts of past decisions, which are added one by one, oldest first."""
-
-    def __init__(self) -> None:
-        self.counts: dict[Key, Counts] = {}
-        self.waiting_hours: dict[str, deque[float]] = {}
-
-    def add(self, decision: PastDecision) -> None:
-        """Count one decision."""
-        card = decision.card
-        keys = (*make_level_keys(card), *make_time_keys(card), *make_place_keys(card), *make_word_keys(card))
-        for key in (*keys, ("in time", card.kind, card.channel, card.part.value)):
-            self.counts.setdefault(key, Counts()).add(decision.chosen, decision.weight)
-        if decision.chosen and decision.weight >= EXPLICIT_WEIGHT and decision.waited_hours is not None:
-            self.waiting_hours.setdefault(card.kind, deque(maxlen=MAX_WAITS)).append(decision.waited_hours)
-
-    def compute_time_share(self, card: CardFeatures) -> float:
-        """The share approved of this kind in this part of the day and week, and at this hour, in [0, 1]."""
-        return self.compute_shares((*make_level_keys(card)[:2], *make_time_keys(card)))[-1].overall
-
-    def compute_shares(self, keys: Iterable[Key], prior: float = NEUTRAL) -> list[Shares]:
-        """The shares of each key. The first is drawn towards `prior`, and each other towards the share of the key
-        before it."""
-        shares = []
-        for key in keys:
-            shares.append(self.compute_share(key, prior))
-            prior = shares[-1].overall
-        return shares
-
-    def compute_share(self, key: Key, prior: float = NEUTRAL) -> Shares:
-        """The shares of a key, drawn towards `prior`."""
-        counts = self.counts.get(key, Counts())
-        overall = shrink_share(counts.chosen, counts.decided, prior)
-        return Shares(overall, shrink_share(counts.recent_chosen, counts.recent_decided, overall, RECENT_STRENGTH))
-
-    def find_usual_wait(self, kind: str) -> timedelta | None:
-        """The usual time before the operator approves this kind of card; None after too few approvals."""
-        hours = self.waiting_hours.get(kind, ())
-        return timedelta(hours=max(median(hours), 1 / 60)) if len(hours) >= MIN_WAITS else None
-
-    def find_usual_channel(self, kind: str, registered: Collection[str]) -> str | None:
-        """The channel with the most approvals of this kind. None if these are fewer than `MIN_CHANNEL_APPROVALS`, or at
-        most half of the decisions there."""
-
-        def approvals(channel: str) -> tuple[int, str]:
-            return self._get_explicit_counts(("channel", kind, channel))[0], channel
-
-        best = max(registered, key=approvals, default=None)
-        if best is None:
-            return None
-        approved, decided = self._get_explicit_counts(("channel", kind, best))
-        return best if approved >= MIN_CHANNEL_APPROVALS and 2 * approved > decided else None
-
-    def explain(self, card: CardFeatures) -> tuple[str, ...]:
-        """The reason of an estimate in one line, by the most specific level that has decisions."""
-        kind, channel = card.kind, card.channel
-        for key, circumstance in (
-            (("in time", kind, channel, card.part.value), f" {_WHEN[card.part]}"),
-            (("channel", kind, channel), ""),
-            (("kind", kind), " on any channel"),
-        ):
-            approved, decided = self._get_explicit_counts(key)
-            if decided:
-                return (f"you approved {approved} of {decided} like this{circumstance}",)
-        return ("you have not decided on anything like this yet",)
-
-    def _get_explicit_counts(self, key: Key) -> tuple[int, int]:
-        """(approved, decided) of the decisions with a key that were given on the card itself."""
-        counts = self.counts.get(key, Counts())
-        return counts.explicit_approved, counts.explicit_decided
 
 
 # -- the newest decisions

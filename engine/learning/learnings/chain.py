@@ -1,7 +1,7 @@
 """Runs the promotion chain (SPEC 6.6): extraction, gates, reinforcement and compaction, for one session or for all.
 
 It follows the ledger: at the start of a session, at milestones, at its end, and after a later decision on its changes
-it writes entries. `extraction` and `promotion` say which, and this module carries that out.
+it writes entries. `rules` and `promotion` say which, and this module carries that out.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from functools import partial
 
 from engine.clock import Clock
 from engine.events import LearningJudged, LearningsExtracted
-from engine.learning.learnings.extraction import find_assumptions, find_risks, make_entry
 from engine.learning.learnings.findings import IN_FLIGHT, PROSPECTIVE, Finding, SessionRecord, SessionSource
 from engine.learning.learnings.page import Change
 from engine.learning.learnings.promotion import (
@@ -26,6 +25,7 @@ from engine.learning.learnings.promotion import (
     add_promoted,
     is_about_own_tools,
     is_promotable,
+    make_entry,
     plan_compaction,
     plan_decision,
     plan_global,
@@ -35,7 +35,7 @@ from engine.learning.learnings.promotion import (
 )
 from engine.learning.learnings.questions import Verdict, ask_judge, ask_learnings
 from engine.learning.learnings.recurrence import Vectors
-from engine.learning.learnings.rules import find_in_event, find_learnings
+from engine.learning.learnings.rules import find_assumptions, find_in_event, find_learnings, find_risks
 from engine.learning.learnings.store import GLOBAL, LearningStore, NotWritable, Scope, make_project_key
 from engine.model import (
     Asks,

@@ -10,6 +10,8 @@ from enum import Enum
 from typing import Protocol
 
 from engine.frozen import frozen
+from engine.inference import share
+from engine.learning.learnings.page import make_title
 from engine.model import (
     MICRO,
     LearningEntry,
@@ -22,8 +24,8 @@ from engine.model import (
     Trust,
 )
 from engine.model.learnings import Correction
+from engine.model.secrets import redact
 from engine.model.text import count, money
-from engine.statistics import share
 from engine.storage.ledger import LedgerEntry
 
 OBSERVATIONS, ESCALATION, ALIGNMENT = "observations", "escalation", "intent-alignment"
@@ -148,6 +150,11 @@ class SessionRecord:
     """Whether the operator wrote its prompt."""
     reach: int = 1
     """Number of cards on the same channel among the latest 200 decided ones, at least 1."""
+
+    @property
+    def task_title(self) -> str:
+        """The title of its task, without secrets."""
+        return make_title(redact(self.view.prompt))
 
     @property
     def seconds(self) -> float:

@@ -1,4 +1,9 @@
-"""Plans how entries spread over scopes: promotion through gates (SPEC 6.2 to 6.4), provenance and retraction (6.5).
+"""Makes entries of findings (SPEC 6.6) and plans how entries spread over scopes: promotion through gates (6.2 to 6.4),
+provenance and retraction (6.5).
+
+Findings are written into the team scope, the most specific one. Findings that tests, the operator or repetition confirm
+are promoted to the session scope. Risks, assumptions and findings about the operator are written into the session scope
+at once. Ids are derived from the text, so a second run makes the same entries.
 
 A plan is a list of changes: entries that are new in a scope, reinforced, merged, or retired. If a scope already has an
 entry, it is reinforced instead of added, once for each session. So after a plan was carried out there is nothing left
@@ -17,21 +22,25 @@ from datetime import datetime
 from typing import Any
 
 from engine.events import LearningPromoted, LearningReinforced, LearningRetracted, LearningsCompacted
+from engine.inference import share
 from engine.learning.learnings.findings import (
     FULL_REACH,
     IN_FLIGHT,
     PROSPECTIVE,
     REACH_WEIGHT,
     Basis,
+    Finding,
+    SessionRecord,
     rate_confidence,
+    rate_importance,
 )
-from engine.learning.learnings.page import Change, make_change
+from engine.learning.learnings.page import Change, get_domain, make_change, make_title
 from engine.learning.learnings.recurrence import DISTINCT_SESSIONS, Vectors, find_clusters, find_matches
-from engine.learning.learnings.store import GLOBAL, Scope
+from engine.learning.learnings.store import GLOBAL, Scope, make_project_key
 from engine.model import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, RetractReport, Trust
 from engine.model.base import find_lowest_trust, hex_hash, may_guide
-from engine.model.learnings import normalise
-from engine.statistics import share
+from engine.model.learnings import make_lesson_id, normalise
+from engine.model.secrets import redact
 
 _REVIEW = "its source, or an entry that says the same, was retracted"
 """Why an entry waits for review after the retraction of others, whose ids follow."""
@@ -45,6 +54,52 @@ VALID = {"status": LearningStatus.ACTIVE, "retired_because": "", "review": "", "
 """The fields of an entry that is valid, and needs no review."""
 
 HIGH_SCOPES = (LearningScope.PROJECT, LearningScope.GLOBAL)
+
+
+# -- entries of findings
+
+MAX_TEXT_CHARS = 2_000
+"""Maximum number of characters of an entry that the engine writes."""
+
+ABOUT_ONE = "about one thing; three tasks must confirm it"
+"""The reason why an order of the operator is not general yet (SPEC 6.8)."""
+
+
+def make_entry(finding: Finding, record: SessionRecord, at: datetime, secrets: Iterable[str]) -> LearningEntry:
+    """A finding as an entry of its scope, without secrets and texts that look like one (SPEC 11.1). A risk, an
+    assumption and what is about the operator are of the session, others of the team."""
+    view = record.view
+    session = Scope(make_project_key(view.workspace), view.id)
+    stays = finding.phase in (PROSPECTIVE, IN_FLIGHT) or finding.kind is LearningKind.PROXY
+    text, about, title = (redact(part, secrets) for part in (finding.text, finding.about, finding.title))
+    text = text[:MAX_TEXT_CHARS]
+    confidence, importance = rate_confidence(finding.basis), rate_importance(finding.impact)
+    validity = () if about or finding.trust is not Trust.OPERATOR else (finding.general or ABOUT_ONE,)
+    entry = LearningEntry(
+        id="",
+        scope=LearningScope.SESSION,
+        scope_id="",
+        kind=finding.kind,
+        type=finding.type,
+        domain=get_domain(finding.kind),
+        text=text,
+        title=title or make_title(text),
+        importance=importance.value,
+        confidence=confidence.value,
+        reasons=(*confidence.reasons, *importance.reasons, *validity),
+        phase=finding.phase,
+        status=LearningStatus.ACTIVE,
+        created_at=at,
+        session_id=view.id,
+        session_task=record.task_title,
+        workspace=view.workspace,
+        agent=view.agent,
+        about=about,
+        continues=record.continues,
+        trust=finding.trust,
+        lesson=make_lesson_id(text),
+    )
+    return place_entry(entry, session if stays else replace(session, team=record.leader))
 
 
 # -- promotion

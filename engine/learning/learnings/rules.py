@@ -2,8 +2,8 @@
 
 `rules.toml` says what follows from what happened. Sentences of the operator, of agents and of programs are findings,
 too. Phases: *observations* (tests, tools, statements), *escalation* (permissions), *intent-alignment* (what the
-operator corrected, discarded or undid) and *corrective* (what tests or people showed to be wrong). `extraction` adds
-*prospective* (risks known at the start) and *in-flight* (assumptions of the agent), which are not promoted.
+operator corrected, discarded or undid) and *corrective* (what tests or people showed to be wrong). Two more are not
+promoted: *prospective* (risks known at the start) and *in-flight* (assumptions of the agent).
 
 `about` identifies a finding, so that words need not be compared. Each finding has a trust label (SPEC 6.8): it is in
 the operator's words, in the engine's words about a measurement, or a quote. A text with a command, an error or someone
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -24,16 +24,20 @@ from engine.frozen import frozen
 from engine.learning.learnings.findings import (
     ALIGNMENT,
     CORRECTIVE,
+    IN_FLIGHT,
     OBSERVATIONS,
+    PROSPECTIVE,
     Basis,
     Finding,
     Impact,
     SessionRecord,
     Statement,
 )
-from engine.model import LearningKind, LearningType, SessionState, Trust
+from engine.learning.learnings.recurrence import find_names
+from engine.model import LearningEntry, LearningKind, LearningScope, LearningType, SessionState, TranscriptLine, Trust
 from engine.model.base import find_trust_of_names
 from engine.model.learnings import Correction, distil_rule, find_added_sentences, normalise, split_sentences
+from engine.model.secrets import redact
 from engine.model.text import plain
 
 MAX_PER_ENTRY = 5
@@ -44,6 +48,25 @@ MAX_FINDINGS = 60
 
 MAX_QUOTE_CHARS = 300
 """Maximum number of characters of a quote."""
+
+MAX_RISKS, MAX_ASSUMPTIONS = 8, 12
+"""Maximum numbers of risks and of assumptions of a session."""
+
+MIN_ASSUMPTION_LENGTH, MAX_ASSUMPTION_LENGTH = 12, 300
+"""Limits of the length of an assumption in characters."""
+
+_RISKY = ("healed/", "unmended/", "circles/", "failed/", "overlap/", "discarded/", "undone/", "erred/")
+"""Prefixes of the `about` of entries that are risks for later work."""
+
+_ASSUMES = re.compile(
+    r"\bI(?:['’]m| am|['’]ll| will)? (?:assum(?:e|ed|ing)|presume|take it that|suppose that)\b"
+    r"|\bassuming (?:that|the)\b|^(?:working )?assumptions?\s*:",
+    re.IGNORECASE,
+)
+"""Matches a sentence that states an assumption."""
+
+_CHANGES = re.compile(r"^(?:write|edit|exec|apply)", re.IGNORECASE)
+"""Matches a call that may change files."""
 
 _PREFERENCE = re.compile(r"\bI\b[^.!?]*\b(?:dis)?(?:like|prefer|want|insist)\b")
 """Matches a personal preference of the operator, which is not a rule of the project (SPEC 6.3)."""
@@ -187,3 +210,46 @@ def make_signature(text: str, folder: str = "") -> str:
 def _shorten(text: str) -> str:
     """A text in one line of at most `MAX_QUOTE_CHARS` characters."""
     return plain(text, MAX_QUOTE_CHARS)
+
+
+def find_risks(record: SessionRecord, entries: Iterable[LearningEntry]) -> list[Finding]:
+    """The risks of a session at its start. They are tests that fail, and entries about failures among `entries`, which
+    are those of its project and earlier sessions. Such an entry counts if it is in the project scope, has the same
+    task, or names a file in the prompt."""
+    task, prompt_names = normalise(record.task_title), find_names(record.view.prompt)
+    risks = {
+        f"red/{test}": (f"Tests are red before anything is changed: `{test}`.", Basis.TESTS) for test in record.failing
+    }
+    failures = [entry for entry in entries if entry.active and entry.about.startswith(_RISKY)]
+    for entry in sorted(
+        failures, key=lambda entry: (entry.scope is not LearningScope.PROJECT, -entry.importance, entry.id)
+    ):
+        is_of_project = entry.scope is LearningScope.PROJECT
+        if is_of_project or normalise(entry.session_task) == task or prompt_names & find_names(entry.text):
+            basis = Basis.REPEATED if is_of_project else Basis.SINGLE
+            risks.setdefault(entry.about, (f"It may go as before: {entry.text}", basis))
+    found = [Finding(text, basis, phase=PROSPECTIVE, about=f"risk/{about}") for about, (text, basis) in risks.items()]
+    return found[:MAX_RISKS]
+
+
+def find_assumptions(lines: Iterable[TranscriptLine], secrets: Sequence[str]) -> list[Finding]:
+    """The assumptions that an agent stated. Each says whether it was before or after the agent's first change."""
+    milestone = "before the first change"
+    by_words: dict[str, Finding] = {}
+    for line in lines:
+        if line.kind == "tool" and _CHANGES.match(line.text):
+            milestone = "while changing files"
+        for text in _find_assumptions(line) if line.kind in ("say", "thought") else ():
+            if redact(text, secrets) == text:
+                finding = Finding(text, Basis.MODEL, phase=IN_FLIGHT, title=f"assumed {milestone}")
+                by_words.setdefault(normalise(text), finding)
+    return list(by_words.values())[:MAX_ASSUMPTIONS]
+
+
+def _find_assumptions(line: TranscriptLine) -> Iterator[str]:
+    """The sentences of a line that state an assumption."""
+    for sentence in re.split(r"(?<=[.!?])\s+", line.text):
+        text = " ".join(sentence.split()).strip("-*# ")
+        is_in_length = MIN_ASSUMPTION_LENGTH <= len(text) <= MAX_ASSUMPTION_LENGTH
+        if is_in_length and not text.endswith("?") and _ASSUMES.search(text):
+            yield text

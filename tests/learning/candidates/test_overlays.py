@@ -14,6 +14,7 @@ from engine import tokenizer
 from engine.clock import FakeClock
 from engine.config import Settings
 from engine.execution.prompts import PromptAssembly, RulesPart
+from engine.inference import Arms
 from engine.learning.candidates.candidates import CandidateTexts
 from engine.learning.candidates.overlays import MAX_REPAIRS, OverlayRun, make_fragment_lines, measure_lift
 from engine.model import PromptRequest, SourceKind
@@ -26,7 +27,6 @@ from engine.model.adaptation import (
     PromptFragment,
     RoutingHint,
 )
-from engine.statistics import Arms
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 from tests.learning.candidates.world import World

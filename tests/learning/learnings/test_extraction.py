@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from engine.events import ChangeSetLanded, Event, LandingUndone, PermissionAsked, SessionStarted
-from engine.learning.learnings.extraction import find_risks
 from engine.learning.learnings.findings import SessionRecord
 from engine.learning.learnings.learnings import LearningTexts
+from engine.learning.learnings.rules import find_risks
 from engine.model import Answer, LearningEntry, LearningScope, Question, TranscriptLine
 from engine.storage.erasing import SearchTerms
 from tests.conftest import MONDAY_MORNING

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from engine.learning.decisions.decisions import CardFeatures, PastDecision
-from engine.learning.decisions.learner import Habits
+from engine.learning.decisions.habits import Habits
 from engine.model import PartOfDay
 from tests.conftest import MONDAY_MORNING as NOW
 

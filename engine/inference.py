@@ -1,5 +1,5 @@
-"""Statistics of shares: Wilson's bounds, an interval for a difference that stays valid over many checks, logistic
-curves, and the error of stated probabilities. Pure."""
+"""Inference from few cases: bounds of a share (Wilson), the interval of a difference that stays valid over many checks,
+logistic regression, and the error of stated probabilities. Pure."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from engine.frozen import frozen
 Z_ONE_SIDED_95 = 1.645
 """One-sided 95 % of the normal distribution."""
 
-LIKELY_DIFFERENCE = 0.3
-"""The difference that `compute_difference_interval` is best at finding. Its error rate `doubt` is valid for every
+TUNED_DIFFERENCE = 0.3
+"""The difference that `compute_difference_interval` is best at finding. Its error rate is valid for every
 difference."""
 
 
@@ -54,13 +54,14 @@ class DifferenceInterval(NamedTuple):
     high: float
 
 
-def compute_difference_interval(strata: Sequence[Arms], doubt: float) -> DifferenceInterval:
+def compute_difference_interval(strata: Sequence[Arms], error_rate: float) -> DifferenceInterval:
     """By how much the share that goes well is larger with something than without it.
 
     The interval is computed after every session. An ordinary interval, made for one check, would sooner or later call
     every fourth ineffective change harmful. This one is a normal mixture confidence sequence (Robbins, 1970): the
-    probability that an end is ever wrong, over all checks, is at most `doubt`. Strata are compared separately, and a
-    prior draws each difference a little towards 0. `tests/benchmarks/test_lift_looks.py` measures its power.
+    probability that an end is ever wrong, over all checks, is at most `error_rate`, in (0, 0.5). Strata are compared
+    separately, and a prior draws each difference a little towards 0. `tests/benchmarks/test_lift_looks.py` measures its
+    power.
     """
     weighted, precision = 0.0, 0.0
     for arms in strata:
@@ -75,9 +76,9 @@ def compute_difference_interval(strata: Sequence[Arms], doubt: float) -> Differe
         precision += 1 / variance
     if not precision:
         return DifferenceInterval(0.0, -1.0, 1.0)
-    difference, prior = weighted / precision, LIKELY_DIFFERENCE**2 * precision
-    half = sqrt(2 * (1 + 1 / prior) / precision * (log(1 / (2 * doubt)) + log(1 + prior) / 2))
-    return DifferenceInterval(difference, max(-1.0, difference - half), min(1.0, difference + half))
+    difference, prior = weighted / precision, TUNED_DIFFERENCE**2 * precision
+    margin = sqrt(2 * (1 + 1 / prior) / precision * (log(1 / (2 * error_rate)) + log(1 + prior) / 2))
+    return DifferenceInterval(difference, max(-1.0, difference - margin), min(1.0, difference + margin))
 
 
 def share(amount: float, full: float) -> float:
@@ -100,7 +101,8 @@ def logit(p: float) -> float:
 
 
 def update_by_logistic_regression(mean: float, variance: float, outcome: bool, weight: float) -> tuple[float, float]:
-    """The update of a Bayesian logistic regression by one observation. It had expected log-odds of `mean`, `variance`.
+    """The update of a Bayesian logistic regression by one observation, whose log-odds it expected to have this mean and
+    this variance.
 
     Returns (step, shrinkage). The weights move by `step` times their covariance with the log-odds. Their own covariance
     decreases by `shrinkage` times the square of that covariance.

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from engine.statistics import Arms, compute_calibration_bound, compute_calibration_error, compute_difference_interval
+from engine.inference import Arms, compute_calibration_bound, compute_calibration_error, compute_difference_interval
 
 
 def test_the_interval_of_a_difference_by_its_numbers() -> None:
