@@ -35,7 +35,7 @@ def main() -> int:
                 sys.stdout.reconfigure(errors="replace")
             print(line)
             return 0
-    if verb_words or common.as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if verb_words or common.as_json or not _can_draw_screen():
         return _run_verb(argv)
     gc.disable()  # until the client serves its terminal, and until the first frame (`GarbageCollector.start`)
     from functools import partial
@@ -48,6 +48,12 @@ def main() -> int:
     except KeyboardInterrupt:  # before the console had the terminal, or after
         print(file=sys.stderr)
         return 130
+
+
+def _can_draw_screen() -> bool:
+    """Whether standard input and output are a terminal that draws a full screen."""
+    is_dumb = os.environ.get("TERM", "") in ("", "dumb", "unknown")
+    return sys.stdin.isatty() and sys.stdout.isatty() and not is_dumb
 
 
 def _run_verb(argv: Sequence[str], terminal: socket | None = None) -> int:

@@ -128,7 +128,7 @@ class TerminalDescription(NamedTuple):
     size: tuple[int, int]
     """Columns and rows."""
     folder: str
-    """The current folder."""
+    """The current folder, "" if it was removed."""
     workspaces: list[str] = []
     """The folders that the command line names."""
 
@@ -204,8 +204,11 @@ def attach(home: Home, workspaces: Sequence[str]) -> socket.socket | None:
     note = _read_engine_note(home)
     if not (address := note.get("address")):
         return None
+    description = describe_terminal()
+    if not (workspaces or description.folder):
+        raise Refused("The current folder does not exist any more: cd to a folder that exists, or name a --workspace")
     folders = [str(Path(workspace).expanduser().absolute()) for workspace in workspaces]
-    request = {"verb": "attach", "arguments": describe_terminal()._replace(workspaces=folders)._asdict()}
+    request = {"verb": "attach", "arguments": description._replace(workspaces=folders)._asdict()}
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.settimeout(TIMEOUT_S)
@@ -250,8 +253,8 @@ def describe_terminal() -> TerminalDescription:
     environment = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
     try:
         folder = str(Path.cwd())
-    except FileNotFoundError:  # it was removed meanwhile
-        folder = "/"
+    except FileNotFoundError:
+        folder = ""
     return TerminalDescription(environment, read_terminal_size(), folder)
 
 

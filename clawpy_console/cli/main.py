@@ -147,6 +147,10 @@ def _open_console(common: CommonOptions, terminal: socket.socket | None) -> int:
     """Open a console for the client at `terminal`; returns the exit code once it is closed."""
     if common.as_json:
         raise WrongUse("--json needs a verb; `clawpy cards --json` for example")
+    if terminal is None and sys.stdin.isatty() and sys.stdout.isatty():
+        name = os.environ.get("TERM") or "not set"
+        fix = "set TERM to what it is, for example TERM=xterm-256color, or use a verb, see `clawpy --help`"
+        raise WrongUse(f"the console needs a terminal that draws a full screen; TERM is {name}", fix)
     workspaces = common.all_workspaces(needed=True)
     if terminal is None:
         raise engine.Refusal("no_terminal", "the console needs a terminal", "use a verb instead, see `clawpy --help`")

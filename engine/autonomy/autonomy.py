@@ -137,6 +137,11 @@ class Autonomy:
             return self.state()
         return self._view if self._view.cause != FIRST else None
 
+    def find_first_state(self) -> AutonomyState:
+        """The state with which the first engine of this home would begin. Nothing is recorded."""
+        transitions = find_transitions(self._view.state, self._make_facts(self._kill_switch.holds()))
+        return transitions[-1][0] if transitions else self._view.state
+
     def state(self) -> StateView:
         """The present state, after all transitions that follow from the present facts. They are recorded, so do not
         call it inside a write."""

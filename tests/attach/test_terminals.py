@@ -98,6 +98,34 @@ def test_a_console_in_another_repository_has_it_looked_after_and_begins_there(
     here.wait_for("in shop")
 
 
+def test_a_console_in_a_folder_that_was_removed_shows_no_other_repository(
+    pane: NewPane, command: str, project: Path
+) -> None:
+    removed = project.parent / "removed"
+    removed.mkdir()
+    here, there = pane(), pane()
+    here.open(command)
+    there.type(f"cd {removed}; rmdir {removed}; {command}")
+    there.wait_for("code 1")
+    assert "The current folder does not exist any more: cd to a folder that exists" in there.read_text()
+    there.type(command.replace("; echo", f" --workspace {project}; echo"))
+    there.wait_for(r"shop main\*\s*$")
+
+
+@pytest.mark.parametrize(("setting", "words"), [("TERM=dumb", "TERM is dumb"), ("-u TERM", "TERM is not set")])
+def test_a_terminal_without_a_full_screen_gets_no_console_but_verbs(
+    pane: NewPane, command: str, setting: str, words: str
+) -> None:
+    terminal = pane()
+    terminal.type(f"env {setting} {command}")
+    terminal.wait_for("code 2")
+    text = terminal.read_text()
+    assert words in text
+    assert "TERM=xterm-256color, or use a verb" in text
+    terminal.type(f"env {setting} {command.replace('; echo', ' cards; echo')}")
+    terminal.wait_for("code 0")
+
+
 def test_cards_that_a_verb_makes_in_another_repository_are_counted_in_every_console(
     pane: NewPane, command: str, project: Path
 ) -> None:

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from engine.api.documents import Document, document, instant
 from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Seconds, Text, operation, require
+from engine.autonomy.autonomy import FIRST
 from engine.clock import SystemClock
 from engine.config.sections import ACP_PREFIX, Dollars, Hour, Milliseconds, Surface
 from engine.config.settings_file import describe_accepted, parse_key
@@ -75,20 +76,21 @@ def cross_poll_status(engine: Services) -> Document:
 @operation()
 def status(engine: ApiServices) -> Document:
     """State, holds, caps, the last decisions and what waits. `engine` is "none" when the one that answers was opened
-    for this question: the state is then that of the last engine."""
+    for this question: the state is then that of the last engine. If none has run yet, it is the one with which the
+    first would begin, and `stateSince` is null."""
     autonomy = engine.autonomy
     runs = autonomy.schedule.running
-    state = autonomy.state() if runs else autonomy.last_state() or autonomy.state()
+    state = autonomy.state() if runs else autonomy.last_state()
     pending = engine.cards.list_pending()
     gateway = engine.gateway.state()
     requirements = autonomy.requirements(engine.workspaces)
     return {
         "engine": "running" if runs else "none",
-        "state": str(state.state),
-        "cause": state.cause,
-        "stateSince": instant(state.since),
+        "state": str(state.state if state else autonomy.find_first_state()),
+        "cause": state.cause if state else FIRST,
+        "stateSince": instant(state.since if state else None),
         "since": document(engine.since()),
-        "nextChange": instant(state.next_change),
+        "nextChange": instant(state.next_change if state else None),
         "holds": document(engine.safety.kill_switch.holds()),
         "crossPollStatus": trigger_figures(engine),
         "byItself": {"missing": list(requirements.missing), "words": requirements.words},

@@ -1,7 +1,8 @@
-"""Operations on the engine as a whole (SPEC 9.8): the runners of a channel, and notifications."""
+"""Operations on the engine as a whole (SPEC 9.8): the runners of a channel, its state, and notifications."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ from engine.model import Refusal
 from engine.storage.database import Database
 from tests.api.notify.world import NotifyWorld
 from tests.api.operations.conftest import Ask, Refused
+from tests.autonomy.world import World as AutonomyWorld
 
 
 def test_a_coding_agent_that_the_settings_do_not_have_cannot_be_a_runner(ask: Ask, refused: Refused) -> None:
@@ -24,6 +26,32 @@ def test_a_coding_agent_that_the_settings_do_not_have_cannot_be_a_runner(ask: As
     assert "no coding agent 'ghost'" in refused("config", **setting).message
     ask("config", action="set", key="acp.ghost.command", value='["ghost"]')
     assert ask("config", **setting)["value"] == "acp:ghost"
+
+
+# status
+
+
+def test_the_last_state_is_that_of_an_engine_and_not_of_verbs(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engines = AutonomyWorld(tmp_path, clock, monkeypatch)
+
+    def read_status() -> tuple[Any, str]:
+        """When the state began, and what the verb prints, with an engine that was opened for this verb alone."""
+        with engines.opened() as engine:
+            document = dispatch(engine, "status", {})
+        return document["stateSince"], render_document("status", document)
+
+    for _ in range(2):
+        since, text = read_status()
+        assert since is None
+        assert "last state" not in text
+    with engines.opened() as engine:
+        engine.autonomy.start()
+        began = dispatch(engine, "status", {})["stateSince"]
+    since, text = read_status()
+    assert since == began
+    assert "last state: WATCHING since " in text
 
 
 # notify
