@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from clawpy_console import formats
 from clawpy_console.console import Console
-from clawpy_console.fields import states
 from clawpy_console.formats import crop, one_line
 from engine.model import Card, DismissReason, Refusal, SessionView, Status
 
@@ -220,7 +219,7 @@ class CardController:
         app starts the card or shows it on mission control.
         """
         self._note_change(card.id, card)
-        asks = card.consent_text or card.note or states.find_approval_risk(card) or states.find_blocking_verdict(card)
+        asks = card.consent_text or card.note or card.approval_risk or card.blocking_verdict
         if card.assignment.flow and not asks:
             (start or self._start)(card)
         else:

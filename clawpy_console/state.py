@@ -379,7 +379,7 @@ def read_topics(
 
 log = logging.getLogger(__name__)
 
-LAST_SCREEN_VERSION = 6
+LAST_SCREEN_VERSION = 7
 """Raise it when fields of the state change: what the operator typed and chose is kept from any version."""
 
 MAX_KEPT_ITEMS = {

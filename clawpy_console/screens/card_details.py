@@ -14,16 +14,27 @@ from textual.content import Content
 from textual.widgets import TextArea
 
 from clawpy_console import formats
-from clawpy_console.fields import Field, draw_bar, heading, make_fact_fields, states, text_line
+from clawpy_console.fields import Field, draw_bar, heading, make_fact_fields, text_line, work
 from clawpy_console.formats import one_line
 from clawpy_console.keys import bindings
-from clawpy_console.screens.card_stack import make_headline
+from clawpy_console.screens.card_stack import describe_signal, make_headline
 from clawpy_console.screens.dialog import Dialog
+from clawpy_console.screens.safety_fields import VERDICT_SIGNS
 from clawpy_console.state import AppState
 from clawpy_console.widgets.frame import Frame, KeyLine
 from clawpy_console.widgets.session import describe_result
 from clawpy_console.widgets.texts import Heading, PlainText, ReflowingText
-from engine.model import CONFIDENCE_WEIGHTS, REASON_SEPARATOR, Card, RailVerdict, Refusal, Source, Tier, Verdict
+from engine.model import (
+    CONFIDENCE_WEIGHTS,
+    NO_SANDBOX_WARNING,
+    REASON_SEPARATOR,
+    Card,
+    RailVerdict,
+    Refusal,
+    Source,
+    Tier,
+    Verdict,
+)
 
 if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole
@@ -63,7 +74,7 @@ def make_evidence_fields(
     if signals:  # the operator's own prompt has none
         yield heading("signals (weight · relevance)" if in_full else "signals")
     for signal in signals:
-        name, text = states.describe_signal(signal)
+        name, text = describe_signal(signal)
         figures = f"  {signal.weight:.2f} · {signal.relevance:.2f}" if in_full else ""
         yield Field(name, f"{draw_bar(signal.relevance)} {text}{figures}", "grey")
     if evidence.rails:
@@ -116,7 +127,7 @@ def _make_rails_fields(rails: Sequence[RailVerdict], in_full: bool) -> Iterator[
     for rail in rails:
         if rail in allowing:
             continue
-        sign, tone = states.VERDICT_SIGNS[rail.verdict]
+        sign, tone = VERDICT_SIGNS[rail.verdict]
         first, *others = rail.reasons or [""]
         yield Field(rail.rail, f"{sign} {one_line(first)}", tone)
         if others and in_full:
@@ -145,6 +156,7 @@ def _collect_work_facts(card: Card, sandbox: str, now: datetime) -> list[tuple[s
     from engine import kind_title  # not before the first frame
 
     assignment, served = card.assignment, one_line(card.consent_text)
+    changes = work.describe_changes(card.changes, check_only=card.check_only, without_sandbox=card.without_sandbox)
     lifetime = f"made {formats.moment(card.created_at, now)}, expires {formats.moment(card.expires_at, now)}"
     return [
         ("kind", kind_title(card.kind)),
@@ -153,7 +165,7 @@ def _collect_work_facts(card: Card, sandbox: str, now: datetime) -> list[tuple[s
         ("commands", served if assignment.flow else ""),
         ("continues", "" if assignment.flow else assignment.parameters.get("continues", "")),
         ("where", assignment.workspace),
-        ("changes", states.describe_changes(assignment.flow, card.check_only, card.without_sandbox)),
+        ("changes", changes),
         ("sandbox", sandbox),
         ("undo", card.undo_note),
         ("source", f"{card.source.value}, {lifetime}"),
@@ -272,7 +284,7 @@ class Details(Dialog[None]):
     def _draw(self) -> None:
         card = self._card
         head = Content.styled(one_line(card.assignment.prompt), "bold $ink")
-        warning = Content.styled(f"▲ {states.NO_SANDBOX}" if card.without_sandbox else "", "bold $wants")
+        warning = Content.styled(f"▲ {NO_SANDBOX_WARNING}" if card.without_sandbox else "", "bold $wants")
         self.query_one("#head", ReflowingText).show(
             lambda width: [make_headline(card, width), warning, *head.wrap(width)]
         )
@@ -306,7 +318,7 @@ class Details(Dialog[None]):
 
     def action_approve(self, typing: bool = False) -> None:
         """Approve the card with the text in the editor. A risky card shows its risk, and waits for `action_insist`."""
-        risk = states.find_approval_risk(self._card)
+        risk = self._card.approval_risk
         if not risk:
             self._approve()
         elif not self._armed:

@@ -18,11 +18,12 @@ from textual.geometry import Offset
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from clawpy_console.fields import states
+from clawpy_console import formats
+from clawpy_console.fields import work
 from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import bindings, format_key
 from clawpy_console.widgets.texts import PlainText
-from engine.model import Band, Card, DismissReason, Signal, Source, Tier
+from engine.model import NO_SANDBOX_WARNING, Band, Card, DismissReason, Signal, Source, Tier
 
 if TYPE_CHECKING:
     from clawpy_console.console import Console
@@ -203,7 +204,7 @@ class CardStack(Widget, can_focus=True):
         view.display = card is not None
         self.query_one("#empty").display = card is None
         view.set_class(card is not None and card.tier is Tier.AT_RISK, "-at-risk")
-        view.set_class(card is not None and bool(states.find_approval_risk(card)), "-risky")
+        view.set_class(card is not None and bool(card.approval_risk), "-risky")
         view.set_class(self.armed, "-armed")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -263,7 +264,7 @@ class CardStack(Widget, can_focus=True):
         card = self.front
         if card is None or not self._can_decide():
             return
-        if states.find_approval_risk(card):
+        if card.approval_risk:
             self._armed_id = self.chosen_id = card.id
             self._draw()
             self._on_change()
@@ -279,11 +280,11 @@ class CardStack(Widget, can_focus=True):
     def _explain_approval(self, card: Card) -> str:
         """What approving `card` needs or does."""
         approve = format_key("stack.approve", self.app.keymap)
-        if blocking_verdict := states.find_blocking_verdict(card):
+        if blocking_verdict := card.blocking_verdict:
             return f"The rail “{blocking_verdict.rail}” blocks it. {describe_way_out(card, self.app.keymap)}"
         if not card.can_run:
-            return states.explain_cannot_run(card.assignment.flow)
-        if states.find_approval_risk(card):
+            return work.explain_cannot_run(card.assignment.flow)
+        if card.approval_risk:
             return f"{approve} shows the risk first."
         return f"No risk here: {approve} approves it."
 
@@ -341,22 +342,44 @@ def make_headline(card: Card, width: int) -> Content:
             badges.append(("  NEW", "bold $wants"))
     right = Content.assemble(*badges)
     label = Content.styled(f"{card.tier_word.upper()}  ", "bold $wrong" if card.tier is Tier.AT_RISK else "bold $ink")
-    place = f"{workspace_name(card.assignment.workspace)} · {states.name_work(card)}"
+    place = f"{workspace_name(card.assignment.workspace)} · {card.work}"
     place_width = max(1, width - label.cell_length - right.cell_length - 1)
     return Content.assemble(label, (fit_to_width(place, place_width), "$grey"), " ", right)
 
 
+def describe_signal(signal: Signal) -> tuple[str, str]:
+    """The name of a signal and its evidence."""
+    name = "talk" if signal.name == "conversations" else signal.name
+    return name, one_line(signal.error or "; ".join(signal.evidence)) or "nothing"
+
+
 def make_signal_line(signal: Signal) -> Content:
     """A signal as name, bar and evidence."""
-    name, text = states.describe_signal(signal)
+    name, text = describe_signal(signal)
     filled = max(round(signal.relevance * SIGNAL_BAR_CELLS), 1 if signal.relevance > 0.02 else 0)
     bar = f"{'▇' * filled:<{SIGNAL_BAR_CELLS}} "
     return Content.assemble((f"{fit_to_width(name, 8)} ", "$faint"), (bar, "$accent"), (text, "$grey"))
 
 
+def describe_work(card: Card) -> str:
+    """The estimated cost of a card, what it changes, what runs it and what undoes it, where anything can run it."""
+    assignment = card.assignment
+    if not card.can_run:
+        return work.explain_cannot_run(assignment.flow)
+    parts = [f"est. {formats.money(card.estimate)}"] if card.estimate else []
+    parts.append(work.describe_changes(card.changes, check_only=card.check_only, without_sandbox=card.without_sandbox))
+    parts.append(f"runs: {assignment.flow or one_line(card.consent_text) or assignment.runner}")
+    session_id = assignment.parameters.get("continues")
+    if session_id and assignment.flow is None:
+        parts.append(f"continues {session_id}")
+    undo = one_line(card.undo_note)
+    parts.append(undo if undo.startswith("nothing to undo") else f"undo: {undo}")
+    return " · ".join(parts)
+
+
 def describe_way_out(card: Card, keymap: Mapping[str, str]) -> str:
     """What the operator can do about the rail that would block `card`, with the keys; "" when none would."""
-    blocking_verdict = states.find_blocking_verdict(card)
+    blocking_verdict = card.blocking_verdict
     if blocking_verdict is None:
         return ""
     approve, safety, next_pane, allow_once = (
@@ -371,11 +394,11 @@ def describe_way_out(card: Card, keymap: Mapping[str, str]) -> str:
 
 def find_caution(card: Card, way_out: str) -> tuple[str, str]:
     """A warning to read before approving, "" for none, and its style. `way_out` is that of `describe_way_out`."""
-    if blocking_verdict := states.find_blocking_verdict(card):
+    if blocking_verdict := card.blocking_verdict:
         reason = one_line(blocking_verdict.reason)
         return f"✗ {blocking_verdict.rail} would block: {reason}. {way_out}", "$wrong"
-    if (risk := states.find_approval_risk(card)) and risk != states.NO_SANDBOX:  # that stands under the headline
-        return f"▲ risky: {risk}", "$wants"
+    if card.rail_risk:  # that there is no sandbox stands under the headline
+        return f"▲ risky: {card.approval_risk}", "$wants"
     if card.note:
         return f"▲ {one_line(card.note)}", "$wants"
     return "", ""
@@ -409,7 +432,7 @@ def make_card_lines(card: Card, width: int, height: int, way_out: str, *, with_s
     """The card as exactly `height` lines of at most `width` cells. `way_out` is that of `describe_way_out`."""
     parts = _make_card_parts(card, width, way_out, with_signals)
     _shrink(parts, width, height)
-    sandbox_warning = crop(f"▲ {states.NO_SANDBOX}", width) if card.without_sandbox else ""
+    sandbox_warning = crop(f"▲ {NO_SANDBOX_WARNING}", width) if card.without_sandbox else ""
     top = [make_headline(card, width), Content.styled(sandbox_warning, "bold $wants"), *parts["prompt"]]
     for lines in (parts["reason"], parts["signals"]):
         if lines:
@@ -428,7 +451,7 @@ def _make_card_parts(card: Card, width: int, way_out: str, with_signals: bool) -
         "reason": _wrap(card.reasoning.partition("\n")[0], "$grey", width, 5),  # the details show the rest
         "signals": [make_signal_line(signal).truncate(width, ellipsis=True) for signal in signals],
         "caution": _wrap(*find_caution(card, way_out), width, 6),
-        "facts": _wrap(states.describe_work(card), "$faint", width, 5),
+        "facts": _wrap(describe_work(card), "$faint", width, 5),
     }
 
 

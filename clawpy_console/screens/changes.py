@@ -12,7 +12,7 @@ from textual.content import Content
 from textual.message import Message
 
 from clawpy_console import formats
-from clawpy_console.fields import states
+from clawpy_console.fields.work import describe_open_comments
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens import diff
@@ -397,7 +397,7 @@ class Changes(Pane):
 
 def describe_landing(change: ChangeSet, landed: ChangeSet, parts: Sequence[FilePart]) -> str:
     """What landing `parts` of `change`, by default all of it, has done. `landed` is the change set after that."""
-    comments = states.describe_open_comments([bool(comment.sent) for comment in change.comments])
+    comments = describe_open_comments([bool(comment.sent) for comment in change.comments])
     open_comments = f" {comments}." if comments else ""
     is_partial = landed.state is not ChangeState.LANDED
     waiting = f" The rest waits: {formats.count(len(landed.files), 'file')}." if is_partial else ""

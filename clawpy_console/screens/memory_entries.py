@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from clawpy_console import formats
-from clawpy_console.fields import Field, make_text_fields, states, text_line
+from clawpy_console.fields import Field, make_text_fields, text_line
+from clawpy_console.fields.work import SESSION_SIGNS
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.widgets.frame import has_words
 from engine import LedgerEntry
@@ -138,7 +139,7 @@ def _make_graph_entry(node: GraphNode) -> Entry:
     entry = Entry(Layer.GRAPH, node.task_id, sanitise(node.title), "invalid", node.timestamp)
     if node.invalidated_at is not None:
         return replace(entry, mark="·", is_old=True)
-    mark, style = states.SESSION_SIGNS.get(node.outcome or "queued", ("○", "grey"))
+    mark, style = SESSION_SIGNS.get(node.outcome or "queued", ("○", "grey"))
     return replace(entry, label=label_outcome(node.outcome) or "open", mark=mark, mark_style=style)
 
 

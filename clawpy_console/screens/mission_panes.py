@@ -13,8 +13,7 @@ from textual.app import ComposeResult
 from textual.content import Content
 
 from clawpy_console import formats
-from clawpy_console.fields import states
-from clawpy_console.fields.states import make_absence_fields
+from clawpy_console.fields.work import make_absence_fields
 from clawpy_console.formats import clock_time, crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import bindings, format_key
 from clawpy_console.screens.base import find_base_screen
@@ -150,10 +149,10 @@ def make_card_rows(cards: Sequence[Card], state: AppState) -> list[Row]:
     rows = []
     for card in cards:
         text = state.make_place_prefix(card.assignment.workspace) + one_line(card.assignment.prompt)
-        risk_style = "wants" if states.find_approval_risk(card) else "faint"
+        risk_style = "wants" if card.approval_risk else "faint"
         mark_style = "wrong" if card.tier is Tier.AT_RISK else risk_style
         mark = fit_to_width(card.tier_word.upper(), 7)
-        rows.append(Row(card.id, text, mark, states.name_work(card), "grey", mark_style))
+        rows.append(Row(card.id, text, mark, card.work, "grey", mark_style))
     return rows
 
 

@@ -20,7 +20,7 @@ from textual.system_commands import SystemCommandsProvider
 from textual.widgets import Input
 
 from clawpy_console import formats
-from clawpy_console.fields.states import HOLD_NAMES
+from clawpy_console.fields.work import HOLD_NAMES
 from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, Action, format_key, format_key_with_letters, is_on_screen
 from clawpy_console.screens.dialog import Answer, Dialog, Question, confirm, show_text

@@ -6,12 +6,15 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 
 from clawpy_console import formats
-from clawpy_console.fields import Field, Label, draw_bar, draw_sparkline, heading, states, text_line
-from clawpy_console.fields.states import make_hold_field
+from clawpy_console.fields import Field, Label, draw_bar, draw_sparkline, heading, text_line
+from clawpy_console.fields.work import make_hold_field
 from clawpy_console.formats import cap_amount, clock_time, crop, one_line, workspace_name
 from clawpy_console.state import AppState, QuietHours
 from clawpy_console.widgets.rows import Row
 from engine.model import MICRO, Burn, Hold, LogEntry, RailState, RailVerdict, Verdict
+
+VERDICT_SIGNS = {Verdict.ALLOW: ("✓", "grey"), Verdict.ASK: ("▲", "wants"), Verdict.BLOCK: ("✗", "wrong")}
+"""Sign and tone of each verdict of a rail."""
 
 RAIL_NAMES = {"loop": "loops", "gate": "human gate", "kill": "kill switch"}
 """The names of rails whose id is not their name."""
@@ -53,7 +56,7 @@ def make_rail_label(rail: RailState, now: datetime, acts_by_itself: bool) -> Lab
         return Label("✓", "grey", "by you")
     if rail.until is not None and rail.until > now:
         return Label("◐", "accent", f"in {formats.duration(rail.until - now)}")
-    sign, tone = states.VERDICT_SIGNS[rail.verdict]
+    sign, tone = VERDICT_SIGNS[rail.verdict]
     return Label(sign, tone, rail.brief)
 
 
@@ -82,7 +85,7 @@ def make_rails_fields(state: AppState, rail: RailState | None, now: datetime) ->
         if verdict is None:
             yield text_line("✓ all rails allowed it", "grey")
         else:
-            sign, tone = states.VERDICT_SIGNS[verdict.verdict]
+            sign, tone = VERDICT_SIGNS[verdict.verdict]
             yield text_line(f"{sign} {name_rail(verdict.rail)}: {one_line(verdict.reason)}", tone)
     if rail is not None:
         label = make_rail_label(rail, now, state.acts_by_itself)
@@ -202,7 +205,7 @@ def make_blocked_fields(entry: LogEntry, now: datetime, key: str) -> Iterator[Fi
     place = f"{workspace_name(entry.workspace)} → {entry.channel}{sender}"
     yield text_line(" · ".join(filter(None, (entry.trigger_type, place, formats.moment(entry.at, now)))), "faint")
     for verdict in select_objections(entry.verdicts):
-        sign, tone = states.VERDICT_SIGNS[verdict.verdict]
+        sign, tone = VERDICT_SIGNS[verdict.verdict]
         rule = f"  rule {verdict.rule}" if verdict.rule else ""
         yield text_line(f"{sign} {name_rail(verdict.rail)}{rule}", tone)
         yield from (text_line(one_line(reason), "grey") for reason in verdict.reasons)
@@ -221,7 +224,7 @@ def make_rail_rows(state: AppState, now: datetime) -> Iterator[Row]:
         label = make_rail_label(rail, now, state.acts_by_itself)
         last = ""
         if rail.last is not None and rail.last_at is not None:
-            last = f"last {states.VERDICT_SIGNS[rail.last.verdict][0]} {formats.moment(rail.last_at, now)}"
+            last = f"last {VERDICT_SIGNS[rail.last.verdict][0]} {formats.moment(rail.last_at, now)}"
         stopped = f"{rail.stopped} stopped in 24 h  " if rail.stopped else ""
         text = f"{name_rail(rail.rail):<12} {label.words}"
         yield Row(rail.rail, text, label.sign, stopped + last, "ink", label.tone, "grey")
@@ -253,7 +256,7 @@ def make_switch_rows(state: AppState) -> Iterator[Row]:
 def make_blocked_row(entry: LogEntry, now: datetime) -> Row:
     """A row for a decision that did not allow work: the rail, the prompt, the time."""
     decisive = find_decisive_verdict(entry.verdicts)
-    sign, style = states.VERDICT_SIGNS[decisive.verdict if decisive else Verdict.BLOCK]
+    sign, style = VERDICT_SIGNS[decisive.verdict if decisive else Verdict.BLOCK]
     if entry.allowed_once:
         sign, style = "◌", "accent"
     text = f"{name_rail(decisive.rail) if decisive else '':<11} {one_line(entry.prompt)}"

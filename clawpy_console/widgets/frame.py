@@ -17,7 +17,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from clawpy_console import formats
-from clawpy_console.fields.states import SWITCH_ON
+from clawpy_console.fields.work import SWITCH_ON
 from clawpy_console.formats import cap_amount, clock_time, crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import KEY_LINE, bindings, format_key
 from clawpy_console.state import AppState

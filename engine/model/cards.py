@@ -15,6 +15,7 @@ from typing import Any
 from engine.frozen import frozen
 from engine.model.base import hex_hash
 from engine.model.rails import Assignment, DecidedBy, GateRuleName, RailVerdict
+from engine.model.text import one_line
 
 COLD_START = 0.4
 """The confidence of every card in phase 0, which states nothing (SPEC 2.6)."""
@@ -202,6 +203,10 @@ def is_expired(expires_at: datetime, snoozed_until: datetime | None, now: dateti
     return expires_at <= now and not (snoozed_until is not None and snoozed_until > now)
 
 
+NO_SANDBOX_WARNING = "no sandbox on this machine"
+"""The warning on a card whose commands would run unconfined."""
+
+
 @frozen
 class Card:
     """A card as the operator sees it. Names follow SPEC 9.8 where they leave the engine."""
@@ -230,6 +235,10 @@ class Card:
     """Estimated cost in micro-dollars."""
     check_only: bool = True
     """Whether it is read-only."""
+    work: str = ""
+    """What sort of work it is: `tests`, or the channel where no flow does it."""
+    changes: str = ""
+    """What it changes: `read-only`, `you land the changes`, `makes a branch`."""
     undo_note: str = ""
     """How to undo it; "" if nothing can run it."""
     consent_text: str = ""
@@ -287,6 +296,28 @@ class Card:
     def snoozed(self, now: datetime) -> bool:
         """Whether it is snoozed, until the instant its snooze ends."""
         return self.snoozed_until is not None and self.snoozed_until > now
+
+    @property
+    def blocking_verdict(self) -> RailVerdict | None:
+        """The first rail that would block it now."""
+        return next((verdict for verdict in self.verdicts if verdict.blocks), None)
+
+    @property
+    def rail_risk(self) -> str:
+        """What a rail says of its risk: the content filter asks, or it touches production; "" for none."""
+        for verdict in self.verdicts:
+            if verdict.asks_about_content:
+                return one_line(verdict.reason)
+            if verdict.applies(GateRuleName.PRODUCTION):
+                reasons = (reason for reason in verdict.reasons if "production" in reason)
+                return one_line(next(reasons, verdict.reason))
+        return ""
+
+    @property
+    def approval_risk(self) -> str:
+        """Why approving it needs a second, distinct key: no sandbox works here, or `rail_risk`; "" where it needs
+        none."""
+        return "; ".join(filter(None, (NO_SANDBOX_WARNING if self.needs_confirmation else "", self.rail_risk)))
 
     @property
     def asks_about_content(self) -> bool:

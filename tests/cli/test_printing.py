@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from clawpy_console.cli.printing import render_document, style
+from clawpy_console.cli.printing.cards import CARD_LABELS
 from clawpy_console.cli.printing.style import paint_session_outcome, strip_colours
-from clawpy_console.fields import states
+from clawpy_console.cli.printing.system import DECISION_LABELS
+from clawpy_console.fields.work import LEARNED_FORMS
 from engine.api.documents import document as as_json
 from engine.model import SESSION_LABELS, DecisionSignal, Outcome, RailVerdict, SessionState, Status, Verdict
 from tests.api.stand_in import STATED_CONFIDENCE, card
@@ -103,7 +105,7 @@ def test_the_status_lists_what_happened_below_its_number_and_one_reason_each() -
         "dndUntil": None,
         "byItself": {"missing": missing, "words": "does not act by itself yet: long"},
         "silenceSeconds": 0, "nextCycleAt": None, "pending": 2,
-        "keysInFile": "", "since": away | {"learnt": dict.fromkeys(states.LEARNED_FORMS, 0)}, "decisions": [],
+        "keysInFile": "", "since": away | {"learnt": dict.fromkeys(LEARNED_FORMS, 0)}, "decisions": [],
         "waiting": [{"id": "change_1", "title": "land 1 file?"}],
     }  # fmt: skip
     time = style.format_time(as_json(AT))
@@ -125,9 +127,9 @@ def test_the_status_lists_what_happened_below_its_number_and_one_reason_each() -
 
 
 WORDS = [
-    *((signal, states.DECISION_LABELS) for signal in DecisionSignal),
+    *((signal, DECISION_LABELS) for signal in DecisionSignal),
     *((state, SESSION_LABELS) for state in (*SessionState, *Outcome)),
-    *((status, states.CARD_LABELS) for status in Status),
+    *((status, CARD_LABELS) for status in Status),
 ]
 
 

@@ -1,4 +1,8 @@
-"""Runs a console in a test, waits until it shows something, and reads what it shows."""
+"""Runs a console in a test, waits until it shows something, and reads what it shows.
+
+Neither Textual nor the console has a public way to what is drawn, to the toasts, or to whether something is being read.
+Their private parts are used here, so that tests need not know them.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from typing import Any
 
 from textual.app import App
 from textual.pilot import Pilot
+from textual.strip import Strip
 
 from clawpy_console.app import ConsoleApp
 from engine.home import Home
@@ -39,11 +44,11 @@ async def running(
 
 async def until_loaded(pilot: Pilot) -> None:
     """Wait until the engine is open and everything was read once."""
-    app = pilot.app
-    await until(pilot, lambda: app.state.phase and not app._is_reading, "for the engine")  # type: ignore[attr-defined]
+    app: Any = pilot.app  # a console
+    await until(pilot, lambda: app.state.phase and not is_reading(app), "for the engine")
 
 
-async def wait_for_text(pilot: Pilot, *texts: str) -> None:
+async def until_shown(pilot: Pilot, *texts: str) -> None:
     """Wait until all of these texts are on the screen."""
     for text in texts:
         await until(pilot, lambda text=text: text in read_screen(pilot.app), f"for {text!r}")
@@ -59,9 +64,19 @@ async def until(pilot: Pilot, condition: Callable[[], object], description: str 
         await until_idle()
 
 
+def is_reading(app: ConsoleApp) -> bool:
+    """Whether the state of the engine is being read again."""
+    return app._is_reading
+
+
+def read_lines(app: App[Any]) -> list[Strip]:
+    """The lines on the screen, as they are drawn."""
+    return app.screen._compositor.render_strips()
+
+
 def read_screen(app: App[Any]) -> str:
     """The text on the screen, line by line."""
-    return "\n".join("".join(segment.text for segment in strip) for strip in app.screen._compositor.render_strips())
+    return "\n".join("".join(segment.text for segment in strip) for strip in read_lines(app))
 
 
 def read_toasts(app: ConsoleApp) -> str:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from engine.model import Card, DecidedBy, DismissReason, Mute, RailVerdict, Refusal, Source, Status
-from tests.console.stand_in_data import card, read_values
+from tests.console.stand_in_data import card, read_cards
 from tests.console.stand_in_service import StandInService
 
 
@@ -16,7 +16,7 @@ class StandInCards(StandInService):
     """The service `cards`."""
 
     def fill(self) -> None:
-        self.all = {card.id: card for card in read_values(Card, "cards")}
+        self.all = {card.id: card for card in read_cards()}
         self.mutes: list[Mute] = []
 
     def list_pending(self, **_: object) -> list[Card]:

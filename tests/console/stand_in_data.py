@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from engine import LedgerEntry
+from engine.execution.runners.flows import describe_changes, name_work
 from engine.model import (
     COLD_START,
     AgentView,
@@ -66,12 +67,25 @@ def card(number: int, prompt: str, *, flow: str | None = "run_tests", workspace:
     base = cards()[3]
     assignment = replace(base.assignment, prompt=prompt, workspace=workspace, flow=flow)
     fields = {"created_at": ago(minutes=8 + number), **fields}
-    return replace(base, id=f"pred_{number:012}", kind=flow or "prose", assignment=assignment, **fields)
+    made = replace(base, id=f"pred_{number:012}", kind=flow or "prose", assignment=assignment, **fields)
+    return describe_by_flow(made)
+
+
+def read_cards() -> list[Card]:
+    """Every card of the table, also decided ones."""
+    return list(map(describe_by_flow, read_values(Card, "cards")))
+
+
+def describe_by_flow(card: Card) -> Card:
+    """The card with the words for its work and its changes, which the engine takes from its flow."""
+    flow = card.assignment.flow
+    work = name_work(flow) if flow else card.assignment.channel
+    return replace(card, work=work, changes="read-only" if card.check_only else describe_changes(flow))
 
 
 def cards(*, stated: bool = True) -> list[Card]:
     """The stack from the top. `stated`: the Twin has learnt, so that a confidence is stated."""
-    stack = [card for card in read_values(Card, "cards") if card.status is Status.PENDING]
+    stack = [card for card in read_cards() if card.status is Status.PENDING]
     return stack if stated else sorted(map(_unstated, stack), key=lambda card: card.tier)
 
 

@@ -17,7 +17,7 @@ from clawpy_console.keys import bindings
 from clawpy_console.screens.base import BaseScreen, ConsoleScreen
 from clawpy_console.widgets.frame import Filter, Frame, KeyLine
 from clawpy_console.widgets.rows import Row, Rows
-from tests.console.driving import running, until, until_loaded
+from tests.console.driving import read_lines, running, until, until_loaded
 
 MODES = [*ConsoleApp.MODES]
 
@@ -183,4 +183,4 @@ async def test_the_terminal_can_be_resized_behind_a_dialog(
         assert console.screen.is_modal, "it stays open"
         await pilot.resize_terminal(*after)
         await until(pilot, lambda: drawn and drawn[-1]._compositor.size == after, "for a frame of the new size")
-        assert [line.cell_length for line in console.screen._compositor.render_strips()] == [after[0]] * after[1]
+        assert [line.cell_length for line in read_lines(console)] == [after[0]] * after[1]

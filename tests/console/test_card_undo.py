@@ -10,7 +10,7 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from engine.model import Card, Status
 from tests.console.card_steps import FIRST, SECOND, change_cards, find_front_id, find_stack, in_front, with_first_card
-from tests.console.driving import read_toasts, running, until
+from tests.console.driving import is_reading, read_toasts, running, until
 from tests.console.stand_in import StandIn
 from tests.console.stories import (
     Given,
@@ -109,7 +109,7 @@ async def test_an_undone_card_is_in_front_at_once_and_stays(console: ConsoleApp,
         assert not find_calls(engine, "snooze", "undo")  # nothing has reached the engine yet
         console.reload(["cards"])
         answered.set()
-        await until(pilot, lambda: find_calls(engine, "undo") and not console._is_reading)
+        await until(pilot, lambda: find_calls(engine, "undo") and not is_reading(console))
         assert [call[0] for call in find_calls(engine, "snooze", "undo")] == ["snooze", "undo"]
         assert (find_front_id(console), len(find_stack(console).cards)) == (FIRST, 5)
         await carry_out(pilot, change_cards(None, FIRST), in_front(SECOND))  # what was taken back does not outlive that

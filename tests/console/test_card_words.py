@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.fields.states import FLOWS_BY_WORK, describe_work, name_work
-from engine.execution.runners.flows import FLOWS
-from engine.model import RailVerdict, Verdict
+from clawpy_console.screens.card_stack import describe_work, make_headline
+from engine.model import GateRuleName, RailVerdict, Verdict
 from tests.console import stand_in_data
 from tests.console.card_steps import FIRST, change_cards, find_stack
-from tests.console.driving import read_screen, running, until
+from tests.console.driving import read_lines, read_screen, running, until
 from tests.console.stand_in import StandIn
 from tests.console.stories import carry_out
 
@@ -37,21 +36,26 @@ async def test_hostile_text_is_shown_literally_and_breaks_no_column(
             await carry_out(pilot, change_cards(replace(card, **hostile), FIRST))  # type: ignore[arg-type]
             await until(pilot, lambda text=text: find_stack(console).front.assignment.prompt == text)
             await pilot.pause()
-            strips = console.screen._compositor.render_strips()
-            assert {sum(segment.cell_length for segment in strip) for strip in strips} == {size[0]}
+            assert {sum(segment.cell_length for segment in line) for line in read_lines(console)} == {size[0]}
             assert text[:12].split(" 🎉")[0] in read_screen(console)
         await pilot.press("enter", "escape")
 
 
-def test_every_flow_has_a_word_for_its_work() -> None:
-    assert {flow for flows in FLOWS_BY_WORK.values() for flow in flows} == set(FLOWS)
+def test_the_engine_gives_the_words_for_the_work_of_a_flow_that_the_console_does_not_know() -> None:
+    card = replace(
+        stand_in_data.card(1, "x", flow="paint_the_shed", check_only=False), work="painting", changes="paints it red"
+    )
+    assert "shop · painting" in make_headline(card, 80).plain
+    assert "paints it red · runs: paint_the_shed" in describe_work(card)
 
 
 @pytest.mark.parametrize(
-    ("flow", "word"), [("tidy_imports", "tidy imports"), (None, "koji-core")], ids=["learned", "by a model"]
+    ("check_only", "words"), [(True, "only checks, without a sandbox"), (False, "you land the changes")]
 )
-def test_a_learned_flow_is_called_by_its_name_and_work_of_a_model_by_its_channel(flow: str | None, word: str) -> None:
-    assert name_work(stand_in_data.card(1, "x", flow=flow)) == word
+def test_nothing_that_runs_without_a_sandbox_is_called_read_only(check_only: bool, words: str) -> None:
+    assert "read-only" in describe_work(stand_in_data.card(1, "x"))
+    waived = RailVerdict("gate", Verdict.ALLOW, "the settings allow that", GateRuleName.SANDBOX_WAIVED)
+    assert words in describe_work(stand_in_data.card(1, "x", check_only=check_only, verdicts=(waived,)))
 
 
 def test_a_card_without_a_cost_shows_none() -> None:

@@ -15,7 +15,7 @@ from engine import open_engine
 from engine.home import Home
 from engine.model import SessionState
 from tests.benchmarks.key_bench import make_busy_repository
-from tests.console.driving import running, until, until_loaded
+from tests.console.driving import is_reading, running, until, until_loaded
 from tests.console.stand_in import StandIn
 
 pytestmark = pytest.mark.usefixtures("frames_at_60_hz")
@@ -64,10 +64,10 @@ async def test_a_slow_service_does_not_block_the_loop(console: ConsoleApp, engin
         console.reload(["cards"])
         await until(pilot, asked.is_set)
         await pilot.press("2")
-        assert console._is_reading
+        assert is_reading(console)
         assert console.current_mode == "work"
         answer.set()
-        await until(pilot, lambda: not console._is_reading)
+        await until(pilot, lambda: not is_reading(console))
 
 
 async def test_nothing_ticks_faster_than_a_second_and_a_still_screen_is_not_drawn_again(

@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 
 from clawpy_console.app import ConsoleApp
 from engine.model import Phase
-from tests.console.driving import until_loaded
+from tests.console.driving import read_lines, until_loaded
 from tests.console.snapshots import CompareSnapshot, in_four_sizes, wait_for_workers
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import cards, found_agent
@@ -143,6 +143,6 @@ def test_the_labels_of_jump_mode_look_as_in_their_picture(
         await until_loaded(pilot)
         await pilot.press("escape", *(("2",) if screen == "work" else ()))
         await wait_for_workers(pilot)
-        pilot.app.screen._compositor.render_strips()  # the keys have their places once they are drawn
+        read_lines(pilot.app)  # the keys have their places once they are drawn
 
     compare_snapshot(console, size, "apostrophe", go=draw)

@@ -29,7 +29,7 @@ from engine.model import MICRO, Hold
 from engine.model.rails import CostState
 from engine.model.text import compute_text_hash
 from tests.console import stand_in_data
-from tests.console.driving import running, wait_for_text
+from tests.console.driving import running, until_shown
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, agents
 
@@ -47,7 +47,7 @@ async def test_a_failing_topic_leaves_the_others(console: ConsoleApp, engine: St
     async with running(console, notifications=True) as pilot:
         assert console.state.cards
         assert console.state.tasks
-        await wait_for_text(pilot, "no such table")
+        await until_shown(pilot, "no such table")
 
 
 def read_state_of_stand_in() -> AppState:
@@ -120,13 +120,13 @@ def test_other_fields_of_the_state_are_another_version() -> None:
             hints_of_fields = get_type_hints(hint)
             fields[hint.__name__] = sorted(hints_of_fields)
             hints += hints_of_fields.values()
-    assert (LAST_SCREEN_VERSION, compute_text_hash(str(sorted(fields.items())))) == (6, "55a26055aa120d8b")
+    assert (LAST_SCREEN_VERSION, compute_text_hash(str(sorted(fields.items())))) == (7, "60a957183de359c6")
 
 
 @pytest.mark.long
 async def test_quitting_saves_the_screen_and_asks_while_sessions_run(console: ConsoleApp, home: Home) -> None:
     async with running(console, "ctrl+q") as pilot:
-        await wait_for_text(pilot, "1 running session")
+        await until_shown(pilot, "1 running session")
         await pilot.press("enter", "escape")
         assert len(console.screen_stack) == 1
         await pilot.press("ctrl+q", "Q")

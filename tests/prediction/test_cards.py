@@ -42,6 +42,23 @@ def test_a_suggestion_has_a_kind_and_a_source_of_its_own(world: World, database:
     assert [decision.kind for decision in world.decisions.load_newest()] == ["suggested"]
 
 
+@pytest.mark.parametrize(
+    ("flow", "check_only", "work", "changes"),
+    [
+        ("run_tests", True, "tests", "read-only"),
+        ("keep_commits", False, "branches", "makes a branch"),
+        (None, False, "koji-core", "you land the changes"),
+    ],
+    ids=["read-only", "a branch", "by a model"],
+)
+def test_a_card_says_what_sort_of_work_it_is_and_what_it_changes(
+    world: World, flow: str | None, check_only: bool, work: str, changes: str
+) -> None:
+    world.sessions.check = lambda assignment: RunnerInfo(True, check_only=check_only)  # type: ignore[method-assign]
+    [card] = world.check(make_proposal("x", flow=flow))
+    assert (card.work, card.changes) == (work, changes)
+
+
 def test_the_newest_cards_of_a_workspace_or_channel_are_counted_without_those_of_others(world: World) -> None:
     first = world.propose("tidy the cart")
     newer = []

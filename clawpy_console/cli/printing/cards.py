@@ -22,9 +22,9 @@ from clawpy_console.cli.printing.style import (
     paint_session_outcome,
     wants,
 )
-from clawpy_console.fields import states
+from clawpy_console.fields import work
 from clawpy_console.formats import one_line, workspace_name
-from engine.model import label_outcome
+from engine.model import NO_SANDBOX_WARNING, label_outcome
 
 
 def format_cards(document: Document) -> Lines:
@@ -49,7 +49,7 @@ def _format_card(card: Document) -> Lines:
     yield head + ("  " + wants(badges) if badges else "")
     if pending and card["withoutSandbox"]:
         advice = "approve it with --without-sandbox" if card["needsConfirmation"] else "the settings allow that here"
-        yield "    " + wants(f"no sandbox on this machine; {advice}")
+        yield "    " + wants(f"{NO_SANDBOX_WARNING}; {advice}")
     yield from indent_lines(card["prompt"])
     if card["reasoning"]:
         yield from (f"    {dim(line)}" for line in card["reasoning"].splitlines())
@@ -76,9 +76,11 @@ def _collect_badges(card: Document) -> Iterator[str]:
 def _describe_run(card: Document) -> str:
     """The cost, the changes and the runner of a pending card; or that it cannot run, if nothing is known of them."""
     if not card["undoNote"]:
-        return wants(states.explain_cannot_run(card["flow"]))
+        return wants(work.explain_cannot_run(card["flow"]))
     cost = [f"est. ${card['estimatedCost']:.2f}"] if card["estimatedCost"] else []
-    changes = states.describe_changes(card["flow"], card["checkOnly"], card["withoutSandbox"])
+    changes = work.describe_changes(
+        card["changes"], check_only=card["checkOnly"], without_sandbox=card["withoutSandbox"]
+    )
     runs = f"runs: {card['flow'] or card['servedBy'] or card['runner']}"
     return dim(" · ".join([*cost, changes, runs]))
 
@@ -98,11 +100,15 @@ def describe_tier(card: Document) -> str:
     return f"▲ {text}" if card["tier"] == 1 else str(text)
 
 
+CARD_LABELS = {"confirmed": "approved", "rejected": "dismissed", "executed": "finished"}
+"""States of cards whose stored name is not a word that you would use."""
+
+
 def describe_card_state(card: Document, *, with_outcome: bool = True) -> str:
     """`approved`, `dismissed`; the outcome of a card that has run."""
     if card["outcome"] and with_outcome:
         return label_outcome(card["outcome"])
-    return str(states.CARD_LABELS.get(card["status"], card["status"]))
+    return str(CARD_LABELS.get(card["status"], card["status"]))
 
 
 def format_muted(document: Document) -> Lines:
@@ -239,7 +245,7 @@ def _explain_no_work(elsewhere: Mapping[str, int]) -> str:
 def format_land(document: Document) -> Lines:
     """The changes that were landed, and that comments on them have no answer."""
     yield from format_card_with_session(document)
-    comments = states.describe_open_comments([bool(comment["sent"]) for comment in document["changeSet"]["comments"]])
+    comments = work.describe_open_comments([bool(comment["sent"]) for comment in document["changeSet"]["comments"]])
     if comments:
         yield wants(comments)
 
@@ -319,11 +325,11 @@ def _format_call_with_prompt(document: Document) -> Lines:
 def format_tasks(document: Document) -> Lines:
     """The task board, or one task."""
     board = document["tasks"] if "tasks" in document else [document["task"]]
-    signs = {state: sign for state, (sign, _) in states.SESSION_SIGNS.items()} | {"open": "○", "done": "✓"}
+    signs = {state: sign for state, (sign, _) in work.SESSION_SIGNS.items()} | {"open": "○", "done": "✓"}
     for task in board:
         state, note = task["state"], task["note"]
         outcome, _, reason = note.partition(": ")
-        if outcome in states.SESSION_SIGNS:
+        if outcome in work.SESSION_SIGNS:
             state, note = (outcome, reason) if state == "failed" else (state, f"{label_outcome(outcome)}: {reason}")
         remarks = "  " + dim(note) if note else ""
         if task["waitsFor"] and state == "open":

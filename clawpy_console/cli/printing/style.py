@@ -9,7 +9,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TextIO
 
-from clawpy_console.fields import Field, compute_label_width, states
+from clawpy_console.fields import Field, compute_label_width, work
 from clawpy_console.formats import workspace_name
 from engine.model import sanitise
 from engine.model.text import count as count
@@ -97,7 +97,7 @@ def indent_lines(text: str) -> Lines:
 def paint_session_outcome(session: Document) -> str:
     """The state of a session, coloured as on the screens."""
     check = session["check"] or {"failed": 0, "errors": 0}
-    label = states.make_outcome_label(
+    label = work.make_outcome_label(
         session["state"], session["result"], session["flow"], check["failed"], check["errors"]
     )
     return paint(label.tone, label.words)

@@ -27,8 +27,8 @@ from clawpy_console.cli.printing.style import (
     paint_session_outcome,
     wants,
 )
-from clawpy_console.fields import Field, states, text_line
-from clawpy_console.fields.states import HOLD_NAMES, describe_origin, make_absence_fields, make_hold_field
+from clawpy_console.fields import Field, text_line
+from clawpy_console.fields.work import HOLD_NAMES, describe_origin, make_absence_fields, make_hold_field
 from clawpy_console.formats import one_line, workspace_name
 from engine.model import REASON_SEPARATOR
 from engine.model.base import group_pairs
@@ -94,12 +94,16 @@ def _format_autonomy(by_itself: Document) -> Lines:
         yield f"  {by_itself['words']}"
 
 
+DECISION_LABELS = {"original": "edited", "did_himself": "done by you"}
+"""Decisions whose stored name is not a word that you would use."""
+
+
 def _format_decisions(decisions: Sequence[Document]) -> Lines:
     """The last decisions."""
     if decisions:
         yield bold("last decisions")
     for decision in decisions:
-        words = states.DECISION_LABELS.get(decision["signal"], decision["signal"])
+        words = DECISION_LABELS.get(decision["signal"], decision["signal"])
         yield dim(f"  {format_time(decision['decidedAt'])}  {words}  {one_line(decision['prompt'])}")
 
 

@@ -276,6 +276,12 @@ UNDO_NOTES = {
 }
 """The undo note of a card for each place (SPEC 9.2)."""
 
+LANDS_CHANGES = "you land the changes"
+"""The changes of work whose diff waits until the operator lands it: that of models and agents, and of most flows."""
+
+_CHANGES_BY_PLACE = {Place.INSTALL: "installs packages", Place.BRANCH: "makes a branch"}
+"""The changes of a flow, for each place from which something else than a diff comes."""
+
 
 HOW_TO_LIST_COMMITS = "`git log --oneline --all` lists its commits, branches and tags"
 """The fix where a commit is missing."""
@@ -291,6 +297,8 @@ class Flow(BaseModel):
     """The name by which it is started."""
     label: ClassVar[str]
     """The name on screens."""
+    work: ClassVar[str]
+    """What sort of work it is, in a word such as `tests`. Several flows may have the same."""
     place: ClassVar[Place]
 
     @classmethod
@@ -302,6 +310,11 @@ class Flow(BaseModel):
     def find_data_parameters(cls) -> frozenset[str]:
         """The names of the parameters whose values are `Mark.DATA`."""
         return frozenset(name for name, field in cls.model_fields.items() if _has_mark(field, Mark.DATA))
+
+    @classmethod
+    def describe_changes(cls) -> str:
+        """What it changes, in words for a card that is not read-only. A flow of `Place.ENGINE` says it itself."""
+        return _CHANGES_BY_PLACE.get(cls.place, LANDS_CHANGES)
 
     def describe(self) -> str:
         """The assignment in words. The card shows it, also after its parameters were edited."""

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from engine.execution.runners.flow import FlowResult, Job, WorkFailed
-from engine.execution.runners.flows import FLOWS
+from engine.execution.runners.flow import LANDS_CHANGES, Flow, FlowResult, Job, Place, WorkFailed
+from engine.execution.runners.flows import FLOWS, describe_changes, name_work
 from engine.git import Git
 from tests.execution.flows.flow_run import ProcessSession
 from tests.support.helpers import read_table
@@ -30,6 +30,36 @@ def test_a_flow_describes_its_parameters(name: str) -> None:
     assert request.describe() == example["words"]
     assert flow(**request.model_dump(mode="json")) == request
     assert all(field.description for field in flow.model_fields.values())
+
+
+@pytest.mark.parametrize("name", list(EXAMPLES))
+def test_a_flow_says_what_sort_of_work_it_is_in_one_word(name: str) -> None:
+    assert FLOWS[name].work.isalpha()
+    assert FLOWS[name].work.islower()
+    assert name_work(name) == FLOWS[name].work
+
+
+def test_a_learned_flow_is_called_by_its_name() -> None:
+    assert name_work("tidy_imports") == "tidy imports"
+
+
+@pytest.mark.parametrize(
+    ("flow", "changes"),
+    [
+        ("fix_lint", "you land the changes"), ("keep_commits", "makes a branch"),
+        ("prepare_environment", "installs packages"), ("undo_landing", "undoes a landing"),
+        ("reclaim_space", "deletes what is not needed any more"), ("tidy_imports", "you land the changes"),
+        (None, "you land the changes"),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_work_changes(flow: str | None, changes: str) -> None:
+    assert describe_changes(flow) == changes
+
+
+@pytest.mark.parametrize("flow", [flow for flow in FLOWS.values() if flow.place is Place.ENGINE], ids=lambda f: f.name)
+def test_a_flow_that_changes_files_of_the_engine_says_what_it_changes(flow: type[Flow]) -> None:
+    assert flow.describe_changes() != LANDS_CHANGES
 
 
 def test_names_are_data_and_what_may_run_is_not() -> None:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import ClassVar
 
-from engine.execution.runners.flow import Flow, FlowResult, Job, Place, WorkFailed
+from engine.execution.runners.flow import LANDS_CHANGES, Flow, FlowResult, Job, Place, WorkFailed
 from engine.execution.runners.flows.changelog import DraftChangelog, LookAtRelease
 from engine.execution.runners.flows.documents import FindOutdatedDocs, UpdateDocs, WriteAgentsMd
 from engine.execution.runners.flows.failing_tests import ApplyFix, Bisect, NarrowFailures, RehearseRevert
@@ -48,6 +48,18 @@ _FLOW_CLASSES: tuple[type[Flow], ...] = (
 
 FLOWS: Mapping[str, type[Flow]] = MappingProxyType({flow.name: flow for flow in _FLOW_CLASSES})
 """Every flow of the program by its name."""
+
+
+def name_work(flow: str) -> str:
+    """What sort of work a flow does, in a word such as `tests`. A learned flow is called by its name."""
+    known_flow = FLOWS.get(flow)
+    return known_flow.work if known_flow else flow.replace("_", " ")
+
+
+def describe_changes(flow: str | None) -> str:
+    """What a flow changes, in words for a card that is not read-only. None stands for a model or an agent."""
+    known_flow = FLOWS.get(flow or "")
+    return known_flow.describe_changes() if known_flow else LANDS_CHANGES
 
 
 class LearnedFlow(Flow):

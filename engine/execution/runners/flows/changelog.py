@@ -47,6 +47,7 @@ class DraftChangelog(Flow):
 
     name = "draft_changelog"
     label = "Draft the change log"
+    work = "release"
     place = Place.CHANGE_SET
     since: Annotated[str, AfterValidator(lambda text: check_argument(text) if text else ""), Mark.DATA] = Field(
         default="", description='a tag or commit; "" = the last tag'
@@ -143,6 +144,7 @@ class LookAtRelease(Flow):
 
     name = "look_at_release"
     label = "Look at what a release would hold"
+    work = "release"
     place = Place.OPERATOR_TREE
     since: Revision = Field(description="the tag of the last release")
 

@@ -57,6 +57,7 @@ class WriteAgentsMd(Flow):
 
     name = "write_agents_md"
     label = f"Write what was learned into {AGENTS_FILE}"
+    work = "docs"
     place = Place.CHANGE_SET
     lessons: list[Lesson] = Field(
         min_length=1, max_length=MAX_SECTION_LESSONS, description="what was learned, one entry each"
@@ -115,6 +116,7 @@ class FindOutdatedDocs(Flow):
 
     name = "look_at_mentions"
     label = "Look at the documentation"
+    work = "docs"
     place = Place.OPERATOR_TREE
 
     def describe(self) -> str:
@@ -146,6 +148,7 @@ class UpdateDocs(Flow):
 
     name = "update_docs"
     label = "Update the documentation"
+    work = "docs"
     place = Place.CHANGE_SET
     paths: list[RepoFile] = Field(min_length=1, max_length=100, description="documents that contain renamed names")
 

@@ -70,6 +70,7 @@ class NarrowFailures(ProjectFlow):
 
     name = "narrow_failures"
     label = "Narrow down failures"
+    work = "tests"
     place = Place.CHECK
     tests: list[TestId] = Field(
         min_length=1, max_length=200, description="ids of failing tests, as their tool has them"
@@ -275,6 +276,7 @@ class Bisect(ProjectFlow):
 
     name = "bisect"
     label = "Bisect a failing test"
+    work = "bisect"
     place = Place.WORKTREE
     test: TestId = Field(description="id of the test that fails, as its tool names it")
     good: Revision = Field(description="a commit at which the test passed")
@@ -395,6 +397,7 @@ class RehearseRevert(ProjectFlow):
 
     name = "rehearse_revert"
     label = "Rehearse a revert"
+    work = "revert"
     place = Place.CHANGE_SET
     commit: Revision = Field(description="the commit to revert")
     test: TestId | None = Field(default=None, description="a test that fails because of it, as its tool names it")
@@ -441,6 +444,7 @@ class ApplyFix(ProjectFlow):
 
     name = "apply_fix"
     label = "Apply a fix that worked before"
+    work = "fix"
     place = Place.CHANGE_SET
     fix: Line = Field(description="id of the fix, as `clawpy candidates` lists it")
     tests: list[TestId] = Field(min_length=1, max_length=20, description="ids of tests that must pass with it")

@@ -31,6 +31,7 @@ class SummariseDay(Flow):
 
     name = "summarise_day"
     label = "Summarise the day"
+    work = "summary"
     place = Place.OPERATOR_TREE
     since: AwareDatetime = Field(description="an ISO time with its offset, for example 2026-01-05T00:00:00+01:00")
     until: AwareDatetime | None = Field(default=None, description="the end of the period; none = now")
@@ -165,6 +166,7 @@ class FindJointChanges(Flow):
 
     name = "look_together"
     label = "Look at what changed together"
+    work = "review"
     place = Place.OPERATOR_TREE
     path: RepoPath = Field(description="the file that changed, or `folder/*.ending` for files that lie together")
     partner: RepoPath = Field(description="the file that usually changes with it")
@@ -262,6 +264,7 @@ class LookAtPullRequest(Flow):
 
     name = "look_at_pull_request"
     label = "Look at a pull request"
+    work = "review"
     place = Place.OPERATOR_TREE
     number: int = Field(ge=1, description="its number")
     title: Line = Field(default="", description="its title")

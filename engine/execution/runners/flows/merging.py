@@ -81,6 +81,7 @@ class RehearseMerge(ProjectFlow):
 
     name = "rehearse_merge"
     label = "Rehearse a merge"
+    work = "merge"
     place = Place.WORKTREE
     source: Revision = Field(description="the branch to merge")
     target: Revision = Field(description="the branch to merge into")
@@ -155,6 +156,7 @@ class ForecastConflicts(Flow):
 
     name = "forecast_conflicts"
     label = "Forecast conflicts"
+    work = "merge"
     place = Place.OPERATOR_TREE
     base: Revision = Field(description="the branch that they will be merged into")
     branches: list[Revision] = Field(min_length=1, max_length=40, description="the branches to try")
@@ -249,6 +251,7 @@ class UnfinishedOperation(ProjectFlow):
 
     name = "unfinished_operation"
     label = "Rehearse an unfinished operation"
+    work = "merge"
     place = Place.WORKTREE
     operation: Literal["merge", "rebase", "cherry-pick", "revert", "am", "bisect", "conflict"] = Field(
         default="merge", description="what is unfinished"

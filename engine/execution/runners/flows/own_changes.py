@@ -87,6 +87,7 @@ class LookAtChanges(Flow):
 
     name = "look_at_changes"
     label = "Look at uncommitted changes"
+    work = "review"
     place = Place.OPERATOR_TREE
 
     def describe(self) -> str:
@@ -218,6 +219,7 @@ class LookForLeftovers(Flow):
 
     name = "look_for_leftovers"
     label = "Look for leftovers"
+    work = "debugging"
     place = Place.OPERATOR_TREE
     today: Annotated[Line, AfterValidator(_check_instant)] = Field(
         default="", description="a time with its zone (ISO 8601); TODOs count only if they were added later"
@@ -276,6 +278,7 @@ class RemoveLeftovers(Flow):
 
     name = "remove_leftovers"
     label = "Remove debugging"
+    work = "debugging"
     place = Place.CHANGE_SET
     paths: list[RepoFile] = Field(min_length=1, max_length=200, description="files with debugging left in")
 

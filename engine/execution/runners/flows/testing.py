@@ -81,6 +81,7 @@ class RunTests(ProjectFlow):
 
     name = "run_tests"
     label = "Run tests"
+    work = "tests"
     place = Place.CHECK
     paths: list[RepoFile] = Field(default=[], description="source files and folders; none = the whole suite")
     tests: list[TestId] = Field(
@@ -173,6 +174,7 @@ class CheckCleanHead(ProjectFlow):
 
     name = "check_clean_head"
     label = "Check a clean HEAD"
+    work = "tests"
     place = Place.WORKTREE
     files: list[RepoPath] = Field(
         default=[], description="uncommitted files to name in the description: all are left out"
@@ -262,6 +264,7 @@ class UncoveredLines(ProjectFlow):
 
     name = "uncovered_lines"
     label = "Find changed lines that no test runs"
+    work = "tests"
     place = Place.CHECK
     paths: list[RepoFile] = Field(min_length=1, max_length=200, description="changed source files")
     whole: bool = Field(default=False, description="run the whole suite, not only the tests of these files")

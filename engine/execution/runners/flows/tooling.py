@@ -102,6 +102,7 @@ class Lint(_LintFlow):
 
     name = "lint"
     label = "Lint"
+    work = "lint"
     place = Place.WORKTREE
     base: Revision = Field(
         default="HEAD", description="findings that changed files had at this commit are not reported"
@@ -265,6 +266,7 @@ class FixLint(_LintFlow):
 
     name = "fix_lint"
     label = "Fix lint"
+    work = "lint"
     place = Place.CHANGE_SET
 
     def describe(self) -> str:
@@ -336,6 +338,7 @@ class PrepareEnvironment(InstallFlow):
 
     name = "prepare_environment"
     label = "Install packages"
+    work = "packages"
     place = Place.INSTALL
 
     def describe(self) -> str:
@@ -374,6 +377,7 @@ class UpdateLock(InstallFlow):
 
     name = "update_lock"
     label = "Update the lock file"
+    work = "packages"
     place = Place.CHANGE_SET
 
     def describe(self) -> str:

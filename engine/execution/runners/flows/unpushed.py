@@ -51,6 +51,7 @@ class ReviewUnpushed(Flow):
 
     name = "review_unpushed"
     label = "Review unpushed commits"
+    work = "review"
     place = Place.OPERATOR_TREE
     upstream: Revision | None = Field(
         default=None,

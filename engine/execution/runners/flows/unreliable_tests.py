@@ -56,6 +56,7 @@ class HuntFlakes(ProjectFlow):
 
     name = "hunt_flakes"
     label = "Hunt flaky tests"
+    work = "tests"
     place = Place.CHECK
     tests: list[TestId] = Field(min_length=1, max_length=200, description="ids of the tests, as their tool names them")
     times: int = Field(default=20, ge=2, le=500, description="how many times each is run")
@@ -151,6 +152,7 @@ class TimeTests(ProjectFlow):
 
     name = "time_tests"
     label = "Time tests"
+    work = "tests"
     place = Place.WORKTREE
     tests: list[TestId] = Field(min_length=1, max_length=10, description="ids of the tests, as their tool names them")
     fast: Revision = Field(description="a commit at which they were fast")
@@ -228,6 +230,7 @@ class Quarantine(ProjectFlow):
 
     name = "quarantine"
     label = "Quarantine unreliable tests"
+    work = "tests"
     place = Place.CHANGE_SET
     tests: list[TestId] = Field(min_length=1, max_length=20, description="ids of the tests, as pytest names them")
     until: Annotated[Line, AfterValidator(lambda text: date.fromisoformat(text).isoformat())] = Field(

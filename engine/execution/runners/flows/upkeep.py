@@ -56,6 +56,7 @@ class ReportBranches(Flow):
 
     name = "report_branches"
     label = "Report branches"
+    work = "branches"
     place = Place.OPERATOR_TREE
     days: int = Field(default=30, ge=1, le=3650, description="a branch without a commit for this many days is stale")
 
@@ -161,6 +162,7 @@ class LookAtStash(Flow):
 
     name = "look_at_stash"
     label = "Look at stashes"
+    work = "review"
     place = Place.WORKTREE
     stashes: list[Revision] = Field(min_length=1, max_length=10, description="the stashes, as ids of their commits")
 
@@ -235,6 +237,7 @@ class KeepCommits(Flow):
 
     name = "keep_commits"
     label = "Keep commits"
+    work = "branches"
     place = Place.BRANCH
     commits: list[Revision] = Field(min_length=1, max_length=5, description="the newest commit of each line to keep")
 
@@ -268,6 +271,7 @@ class RehearseAutosquash(ProjectFlow):
 
     name = "rehearse_autosquash"
     label = "Rehearse an autosquash"
+    work = "rebase"
     place = Place.WORKTREE
     onto: Revision | None = Field(
         default=None, description="the parent of the oldest commit that changes; without it, the whole history"
@@ -321,8 +325,13 @@ class UndoLanding(Flow):
 
     name = "undo_landing"
     label = "Undo a landing"
+    work = "undo"
     place = Place.ENGINE
     change_set: Argument = Field(description="id of the change set that was landed")
+
+    @classmethod
+    def describe_changes(cls) -> str:
+        return "undoes a landing"
 
     def describe(self) -> str:
         return f"Undo the landing of {self.change_set}"
@@ -347,7 +356,12 @@ class ReclaimSpace(Flow):
 
     name = "reclaim_space"
     label = "Reclaim disk space"
+    work = "disk"
     place = Place.ENGINE
+
+    @classmethod
+    def describe_changes(cls) -> str:
+        return "deletes what is not needed any more"
 
     def describe(self) -> str:
         return "Remove worktrees and caches of clawpy that are no longer needed"
