@@ -10,7 +10,12 @@ from tests.console.stories import Step, Until, find_calls, find_stand_in, hides,
 
 WIDE = (150, 45)
 SOUL = ("backend_builder", "soul.md")
-"""The agent and the name of a file."""
+"""The soul of the first agent, as the stand-in engine names a file: the agent, and the name of the file."""
+
+
+def open_editor() -> tuple[Step, ...]:
+    """Open the soul of the first agent in the editor."""
+    return (*open_layer(Layer.MARKDOWN), press("e"), editor_begins("# Builder"))
 
 
 def open_layer(layer: Layer) -> tuple[Step, ...]:
@@ -43,7 +48,3 @@ def editor_begins(start: str) -> Until:
 def write_outside(app: ConsoleApp) -> None:
     """Another program writes the soul."""
     find_stand_in(app).agent_files.all[SOUL] = "# Theirs\n"
-
-
-EDITOR_OPEN: tuple[Step, ...] = (*open_layer(Layer.MARKDOWN), press("e"), editor_begins("# Builder"))
-"""The soul of the first agent is open in the editor."""

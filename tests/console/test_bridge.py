@@ -25,7 +25,7 @@ from engine.events import (
     TrainingMoved,
 )
 from tests.console import stand_in_data
-from tests.console.driving import running, until, wait_for_text
+from tests.console.driving import running, until, until_shown
 from tests.console.stand_in import StandIn
 
 
@@ -155,9 +155,9 @@ async def test_an_event_updates_the_screen_and_rings_without_the_focus(
         engine.bus.publish(
             PredictionCreated(subject="pred_new", flow="", channel="", confidence=0.5, source="template")
         )
-        await wait_for_text(pilot, "Something new")
+        await until_shown(pilot, "Something new")
         engine.bus.publish(SessionEnded(subject="s", prediction_id="", state="succeeded", summary="all green", cost=0))
-        await wait_for_text(pilot, "Done: all green")
+        await until_shown(pilot, "Done: all green")
         assert alerts == []
         console.app_focus = False
         engine.bus.publish(SessionEnded(subject="s", prediction_id="", state="failed", summary="2 red", cost=0))

@@ -12,38 +12,37 @@ from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import cards
 from tests.console.stories import carry_out, hides, press, sees
 
+WIDE = (200, 60)
 
-async def test_the_evidence_says_what_the_rails_say_now(console: ConsoleApp, engine: StandIn) -> None:
-    """Not what they said when the card was made."""
-    reason = "first days: 7 of 10 decisions made"
-    off = "nothing runs by itself"
-    engine.cards.preview_rails = lambda id: (RailVerdict("gate", Verdict.ASK, f"{off}; {reason}; quiet hours"),)  # type: ignore[method-assign]
-    async with running(console, size=(200, 60)) as pilot:
-        await carry_out(pilot, sees(f"▲ {off}"), sees(f"also: {reason}; quiet hours"))
-        reason = "first days: 8 of 10 decisions made"
+
+def answer_rails(engine: StandIn, *verdicts: RailVerdict) -> None:
+    """Have the rails say this from now on, whatever card they are asked about."""
+    engine.cards.preview_rails = lambda id: verdicts  # type: ignore[method-assign]
+
+
+async def test_the_rails_are_asked_again_when_cards_change(console: ConsoleApp, engine: StandIn) -> None:
+    answer_rails(engine, RailVerdict("gate", Verdict.ASK, "by you; 7 of 10 decisions made; quiet hours"))
+    async with running(console, size=WIDE) as pilot:
+        await carry_out(pilot, sees("▲ by you"), sees("also: 7 of 10 decisions made; quiet hours"))
+        answer_rails(engine, RailVerdict("gate", Verdict.ASK, "by you; 8 of 10 decisions made; quiet hours"))
         engine.cards.dismiss(SECOND)  # in another console
         console.reload(["cards"])
-        await carry_out(pilot, sees(reason))
+        await carry_out(pilot, sees("8 of 10 decisions made"))
 
 
-async def test_before_there_is_learning_the_evidence_has_no_weights_and_one_reason_of_each_rail(
-    console: ConsoleApp, engine: StandIn
-) -> None:
+async def test_without_learning_the_pane_is_short_and_the_details_are_not(console: ConsoleApp, engine: StandIn) -> None:
     engine.cards.all = {card.id: card for card in cards(stated=False)}
-    engine.cards.preview_rails = lambda id: (  # type: ignore[method-assign]
-        RailVerdict("cost", Verdict.ALLOW, "costs $0.00"), RailVerdict("gate", Verdict.ASK, "not by itself; phase 0"),
-    )  # fmt: skip
-    async with running(console, size=(200, 60)) as pilot:
+    costs = RailVerdict("cost", Verdict.ALLOW, "costs $0.00")
+    answer_rails(engine, costs, RailVerdict("gate", Verdict.ASK, "not by itself; phase 0"))
+    async with running(console, size=WIDE) as pilot:
         await carry_out(pilot, sees("▲ not by itself", "✓ cost: no objection"), hides("phase 0", "(weight"))
         await carry_out(pilot, press("enter"), sees("also: phase 0", "cost       ✓ costs $0.00"))
 
 
 @pytest.mark.long
-async def test_on_a_wide_terminal_the_evidence_gets_the_lines_that_the_queue_leaves(
-    console: ConsoleApp, engine: StandIn
-) -> None:
+async def test_the_evidence_gets_the_lines_that_the_queue_leaves(console: ConsoleApp, engine: StandIn) -> None:
     engine.changes.all = []
-    async with running(console, size=(200, 60)) as pilot:
+    async with running(console, size=WIDE) as pilot:
         await carry_out(pilot, sees("Nothing."))
         await pilot.pause()
         why, queue = (console.screen.query_one(name).region for name in ("#pane-why", "#pane-queue"))

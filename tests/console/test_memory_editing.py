@@ -7,11 +7,11 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from engine.model import Layer, Waiting
 from tests.console.memory_steps import (
-    EDITOR_OPEN,
     SOUL,
     WIDE,
     editor_begins,
     has_called,
+    open_editor,
     open_layer,
     shows_details,
     write_outside,
@@ -51,14 +51,14 @@ def make_draft_wait(engine: StandIn) -> None:
 
 STORIES: Stories = {
     "a file is edited and saved": (
-        *EDITOR_OPEN,
+        *open_editor(),
         type_text("New "),
         press("ctrl+s"),
         file_begins("New # Builder"),
         sees("New # Builder"),
     ),
     "an edit of what changed meanwhile shows both texts": (
-        *EDITOR_OPEN,
+        *open_editor(),
         write_outside,
         type_text("Mine "),
         press("ctrl+s"),
@@ -73,7 +73,7 @@ STORIES: Stories = {
     ),
     "a file that is refused stays open, and closes at the second key": (
         refused("wrote", "line 2, column 3: there is a comma too many here"),
-        *EDITOR_OPEN,
+        *open_editor(),
         press("x ctrl+s"),
         sees("line 2, column 3"),
         press("escape"),

@@ -1,4 +1,5 @@
-"""The first frame (SPEC 11.4): imports before it, the last screen, an engine that cannot be opened."""
+"""The start of a console (SPEC 11.4): what is imported before the first frame, and what that shows and keeps until the
+engine is open."""
 
 from __future__ import annotations
 
@@ -7,14 +8,16 @@ import json
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 
 import pytest
 
+from clawpy_console.app import ConsoleApp
 from clawpy_console.state import AppState, LastScreen, save_last_screen
 from engine.home import Home
-from engine.model import Refusal
 from tests.console import stand_in_data
-from tests.console.driving import make_console, read_screen, running, until, until_loaded, wait_for_text
+from tests.console.card_steps import find_stack
+from tests.console.driving import make_console, read_screen, running, until, until_loaded, until_shown
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 from tests.support.helpers import assert_contains
@@ -23,6 +26,8 @@ HEAVY = (
     "sqlalchemy", "sqlmodel", "pydantic", "chromadb", "apscheduler", "keyring", "watchfiles", "numpy",
     "tomlkit", "fastapi", "bashlex", "psutil", "filelock", "sqlite3", "email",
 )  # fmt: skip
+"""Packages that take long to import."""
+
 LIGHT = {
     "engine", "engine.files", "engine.frozen", "engine.home", "engine.installed", "engine.model",
     "engine.git", "engine.git.command", "engine.git.environment", "engine.git.repository",
@@ -42,33 +47,66 @@ def test_importing_the_app_imports_nothing_heavy() -> None:
     assert screens == {"base", "card_stack", "mission", "mission_panes"}
 
 
-@pytest.mark.long
-async def test_the_first_frame_shows_the_last_known_cards_before_the_engine_is_open(home: Home) -> None:
+class SlowEngine:
+    """A stand-in engine that is opened when a test says so."""
+
+    def __init__(self) -> None:
+        self.engine = StandIn()
+        self.may_open = threading.Event()
+
+    def open(self) -> StandIn:
+        assert self.may_open.wait(10)
+        return self.engine
+
+
+@pytest.fixture
+def slow_engine() -> Iterator[SlowEngine]:
+    slow = SlowEngine()
+    yield slow
+    slow.may_open.set()
+
+
+@pytest.fixture
+def waiting_console(home: Home, slow_engine: SlowEngine) -> ConsoleApp:
+    """A console that showed cards when it was left, and whose engine is not open yet."""
     last_state = AppState(cards=tuple(stand_in_data.cards()), workspaces=(stand_in_data.SHOP,))
     save_last_screen(home.last_screen, LastScreen(last_state, saved_at=NOW))
-    opened = threading.Event()
-    engine = StandIn()
+    return make_console(home, slow_engine.open)
 
-    def slow() -> StandIn:
-        assert opened.wait(10)
-        return engine
 
-    app = make_console(home, slow)
-    async with app.run_test(size=(120, 40)) as pilot:
+@pytest.mark.long
+async def test_the_first_frame_shows_the_last_known_cards(waiting_console: ConsoleApp, slow_engine: SlowEngine) -> None:
+    async with waiting_console.run_test(size=(120, 40)) as pilot:
         await pilot.pause()
-        text = read_screen(app)
-        assert_contains(text, "Run the tests of the 3 modules", "opening")
-        await pilot.press("right")  # a decision before the engine is there is not lost in silence
-        await until(pilot, lambda: "still starting" in read_screen(app))
-        assert app.screen.query_one("#stack").front.id == last_state.cards[0].id
-        await pilot.press("n", *"run", "ctrl+s")  # nor is a prompt
-        await until(pilot, lambda: app.last.draft == "run")
-        opened.set()
-        await until(pilot, lambda: app.engine is engine)
-        await pilot.press("ctrl+s")
-        await until(pilot, lambda: ("propose", "run", stand_in_data.SHOP) in engine.call_log)
+        assert_contains(read_screen(waiting_console), "Run the tests of the 3 modules", "opening")
+        slow_engine.may_open.set()
         await until_loaded(pilot)
-        assert "WATCHING" in read_screen(app)
+        assert "WATCHING" in read_screen(waiting_console)
+
+
+@pytest.mark.long
+async def test_a_decision_before_the_engine_is_open_is_refused_and_the_card_stays(
+    waiting_console: ConsoleApp, slow_engine: SlowEngine
+) -> None:
+    first, *_ = stand_in_data.cards()
+    async with waiting_console.run_test(size=(120, 40)) as pilot:
+        await pilot.press("right")
+        await until_shown(pilot, "still starting")
+        assert find_stack(waiting_console).front.id == first.id
+        slow_engine.may_open.set()
+
+
+@pytest.mark.long
+async def test_a_prompt_before_the_engine_is_open_is_kept_and_can_be_sent_then(
+    waiting_console: ConsoleApp, slow_engine: SlowEngine
+) -> None:
+    async with waiting_console.run_test(size=(120, 40)) as pilot:
+        await pilot.press("n", *"run", "ctrl+s")
+        await until(pilot, lambda: waiting_console.last.draft == "run")
+        slow_engine.may_open.set()
+        await until(pilot, lambda: waiting_console.engine is slow_engine.engine)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: ("propose", "run", stand_in_data.SHOP) in slow_engine.engine.call_log)
 
 
 async def test_garbage_is_collected_after_the_first_frame(home: Home, engine: StandIn) -> None:
@@ -87,33 +125,4 @@ async def test_output_of_the_last_screens_session_is_read_once_the_engine_is_ope
     console = make_console(home, lambda: engine)
     async with running(console, size=(200, 60)) as pilot:
         text = engine.sessions.transcripts[last_state.sessions[0].id][-1].text
-        await wait_for_text(pilot, "LAST OUTPUT", text[:30])
-
-
-@pytest.mark.parametrize(
-    ("error", "texts"),
-    [
-        (Refusal("home_held", "another clawpy (process 4711) holds it", "use --home"), ("4711", "use --home")),
-        (RuntimeError("disk on fire"), ("disk on fire",)),
-    ],
-    ids=["a_refusal", "an_unexpected_error"],
-)
-@pytest.mark.parametrize("key", ["r", "q"])
-async def test_a_home_that_cannot_be_opened_is_explained_and_tried_again_or_left(
-    home: Home, error: Exception, texts: tuple[str, ...], key: str
-) -> None:
-    errors = [error]
-
-    def open_engine() -> StandIn:
-        if errors:
-            raise errors.pop()
-        return StandIn()
-
-    app = make_console(home, open_engine)
-    async with app.run_test(size=(100, 30)) as pilot:
-        await wait_for_text(pilot, *texts, "try again")
-        await pilot.press(key)
-        if key == "r":
-            await until_loaded(pilot)
-            assert len(app.screen_stack) == 1
-    assert (app.return_code == 1) is (key == "q")
+        await until_shown(pilot, "LAST OUTPUT", text[:30])

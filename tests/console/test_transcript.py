@@ -19,7 +19,7 @@ from clawpy_console.screens.xray import SOURCE_CELLS, PromptLines
 from clawpy_console.widgets.texts import ReflowingText
 from clawpy_console.widgets.transcript import PROGRESS_BAR_CELLS, LinesView, Progress, find_row_starts
 from engine.model import CheckResult, PromptLine, PromptPart, PromptSource, SessionState, SourceKind, TranscriptLine
-from tests.console.driving import read_screen, running, wait_for_text
+from tests.console.driving import read_screen, running, until_shown
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 
@@ -169,8 +169,8 @@ async def test_the_tests_of_another_command_are_counted_anew(console: ConsoleApp
     engine.sessions.all[0] = dataclasses.replace(session, state=SessionState.RUNNING, lines=4)
     async with running(console, size=(200, 60)) as pilot:
         console.open("work", session.id)
-        await wait_for_text(pilot, "100 %  2 run")
-        await wait_for_text(pilot, "100 %  3 run")
+        await until_shown(pilot, "100 %  2 run")
+        await until_shown(pilot, "100 %  3 run")
 
 
 async def test_a_running_test_suite_moves_one_row_and_ends_with_its_causes(
@@ -184,7 +184,7 @@ async def test_a_running_test_suite_moves_one_row_and_ends_with_its_causes(
     engine.sessions.all[0] = dataclasses.replace(session, state=SessionState.RUNNING, lines=2)
     async with running(console, size=(200, 60)) as pilot:
         console.open("work", session.id)
-        await wait_for_text(pilot, " 20 %  6 run")
+        await until_shown(pilot, " 20 %  6 run")
         engine.sessions.transcripts[session.id] = lines
         engine.sessions.all[0] = dataclasses.replace(
             session, state=SessionState.SUCCEEDED, ended_at=NOW, lines=5,
@@ -192,7 +192,7 @@ async def test_a_running_test_suite_moves_one_row_and_ends_with_its_causes(
             facts={"signatures": dict.fromkeys(failing, "TypeError: N is no price in cart.py")},
         )  # fmt: skip
         console.reload(["sessions"])
-        await wait_for_text(pilot, "2 tests: TypeError: N is no price in cart.py")
+        await until_shown(pilot, "2 tests: TypeError: N is no price in cart.py")
         assert "100 %  20 run, 2 failed" in read_screen(console)
         assert " 20 %" not in read_screen(console)
         assert "test_total  and 1 more like it" in read_screen(console)

@@ -16,7 +16,7 @@ from engine.events import StateChanged
 from engine.home import Home
 from engine.model import BubbleState, Learning, Score, Trust
 from tests.api.notify.notification_server import NotificationServer
-from tests.console.driving import running, until, wait_for_text
+from tests.console.driving import running, until, until_shown
 
 pytestmark = pytest.mark.long
 
@@ -38,7 +38,7 @@ async def open_waiting(pilot: Pilot, app: ConsoleApp, kind: str, *texts: str) ->
     """Open the item of this kind once it waits; its question has these texts."""
     await until(pilot, lambda: any(item.kind == kind for item in app.state.waiting))
     await pilot.press("tab", "enter")
-    await wait_for_text(pilot, *texts)
+    await until_shown(pilot, *texts)
 
 
 async def test_a_finding_is_sent_up_from_the_queue(home: Home) -> None:
@@ -74,7 +74,7 @@ async def test_a_missed_notification_is_sent_again_from_the_queue(home: Home, mo
         async with real_console(home) as (pilot, app, engine):
             engine.notify.start()
             engine.database.write(lambda tx: tx.record(paused))
-            await wait_for_text(pilot, "phone missed a notification")
+            await until_shown(pilot, "phone missed a notification")
             server.status = 200
             await open_waiting(pilot, app, "notification", "Try again?")
             await pilot.press("y")

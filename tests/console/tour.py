@@ -14,7 +14,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.cli.demo import temporary_home
 from clawpy_console.cli.main import _open_demo
 from engine.home import Home
-from tests.console.driving import wait_for_text
+from tests.console.driving import until_shown
 
 SIZE = (120, 34)
 SECONDS = 3.0
@@ -37,11 +37,11 @@ async def draw_pictures(home: Home, workspace: Path) -> list[str]:
     """One SVG for each step, made with the real engine."""
     app = ConsoleApp(lambda: _open_demo(home, workspaces=[workspace]), home, [str(workspace)], demo=True)
     async with app.run_test(size=SIZE) as pilot:
-        await wait_for_text(pilot, "CARDS  1 of")
+        await until_shown(pilot, "CARDS  1 of")
         frames = []
         for key, text in STEPS:
             await pilot.press(key)
-            await wait_for_text(pilot, text)
+            await until_shown(pilot, text)
             await pilot.pause(0.5)  # the card has flown away
             frames.append(app.export_screenshot(title="clawpy --demo"))
     return frames

@@ -1,0 +1,46 @@
+"""A console whose engine cannot be opened: it says why, and lets the operator try again or leave (SPEC 11.4)."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.home import Home
+from engine.model import Refusal
+from tests.console.driving import make_console, until_loaded, until_shown
+from tests.console.stand_in import StandIn
+
+REFUSAL = Refusal("home_held", "another clawpy (process 4711) holds it", "use --home")
+
+
+@pytest.mark.parametrize(
+    ("error", "texts"),
+    [(REFUSAL, ("4711", "use --home")), (RuntimeError("disk on fire"), ("disk on fire",))],
+    ids=["a_refusal", "an_unexpected_error"],
+)
+async def test_the_operator_leaves_with_exit_code_1(home: Home, error: Exception, texts: tuple[str, ...]) -> None:
+    def open_engine() -> StandIn:
+        raise error
+
+    console = make_console(home, open_engine)
+    async with console.run_test() as pilot:
+        await until_shown(pilot, *texts, "try again")
+        await pilot.press("q")
+    assert console.return_code == 1
+
+
+@pytest.mark.parametrize("error", [REFUSAL, RuntimeError("disk on fire")], ids=["a_refusal", "an_unexpected_error"])
+async def test_the_second_try_opens_the_console(home: Home, error: Exception) -> None:
+    errors = [error]
+
+    def open_engine() -> StandIn:
+        if errors:
+            raise errors.pop()
+        return StandIn()
+
+    console = make_console(home, open_engine)
+    async with console.run_test() as pilot:
+        await until_shown(pilot, "try again")
+        await pilot.press("r")
+        await until_loaded(pilot)
+        assert len(console.screen_stack) == 1, "the question is gone"
+    assert console.return_code != 1
