@@ -25,12 +25,11 @@ from engine.execution.session_processes import (
     GRACE_S,
     SUPERVISOR,
     ChildrenOf,
+    ControlGroup,
     PidFiles,
     SessionProcesses,
     kill_process_group,
-    make_group,
     read_name,
-    remove_group,
 )
 from engine.frozen import frozen
 
@@ -76,10 +75,10 @@ class Processes:
         """`pid_folder` is for the files by which `clawpy stop` finds the processes without the engine. `memory` is in
         bytes. `contained` says that each command has a process namespace of its own."""
         self.session_id = session_id
-        self._pid_files = PidFiles(pid_folder, session_id) if pid_folder and sys.platform == "linux" else None
+        self._pid_files = PidFiles(pid_folder) if pid_folder and sys.platform == "linux" else None
         self._memory = memory
         self._contained = contained
-        self._control_group: Path | None = None
+        self._control_group: ControlGroup | None = None
         self._lock = threading.Lock()
         self._leaders: dict[int, psutil.Process] = {}
         self._pid_file_of: dict[int, Path] = {}
@@ -155,11 +154,11 @@ class Processes:
             return list(argv), None
         if not self._is_set_up:
             self._is_set_up = True
-            self._control_group = make_group(
+            self._control_group = ControlGroup.make(
                 self.session_id, memory=self._memory, processes=sandbox.MAX_PROCESSES, contained=self._contained
             )
-            self._pid_files.create(self._control_group)
-        return self._pid_files.wrap(argv, self._control_group)
+            self._pid_files.create(self.session_id, self._control_group)
+        return self._pid_files.wrap(self.session_id, argv, self._control_group)
 
     def finish(self, process: subprocess.Popen[bytes]) -> None:
         """End a child and the rest of its process group at once, and close its pipes."""
@@ -191,8 +190,8 @@ class Processes:
         all_ended = SessionProcesses(self.session_id, leaders, self._control_group).end(grace)
         if all_ended and self._pid_files is not None:
             if self._control_group is not None:
-                remove_group(self._control_group)
-            self._pid_files.clear()
+                self._control_group.remove()
+            self._pid_files.clear(self.session_id)
         return all_ended
 
     def find_exceeded_limit(self, children_of: ChildrenOf) -> str:

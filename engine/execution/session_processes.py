@@ -35,29 +35,14 @@ from engine.execution.sandbox import SESSION_MARK, supervisor
 from engine.frozen import frozen
 from engine.home import Home
 
-GRACE_S = 0.3
-"""Seconds between SIGTERM and SIGKILL."""
-
-GIVE_UP_S = 0.9
-"""Seconds after which killing stops waiting for the dead to be gone."""
-
 SUPERVISOR = supervisor.NAME.decode()
 """The name of a command's supervisor in lists of processes."""
 
 _KEEPERS = ("bwrap", SUPERVISOR)
 """The names of the programs that keep the processes of a command together."""
 
-TERMINATE_TIMEOUT_S = 5.0
-"""Seconds after which processes that did not end are reported."""
 
-_COMMAND, _GROUP = ".command", ".group"
-"""The suffixes of the file of a command, and of the file that names a session's control group."""
-
-GROUP_PREFIX = "clawpy-"
-"""The beginning of the name of a session's control group. Its id follows."""
-
-_SHELL = ["/bin/sh", "-c"]
-
+# -- processes of the machine
 
 ChildrenOf = Mapping[int, Sequence[psutil.Process]]
 """The children of each process, by its id."""
@@ -79,84 +64,6 @@ def list_descendants(pid: int, children_of: ChildrenOf) -> list[psutil.Process]:
     for process in descendants:  # which grows meanwhile
         descendants += children_of.get(process.pid, ())
     return descendants
-
-
-@frozen
-class SessionProcesses:
-    """The processes of a session: its commands and their descendants, all in its control group, and every process that
-    carries its mark."""
-
-    session_id: str = ""
-    """The session whose mark is looked for; "" for none."""
-    leaders: tuple[psutil.Process, ...] = ()
-    """The first processes of its commands."""
-    group: Path | None = None
-    """Its control group."""
-
-    def find(self, children_of: ChildrenOf | None = None) -> list[psutil.Process]:
-        """The processes that are alive. Without `children_of` the whole machine is read for each leader."""
-        processes: dict[int, psutil.Process] = {}
-        for leader in self.leaders:
-            with contextlib.suppress(psutil.Error):
-                if children_of is None:
-                    descendants = leader.children(recursive=True)
-                else:
-                    descendants = list_descendants(leader.pid, children_of)
-                processes |= {process.pid: process for process in (leader, *descendants)}
-        for pid in [] if self.group is None else read_member_pids(self.group):
-            with contextlib.suppress(psutil.Error):
-                processes.setdefault(pid, psutil.Process(pid))
-        if self.session_id:
-            processes |= {process.pid: process for process in find_marked_processes(self.session_id)}
-        return [process for process in processes.values() if _is_alive(process)]
-
-    def kill(self, survivors: Sequence[psutil.Process]) -> None:
-        """Kill the processes that `find` returned.
-
-        A supervisor is only told to end, which it does when nothing that it keeps is left. If it were killed before, it
-        would set free programs that fork faster than a list of processes is read.
-        """
-        if self.group is not None:
-            kill_members(self.group)
-        supervisors = [leader for leader in self.leaders if leader in survivors and read_name(leader) == SUPERVISOR]
-        for process in [*supervisors, *(process for process in survivors if process not in supervisors)]:
-            with contextlib.suppress(psutil.Error):
-                if process in supervisors:
-                    process.resume()
-                    process.terminate()
-                else:
-                    process.kill()
-        for leader in self.leaders:
-            if leader not in supervisors and _is_alive(leader):
-                kill_process_group(leader.pid)
-
-    def end(self, grace: float = GRACE_S) -> bool:
-        """End the processes: SIGTERM, `grace` seconds, SIGKILL. True when nothing is left."""
-        began = time.monotonic()
-        if grace:
-            running = self.find()
-            # A keeper ends when the processes that it keeps have ended. Ended first, it would kill them at once.
-            for process in [process for process in running if read_name(process) not in _KEEPERS]:
-                with contextlib.suppress(psutil.Error):
-                    process.terminate()
-            wait_for_deaths(running, began + grace)
-        while survivors := self.find():
-            if time.monotonic() - began > GIVE_UP_S + grace:
-                return False
-            self.kill(survivors)
-            wait_for_deaths(survivors, time.monotonic() + 0.02)
-        return True
-
-
-def read_pid_files(folder: Path) -> list[SessionProcesses]:
-    """The processes of each session that has files in `folder`."""
-    sessions: dict[str, SessionProcesses] = {}
-    for file in _read_files(folder):
-        session = sessions.get(file.session_id, SessionProcesses(file.session_id))
-        if file.leader is not None:
-            session = replace(session, leaders=(*session.leaders, file.leader))
-        sessions[file.session_id] = replace(session, group=file.group or session.group)
-    return [*sessions.values()]
 
 
 def find_marked_processes(session_id: str) -> list[psutil.Process]:
@@ -219,62 +126,6 @@ def kill_process_group(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
-@frozen
-class Termination:
-    """The result of `terminate_sessions`."""
-
-    sessions: tuple[str, ...] = ()
-    """The sessions that had processes."""
-    killed: int = 0
-    survivors: tuple[str, ...] = ()
-    """The processes that did not end: "PID NAME"."""
-
-
-def terminate_sessions(folder: Path, *, ask_engine: Callable[[], object] = lambda: None) -> Termination:
-    """End all sessions that have PID files in `folder`.
-
-    `ask_engine` may ask the engine to do it. Processes that are left after that, or that begin meanwhile, are ended
-    here, for at most `TERMINATE_TIMEOUT_S` seconds.
-    """
-    session_of = _map_to_sessions(_find_alive(folder))
-    ask_engine()
-    until = time.monotonic() + TERMINATE_TIMEOUT_S
-    while time.monotonic() < until and (alive := _find_alive(folder)):
-        session_of |= _map_to_sessions(alive)
-        for session, processes in alive:
-            session.kill(processes)
-        wait_for_deaths(_map_to_sessions(alive), min(until, time.monotonic() + 0.02))
-    survivors = wait_for_deaths(session_of, until)  # a process that is ending has no environment to be found by
-    _remove_stale_files(folder)
-    return Termination(
-        sessions=tuple(sorted(set(session_of.values()))),
-        killed=len(session_of) - len(survivors),
-        survivors=tuple(f"{process.pid} {read_name(process)}" for process in survivors),
-    )
-
-
-def _find_alive(folder: Path) -> list[tuple[SessionProcesses, list[psutil.Process]]]:
-    """The sessions of the PID files that have living processes, each with these."""
-    sessions = ((session, session.find()) for session in read_pid_files(folder))
-    return [(session, processes) for session, processes in sessions if processes]
-
-
-def _map_to_sessions(alive: Sequence[tuple[SessionProcesses, list[psutil.Process]]]) -> dict[psutil.Process, str]:
-    """The id of the session of each process."""
-    return {process: session.session_id for session, processes in alive for process in processes}
-
-
-def _remove_stale_files(folder: Path) -> None:
-    """Remove the control groups that are empty, and the files of processes and groups that are gone."""
-    for session in read_pid_files(folder):
-        if session.group is not None:
-            remove_group(session.group)
-    for file in _read_files(folder):
-        if file.leader is None and file.group is None:
-            with contextlib.suppress(OSError):
-                file.path.unlink()
-
-
 def is_stopped(pid: int) -> bool:
     """Whether a signal has stopped a process, so that it answers nothing."""
     try:
@@ -283,87 +134,10 @@ def is_stopped(pid: int) -> bool:
         return False
 
 
-def get_pid_folder(home: Home) -> Path:
-    """The folder with the files of all sessions."""
-    return home.data / "run" / "sessions"
-
-
-class PidFiles:
-    """The files of one session in `folder`."""
-
-    def __init__(self, folder: Path, session_id: str) -> None:
-        self._folder = folder
-        self._session_id = session_id
-        self._number = 0
-
-    def create(self, group: Path | None) -> None:
-        """Make the folder, and write the file that names the session's control group. Raises OSError."""
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if group is not None:
-            (self._folder / f"{self._session_id}{_GROUP}").write_text(str(group))
-
-    def wrap(self, argv: Sequence[str], group: Path | None) -> tuple[list[str], Path]:
-        """A command line that writes its PID file, enters the group and becomes `argv`; and the path of that file."""
-        self._number += 1
-        file = self._folder / f"{self._session_id}.{self._number}{_COMMAND}"
-        prologue = f'read -r line </proc/$$/stat; echo "$line" >{shlex.quote(str(file))}; '
-        if group is not None:
-            prologue += f"echo 0 >{shlex.quote(str(group / 'cgroup.procs'))}; "
-        if list(argv[:2]) == _SHELL:  # a shell command needs no second shell around it
-            return [*_SHELL, prologue + argv[2], *argv[3:]], file
-        return [*_SHELL, prologue + 'exec "$@"', "sh", *argv], file
-
-    def clear(self) -> None:
-        """Remove the files of a session that has no processes any more."""
-        for file in self._folder.glob(f"{self._session_id}.*"):
-            file.unlink(missing_ok=True)
-
-
-class _ReadFile(NamedTuple):
-    """A file of a session, with the process or the control group that it names, if that still exists."""
-
-    path: Path
-    session_id: str
-    leader: psutil.Process | None = None
-    group: Path | None = None
-
-
-def _read_files(folder: Path) -> Iterator[_ReadFile]:
-    with contextlib.suppress(OSError):
-        for path in sorted(folder.iterdir()):
-            session_id = path.name.partition(".")[0]
-            if path.suffix == _COMMAND:
-                yield _ReadFile(path, session_id, leader=_find_leader(_read_beginning(path), session_id))
-            elif path.suffix == _GROUP:
-                group = Path(_read_beginning(path))
-                yield _ReadFile(path, session_id, group=group if is_group_of(group, session_id) else None)
-
-
-def _find_leader(line: str, session_id: str) -> psutil.Process | None:
-    """The process whose line of /proc this is, if it is alive and belongs to the session."""
-    try:
-        pid = int(line.partition(" ")[0])
-        process = psutil.Process(pid)  # psutil compares the start time from here on
-        current = Path(f"/proc/{pid}/stat").read_text()
-        written_start, current_start = (stat.rpartition(")")[2].split()[19] for stat in (line, current))
-        if written_start == current_start and process.environ().get(SESSION_MARK) == session_id:
-            return process
-    except (ValueError, IndexError, OverflowError, OSError, psutil.Error):
-        pass  # it has ended, or the file is damaged
-    return None
-
-
-def _read_beginning(file: Path) -> str:
-    """The first 4096 characters of a file; "" when it cannot be read."""
-    try:
-        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, errors="replace") as stream:
-            return stream.read(4096).strip()
-    except OSError:
-        return ""
-
-
 # -- control groups
+
+_GROUP_PREFIX = "clawpy-"
+"""The beginning of the name of a session's control group. Its id follows."""
 
 
 @functools.cache
@@ -393,50 +167,297 @@ def can_limit_groups() -> bool:
     return "memory" in controllers or "pids" in controllers
 
 
-def make_group(session_id: str, *, memory: int, processes: int, contained: bool) -> Path | None:
-    """Make the group of a session; None where that is not possible.
+@frozen
+class ControlGroup:
+    """The control group of a session, which exists."""
 
-    It is limited to `memory` bytes and so many `processes`, where the kernel has controllers for that. `contained`
-    means that the kernel ends a command with its first process anyway. Then a group is made only where it limits: a
-    process waits more than 10 ms to enter one, and meanwhile no process of the machine may fork.
-    """
-    parent = find_parent_group()
-    if parent is None or (contained and not can_limit_groups()):
-        return None
-    group = parent / f"{GROUP_PREFIX}{session_id}"
-    try:
-        group.mkdir(exist_ok=True)
-        if not (group / "cgroup.kill").exists():  # before Linux 5.14
-            group.rmdir()
+    folder: Path
+
+    @classmethod
+    def make(cls, session_id: str, *, memory: int, processes: int, contained: bool) -> ControlGroup | None:
+        """Make the group of a session; None where that is not possible.
+
+        It is limited to `memory` bytes and so many `processes`, where the kernel has controllers for that. `contained`
+        means that the kernel ends a command with its first process anyway. Then a group is made only where it limits: a
+        process waits more than 10 ms to enter one, and meanwhile no process of the machine may fork.
+        """
+        parent = find_parent_group()
+        if parent is None or (contained and not can_limit_groups()):
             return None
-        for name, maximum in (("memory.max", memory), ("pids.max", processes)):
-            if (group / name).exists():
-                (group / name).write_text(str(maximum))
-    except OSError:
-        return None
-    return group
+        folder = parent / f"{_GROUP_PREFIX}{session_id}"
+        try:
+            folder.mkdir(exist_ok=True)
+            if not (folder / "cgroup.kill").exists():  # before Linux 5.14
+                folder.rmdir()
+                return None
+            for name, maximum in (("memory.max", memory), ("pids.max", processes)):
+                if (folder / name).exists():
+                    (folder / name).write_text(str(maximum))
+        except OSError:
+            return None
+        return cls(folder)
+
+    @classmethod
+    def of_session(cls, folder: Path, session_id: str) -> ControlGroup | None:
+        """The group in `folder`, if that is the group of this session, and exists."""
+        is_own = folder.name == f"{_GROUP_PREFIX}{session_id}" and (folder / "cgroup.kill").is_file()
+        return cls(folder) if is_own else None
+
+    @property
+    def entrance(self) -> Path:
+        """The file into which a process writes "0" to enter the group."""
+        return self.folder / "cgroup.procs"
+
+    def read_pids(self) -> list[int]:
+        """The ids of its processes."""
+        try:
+            return [int(line) for line in self.entrance.read_text().split()]
+        except (OSError, ValueError):
+            return []
+
+    def kill(self) -> None:
+        """Kill all of its processes, even those that fork meanwhile."""
+        with contextlib.suppress(OSError):
+            (self.folder / "cgroup.kill").write_text("1")
+
+    def remove(self) -> None:
+        """Remove it if it is empty."""
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()
 
 
-def is_group_of(group: Path, session_id: str) -> bool:
-    """Whether this is the group of a session, and exists."""
-    return group.name == f"{GROUP_PREFIX}{session_id}" and (group / "cgroup.kill").is_file()
+# -- the processes of a session
+
+GRACE_S = 0.3
+"""Seconds between SIGTERM and SIGKILL."""
+
+KILLING_S = 0.9
+"""Maximum number of seconds after the grace in which SIGKILL is sent again and again, until nothing is left."""
 
 
-def read_member_pids(group: Path) -> list[int]:
-    """The ids of the processes in the group."""
+@frozen
+class SessionProcesses:
+    """The processes of a session: its commands and their descendants, all in its control group, and every process that
+    carries its mark."""
+
+    session_id: str = ""
+    """The session whose mark is looked for; "" for none."""
+    leaders: tuple[psutil.Process, ...] = ()
+    """The first processes of its commands."""
+    group: ControlGroup | None = None
+
+    def find(self, children_of: ChildrenOf | None = None) -> list[psutil.Process]:
+        """The processes that are alive. Without `children_of` the whole machine is read for each leader."""
+        processes: dict[int, psutil.Process] = {}
+        for leader in self.leaders:
+            with contextlib.suppress(psutil.Error):
+                if children_of is None:
+                    descendants = leader.children(recursive=True)
+                else:
+                    descendants = list_descendants(leader.pid, children_of)
+                processes |= {process.pid: process for process in (leader, *descendants)}
+        for pid in [] if self.group is None else self.group.read_pids():
+            with contextlib.suppress(psutil.Error):
+                processes.setdefault(pid, psutil.Process(pid))
+        if self.session_id:
+            processes |= {process.pid: process for process in find_marked_processes(self.session_id)}
+        return [process for process in processes.values() if _is_alive(process)]
+
+    def kill(self, survivors: Sequence[psutil.Process]) -> None:
+        """Kill the processes that `find` returned.
+
+        A supervisor is only told to end, which it does when nothing that it keeps is left. If it were killed before, it
+        would set free programs that fork faster than a list of processes is read.
+        """
+        if self.group is not None:
+            self.group.kill()
+        supervisors = [leader for leader in self.leaders if leader in survivors and read_name(leader) == SUPERVISOR]
+        for process in [*supervisors, *(process for process in survivors if process not in supervisors)]:
+            with contextlib.suppress(psutil.Error):
+                if process in supervisors:
+                    process.resume()
+                    process.terminate()
+                else:
+                    process.kill()
+        for leader in self.leaders:
+            if leader not in supervisors and _is_alive(leader):
+                kill_process_group(leader.pid)
+
+    def end(self, grace: float = GRACE_S) -> bool:
+        """End the processes: SIGTERM, `grace` seconds, SIGKILL. True when nothing is left."""
+        began = time.monotonic()
+        if grace:
+            running = self.find()
+            # A keeper ends when the processes that it keeps have ended. Ended first, it would kill them at once.
+            for process in [process for process in running if read_name(process) not in _KEEPERS]:
+                with contextlib.suppress(psutil.Error):
+                    process.terminate()
+            wait_for_deaths(running, began + grace)
+        while survivors := self.find():
+            if time.monotonic() - began > grace + KILLING_S:
+                return False
+            self.kill(survivors)
+            wait_for_deaths(survivors, time.monotonic() + 0.02)
+        return True
+
+
+# -- the files by which they are found
+
+_COMMAND_SUFFIX, _GROUP_SUFFIX = ".command", ".group"
+"""The ends of the names of the file of a command, and of the file that names a session's control group."""
+
+_MAX_PID_FILE_CHARS = 4096
+
+_SHELL = ["/bin/sh", "-c"]
+
+
+def get_pid_folder(home: Home) -> Path:
+    """The folder with the files of all sessions."""
+    return home.data / "run" / "sessions"
+
+
+class PidFiles:
+    """The files in `folder` by which the processes of sessions are found without the engine. The engine writes those of
+    a session; whoever stops everything reads them all."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._commands = 0
+        """The number of commands that got a file."""
+
+    def create(self, session_id: str, group: ControlGroup | None) -> None:
+        """Make the folder, and write the file that names the session's control group. Raises OSError."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if group is not None:
+            (self._folder / f"{session_id}{_GROUP_SUFFIX}").write_text(str(group.folder))
+
+    def wrap(self, session_id: str, argv: Sequence[str], group: ControlGroup | None) -> tuple[list[str], Path]:
+        """A command line that writes its PID file, enters the group and becomes `argv`; and the path of that file."""
+        self._commands += 1
+        file = self._folder / f"{session_id}.{self._commands}{_COMMAND_SUFFIX}"
+        prologue = f'read -r line </proc/$$/stat; echo "$line" >{shlex.quote(str(file))}; '
+        if group is not None:
+            prologue += f"echo 0 >{shlex.quote(str(group.entrance))}; "
+        if list(argv[:2]) == _SHELL:  # a shell command needs no second shell around it
+            return [*_SHELL, prologue + argv[2], *argv[3:]], file
+        return [*_SHELL, prologue + 'exec "$@"', "sh", *argv], file
+
+    def clear(self, session_id: str) -> None:
+        """Remove the files of a session that has no processes any more."""
+        for file in self._folder.glob(f"{session_id}.*"):
+            file.unlink(missing_ok=True)
+
+    def read_sessions(self) -> list[SessionProcesses]:
+        """The processes of each session that has files."""
+        sessions: dict[str, SessionProcesses] = {}
+        for file in self._read_files():
+            session = sessions.get(file.session_id, SessionProcesses(file.session_id))
+            if file.leader is not None:
+                session = replace(session, leaders=(*session.leaders, file.leader))
+            sessions[file.session_id] = replace(session, group=file.group or session.group)
+        return [*sessions.values()]
+
+    def remove_stale(self) -> None:
+        """Remove the control groups that are empty, and the files of processes and groups that are gone."""
+        for session in self.read_sessions():
+            if session.group is not None:
+                session.group.remove()
+        for file in self._read_files():
+            if file.leader is None and file.group is None:
+                with contextlib.suppress(OSError):
+                    file.path.unlink()
+
+    def _read_files(self) -> Iterator[_PidFile]:
+        with contextlib.suppress(OSError):
+            for path in sorted(self._folder.iterdir()):
+                session_id = path.name.partition(".")[0]
+                if path.suffix == _COMMAND_SUFFIX:
+                    yield _PidFile(path, session_id, leader=_find_leader(_read_beginning(path), session_id))
+                elif path.suffix == _GROUP_SUFFIX:
+                    group = ControlGroup.of_session(Path(_read_beginning(path)), session_id)
+                    yield _PidFile(path, session_id, group=group)
+
+
+class _PidFile(NamedTuple):
+    """A file of a session, with the process or the control group that it names, if that still exists."""
+
+    path: Path
+    session_id: str
+    leader: psutil.Process | None = None
+    group: ControlGroup | None = None
+
+
+def _find_leader(line: str, session_id: str) -> psutil.Process | None:
+    """The process whose line of /proc this is, if it is alive and belongs to the session."""
     try:
-        return [int(line) for line in (group / "cgroup.procs").read_text().split()]
-    except (OSError, ValueError):
-        return []
+        pid = int(line.partition(" ")[0])
+        process = psutil.Process(pid)  # psutil compares the start time from here on
+        current = Path(f"/proc/{pid}/stat").read_text()
+        written_start, current_start = (stat.rpartition(")")[2].split()[19] for stat in (line, current))
+        if written_start == current_start and process.environ().get(SESSION_MARK) == session_id:
+            return process
+    except (ValueError, IndexError, OverflowError, OSError, psutil.Error):
+        pass  # it has ended, or the file is damaged
+    return None
 
 
-def kill_members(group: Path) -> None:
-    """Kill all processes of the group, even those that fork meanwhile."""
-    with contextlib.suppress(OSError):
-        (group / "cgroup.kill").write_text("1")
+def _read_beginning(file: Path) -> str:
+    """The first `_MAX_PID_FILE_CHARS` characters of a file; "" when it cannot be read. Links are not followed."""
+    try:
+        descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, errors="replace") as stream:
+            return stream.read(_MAX_PID_FILE_CHARS).strip()
+    except OSError:
+        return ""
 
 
-def remove_group(group: Path) -> None:
-    """Remove the group if it is empty."""
-    with contextlib.suppress(OSError):
-        group.rmdir()
+# -- ending all sessions, with or without the engine
+
+TERMINATION_S = 5.0
+"""Maximum number of seconds for ending all sessions. Processes that are left then are reported."""
+
+
+@frozen
+class Termination:
+    """The result of `terminate_sessions`."""
+
+    sessions: tuple[str, ...] = ()
+    """The sessions that had processes."""
+    killed: int = 0
+    survivors: tuple[str, ...] = ()
+    """The processes that did not end: "PID NAME"."""
+
+
+def terminate_sessions(folder: Path, *, ask_engine: Callable[[], object] = lambda: None) -> Termination:
+    """End all sessions that have PID files in `folder`.
+
+    `ask_engine` may ask the engine to do it. Processes that are left after that, or that begin meanwhile, are ended
+    here, for at most `TERMINATION_S` seconds.
+    """
+    pid_files = PidFiles(folder)
+    session_of = _map_to_sessions(_find_alive(pid_files))
+    ask_engine()
+    until = time.monotonic() + TERMINATION_S
+    while time.monotonic() < until and (alive := _find_alive(pid_files)):
+        session_of |= _map_to_sessions(alive)
+        for session, processes in alive:
+            session.kill(processes)
+        wait_for_deaths(_map_to_sessions(alive), min(until, time.monotonic() + 0.02))
+    survivors = wait_for_deaths(session_of, until)  # a process that is ending has no environment to be found by
+    pid_files.remove_stale()
+    return Termination(
+        sessions=tuple(sorted(set(session_of.values()))),
+        killed=len(session_of) - len(survivors),
+        survivors=tuple(f"{process.pid} {read_name(process)}" for process in survivors),
+    )
+
+
+def _find_alive(pid_files: PidFiles) -> list[tuple[SessionProcesses, list[psutil.Process]]]:
+    """The sessions of the PID files that have living processes, each with these."""
+    sessions = ((session, session.find()) for session in pid_files.read_sessions())
+    return [(session, processes) for session, processes in sessions if processes]
+
+
+def _map_to_sessions(alive: Sequence[tuple[SessionProcesses, list[psutil.Process]]]) -> dict[psutil.Process, str]:
+    """The id of the session of each process."""
+    return {process: session.session_id for session, processes in alive for process in processes}
