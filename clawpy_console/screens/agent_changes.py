@@ -135,8 +135,8 @@ class AgentChanges:
         """Edit the profile that the guidance of a leader is made of."""
 
         def read_profile(engine: Engine) -> tuple[LeaderProfile, str]:
-            profile = engine.profiles.get(leader)
-            return profile, engine.profiles.format(profile)
+            profile = engine.profiles.read(leader)
+            return profile, engine.profiles.format_text(profile)
 
         def on_saved(_: bool) -> None:
             self._note(f"Saved the guidance from {leader}", lambda engine: engine.profiles.undo(leader))

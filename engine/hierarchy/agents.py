@@ -41,7 +41,7 @@ from engine.hierarchy.organisation import (
     refuse_if_unwritable,
     resolve_tier,
 )
-from engine.hierarchy.profile_items import remove_lessons_from_soul
+from engine.hierarchy.profile_text import remove_lessons_from_soul
 from engine.model import AgentActivity, AgentView, Refusal, microusd, sanitise
 
 ReadActivity = Callable[[], Mapping[str, AgentActivity]]

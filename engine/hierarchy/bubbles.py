@@ -17,7 +17,7 @@ from sqlmodel import Field, col, func, or_, select
 from engine.events import BubbleApproved, BubbleQueued, BubbleRefused, MemoryBubbleFlushed
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.organisation import CascadeConfig, Lineage, is_leader
-from engine.hierarchy.profile_items import clean_item
+from engine.hierarchy.profile_text import clean_item
 from engine.hierarchy.profiles import Profiles
 from engine.model import (
     AcceptedFinding,
@@ -191,7 +191,7 @@ class Bubbles:
         )
         with self._database.read() as session:
             rows = session.exec(query).all()
-        profiles = self._profiles.load(sorted({row.leader for row in rows}))
+        profiles = self._profiles.read_all(sorted({row.leader for row in rows}))
         accepted: dict[tuple[str, str], AcceptedFinding] = {}
         for row in rows:
             if text := profiles[row.leader].find_text("patterns", row.pattern):
@@ -282,7 +282,7 @@ class Bubbles:
     def _judge(self, tx: Transaction, row: BubbleRow, lineage: Lineage) -> None:
         """Ask the gates about a finding and the direct leader of its agent, and store the results."""
         leader = lineage.leaders[0] if lineage.leaders else None
-        profile = self._profiles.read(tx.session, [leader.id])[leader.id] if leader else LeaderProfile("")
+        profile = self._profiles.read_within(tx.session, [leader.id])[leader.id] if leader else LeaderProfile("")
         row.gates = gates = ask_gates(row.bubble.learning, lineage, profile, self._agents.config.current)
         row.leader, row.approved_at = leader.id if leader else "", None
         row.state = BubbleState.QUEUED if gates[-1].passed else BubbleState.REFUSED
@@ -294,12 +294,12 @@ class Bubbles:
 
     def _merge_into_pattern(self, tx: Transaction, row: BubbleRow) -> None:
         """Add a finding to the pattern with the same text, else make a new pattern."""
-        pattern = find_pattern(row.text, self._profiles.read(tx.session, [row.leader])[row.leader].patterns)
+        pattern = find_pattern(row.text, self._profiles.read_within(tx.session, [row.leader])[row.leader].patterns)
         pattern = pattern or ProfileItem(make_lesson_id(row.text), row.text, trust=row.trust)
         source = PatternSource(row.learning_id, row.agent, row.session)
         if source not in pattern.sources:
             change = ProfileEdit("patterns", (pattern.text,), pattern.key)
-            self._profiles.write(tx, row.leader, change, trust=pattern.trust, sources=(source,))
+            self._profiles.add_version(tx, row.leader, change, trust=pattern.trust, sources=(source,))
         row.state, row.pattern, row.flushed_at = BubbleState.FLUSHED, pattern.key, tx.now
 
 

@@ -21,7 +21,7 @@ from engine.files import read_signature
 from engine.frozen import frozen
 from engine.hierarchy.agents import Agents
 from engine.hierarchy.organisation import Lineage, is_leader
-from engine.hierarchy.profile_items import MAX_ITEMS, clean_item
+from engine.hierarchy.profile_text import MAX_ITEMS, clean_item
 from engine.hierarchy.profiles import Profiles
 from engine.model import (
     Contribution,
@@ -180,7 +180,7 @@ class Cascade:
         if not guiding:
             return replace(guidance, reason="it has no leader: its chain " + lineage.end)
         hops = tuple(GuidanceHop(leader.id, leader.tier, hop) for hop, leader in enumerate(lineage.leaders))
-        profiles = self._profiles.load(guiding)
+        profiles = self._profiles.read_all(guiding)
         if edited is not None:
             profiles[edited.leader] = edited
         return compose(replace(guidance, hops=hops), profiles, excluded_lessons)

@@ -209,7 +209,7 @@ class GuidedSessions(SessionFollower[GuidedSession]):
     def _report_stale(self, tx: Transaction, session_counts: Mapping[tuple[str, str], int]) -> None:
         """Report outdated items; `session_counts` are the numbers of sessions that had them, by item and wording."""
         leaders = sorted({ref.partition("#")[0] for ref, _ in session_counts})
-        for leader, profile in self._profiles.read(tx.session, leaders).items():
+        for leader, profile in self._profiles.read_within(tx.session, leaders).items():
             for item in select_items(profile):
                 told, max_age = session_counts.get((item.ref, item.wording)), MAX_AGES.get(item.section)
                 if told and max_age and item.at and tx.now - item.at > max_age:

@@ -1,8 +1,6 @@
 """The profiles of leaders (SPEC 1.9): they begin as `soul.md`, the operator edits them, and findings extend them.
 
-Rows are only added. A change of an item is a new version, a removal is an empty version, and the newest version counts.
-The uses of patterns are counted separately for each home. So two homes that exchange rows in any order, any number of
-times, get the same profiles.
+`profile_text` reads souls and edited texts, `profile_rows` merges what is stored.
 """
 
 from __future__ import annotations
@@ -17,13 +15,10 @@ from sqlmodel.sql.expression import SelectOfScalar
 from engine.events import ProfileEdited
 from engine.files import FileCache
 from engine.hierarchy.agents import Agents
-from engine.hierarchy.profile_items import (
-    PatternUse,
-    ProfileEntry,
-    ProfileRow,
+from engine.hierarchy.profile_rows import PatternUse, ProfileEntry, ProfileRow, merge_profile
+from engine.hierarchy.profile_text import (
     format_profile,
     make_inverse,
-    merge_profile,
     normalise_edit,
     parse_edits,
     seed_profile,
@@ -57,9 +52,18 @@ MICROSECOND = timedelta(microseconds=1)
 
 
 class Profiles:
-    """The profiles of one home, which are also a store of texts that can be forgotten (see
-    `engine.memory.forget.ErasableStore`). `generation` grows with each change of a profile, not with uses.
-    Thread-safe."""
+    """The profiles of one home. A profile has three layers, of which a later one replaces items of an earlier one:
+
+    1. the lists of the leader's `soul.md`,
+    2. the decisions that were captured in sessions,
+    3. the newest stored version of each item: from the operator, from a finding, or from another machine.
+
+    `read`, `read_all`, `read_within` and `preview` return profiles. All that is written are versions of items: by
+    `edit` and `undo` for the operator, `add_version` for a finding, `merge_rows` for other machines, and
+    `remove_lesson` and `erase` for what must no longer be there. The profiles are also a store of texts that can be
+    forgotten (see `engine.memory.forget.ErasableStore`). `generation` grows with each change of a profile, not with
+    uses. Thread-safe.
+    """
 
     name = "profiles"
 
@@ -84,29 +88,54 @@ class Profiles:
             self.origin = randomness.new_id("home")
             database.write(lambda tx: state.put(tx, ORIGIN, self.origin))
 
-    def load(self, leaders: Sequence[str]) -> dict[str, LeaderProfile]:
-        """The profiles of `leaders`."""
-        with self._database.read() as session:
-            return self.read(session, leaders)
-
-    def get(self, leader: str) -> LeaderProfile:
+    def read(self, leader: str) -> LeaderProfile:
         """The profile of one leader. Raises `Refusal`: `unknown_agent`, `unreadable_file` for its soul."""
         self._agents.soul(leader)
-        return self.load([leader])[leader]
+        return self.read_all([leader])[leader]
 
-    def format(self, profile: LeaderProfile) -> str:
+    def read_all(self, leaders: Sequence[str]) -> dict[str, LeaderProfile]:
+        """The profiles of `leaders`, by leader. A soul that cannot be read counts as empty."""
+        with self._database.read() as session:
+            return self.read_within(session, leaders)
+
+    def read_within(
+        self, session: Session, leaders: Sequence[str], new: Sequence[ProfileEntry] = ()
+    ) -> dict[str, LeaderProfile]:
+        """The profiles of leaders as a session sees them. `new` entries count as if they were stored."""
+        stored = session.exec(select(ProfileEntry).where(col(ProfileEntry.leader).in_(leaders)))
+        entries = group_pairs((entry.leader, entry) for entry in (*stored, *new))
+        counts = select(PatternUse.leader, PatternUse.key, func.sum(PatternUse.uses))
+        counts = counts.where(col(PatternUse.leader).in_(leaders)).group_by(PatternUse.leader, PatternUse.key)
+        uses = {(leader, key): number for leader, key, number in session.exec(counts)}
+        decisions = self._load_decisions(leaders)
+        profiles = {}
+        for leader in leaders:
+            seed = self._seed(leader)
+            seed = replace(seed, decisions=(*decisions.get(leader, ()), *seed.decisions))
+            profiles[leader] = merge_profile(seed, entries.get(leader, ()), uses)
+        return profiles
+
+    def preview(self, leader: str, edits: Sequence[ProfileEdit]) -> LeaderProfile:
+        """The profile after these edits, without storing them. Raises `Refusal` as `edit`."""
+        self._agents.soul(leader)
+        at = datetime.max.replace(tzinfo=UTC)  # newer than all stored versions
+        changes = self._normalise(leader, edits)
+        new_entries = [self._make_entry(leader, change, at) for change in changes]
+        with self._database.read() as session:
+            return self.read_within(session, [leader], new_entries)[leader]
+
+    def format_text(self, profile: LeaderProfile) -> str:
         """A profile as a text to edit, under the headings of `soul.md`. This method and `parse_edits` are here for the
         console, which uses services alone and imports nothing of this package."""
         return format_profile(profile)
 
     def parse_edits(self, before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
-        """The edits that turn a profile into an edited text of it. Raises `Refusal` `bad_profile` for an unknown
-        heading, and for text below no heading."""
+        """The edits that turn a profile into an edited text of it. Raises `Refusal` as `profile_text.parse_edits`."""
         return parse_edits(before, text)
 
     def edit(self, leader: str, edits: Sequence[ProfileEdit]) -> LeaderProfile:
         """Make the operator's edits, all or none. Raises `Refusal`: `unknown_agent`, `bad_section`, `bad_profile`."""
-        return self._store_edits(leader, edits, can_be_undone=True)
+        return self._make_edits(leader, edits, can_be_undone=True)
 
     def undo(self, leader: str) -> LeaderProfile:
         """Undo the last edit. Raises `Refusal`: `unknown_agent`, `nothing_to_undo`."""
@@ -119,35 +148,26 @@ class Profiles:
                 f"nothing to undo: no save of the guidance from {leader}",
                 "only the last save can be undone, and only once",
             )
-        return self._store_edits(leader, [ProfileEdit(*edit) for edit in last_edit], can_be_undone=False)
+        return self._make_edits(leader, [ProfileEdit(*edit) for edit in last_edit], can_be_undone=False)
 
-    def preview(self, leader: str, edits: Sequence[ProfileEdit]) -> LeaderProfile:
-        """The profile after these edits, without storing them. Raises `Refusal` as `edit`."""
-        self._agents.soul(leader)
-        at = datetime.max.replace(tzinfo=UTC)  # newer than all stored versions
-        changes = self._normalise(leader, edits)
-        new_entries = [self._make_entry(leader, change, at) for change in changes]
-        with self._database.read() as session:
-            return self.read(session, [leader], new_entries)[leader]
-
-    def drop(self, lesson: str) -> bool:
+    def remove_lesson(self, lesson: str) -> bool:
         """Remove the patterns with this lesson from all profiles. Returns whether there were any."""
 
         def remove(tx: Transaction) -> bool:
             leaders = tx.session.exec(select(ProfileEntry.leader).distinct()).all()
             patterns = [
                 (leader, pattern.key)
-                for leader, profile in self.read(tx.session, leaders).items()
+                for leader, profile in self.read_within(tx.session, leaders).items()
                 for pattern in profile.patterns
                 if lesson in (pattern.key, make_lesson_id(pattern.text))
             ]
             for leader, key in patterns:
-                self._write_edit(tx, leader, ProfileEdit("patterns", (), key))
+                self._add_edit(tx, leader, ProfileEdit("patterns", (), key))
             return bool(patterns)
 
         return self._database.write(remove)
 
-    def write(
+    def add_version(
         self,
         tx: Transaction,
         leader: str,
@@ -156,7 +176,7 @@ class Profiles:
         trust: Trust = Trust.OPERATOR,
         sources: tuple[PatternSource, ...] = (),
     ) -> None:
-        """Write a normalised change of an item as a version that is newer than all stored ones. If it has the texts of
+        """Store a normalised change of an item as a version that is newer than all stored ones. If it has the texts of
         an older version, it has the lower trust of both, because words are no more certain when they come again."""
         entry = self._make_entry(leader, change, tx.now)
         entry.trust, entry.sources = trust, sources
@@ -183,23 +203,6 @@ class Profiles:
             use.uses, use.sent_to = use.uses + 1, ""
             tx.session.add(use)
 
-    def read(
-        self, session: Session, leaders: Sequence[str], new: Sequence[ProfileEntry] = ()
-    ) -> dict[str, LeaderProfile]:
-        """The profiles of leaders as a session sees them. `new` entries count as if they were stored."""
-        stored = session.exec(select(ProfileEntry).where(col(ProfileEntry.leader).in_(leaders)))
-        entries = group_pairs((entry.leader, entry) for entry in (*stored, *new))
-        counts = select(PatternUse.leader, PatternUse.key, func.sum(PatternUse.uses))
-        counts = counts.where(col(PatternUse.leader).in_(leaders)).group_by(PatternUse.leader, PatternUse.key)
-        uses = {(leader, key): number for leader, key, number in session.exec(counts)}
-        decisions = self._load_decisions(leaders)
-        profiles = {}
-        for leader in leaders:
-            seed = self._seed(leader)
-            seed = replace(seed, decisions=(*decisions.get(leader, ()), *seed.decisions))
-            profiles[leader] = merge_profile(seed, entries.get(leader, ()), uses)
-        return profiles
-
     # -- what is forgotten (SPEC 4.10)
 
     def find(self, terms: SearchTerms, /) -> Iterator[tuple[str, str]]:
@@ -220,7 +223,7 @@ class Profiles:
                 remaining = tuple(text for text in row.texts if not terms.match(text))
                 row.texts, row.sent_to = (), ""
                 if is_newest:
-                    self.write(tx, row.leader, ProfileEdit(row.section, remaining, row.key))
+                    self.add_version(tx, row.leader, ProfileEdit(row.section, remaining, row.key))
             for leader, edits in state.get_all(tx.session, UNDO).items():
                 kept = [edit for edit in edits if not any(map(terms.match, _list_texts(edit[1])))]
                 if kept != edits:
@@ -247,7 +250,7 @@ class Profiles:
         seed = self._seed(leader)
         return [normalise_edit(seed, edit) for edit in edits]
 
-    def _store_edits(self, leader: str, edits: Sequence[ProfileEdit], *, can_be_undone: bool) -> LeaderProfile:
+    def _make_edits(self, leader: str, edits: Sequence[ProfileEdit], *, can_be_undone: bool) -> LeaderProfile:
         """Store edits, and the edits that undo them."""
         self._agents.soul(leader)
         changes = self._normalise(leader, edits)
@@ -257,20 +260,20 @@ class Profiles:
         }
 
         def store(tx: Transaction) -> None:
-            before = self.read(tx.session, [leader])[leader]
+            before = self.read_within(tx.session, [leader])[leader]
             undo = [make_inverse(before, change) for change in changes if can_be_undone]
             for change in changes:
                 # The words of a captured decision that an undo brings back have the trust that they had.
                 trust = captured.get((change.key, tuple(change.value)), Trust.OPERATOR)
-                self._write_edit(tx, leader, change, trust)
+                self._add_edit(tx, leader, change, trust)
             state.put(tx, f"{UNDO}{leader}", [[edit.section, edit.value, edit.key] for edit in undo])
 
         self._database.write(store)
-        return self.get(leader)
+        return self.read(leader)
 
-    def _write_edit(self, tx: Transaction, leader: str, change: ProfileEdit, trust: Trust = Trust.OPERATOR) -> None:
-        """Write what a normalised edit of the operator changes, and record it."""
-        self.write(tx, leader, change, trust=trust)
+    def _add_edit(self, tx: Transaction, leader: str, change: ProfileEdit, trust: Trust = Trust.OPERATOR) -> None:
+        """Store what a normalised edit of the operator changes, and record the event."""
+        self.add_version(tx, leader, change, trust=trust)
         tx.record(ProfileEdited(subject=leader, section=change.section, key=change.key))
 
     def _make_entry(self, leader: str, change: ProfileEdit, at: datetime) -> ProfileEntry:

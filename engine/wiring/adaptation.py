@@ -175,7 +175,7 @@ class _Sources:
     def guidance_text(self, ref: str, /) -> tuple[str, Trust]:
         leader = ref.partition("#")[0]
         try:
-            profile = self._services.profiles.get(leader)
+            profile = self._services.profiles.read(leader)
         except Refusal:
             return "", Trust.QUOTED
         matching = (item for item in select_items(profile) if item.ref == ref)

@@ -21,9 +21,9 @@ from engine.hierarchy.agents import Agents
 from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.guidance import Cascade
 from engine.hierarchy.guided_sessions import GuidedSessions
-from engine.hierarchy.profile_items import find_lessons_in_soul
+from engine.hierarchy.profile_rows import ProfileSharing
+from engine.hierarchy.profile_text import find_lessons_in_soul
 from engine.hierarchy.profiles import Profiles
-from engine.hierarchy.sharing import ProfileSharing
 from engine.hierarchy.teaching import Teaching
 from engine.learning.candidates.candidates import CandidateTexts
 from engine.learning.decisions.decisions import Decisions
@@ -205,7 +205,9 @@ def build_organisation(services: Services, overrides: Overrides) -> None:
     services.cascade = Cascade(
         services.agents, profiles, clock=clock, nearer_lessons=partial(_collect_nearer_lessons, services)
     )
-    sharing = ProfileSharing(services.database, profiles, services.agents, make_shared_database(overrides))
+    sharing = ProfileSharing(
+        services.database, services.agents, make_shared_database(overrides), merge_rows=profiles.merge_rows
+    )
     services.bubbles = Bubbles(
         services.database, services.agents, profiles, randomness=randomness, exchange=sharing.exchange
     )

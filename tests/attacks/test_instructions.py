@@ -104,7 +104,7 @@ def test_no_hostile_line_is_in_a_soul_or_a_profile(shop: Shop, aftermath: Afterm
     souls = "\n".join(file.read_text() for file in shop.home.agents.glob("*/soul.md"))
     assert "evil.example" not in souls
     for agent in shop.engine.agents.ids():
-        assert "evil.example" not in str(shop.engine.profiles.get(agent))
+        assert "evil.example" not in str(shop.engine.profiles.read(agent))
 
 
 @pytest.mark.attack(slow=True)

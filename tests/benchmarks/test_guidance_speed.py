@@ -47,7 +47,7 @@ def fill(world: World) -> None:
         for number in range(DEPTH):
             for n in range(PATTERNS):
                 text = SENTENCE.format(n=n, who=f"pattern {number}")
-                profiles.write(tx, f"leader_{number}", ProfileEdit("patterns", (text,), f"p_{n}"))  # type: ignore[arg-type]
+                profiles.add_version(tx, f"leader_{number}", ProfileEdit("patterns", (text,), f"p_{n}"))  # type: ignore[arg-type]
 
     world.database.write(write_patterns)
 

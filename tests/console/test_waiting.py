@@ -48,7 +48,7 @@ async def test_a_finding_is_sent_up_from_the_queue(home: Home) -> None:
         await pilot.press("y")
         await until(pilot, lambda: not app.state.waiting)
         assert [bubble.state for bubble in engine.bubbles.list()] == [BubbleState.FLUSHED]
-        patterns = engine.profiles.get("backend_lead").patterns
+        patterns = engine.profiles.read("backend_lead").patterns
         assert [pattern.text for pattern in patterns if pattern.sources] == [FINDING.text]
 
 
@@ -63,7 +63,7 @@ async def test_a_hostile_quote_is_marked_and_needs_its_own_key(home: Home) -> No
         await pilot.press("X")
         await until(pilot, lambda: engine.bubbles.list()[0].approved_at)
         engine.bubbles.flush()
-        [pattern] = [pattern for pattern in engine.profiles.get("backend_lead").patterns if pattern.sources]
+        [pattern] = [pattern for pattern in engine.profiles.read("backend_lead").patterns if pattern.sources]
         assert (pattern.text, pattern.trust) == (quote.text, Trust.QUOTED)
 
 

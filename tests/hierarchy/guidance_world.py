@@ -15,9 +15,8 @@ from engine.hierarchy.agents import Agents, ReadActivity
 from engine.hierarchy.bubbles import Bubbles
 from engine.hierarchy.guidance import Cascade
 from engine.hierarchy.guided_sessions import GuidedSessions
-from engine.hierarchy.profile_items import ProfileEntry
+from engine.hierarchy.profile_rows import ProfileEntry, ProfileSharing
 from engine.hierarchy.profiles import LoadDecisions, Profiles
-from engine.hierarchy.sharing import ProfileSharing
 from engine.hierarchy.teaching import Teaching, run_round
 from engine.model import FlushReport, LeaderProfile, Learning, ProfileEdit, ProfileItem, Randomness, Score, Trust
 from engine.storage.database import Database
@@ -115,7 +114,7 @@ def make_world(
     randomness = Randomness(seed)
     profiles = Profiles(database, agents, randomness=randomness, load_decisions=load_decisions)
     cascade = Cascade(agents, profiles, clock=clock, nearer_lessons=lambda request: frozenset())
-    sharing = ProfileSharing(database, profiles, agents, shared)
+    sharing = ProfileSharing(database, agents, shared, merge_rows=profiles.merge_rows)
     world = World(
         folder,
         config,
@@ -157,7 +156,7 @@ def list_learned_texts(world: World, leader: str = "lead") -> list[str]:
 
 def select_learned_patterns(profiles: Profiles, leader: str = "lead") -> list[ProfileItem]:
     """A leader's patterns that came from findings."""
-    return [pattern for pattern in profiles.get(leader).patterns if pattern.sources]
+    return [pattern for pattern in profiles.read(leader).patterns if pattern.sources]
 
 
 def read_versions(database: Database, leader: str, key: str) -> list[str]:

@@ -189,7 +189,7 @@ def test_guidance_is_cached_until_its_time_is_over(world: World, clock: FakeCloc
 
 def test_the_most_used_patterns_come_first_then_the_newest(world: World, clock: FakeClock) -> None:
     def keys() -> list[str]:
-        return [pattern.key for pattern in world.profiles.get("lead").patterns]
+        return [pattern.key for pattern in world.profiles.read("lead").patterns]
 
     for key in ("old", "mid", "new"):
         edit_profile(world.profiles, "lead", "patterns", key=key, value=f"do it the {key} way")

@@ -130,7 +130,7 @@ class Machine:
         return {
             (leader, pattern.key, pattern.text, pattern.uses, frozenset(pattern.sources))
             for leader in ("backend_lead", "cto")
-            for pattern in self.engine.profiles.get(leader).patterns
+            for pattern in self.engine.profiles.read(leader).patterns
         }
 
     def summaries(self) -> set[str]:

@@ -13,15 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.hierarchy.profile_items import (
-    ProfileEntry,
+from engine.hierarchy.profile_rows import ProfileEntry, select_newest
+from engine.hierarchy.profile_text import (
     format_profile,
+    format_versioned_profile,
     make_slug,
     parse_edits,
-    print_profile,
-    refuse_stale,
     seed_profile,
-    select_newest,
 )
 from engine.model import LeaderProfile, ProfileEdit, ProfileItem, Refusal, Trust
 from engine.storage.database import Database
@@ -86,7 +84,7 @@ def test_every_wording_stays_in_the_history_and_a_later_edit_wins_in_the_same_in
     for text in ("one", "two", "three", ""):
         edit_profile(world.profiles, "cto", "patterns", key="p", value=text)
     assert read_versions(world.database, "cto", "p") == ["", "three", "two", "one"]
-    assert "p" not in {pattern.key for pattern in world.profiles.get("cto").patterns}
+    assert "p" not in {pattern.key for pattern in world.profiles.read("cto").patterns}
 
 
 ENTRIES = st.builds(
@@ -114,9 +112,9 @@ def test_captured_decisions_come_first_and_can_be_removed(tmp_path: Path, databa
     captured = {"lead": [ProfileItem(f"cap_{n}", f"we use tool {n}", at=BEGIN + timedelta(days=n)) for n in range(6)]}
     world = make_world(tmp_path, database, clock, load_decisions=lambda leaders: captured)
     newest = [f"cap_{n}" for n in range(5, 0, -1)]
-    assert [decision.key for decision in world.profiles.get("lead").decisions] == newest
+    assert [decision.key for decision in world.profiles.read("lead").decisions] == newest
     edit_profile(world.profiles, "lead", "decisions", key="cap_5", value="")
-    assert next(decision.key for decision in world.profiles.get("lead").decisions) == "cap_4"
+    assert next(decision.key for decision in world.profiles.read("lead").decisions) == "cap_4"
     assert "we use tool 4" in world.cascade.guidance("worker").block
 
 
@@ -148,7 +146,7 @@ def test_an_undo_restores_what_the_last_save_changed_and_the_trust_of_a_quote(wo
     quote = world.bubbles.offer(learning(trust=Trust.QUOTED))
     world.bubbles.approve(quote.id)
     world.bubbles.flush()
-    before = world.profiles.get("lead")
+    before = world.profiles.read("lead")
     [learned] = select_learned_patterns(world.profiles)
     new_text = ProfileEdit("patterns", "in other words", learned.key)
     world.profiles.edit("lead", [new_text, ProfileEdit("guardrails", ("Never on a Monday.",))])
@@ -159,14 +157,14 @@ def test_an_undo_restores_what_the_last_save_changed_and_the_trust_of_a_quote(wo
 
 
 def test_if_one_edit_is_refused_none_is_made(world: World) -> None:
-    before = world.profiles.get("cto")
+    before = world.profiles.read("cto")
     with pytest.raises(Refusal):
         world.profiles.edit("cto", [ProfileEdit("domain", "all"), ProfileEdit("nonsense", "x")])
-    assert world.profiles.get("cto") == before
+    assert world.profiles.read("cto") == before
 
 
 def test_text_that_would_be_lost_is_refused(world: World) -> None:
-    before = world.profiles.get("cto")
+    before = world.profiles.read("cto")
     text = format_profile(before)
     for edited, words in (
         (f"XX {text}", "“XX ## Domain” is below no heading"),
@@ -180,14 +178,13 @@ def test_text_that_would_be_lost_is_refused(world: World) -> None:
 
 
 def test_a_text_of_another_version_is_refused(world: World) -> None:
-    before = world.profiles.get("cto")
-    text = print_profile(before)
-    refuse_stale(before, text)
+    before = world.profiles.read("cto")
+    text = format_versioned_profile(before)
     assert parse_edits(before, text) == ()
     after = edit_profile(world.profiles, "cto", "patterns", key="ask_first", value="Ask first.")
     with pytest.raises(Refusal, match="changed since"):
-        refuse_stale(after, text)
-    refuse_stale(after, format_profile(before))
+        parse_edits(after, text)
+    assert parse_edits(after, format_profile(before)), "a text without a version is accepted"
 
 
 def test_a_quote_in_words_that_the_operator_removed_stays_a_quote(world: World) -> None:
@@ -205,7 +202,7 @@ def test_an_undo_does_not_bring_back_what_was_forgotten(world: World) -> None:
         edit_profile(world.profiles, "lead", "patterns", key="staging", value=text)
     world.profiles.erase(SearchTerms(["hunter2"]))
     refused("nothing_to_undo", lambda: world.profiles.undo("lead"))
-    assert world.profiles.get("lead").find_text("patterns", "staging") == "Ask the operator."
+    assert world.profiles.read("lead").find_text("patterns", "staging") == "Ask the operator."
 
 
 def test_a_captured_decision_that_an_undo_brings_back_has_its_trust(
@@ -225,7 +222,7 @@ def test_an_undo_restores_what_another_thread_wrote_just_before_the_edit(
 
     def write_after_another(work: Any) -> Any:
         monkeypatch.undo()
-        write(lambda tx: world.profiles.write(tx, "lead", ProfileEdit("patterns", ("of another machine",), "k")))
+        write(lambda tx: world.profiles.add_version(tx, "lead", ProfileEdit("patterns", ("of another machine",), "k")))
         return write(work)
 
     monkeypatch.setattr(world.database, "write", write_after_another)

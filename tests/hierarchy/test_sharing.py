@@ -61,7 +61,7 @@ def read_shared_texts(shared: LocalSharedDatabase, key: str) -> dict[str, str]:
 
 def count_uses(world: World) -> int:
     """How often prompts of all homes had the pattern of the lead's soul, as this home knows."""
-    return next(pattern.uses for pattern in world.profiles.get("lead").patterns if pattern.key == "lead_first")
+    return next(pattern.uses for pattern in world.profiles.read("lead").patterns if pattern.key == "lead_first")
 
 
 def test_only_leaders_are_shared(
@@ -108,7 +108,7 @@ def test_two_homes_converge_whatever_is_cut(
         first, second = (
             {
                 (pattern.key, pattern.text, pattern.uses, frozenset(pattern.sources))
-                for pattern in world.profiles.get("lead").patterns
+                for pattern in world.profiles.read("lead").patterns
             }
             for world in worlds
         )
@@ -178,7 +178,7 @@ def test_what_is_forgotten_does_not_return_with_an_older_copy_of_another_home(
     first.profiles.erase(SearchTerms(["hunter2"]))
     exchange(first, second)
     for world in (first, second):
-        assert world.profiles.get("lead").find_text("patterns", "staging") == ""
+        assert world.profiles.read("lead").find_text("patterns", "staging") == ""
         assert "hunter2" not in world.cascade.guidance("worker").block
 
 
@@ -194,7 +194,7 @@ def test_a_row_that_cannot_be_told_apart_is_left_out_and_the_others_come(
     shared_database.push("profiles", [SharedRow("foreign", foreign, 0)])
     edit_profile(first.profiles, "lead", "patterns", key="q", value="Then the code.")
     exchange(first, second)
-    profile = second.profiles.get("lead")
+    profile = second.profiles.read("lead")
     assert [profile.find_text("patterns", key) for key in ("p", "q", "foreign")] == [
         "Write the test first.", "Then the code.", "",
     ]  # fmt: skip

@@ -142,7 +142,7 @@ def test_patterns_findings_and_prompts_that_came_of_it_are_forgotten_too(engine:
     assert dict(preview.counts)["profiles"] == 2
     engine.knowledge.forgetting.forget(preview.wanted)
     assert "vandersloot" not in engine.cascade.guidance("backend_builder").block.lower(), "at once, not after 300 s"
-    assert engine.profiles.get("backend_lead").principles == (KEPT,)
+    assert engine.profiles.read("backend_lead").principles == (KEPT,)
     assert not any("vandersloot" in bubble.learning.text.lower() for bubble in engine.bubbles.list())
     [call] = engine.calls.for_session("session_1")
     assert "Vandersloot" not in "".join(part.text for part in engine.calls.read_prompt(call.id))

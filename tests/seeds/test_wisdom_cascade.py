@@ -188,7 +188,7 @@ def test_discoveries_rise(world: World) -> None:
 def test_leader_profiles(world: World) -> None:
     """1.9: A leader's profile comes from its soul, you can edit it, and what was said before stays in its history."""
     engine = world.engine
-    assert "Simple beats clever." in engine.profiles.get("cto").principles
+    assert "Simple beats clever." in engine.profiles.read("cto").principles
     edit_profile(engine.profiles, "cto", "patterns", key="api_first", value="Design the contract first.")
     edit_profile(engine.profiles, "cto", "patterns", key="api_first", value="Design the contract with its users.")
     world.work("Write a greeting into hello.txt", "Done.")
@@ -198,7 +198,7 @@ def test_leader_profiles(world: World) -> None:
         "Design the contract first.",
     ]
     with pytest.raises(Refusal, match="nobody"):
-        engine.profiles.get("nobody")
+        engine.profiles.read("nobody")
 
 
 @pytest.mark.long

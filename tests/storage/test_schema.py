@@ -15,7 +15,7 @@ import sqlalchemy
 from sqlmodel import SQLModel
 
 import engine.engine  # noqa: F401 (imports every table)
-from engine.hierarchy.profile_items import PROFILE_SECTIONS
+from engine.hierarchy.profile_text import PROFILE_SECTIONS
 from engine.learning.decisions.training_runs import RunState
 from engine.model import (
     BubbleState,

@@ -190,7 +190,7 @@ def _find_learnings_for_workspace(
 
 def _find_lesson_uses(engine: Services, lesson: str) -> Document:
     """The other uses of a lesson: the leaders that teach it, and the active candidates that have it."""
-    profiles = engine.profiles.load([agent.id for agent in engine.agents.list() if agent.tier <= 3])
+    profiles = engine.profiles.read_all([agent.id for agent in engine.agents.list() if agent.tier <= 3])
     leaders = [
         leader
         for leader, profile in profiles.items()

@@ -8,7 +8,7 @@ from engine.api.documents import Document, document
 from engine.api.operations.operation import Limit, NonEmptyText, Text, operation, require
 from engine.autonomy.heartbeat import find_heartbeat_problems
 from engine.config.sections import ACP_PREFIX
-from engine.hierarchy import profile_items
+from engine.hierarchy.profile_text import format_versioned_profile
 from engine.model import BubbleState, Refusal
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def guidance(engine: Services, id: NonEmptyText, reports_to: Text = "") -> Docum
         preview = engine.cascade.preview_move(id, reports_to)
         return {**document(preview.before), "moved": document(preview.after)}
     reply: Document = {**document(engine.cascade.guidance(id)), "teaching": document(engine.teaching.state(id))}
-    return reply if reply["hops"] else {**reply, "profile": document(engine.profiles.load([id])[id])}
+    return reply if reply["hops"] else {**reply, "profile": document(engine.profiles.read_all([id])[id])}
 
 
 @operation(marks_presence=True)
@@ -81,13 +81,12 @@ def profile(
     """The profile of a leader as a text to edit; with `text` what that would change, which `yes` saves. `undo` reverses
     the last save."""
     if undo:
-        return {"leader": id, "text": profile_items.print_profile(engine.profiles.undo(id)), "undone": True}
-    before = engine.profiles.get(id)
-    reply = {"leader": id, "text": profile_items.print_profile(before)}
+        return {"leader": id, "text": format_versioned_profile(engine.profiles.undo(id)), "undone": True}
+    before = engine.profiles.read(id)
+    reply = {"leader": id, "text": format_versioned_profile(before)}
     if text is None:
         return reply
-    profile_items.refuse_stale(before, text)
-    edits = profile_items.parse_edits(before, text)
+    edits = engine.profiles.parse_edits(before, text)
     preview = engine.cascade.preview_edits(id, edits)
     if yes and edits:
         engine.profiles.edit(id, edits)

@@ -1,29 +1,26 @@
-"""The items of leaders' profiles (SPEC 1.9): as lists of `soul.md`, as one text for editing, and as stored versions.
+"""A leader's profile as a text (SPEC 1.9): the lists of its `soul.md`, one text to edit, and the edits in that. Pure.
 
-A profile begins as the lists of `soul.md`. Each later change of an item is a row here, and `merge_profile` merges both.
-The headings may have any level: Domain, Principles, Patterns (or Learned patterns), Guardrails, Recent decisions (or
-Decisions). Each list item or line below a heading is an item. Fenced code, comments and the section written by M2 are
-skipped. In an edited text, a pattern or decision is written `key: text`. A known key changes the text of its item, a
-line without a key adds an item, and a missing line removes one.
+A profile has items in five sections. The domain is one text; principles and guardrails are lists, which are replaced as
+a whole; patterns and decisions have a key each, and are replaced one by one.
+
+In a soul the headings may have any level: Domain, Principles, Patterns (or Learned patterns), Guardrails, Recent
+decisions (or Decisions). Each list item or line below a heading is an item. Skipped are fenced code, comments, and the
+section into which the engine writes the guidance of others (`engine.hierarchy.teaching`).
+
+In an edited text, a pattern or decision is written `key: text`. A known key changes the text of its item, a line
+without a key adds an item, and a missing line removes one.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
-from typing import Any
-
-import sqlalchemy
-from sqlmodel import Field
 
 from engine.files import INHERITED, remove_section
-from engine.model import LeaderProfile, PatternSource, ProfileEdit, ProfileItem, Refusal, Trust
+from engine.model import LeaderProfile, ProfileEdit, ProfileItem, Refusal
 from engine.model.base import hex_hash
 from engine.model.learnings import make_lesson_id
 from engine.model.text import plain, remove_code_and_comments
-from engine.storage.rows import Row, UtcDateTime, enum_field, json_field
 
 MAX_ITEMS = 60
 """Maximum number of items that a soul gives to a section."""
@@ -42,12 +39,6 @@ ITEM_SECTIONS = ("patterns", "decisions")
 
 PROFILE_SECTIONS = ("domain", *LIST_SECTIONS, *ITEM_SECTIONS)
 """The sections of a profile."""
-
-MAX_DECISIONS = 5
-"""Maximum number of decisions that count as recent."""
-
-_NO_DATE = datetime.min.replace(tzinfo=UTC)
-"""Stands for the date of an item of a soul, which counts as the oldest."""
 
 _HEADING_LINE = re.compile(r"\s{0,3}#{1,6}\s+(.*?)\s*#*\s*$")
 _ITEM_LINE = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)])\s+(.*)$")
@@ -143,21 +134,9 @@ def format_profile(profile: LeaderProfile) -> str:
     return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 
-def print_profile(profile: LeaderProfile) -> str:
+def format_versioned_profile(profile: LeaderProfile) -> str:
     """The profile as a text that names its version, for a file that is edited elsewhere."""
     return f"{format_profile(profile)}\n<!-- version {_compute_version(profile)} -->\n"
-
-
-def refuse_stale(profile: LeaderProfile, text: str) -> None:
-    """Raise `Refusal` `stale_profile` if a text was printed from an older version of a profile: saving it would remove
-    the findings that were added since. A text without a version is accepted."""
-    version = _VERSION_COMMENT.search(text)
-    if version and version[1] != _compute_version(profile):
-        raise Refusal(
-            "stale_profile",
-            f"the guidance of {profile.leader} has changed since this text was printed",
-            f"`clawpy profile {profile.leader}` prints it again; or delete its version line to save it anyway",
-        )
 
 
 def _compute_version(profile: LeaderProfile) -> str:
@@ -168,8 +147,10 @@ def _compute_version(profile: LeaderProfile) -> str:
 
 
 def parse_edits(before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
-    """The edits that turn `before` into `text`, in the order of the sections. Raises `Refusal` `bad_profile` for an
-    unknown heading and for text below no heading, because these lines would be lost."""
+    """The edits that turn `before` into `text`, in the order of the sections. Raises `Refusal`: `stale_profile` if the
+    text names an older version of the profile, and `bad_profile` for an unknown heading and for text below no heading,
+    because these lines would be lost."""
+    _refuse_stale(before, text)
     lines = _group_items(text)
     for heading in lines:
         if heading not in PROFILE_SECTIONS:
@@ -190,6 +171,18 @@ def parse_edits(before: LeaderProfile, text: str) -> tuple[ProfileEdit, ...]:
                 new.append(ProfileEdit(section, line))
         changes += [ProfileEdit(section, edited[key], key) for key in texts if edited[key] != texts[key]]
     return (*changes, *new)
+
+
+def _refuse_stale(profile: LeaderProfile, text: str) -> None:
+    """Raise `Refusal` `stale_profile` if a text was printed from an older version of a profile: saving it would remove
+    the findings that were added since. A text without a version is accepted."""
+    version = _VERSION_COMMENT.search(text)
+    if version and version[1] != _compute_version(profile):
+        raise Refusal(
+            "stale_profile",
+            f"the guidance of {profile.leader} has changed since this text was printed",
+            f"`clawpy profile {profile.leader}` prints it again; or delete its version line to save it anyway",
+        )
 
 
 def normalise_edit(seed: LeaderProfile, edit: ProfileEdit) -> ProfileEdit:
@@ -221,96 +214,3 @@ def make_inverse(profile: LeaderProfile, edit: ProfileEdit) -> ProfileEdit:
     section = edit.section
     value = profile.find_text(section, edit.key) if section in ITEM_SECTIONS else getattr(profile, section)
     return replace(edit, value=value)
-
-
-# -- stored items
-
-
-class ProfileRow(Row):
-    """What machines share of a profile. `origin` is the home that made the row, and `sent_to` the name of the shared
-    database that has it as it is."""
-
-    leader: str = Field(primary_key=True)
-    key: str = Field(primary_key=True)
-    origin: str = Field(primary_key=True)
-    sent_to: str = ""
-
-    @property
-    def identity(self) -> Sequence[Any]:
-        """The values of the primary key."""
-        return tuple(sqlalchemy.inspect(type(self)).primary_key_from_instance(self))
-
-    @property
-    def rank(self) -> int:
-        """Of two copies of a row the one of the higher rank counts."""
-        raise NotImplementedError
-
-
-class ProfileEntry(ProfileRow, table=True):
-    """One version of one item. `texts` has its text, or the items of a list. It is empty if the item was removed,
-    restored from the soul, or forgotten."""
-
-    __tablename__ = "profile_entries"
-
-    section: str = Field(primary_key=True)
-    at: datetime = Field(sa_column=sqlalchemy.Column(UtcDateTime(), primary_key=True))
-    texts: tuple[str, ...] = json_field(tuple[str, ...])
-    trust: Trust = enum_field(Trust, default=Trust.OPERATOR)
-    sources: tuple[PatternSource, ...] = json_field(tuple[PatternSource, ...], default=())
-
-    @property
-    def text(self) -> str:
-        """The text of the item; "" for one that was removed."""
-        return "".join(self.texts)
-
-    @property
-    def rank(self) -> int:
-        """The copy counts whose texts were forgotten."""
-        return int(not self.texts)
-
-
-class PatternUse(ProfileRow, table=True):
-    """How often prompts of one home contained a pattern."""
-
-    __tablename__ = "pattern_uses"
-
-    uses: int = 0
-
-    @property
-    def rank(self) -> int:
-        """The copy counts that has more uses."""
-        return self.uses
-
-
-def select_newest(entries: Iterable[ProfileEntry]) -> dict[tuple[str, str], ProfileEntry]:
-    """The newest version of each item, by section and key."""
-    by_time = sorted(entries, key=lambda entry: (entry.at, entry.origin))
-    return {(entry.section, entry.key): entry for entry in by_time}
-
-
-def merge_profile(
-    seed: LeaderProfile, entries: Iterable[ProfileEntry], uses: Mapping[tuple[str, str], int]
-) -> LeaderProfile:
-    """Merge the profile of `soul.md` (`seed`) with the stored entries. `uses` is, by leader and key, how often prompts
-    of all homes contained a pattern. An item has the findings of all entries with its key and text, because two homes
-    may have it from different agents. Pure."""
-    sources: dict[tuple[str, str], dict[PatternSource, None]] = {}
-    for entry in entries:
-        sources.setdefault((entry.key, entry.text), {}).update(dict.fromkeys(entry.sources))
-    items = {section: {item.key: item for item in getattr(seed, section)} for section in ITEM_SECTIONS}
-    whole: dict[str, str | tuple[str, ...]] = {}
-    for (section, key), entry in select_newest(entries).items():
-        if section in ITEM_SECTIONS:
-            found_by = tuple(sources[key, entry.text])
-            items[section][key] = ProfileItem(key, entry.text, at=entry.at, sources=found_by, trust=entry.trust)
-        elif entry.texts:
-            whole[section] = entry.texts if section in LIST_SECTIONS else entry.text
-    patterns = (replace(item, uses=uses.get((seed.leader, key), 0)) for key, item in sorted(items["patterns"].items()))
-    decisions = _rank_items(items["decisions"].values())[:MAX_DECISIONS]
-    return replace(seed, patterns=_rank_items(patterns), decisions=decisions, **whole)  # type: ignore[arg-type]
-
-
-def _rank_items(items: Iterable[ProfileItem]) -> tuple[ProfileItem, ...]:
-    """The items that were not removed: the most used first, then the newest."""
-    ranked = sorted(items, key=lambda item: (item.uses, item.at or _NO_DATE), reverse=True)
-    return tuple(item for item in ranked if item.text)
