@@ -45,7 +45,7 @@ FILE_FIX = "name a file of JSON lines, such as chats.jsonl, or - for stdin"
 
 def check(options: argparse.Namespace, common: CommonOptions, *, opener: Callable[..., Any]) -> dict[str, Any] | bool:
     """The verdict of the content filter on a command or a prompt; with `--batch` see `answer_lines`."""
-    if [bool(options.command), options.prompt is not None, options.batch is not None].count(True) != 1:
+    if [any(options.command), options.prompt is not None, options.batch is not None].count(True) != 1:
         raise WrongUse("give a command, or --prompt TEXT, or --batch FILE.jsonl")
 
     def ask(arguments: dict[str, Any]) -> dict[str, Any]:

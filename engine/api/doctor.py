@@ -67,6 +67,9 @@ _OTHER_VARIABLES = re.compile(
 )
 """Environment variables that are read but are not settings."""
 
+PRIMARY_CODE_MASK = 0xFF
+"""The part of an error code of SQLite that says what kind of error it is; the rest says more about it."""
+
 MAX_NAMED_FILES = 3
 """Maximum number of unreadable files of learnings that are named."""
 
@@ -372,20 +375,30 @@ def check_database(path: Path) -> Check:
         [(result,)] = read_rows(path, "PRAGMA quick_check(1)")
         version, refusal = read_stored_version(path), find_version_refusal(path)
     except (sqlite3.Error, ValueError) as error:
-        # A full disk, for example, says nothing about the file.
-        is_unreadable = isinstance(error, sqlite3.OperationalError)
-        fix = (
-            "free some space, or make the folder writable, and check again"
-            if is_unreadable
-            else describe_recovery(path)
-        )
-        return Check("database", FAIL, f"{path} cannot be read: {error}", fix)
+        return Check("database", FAIL, f"{path} cannot be read: {error}", _find_database_fix(error, path))
     size = path.stat().st_size / 1024 / 1024
     if result != "ok":
         return Check("database", FAIL, f"{path} is damaged: {result}", describe_recovery(path))
     if refusal is not None:
         return Check("database", FAIL, refusal.message, refusal.fix)
     return Check("database", OK, f"intact, {size:.1f} MB, format {version}, SQLite {sqlite3.sqlite_version}")
+
+
+def _find_database_fix(error: Exception, path: Path) -> str:
+    """How to mend what kept the database from being read. A full disk, for example, says nothing about the file."""
+    if not isinstance(error, sqlite3.OperationalError):
+        return describe_recovery(path)
+    # Without a code, the file could not be opened.
+    match getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CANTOPEN) & PRIMARY_CODE_MASK:
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return "another program is writing to it: end that program, or wait for it, and check again"
+        case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
+            return "free some space, and see whether the disk has faults; then check again"
+        case sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+            return "make the file and its folder readable and writable for you, and check again"
+    return (
+        f"SQLite {sqlite3.sqlite_version} cannot read it: upgrade Clawpy Console, or name another home with --home DIR"
+    )
 
 
 def check_index(home: Home, *, is_local: bool) -> Check:

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from engine.execution.runners.toolchains.tool_table import PROGRAM_FIXES
 from engine.frozen import frozen
-from engine.model import ChangeState, Proposal
+from engine.model import ChangeState, Proposal, group_pairs
 from engine.model.text import count, join_shortened, moment, plain
 from engine.prediction.context import Part, WorkspaceContext
 from engine.prediction.templates.failures import find_culprit
@@ -98,17 +98,27 @@ def _find_conflicts(context: WorkspaceContext) -> Iterator[_Problem]:
 def _find_failing_tests(context: WorkspaceContext) -> Iterator[_Problem]:
     """For each project, the newest run in which tests failed that have not passed since."""
     for part in context.parts:
-        for number, run in enumerate(part.tree_runs):
-            later_runs = part.tree_runs[:number]
-            failed = [] if run.check.green else run.check.failing or ("",)
-            failing = [
-                test
-                for test in failed
-                if test not in part.deleted_tests and not any(_has_passed(later, test) for later in later_runs)
-            ]
+        for run, unsolved in _find_unsolved_runs(part.tree_runs):
+            failing = [test for test in unsolved if test not in part.deleted_tests]
             if failing:
                 yield _Problem(run.ran_at, _describe_failing(context, part, run, failing))
                 break
+
+
+def _find_unsolved_runs(runs: Sequence[ValidationRun]) -> Iterator[tuple[ValidationRun, list[str]]]:
+    """Runs in which tests failed that have not passed since, each with these tests ("" where it named none). `runs` are
+    of one project, newest first."""
+    for number, run in enumerate(runs):
+        failed = [] if run.check.green else run.check.failing or ("",)
+        failing = [test for test in failed if not any(_has_passed(later, test) for later in runs[:number])]
+        if failing:
+            yield run, failing
+
+
+def had_failing_tests(runs: Sequence[ValidationRun], at: datetime) -> bool:
+    """Whether tests failed before `at` that had not passed until then. `runs` are of one workspace, newest first."""
+    by_project = group_pairs((run.project, run) for run in runs if run.ran_at < at)
+    return any(True for of_project in by_project.values() for _ in _find_unsolved_runs(of_project))
 
 
 def _find_stopped_runs(context: WorkspaceContext) -> Iterator[_Problem]:

@@ -249,6 +249,7 @@ def _make_check_sources(services: Services) -> CheckSources:
         prepare=partial(_prepare_check, services),
         contexts=partial(_read_contexts, services),
         note_activity=lambda workspace, at: services.autonomy.presence.note(at, f"your files changed in {workspace}"),
+        test_runs=services.validation_runs.latest,
         workspaces=lambda: services.workspaces,
         propose=partial(templates.propose, sources=other_sources),
     )

@@ -7,6 +7,7 @@ import os
 import sqlite3
 import threading
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 
 from engine.api import doctor, model_checks
 from engine.api.doctor import check_database, check_index_server, check_notifications, check_shared_database
+from engine.api.offline import read_rows
 from engine.api.operations import dispatch
 from engine.api_keys import Keyring, Keys
 from engine.clock import FakeClock
@@ -196,12 +198,24 @@ def test_the_server_of_the_index_is_asked_only_online(monkeypatch: pytest.Monkey
     assert "it cannot be reached: [Errno 111] Connection refused" in check.message
 
 
+def make_sqlite_error(message: str, code: int) -> sqlite3.Error:
+    """An error as SQLite raises it."""
+    error = sqlite3.OperationalError(message)
+    error.sqlite_errorcode = code
+    return error
+
+
 @pytest.mark.parametrize(
     ("error", "fix"),
     [
-        (sqlite3.OperationalError("disk I/O error"), "free some space"),  # what SQLite says on a full disk
+        (make_sqlite_error("disk I/O error", sqlite3.SQLITE_IOERR_WRITE), "free some space"),  # also on a full disk
+        (make_sqlite_error("database or disk is full", sqlite3.SQLITE_FULL), "free some space"),
+        (make_sqlite_error("unable to open database file", sqlite3.SQLITE_CANTOPEN), "make the file and its folder"),
+        (make_sqlite_error("attempt to write a readonly database", sqlite3.SQLITE_READONLY_DIRECTORY), "make the file"),
+        (make_sqlite_error("unsupported file format", sqlite3.SQLITE_ERROR), f"SQLite {sqlite3.sqlite_version} cannot"),
         (sqlite3.DatabaseError("file is not a database"), "move clawpy.db away to start afresh, but keep it"),
     ],
+    ids=str,
 )
 def test_only_a_damaged_database_is_to_be_moved_away(
     home: Home, monkeypatch: pytest.MonkeyPatch, error: sqlite3.Error, fix: str
@@ -216,6 +230,19 @@ def test_only_a_damaged_database_is_to_be_moved_away(
     check = check_database(home.database)
     assert (check.state, check.message) == ("fail", f"{home.database} cannot be read: {error}")
     assert check.fix.startswith(fix)
+
+
+def test_a_database_that_another_program_writes_to_is_waited_for(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.data.mkdir(parents=True)
+    create_or_check(home.database)
+    monkeypatch.setattr(doctor, "read_rows", partial(read_rows, seconds=0))
+    with closing(sqlite3.connect(home.database, isolation_level=None)) as writer:
+        writer.execute("PRAGMA locking_mode=EXCLUSIVE")
+        writer.execute("BEGIN EXCLUSIVE")
+        check = check_database(home.database)
+    assert (check.state, check.message) == ("fail", f"{home.database} cannot be read: database is locked")
+    assert check.fix.startswith("another program is writing to it")
+    assert check_database(home.database).state == "ok"
 
 
 def test_the_shared_database_is_asked_only_online(monkeypatch: pytest.MonkeyPatch) -> None:

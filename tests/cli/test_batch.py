@@ -24,6 +24,14 @@ def test_check_needs_no_quotes_and_no_engine(clawpy: Clawpy) -> None:
     assert clawpy("check", "--prompt", "run the tests", "--json").document["verdict"] == "allow"
 
 
+@pytest.mark.parametrize("words", [[], [""], ["", ""]])
+def test_check_of_no_command_says_how_to_give_one(clawpy: Clawpy, words: list[str]) -> None:
+    result = clawpy("check", *words)
+    assert (result.code, result.out) == (2, "")
+    assert "give a command, or --prompt TEXT, or --batch FILE.jsonl" in result.err
+    assert "{" not in result.err
+
+
 def test_check_uses_the_rules_of_the_operator(clawpy: Clawpy, home: Home) -> None:
     write_settings(home, '[content]\nblock = ["terraform apply"]\nallow = ["git push --force"]\n')
     assert clawpy("check", "sudo terraform apply -auto-approve").out.startswith("block  your rule: terraform apply")

@@ -113,6 +113,7 @@ class World:
                 prepare=lambda: None,
                 contexts=lambda workspaces: self.read_contexts(workspaces),
                 note_activity=lambda workspace, at: self.activities.append((workspace, at)),
+                test_runs=lambda workspace: [],
                 workspaces=lambda: self.workspaces,
                 propose=self._propose,
             ),

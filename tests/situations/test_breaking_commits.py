@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.model import Tier
+from engine.prediction.checks import CHANGED_SINCE
 from engine.prediction.kinds import FIX_BY_AGENT
 from tests.situations.situation import RIGHT_TOTAL, WRONG_TOTAL, Situation
 
@@ -85,6 +86,36 @@ def test_a_landed_revert_whose_tests_passed_needs_no_further_run(shop: Situation
     branch = shop.engine.changes.branch(change).branch
     assert find_problem_after_decision(shop).endswith(f"its revert is on the branch {branch}")
     assert "apply_fix" not in shop.predict_kinds(), "it is the change on the branch"
+
+
+def test_an_undone_answer_to_a_failing_test_is_named_before_the_next_check(shop: Situation) -> None:
+    culprit = shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
+    shop.run_tests()
+    shop.advance(minutes=1)
+    reverted = shop.approve(shop.propose(f"rehearse_revert commit={culprit} test={TEST}"))
+    shop.advance(minutes=1)
+    shop.land(reverted)
+    shop.advance(minutes=1)
+    assert find_problem_after_cycle(shop) == ""
+    shop.advance(minutes=1)
+    shop.engine.changes.undo(reverted.change_set_id)
+    assert shop.problem == CHANGED_SINCE
+    shop.advance(minutes=1)
+    assert "its revert was undone" in find_problem_after_cycle(shop)
+
+
+def test_an_undone_landing_before_which_no_test_failed_is_no_problem(shop: Situation) -> None:
+    described = shop.commit("Describe it", {"README.md": "# Shop\n"}, days_ago=0.01)
+    shop.run_tests()
+    shop.advance(minutes=1)
+    reverted = shop.approve(shop.propose(f"rehearse_revert commit={described}"))
+    shop.advance(minutes=1)
+    shop.land(reverted)
+    shop.advance(minutes=1)
+    assert find_problem_after_cycle(shop) == ""
+    shop.advance(minutes=1)
+    shop.engine.changes.undo(reverted.change_set_id)
+    assert shop.problem == ""
 
 
 def test_a_discarded_revert_waits_no_more(shop: Situation) -> None:
