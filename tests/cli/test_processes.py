@@ -240,8 +240,10 @@ def test_the_console_needs_a_terminal(home: Home, project: Path, fork_server: Fo
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
 def test_a_closed_terminal_ends_the_engine_of_the_console(home: Home, project: Path, number: signal.Signals) -> None:
     screen, terminal = os.openpty()
+    environment = os.environ | {"TERM": "xterm-256color"}
+    command = make_clawpy_command(home.root)
     with subprocess.Popen(
-        make_clawpy_command(home.root), cwd=project, stdin=terminal, stdout=terminal, stderr=terminal
+        command, cwd=project, env=environment, stdin=terminal, stdout=terminal, stderr=terminal
     ) as console:
         os.close(terminal)
         deadline = time.monotonic() + 60
