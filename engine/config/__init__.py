@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from engine.config.sections import GatewaySettings
 from engine.config.settings import (
     AdaptationMode,
     AdaptationSettings,
     ChannelSettings,
     FixedSettings,
-    GatewaySettings,
     MemorySettings,
     ProductionSettings,
     Settings,

@@ -1,5 +1,5 @@
-"""The settings of a home: one model, and most of its sections (SPEC 7.4, 7.6). Those on runners, providers,
-notifications and retention are in `sections`.
+"""The settings of a home: one model, and its sections on the engine itself (SPEC 4.2, 7.4, 7.6). The sections on other
+programs and machines, and what all sections are made of, are in `sections`.
 
 Names in the file are in camel case (`crossPollEnabled`); attributes are the same in snake case. `settings_file` reads
 the file and the environment into this model.
@@ -7,16 +7,13 @@ the file and the environment into this model.
 
 from __future__ import annotations
 
-import ipaddress
 import os
-import re
 from dataclasses import field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal, Protocol
-from urllib.parse import urlsplit
+from typing import Annotated, Any, Literal, Protocol
 
-from pydantic import AfterValidator, Field, StringConstraints, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from engine.config.sections import (
     AUTO,
@@ -24,15 +21,15 @@ from engine.config.sections import (
     RUNNER_FORMAT,
     AcpSettings,
     Dollars,
+    GatewaySettings,
     Hour,
     Milliseconds,
     ModelId,
     Name,
     NotifySettings,
     ProviderSettings,
-    RetentionSettings,
     Section,
-    WorkspaceRetention,
+    WebSettings,
     find_fallback_problem,
     find_runner_problem,
     find_url_problem,
@@ -42,11 +39,68 @@ from engine.config.sections import (
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
 
-MAX_CONTENT_PATTERNS = 200
-"""Most patterns in each list of `[content]`."""
+MAX_DAYS = 36_500
+"""Most days that a setting accepts. 0 keeps rows forever."""
 
-MAX_PATTERN_CHARS = 200
-"""Most characters of one pattern of `[content]`."""
+
+@frozen
+class Minimum:
+    """The fewest days for which the rows of a table may be kept, and the reason."""
+
+    days: int
+    reason: str
+
+
+MINIMUM_OF_TABLE = {
+    "memory_events": Minimum(35, "agents' work of the last 30 days is analysed"),
+    "learning_records": Minimum(90, "candidates are drafted from the last 90 days"),
+    "validation_runs": Minimum(35, "recent test failures are needed"),
+    "cost_entries": Minimum(35, "the monthly caps are computed from them"),
+    "crosspoll_log": Minimum(35, "the rails need their recent blocks"),
+}
+"""The minimum of each table."""
+
+
+def _make_days_field(table: str, default: int | None) -> Any:
+    """The field with the days of one table."""
+    days = MINIMUM_OF_TABLE[table].days
+    return Field(default, description=f"0 (keep forever) or days from {days} to {MAX_DAYS}")
+
+
+class _Days(Section):
+    """Days by table. Each is 0, or at least the minimum of its table."""
+
+    @field_validator("*")
+    @classmethod
+    def _check(cls, value: int | None, info: ValidationInfo) -> int | None:
+        minimum = MINIMUM_OF_TABLE[info.field_name or ""]
+        if value and not minimum.days <= value <= MAX_DAYS:
+            accepted = f"0 (keep forever) or {minimum.days} to {MAX_DAYS} days: {minimum.reason}"
+            raise ValueError(f"{value} is not accepted; expected {accepted}")
+        return value
+
+
+class RetentionSettings(_Days):
+    """`[retention]`: for how many days the rows of each table are kept; 0 is forever. Sums by day are always kept.
+
+    Rows that the program still needs are kept, whatever their age: see `engine.retention`.
+    """
+
+    memory_events: int = _make_days_field("memory_events", 0)
+    learning_records: int = _make_days_field("learning_records", 180)
+    validation_runs: int = _make_days_field("validation_runs", 0)
+    cost_entries: int = _make_days_field("cost_entries", 0)
+    crosspoll_log: int = _make_days_field("crosspoll_log", 0)
+
+
+class WorkspaceRetention(_Days):
+    """`[workspaces."/path".retention]`: the same for one workspace. None: as in `[retention]`."""
+
+    memory_events: int | None = _make_days_field("memory_events", None)
+    learning_records: int | None = _make_days_field("learning_records", None)
+    validation_runs: int | None = _make_days_field("validation_runs", None)
+    cost_entries: int | None = _make_days_field("cost_entries", None)
+    crosspoll_log: int | None = _make_days_field("crosspoll_log", None)
 
 
 class WorkspaceAutonomy(StrEnum):
@@ -106,6 +160,13 @@ class ProductionSettings(Section):
     paths: tuple[str, ...] = ()
 
 
+MAX_CONTENT_PATTERNS = 200
+"""Most patterns in each list of `[content]`."""
+
+MAX_PATTERN_CHARS = 200
+"""Most characters of one pattern of `[content]`."""
+
+
 class ContentSettings(Section):
     """`[content]`: the operator's own rules of the content filter (SPEC 3.5).
 
@@ -144,70 +205,6 @@ def _find_pattern_problem(text: str) -> str:
     if not text.startswith("prompt:") and (first[0] in "-!@" or "**" in [first, *rest[:-1]]):
         return "must begin with the name of a program, and ** may only be last"
     return ""
-
-
-class WebSettings(Section):
-    """`[web]`: what the web tools of sessions may reach without asking (SPEC 3.8)."""
-
-    search_url: str = ""
-    """The address of a search like SearXNG. It answers `?q=…&format=json` with `results` of `title`, `url` and
-    `content`. Without it there is no web_search."""
-    allow: tuple[Annotated[str, StringConstraints(pattern=r"^(\*\.)?[a-zA-Z0-9_.-]{1,253}(:\d{1,5})?$")], ...] = ()
-    """Hosts from which pages are fetched without asking, such as `docs.python.org`, `*.readthedocs.io`,
-    `localhost:3000`. Only a host that is named without a `*` may be on this machine or its network."""
-
-    @field_validator("search_url", mode="after")
-    @classmethod
-    def _check_search_url(cls, value: str) -> str:
-        parts = urlsplit(value)
-        if value and (parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc):
-            raise ValueError('is not an address; write for example "http://127.0.0.1:8888/search"')
-        return value
-
-
-_HOST_NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?(\.[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?)*")
-_ORIGIN = re.compile(r"https?://[a-z0-9.:\[\]-]{1,260}")
-
-
-def _find_host_name_problem(name: str) -> str:
-    problem = f"{name[:80]!r} is not a host name; write it in lower case, without a port or https://"
-    return "" if _HOST_NAME.fullmatch(name) else problem
-
-
-def _find_origin_problem(origin: str) -> str:
-    problem = f"{origin[:80]!r} is not an origin; write, for example, https://phone.example, without a path"
-    return "" if _ORIGIN.fullmatch(origin) else problem
-
-
-class GatewaySettings(Section):
-    """`[gateway]`: where other programs reach the engine (SPEC 10.1)."""
-
-    enabled: bool = False
-    """Whether the console and `clawpy run` open the gateway too, as `clawpy serve` always does."""
-    host: str = "127.0.0.1"
-    """An address of this machine. One that other machines reach needs a certificate or a tunnel."""
-    port: Annotated[int, Field(ge=0, le=65535)] = 8477
-    certificate: str = ""
-    certificate_key: str = ""
-    """PEM files."""
-    tunnel: bool = False
-    """You say that something in front of the gateway encrypts."""
-    hosts: Annotated[tuple[str, ...], refuse_if(_find_host_name_problem)] = ()
-    """Further names under which it is called."""
-    origins: Annotated[tuple[str, ...], refuse_if(_find_origin_problem)] = ()
-    """The web pages that may call it, such as `["https://phone.example"]`."""
-
-    @field_validator("host", mode="after")
-    @classmethod
-    def _check_host(cls, value: str) -> str:
-        if value == "localhost":
-            return "127.0.0.1"
-        try:
-            return str(ipaddress.ip_address(value.strip("[]")))
-        except ValueError as error:
-            raise ValueError(
-                f"{value[:80]!r} is not an address; write, for example, 127.0.0.1, or 0.0.0.0 for all"
-            ) from error
 
 
 class ValidationSettings(Section):

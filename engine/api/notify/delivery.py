@@ -112,7 +112,7 @@ class Addresses:
         return self._environment.get(make_address_variable(surface), "").strip()
 
     def _read_url_in_settings(self, surface: Surface) -> str:
-        return self._settings.current.notify.of(surface).url
+        return self._settings.current.notify.get_surface(surface).url
 
 
 def is_malformed(url: str) -> bool:
