@@ -155,7 +155,7 @@ def _build_runners(services: Services, caches: Caches) -> list[Runner]:
     judging = Validation(
         services.database,
         settings=services.settings,
-        repairs=services.trials.find_repairs,
+        repairs=lambda **about: services.adaptation.find_repairs(**about),
         tweaks=services.overlays.find_tweaks,
     )
     agent_services = AgentServices(

@@ -177,6 +177,15 @@ class Adaptation:
         best_first = sorted(scores_and_fixes, key=lambda pair: (pair[0], pair[1].at), reverse=True)
         return [fix for _, fix in best_first]
 
+    def find_repairs(self, *, agent: str, workspace: str, broken: Sequence[str], session_id: str) -> Sequence[str]:
+        """Earlier repairs of the tests that fail now, as `Trials.find_repairs`, without those whose landings are
+        undone."""
+        active = load_candidates(self._database, CandidateStatus.ACTIVE)
+        undone = {row.id for row in active if self._is_undone(row)}
+        return self._trials.find_repairs(
+            agent=agent, workspace=workspace, broken=broken, session_id=session_id, without=undone
+        )
+
     def waiting(self) -> list[Waiting]:
         """The decisions that wait for the operator (SPEC 9.3), on candidates in review and on harmful candidates."""
         in_review = self._load_present(CandidateStatus.REVIEW)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from html import escape
 from typing import Any, TypeVar
@@ -207,13 +207,15 @@ class Trials(SessionFollower[OverlayRun]):
             values = {"overlay_id": draw["id"], "withheld": draw["withheld"], "propensity": draw["propensity"]}
             tx.session.execute(statement, run | values)
 
-    def find_repairs(self, *, agent: str, workspace: str, broken: Sequence[str], session_id: str) -> Sequence[str]:
-        """Earlier repairs of the tests that fail now, newest first, without duplicates. A trial withholds repairs from
-        a share of the runs. Do not call this inside a transaction."""
+    def find_repairs(
+        self, *, agent: str, workspace: str, broken: Sequence[str], session_id: str, without: Collection[str] = ()
+    ) -> Sequence[str]:
+        """Earlier repairs of the tests that fail now, newest first, without duplicates and those of the candidates
+        `without`. A trial withholds repairs from a share of the runs. Do not call this inside a transaction."""
         templates = {
             overlay: template
             for overlay, template in reversed(self.overlays.find(FixTemplate, agent, None, workspace))
-            if not set(broken).isdisjoint(template.failing)
+            if not set(broken).isdisjoint(template.failing) and overlay.candidate_id not in without
         }
         draws = self.draw(templates, session_id)
         if draws:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from sqlmodel import Session
@@ -13,7 +13,7 @@ from engine.events import FactPromoted
 from engine.model import Trust
 from engine.model.adaptation import Candidate, CandidateStatus
 from engine.storage.database import Database, Transaction
-from tests.learning.candidates.world import SHOP, World, para_fact, retry_repeated, validation_failed
+from tests.learning.candidates.world import AGENT, SHOP, TOTAL, World, para_fact, retry_repeated, validation_failed
 from tests.support.helpers import refused
 
 REVIEW, ACTIVE = CandidateStatus.REVIEW, CandidateStatus.ACTIVE
@@ -239,3 +239,22 @@ def test_an_undone_landing_takes_its_lesson_back_until_it_is_landed_again(world:
     assert world.adaptation.counts()[0][CandidateStatus.DRAFTED] == 0
     world.sources.undone_sessions.clear()
     assert world.adaptation.candidates() == [candidate]
+
+
+def test_a_repair_whose_landing_is_undone_is_not_told_to_agents_until_it_is_landed_again(world: World) -> None:
+    world.adapt(withheld=0.0)
+    world.land_repair("sess_1")
+    world.land_repair("sess_2")
+    world.adaptation.run_round()
+    (candidate,) = world.adaptation.candidates()
+    world.adaptation.approve(candidate.id)
+
+    def find_repairs() -> Sequence[str]:
+        return world.adaptation.find_repairs(agent=AGENT, workspace=SHOP, broken=[TOTAL], session_id="sess_4")
+
+    repairs = find_repairs()
+    assert repairs
+    world.sources.undone_sessions |= {"sess_1", "sess_2"}
+    assert find_repairs() == ()
+    world.sources.undone_sessions.clear()
+    assert find_repairs() == repairs
