@@ -197,12 +197,14 @@ class GuidedSessions(SessionFollower[GuidedSession]):
             _report_noisy(tx, agent)
 
     def review(self) -> None:
-        """Report outdated guidance in sessions of the last 30 days, and delete rows that no longer count."""
+        """Report outdated guidance in sessions of the last 30 days, and delete what no longer counts: old sessions, and
+        that guidance was reported which no session has any more."""
 
         def store_review(tx: Transaction) -> None:
             recent = tx.session.exec(select(GuidedSession).where(col(GuidedSession.at) > tx.now - RECENT))
             self._report_stale(tx, Counter(item for row in recent for item in row.items.items()))
             tx.session.exec(delete(GuidedSession).where(col(GuidedSession.at) <= tx.now - MAX_SESSION_AGE))
+            _forget_reported(tx)
 
         self._database.write(store_review)
 
@@ -250,7 +252,25 @@ def _report_noisy(tx: Transaction, agent: str) -> None:
 
 def _report_once(tx: Transaction, event: Event, *about: str) -> None:
     """Record an event once for each item, wording and agent."""
-    key = REPORTED + " ".join((event.kind, event.subject, *about))
+    key = REPORTED + _name_finding(type(event), event.subject, *about)
     if not state.get(tx.session, key):
         state.put(tx, key, value=True)
         tx.record(event)
+
+
+def _name_finding(event_type: type[Event], *about: str) -> str:
+    """The rest of the key of a finding, after `REPORTED`."""
+    return " ".join((event_type.__name__, *about))
+
+
+def _forget_reported(tx: Transaction) -> None:
+    """Delete the keys of reported findings about guidance that is in no session any more."""
+    rows = tx.session.exec(select(GuidedSession)).all()
+    present = {
+        name
+        for row in rows
+        for item in row.items.items()
+        for name in (_name_finding(GuidanceFoundStale, *item), _name_finding(GuidanceFoundNoisy, *item, row.agent))
+    }
+    for name in state.get_all(tx.session, REPORTED).keys() - present:
+        state.delete(tx, REPORTED + name)

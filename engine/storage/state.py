@@ -24,6 +24,9 @@ _SELECT_PREFIXED = "SELECT key, CAST(value AS TEXT) FROM engine_state WHERE key 
 _UPSERT = "INSERT INTO engine_state VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 
 
+_DELETE = "DELETE FROM engine_state WHERE key = :key"
+
+
 class EngineState(Row, table=True):
     """One named value."""
 
@@ -48,6 +51,11 @@ def get_all(session: Session, prefix: str) -> dict[str, Any]:
 def put(transaction: Transaction, key: str, value: Any) -> None:
     """Store a JSON-able `value` under `key`."""
     ask(transaction.session, _UPSERT, {"key": key, "value": json.dumps(value)})
+
+
+def delete(transaction: Transaction, key: str) -> None:
+    """Delete the value under `key`, if there is one."""
+    ask(transaction.session, _DELETE, {"key": key})
 
 
 def put_with_next_write(database: Database, key: str, value: Any) -> None:

@@ -13,10 +13,12 @@ from engine.clock import FakeClock
 from engine.events import SessionEnded
 from engine.hierarchy.guided_sessions import (
     MIN_SESSIONS,
+    REPORTED,
     compute_next_outcome,
     measure_harm,
 )
 from engine.inference import Arms
+from engine.storage import state
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.hierarchy.guidance_world import World, edit_profile, make_world
@@ -164,3 +166,24 @@ def test_an_item_is_reported_once_when_its_time_is_over(
     [event] = work.events("GuidanceFoundStale")
     assert (event["subject"], event["days"], event["most"]) == (f"lead#{guided_section}/d1", days, days)
     assert event["told"] == 1
+
+
+def test_what_was_reported_is_forgotten_with_the_last_session_that_had_the_guidance(
+    work: GuidedWork, clock: FakeClock
+) -> None:
+    def list_reported() -> list[str]:
+        with work.world.database.read() as session:
+            return list(state.get_all(session, REPORTED))
+
+    edit_profile(work.world.profiles, "lead", "decisions", key="d1", value="We move to FastAPI")
+    clock.advance(timedelta(days=31))
+    work.run(1, bad=False)
+    work.world.run_round()
+    [reported] = list_reported()
+    assert reported.startswith("GuidanceFoundStale lead#recent-decisions/d1 ")
+    clock.advance(timedelta(days=89))
+    work.world.run_round()
+    assert list_reported() == [reported]
+    clock.advance(timedelta(days=1))
+    work.world.run_round()
+    assert list_reported() == []
