@@ -8,7 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from engine.model.secrets import CUT, PRIVATE_KEY_LINES, Redactor, find_parting, redact, redact_json, redact_lines
+from engine.execution.transcripts import find_split
+from engine.model.secrets import CUT, PRIVATE_KEY_LINES, Redactor, redact, redact_json, redact_lines
 
 KNOWN, SHAPED, NAMED = "correct-horse-battery", "sk-ant-0123456789abcdefghij", "hunter2hunter2"
 """A secret that is known, one that is recognised by its shape, and one that is recognised by a name before it."""
@@ -63,7 +64,7 @@ def test_lines_in_pieces_are_cut_like_the_whole(lines: list[str]) -> None:
     whole = redact_lines(lines, [KNOWN])
     for cut in range(len(lines) + 1):
         redactor = Redactor(lambda: [KNOWN])
-        assert redactor.lines(lines[:cut]) + redactor.lines(lines[cut:]) == whole
+        assert redactor.redact(lines[:cut]) + redactor.redact(lines[cut:]) == whole
 
 
 @pytest.mark.parametrize(
@@ -119,9 +120,9 @@ def test_certificates_and_public_keys_stay(first: str) -> None:
 def test_a_secret_is_cut_from_the_moment_it_is_known() -> None:
     known: list[str] = []
     redactor = Redactor(lambda: known)
-    assert redactor.lines([KNOWN]) == [KNOWN]
+    assert redactor.redact([KNOWN]) == [KNOWN]
     known.append(KNOWN)
-    assert redactor.lines([KNOWN]) == [CUT]
+    assert redactor.redact([KNOWN]) == [CUT]
 
 
 @given(TEXTS, st.lists(st.integers(0, 400), max_size=6))
@@ -130,7 +131,7 @@ def test_a_secret_is_cut_from_the_moment_it_is_known() -> None:
 def test_no_secret_is_split_where_a_text_is_split(text: str, stops: list[int]) -> None:
     shown, begin = [], 0
     for stop in sorted(stops):  # the text has grown to here
-        length = find_parting(text[begin:stop], clean)
+        length = find_split(text[begin:stop], clean)
         shown.append(clean(text[begin : begin + length]))
         begin += length
     shown.append(clean(text[begin:]))

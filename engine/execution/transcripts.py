@@ -22,7 +22,7 @@ from pathlib import Path
 from engine.clock import Clock
 from engine.events import AgentErred, Event, ToolsUsed
 from engine.model import SessionView, TranscriptLine, sanitise
-from engine.model.secrets import CUT, MAX_KEY_CHARS, Redactor, find_open_secret, find_parting, redact
+from engine.model.secrets import CUT, MAX_KEY_CHARS, MIN_SECRET_CHARS, Redactor, redact
 
 MAX_OUTPUT_LINES = 200_000
 """Maximum number of lines of output of one session."""
@@ -102,7 +102,7 @@ class TranscriptWriter:
         with a note the first time."""
         at = self._clock.now().isoformat()
         with self._lock:
-            for text in self._redactors.setdefault(kind, Redactor(self._secrets)).lines(texts):
+            for text in self._redactors.setdefault(kind, Redactor(self._secrets)).redact(texts):
                 if self._lines >= (MAX_OUTPUT_LINES if kind == "output" else MAX_LINES):
                     return
                 if len(text) > MAX_LINE_CHARS:
@@ -249,7 +249,7 @@ class LineSplitter:
 
     def _clean(self, data: bytes) -> list[str]:
         """The lines of `data` as a terminal shows them, without secrets."""
-        return self._redactor.lines(_select_visible_lines(data))
+        return self._redactor.redact(_select_visible_lines(data))
 
 
 def _select_visible_lines(data: bytes) -> list[str]:
@@ -297,7 +297,7 @@ class StreamedText:
         begin = 0
         while len(self._rest) - begin > MAX_PENDING:
             window = self._rest[begin : begin + MAX_PENDING + 4 * MAX_KEY_CHARS + 1]
-            end = find_parting(window, self._clean, limit=MAX_PENDING)
+            end = find_split(window, self._clean, limit=MAX_PENDING)
             if not end:
                 break
             if window[:end].strip():
@@ -308,7 +308,7 @@ class StreamedText:
     @property
     def unfinished(self) -> tuple[str, str]:
         """The kind and the text of the last line so far, without its last word; ("", "") for none."""
-        begun = self._rest[: find_open_secret(self._rest, self._secrets())]
+        begun = self._rest[: _find_open_secret(self._rest, self._secrets())]
         text = sanitise(_LAST_WORD.sub("", self._clean(begun))).rstrip()
         return (self._kind, text) if text else ("", "")
 
@@ -317,6 +317,44 @@ class StreamedText:
         rest, self._rest = self._rest, ""
         if rest.strip():
             self._write(self._kind, rest)
+
+
+_WORD_BEGINS = re.compile(r"(?<=\s)(?=\S)")
+
+_MAX_INDEXES = 20
+"""Maximum number of indexes at which a split is tried."""
+
+
+def find_split(text: str, clean: Callable[[str], str], *, limit: int | None = None) -> int:
+    """The index at which the beginning of a growing text can be split off and shown, 0 for none.
+
+    It is before a word and at most `limit`, and `clean` gives the same for both parts as for the whole, so that no
+    secret is split. The last three words stay with the rest, because they may be an incomplete secret
+    (`Authorization: Bearer …`). A text so long that no key can fill it is split after `MAX_KEY_CHARS` characters if
+    nothing else is found.
+    """
+    before_words = [match.start() for match in _WORD_BEGINS.finditer(text)][:-2]
+    within_limit = [index for index in before_words if limit is None or index <= limit]
+    indexes = within_limit[::-1][:_MAX_INDEXES]
+    if not indexes and len(text) > 2 * MAX_KEY_CHARS:  # a word that is longer than any key
+        indexes = [MAX_KEY_CHARS, MAX_KEY_CHARS // 2]
+    whole = clean(text) if indexes else ""
+    for index in indexes:
+        if clean(text[:index]) + clean(text[index:]) == whole:
+            return index
+    return MAX_KEY_CHARS if len(text) > 4 * MAX_KEY_CHARS else 0
+
+
+def _find_open_secret(text: str, secrets: Iterable[str]) -> int:
+    """The index in a growing text at which one of `secrets` begins that may be incomplete; else the text's length."""
+    begun = [
+        length
+        for secret in secrets
+        if len(secret) >= MIN_SECRET_CHARS
+        for length in range(1, min(len(secret), len(text)) + 1)
+        if text.endswith(secret[:length])
+    ]
+    return len(text) - max(begun, default=0)
 
 
 class Tail:

@@ -22,7 +22,6 @@ from engine.memory.question import MONTHS, USER_ROLES, WORD_PATTERN, ParsedQuest
 from engine.memory.store import MAX_FOUND, MemoryRow
 from engine.memory.vector_math import Near, Vector
 from engine.model import ScorePart
-from engine.model.memory import compute_weighted_sum
 
 WORDS_SHARE, MEANING_SHARE = 0.4, 0.6
 """Weights of the two searches in their plain sum, by which candidates are chosen and neighbours are judged."""
@@ -378,9 +377,8 @@ def rank(candidates: Candidates, *, limit: int | None = None) -> list[RankedCand
             ScorePart(part, min(1.0, max(0.0, float(parts[part][index]) / share)), share)
             for part, share in shares.items()
         )
-        ranked.append(
-            RankedCandidate(index, compute_weighted_sum(score_parts), score_parts, _describe_reason(candidates, index))
-        )
+        score = sum(part.points for part in score_parts)
+        ranked.append(RankedCandidate(index, score, score_parts, _describe_reason(candidates, index)))
     return ranked
 
 

@@ -35,7 +35,6 @@ from engine.model import (
     describe_outcome,
     label_outcome,
 )
-from engine.model.memory import compute_weighted_sum
 from engine.model.text import count
 from engine.storage.ledger import Ledger, LedgerEntry
 
@@ -268,7 +267,7 @@ class LedgerSource:
                     id=f"event_{entry.id}",
                     layer=Layer.LEDGER,
                     text=text,
-                    score=compute_weighted_sum(parts),
+                    score=sum(part.points for part in parts),
                     parts=parts,
                     reason="it happened",
                     source=session,
@@ -352,7 +351,7 @@ class FactSource:
                     id=fact.id,
                     layer=Layer.PARA,
                     text=fact.fact,
-                    score=compute_weighted_sum(parts),
+                    score=sum(part.points for part in parts),
                     parts=parts,
                     reason=f"{fact.bucket.value}/{fact.group}: {fact.category or 'fact'}",
                     source=fact.source,
@@ -412,7 +411,7 @@ def _make_task_match(node: GraphNode, parts: tuple[ScorePart, ...], reason: str)
         id=node.task_id,
         layer=Layer.GRAPH,
         text=describe_task(node),
-        score=compute_weighted_sum(parts),
+        score=sum(part.points for part in parts),
         parts=parts,
         reason=reason,
         source=node.task_id,

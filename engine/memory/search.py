@@ -25,7 +25,6 @@ from engine.memory.recall import LayerResult
 from engine.memory.store import IN_ARRAY, LAYERS, MAX_FOUND, MemoryRow, MemoryStore, make_json_array, quote_words
 from engine.memory.vectors import NoIndex, Vectors
 from engine.model import Layer, Memory, RecallMatch, RecallQuery, ScorePart
-from engine.model.memory import compute_weighted_sum
 from engine.storage.database import Database
 from engine.storage.rows import driver_of
 
@@ -288,7 +287,7 @@ def apply_age_decay(match: RecallMatch, at: datetime, now: datetime) -> RecallMa
     """The match of a session's summary, with its age as a part of its score (SPEC 4.6)."""
     parts = tuple(replace(part, weight=part.weight * SEMANTIC_WEIGHT) for part in match.parts)
     parts += (ScorePart("age", compute_recency(at, now), 1 - SEMANTIC_WEIGHT),)
-    return replace(match, score=compute_weighted_sum(parts), parts=parts)
+    return replace(match, score=sum(part.points for part in parts), parts=parts)
 
 
 class Passage(NamedTuple):

@@ -1,8 +1,12 @@
-"""Values of memory that its layers and the screens share: memories, queries, results, graphs, facts (SPEC 4)."""
+"""Values of memory that its layers and the screens share: memories, queries, results, graphs, facts (SPEC 4).
+
+The layers are: A the files of agents, B the ledger, C turns and notes, D captured sentences, E summaries of sessions,
+F the graph of tasks, G facts in four parts (projects, areas, resources, archives: PARA).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Literal
@@ -35,50 +39,50 @@ RETENTION_BY_KIND: Mapping[str, Retention] = {
 
 @frozen
 class Thread:
-    """A conversation of the operator with another agent about a workspace. `about` are the operator's words, `question`
-    is the agent's last question ("" for none), `unanswered` says that the operator spoke last, `at` is the last
-    turn."""
+    """A conversation of the operator with another agent about a workspace."""
 
     session: str
     agent: str
     workspace: str
     about: str
+    """The operator's words."""
     question: str
+    """The agent's last question, "" for none."""
     unanswered: bool
+    """Whether the operator spoke last."""
     at: datetime
+    """The time of the last turn."""
 
 
 @frozen
 class NewMemory:
-    """Something to remember. `layer` is C or E, `at` is when it was said (None for now), and `ref` is the caller's own
-    id of it. If `retention` is None, its kind decides how long it is kept.
-    """
+    """Something to remember."""
 
     text: str
     layer: Layer = Layer.VECTORS
+    """C or E."""
     kind: str = "turn"
     speaker: str = ""
     at: datetime | None = None
+    """When it was said, None for now."""
     session: str = ""
     agent: str = ""
     workspace: str = ""
     source: str = ""
     tags: tuple[str, ...] = ()
     retention: Retention | None = None
+    """How long it is kept; None: as its kind says."""
     ref: str = ""
+    """The caller's own id of it."""
     trust: Trust = Trust.QUOTED
 
 
 @frozen
 class Memory:
-    """A row of layer C or E.
-
-    `id` is the program's own (`mem_...`); `ref` the id under which a caller gave it, "" if there is none: verbs answer
-    with `ref or id`. `seq` grows with the order in which things were remembered, also within a session. A forgotten
-    one has no text; one that is `superseded_by` another is history.
-    """
+    """A row of layer C or E. A forgotten one has no text."""
 
     id: str
+    """The program's own, `mem_…`."""
     layer: Layer
     text: str
     kind: str
@@ -92,47 +96,50 @@ class Memory:
     source: str = ""
     tags: tuple[str, ...] = ()
     superseded_by: str = ""
+    """The memory that replaced it, so that it is history; "" for none."""
     forgotten: bool = False
     ref: str = ""
+    """The id under which a caller gave it, "" for none. Verbs answer with `ref or id`."""
     seq: int = 0
+    """Grows with the order in which things were remembered, also within a session."""
     trust: Trust = Trust.QUOTED
 
 
 @frozen
 class RecallQuery:
-    """A question to all layers. A limit that is None does not apply. Nothing is found of the `session` that asks. `now`
-    is the time for decay, None for the engine's clock. With `passages`, a long memory is found as the passage that
-    answers, not as a whole."""
+    """A question to all layers. A limit that is None does not apply."""
 
     text: str
     k: int = 10
     workspace: str | None = None
     agent: str | None = None
     session: str | None = None
+    """The session that asks, of which nothing is found."""
     now: datetime | None = None
+    """The time for decay, None for the engine's clock."""
     layers: frozenset[Layer] | None = None
     passages: bool = False
+    """Whether a long memory is found as the passage that answers, not as a whole."""
 
 
 @frozen
 class ScorePart:
-    """One reason for a rank: `value` in [0, 1], times `weight`."""
+    """One reason for a rank."""
 
     name: str
     value: float
+    """In [0, 1]."""
     weight: float
 
-
-def compute_weighted_sum(parts: Iterable[ScorePart]) -> float:
-    """The sum of the parts, each times its weight."""
-    return sum(part.value * part.weight for part in parts)
+    @property
+    def points(self) -> float:
+        """What it adds to the score."""
+        return self.value * self.weight
 
 
 @frozen
 class RecallMatch:
-    """One memory that was found, with its source and the reason (SPEC 4.4). `ref` is as in `Memory`. `about` is the
-    session or task that it tells about, "" for none. `place` says which part of a long memory the text is, "" for all
-    of it."""
+    """One memory that was found, with its source and the reason (SPEC 4.4)."""
 
     id: str
     layer: Layer
@@ -145,10 +152,13 @@ class RecallMatch:
     at: datetime | None = None
     tokens: int = 0
     ref: str = ""
+    """As in `Memory`."""
     trust: Trust = Trust.QUOTED
     approved: bool = False
     about: str = ""
+    """The session or task that it tells about, "" for none."""
     place: str = ""
+    """Which part of a long memory the text is, "" for all of it."""
 
 
 @frozen
@@ -209,14 +219,11 @@ class Injection:
 
 @frozen
 class Capture:
-    """A sentence that somebody said in a session. `source` is `SESSION:LINE`, and `seen` is the number of sessions.
-
-    `kind` is "decision", "fact" or "correction". `corrects` is the id of what a correction most likely corrects, "" for
-    nothing. `trust` says whose words it is; `approved_at` is when the operator approved words of others, None before.
-    """
+    """A sentence that somebody said in a session."""
 
     id: str
     kind: str
+    """ "decision", "fact" or "correction"."""
     text: str
     tags: tuple[str, ...]
     at: datetime
@@ -225,14 +232,18 @@ class Capture:
     agent: str
     workspace: str
     seen: int = 1
+    """The number of sessions in which it was said."""
     corrects: str = ""
+    """The id of what a correction most likely corrects, "" for nothing."""
     forgotten: bool = False
     trust: Trust = Trust.QUOTED
+    """Whose words it is."""
     approved_at: datetime | None = None
+    """When the operator approved words of others, None before."""
 
     @property
     def source(self) -> str:
-        """Where it was said."""
+        """Where it was said: `SESSION:LINE`."""
         return f"{self.session}:{self.line}"
 
 
@@ -251,33 +262,34 @@ ACYCLIC = frozenset({Relation.BLOCKS, Relation.DERIVED_FROM})
 
 @frozen
 class GraphNode:
-    """A task in the graph. `success` is None if it was neither a success nor a failure. `outcome` says how it ended
-    (`SessionView.outcome`; "succeeded" or "failed" for a task of the board), "" while it is open. `invalidated_at` is
-    when it stopped being valid, and `why` is the reason.
-
-    `timestamp` is when it began or ended, whichever is known last.
-    """
+    """A task in the graph."""
 
     task_id: str
     title: str
     timestamp: datetime
+    """When it began or ended, whichever is known last."""
     success: bool | None = None
+    """None if it was neither a success nor a failure."""
     description: str = ""
     workspace: str = ""
     agent: str = ""
     invalidated_at: datetime | None = None
+    """When it stopped being valid."""
     why: str = ""
+    """The reason for that."""
     outcome: str = ""
+    """How it ended (`SessionView.outcome`; "succeeded" or "failed" for a task of the board), "" while it is open."""
 
 
 @frozen
 class GraphEdge:
-    """An arrow from `source` to `target`; `weight` is the cosine of a `similar_to`, else 1."""
+    """An arrow from `source` to `target`."""
 
     source: str
     relation: Relation
     target: str
     weight: float = 1.0
+    """The cosine of a `similar_to`, else 1."""
     invalidated: bool = False
 
     def other_end(self, task_id: str) -> str:
@@ -305,8 +317,7 @@ class Bucket(StrEnum):
 
 @frozen
 class ParaFact:
-    """A fact of layer G, in the group `group` of `bucket`. `trust` says whose words it is, and `approved_at` is when
-    the operator approved words of others."""
+    """A fact of layer G."""
 
     id: str
     fact: str
@@ -315,6 +326,7 @@ class ParaFact:
     status: Literal["active", "superseded"]
     bucket: Bucket
     group: str
+    """The name of its group within the bucket."""
     created_at: datetime
     access_count: int = 0
     last_accessed: datetime | None = None
@@ -322,7 +334,9 @@ class ParaFact:
     workspace: str = ""
     forgotten: bool = False
     trust: Trust = Trust.QUOTED
+    """Whose words it is."""
     approved_at: datetime | None = None
+    """When the operator approved words of others, None before."""
 
     @property
     def active(self) -> bool:
@@ -340,35 +354,38 @@ class DraftState(StrEnum):
 
 @frozen
 class FactDraft:
-    """A fact that waits for the operator's decision (SPEC 4.8).
-
-    `day` is the local day of the session that it comes from, and `reason` says why it may be worth keeping.
-    `supersedes` is the fact that it would replace, "" for none; `fact_id` is the fact that it became.
-    """
+    """A fact that waits for the operator's decision (SPEC 4.8)."""
 
     id: str
     day: str
+    """The local day of the session that it comes from."""
     fact: str
     category: str
     bucket: Bucket
     group: str
     source: str
     reason: str
+    """Why it may be worth keeping."""
     workspace: str
     created_at: datetime
     state: DraftState = DraftState.WAITING
     supersedes: str = ""
+    """The fact that it would replace, "" for none."""
     fact_id: str = ""
+    """The fact that it became, "" before."""
     trust: Trust = Trust.QUOTED
 
 
 @frozen
 class ForgetMatch:
-    """One place that forgetting touches: which store, which entry of it, and the beginning of its text."""
+    """One place that forgetting touches."""
 
     store: str
+    """The store of texts."""
     id: str
+    """The entry in it."""
     excerpt: str
+    """The beginning of its text."""
 
 
 @frozen

@@ -18,6 +18,69 @@ protects."""
 MAX_KEY_CHARS = 4_096
 """Maximum length of a key (`Keys.set` takes 4,000)."""
 
+
+def redact(text: str, secrets: Iterable[str] = ()) -> str:
+    """`text` with `CUT` in place of each of `secrets` and of texts that look like a secret. The number of lines stays.
+
+    A named value (`API_KEY=…`) is replaced only if it has a digit, so that `password=getpassword()` stays readable.
+    """
+    return "\n".join(redact_lines(text.split("\n"), secrets))
+
+
+def redact_lines(lines: Iterable[str], secrets: Iterable[str] = ()) -> list[str]:
+    """Redact lines that belong together, because a private key has several. Returns the same number of lines."""
+    values = tuple(secrets)
+    return Redactor(lambda: values).redact(lines)
+
+
+def redact_json(value: Any, secrets: Collection[str] = (), *, kept: Collection[str] = ()) -> Any:
+    """`redact` for all texts in a JSON value, except those under the names `kept`."""
+    if isinstance(value, str):
+        return redact(value, secrets)
+    if isinstance(value, list | tuple):
+        return [redact_json(item, secrets, kept=kept) for item in value]
+    if isinstance(value, dict):
+        return {name: item if name in kept else redact_json(item, secrets, kept=kept) for name, item in value.items()}
+    return value
+
+
+def refuse_secret(text: str, secrets: Iterable[str] = ()) -> str:
+    """Return `text`, unless it contains a secret.
+
+    Raises `Refusal` `secret_in_text`.
+    """
+    if redact(text, secrets) != text:
+        raise Refusal(
+            "secret_in_text",
+            "this text contains a key or a password, and would be stored and sent to models",
+            "write where it is stored instead, for example a variable; `clawpy key set NAME` stores a key",
+        )
+    return text
+
+
+class Redactor:
+    """Removes secrets from a stream of lines that comes in pieces.
+
+    `secrets()` is called for each piece, so a key that is first used while a command runs is removed from then on.
+    """
+
+    def __init__(self, secrets: Callable[[], Iterable[str]] = tuple) -> None:
+        self._secrets = secrets
+        self._key = _PrivateKey()
+
+    def redact(self, lines: Iterable[str]) -> list[str]:
+        """The next lines without secrets. Returns the same number of lines."""
+        lines = list(lines)
+        values = sorted(
+            (secret for secret in self._secrets() if len(secret) >= MIN_SECRET_CHARS), key=len, reverse=True
+        )
+        if not self._key.is_open and _is_harmless("\n".join(lines), values):
+            return lines
+        return [CUT if self._key.take_line(line) else _redact_line(line, values) for line in lines]
+
+
+# -- private keys, which have several lines
+
 PRIVATE_KEY_LINES = 200
 """Maximum number of lines after the beginning of a private key that may belong to it."""
 
@@ -45,89 +108,7 @@ _KEY_HEADER = re.compile(r"\W*(?:Proc-Type|DEK-Info|Version|Comment|Charset|Hash
 _FULL_WIDTH = 60
 """Characters of base64 in a row that a full line of a private key has at least; most have 64, OpenSSH's 70."""
 
-_FULL = re.compile(rf"[A-Za-z0-9+/]{{{_FULL_WIDTH},}}")
-
-_SHAPES = re.compile(
-    r"(?=[sprwgxAyhntce])\b(?:"  # their first letters: most places are passed over by that alone
-    r"(?:sk|pk|rk)-[A-Za-z0-9_-]{20,}"  # OpenAI, Anthropic and those who do as they do
-    r"|(?:sk|rk|whsec)_(?:live_|test_)?[A-Za-z0-9]{16,}"  # Stripe
-    r"|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}|glpat-[A-Za-z0-9_-]{20,}"
-    r"|xox[abeoprs]-[A-Za-z0-9-]{10,}"  # Slack
-    r"|A(?:KIA|SIA)[A-Z0-9]{16}\b"  # AWS
-    r"|AIza[A-Za-z0-9_-]{35}|ya29\.[A-Za-z0-9_-]{20,}"  # Google
-    r"|(?:hf|npm|tgp_v1)_[A-Za-z0-9_-]{30,}|pypi-[A-Za-z0-9_-]{50,}"
-    r"|clawpy_[A-Za-z0-9_-]{43}\b|pass_[0-9]{10,12}\.[A-Za-z0-9_-]{43}\b"  # the gateway's token, and its passes
-    r"|eyJ[A-Za-z0-9_-]{10,1000}\.eyJ[A-Za-z0-9_-]{10,8000}\.[A-Za-z0-9_-]{10,})"  # a signed web token
-)
-# What may begin at every place is bounded: a hostile line costs no more than its length allows.
-
-_NAMED = re.compile(
-    # A name that says secret, what stands between, and the value, which is no call. The name and the sign stay.
-    r"""((?:\b|_)(?:api[_-]?key|apikey|secret(?:[_-]?(?:key|access[_-]?key))?|access[_-]?token|auth[_-]?token"""
-    r"""|password|passwd)["']?\s*[:=]\s*["']?)([A-Za-z0-9+/_.~!@#$%^&*-]{12,}+)(?!\()""",
-    re.IGNORECASE,
-)
-
-_BEARER = re.compile(r"(\bauthorization\s*:\s*(?:bearer|basic|token)\s+)([^\s\"']{8,})", re.IGNORECASE)
-
-_IN_ADDRESS = re.compile(r"(://[^\s/:@]*:)([^\s/@]{3,})(@)")
-
-_WORD_BEGINS = re.compile(r"(?<=\s)(?=\S)")
-
-_MAX_INDEXES = 20
-"""Maximum number of indexes that are tried."""
-
-_VALUE_WORDS = ("key", "secret", "token", "passw", "authorization", "://")
-"""Every text with a match of `_NAMED`, `_BEARER` or `_IN_ADDRESS` contains one of these."""
-
-
-def redact(text: str, secrets: Iterable[str] = ()) -> str:
-    """`text` with `CUT` in place of each of `secrets` and of texts that look like a secret. The number of lines stays.
-
-    A named value (`API_KEY=…`) is replaced only if it has a digit, so that `password=getpassword()` stays readable.
-    """
-    return "\n".join(redact_lines(text.split("\n"), secrets))
-
-
-def refuse_secret(text: str, secrets: Iterable[str] = ()) -> str:
-    """Return `text`, unless it contains a secret.
-
-    Raises `Refusal` `secret_in_text`.
-    """
-    if redact(text, secrets) != text:
-        raise Refusal(
-            "secret_in_text",
-            "this text contains a key or a password, and would be stored and sent to models",
-            "write where it is stored instead, for example a variable; `clawpy key set NAME` stores a key",
-        )
-    return text
-
-
-def redact_lines(lines: Iterable[str], secrets: Iterable[str] = ()) -> list[str]:
-    """Redact lines that belong together, because a private key has several. Returns the same number of lines."""
-    values = tuple(secrets)
-    return Redactor(lambda: values).lines(lines)
-
-
-class Redactor:
-    """Removes secrets from a stream of lines that comes in pieces.
-
-    `secrets()` is called for each piece, so a key that is first used while a command runs is removed from then on.
-    """
-
-    def __init__(self, secrets: Callable[[], Iterable[str]] = tuple) -> None:
-        self._secrets = secrets
-        self._key = _PrivateKey()
-
-    def lines(self, lines: Iterable[str]) -> list[str]:
-        """The next lines without secrets. Returns the same number of lines."""
-        lines = list(lines)
-        values = sorted(
-            (secret for secret in self._secrets() if len(secret) >= MIN_SECRET_CHARS), key=len, reverse=True
-        )
-        if not self._key.open and _is_harmless("\n".join(lines), values):
-            return lines
-        return [CUT if self._key.has(line) else _redact_line(line, values) for line in lines]
+_FULL_KEY_LINE = re.compile(rf"[A-Za-z0-9+/]{{{_FULL_WIDTH},}}")
 
 
 class _PrivateKey:
@@ -140,12 +121,12 @@ class _PrivateKey:
         self._width = 0
 
     @property
-    def open(self) -> bool:
+    def is_open(self) -> bool:
         """Whether further lines of a key may follow."""
         return self._remaining > 0
 
-    def has(self, line: str) -> bool:
-        """Whether the next line belongs to a private key."""
+    def take_line(self, line: str) -> bool:
+        """Take the next line of the stream. Returns whether it belongs to a private key."""
         if _KEY_BEGINS.search(line):
             self._begin(_UNKNOWN_WIDTH)
         elif _KEY_WITHOUT_BEGIN.search(line):
@@ -175,53 +156,47 @@ class _PrivateKey:
 
 def _count_base64_characters(line: str) -> int:
     """The number of base64 characters in a line of a private key; 0 if it does not look like one."""
-    if match := _FULL.search(line):
+    if match := _FULL_KEY_LINE.search(line):
         return len(match[0])
     alone = _KEY_LINE.fullmatch(line)
     return len(alone[1]) if alone else 0
 
 
-def redact_json(value: Any, secrets: Collection[str] = (), *, kept: Collection[str] = ()) -> Any:
-    """`redact` for all texts in a JSON value, except those under the names `kept`."""
-    if isinstance(value, str):
-        return redact(value, secrets)
-    if isinstance(value, list | tuple):
-        return [redact_json(item, secrets, kept=kept) for item in value]
-    if isinstance(value, dict):
-        return {name: item if name in kept else redact_json(item, secrets, kept=kept) for name, item in value.items()}
-    return value
+# -- secrets within a line
 
+_KEY_FORMATS = re.compile(
+    r"(?=[sprwgxAyhntce])\b(?:"  # their first letters: most places are passed over by that alone
+    r"(?:sk|pk|rk)-[A-Za-z0-9_-]{20,}"  # OpenAI, Anthropic and those who do as they do
+    r"|(?:sk|rk|whsec)_(?:live_|test_)?[A-Za-z0-9]{16,}"  # Stripe
+    r"|gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{30,}|glpat-[A-Za-z0-9_-]{20,}"
+    r"|xox[abeoprs]-[A-Za-z0-9-]{10,}"  # Slack
+    r"|A(?:KIA|SIA)[A-Z0-9]{16}\b"  # AWS
+    r"|AIza[A-Za-z0-9_-]{35}|ya29\.[A-Za-z0-9_-]{20,}"  # Google
+    r"|(?:hf|npm|tgp_v1)_[A-Za-z0-9_-]{30,}|pypi-[A-Za-z0-9_-]{50,}"
+    r"|clawpy_[A-Za-z0-9_-]{43}\b|pass_[0-9]{10,12}\.[A-Za-z0-9_-]{43}\b"  # the gateway's token, and its passes
+    r"|eyJ[A-Za-z0-9_-]{10,1000}\.eyJ[A-Za-z0-9_-]{10,8000}\.[A-Za-z0-9_-]{10,})"  # a signed web token
+)
+# What may begin at every place is bounded: a hostile line costs no more than its length allows.
 
-def find_parting(text: str, clean: Callable[[str], str], *, limit: int | None = None) -> int:
-    """The index at which the beginning of a growing text can be split off and shown, 0 for none. It is before a word,
-    at most `limit`, and `clean` gives the same for both parts as for the whole. The last three words stay with the
-    rest, because they may be an incomplete secret (`Authorization: Bearer …`). A text so long that no key can fill it
-    is split after `MAX_KEY_CHARS` characters if nothing else is found."""
-    words = [match.start() for match in _WORD_BEGINS.finditer(text)][:-2]
-    indexes = [index for index in words if limit is None or index <= limit][: -_MAX_INDEXES - 1 : -1]
-    if not indexes and len(text) > 2 * MAX_KEY_CHARS:  # a word that is longer than any key
-        indexes = [MAX_KEY_CHARS, MAX_KEY_CHARS // 2]
-    whole = clean(text) if indexes else ""
-    fallback = MAX_KEY_CHARS if len(text) > 4 * MAX_KEY_CHARS else 0
-    return next((index for index in indexes if clean(text[:index]) + clean(text[index:]) == whole), fallback)
+_NAMED_VALUE = re.compile(
+    # A name that says secret, what stands between, and the value, which is no call. The name and the sign stay.
+    r"""((?:\b|_)(?:api[_-]?key|apikey|secret(?:[_-]?(?:key|access[_-]?key))?|access[_-]?token|auth[_-]?token"""
+    r"""|password|passwd)["']?\s*[:=]\s*["']?)([A-Za-z0-9+/_.~!@#$%^&*-]{12,}+)(?!\()""",
+    re.IGNORECASE,
+)
 
+_AUTHORIZATION = re.compile(r"(\bauthorization\s*:\s*(?:bearer|basic|token)\s+)([^\s\"']{8,})", re.IGNORECASE)
 
-def find_open_secret(text: str, secrets: Iterable[str]) -> int:
-    """The index in a growing text at which one of `secrets` begins that may be incomplete; else the text's length."""
-    begun = [
-        length
-        for secret in secrets
-        if len(secret) >= MIN_SECRET_CHARS
-        for length in range(1, min(len(secret), len(text)) + 1)
-        if text.endswith(secret[:length])
-    ]
-    return len(text) - max(begun, default=0)
+_PASSWORD_IN_ADDRESS = re.compile(r"(://[^\s/:@]*:)([^\s/@]{3,})(@)")
+
+_VALUE_WORDS = ("key", "secret", "token", "passw", "authorization", "://")
+"""Every text with a match of `_NAMED_VALUE`, `_AUTHORIZATION` or `_PASSWORD_IN_ADDRESS` contains one of these."""
 
 
 def _is_harmless(text: str, values: Iterable[str]) -> bool:
     """Whether a text certainly contains no secret. A fast check, because output may have thousands of lines a
     second."""
-    if "PRIVATE KEY" in text or any(value in text for value in values) or _SHAPES.search(text):
+    if "PRIVATE KEY" in text or any(value in text for value in values) or _KEY_FORMATS.search(text):
         return False
     if _KEY_WITHOUT_BEGIN.search(text):
         return False
@@ -233,9 +208,9 @@ def _redact_line(text: str, values: Iterable[str]) -> str:
     """A line without the secrets `values`, and without texts that look like a secret."""
     for secret in values:
         text = text.replace(secret, CUT)
-    text = _SHAPES.sub(CUT, text)
+    text = _KEY_FORMATS.sub(CUT, text)
     if ":" not in text and "=" not in text:
         return text  # nothing is given a value here
-    text = _NAMED.sub(lambda match: match[1] + (CUT if any(map(str.isdigit, match[2])) else match[2]), text)
-    text = _BEARER.sub(lambda match: match[1] + CUT, text)
-    return _IN_ADDRESS.sub(lambda match: match[1] + CUT + match[3], text)
+    text = _NAMED_VALUE.sub(lambda match: match[1] + (CUT if any(map(str.isdigit, match[2])) else match[2]), text)
+    text = _AUTHORIZATION.sub(lambda match: match[1] + CUT, text)
+    return _PASSWORD_IN_ADDRESS.sub(lambda match: match[1] + CUT + match[3], text)
