@@ -290,7 +290,9 @@ class Transcript(LinesView):
             self.session_id, self.last_line = session.id, ""
             self._last_number = max(0, session.lines - self._max_lines)
             self._progress, self._has_summary, self._ends_unfinished = Progress(), False, False
-            self.clear(empty="No output yet.")
+            self.clear()
+        is_readable = self.app.engine is not None or not session.lines
+        self.empty = "No output yet." if is_readable else "Its output is shown once the engine is open."
         self.pull()
 
     def pull(self) -> None:

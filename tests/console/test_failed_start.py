@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from clawpy_console.state import AppState, LastScreen, save_last_screen
 from engine.home import Home
 from engine.model import Refusal
-from tests.console.driving import make_console, until_loaded, until_shown
+from tests.console.driving import make_console, read_screen, until_loaded, until_shown
 from tests.console.stand_in import StandIn
+from tests.console.stand_in_data import NOW
 
 REFUSAL = Refusal("home_held", "another clawpy (process 4711) holds it", "use --home")
 
@@ -26,6 +28,25 @@ async def test_the_operator_leaves_with_exit_code_1(home: Home, error: Exception
         await until_shown(pilot, *texts, "try again")
         await pilot.press("q")
     assert console.return_code == 1
+
+
+async def test_output_of_last_time_is_not_said_to_be_missing_until_it_can_be_read(home: Home) -> None:
+    errors, engine = [REFUSAL], StandIn()
+    last_state = AppState(sessions=tuple(engine.sessions.all[1:]))
+    save_last_screen(home.last_screen, LastScreen(last_state, saved_at=NOW))
+
+    def open_engine() -> StandIn:
+        if errors:
+            raise errors.pop()
+        return engine
+
+    console = make_console(home, open_engine)
+    async with console.run_test(size=(200, 60)) as pilot:
+        await until_shown(pilot, "try again", "LAST OUTPUT", "Its output is shown once the engine is open.")
+        assert "No output yet" not in read_screen(console)
+        await pilot.press("r")
+        await until_loaded(pilot)
+        assert "once the engine is open" not in read_screen(console)
 
 
 @pytest.mark.parametrize("error", [REFUSAL, RuntimeError("disk on fire")], ids=["a_refusal", "an_unexpected_error"])
