@@ -2,6 +2,8 @@
 
 If the file is invalid at the start, the engine does not start. If it becomes invalid later, the last valid settings
 stay, and the fault is reported once. Edits keep comments and order.
+
+`engine.config` says what settings are. This module is not in it, because it records changes in the database.
 """
 
 from __future__ import annotations
@@ -39,6 +41,60 @@ CHECK_INTERVAL_S = 1.0
 """Minimum number of seconds between two checks of the file."""
 
 
+class _SettingsFile:
+    """The file as a text. It knows which state of the file was read or written last."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._signature = read_signature(path)
+        self._is_missing = False
+        """Whether it was missing or empty at the last check."""
+
+    def check_for_change(self) -> bool:
+        """Look at the file. Returns whether it is another than at the last check or write. A missing or empty file counts
+        only at the second check: some editors empty or remove a file before they write it, and its limits must stay
+        active meanwhile."""
+        signature = read_signature(self.path)
+        was_missing = self._is_missing
+        if signature == self._signature:
+            self._is_missing = False
+            return False
+        self._is_missing = signature is None or signature.size == 0
+        if self._is_missing and not was_missing:
+            return False
+        self._signature = signature
+        return True
+
+    def read(self) -> str:
+        """The text of the file, "" if there is none. Raises `BadConfig`."""
+        try:
+            raw = read_plain(self.path, MAX_FILE_BYTES)
+        except FileNotFoundError:
+            return ""
+        except ValueError as error:
+            raise BadConfig(Problem(str(self.path), "", str(error))) from error
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise BadConfig(Problem(str(self.path), "", f"cannot be read: {reason}")) from error
+        try:
+            return raw.decode("utf-8-sig").replace("\r\n", "\n")
+        except UnicodeDecodeError as error:
+            line = raw.count(b"\n", 0, error.start) + 1
+            raise BadConfig(Problem(f"{self.path}:{line}", "", "not UTF-8; save the file as UTF-8 text")) from error
+
+    def write(self, text: str) -> None:
+        """Write the file atomically. Raises `Refusal` `unwritable_config`."""
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_atomic(self.path, text.encode())
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise Refusal(
+                "unwritable_config", f"{self.path} cannot be written: {reason}", "nothing was changed"
+            ) from error
+        self._signature = read_signature(self.path)
+
+
 class SettingsStore:
     """The `SettingsSource` of all services. Callable from any thread. Creating it raises `Refusal` `bad_config` with
     all problems if the file is invalid."""
@@ -48,16 +104,15 @@ class SettingsStore:
     ) -> None:
         """If `lenient`, an invalid file is only a `fault`, and the defaults are used."""
         self.file = file
+        self._file = _SettingsFile(file)
         self._clock = clock
         self._environment = dict(os.environ if environment is None else environment)
         self._lock = threading.RLock()
         self._database: Database | None = None
         self._this_run: dict[str, Any] = {}
-        self._signature = read_signature(file)
-        self._gone = False
         self.fault: str = ""
         try:
-            self._settings = self._parse(self._read())
+            self._settings = self._parse(self._file.read())
         except BadConfig as error:
             if not lenient:
                 raise
@@ -70,8 +125,7 @@ class SettingsStore:
 
     @property
     def current(self) -> Settings:
-        """The present settings. If the file changed, it is read again, at most once a second. A missing or empty file
-        is accepted only at the second check."""
+        """The present settings. If the file changed, it is read again, at most once a second."""
         if self._clock.monotonic() - self._checked >= CHECK_INTERVAL_S:
             with self._lock:
                 if self._clock.monotonic() - self._checked >= CHECK_INTERVAL_S:
@@ -79,13 +133,13 @@ class SettingsStore:
                     self._reload()
         return self._settings
 
-    def document(self) -> dict[str, Any]:
+    def make_document(self) -> dict[str, Any]:
         """Every setting as JSON, with the names of the file."""
         return self.current.model_dump(mode="json", by_alias=True)
 
     def get(self, key: str) -> Any:
         """The value at a dotted key as JSON. Raises `Refusal` `unknown_key`."""
-        path, document = parse_key(key), self.document()
+        path, document = parse_key(key), self.make_document()
         if path[0] == "workspaces" and len(path) > 1:
             folder = resolve_workspace_path(path[1]) or path[1]
             path = (path[0], folder, *path[2:])
@@ -97,7 +151,7 @@ class SettingsStore:
             value = value[part]
         return value
 
-    def origin(self, key: str) -> str:
+    def find_origin(self, key: str) -> str:
         """The source of the value at `key`: "default", the file's path, the name of a variable, or "this run"."""
         path = parse_key(key)
         if len(path) == 1 and any(Settings.model_fields[name].alias == path[0] for name in self._this_run):
@@ -181,7 +235,7 @@ class SettingsStore:
 
     def _read_valid_text(self) -> str:
         """The text of the file. Raises `Refusal` if it is invalid, because an invalid file must not be edited."""
-        text = self._read()
+        text = self._file.read()
         self._parse(text)
         return text
 
@@ -201,22 +255,15 @@ class SettingsStore:
                 whole = f"clawpy config set {section} '{{{name} = …, …}}', or write it into {self.file}"
                 fix = f"nothing was changed; set the values that belong together in one command: {whole}"
             raise Refusal("bad_config", "\n".join(problems), fix) from error
-        try:
-            self.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            write_atomic(self.file, text.encode())
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise Refusal(
-                "unwritable_config", f"{self.file} cannot be written: {reason}", "nothing was changed"
-            ) from error
-        self._settings, self._signature, self.fault = settings, read_signature(self.file), ""
+        self._file.write(text)
+        self._settings, self.fault = settings, ""
 
     def _is_in_file(self, path: KeyPath) -> bool:
         """Whether the file sets the value at `path`."""
         import tomllib
 
         try:
-            table: Any = tomllib.loads(self._read())
+            table: Any = tomllib.loads(self._file.read())
         except (tomllib.TOMLDecodeError, BadConfig):
             return False
         for part in _find_path_in_file(path, table):
@@ -226,20 +273,11 @@ class SettingsStore:
         return True
 
     def _reload(self) -> None:
-        """Read the file again if it changed."""
-        signature = read_signature(self.file)
-        if signature == self._signature:
-            self._gone = False
+        """Read the file again if it changed, and record what did."""
+        if not self._file.check_for_change():
             return
-        is_missing = signature is None or signature.size == 0
-        if is_missing and not self._gone:
-            # Some editors empty or remove a file before they write it. Its limits must stay active meanwhile.
-            self._gone = True
-            return
-        self._gone = is_missing
-        self._signature = signature
         try:
-            settings = self._parse(self._read())
+            settings = self._parse(self._file.read())
         except BadConfig as error:
             if error.message != self.fault:
                 self.fault = error.message
@@ -257,23 +295,6 @@ class SettingsStore:
     def _parse(self, text: str) -> Settings:
         settings = read_settings(text, file=str(self.file), environment=self._environment)
         return settings.model_copy(update=self._this_run) if self._this_run else settings
-
-    def _read(self) -> str:
-        """The text of the file, "" if there is none. Raises `BadConfig`."""
-        try:
-            raw = read_plain(self.file, MAX_FILE_BYTES)
-        except FileNotFoundError:
-            return ""
-        except ValueError as error:
-            raise BadConfig(Problem(str(self.file), "", str(error))) from error
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise BadConfig(Problem(str(self.file), "", f"cannot be read: {reason}")) from error
-        try:
-            return raw.decode("utf-8-sig").replace("\r\n", "\n")
-        except UnicodeDecodeError as error:
-            line = raw.count(b"\n", 0, error.start) + 1
-            raise BadConfig(Problem(f"{self.file}:{line}", "", "not UTF-8; save the file as UTF-8 text")) from error
 
     def _record(self, *events: Event, change: Callable[[], None] = lambda: None) -> None:
         """Record events. `change` is made once they are stored, before others learn of them."""

@@ -93,7 +93,7 @@ def test_unset_restores_the_default(file: Path, clock: FakeClock) -> None:
 def test_an_edit_that_a_variable_overrides_is_refused(file: Path, clock: FakeClock) -> None:
     store = open_store(file, clock, CLAWPY_QUIET_HOURS_START="20")
     assert store.get("quietHoursStart") == 20
-    assert store.origin("quietHoursStart") == "CLAWPY_QUIET_HOURS_START"
+    assert store.find_origin("quietHoursStart") == "CLAWPY_QUIET_HOURS_START"
     refused("overridden", lambda: store.set("quietHoursStart", "21"))
     assert not file.exists()
 
@@ -187,7 +187,7 @@ def test_a_workspace_is_the_same_by_any_path_to_it(
     monkeypatch.setenv("HOME", str(tmp_path))
     store.set('workspaces."~/shop".autonomy', "act")
     full = f'workspaces."{tmp_path}/shop".autonomy'
-    assert (store.get(full), store.origin(full)) == ("act", str(file))
+    assert (store.get(full), store.find_origin(full)) == ("act", str(file))
     store.set(full, "off")
     assert store.get(full) == "off"
     assert file.read_text().count("autonomy") == 1
@@ -215,7 +215,7 @@ def test_each_setting_accepts_a_value_or_refuses_it_and_changes_nothing(
     file: Path, clock: FakeClock, value: object
 ) -> None:
     store = open_store(file, clock)
-    for key in [*list_keys(store.document()), 'workspaces."/srv".autonomy', "providers.own", "keys.nothing"]:
+    for key in [*list_keys(store.make_document()), 'workspaces."/srv".autonomy', "providers.own", "keys.nothing"]:
         before = file.read_bytes() if file.exists() else b""
         if (refusal := find_refusal(store, key, value)) is not None:
             assert refusal.code == "bad_config"

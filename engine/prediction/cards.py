@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from sqlmodel import col, desc, select
 
 from engine.config.sections import ACP_PREFIX
-from engine.events import MuteLifted
 from engine.execution.runners.flow_runner import find_missing_file, find_named_flow, find_similar_flow
 from engine.execution.sessions import Sessions
 from engine.model import (
@@ -48,7 +47,7 @@ from engine.prediction.card_rows import (
 from engine.prediction.card_store import CardStore
 from engine.prediction.checks import CardChecks
 from engine.prediction.dismissals import describe_switch_off, end_mute, read_mute_index, read_mutes
-from engine.prediction.kinds import OWN_PROMPT, SUGGESTED_KIND, get_kind, kind_title
+from engine.prediction.kinds import OWN_PROMPT, SUGGESTED_KIND, get_kind
 from engine.prediction.routing import Route, Router
 from engine.prediction.stack import MAX_SUGGESTED, find_ids_without_place, sort_cards
 from engine.prediction.twin import ConfidenceEstimate, EmbeddedTwin
@@ -469,19 +468,7 @@ class Cards:
 
     def unmute(self, mute_id: str) -> Mute:
         """End a mute from the next check on. Raises `Refusal` `unknown_mute`."""
-
-        def end(tx: Transaction) -> Mute:
-            muted = read_mutes(tx.session, tx.now)
-            mute = next((mute for mute in muted if mute.id == mute_id), None)
-            if mute is None:
-                raise Refusal("unknown_mute", f"nothing is muted as {mute_id}", "clawpy muted lists what is")
-            end_mute(tx, mute)
-            tx.record(
-                MuteLifted(subject=mute.id, workspace=mute.workspace, card_kind=mute.kind, title=kind_title(mute.kind))
-            )
-            return mute
-
-        return self._database.write(end)
+        return self._database.write(lambda tx: end_mute(tx, mute_id))
 
     def snooze(self, card_id: str, *, span: timedelta = DEFAULT_SNOOZE) -> Card:
         """Hide a card for `span`, in (0, 30 days]; its 24 h begin anew when it wakes. Gives no signal.

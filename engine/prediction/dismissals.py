@@ -15,8 +15,9 @@ from pathlib import PurePath
 import sqlalchemy
 from sqlmodel import Field, Session, col, update
 
+from engine.events import MuteLifted
 from engine.frozen import frozen
-from engine.model import DismissReason, Mute, Tier, group_pairs
+from engine.model import DismissReason, Mute, Refusal, Tier, group_pairs
 from engine.model.base import hex_hash
 from engine.prediction.card_rows import CardRow
 from engine.prediction.kinds import kind_title
@@ -200,8 +201,12 @@ def restart_dismissal_count(tx: Transaction, workspace: str, kind: str) -> None:
     )
 
 
-def end_mute(tx: Transaction, mute: Mute) -> None:
-    """End a mute. Ending the mute of a subject does not end that of its kind, nor the other way round."""
+def end_mute(tx: Transaction, mute_id: str) -> Mute:
+    """End a mute and return it. Ending the mute of a subject does not end that of its kind, nor the other way round.
+    Raises `Refusal` `unknown_mute`."""
+    mute = next((mute for mute in read_mutes(tx.session, tx.now) if mute.id == mute_id), None)
+    if mute is None:
+        raise Refusal("unknown_mute", f"nothing is muted as {mute_id}", "clawpy muted lists what is")
     name = "subject_lifted_at" if mute.subject else "kind_lifted_at"
     query = update(DismissalRow).where(col(DismissalRow.kind) == mute.kind)
     if mute.workspace:
@@ -213,3 +218,5 @@ def end_mute(tx: Transaction, mute: Mute) -> None:
     else:
         query = query.where(col(DismissalRow.reason) == DismissReason.NEVER_ANYWHERE)
     tx.session.exec(query.values({name: tx.now}))
+    tx.record(MuteLifted(subject=mute.id, workspace=mute.workspace, card_kind=mute.kind, title=kind_title(mute.kind)))
+    return mute

@@ -191,7 +191,7 @@ def config(
     """Show one setting or all, set or unset one."""
     settings = engine.settings
     if action == "get" and not key:
-        return {"settings": settings.document(), "file": str(settings.file), "settingsFault": settings.fault}
+        return {"settings": settings.make_document(), "file": str(settings.file), "settingsFault": settings.fault}
     if action == "set":
         _refuse_missing_agent(engine, parse_key(key), str(value))
         settings.set(key, value)
@@ -199,7 +199,7 @@ def config(
     return {
         "key": key,
         "value": current_value,
-        "origin": settings.origin(key),
+        "origin": settings.find_origin(key),
         "accepted": describe_accepted(parse_key(key)),
         "settingsFault": settings.fault,
     }

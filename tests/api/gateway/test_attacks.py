@@ -28,7 +28,7 @@ def unchanged_engine(served: Served) -> Iterator[None]:
     def state() -> object:
         return (
             [(card.id, card.status) for card in engine.cards.list_recent()],
-            engine.settings.document(),
+            engine.settings.make_document(),
             engine.safety.triggers(),
             [level.thrown for level in engine.safety.kill_switch.levels()],
         )

@@ -62,7 +62,7 @@ def test_config_is_changed_for_this_run_only(served: Served, engine: Engine) -> 
     settings = engine.settings.current
     assert settings.cross_poll_interval_ms == 900_000
     assert settings.cross_poll_auto_execute_threshold == 0.9
-    assert engine.settings.origin("crossPollIntervalMs") == "this run"
+    assert engine.settings.find_origin("crossPollIntervalMs") == "this run"
     assert not engine.settings.file.exists() or "900" not in engine.settings.file.read_text()
     engine.settings.set("maxPendingCards", 7)  # what is written to the file takes nothing of this run along
     assert engine.settings.current.cross_poll_interval_ms == 900_000
