@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from itertools import chain, dropwhile
+from itertools import chain, dropwhile, pairwise
 
 from engine.safety.content.outputs import (
     find_input,
@@ -61,6 +61,9 @@ _CODE_ANYWHERE = read_word_list("code_anywhere")
 _RUNNER_VALUES = read_word_list("runner_values")
 _SSH_VALUES = read_word_list("ssh_values")
 _FIND_RUNS = read_word_list("find_runs")
+_INPUT_MARK = "{}"
+"""What stands for the input of xargs and parallel in the command that they run."""
+_FED_BY_INPUT = frozenset({"xargs", "parallel"})
 _CONTAINER_VALUES = read_word_list("container_values")
 
 
@@ -158,7 +161,8 @@ def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, vi
     if not argv:
         return
     call = Call(_normalise_program(argv[0]), argv[1:], simple, via)
-    if argv[0] in simple.globs or _UNRESOLVED_VARIABLE.search(call.base):
+    is_from_input = call.base == _INPUT_MARK and not _FED_BY_INPUT.isdisjoint(via)
+    if is_from_input or argv[0] in simple.globs or _UNRESOLVED_VARIABLE.search(call.base):
         result.unresolved = argv[0]
     files_run = {argv[0], *call.args} if call.base in _RUNS_FILES else {argv[0]}
     result.downloaded_files |= find_saved_files(call.base, call.args, simple.redirects)
@@ -251,8 +255,20 @@ def _find_wrapped_command(call: Call) -> InnerCommand:
     if base in _TEXT_WRAPPERS and len(words) == 1:
         return words[0]
     if base == "xargs" and call.simple.source is not None and words:
+        placeholder = _find_placeholder(args)
+        words = [word.replace(placeholder, _INPUT_MARK) for word in words]
         return _expand_xargs(words, find_output(call.simple.source))
     return words
+
+
+def _find_placeholder(args: list[str]) -> str:
+    """What stands for the input in the command of xargs: the value of `-I`, by default `{}`."""
+    for option, value in pairwise([*args, ""]):
+        if option.startswith("-I"):
+            return option.removeprefix("-I") or value or _INPUT_MARK
+        if option.startswith("--replace="):
+            return option.removeprefix("--replace=") or _INPUT_MARK
+    return _INPUT_MARK
 
 
 def _find_env_script(args: list[str]) -> str | None:
@@ -288,8 +304,8 @@ def _expand_xargs(words: list[str], input_text: str | None) -> list[str]:
     """The command of xargs, with the words that xargs reads if the text shows them."""
     if input_text is None:
         return words
-    if "{}" in " ".join(words):
-        return [word.replace("{}", input_text.strip()[:200]) for word in words[:20]]
+    if _INPUT_MARK in " ".join(words):
+        return [word.replace(_INPUT_MARK, input_text.strip()[:200]) for word in words[:20]]
     return words + input_text.split()[:200]
 
 
