@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.clock import FakeClock
-from engine.events import EventBus
 from engine.execution.model_calls import CallState, CallUsage, ModelCallRow, ModelCalls, pack_parts, unpack_parts
 from engine.execution.runners.runner import make_assistant_part, make_operator_part, make_result_part
 from engine.model import (
@@ -28,25 +24,14 @@ from engine.model import (
     SourceKind,
 )
 from engine.storage.database import Database
-from tests.conftest import MONDAY_MORNING as NOW
 from tests.support.helpers import make_session_view, refused
 
-
-@dataclasses.dataclass
-class CallWorld:
-    """Model calls in a real database."""
-
-    database: Database
-    clock: FakeClock
-    calls: ModelCalls
+SECRET = "hunter2hunter2"
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Iterator[CallWorld]:
-    clock = FakeClock(NOW)
-    database = Database(tmp_path / "clawpy.db", clock=clock, bus=EventBus())
-    yield CallWorld(database, clock, ModelCalls(database, Randomness(1), secrets=lambda: ["hunter2hunter2"]))
-    database.close()
+def calls(database: Database) -> ModelCalls:
+    return ModelCalls(database, Randomness(1), secrets=lambda: [SECRET])
 
 
 def make_part(name: str, text: str, role: str = "user", kind: SourceKind = SourceKind.CONVERSATION) -> PromptPart:
@@ -68,59 +53,59 @@ def begin(calls: ModelCalls, session_id: str = "sess_1", **options: Any) -> str:
     )
 
 
-def test_a_call_is_stored_before_it_is_made_and_finished_with_its_usage(world: CallWorld) -> None:
-    call = begin(world.calls, prompt=PROMPT)
-    assert world.calls.get(call).state == "running"
-    assert world.calls.get(call).seconds is None
+def test_a_call_is_stored_before_it_is_made_and_finished_with_its_usage(calls: ModelCalls, clock: FakeClock) -> None:
+    call = begin(calls, prompt=PROMPT)
+    assert calls.get(call).state == "running"
+    assert calls.get(call).seconds is None
 
-    world.clock.advance(timedelta(seconds=3))
-    world.calls.finish(call, state=CallState.DONE, usage=CallUsage(120, 9, 1500), price_known=False, reply="done")
+    clock.advance(timedelta(seconds=3))
+    calls.finish(call, state=CallState.DONE, usage=CallUsage(120, 9, 1500), price_known=False, reply="done")
 
-    [stored] = world.calls.for_session("sess_1")
+    [stored] = calls.for_session("sess_1")
     assert (stored.state, stored.seconds, stored.input_tokens, stored.output_tokens) == ("done", 3.0, 120, 9)
     assert (stored.cost, stored.price_known, stored.agent) == (1500, False, "builder")
     assert stored.notes == PROMPT.notes
     assert stored.provenance == {"leadership_chain": ["cto"]}
-    assert world.calls.reply(call) == "done"
+    assert calls.reply(call) == "done"
 
 
-def test_a_conversation_is_stored_once_and_read_whole(world: CallWorld) -> None:
+def test_a_conversation_is_stored_once_and_read_whole(calls: ModelCalls, database: Database) -> None:
     long = "a long system prompt\n" * 500
-    first = begin(world.calls, prompt=Prompt((make_part("identity", long, "system"),)))
+    first = begin(calls, prompt=Prompt((make_part("identity", long, "system"),)))
     second = begin(
-        world.calls,
+        calls,
         messages=[make_part("answer", "I look", "assistant"), make_part("tool", "1 file", "tool")],
         follows=first,
     )
-    third = begin(world.calls, messages=[make_part("answer", "done", "assistant")], follows=second)
+    third = begin(calls, messages=[make_part("answer", "done", "assistant")], follows=second)
 
-    assert [part.name for part in world.calls.read_prompt(third)] == ["identity", "answer", "tool", "answer"]
-    assert [part.name for part in world.calls.read_prompt(first)] == ["identity"]
-    with world.database.read() as session:
+    assert [part.name for part in calls.read_prompt(third)] == ["identity", "answer", "tool", "answer"]
+    assert [part.name for part in calls.read_prompt(first)] == ["identity"]
+    with database.read() as session:
         sizes = session.execute(sqlalchemy.select(sqlalchemy.func.length(ModelCallRow.messages))).scalars().all()
     assert max(sizes) < 500
-    assert world.calls.get(third).follows == second
+    assert calls.get(third).follows == second
 
 
 @pytest.mark.parametrize("followed", [0, 1, 2])
-def test_each_call_of_a_conversation_that_runs_in_a_circle_is_read_once(world: CallWorld, followed: int) -> None:
-    calls: list[str] = []
+def test_each_call_of_a_conversation_that_runs_in_a_circle_is_read_once(
+    calls: ModelCalls, database: Database, followed: int
+) -> None:
+    ids: list[str] = []
     for name in ("first", "second", "third"):
-        calls.append(begin(world.calls, messages=[make_part(name, name)], follows=calls[-1] if calls else ""))
-    world.database.write(
+        ids.append(begin(calls, messages=[make_part(name, name)], follows=ids[-1] if ids else ""))
+    database.write(
         lambda tx: tx.session.execute(
-            sqlalchemy.update(ModelCallRow)
-            .where(sqlmodel.col(ModelCallRow.id) == calls[0])
-            .values(follows=calls[followed])
+            sqlalchemy.update(ModelCallRow).where(sqlmodel.col(ModelCallRow.id) == ids[0]).values(follows=ids[followed])
         )
     )
-    assert [part.name for part in world.calls.read_prompt(calls[2])] == ["first", "second", "third"]
+    assert [part.name for part in calls.read_prompt(ids[2])] == ["first", "second", "third"]
 
 
-def test_every_call_of_a_conversation_has_its_provenance_and_is_observed_once(world: CallWorld) -> None:
+def test_every_call_of_a_conversation_has_its_provenance_and_is_observed_once(database: Database) -> None:
     reported: list[tuple[str, object]] = []
     calls = ModelCalls(
-        world.database,
+        database,
         Randomness(2),
         on_prompt=lambda tx, session, call, provenance: reported.append((call, provenance["leadership_chain"])),
     )
@@ -136,73 +121,75 @@ def test_every_call_of_a_conversation_has_its_provenance_and_is_observed_once(wo
     ]
 
 
-def test_a_reply_has_no_control_characters(world: CallWorld) -> None:
-    call = begin(world.calls, prompt=PROMPT)
-    world.calls.finish(call, state=CallState.FAILED, error="no\x1b]0;title\x07", reply="fine\x1b[2J\ndone\r")
-    text = world.calls.get(call).error + world.calls.reply(call)
+def test_a_reply_has_no_control_characters(calls: ModelCalls) -> None:
+    call = begin(calls, prompt=PROMPT)
+    calls.finish(call, state=CallState.FAILED, error="no\x1b]0;title\x07", reply="fine\x1b[2J\ndone\r")
+    text = calls.get(call).error + calls.reply(call)
     assert "\x1b" not in text
     assert "\r" not in text
-    assert world.calls.reply(call).endswith("\ndone")
+    assert calls.reply(call).endswith("\ndone")
 
 
-def test_no_secret_of_a_call_is_stored(world: CallWorld) -> None:
-    secret = "hunter2hunter2"
+def test_no_secret_of_a_call_is_stored(calls: ModelCalls, database: Database) -> None:
     call = begin(
-        world.calls, prompt=Prompt((make_part("task", f"log in with {secret}\nsk-{'x9' * 20}"),), (f"{secret} note",))
+        calls, prompt=Prompt((make_part("task", f"log in with {SECRET}\nsk-{'x9' * 20}"),), (f"{SECRET} note",))
     )
-    world.calls.finish(call, state=CallState.FAILED, error=f"401 for {secret}", reply=f"I used {secret}")
+    calls.finish(call, state=CallState.FAILED, error=f"401 for {SECRET}", reply=f"I used {SECRET}")
 
-    path = world.database.path
-    stored = repr((world.calls.read_prompt(call), world.calls.get(call), world.calls.reply(call)))
-    assert secret not in stored
+    path = database.path
+    stored = repr((calls.read_prompt(call), calls.get(call), calls.reply(call)))
+    assert SECRET not in stored
     assert "sk-x9" not in stored
     assert stored.count("[secret cut]") == 5
-    assert secret.encode() not in path.read_bytes()
+    assert SECRET.encode() not in path.read_bytes()
 
 
-def test_calls_that_ran_during_a_crash_are_interrupted(world: CallWorld) -> None:
-    finished, unfinished = begin(world.calls), begin(world.calls)
-    world.calls.finish(finished, state=CallState.DONE)
+def test_calls_that_ran_during_a_crash_are_interrupted(calls: ModelCalls) -> None:
+    finished, unfinished = begin(calls), begin(calls)
+    calls.finish(finished, state=CallState.DONE)
 
-    assert world.calls.recover() == 1
-    assert world.calls.get(unfinished).state == "interrupted"
-    assert world.calls.get(finished).state == "done"
-    assert world.calls.recover() == 0
+    assert calls.recover() == 1
+    assert calls.get(unfinished).state == "interrupted"
+    assert calls.get(finished).state == "done"
+    assert calls.recover() == 0
 
 
-def test_calls_are_cancelled_with_their_session_and_late_usage_is_stored(world: CallWorld) -> None:
-    call, unrelated = begin(world.calls), begin(world.calls, session_id="sess_2")
-    world.database.write(lambda tx: world.calls.session_ended(tx, make_session_view(state=SessionState.CANCELLED)))
-    assert world.calls.get(call).state == "cancelled"
-    assert world.calls.get(unrelated).state == "running"
+def test_calls_are_cancelled_with_their_session_and_late_usage_is_stored(calls: ModelCalls, database: Database) -> None:
+    call, unrelated = begin(calls), begin(calls, session_id="sess_2")
+    database.write(lambda tx: calls.session_ended(tx, make_session_view(state=SessionState.CANCELLED)))
+    assert calls.get(call).state == "cancelled"
+    assert calls.get(unrelated).state == "running"
 
-    world.calls.finish(call, state=CallState.FAILED, usage=CallUsage(7, 0, 3))
-    stored = world.calls.get(call)
+    calls.finish(call, state=CallState.FAILED, usage=CallUsage(7, 0, 3))
+    stored = calls.get(call)
     assert (stored.state, stored.input_tokens, stored.cost) == ("cancelled", 7, 3)
     assert stored.error == "its session ended: cancelled"
 
 
-def test_a_finished_call_does_not_change(world: CallWorld) -> None:
-    call = begin(world.calls)
-    world.calls.finish(call, state=CallState.DONE, usage=CallUsage(cost=5))
-    world.calls.finish(call, state=CallState.FAILED, usage=CallUsage(cost=9))
+def test_a_finished_call_does_not_change(calls: ModelCalls) -> None:
+    call = begin(calls)
+    calls.finish(call, state=CallState.DONE, usage=CallUsage(cost=5))
+    calls.finish(call, state=CallState.FAILED, usage=CallUsage(cost=9))
 
-    assert (world.calls.get(call).state, world.calls.get(call).cost) == ("done", 5)
-    refused("unknown_call", lambda: world.calls.finish("call_x", state=CallState.DONE))
+    assert (calls.get(call).state, calls.get(call).cost) == ("done", 5)
 
 
-def test_the_calls_that_recalled_a_memory_are_found(world: CallWorld) -> None:
+def test_the_end_of_an_unknown_call_is_refused(calls: ModelCalls) -> None:
+    refused("unknown_call", lambda: calls.finish("call_x", state=CallState.DONE))
+
+
+def test_the_calls_that_recalled_a_memory_are_found(calls: ModelCalls) -> None:
     def make_recalled(*memory_ids: str) -> Prompt:
         sources = [{"id": memory_id, "layer": "C", "score": 0.5} for memory_id in memory_ids]
         return Prompt(PROMPT.parts, (), {"memory_sources": sources})
 
-    first = begin(world.calls, prompt=make_recalled("mem_a", "fact_1"))
-    begin(world.calls, prompt=make_recalled("mem_ab"))
-    second = begin(world.calls, prompt=make_recalled("mem_a"), session_id="sess_2")
-    begin(world.calls)
-    assert [call.id for call in world.calls.find_calls_with_memory("mem_a")] == [second, first]
-    assert [call.id for call in world.calls.find_calls_with_memory("fact_1")] == [first]
-    assert world.calls.find_calls_with_memory("mem%") == []
+    first = begin(calls, prompt=make_recalled("mem_a", "fact_1"))
+    begin(calls, prompt=make_recalled("mem_ab"))
+    second = begin(calls, prompt=make_recalled("mem_a"), session_id="sess_2")
+    begin(calls)
+    assert [call.id for call in calls.find_calls_with_memory("mem_a")] == [second, first]
+    assert [call.id for call in calls.find_calls_with_memory("fact_1")] == [first]
+    assert calls.find_calls_with_memory("mem%") == []
 
 
 @given(
