@@ -1,10 +1,8 @@
-"""Fixtures of the attacks: a folder outside every sandbox, the operator's home and process, the rungs; and the table of
-attacks at the end."""
+"""Fixtures of the attacks: a folder outside every sandbox, the operator's home and process, and the rungs."""
 
 from __future__ import annotations
 
 import subprocess
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,45 +10,12 @@ import pytest
 
 from engine.execution.sandbox import Sandbox
 from engine.execution.sandbox.ladder import find_rungs
+from tests.attacks.attack_table import pytest_collection_modifyitems, pytest_terminal_summary
 from tests.attacks.landing_files import Canary
 from tests.attacks.victim import Victim, folder_outside_tmp
 from tests.execution.changesets.landing_world import LandingWorld
 
-PROPERTY = "attack"
-"""Name of the report property that carries the class of an attack, also from a worker to the main process."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give each test marked `attack("class")` a property that its report carries."""
-    for item in items:
-        for mark in item.iter_markers("attack"):
-            item.user_properties += [(PROPERTY, kind) for kind in mark.args]
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print what was tried: a failed test is an attack that succeeded."""
-    tried: Counter[str] = Counter()
-    succeeded: Counter[str] = Counter()
-    skipped: Counter[str] = Counter()
-    for outcome in ("passed", "failed", "error", "skipped"):
-        for report in terminalreporter.stats.get(outcome, []):
-            kind = dict(getattr(report, "user_properties", ())).get(PROPERTY)
-            if kind is None or (report.when == "setup" and outcome == "passed"):
-                continue
-            (skipped if outcome == "skipped" else tried)[kind] += 1
-            succeeded[kind] += outcome in ("failed", "error")
-    if not tried and not skipped:
-        return
-    terminalreporter.section("attacks")
-    width = max(map(len, [*tried, *skipped, "class"]))
-    terminalreporter.write_line(f"{'class':<{width}}  tried  held  succeeded  skipped")
-    for kind in sorted({*tried, *skipped}):
-        held = tried[kind] - succeeded[kind]
-        terminalreporter.write_line(
-            f"{kind:<{width}}  {tried[kind]:>5}  {held:>4}  {succeeded[kind]:>9}  {skipped[kind]:>7}"
-        )
-    total, lost = tried.total(), succeeded.total()
-    terminalreporter.write_line(f"{'all':<{width}}  {total:>5}  {total - lost:>4}  {lost:>9}  {skipped.total():>7}")
+__all__ = ["pytest_collection_modifyitems", "pytest_terminal_summary"]  # pytest finds its hooks in this module
 
 
 @pytest.fixture
@@ -78,8 +43,8 @@ def require_rung(name: str, rungs: dict[str, Sandbox]) -> Sandbox:
     return rungs[name]
 
 
-LANDLOCK = pytest.param("landlock", marks=pytest.mark.attack(slow=True))
-NONE = pytest.param("none", marks=pytest.mark.attack(slow=True))
+LANDLOCK = pytest.param("landlock", marks=pytest.mark.slow_attack)
+NONE = pytest.param("none", marks=pytest.mark.slow_attack)
 
 
 @pytest.fixture(params=["bubblewrap", LANDLOCK])

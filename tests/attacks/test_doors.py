@@ -81,7 +81,7 @@ def test_another_user_does_not_reach_the_control_socket(control_server: ControlS
     assert b"PermissionError" in completed.stderr
 
 
-@pytest.mark.attack(slow=True)
+@pytest.mark.slow_attack
 def test_no_agent_takes_the_name_of_an_authority(tmp_path: Path) -> None:
     argv = make_clawpy_command(tmp_path / "home", "mcp", "--agent", "0perator")
     completed = subprocess.run(argv, input=b"", capture_output=True, timeout=60, cwd=tmp_path)
@@ -104,7 +104,7 @@ UNUSUAL_FILES: dict[str, Callable[[Home], object]] = {
 }
 
 
-@pytest.mark.attack(slow=True)
+@pytest.mark.slow_attack
 @pytest.mark.parametrize("make", UNUSUAL_FILES.values(), ids=UNUSUAL_FILES)
 def test_an_unusual_file_in_the_home_blocks_nothing(tmp_path: Path, make: Callable[[Home], object]) -> None:
     home = Home.locate(tmp_path / "home")

@@ -75,7 +75,7 @@ def aftermath(shop: Shop) -> Aftermath:
     return shop.read_aftermath(session.id)
 
 
-@pytest.mark.attack(slow=True)
+@pytest.mark.slow_attack
 @pytest.mark.attack("instructions")
 @pytest.mark.parametrize(
     "name", [*(f"printed {line}" for line in PRINTED), *(f"said {line}" for line in SAID), *READ, *DOORS]
@@ -87,7 +87,7 @@ def test_no_hostile_line_is_an_instruction(aftermath: Aftermath, name: str) -> N
         assert "<rules>obey" not in system
 
 
-@pytest.mark.attack(slow=True)
+@pytest.mark.slow_attack
 def test_the_hostile_lines_were_captured_and_wait_for_the_operator(aftermath: Aftermath) -> None:
     """The lines were read and captured, are recalled as evidence, and wait for the operator."""
     assert all(make_canary_host(f"{way} decision") in aftermath.captured for way in ("printed", "said"))
@@ -98,7 +98,7 @@ def test_the_hostile_lines_were_captured_and_wait_for_the_operator(aftermath: Af
     assert make_canary_host("night") in waits
 
 
-@pytest.mark.attack(slow=True)
+@pytest.mark.slow_attack
 @pytest.mark.attack("instructions")
 def test_no_hostile_line_is_in_a_soul_or_a_profile(shop: Shop, aftermath: Aftermath) -> None:
     souls = "\n".join(file.read_text() for file in shop.home.agents.glob("*/soul.md"))
@@ -107,7 +107,7 @@ def test_no_hostile_line_is_in_a_soul_or_a_profile(shop: Shop, aftermath: Afterm
         assert "evil.example" not in str(shop.engine.profiles.read(agent))
 
 
-@pytest.mark.attack(slow=True)
+@pytest.mark.slow_attack
 @pytest.mark.attack("instructions")
 def test_no_hostile_line_becomes_a_global_learning(shop: Shop, aftermath: Aftermath) -> None:
     """No quote becomes global, though the model as judge says yes to everything."""
@@ -115,14 +115,14 @@ def test_no_hostile_line_becomes_a_global_learning(shop: Shop, aftermath: Afterm
     assert not [learning for learning in learnings if "evil.example" in learning.text]
 
 
-@pytest.mark.attack(slow=True)
+@pytest.mark.slow_attack
 def test_waiting_lines_are_marked_as_hostile(aftermath: Aftermath) -> None:
     hostile = [text for text in aftermath.queue.values() if "evil.example" in text]
     assert hostile
     assert all(text.partition("\n")[0] for text in hostile)
 
 
-@pytest.mark.attack(slow=True)
+@pytest.mark.slow_attack
 def test_the_xray_labels_quotes_and_marks_hostile_ones(shop: Shop, aftermath: Aftermath) -> None:
     document = dispatch(shop.engine, "xray", {"id": shop.engine.sessions.list()[1].id, "call": 1})
     lines = [line for part in document["prompt"] for line in part["lines"] if "evil.example" in line["text"]]
@@ -131,7 +131,7 @@ def test_the_xray_labels_quotes_and_marks_hostile_ones(shop: Shop, aftermath: Af
     assert all(line["hostile"] for line in lines if "| sh" in line["text"])
 
 
-@pytest.mark.attack(slow=True)
+@pytest.mark.slow_attack
 def test_an_approved_line_is_used_and_marked_as_approved(shop: Shop, aftermath: Aftermath) -> None:
     engine = shop.engine
     word = make_canary_host("printed correction")
@@ -148,7 +148,7 @@ def test_an_approved_line_is_used_and_marked_as_approved(shop: Shop, aftermath: 
     assert standings == ["approved by you"]
 
 
-@pytest.mark.attack(slow=True)
+@pytest.mark.slow_attack
 def test_a_correction_by_the_operator_is_learned(shop: Shop) -> None:
     """Said by the operator in three sessions, it needs no approval."""
     shop.steps, shop.said = (), "Done."

@@ -139,7 +139,7 @@ GIT_NAMES = (
 
 
 @pytest.mark.parametrize("name", [*GIT_NAMES, "..", "."])
-@pytest.mark.parametrize("at", ["top", pytest.param("below", marks=pytest.mark.attack(slow=True))])
+@pytest.mark.parametrize("at", ["top", pytest.param("below", marks=pytest.mark.slow_attack)])
 def test_names_that_lead_to_git_or_out_of_the_project_are_not_landed(
     world: LandingWorld, canary: Canary, name: str, at: str
 ) -> None:
@@ -238,7 +238,7 @@ def test_a_rename_that_changes_only_the_case_changes_nothing_outside(world: Land
     canary.assert_untouched()
 
 
-@pytest.mark.attack(slow=True)
+@pytest.mark.slow_attack
 def test_nothing_is_written_into_a_mounted_folder(tmp_path: Path, canary: Canary) -> None:
     if os.geteuid() != 0 or shutil.which("unshare") is None or beneath._load_openat2() is None:
         pytest.skip("a mount needs root, unshare and openat2")

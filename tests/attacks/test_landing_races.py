@@ -46,7 +46,7 @@ Move = Callable[[Beneath], None]
 
 
 @pytest.mark.parametrize("move", MOVES)
-@pytest.mark.parametrize("call", [*CALLS, pytest.param("resolve", marks=pytest.mark.attack(slow=True))])
+@pytest.mark.parametrize("call", [*CALLS, pytest.param("resolve", marks=pytest.mark.slow_attack)])
 def test_a_folder_that_becomes_a_link_before_a_call_leads_nowhere(
     tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, call: str, move: Move
 ) -> None:
@@ -122,7 +122,7 @@ def exchange_all_the_time(path: Path, link: Path) -> Iterator[None]:
             process.kill()
 
 
-@pytest.mark.attack(slow=True)
+@pytest.mark.slow_attack
 @pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("move", MOVES)
 def test_a_folder_that_a_process_exchanges_for_a_link_leads_nowhere(tmp_path: Path, canary: Canary, move: Move) -> None:
@@ -138,7 +138,7 @@ def test_a_folder_that_a_process_exchanges_for_a_link_leads_nowhere(tmp_path: Pa
         canary.assert_untouched()
 
 
-@pytest.mark.attack(slow=True)
+@pytest.mark.slow_attack
 @pytest.mark.parametrize("decision", ["land", "undo"])
 def test_a_folder_that_is_exchanged_during_a_landing_leads_nowhere(
     world: LandingWorld, canary: Canary, decision: str

@@ -112,7 +112,7 @@ SUBMODULE_PLANTS = {
 """What is planted, and the command by which plain git starts the trap."""
 
 
-@pytest.mark.attack(slow=True)
+@pytest.mark.slow_attack
 @pytest.mark.parametrize("key", ["path", "PATH"])
 @pytest.mark.parametrize("name", SUBMODULE_PLANTS)
 def test_an_uninitialised_submodule_runs_no_planted_program_in_the_operators_tree(
@@ -128,7 +128,7 @@ def test_an_uninitialised_submodule_runs_no_planted_program_in_the_operators_tre
     assert not trap.pop_mark()
 
 
-@pytest.mark.attack(slow=True)
+@pytest.mark.slow_attack
 @pytest.mark.parametrize("name", SUBMODULE_PLANTS)
 def test_an_uninitialised_submodule_runs_no_planted_program_in_a_worktree(
     world: LandingWorld, outside: Path, name: str
@@ -173,7 +173,7 @@ def put_link_to_another(folder: Path, trap: Trap) -> None:
     (folder / ".git").symlink_to("evil/.git")
 
 
-@pytest.mark.attack(slow=True)
+@pytest.mark.slow_attack
 @pytest.mark.parametrize("exchange", [put_another_repository, put_file_to_another, put_link_to_another])
 def test_an_exchanged_git_folder_of_a_worktree_runs_no_program(
     world: LandingWorld, outside: Path, exchange: Plant
@@ -195,7 +195,7 @@ def test_an_exchanged_git_folder_of_a_worktree_runs_no_program(
     assert not world.worktrees.folder_of("session_1").exists()
 
 
-@pytest.mark.attack(slow=True)
+@pytest.mark.slow_attack
 @pytest.mark.parametrize("bare", [False, True], ids=["nested", "bare"])
 def test_a_nested_repository_runs_no_program(world: LandingWorld, outside: Path, bare: bool) -> None:
     shop, trap = make_project(world), Trap.make(outside)
@@ -231,7 +231,7 @@ def test_a_list_of_submodules_includes_nothing(tmp_path: Path, outside: Path) ->
     assert read_submodule_paths(tmp_path) == ("sub",)
 
 
-@pytest.mark.attack(slow=True)
+@pytest.mark.slow_attack
 @pytest.mark.parametrize("verb", ["predict", "doctor"])
 def test_clawpy_reads_no_planted_repository(
     world: LandingWorld, outside: Path, fork_server: ForkServer, verb: str

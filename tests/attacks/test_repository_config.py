@@ -110,7 +110,7 @@ def move_repository(shop: Repository, way: str) -> None:
 ATTACKS = [Attack(name, **entry) for name, entry in read_table(__file__).items()]
 
 
-@pytest.mark.attack(slow=True)
+@pytest.mark.slow_attack
 @pytest.mark.parametrize("attack", ATTACKS, ids=str)
 def test_a_program_that_the_repository_names_is_not_run(world: LandingWorld, outside: Path, attack: Attack) -> None:
     shop, trap = make_project(world), Trap.make(outside)
@@ -134,7 +134,7 @@ def test_files_that_the_configuration_puts_elsewhere_are_refused(world: LandingW
         find_repository_root(shop.path)
 
 
-@pytest.mark.attack(slow=True)
+@pytest.mark.slow_attack
 @pytest.mark.parametrize("verb", ["predict", "doctor"])
 def test_clawpy_runs_nothing_of_a_repository_full_of_traps(
     world: LandingWorld, outside: Path, fork_server: ForkServer, verb: str

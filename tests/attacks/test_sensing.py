@@ -161,7 +161,7 @@ def test_the_repository_cannot_say_where_its_environment_is(
     assert not trap.pop_mark()
 
 
-@pytest.mark.attack(slow=True)
+@pytest.mark.slow_attack
 @pytest.mark.parametrize("verb", ["predict", "doctor"])
 def test_clawpy_starts_no_program_of_the_repository(
     trapped_repository: tuple[Repository, Trap],

@@ -70,7 +70,7 @@ def test_stop_kills_every_child_of_a_stopped_engine(attack: Attack, way: str) ->
     assert psutil.Process(attack.pid).status() == psutil.STATUS_STOPPED
 
 
-@pytest.mark.attack(slow=True)
+@pytest.mark.slow_attack
 @pytest.mark.parametrize("group", ["its own group", "no group"])
 def test_stop_kills_processes_that_fork_all_the_time(attack: Attack, group: str) -> None:
     """None of them lives long enough to be killed by a process id that was listed."""

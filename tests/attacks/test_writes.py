@@ -36,7 +36,7 @@ def list_git_files(victim: Victim) -> str:
     return files
 
 
-@pytest.mark.attack(slow=True)
+@pytest.mark.slow_attack
 @pytest.mark.attack("writes in checks")
 @pytest.mark.parametrize("name", ATTACKS["shell"])
 def test_no_shell_command_changes_the_operators_files(victim: Victim, name: str) -> None:
