@@ -46,6 +46,8 @@ from engine.model.secrets import redact, redact_json
 
 log = logging.getLogger(__name__)
 
+# -- whether a session may start
+
 QUIET_PERIOD = timedelta(minutes=10)
 """The time without other writes in a workspace before a session that can write may start there by itself (SPEC 3.8)."""
 
@@ -54,27 +56,6 @@ NOTHING_BY_ITSELF = "nothing runs by itself without a sandbox, and no sandbox wo
 
 NOT_CONFIRMED = "it was approved to run in a sandbox, but no sandbox works on this machine any more"
 """Why a session that was approved does not start."""
-
-MAX_SUMMARY_CHARS = 4_000
-"""Maximum number of characters of a stored summary. The transcript has all of it."""
-
-TICK_S = 0.1
-"""Seconds between two rounds. So a session has at most ten flushes and ten events a second."""
-
-LIMIT_CHECK_TICKS = 2
-"""Rounds between two checks of limits and kill switch."""
-
-USAGE_CHECK_TICKS = 6
-"""Rounds between two checks of memory and processes, for which all processes of the machine are read."""
-
-MIN_FREE_BYTES = 256 * 1024**2
-"""A session ends when less than this is left on its disk, because the engine's own records need room."""
-
-MIN_FREE_FILES = 10_000
-"""A session ends when fewer files than this can be made on its disk."""
-
-
-# -- whether a session may start
 
 
 class Admission:
@@ -264,6 +245,9 @@ class Admission:
 
 # -- its work
 
+MAX_SUMMARY_CHARS = 4_000
+"""Maximum number of characters of a stored summary. The transcript has all of it."""
+
 
 def run_session(live: LiveSession, admission: Admission, store: SessionStore) -> StopRequest | RunnerResult:
     """Do the work in this thread, and end its processes. Returns its result, or the request that ended it."""
@@ -335,6 +319,21 @@ def make_result(
 
 
 # -- the watch over running sessions
+
+TICK_S = 0.1
+"""Seconds between two rounds. So a session has at most ten flushes and ten events a second."""
+
+LIMIT_CHECK_TICKS = 2
+"""Rounds between two checks of limits and kill switch."""
+
+USAGE_CHECK_TICKS = 6
+"""Rounds between two checks of memory and processes, for which all processes of the machine are read."""
+
+MIN_FREE_BYTES = 256 * 1024**2
+"""A session ends when less than this is left on its disk, because the engine's own records need room."""
+
+MIN_FREE_FILES = 10_000
+"""A session ends when fewer files than this can be made on its disk."""
 
 
 class SessionWatch:
