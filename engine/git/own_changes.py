@@ -31,8 +31,8 @@ from engine.model.text import compute_text_hash
 class OwnChanges:
     """The findings in your own commits and uncommitted files."""
 
-    mark: str = ""
-    """See `Patch.mark`."""
+    digest: str = ""
+    """See `Patch.digest`."""
     leftovers: tuple[LocatedLeftover, ...] = ()
     mentions: tuple[Mention, ...] = ()
     added_lines: Mapping[str, Sequence[int]] = field(default_factory=dict)
@@ -45,9 +45,9 @@ def find_own_changes(git: Git, state: GitState, since: datetime) -> OwnChanges:
     patch = read_own_patch(git, state)
     leftovers = find_own_leftovers(git, state, patch, since)
     if state.operation:  # during a merge or the like, nothing else is of interest
-        return OwnChanges(patch.mark, leftovers)
+        return OwnChanges(patch.digest, leftovers)
     added_lines = {path: [line.line for line in lines] for path, lines in patch.lines_of.items()}
-    return OwnChanges(patch.mark, leftovers, find_stale_mentions(git, patch), added_lines)
+    return OwnChanges(patch.digest, leftovers, find_stale_mentions(git, patch), added_lines)
 
 
 # -- leftovers

@@ -21,6 +21,7 @@ from engine.model import group_pairs
 MAX_PATHS = 300
 """Maximum number of files. If there are more, only uncommitted ones are read."""
 MAX_OWN_COMMITS = 300
+"""Maximum number of commits. If there are more, only uncommitted files are read."""
 MAX_FILE_BYTES = 500_000
 """Maximum size of an untracked file. Larger ones are generated, or data."""
 MAX_BYTES = 2_000_000
@@ -28,6 +29,7 @@ MAX_BYTES = 2_000_000
 MAX_LINES = 40_000
 """Maximum number of lines of the patch and of all untracked files together."""
 TIMEOUT_S = 5.0
+"""Seconds in which git must have compared the files."""
 
 _HUNK_HEADER = re.compile(r"^@(@+) (?:-\S+ )+\+(\d+)")
 _NAME_HEADER = re.compile(r"(---|\+\+\+|rename from|rename to) (.*?)\t?$")
@@ -66,7 +68,7 @@ class Patch:
     untracked: frozenset[str] = frozenset()
 
     @cached_property
-    def mark(self) -> str:
+    def digest(self) -> str:
         """A digest of all added and removed lines. It is the same for the same work, whether committed or not."""
         lines = [f"{line.path}\0{line.line}\0{line.text}" for line in (*self.added, *self.removed)]
         return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()[:16]

@@ -154,7 +154,7 @@ def uncovered_lines(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
         f"The tests pass ({describe_result(last.check)} at {moment(last.ran_at, context.local)}); nobody measured the "
         f"{count(number, 'changed line')} yet.",
         subject=describe_branch(git),
-        facts={"mark": context.inspection.own.mark},
+        facts={"mark": context.inspection.own.digest},
         parameters={
             "paths": paths,
             "whole": whole is not None and whole.check.seconds <= SHORT_SUITE_S,
