@@ -13,7 +13,7 @@ from calendar import monthrange
 from collections.abc import Callable, Sequence, Set
 from datetime import UTC, date, datetime, time, timedelta
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlmodel import Field, Session, col, select
 
@@ -174,12 +174,12 @@ class Costs:
 
     def state_in(self, session: Session) -> CostState:
         """`state` as this session sees it, so that a decision and its reservation agree."""
-        hour, day, month = self._read_sums(session)
+        sums = self._read_sums(session)
         settings = self._settings.current
         return CostState(
-            hour=hour,
-            day=day,
-            month=month,
+            hour=sums.hour,
+            day=sums.day,
+            month=sums.month,
             hour_cap=microusd(settings.cross_poll_cost_cap_per_hour),
             day_cap=microusd(settings.cross_poll_cost_cap_per_day),
             month_cap=microusd(settings.cross_poll_cost_cap_per_month),
@@ -206,8 +206,7 @@ class Costs:
         budget = self._agent_budget(agent) if agent else None
         if budget is None:
             return AgentBudget(agent)
-        _, spent_today, _ = self._read_sums(session, agent)
-        return AgentBudget(agent, spent_today, budget)
+        return AgentBudget(agent, self._read_sums(session, agent).day, budget)
 
     def reserve(self, transaction: Transaction, trigger: Trigger, permit_id: str, spent: CostState) -> None:
         """Reserve the trigger's estimate. The caller decided by `spent`, in the same transaction."""
@@ -394,13 +393,20 @@ class Costs:
         if own.budget is not None and own.spent > own.budget:
             transaction.record(BudgetExceeded(subject=agent, spent=own.spent, budget=own.budget))
 
-    def _read_sums(self, session: Session, agent: str | None = None) -> tuple[int, int, int]:
-        """The sums of the hour, the day and the month, of one agent or all. Each includes all reservations, however old
-        they are."""
+    def _read_sums(self, session: Session, agent: str | None = None) -> _Sums:
+        """The sums of one agent or all. Each includes all reservations, however old they are."""
         windows = find_windows(self._clock.local())
         values = {name: as_stored(begin) for name, begin in shallow_dict(windows).items()}
         reserved, hour, day, month = ask(session, _SELECT_SUMS, values | {"agent": agent}).one()
-        return reserved + hour, reserved + day, reserved + month
+        return _Sums(reserved + hour, reserved + day, reserved + month)
+
+
+class _Sums(NamedTuple):
+    """What was spent in the present hour, day and month, in micro-dollars."""
+
+    hour: int
+    day: int
+    month: int
 
 
 def _load_reservations(session: Session, *conditions: Any) -> Sequence[CostEntry]:

@@ -60,7 +60,7 @@ class KillFacts:
     holds: tuple[Hold, ...]
 
 
-def decide_kill(facts: KillFacts, by_operator: bool) -> RailVerdict:
+def decide_kill(facts: KillFacts, *, by_operator: bool) -> RailVerdict:
     """The verdict of the kill switch. A pause stops only work that no operator approved."""
     if facts.stop_request:
         return RailVerdict(RAIL, Verdict.BLOCK, facts.stop_request, "stop-file")
@@ -185,7 +185,7 @@ class KillSwitch:
     def current_verdict(self, *, by_operator: bool = False) -> RailVerdict:
         """Whether anything may run now. It does not read the database, so it is cheap enough to ask before each cycle
         and session, and during a session."""
-        return decide_kill(self._make_facts(self._holds), by_operator)
+        return decide_kill(self._make_facts(self._holds), by_operator=by_operator)
 
     def stop_reason(self) -> str:
         """Why nothing may begin now, not even work that the operator approved; "" if work may begin. A pause does not
@@ -209,7 +209,7 @@ class KillSwitch:
 
     def verdict(self, session: Session, *, by_operator: bool) -> RailVerdict:
         """The verdict for a decision inside a transaction: it reads the holds from the database."""
-        return decide_kill(self._make_facts(_read_holds(session)), by_operator)
+        return decide_kill(self._make_facts(_read_holds(session)), by_operator=by_operator)
 
     def stop(self, reason: str, by: str) -> None:
         """Stop everything (F12, `clawpy stop`): end all sessions, and place the hold `stop`.

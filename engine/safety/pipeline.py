@@ -308,7 +308,9 @@ class Pipeline:
         """The verdicts of all rails, in the order of `RAIL_ORDER`."""
         by_operator = is_by_operator(trigger)
         interval = timedelta(milliseconds=self._settings.current.cross_poll_interval_ms)
-        content_verdict = _ask_rail(CONTENT, lambda: self._decide_content(session, trigger, decided and by_operator))
+        content_verdict = _ask_rail(
+            CONTENT, lambda: self._decide_content(session, trigger, by_operator=decided and by_operator)
+        )
 
         def decide_gate_now() -> RailVerdict:
             content = content_verdict.verdict
@@ -331,7 +333,7 @@ class Pipeline:
             _ask_rail(KILL, lambda: self._kill_switch.verdict(session, by_operator=by_operator)),
         )
 
-    def _decide_content(self, session: Session, trigger: Trigger, by_operator: bool) -> RailVerdict:
+    def _decide_content(self, session: Session, trigger: Trigger, *, by_operator: bool) -> RailVerdict:
         settings = self._settings.current
         own = make_own_rules(settings.content.allow, settings.content.block)
         assignment = trigger.assignment

@@ -162,7 +162,7 @@ class Safety:
             number, last = ask(session, _PASSED).one()
         return number, None if last is None else datetime.fromisoformat(last)
 
-    def log(self, limit: int = 50, blocked_only: bool = False) -> list[LogEntry]:
+    def log(self, limit: int = 50, *, blocked_only: bool = False) -> list[LogEntry]:
         """The newest decisions first."""
         query = select(CrosspollLog).order_by(desc(col(CrosspollLog.id))).limit(limit)
         if blocked_only:
@@ -170,7 +170,7 @@ class Safety:
         with self._database.read() as session:
             rows = session.exec(query).all()
             allowed = self.pipeline.open_allowances(session)
-        return [_make_entry(row, row.blocked and row.digest in allowed) for row in rows]
+        return [_make_entry(row, allowed_once=row.blocked and row.digest in allowed) for row in rows]
 
     def rails(self) -> tuple[RailState, ...]:
         """The state of every rail in the pipeline's order, with its verdict on the newest trigger."""
@@ -266,7 +266,7 @@ class Safety:
         return _make_rail_state(verdict, KILL_BRIEF.get(verdict.rule, verdict.rule) if verdict.rule else "open", until)
 
 
-def _make_entry(row: CrosspollLog, allowed_once: bool) -> LogEntry:
+def _make_entry(row: CrosspollLog, *, allowed_once: bool) -> LogEntry:
     return value_of(
         row,
         LogEntry,

@@ -63,6 +63,9 @@ _O_TMPFILE = 0o20000000
 SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 """Calls that send a signal. They are passed on to the supervisor only if Landlock does not confine signals."""
 
+_CALLS_ON_CALLER = ("prlimit64", "sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr", "kill")
+"""Calls whose first argument is a process, of which 0 is the caller itself."""
+
 _TABLES = read_table(__file__, "syscalls.toml")
 
 
@@ -203,9 +206,8 @@ def _read_call_numbers(table: str, architecture: Architecture) -> dict[str, int]
 
 def _add_passed_on_calls(program: _Program, calls: Mapping[str, int]) -> None:
     """Pass calls on to the supervisor. Calls about the caller itself (process 0) are allowed without it."""
-    with_process = ("prlimit64", "sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr", "kill")
     for name, call in calls.items():
-        if name in with_process:
+        if name in _CALLS_ON_CALLER:
             program.add_block(
                 call, _make_argument_program(0, _BPF_JEQ, (0,), _SECCOMP_RET_ALLOW, otherwise=_SECCOMP_RET_USER_NOTIF)
             )

@@ -35,23 +35,8 @@ _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, Recu
 Requirements = dict[str, set[str] | None]
 """The constraints of each package; None if they cannot be compared."""
 
-
-_SECTIONS = ("dependencies", "devDependencies", "optionalDependencies")
-"""The sections of a package.json whose packages are always installed."""
-
 _PACKAGE_BLOCK = re.compile(r"^\[\[package\]\]\n", re.MULTILINE)
 """The beginning of each package in the lock files of uv and Cargo."""
-
-_REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*\(?([^;@)]*)\)?\s*(@[^;]*)?(;.*)?", re.DOTALL)
-"""A requirement of Python: its name, its version specifier, its address, its environment marker."""
-
-_CLAUSE = re.compile(r"(==|>=|<=|!=|~=|<|>)(\d+(?:\.\d+)*)(\.\*)?")
-"""One clause of a version specifier: operator, version, ".*"."""
-
-_PLAIN_ENTRY = {"name", "specifier", "marker", "extra", "extras"}
-"""The keys of a requirement that comes from the registry."""
-
-_CARGO_SECTION = re.compile(r"(?:dev[-_]|build[-_])?dependencies")
 
 
 # -- comparing
@@ -193,6 +178,9 @@ def _select_required(locked: Mapping[str, set[str] | None], required: Requiremen
 
 # -- Node
 
+_SECTIONS = ("dependencies", "devDependencies", "optionalDependencies")
+"""The sections of a package.json whose packages are always installed."""
+
 
 def _read_node_requirements(manifest: Mapping[str, Any], *sections: str) -> Requirements:
     """The requirements in these sections of a package.json. If one is a path, an address or an alias, only its name is
@@ -266,6 +254,18 @@ def _compare_yarn_2(pair: LockPair) -> Iterator[Comparison]:
                 yield Comparison(member.path, required, _read_node_requirements(entry, "dependencies"))
 
 
+# -- Python
+
+_REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*\(?([^;@)]*)\)?\s*(@[^;]*)?(;.*)?", re.DOTALL)
+"""A requirement of Python: its name, its version specifier, its address, its environment marker."""
+
+_CLAUSE = re.compile(r"(==|>=|<=|!=|~=|<|>)(\d+(?:\.\d+)*)(\.\*)?")
+"""One clause of a version specifier: operator, version, ".*"."""
+
+_PLAIN_ENTRY = {"name", "specifier", "marker", "extra", "extras"}
+"""The keys of a requirement that comes from the registry."""
+
+
 def _normalise_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
@@ -279,9 +279,6 @@ def _normalise_specifier(text: str) -> str | None:
             return None
         clauses.append(match[1] + ".".join(str(int(part)) for part in match[2].split(".")) + (match[3] or ""))
     return ",".join(sorted(clauses, reverse=True)) or "any version"
-
-
-# -- Python
 
 
 def _parse_python_requirements(entries: Iterable[Any], own: str, *, markers: bool = True) -> Requirements:
@@ -355,6 +352,9 @@ def _compare_poetry(pair: LockPair) -> Iterator[Comparison]:
 
 
 # -- Rust and Go
+
+_CARGO_SECTION = re.compile(r"(?:dev[-_]|build[-_])?dependencies")
+"""The name of a section of Cargo.toml with dependencies."""
 
 
 def _compare_cargo(pair: LockPair) -> Iterator[Comparison]:
