@@ -224,7 +224,7 @@ def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failur
         return Failure("its address is incomplete, or the service cannot be used on this machine", lasting=True)
     carrier = apprise.Apprise(asset=asset)
     carrier.add(service)
-    kind = apprise.NotifyType.INFO if note.good else apprise.NotifyType.WARNING
+    kind = apprise.NotifyType.INFO if note.is_good_news else apprise.NotifyType.WARNING
     result = carrier.notify(
         body=body, title=title, notify_type=kind, body_format=apprise.NotifyFormat.TEXT, timeout=TIMEOUT_S
     )
@@ -311,8 +311,8 @@ def adapt(note: Note, buttons: Mapping[str, Button], fields: dict[str, Any]) -> 
         case "ntfy" | "ntfys":
             fields |= _make_ntfy_fields(note, buttons)
         case "json" | "jsons":
-            if buttons and note.ask:  # the program that receives the push can answer the question
-                note = replace(note, body=f"{note.body} {note.ask}")
+            if buttons and note.question:  # the program that receives the push can answer the question
+                note = replace(note, body=f"{note.body} {note.question}")
             answers = {
                 name: {"url": button.url, "authorization": button.authorization} for name, button in buttons.items()
             }

@@ -106,7 +106,6 @@ def is_switched_on(surface: Surface, settings: Settings) -> bool:
 
 # -- content
 
-
 HIGH_CONFIDENCE = 0.6
 """Minimum stated confidence of a high card, which has the SUGGESTED badge (SPEC 2.5). The card of a broken test is
 always high."""
@@ -127,17 +126,17 @@ class NotificationContent:
 
     kind: NotificationKind
     at: datetime
-    words: str
+    text: str
     """A sentence about the event, or the prompt of a card."""
     card_id: str = ""
     channel: str = ""
     confidence: float | None = None
     """That of the card, from 0 to 1; None without a card."""
-    stated: bool = False
+    has_stated_confidence: bool = False
     """Whether the confidence is shown to people."""
     tier: Tier | None = None
     """That of the card; None without a card."""
-    asks: bool = False
+    must_be_read: bool = False
     """Whether a person must look at the card itself, because the content filter asks or no sandbox works."""
 
 
@@ -173,8 +172,8 @@ def make_content(
         case NotificationKind.COST:
             cap, spent = payload["cap"], payload["spent"]
             share = 100 * spent // cap if cap else 100
-            words = f"{share} % of the {payload['window']}'s cap: {money(spent)} of {money(cap)}"
-            return NotificationContent(kind, entry.at, words)
+            text = f"{share} % of the {payload['window']}'s cap: {money(spent)} of {money(cap)}"
+            return NotificationContent(kind, entry.at, text)
         case NotificationKind.PAUSED:
             return NotificationContent(kind, entry.at, f"Paused: {payload['cause']}")
         case NotificationKind.COMPLETED | NotificationKind.FAILED:
@@ -193,9 +192,9 @@ def make_content(
         card_id=card.id,
         channel=card.assignment.channel,
         confidence=card.confidence,
-        stated=card.has_stated_confidence,
+        has_stated_confidence=card.has_stated_confidence,
         tier=card.tier,
-        asks=card.asks_about_content or card.needs_confirmation,
+        must_be_read=card.asks_about_content or card.needs_confirmation,
     )
 
 
@@ -222,6 +221,8 @@ def _make_session_content(
         channel=session.channel if session else "",
     )
 
+
+# -- notes
 
 CARD_TITLE = "🔮 Cross-Pollination"
 APS_CATEGORY = "CROSSPOLL_PREDICTION"
@@ -259,12 +260,11 @@ class Note:
     confidence: float | None = None
     actions: tuple[str, ...] = ()
     """The possible actions on the card."""
-    good: bool = True
-    """Whether it is good news."""
+    is_good_news: bool = True
     haptic: str = ""
     """One of `HAPTICS`, "" for no tap."""
-    ask: str = ""
-    """A question to be answered by voice."""
+    question: str = ""
+    """A question to be answered by voice, "" for none."""
 
     @property
     def text(self) -> str:
@@ -297,63 +297,103 @@ def make_note(
     content: NotificationContent, form: Form, *, pending: int, now: datetime, secrets: Iterable[str] = ()
 ) -> Note:
     """The note of a content in a form, while `pending` cards wait."""
-    words = clean_line(content.words, secrets)
-    percent = f"{round(100 * content.confidence)}%" if content.confidence is not None and content.stated else ""
+    line = clean_line(content.text, secrets)
+    percent = (
+        f"{round(100 * content.confidence)}%"
+        if content.confidence is not None and content.has_stated_confidence
+        else ""
+    )
     # The word of the tier replaces a confidence that is not stated. Cards of work at risk always have it.
-    risk = content.tier.word if content.tier and (not content.stated or content.tier is Tier.AT_RISK) else ""
+    risk = (
+        content.tier.word
+        if content.tier and (not content.has_stated_confidence or content.tier is Tier.AT_RISK)
+        else ""
+    )
     base = Note(
         form,
         CARD_TITLE,
-        words,
+        line,
         subtitle=_join(content.channel, risk, percent and f"{percent} confidence"),
         badge=pending,
         prediction_id=content.card_id,
         channel=content.channel,
         confidence=content.confidence,
-        good=content.kind not in (NotificationKind.FAILED, NotificationKind.COST, NotificationKind.PAUSED),
+        is_good_news=content.kind not in (NotificationKind.FAILED, NotificationKind.COST, NotificationKind.PAUSED),
     )
     match form:
         case Form.CARD:
-            actions = CARD_ACTIONS if is_complete(content, words) else CARD_ACTIONS[1:]
+            actions = CARD_ACTIONS if is_complete(content, line) else CARD_ACTIONS[1:]
             return replace(base, sound=APS_SOUND, category=APS_CATEGORY, actions=actions)
         case Form.BANNER:
             return replace(base, sound=APS_SOUND)
         case Form.BADGE | Form.REFRESH | Form.HAPTIC_BADGE:
             details = _join(content.channel, risk, percent, f"{format_age(now - content.at)} ago")
-            text = words if content.confidence is None else f"“{words}”\n{details}"
+            text = line if content.confidence is None else f"“{line}”\n{details}"
             haptic = "notice" if form is Form.HAPTIC_BADGE else ""
             return replace(base, title=make_badge_text(pending), subtitle="", body=text, haptic=haptic)
         case Form.HAPTIC:
-            title, haptic = ("✅", "success") if base.good else ("❌", "failure")
+            title, haptic = ("✅", "success") if base.is_good_news else ("❌", "failure")
             return replace(base, title=title, subtitle="", haptic=haptic)
         case Form.PAUSE:
             return replace(base, title="⏸", subtitle="")
         case Form.SPOKEN:
-            return _speak(replace(base, title="", subtitle=""), content, words)
+            return _speak(replace(base, title="", subtitle=""), content, line)
         case Form.EMBED:
             return replace(base, title="🔮 " + base.subtitle, subtitle="")
         case Form.TICK | Form.CROSS:
-            return replace(base, title="", subtitle="", body=f"{form.value} {words}")
+            return replace(base, title="", subtitle="", body=f"{form.value} {line}")
         case Form.RESULT:
             return replace(base, title=f"✅ {content.channel}".rstrip(), subtitle="")
         case Form.STATUS:
-            return replace(base, title="", subtitle="", body=f"⏸ {words}")
+            return replace(base, title="", subtitle="", body=f"⏸ {line}")
     return base
 
 
-def _speak(note: Note, content: NotificationContent, words: str) -> Note:
+def _speak(note: Note, content: NotificationContent, line: str) -> Note:
     """The note as it is read aloud. For a card it ends with a question, which can be answered by voice."""
     if content.confidence is None:
         return note
-    note = replace(note, body=make_spoken_text(content, words))
-    if is_complete(content, words):
-        return replace(note, actions=("approve", "reject"), ask="Say approve or skip.")
-    return replace(note, actions=("reject",), ask="Say skip, or read it before you approve.")
+    note = replace(note, body=make_spoken_text(content, line))
+    if is_complete(content, line):
+        return replace(note, actions=("approve", "reject"), question="Say approve or skip.")
+    return replace(note, actions=("reject",), question="Say skip, or read it before you approve.")
 
 
 def _join(*parts: str) -> str:
     """The parts that are not empty, with dots between them."""
     return " • ".join(filter(None, parts))
+
+
+def clean_line(text: str, secrets: Iterable[str]) -> str:
+    """One line of at most `MAX_CHARS` characters, without control characters and secrets."""
+    return plain(redact(sanitise(text), secrets), MAX_CHARS)
+
+
+def is_complete(content: NotificationContent, line: str) -> bool:
+    """Whether a card may be approved from its note: the note has the whole prompt, and nothing asks for a look at the
+    card."""
+    return not content.must_be_read and line == one_line(content.text)
+
+
+def make_spoken_text(content: NotificationContent, line: str) -> str:
+    """The text of a card that is read aloud."""
+    assert content.confidence is not None
+    risk = content.tier.word.capitalize() if content.tier and not content.has_stated_confidence else ""
+    confidence = risk or f"Confidence {round(100 * content.confidence)} percent"
+    return f"Cross-pollination suggestion: {line.rstrip('.')}. {confidence}."
+
+
+def make_badge_text(pending: int) -> str:
+    """The short form of the status bar (SPEC 10.3)."""
+    return f"🔮 {pending}"
+
+
+def format_age(span: timedelta) -> str:
+    """An age: `2m`, `3h`, `4d`; `0m` for less than a minute."""
+    minutes = max(0, int(span.total_seconds() // 60))
+    if minutes < 60:
+        return f"{minutes}m"
+    return f"{minutes // 60}h" if minutes < 48 * 60 else f"{minutes // 1440}d"
 
 
 def make_digest(notes: Sequence[Note]) -> Note:
@@ -374,37 +414,5 @@ def make_digest(notes: Sequence[Note]) -> Note:
         subtitle=f"{len(notes)} notifications",
         sound=APS_SOUND if loud else "",
         badge=last.badge,
-        good=all(note.good for note in notes),
+        is_good_news=all(note.is_good_news for note in notes),
     )
-
-
-def clean_line(text: str, secrets: Iterable[str]) -> str:
-    """One line of at most `MAX_CHARS` characters, without control characters and secrets."""
-    return plain(redact(sanitise(text), secrets), MAX_CHARS)
-
-
-def is_complete(content: NotificationContent, words: str) -> bool:
-    """Whether a card may be approved from its note: the note has the whole prompt, and nothing asks for a look at the
-    card."""
-    return not content.asks and words == one_line(content.words)
-
-
-def make_spoken_text(content: NotificationContent, words: str) -> str:
-    """The text of a card that is read aloud."""
-    assert content.confidence is not None
-    risk = content.tier.word.capitalize() if content.tier and not content.stated else ""
-    confidence = risk or f"Confidence {round(100 * content.confidence)} percent"
-    return f"Cross-pollination suggestion: {words.rstrip('.')}. {confidence}."
-
-
-def make_badge_text(pending: int) -> str:
-    """The short form of the status bar (SPEC 10.3)."""
-    return f"🔮 {pending}"
-
-
-def format_age(span: timedelta) -> str:
-    """An age: `2m`, `3h`, `4d`; `0m` for less than a minute."""
-    minutes = max(0, int(span.total_seconds() // 60))
-    if minutes < 60:
-        return f"{minutes}m"
-    return f"{minutes // 60}h" if minutes < 48 * 60 else f"{minutes // 1440}d"

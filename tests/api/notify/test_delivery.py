@@ -224,7 +224,7 @@ def test_a_program_shows_a_note_and_another_reads_it_aloud(tmp_path: Path, monke
         "--app-name=clawpy", "--urgency=normal", "--", "🔮 Cross-Pollination",
         "koji-core • 72% confidence\nRun tests on &lt;changed&gt; *modules* @everyone",
     ]  # fmt: skip
-    assert send("speak://", make(Form.SPOKEN, replace(CARD, words="--help me")), Surface.GLASSES) is None
+    assert send("speak://", make(Form.SPOKEN, replace(CARD, text="--help me")), Surface.GLASSES) is None
     assert spoken.read_text().split("\0")[2].startswith("Cross-pollination suggestion: --help me. Confidence 72")
 
 

@@ -76,7 +76,7 @@ CARD = NotificationContent(
     NotificationKind.NEW_HIGH, NOW - timedelta(minutes=2), "Run tests on recently changed modules", "pred_abc123",
     "koji-core", 0.72, True, Tier.CHECK,
 )  # fmt: skip
-NEW = replace(CARD, stated=False)
+NEW = replace(CARD, has_stated_confidence=False)
 LOST = replace(CARD, tier=Tier.AT_RISK)
 READ_IT = "Say skip, or read it before you approve."
 DONE = NotificationContent(NotificationKind.COMPLETED, NOW, "Done: 41 passed", "pred_abc123", "koji-core")
@@ -107,18 +107,18 @@ def test_the_payload_of_a_phone_is_the_one_of_the_spec() -> None:
 
 
 def test_a_card_about_which_the_filter_asks_has_no_approve_button() -> None:
-    assert make_test_note(replace(CARD, asks=True), Form.CARD).actions == ("reject", "snooze")
-    assert make_test_note(replace(CARD, asks=True), Form.SPOKEN).ask == READ_IT
-    assert make_test_note(replace(CARD, asks=True), Form.SPOKEN).actions == ("reject",)
+    assert make_test_note(replace(CARD, must_be_read=True), Form.CARD).actions == ("reject", "snooze")
+    assert make_test_note(replace(CARD, must_be_read=True), Form.SPOKEN).question == READ_IT
+    assert make_test_note(replace(CARD, must_be_read=True), Form.SPOKEN).actions == ("reject",)
 
 
 def test_a_prompt_that_is_cut_has_no_approve_button() -> None:
     """The end of a long prompt, or what was cut out of it, is read before it is approved."""
     whole = ("run " * MAX_CHARS)[:MAX_CHARS].strip()
-    assert make_test_note(replace(CARD, words=whole), Form.CARD).actions == CARD_ACTIONS
+    assert make_test_note(replace(CARD, text=whole), Form.CARD).actions == CARD_ACTIONS
     for cut in (whole + " and more", "run it with hunter2hunter2"):
-        assert make_test_note(replace(CARD, words=cut), Form.CARD).actions == ("reject", "snooze")
-        assert make_test_note(replace(CARD, words=cut), Form.SPOKEN).ask == READ_IT
+        assert make_test_note(replace(CARD, text=cut), Form.CARD).actions == ("reject", "snooze")
+        assert make_test_note(replace(CARD, text=cut), Form.SPOKEN).question == READ_IT
 
 
 CONTENTS = {"card": CARD, "new": NEW, "lost": LOST, "done": DONE}
@@ -126,7 +126,7 @@ CONTENTS = {"card": CARD, "new": NEW, "lost": LOST, "done": DONE}
 
 @pytest.mark.parametrize("row", read_table(__file__)["notes"], ids=lambda row: row["form"])
 def test_each_form_has_its_title_and_body(row: dict[str, str]) -> None:
-    content = replace(DONE, words=row["words"]) if "words" in row else CONTENTS[row["content"]]
+    content = replace(DONE, text=row["words"]) if "words" in row else CONTENTS[row["content"]]
     note = make_test_note(content, Form(row["form"]), pending=3)
     assert (note.title, note.body) == (row["title"], row["body"])
 
@@ -134,7 +134,7 @@ def test_each_form_has_its_title_and_body(row: dict[str, str]) -> None:
 @pytest.mark.parametrize("form", list(Form))
 def test_no_form_has_a_secret_or_an_escape_sequence(form: Form) -> None:
     words = "deploy with sk-abcdefghijklmnopqrstuvwx and hunter2hunter2 \x1b[31mnow\x07"
-    note = make_test_note(replace(CARD, words=words), form)
+    note = make_test_note(replace(CARD, text=words), form)
     assert "sk-abc" not in note.text
     assert "hunter2" not in note.text
     assert "\x1b" not in note.text
@@ -149,7 +149,7 @@ def test_any_text_becomes_one_line_of_bounded_length(text: str) -> None:
 
 
 def test_success_failure_and_a_new_card_feel_different_and_a_badge_is_silent() -> None:
-    failed = replace(DONE, kind=NotificationKind.FAILED, words="Failed: 2 tests")
+    failed = replace(DONE, kind=NotificationKind.FAILED, text="Failed: 2 tests")
     felt = [(CARD, Form.HAPTIC_BADGE), (DONE, Form.HAPTIC), (failed, Form.HAPTIC)]
     payloads = [make_test_note(content, form).payload for content, form in felt]
     assert [payload["haptic"] for payload in payloads] == ["notice", "success", "failure"]
@@ -161,7 +161,7 @@ def test_success_failure_and_a_new_card_feel_different_and_a_badge_is_silent() -
 
 
 def test_of_several_taps_at_once_the_strongest_is_felt() -> None:
-    failed = replace(DONE, kind=NotificationKind.FAILED, words="Failed: 2 tests")
+    failed = replace(DONE, kind=NotificationKind.FAILED, text="Failed: 2 tests")
     note = make_digest(
         [
             make_test_note(failed, Form.HAPTIC),
@@ -173,7 +173,7 @@ def test_of_several_taps_at_once_the_strongest_is_felt() -> None:
 
 
 def test_a_digest_has_a_line_for_each_and_counts_the_rest() -> None:
-    note = make_digest([make_test_note(replace(CARD, words=f"card {n}"), Form.CARD, pending=12) for n in range(12)])
+    note = make_digest([make_test_note(replace(CARD, text=f"card {n}"), Form.CARD, pending=12) for n in range(12)])
     lines = note.body.splitlines()
     assert len(lines) == MAX_DIGEST_LINES
     assert lines[0] == "• koji-core • 72% confidence: card 0"
