@@ -51,9 +51,9 @@ class _SettingsFile:
         """Whether it was missing or empty at the last check."""
 
     def check_for_change(self) -> bool:
-        """Look at the file. Returns whether it is another than at the last check or write. A missing or empty file counts
-        only at the second check: some editors empty or remove a file before they write it, and its limits must stay
-        active meanwhile."""
+        """Look at the file. Returns whether it is another than at the last check or write. A missing or empty file
+        counts only at the second check: some editors empty or remove a file before they write it, and its limits must
+        stay active meanwhile."""
         signature = read_signature(self.path)
         was_missing = self._is_missing
         if signature == self._signature:

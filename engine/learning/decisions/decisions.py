@@ -191,9 +191,8 @@ class Decisions:
         if edited:
             tx.insert(self._make_row(tx, DecisionSignal.ORIGINAL, card, card.original_prompt))
             add_pair_of_edit(tx, card)
-            card = replace(
-                card, text_features=b"", raw=None
-            )  # the features and the confidence were those of the original
+            # The features and the confidence were those of the original.
+            card = replace(card, text_features=b"", raw=None)
         row = self._make_row(tx, signal, card, card.prompt, at)
         row.edited = edited
         tx.insert(row)
@@ -318,23 +317,7 @@ class Decisions:
 
 def _make_past_decision(row: Any) -> PastDecision:
     """The decision in a row of `_SELECT_AFTER`."""
-    (
-        id,
-        kind,
-        channel,
-        workspace,
-        flow,
-        prompt,
-        part,
-        weekend,
-        at,
-        hour,
-        packed_features,
-        chosen,
-        weight,
-        waited_hours,
-        raw,
-    ) = row
+    id, kind, channel, workspace, flow, prompt, part, weekend, at, hour, packed, chosen, weight, waited, raw = row
     card = CardFeatures(
         kind,
         channel,
@@ -345,9 +328,9 @@ def _make_past_decision(row: Any) -> PastDecision:
         bool(weekend),
         datetime.fromisoformat(at),
         hour,
-        unpack_features(packed_features),
+        unpack_features(packed),
     )
-    return PastDecision(card, bool(chosen), weight, waited_hours, id, raw)
+    return PastDecision(card, bool(chosen), weight, waited, id, raw)
 
 
 # -- preference pairs
