@@ -1,8 +1,8 @@
 """Stores and reads change sets, and your comments on them (SPEC 3.9).
 
 A change set is what a session changed, as two trees of the repository: the files at its start and at its end. Its row
-also has the landings that were not undone. `Landings` and `ChangeSets` add the decisions; which ones are possible is
-checked here.
+also has the landings that were not undone. `ChangeSets` carries out the decisions, and `Landings` those that change the
+operator's files. Which ones are possible is checked here.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ _SELECT_WRITTEN = (
 
 
 class ChangeReader:
-    """Reads change sets; `Landings` and `ChangeSets` add decisions."""
+    """Reads change sets. Comments and landings are given one; `ChangeSets` is one, and adds the decisions."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

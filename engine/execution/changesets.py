@@ -18,9 +18,8 @@ from __future__ import annotations
 import dataclasses
 import logging
 import os
-import shutil
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from sqlmodel import col, select
@@ -34,9 +33,9 @@ from engine.events import (
     Event,
     WorkOverlapped,
 )
-from engine.execution.change_store import NEXT_STATES, ChangeComments, ChangeSetRow, store_decision
+from engine.execution.change_store import NEXT_STATES, ChangeComments, ChangeReader, ChangeSetRow, store_decision
 from engine.execution.diffs import list_file_changes
-from engine.execution.landings import LANDING, Landings
+from engine.execution.landings import Landings
 from engine.execution.session_store import SessionRow
 from engine.execution.trees import (
     commit_diff,
@@ -47,7 +46,7 @@ from engine.execution.trees import (
     join_paths,
     merge_three_way,
 )
-from engine.execution.worktrees import StartingTreeBuilder, Worktree
+from engine.execution.worktrees import StartingTreeBuilder, Worktree, Worktrees
 from engine.frozen import frozen
 from engine.git import Git
 from engine.home import Home
@@ -57,6 +56,8 @@ from engine.model import (
     ChangeState,
     CheckResult,
     FileChange,
+    FilePart,
+    LandPreview,
     Randomness,
     Refusal,
     sanitise,
@@ -96,9 +97,9 @@ class CapturedChanges:
     """The waiting change sets that touch the same files, oldest first."""
 
 
-class ChangeSets(Landings):
+class ChangeSets(ChangeReader):
     """Reads change sets and carries out decisions on them. Each decision is atomic in files and database, even when the
-    process is killed."""
+    process is killed. Comments have a collaborator, and so have landings."""
 
     def __init__(
         self,
@@ -109,9 +110,17 @@ class ChangeSets(Landings):
         randomness: Randomness,
         step: Callable[[str], None] = lambda name: None,
     ) -> None:
-        super().__init__(home=home, database=database, randomness=randomness, step=step)
+        """`step` is called with the name of each step of a decision before the step. Tests stop the process there."""
+        super().__init__(database)
         self.comments = ChangeComments(database, self)
+        self.worktrees = Worktrees(home, database)
+        self._locks = self.worktrees.locks
+        self._landings = Landings(
+            database, self, self.worktrees, randomness=randomness, scratch=home.cache / "staging", step=step
+        )
         self._clock = clock
+        self._randomness = randomness
+        self._step = step
 
     # -- from a session
 
@@ -229,6 +238,38 @@ class ChangeSets(Landings):
 
     # -- decisions
 
+    def preview_land(self, change_set_id: str, only: Sequence[FilePart] = ()) -> LandPreview:
+        """Whether the change set, or `only` these parts of it, could be landed on the present files. Changes
+        nothing. Raises `Refusal` `unknown_change_set`; for parts also `unknown_file`, `unknown_hunk`, `inseparable`."""
+        return self._landings.preview(change_set_id, only)
+
+    def land(self, change_set_id: str, only: Sequence[FilePart] = ()) -> ChangeSet:
+        """Merge the rest of the change set, or `only` these parts of it, into the operator's files, all or nothing.
+
+        HEAD, index and branches stay as they are. After some parts were landed the rest waits.
+
+        Raises `Refusal`: `conflict` (files changed on both sides, or are obstructed),
+        `unsupported_files`, `busy_files`, `session_writes` (a session works in these files), `already_decided`,
+        `unknown_change_set`, `cannot_write`; for parts also `unknown_file`, `unknown_hunk`, `inseparable`.
+        """
+        return self._landings.land(change_set_id, only)
+
+    def undo(self, change_set_id: str) -> ChangeSet:
+        """Undo the last landing, byte for byte and mode for mode.
+
+        Raises `Refusal`: `later_edits` when a landed file was changed since; `session_writes`,
+        `already_decided`, `unknown_change_set`, `cannot_write`.
+        """
+        return self._landings.undo(change_set_id)
+
+    def undo_session(self, session_id: str) -> int | None:
+        """Undo the last landing of a session's changes; None when there is none. Returns the number of landings that
+        are left. Raises as `undo`."""
+        change = self.for_session(session_id)
+        if change is None or (change.state is ChangeState.WAITING and not change.landings):
+            return None
+        return self.undo(change.id).landings
+
     def branch(self, change_set_id: str) -> ChangeSet:
         """Commit its rest alone onto HEAD, on a new branch that is named after its prompt (`clawpy/fix-lint`). Files,
         index and HEAD stay as they are.
@@ -279,8 +320,7 @@ class ChangeSets(Landings):
     def recover(self, *, spare: Collection[str] = ()) -> list[str]:
         """At start-up, before any other use: finish or roll back interrupted decisions, and remove the worktrees of
         earlier sessions except for those in `spare`. Returns messages on what was done."""
-        shutil.rmtree(self._scratch, ignore_errors=True)
-        messages = [self._recover_landing(intent) for intent in unfinished_intents(self._database, LANDING)]
+        messages = self._landings.recover()
         messages += [self._recover_branch(intent) for intent in unfinished_intents(self._database, BRANCHING)]
         with self._database.read() as session:
             rows = list(session.exec(select(ChangeSetRow).where(col(ChangeSetRow.kept))))

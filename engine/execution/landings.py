@@ -7,6 +7,7 @@ change of the same workspace, reads it: if all files are as planned, the change 
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -38,7 +39,6 @@ from engine.execution.trees import diff_trees, join_paths, keep_object, printabl
 from engine.execution.worktrees import Worktrees
 from engine.frozen import frozen
 from engine.git import Git
-from engine.home import Home
 from engine.model import ChangeSet, ChangeState, FilePart, LandPreview, Randomness, Refusal
 from engine.storage.beneath import Beneath
 from engine.storage.database import Database, Transaction
@@ -71,36 +71,39 @@ class LandingIntent:
     landed: Files
 
 
-class Landings(ChangeReader):
+class Landings:
     """Lands and undoes. The operator's files change as a whole or not at all, even when the process is killed."""
 
-    def __init__(self, *, home: Home, database: Database, randomness: Randomness, step: Callable[[str], None]) -> None:
-        """`step` is called with the name of each step before the step. Tests stop the process there."""
-        super().__init__(database)
-        self.worktrees = Worktrees(home, database)
-        self._locks = self.worktrees.locks
+    def __init__(
+        self,
+        database: Database,
+        reader: ChangeReader,
+        worktrees: Worktrees,
+        *,
+        randomness: Randomness,
+        scratch: Path,
+        step: Callable[[str], None],
+    ) -> None:
+        """`scratch` is a folder of its own for temporary files. `step` is called with the name of each step before the
+        step. Tests stop the process there."""
+        self._database = database
+        self._reader = reader
+        self._worktrees = worktrees
+        self._locks = worktrees.locks
         self._randomness = randomness
-        self._scratch = home.cache / "staging"
+        self._scratch = scratch
         self._step = step
 
-    def preview_land(self, change_set_id: str, only: Sequence[FilePart] = ()) -> LandPreview:
-        """Whether the change set, or `only` these parts of it, could be landed on the present files. Changes
-        nothing."""
-        row = self.load_row(change_set_id)
+    def preview(self, change_set_id: str, only: Sequence[FilePart]) -> LandPreview:
+        """See `ChangeSets.preview_land`."""
+        row = self._reader.load_row(change_set_id)
         with self._locks.hold(row.workspace), open_workspace(row.workspace) as root:
             git = row.open_git()
             present, target = take_snapshot(git).tree, write_target_tree(git, row, only)
             return try_landing(git, root, row, present, target).preview
 
-    def land(self, change_set_id: str, only: Sequence[FilePart] = ()) -> ChangeSet:
-        """Merge the rest of the change set, or `only` these parts of it, into the operator's files, all or nothing.
-
-        HEAD, index and branches stay as they are. After some parts were landed the rest waits.
-
-        Raises `Refusal`: `conflict` (files changed on both sides, or are obstructed),
-        `unsupported_files`, `busy_files`, `session_writes` (a session works in these files), `already_decided`,
-        `unknown_change_set`, `cannot_write`; for parts also `unknown_file`, `unknown_hunk`, `inseparable`.
-        """
+    def land(self, change_set_id: str, only: Sequence[FilePart]) -> ChangeSet:
+        """See `ChangeSets.land`."""
         with self._lock_for_decision(change_set_id, ChangeState.LANDED) as (row, root):
             git = row.open_git()
             tree = write_target_tree(git, row, only)
@@ -111,11 +114,7 @@ class Landings(ChangeReader):
             return self._apply(git, root, row, plan, ChangeState.LANDED, tree)
 
     def undo(self, change_set_id: str) -> ChangeSet:
-        """Undo the last landing, byte for byte and mode for mode.
-
-        Raises `Refusal`: `later_edits` when a landed file was changed since; `session_writes`,
-        `already_decided`, `unknown_change_set`, `cannot_write`.
-        """
+        """See `ChangeSets.undo`."""
         with self._lock_for_decision(change_set_id, ChangeState.UNDONE) as (row, root):
             plan = Plan.from_json(row.landings[-1]["plan"]).reversed()
             if changed := find_changed(root, plan):
@@ -127,18 +126,15 @@ class Landings(ChangeReader):
             tree = row.landings[-2]["tree"] if len(row.landings) > 1 else row.base_tree
             return self._apply(row.open_git(), root, row, plan, ChangeState.UNDONE, tree)
 
-    def undo_session(self, session_id: str) -> int | None:
-        """Undo the last landing of a session's changes; None when there is none. Returns the number of landings that
-        are left. Raises as `undo`."""
-        change = self.for_session(session_id)
-        if change is None or (change.state is ChangeState.WAITING and not change.landings):
-            return None
-        return self.undo(change.id).landings
+    def recover(self) -> list[str]:
+        """At start-up: finish or roll back the landings that a crash interrupted. Returns a message on each."""
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        return [self._recover_landing(intent) for intent in unfinished_intents(self._database, LANDING)]
 
     @contextmanager
     def _lock_for_decision(self, change_set_id: str, becoming: ChangeState) -> Iterator[tuple[ChangeSetRow, Beneath]]:
         """Lock the row and the operator's files against other changes, and finish an interrupted change first."""
-        workspace = self.load_row(change_set_id).workspace
+        workspace = self._reader.load_row(change_set_id).workspace
         with self._locks.hold_exclusively(workspace), open_workspace(workspace) as root:
             intents = unfinished_intents(self._database, LANDING)
             try:
@@ -151,7 +147,7 @@ class Landings(ChangeReader):
                     f"an earlier change of {workspace} is still half done: {error}",
                     "see `clawpy doctor`; free disk space and make the folder writable, then try again",
                 ) from error
-            yield self.load_row(change_set_id, becoming=becoming), root
+            yield self._reader.load_row(change_set_id, becoming=becoming), root
 
     def _plan_landing(self, git: Git, root: Beneath, row: ChangeSetRow, target: str) -> Plan:
         """The plan that lands `row` up to the tree `target`. Raises `Refusal` when the present files prevent that."""
@@ -206,7 +202,7 @@ class Landings(ChangeReader):
         self._step("files done")
         changed = self._record(root, begun, plan, written, intent)
         if changed.state is ChangeState.LANDED:
-            self.worktrees.remove(row.session_id)
+            self._worktrees.remove(row.session_id)
         return changed
 
     def _record(
