@@ -24,11 +24,11 @@ from engine.git.state import GitState, read_modified_at
 
 # -- reflogs
 
-
 MAX_LOG_BYTES = 8_000_000
 """Maximum size of a reflog, which is about 40,000 entries. A longer one counts as none."""
 
 MAX_LOGS = 300
+"""Maximum number of branches whose reflog is read."""
 
 _LOG_LINE = re.compile(rb"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) .*?> (\d+) [+-]\d{4}\t?(.*)")
 
@@ -73,9 +73,11 @@ def read_logs_stamp(git: Git) -> tuple[object, ...]:
 
 # -- stashes, which are the reflog of refs/stash
 
-
 MAX_STASHES = 50
+"""Maximum number of stashes that are read."""
+
 MAX_STASHED_FILES = 300
+"""Maximum number of files of a stash that are named."""
 
 
 @frozen
@@ -87,8 +89,8 @@ class Stash:
     at: datetime
     branch: str
     """The branch on which it was made; "" for a detached HEAD."""
-    words: str
-    """The part of its message after the branch."""
+    message: str
+    """Its message without the branch at the beginning."""
     files: tuple[str, ...]
     """At most `MAX_STASHED_FILES` files that it changes, untracked ones included."""
 
@@ -102,15 +104,15 @@ def read_stashes(git: Git) -> tuple[Stash, ...]:
     """The newest `MAX_STASHES` stashes. Raises `GitError`."""
     stashes = []
     for number, entry in enumerate(read_reflog(git, "refs/stash")[: -MAX_STASHES - 1 : -1]):
-        # `WIP on main: 1a2b3c4 subject` and `On main: words` are what git writes
-        where, _, words = entry.action.partition(": ")
+        # git writes `WIP on main: 1a2b3c4 subject` or `On main: message`.
+        where, _, message = entry.action.partition(": ")
         branch = where.removeprefix("WIP on ").removeprefix("On ").removeprefix("(no branch)")
-        stashes.append(Stash(number, entry.new, entry.at, branch, words, _read_stashed_files(git, entry.new)))
+        stashes.append(Stash(number, entry.new, entry.at, branch, message, _read_stashed_files(git, entry.new)))
     return tuple(stashes)
 
 
 def _read_stashed_files(git: Git, commit: str) -> tuple[str, ...]:
-    """The files that a stash changes. None when the stash is gone."""
+    """The files that a stash changes; () when the stash is gone."""
     names = git.items("diff-tree", "-r", "-z", "--name-only", "--no-renames", f"{commit}^", commit, allowed=(0, 128))
     names += git.items("ls-tree", "-r", "-z", "--name-only", f"{commit}^3", allowed=(0, 128))
     return tuple(names[:MAX_STASHED_FILES])
@@ -118,16 +120,27 @@ def _read_stashed_files(git: Git, commit: str) -> tuple[str, ...]:
 
 # -- lost commits
 
-
 MAX_AGE = timedelta(days=30)
 """Commits that were left longer ago are not reported."""
 
 MAX_COMMITS = 300
-MAX_LINES = 5  # lines of commits that are reported
-MAX_ALIKE = 5_000  # commits of branches that lost ones are compared with
-MAX_FILES = 20  # compared files of one line of commits
-MAX_DIFF_CHARS = 500_000  # size of the compared patch of one line of commits
+"""Maximum number of unreachable commits that are read."""
+
+MAX_LINES = 5
+"""Maximum number of lines of commits that are reported."""
+
+MAX_ALIKE = 5_000
+"""Maximum number of commits of branches with which lost ones are compared."""
+
+MAX_FILES = 20
+"""Maximum number of files of a line of commits that are compared."""
+
+MAX_DIFF_CHARS = 500_000
+"""Maximum number of characters of the patch of a line of commits that are compared."""
+
 MAX_FILE_BYTES = 1_000_000
+"""Maximum size of a file that is compared."""
+
 MIN_SURVIVING_SHARE = 0.6
 """The work of commits counts as present if at least this share of their added lines is found."""
 

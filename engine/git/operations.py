@@ -26,9 +26,14 @@ from engine.git.command import split_nul
 from engine.git.history import log_commits
 from engine.git.state import Branch, GitState, read_modified_at
 
-MAX_BYTES = 1_000_000  # of a file in which git keeps the state of an operation
-MAX_REMAINING = 100  # commits still to apply
-MAX_GOOD = 20  # good revisions of a bisect
+MAX_BYTES = 1_000_000
+"""Maximum size of a file in which git keeps the state of an operation."""
+
+MAX_REMAINING = 100
+"""Maximum number of commits still to apply that are named."""
+
+MAX_GOOD = 20
+"""Maximum number of good revisions of a bisect that are named."""
 
 CONFLICT_OPERATION = "conflict"
 """The name of an operation that has files in conflict and no state of its own. `git stash pop`, `git merge --squash`
@@ -71,10 +76,17 @@ _TODO_STEP = re.compile(r"(?:pick|p|revert|reword|r|edit|e|squash|s|fixup|f)(?: 
 ACTIVE_WITHIN = timedelta(days=90)
 """A branch is active if its last commit is at most this much older than the newest commit of any branch."""
 
-MAX_COMPARED = 5  # branches that are tried with each other: at most ten pairs
-MAX_COLLIDING = 4  # branches that one forecast is about
-MAX_TRIALS = 512  # outcomes that are remembered
-TIMEOUT_S = 5.0  # seconds for one merge
+MAX_COMPARED = 5
+"""Maximum number of branches that are tried with each other, which are ten pairs."""
+
+MAX_COLLIDING = 4
+"""Maximum number of branches that one forecast is about. Their number of orders grows fast."""
+
+MAX_TRIALS = 512
+"""Maximum number of outcomes that are remembered."""
+
+TIMEOUT_S = 5.0
+"""Seconds in which git must have tried one merge."""
 
 
 @frozen

@@ -182,13 +182,13 @@ class LookAtStash(Flow):
         if in_head:
             commands = " && ".join(f"git stash drop {name}" for name in in_head)
             job.say(f"To drop the stashes that are already in HEAD: `{commands}`")
-        summary = "; ".join(f"{stash.name} ({stash.words[:40]}): {states[stash.name]}" for stash in stashes)
+        summary = "; ".join(f"{stash.name} ({stash.message[:40]}): {states[stash.name]}" for stash in stashes)
         return FlowResult(summary, facts={"stashes": states})
 
     def _try_stash(self, job: Job, stash: Stash, head: str) -> str:
         """Show a stash, and return in words whether it still applies."""
         where = f"on {stash.branch}" if stash.branch else "on a detached HEAD"
-        job.say(f"{stash.name} of {stash.at:%F}, {where}: {stash.words}")
+        job.say(f"{stash.name} of {stash.at:%F}, {where}: {stash.message}")
         job.say_list(stash.files, MAX_STASH_FILES, indent="  ")
         state = _find_state(job, stash, head)
         job.say(f"  {state}")
