@@ -186,7 +186,8 @@ def old_stash(context: WorkspaceContext) -> Iterator[Offer]:
         "Look at the old stash: what is in it, and does it still apply?"
         if len(old_stashes) == 1
         else f"Look at {len(old_stashes)} old stashes: what is in them, and do they still apply?",
-        f"“{plain(oldest.message, 60)}”{where}{holds} has been waiting since {moment(oldest.at, context.local)}{beside}.",
+        f"“{plain(oldest.message, 60)}”{where}{holds} has been waiting since "
+        f"{moment(oldest.at, context.local)}{beside}.",
         subject="old stashes",
         facts={"stashes": sorted(stash.commit for stash in old_stashes)},
         parameters={"stashes": [stash.commit for stash in old_stashes]},
