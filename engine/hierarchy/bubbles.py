@@ -46,17 +46,6 @@ from engine.storage.rows import Row, enum_field, json_field, shallow_dict, utc_f
 MAX_WAITING = 500
 """Maximum number of queued findings that are read for the operator's list."""
 
-MIN_SIMILARITY = 0.6
-"""Minimum similarity of two texts that are the same."""
-
-GENERIC_DOMAINS = frozenset({"executive", "general", "operations"})
-"""Domains to which every category belongs."""
-
-GATES = ("enabled", "confidence", "importance", "tier", "leader", "domain", "novelty")
-"""The names of the gates in the order in which they are asked."""
-
-_WORD = re.compile(r"[^\W_]+")
-
 
 class BubbleRow(Row, table=True):
     """One finding of a worker, with the results of the gates."""
@@ -160,7 +149,7 @@ class Bubbles:
 
         return self._database.write(store_approval)
 
-    def drop(self, lesson: str) -> None:
+    def refuse_retracted(self, lesson: str) -> None:
         """Refuse the queued findings with a lesson that was retracted."""
 
         def refuse(tx: Transaction) -> None:
@@ -303,6 +292,10 @@ class Bubbles:
         row.state, row.pattern, row.flushed_at = BubbleState.FLUSHED, pattern.key, tx.now
 
 
+GATES = ("enabled", "confidence", "importance", "tier", "leader", "domain", "novelty")
+"""The names of the gates in the order in which they are asked."""
+
+
 def ask_gates(
     learning: Learning, lineage: Lineage, profile: LeaderProfile, config: CascadeConfig
 ) -> tuple[GateResult, ...]:
@@ -337,6 +330,10 @@ def ask_gates(
     return tuple(results)
 
 
+MIN_SIMILARITY = 0.6
+"""Minimum similarity of two texts that are the same."""
+
+
 def find_pattern(text: str, patterns: Sequence[ProfileItem]) -> ProfileItem | None:
     """The most similar pattern, None if none is similar enough. The similarity is the share of common words."""
     lesson, words = make_lesson_id(text), split_prompt_words(text)
@@ -347,6 +344,12 @@ def find_pattern(text: str, patterns: Sequence[ProfileItem]) -> ProfileItem | No
 
     similarity, key = max(map(compare, patterns), default=(0.0, ""))
     return next((item for item in patterns if item.key == key and similarity >= MIN_SIMILARITY), None)
+
+
+GENERIC_DOMAINS = frozenset({"executive", "general", "operations"})
+"""Domains to which every category belongs."""
+
+_WORD = re.compile(r"[^\W_]+")
 
 
 def is_relevant(category: str, domain: str) -> tuple[bool, str]:

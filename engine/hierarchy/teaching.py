@@ -152,6 +152,6 @@ def run_round(bubbles: Bubbles, guided_sessions: GuidedSessions, teaching: Teach
 
 def remove_lesson(lesson: str, bubbles: Bubbles, profiles: Profiles, teaching: Teaching) -> None:
     """Remove a retracted lesson from the queue, from profiles, and from souls."""
-    bubbles.drop(lesson)
+    bubbles.refuse_retracted(lesson)
     if profiles.remove_lesson(lesson) and teaching.last() is not None:
         teaching.teach_workers()

@@ -18,10 +18,6 @@ from engine.model.base import Refusal, Trust
 MAX_PATCH_CHARS = 40_000
 """Maximum length of a diff in a fix template; a longer one is left out."""
 
-_KEYS = {"longest_prompt": "longestPrompt"}
-
-_FIELDS = {key: name for name, key in _KEYS.items()}
-
 
 # -- records
 
@@ -85,6 +81,11 @@ class CandidateType(StrEnum):
     FLOW_OFFLOAD = "flow_offload"
 
 
+_KEY_OF_FIELD = {"longest_prompt": "longestPrompt"}
+_FIELD_OF_KEY = {key: name for name, key in _KEY_OF_FIELD.items()}
+"""The fields of effects whose JSON key is another word, and the reverse."""
+
+
 class _Effect:
     """The change of a candidate. Each class has one `kind`."""
 
@@ -93,7 +94,7 @@ class _Effect:
 
     def to_json(self) -> dict[str, Any]:
         """For storage and for programs; `effect_from_json` reads it."""
-        values = {_KEYS.get(field.name, field.name): getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        values = {_KEY_OF_FIELD.get(field.name, field.name): getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         return {"kind": self.kind.value} | {
             key: list(value) if isinstance(value, tuple) else value for key, value in values.items()
         }
@@ -198,7 +199,7 @@ _EFFECTS: Mapping[CandidateType, type[Effect]] = {
 def effect_from_json(stored: Mapping[str, Any]) -> Effect:
     """The inverse of `to_json`."""
     fields: dict[str, Any] = {
-        _FIELDS.get(key, key): tuple(value) if isinstance(value, list) else value
+        _FIELD_OF_KEY.get(key, key): tuple(value) if isinstance(value, list) else value
         for key, value in stored.items()
         if key != "kind"
     }

@@ -288,7 +288,7 @@ class Approvals:
             estimate=info.estimate,
             decided_by=request.by,
             from_channel="owner" if by_person else row.from_channel,
-            phase=self._twin.phase(session).number,
+            phase=self._twin.read_phase_within(session).number,
             approval_bound=wilson_lower_bound(*similar),
             acknowledged_digest=row.assignment.digest if by_person and make_card_of_row(row).asks_about_content else "",
             force=request.force,

@@ -131,10 +131,10 @@ class ModelTwin:
         *,
         flows: Collection[str],
         phase: Callable[[], int],
-        on_answer: Callable[[str, bool, str], None],
+        on_answer: Callable[[str, str], None],
     ) -> None:
         """`flows` are the names of flows that a prompt may call. `phase()` is the number of the phase (SPEC 2.6).
-        `on_answer(model, usable, error)` is called after each question."""
+        `on_answer(model, error)` is called after each question, with "" for a usable answer."""
         self._settings = settings
         self._ask = ask
         self._flows = flows
@@ -205,12 +205,12 @@ class ModelTwin:
         try:
             reply = self.predict(model, context.text, workspace=context.workspace)
         except (NoAnswer, UnusableReply) as error:
-            self._on_answer(model, False, str(error))
+            self._on_answer(model, str(error))
             self._pause = min(self._pause * 2, MAX_PAUSE) if model == self._failing else FIRST_PAUSE
             self._failing, self._ask_from = model, context.now + self._pause
             return []
         self._failing = ""
-        self._on_answer(model, True, "")
+        self._on_answer(model, "")
         return [reply.propose(context, self._flows)]
 
 

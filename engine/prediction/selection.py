@@ -385,7 +385,7 @@ class CardSelector:
         if not proposals:
             return Selection()
         now, local, decisions = self._store.clock.now(), self._store.clock.local(), self._store.decisions
-        phase, decided = self._twin.phase(session), _count_decisions(decisions, session)
+        phase, decided = self._twin.read_phase_within(session), _count_decisions(decisions, session)
         common = _State(now, local, phase, load_last_trigger_times(session), decided)
         drafts, errors = [], []
         for proposal in proposals:
@@ -397,9 +397,9 @@ class CardSelector:
         rows = select_rows(drafts, recent, learning=common.is_learning, randomness=self._randomness)
         for row in rows:
             row.id = self._randomness.new_id("pred")
-        return self._ask_rails(rows, Room(self._store.settings.current, staying, now), now, tuple(errors))
+        return self._give_places(rows, Room(self._store.settings.current, staying, now), now, tuple(errors))
 
-    def _ask_rails(self, rows: Sequence[CardRow], room: Room, now: datetime, errors: tuple[str, ...]) -> Selection:
+    def _give_places(self, rows: Sequence[CardRow], room: Room, now: datetime, errors: tuple[str, ...]) -> Selection:
         """The rows that get a place, by rank, with the verdicts of the rails."""
         by_id, selected, is_full = {row.id: row for row in rows}, [], False
         for card in rank_cards(map(make_card_of_row, rows), now):

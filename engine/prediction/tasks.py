@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import String, bindparam, cast
 from sqlmodel import Field, Session, col, desc, select
@@ -51,12 +51,21 @@ ITEM_REMOVED = "its item was ticked or removed from heartbeat.md"
 """The note of a heartbeat task that is done because its item is gone. The task opens again if the item comes back."""
 
 
-def read_markdown_lines(text: str) -> Iterator[tuple[int, str | None, str]]:
-    """The lines of a Markdown text as (number from 1, mark in the check box, text): the mark is " " in an empty box,
-    and None without a box. Code and comments are left out."""
+class MarkdownLine(NamedTuple):
+    """A line of a Markdown text that is no code and no comment."""
+
+    number: int
+    """From 1."""
+    mark: str | None
+    """What is in its check box, " " for an empty one; None without a box."""
+    text: str
+
+
+def read_markdown_lines(text: str) -> Iterator[MarkdownLine]:
+    """The lines of a Markdown text without its code and comments."""
     for number, line in enumerate(remove_code_and_comments(text).splitlines(), 1):
         if match := _LINE.fullmatch(line.rstrip()):
-            yield number, match["mark"], match["words"].strip()
+            yield MarkdownLine(number, match["mark"], match["words"].strip())
 
 
 class TaskRow(Row, table=True):
@@ -106,19 +115,19 @@ class TaskBoard:
         if state is not None:
             query = query.where(col(TaskRow.state) == state)
         with self._database.read() as session:
-            return _to_tasks(session, list(session.exec(query)))
+            return _make_tasks(session, list(session.exec(query)))
 
     def get(self, task_id: str) -> Task:
         """The task with this id, or with an id that begins so. Raises `Refusal` `unknown_task`, `ambiguous_id`."""
         with self._database.read() as session:
             row = find_by_prefix(session, TaskRow, task_id, noun="task", verb="clawpy tasks list")
-            return _to_tasks(session, [row])[0]
+            return _make_tasks(session, [row])[0]
 
     def list_needing(self, task_id: str) -> Sequence[Task]:
         """The tasks that need this one done first."""
         contains_id = cast(col(TaskRow.needs), String).contains(f'"{task_id}"', autoescape=True)
         with self._database.read() as session:
-            return _to_tasks(session, list(session.exec(select(TaskRow).where(contains_id))))
+            return _make_tasks(session, list(session.exec(select(TaskRow).where(contains_id))))
 
     def add(self, title: str, *, channel: str = "", workspace: str = "", needs: Sequence[str] = ()) -> Task:
         """Add an open task of the operator; the tasks `needs` (ids or prefixes) must be done first.
@@ -132,7 +141,7 @@ class TaskBoard:
 
         def insert(tx: Transaction) -> Task:
             row = self._add(tx, clean_title, "operator", channel=channel, workspace=workspace, needs=prerequisite_ids)
-            return _to_tasks(tx.session, [row])[0]
+            return _make_tasks(tx.session, [row])[0]
 
         return self._database.write(insert)
 
@@ -198,20 +207,20 @@ class TaskBoard:
         row = load(tx.session, TaskRow, task_id)
         return row is not None and row.state in (TaskState.OPEN, TaskState.RUNNING)
 
-    def done(self, task_id: str) -> Task:
+    def finish(self, task_id: str) -> Task:
         """Mark a task as done. Raises `Refusal`: `unknown_task`, or `task_running` while a session works on it."""
         full_id = self.get(task_id).id
 
-        def finish(tx: Transaction) -> Task:
+        def set_done(tx: Transaction) -> Task:
             row = tx.session.get_one(TaskRow, full_id)  # tasks are never deleted
             if row.state == TaskState.RUNNING:
                 raise Refusal(
                     "task_running", f"{row.id} is being worked on", "stop its session, or wait until it finishes"
                 )
             self._change(tx, row, TaskState.DONE, "")
-            return _to_tasks(tx.session, [row])[0]
+            return _make_tasks(tx.session, [row])[0]
 
-        return self._database.write(finish)
+        return self._database.write(set_done)
 
     def session_started(self, tx: Transaction, view: SessionView) -> None:
         """Observer of sessions: set the card's task to running, or add one."""
@@ -279,9 +288,9 @@ def _read_task_files(folder: Path, workspaces: Sequence[str]) -> list[FileTask]:
     open_tasks: list[FileTask] = []
     for file in sorted(folder.iterdir()):
         if file.suffix == ".md" and file.is_file():
-            for _, mark, text in read_markdown_lines(file.read_text(encoding="utf-8")):
-                title = redact(sanitise(text).strip())[:MAX_TITLE_CHARS]
-                if mark == " " and title:
+            for line in read_markdown_lines(file.read_text(encoding="utf-8")):
+                title = redact(sanitise(line.text).strip())[:MAX_TITLE_CHARS]
+                if line.mark == " " and title:
                     open_tasks.append((by_name.get(file.stem, ""), title))
     return list(dict.fromkeys(open_tasks))
 
@@ -291,7 +300,7 @@ def _shorten(text: str) -> str:
     return sanitise(text).strip()[:MAX_TITLE_CHARS]
 
 
-def _to_tasks(session: Session, rows: Sequence[TaskRow]) -> list[Task]:
+def _make_tasks(session: Session, rows: Sequence[TaskRow]) -> list[Task]:
     """The tasks of these rows, each with the tasks that it waits for."""
     needed = {need for row in rows for need in row.needs}
     undone: set[str] = set()

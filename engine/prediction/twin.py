@@ -156,14 +156,14 @@ class EmbeddedTwin:
             prompt, latest, earlier, [None if vector is None else numpy.frombuffer(vector, "<f4") for vector in vectors]
         )
 
-    def phase(self, session: Session) -> Phase:
+    def read_phase_within(self, session: Session) -> Phase:
         """The phase that the number of decisions and their calibration allow (SPEC 2.6)."""
         return compute_phase(self._decisions.count_decided_cards(session), self.calibrator.check)
 
     def read_phase(self) -> Phase:
-        """`phase`, outside of a transaction."""
+        """`read_phase_within`, outside of a transaction."""
         with self._decisions.database.read() as session:
-            return self.phase(session)
+            return self.read_phase_within(session)
 
     def estimate(
         self,

@@ -68,8 +68,8 @@ def build_twin(services: Services) -> None:
         ).ask,
         flows=services.flows,
         phase=lambda: services.embedded_twin.read_phase().number,
-        on_answer=lambda model, usable, words: services.database.record(
-            TwinAnswered(subject=model, usable=usable, reason=words)
+        on_answer=lambda model, error: services.database.record(
+            TwinAnswered(subject=model, usable=not error, reason=error)
         ),
     )
     twin_training = _TwinTraining(services.settings, services.keys, twin, services.model_twin)

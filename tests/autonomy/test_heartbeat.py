@@ -158,7 +158,7 @@ def test_missed_occurrences_make_one_task_and_a_restart_none(
     clock.advance(timedelta(hours=2))
     assert heartbeat.pulse() == [], "the last one still waits"
     for task in board.list():
-        board.done(task.id)
+        board.finish(task.id)
     clock.advance(timedelta(hours=2))
     assert len(heartbeat.pulse()) == 1
 
@@ -189,7 +189,7 @@ def test_a_task_follows_the_changes_of_its_item(database: Database, clock: FakeC
     assert pulse_with(run) == ("order", "open")
     assert pulse_with(None) == ("heartbeat", "done")
     assert pulse_with(run + plain) == ("heartbeat", "open"), "one of the two does not say `run`"
-    board.done(board.list()[0].id)
+    board.finish(board.list()[0].id)
     assert pulse_with(run) == ("heartbeat", "done"), "what the operator did is not to be done again"
 
 

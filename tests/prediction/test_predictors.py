@@ -40,8 +40,8 @@ class ScriptedModel:
         self.answers = list(answers)
         self.questions: list[tuple[str, Question]] = []
         """The model and the question of each call."""
-        self.reports: list[tuple[str, bool, str]] = []
-        """The model, whether its answer was usable, and the error after each question."""
+        self.reports: list[tuple[str, str]] = []
+        """The model and the error, "" for none, after each question."""
 
     def __call__(self, model: str, question: Question) -> Answer:
         self.questions.append((model, question))
@@ -59,7 +59,7 @@ def make_twin(model: ScriptedModel, *, phase: int = 1, **settings: object) -> Mo
         model,
         flows=("run_tests", "summarise_day"),
         phase=lambda: phase,
-        on_answer=lambda name, usable, words: model.reports.append((name, usable, words)),
+        on_answer=lambda name, error: model.reports.append((name, error)),
     )
 
 
@@ -105,7 +105,7 @@ def test_a_reply_becomes_a_proposal(context: WorkspaceContext) -> None:
     assert (name, question.temperature, question.max_tokens) == ("ollama:twin", 0.3, 200)
     assert question.text.startswith(context.text)
     assert "channels: koji-core, chronicle-hub" in question.text
-    assert model.reports == [("ollama:twin", True, "")]
+    assert model.reports == [("ollama:twin", "")]
 
 
 def test_an_unusable_reply_is_asked_for_once_again(context: WorkspaceContext) -> None:
@@ -114,15 +114,15 @@ def test_an_unusable_reply_is_asked_for_once_again(context: WorkspaceContext) ->
     assert "cannot be used: Invalid JSON" in model.questions[1][1].text
     model = ScriptedModel("what?", "what?", "never asked")
     assert make_twin(model).propose(context) == []
-    [(name, usable, error)] = model.reports
-    assert (name, usable) == ("ollama:twin", False)
+    [(name, error)] = model.reports
+    assert name == "ollama:twin"
     assert error.startswith("Invalid JSON")
 
 
 def test_a_model_that_cannot_be_asked_proposes_nothing(context: WorkspaceContext) -> None:
     model = ScriptedModel(NoAnswer("no key"))
     assert make_twin(model).propose(context) == []
-    assert model.reports == [("ollama:twin", False, "no key")]
+    assert model.reports == [("ollama:twin", "no key")]
 
 
 def test_the_model_is_asked_again_when_more_than_the_time_changed(world: World) -> None:

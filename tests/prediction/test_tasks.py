@@ -46,10 +46,10 @@ def test_a_task_is_added_listed_and_done(board: TaskBoard, clock: FakeClock, dat
     clock.advance(timedelta(minutes=1))
     second = board.add("write the change log")
     assert [task.id for task in board.list()] == [second.id, first.id]
-    assert board.done(first.id).state == "done"
+    assert board.finish(first.id).state == "done"
     assert [task.id for task in board.list(state="open")] == [second.id]
     assert read_kinds_and_states(database) == [("TaskAdded", ""), ("TaskAdded", ""), ("TaskChanged", "done")]
-    board.done(first.id)
+    board.finish(first.id)
     assert len(read_kinds_and_states(database)) == 3, "a second time changes nothing"
 
 
@@ -80,7 +80,7 @@ def test_a_session_has_a_task_of_its_own(world: World, board: TaskBoard) -> None
     [task] = board.list(state="running")
     assert (task.title, task.session_id, task.source) == ("Run the tests", view.id, "session")
     assert world.cards.get(view.prediction_id).task_id == task.id
-    assert refusal_code(board.done, task.id) == "task_running"
+    assert refusal_code(board.finish, task.id) == "task_running"
     end(world, board, view, SessionState.SUCCEEDED, summary="23 passed")
     assert (board.get(task.id).state, board.get(task.id).note) == ("done", "23 passed")
 
@@ -109,9 +109,9 @@ def test_a_task_waits_for_those_that_it_needs(board: TaskBoard) -> None:
     deploy = board.add("Deploy", needs=[build.id, test.id[:9], build.id])
     assert deploy.needs == deploy.waits_for == (build.id, test.id)
     assert [task.id for task in board.list_needing(build.id)] == [deploy.id]
-    board.done(build.id)
+    board.finish(build.id)
     assert board.get(deploy.id).waits_for == (test.id,)
-    board.done(test.id)
+    board.finish(test.id)
     assert {task.title: task.waits_for for task in board.list()} == {"Build": (), "Test": (), "Deploy": ()}
     with pytest.raises(Refusal, match="there is no task nobody"):
         board.add("Fly", needs=["nobody"])
@@ -151,7 +151,7 @@ def test_a_task_of_a_file_is_open_again_when_its_box_is_unchecked_or_written_aga
     assert state_after("- [ ] cart\n") == "open"
     assert state_after("") == "done"
     assert state_after("- [x] cart\n- [ ] cart\n") == "open"
-    board.done(board.list()[0].id)
+    board.finish(board.list()[0].id)
     assert state_after("- [ ] cart\n") == "done", "it was done on the board, and the file did not change"
     assert state_after("- [x] cart\n") == "done"
     assert state_after("- [ ] cart\n") == "open"
@@ -168,7 +168,7 @@ def test_a_task_that_was_done_on_the_board_stays_done_when_another_file_changes(
 ) -> None:
     (tmp_path / "shop.md").write_text("- [ ] cart\n")
     board.update_from_files(tmp_path, [])
-    board.done(board.list()[0].id)
+    board.finish(board.list()[0].id)
     (tmp_path / "home.md").write_text("- [ ] taxes\n")
     board.update_from_files(tmp_path, [])
     assert {task.title: task.state for task in board.list()} == {"cart": "done", "taxes": "open"}

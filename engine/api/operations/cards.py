@@ -185,7 +185,7 @@ def tasks(
         task = engine.tasks.add(title, channel=channel or "", workspace=workspace or "", needs=list(needs))
         return {"task": document(task)}
     if action == "done":
-        return {"task": document(engine.tasks.done(require("id", id)))}
+        return {"task": document(engine.tasks.finish(require("id", id)))}
     return {"tasks": document(engine.tasks.list(workspace=workspace, state=state, limit=limit))}
 
 

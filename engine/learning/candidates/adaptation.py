@@ -30,19 +30,22 @@ from engine.learning.candidates.candidates import (
 )
 from engine.learning.candidates.drafting import NothingToDraft, StillRunning, draft_candidate
 from engine.learning.candidates.evaluation import (
-    MIN_OPPORTUNITY_SCORE,
     PROPOSED,
     Evaluation,
-    Opportunity,
     evaluate,
     has_new_evidence,
     is_same_change,
     list_texts,
     make_preview,
-    select_opportunities,
 )
 from engine.learning.candidates.overlays import Trials
-from engine.learning.candidates.records import Records, Sources
+from engine.learning.candidates.records import (
+    MIN_OPPORTUNITY_SCORE,
+    Opportunity,
+    Records,
+    Sources,
+    select_opportunities,
+)
 from engine.learning.candidates.reflection import Reflection
 from engine.model import Randomness, Refusal, Trust, Waiting, microusd
 from engine.model.adaptation import (

@@ -1,5 +1,5 @@
-"""Judges candidates: whether an effect is valid, what its texts are and how it reads in a preview (SPEC 5.4), from
-which records a candidate can be drafted, and how well other records support it (SPEC 5.3). Pure.
+"""Judges candidates: whether an effect is valid, what its texts are and how it reads in a preview (SPEC 5.4), and how
+well other records support a candidate (SPEC 5.3). Pure.
 
 Records from which the candidate was drafted do not count, and each session counts once. Records against a candidate are
 listed but do not change its score: the operator compares both.
@@ -17,14 +17,12 @@ from itertools import chain
 from statistics import fmean
 
 from engine.config.sections import find_model_problem
-from engine.files import read_table
 from engine.frozen import frozen
 from engine.learning.learnings.recurrence import may_be_same
 from engine.model import Refusal, sanitise
 from engine.model.adaptation import (
     Candidate,
     CandidateStatus,
-    CandidateType,
     Effect,
     EffectPreview,
     FixTemplate,
@@ -34,7 +32,6 @@ from engine.model.adaptation import (
     PromptFragment,
     RecordKind,
     RoutingHint,
-    make_dedupe_key,
 )
 from engine.model.learnings import list_content_words, normalise
 from engine.model.text import jaccard, money, one_line
@@ -204,57 +201,6 @@ def _describe_effects(effects: Sequence[Effect], flows: Collection[str]) -> list
                 lines.append(f"flow: {name} ({effect.title})")
                 lines += [f"  $ {shlex.join(shlex.split(command))}" for command in effect.commands]
     return lines
-
-
-# -- what candidates can be drafted from
-
-MIN_OPPORTUNITY_SCORE = 60.0
-"""Minimum score of a record from which a candidate can be drafted."""
-
-MAX_OPPORTUNITIES = 25
-"""Maximum number of opportunities that a round tries, until it has `MAX_DRAFTS` drafts."""
-
-RECORD_KINDS = {
-    CandidateType(type): frozenset(map(RecordKind, kinds))
-    for type, kinds in read_table(__file__, "record_kinds.toml").items()
-}
-"""The kinds of records from which each type of candidate is drafted (SPEC 5.2)."""
-
-
-@frozen
-class Opportunity:
-    """A record from which a candidate of this type could be drafted."""
-
-    type: CandidateType
-    record: LearningRecord
-
-    @property
-    def key(self) -> str:
-        """The unique key of the candidate that is drafted from it."""
-        return make_dedupe_key(self.type, self.record.scope_type, self.record.scope_id, self.record.source_label)
-
-
-def find_types(kind: RecordKind) -> tuple[CandidateType, ...]:
-    """The types that can be drafted from a kind of record."""
-    return tuple(type for type, kinds in RECORD_KINDS.items() if kind in kinds)
-
-
-def select_opportunities(records: Iterable[LearningRecord], known_keys: Collection[str] = ()) -> list[Opportunity]:
-    """The best `MAX_OPPORTUNITIES` opportunities from records with `MIN_OPPORTUNITY_SCORE` points or more, best first.
-
-    Opportunities with `known_keys` are left out. Each key has one opportunity: that of the record with the highest
-    score, and of several such records the newest. The other records of the key can support the candidate.
-    """
-    strong = (record for record in records if record.score >= MIN_OPPORTUNITY_SCORE)
-    opportunities = (Opportunity(type, record) for record in strong for type in find_types(record.kind))
-    new_opportunities = (opportunity for opportunity in opportunities if opportunity.key not in known_keys)
-    best_by_key = {opportunity.key: opportunity for opportunity in sorted(new_opportunities, key=_rank)}
-    return sorted(best_by_key.values(), key=_rank, reverse=True)[:MAX_OPPORTUNITIES]
-
-
-def _rank(opportunity: Opportunity) -> tuple[float, datetime, str]:
-    """The sort key of an opportunity: the higher, the better."""
-    return opportunity.record.score, opportunity.record.at, opportunity.key + opportunity.record.id
 
 
 # -- evaluations

@@ -1,5 +1,6 @@
-"""What adaptation reads: its own learning records, in an append-only table (SPEC 4.2, 5.1), and `Sources`, the protocol
-by which it reads from packages above it. `engine.wiring.adaptation` implements that.
+"""What adaptation reads: its own learning records, in an append-only table (SPEC 4.2, 5.1), which of them can become
+candidates (SPEC 5.2, 5.3), and `Sources`, the protocol by which it reads from packages above it.
+`engine.wiring.adaptation` implements that.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from sqlalchemy import Select, bindparam
 from sqlalchemy.dialects.sqlite import insert
 from sqlmodel import Field, col
 
+from engine.files import read_table
 from engine.frozen import frozen
 from engine.model import ParaFact, TranscriptLine, Trust
-from engine.model.adaptation import Candidate, LearningRecord, RecordKind
+from engine.model.adaptation import Candidate, CandidateType, LearningRecord, RecordKind, make_dedupe_key
 from engine.model.learnings import Correction
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import (
@@ -156,6 +158,57 @@ class HealedTests:
     agent: str
     cost: int
     """Cost of the session in micro-dollars."""
+
+
+# -- which records can become candidates
+
+MIN_OPPORTUNITY_SCORE = 60.0
+"""Minimum score of a record from which a candidate can be drafted."""
+
+MAX_OPPORTUNITIES = 25
+"""Maximum number of opportunities that a round tries, until it has `MAX_DRAFTS` drafts."""
+
+RECORD_KINDS = {
+    CandidateType(type): frozenset(map(RecordKind, kinds))
+    for type, kinds in read_table(__file__, "record_kinds.toml").items()
+}
+"""The kinds of records from which each type of candidate is drafted (SPEC 5.2)."""
+
+
+@frozen
+class Opportunity:
+    """A record from which a candidate of this type could be drafted."""
+
+    type: CandidateType
+    record: LearningRecord
+
+    @property
+    def key(self) -> str:
+        """The unique key of the candidate that is drafted from it."""
+        return make_dedupe_key(self.type, self.record.scope_type, self.record.scope_id, self.record.source_label)
+
+
+def find_types(kind: RecordKind) -> tuple[CandidateType, ...]:
+    """The types that can be drafted from a kind of record."""
+    return tuple(type for type, kinds in RECORD_KINDS.items() if kind in kinds)
+
+
+def select_opportunities(records: Iterable[LearningRecord], known_keys: Collection[str] = ()) -> list[Opportunity]:
+    """The best `MAX_OPPORTUNITIES` opportunities from records with `MIN_OPPORTUNITY_SCORE` points or more, best first.
+
+    Opportunities with `known_keys` are left out. Each key has one opportunity: that of the record with the highest
+    score, and of several such records the newest. The other records of the key can support the candidate.
+    """
+    strong = (record for record in records if record.score >= MIN_OPPORTUNITY_SCORE)
+    opportunities = (Opportunity(type, record) for record in strong for type in find_types(record.kind))
+    new_opportunities = (opportunity for opportunity in opportunities if opportunity.key not in known_keys)
+    best_by_key = {opportunity.key: opportunity for opportunity in sorted(new_opportunities, key=_rank)}
+    return sorted(best_by_key.values(), key=_rank, reverse=True)[:MAX_OPPORTUNITIES]
+
+
+def _rank(opportunity: Opportunity) -> tuple[float, datetime, str]:
+    """The sort key of an opportunity: the higher, the better."""
+    return opportunity.record.score, opportunity.record.at, opportunity.key + opportunity.record.id
 
 
 class Sources(Protocol):

@@ -12,13 +12,12 @@ import pytest
 from engine.learning.candidates.evaluation import (
     compute_score,
     evaluate,
-    find_types,
     has_new_evidence,
     is_same_change,
-    select_opportunities,
     select_supporting,
     speaks_against,
 )
+from engine.learning.candidates.records import find_types, select_opportunities
 from engine.model.adaptation import (
     Candidate,
     CandidateStatus,

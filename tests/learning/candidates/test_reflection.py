@@ -32,8 +32,7 @@ from engine.events import (
     TeachingRefreshed,
     WorkOverlapped,
 )
-from engine.learning.candidates.evaluation import MIN_OPPORTUNITY_SCORE
-from engine.learning.candidates.records import HealedTests
+from engine.learning.candidates.records import MIN_OPPORTUNITY_SCORE, HealedTests
 from engine.learning.candidates.reflection import ENTRY_CURSOR, EXEC_PREFIX, MIN_RUNS, find_sequences
 from engine.storage import state
 from tests.learning.candidates.world import (
