@@ -16,8 +16,8 @@ from engine.files import read_table
 from engine.frozen import frozen
 from engine.model import FoundAgent
 
-Words = Annotated[tuple[str, ...], BeforeValidator(str.split)]
-"""A command. In the table it is one text."""
+CommandWords = Annotated[tuple[str, ...], BeforeValidator(str.split)]
+"""The words of a command, which is one text in the table."""
 
 
 class KnownAgent(BaseModel):
@@ -27,11 +27,11 @@ class KnownAgent(BaseModel):
 
     name: str
     title: str
-    commands: tuple[Words, ...]
+    commands: tuple[CommandWords, ...]
     """Commands that may start it. The first one that is installed is used."""
     hosts: tuple[str, ...] = ()
     """The hosts of its provider."""
-    login: Words = ()
+    login: CommandWords = ()
     """The command that logs it in, empty for none."""
     keys: tuple[str, ...] = ()
     """Environment variables that may hold its key."""
@@ -55,18 +55,24 @@ def find_agents(data: Path, path: str | None = None) -> list[FoundAgent]:
     for agent in KNOWN_AGENTS:
         command = next((started_by for started_by in agent.commands if shutil.which(started_by[0], path=path)), None)
         if command is not None:
-            agents.append(describe_agent(agent.name, command, data))
+            agents.append(_describe_known_agent(agent, agent.name, command, data))
         elif agent.program and shutil.which(agent.program, path=path):
-            agents.append(replace(describe_agent(agent.name, agent.commands[0], data), missing=agent.adapter))
+            described = _describe_known_agent(agent, agent.name, agent.commands[0], data)
+            agents.append(replace(described, missing=agent.adapter))
     return agents
 
 
 def describe_agent(name: str, command: Sequence[str], data: Path) -> FoundAgent:
     """Describe the agent `name`, which `command` starts. It need not be a known agent."""
     agent = find_known_agent(name, command)
-    login = _describe_login(name, get_agent_home(data, name), command)
     if agent is None:
-        return FoundAgent(name, tuple(command), name, (), login)
+        return FoundAgent(name, tuple(command), name, (), _describe_login(None, name, get_agent_home(data, name)))
+    return _describe_known_agent(agent, name, command, data)
+
+
+def _describe_known_agent(agent: KnownAgent, name: str, command: Sequence[str], data: Path) -> FoundAgent:
+    """Describe a known agent, which the settings call `name`."""
+    login = _describe_login(agent, name, get_agent_home(data, name))
     return FoundAgent(name, tuple(command), agent.title, agent.hosts, login)
 
 
@@ -85,21 +91,6 @@ def get_agent_home(data: Path, name: str) -> Path:
     return data / "acp" / name
 
 
-def _describe_login(name: str, home: Path, command: Sequence[str]) -> str:
-    """How the operator logs an agent in: with a command that is run once, or with a variable that is passed on."""
-    agent = find_known_agent(name, command)
-    folder = shlex.quote(str(home))
-    hints = []
-    if agent is None:
-        hints.append(f"log it in once with HOME={folder}")
-    elif agent.login:
-        hints.append(f"run once: mkdir -p {folder} && HOME={folder} {shlex.join(agent.login)}")
-    keys = ", ".join(agent.keys) if agent is not None else "the name of the variable that holds its key"
-    if keys:
-        hints.append(f"set `env` of [acp.{name}] to {keys}")
-    return ", or ".join(hints)
-
-
 @frozen
 class ConfiguredAgent:
     """A coding agent of the settings."""
@@ -113,4 +104,19 @@ class ConfiguredAgent:
     @property
     def login(self) -> str:
         """How the operator logs it in."""
-        return _describe_login(self.name, self.home, self.settings.command)
+        return _describe_login(find_known_agent(self.name, self.settings.command), self.name, self.home)
+
+
+def _describe_login(agent: KnownAgent | None, name: str, home: Path) -> str:
+    """How the operator logs the agent `name` in: with a command that is run once, or with a variable that is passed on.
+    `agent` is None for one that is not known."""
+    folder = shlex.quote(str(home))
+    hints = []
+    if agent is None:
+        hints.append(f"log it in once with HOME={folder}")
+    elif agent.login:
+        hints.append(f"run once: mkdir -p {folder} && HOME={folder} {shlex.join(agent.login)}")
+    keys = ", ".join(agent.keys) if agent is not None else "the name of the variable that holds its key"
+    if keys:
+        hints.append(f"set `env` of [acp.{name}] to {keys}")
+    return ", or ".join(hints)
