@@ -1,4 +1,8 @@
-"""Attempts of a session's commands on git's own files, of the tree, of a worktree, of a submodule (SPEC 3.8, 3.9)."""
+"""Attempts of a session's commands on git's own files, of the tree, of a worktree, of a submodule (SPEC 3.8, 3.9).
+
+An attempt is Python code that runs as a command of the session. `attempts` defines what it uses: `attempt` makes a call
+and prints whether it was held, `write` writes a file, and `P` has the paths of the operator.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +16,32 @@ from tests.conftest import Repository
 pytestmark = pytest.mark.attack("escapes")
 
 
+@pytest.fixture
+def mounting_worker(worker: Victim) -> Victim:
+    """The victim of a session in a worktree, on a rung that protects git's files in it by mounts."""
+    if worker.rung.name != "bubblewrap":
+        pytest.skip(f"{worker.rung.name} mounts nothing; what it protects is the worktree's own .git file")
+    return worker
+
+
 @pytest.mark.long
-def test_the_git_file_of_a_worktree_is_unchanged_after_the_command(worker: Victim) -> None:
-    before = (worker.confinement.folder / ".git").read_bytes()
-    exchange = "lambda: (os.unlink('.git'), os.symlink('/etc', '.git'))"
-    for action in ("write, '.git'", "os.unlink, '.git'", "os.rename, '.git', 'old'", exchange):
-        attempt = worker.attempt(f"attempt({action}); attempt(lambda: os.rename(P['folder'], P['folder'] + '2'))")
-        assert attempt.exit_code == 0, attempt.errors
-        assert not (worker.confinement.folder / ".git").is_symlink()
-        assert (worker.confinement.folder / ".git").read_bytes() == before
-        assert worker.confinement.folder.is_dir()
+@pytest.mark.parametrize(
+    "action",
+    [
+        "write, '.git'",
+        "os.unlink, '.git'",
+        "os.rename, '.git', 'old'",
+        "lambda: (os.unlink('.git'), os.symlink('/etc', '.git'))",
+    ],
+)
+def test_the_git_file_of_a_worktree_is_unchanged_after_the_command(worker: Victim, action: str) -> None:
+    own_git = worker.confinement.folder / ".git"
+    before = own_git.read_bytes()
+    attempt = worker.attempt(f"attempt({action}); attempt(lambda: os.rename(P['folder'], P['folder'] + '2'))")
+    assert attempt.exit_code == 0, attempt.errors
+    assert not own_git.is_symlink()
+    assert own_git.read_bytes() == before
+    assert worker.confinement.folder.is_dir()
 
 
 def test_a_git_folder_that_is_a_link_is_unchanged(checker: Victim) -> None:
@@ -35,14 +55,6 @@ def test_a_git_folder_that_is_a_link_is_unchanged(checker: Victim) -> None:
     )
     assert (checker.project / ".git").readlink() == moved
     assert (moved / "config").read_bytes() == config
-
-
-@pytest.fixture
-def mounting_worker(worker: Victim) -> Victim:
-    """The victim of a session in a worktree, on a rung that protects git's files in it by mounts."""
-    if worker.rung.name != "bubblewrap":
-        pytest.skip(f"{worker.rung.name} mounts nothing; what it protects is the worktree's own .git file")
-    return worker
 
 
 def test_nothing_is_written_beside_a_git_folder_that_is_a_link(mounting_worker: Victim) -> None:

@@ -118,9 +118,16 @@ class Victim:
             start_new_session=True,
         )
 
-    def run(self, argv: Sequence[str], confinement: Confinement | None = None, **environment: Mapping[str, str]) -> str:
-        """Run a command of the session to its end; what it printed."""
-        output, _ = self.start(argv, confinement, **environment).communicate(timeout=60)
+    def run(
+        self,
+        argv: Sequence[str],
+        confinement: Confinement | None = None,
+        *,
+        inherited: Mapping[str, str] | None = None,
+        extra: Mapping[str, str] | None = None,
+    ) -> str:
+        """Run a command of the session to its end, as `start` does; what it printed."""
+        output, _ = self.start(argv, confinement, inherited, extra).communicate(timeout=60)
         return output
 
     def run_python(self, code: str, *arguments: object, confinement: Confinement | None = None) -> str:
