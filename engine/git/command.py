@@ -32,8 +32,11 @@ def join_nul(items: Iterable[bytes]) -> bytes:
     return b"".join(item + b"\0" for item in items)
 
 
-_NO_SUBMODULES = "--ignore-submodules=all"  # as an option, because .gitmodules overrides the configuration
+_NO_SUBMODULES = "--ignore-submodules=all"
+"""An option and no setting, because .gitmodules would override a setting."""
+
 _NO_PROGRAMS = ("--no-ext-diff", "--no-textconv")
+"""Options with which git runs no program that the repository configures."""
 
 _OPTIONS_BY_COMMAND: Mapping[str, tuple[str, ...]] = {
     "status": (_NO_SUBMODULES,),

@@ -46,18 +46,29 @@ TIMEOUT_S = 10.0
 _JSON_FIELDS = (
     "number,title,headRefName,statusCheckRollup,author,url,isDraft,reviewDecision,reviewRequests,latestReviews,comments"
 )
+"""What `gh pr list` is asked for, see `_ListedPullRequest`."""
+
 _REMOTE_ORDER = ("upstream", "github", "origin")
+"""The names of remotes that `gh` prefers, the first one most."""
+
 _REMOTE_ADDRESS = re.compile(
     r"(?:(?:https?|ssh|git)://(?:[^@/]*@)?|(?:[^@/:]+@))(?P<host>[\w.-]+)(?::\d+)?[:/]/?"
     r"(?P<owner>[\w.-]+)/(?P<name>[\w.-]+?)(?:\.git)?/?"
 )
+"""The address of a remote, by HTTP or SSH."""
+
 _INHERITED_VARIABLES = (
     "HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS",
     "GH_CONFIG_DIR", "GH_TOKEN", "GITHUB_TOKEN", "GH_HOST", "SSL_CERT_FILE", "SSL_CERT_DIR",
     "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy",
 )  # fmt: skip
+"""The environment variables that `gh` gets."""
+
 _ENTERPRISE_VARIABLES = ("GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN")
+"""Tokens for the server that GH_HOST names. `gh` gets them for this server only."""
+
 _FAILED_CONCLUSIONS = {"FAILURE", "ERROR", "TIMED_OUT", "STARTUP_FAILURE"}
+"""The results of checks that count as failing. A cancelled one does not."""
 
 
 class WaitsFor(StrEnum):

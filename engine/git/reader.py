@@ -50,14 +50,29 @@ from engine.model.text import one_line
 
 log = logging.getLogger(__name__)
 
-MAX_WALKED = 5_000  # commits that are searched for tags, merged branches and ancestors
-MAX_RECENT = 50  # commits that are kept with their subjects
+MAX_WALKED = 5_000
+"""Maximum number of commits that are searched for tags, merged branches and ancestors."""
+
+MAX_RECENT = 50
+"""Maximum number of commits that are kept with their subjects."""
+
 MAX_BRANCHES = 300
-MAX_UNTAGGED = 301  # commits that are counted when there is no tag
+"""Maximum number of branches, the newest first."""
+
+MAX_UNTAGGED = 301
+"""Maximum number of commits that are counted when there is no tag."""
+
 MAX_CONFIG_BYTES = 4_000_000
-MAX_RELATIONS = 512  # pairs of commits whose relation is remembered
+"""Maximum size of a repository's configuration in which remotes are searched."""
+
+MAX_RELATIONS = 512
+"""Maximum number of pairs of commits whose relation is remembered."""
+
 TIMEOUT_S = 15.0
+"""Seconds for each git process."""
+
 _USUAL_BASES = ("main", "master", "trunk", "develop", "devel")
+"""Names of branches that others usually start from, the most likely first."""
 
 
 class GitReader:

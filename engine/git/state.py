@@ -156,10 +156,11 @@ def strip_remote(branch: Branch) -> str:
     return branch.name.partition("/")[2] if branch.remote else branch.name
 
 
-# -- Branches that are made of the changes of sessions.
-
+# -- branches that are made of the changes of sessions
 
 SESSION_BRANCH_PREFIXES = ("clawpy/", "clawpy-")
+"""The beginnings of the names of such branches. The second one is for a repository with a branch `clawpy`."""
+
 MAX_BRANCH_CHARS = 50
 """Maximum number of characters in the name of a branch, without a number at its end."""
 
@@ -186,11 +187,13 @@ def is_session_branch(name: str, session: str) -> bool:
     return name.startswith(SESSION_BRANCH_PREFIXES) and bool(session.strip())
 
 
-# -- The working tree as `git status` sees it.
-
+# -- the working tree as `git status` sees it
 
 MAX_FILES = 2_000
-MAX_IN_FOLDER = 300  # files named of one untracked folder
+"""Maximum number of files that are named. The others are counted."""
+
+MAX_IN_FOLDER = 300
+"""Maximum number of files of one untracked folder that are named."""
 
 _LITTER_FOLDERS = frozenset(
     ("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".tox", ".venv", "node_modules")
