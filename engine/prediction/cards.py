@@ -281,20 +281,6 @@ class Cards:
 
         return self._database.write(add)
 
-    def allow_once(self, card_id: str) -> None:
-        """Allow one run of the work that the content filter blocked last for a card, and show that on it if it is
-        pending. Raises `Refusal`: `nothing_blocked`, `cannot_be_allowed`."""
-        self._store.safety.allow_once(card_id)
-        with self._store.deciding:
-            if any(card.id == card_id for card in self._store.read_pending()):
-                verdicts = self.preview_rails(card_id)
-
-                def show(tx: Transaction, row: CardRow) -> None:
-                    row.set_verdicts(verdicts)
-                    row.note = ""
-
-                self._store.change(card_id, show)
-
     def _make_row(
         self,
         card_id: str,
@@ -438,6 +424,20 @@ class Cards:
         only the rate (SPEC 3.2). `by` is the start of the chain (SPEC 3.3): the program, or the channel that it works
         for. Raises `Refusal` as `approve`; the card is then pending."""
         return self._approvals.approve(card_id, request=ApprovalRequest(DecidedBy.AUTONOMY, by, force))
+
+    def allow_once(self, card_id: str) -> None:
+        """Allow one run of the work that the content filter blocked last for a card, and show that on it if it is
+        pending. Raises `Refusal`: `nothing_blocked`, `cannot_be_allowed`."""
+        self._store.safety.allow_once(card_id)
+        with self._store.deciding:
+            if any(card.id == card_id for card in self._store.read_pending()):
+                verdicts = self.preview_rails(card_id)
+
+                def show(tx: Transaction, row: CardRow) -> None:
+                    row.set_verdicts(verdicts)
+                    row.note = ""
+
+                self._store.change(card_id, show)
 
     def dismiss(self, card_id: str, *, reason: DismissReason | None = None, by: DecidedBy = DecidedBy.OPERATOR) -> Card:
         """Dismiss a card and mute its subject for 7 days, twice as long after each further time (SPEC 2.9). The note of

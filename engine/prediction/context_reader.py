@@ -269,7 +269,10 @@ class ContextReader:
             fetch.ask_signal(
                 "conversations", lambda: make_conversations_signal(context.sessions, context.threads, local)
             ),
-            fetch.ask_signal("git", lambda: make_git_signal(context.git or GitState(), context.github, tests_stale)),
+            fetch.ask_signal(
+                "git",
+                lambda: make_git_signal(context.git or GitState(), context.github, tests_stale=tests_stale),
+            ),
             fetch.ask_signal("calendar", lambda: make_calendar_signal(meetings, local)),
         )
 

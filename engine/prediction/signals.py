@@ -260,7 +260,7 @@ def _describe_session(session: SessionView, local: datetime) -> str:
 # -- git
 
 
-def _rank_waiting(state: GitState, github: GitHubState | None, tests_stale: bool) -> list[tuple[float, str]]:
+def _rank_waiting(state: GitState, github: GitHubState | None, *, tests_stale: bool) -> list[tuple[float, str]]:
     """What waits in the repository, as (relevance, words); the words may be ""."""
     files = len(state.files) + state.more_files
     requests, failing = (github.pull_requests, github.failing) if github else ((), ())
@@ -282,13 +282,15 @@ def describe_git_evidence(state: GitState, github: GitHubState | None) -> list[s
     if not state.head:
         return ["no commits yet"]
     unpushed = "nothing unpushed" if state.upstream_tip else "no upstream to compare with"
-    return [words for _, words in _rank_waiting(state, github, False) if words] or [f"clean, {unpushed}"]
+    return [words for _, words in _rank_waiting(state, github, tests_stale=False) if words] or [f"clean, {unpushed}"]
 
 
-def make_git_signal(state: GitState, github: GitHubState | None, tests_stale: bool) -> Signal:
+def make_git_signal(state: GitState, github: GitHubState | None, *, tests_stale: bool) -> Signal:
     """The signal of the workspace. Its relevance is 1 minus the product of (1 - relevance) over all that waits. If
     `gh` failed, the signal has that error, and the rest still counts."""
-    relevance = 1.0 - prod(1.0 - item_relevance for item_relevance, _ in _rank_waiting(state, github, tests_stale))
+    relevance = 1.0 - prod(
+        1.0 - item_relevance for item_relevance, _ in _rank_waiting(state, github, tests_stale=tests_stale)
+    )
     error = f"gh: {plain(github.error, 200)}" if github and github.error else ""
     return make_signal("git", relevance, *describe_git_evidence(state, github), error=error)
 

@@ -249,7 +249,7 @@ class SimulatedContexts:
                 make_silence_signal(silence, SILENCE_THRESHOLD, local),
                 make_tasks_signal((), local),
                 make_conversations_signal(sessions, (), local),
-                make_git_signal(git, None, bool(changed)),
+                make_git_signal(git, None, tests_stale=bool(changed)),
                 make_calendar_signal(None, local),
             ),
         )

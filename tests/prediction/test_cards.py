@@ -106,6 +106,13 @@ def test_the_title_of_a_pending_card_returns_that_card(world: World) -> None:
     assert world.propose("run the tests of src/foo_bar.py").assignment.flow is None, "its work may be gone"
 
 
+def test_a_suggestion_with_the_title_of_a_pending_card_is_a_card_of_its_own(world: World) -> None:
+    card = world.make_card("src/foo_bar.py")
+    suggestion = world.suggest(card.assignment.prompt)
+    assert suggestion.id != card.id
+    assert suggestion.reasoning == "by claude"
+
+
 @pytest.mark.parametrize(
     ("prompt", "file"),
     [

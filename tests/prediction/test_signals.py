@@ -137,7 +137,7 @@ def test_a_conversation_that_an_agent_may_be_answering_is_not_relevant() -> None
 def test_what_waits_in_the_repository_adds_up(
     state: GitState, github: GitHubState | None, stale: bool, relevance: float
 ) -> None:
-    assert make_git_signal(state, github, stale).relevance == pytest.approx(relevance)
+    assert make_git_signal(state, github, tests_stale=stale).relevance == pytest.approx(relevance)
 
 
 # Calendars

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import bindparam
 from sqlmodel import Field, Session, col, select
@@ -426,20 +426,26 @@ def forget_pairs(tx: Transaction, prediction_id: str) -> None:
     ask(tx.session, _FORGET_PAIRS, {"card": prediction_id})
 
 
-def import_pairs(tx: Transaction, texts: Iterable[tuple[str, str, str]]) -> int:
-    """Store the pairs (context, chosen, rejected) from a file that are not stored already. Returns their number."""
+class PairTexts(NamedTuple):
+    """The texts of a pair that comes from a file."""
+
+    context: str
+    chosen: str
+    rejected: str
+
+
+def import_pairs(tx: Transaction, texts: Iterable[PairTexts]) -> int:
+    """Store the pairs from a file that are not stored already. Returns their number."""
     added = 0
-    for context, chosen, rejected in texts:
+    for pair in texts:
         same_pair = select(DpoPair.id).where(
-            DpoPair.context == context, DpoPair.chosen == chosen, DpoPair.rejected == rejected
+            DpoPair.context == pair.context, DpoPair.chosen == pair.chosen, DpoPair.rejected == pair.rejected
         )
         if tx.session.exec(same_pair).first() is not None:
             continue
         tx.insert(
             DpoPair(
-                context=context,
-                chosen=chosen,
-                rejected=rejected,
+                **pair._asdict(),
                 created_at=tx.now,
                 chosen_prediction_id=IMPORTED_CARD,
                 rejected_prediction_id=IMPORTED_CARD,

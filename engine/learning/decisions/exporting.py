@@ -24,7 +24,7 @@ from engine.clock import format_instant
 from engine.events import PairsExported
 from engine.files import write_atomic
 from engine.frozen import frozen
-from engine.learning.decisions.decisions import DpoPair, Preference, import_pairs, load_pairs
+from engine.learning.decisions.decisions import DpoPair, PairTexts, Preference, import_pairs, load_pairs
 from engine.model import TWIN_INSTRUCTION, TWIN_TASK, DecisionSignal, Refusal
 from engine.model.secrets import redact
 from engine.model.text import count, describe_validation_faults
@@ -386,8 +386,8 @@ class _Chat(BaseModel):
     rejected: tuple[_Reply] = Field(validation_alias=AliasChoices("rejected", "non_preferred_output"))
 
 
-def read_preference(line: str) -> tuple[str, str, str]:
-    """(context, chosen, rejected) in a line of any format. Raises ValueError with the problem."""
+def read_preference(line: str) -> PairTexts:
+    """The pair in a line of any format. Raises ValueError with the problem."""
     try:
         document = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -396,25 +396,24 @@ def read_preference(line: str) -> tuple[str, str, str]:
         raise ValueError("the line is not an object")
     try:
         if isinstance(document.get("prompt"), str):
-            pair = _Plain.model_validate(document)
-            context, chosen, rejected = pair.prompt, pair.chosen, pair.rejected
+            plain_pair = _Plain.model_validate(document)
+            pair = PairTexts(plain_pair.prompt, plain_pair.chosen, plain_pair.rejected)
         else:
-            context, chosen, rejected = _read_chat(document)
+            pair = _read_chat(document)
     except ValidationError as error:
         raise ValueError("; ".join(describe_validation_faults(error))) from None
-    if chosen == rejected:
+    if pair.chosen == pair.rejected:
         raise ValueError("the chosen and the rejected side are the same")
-    return context, chosen, rejected
+    return pair
 
 
-def _read_chat(document: dict[str, Any]) -> tuple[str, str, str]:
-    """(context, chosen, rejected) in a line of a provider's format. Raises ValueError if the prompt ends with an
-    answer."""
+def _read_chat(document: dict[str, Any]) -> PairTexts:
+    """The pair in a line of a provider's format. Raises ValueError if the prompt ends with an answer."""
     chat = _Chat.model_validate(document)
     if chat.messages[-1].role != "user":
         raise ValueError("the prompt must end with a user message")
     context = "\n\n".join(message.content for message in chat.messages if message.role != "system")
-    return context, chat.chosen[0].content, chat.rejected[0].content
+    return PairTexts(context, chat.chosen[0].content, chat.rejected[0].content)
 
 
 def check_preferences(lines: Iterable[str]) -> list[str]:
@@ -423,7 +422,7 @@ def check_preferences(lines: Iterable[str]) -> list[str]:
     The checks of providers accept any lines of JSON, and the job fails hours later.
     """
     errors: list[str] = []
-    first_lines: dict[tuple[str, str, str], int] = {}
+    first_lines: dict[PairTexts, int] = {}
     number = 0
     for number, line in enumerate(lines, 1):
         try:

@@ -173,35 +173,46 @@ class Page:
         return "".join(parts).replace("\n", self._newline).encode("utf-8", "surrogateescape")
 
 
+class _FrontMatter:
+    """The fields in the front matter of an entry, which begins at a line of its page."""
+
+    def __init__(self, text: str, line: int) -> None:
+        """Raises ValueError for a line that belongs to no key."""
+        self._text = text
+        self._line = line
+        self._fields = _find_fields(text, line)
+
+    def fail(self, key: str, problem: str) -> NoReturn:
+        """Raise ValueError for the value of a key, with its line."""
+        line = self._line + 1 + self._text.count("\n", 0, self._fields[key].start())
+        raise ValueError(f"line {line}: {key}{problem}") from None
+
+    def read_values(self) -> dict[str, Any]:
+        """The values of `FRONT_KEYS` that are written here. Raises ValueError."""
+        values: dict[str, Any] = {}
+        for key in self._fields.keys() & FRONT_KEYS:
+            try:
+                values[key] = _clean_value(key, parse_value(self._fields[key][2]))
+            except ValueError as error:
+                self.fail(key, f": {error}")
+            except RecursionError:
+                self.fail(key, ": it contains itself")
+        if isinstance(sources := values.get("promoted_from"), list):
+            values["promoted_from"] = [EntrySource(*str(source).split("@", 1)) for source in sources]
+        return values
+
+
 def read_entry(part: str, line: int, place: Mapping[str, Any]) -> LearningEntry:
     """The entry with this text, which begins at a line of its page. Raises ValueError, which has the line of the
     error."""
     opening = _ENTRY.match(part)
     if not opening or opening["front"] is None:
         raise ValueError(f"line {line}: the front matter has no closing ---")
-    found = _find_fields(opening["front"], line)
-
-    def fail(key: str, problem: str) -> NoReturn:
-        at = line + 1 + opening["front"].count("\n", 0, found[key].start())
-        raise ValueError(f"line {at}: {key}{problem}") from None
-
-    written: dict[str, Any] = {}
-    for key in found.keys() & FRONT_KEYS:
-        try:
-            written[key] = _clean_value(key, parse_value(found[key][2]))
-        except ValueError as error:
-            fail(key, f": {error}")
-        except RecursionError:
-            fail(key, ": it contains itself")
-    if isinstance(sources := written.get("promoted_from"), list):
-        written["promoted_from"] = [EntrySource(*str(source).split("@", 1)) for source in sources]
+    front = _FrontMatter(opening["front"], line)
+    written = front.read_values()
     text = clean_text(re.sub(rf"^\\(\\*{_MARK})$", r"\1", part[opening.end() :], flags=re.MULTILINE))
-    values = {
-        "id": "lrn_" + hex_hash(f"{place['path']}\n{text}", 12), "type": "declarative",
-        "domain": get_domain(place["kind"]), "title": make_title(text), "importance": 0.5, "confidence": 0.5,
-        "reasons": (), "phase": "", "status": "active", "created_at": None,
-        "text": text, **place, **{key: value for key, value in written.items() if value not in ("", None)},
-    }  # fmt: skip
+    values = _make_default_values(text, place)
+    values |= {key: value for key, value in written.items() if value not in ("", None)}
     if "lesson" not in values:
         values["lesson"] = make_lesson_id(text)
     # An entry without `trust` was written by the operator, unless it names the session that it is from.
@@ -212,14 +223,32 @@ def read_entry(part: str, line: int, place: Mapping[str, Any]) -> LearningEntry:
     except ValidationError as error:
         wrong = error.errors(include_url=False)[0]
         key = str(wrong["loc"][0])
-        fail(key, f" is {str(written[key])[:60]!r}: {sanitise(wrong['msg'])}")
+        front.fail(key, f" is {str(written[key])[:60]!r}: {sanitise(wrong['msg'])}")
     if not _ENTRY_ID.fullmatch(entry.id):
-        fail("id", f" is {entry.id[:60]!r}: use letters and digits, with _ . : - between them")
+        front.fail("id", f" is {entry.id[:60]!r}: use letters and digits, with _ . : - between them")
     for key, maximum in MAXIMA.items():
         if not 0 <= getattr(entry, key) <= maximum:
-            fail(key, f" is {written[key]!r}: it must be from 0 to {maximum:,}")
+            front.fail(key, f" is {written[key]!r}: it must be from 0 to {maximum:,}")
     dates: dict[str, Any] = {key: in_utc(date) for key in DATES if (date := getattr(entry, key))}
     return replace(entry, **dates)
+
+
+def _make_default_values(text: str, place: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of an entry with this text, at a place, whose front matter says nothing."""
+    return {
+        "id": "lrn_" + hex_hash(f"{place['path']}\n{text}", 12),
+        "type": "declarative",
+        "domain": get_domain(place["kind"]),
+        "title": make_title(text),
+        "importance": 0.5,
+        "confidence": 0.5,
+        "reasons": (),
+        "phase": "",
+        "status": "active",
+        "created_at": None,
+        "text": text,
+        **place,
+    }
 
 
 def make_front_matter(entry: LearningEntry) -> dict[str, Any]:

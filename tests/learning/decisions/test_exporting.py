@@ -16,7 +16,7 @@ from sqlmodel import select
 from engine.clock import FakeClock
 from engine.files import write_atomic
 from engine.learning.decisions import exporting
-from engine.learning.decisions.decisions import DpoPair, Preference, import_pairs, load_pairs
+from engine.learning.decisions.decisions import DpoPair, PairTexts, Preference, import_pairs, load_pairs
 from engine.learning.decisions.exporting import (
     MIN_BATCH,
     Exchange,
@@ -40,7 +40,7 @@ def exporter(database: Database, tmp_path: Path) -> Exporter:
 
 def add_pairs(database: Database, count: int, name: str = "one") -> None:
     """Add pairs of which `name` is a part."""
-    sides = [(f"situation {name} {n}", f"run {n} → koji-core", f"sum up {n} → garden") for n in range(count)]
+    sides = [PairTexts(f"situation {name} {n}", f"run {n} → koji-core", f"sum up {n} → garden") for n in range(count)]
     assert database.write(lambda tx: import_pairs(tx, sides)) == count
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import FakeClock
-from engine.learning.decisions.decisions import import_pairs
+from engine.learning.decisions.decisions import PairTexts, import_pairs
 from engine.learning.decisions.exporting import check_preferences
 from engine.learning.decisions.training_provider import TrainingError
 from engine.learning.decisions.training_runs import AGAIN_AFTER, AGAIN_FROM, MIN_CONVERSATIONS, MIN_PAIRS, RunState
@@ -58,7 +58,7 @@ def test_conversations_come_first(world: TrainingWorld) -> None:
 def test_no_secret_goes_to_a_provider(world: TrainingWorld) -> None:
     world.secrets = ["hunter2-hunter2"]
     chosen, rejected = "use sk-abcdefghijklmnopqrstuvwxyz → koji-core", "rest → garden"
-    sides = [(f"log in with hunter2-hunter2 {number}", chosen, rejected) for number in range(60)]
+    sides = [PairTexts(f"log in with hunter2-hunter2 {number}", chosen, rejected) for number in range(60)]
     world.database.write(lambda tx: import_pairs(tx, sides))
     text = "\n".join(world.read_examples(world.training.begin().id))
     assert "log in with [secret cut]" in text

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.learning.decisions.decisions import import_pairs
+from engine.learning.decisions.decisions import PairTexts, import_pairs
 from engine.learning.decisions.exporting import Exporter
 from engine.learning.decisions.training import Training
 from engine.learning.decisions.training_provider import Job, TrainingError
@@ -137,7 +137,10 @@ class TrainingWorld:
 
     def add_pairs(self, count: int, name: str = "one") -> None:
         """Add pairs in whose texts `name` is."""
-        sides = [(f"situation {name} {n}", f"run {name} {n} → koji-core", f"rest {n} → garden") for n in range(count)]
+        sides = [
+            PairTexts(f"situation {name} {n}", f"run {name} {n} → koji-core", f"rest {n} → garden")
+            for n in range(count)
+        ]
         self.database.write(lambda tx: import_pairs(tx, sides))
 
     def begin_run(self, state: str = RunState.PREPARED) -> None:
