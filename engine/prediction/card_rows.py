@@ -1,8 +1,10 @@
-"""The table of cards: its rows, how they are made and become cards, and the queries of several modules (SPEC 2.7)."""
+"""The table of cards: its rows, the legal transitions of a row, how rows are made and become cards, and the queries of
+several modules (SPEC 2.7)."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 import sqlalchemy
@@ -199,6 +201,66 @@ class CardRow(Row, table=True):
         return is_expired(self.expires_at, self.snoozed_until, now)
 
 
+# -- transitions (SPEC 2.7)
+
+
+class Move(StrEnum):
+    """A transition of a card."""
+
+    APPROVE = "approved"
+    DISMISS = "dismissed"
+    SNOOZE = "snoozed"
+    WAKE = "woken"  # a snooze is undone
+    EXPIRE = "expired"  # its time is over
+    WITHDRAW = "withdrawn"  # its evidence is gone
+    REOPEN = "reopened"  # a decision is undone before it had an effect
+    EXECUTE = "executed"  # its session has ended
+
+
+TRANSITIONS: dict[tuple[Status, Move], Status] = {
+    (Status.PENDING, Move.APPROVE): Status.APPROVED,
+    (Status.PENDING, Move.DISMISS): Status.DISMISSED,
+    (Status.PENDING, Move.SNOOZE): Status.PENDING,
+    (Status.PENDING, Move.WAKE): Status.PENDING,
+    (Status.PENDING, Move.EXPIRE): Status.EXPIRED,
+    (Status.PENDING, Move.WITHDRAW): Status.EXPIRED,
+    (Status.APPROVED, Move.REOPEN): Status.PENDING,
+    (Status.DISMISSED, Move.REOPEN): Status.PENDING,
+    (Status.APPROVED, Move.EXECUTE): Status.EXECUTED,
+}
+"""The legal transitions; all others are refused."""
+
+_BY_OPERATOR = (Move.APPROVE, Move.DISMISS, Move.SNOOZE)
+"""The moves for which a pending card whose time is over counts as expired."""
+
+_IN_WORDS = {
+    Status.PENDING: "is still pending",
+    Status.APPROVED: "was already approved",
+    Status.DISMISSED: "was already dismissed",
+    Status.EXPIRED: "has expired",
+    Status.EXECUTED: "was already executed",
+}
+"""The statuses of a card in refusals."""
+
+
+def compute_next_status(row: CardRow, move: Move, now: datetime) -> Status:
+    """The status of a card after `move`. Raises `Refusal` `already_decided`, or `nothing_to_undo` for `WAKE` and
+    `REOPEN`."""
+    if row.status == Status.PENDING and move in _BY_OPERATOR and row.is_expired(now):
+        fix = "clawpy predict makes cards for the present state"
+        raise Refusal("already_decided", f"card {row.id} has expired", fix)
+    if (new_status := TRANSITIONS.get((row.status, move))) is not None:
+        return new_status
+    message = f"card {row.id} {_IN_WORDS[row.status]} and cannot be {move.value}"
+    if move in (Move.WAKE, Move.REOPEN):
+        raise Refusal("nothing_to_undo", message)
+    undoable = row.status in (Status.APPROVED, Status.DISMISSED)
+    raise Refusal("already_decided", message, f"undo it first: clawpy undo {row.id}" if undoable else "")
+
+
+# -- making rows, and values of rows
+
+
 def make_row(
     card_id: str,
     proposal: Proposal,
@@ -282,6 +344,9 @@ def make_created_event(row: CardRow) -> PredictionCreated:
         tier=row.tier,
         stated=make_card_of_row(row).has_stated_confidence,
     )
+
+
+# -- queries
 
 
 def load_card(session: Session, card_id: str) -> CardRow:

@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 
 from sqlalchemy import bindparam, exists
 from sqlmodel import col, select
@@ -42,6 +41,8 @@ from engine.model import (
 )
 from engine.prediction.card_rows import (
     CardRow,
+    Move,
+    compute_next_status,
     copy_card,
     find_pending_id,
     load_card,
@@ -65,61 +66,6 @@ from engine.storage.rows import UtcDateTime, load, load_all, select_all
 
 LIFETIME = timedelta(hours=24)
 """Time after which a card expires, not counting quiet hours (SPEC 2.7)."""
-
-
-class Move(StrEnum):
-    """A transition of a card."""
-
-    APPROVE = "approved"
-    DISMISS = "dismissed"
-    SNOOZE = "snoozed"
-    WAKE = "woken"  # a snooze is undone
-    EXPIRE = "expired"  # its time is over
-    WITHDRAW = "withdrawn"  # its evidence is gone
-    REOPEN = "reopened"  # a decision is undone before it had an effect
-    EXECUTE = "executed"  # its session has ended
-
-
-TRANSITIONS: dict[tuple[Status, Move], Status] = {
-    (Status.PENDING, Move.APPROVE): Status.APPROVED,
-    (Status.PENDING, Move.DISMISS): Status.DISMISSED,
-    (Status.PENDING, Move.SNOOZE): Status.PENDING,
-    (Status.PENDING, Move.WAKE): Status.PENDING,
-    (Status.PENDING, Move.EXPIRE): Status.EXPIRED,
-    (Status.PENDING, Move.WITHDRAW): Status.EXPIRED,
-    (Status.APPROVED, Move.REOPEN): Status.PENDING,
-    (Status.DISMISSED, Move.REOPEN): Status.PENDING,
-    (Status.APPROVED, Move.EXECUTE): Status.EXECUTED,
-}
-"""The legal transitions; all others are refused."""
-
-_BY_OPERATOR = (Move.APPROVE, Move.DISMISS, Move.SNOOZE)
-"""The moves for which a pending card whose time is over counts as expired."""
-
-_IN_WORDS = {
-    Status.PENDING: "is still pending",
-    Status.APPROVED: "was already approved",
-    Status.DISMISSED: "was already dismissed",
-    Status.EXPIRED: "has expired",
-    Status.EXECUTED: "was already executed",
-}
-"""The statuses of a card in refusals."""
-
-
-def compute_next_status(row: CardRow, move: Move, now: datetime) -> Status:
-    """The status of a card after `move`. Raises `Refusal` `already_decided`, or `nothing_to_undo` for `WAKE` and
-    `REOPEN`."""
-    if row.status == Status.PENDING and move in _BY_OPERATOR and row.is_expired(now):
-        fix = "clawpy predict makes cards for the present state"
-        raise Refusal("already_decided", f"card {row.id} has expired", fix)
-    if (new_status := TRANSITIONS.get((row.status, move))) is not None:
-        return new_status
-    message = f"card {row.id} {_IN_WORDS[row.status]} and cannot be {move.value}"
-    if move in (Move.WAKE, Move.REOPEN):
-        raise Refusal("nothing_to_undo", message)
-    undoable = row.status in (Status.APPROVED, Status.DISMISSED)
-    raise Refusal("already_decided", message, f"undo it first: clawpy undo {row.id}" if undoable else "")
-
 
 CURSOR = "cards.aftermath"
 """Name of the cursor in the ledger of `follow_landings`."""

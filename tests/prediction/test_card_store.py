@@ -19,8 +19,7 @@ from engine.clock import FakeClock
 from engine.config import Settings
 from engine.events import ChangeSetDiscarded, ChangeSetLanded, Event, EventBus, LandingUndone
 from engine.model import DecidedBy, Outcome, Refusal, SessionState, Source, Status, Tier
-from engine.prediction.card_rows import CardRow
-from engine.prediction.card_store import TRANSITIONS, Move, compute_next_status
+from engine.prediction.card_rows import TRANSITIONS, CardRow, Move, compute_next_status
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
 from tests.prediction.deciding import SHOP, World, make_proposal, refusal_code
