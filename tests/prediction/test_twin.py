@@ -14,7 +14,7 @@ from engine.prediction import twin
 from engine.prediction.twin import EmbeddedTwin, compute_confidence, compute_phase, compute_urgency, find_band
 from engine.storage.database import Database, Transaction
 from tests.conftest import MONDAY_MORNING
-from tests.learning.decisions.test_learner import CARD
+from tests.learning.decisions.test_habits import CARD
 
 
 def compute_figures(twin: EmbeddedTwin) -> list[float]:
