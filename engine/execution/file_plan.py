@@ -38,7 +38,7 @@ Contents = Callable[[Iterable[str]], dict[str, bytes]]
 # -- images of files
 
 
-class Kind(StrEnum):
+class ImageKind(StrEnum):
     """The kind of entry at a path."""
 
     ABSENT = "absent"
@@ -51,7 +51,7 @@ class Kind(StrEnum):
 class Image(NamedTuple):
     """The state of a path."""
 
-    kind: Kind
+    kind: ImageKind
     blob: str = ""
     """The git blob id of its raw bytes, or of a link's target."""
     mode: int = 0
@@ -60,10 +60,10 @@ class Image(NamedTuple):
     @property
     def exists(self) -> bool:
         """Whether anything is at the path."""
-        return self.kind != Kind.ABSENT
+        return self.kind != ImageKind.ABSENT
 
 
-ABSENT = Image(Kind.ABSENT)
+ABSENT = Image(ImageKind.ABSENT)
 
 
 def is_spelled_exactly(root: Beneath, path: str) -> bool:
@@ -74,7 +74,7 @@ def is_spelled_exactly(root: Beneath, path: str) -> bool:
 
 def read_image(root: Beneath, path: str, algorithm: str, copy: Path | None) -> Image:
     """The image of `path`, without following a link there. Its bytes are also written to `copy`. As in git, a folder is
-    absent. A file that is replaced or written meanwhile is `Kind.OTHER`."""
+    absent. A file that is replaced or written meanwhile is `ImageKind.OTHER`."""
     status = root.lstat(path)
     if status is None or stat.S_ISDIR(status.st_mode):
         return ABSENT
@@ -83,13 +83,13 @@ def read_image(root: Beneath, path: str, algorithm: str, copy: Path | None) -> I
             target = root.readlink(path)
             if copy is not None:
                 copy.write_bytes(target)
-            return Image(Kind.LINK, compute_blob_id(target, algorithm))
+            return Image(ImageKind.LINK, compute_blob_id(target, algorithm))
         if not stat.S_ISREG(status.st_mode):
-            return Image(Kind.OTHER)
+            return Image(ImageKind.OTHER)
         return _read_file_image(root, path, algorithm, copy)
     except OSError as error:
         if error.errno == errno.ENOENT or error.errno in REPLACED:
-            return Image(Kind.OTHER)
+            return Image(ImageKind.OTHER)
         raise
 
 
@@ -102,7 +102,11 @@ def _read_file_image(root: Beneath, path: str, algorithm: str, copy: Path | None
             digest.update(chunk)
             read += len(chunk)
             sink.write(chunk)
-    return Image(Kind.FILE, digest.hexdigest(), status.st_mode & 0o777) if read == status.st_size else Image(Kind.OTHER)
+    return (
+        Image(ImageKind.FILE, digest.hexdigest(), status.st_mode & 0o777)
+        if read == status.st_size
+        else Image(ImageKind.OTHER)
+    )
 
 
 def compute_blob_id(data: bytes, algorithm: str = "sha1") -> str:
@@ -280,7 +284,7 @@ def _find_carried_out(root: Beneath, backwards: Plan) -> tuple[list[Entry], list
     changed_by_others: list[str] = []
     for entry in backwards.entries:
         image = backwards.observe_image(root, entry.path)
-        is_behind_obstacle = image.kind == Kind.FILE and root.find_obstruction(entry.path)
+        is_behind_obstacle = image.kind == ImageKind.FILE and root.find_obstruction(entry.path)
         if image == entry.after and not is_behind_obstacle:
             continue
         if image == entry.before:
@@ -341,8 +345,8 @@ def _prepare(root: Beneath, plan: Plan, contents: Contents, step: Step) -> dict[
     for number, entry in enumerate(new):
         path = _join_path(_find_nearest_folder(root, entry.path), f"{_make_temporary_prefix(plan)}{number}")
         data = blobs[entry.after.blob]
-        temporaries[entry.path] = _Temporary(path, os.fsdecode(data) if entry.after.kind == Kind.LINK else "")
-        if entry.after.kind == Kind.FILE:
+        temporaries[entry.path] = _Temporary(path, os.fsdecode(data) if entry.after.kind == ImageKind.LINK else "")
+        if entry.after.kind == ImageKind.FILE:
             step(f"prepare {entry.path}")
             _unlink(root, path)  # an existing one of that name may be a link to another file
             root.write(path, data, mode=entry.after.mode)
@@ -417,7 +421,7 @@ def _require_image(root: Beneath, entry: Entry, plan: Plan) -> None:
 
 
 def _put_image(root: Beneath, entry: Entry, temporary: _Temporary) -> None:
-    is_link = entry.after.kind == Kind.LINK
+    is_link = entry.after.kind == ImageKind.LINK
     if is_link and not entry.before.exists:
         root.symlink(temporary.target, entry.path)  # fails when the path exists by now
     elif not entry.before.exists:

@@ -21,7 +21,7 @@ from engine.execution.file_plan import (
     ABSENT,
     Entry,
     Image,
-    Kind,
+    ImageKind,
     Plan,
     find_obstacle,
     is_spelled_exactly,
@@ -103,14 +103,14 @@ def _check_out(git: Git, stage: Path, tree: str, paths: Sequence[bytes]) -> None
 def _fit_image(change: TreeChange, before: Image, after: Image) -> Image:
     """The new image with the permissions of the old file. If git sees no change of contents, it also has the old bytes,
     because their line endings may differ from those of a checkout."""
-    if before.kind != Kind.FILE or after.kind != Kind.FILE:
+    if before.kind != ImageKind.FILE or after.kind != ImageKind.FILE:
         return after
     blob = before.blob if change.old_oid == change.new_oid else after.blob
     mode = before.mode
     if change.old_mode != change.new_mode and change.old_mode != LINK:
         readable = (mode & 0o444) >> 2
         mode = mode | readable if change.new_mode == EXECUTABLE else mode & ~0o111
-    return Image(Kind.FILE, blob, mode)
+    return Image(ImageKind.FILE, blob, mode)
 
 
 def find_replaced_folders(root: Beneath, entries: Sequence[Entry]) -> dict[str, int]:

@@ -32,8 +32,8 @@ from engine.git.lost_commits import (
 )
 from engine.git.operations import (
     Collision,
+    GitOperation,
     Merge,
-    Operation,
     find_due_merges,
     pair_branches,
     read_operation,
@@ -65,7 +65,7 @@ NO_OWN_CHANGES = OwnChanges()
 class Inspection:
     """The results of the checks of one repository."""
 
-    unfinished: Operation | None = None
+    unfinished: GitOperation | None = None
     """The merge, rebase or other operation that is not finished."""
     lost: tuple[LostCommits, ...] = ()
     fixups: Fixups | None = None

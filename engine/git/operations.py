@@ -103,7 +103,7 @@ class Side:
 
 
 @frozen
-class Operation:
+class GitOperation:
     """An operation that was begun and is not finished."""
 
     name: str
@@ -202,7 +202,7 @@ def read_operation_stamp(git_dir: Path) -> tuple[object, ...]:
     return tuple(read_modified_at(git_dir / name) for name in _STATE_FILES)
 
 
-def read_operation(git: Git) -> Operation | None:
+def read_operation(git: Git) -> GitOperation | None:
     """The unfinished operation, or None. Runs git about eight times. Raises `GitError`."""
     folder = git.repository.git_dir
     unmerged = tuple(read_conflicted_files(git))
@@ -221,7 +221,7 @@ def read_operation(git: Git) -> Operation | None:
     our_name = _name_branch_or_id(git, onto) or git.text("symbolic-ref", "-q", "--short", "HEAD", allowed=(0, 1))
     their_name = _name_branch_or_id(git, theirs) if name == "merge" else theirs[:10]
     resolved = {_parse_entry_path(entry) for entry in git.items("ls-files", "--resolve-undo", "-z")} - {*unmerged}
-    return Operation(
+    return GitOperation(
         name,
         ours=Side(our_name or head[:10], head, subjects.get(onto or head, "")),
         theirs=Side(their_name, theirs, subjects.get(theirs, "")) if theirs else None,
@@ -236,7 +236,7 @@ def read_operation(git: Git) -> Operation | None:
 
 
 def _find_damaged_file(folder: Path, name: str, unmerged: Sequence[str] = ()) -> str:
-    """See `Operation.damaged_file`. A pick that was committed by hand has no file of its commit, and no conflict."""
+    """See `GitOperation.damaged_file`. A pick that was committed by hand has no file of its commit, and no conflict."""
     needed = list(_NEEDED_FILES.get(name, ()))
     if name in _PICKS and unmerged:
         needed.append(_HEAD_FILES[name])
@@ -301,14 +301,14 @@ def read_conflicted_files(git: Git) -> dict[str, StagedVersions]:
     return dict(sorted(files.items()))
 
 
-def _read_bisect(git: Git, folder: Path, head: str, begun_at: datetime | None) -> Operation:
+def _read_bisect(git: Git, folder: Path, head: str, begun_at: datetime | None) -> GitOperation:
     bad_term, good_term = (*_read_state_file(folder / "BISECT_TERMS").split(), "bad", "good")[:2]
     lines = git.lines("for-each-ref", "--format=%(refname:lstrip=2) %(objectname)", "refs/bisect")
     tips = dict(line.split(" ") for line in lines)
     bad = tips.get(bad_term, "")
     good = tuple(tip for name, tip in tips.items() if name.startswith(f"{good_term}-"))
     suspects = int(git.text("rev-list", "--count", bad, "--not", *good)) if bad and good else 0
-    return Operation(
+    return GitOperation(
         "bisect",
         ours=Side(head[:10], head, _read_subjects(git, [head]).get(head, "")),
         bad=bad,

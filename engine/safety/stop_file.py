@@ -25,7 +25,7 @@ STOPPED = "stopped by `clawpy stop`"
 
 
 @frozen
-class StopRequest:
+class StopFile:
     """The content of the stop file. An empty or unreadable file is a stop too."""
 
     reason: str
@@ -56,7 +56,7 @@ def is_requested(path: Path) -> bool:
     return True
 
 
-def read_request(path: Path) -> StopRequest:
+def read_request(path: Path) -> StopFile:
     """The request in the stop file, with defaults for missing values."""
     try:
         content = json.loads(path.read_bytes()[:4096])
@@ -64,7 +64,7 @@ def read_request(path: Path) -> StopRequest:
         content = None
     if not isinstance(content, dict):
         content = {}
-    return StopRequest(str(content.get("reason") or "stop file found"), str(content.get("by") or "outside"))
+    return StopFile(str(content.get("reason") or "stop file found"), str(content.get("by") or "outside"))
 
 
 def clear(path: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from engine.execution import file_plan
-from engine.execution.file_plan import ABSENT, Contents, Entry, Image, Kind, Plan, compute_blob_id
+from engine.execution.file_plan import ABSENT, Contents, Entry, Image, ImageKind, Plan, compute_blob_id
 from engine.model import Refusal
 from engine.storage.beneath import Beneath
 from tests.execution.changesets.landing_world import LandingWorld
@@ -75,13 +75,16 @@ def ignore_failure(work: Callable[[], object]) -> None:
 def make_plan() -> tuple[Plan, Contents]:
     """A plan with each sort of change to the tree of `make_tree`, and the contents of its files."""
     texts = {compute_blob_id(text.encode()): text.encode() for text in ("one", "two", "change", "go", "x")}
-    first, second = Image(Kind.FILE, compute_blob_id(b"one"), 0o644), Image(Kind.FILE, compute_blob_id(b"two"), 0o755)
+    first, second = (
+        Image(ImageKind.FILE, compute_blob_id(b"one"), 0o644),
+        Image(ImageKind.FILE, compute_blob_id(b"two"), 0o755),
+    )
     entries = (
         Entry("d/change", first, second),
         Entry("d/go", first, ABSENT),
-        Entry("d/link", Image(Kind.LINK, compute_blob_id(b"one")), Image(Kind.LINK, compute_blob_id(b"two"))),
+        Entry("d/link", Image(ImageKind.LINK, compute_blob_id(b"one")), Image(ImageKind.LINK, compute_blob_id(b"two"))),
         Entry("d/new", ABSENT, second),
-        Entry("d/new_link", ABSENT, Image(Kind.LINK, compute_blob_id(b"x"))),
+        Entry("d/new_link", ABSENT, Image(ImageKind.LINK, compute_blob_id(b"x"))),
         Entry("d/old/empty/y", first, ABSENT),
         Entry("d/sub/authorized_keys", ABSENT, first),
     )

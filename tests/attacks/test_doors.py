@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from engine.api.control import ControlServer, ask
-from engine.api.gateway.access import Limits
+from engine.api.gateway.access import GatewayLimits
 from engine.home import Home
 from tests.api.gateway.conftest import serve
 from tests.api.gateway.served import Serve, Served
@@ -33,7 +33,7 @@ WITHOUT_BODY = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n"
 
 @pytest.fixture(scope="module")
 def gateway(serve: Serve) -> Served:
-    return serve(limits=replace(Limits(), connections=100))
+    return serve(limits=replace(GatewayLimits(), connections=100))
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", WITHOUT_BODY])

@@ -13,7 +13,7 @@ import statistics
 import time
 from dataclasses import dataclass
 
-from engine.api.gateway.access import Limits
+from engine.api.gateway.access import GatewayLimits
 from tests.api.gateway.conftest import serve
 from tests.api.gateway.served import Serve, Served
 from tests.benchmarks.event_writer import EVENTS_PER_SECOND, EventWriter
@@ -74,13 +74,13 @@ def assert_all_arrived_in_time(delivery: Delivery) -> None:
 
 
 def test_two_hundred_clients_get_every_event_in_time(serve: Serve) -> None:
-    delivery = measure_delivery(serve(limits=Limits(), throw_away=False))
+    delivery = measure_delivery(serve(limits=GatewayLimits(), throw_away=False))
     assert_all_arrived_in_time(delivery)
     assert delivery.cut_off == 0
 
 
 def test_clients_that_read_nothing_are_cut_off_and_delay_no_other(serve: Serve) -> None:
-    served = serve(limits=Limits(), throw_away=False)
+    served = serve(limits=GatewayLimits(), throw_away=False)
     alone, beside_stalled = measure_delivery(served), measure_delivery(served, STALLED)
     assert_all_arrived_in_time(beside_stalled)
     assert beside_stalled.cut_off == STALLED

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.execution import file_plan
-from engine.execution.file_plan import ABSENT, Entry, Image, Kind, Plan, carry_out, compute_blob_id
+from engine.execution.file_plan import ABSENT, Entry, Image, ImageKind, Plan, carry_out, compute_blob_id
 from engine.storage.beneath import Beneath
 
 
@@ -21,7 +21,7 @@ def top_folder(tmp_path: Path) -> Iterator[Beneath]:
 
 
 def make_file_image(text: str, mode: int = 0o644) -> Image:
-    return Image(Kind.FILE, compute_blob_id(text.encode()), mode)
+    return Image(ImageKind.FILE, compute_blob_id(text.encode()), mode)
 
 
 def test_a_plan_survives_json() -> None:
@@ -35,7 +35,7 @@ def test_a_plan_survives_json() -> None:
 def test_another_spelling_is_another_file_where_case_is_folded(tmp_path: Path, top_folder: Beneath) -> None:
     (tmp_path / "a").write_text("one")
     plan = Plan("t", (), folds_case=True)
-    assert plan.observe_image(top_folder, "a").kind is Kind.FILE
+    assert plan.observe_image(top_folder, "a").kind is ImageKind.FILE
     assert plan.observe_image(top_folder, "A") == ABSENT
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from engine.git import Git
 from engine.git.operations import (
+    GitOperation,
     MergeTrial,
-    Operation,
     Stage,
     read_conflicted_files,
     read_operation,
@@ -24,7 +24,7 @@ from tests.support.programs import run_git_that_stops
 TABLE = read_table(__file__)
 
 
-def read_current(repository: Repository) -> Operation:
+def read_current(repository: Repository) -> GitOperation:
     operation = read_operation(Git(repository.path))
     assert operation is not None
     return operation
@@ -37,7 +37,7 @@ def end_operation(repository: Repository) -> None:
     assert read_operation(Git(repository.path)) is None
 
 
-def find_subject(operation: Operation) -> str:
+def find_subject(operation: GitOperation) -> str:
     return operation.theirs.subject if operation.theirs else ""
 
 

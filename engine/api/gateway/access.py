@@ -344,7 +344,7 @@ def _make_certificate_refusal(message: str, fix: str) -> Refusal:
 
 
 @frozen
-class Limits:
+class GatewayLimits:
     """Limits of the gateway: sizes in bytes, times in seconds, rates per second. They are generous for a phone, and
     stop a flood of requests."""
 

@@ -12,7 +12,7 @@ from engine.api.gateway.access import (
     THIS_RUN,
     Access,
     ClientCounts,
-    Limits,
+    GatewayLimits,
     ListenAddress,
     apply_options,
     make_listen_address,
@@ -60,12 +60,12 @@ class Gateway:
     """Opens the gateway. Callable from any thread. `announce(url)` publishes the address to other processes."""
 
     def __init__(
-        self, engine: Services, build: Build, *, announce: Callable[[str], None], limits: Limits | None = None
+        self, engine: Services, build: Build, *, announce: Callable[[str], None], limits: GatewayLimits | None = None
     ) -> None:
         self._engine = engine
         self._build = build
         self._announce = announce
-        self._limits = limits or Limits()
+        self._limits = limits or GatewayLimits()
         self._access = Access(engine.keys, engine.database)
         self._state_lock = threading.RLock()
         self._counts = ClientCounts()

@@ -24,7 +24,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from engine.api.documents import Document, document, instant
-from engine.api.gateway.access import Access, ClientCounts, Limits, RateLimit
+from engine.api.gateway.access import Access, ClientCounts, GatewayLimits, RateLimit
 from engine.api.gateway.replies import INVALID_REQUEST, RpcCall, make_error_reply
 from engine.api.operations.operation import describe_fault
 from engine.api.operations.system import cross_poll_status
@@ -103,7 +103,9 @@ Answer = Callable[[str, Mapping[str, Any] | None, str | int | None], Document]
 class Pulse:
     """Follows the ledger and serves the clients, on the gateway's event loop."""
 
-    def __init__(self, engine: Services, answer: Answer, access: Access, limits: Limits, counts: ClientCounts) -> None:
+    def __init__(
+        self, engine: Services, answer: Answer, access: Access, limits: GatewayLimits, counts: ClientCounts
+    ) -> None:
         self.engine = engine
         self.answer = answer
         self.access = access

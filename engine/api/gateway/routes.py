@@ -23,7 +23,7 @@ from starlette.websockets import WebSocket
 
 from engine.api.documents import Document
 from engine.api.gateway import replies
-from engine.api.gateway.access import Access, ClientCounts, Limits, ListenAddress
+from engine.api.gateway.access import Access, ClientCounts, GatewayLimits, ListenAddress
 from engine.api.gateway.pulse import Pulse
 from engine.api.gateway.server import Guard, Server
 from engine.api.operations import OPERATIONS
@@ -123,7 +123,7 @@ SLOW_OPERATIONS = frozenset({"trigger", "twin"})
 
 
 def build_server(
-    engine: ApiServices, access: Access, address: ListenAddress, limits: Limits, counts: ClientCounts
+    engine: ApiServices, access: Access, address: ListenAddress, limits: GatewayLimits, counts: ClientCounts
 ) -> Server:
     """Build the application with its guard and its server. Raises as `Server`."""
     app = FastAPI(

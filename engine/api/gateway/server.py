@@ -32,7 +32,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-from engine.api.gateway.access import Access, ClientCounts, Limits, ListenAddress, RateLimit, check_certificate
+from engine.api.gateway.access import Access, ClientCounts, GatewayLimits, ListenAddress, RateLimit, check_certificate
 from engine.model import Refusal
 from engine.model.secrets import redact
 
@@ -59,7 +59,7 @@ class Server(uvicorn.Server):
         self,
         guard: Guard,
         address: ListenAddress,
-        limits: Limits,
+        limits: GatewayLimits,
         counts: ClientCounts,
         background: Callable[[], Awaitable[None]],
     ) -> None:
@@ -145,7 +145,7 @@ class _Connection(H11Protocol):
     """An HTTP connection, which is closed if no request comes. If there are too many connections, the oldest one that
     waits for a request or for the rest of one is closed, so that idle clients do not keep others out."""
 
-    limits: ClassVar[Limits]
+    limits: ClassVar[GatewayLimits]
     arrived: ClassVar[dict[_Connection, None]]
     """The HTTP connections of the server, the oldest first."""
 
@@ -177,7 +177,7 @@ class _Connection(H11Protocol):
 class _WebSocket(WebSocketsSansIOProtocol):
     """A WebSocket that is closed if its client does not read, so that messages do not pile up."""
 
-    limits: ClassVar[Limits]
+    limits: ClassVar[GatewayLimits]
     counts: ClassVar[ClientCounts]
     _cut_off_timer: asyncio.TimerHandle | None = None
 
@@ -275,7 +275,7 @@ class HttpRefusal(Refusal):
 class Guard:
     """The ASGI middleware that checks requests. For one event loop."""
 
-    def __init__(self, app: ASGIApp, access: Access, address: ListenAddress, limits: Limits) -> None:
+    def __init__(self, app: ASGIApp, access: Access, address: ListenAddress, limits: GatewayLimits) -> None:
         self._app = app
         self._access = access
         self.address = address

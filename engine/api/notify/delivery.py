@@ -188,14 +188,14 @@ _apprise_log.addHandler(logging.NullHandler())
 
 
 @frozen
-class Failure:
+class DeliveryFailure:
     """The reason of a failed delivery. If `lasting`, it will fail again until the operator fixes it."""
 
     message: str
     lasting: bool = False
 
 
-def deliver(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failure | None:
+def deliver(address: Address, note: Note, buttons: Mapping[str, Button]) -> DeliveryFailure | None:
     """Deliver a note; returns None on success. `buttons` are by action. Callable from any thread; takes at most about
     `TIMEOUT_S`."""
     if address.service == DESKTOP_SCHEME:
@@ -203,11 +203,11 @@ def deliver(address: Address, note: Note, buttons: Mapping[str, Button]) -> Fail
     if address.service == SPEAK_SCHEME:
         return _run(make_speech_command(note))
     if not has_extra(NOTIFY):
-        return Failure(str(make_not_installed_refusal(NOTIFY)), lasting=True)
+        return DeliveryFailure(str(make_not_installed_refusal(NOTIFY)), lasting=True)
     return _send(address, note, buttons)
 
 
-def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failure | None:
+def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> DeliveryFailure | None:
     import apprise
     from apprise import plugins
 
@@ -217,11 +217,11 @@ def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failur
     )  # fmt: skip
     fields: dict[str, Any] | None = plugins.url_to_dict(address.url)  # type: ignore[no-untyped-call]
     if fields is None:
-        return Failure("there is no such service, or its address is incomplete", lasting=True)
+        return DeliveryFailure("there is no such service, or its address is incomplete", lasting=True)
     title, body = adapt(note, buttons, fields)
     service = apprise.Apprise.instantiate(fields, asset=asset)
     if service is None:
-        return Failure("its address is incomplete, or the service cannot be used on this machine", lasting=True)
+        return DeliveryFailure("its address is incomplete, or the service cannot be used on this machine", lasting=True)
     carrier = apprise.Apprise(asset=asset)
     carrier.add(service)
     kind = apprise.NotifyType.INFO if note.is_good_news else apprise.NotifyType.WARNING
@@ -231,35 +231,35 @@ def _send(address: Address, note: Note, buttons: Mapping[str, Button]) -> Failur
     if result:
         return None
     if result.status.name == "TIMEOUT":
-        return Failure(f"it did not accept the notification within {TIMEOUT_S:g} s")
+        return DeliveryFailure(f"it did not accept the notification within {TIMEOUT_S:g} s")
     return describe_failure([entry.message for entry in result.logs()])
 
 
-def describe_failure(messages: Sequence[str]) -> Failure:
+def describe_failure(messages: Sequence[str]) -> DeliveryFailure:
     """The failure that the log lines of Apprise report, in our own words."""
     for line in messages:
         if match := re.search(r"error=(\d{3})\d{0,2}\b", line):
             status = int(match[1])
-            return Failure(
+            return DeliveryFailure(
                 f"the server answers {status}", lasting=400 <= status < 500 and status not in RETRYABLE_STATUS
             )
         if "onnection error" in line:
-            return Failure("it cannot be reached")
-    return Failure("it did not accept the notification")
+            return DeliveryFailure("it cannot be reached")
+    return DeliveryFailure("it did not accept the notification")
 
 
-def _run(command: Sequence[str]) -> Failure | None:
+def _run(command: Sequence[str]) -> DeliveryFailure | None:
     if not command:
-        return Failure("this machine has no program for notifications; see `clawpy doctor`", lasting=True)
+        return DeliveryFailure("this machine has no program for notifications; see `clawpy doctor`", lasting=True)
     try:
         process = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=TIMEOUT_S
         )
     except subprocess.TimeoutExpired:
-        return Failure(f"it did not accept the notification within {TIMEOUT_S:g} s")
+        return DeliveryFailure(f"it did not accept the notification within {TIMEOUT_S:g} s")
     except OSError as error:
-        return Failure(f"{command[0]} cannot be run: {error.strerror}", lasting=True)
-    return None if process.returncode == 0 else Failure(f"{command[0]} ended with {process.returncode}")
+        return DeliveryFailure(f"{command[0]} cannot be run: {error.strerror}", lasting=True)
+    return None if process.returncode == 0 else DeliveryFailure(f"{command[0]} ended with {process.returncode}")
 
 
 BUTTON_LIFETIME = timedelta(hours=4)

@@ -18,7 +18,7 @@ from engine.api.notify.delivery import (
     Address,
     Addresses,
     Button,
-    Failure,
+    DeliveryFailure,
     IssuePass,
     deliver,
     make_buttons,
@@ -70,7 +70,7 @@ MAX_WAIT_S = 3600.0
 WAITING_PREFIX = "notify-"
 """The prefix of an id in the queue, which is followed by the name of a surface."""
 
-Deliver = Callable[[Address, Note, Mapping[str, Button]], Failure | None]
+Deliver = Callable[[Address, Note, Mapping[str, Button]], DeliveryFailure | None]
 
 
 class Notifications:
@@ -321,7 +321,7 @@ class _Sender:
             self._failures, self.blocked_until, self.last_failure = 0, None, ""
         return 0.0
 
-    def _count_failure(self, rows: Sequence[NotificationRow], failure: Failure) -> float:
+    def _count_failure(self, rows: Sequence[NotificationRow], failure: DeliveryFailure) -> float:
         """Give up rows that will not be tried again, and postpone the others. Returns the seconds until the next
         attempt."""
         now, outbox = self._service.engine.clock.now(), self._service.outbox
@@ -347,18 +347,18 @@ class _Sender:
         secrets = (*engine.keys.secrets(), *self._service.addresses.secrets())
         return make_note(content, form, pending=len(engine.cards.list_pending()), now=now, secrets=secrets)
 
-    def _deliver(self, note: Note) -> Failure | None:
+    def _deliver(self, note: Note) -> DeliveryFailure | None:
         """Deliver a note now; returns None on success."""
         service = self._service
         try:
             address = service.addresses.of(self._surface)
             if address is None:
-                return Failure("it has no address", lasting=True)
+                return DeliveryFailure("it has no address", lasting=True)
             buttons = make_buttons(service.engine, service.issue_pass, note.prediction_id, note.actions)
             return service.deliver(address, note, buttons)
         except Refusal as refusal:
-            return Failure(refusal.message, lasting=True)
+            return DeliveryFailure(refusal.message, lasting=True)
         except Exception as error:
             # Only the type of a library's error is logged, because its message may contain the address.
             log.warning("the %s could not be reached: %s", self._surface, type(error).__name__)
-            return Failure(f"its delivery failed ({type(error).__name__})")
+            return DeliveryFailure(f"its delivery failed ({type(error).__name__})")

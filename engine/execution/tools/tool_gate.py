@@ -131,7 +131,7 @@ def check_plain_text(text: str, name: str, max_length: int) -> str:
 
 
 @frozen
-class Decision:
+class PolicyDecision:
     """The policy's decision about a call."""
 
     verdict: Verdict
@@ -169,26 +169,26 @@ class Policy:
             return False
         return any(entry.partition(":")[0].strip() == tool for entry in (*self.allow, *self.ask))
 
-    def decide(self, tool: str, subjects: Sequence[str]) -> Decision:
+    def decide(self, tool: str, subjects: Sequence[str]) -> PolicyDecision:
         """Decide about a call.
 
         `subjects` are the texts that patterns are compared with: paths, or the spellings of a host. For a command, they
         are its whole text, then each program that it runs with its arguments.
         """
         if self.problem or not self.is_offered(tool):
-            return Decision(Verdict.BLOCK)
+            return PolicyDecision(Verdict.BLOCK)
         for listed, verdict in ((self.deny, Verdict.BLOCK), (self.ask, Verdict.ASK)):
             for entry in listed:
                 if _entry_matches(entry, tool, subjects):
-                    return Decision(verdict, entry)
+                    return PolicyDecision(verdict, entry)
         entries = [
             self._find_allowing_entry(tool, subject) for subject in self._select_required_subjects(tool, subjects)
         ]
         if tool == "web_fetch":  # the subjects are spellings of one host, so one entry is enough, preferably a pattern
             entries = sorted(filter(None, entries), key=lambda entry: ":" not in entry)[:1]
         if entries and all(entries):
-            return Decision(Verdict.ALLOW, entries[0])
-        return Decision(Verdict.BLOCK)
+            return PolicyDecision(Verdict.ALLOW, entries[0])
+        return PolicyDecision(Verdict.BLOCK)
 
     @staticmethod
     def _select_required_subjects(tool: str, subjects: Sequence[str]) -> Sequence[str]:

@@ -72,7 +72,7 @@ Resolve = Callable[[str, int], Sequence[str]]
 
 
 @frozen
-class Page:
+class WebPage:
     """A page that was fetched."""
 
     url: str
@@ -180,7 +180,7 @@ class Web:
         """Whether the host may be of this machine or its network: only if it is listed without a pattern."""
         return is_listed(target, [entry for entry in self._settings.current.web.allow if "*" not in entry])
 
-    def fetch(self, url: str, *, is_allowed: Callable[[WebTarget], bool], on_stop: OnStop) -> Page:
+    def fetch(self, url: str, *, is_allowed: Callable[[WebTarget], bool], on_stop: OnStop) -> WebPage:
         """Fetch the page at `url` as text.
 
         A redirect to a host that `is_allowed` refuses is not followed; the page then has only the URL of that host.
@@ -195,7 +195,7 @@ class Web:
                     return _make_page(target, answer)
                 following = parse_url(urljoin(target.url, location))
                 if following.host != target.host and not is_allowed(following):
-                    return Page(target.url, answer.status, "", "", moved_to=following.url)
+                    return WebPage(target.url, answer.status, "", "", moved_to=following.url)
                 target = following
         raise Refusal("unreachable", f"{target.host} redirects without end", "use another address")
 
@@ -277,7 +277,7 @@ def _read_body(response: http.client.HTTPResponse, headers: dict[str, str], dead
     return bytes(data[:MAX_PAGE_BYTES])
 
 
-def _make_page(target: WebTarget, answer: _Answer) -> Page:
+def _make_page(target: WebTarget, answer: _Answer) -> WebPage:
     """The page of an answer as text. Raises `Refusal` `no_text`."""
     kind = answer.headers.get("content-type", "").split(";")[0].strip().lower()
     size = len(answer.data)
@@ -288,7 +288,7 @@ def _make_page(target: WebTarget, answer: _Answer) -> Page:
     if "html" in kind or (not kind and text.lstrip()[:100].lower().startswith(("<!doctype html", "<html"))):
         text = convert_html_to_text(text)
     cut = f"\n[only the first {MAX_PAGE_BYTES:,} bytes were read]" if size >= MAX_PAGE_BYTES else ""
-    return Page(target.url, answer.status, sanitise(kind), sanitise(text) + cut)
+    return WebPage(target.url, answer.status, sanitise(kind), sanitise(text) + cut)
 
 
 def _parse_hits(text: str) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from engine.git.github import PullRequest, Wait, WaitsFor
-from engine.git.operations import CONFLICT_OPERATION, MAX_COLLIDING, Operation
+from engine.git.operations import CONFLICT_OPERATION, MAX_COLLIDING, GitOperation
 from engine.git.state import STALE_BRANCH, Branch
 from engine.model.text import count, join_names, join_shortened, moment, plain
 from engine.prediction.context import WorkspaceContext
@@ -232,7 +232,7 @@ def unfinished_operation(context: WorkspaceContext) -> Iterator[Offer]:
     )
 
 
-def _make_operation_subject(operation: Operation, branch: str) -> str:
+def _make_operation_subject(operation: GitOperation, branch: str) -> str:
     """The name of the operation: `merge of tax on main`. A rebase keeps its name while it applies commits."""
     if operation.name == "rebase":
         return f"rebase of {plain(operation.rebased, 200) or branch} onto {plain(operation.ours.name, 200)}"
@@ -240,13 +240,13 @@ def _make_operation_subject(operation: Operation, branch: str) -> str:
     return f"{operation.name}{merged_branch} on {branch}"
 
 
-def _describe_damage(operation: Operation) -> str:
+def _describe_damage(operation: GitOperation) -> str:
     """Which file of git's state is damaged, in a sentence; "" for none."""
     name = operation.damaged_file
     return f" Its state is damaged: git's file {name} is missing or empty." if name else ""
 
 
-def _explain(operation: Operation) -> str:
+def _explain(operation: GitOperation) -> str:
     if operation.name == "bisect":
         return _explain_bisect(operation)
     theirs = operation.theirs
@@ -273,7 +273,7 @@ def _explain(operation: Operation) -> str:
     return f"{begun} {stopped}: {join_shortened(operation.unmerged, 3)}{marked}."
 
 
-def _explain_bisect(operation: Operation) -> str:
+def _explain_bisect(operation: GitOperation) -> str:
     bad, good = operation.terms
     if not operation.bad or not operation.good:
         missing = " or ".join(term for term, revision in ((bad, operation.bad), (good, operation.good)) if not revision)

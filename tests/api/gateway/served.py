@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from engine import open_engine
-from engine.api.gateway.access import Limits
+from engine.api.gateway.access import GatewayLimits
 from engine.api.gateway.gateway import Gateway
 from engine.api.gateway.routes import build_server
 from engine.engine import Engine
@@ -21,7 +21,7 @@ from engine.model import Card
 from engine.services import Overrides
 from tests.conftest import Repository
 
-SMALL = Limits(body=65_536, head=16_384, head_seconds=2.0, body_seconds=2.0, messages=0.05, failures=0.05)
+SMALL = GatewayLimits(body=65_536, head=16_384, head_seconds=2.0, body_seconds=2.0, messages=0.05, failures=0.05)
 """Small sizes. Once a burst is used up, nothing more is allowed within a test. A slow machine meets the deadlines."""
 
 
@@ -86,7 +86,7 @@ def parse_error(received: bytes) -> tuple[int, str]:
     return int(head.split()[1]), json.loads(body)["error"]["code"] if body.startswith(b"{") else "bad_request"
 
 
-def open_served(place: Path, *, limits: Limits = SMALL, throw_away: bool = True, **options: Any) -> Served:
+def open_served(place: Path, *, limits: GatewayLimits = SMALL, throw_away: bool = True, **options: Any) -> Served:
     """Open an engine with a home and a repository in `place`. `options` are those of `Gateway.open`."""
     shop = Repository(place / "shop")
     shop.commit("begin", {"cart.py": "total = 0\n"}, at="2026-01-02T12:00:00+00:00")

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.api.gateway.access import THIS_RUN, TOKEN_NAME, USED_PASSES_KEY, Access, Limits, rotate_token
+from engine.api.gateway.access import THIS_RUN, TOKEN_NAME, USED_PASSES_KEY, Access, GatewayLimits, rotate_token
 from engine.api_keys import Keyring, Keys
 from engine.config.sections import Surface
 from engine.home import Home
@@ -190,7 +190,7 @@ def notify_phone(served: Served, server: NotificationServer) -> dict[str, Button
 
 @pytest.mark.long
 def test_a_card_is_decided_from_the_phone_once(serve: Serve) -> None:
-    served = serve(limits=Limits())  # a slow machine's requests are not cut short
+    served = serve(limits=GatewayLimits())  # a slow machine's requests are not cut short
     engine = served.engine
     with NotificationServer() as server:
         buttons_by_card = notify_phone(served, server)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.api.gateway import replies
-from engine.api.gateway.access import Access, ClientCounts, Limits, make_listen_address
+from engine.api.gateway.access import Access, ClientCounts, GatewayLimits, make_listen_address
 from engine.api.gateway.routes import build_server
 from engine.engine import Engine
 from engine.model import Answer, DecidedBy, Question
@@ -185,7 +185,7 @@ def test_no_telemetry_is_sent(engine: Engine, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("FASTAPI_OTEL_AUTO_CONFIGURE", "true")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     address = replace(make_listen_address(engine.settings.current.gateway), port=0)
-    server = build_server(engine, Access(engine.keys, engine.database), address, Limits(), ClientCounts())
+    server = build_server(engine, Access(engine.keys, engine.database), address, GatewayLimits(), ClientCounts())
     server._listening.close()
     app: Any = server.guard._app
     assert not app._native_telemetry.enabled()

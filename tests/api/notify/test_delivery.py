@@ -15,7 +15,15 @@ import pytest
 from apprise.plugins.discord import NotifyDiscord
 
 from engine.api.notify import delivery
-from engine.api.notify.delivery import Address, Addresses, Button, Failure, deliver, describe_failure, store_address
+from engine.api.notify.delivery import (
+    Address,
+    Addresses,
+    Button,
+    DeliveryFailure,
+    deliver,
+    describe_failure,
+    store_address,
+)
 from engine.api.notify.notes import Form, Note, NotificationContent, NotificationKind, make_note
 from engine.config import Settings
 from engine.config.sections import NotifySettings, Surface, SurfaceSettings, find_address_problem
@@ -123,7 +131,7 @@ def make(form: Form, content: NotificationContent = CARD) -> Note:
     return make_note(content, form, pending=3, now=NOW + timedelta(minutes=2))
 
 
-def send(url: str, note: Note, surface: Surface = Surface.PHONE, **buttons: Button) -> Failure | None:
+def send(url: str, note: Note, surface: Surface = Surface.PHONE, **buttons: Button) -> DeliveryFailure | None:
     return deliver(Address(surface, url, "settings"), note, buttons)
 
 
@@ -182,14 +190,14 @@ def test_discord_shows_text_literally_and_mentions_nobody(
 @pytest.mark.parametrize(
     ("status", "failure"),
     [
-        (401, Failure("the server answers 401", lasting=True)),
-        (404, Failure("the server answers 404", lasting=True)),
-        (429, Failure("the server answers 429")),
-        (503, Failure("the server answers 503")),
+        (401, DeliveryFailure("the server answers 401", lasting=True)),
+        (404, DeliveryFailure("the server answers 404", lasting=True)),
+        (429, DeliveryFailure("the server answers 429")),
+        (503, DeliveryFailure("the server answers 503")),
     ],
 )
 def test_a_status_below_500_lasts_unless_it_asks_for_patience(
-    server: NotificationServer, status: int, failure: Failure
+    server: NotificationServer, status: int, failure: DeliveryFailure
 ) -> None:
     server.status = status
     assert send(server.ntfy, make(Form.BANNER)) == failure
@@ -198,12 +206,12 @@ def test_a_status_below_500_lasts_unless_it_asks_for_patience(
 def test_a_server_that_never_answers_is_a_failure(server: NotificationServer, monkeypatch: pytest.MonkeyPatch) -> None:
     server.open.clear()
     monkeypatch.setattr(delivery, "TIMEOUT_S", 0.05)
-    assert send(server.ntfy, make(Form.BANNER)) == Failure("it did not accept the notification within 0.05 s")
+    assert send(server.ntfy, make(Form.BANNER)) == DeliveryFailure("it did not accept the notification within 0.05 s")
 
 
 @pytest.mark.parametrize("lines", [[], ["something else entirely at ntfy://user:pass@host"]])
 def test_the_words_of_a_library_are_never_repeated(lines: list[str]) -> None:
-    assert describe_failure(lines) == Failure("it did not accept the notification")
+    assert describe_failure(lines) == DeliveryFailure("it did not accept the notification")
 
 
 def make_fake_program(folder: Path, name: str) -> Path:

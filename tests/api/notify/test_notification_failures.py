@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.api.notify.delivery import Address, Button, Failure
+from engine.api.notify.delivery import Address, Button, DeliveryFailure
 from engine.api.notify.notes import Note
 from engine.api.notify.outbox import BACKOFF_S, MAX_AGE, MAX_TRIES
 from engine.clock import FakeClock
@@ -28,7 +28,7 @@ from tests.conftest import MONDAY_MORNING
 
 
 def test_a_dead_surface_is_tried_at_growing_intervals_and_given_up(phone_world: NotifyWorld, clock: FakeClock) -> None:
-    phone_world.courier.failures[Surface.PHONE] = Failure("it cannot be reached")
+    phone_world.courier.failures[Surface.PHONE] = DeliveryFailure("it cannot be reached")
     phone_world.record_events(PAUSED)
     waits = []
     while (wait := phone_world.notifications.deliver_due(Surface.PHONE)) is not None:
@@ -41,7 +41,7 @@ def test_a_dead_surface_is_tried_at_growing_intervals_and_given_up(phone_world: 
 
 
 def test_nothing_is_tried_before_the_interval_is_over(phone_world: NotifyWorld, clock: FakeClock) -> None:
-    phone_world.courier.failures[Surface.PHONE] = Failure("it cannot be reached")
+    phone_world.courier.failures[Surface.PHONE] = DeliveryFailure("it cannot be reached")
     phone_world.record_events(PAUSED, COST)
     phone_world.deliver()
     assert len(phone_world.courier.sent) == 1
@@ -113,7 +113,7 @@ def test_a_dead_surface_delays_no_other(world: NotifyWorld) -> None:
     """The service of the phone does not answer. The watch gets its note nevertheless."""
     release, delivered = threading.Event(), threading.Event()
 
-    def deliver(address: Address, note: object, buttons: object) -> Failure | None:
+    def deliver(address: Address, note: object, buttons: object) -> DeliveryFailure | None:
         if address.surface is Surface.PHONE:
             release.wait(20)
         else:
@@ -146,9 +146,9 @@ class StandInPhone:
         """How often it took a note with each amount."""
         self.fails = self.crashes = False
 
-    def deliver(self, address: Address, note: Note, buttons: Mapping[str, Button]) -> Failure | None:
+    def deliver(self, address: Address, note: Note, buttons: Mapping[str, Button]) -> DeliveryFailure | None:
         if self.fails:
-            return Failure("it cannot be reached")
+            return DeliveryFailure("it cannot be reached")
         self.counts.update(word for word in note.body.split() if word.startswith("$") and word.endswith("7"))
         if self.crashes:
             self.crashes = False

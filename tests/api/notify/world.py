@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
-from engine.api.notify.delivery import Address, Addresses, Button, Failure, deliver
+from engine.api.notify.delivery import Address, Addresses, Button, DeliveryFailure, deliver
 from engine.api.notify.notes import Note
 from engine.api.notify.notifications import Notifications
 from engine.api_keys import Key, Keys
@@ -46,10 +46,10 @@ class StandInCourier:
     """Records the notes and buttons that are delivered, and fails on the surfaces in `failures`."""
 
     sent: list[tuple[Surface, Note]] = field(default_factory=list)
-    failures: dict[Surface, Failure] = field(default_factory=dict)
+    failures: dict[Surface, DeliveryFailure] = field(default_factory=dict)
     buttons: list[Mapping[str, Button]] = field(default_factory=list)
 
-    def deliver(self, address: Address, note: Note, buttons: Mapping[str, Button]) -> Failure | None:
+    def deliver(self, address: Address, note: Note, buttons: Mapping[str, Button]) -> DeliveryFailure | None:
         self.sent.append((address.surface, note))
         self.buttons.append(buttons)
         return self.failures.get(address.surface)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from clawpy_console.cli.printing import render_document
-from engine.api.notify.delivery import Failure
+from engine.api.notify.delivery import DeliveryFailure
 from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.config.sections import Surface
@@ -93,7 +93,7 @@ def test_every_surface_is_listed_with_what_is_missing(world: NotifyWorld) -> Non
 
 def test_an_undelivered_notification_is_shown_retried_and_dismissed(world: NotifyWorld) -> None:
     world.set_addresses(phone="ntfy://topic")
-    world.courier.failures[Surface.PHONE] = Failure("the server answers 401", lasting=True)
+    world.courier.failures[Surface.PHONE] = DeliveryFailure("the server answers 401", lasting=True)
     world.record_events(StateChanged(before="WATCHING", after="PAUSED", cause="3 dismissals in a row"))
     world.deliver()
     document = notify(world)
@@ -112,7 +112,7 @@ def test_a_test_notification_says_how_it_went(world: NotifyWorld) -> None:
         notify(world, action="test")
     assert refused.value.code == "no_surface"
     world.set_addresses(phone="ntfy://topic", watch="key")
-    world.courier.failures[Surface.PHONE] = Failure("it cannot be reached")
+    world.courier.failures[Surface.PHONE] = DeliveryFailure("it cannot be reached")
     document = notify(world, action="test")
     assert [surface["delivered"] for surface in document["tested"]] == [False, False]
     assert print_notify(document).startswith(

@@ -51,7 +51,7 @@ LINKED_FOLDERS = tuple(name for language in LANGUAGES.values() for name in langu
 
 
 @frozen
-class Commit:
+class ShownCommit:
     """One commit."""
 
     sha: str
@@ -76,9 +76,9 @@ def resolve_commit(job: Job, revision: str) -> str:
     raise CannotRun(f"`{revision}` names no commit in this repository", HOW_TO_LIST_COMMITS)
 
 
-def read_commit(git: Git, sha: str) -> Commit:
+def read_commit(git: Git, sha: str) -> ShownCommit:
     """A commit's author, date (ISO) and subject."""
-    return Commit(*git.text("show", "--no-patch", "--format=%H%x00%an%x00%aI%x00%s", sha).split("\0"))
+    return ShownCommit(*git.text("show", "--no-patch", "--format=%H%x00%an%x00%aI%x00%s", sha).split("\0"))
 
 
 def list_commits(job: Job, git: Git, commits: Sequence[str]) -> None:

@@ -37,7 +37,7 @@ from engine.git.history import is_ancestor
 from engine.git.operations import (
     CONFLICT_OPERATION,
     MAX_COLLIDING,
-    Operation,
+    GitOperation,
     Stage,
     StagedVersions,
     merge_trees,
@@ -293,7 +293,7 @@ class UnfinishedOperation(ProjectFlow):
         summary = f"The {label} conflicts in {where}{join_names(operation.unmerged, 3)}{tests}. {ways.sentence}"
         return FlowResult(summary, sound=False, facts=facts)
 
-    def _test_each_side(self, job: Job, operation: Operation, stages: dict[str, StagedVersions]) -> dict[str, str]:
+    def _test_each_side(self, job: Job, operation: GitOperation, stages: dict[str, StagedVersions]) -> dict[str, str]:
         """Run the tests with all conflicts resolved to each side. Returns the outcomes by side, each as the rest of a
         sentence."""
         outcomes: dict[str, str] = {}
@@ -317,7 +317,7 @@ def _describe_operation(operation: str) -> str:
     return {CONFLICT_OPERATION: "merge of files", "am": "`git am`"}.get(operation, operation)
 
 
-def _report_files(job: Job, operation: Operation, conflicts: dict[str, int]) -> None:
+def _report_files(job: Job, operation: GitOperation, conflicts: dict[str, int]) -> None:
     job.say(f"Ours: {operation.ours.name} “{operation.ours.subject}”")
     if operation.theirs is not None:
         job.say(f"Theirs: {operation.theirs.name} “{operation.theirs.subject}”")
@@ -332,7 +332,7 @@ def _report_files(job: Job, operation: Operation, conflicts: dict[str, int]) -> 
         job.say(f"{count(len(operation.remaining), 'commit')} to apply after this one")
 
 
-def _find_commit_ranges(operation: Operation) -> dict[str, str]:
+def _find_commit_ranges(operation: GitOperation) -> dict[str, str]:
     """For each side by name, the range of its commits since the common base."""
     theirs = operation.theirs
     if theirs is None or not operation.base:
@@ -355,7 +355,7 @@ class _WaysOut(NamedTuple):
     """Both, as sentences."""
 
 
-def _find_ways_out(operation: Operation) -> _WaysOut:
+def _find_ways_out(operation: GitOperation) -> _WaysOut:
     give_up = ", ".join(f"`{command}`" for command in operation.abort_commands)
     if operation.damaged_file:
         damage = f"It cannot go on, because git's file {operation.damaged_file} is missing or empty"
@@ -368,7 +368,7 @@ def _find_ways_out(operation: Operation) -> _WaysOut:
     return _WaysOut(go_on, give_up, f"To go on: {go_on}. To give up: {give_up}")
 
 
-def _report_bisect(job: Job, operation: Operation) -> FlowResult:
+def _report_bisect(job: Job, operation: GitOperation) -> FlowResult:
     git, (bad, good) = make_operator_git(job), operation.terms
     ways = _find_ways_out(operation)
     job.say(f"Checked out: {read_commit(git, operation.ours.commit)}")

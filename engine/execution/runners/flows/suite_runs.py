@@ -24,8 +24,8 @@ from engine.execution.runners.toolchains.tool_table import (
     EXECUTION_KINDS,
     MISSING_KINDS,
     PROGRAM_FIXES,
-    Command,
     MissingItem,
+    ToolCommand,
     find_first_missing,
 )
 from engine.model import CheckResult
@@ -112,7 +112,7 @@ def run_tests(
     *,
     quiet: bool = False,
     texts: dict[str, str] | None = None,
-    wrap: Callable[[Command], Command] = lambda command: command,
+    wrap: Callable[[ToolCommand], ToolCommand] = lambda command: command,
 ) -> CheckResult:
     """Run `tests`, by default the whole suite, and return the result. The output about each failing test is put into
     `texts`. `wrap` may change the command of the tool.
@@ -200,7 +200,7 @@ def _make_cannot_run_error(tool: Toolchain, missing: MissingItem, scope: str = "
     return CannotRun(f"{scope or f'{tool.title} cannot run'}: {reason}", tool.find_fix(missing))
 
 
-def run_command(job: Job, command: Command, folder: Path, *, quiet: bool = False) -> CommandResult:
+def run_command(job: Job, command: ToolCommand, folder: Path, *, quiet: bool = False) -> CommandResult:
     """Run the command of a tool in the `folder` of a project, and then remove the files that it made there."""
     created = [folder / name for name in command.created_files if not os.path.lexists(folder / name)]
     try:

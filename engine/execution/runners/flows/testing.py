@@ -46,7 +46,7 @@ from engine.execution.runners.flows.suite_runs import (
 from engine.execution.runners.toolchains.detection import add_package_command
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import read_project
-from engine.execution.runners.toolchains.tool_table import PROGRAM_FIXES, Command
+from engine.execution.runners.toolchains.tool_table import PROGRAM_FIXES, ToolCommand
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.model import CheckResult
@@ -338,7 +338,7 @@ def _measure(
     disabled = {"pytest_cov": "--no-cov", "xdist": "-n0"}
     addopts = " ".join(option for plugin, option in disabled.items() if plugin in installed)
 
-    def wrap(command: Command) -> Command:
+    def wrap(command: ToolCommand) -> ToolCommand:
         argv = (command.argv[0], "-m", "coverage", "run", *options, *command.argv[1:])
         return replace(command, argv=argv, environment={**command.environment, "PYTEST_ADDOPTS": addopts})
 

@@ -42,7 +42,7 @@ from engine.execution.runners.toolchains.lock_files import find_mismatches
 from engine.execution.runners.toolchains.project_tools import Finding, Linter
 from engine.execution.runners.toolchains.projects import find_packages
 from engine.execution.runners.toolchains.python_projects import is_python_project
-from engine.execution.runners.toolchains.tool_table import LINTERS, Command, find_first_missing, read_text
+from engine.execution.runners.toolchains.tool_table import LINTERS, ToolCommand, find_first_missing, read_text
 from engine.execution.sandbox.host_paths import find_own_environment
 from engine.frozen import frozen
 from engine.model.text import capitalised, count, find_last_error_line, join_names
@@ -293,7 +293,7 @@ class FixLint(_LintFlow):
         )
 
 
-def _apply_fixes(job: Job, linter: Linter, targets: list[str]) -> list[Command]:
+def _apply_fixes(job: Job, linter: Linter, targets: list[str]) -> list[ToolCommand]:
     """Run the commands by which a linter fixes its targets, and return them. Raises `CannotRun`."""
     commands = linter.make_fix_commands(targets, job.scratch)
     for command in commands:

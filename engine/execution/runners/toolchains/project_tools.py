@@ -19,10 +19,10 @@ from engine.execution.runners.toolchains.tool_table import (
     FALLBACK,
     PROGRAM_FIXES,
     TOOL_TABLES,
-    Command,
     LinterRow,
     MissingItem,
     TestRunnerRow,
+    ToolCommand,
     ToolRow,
     find_usual_fix,
     read_text,
@@ -79,14 +79,14 @@ class ProjectTool:
             return self.install
         return find_usual_fix(missing, self.install or "install what the project needs")
 
-    def _fill_command(self, template: str, placeholders: Placeholders) -> Command | None:
+    def _fill_command(self, template: str, placeholders: Placeholders) -> ToolCommand | None:
         """A command of the row with its placeholders replaced; None if one of them is unknown."""
         placeholders = {**self.placeholders, **placeholders}
         argv = fill_command(template, placeholders)
         environment = {name: _fill_text(value, placeholders) for name, value in self.row.environment.items()}
         if argv is None:
             return None
-        return Command(argv, environment, self.row.exit_codes, created_files=self.row.created_files)
+        return ToolCommand(argv, environment, self.row.exit_codes, created_files=self.row.created_files)
 
 
 @frozen_kw_only
@@ -118,7 +118,7 @@ class Toolchain(ProjectTool):
             return ""
         return f"{self.environment_without_tool} has no {self.title}; {self.interpreter} was used instead"
 
-    def test_command(self, tests: Sequence[str], report: Path) -> Command:
+    def test_command(self, tests: Sequence[str], report: Path) -> ToolCommand:
         """The command that runs `tests`, which are ids, files or packages; without any, the whole suite. The tool may
         write to the file `report` in the session's scratch folder."""
         extra_name, extra_text = self.row.extra_file
@@ -180,10 +180,10 @@ class Linter(ProjectTool):
 
     row: LinterRow
 
-    def lint_command(self, paths: Sequence[str], scratch: Path) -> Command:
+    def lint_command(self, paths: Sequence[str], scratch: Path) -> ToolCommand:
         """The command that checks `paths` (relative to `folder`); without any, the whole project. It may write to
         `scratch`."""
-        return self._fill_paths(self.row.lint_command, paths, scratch) or Command(())
+        return self._fill_paths(self.row.lint_command, paths, scratch) or ToolCommand(())
 
     def parse(self, output: str, exit_code: int) -> list[Finding]:
         """The findings in the output of `lint_command`. A tool that broke has no findings, and an exit code that is not
@@ -194,12 +194,12 @@ class Linter(ProjectTool):
         prefix = f"{self.folder}/"
         return [replace(finding, path=finding.path.removeprefix(prefix)) for finding in findings]
 
-    def make_fix_commands(self, paths: Sequence[str], scratch: Path) -> list[Command]:
+    def make_fix_commands(self, paths: Sequence[str], scratch: Path) -> list[ToolCommand]:
         """The commands that format `paths` and apply safe fixes, in order; [] if it has none."""
         commands = (self._fill_paths(template, paths, scratch) for template in self.row.fix_commands)
         return [command for command in commands if command is not None]
 
-    def _fill_paths(self, template: str, paths: Sequence[str], scratch: Path) -> Command | None:
+    def _fill_paths(self, template: str, paths: Sequence[str], scratch: Path) -> ToolCommand | None:
         """A command of the row for `paths`; None if a placeholder is unknown."""
         folders = sorted({str(PurePosixPath(path).parent) for path in paths})
         placeholders = {

@@ -196,7 +196,7 @@ PACKAGE_MANAGERS: Mapping[str, PackageManagerRow] = {
 
 
 @frozen
-class Command:
+class ToolCommand:
     """A command line of a tool."""
 
     argv: tuple[str, ...]
