@@ -159,13 +159,14 @@ class Terminal(asyncio.Protocol):
 
 
 class TerminalDriver(Driver):
-    """Draws an app on a `Terminal` and passes its keys on; a lone Escape waits `ESCAPE_DELAY` for a longer sequence."""
+    """Draws an app on a `Terminal` and passes its keys on; an Escape waits `ESCAPE_DELAY` for a longer sequence."""
 
     def __init__(self, app: App[Any], *, debug: bool = False, mouse: bool = True, size: Any = None) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
         self._terminal: Terminal = app.terminal  # type: ignore[attr-defined]
         self._size = self._terminal.size
         self._parser = XTermParser(debug)
+        self._parser_timer: asyncio.TimerHandle | None = None
         self._decode = getincrementaldecoder("utf-8")(errors="replace").decode
 
     def write(self, data: str) -> None:
@@ -186,11 +187,16 @@ class TerminalDriver(Driver):
         self._terminal.send(client.TAKE_TERMINAL, modes.encode())
 
     def handle_input(self, data: bytes) -> None:
-        """Pass on what was typed."""
+        """Pass on what was typed. What may be the beginning of a longer sequence, as Escape and a letter are, is passed
+        on when nothing more comes in time. Else all keys after it would wait, too."""
         text = self._decode(data)
         self._dispatch(self._parser.feed(text) if text else ())
-        if text.endswith("\x1b"):
-            self._loop.call_later(constants.ESCAPE_DELAY + 0.001, lambda: self._dispatch(self._parser.tick()))
+        if self._parser_timer is not None:
+            self._parser_timer.cancel()
+        self._parser_timer = self._loop.call_later(constants.ESCAPE_DELAY + 0.001, self._end_sequence)
+
+    def _end_sequence(self) -> None:
+        self._dispatch(self._parser.tick())
 
     def _dispatch(self, received: Iterable[Message]) -> None:
         """Give the app its keys; the stop key goes ahead of those that still wait."""

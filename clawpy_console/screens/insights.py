@@ -195,7 +195,7 @@ def explain_no_figures(insights: Insights) -> str:
         lacking = f"{number:,} could not run, so {'it counts' if number == 1 else 'they count'} in no rate."
         return f"{lacking} On mission control (1), → approves and ← dismisses."
     if insights.metrics.total:
-        own = " Prompts of your own count in no rate." if insights.metrics.own else ""
-        return f"You have not decided any of these cards.{own} On mission control (1), → approves and ← dismisses."
+        own = ", only prompts of your own" if insights.metrics.own and insights.phase.decisions else ""
+        return f"You have not decided any of these cards{own}. On mission control (1), → approves and ← dismisses."
     when = "yet" if insights.days is None else "in this period; p selects a longer one"
     return f"No cards {when}. On mission control (1), p checks for cards now."

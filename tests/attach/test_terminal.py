@@ -87,6 +87,15 @@ async def test_what_is_typed_pasted_and_resized_arrives() -> None:
         assert app.size == (50, 15)
 
 
+@pytest.mark.parametrize("chunks", [(b"\x1bnq",), (b"\x1bn", b"q"), (b"\x1b", b"n", b"q")], ids=str)
+async def test_a_letter_just_after_escape_does_not_hold_back_the_keys_after_it(chunks: tuple[bytes, ...]) -> None:
+    async with running_app({"TERM": "xterm"}) as (app, _, client), asyncio.timeout(20):
+        for chunk in chunks:
+            client.send(client_module.INPUT, chunk)
+        while not app.query_one(Input).value.endswith("q"):
+            await asyncio.sleep(0.01)
+
+
 async def test_f12_waits_for_no_other_key() -> None:
     async with running_app({"TERM": "xterm"}) as (app, terminal, client):
         typed_before: list[str] = []

@@ -186,7 +186,18 @@ def test_an_approved_card_that_could_not_run_is_not_called_undecided(read: Insig
     message = insights.explain_no_figures(replace_metrics(read, approved=0, rejected=0, cannot_run=1))
     assert message.startswith("1 could not run, so it counts in no rate. On mission control (1)")
     message = insights.explain_no_figures(replace_metrics(read, approved=0, rejected=0, cannot_run=0))
-    assert message.startswith("You have not decided any of these cards.")
+    assert message.startswith("You have not decided any of these cards")
+
+
+@pytest.mark.parametrize(
+    ("own", "decisions", "words"),
+    [(0, 4, "cards. On"), (4, 0, "cards. On"), (4, 4, "cards, only prompts of your own. On")],
+)
+def test_decisions_on_prompts_of_your_own_alone_are_named(read: Insights, own: int, decisions: int, words: str) -> None:
+    undecided = replace_metrics(read, approved=0, rejected=0, cannot_run=0, own=own)
+    phase = dataclasses.replace(read.phase, decisions=decisions)
+    message = insights.explain_no_figures(dataclasses.replace(undecided, phase=phase))
+    assert message.startswith(f"You have not decided any of these {words}")
 
 
 def replace_metrics(read: Insights, **figures: object) -> Insights:
