@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 
-from clawpy_console.cli.options import WrongUse, split_options
+from clawpy_console.cli import WrongUse, split_options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from engine.model import Refusal, sanitise
 
 if TYPE_CHECKING:
     from clawpy_console.console import Console
-    from clawpy_console.state import LastScreen
+    from clawpy_console.last_screen import LastScreen
     from engine import Engine, Home
 
 
@@ -33,6 +33,7 @@ COLORS = ("background", "surface", "line", "text", "grey", "faint", "accent", "w
 """The colours that a theme file must define; style sheets and contents use them as `$grey`, `$wants`, ..."""
 
 DEFAULT_THEME = "clawpy-dark"
+"""Used where the theme of the last quit is gone or invalid."""
 
 
 def find_shipped_folder() -> Path:

@@ -23,15 +23,14 @@ from textual.worker import Worker
 
 from clawpy_console.attach.terminal import Terminal, TerminalApp
 from clawpy_console.formats import clock_time
+from clawpy_console.last_screen import load_last_screen, save_last_screen
 from clawpy_console.state import (
     SESSIONS_PER_PAGE,
     TOPICS,
     Autonomy,
     ReadScope,
     find_used_screens,
-    load_last_screen,
     read_topics,
-    save_last_screen,
 )
 from engine.home import Home
 from engine.model import Hold, Refusal
@@ -49,6 +48,7 @@ MAX_PROMPTS = 50
 """Maximum number of sent prompts that are kept."""
 
 STARTING = Refusal("starting", "The engine is still starting.", "")
+"""The refusal of every call while the engine is not open."""
 
 MAX_MESSAGES = 50
 """Maximum number of messages that are kept."""
@@ -395,7 +395,7 @@ class Console(TerminalApp):
         )
         self._save_soon()
 
-    def set_mouse(self, enabled: bool) -> None:
+    def set_mouse(self, *, enabled: bool) -> None:
         """Use the mouse, or leave it to the terminal, from the next start on."""
         self.mouse = enabled
         self.write_setting("console.mouse", enabled)

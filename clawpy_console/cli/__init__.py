@@ -1,1 +1,99 @@
-"""The verbs: `clawpy` without a screen (SPEC 9.8). Imports the public face of the engine, never a screen."""
+"""The verbs: `clawpy` without a screen (SPEC 9.8). Imports the public face of the engine, never a screen.
+
+Here are the options before or after any verb, and the home and workspaces that follow from them. They are used by the
+status bar and before the console's first frame, so this imports nothing at the start.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # not from typing, which takes longer to import than this module
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from engine import Home
+
+
+class WrongUse(Exception):
+    """The command line is invalid; exit code 2. `command` is the part of it that is meant, if not the whole verb."""
+
+    def __init__(self, message: str, fix: str = "", *, command: str = "") -> None:
+        super().__init__(message)
+        self.fix = fix
+        self.command = command
+
+
+class CommonOptions:
+    """The options before or after any verb."""
+
+    home: Home
+    """Set by `locate`."""
+
+    def __init__(self, *, as_json: bool = False) -> None:
+        self.as_json = as_json
+        self.demo = False
+        self.home_name: str | None = None
+        """The folder of `--home`, None where it is not given."""
+        self.workspace_names: list[str] = []
+        """The folders of `--workspace`."""
+
+    def locate(self) -> None:
+        """Find the home; creates nothing."""
+        from engine.home import Home
+
+        self.home = Home.locate(self.home_name)
+
+    def chosen_workspaces(self, *, needed: bool = False) -> list[str]:
+        """The workspaces given as options, else the repository of the current folder, else none.
+
+        Raises `Refusal` when one that was given is no repository, or, with `needed`, the current folder is none.
+        """
+        from pathlib import Path
+
+        from engine.git import find_repository_root
+        from engine.model import Refusal
+
+        needed = needed or bool(self.workspace_names)
+        try:
+            folders = [Path(name).expanduser() for name in self.workspace_names] or [Path.cwd()]
+            return list(dict.fromkeys(str(find_repository_root(folder)) for folder in folders))
+        except FileNotFoundError as error:
+            if needed:
+                raise Refusal(
+                    "no_folder", "the current folder does not exist any more", "cd to a folder that exists"
+                ) from error
+        except Refusal:
+            if needed:
+                raise
+        return []
+
+    def all_workspaces(self, *, needed: bool = False) -> list[str]:
+        """The chosen workspaces and those of the settings. With `needed`, raises `Refusal` when there is none."""
+        workspaces = list(dict.fromkeys([*self.chosen_workspaces(), *self.home.configured_workspaces()]))
+        return self.chosen_workspaces(needed=True) if needed and not workspaces else workspaces
+
+
+def split_options(argv: Sequence[str]) -> tuple[CommonOptions, list[str]]:
+    """Split `--home`, `--workspace`, `--json` and `--demo` from the other words, wherever they stand before `--`."""
+    common, other_words = CommonOptions(), []
+    items = iter(argv)
+    for item in items:
+        name, equals, value = item.partition("=")
+        if item == "--":
+            other_words += [item, *items]
+        elif item == "--json":
+            common.as_json = True
+        elif item == "--demo":
+            common.demo = True
+        elif name == "--home":
+            common.home_name = _require_folder(name, value if equals else next(items, ""))
+        elif name == "--workspace":
+            common.workspace_names.append(_require_folder(name, value if equals else next(items, "")))
+        else:
+            other_words.append(item)
+    return common, other_words
+
+
+def _require_folder(option: str, folder: str) -> str:
+    if not folder:
+        raise WrongUse(f"{option} needs a folder, for example {option} ~/work")
+    return folder

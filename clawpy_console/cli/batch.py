@@ -17,62 +17,66 @@ from pathlib import Path
 from typing import Any
 
 import engine
-from clawpy_console.cli.options import CommonOptions, WrongUse
+from clawpy_console.cli import CommonOptions, WrongUse
 
-MAX_PIECE_LINES = 200
-"""Lines in one request."""
+FILE_FIX = "name a file of JSON lines, such as chats.jsonl, or - for stdin"
+"""How to name what `remember` and `--batch` read."""
 
-MAX_PIECE_BYTES = 1024 * 1024
-"""Bytes of JSON in one request, so that answers come out while a long file is read."""
 
-MAX_LINE_BYTES = 3 * 1024 * 1024
-"""The engine accepts no longer line, encoded as JSON."""
+def check(options: argparse.Namespace, common: CommonOptions, *, opener: Callable[..., Any]) -> dict[str, Any]:
+    """The verdict of the content filter on a command or a prompt."""
+    _require_one_check(options)
+    command = options.command
+    question = {"prompt": options.prompt}
+    if options.prompt is None:
+        question = {"command": command[0] if len(command) == 1 else shlex.join(command)}
+    return engine.call(common.home, "check", question, opener=opener)
 
-MAX_BAD_LINES = 1_000
-"""Bad lines that the document names; all are counted."""
+
+def check_batch(options: argparse.Namespace, common: CommonOptions, *, opener: Callable[..., Any]) -> bool:
+    """Print the verdict on the command or the prompt of each line of `--batch`; see `answer_lines`."""
+    _require_one_check(options)
+    return answer_lines(
+        options.batch,
+        ("command", "prompt"),
+        lambda question: engine.call(common.home, "check", question, opener=opener),
+    )
+
+
+def _require_one_check(options: argparse.Namespace) -> None:
+    """Raise `WrongUse` unless there is exactly one thing to check."""
+    if [any(options.command), options.prompt is not None, options.batch is not None].count(True) != 1:
+        raise WrongUse("give a command, or --prompt TEXT, or --batch FILE.jsonl")
+
+
+def recall(options: argparse.Namespace, common: CommonOptions, *, opener: Callable[..., Any]) -> dict[str, Any]:
+    """The memories that fit a question."""
+    scope = _make_recall_scope(options, common)
+    with engine.connect(common.home, workspaces=common.all_workspaces(), opener=opener) as ask:
+        return ask("recall", scope | {"query": " ".join(options.query), "k": options.k})
+
 
 FIRST_SETTLE_S = 30.0
 """Seconds that the first question waits for vectors, for all of them."""
 
-POLL_S = 2.0
-"""Seconds that the engine waits for vectors before each answer."""
 
-REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"
-"""What Python reads in place of bytes that are not UTF-8."""
-
-FILE_FIX = "name a file of JSON lines, such as chats.jsonl, or - for stdin"
-
-
-def check(options: argparse.Namespace, common: CommonOptions, *, opener: Callable[..., Any]) -> dict[str, Any] | bool:
-    """The verdict of the content filter on a command or a prompt; with `--batch` see `answer_lines`."""
-    if [any(options.command), options.prompt is not None, options.batch is not None].count(True) != 1:
-        raise WrongUse("give a command, or --prompt TEXT, or --batch FILE.jsonl")
-
-    def ask(arguments: dict[str, Any]) -> dict[str, Any]:
-        return engine.call(common.home, "check", arguments, opener=opener)
-
-    if options.batch is not None:
-        return answer_lines(options.batch, ("command", "prompt"), ask)
-    if options.prompt is not None:
-        return ask({"prompt": options.prompt})
-    command = options.command
-    return ask({"command": command[0] if len(command) == 1 else shlex.join(command)})
-
-
-def recall(options: argparse.Namespace, common: CommonOptions, *, opener: Callable[..., Any]) -> dict[str, Any] | bool:
-    """The memories that fit a question; with `--batch` see `answer_lines`."""
-    if bool(options.query) == (options.batch is not None):
-        raise WrongUse("give a question, or --batch FILE.jsonl")
-    scope: dict[str, Any] = {"agent": options.agent} if options.agent else {}
-    if common.workspace_names:
-        scope["workspaces"] = common.chosen_workspaces()
+def recall_batch(options: argparse.Namespace, common: CommonOptions, *, opener: Callable[..., Any]) -> bool:
+    """Print the memories that fit the question of each line of `--batch`; see `answer_lines`."""
+    scope = _make_recall_scope(options, common)
+    settle = iter([FIRST_SETTLE_S])  # only the first question waits for vectors
     with engine.connect(common.home, workspaces=common.all_workspaces(), opener=opener) as ask:
-        if options.batch is None:
-            return ask("recall", scope | {"query": " ".join(options.query), "k": options.k})
-        settle = iter([FIRST_SETTLE_S])
         return answer_lines(
             options.batch, ("query", "k"), lambda line: ask("recall", scope | line | {"settle": next(settle, 0.0)})
         )
+
+
+def _make_recall_scope(options: argparse.Namespace, common: CommonOptions) -> dict[str, Any]:
+    """The agent and the workspaces whose memories are recalled. Raises `WrongUse` unless there is a question or a
+    file of them."""
+    if bool(options.query) == (options.batch is not None):
+        raise WrongUse("give a question, or --batch FILE.jsonl")
+    scope: dict[str, Any] = {"agent": options.agent} if options.agent else {}
+    return scope | {"workspaces": common.chosen_workspaces()} if common.workspace_names else scope
 
 
 def answer_lines(file_name: str, keys: Collection[str], ask: Callable[[dict[str, Any]], dict[str, Any]]) -> bool:
@@ -107,6 +111,10 @@ def answer_lines(file_name: str, keys: Collection[str], ask: Callable[[dict[str,
             print(f"left out: {reason}", file=sys.stderr)
         print(json.dumps(result, ensure_ascii=False), flush=True)
     return all_answered
+
+
+MAX_BAD_LINES = 1_000
+"""Bad lines that the document names; all are counted."""
 
 
 def remember(argument: str, common: CommonOptions, *, opener: Callable[..., Any], wait: bool) -> dict[str, Any]:
@@ -169,6 +177,10 @@ def is_sentence(argument: str) -> bool:
     return len(argument.split()) > 1 and not is_file_name
 
 
+POLL_S = 2.0
+"""Seconds that the engine waits for vectors before each answer."""
+
+
 def _wait_for_vectors(
     ask: Callable[[str, dict[str, Any]], dict[str, Any]], show: Callable[[str], object]
 ) -> dict[str, Any]:
@@ -179,6 +191,10 @@ def _wait_for_vectors(
         if answer["settled"] or answer["trouble"] or (not missing and answer["index"] == "degraded"):
             return answer
         show(f"{missing} not yet found by meaning" if missing else "all can be found by meaning")
+
+
+MAX_LINE_BYTES = 3 * 1024 * 1024
+"""The engine accepts no longer line, encoded as JSON."""
 
 
 def _empty_long_lines(
@@ -193,6 +209,13 @@ def _empty_long_lines(
         yield number, line
 
 
+MAX_PIECE_LINES = 200
+"""Lines in one request."""
+
+MAX_PIECE_BYTES = 1024 * 1024
+"""Bytes of JSON in one request, so that answers come out while a long file is read."""
+
+
 def _make_pieces(lines: Iterable[tuple[int, str]]) -> Iterator[dict[int, str]]:
     """Lines by number, in pieces of at most `MAX_PIECE_LINES` and `MAX_PIECE_BYTES`. A larger line is its own piece."""
     piece, size = dict[int, str](), 0
@@ -205,6 +228,10 @@ def _make_pieces(lines: Iterable[tuple[int, str]]) -> Iterator[dict[int, str]]:
         size += length
     if piece:
         yield piece
+
+
+REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"
+"""What Python reads in place of bytes that are not UTF-8."""
 
 
 def read_numbered_lines(name: str, *, fix: str = FILE_FIX) -> Iterator[tuple[int, str]]:

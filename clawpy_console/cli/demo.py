@@ -27,13 +27,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-RECURRING_DAYS = (1, 7, 30)
-"""Numbers of days that the first sessions sum up. A learning must recur in three sessions to be promoted to the
-project."""
-
-SESSION_TIMEOUT_S = 20.0
-"""Seconds for one session."""
-
 
 @contextmanager
 def temporary_home() -> Iterator[tuple[Path, Path]]:
@@ -129,6 +122,11 @@ def _fill_in_background(engine: Engine, workspace: str) -> None:
         log.exception("the demo could not learn from its sessions")
 
 
+RECURRING_DAYS = (1, 7, 30)
+"""Numbers of days that the first sessions sum up. A learning must recur in three sessions to be promoted to the
+project."""
+
+
 def run_recurring_sessions(engine: Engine, workspace: str) -> None:
     """Run sessions that sum up the work of the last days. Raises `Refusal`."""
     for days in RECURRING_DAYS:
@@ -154,6 +152,10 @@ def learn_now(engine: Engine) -> None:
     for draft in engine.knowledge.drafts.waiting():
         engine.knowledge.drafts.promote(draft.id)
     engine.adaptation.run_round()
+
+
+SESSION_TIMEOUT_S = 20.0
+"""Seconds for one session."""
 
 
 def _run(engine: Engine, prompt: str, workspace: str) -> None:

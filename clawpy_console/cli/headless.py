@@ -30,9 +30,6 @@ from engine.model import sanitise
 if TYPE_CHECKING:
     from engine import Engine
 
-POLL_S = 60.0
-"""Seconds between two reads of the ledger when no event wakes it."""
-
 
 @dataclass
 class _Ending:
@@ -77,7 +74,7 @@ def run(
             consoles.release_clients()
             raise
         opened.set_result(engine)
-        printer = EventPrinter(as_json, engine)
+        printer = EventPrinter(engine, as_json=as_json)
         try:
             watched = ", ".join(map(workspace_name, engine.workspaces)) or "no workspace"
             printer.note(f"watching {watched}; {engine.autonomy.state().state.value}")
@@ -106,6 +103,10 @@ def serve(
         if holder is not None and holder.gateway:
             fix = f"it already listens at {holder.gateway}; to change that, stop it first: kill {holder.pid}"
         raise Refusal(error.code, error.message, fix) from error
+
+
+POLL_S = 60.0
+"""Seconds between two reads of the ledger when no event wakes it."""
 
 
 def _print_until_ending(engine: Engine, printer: EventPrinter, ending: _Ending, seconds: int | None) -> None:
@@ -145,7 +146,7 @@ class EventPrinter:
     """Prints a line for each fact in the ledger since the engine's start. A reader that went away does not end the
     engine."""
 
-    def __init__(self, as_json: bool, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, as_json: bool) -> None:
         self._out = sys.stdout
         self._as_json = as_json
         self._ledger = engine.ledger

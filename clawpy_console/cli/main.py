@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import engine
 from clawpy_console.attach.client import signal_handlers
-from clawpy_console.cli.options import CommonOptions, WrongUse, split_options
+from clawpy_console.cli import CommonOptions, WrongUse, split_options
 from engine import Home
 
 if TYPE_CHECKING:
@@ -34,9 +34,6 @@ DONE, REFUSED, WRONG_USE, CANNOT_RUN, INTERRUPTED = 0, 1, 2, 3, 130
 
 PIPE_CLOSED = 128 + signal.SIGPIPE
 """The exit code when the reader closed the pipe, as a shell reports it."""
-
-PERMISSIONS_INTERVAL_S = 1.0
-"""Seconds between two looks at what a session asks for while `approve` waits for its end."""
 
 GC_THRESHOLD = (50_000, 20, 50)
 """Thresholds of `gc.set_threshold`. With Python's default of 700 garbage collection took two fifths of the time,
@@ -198,10 +195,11 @@ def _print_refusal(error: Refusal, common: CommonOptions) -> None:
 
 
 def _carry_out(options: argparse.Namespace, common: CommonOptions) -> int:
-    """Carry out a verb and print its document; returns the exit code."""
+    """Carry out a verb and print its output; returns the exit code."""
+    code = _carry_out_printing_verb(options, common)
+    if code is not None:
+        return code
     document = _request_document(options, common)
-    if document is None or isinstance(document, bool):  # it was printed already; False: not all could be answered
-        return REFUSED if document is False else DONE
     if common.as_json:
         print(json.dumps(document, ensure_ascii=False))
     else:
@@ -217,6 +215,38 @@ def _carry_out(options: argparse.Namespace, common: CommonOptions) -> int:
     if options.verb == "approve":
         return choose_approve_exit_code(document)
     return REFUSED if _has_failed(options.verb, document) else DONE
+
+
+def _carry_out_printing_verb(options: argparse.Namespace, common: CommonOptions) -> int | None:
+    """Carry out a verb that prints its output itself; returns the exit code. None for a verb with a document, which was
+    not carried out."""
+    match options.verb:
+        case "run" | "serve":
+            _run_headless(options, common)
+        case "mcp":  # standard output belongs to the protocol from here on
+            workspace, version = next(iter(common.chosen_workspaces()), ""), engine.__version__
+            agent = options.agent or ""
+            engine.serve_mcp(common.home, workspace=workspace, opener=open_engine, agent=agent, version=version)
+        case "check" | "recall" if options.batch is not None:
+            from clawpy_console.cli import batch
+
+            answer_batch = batch.check_batch if options.verb == "check" else batch.recall_batch
+            return DONE if answer_batch(options, common, opener=open_engine) else REFUSED
+        case "status" if options.format != "full" and not common.as_json:
+            from clawpy_console.cli.status_bar import format_status_line
+
+            print(format_status_line(_ask_engine(options, common), options.format))
+        case "help" if not common.as_json:
+            from clawpy_console.cli import help
+
+            help.show(options.topic, common.home)
+        case "completion" if not common.as_json:
+            from clawpy_console.cli.verbs import make_completion_script
+
+            print(make_completion_script(options.shell), end="")
+        case _:
+            return None
+    return DONE
 
 
 def choose_approve_exit_code(document: Mapping[str, Any]) -> int:
@@ -248,16 +278,8 @@ def _has_failed(verb: str, document: Mapping[str, Any]) -> bool:
 
 
 def _request_document(options: argparse.Namespace, common: CommonOptions) -> Any:
-    """The document of a verb. None, or whether everything went well, when the verb printed all of it itself."""
-    from clawpy_console.cli import batch
-
+    """The document of a verb that has one: from here, or from the engine."""
     match options.verb:
-        case "run" | "serve":
-            return _run(options, common)
-        case "mcp":  # standard output belongs to the protocol from here on
-            workspace, version = next(iter(common.chosen_workspaces()), ""), engine.__version__
-            agent = options.agent or ""
-            return engine.serve_mcp(common.home, workspace=workspace, opener=open_engine, agent=agent, version=version)
         case "stop":
             return engine.stop(common.home, " ".join(options.reason))
         case "token":
@@ -268,12 +290,8 @@ def _request_document(options: argparse.Namespace, common: CommonOptions) -> Any
             return engine.simulate(options.days, options.seed)
         case "doctor":
             return _run_doctor(options, common)
-        case "check":
-            return batch.check(options, common, opener=open_engine)
-        case "recall":
-            return batch.recall(options, common, opener=open_engine)
-        case "remember":
-            return batch.remember(options.file, common, opener=open_engine, wait=not options.no_wait)
+        case "check" | "recall" | "remember":
+            return _request_from_text(options, common)
         case "key" if options.action == "set":
             key = _read_secret(options, "key", "clawpy key set NAME")
             return engine.store_key(common.home, options.name, key, in_file=options.store == "file")
@@ -283,15 +301,25 @@ def _request_document(options: argparse.Namespace, common: CommonOptions) -> Any
             from clawpy_console.appearance import check_setting
 
             check_setting(options.key, options.value, common.home)
-        case "status" if options.format != "full" and not common.as_json:
-            from clawpy_console.cli.status_bar import format_status_line
-
-            return print(format_status_line(_ask_engine(options, common), options.format))
         case "help":
-            return _show_help(options, common)
+            return _make_help_document(options, common)
         case "completion":
-            return _print_completion(options, common)
+            from clawpy_console.cli.verbs import make_completion_script
+
+            return {"shell": options.shell, "script": make_completion_script(options.shell)}
     return _ask_engine(options, common)
+
+
+def _request_from_text(options: argparse.Namespace, common: CommonOptions) -> dict[str, Any]:
+    """The document of a verb whose text may stand in a file."""
+    from clawpy_console.cli import batch
+
+    match options.verb:
+        case "check":
+            return batch.check(options, common, opener=open_engine)
+        case "recall":
+            return batch.recall(options, common, opener=open_engine)
+    return batch.remember(options.file, common, opener=open_engine, wait=not options.no_wait)
 
 
 def _call_engine(verb: str, arguments: Mapping[str, Any], common: CommonOptions, workspaces: Sequence[str]) -> Any:
@@ -312,6 +340,10 @@ def _ask_engine(options: argparse.Namespace, common: CommonOptions) -> Any:
         ended.set()
 
 
+PERMISSIONS_INTERVAL_S = 1.0
+"""Seconds between two looks at what a session asks for while `approve` waits for its end."""
+
+
 def _announce_permissions(home: Home, card_id: str, ended: threading.Event) -> None:
     """Until the verb has `ended`, print each permission that the session of the card asks for, and how to answer."""
     announced: set[str] = set()
@@ -327,7 +359,7 @@ def _announce_permissions(home: Home, card_id: str, ended: threading.Event) -> N
                 print(f"  {answers}", file=sys.stderr, flush=True)
 
 
-def _run(options: argparse.Namespace, common: CommonOptions) -> None:
+def _run_headless(options: argparse.Namespace, common: CommonOptions) -> None:
     """Run the engine without a screen; `serve` opens the gateway."""
     from clawpy_console.cli.headless import run, serve
 
@@ -366,24 +398,14 @@ def _make_config_check(problem: Refusal) -> dict[str, str]:
     return {"name": "config", "state": state, "message": problem.message, "fix": problem.fix}
 
 
-def _show_help(options: argparse.Namespace, common: CommonOptions) -> Any:
-    """Show a page, or the list of pages; as JSON the page, or all verbs and pages."""
+def _make_help_document(options: argparse.Namespace, common: CommonOptions) -> dict[str, Any]:
+    """A page of the documentation, or all verbs and pages."""
     from clawpy_console.cli import help
     from clawpy_console.cli.verbs import make_verbs_document
 
-    if not common.as_json:
-        return help.show(options.topic, common.home)
     if options.topic is not None:
         return help.make_page_document(options.topic, common.home)
     return make_verbs_document() | {"pages": help.make_pages_document()}
-
-
-def _print_completion(options: argparse.Namespace, common: CommonOptions) -> Any:
-    """Print the completion script of a shell, or return it as a document."""
-    from clawpy_console.cli.verbs import make_completion_script
-
-    script = make_completion_script(options.shell)
-    return {"shell": options.shell, "script": script} if common.as_json else print(script, end="")
 
 
 def _store_address(options: argparse.Namespace, common: CommonOptions) -> Any:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import engine
-from clawpy_console.cli.options import CommonOptions, WrongUse
+from clawpy_console.cli import CommonOptions, WrongUse
 
 Document = dict[str, Any]
 Table = Mapping[str, Any]
@@ -53,6 +53,7 @@ class Verb(NamedTuple):
 
 
 UNITS_S = (86400, 3600, 60, 1)
+"""The seconds of a day, an hour, a minute and a second."""
 
 
 def parse_span(text: str) -> int:
@@ -112,9 +113,6 @@ COMMON = _read_arguments(_TABLE["common"]["arguments"])
 
 VERBS = _read_verbs(_TABLE, "verbs")
 
-DOCUMENTED = ("help", "metavar", "type", "choices", "nargs", "default", "required")
-"""The settings of an argument that its document has."""
-
 
 def make_verbs_document() -> Document:
     """All verbs with their arguments as JSON, and the options of all."""
@@ -139,21 +137,16 @@ def _make_verb_document(verb: Verb) -> Document:
     }
 
 
+DOCUMENTED = ("help", "metavar", "type", "choices", "nargs", "default", "required")
+"""The settings of an argument that its document has."""
+
+
 def _make_argument_document(argument: Argument) -> Document:
     settings = argument.settings
     return {"name": argument.name} | {name: settings[name] for name in DOCUMENTED if name in settings}
 
 
 # The parser
-
-
-DESCRIPTION = """An operator's console for a swarm of AI agents. Without a verb it opens the console.
-
-{verbs}
-
-`clawpy VERB --help` explains a verb, `clawpy help` lists the pages of the documentation."""
-
-EXAMPLES = "examples:\n  clawpy\n  clawpy predict\n  clawpy approve 7k2m --wait\n  clawpy --demo"
 
 
 class Parser(argparse.ArgumentParser):
@@ -189,6 +182,15 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         top.prog = f"clawpy {options.verb}"
         top.error(f"unknown argument: {' '.join(unknown)}")
     return options
+
+
+DESCRIPTION = """An operator's console for a swarm of AI agents. Without a verb it opens the console.
+
+{verbs}
+
+`clawpy VERB --help` explains a verb, `clawpy help` lists the pages of the documentation."""
+
+EXAMPLES = "examples:\n  clawpy\n  clawpy predict\n  clawpy approve 7k2m --wait\n  clawpy --demo"
 
 
 def make_parser(words: Sequence[str]) -> Parser:
@@ -371,6 +373,7 @@ INSTALLATION = {
     "zsh": 'add this line to ~/.zshrc, after compinit:\n#     eval "$(clawpy completion zsh)"',
     "fish": "run this command once:\n#     clawpy completion fish > ~/.config/fish/completions/clawpy.fish",
 }
+"""How to install the completions, by shell."""
 
 
 def make_completion_script(shell: str) -> str:

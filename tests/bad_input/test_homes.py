@@ -152,7 +152,7 @@ async def test_a_damaged_database_is_refused_and_unchanged(
 
 
 def test_an_unreadable_last_screen_is_ignored(home: Home) -> None:
-    from clawpy_console.state import LastScreen, load_last_screen
+    from clawpy_console.last_screen import LastScreen, load_last_screen
 
     home.cache.mkdir(parents=True)
     for content in (b"", b"{", b"[]", b"\xff\xfe", b"null", b'{"version": 1, "known": 7}', b"[" * 100_000):

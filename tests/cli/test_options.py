@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from clawpy_console.cli.options import split_options
+from clawpy_console.cli import split_options
 
 
 @pytest.mark.parametrize(

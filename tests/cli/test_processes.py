@@ -44,7 +44,7 @@ engine.close()
 IMPORT_BEFORE_CONSOLE = """
 import sys
 import clawpy_console.cli.main
-from clawpy_console.cli.options import split_options
+from clawpy_console.cli import split_options
 where, _ = split_options(["--home", sys.argv[1]])
 where.locate()
 assert where.all_workspaces()

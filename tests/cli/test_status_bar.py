@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.cli import status_bar
-from clawpy_console.cli.options import split_options
+from clawpy_console.cli import split_options, status_bar
 from clawpy_console.cli.status_bar import format_file_line
 from engine import open_engine
 from engine.api import status_bar_file

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from clawpy_console.state import AppState, LastScreen, save_last_screen
+from clawpy_console.last_screen import LastScreen, save_last_screen
+from clawpy_console.state import AppState
 from engine.home import Home
 from engine.model import Refusal
 from tests.console.driving import make_console, read_screen, until_loaded, until_shown

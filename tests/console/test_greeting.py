@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.state import AppState, LastScreen, save_last_screen
+from clawpy_console.last_screen import LastScreen, save_last_screen
+from clawpy_console.state import AppState
 from engine.home import Home
 from engine.model import LocalModels, SetupStep
 from tests.console.driving import make_console

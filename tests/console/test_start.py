@@ -13,7 +13,8 @@ from collections.abc import Iterator
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.state import AppState, LastScreen, save_last_screen
+from clawpy_console.last_screen import LastScreen, save_last_screen
+from clawpy_console.state import AppState
 from engine.home import Home
 from tests.console import stand_in_data
 from tests.console.card_steps import find_stack

@@ -264,13 +264,6 @@ def format_reply(document: Document) -> Lines:
     yield f"sent to {document['session']['id']}; it reads the message at its next turn"
 
 
-SOURCE_CELLS = 14
-"""Columns for the source of a line of a prompt."""
-
-TRUST_CELLS = 15
-"""Columns for the trust in the line."""
-
-
 def format_xray(document: Document) -> Lines:
     """The model calls of a session, or one call with its prompt."""
     session, name = document["session"], document["id"]
@@ -301,6 +294,13 @@ def _format_call(call: Document) -> str:
     figures = f"{call['inputTokens']:,} → {call['outputTokens']:,} tokens  {cost}{took}"
     error = f"  {call['error']}" if call["error"] else ""
     return f"{call['model']:24}  {paint(tone, call['state'])}  {dim(figures)}{error}"
+
+
+SOURCE_CELLS = 14
+"""Columns for the source of a line of a prompt."""
+
+TRUST_CELLS = 15
+"""Columns for the trust in the line."""
 
 
 def _format_call_with_prompt(document: Document) -> Lines:

@@ -17,17 +17,14 @@ from engine.model.text import count as count
 Document = Mapping[str, Any]
 Lines = Iterator[str]
 
-PAINTS = {
-    "title": "1", "heading": "1", "grey": "2", "faint": "2", "good": "32", "accent": "32", "wants": "33", "wrong": "31",
-}  # fmt: skip
-"""Escape codes of the tones of fields."""
-
-_ESCAPES = re.compile(r"\x1b\[\d*m")
-
 
 def has_colours(stream: TextIO) -> bool:
     """Whether to print colours on `stream`; honours NO_COLOR and TERM=dumb."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+_ESCAPES = re.compile(r"\x1b\[\d*m")
+"""The escape codes that `paint` writes."""
 
 
 def strip_colours(text: str) -> str:
@@ -42,6 +39,12 @@ def clean(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {clean(name): clean(each) for name, each in value.items()}
     return [clean(each) for each in value] if isinstance(value, (list, tuple)) else value
+
+
+PAINTS = {
+    "title": "1", "heading": "1", "grey": "2", "faint": "2", "good": "32", "accent": "32", "wants": "33", "wrong": "31",
+}  # fmt: skip
+"""Escape codes of the tones of fields."""
 
 
 def paint(tone: str, text: object) -> str:

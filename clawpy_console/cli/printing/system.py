@@ -34,9 +34,6 @@ from engine.model import REASON_SEPARATOR
 from engine.model.base import group_pairs
 from engine.model.text import describe_first
 
-MAX_LISTED_SESSIONS = 5
-"""The latest sessions that ran or were blocked while you were away, which are listed."""
-
 
 def format_status(document: Document) -> Lines:
     """State, costs, phase, and what waits."""
@@ -162,6 +159,10 @@ def _format_absence(away: Document) -> Lines:
     if fields:
         yield bold(f"since {format_time(away['at'])}")
     yield from format_fields(fields)
+
+
+MAX_LISTED_SESSIONS = 5
+"""The latest sessions that ran or were blocked while you were away, which are listed."""
 
 
 def _make_newest_fields(lines: Sequence[str], hint: str = "") -> list[Field]:

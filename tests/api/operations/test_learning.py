@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from clawpy_console.cli.options import CommonOptions, WrongUse
+from clawpy_console.cli import CommonOptions, WrongUse
 from clawpy_console.cli.printing import render_document
 from clawpy_console.cli.verbs import make_request, parse
 from engine import Engine, Home, open_engine
