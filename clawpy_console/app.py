@@ -50,26 +50,26 @@ def _make_screen(mode: str) -> Screen[None]:
     return cast(Screen[None], getattr(module, f"{mode.capitalize()}Screen")())
 
 
-SCREEN_BY_MODE: dict[str, str | Callable[[], Screen[None]]] = {
-    FIRST_MODE: MissionScreen,
-    **{mode: partial(_make_screen, mode) for mode in ("work", "hierarchy", "memory", "learning", "safety", "insights")},
-}
-
-
 log = logging.getLogger(__name__)
-
-
-WORDS_IGNORED_S = 1.0
-"""Seconds after the key of a field that is not there, and after each key ignored since, in which words are ignored."""
-
-FIELD_ACTIONS = frozenset({"filter.open", "diff.comment", "work.reply"})
-"""Actions that open a field for words."""
 
 
 def _import_command_provider() -> type[Provider]:
     from clawpy_console.screens.palette import CommandProvider  # only the palette needs it
 
     return CommandProvider
+
+
+SCREEN_BY_MODE: dict[str, str | Callable[[], Screen[None]]] = {
+    FIRST_MODE: MissionScreen,
+    **{mode: partial(_make_screen, mode) for mode in ("work", "hierarchy", "memory", "learning", "safety", "insights")},
+}
+"""How to make each screen. The first one is imported with the app, the others when they are opened."""
+
+WORDS_IGNORED_S = 1.0
+"""Seconds after the key of a field that is not there, and after each key ignored since, in which words are ignored."""
+
+FIELD_ACTIONS = frozenset({"filter.open", "diff.comment", "work.reply"})
+"""Actions that open a field for words."""
 
 
 class ConsoleApp(CardConsole):
@@ -100,8 +100,8 @@ class ConsoleApp(CardConsole):
         open_engine: Callable[[], Engine],
         home: Home,
         workspaces: Sequence[str],
-        demo: bool = False,
         *,
+        demo: bool = False,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         terminal: Terminal | None = None,
         host: Host | None = None,

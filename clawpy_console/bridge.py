@@ -19,12 +19,6 @@ from engine.model import PROBLEM_FOUND, SessionState, describe_outcome
 if TYPE_CHECKING:
     from engine.events import Event, EventBus
 
-BATCH_INTERVAL_S = 0.1
-"""Minimum number of seconds between two messages."""
-
-MAX_TOASTS = 20
-"""Maximum number of events in one message that may become toasts."""
-
 
 @dataclass
 class EngineChanged(Message):
@@ -36,6 +30,13 @@ class EngineChanged(Message):
     """The sessions that wrote output."""
     toast_events: tuple[Event, ...]
     """The events that may become toasts, in their order."""
+
+
+BATCH_INTERVAL_S = 0.1
+"""Minimum number of seconds between two messages."""
+
+MAX_TOASTS = 20
+"""Maximum number of events in one message that may become toasts."""
 
 
 class Bridge:

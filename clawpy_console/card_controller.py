@@ -219,8 +219,8 @@ class CardController:
         app starts the card or shows it on mission control.
         """
         self._note_change(card.id, card)
-        asks = card.consent_text or card.note or card.approval_risk or card.blocking_verdict
-        if card.assignment.flow and not asks:
+        needs_decision = card.consent_text or card.note or card.approval_risk or card.blocking_verdict
+        if card.assignment.flow and not needs_decision:
             (start or self._start)(card)
         else:
             (show or partial(self._app.open, "mission"))(card)

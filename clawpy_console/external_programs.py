@@ -20,10 +20,6 @@ if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole
 
 
-TMUX_TIMEOUT_S = 5
-"""Seconds that tmux may take to open a window."""
-
-
 PRINT_AND_RUN = r"""printf '\n%s\n\n' "$1"; exec "$2" """
 """A command of `sh` that prints its first argument and then becomes the program that is its second."""
 
@@ -83,6 +79,10 @@ def _read_environment(app: CardConsole) -> Mapping[str, str]:
     return {name: value for name, value in os.environ.items() if name not in PASSED_VARIABLES} | dict(
         app.terminal.environment
     )
+
+
+TMUX_TIMEOUT_S = 5
+"""Seconds that tmux may take to open a window."""
 
 
 def _open_tmux_window(environment: Mapping[str, str], *arguments: str) -> None:

@@ -28,28 +28,8 @@ from typing import Any, NamedTuple
 from engine import __version__
 from engine.home import Home
 
-PASSED_VARIABLES = (
-    "TERM", "COLORTERM", "TERM_PROGRAM", "NO_COLOR", "TMUX", "TMUX_PANE", "SHELL", "VISUAL", "EDITOR", "PATH",
-)  # fmt: skip
-"""Environment variables that the console needs from the terminal."""
-
-RESTORING_SEQUENCES = (
-    b"\x1b[?2026l\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
-)
-"""Ends every mode that a console may have set: synchronized output, bracketed paste, no wrap, mouse, Kitty's keys, the
-alternate screen, the hidden cursor, focus reports."""
-
 TIMEOUT_S = 10.0
 """Seconds to wait for an engine that starts or ends."""
-
-SHUTDOWN_S = 5
-"""Seconds that an engine or a console has to end after a signal, or after its last client ended."""
-
-CHUNK_BYTES = 1024
-"""Bytes that are written at a time: a terminal that is ready accepts so many."""
-
-MAX_PENDING_BYTES = 65536
-"""Bytes that wait for the terminal before the client stops reading from the console."""
 
 HEAD = struct.Struct(">cI")
 """The head of a message: its kind, and the length of its content."""
@@ -248,6 +228,12 @@ def read_terminal_size() -> tuple[int, int]:
     return 80, 24
 
 
+PASSED_VARIABLES = (
+    "TERM", "COLORTERM", "TERM_PROGRAM", "NO_COLOR", "TMUX", "TMUX_PANE", "SHELL", "VISUAL", "EDITOR", "PATH",
+)  # fmt: skip
+"""Environment variables that the console needs from the terminal."""
+
+
 def describe_terminal() -> TerminalDescription:
     """The description of this terminal, without workspaces."""
     environment = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
@@ -256,6 +242,22 @@ def describe_terminal() -> TerminalDescription:
     except FileNotFoundError:
         folder = ""
     return TerminalDescription(environment, read_terminal_size(), folder)
+
+
+RESTORING_SEQUENCES = (
+    b"\x1b[?2026l\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
+)
+"""Ends every mode that a console may have set: synchronized output, bracketed paste, no wrap, mouse, Kitty's keys, the
+alternate screen, the hidden cursor, focus reports."""
+
+SHUTDOWN_S = 5
+"""Seconds that an engine or a console has to end after a signal, or after its last client ended."""
+
+CHUNK_BYTES = 1024
+"""Bytes that are written at a time: a terminal that is ready accepts so many."""
+
+MAX_PENDING_BYTES = 65536
+"""Bytes that wait for the terminal before the client stops reading from the console."""
 
 
 class Client:

@@ -26,15 +26,6 @@ if TYPE_CHECKING:
     from clawpy_console.attach.terminal import Terminal
     from engine import Engine
 
-STOPPED = "The engine stopped. Start it again with `clawpy`."
-"""Said to a client whose console is closed because its engine stops."""
-
-MAX_LOG_BYTES = 1024 * 1024
-"""Size at which `logs/console.log` starts again."""
-
-MAX_REPORTED_EVENTS = 30
-"""Maximum number of the last events that the report of a crash names."""
-
 
 def serve(
     home: Home,
@@ -84,6 +75,10 @@ class _SharedEngine:
         """Close the engine, if it was opened."""
         if self._engine is not None:
             self._engine.close()
+
+
+STOPPED = "The engine stopped. Start it again with `clawpy`."
+"""Said to a client whose console is closed because its engine stops."""
 
 
 class Consoles(Host):
@@ -206,7 +201,7 @@ class Consoles(Host):
             lambda: self._open(app, repositories),
             self._home,
             repositories,
-            self._demo,
+            demo=self._demo,
             terminal=terminal,
             host=self,
         )
@@ -271,6 +266,10 @@ def exit_after(seconds: float, code: int) -> None:
     timer = threading.Timer(seconds, os._exit, (code,))
     timer.daemon = True
     timer.start()
+
+
+MAX_LOG_BYTES = 1024 * 1024
+"""Size at which `logs/console.log` starts again."""
 
 
 def _redirect_output_to_log(home: Home) -> None:
@@ -342,6 +341,10 @@ def _format_stacks(error: BaseException | None) -> Iterator[str]:
         yield from ("", type(error).__qualname__)
         yield from (frame.rstrip("\n") for frame in traceback.format_tb(error.__traceback__))
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+
+
+MAX_REPORTED_EVENTS = 30
+"""Maximum number of the last events that the report of a crash names."""
 
 
 def _read_last_events(engine: Engine) -> list[str]:

@@ -25,10 +25,6 @@ from engine.model import sanitise
 
 log = logging.getLogger(__name__)
 
-MAX_QUEUED_BYTES = 512 * 1024
-"""Maximum number of bytes that wait for a client. Output beyond it is dropped, and the screen is drawn again when the
-client has caught up."""
-
 MAX_SIZE = (2000, 1000)
 """Maximum number of columns and rows that are drawn: a terminal may claim any size, and each cell takes memory."""
 
@@ -37,6 +33,11 @@ def bound_size(size: Sequence[int]) -> tuple[int, int]:
     """The size of a terminal within bounds. Raises ValueError or TypeError for an invalid one."""
     columns, rows = size
     return max(1, min(int(columns), MAX_SIZE[0])), max(1, min(int(rows), MAX_SIZE[1]))
+
+
+MAX_QUEUED_BYTES = 512 * 1024
+"""Maximum number of bytes that wait for a client. Output beyond it is dropped, and the screen is drawn again when the
+client has caught up."""
 
 
 class Terminal(asyncio.Protocol):

@@ -19,15 +19,6 @@ from engine.frozen import frozen
 Document = Mapping[str, Any]
 """A value of the engine as verbs print it in JSON."""
 
-BAR_CELLS = 10
-"""The number of cells of `draw_bar`."""
-
-MAX_TEXT_CHARS = 20_000
-"""Maximum number of characters of a text that are shown."""
-
-CONTEXT_LINES = 3
-"""Lines that stay the same, shown before and after those that change."""
-
 
 @frozen
 class Field:
@@ -68,6 +59,10 @@ def make_fact_fields(facts: Iterable[tuple[str, str]], tone: str = "ink") -> Ite
     return (Field(name, text, tone) for name, text in facts if text)
 
 
+BAR_CELLS = 10
+"""The number of cells of `draw_bar`."""
+
+
 def draw_bar(share: float) -> str:
     """A share from 0 to 1 as `▇▇▇▇▇▇▇···`."""
     filled = round(max(0.0, min(1.0, share)) * BAR_CELLS)
@@ -79,12 +74,20 @@ def format_instant(instant: str | None, now: datetime) -> str:
     return formats.moment(datetime.fromisoformat(instant), now) if instant else ""
 
 
+MAX_TEXT_CHARS = 20_000
+"""Maximum number of characters of a text that are shown."""
+
+
 def make_text_fields(body: str) -> Iterator[Field]:
     """A text line by line, headings of Markdown set off; at most `MAX_TEXT_CHARS` of it."""
     for line in body[:MAX_TEXT_CHARS].rstrip("\n").expandtabs(4).split("\n"):
         yield text_line(line, "accent" if line.startswith("#") else "ink")
     if len(body) > MAX_TEXT_CHARS:
         yield text_line(f"… {formats.count(len(body) - MAX_TEXT_CHARS, 'character')} more", "faint")
+
+
+CONTEXT_LINES = 3
+"""Lines that stay the same, shown before and after those that change."""
 
 
 def make_change_fields(before: Sequence[str], after: Sequence[str]) -> Iterator[Field]:

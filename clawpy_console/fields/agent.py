@@ -25,17 +25,8 @@ from clawpy_console.fields import (
 from clawpy_console.formats import one_line
 from engine.model.guidance import is_descriptive_key
 
-MAX_PROBLEMS = 50
-"""Maximum number of problems of the organisation that are shown."""
-
-FINDING_STATES = {
-    "queued": Label("▲", "accent", "waiting to be sent up"),
-    "refused": Label("✗", "wants", "refused"),
-    "flushed": Label("✓", "grey", "delivered"),
-}
-"""The label of each state of a finding."""
-
 REACHES_OWNER = "reaches the owner"
+"""The end of a chain of leaders that is complete."""
 
 
 def make_agent_fields(document: Document) -> Iterator[Field]:
@@ -91,6 +82,10 @@ def _describe_channel(channel: Document) -> str:
     model = f"model {channel['model']}" if channel["model"] else ""
     fallback = f"else {', '.join(channel['fallback'])}" if channel["fallback"] else ""
     return ", ".join(filter(None, (channel["channel"], runner, model, fallback)))
+
+
+MAX_PROBLEMS = 50
+"""Maximum number of problems of the organisation that are shown."""
 
 
 def make_problem_fields(messages: Sequence[str]) -> Iterator[Field]:
@@ -243,6 +238,14 @@ def make_finding_fields(document: Document | None, now: datetime) -> Iterator[Fi
     yield from make_fact_fields(((name, one_line(text)) for name, text in details.items()), "grey")
     yield heading("gates")
     yield from map(make_gate_field, document["gates"])
+
+
+FINDING_STATES = {
+    "queued": Label("▲", "accent", "waiting to be sent up"),
+    "refused": Label("✗", "wants", "refused"),
+    "flushed": Label("✓", "grey", "delivered"),
+}
+"""The label of each state of a finding."""
 
 
 def make_finding_state_fields(finding: Document, now: datetime) -> Iterator[Field]:

@@ -26,9 +26,6 @@ from clawpy_console.formats import crop, one_line, workspace_name
 MAX_RECALLED_CHARS = 300
 """Maximum number of characters of a recalled memory that are shown."""
 
-MAX_PLACES = 6
-"""Maximum number of places of a text to forget that are shown."""
-
 
 def make_memory_fields(memory: Document) -> Iterator[Field]:
     """A memory that was recalled: score, layer and text, then its source and the reason why it was found."""
@@ -38,6 +35,10 @@ def make_memory_fields(memory: Document) -> Iterator[Field]:
         part for part in (memory["speaker"], (memory["timestamp"] or "")[:10], memory["source"]) if part
     )
     yield text_line(f"  {origin or memory['id']}; {one_line(memory['reason'])}", "grey")
+
+
+MAX_PLACES = 6
+"""Maximum number of places of a text to forget that are shown."""
 
 
 def make_forgetting_fields(report: Document) -> Iterator[Field]:
@@ -57,6 +58,16 @@ def make_forgetting_fields(report: Document) -> Iterator[Field]:
 # Candidates
 
 
+EVIDENCE_TITLES = {"draftedFrom": "drafted from", "corroboratedBy": "evidence for", "against": "evidence against"}
+"""The fields of a candidate that hold ids of records, each with its title."""
+
+
+def format_points(share: float) -> str:
+    """A difference of shares in percentage points, with its sign: `+24`, `±0`."""
+    value = round(share * 100)
+    return f"{value:+d}" if value else "±0"
+
+
 CANDIDATE_STATUS = {
     "review": Label("▲", "wants", "needs your decision"),
     "promoted": Label("●", "accent", "active"),
@@ -73,20 +84,11 @@ CANDIDATE_TYPES = {
 }  # fmt: skip
 """The short name of each type for a list, and its full name."""
 
-EVIDENCE_TITLES = {"draftedFrom": "drafted from", "corroboratedBy": "evidence for", "against": "evidence against"}
-"""The fields of a candidate that hold ids of records, each with its title."""
-
 DECIDED_BY = {"operator": "you", "autonomy": "the engine", "api": "the gateway"}
-VERDICT_TONES = {"helps": "good", "harms": "wrong"}
+"""Who decided about a candidate, in words."""
+
 STEP_SIGNS = {"done": ("✓", "grey"), "now": ("◐", "accent"), "ahead": ("○", "faint"), "failed": ("✗", "wrong")}
-MONEY_DETAILS = frozenset({"cost", "spent", "budget"})
-"""Details of a record that are micro-dollars."""
-
-
-def format_points(share: float) -> str:
-    """A difference of shares in percentage points, with its sign: `+24`, `±0`."""
-    value = round(share * 100)
-    return f"{value:+d}" if value else "±0"
+"""Sign and tone of each step in the history of a candidate."""
 
 
 def make_candidate_fields(document: Document, now: datetime) -> Iterator[Field]:
@@ -136,6 +138,10 @@ def describe_evidence(candidate: Document) -> str:
     return f"evidence for: {supporting}, against: {len(candidate['against'])}"
 
 
+VERDICT_TONES = {"helps": "good", "harms": "wrong"}
+"""The tones of verdicts on a lift; others are grey."""
+
+
 def make_lift_fields(measured: Document | None) -> Iterator[Field]:
     """The lift of a candidate: runs with it, runs without it, and the interval of the difference."""
     if measured is None:
@@ -173,6 +179,10 @@ def make_decision_fields(document: Document, move: str) -> Iterator[Field]:
     yield from make_effect_fields(document["preview"], removed=move == "roll back")
 
 
+MONEY_DETAILS = frozenset({"cost", "spent", "budget"})
+"""Details of a record that are micro-dollars."""
+
+
 def make_record_fields(record: Document, now: datetime) -> Iterator[Field]:
     """One record: what happened, its score, and the reason for it."""
     yield text_line(
@@ -190,26 +200,6 @@ def make_record_fields(record: Document, now: datetime) -> Iterator[Field]:
 
 
 # Learnings
-
-
-LEARNING_KINDS = {
-    "institutional": ("how", "how things are done here"), "task": ("task", "about a piece of work"),
-    "proxy": ("you", "about you; it is never promoted"),
-}  # fmt: skip
-"""The short name of each kind for a list, and its full name."""
-
-MAX_AFFECTED = 8
-"""Maximum number of learnings that a retraction lists."""
-
-MAX_PREVIEW_LINES = 12
-"""Maximum number of lines of a learning that a promotion shows."""
-
-LEARNING_STATUS = {
-    "active": Label("●", "grey", "valid"),
-    "retired": Label("✗", "faint", "retracted"),
-    "compacted": Label("·", "faint", "merged into another"),
-}
-"""The label of each status of a learning."""
 
 
 def describe_scope(name: str, scope_id: str, workspace: str, task: str = "") -> str:
@@ -238,6 +228,20 @@ def make_learning_title(learning: Document) -> str:
 def make_title(title: str, text: str) -> str:
     """The title of a learning in one line, else the beginning of its text."""
     return one_line(title or text[:200]) or "forgotten"
+
+
+LEARNING_KINDS = {
+    "institutional": ("how", "how things are done here"), "task": ("task", "about a piece of work"),
+    "proxy": ("you", "about you; it is never promoted"),
+}  # fmt: skip
+"""The short name of each kind for a list, and its full name."""
+
+LEARNING_STATUS = {
+    "active": Label("●", "grey", "valid"),
+    "retired": Label("✗", "faint", "retracted"),
+    "compacted": Label("·", "faint", "merged into another"),
+}
+"""The label of each status of a learning."""
 
 
 def make_learning_fields(learned: Document, now: datetime) -> Iterator[Field]:
@@ -276,6 +280,10 @@ def make_learning_fields(learned: Document, now: datetime) -> Iterator[Field]:
     yield Field("file", learned["path"], "faint")
 
 
+MAX_AFFECTED = 8
+"""Maximum number of learnings that a retraction lists."""
+
+
 def make_retraction_fields(learning: Document) -> Iterator[Field]:
     """The effect of retracting a learning."""
     yield text_line(make_learning_title(learning), "title")
@@ -289,6 +297,10 @@ def make_retraction_fields(learning: Document) -> Iterator[Field]:
         yield text_line(f"▸ {describe_learning_scope(entry)}: {make_learning_title(entry)}")
     if len(active) > MAX_AFFECTED:
         yield text_line(f"  and {len(active) - MAX_AFFECTED:,} more", "faint")
+
+
+MAX_PREVIEW_LINES = 12
+"""Maximum number of lines of a learning that a promotion shows."""
 
 
 def make_promotion_fields(learning: Document) -> Iterator[Field]:

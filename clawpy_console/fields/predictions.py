@@ -15,22 +15,6 @@ from clawpy_console.formats import fit_to_width, one_line
 from engine import kind_title
 from engine.model import TrainingOffer, TrainingRunView, TrainingView
 
-TRENDS = {"improving": "▲ improving", "declining": "▼ declining", "steady": "steady"}
-OUTCOME_LABELS = {
-    "approved": "approved", "rejected": "dismissed", "discarded": "discarded", "expired": "expired",
-    "withdrawn": "withdrawn", "cannotRun": "could not run", "waiting": "waiting",
-}  # fmt: skip
-"""The word for what became of cards, by the key of its count."""
-
-ALWAYS_SHOWN = ("approved", "rejected")
-"""Outcomes whose counts are shown when they are 0, too."""
-
-MIN_DECISIONS = 5
-"""Minimum number of decisions for a verdict on a range of confidence."""
-
-NAME_CELLS = 24
-"""Cells of a name in a table."""
-
 
 def format_percent(share: float | None) -> str:
     """A share from 0 to 1, `–` for none."""
@@ -40,6 +24,19 @@ def format_percent(share: float | None) -> str:
 def format_confidence(share: float | None) -> str:
     """A confidence, `–` for none."""
     return "–" if share is None else f"{share:.2f}"
+
+
+TRENDS = {"improving": "▲ improving", "declining": "▼ declining", "steady": "steady"}
+"""The trend of the approval in words, by its name in the document."""
+
+OUTCOME_LABELS = {
+    "approved": "approved", "rejected": "dismissed", "discarded": "discarded", "expired": "expired",
+    "withdrawn": "withdrawn", "cannotRun": "could not run", "waiting": "waiting",
+}  # fmt: skip
+"""The word for what became of cards, by the key of its count."""
+
+ALWAYS_SHOWN = ("approved", "rejected")
+"""Outcomes whose counts are shown when they are 0, too."""
 
 
 def make_summary_fields(document: Document) -> Iterator[Field]:
@@ -99,6 +96,10 @@ def make_calibration_fields(insights: Document) -> Iterator[Field]:
         yield text_line(one_line(insights["calibrationWords"]), "grey")
 
 
+MIN_DECISIONS = 5
+"""Minimum number of decisions for a verdict on a range of confidence."""
+
+
 def judge_calibration(bucket: Document) -> tuple[str, str]:
     """The verdict on the stated confidence beside the share of approved cards, and its tone."""
     stated = bucket["avgConfidence"]
@@ -120,6 +121,10 @@ def make_table_fields(insights: Document, names: Sequence[str], limit: int = 8) 
         if name != listed[0]:
             yield text_line("")
         yield from _make_table(name, insights[name], limit)
+
+
+NAME_CELLS = 24
+"""Cells of a name in a table."""
 
 
 def _make_table(name: str, groups: Sequence[Document], limit: int) -> Iterator[Field]:

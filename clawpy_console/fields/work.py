@@ -86,15 +86,6 @@ def make_hold_field(word: str, reason: str, since: str, how: str, remaining: str
 # While you were away
 
 
-LEARNED_FORMS: Mapping[str, tuple[str, str]] = {
-    "learnings": ("learning promoted", "learnings promoted"),
-    "facts": ("fact kept", "facts kept"),
-    "proposed": ("candidate to review", "candidates to review"),
-    "inForceByItself": ("candidate activated without you", "candidates activated without you"),
-}
-"""The kinds of things that were learned, by key in the document, in words for one and for several."""
-
-
 def make_absence_fields(document: Document) -> Iterator[Field]:
     """Sessions, blocks, decisions, learnings and costs; no fields when nothing happened."""
     ran, blocked = document["ran"], document["blocked"]
@@ -116,6 +107,15 @@ def make_absence_fields(document: Document) -> Iterator[Field]:
     yield Field("learned", f"{learned or 'nothing new'}{basis}")
     if document["spent"]:
         yield Field("spent", f"${document['spent']:.2f}")
+
+
+LEARNED_FORMS: Mapping[str, tuple[str, str]] = {
+    "learnings": ("learning promoted", "learnings promoted"),
+    "facts": ("fact kept", "facts kept"),
+    "proposed": ("candidate to review", "candidates to review"),
+    "inForceByItself": ("candidate activated without you", "candidates activated without you"),
+}
+"""The kinds of things that were learned, by key in the document, in words for one and for several."""
 
 
 def _describe_learned(counts: Mapping[str, int]) -> str:

@@ -34,8 +34,6 @@ TIER_ANSWERS = (
 ASSIGNED_RULE = "tier_assignments"
 """The rule of a tier that the operator set begins with this."""
 
-TEACHING_RESULTS = ("taught", "unchanged", "skipped")
-
 
 class AgentChanges:
     """The changes of agents that one screen makes."""
@@ -187,6 +185,9 @@ def find_editable_file(agent: AgentView | None) -> str:
     if agent is None or is_retired(agent):
         return ""
     return find_broken_file(agent.broken) if agent.broken else "soul.md"
+
+
+TEACHING_RESULTS = ("taught", "unchanged", "skipped")
 
 
 def teach_workers(app: Console) -> None:

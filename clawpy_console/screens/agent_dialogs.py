@@ -43,10 +43,6 @@ if TYPE_CHECKING:
     from engine import Engine
 
 
-TYPING_DEBOUNCE_S = 0.3
-"""Seconds without a key before the preview of an edit is computed."""
-
-
 class EditDialog(Dialog[bool | None]):
     """Edits a text. Gives True when it was saved, else None. An unsaved edit needs the key that closes twice."""
 
@@ -160,6 +156,10 @@ class EditFile(EditDialog):
         if self._other_version is not None:
             area = self._editor
             area.replace(sanitise(self._other_version.text.replace("\r\n", "\n")), (0, 0), area.document.end)
+
+
+TYPING_DEBOUNCE_S = 0.3
+"""Seconds without a key before the preview of an edit is computed."""
 
 
 class EditProfile(PreviewDialog[bool | None], EditDialog):  # the first base is the one whose styles apply
@@ -364,10 +364,6 @@ class NewAgent(Dialog[AgentView | None]):
             self.show_refusal(Refusal("bad_id", "The id is missing.", ID_HINT))
 
 
-MAX_LISTED_FINDINGS = 6
-"""Maximum number of findings that the question lists."""
-
-
 def send_findings(app: Console) -> None:
     """Show the findings that passed all gates, and send them up once you confirm."""
 
@@ -378,6 +374,10 @@ def send_findings(app: Console) -> None:
         lambda engine: engine.bubbles.list(state=BubbleState.QUEUED),
         lambda queued: confirm(app, "Send these findings up now?", _make_findings_question(queued), "send up", send),
     )
+
+
+MAX_LISTED_FINDINGS = 6
+"""Maximum number of findings that the question lists."""
 
 
 def _make_findings_question(queued: Sequence[Bubble]) -> str:

@@ -22,6 +22,7 @@ from engine.frozen import frozen
 from engine.model import AgentView
 
 OWNER = "owner"
+"""The id of the root of the tree: the operator."""
 
 FOLD_PREFIX = "+"
 """The prefix of the id of a row for folded agents; the id of their leader follows. No agent's id begins with it."""
@@ -30,21 +31,13 @@ GROUP_PREFIX = "="
 """The prefix of the id of a group's heading; its title follows."""
 
 RETIRED = f"{GROUP_PREFIX}retired"
-
-MAX_UNFOLDED_AGENTS = 8
-"""With more agents than this, those that never worked are folded (SPEC 6)."""
-
-MAX_NAMES = 12
-"""Maximum number of folded agents that are named on their row."""
+"""The id of the heading of the retired agents."""
 
 MAX_INDENT_LEVELS = 12
 """Maximum depth that is indented, so that names stay in sight."""
 
 FOLD_MARKS = {None: "  ", True: "▾ ", False: "▸ "}
 """The mark before a name, by `Node.open`."""
-
-LEAD_CELLS = 3
-"""Cells before the indentation: the cursor, the sign of the state, a space."""
 
 AGENT_STATES = {
     "idle": Label("○", "faint", ""),
@@ -100,6 +93,13 @@ def make_tree_nodes(
 ) -> list[Node]:
     """The rows of the tree. With `words`, in lower case, only the agents that match them, and their leaders."""
     return _TreeBuilder(agents, retired, folds, words).build()
+
+
+MAX_UNFOLDED_AGENTS = 8
+"""With more agents than this, those that never worked are folded (SPEC 6)."""
+
+MAX_NAMES = 12
+"""Maximum number of folded agents that are named on their row."""
 
 
 class _TreeBuilder:
@@ -243,6 +243,10 @@ def _place_agents(
         groups[group].append(head)
         reached.update({head.id} | _collect_reached_ids(under, head.id))
     return under | {f"{GROUP_PREFIX}{title}": heads for title, heads in groups.items() if heads}, reasons
+
+
+LEAD_CELLS = 3
+"""Cells before the indentation: the cursor, the sign of the state, a space."""
 
 
 class Tree(Rows):

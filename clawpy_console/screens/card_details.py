@@ -79,7 +79,7 @@ def make_evidence_fields(
         yield Field(name, f"{draw_bar(signal.relevance)} {text}{figures}", "grey")
     if evidence.rails:
         yield heading("rails now")
-    yield from _make_rails_fields(evidence.rails, in_full)
+    yield from _make_rails_fields(evidence.rails, in_full=in_full)
     yield heading("work")
     yield from make_fact_fields(_collect_work_facts(card, evidence.sandbox, now), "grey")
     yield from _make_confidence_fields(card)
@@ -120,7 +120,7 @@ def _make_confidence_fields(card: Card) -> Iterator[Field]:
     yield text_line(f"sum         = {parts.total:.3f}  {card.band.value}")
 
 
-def _make_rails_fields(rails: Sequence[RailVerdict], in_full: bool) -> Iterator[Field]:
+def _make_rails_fields(rails: Sequence[RailVerdict], *, in_full: bool) -> Iterator[Field]:
     """Each rail: its first reason, then the others together. Rails that allow without a reason share one line; unless
     `in_full`, all that allow do, and the other reasons are left out."""
     allowing = [rail for rail in rails if rail.verdict is Verdict.ALLOW and not (in_full and rail.reason)]

@@ -325,10 +325,6 @@ class CardStack(Widget, can_focus=True):
         self._end_reason_question()
 
 
-SIGNAL_BAR_CELLS = 8
-"""Cells of the bar of a signal."""
-
-
 def make_headline(card: Card, width: int) -> Content:
     """`AT RISK  shop · tests` at the left; at the right the badges, and the confidence once it is stated."""
     badges = []
@@ -351,6 +347,10 @@ def describe_signal(signal: Signal) -> tuple[str, str]:
     """The name of a signal and its evidence."""
     name = "talk" if signal.name == "conversations" else signal.name
     return name, one_line(signal.error or "; ".join(signal.evidence)) or "nothing"
+
+
+SIGNAL_BAR_CELLS = 8
+"""Cells of the bar of a signal."""
 
 
 def make_signal_line(signal: Signal) -> Content:
@@ -417,20 +417,9 @@ class ShrinkStep(NamedTuple):
     """Number of lines of the part that stay at least."""
 
 
-SHRINK_STEPS = (
-    ShrinkStep("reason", 2),
-    ShrinkStep("signals", 0),
-    ShrinkStep("reason", 0),
-    ShrinkStep("facts", 1),
-    ShrinkStep("caution", 1),
-    ShrinkStep("prompt", 1),
-)
-"""The steps, in the order in which they are taken until the card is low enough."""
-
-
 def make_card_lines(card: Card, width: int, height: int, way_out: str, *, with_signals: bool) -> list[Content]:
     """The card as exactly `height` lines of at most `width` cells. `way_out` is that of `describe_way_out`."""
-    parts = _make_card_parts(card, width, way_out, with_signals)
+    parts = _make_card_parts(card, width, way_out, with_signals=with_signals)
     _shrink(parts, width, height)
     sandbox_warning = crop(f"▲ {NO_SANDBOX_WARNING}", width) if card.without_sandbox else ""
     top = [make_headline(card, width), Content.styled(sandbox_warning, "bold $wants"), *parts["prompt"]]
@@ -442,7 +431,7 @@ def make_card_lines(card: Card, width: int, height: int, way_out: str, *, with_s
     return (top + blank + bottom)[:height]
 
 
-def _make_card_parts(card: Card, width: int, way_out: str, with_signals: bool) -> CardParts:
+def _make_card_parts(card: Card, width: int, way_out: str, *, with_signals: bool) -> CardParts:
     """The lines of each part of the card below its headline, as many as fit a high card."""
     signals = [signal for signal in card.signals if with_signals and signal.relevance > 0.02]
     signals.sort(key=lambda signal: -signal.share)
@@ -453,6 +442,17 @@ def _make_card_parts(card: Card, width: int, way_out: str, with_signals: bool) -
         "caution": _wrap(*find_caution(card, way_out), width, 6),
         "facts": _wrap(describe_work(card), "$faint", width, 5),
     }
+
+
+SHRINK_STEPS = (
+    ShrinkStep("reason", 2),
+    ShrinkStep("signals", 0),
+    ShrinkStep("reason", 0),
+    ShrinkStep("facts", 1),
+    ShrinkStep("caution", 1),
+    ShrinkStep("prompt", 1),
+)
+"""The steps, in the order in which they are taken until the card is low enough."""
 
 
 def _shrink(parts: CardParts, width: int, height: int) -> None:

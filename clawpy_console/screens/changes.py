@@ -28,12 +28,6 @@ if TYPE_CHECKING:
     from clawpy_console.console import Console
     from engine import Engine
 
-MAX_WARNINGS = 8
-"""Maximum number of warnings about files, above the list, on a terminal that is not small."""
-
-DEBOUNCE_S = 0.2
-"""Seconds without another mark until what landing would do is computed."""
-
 
 class Files(Rows):
     """The tree of files. Space marks a file or a folder."""
@@ -64,6 +58,13 @@ class _DiffVersion(NamedTuple):
     state: ChangeState
     landed: int
     files: tuple[FileChange, ...]
+
+
+MAX_WARNINGS = 8
+"""Maximum number of warnings about files, above the list, on a terminal that is not small."""
+
+DEBOUNCE_S = 0.2
+"""Seconds without another mark until what landing would do is computed."""
 
 
 class Changes(Pane):

@@ -158,6 +158,7 @@ class Answer(NamedTuple):
 
 
 CANCEL = Answer("escape", "cancel")
+"""The answer that changes nothing, where a question has no other."""
 
 MOVES = {"up": -1, "k": -1, "down": 1, "j": 1}
 """The keys that move the cursor, with their step."""

@@ -21,11 +21,6 @@ from clawpy_console.widgets.rows import Row
 from clawpy_console.widgets.session import make_file_row
 from engine.model import DiffComment, FileChange, FileDiff, FilePart
 
-HUNK_HEADER = re.compile(r"(?m)^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?(.*)")
-
-MIN_SIMILARITY = 0.4
-"""Share of the longer of two lines that must be in both, for the differing part to be emphasised."""
-
 Mark = tuple[str, int]
 """An item that can be marked to land: a path with the number of a hunk, 0 for a file without hunks."""
 
@@ -75,7 +70,7 @@ class Hunk:
         """The sign of each line."""
         return "".join(line[:1] or " " for line in self.text.split("\n") if line[:1] != "\\")
 
-    def count_rows(self, is_split: bool) -> int:
+    def count_rows(self, *, is_split: bool) -> int:
         """The number of its rows; counted without parsing the lines."""
         runs: list[str] = re.findall("[-+]+", self.signs) if is_split else []
         return len(self.signs) - sum(min(run.count("-"), run.count("+")) for run in runs)
@@ -265,7 +260,7 @@ class DiffRows:
 
     def _add_lines(self, file: DiffFile, hunk: Hunk, comments: list[DiffComment]) -> list[DiffComment]:
         """Add the lines of a hunk, each with the comments on it below. Returns the other comments."""
-        row_count, start = hunk.count_rows(self._is_split), 0
+        row_count, start = hunk.count_rows(is_split=self._is_split), 0
         for row in range(row_count if comments else 0):
             line = DiffEntry("line", file, hunk, row, self._is_split)
             if on_line := [comment for comment in comments if line.shows_line_of(comment)]:
@@ -312,6 +307,10 @@ def _read_file(change: FileChange, diff: FileDiff | None) -> DiffFile:
     return DiffFile(change, hunks, notes, diff.all_or_nothing, landed=len(diff.landed))
 
 
+HUNK_HEADER = re.compile(r"(?m)^@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@ ?(.*)")
+"""The head of a hunk: its first line before and after the change, and its title."""
+
+
 def _read_hunks(diff: FileDiff) -> list[Hunk]:
     """The hunks of a diff that have not landed, with their numbers."""
     heads = list(HUNK_HEADER.finditer(diff.hunks))
@@ -320,6 +319,10 @@ def _read_hunks(diff: FileDiff) -> list[Hunk]:
         Hunk(number, head[3], int(head[1]), int(head[2]), diff.hunks[head.end() + 1 : end])
         for number, head, end in zip(diff.numbers, heads, ends, strict=False)
     ]
+
+
+MIN_SIMILARITY = 0.4
+"""Share of the longer of two lines that must be in both, for the differing part to be emphasised."""
 
 
 def find_changed_part(text: str, other: str) -> tuple[int, int]:

@@ -151,7 +151,7 @@ class DiffView(CursorView, can_focus=True):
         has_cursor = number == self.cursor and self.has_focus
         strip = self._strips.get((number, has_cursor))
         if strip is None or self.text_selection is not None:
-            drawn = self._draw_entry(self._rows[number], has_cursor, width, base)
+            drawn = self._draw_entry(self._rows[number], width, base, has_cursor=has_cursor)
             strip = Strip(make_selectable(self, drawn, 0, number), width)
             if self.text_selection is None:
                 self._strips[number, has_cursor] = strip
@@ -165,7 +165,7 @@ class DiffView(CursorView, can_focus=True):
         self._strips.clear()
         self.refresh()
 
-    def _draw_entry(self, entry: DiffEntry, has_cursor: bool, width: int, base: Style) -> Strip:
+    def _draw_entry(self, entry: DiffEntry, width: int, base: Style, *, has_cursor: bool) -> Strip:
         """A row: the head of a file or a hunk, a line, a comment or a note."""
         cursor = Strip([Segment("▸" if has_cursor else " ", base + self.tone("accent"))])
         width, file = width - 1, entry.file
@@ -254,7 +254,7 @@ class DiffView(CursorView, can_focus=True):
             around = hunk.lines[block * HIGHLIGHT_LINES : (block + 1) * HIGHLIGHT_LINES]
             lines = [other for other in around if other.sign in (" ", side)]
             tokens = highlight_lines([other.text for other in lines], find_language(entry.file.change.path))
-            self._tokens[key] = {other.number: found for other, found in zip(lines, tokens, strict=True)}
+            self._tokens[key] = {other.number: token for other, token in zip(lines, tokens, strict=True)}
         return self._tokens[key][line.number]
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
@@ -263,7 +263,7 @@ class DiffView(CursorView, can_focus=True):
         last = selection.end.y if selection.end is not None else self.row_count - 1
         width = self.scrollable_content_region.width
         rows = (
-            self._draw_entry(self._rows[row], False, width, Style()).text
+            self._draw_entry(self._rows[row], width, Style(), has_cursor=False).text
             for row in range(first, min(last + 1, self.row_count))
         )
         return selection.extract("\n".join([*[""] * first, *rows])), "\n"

@@ -51,9 +51,7 @@ if TYPE_CHECKING:
     from engine.model import Guidance, SessionView
 
 TABS = ("who", "guidance", "findings", "teaching", "work")
-
-MAX_ITEMS = 200
-"""Maximum number of findings, and of sessions, of an agent that are listed."""
+"""The tabs of an agent, in their order."""
 
 
 @frozen
@@ -444,6 +442,10 @@ def _make_finding_row(finding: Any, now: datetime) -> Row:
         state, state_style = finding["state"].replace("flushed", "sent"), "grey"
     right = f"{state:<8} {formats.age(now - datetime.fromisoformat(finding['createdAt'])):>4}"
     return Row(finding["id"], one_line(finding["text"]), label.sign, right, "ink", label.tone, state_style)
+
+
+MAX_ITEMS = 200
+"""Maximum number of findings, and of sessions, of an agent that are listed."""
 
 
 def read_agent(engine: Engine, id: str) -> AgentDetail:

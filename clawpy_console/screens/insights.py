@@ -27,6 +27,7 @@ PERIODS: tuple[int | None, ...] = (7, 30, 90, None)
 """The periods in days, None for all time."""
 
 NO_TABLES = "No cards yet."
+"""Shown in place of the tables."""
 
 
 class InsightsScreen(ConsoleScreen):

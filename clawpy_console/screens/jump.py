@@ -16,11 +16,6 @@ from textual.widget import Widget
 from clawpy_console.screens.dialog import Dialog
 from engine.frozen import frozen
 
-LETTERS = "asdfghjklqwertyuiopzxcvbnm"
-
-KEY_HINT_ACTIONS = ("screen.press(", "app.stop_everything(", "app.resume(")
-"""The beginnings of the actions that a click on a key hint does. A hint gets no label: its own key is as short."""
-
 
 @frozen
 class Spot:
@@ -42,8 +37,12 @@ def find_spots(screen: Screen[object]) -> list[Spot]:
     """The places of `screen` that can be jumped to, in reading order: texts that can be clicked, the `spots` of widgets
     that have any, and widgets that take the focus."""
     clickable = _find_clickable_texts(screen)
-    found = [*clickable, *_find_widget_spots(screen, without={spot.widget for spot in clickable})]
-    return sorted(found, key=lambda spot: (spot.on_screen.y, spot.on_screen.x))
+    spots = [*clickable, *_find_widget_spots(screen, without={spot.widget for spot in clickable})]
+    return sorted(spots, key=lambda spot: (spot.on_screen.y, spot.on_screen.x))
+
+
+KEY_HINT_ACTIONS = ("screen.press(", "app.stop_everything(", "app.resume(")
+"""The beginnings of the actions that a click on a key hint does. A hint gets no label: its own key is as short."""
 
 
 def _find_clickable_texts(screen: Screen[object]) -> list[Spot]:
@@ -64,7 +63,7 @@ def _find_clickable_texts(screen: Screen[object]) -> list[Spot]:
 def _find_widget_spots(screen: Screen[object], without: Collection[Widget]) -> list[Spot]:
     """The visible `spots` of widgets, which are relative to the widget's own corner. A widget that has none but takes
     the focus has one at its corner."""
-    found: list[Spot] = []
+    spots: list[Spot] = []
     for widget, (region, clip) in screen._compositor.visible_widgets.items():
         if widget in without:
             continue
@@ -74,8 +73,12 @@ def _find_widget_spots(screen: Screen[object], without: Collection[Widget]) -> l
             position = region.offset + offset
             if clip.contains_point(position) and region.contains_point(position):
                 spots_by_offset[offset] = Spot(widget, position, act)
-        found += spots_by_offset.values()
-    return found
+        spots += spots_by_offset.values()
+    return spots
+
+
+LETTERS = "asdfghjklqwertyuiopzxcvbnm"
+"""The letters of labels, those under the fingers first."""
 
 
 def make_labels(count: int) -> list[str]:

@@ -153,8 +153,8 @@ def make_learning_row(entry: LearningEntry, now: datetime, prefix: str = "") -> 
     if _needs_review(entry):
         sign, tone = "▲", "wants"
     text = f"{learning_fields.LEARNING_KINDS[entry.kind][0]:<6}{learning_fields.make_title(entry.title, entry.text)}"
-    found = formats.moment(entry.created_at, now) if entry.created_at else ""
-    return Row(prefix + entry.id, text, sign, found, "ink" if entry.active else "faint", tone, "grey")
+    found_at = formats.moment(entry.created_at, now) if entry.created_at else ""
+    return Row(prefix + entry.id, text, sign, found_at, "ink" if entry.active else "faint", tone, "grey")
 
 
 def make_link_rows(view: CandidateView | LearningView, prompts: Mapping[str, str], now: datetime) -> Iterator[Row]:
@@ -205,9 +205,6 @@ def _make_provenance_rows(view: LearningView, prompts: Mapping[str, str], now: d
 
 View = CandidateView | LearningView
 
-UNWRAPPED_CELLS = 10_000
-"""A width at which no line wraps: the dialog wraps the text itself."""
-
 
 @frozen
 class Decision:
@@ -221,28 +218,6 @@ class Decision:
     """`carry_out(engine, id, reason)`: blocking. Raises the engine's refusals."""
     verb: str = ""
     """The answer that confirms it, "" where the question asks for a reason."""
-
-
-DECISIONS = {
-    "approve": Decision(
-        "Activate it?", "Active now", lambda engine, id, _: engine.adaptation.approve(id), verb="activate"
-    ),
-    "reject": Decision("Reject it?", "Rejected", lambda engine, id, reason: engine.adaptation.reject(id, reason)),
-    "roll back": Decision(
-        "Roll it back?",
-        "Rolled back: its changes are removed",
-        lambda engine, id, reason: engine.adaptation.roll_back(id, reason),
-    ),
-    "retract": Decision("Retract it?", "Retracted", lambda engine, id, reason: engine.learnings.retract(id, reason)),
-    "keep": Decision("", "It is valid", lambda engine, id, _: engine.learnings.keep(id)),
-    "promote": Decision(
-        "Apply it in all projects?",
-        "It now applies in all projects",
-        lambda engine, id, _: engine.learnings.promote(id),
-        verb="apply everywhere",
-    ),
-}
-"""The decisions by their name in the table of keys."""
 
 
 class DecisionDialog(PreviewDialog[str | None]):
@@ -301,6 +276,31 @@ def is_decision_possible(name: str, view: View) -> bool:
         case "promote":
             return entry.active and entry.scope is LearningScope.PROJECT and entry.kind is not LearningKind.PROXY
     return False
+
+
+UNWRAPPED_CELLS = 10_000
+"""A width at which no line wraps: the dialog wraps the text itself."""
+
+DECISIONS = {
+    "approve": Decision(
+        "Activate it?", "Active now", lambda engine, id, _: engine.adaptation.approve(id), verb="activate"
+    ),
+    "reject": Decision("Reject it?", "Rejected", lambda engine, id, reason: engine.adaptation.reject(id, reason)),
+    "roll back": Decision(
+        "Roll it back?",
+        "Rolled back: its changes are removed",
+        lambda engine, id, reason: engine.adaptation.roll_back(id, reason),
+    ),
+    "retract": Decision("Retract it?", "Retracted", lambda engine, id, reason: engine.learnings.retract(id, reason)),
+    "keep": Decision("", "It is valid", lambda engine, id, _: engine.learnings.keep(id)),
+    "promote": Decision(
+        "Apply it in all projects?",
+        "It now applies in all projects",
+        lambda engine, id, _: engine.learnings.promote(id),
+        verb="apply everywhere",
+    ),
+}
+"""The decisions by their name in the table of keys."""
 
 
 def ask_for_decision(app: Console, name: str, view: View, decide: Callable[[str], object]) -> None:

@@ -38,9 +38,6 @@ T = TypeVar("T")
 REFRESH_S = 2.0
 """Seconds between two readings of the layers: at least the ledger grows."""
 
-MAX_LABEL_CELLS = 20
-"""Maximum number of cells of the label before an entry."""
-
 LAYER_SIGNS: Mapping[str, tuple[str, str]] = {
     "ready": ("●", "grey"), "building": ("◐", "accent"), "degraded": ("▲", "wants"), "off": ("○", "faint"),
 }  # fmt: skip
@@ -405,15 +402,19 @@ def _make_layer_fields(state: LayerState, now: datetime) -> Iterator[Field]:
 def _make_layer_row(state: LayerState, now: datetime) -> Row:
     """A layer: letter, name, number of entries, and its progress or age."""
     sign, style = LAYER_SIGNS[state.state]
-    note = ""
+    progress_or_age = ""
     if state.state == "building":
-        note = f"{state.progress:>4.0%}"
+        progress_or_age = f"{state.progress:>4.0%}"
     elif state.fresh_at:
-        note = f"{formats.age(now - state.fresh_at):>4}"
+        progress_or_age = f"{formats.age(now - state.fresh_at):>4}"
     count = f"{state.count:,}" if state.count < 100_000 else formats.tokens(state.count)
-    right = f"{count} {note}" if state.count else ""
+    right = f"{count} {progress_or_age}" if state.count else ""
     name = f"{state.layer.value}  {LAYER_NAMES[state.layer][0]}"
     return Row(state.layer.value, name, sign, right, "ink", style, "grey")
+
+
+MAX_LABEL_CELLS = 20
+"""Maximum number of cells of the label before an entry."""
 
 
 def _make_entry_rows(entries: Sequence[Entry], now: datetime) -> list[Row]:

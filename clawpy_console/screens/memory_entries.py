@@ -161,12 +161,6 @@ def _format_with_speaker(value: Memory | RecallMatch) -> str:
 ENTRIES_PER_PAGE = 200
 """Number of entries that are read at once."""
 
-MAX_BY_MEANING = 50
-"""Maximum number of entries that a search by meaning gives, best first."""
-
-MAX_SCANNED_PAGES = 10
-"""Maximum number of pages of the ledger that are searched for words."""
-
 
 def read_page(engine: Engine, layer: Layer, words: str, after: Sequence[Entry] = ()) -> list[Entry]:
     """A page of the entries of a layer that have all `words`, newest first; the page that follows `after`."""
@@ -190,17 +184,21 @@ def read_page(engine: Engine, layer: Layer, words: str, after: Sequence[Entry] =
     return [make_entry(value) for value in values]
 
 
+MAX_SCANNED_PAGES = 10
+"""Maximum number of pages of the ledger that are searched for words."""
+
+
 def _read_ledger(engine: Engine, words: str, before: int | None) -> list[LedgerEntry]:
     """At least a page of the rows of the ledger that have all `words`, fewer at its end or when too many rows without
     them come first. `before` is the id of the last row seen."""
-    found: list[LedgerEntry] = []
+    matching: list[LedgerEntry] = []
     for _ in range(MAX_SCANNED_PAGES if words else 1):
         rows = engine.ledger.latest(ENTRIES_PER_PAGE, before=before)
-        found += [row for row in rows if _row_has_words(row, words)]
-        if len(rows) < ENTRIES_PER_PAGE or len(found) >= ENTRIES_PER_PAGE:
+        matching += [row for row in rows if _row_has_words(row, words)]
+        if len(rows) < ENTRIES_PER_PAGE or len(matching) >= ENTRIES_PER_PAGE:
             break
         before = rows[-1].id
-    return found
+    return matching
 
 
 def _row_has_words(row: LedgerEntry, words: str) -> bool:
@@ -222,6 +220,10 @@ def _read_agent_files(engine: Engine, words: str) -> Iterator[AgentFile]:
         is_there = file.digest or file.problem
         if is_there and has_words(f"{file.agent} {file.name} {file.text}", words.split()):
             yield file
+
+
+MAX_BY_MEANING = 50
+"""Maximum number of entries that a search by meaning gives, best first."""
 
 
 def search_by_meaning(engine: Engine, layer: Layer, text: str) -> tuple[list[Entry], tuple[str, ...]]:
@@ -257,12 +259,6 @@ def find_entry(engine: Engine, layer: Layer, id: str) -> Entry:
 
 
 # Links
-
-RELATIONS = {
-    "blocks": ("blocked", "was blocked by"), "derived_from": ("derived from", "led to"),
-    "related_to": ("related to", "related to"), "similar_to": ("similar to", "similar to"),
-}  # fmt: skip
-"""Each relation in words: of an edge from the task that is shown, and of one towards it."""
 
 
 def read_entry_with_links(engine: Engine, entry: Entry) -> tuple[Entry, list[Entry]]:
@@ -312,6 +308,13 @@ def _make_session_link(id: str, heading: str) -> list[Entry]:
     return [Entry(None, id, id, label="session", at=None, group=heading, mark="▸", mark_style="grey")]
 
 
+RELATIONS = {
+    "blocks": ("blocked", "was blocked by"), "derived_from": ("derived from", "led to"),
+    "related_to": ("related to", "related to"), "similar_to": ("similar to", "similar to"),
+}  # fmt: skip
+"""Each relation in words: of an edge from the task that is shown, and of one towards it."""
+
+
 def _read_neighbour_links(engine: Engine, task_id: str) -> list[Entry]:
     """The tasks one step away in the graph."""
     neighbourhood = engine.knowledge.graph.get_neighbourhood(task_id)
@@ -355,12 +358,6 @@ def _read_using_sessions(engine: Engine, id: str) -> list[Entry]:
 # Details
 
 
-RETENTION_LABELS = {
-    Retention.SESSION: "until a day after its session",
-    Retention.MONTH: "30 days",
-    Retention.FOREVER: "forever",
-}
-
 ATTRIBUTE_NAMES: Mapping[str, str] = {
     "source": "source", "speaker": "speaker", "agent": "agent", "session": "session", "tags": "tags",
     "category": "category", "reason": "why", "why": "invalid", "seen": "sessions", "day": "day",
@@ -388,6 +385,14 @@ def make_entry_fields(entry: Entry, folder: str, now: datetime) -> Iterator[Fiel
         yield text_line(f"✗ {value.problem}", "wrong")
     yield text_line("")
     yield from make_text_fields(make_full_text(entry))
+
+
+RETENTION_LABELS = {
+    Retention.SESSION: "until a day after its session",
+    Retention.MONTH: "30 days",
+    Retention.FOREVER: "forever",
+}
+"""How long a memory is kept, in words."""
 
 
 def _describe_attribute(attribute: str, value: object, now: datetime) -> str:

@@ -104,7 +104,7 @@ class MissionScreen(ConsoleScreen):
             self._message.clear()
         if not changed or changed & {"sessions"}:
             shown = self._shown_state
-            self._set_layout_class("-unused", not shown.sessions)
+            self._set_layout_class("-unused", is_set=not shown.sessions)
             self._live.follow(shown.newest_running)
 
     def on_mount(self) -> None:
@@ -120,7 +120,7 @@ class MissionScreen(ConsoleScreen):
     def on_resize(self, event: events.Resize) -> None:
         self.call_after_refresh(self._draw_for_widths)
 
-    def _set_layout_class(self, name: str, is_set: bool) -> None:
+    def _set_layout_class(self, name: str, *, is_set: bool) -> None:
         """Add or remove a class of the screen that decides which panes there are."""
         if self.has_class(name) != is_set:
             self.set_class(is_set, name)
@@ -128,7 +128,7 @@ class MissionScreen(ConsoleScreen):
 
     def _mark_empty_stack(self) -> None:
         if self.ready:
-            self._set_layout_class("-empty", self._stack.front is None)
+            self._set_layout_class("-empty", is_set=self._stack.front is None)
 
     def _draw_for_widths(self) -> None:
         """Draw what depends on the widths of panes, once these are laid out."""

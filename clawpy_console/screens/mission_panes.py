@@ -30,20 +30,6 @@ if TYPE_CHECKING:
     from clawpy_console.screens.card_details import Evidence
     from engine import Engine
 
-WAITING_MARKS = {"change_set": "▼", "interrupted": "✗", "notification": "✗"}
-
-MAX_SESSIONS = 20
-"""Maximum number of sessions in the list of work."""
-
-MAX_DETAIL_ROWS = 3
-"""Maximum number of rows below a session or an item that waits."""
-
-MESSAGE_S = 15.0
-"""Seconds for which the line under the card says what was just done."""
-
-EVIDENCE_DEBOUNCE_S = 0.15
-"""Seconds that a card stays in front before its evidence is read."""
-
 
 class CardRows(Rows, can_focus=False):
     """The pending cards below the stack, which has the keys. A click opens a row."""
@@ -60,6 +46,10 @@ class Queue(Rows):
     """The items that wait for the operator."""
 
     BINDINGS = bindings("queue")
+
+
+MESSAGE_S = 15.0
+"""Seconds for which the line under the card says what was just done."""
 
 
 class MessageLine(PlainText):
@@ -89,6 +79,10 @@ class MessageLine(PlainText):
     def clear(self) -> None:
         """Show nothing."""
         self.show("", "$grey")
+
+
+EVIDENCE_DEBOUNCE_S = 0.15
+"""Seconds that a card stays in front before its evidence is read."""
 
 
 class EvidencePane(Pane):
@@ -156,6 +150,10 @@ def make_card_rows(cards: Sequence[Card], state: AppState) -> list[Row]:
     return rows
 
 
+MAX_SESSIONS = 20
+"""Maximum number of sessions in the list of work."""
+
+
 def make_work_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     """The sessions that run, then those that are over, the newest first; below each its time and result."""
     sessions = sorted(
@@ -183,17 +181,25 @@ def make_live_title(session: SessionView | None, now: datetime) -> str:
     )
 
 
+QUEUE_SIGNS = {"change_set": "▼", "interrupted": "✗", "notification": "✗"}
+"""The sign of an item that waits, by its kind; `▲` for other kinds."""
+
+
 def make_waiting_rows(state: AppState, now: datetime, width: int) -> list[Row]:
     """The items that wait for the operator, each with its age; a long title continues below."""
     workspaces = {session.id: session.workspace for session in state.sessions}
     rows = []
     for waiting in state.waiting:
-        mark, age = WAITING_MARKS.get(waiting.kind, "▲"), formats.age(now - waiting.since)
+        mark, age = QUEUE_SIGNS.get(waiting.kind, "▲"), formats.age(now - waiting.since)
         title = state.make_place_prefix(workspaces.get(waiting.session_id or "", "")) + one_line(waiting.title)
         first, *_ = Content(title).wrap(max(8, width - 4 - len(age)))
         rows.append(Row(waiting.id, first.plain, mark, age, "ink", "wants", "wants"))
         rows += _make_detail_rows(title[len(first.plain) :].strip(), width)
     return rows
+
+
+MAX_DETAIL_ROWS = 3
+"""Maximum number of rows below a session or an item that waits."""
 
 
 def _make_detail_rows(text: str, width: int) -> list[Row]:
@@ -394,10 +400,6 @@ def dismiss_waiting(app: CardConsole, waiting: Waiting) -> None:
 # The greeting
 
 
-MAX_ABSENCE_CELLS = 200
-"""Maximum number of cells of a line about what happened."""
-
-
 def read_first_run_lines(engine: Engine, keymap: Mapping[str, str], *, demo: bool) -> list[Content]:
     """The hints of a first run: which keys do what, and the optional steps. Each fits 75 cells while no agent is found.
 
@@ -426,6 +428,10 @@ def read_first_run_lines(engine: Engine, keymap: Mapping[str, str], *, demo: boo
         ),
         Content.assemble(f"{scope} · ", ("esc", "$accent"), " hides this"),
     ]  # fmt: skip
+
+
+MAX_ABSENCE_CELLS = 200
+"""Maximum number of cells of a line about what happened."""
 
 
 def read_absence_lines(engine: Engine, at: datetime, now: datetime) -> list[Content]:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from engine import Engine
     from engine.model import FoundAgent, LocalModels, SetupStep
 
-MAX_COMPLETIONS = 6
-"""Maximum number of completions that are shown at once."""
 
 Completion = tuple[str, str]
 """A completed text, and its meaning."""
@@ -111,6 +109,10 @@ def write_own_prompt(
         if last.draft and last.draft_of not in ("", workspace):  # ↑ shows it
             app.update_last_screen(draft="", prompts=(last.draft, *last.prompts))
         app.push_screen(OwnPrompt(workspaces, workspace, app.last.draft, on_card))
+
+
+MAX_COMPLETIONS = 6
+"""Maximum number of completions that are shown at once."""
 
 
 class OwnPrompt(Dialog[None]):
@@ -311,10 +313,6 @@ class OwnPrompt(Dialog[None]):
         self.add_class("-with-status")
 
 
-AGENT_KEYS = "123456789"
-"""The keys of the answers."""
-
-
 class ChannelOptions(NamedTuple):
     """Who serves koji-core, and the agents and models of this machine that could."""
 
@@ -336,6 +334,10 @@ def choose_agent(app: Console, on_assigned: Callable[[], object] = lambda: None)
     """List the agents and models on this machine, and let the operator choose one for koji-core. `on_assigned` is
     called once it serves the channel."""
     app.load_for_dialog(read_channel_options, lambda options: _ask_for_agent(app, options, on_assigned))
+
+
+AGENT_KEYS = "123456789"
+"""The keys of the answers."""
 
 
 def _ask_for_agent(app: Console, options: ChannelOptions, on_assigned: Callable[[], object]) -> None:

@@ -127,9 +127,6 @@ class Help(Dialog[None]):
 OMITTED_ACTIONS = ("rows.", "panes.", "columns.", "app.resume", "app.commands", "app.palette", "app.jump_", "app.quit_")
 """Actions that only move about, and those that are there under another name."""
 
-NOT_ELSEWHERE = frozenset({"mission.own", "work.own", "mission.predict", "mission.back"})
-"""Actions that the palette carries out on every screen, and the one that only moves the focus."""
-
 
 def make_commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
     """The commands that make sense on `screen`: those of the focused pane first."""
@@ -164,9 +161,11 @@ def _make_console_commands(app: CardConsole) -> Iterable[SystemCommand]:
         if name != app.theme:
             yield SystemCommand(f"Theme: {name}", "colours of the console", partial(choose_theme, app, name))
     mouse = "off" if app.mouse else "on"
-    yield SystemCommand(f"Mouse {mouse}", "at the next start of the console", partial(app.set_mouse, mouse == "on"))
+    yield SystemCommand(
+        f"Mouse {mouse}", "at the next start of the console", partial(app.set_mouse, enabled=mouse == "on")
+    )
     gateway = "off" if app.state.gateway else "on"
-    switch = partial(switch_gateway, app, gateway == "on")
+    switch = partial(switch_gateway, app, enabled=gateway == "on")
     yield SystemCommand(f"Gateway {gateway}", "an API for a phone, a script, another agent", switch)
     if app.state.gateway:
         yield SystemCommand("Gateway: where it listens", app.state.gateway, partial(show_gateway, app))
@@ -201,6 +200,10 @@ def _find_bound_actions(screen: Screen[Any]) -> dict[Action, ActiveBinding]:
         if active.enabled and active.binding.id in BY_ID
     }
     return dict(sorted(bound.items(), key=lambda item: item[0].group == "app"))
+
+
+NOT_ELSEWHERE = frozenset({"mission.own", "work.own", "mission.predict", "mission.back"})
+"""Actions that the palette carries out on every screen, and the one that only moves the focus."""
 
 
 def _make_commands_elsewhere(app: CardConsole, bound: Collection[Action]) -> Iterable[SystemCommand]:
@@ -301,10 +304,10 @@ def _describe_end(mute: Mute) -> str:
 # The gateway (SPEC 10.1)
 
 
-def switch_gateway(app: Console, on: bool) -> None:
+def switch_gateway(app: Console, *, enabled: bool) -> None:
     """Open or close the gateway, and show the result."""
     app.call_engine(
-        lambda engine: (engine.gateway.set_enabled(on), engine.gateway.state()),
+        lambda engine: (engine.gateway.set_enabled(enabled), engine.gateway.state()),
         lambda result: _show_switched_gateway(app, *result),
     )
 

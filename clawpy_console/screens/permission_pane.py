@@ -151,9 +151,9 @@ class PermissionPane(Vertical):
         why = Content.assemble(("why  ", "$faint"), (one_line(request.reason), "$grey"))
         lines = [*title[:MAX_HEAD_LINES], *why.wrap(width)[:MAX_HEAD_LINES]]
         verb, _, subject = request.title.partition(" ")
-        said = (request.title, subject) if verb in OWN_VERBS else (request.title,)
+        shown_texts = (request.title, subject) if verb in OWN_VERBS else (request.title,)
         detail = request.detail.strip()
-        self._detail.display = bool(detail) and (len(title) > MAX_HEAD_LINES or detail not in said)
+        self._detail.display = bool(detail) and (len(title) > MAX_HEAD_LINES or detail not in shown_texts)
         row_width = max(8, width - 3)  # without the margin, the sign and the scrollbar
         row_count = sum(len(find_row_starts(line, row_width)) for line in request.detail.splitlines())
         max_height = self.screen.size.height * MAX_HEIGHT_PERCENT // 100

@@ -24,6 +24,7 @@ from clawpy_console.widgets.texts import Heading, ReflowingText
 from engine.model import LogEntry
 
 NOTHING_BLOCKED = "Nothing was blocked."
+"""Shown in place of blocked work."""
 
 RAIL_FIELDS = frozenset({"log", "blocked", "costs", "holds", "autonomy", "switches", "autonomies", "sessions"})
 """Fields of `AppState` after whose change the rails are read again."""

@@ -19,13 +19,6 @@ VERDICT_SIGNS = {Verdict.ALLOW: ("✓", "grey"), Verdict.ASK: ("▲", "wants"), 
 RAIL_NAMES = {"loop": "loops", "gate": "human gate", "kill": "kill switch"}
 """The names of rails whose id is not their name."""
 
-AUTONOMY_STATES = ("DISABLED", "WATCHING", "PRIMING", "AUTONOMOUS", "PAUSED")
-"""The values of the engine's `AutonomyState`, in their order."""
-
-LEVEL_NAMES = {"config": "configuration", "api": "API, this run", "key": "F12", "outside": "from outside"}
-
-ALLOWED_ONCE = "Allowed once. Approve the card; a held-back one comes at the next check."
-
 
 def name_rail(rail: str) -> str:
     """The name of a rail."""
@@ -47,7 +40,7 @@ def find_liftable_block(entry: LogEntry) -> RailVerdict | None:
     return next((verdict for verdict in entry.verdicts if verdict.can_be_allowed_once), None)
 
 
-def make_rail_label(rail: RailState, now: datetime, acts_by_itself: bool) -> Label:
+def make_rail_label(rail: RailState, now: datetime, *, acts_by_itself: bool) -> Label:
     """The status of a rail; a wait that ends by itself counts down.
 
     Unless the engine acts by itself, the human gate allows only what the operator approves.
@@ -60,7 +53,7 @@ def make_rail_label(rail: RailState, now: datetime, acts_by_itself: bool) -> Lab
     return Label(sign, tone, rail.brief)
 
 
-def make_unapproved_work_label(rails: tuple[RailState, ...], acts_by_itself: bool) -> Label:
+def make_unapproved_work_label(rails: tuple[RailState, ...], *, acts_by_itself: bool) -> Label:
     """The effect of the rails on work that the operator did not approve."""
     blocking = [rail for rail in rails if rail.verdict is Verdict.BLOCK]
     if any(rail.until is None for rail in blocking):
@@ -88,7 +81,7 @@ def make_rails_fields(state: AppState, rail: RailState | None, now: datetime) ->
             sign, tone = VERDICT_SIGNS[verdict.verdict]
             yield text_line(f"{sign} {name_rail(verdict.rail)}: {one_line(verdict.reason)}", tone)
     if rail is not None:
-        label = make_rail_label(rail, now, state.acts_by_itself)
+        label = make_rail_label(rail, now, acts_by_itself=state.acts_by_itself)
         yield Field(name_rail(rail.rail), f"{label.sign} {label.words}: {one_line(rail.reason)}", label.tone)
     else:
         yield Field("execute", f"{formats.count(len(state.running), 'session')} running")
@@ -121,6 +114,10 @@ def describe_pace(burn: Burn, now: datetime) -> str:
         return "nothing recently"
     outlook = f"cap at {formats.moment(burn.reached_at, now)}" if burn.reached_at else "stays below the cap"
     return f"${burn.pace / MICRO:.2f}/h: {outlook}"
+
+
+AUTONOMY_STATES = ("DISABLED", "WATCHING", "PRIMING", "AUTONOMOUS", "PAUSED")
+"""The values of the engine's `AutonomyState`, in their order."""
 
 
 def make_state_fields(
@@ -177,6 +174,10 @@ def is_counting_down(state: AppState, now: datetime) -> bool:
     return any(end is not None and end > now for end in ends)
 
 
+LEVEL_NAMES = {"config": "configuration", "api": "API, this run", "key": "F12", "outside": "from outside"}
+"""The names of the levels of the kill switch."""
+
+
 def make_kill_switch_fields(state: AppState, now: datetime) -> Iterator[Field]:
     """The levels of the kill switch, the sandbox, and work that triggered other work."""
     yield heading("kill switch, four levels")
@@ -196,6 +197,10 @@ def make_kill_switch_fields(state: AppState, now: datetime) -> Iterator[Field]:
             is_notable = True
         text = f"{step.from_channel} → {step.to_channel}  {', '.join(parts)}"
         yield Field(formats.moment(step.at, now), text, "ink" if is_notable else "grey")
+
+
+ALLOWED_ONCE = "Allowed once. Approve the card; a held-back one comes at the next check."
+"""Said of blocked work that the operator allowed once."""
 
 
 def make_blocked_fields(entry: LogEntry, now: datetime, key: str) -> Iterator[Field]:
@@ -221,7 +226,7 @@ def make_blocked_fields(entry: LogEntry, now: datetime, key: str) -> Iterator[Fi
 def make_rail_rows(state: AppState, now: datetime) -> Iterator[Row]:
     """The rails in their order, each with its status and last verdict; then what becomes of unapproved work."""
     for rail in state.rails:
-        label = make_rail_label(rail, now, state.acts_by_itself)
+        label = make_rail_label(rail, now, acts_by_itself=state.acts_by_itself)
         last = ""
         if rail.last is not None and rail.last_at is not None:
             last = f"last {VERDICT_SIGNS[rail.last.verdict][0]} {formats.moment(rail.last_at, now)}"
@@ -229,7 +234,7 @@ def make_rail_rows(state: AppState, now: datetime) -> Iterator[Row]:
         text = f"{name_rail(rail.rail):<12} {label.words}"
         yield Row(rail.rail, text, label.sign, stopped + last, "ink", label.tone, "grey")
     if state.rails:
-        label = make_unapproved_work_label(state.rails, state.acts_by_itself)
+        label = make_unapproved_work_label(state.rails, acts_by_itself=state.acts_by_itself)
         text, running = f"{'execute':<12} {label.words}", f"{len(state.running)} running"
         yield Row("execute", text, label.sign, running, "ink", label.tone, "grey")
 

@@ -189,11 +189,6 @@ CALL_SIGNS = {
 }  # fmt: skip
 """Sign and tone of each state of a call."""
 
-REFRESH_S = 1.0
-"""Seconds after which the calls of a running session are read again."""
-
-CODING_AGENT_NOTE = "what was sent to the agent; what it sends to its own model is not visible here"
-
 
 class SentPrompt(NamedTuple):
     """A prompt that was sent to a model."""
@@ -203,6 +198,10 @@ class SentPrompt(NamedTuple):
     """"" until the call has ended."""
     objections: list[list[str]]
     """The objections of the content filter to each line of each part, "" for none."""
+
+
+REFRESH_S = 1.0
+"""Seconds after which the calls of a running session are read again."""
 
 
 class XRay(PromptDialog[PromptSource | None]):
@@ -322,6 +321,9 @@ def _make_call_row(number: int, call: ModelCall) -> Row:
     money = f"{'' if call.price_known or not call.cost else '≈'}{formats.money(call.cost)}"
     figures = f"{formats.tokens(call.input_tokens + call.output_tokens):>5} {money:>6}"
     return Row(call.id, f"{number} {call.model}", sign, figures, "ink", style, "grey")
+
+
+CODING_AGENT_NOTE = "what was sent to the agent; what it sends to its own model is not visible here"
 
 
 def _make_call_heading(call: ModelCall, session: SessionView, width: int) -> list[Content]:

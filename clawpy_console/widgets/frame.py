@@ -37,18 +37,10 @@ SCREENS = (
 ALWAYS_SHOWN = frozenset({"mission", "work"})
 """Screens whose tabs are always shown; the others once used (see `find_used_screens`) or opened by key."""
 
-AUTONOMY_SIGNS = {
-    "DISABLED": ("■", "$wrong"), "WATCHING": ("●", "$grey"), "PRIMING": ("◐", "$accent"),
-    "AUTONOMOUS": ("●", "$accent"), "PAUSED": ("▲", "$wants"),
-}  # fmt: skip
-"""Sign and style of each state of the engine's autonomy."""
-
 HOLD_HEADINGS = {
     "stop": "■ STOPPED", "config": "■ DISABLED", "api": "■ DISABLED", "month": "■ MONTH STOP", "pause": "▲ PAUSED",
 }  # fmt: skip
 """The heading of the banner by the word of a hold; the one that stops the most work is first."""
-
-STOP_TEXT = "F12 stop"
 
 MAX_PLACE_CELLS = 16
 """Cells of the name of the workspace for which the tabs make room: a repository and a branch such as `main*`."""
@@ -135,6 +127,9 @@ def describe_place(state: AppState) -> str:
     return f"{api}{state.place or workspace_name(state.workspaces[0])}{others}"
 
 
+STOP_TEXT = "F12 stop"
+
+
 def make_state_line(state: AppState, now: datetime, opening: str, width: int, resume_key: str = "") -> Content:
     """State, inactivity, next check, do not disturb, learning, costs against caps and the stop key, as far as they fit
     `width` cells.
@@ -145,26 +140,26 @@ def make_state_line(state: AppState, now: datetime, opening: str, width: int, re
     key_text, action = (f"{resume_key} resume", "app.resume") if resume_key else (STOP_TEXT, "app.stop_everything")
     key = Content.styled(key_text, f"$grey @click={action}()")
     room = width - key.cell_length - 2
-    parts = _make_state_parts(state, now, opening, bool(resume_key), full=True)
+    parts = _make_state_parts(state, now, opening, is_stopped=bool(resume_key), full=True)
     if state.fault and not opening:  # it stands in place of the costs until it is mended
         # The place comes last and without the folder, which would take the room of what is wrong.
         fault_line = re.sub(r"^/.*?([^/]+\.toml(?::\d+)?): (.+)", r"\2 (\1)", one_line(state.fault))
         fault = fit_to_width(f"▲ {fault_line}", max(0, room - parts[0].cell_length - 2))
         parts = [parts[0], Content.styled(f"  {fault}", "$wants")]
     elif sum(part.cell_length for part in parts) > room:
-        parts = _make_state_parts(state, now, opening, bool(resume_key), full=False)
+        parts = _make_state_parts(state, now, opening, is_stopped=bool(resume_key), full=False)
     while sum(part.cell_length for part in parts) > room and len(parts) > 1:
         parts.pop()
     state_text = Content("").join(parts)
     return state_text + " " * max(2, width - state_text.cell_length - key.cell_length) + key
 
 
-def _make_state_parts(state: AppState, now: datetime, opening: str, is_stopped: bool, *, full: bool) -> list[Content]:
+def _make_state_parts(state: AppState, now: datetime, opening: str, *, is_stopped: bool, full: bool) -> list[Content]:
     """The parts before the stop key, with `full` in their longer form; the last ones are left out first."""
     if opening:
         return [Content.assemble(("◌ ", "$accent"), (opening, "$grey")), *_make_cost_parts(state, full=full)]
     autonomy, gap = state.autonomy, "   " if full else "  "
-    parts = [_make_state_part(autonomy.state, is_stopped)]
+    parts = [_make_state_part(autonomy.state, is_stopped=is_stopped)]
     if full and state.acts_by_itself and not is_stopped and autonomy.state not in ("DISABLED", "PAUSED"):
         silence = formats.age(autonomy.compute_silence(now)).replace("now", "0m")
         parts.append(Content.assemble(("  inactive ", "$faint"), (f"{silence:>3}", "$grey")))
@@ -181,7 +176,14 @@ def _make_state_parts(state: AppState, now: datetime, opening: str, is_stopped: 
     return [*parts, *_make_cost_parts(state, full=full)]
 
 
-def _make_state_part(state: str, is_stopped: bool) -> Content:
+AUTONOMY_SIGNS = {
+    "DISABLED": ("■", "$wrong"), "WATCHING": ("●", "$grey"), "PRIMING": ("◐", "$accent"),
+    "AUTONOMOUS": ("●", "$accent"), "PAUSED": ("▲", "$wants"),
+}  # fmt: skip
+"""Sign and style of each state of the engine's autonomy."""
+
+
+def _make_state_part(state: str, *, is_stopped: bool) -> Content:
     """Sign and word of the state of the engine's autonomy, or that it is stopped."""
     sign, color = ("■", "$wrong") if is_stopped else AUTONOMY_SIGNS.get(state, ("○", "$grey"))
     label = "STOPPED" if is_stopped else state or "…"

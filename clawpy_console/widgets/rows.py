@@ -244,9 +244,6 @@ class CursorView(RowView):
 
 T = TypeVar("T")
 
-MIN_TEXT_CELLS = 8
-"""Minimum number of cells for the text of a row; with less, what stands at the right edge is left out."""
-
 
 @frozen
 class Row:
@@ -272,6 +269,10 @@ def group_rows(groups: Mapping[str, Sequence[Row]]) -> list[Row]:
             rows.append(Row("", f" {title}"))
         rows += members
     return rows
+
+
+MIN_TEXT_CELLS = 8
+"""Minimum number of cells for the text of a row; with less, what stands at the right edge is left out."""
 
 
 class Rows(CursorView, can_focus=True):

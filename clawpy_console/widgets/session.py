@@ -18,9 +18,6 @@ from engine.model.text import failures, seconds_in_words
 if TYPE_CHECKING:
     from engine.model import ModelCall
 
-FILE_MARKS = {"added": ("+", "good"), "deleted": ("-", "wrong"), "renamed": ("→", "grey"), "mode": ("·", "grey")}
-"""Sign and tone of a changed file by its status."""
-
 
 def is_waiting_to_land(change: ChangeSet | None) -> bool:
     """Whether `change` can be landed, branched or discarded; after an undo it can be landed again."""
@@ -66,6 +63,10 @@ def make_session_row(session: SessionView, now: datetime, place: str, waiting_ma
         right = formats.age(now - (session.discarded_at or session.ended_at or session.created_at))
     text = f"{place}{work.describe_origin(session.mode)}{one_line(session.prompt)}"
     return Row(session.id, text, mark, right, "ink" if waiting_mark or not session.state.over else "grey", style)
+
+
+FILE_MARKS = {"added": ("+", "good"), "deleted": ("-", "wrong"), "renamed": ("→", "grey"), "mode": ("·", "grey")}
+"""Sign and tone of a changed file by its status."""
 
 
 def make_file_row(file: FileChange) -> Row:

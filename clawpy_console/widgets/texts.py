@@ -19,9 +19,6 @@ from clawpy_console.widgets.rows import make_selectable
 LineRenderer = Callable[[int], Sequence[Content]]
 """`renderer(width)`: the lines for a width in cells; what is wider is cut."""
 
-STYLE_OF_TONE = {"title": "bold $ink", "heading": "bold $faint"}
-"""Styles of the tones that are no colour."""
-
 
 class PlainText(Static):
     """A text in which square brackets are no markup."""
@@ -90,6 +87,10 @@ class ReflowingText(Widget):
             return Strip.blank(width, self.visual_style.rich_style)
         [strip] = Visual.to_strips(self, lines[y], width, 1, self.visual_style, apply_selection=False)
         return Strip(make_selectable(self, strip, 0, y))
+
+
+STYLE_OF_TONE = {"title": "bold $ink", "heading": "bold $faint"}
+"""Styles of the tones that are no colour."""
 
 
 def render_fields(fields: Iterable[Field], width: int) -> list[Content]:

@@ -26,18 +26,6 @@ from engine.model import SessionView, TranscriptLine
 if TYPE_CHECKING:
     from clawpy_console.console import Console
 
-TRANSCRIPT_SIGNS = {
-    "command": "$ ", "note": "· ", "error": "✗ ", "exit": "→ ", "failed": "✗ ",
-    "say": "● ", "thought": "○ ", "tool": "▸ ", "ask": "▲ ", "reply": "┃ ", "": "  ",
-}  # fmt: skip
-"""The sign before a line of each kind, "" for all other kinds. All are equally wide; wrapped lines are indented."""
-
-RESULT_KINDS = frozenset({"note", "say", "error", "failed", "same", ""})
-"""Kinds of lines that say what came out. Output of commands is none of them."""
-
-PARAGRAPH_KINDS = frozenset({"say", "thought"})
-"""Kinds whose consecutive lines are one text: only the first line has its sign."""
-
 
 @lru_cache(maxsize=1024)
 def find_row_starts(text: str, width: int) -> tuple[int, ...]:
@@ -48,6 +36,16 @@ def find_row_starts(text: str, width: int) -> tuple[int, ...]:
     if len(text) * 2 <= width or (len(text) <= width and text.isascii()):
         return (0,)
     return (0, *divide_line(text, width))
+
+
+TRANSCRIPT_SIGNS = {
+    "command": "$ ", "note": "· ", "error": "✗ ", "exit": "→ ", "failed": "✗ ",
+    "say": "● ", "thought": "○ ", "tool": "▸ ", "ask": "▲ ", "reply": "┃ ", "": "  ",
+}  # fmt: skip
+"""The sign before a line of each kind, "" for all other kinds. All are equally wide; wrapped lines are indented."""
+
+PARAGRAPH_KINDS = frozenset({"say", "thought"})
+"""Kinds whose consecutive lines are one text: only the first line has its sign."""
 
 
 class LinesView(RowView, can_focus=True):
@@ -188,9 +186,6 @@ class LinesView(RowView, can_focus=True):
         return selection.extract("\n".join(lines)), "\n"
 
 
-PROGRESS_BAR_CELLS = 16
-"""Cells of a bar."""
-
 # Not compiled here, which would delay the first frame; `re` caches what it compiles.
 _TESTS_PATTERN = (
     r"(?:(?:\S+ )?(?P<dots>[.FEsxX]+)|\S+::.* (?P<word>PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS))"
@@ -245,6 +240,10 @@ class Progress:
         return f"{draw_progress_bar(percent)}  {self._done}{f' of {self._total}' if self._total else ''} run{failed}"
 
 
+PROGRESS_BAR_CELLS = 16
+"""Cells of a bar."""
+
+
 def draw_progress_bar(percent: float) -> str:
     """`━━━━────  50 %`; more than 100 is shown as 100."""
     percent = min(100.0, percent)
@@ -260,6 +259,9 @@ LAST_LINE_CHARS = 60
 
 PULL_INTERVAL_S = 0.05
 """Seconds between two readings while a session writes."""
+
+RESULT_KINDS = frozenset({"note", "say", "error", "failed", "same", ""})
+"""Kinds of lines that say what came out. Output of commands is none of them."""
 
 
 class Transcript(LinesView):

@@ -158,10 +158,13 @@ def test_gauges_of_costs(spent: tuple[object, ...], texts: list[str]) -> None:
 
 def test_a_wait_that_is_over_does_not_count_down_and_only_a_stop_holds_all_work() -> None:
     rate, *_, kill = StandIn().safety.rails()
-    assert safety_fields.make_rail_label(dataclasses.replace(rate, until=ago(seconds=1)), NOW, True).words == "waits"
+    assert (
+        safety_fields.make_rail_label(dataclasses.replace(rate, until=ago(seconds=1)), NOW, acts_by_itself=True).words
+        == "waits"
+    )
     for until_then, words in ((NOW + timedelta(minutes=63), "by you"), (None, "held")):
         kill_switch = dataclasses.replace(kill, rail="kill", verdict=Verdict.BLOCK, until=until_then)
-        assert safety_fields.make_unapproved_work_label((kill_switch,), True).words == words
+        assert safety_fields.make_unapproved_work_label((kill_switch,), acts_by_itself=True).words == words
 
 
 @pytest.mark.long
