@@ -111,8 +111,7 @@ class ConsoleApp(CardConsole):
         self.held_elsewhere = False
         """Whether the app ended because another engine, which offers a console, holds the home."""
         if terminal is not None:
-            terminal.on_hang_up = self.quit
-            terminal.on_stop_key = self._stop_pressed
+            terminal.bind_app(on_hang_up=self.quit, on_stop_key=self._stop_pressed)
         self._stop_key = StopKey(self)
         self._bridge: Bridge | None = None
         self.cards = CardController(self)

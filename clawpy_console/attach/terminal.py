@@ -19,7 +19,18 @@ from textual.filter import Monochrome, NoColor
 from textual.geometry import Size
 from textual.message import Message
 
-from clawpy_console.attach import client
+from clawpy_console.attach import (
+    INPUT,
+    OUTPUT,
+    RESTORE_TERMINAL,
+    RUN,
+    SIZE,
+    TAKE_TERMINAL,
+    TERMINAL_IS_FREE,
+    ClientEnd,
+    MessageParser,
+    encode_message,
+)
 from clawpy_console.formats import one_line
 from engine.model import sanitise
 
@@ -40,6 +51,10 @@ MAX_QUEUED_BYTES = 512 * 1024
 client has caught up."""
 
 
+def _do_nothing() -> None:
+    """Called in place of an app that is not there."""
+
+
 class Terminal(asyncio.Protocol):
     """The connection to the client of one terminal. Everything here runs on the consoles' event loop.
 
@@ -51,22 +66,28 @@ class Terminal(asyncio.Protocol):
     def __init__(self, environment: Mapping[str, str], size: Sequence[int]) -> None:
         self.environment = environment
         self.size = bound_size(size)
-        self.driver: TerminalDriver | None
-        self.on_hang_up: Callable[[], None]
-        """Called when the client is gone."""
-        self.on_stop_key: Callable[[], None]
-        """Called for F12, ahead of all other keys."""
-        self.release_app()
         self.connected = True
-        self._parser = client.MessageParser()
+        self.driver: TerminalDriver | None = None
+        """Draws the app, while there is one."""
+        self._on_hang_up: Callable[[], None] = _do_nothing
+        self._on_stop_key: Callable[[], None] = _do_nothing
+        self._parser = MessageParser()
         self._transport: asyncio.Transport | None = None
         self._is_behind = self._has_dropped_output = False
         self._closed = asyncio.Event()
 
+    def bind_app(self, *, on_hang_up: Callable[[], None], on_stop_key: Callable[[], None]) -> None:
+        """Have the app told that the client is gone, and that F12 was pressed."""
+        self._on_hang_up, self._on_stop_key = on_hang_up, on_stop_key
+
     def release_app(self) -> None:
         """Forget the app: it has ended, and its memory is to be freed."""
         self.driver = None
-        self.on_hang_up = self.on_stop_key = lambda: None
+        self._on_hang_up = self._on_stop_key = _do_nothing
+
+    def press_stop_key(self) -> None:
+        """Tell the app of F12, ahead of all keys that still wait."""
+        self._on_stop_key()
 
     def apply_colours(self, app: App[Any]) -> None:
         """Have `app` use the colours of this terminal instead of those of the engine's process."""
@@ -86,7 +107,7 @@ class Terminal(asyncio.Protocol):
 
     def send(self, kind: bytes, content: bytes = b"") -> None:
         """Send a message; ignored when the client is gone."""
-        self._write(client.encode_message(kind, content))
+        self._write(encode_message(kind, content))
 
     def _write(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
@@ -97,13 +118,13 @@ class Terminal(asyncio.Protocol):
         if self._is_behind:
             self._has_dropped_output = True
         else:
-            self.send(client.OUTPUT, text.encode(errors="replace"))
+            self.send(OUTPUT, text.encode(errors="replace"))
 
     def run(self, command: Sequence[str], folder: str, banner: str) -> None:
         """Give the terminal to a program until it ends; then draw the screen again."""
-        self.send(client.RUN, json.dumps({"command": list(command), "folder": folder, "banner": banner}).encode())
+        self.send(RUN, json.dumps({"command": list(command), "folder": folder, "banner": banner}).encode())
 
-    async def end_client(self, end: client.ClientEnd) -> None:
+    async def end_client(self, end: ClientEnd) -> None:
         """Tell the client to end, and wait until it has read that or is gone."""
         self._write(end.encode())
         if self._transport is not None:
@@ -123,7 +144,7 @@ class Terminal(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self.connected = False
         self._closed.set()
-        self.on_hang_up()
+        self._on_hang_up()
 
     def pause_writing(self) -> None:
         self._is_behind = True
@@ -145,15 +166,15 @@ class Terminal(asyncio.Protocol):
     def _handle_messages(self, data: bytes) -> None:
         """Take on a new size, pass on what was typed, and draw again when the terminal is free."""
         for kind, content in self._parser.feed(data):
-            if kind in (client.SIZE, client.TERMINAL_IS_FREE):
+            if kind in (SIZE, TERMINAL_IS_FREE):
                 self.size = bound_size(json.loads(content))
             if self.driver is None:
                 continue
-            if kind == client.INPUT:
+            if kind == INPUT:
                 self.driver.handle_input(content)
-            elif kind == client.SIZE:
+            elif kind == SIZE:
                 self.driver.update_size()
-            elif kind == client.TERMINAL_IS_FREE:
+            elif kind == TERMINAL_IS_FREE:
                 self.driver.enter()
                 self.driver.update_size()
                 self.driver.redraw()
@@ -185,7 +206,7 @@ class TerminalDriver(Driver):
         # Asks for synchronized output. Apple's terminal would show the question.
         question = "" if self._terminal.environment.get("TERM_PROGRAM") == "Apple_Terminal" else "\x1b[?2026$p"
         modes = f"\x1b[?1049h{mouse}\x1b[?25l\x1b[?1004h{keys}{question}\x1b[?2004h\x1b[?7l"
-        self._terminal.send(client.TAKE_TERMINAL, modes.encode())
+        self._terminal.send(TAKE_TERMINAL, modes.encode())
 
     def handle_input(self, data: bytes) -> None:
         """Pass on what was typed. What may be the beginning of a longer sequence, as Escape and a letter are, is passed
@@ -203,7 +224,7 @@ class TerminalDriver(Driver):
         """Give the app its keys; the stop key goes ahead of those that still wait."""
         for message in received:
             if isinstance(message, events.Key) and message.key == "f12":
-                self._terminal.on_stop_key()
+                self._terminal.press_stop_key()
             else:
                 self.process_message(message)
 
@@ -225,7 +246,7 @@ class TerminalDriver(Driver):
 
     def stop_application_mode(self) -> None:
         self.disable_input()
-        self._terminal.send(client.RESTORE_TERMINAL)
+        self._terminal.send(RESTORE_TERMINAL)
 
 
 class TerminalApp(App[None]):

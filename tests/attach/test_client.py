@@ -19,26 +19,22 @@ from types import SimpleNamespace
 
 import pytest
 
-from clawpy_console.attach.client import (
+from clawpy_console.attach import (
     EXIT,
     HEAD,
     INPUT,
     MAX_MESSAGE_BYTES,
     OUTPUT,
     RESTORE_TERMINAL,
-    RESTORING_SEQUENCES,
     RUN,
     SIZE,
     TAKE_TERMINAL,
     TERMINAL_IS_FREE,
-    Client,
     ClientEnd,
     MessageParser,
-    Refused,
-    attach,
     encode_message,
-    main,
 )
+from clawpy_console.attach.client import RESTORING_SEQUENCES, Client, Refused, attach, main
 from engine import Home, __version__
 
 

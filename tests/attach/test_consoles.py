@@ -15,7 +15,7 @@ import pytest
 from textual._styles_cache import StylesCache
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.attach.client import EXIT, MessageParser
+from clawpy_console.attach import EXIT, MessageParser
 from clawpy_console.attach.consoles import Consoles
 from engine import Home, Refusal
 from engine.api.control import ControlServer, ask

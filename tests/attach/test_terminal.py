@@ -12,17 +12,33 @@ import pytest
 from textual.app import App, ComposeResult
 from textual.widgets import Input, Static
 
-from clawpy_console.attach import client as client_module
+from clawpy_console.attach import (
+    INPUT,
+    OUTPUT,
+    SIZE,
+    TAKE_TERMINAL,
+    TERMINAL_IS_FREE,
+    ClientEnd,
+    MessageParser,
+    encode_message,
+)
 from clawpy_console.attach.terminal import MAX_QUEUED_BYTES, MAX_SIZE, Terminal, TerminalDriver
 
 
 class SmallApp(App[None]):
-    """An app on a terminal."""
+    """An app on a terminal. It ends with the client, and remembers what was typed before F12."""
 
     def __init__(self, terminal: Terminal) -> None:
         self.terminal = terminal
         super().__init__(driver_class=TerminalDriver)
         terminal.apply_colours(self)
+        terminal.bind_app(on_hang_up=self.exit, on_stop_key=self.note_stop_key)
+        self.is_stopped = asyncio.Event()
+        self.typed_before_stop = ""
+
+    def note_stop_key(self) -> None:
+        self.typed_before_stop = self.query_one(Input).value
+        self.is_stopped.set()
 
     def compose(self) -> ComposeResult:
         yield Static("hello")
@@ -34,12 +50,12 @@ class StandInClient:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._messages = client_module.MessageParser()
+        self._messages = MessageParser()
 
     def send(self, kind: bytes, content: bytes) -> None:
-        self._connection.sendall(client_module.encode_message(kind, content))
+        self._connection.sendall(encode_message(kind, content))
 
-    async def read(self, *, until: bytes, kind: bytes = client_module.OUTPUT) -> bytes:
+    async def read(self, *, until: bytes, kind: bytes = OUTPUT) -> bytes:
         """All that was drawn, up to the message of that kind that contains `until`."""
         loop = asyncio.get_running_loop()
         drawn = b""
@@ -60,7 +76,6 @@ async def running_app(environment: dict[str, str]) -> AsyncIterator[tuple[SmallA
         end.setblocking(False)
     terminal = Terminal(environment, (40, 10))
     app = SmallApp(terminal)
-    terminal.on_hang_up = app.exit
     with client_socket:
         await asyncio.get_running_loop().connect_accepted_socket(lambda: terminal, console_socket)
         running = asyncio.create_task(app.run_async())
@@ -69,20 +84,20 @@ async def running_app(environment: dict[str, str]) -> AsyncIterator[tuple[SmallA
         yield app, terminal, client
         app.exit()
         await running
-        await terminal.end_client(client_module.ClientEnd())
+        await terminal.end_client(ClientEnd())
 
 
 async def test_what_is_typed_pasted_and_resized_arrives() -> None:
     async with running_app({"TERM": "xterm", "COLORTERM": "truecolor"}) as (app, _, client):
-        client.send(client_module.INPUT, b"a\xc3")
-        client.send(client_module.INPUT, b"\xbc\x1b[200~b\nc\x1b[201~")
+        client.send(INPUT, b"a\xc3")
+        client.send(INPUT, b"\xbc\x1b[200~b\nc\x1b[201~")
         while app.query_one(Input).value != "aüb":
             await asyncio.sleep(0.01)
-        client.send(client_module.SIZE, b"[60, 20]")
+        client.send(SIZE, b"[60, 20]")
         while app.size != (60, 20):
             await asyncio.sleep(0.01)
-        client.send(client_module.TERMINAL_IS_FREE, b"[50, 15]")
-        await client.read(until=b"\x1b[?1049h", kind=client_module.TAKE_TERMINAL)
+        client.send(TERMINAL_IS_FREE, b"[50, 15]")
+        await client.read(until=b"\x1b[?1049h", kind=TAKE_TERMINAL)
         await client.read(until=b"hello")
         assert app.size == (50, 15)
 
@@ -97,18 +112,10 @@ async def test_a_letter_just_after_escape_does_not_hold_back_the_keys_after_it(c
 
 
 async def test_f12_waits_for_no_other_key() -> None:
-    async with running_app({"TERM": "xterm"}) as (app, terminal, client):
-        typed_before: list[str] = []
-        stopped = asyncio.Event()
-
-        def stop() -> None:
-            typed_before.append(app.query_one(Input).value)
-            stopped.set()
-
-        terminal.on_stop_key = stop
-        client.send(client_module.INPUT, 500 * b"a" + b"\x1b[24~")
-        await asyncio.wait_for(stopped.wait(), 20)
-        assert len(typed_before[0]) < 500
+    async with running_app({"TERM": "xterm"}) as (app, _, client):
+        client.send(INPUT, 500 * b"a" + b"\x1b[24~")
+        await asyncio.wait_for(app.is_stopped.wait(), 20)
+        assert len(app.typed_before_stop) < 500
 
 
 @pytest.mark.parametrize(
@@ -121,7 +128,7 @@ async def test_a_size_that_no_terminal_has_is_bounded_or_ends_the_connection(
 ) -> None:
     terminal, transport = Terminal({}, (80, 24)), Mock(spec=asyncio.Transport)
     terminal.connection_made(transport)
-    terminal.data_received(client_module.encode_message(client_module.SIZE, content))
+    terminal.data_received(encode_message(SIZE, content))
     assert terminal.size == (size or (80, 24))
     assert transport.abort.called == (size is None)
 
