@@ -142,7 +142,7 @@ class KillSwitch:
         self._database = database
         self._settings = settings
         self._clock = clock
-        self._file = stop_file.stop_file(data)
+        self._file = stop_file.get_stop_file(data)
         self.decisions = decisions
         self._stop_sessions = stop_sessions
         self._on_change = on_change

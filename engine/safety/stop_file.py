@@ -32,7 +32,7 @@ class StopFile:
     by: str
 
 
-def stop_file(data: Path) -> Path:
+def get_stop_file(data: Path) -> Path:
     """The path of the stop file in the data folder of a home."""
     return data / FILE_NAME
 
@@ -40,7 +40,7 @@ def stop_file(data: Path) -> Path:
 def request_stop(data: Path, reason: str = STOPPED, by: str = "clawpy stop") -> Path:
     """Write the stop file atomically and durably, without an engine. Raises OSError if the folder cannot be written."""
     data.mkdir(parents=True, exist_ok=True)
-    path = stop_file(data)
+    path = get_stop_file(data)
     write_json(path, {"reason": reason, "by": by})
     return path
 

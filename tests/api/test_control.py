@@ -19,7 +19,7 @@ from engine.clock import FakeClock
 from engine.home import Home
 from engine.lock import HomeLock
 from engine.model import Refusal
-from engine.safety.stop_file import is_requested, stop_file
+from engine.safety.stop_file import get_stop_file, is_requested
 from tests.api.stand_in import StandIn
 from tests.support.helpers import refused, wait_until
 
@@ -178,7 +178,7 @@ def test_stop_does_not_wait_for_an_engine_that_hangs(home: Home, clock: FakeCloc
     lock.announce(server.address)
     answer = control.stop(home, "it hangs")
     assert not answer["reached"]
-    assert is_requested(stop_file(home.data))
+    assert is_requested(get_stop_file(home.data))
     release.set()
     lock.release()
 

@@ -18,7 +18,7 @@ from clawpy_console.cli.verbs import VERBS
 from engine.api.operations import dispatch
 from engine.clock import FakeClock
 from engine.home import Home
-from engine.safety.stop_file import is_requested, stop_file
+from engine.safety.stop_file import get_stop_file, is_requested
 from tests.api.stand_in import StandIn, request_permission
 from tests.cli.conftest import Clawpy
 from tests.conftest import Repository
@@ -116,8 +116,8 @@ def test_stop_works_with_no_engine_and_anywhere(
     result = clawpy("stop", "looking", "into", "it")
     assert result.code == 0
     assert "clawpy resume" in result.out
-    assert is_requested(stop_file(home.data))
-    assert json.loads(stop_file(home.data).read_text())["reason"] == "looking into it"
+    assert is_requested(get_stop_file(home.data))
+    assert json.loads(get_stop_file(home.data).read_text())["reason"] == "looking into it"
 
 
 def test_agents_are_listed_shown_added_retired_and_restored(clawpy: Clawpy, engines: list[StandIn]) -> None:
@@ -209,7 +209,7 @@ def test_a_setting_is_read_set_and_refused_with_what_is_expected(
 def test_clawpy_home_names_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAWPY_HOME", str(tmp_path / "elsewhere"))
     assert main(["stop"]) == 0
-    assert is_requested(stop_file(Home.locate(tmp_path / "elsewhere").data))
+    assert is_requested(get_stop_file(Home.locate(tmp_path / "elsewhere").data))
 
 
 @pytest.mark.parametrize(

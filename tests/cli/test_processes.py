@@ -19,7 +19,7 @@ import pytest
 from engine import Engine, call, open_engine, read_completion_names
 from engine.home import Home
 from engine.lock import read_holder
-from engine.safety.stop_file import is_requested, stop_file
+from engine.safety.stop_file import get_stop_file, is_requested
 from tests.cli.conftest import Clawpy, document
 from tests.support.fork_server import ForkedProcess, ForkServer
 from tests.support.helpers import wait_until, write_settings
@@ -201,7 +201,7 @@ def test_stop_works_while_the_engine_hangs_and_after_it_was_killed(
     assert stopped.code == 0
     assert "no engine answered" in stopped.out
     assert time.monotonic() - started < 10
-    assert is_requested(stop_file(home.data))
+    assert is_requested(get_stop_file(home.data))
     holder.send_signal(signal.SIGCONT)
     wait_until(lambda: document(clawpy("status", "--json"))["holds"], describe=lambda: "the stop file was not found")
     holds = document(clawpy("status", "--json"))["holds"]
