@@ -345,7 +345,7 @@ TOPICS: Mapping[str, Callable[[Engine, ReadScope], dict[str, Any]]] = {
     "phase": _read_phase,
     "memory": lambda engine, _: {"layers": engine.layers()},
     "adaptation": lambda engine, _: {"has_candidates": bool(engine.adaptation.candidates())},
-    "learnings": lambda engine, _: {"has_learnings": bool(engine.learnings.entries(limit=1))},
+    "learnings": lambda engine, _: {"has_learnings": bool(engine.learnings.list_entries(limit=1))},
 }
 """The topics, each with the function that reads it, in the order in which the first screen needs them."""
 

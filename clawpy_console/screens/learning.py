@@ -320,7 +320,7 @@ class LearningScreen(ConsoleScreen):
     def action_chain(self) -> None:
         """Run the promotion chain now: learnings that recur in several sessions are promoted."""
         self.app.show_toast("Checking what recurs…")
-        self.app.call_engine(lambda engine: engine.learnings.chain(), self._on_chain_report, group="chain")
+        self.app.call_engine(lambda engine: engine.learnings.run_chain(), self._on_chain_report, group="chain")
 
     def _on_chain_report(self, report: ChainReport) -> None:
         counts = {"found": sum(report.extracted.values()), "promoted": len(report.promoted),

@@ -87,7 +87,7 @@ def _read_candidates(engine: Engine) -> Iterator[ListedRow]:
 
 def _read_learnings(engine: Engine, words: str, required_id: str) -> Iterator[ListedRow]:
     """The learnings by scope, those of all projects first."""
-    entries, now = list(engine.learnings.entries(words=words, limit=MAX_LISTED_ITEMS)), engine.clock.now()
+    entries, now = list(engine.learnings.list_entries(words=words, limit=MAX_LISTED_ITEMS)), engine.clock.now()
     if required_id and not required_id.startswith("cand_") and required_id not in {entry.id for entry in entries}:
         with contextlib.suppress(Refusal):  # the screen says that it no longer exists
             entries.append(engine.learnings.view(required_id).entry)
@@ -102,7 +102,7 @@ def _read_learnings(engine: Engine, words: str, required_id: str) -> Iterator[Li
 
 def _read_faults(engine: Engine) -> Iterator[ListedRow]:
     """The errors of files with learnings."""
-    for scope in engine.learnings.scopes():
+    for scope in engine.learnings.list_scopes():
         for fault in scope.faults:
             yield ListedRow("Cannot be read", "", fault, Row(FAULT + fault, fault, "▲", mark_style="wants"))
 

@@ -180,7 +180,7 @@ def _build_prompts(services: Services) -> None:
     services.recall_part = RecallPromptPart(
         services.memory,
         services.settings,
-        excluded_lessons=lambda request: services.learnings_part.lessons(request) | services.learnings.retracted(),
+        excluded_lessons=lambda request: services.learnings_part.lessons(request) | services.learnings.read_retracted(),
     )
     services.prompts = PromptAssembly(
         [

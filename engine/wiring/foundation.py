@@ -129,7 +129,7 @@ def build_knowledge(services: Services, overrides: Overrides) -> None:
     )
     learnt = services.learnings.texts
     texts = (services.profiles, learnt, CandidateTexts(services.database))
-    services.knowledge.build_forgetting(texts, {"lrn": learnt.text_of})
+    services.knowledge.build_forgetting(texts, {"lrn": learnt.find_text})
     _build_memory_sources(services, overrides)
     _observe_sessions(services)
 

@@ -123,7 +123,7 @@ class Shop(ModelWorld):
         engine = self.engine
         engine.knowledge.catch_up()
         engine.learnings.catch_up()
-        engine.learnings.chain(judge=True)
+        engine.learnings.run_chain(judge=True)
         run_round(engine.bubbles, engine.guided_sessions, engine.teaching)
         engine.adaptation.run_round()
         self.clock.advance(timedelta(days=1))

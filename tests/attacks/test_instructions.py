@@ -111,7 +111,7 @@ def test_no_hostile_line_is_in_a_soul_or_a_profile(shop: Shop, aftermath: Afterm
 @pytest.mark.attack("instructions")
 def test_no_hostile_line_becomes_a_global_learning(shop: Shop, aftermath: Aftermath) -> None:
     """No quote becomes global, though the model as judge says yes to everything."""
-    learnings = shop.engine.learnings.entries(LearningScope.GLOBAL.value)
+    learnings = shop.engine.learnings.list_entries(LearningScope.GLOBAL.value)
     assert not [learning for learning in learnings if "evil.example" in learning.text]
 
 

@@ -135,11 +135,11 @@ class StandInLearnings(StandInService):
     def fill(self) -> None:
         self.all = {item.id: item for item in (GLOBAL, PROJECT, TASK, OLD, *FOUND, PROXY, TEAM)}
 
-    def scopes(self) -> list[ScopeState]:
+    def list_scopes(self) -> list[ScopeState]:
         fault = "learnings/session/institutional.md:14: no id in the front matter; the entry is left alone"
         return [ScopeState(LearningScope.SESSION, SESSIONS[2], SHOP, "learnings/session", 1, 0, 0, 0, None, (fault,))]
 
-    def entries(self, *, words: str = "", limit: int = 200) -> list[LearningEntry]:
+    def list_entries(self, *, words: str = "", limit: int = 200) -> list[LearningEntry]:
         return [item for item in self.all.values() if all(word in item.text.lower() for word in words.lower().split())]
 
     def view(self, id: str) -> LearningView:
@@ -182,7 +182,7 @@ class StandInLearnings(StandInService):
         self.all[copy.id] = copy
         return copy
 
-    def chain(self) -> ChainReport:
+    def run_chain(self) -> ChainReport:
         self.note("chain")
         return ChainReport(extracted={SESSIONS[0]: 2}, promoted=(PROJECT.id,))
 

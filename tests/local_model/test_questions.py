@@ -124,11 +124,11 @@ def test_with_an_unusable_answer_the_rules_extract_learnings_and_the_judge_promo
     assert [call.run_kind for call in engine.calls.for_session(session.id)][-1] == "learnings"
     [fault] = engine.ledger.latest(kinds=("FaultReported",))
     assert f"no model said what {session.id} taught, the rules did" in fault.payload["message"]
-    [entry] = engine.learnings.entries("project")
+    [entry] = engine.learnings.list_entries("project")
     assert entry.text == rule
-    report = engine.learnings.chain(judge=True)
+    report = engine.learnings.run_chain(judge=True)
     assert report.judged[entry.id].startswith("no answer: ")
-    assert engine.learnings.entries("global") == []
+    assert engine.learnings.list_entries("global") == []
     [call] = engine.calls.for_session(entry.id)
     assert call.run_kind == "learnings-judge"
     assert call.output_tokens > 0

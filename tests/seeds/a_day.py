@@ -124,7 +124,7 @@ def live_week(shop: Shop) -> list[str]:
     week.tell("You change your mind. You roll the candidate back and retract the learnings:")
     for candidate in waiting:
         dispatch(engine, "candidates", {"action": "rollback", "id": candidate["id"]})
-    for entry in engine.learnings.entries("project", workspace=str(shop.repository.path)):
+    for entry in engine.learnings.list_entries("project", workspace=str(shop.repository.path)):
         if entry.active:
             week.say("learnings", f"retract {entry.id}", action="retract", id=entry.id, reason="no longer so")
     week.tell("The agent's prompt compared with Monday morning:")

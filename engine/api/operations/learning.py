@@ -66,7 +66,7 @@ def learnings(
             view = service.view(require("id", id))
             return {"learning": document(view) | _find_lesson_uses(engine, view.entry.lesson)}
         case "scopes":
-            return {"scopes": document(service.scopes())}
+            return {"scopes": document(service.list_scopes())}
         case "retract":
             return dict(document(service.retract(require("id", id), reason)))
         case "keep":
@@ -74,14 +74,14 @@ def learnings(
         case "promote":
             return {"promoted": document(service.promote(require("id", id)))}
         case "chain":
-            report = service.chain(judge=judge)
+            report = service.run_chain(judge=judge)
             judged = [{"id": entry, "verdict": verdict} for entry, verdict in report.judged.items()]
             return dict(document(report), judged=judged)
         case "write":
             return _propose_agents_md(engine, require("workspace", workspace))
     if scope or session or not workspace:
         where = "" if scope == LearningScope.GLOBAL.value else workspace
-        entries = service.entries(scope, where, session, kind, words, limit)
+        entries = service.list_entries(scope, where, session, kind, words, limit)
         return {"workspace": workspace, "learnings": document(entries)}
     listed = _find_learnings_for_workspace(engine, workspace, kind, words, limit)
     return {"workspace": workspace, "learnings": listed[:limit]}
@@ -175,7 +175,7 @@ def _find_learnings_for_workspace(
     entries = [
         entry
         for level, where in ((LearningScope.PROJECT, workspace), (LearningScope.GLOBAL, ""))
-        for entry in engine.learnings.entries(level.value, where, "", kind, words, limit)
+        for entry in engine.learnings.list_entries(level.value, where, "", kind, words, limit)
         if entry.active
     ]
     lessons = {entry.lesson for entry in entries}
@@ -202,13 +202,13 @@ def _find_lesson_uses(engine: Services, lesson: str) -> Document:
         for candidate in active
         if isinstance(candidate.effect, PromptFragment) and lesson in find_lessons(candidate.effect.guidance)
     ]
-    return {"leaders": leaders, "candidates": candidates, "retracted": lesson in engine.learnings.retracted()}
+    return {"leaders": leaders, "candidates": candidates, "retracted": lesson in engine.learnings.read_retracted()}
 
 
 def _propose_agents_md(engine: Services, workspace: str) -> Document:
     """Make a card that writes the lessons of a workspace, newest first, each once."""
     taught = [(learnt.at, learnt.text) for learnt in engine.bubbles.list_accepted(workspace)]
-    entries = engine.learnings.entries(LearningScope.PROJECT.value, workspace, limit=1000)
+    entries = engine.learnings.list_entries(LearningScope.PROJECT.value, workspace, limit=1000)
     from_sessions = [
         (entry.promoted_at or entry.created_at, entry.text)
         for entry in entries

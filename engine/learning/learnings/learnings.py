@@ -71,18 +71,35 @@ class Learnings:
         self._sessions = sessions
         self.files = LearningStore(data, database)
         self._chain = Chain(
-            self.files, database, clock, sessions=sessions, vectors=vectors.load, model=model, retracted=self.retracted
+            self.files,
+            database,
+            clock,
+            sessions=sessions,
+            vectors=vectors.load,
+            model=model,
+            retracted=self.read_retracted,
         )
         consumer = LedgerConsumer("chain", ledger, FOLLOWED_KINDS, self._chain.handle, key="learnings.follow")
-        thread = ConsumerThread([consumer], sessions.report, service="learnings", on_caught_up=self._chain.check_gates)
-        self._poke = thread.poke
+        self._follower = ConsumerThread(
+            [consumer], sessions.report, service="learnings", on_caught_up=self._chain.check_gates
+        )
         self._under_review: tuple[int, list[LearningEntry]] = (-1, [])
         """(number of changes of the files, entries that need a review after these changes)."""
         self.texts = LearningTexts(self.files, vectors)
         """The entries for forgetting (SPEC 4.10)."""
-        self.start, self.close, self.catch_up = thread.start, thread.close, thread.catch_up
-        """`start` follows the ledger in a thread, and `close` stops that. `catch_up` handles all new ledger entries
-        now, in the calling thread."""
+
+    def start(self) -> None:
+        """Follow the ledger in a thread."""
+        self._follower.start()
+
+    def close(self) -> None:
+        """Stop the thread that follows the ledger."""
+        self._follower.close()
+
+    def catch_up(self, until: float | None = None) -> None:
+        """Handle the new ledger entries in the calling thread. No entry is begun after `until`, a monotonic time; the
+        next call handles the rest."""
+        self._follower.catch_up(until)
 
     def recover(self) -> list[str]:
         """Finish the changes that a crash interrupted. Returns the problem if some still cannot be made, in words."""
@@ -95,20 +112,20 @@ class Learnings:
     def housekeeping(self) -> None:
         """Retry failed work, and read files again that other programs changed. Called every half minute."""
         self._under_review = (-1, [])
-        self._poke()
+        self._follower.poke()
 
     def session_changed(self, tx: Transaction, view: SessionView) -> None:
         """Observer of sessions that start or end."""
-        tx.after_commit(self._poke)
+        tx.after_commit(self._follower.poke)
 
-    def scopes(self) -> list[ScopeState]:
+    def list_scopes(self) -> list[ScopeState]:
         """Every scope that has pages: first global, then each project, followed by its sessions, each followed by its
         teams."""
         pages = group_pairs(self.files.pages())
         order = sorted(pages, key=lambda scope: (scope.project, scope.session, scope.team))
         return [_describe_state(scope, pages[scope]) for scope in order]
 
-    def entries(
+    def list_entries(
         self,
         scope: str = "",
         workspace: str = "",
@@ -187,14 +204,14 @@ class Learnings:
         self._sessions.retract(entry.lesson, plan[0].entry.retired_because)
         return report
 
-    def retracted(self) -> frozenset[str]:
+    def read_retracted(self) -> frozenset[str]:
         """The ids of the lessons that were retracted."""
         with self._database.read() as session:
             return frozenset(state.get(session, RETRACTED, ()))
 
     def _mark_lesson(self, lesson: str, *, is_retracted: bool) -> None:
         """Store whether a lesson is retracted."""
-        lessons = self.retracted() | {lesson} if is_retracted else self.retracted() - {lesson}
+        lessons = self.read_retracted() | {lesson} if is_retracted else self.read_retracted() - {lesson}
         self._database.write(lambda tx: state.put(tx, RETRACTED, sorted(lessons)))
 
     def keep(self, id: str) -> LearningEntry:
@@ -239,7 +256,7 @@ class Learnings:
         ranks = list(LearningScope).index
         return max(found, key=lambda entry: (entry.active, ranks(entry.scope), entry.id)), provenance
 
-    def chain(self, *, judge: bool = False) -> ChainReport:
+    def run_chain(self, *, judge: bool = False) -> ChainReport:
         """Run the chain now: extract the learnings of sessions, and promote them from sessions to projects. With
         `judge`, the operator's model also decides which are promoted to all projects (SPEC 6.4). Takes seconds, and
         with `judge` the time of the model."""
@@ -271,7 +288,7 @@ class LearningTexts:
             self._store.apply([make_change(entry, **ERASED) for entry in matching])
             return len(matching)
 
-    def text_of(self, id: str) -> str | None:
+    def find_text(self, id: str) -> str | None:
         """The text of an entry, None for an unknown id."""
         return next((entry.text for entry in self._store.entries() if entry.id == id and entry.text), None)
 

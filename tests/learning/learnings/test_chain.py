@@ -45,13 +45,13 @@ WRITE_ATOMIC = "engine.learning.learnings.store.write_atomic"
 
 def list_project_texts(world: World) -> list[str]:
     """The texts of the entries of the project."""
-    return [entry.text for entry in world.learnings.entries("project")]
+    return [entry.text for entry in world.learnings.list_entries("project")]
 
 
 def assert_nothing_changes(world: World) -> None:
     """Running the chain again changes no byte."""
     before = world.pages()
-    assert world.learnings.chain().nothing
+    assert world.learnings.run_chain().nothing
     assert world.pages() == before
 
 
@@ -93,11 +93,11 @@ def test_a_bad_page_is_reported_once_and_the_others_are_read(world: World) -> No
     world.end_sessions(UV)
     assert len(list_project_texts(world)) == 1
     for _ in range(2):
-        (fault,) = world.learnings.chain().faults
+        (fault,) = world.learnings.run_chain().faults
     assert "learnings/global/institutional.md line 3: type is 'poem'" in fault
     assert len(world.faults) == 1
     assert page.read_text().startswith("---\nid: lrn_x\ntype: poem")
-    global_scope = world.learnings.scopes()[0]
+    global_scope = world.learnings.list_scopes()[0]
     assert (global_scope.scope, global_scope.faults) == (LearningScope.GLOBAL, (fault,))
 
 
@@ -119,7 +119,7 @@ def test_sessions_that_continue_each_other_are_one_piece_of_work(world: World) -
 def test_no_secret_is_written(world: World) -> None:
     world.end_session("s1", "The key is sk-test-0123456789abcdefghijklmnop for good")
     assert all(b"sk-test" not in data for data in world.pages().values())
-    assert "[secret cut]" in world.learnings.entries()[0].text
+    assert "[secret cut]" in world.learnings.list_entries()[0].text
 
 
 def test_after_a_crash_at_any_page_the_next_start_finishes_the_promotion(
@@ -174,7 +174,7 @@ def test_no_model_is_asked_about_sessions_that_ended_long_ago_and_no_risks_are_w
     clock.advance(timedelta(days=2))
     world.learnings.catch_up()
     assert model.questions == []
-    assert {entry.phase for entry in world.learnings.entries()} == {"corrective"}
+    assert {entry.phase for entry in world.learnings.list_entries()} == {"corrective"}
     assert len(list_project_texts(world)) == 1
     world.end_session("s9", UV)
     assert len(model.questions) == 1
@@ -212,7 +212,7 @@ def test_entries_that_cannot_be_written_wait_and_the_model_is_not_asked_again(
     (fault,) = world.faults
     assert "cannot be written yet" in fault
     world.learnings.catch_up()
-    assert [entry.text for entry in world.learnings.entries()] == [UV]
+    assert [entry.text for entry in world.learnings.list_entries()] == [UV]
     assert unfinished_intents(database, "learnings") == []
     assert len(world.events("LearningsExtracted")) == 1
     assert len(model.questions) == 1, "its entries are written"
@@ -232,7 +232,7 @@ def make_world_with_judge(make_world: MakeWorld, *answers: str | Exception) -> W
 
 def list_global_entries(world: World) -> list[LearningEntry]:
     """The entries of all projects."""
-    return world.learnings.entries("global")
+    return world.learnings.list_entries("global")
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def list_global_entries(world: World) -> list[LearningEntry]:
 )
 def test_nothing_is_promoted_without_a_clear_yes(make_world: MakeWorld, answer: str | Exception, verdict: str) -> None:
     world = make_world_with_judge(make_world, answer)
-    (judged,) = world.learnings.chain(judge=True).judged.values()
+    (judged,) = world.learnings.run_chain(judge=True).judged.values()
     assert judged.startswith(verdict)
     assert list_global_entries(world) == []
     assert len(world.events("LearningJudged")) == 1
@@ -254,15 +254,15 @@ def test_nothing_is_promoted_without_a_clear_yes(make_world: MakeWorld, answer: 
 
 def test_a_yes_promotes_once_with_its_provenance(make_world: MakeWorld) -> None:
     world = make_world_with_judge(make_world, YES)
-    assert world.learnings.chain().judged == {}, "without `judge` nothing is judged"
-    (promoted_id,) = world.learnings.chain(judge=True).promoted
+    assert world.learnings.run_chain().judged == {}, "without `judge` nothing is judged"
+    (promoted_id,) = world.learnings.run_chain(judge=True).promoted
     (promoted,) = list_global_entries(world)
     assert promoted.id == promoted_id
     assert {source.entry for source in promoted.promoted_from} == {world.project_entry().id}
     assert world.learnings.view(promoted.id).sessions == ("s0", "s1", "s2")
-    assert world.learnings.chain(judge=True).nothing
+    assert world.learnings.run_chain(judge=True).nothing
     world.end_session("s3", UV, speaker="operator")
-    assert world.learnings.chain(judge=True).reinforced == (promoted.id,)
+    assert world.learnings.run_chain(judge=True).reinforced == (promoted.id,)
     assert list_global_entries(world)[0].reinforced_by == ("s3",)
 
 
@@ -288,7 +288,7 @@ def test_a_verdict_about_forgotten_words_is_not_written(make_world: MakeWorld, r
     world = make_world(model)
     world.end_sessions(UV, speaker="operator")
     model.forget = lambda: world.learnings.texts.erase(SearchTerms([forgotten]))
-    assert world.learnings.chain(judge=True).judged == {}
+    assert world.learnings.run_chain(judge=True).judged == {}
     assert world.events("LearningJudged") == []
     assert list_global_entries(world) == []
 
@@ -296,11 +296,11 @@ def test_a_verdict_about_forgotten_words_is_not_written(make_world: MakeWorld, r
 def test_without_a_model_the_operator_judges(world: World) -> None:
     world.end_sessions(UV, speaker="operator")
     entry = world.project_entry()
-    assert world.learnings.chain(judge=True).judged == {entry.id: NO_JUDGE}
+    assert world.learnings.run_chain(judge=True).judged == {entry.id: NO_JUDGE}
     assert list_global_entries(world) == []
     promoted = world.learnings.promote(entry.id)
     assert (promoted.scope, promoted.text) == (LearningScope.GLOBAL, UV)
-    for id, code in ((entry.id, "already_promoted"), (world.learnings.entries("team")[0].id, "not_promotable")):
+    for id, code in ((entry.id, "already_promoted"), (world.learnings.list_entries("team")[0].id, "not_promotable")):
         with pytest.raises(Refusal) as refusal:
             world.learnings.promote(id)
         assert refusal.value.code == code
@@ -313,7 +313,7 @@ def test_a_model_that_does_not_answer_is_reported_once_and_the_rules_count(make_
     model = ScriptedModel(NO_ANSWER)
     world = make_world(model)
     world.end_session("s1", UV, speaker="operator")
-    assert [entry.text for entry in world.learnings.entries("team")] == [UV]
+    assert [entry.text for entry in world.learnings.list_entries("team")] == [UV]
     (fault,) = world.faults
     assert "the rules did" in fault
     world.learnings.catch_up()
@@ -327,9 +327,9 @@ def test_an_entry_that_the_operator_misspelled_is_not_promoted_a_second_time(wor
     page.write_text(page.read_text().replace("status: active", "status: retried"))
     before = page.read_bytes()
     world.end_session("s9", "Amounts are whole cents.", speaker="operator")
-    world.learnings.chain()
+    world.learnings.run_chain()
     assert page.read_bytes() == before
-    assert world.learnings.entries("project") == []
+    assert world.learnings.list_entries("project") == []
 
 
 def test_sessions_make_an_entry_by_hand_more_certain_and_its_count_stays(world: World) -> None:
@@ -349,7 +349,7 @@ def test_a_page_that_cannot_be_written_is_in_the_report_of_a_run(world: World, m
     page.parent.mkdir(parents=True)
     page.write_text("---\nid: a\n---\nThe same words.\n\n---\nid: b\n---\nThe same words.\n")
     monkeypatch.setattr("engine.learning.learnings.store.write_atomic", fail_with_full_disk)
-    [fault] = world.learnings.chain().faults
+    [fault] = world.learnings.run_chain().faults
     assert "No space left on device" in fault
 
 

@@ -40,7 +40,7 @@ def test_a_confirmed_finding_is_promoted_from_the_team_to_the_session_and_a_clai
     assert "/sessions/s1/teams/backend_lead/tasks/lrn_" in source.path
     (event,) = world.events("LearningsExtracted")
     assert (event.subject, event.payload["entries"], event.payload["by"]) == ("s1", 2, "rules")
-    assert {entry.id for entry in world.learnings.entries(session="s1")} == {claim.id, promoted.id}, (
+    assert {entry.id for entry in world.learnings.list_entries(session="s1")} == {claim.id, promoted.id}, (
         "each is listed once"
     )
 
@@ -50,7 +50,7 @@ def test_risks_are_written_when_a_session_starts(world: World) -> None:
     world.sessions.records["s2"] = SessionRecord(make_view("s2"), "backend_lead")
     world.record(SessionStarted(subject="s2", workspace=SHOP, prediction_id="p", sandbox="none"))
     world.learnings.catch_up()
-    (risk,) = world.learnings.entries(session="s2")
+    (risk,) = world.learnings.list_entries(session="s2")
     assert (risk.phase, risk.scope, risk.about) == ("prospective", LearningScope.SESSION, f"risk/healed/{TEST}")
     assert risk.created_at == make_view("s2").started_at
 
@@ -68,11 +68,11 @@ def test_assumptions_are_written_at_a_milestone_once(world: World) -> None:
     world.sessions.transcripts["s1"] = [TranscriptLine(1, MONDAY_MORNING, "say", "I assume that the prices are net.")]
     world.record(PermissionAsked(subject="perm_1", workspace=SHOP, session_id="s1", tool="exec", title="ls"))
     world.learnings.catch_up()
-    (assumption,) = world.learnings.entries(session="s1")
+    (assumption,) = world.learnings.list_entries(session="s1")
     assert (assumption.phase, assumption.confidence) == ("in-flight", 0.4)
     assert assumption.title == "assumed before the first change"
     world.end_session("s1")
-    assert len([entry for entry in world.learnings.entries(session="s1") if entry.phase == "in-flight"]) == 1
+    assert len([entry for entry in world.learnings.list_entries(session="s1") if entry.phase == "in-flight"]) == 1
 
 
 def test_the_last_landing_or_undo_decides_whether_work_was_wanted(world: World) -> None:
@@ -83,7 +83,7 @@ def test_the_last_landing_or_undo_decides_whether_work_was_wanted(world: World) 
     def record_and_list(event: Event) -> list[LearningEntry]:
         world.record(event)
         world.learnings.catch_up()
-        return world.learnings.entries()
+        return world.learnings.list_entries()
 
     assert record_and_list(landed) == []
     (entry,) = record_and_list(undone)
@@ -115,10 +115,10 @@ def test_words_that_are_forgotten_while_a_model_answers_are_not_written(make_wor
     world = make_world(model)
     model.texts = world.learnings.texts
     world.end_session("s1", UV, "Tea is at four")
-    assert world.learnings.entries() == []
+    assert world.learnings.list_entries() == []
     assert world.pages() == {}
     world.learnings.catch_up()
-    assert "Prices are net" in {entry.text for entry in world.learnings.entries()}, "the session is read again"
+    assert "Prices are net" in {entry.text for entry in world.learnings.list_entries()}, "the session is read again"
 
 
 def test_pending_changes_are_written_before_words_are_forgotten(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,7 +66,7 @@ def test_a_correction_is_in_the_next_prompts_once_until_it_is_retracted(world: M
 
         for number in (2, 3):
             correct_card(world, f"Describe part {number}", "Docs end with a full stop.")
-        (entry,) = engine.learnings.entries("project")
+        (entry,) = engine.learnings.list_entries("project")
         assert (entry.lesson, entry.text.lower()) == (LESSON, RULE)
         assert find_source_kinds(world) == ["leader"], "the project knows it, and the leader is nearer"
 
@@ -79,7 +79,7 @@ def test_a_correction_is_in_the_next_prompts_once_until_it_is_retracted(world: M
         assert find_source_kinds(world) == []
         assert select_learned_patterns(engine.profiles, "backend_lead") == []
         assert [candidate.status for candidate in engine.adaptation.candidates()] == [CandidateStatus.ROLLED_BACK]
-        assert not [entry for entry in engine.learnings.entries("project") if entry.active]
+        assert not [entry for entry in engine.learnings.list_entries("project") if entry.active]
         correct_card(world, "Describe part 4", "Docs end with a full stop.")
         engine.bubbles.flush()
         assert find_source_kinds(world) == [], "a retracted lesson does not come back when it is said again"
@@ -104,8 +104,8 @@ def test_an_order_about_one_thing_is_a_lesson_after_three_tasks(world: ModelWorl
             assert engine.bubbles.list() == [], number
             correct_card(world, f"Fix part {number}", order)
         (bubble,) = engine.bubbles.list()
-        (entry,) = engine.learnings.entries("project")
+        (entry,) = engine.learnings.list_entries("project")
         assert bubble.learning.text == entry.text == order
         assert bubble.learning.id == f"{entry.id}@backend_builder"
-        sources = [source for source in engine.learnings.entries("team") if source.text == order]
+        sources = [source for source in engine.learnings.list_entries("team") if source.text == order]
         assert all("about one thing; three tasks must confirm it" in source.reasons for source in sources)

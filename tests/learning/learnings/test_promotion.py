@@ -167,18 +167,18 @@ UV = "We install with uv"
 def promoted_world(world: World) -> World:
     """Two learnings of three sessions were promoted to their project, and `UV` to all projects."""
     world.end_sessions(UV, "Tea is at four")
-    for entry in world.learnings.entries("project"):
+    for entry in world.learnings.list_entries("project"):
         world.learnings.keep(entry.id)
     world.learnings.promote(find_project_entry(world).id)
     return world
 
 
 def find_project_entry(world: World) -> LearningEntry:
-    return next(entry for entry in world.learnings.entries("project") if entry.text == UV)
+    return next(entry for entry in world.learnings.list_entries("project") if entry.text == UV)
 
 
 def test_a_retraction_queues_everything_that_was_promoted_from_it(promoted_world: World) -> None:
-    source = next(entry for entry in promoted_world.learnings.entries("team", session="s1") if entry.text == UV)
+    source = next(entry for entry in promoted_world.learnings.list_entries("team", session="s1") if entry.text == UV)
     report = promoted_world.learnings.retract(source.id, "it was pip")
     assert report.retired == (source.id,)
     assert report.sessions == ("s1",)
@@ -204,7 +204,7 @@ def test_an_entry_under_review_is_neither_reinforced_nor_promoted_until_it_is_ke
     kept = promoted_world.learnings.keep(entry.id)
     assert (kept.review, kept.review_since) == ("", None)
     assert entry.id not in {item.id for item in promoted_world.learnings.waiting()}
-    promoted_world.learnings.chain()
+    promoted_world.learnings.run_chain()
     assert promoted_world.learnings.view(entry.id).entry.reinforced_by == ("s7",)
     refused("not_waiting", lambda: promoted_world.learnings.keep(entry.id))
 
@@ -212,10 +212,10 @@ def test_an_entry_under_review_is_neither_reinforced_nor_promoted_until_it_is_ke
 def test_a_retracted_entry_is_valid_again_when_it_is_kept(promoted_world: World) -> None:
     entry = find_project_entry(promoted_world)
     promoted_world.learnings.retract(entry.id, "a mistake")
-    assert entry.lesson in promoted_world.learnings.retracted()
+    assert entry.lesson in promoted_world.learnings.read_retracted()
     kept = promoted_world.learnings.keep(entry.id)
     assert (kept.active, kept.text, kept.retired_because) == (True, UV, "")
-    assert entry.lesson not in promoted_world.learnings.retracted()
+    assert entry.lesson not in promoted_world.learnings.read_retracted()
     promoted_world.learnings.texts.erase(SearchTerms([UV]))
     refused("not_waiting", lambda: promoted_world.learnings.keep(entry.id))
 
@@ -258,7 +258,7 @@ def test_forgetting_leaves_empty_entries_with_their_provenance(promoted_world: W
     entry = find_project_entry(promoted_world)
     before = promoted_world.learnings.view(entry.id)
     texts, terms = promoted_world.learnings.texts, SearchTerms([UV])
-    assert texts.text_of(entry.id) == UV
+    assert texts.find_text(entry.id) == UV
     assert {found_text for _, found_text in texts.find(terms)} == {UV}
     assert texts.erase(terms) == 5, "three entries of teams, one of the project, one of all projects"
     assert texts.erase(terms) == 0
@@ -269,7 +269,7 @@ def test_forgetting_leaves_empty_entries_with_their_provenance(promoted_world: W
     assert (after.entry.status, after.entry.retired_because) == (LearningStatus.RETIRED, "forgotten")
     assert [source.id for source in after.promoted_from] == [source.id for source in before.promoted_from]
     assert after.sessions == before.sessions
-    assert texts.text_of(entry.id) is None
+    assert texts.find_text(entry.id) is None
     others = [other for other in promoted_world.learnings.files.entries() if other.text == "Tea is at four"]
     assert len(others) == 4
-    assert promoted_world.learnings.chain().nothing
+    assert promoted_world.learnings.run_chain().nothing

@@ -151,7 +151,7 @@ class World:
 
     def project_entry(self) -> LearningEntry:
         """The only entry of a project."""
-        (entry,) = self.learnings.entries("project")
+        (entry,) = self.learnings.list_entries("project")
         return entry
 
     def _report(self, service: str, message: str) -> None:
