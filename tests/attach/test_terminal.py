@@ -106,7 +106,7 @@ async def test_what_is_typed_pasted_and_resized_arrives() -> None:
 async def test_a_letter_just_after_escape_does_not_hold_back_the_keys_after_it(chunks: tuple[bytes, ...]) -> None:
     async with running_app({"TERM": "xterm"}) as (app, _, client), asyncio.timeout(20):
         for chunk in chunks:
-            client.send(client_module.INPUT, chunk)
+            client.send(INPUT, chunk)
         while not app.query_one(Input).value.endswith("q"):
             await asyncio.sleep(0.01)
 
