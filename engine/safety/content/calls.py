@@ -254,10 +254,11 @@ def _find_wrapped_command(call: Call) -> InnerCommand:
         return words[1] if len(words) == 2 else words[1:]
     if base in _TEXT_WRAPPERS and len(words) == 1:
         return words[0]
-    if base == "xargs" and call.simple.source is not None and words:
+    if base == "xargs":
         placeholder = _find_placeholder(args)
         words = [word.replace(placeholder, _INPUT_MARK) for word in words]
-        return _expand_xargs(words, find_output(call.simple.source))
+        if words and call.simple.source is not None:
+            return _expand_xargs(words, find_output(call.simple.source))
     return words
 
 
