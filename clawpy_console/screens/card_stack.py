@@ -373,7 +373,7 @@ def describe_work(card: Card) -> str:
     if session_id and assignment.flow is None:
         parts.append(f"continues {session_id}")
     undo = one_line(card.undo_note)
-    parts.append(undo if undo.startswith("nothing to undo") else f"undo: {undo}")
+    parts.append(undo if card.check_only else f"undo: {undo}")  # what reads says it itself
     return " · ".join(parts)
 
 

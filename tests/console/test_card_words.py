@@ -58,6 +58,20 @@ def test_nothing_that_runs_without_a_sandbox_is_called_read_only(check_only: boo
     assert words in describe_work(stand_in_data.card(1, "x", check_only=check_only, verdicts=(waived,)))
 
 
+@pytest.mark.parametrize(
+    ("check_only", "undo_note", "end"),
+    [
+        (True, "nothing to undo: it only reads your tree", " · nothing to undo: it only reads your tree"),
+        (False, "delete the branch", " · undo: delete the branch"),
+        (False, "creates .venv; nothing to undo", " · undo: creates .venv; nothing to undo"),
+    ],
+    ids=["read-only", "a branch", "an installation"],
+)
+def test_a_card_ends_with_how_to_undo_it(check_only: bool, undo_note: str, end: str) -> None:
+    card = stand_in_data.card(1, "x", check_only=check_only, undo_note=undo_note)
+    assert describe_work(card).endswith(end)
+
+
 def test_a_card_without_a_cost_shows_none() -> None:
     assert "est. $0.05" in describe_work(stand_in_data.card(1, "x", estimate=50_000))
     assert "$" not in describe_work(stand_in_data.card(1, "x", estimate=0))
