@@ -368,7 +368,8 @@ class ConsoleScreen(BaseScreen[None]):
 
     def explain_disabled_key(self, key: str, character: str) -> str:
         """What a key does, and that it cannot be done now; "" for a key that works or is in no key line."""
-        actions = find_key_line_actions({key, character}, self.app.keymap)
+        names = {key} if key.startswith("alt+") else {key, character}  # Alt and a letter is not the letter
+        actions = find_key_line_actions(names, self.app.keymap)
         if not actions or key in self.active_bindings:
             return ""
         action = next((action for action in actions if is_on_screen(action, self.MODE)), None)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
+from textual.events import Key
 
 from clawpy_console.app import ConsoleApp
 from engine.model import Card, CheckReport
@@ -21,7 +22,7 @@ from tests.console.card_steps import (
     shows_tiers,
     with_first_card,
 )
-from tests.console.driving import read_screen, running, until
+from tests.console.driving import read_screen, read_toasts, running, until
 from tests.console.stand_in import StandIn
 from tests.console.stories import (
     Given,
@@ -167,3 +168,12 @@ async def test_a_click_on_a_row_shows_its_card_and_a_second_one_its_details(
         await carry_out(pilot, sees("Card details"), press("escape"))
         await click("← dismiss")  # a key of the footer
         await carry_out(pilot, called("dismiss", RISKY))
+
+
+@pytest.mark.long
+async def test_alt_and_a_letter_is_not_said_to_be_the_key_of_the_letter(console: ConsoleApp) -> None:
+    async with running(console, notifications=True) as pilot:
+        console.post_message(Key("alt+n", "n"))
+        await pilot.press("slash")
+        await until(pilot, lambda: "/ does nothing on this screen" in read_toasts(console))
+        assert "new prompt" not in read_toasts(console)
