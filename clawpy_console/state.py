@@ -334,7 +334,7 @@ TOPICS: Mapping[str, Callable[[Engine, ReadScope], dict[str, Any]]] = {
         "waiting": engine.queue(),
     },
     "tasks": lambda engine, _: {"tasks": engine.tasks.list(limit=60)},
-    "agents": lambda engine, _: {"agents": engine.agents.list(), "retired": engine.agents.retired()},
+    "agents": lambda engine, _: {"agents": engine.agents.list(), "retired": engine.agents.list_retired()},
     "place": _read_place,
     "log": lambda engine, _: {
         "log": engine.safety.log(limit=1),

@@ -127,7 +127,7 @@ def make_offline_router(home: Home, settings: SettingsSource, keys: Keys) -> Mod
 
     def models(agent: str) -> Mapping[str, str]:
         try:
-            return agents.tools(agent).models
+            return agents.read_tools(agent).models
         except Refusal as refusal:
             if refusal.code == "unknown_agent":  # the organisation is created at the first start
                 return {}
@@ -263,7 +263,7 @@ def check_agents(home: Home, settings: Settings) -> Check:
         return Check("agents", OK, "does not exist yet; the first start creates it")
     agents = make_offline_agents(home, FixedSettings(settings))
     try:
-        problems = [*agents.problems(), *find_heartbeat_problems(*agents.heartbeats())]
+        problems = [*agents.find_problems(), *find_heartbeat_problems(*agents.read_heartbeats())]
     except Refusal as error:
         return Check("agents", FAIL, error.message, error.fix)
     if problems:

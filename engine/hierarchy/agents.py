@@ -124,7 +124,7 @@ class Agents:
         """The path of the `soul.md` of an agent that exists."""
         return self._folder / agent_id / "soul.md"
 
-    def ids(self) -> Sequence[str]:
+    def list_ids(self) -> Sequence[str]:
         """The ids of all agents whose folder is not broken, sorted."""
         return [agent.id for agent in self._load_folders() if not agent.broken]
 
@@ -139,7 +139,7 @@ class Agents:
         self._record(TierAssigned(subject=agent_id, tier=tier))
         return self.get(agent_id)
 
-    def budget(self, agent_id: str) -> int | None:
+    def read_budget(self, agent_id: str) -> int | None:
         """Micro-dollars the agent may spend in a calendar day; None without a budget, 0 when its folder is broken."""
         agent = self._find_folder(agent_id)
         if agent is None:
@@ -148,11 +148,11 @@ class Agents:
             return 0  # fails closed: an agent with a broken folder may spend nothing
         return None if agent.tools.budget is None else microusd(agent.tools.budget.usd_per_day)
 
-    def tools(self, agent_id: str) -> Tools:
+    def read_tools(self, agent_id: str) -> Tools:
         """The content of the agent's `tools.json`. Raises `Refusal` `unknown_agent`, `broken_agent`."""
         return self._get_readable_folder(agent_id).tools
 
-    def soul(self, agent_id: str) -> str:
+    def read_soul(self, agent_id: str) -> str:
         """The text of the agent's `soul.md`, without control characters. Raises `Refusal`: `unknown_agent`,
         `unreadable_file`."""
         self._get_folder(agent_id)
@@ -160,8 +160,8 @@ class Agents:
 
     def make_soul_for_prompt(self, agent_id: str, without: frozenset[str] = frozenset()) -> str:
         """The soul for a prompt, without the items that say a lesson in `without`. While M1 is on, the prompt has the
-        guidance of the leaders, so the section that M2 wrote into the soul is left out."""
-        soul = self.soul(agent_id)
+        guidance of the leaders, so the section with it that `teaching` wrote into the soul (M2) is left out."""
+        soul = self.read_soul(agent_id)
         soul = remove_section(soul, INHERITED) if self.config.current.enable_m1 else soul
         return remove_lessons_from_soul(soul, without)
 
@@ -179,7 +179,7 @@ class Agents:
             return ("reports_to",), refusal.message
         return None
 
-    def heartbeats(self) -> tuple[Sequence[HeartbeatPage], Sequence[str]]:
+    def read_heartbeats(self) -> tuple[Sequence[HeartbeatPage], Sequence[str]]:
         """Every agent's `heartbeat.md` (SPEC 4.1), and the errors of those that cannot be read, in words."""
         pages, faults = [], []
         try:
@@ -197,7 +197,7 @@ class Agents:
                 faults.append(sanitise(str(error)))
         return pages, faults
 
-    def problems(self) -> Sequence[str]:
+    def find_problems(self) -> Sequence[str]:
         """The problems of the organisation, in words: broken folders, souls that cannot be read, channels that no agent
         serves, chains that do not reach the owner, the configuration file."""
         views = self._load_views()
@@ -205,7 +205,7 @@ class Agents:
         intact = [agent for agent in views.values() if not agent.broken]
         for agent in intact:
             try:
-                self.soul(agent.id)
+                self.read_soul(agent.id)
             except Refusal as refusal:
                 problems.append(refusal.message)
         for name, channel in self._settings.current.channels.items():
@@ -271,7 +271,7 @@ class Agents:
                 f"{agent_id} serves {', '.join(serves)}",
                 f"give the channel to another agent first: clawpy config set channels.{serves[0]}.agent OTHER",
             )
-        # One that is broken cannot be moved away. Once it is mended, `problems` names it.
+        # One that is broken cannot be moved away. Once it is mended, `find_problems` names it.
         reports = [
             agent.id for agent in self._load_folders() if agent.comms.reports_to == agent_id and not agent.broken
         ]
@@ -282,11 +282,11 @@ class Agents:
                 f"move them first: clawpy agents move {reports[0]} --to OTHER",
             )
 
-    def retired(self) -> Sequence[AgentView]:
+    def list_retired(self) -> Sequence[AgentView]:
         """The retired agents. Their ids are the names for `restore`."""
         config, activity = self.config.current, self._read_activity()
         views = []
-        for name in self._list_retired():
+        for name in self._list_retired_names():
             agent = read_agent_folder(self._retired / name, _strip_number(name))
             view = self._make_view(replace(agent, id=name), config, activity)
             views.append(replace(view, activity=replace(view.activity, state="retired"), channels=()))
@@ -299,7 +299,7 @@ class Agents:
         """
         agent_id = _strip_number(name)
         with self._lock, refuse_if_unwritable(self._folder):
-            if name not in self._list_retired():
+            if name not in self._list_retired_names():
                 raise Refusal("unknown_agent", f"no {sanitise(name)} was retired", f"see {self._retired}")
             if (self._folder / agent_id).exists():
                 raise Refusal("agent_exists", f"{agent_id} already exists again", "retire that one first")
@@ -308,7 +308,7 @@ class Agents:
         self._record(AgentAdded(subject=agent_id, reports_to=view.reports_to))
         return view
 
-    def _list_retired(self) -> Sequence[str]:
+    def _list_retired_names(self) -> Sequence[str]:
         """The names of the folders of retired agents. A second retired `cfo` has the folder `cfo.2`."""
         return sorted(folder.name for folder in self._retired.glob("[!.]*") if folder.is_dir())
 

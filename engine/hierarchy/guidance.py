@@ -151,7 +151,7 @@ class Cascade:
         emptied = (edit.section for edit in edits if not edit.value and not edit.key)
         from_soul = tuple(section for section in emptied if getattr(profile, section))
         previews = []
-        for agent_id in self._agents.ids():
+        for agent_id in self._agents.list_ids():
             lineage = self._agents.find_lineage(agent_id)
             if any(above.id == leader for above in lineage.leaders):
                 before = self._make_guidance(lineage)

@@ -90,7 +90,7 @@ class Profiles:
 
     def read(self, leader: str) -> LeaderProfile:
         """The profile of one leader. Raises `Refusal`: `unknown_agent`, `unreadable_file` for its soul."""
-        self._agents.soul(leader)
+        self._agents.read_soul(leader)
         return self.read_all([leader])[leader]
 
     def read_all(self, leaders: Sequence[str]) -> dict[str, LeaderProfile]:
@@ -117,7 +117,7 @@ class Profiles:
 
     def preview(self, leader: str, edits: Sequence[ProfileEdit]) -> LeaderProfile:
         """The profile after these edits, without storing them. Raises `Refusal` as `edit`."""
-        self._agents.soul(leader)
+        self._agents.read_soul(leader)
         at = datetime.max.replace(tzinfo=UTC)  # newer than all stored versions
         changes = self._normalise(leader, edits)
         new_entries = [self._make_entry(leader, change, at) for change in changes]
@@ -241,7 +241,7 @@ class Profiles:
         """The profile in a leader's `soul.md`, cached until the file changes; empty if it cannot be read."""
         try:
             file = self._agents.locate_soul(leader)
-            return self._souls.get(leader, (file,), lambda: seed_profile(leader, self._agents.soul(leader)))
+            return self._souls.get(leader, (file,), lambda: seed_profile(leader, self._agents.read_soul(leader)))
         except Refusal:
             return LeaderProfile(leader)
 
@@ -252,7 +252,7 @@ class Profiles:
 
     def _make_edits(self, leader: str, edits: Sequence[ProfileEdit], *, can_be_undone: bool) -> LeaderProfile:
         """Store edits, and the edits that undo them."""
-        self._agents.soul(leader)
+        self._agents.read_soul(leader)
         changes = self._normalise(leader, edits)
         decisions = self._load_decisions([leader]).get(leader, ())
         captured: dict[tuple[str, tuple[str, ...]], Trust] = {

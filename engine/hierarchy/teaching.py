@@ -72,7 +72,7 @@ class Teaching:
     def teach_workers(self) -> list[TeachingResult]:
         """Teach every worker. A soul that cannot be read or written is reported, and the others are taught."""
         results = []
-        for agent_id in self._agents.ids():
+        for agent_id in self._agents.list_ids():
             try:
                 if not is_leader(self._agents.find_lineage(agent_id).agent.tier):
                     results.append(self._teach(agent_id))

@@ -200,7 +200,7 @@ def find_last_operator_activity(services: Services) -> datetime | None:
 
 
 def _read_heartbeat_pages(services: Services) -> tuple[list[HeartbeatPage], list[str]]:
-    pages, unread = services.agents.heartbeats()
+    pages, unread = services.agents.read_heartbeats()
     workspace = next(iter(services.workspaces), "")
     return [replace(page, workspace=workspace) for page in pages], [*unread]
 

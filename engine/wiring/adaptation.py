@@ -246,8 +246,8 @@ class _Sources:
             if provider.settings.model
         ]
         models += [channel.model for channel in services.settings.current.channels.values() if channel.model]
-        for agent in services.agents.ids():
-            models += services.agents.tools(agent).models.values()
+        for agent in services.agents.list_ids():
+            models += services.agents.read_tools(agent).models.values()
         usable = []
         for model in dict.fromkeys(models):
             try:

@@ -60,7 +60,7 @@ def build_rails(services: Services) -> None:
         decisions=services.decisions,
         hooks=Hooks(
             stop_sessions=partial(_stop_all, services),
-            agent_budget=services.agents.budget,
+            agent_budget=services.agents.read_budget,
             quiet=lambda: services.autonomy.quiet(),
             confined=lambda: services.sessions.sandbox.confines,
             data_parameters=lambda flow: services.flows.find_data_parameters(flow),
@@ -104,7 +104,7 @@ def _build_model_routing(services: Services) -> None:
     services.model_router = ModelRouter(
         services.settings,
         services.keys,
-        models=lambda agent: services.agents.tools(agent).models,
+        models=lambda agent: services.agents.read_tools(agent).models,
         hints=services.overlays.choose_model,
     )
     services.channel_setup = ChannelSetup(
@@ -128,7 +128,7 @@ def _build_tools(services: Services) -> None:
         services.database,
         settings=services.settings,
         permissions=services.permissions,
-        read_tools=services.agents.tools,
+        read_tools=services.agents.read_tools,
     )
 
 

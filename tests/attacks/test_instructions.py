@@ -103,7 +103,7 @@ def test_the_hostile_lines_were_captured_and_wait_for_the_operator(aftermath: Af
 def test_no_hostile_line_is_in_a_soul_or_a_profile(shop: Shop, aftermath: Aftermath) -> None:
     souls = "\n".join(file.read_text() for file in shop.home.agents.glob("*/soul.md"))
     assert "evil.example" not in souls
-    for agent in shop.engine.agents.ids():
+    for agent in shop.engine.agents.list_ids():
         assert "evil.example" not in str(shop.engine.profiles.read(agent))
 
 

@@ -35,7 +35,7 @@ def has_tier(agent: str, tier: int) -> Until:
 
 def has_retired(*ids: str) -> Until:
     """These agents are retired, and no others."""
-    return Until(f"retired {ids}", lambda app: [item.id for item in find_world(app).agents.retired()] == [*ids])
+    return Until(f"retired {ids}", lambda app: [item.id for item in find_world(app).agents.list_retired()] == [*ids])
 
 
 def fill_field(name: str, text: str) -> Step:
@@ -132,7 +132,7 @@ STORIES: Stories = {
         press("y"),
         tree_hides("librarian"),
         tree_shows("=retired"),
-        Until("retired", lambda app: "librarian" in [item.id for item in find_world(app).agents.retired()]),
+        Until("retired", lambda app: "librarian" in [item.id for item in find_world(app).agents.list_retired()]),
         press("u"),
         tree_shows("librarian"),
     ),

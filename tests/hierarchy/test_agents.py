@@ -40,7 +40,7 @@ def read_recorded_kinds(database: Database) -> list[str]:
 def test_a_second_run_touches_nothing(agents: Agents, folder: Path) -> None:
     (folder / "cfo" / "soul.md").write_text("mine")
     assert not agents.ensure_organisation()
-    assert agents.soul("cfo") == "mine"
+    assert agents.read_soul("cfo") == "mine"
 
 
 @pytest.mark.parametrize("agent_id", ["", "Big", "../up", "a b", "1st", "owner", "a" * 41, ".hidden", "ä"])
@@ -72,7 +72,7 @@ def test_a_circle_longer_than_a_chain_of_guidance_is_refused_too(agents: Agents)
 def test_a_retired_agent_can_be_restored(agents: Agents, folder: Path, database: Database) -> None:
     soul = (folder / "junior_backend" / "soul.md").read_bytes()
     assert agents.retire("junior_backend") == "junior_backend"
-    [agent] = agents.retired()
+    [agent] = agents.list_retired()
     assert (agent.id, agent.activity.state, agent.reports_to, agent.tier) == (
         "junior_backend",
         "retired",
@@ -83,7 +83,7 @@ def test_a_retired_agent_can_be_restored(agents: Agents, folder: Path, database:
     refused("agent_exists", lambda: agents.add("junior_backend", reports_to="ceo"))
     refused("agent_exists", lambda: agents.restore("junior_backend"))
     assert agents.retire("junior_backend") == "junior_backend.2"
-    retired = [(agent.id, agent.reports_to) for agent in agents.retired()]
+    retired = [(agent.id, agent.reports_to) for agent in agents.list_retired()]
     assert retired == [("junior_backend", "backend_builder"), ("junior_backend.2", "ceo")]
     assert agents.restore("junior_backend").reports_to == "backend_builder"
     assert (folder / "junior_backend" / "soul.md").read_bytes() == soul
@@ -123,16 +123,16 @@ def test_a_broken_folder_is_shown_with_its_reason_and_may_spend_nothing(
     views = agents.list()
     assert views[-1].id == "dreamer"
     assert views[-1].broken.startswith(reason)
-    assert agents.problems()[0].startswith(f"dreamer: {reason}")
-    assert agents.budget("dreamer") == 0
+    assert agents.find_problems()[0].startswith(f"dreamer: {reason}")
+    assert agents.read_budget("dreamer") == 0
     refused("broken_agent", lambda: agents.move("dreamer", "ceo"))
 
 
 def test_budgets_come_from_tools_json(agents: Agents, folder: Path) -> None:
-    assert agents.budget("dreamer") is None
-    assert agents.budget("nobody") is None
+    assert agents.read_budget("dreamer") is None
+    assert agents.read_budget("nobody") is None
     (folder / "dreamer" / "tools.json").write_text('{"budget": {"usd_per_day": 0.25}}')
-    assert agents.budget("dreamer") == 250_000
+    assert agents.read_budget("dreamer") == 250_000
 
 
 def test_a_link_to_itself_is_shown_as_broken_and_harms_no_other(agents: Agents, folder: Path) -> None:
@@ -152,13 +152,13 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(agents: Agents, folder: Pat
     assert (broken.id, broken.broken) == ("dreamer", f"{name}: is not a regular file")
     (folder / "cto" / "soul.md").unlink()
     os.mkfifo(folder / "cto" / "soul.md")
-    assert "not a regular file" in refused("unreadable_file", lambda: agents.soul("cto")).message
+    assert "not a regular file" in refused("unreadable_file", lambda: agents.read_soul("cto")).message
 
 
 def test_a_soul_that_cannot_be_read_is_a_problem_and_keeps_its_agent(agents: Agents, folder: Path) -> None:
     (folder / "cto" / "soul.md").unlink()
     (folder / "ceo" / "soul.md").write_bytes(b"# Z\xff")
-    assert agents.problems() == [
+    assert agents.find_problems() == [
         "agents/ceo/soul.md cannot be read: is not UTF-8: byte 3 is 0xff",
         "agents/cto/soul.md cannot be read: No such file or directory",
     ]

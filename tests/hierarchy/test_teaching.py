@@ -53,7 +53,7 @@ def test_a_round_teaches_only_if_m2_is_on_with_or_without_m1(world: World, clock
 def test_the_inherited_section_stays_out_of_prompts_while_m1_is_on(world: World) -> None:
     world.teaching.teach_workers()
     lesson = "lead_first: Write the test before the code of lead."
-    assert lesson in world.agents.soul("worker")
+    assert lesson in world.agents.read_soul("worker")
     assert lesson not in world.agents.make_soul_for_prompt("worker"), "M1 says it"
     world.configure(enable_m1=False, enable_m2=True)
     soul = world.agents.make_soul_for_prompt("worker")

@@ -64,7 +64,7 @@ def recall(
 ) -> Document:
     """The `k` best memories for `query`, after up to `settle` seconds for vectors that are still being made.
     `agent` may be retired."""
-    if agent and agent not in [view.id for view in engine.agents.retired()]:
+    if agent and agent not in [view.id for view in engine.agents.list_retired()]:
         engine.agents.get(agent)
     missing, problem = engine.memory.missing()
     if missing and not problem and settle:

@@ -34,8 +34,8 @@ def agents(
             "agents": document(hierarchy.list()),
             "coding": _list_coding_agents(engine),
             "codingSupported": list(engine.channel_setup.supported_agents),
-            "retired": [agent.id for agent in hierarchy.retired()],
-            "problems": [*hierarchy.problems(), *find_heartbeat_problems(*hierarchy.heartbeats())],
+            "retired": [agent.id for agent in hierarchy.list_retired()],
+            "problems": [*hierarchy.find_problems(), *find_heartbeat_problems(*hierarchy.read_heartbeats())],
         }
     require("id", id)
     match action:
@@ -131,17 +131,17 @@ def _parse_tier(value: object) -> int | None:
 def _make_agent_document(engine: Services, agent_id: str) -> Document:
     """An agent with its chain of leaders, and fewer fields if it is broken or retired."""
     hierarchy = engine.agents
-    retired = next((agent for agent in hierarchy.retired() if agent.id == agent_id), None)
+    retired = next((agent for agent in hierarchy.list_retired() if agent.id == agent_id), None)
     agent = retired or hierarchy.get(agent_id)
     folder = engine.home.agents / ".retired" / agent.id if retired else engine.home.agents / agent.id
     reply: Document = {"agent": document(agent), "archetype": agent.archetype, "folder": str(folder)}
     if retired or agent.broken:
         return reply | {"chain": [], "chainEnd": "", "retired": retired is not None}
     lineage, channels = hierarchy.find_lineage(agent_id), engine.settings.current.channels
-    lines = find_heartbeat_problems(*hierarchy.heartbeats())
+    lines = find_heartbeat_problems(*hierarchy.read_heartbeats())
     problems = [line for line in lines if line.startswith(f"agents/{agent_id}/")]
     try:
-        soul = hierarchy.soul(agent_id)
+        soul = hierarchy.read_soul(agent_id)
     except Refusal as refusal:
         soul, problems = "", [refusal.message, *problems]
     return reply | {
@@ -153,7 +153,7 @@ def _make_agent_document(engine: Services, agent_id: str) -> Document:
             for name in agent.channels
             if (channel := channels.get(name))
         ],
-        "tools": hierarchy.tools(agent_id).model_dump(mode="json"),
+        "tools": hierarchy.read_tools(agent_id).model_dump(mode="json"),
         "problems": problems,
         "soul": soul,
     }

@@ -41,7 +41,7 @@ def test_an_agent_has_the_tools_of_its_folder_and_none_if_that_is_broken(
     )
     agents.ensure_organisation()
     tools_file = tmp_path / "agents" / "backend_builder" / "tools.json"
-    belts = Toolbelts(database, settings=world.settings, permissions=world.permissions, read_tools=agents.tools)
+    belts = Toolbelts(database, settings=world.settings, permissions=world.permissions, read_tools=agents.read_tools)
 
     def open_belt(agent: str = "backend_builder") -> Toolbelt:
         return belts.open(world.live, replace(world.view, agent=agent), world.folder)
