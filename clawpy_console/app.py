@@ -402,6 +402,12 @@ class ConsoleApp(CardConsole):
 
     # Palette
 
+    def action_command_palette(self) -> None:
+        from clawpy_console.screens.palette import Palette
+
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette())
+
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The commands of the palette (see `clawpy_console.screens.palette`)."""
         from clawpy_console.screens.palette import make_commands

@@ -233,7 +233,13 @@ class CardController:
         self._app.show_toast(f"Started: {one_line(card.assignment.prompt)}")
         self.decide(card, "approve", refuse, self._app.show_toast)
 
-    def continue_session(self, session: SessionView, text: str, on_card: Callable[[Card], object]) -> None:
+    def continue_session(
+        self,
+        session: SessionView,
+        text: str,
+        on_card: Callable[[Card], object],
+        on_refusal: Callable[[Refusal], object],
+    ) -> None:
         """Make a card of `text` that goes on with a finished session, and put it on top (SPEC 9.4)."""
 
         def add_card(card: Card) -> None:
@@ -241,7 +247,9 @@ class CardController:
             self._note_change(card.id, card)
 
         self._app.call_engine(
-            lambda engine: engine.cards.propose(text, workspace=session.workspace, continues=session.id), add_card
+            lambda engine: engine.cards.propose(text, workspace=session.workspace, continues=session.id),
+            add_card,
+            on_refusal,
         )
 
     def predict(self, show_message: ShowMessage) -> None:

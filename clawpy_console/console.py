@@ -245,7 +245,13 @@ class Console(TerminalApp):
         self.call_engine(call, lambda _: self.report(message, *topics))
 
     def ask(self, dialog: Screen[T | None], on_answer: Callable[[T], object]) -> None:
-        """Show `dialog`; `on_answer` gets its answer, unless it was cancelled."""
+        """Show `dialog`; `on_answer` gets its answer, unless it was cancelled.
+
+        Does nothing if a dialog of the same kind and title is in front: its key was pressed twice.
+        """
+        front = self.screen
+        if type(front) is type(dialog) and front.title == dialog.title:
+            return
 
         def on_close(answer: T | None) -> None:
             if answer is not None:
@@ -261,10 +267,17 @@ class Console(TerminalApp):
     ) -> None:
         """Call the engine for the content of a dialog, which `on_result` opens. See `call_engine`.
 
-        The call is ignored while the content of another dialog is read.
+        The call is ignored while the content of another dialog is read. Its result is ignored if the operator went to
+        another screen or opened a dialog meanwhile: keys that were meant for those would answer this one.
         """
+        front = self.screen
+
+        def open_dialog(result: T) -> None:
+            if self.screen is front:
+                on_result(result)
+
         if not any(worker.group == "look up" and not worker.is_finished for worker in self.workers):
-            self.call_engine(call, on_result, on_refusal, group="look up")
+            self.call_engine(call, open_dialog, on_refusal, group="look up")
 
     async def run_in_thread(
         self,
@@ -360,9 +373,10 @@ class Console(TerminalApp):
         self.run_in_background(partial(self._open, mode, *arguments), "go", exclusive=False)
 
     async def _open(self, mode: str, *arguments: object) -> None:
-        await self.action_go(mode)
         if len(self.screen_stack) == 1:
-            self.call_after_refresh(self.screen.show, *arguments)  # type: ignore[attr-defined]
+            await self.action_go(mode)
+            if self.current_mode == mode:  # no key led to another screen while this one was made
+                self.call_after_refresh(self.screen_stack[0].show, *arguments)  # type: ignore[attr-defined]
 
     def draw_frames(self) -> None:
         """Draw the state line that is in sight. It stays up to date above dialogs."""
@@ -452,9 +466,9 @@ class StopKey:
                 engine.safety.kill_switch.stop("F12 pressed in the console", "operator")
             except Exception as error:
                 log.exception("F12 failed")
-                app.call_from_thread(self._report_stop_failure, error)
+                app.call_later(self._report_stop_failure, error)
             else:
-                app.call_from_thread(app.reload, ["costs", "autonomy", "sessions", "tasks"])
+                app.call_later(app.reload, ["costs", "autonomy", "sessions", "tasks"])
 
         threading.Thread(target=stop, name="stop", daemon=True).start()
 

@@ -14,7 +14,7 @@ from clawpy_console.keys import format_key
 from clawpy_console.screens.agent_dialogs import EditProfile, MoveAgent, NewAgent
 from clawpy_console.screens.agent_tree import OWNER, collect_ids_below
 from clawpy_console.screens.dialog import Answer, Question, confirm
-from engine.model import AgentView, LeaderProfile, TeachingResult
+from engine.model import AgentView, LeaderProfile, Refusal, TeachingResult
 
 if TYPE_CHECKING:
     from clawpy_console.console import Console
@@ -51,14 +51,18 @@ class AgentChanges:
         """Undo the last change."""
         if self._last is None:
             return
-        message, undo = self._last
+        (message, undo), self._last = self._last, None  # the key may be pressed again before the engine answers
 
         def on_undone(_: object) -> None:
-            self._last = None
             self._app.report(f"Undone: {message}", "agents")
             self._on_changed("")
 
-        self._app.call_engine(undo, on_undone)
+        def on_refusal(refusal: Refusal) -> None:
+            self._last = self._last or (message, undo)
+            self._app.show_toast(str(refusal), "error")
+            self._on_changed("")
+
+        self._app.call_engine(undo, on_undone, on_refusal)
 
     def move(self, agent: AgentView) -> None:
         """Move an agent under another leader, after a preview of what that changes."""
@@ -100,7 +104,7 @@ class AgentChanges:
         def on_created(new: AgentView) -> None:
             self._note(f"Created {new.id}", lambda engine: engine.agents.retire(new.id), select=new.id)
 
-        self._app.ask(NewAgent(near.id if near is not None and can_lead else OWNER), on_created)
+        self._app.push_screen(NewAgent(near.id if near is not None and can_lead else OWNER, on_created))
 
     def retire(self, agent: AgentView) -> None:
         """Retire an agent, after a question; a reason against it is shown first."""
@@ -136,10 +140,10 @@ class AgentChanges:
             profile = engine.profiles.read(leader)
             return profile, engine.profiles.format_text(profile)
 
-        def on_saved(_: bool) -> None:
+        def on_saved() -> None:
             self._note(f"Saved the guidance from {leader}", lambda engine: engine.profiles.undo(leader))
 
-        self._app.load_for_dialog(read_profile, lambda result: self._app.ask(EditProfile(*result), on_saved))
+        self._app.load_for_dialog(read_profile, lambda result: self._app.push_screen(EditProfile(*result, on_saved)))
 
     def _change(
         self,

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from engine import Engine
 
 
-class EditDialog(Dialog[bool | None]):
-    """Edits a text. Gives True when it was saved, else None. An unsaved edit needs the key that closes twice."""
+class EditDialog(Dialog[None]):
+    """Edits a text, and calls `on_saved` once it was saved. An unsaved edit needs the key that closes twice."""
 
     AUTO_FOCUS = "#text"
 
@@ -77,7 +77,7 @@ class EditDialog(Dialog[bool | None]):
 
 
 class EditFile(EditDialog):
-    """Edits one file; True when it was saved.
+    """Edits one file.
 
     If another program changed the file meanwhile, its text is shown below the operator's. Then ^s saves the text above,
     and ^t replaces it with the text below.
@@ -93,9 +93,9 @@ class EditFile(EditDialog):
     EditFile.-clash #other { display: block; }
     """
 
-    def __init__(self, file: AgentFile) -> None:
+    def __init__(self, file: AgentFile, on_saved: Callable[[], object]) -> None:
         super().__init__()
-        self._file = file
+        self._file, self._report_saved = file, on_saved
         self.original = sanitise(file.text.replace("\r\n", "\n"))
         self._other_version: AgentFile | None = None
 
@@ -126,15 +126,15 @@ class EditFile(EditDialog):
             else:
                 self.show_refusal(refusal)
 
-        self.app.call_engine(
+        def on_saved(_: AgentFile) -> None:
+            self.app.show_toast(f"saved {file.agent}/{file.name}")
+            self._report_saved()
+
+        self.submit(
             lambda engine: engine.agent_files.write(file.agent, file.name, text, based_on=file.digest),
-            lambda _: self._on_saved(),
+            on_saved,
             on_refusal,
         )
-
-    def _on_saved(self) -> None:
-        self.app.show_toast(f"saved {self._file.agent}/{self._file.name}")
-        self.close_with(True)
 
     def _show_conflict(self, other: AgentFile) -> None:
         if not self.is_running:
@@ -162,8 +162,8 @@ TYPING_DEBOUNCE_S = 0.3
 """Seconds without a key before the preview of an edit is computed."""
 
 
-class EditProfile(PreviewDialog[bool | None], EditDialog):  # the first base is the one whose styles apply
-    """Edits the profile of a leader. Gives True when it was saved."""
+class EditProfile(PreviewDialog[None], EditDialog):  # the first base is the one whose styles apply
+    """Edits the profile of a leader."""
 
     BINDINGS = bindings("profile", "preview")
     DEFAULT_CLASSES = "-alone"
@@ -173,10 +173,10 @@ class EditProfile(PreviewDialog[bool | None], EditDialog):  # the first base is 
     EditProfile.-narrow #text, EditProfile.-narrow #pane { width: 100%; height: 1fr; }
     """
 
-    def __init__(self, before: LeaderProfile, text: str) -> None:
+    def __init__(self, before: LeaderProfile, text: str, on_saved: Callable[[], object]) -> None:
         """`text` is the profile as it is edited."""
         super().__init__()
-        self._before, self.original = before, text
+        self._before, self.original, self._report_saved = before, text, on_saved
         self._edits: tuple[ProfileEdit, ...] | None = ()  # None until their preview is shown
 
     def compose(self) -> ComposeResult:
@@ -215,17 +215,13 @@ class EditProfile(PreviewDialog[bool | None], EditDialog):  # the first base is 
         elif not edits:
             self.show_status("Nothing has changed.", "$grey")
         else:
-            self.app.call_engine(
-                lambda engine: engine.profiles.edit(leader, edits),
-                lambda _: self.close_with(True),
-                self.show_refusal,
-            )
+            self.submit(lambda engine: engine.profiles.edit(leader, edits), lambda _: self._report_saved())
 
 
 def edit_file(app: Console, agent: str, name: str, on_saved: Callable[[], object]) -> None:
     """Edit a file of an agent in the console; `on_saved` is called once it was saved."""
     app.load_for_dialog(
-        lambda engine: engine.agent_files.read(agent, name), lambda file: app.ask(EditFile(file), lambda _: on_saved())
+        lambda engine: engine.agent_files.read(agent, name), lambda file: app.push_screen(EditFile(file, on_saved))
     )
 
 
@@ -327,15 +323,15 @@ NEW_AGENT_FIELDS = {
 """The fields of a new agent, each with its hint."""
 
 
-class NewAgent(Dialog[AgentView | None]):
-    """Creates an agent under `leader`, and gives it; None on Escape. After a refusal the fields keep their text."""
+class NewAgent(Dialog[None]):
+    """Creates an agent under `leader`, and passes it to `on_created`. After a refusal the fields keep their text."""
 
     BINDINGS = bindings("new_agent")
     AUTO_FOCUS = "#id"
 
-    def __init__(self, leader: str) -> None:
+    def __init__(self, leader: str, on_created: Callable[[AgentView], object]) -> None:
         super().__init__()
-        self._leader = leader
+        self._leader, self._on_created = leader, on_created
 
     def compose(self) -> ComposeResult:
         with self.make_frame(f"A new agent under {self._leader}"):
@@ -355,11 +351,7 @@ class NewAgent(Dialog[AgentView | None]):
     def action_create(self) -> None:
         values = {name: self.query_one(f"#{name}", Input).value.strip() for name in NEW_AGENT_FIELDS}
         if agent_id := values.pop("id"):
-            self.app.call_engine(
-                lambda engine: engine.agents.add(agent_id, reports_to=self._leader, **values),
-                self.close_with,
-                self.show_refusal,
-            )
+            self.submit(lambda engine: engine.agents.add(agent_id, reports_to=self._leader, **values), self._on_created)
         else:
             self.show_refusal(Refusal("bad_id", "The id is missing.", ID_HINT))
 

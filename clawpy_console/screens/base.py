@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from textual import events, getters, on
 from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.content import Content
 from textual.screen import Screen
 from textual.widget import Widget
@@ -43,7 +44,24 @@ FILTER_DEBOUNCE_S = 0.15
 """Seconds without a key in a filter after which the list is read again."""
 
 
-class BaseScreen(Screen[Answer]):
+class GuardedScreen(Screen[Answer]):
+    """A screen that stands a key pressed twice, and the end of the app while it comes up.
+
+    Textual closes the screen below when a screen is closed twice. When the app ends, it mounts no widgets any more, but
+    still tells the screen that it has them.
+    """
+
+    async def on_event(self, event: events.Event) -> None:
+        """See `MessagePump.on_event`. Nothing is drawn any more when the app ends."""
+        if not (self.app._exit and isinstance(event, (events.Mount, events.Resize, events.ScreenResume))):
+            await super().on_event(event)
+
+    def dismiss(self, result: Answer | None = None) -> AwaitComplete:
+        """See `Screen.dismiss`. Does nothing while this screen is not in front."""
+        return super().dismiss(result) if self.is_active else AwaitComplete()
+
+
+class BaseScreen(GuardedScreen[Answer]):
     """A screen that is drawn whole when it comes up, and styled no more often than needed.
 
     Textual draws the whole of a screen that comes up. It forgets to do so if a layout falls into the same frame: then

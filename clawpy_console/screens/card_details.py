@@ -214,6 +214,7 @@ class Details(Dialog[None]):
         self._card = card
         self._evidence = Evidence()
         self._armed = False  # the risk was shown, and the next key may approve
+        self._approving_id = ""  # the card whose approval the engine has not answered yet
 
     @property
     def _editable_text(self) -> str:
@@ -333,18 +334,23 @@ class Details(Dialog[None]):
     def _approve(self) -> None:
         """Approve the card. An edited text of a flow is its parameters, or a sentence for the engine to understand."""
         card, text = self._card, self._editor.text.strip()
+        if card.id == self._approving_id:  # the key was pressed twice
+            return
+        self._approving_id = card.id
         is_edited = text != self._editable_text.strip()
         parameters = parse_parameters(text) if is_edited and card.assignment.flow else None
         edit = text if is_edited and parameters is None else None
 
         def is_shown() -> bool:  # meanwhile the details may be closed, or show another card
-            return self.is_current and self._card.id == card.id
+            return self in self.app.screen_stack and self._card.id == card.id
 
         def on_approved() -> None:
+            self._approving_id = ""
             if is_shown():
-                self.dismiss()
+                self.finish()
 
         def on_refusal(refusal: Refusal) -> None:
+            self._approving_id = ""
             if not is_shown():
                 self.app.show_toast(f"Not started: {one_line(card.assignment.prompt)}: {refusal}", "warning")
                 return

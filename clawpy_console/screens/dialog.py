@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 
 Result = TypeVar("Result")
+T = TypeVar("T")
 
 
 class Dialog(ModalScreen[Result], BaseScreen[Result]):  # styles come by the first base
@@ -43,6 +44,8 @@ class Dialog(ModalScreen[Result], BaseScreen[Result]):  # styles come by the fir
 
     FRAMED = True
     _picture: tuple[object, list[Strip]] | None = None
+    _is_submitting = False
+    _is_finished = False  # its work is done while another dialog covers it
 
     def on_mount(self) -> None:
         if self.FRAMED:
@@ -51,6 +54,8 @@ class Dialog(ModalScreen[Result], BaseScreen[Result]):  # styles come by the fir
     def on_screen_resume(self) -> None:
         self._picture = None
         self.call_after_refresh(self.app.draw_frames)
+        if self._is_finished:
+            self.finish()
 
     def on_resize(self, event: events.Resize) -> None:
         self._picture = None
@@ -74,10 +79,36 @@ class Dialog(ModalScreen[Result], BaseScreen[Result]):  # styles come by the fir
         else:
             self.app.show_toast(str(refusal), "warning")
 
-    def close_with(self, result: Result) -> None:
-        """Close the dialog with `result`, unless it was closed or covered before the engine answered."""
-        if self.is_current:
-            self.dismiss(result)
+    def submit(
+        self,
+        call: Callable[[Engine], T],
+        on_result: Callable[[T], object],
+        on_refusal: Callable[[Refusal], object] | None = None,
+    ) -> None:
+        """Have the engine do what the dialog is for. Then the dialog is closed, and `on_result` gets the result, also
+        if the operator closed the dialog before. A refusal goes to `on_refusal`, by default to `show_refusal`.
+
+        Does nothing until the engine has answered the call before: the key was pressed twice.
+        """
+        if self._is_submitting:
+            return
+        self._is_submitting = True
+
+        def on_submitted(result: T) -> None:
+            self._is_submitting = False
+            self.finish()
+            on_result(result)
+
+        def on_refused(refusal: Refusal) -> None:
+            self._is_submitting = False
+            (on_refusal or self.show_refusal)(refusal)
+
+        self.app.call_engine(call, on_submitted, on_refused)
+
+    def finish(self) -> None:
+        """Close the dialog, whose work is done: now, or as soon as the dialogs above it are closed."""
+        self._is_finished = not self.is_active and self in self.app.screen_stack
+        self.dismiss()
 
     def action_close(self) -> None:
         self.dismiss(None)
@@ -117,9 +148,6 @@ def _dim_picture(behind: BackgroundScreen, size: Size) -> list[Strip]:
     lines = [Strip([dim(segment) for segment in strip], strip.cell_length) for strip in strips]
     lines += [Strip.blank(size.width)] * (size.height - len(lines))
     return [line.adjust_cell_length(size.width) for line in lines]
-
-
-T = TypeVar("T")
 
 
 class PreviewDialog(Dialog[Result]):
@@ -195,14 +223,14 @@ class Question(Dialog[Answer | None]):
         cancel: Answer = CANCEL,
     ) -> None:
         super().__init__()
-        self._title, self._text = title, Content(text) if isinstance(text, str) else text
+        self.title, self._text = title, Content(text) if isinstance(text, str) else text
         self._answers = (*answers, cancel)
         self._present = present
         present_indexes = (index for index, answer in enumerate(answers) if answer.label == present)
         self._cursor = next(present_indexes, len(answers))
 
     def compose(self) -> ComposeResult:
-        with self.make_frame(self._title):
+        with self.make_frame(self.title or ""):
             if self._text:
                 with VerticalScroll(id="text", can_focus=False):
                     yield PlainText(self._text)

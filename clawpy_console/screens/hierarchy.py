@@ -302,9 +302,9 @@ class HierarchyScreen(ConsoleScreen):
 
     @on(Tree.Fold)
     def _fold(self, message: Tree.Fold) -> None:
-        node = self._tree.nodes[message.row_id]
-        can_fold = node.open is not None or node.id.startswith(FOLD_PREFIX)
-        if can_fold and message.unfold in (None, not node.open):
+        node = self._tree.nodes.get(message.row_id)
+        can_fold = node is not None and (node.open is not None or node.id.startswith(FOLD_PREFIX))
+        if node is not None and can_fold and message.unfold in (None, not node.open):
             self._folds = replace(self._folds, toggled=self._folds.toggled ^ {node.id})
         self._draw_tree()
 

@@ -137,7 +137,7 @@ class Jump(Dialog[Spot | None]):
 
     def on_resize(self, event: events.Resize) -> None:
         """Close, because the labels would stand beside their places. Textual sends this for the first layout, too."""
-        if event.size != self._size_when_opened and self.is_current:  # two resizes can come before it is closed
+        if event.size != self._size_when_opened:
             self.dismiss(None)
 
     def on_key(self, event: events.Key) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from typing import Literal
 
 from textual import getters, on
 from textual.app import ComposeResult
@@ -67,7 +68,7 @@ class LearningScreen(ConsoleScreen):
         self._view: View | None = None  # the candidate or learning that was read last
         self._id_to_select = ""  # as soon as it is listed
         self._last_decided_id = ""  # the candidate that was decided last, "" for none
-        self._is_undoing = False  # from the undo until the candidate was read again
+        self._undo_step: Literal["", "running", "reading"] = ""  # after the undo the candidate is read again
 
     def compose_body(self) -> ComposeResult:
         with Horizontal(id="columns"):
@@ -87,7 +88,7 @@ class LearningScreen(ConsoleScreen):
         self.set_interval(REFRESH_S, self._refresh, name="learnings")
 
     def _refresh(self) -> None:
-        if self.is_current and not self._is_undoing:
+        if self.is_current and not self._undo_step:
             self.read_again()
 
     def draw(self, changed: frozenset[str]) -> None:
@@ -138,8 +139,10 @@ class LearningScreen(ConsoleScreen):
             self.app.show_toast(str(refusal), "error")
 
     def _show_view(self, view: View | None) -> None:
-        """Show what was read. An undo is over then."""
-        before, self._view, self._is_undoing = self._view, view, False
+        """Show what was read. An undo that the engine has made is over then."""
+        before, self._view = self._view, view
+        if self._undo_step == "reading":
+            self._undo_step = ""
         self._draw_view()
         if before is None or view is None or find_subject(before).id != find_subject(view).id:
             self.query_one("#detail").scroll_home(animate=False)
@@ -295,9 +298,9 @@ class LearningScreen(ConsoleScreen):
 
     def _refuse_while_undoing(self) -> bool:
         """Whether an undo is still running, which is said."""
-        if self._is_undoing:
+        if self._undo_step:
             self.app.show_toast("Undo is still running. Try again in a moment.", "warning")
-        return self._is_undoing
+        return bool(self._undo_step)
 
     def action_undo(self) -> None:
         """Undo the last decision about a candidate."""
@@ -306,15 +309,16 @@ class LearningScreen(ConsoleScreen):
             return
 
         def on_undone(restored: Candidate) -> None:
-            self._last_decided_id = ""
+            self._last_decided_id, self._undo_step = "", "reading"
+            self.workers.cancel_group(self, "view")  # the candidate as it was before
             self.app.show_toast(f"Undone: {learning_fields.CANDIDATE_STATUS[restored.status].words}, as before")
             self._refresh_all()
 
         def on_refusal(refusal: Exception) -> None:
-            self._is_undoing = False
+            self._undo_step = ""
             self.app.show_toast(str(refusal), "error")
 
-        self._is_undoing = True
+        self._undo_step = "running"
         self.app.call_engine(lambda engine: engine.adaptation.undo(id), on_undone, on_refusal)
 
     def action_chain(self) -> None:

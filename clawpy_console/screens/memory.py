@@ -247,11 +247,11 @@ class MemoryScreen(ConsoleScreen):
 
     @on(Rows.Opened, "#links")
     def _on_link_opened(self, message: Rows.Opened) -> None:
-        link = next(link for link in self._links if link.key == message.row_id)
-        if link.layer is None:
-            self.app.open("work", link.id)
-        else:
+        link = next((link for link in self._links if link.key == message.row_id), None)
+        if link is not None and link.layer is not None:
             self.show(link.layer, link.id)
+        elif link is not None:
+            self.app.open("work", link.id)
 
     def show(self, layer: Layer, id: str) -> None:
         """Show a single entry; Escape leads back to all entries of its layer."""

@@ -284,7 +284,7 @@ class MissionScreen(ConsoleScreen):
         if refusal.code == ALREADY_REVIEWED:
             self._stack.restore(card, "")
             self.show_message("You reviewed this already: the details say what to do.", "$grey")
-            if self.is_current:
+            if self.is_active:
                 self.action_details()
             return
         if self.app.holds and refusal.rail == STOP_RAIL:  # it concerns no single card

@@ -145,7 +145,7 @@ class OwnPrompt(Dialog[None]):
         self._model_hint = Content("")  # that nothing runs text, and what could
         self._can_connect = False  # an agent or a model of this machine
         self._confirmed_text = ""  # the text that may be sent although nothing can run it
-        self._lookup_started = self._sending = False
+        self._lookup_started = False
 
     def compose(self) -> ComposeResult:
         with self.make_frame("New prompt"):
@@ -206,6 +206,8 @@ class OwnPrompt(Dialog[None]):
     @on(TextArea.Changed)
     def _on_typed(self) -> None:
         text = self._area.text
+        if self not in self.app.screen_stack:  # it was sent meanwhile, and is no draft any more
+            return
         self._look_up()
         self.app.save_prompt(text, self._workspace)
         if not (self._selected >= 0 and text == self._options[self._selected][0]):
@@ -280,10 +282,10 @@ class OwnPrompt(Dialog[None]):
 
     def action_send(self) -> None:
         text, workspace = self._area.text.strip(), self._workspace
-        if text and not self._sending:
-            self._sending = True
+        if text:
             self.show_status("Sending…", "$grey")
-            self.app.call_engine(
+            self.app.save_prompt(self._area.text, workspace)
+            self.submit(
                 lambda engine: self._propose(engine, text, workspace),
                 partial(self._on_card, text),
                 partial(self._on_refusal, text),
@@ -294,16 +296,20 @@ class OwnPrompt(Dialog[None]):
         return engine.cards.propose(text, workspace=workspace, may_wait=text == self._confirmed_text)
 
     def _on_card(self, text: str, card: Card) -> None:
-        self._sending = False
-        self.app.save_prompt("", "", sent=text)
-        self.close_with(None)
+        """Keep `text` as a prompt that was sent, and what was typed after it, here or in another box, as the draft."""
+        last = self.app.last
+        draft, workspace = ("", "") if last.draft.strip() == text else (last.draft, last.draft_of)
+        self.app.save_prompt(draft, workspace, sent=text)
         self._take_card(card)
 
     def _on_refusal(self, text: str, refusal: Refusal) -> None:
         if not self.is_running:
             self.app.show_toast(f"Your prompt was not sent: {refusal}", "warning")
+            last = self.app.last
+            if last.draft.strip() != text:  # ↑ shows it
+                self.app.save_prompt(last.draft, last.draft_of, sent=text)
             return
-        self._sending, ways = False, refusal.fix
+        ways = refusal.fix
         if refusal.code == "no_model":  # the hint below the text says how to get one
             self._confirmed_text, ways = text, "Press Enter again to keep it as a card."
         self.show_status(f"▲ {refusal.message}. {ways}".removesuffix(" "))

@@ -12,17 +12,18 @@ from rich.cells import cell_len
 from textual import events, getters, on
 from textual.app import ComposeResult, SystemCommand
 from textual.binding import ActiveBinding
-from textual.command import Hit, Hits
+from textual.command import CommandList, CommandPalette, Hit, Hits
 from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.screen import Screen
 from textual.system_commands import SystemCommandsProvider
-from textual.widgets import Input
+from textual.widgets import Input, OptionList
 
 from clawpy_console import formats
 from clawpy_console.fields.work import HOLD_NAMES
 from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, Action, format_key, format_key_with_letters, is_on_screen
+from clawpy_console.screens.base import GuardedScreen
 from clawpy_console.screens.dialog import Answer, Dialog, Question, confirm, show_text
 from clawpy_console.screens.own_prompt import write_own_prompt
 from clawpy_console.widgets.frame import SCREENS, Filter, has_words
@@ -175,6 +176,21 @@ def _make_console_commands(app: CardConsole) -> Iterable[SystemCommand]:
         yield SystemCommand("Quit, keep the engine running", "`clawpy` attaches to it again", keep)
 
 
+class Palette(CommandPalette, GuardedScreen[None]):
+    """The list of commands by name."""
+
+    @on(Input.Submitted)
+    @on(OptionList.OptionSelected)
+    def _ignore_second_enter(self, event: Input.Submitted | OptionList.OptionSelected) -> None:
+        if not self.is_active:  # the first Enter has run the command
+            event.prevent_default().stop()
+
+    def _action_command_list(self, action: str) -> None:
+        """Move in the list of commands, once it has a size: Textual fails at Page Up and Page Down before."""
+        if self.query_one(CommandList).scrollable_content_region:
+            super()._action_command_list(action)
+
+
 class CommandProvider(SystemCommandsProvider):
     """Finds the commands of the palette that have all words of a search, in their names or explanations."""
 
@@ -321,8 +337,8 @@ def _show_switched_gateway(app: Console, new_token: str, state: Any) -> None:
 
 
 def show_gateway(app: Console) -> None:
-    """Show where the gateway listens, and its token if nobody has read that yet."""
-    app.load_for_dialog(
+    """Show where the gateway listens, and its token if nobody has read that yet: so it is shown whatever is open."""
+    app.call_engine(
         lambda engine: (engine.gateway.take_new_token(), engine.gateway.state()),
         lambda answer: _show_address(app, *answer),
     )

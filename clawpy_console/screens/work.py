@@ -8,6 +8,7 @@ from textual import getters, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.content import Content
+from textual.widgets import Input
 
 from clawpy_console import external_programs
 from clawpy_console.formats import crop, one_line
@@ -67,6 +68,7 @@ class WorkScreen(ConsoleScreen):
         self._calls: tuple[ModelCall, ...] = ()  # of the session under the cursor
         self._calls_session: SessionView | None = None  # the session as it was when its calls were read
         self._viewed: set[str] = set()  # sessions that ran by themselves and were looked at
+        self._sends_comments_of: set[str] = set()  # change sets whose comments are on their way to the agent
 
     def compose_body(self) -> ComposeResult:
         yield Columns(id="tabs")
@@ -175,9 +177,9 @@ class WorkScreen(ConsoleScreen):
         if message.row_id != OLDER:
             self._keeps_cursor = True
             self.go_to("transcript")
-            return
-        self._oldest_listed = self.state.sessions[-1].id
-        self.app.load_older_sessions()
+        elif self.state.sessions:
+            self._oldest_listed = self.state.sessions[-1].id
+            self.app.load_older_sessions()
 
     # The session under the cursor
 
@@ -360,8 +362,8 @@ class WorkScreen(ConsoleScreen):
         if (session := self.session) is not None:
             self._open_reply_line(session)
 
-    def _open_reply_line(self, session: SessionView, text: str = "") -> None:
-        """Open the line for a reply to `session`, with `text` in it."""
+    def _open_reply_line(self, session: SessionView) -> None:
+        """Open the line for a reply to `session`."""
         agent = session.agent or session.channel
         title, enter_hint, placeholder = f"tell {agent}", "send", "read at its next turn"
         if session.state.over:
@@ -373,7 +375,6 @@ class WorkScreen(ConsoleScreen):
             lambda reply: self._send_reply(session, reply),
             enter_hint=enter_hint,
             placeholder=placeholder,
-            text=text,
         )
 
     def _send_reply(self, session: SessionView, text: str) -> None:
@@ -385,14 +386,16 @@ class WorkScreen(ConsoleScreen):
         def on_refusal(refusal: Refusal) -> None:
             self.app.show_toast(str(refusal), "warning")
             self.app.reload(["sessions"])
-            self._open_reply_line(find_latest(), text)  # if it ended meanwhile, the same text can continue it
+            self._reply_line.give_back(session.id, text)
+            if self.is_active and not isinstance(self.focused, Input):  # else it would take what is typed now
+                self._open_reply_line(find_latest())  # if it ended meanwhile, the same text can continue it
 
         def on_card(card: Card) -> None:
             self.app.show_toast("This card continues it.")
             self.app.open("mission", card)
 
         if find_latest().state.over:
-            self.app.cards.continue_session(session, text, on_card)
+            self.app.cards.continue_session(session, text, on_card, on_refusal)
         else:
             self.app.call_engine(
                 lambda engine: engine.sessions.reply(session.id, text),
@@ -433,22 +436,30 @@ class WorkScreen(ConsoleScreen):
     def action_send_comments(self) -> None:
         """Make a card that sends all comments to the agent."""
         change, session = self.change, self.session
-        if change is None or session is None:
+        if change is None or session is None or change.id in self._sends_comments_of:
             return
+        self._sends_comments_of.add(change.id)
+
+        def on_refusal(refusal: Refusal) -> None:
+            self._sends_comments_of.discard(change.id)
+            self.app.show_toast(str(refusal), "error")
+
+        def on_marked(_: object) -> None:
+            self._sends_comments_of.discard(change.id)
+            self.app.reload(["changes"])
 
         def send(unsent: tuple[str, tuple[int, ...]]) -> None:
             text, numbers = unsent
 
             def on_card(_: Card) -> None:
                 self.app.call_engine(
-                    lambda engine: engine.changes.comments.mark_sent(change.id, numbers),
-                    lambda _: self.app.reload(["changes"]),
+                    lambda engine: engine.changes.comments.mark_sent(change.id, numbers), on_marked, on_refusal
                 )
                 self.app.show_toast(f"The card that sends your comments waits for you: {self.key_of('app.mission')}")
 
-            self.app.cards.continue_session(session, text, on_card)
+            self.app.cards.continue_session(session, text, on_card, on_refusal)
 
-        self.app.call_engine(lambda engine: engine.changes.comments.make_unsent_message(change.id), send)
+        self.app.call_engine(lambda engine: engine.changes.comments.make_unsent_message(change.id), send, on_refusal)
 
 
 def group_sessions(state: AppState, words: list[str]) -> SessionGroups:

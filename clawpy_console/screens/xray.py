@@ -375,4 +375,4 @@ def _open_card(app: CardConsole, card_id: str) -> None:
     def on_refusal(refusal: Refusal) -> None:
         app.show_toast(f"the card {card_id} is gone: {refusal.message}", "warning")
 
-    app.call_engine(lambda engine: engine.cards.get(card_id), lambda card: show_details(app, card), on_refusal)
+    app.load_for_dialog(lambda engine: engine.cards.get(card_id), lambda card: show_details(app, card), on_refusal)

@@ -369,30 +369,33 @@ class ReplyLine(Input):
     class Closed(Message):
         """The line was closed."""
 
-    _about = ""
-    """The id of what the text is about, such as a session."""
-
     _on_text: Callable[[str], object]
 
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._about = ""  # the id of what the text is about, such as a session
+        self._drafts: dict[str, str] = {}  # the texts about other things that were not sent, by their ids
+
     def open(
-        self,
-        about: str,
-        title: str,
-        on_text: Callable[[str], object],
-        *,
-        enter_hint: str,
-        placeholder: str,
-        text: str = "",
+        self, about: str, title: str, on_text: Callable[[str], object], *, enter_hint: str, placeholder: str
     ) -> None:
-        """Open the line with `text` in it, else with what was left there about the same thing. `on_text` gets what is
-        sent."""
-        if about != self._about or text:
-            self.value = text
+        """Open the line with what was left there about the same thing. `on_text` gets what is sent."""
+        if about != self._about:
+            self._drafts[self._about], self.value = self.value, self._drafts.pop(about, "")
         self._about, self._on_text = about, on_text
         self.border_title, self.border_subtitle = Content(title), Content(f"⏎ {enter_hint}")
         self.placeholder = placeholder
         self.add_class("-shown")
         self.screen.set_focus(self)  # at once: the next key is text
+
+    def give_back(self, about: str, text: str) -> None:
+        """Keep a text that was sent and refused, before what was typed about the same thing since."""
+        draft = self.value if about == self._about else self._drafts.get(about, "")
+        text = f"{text} {draft}".rstrip()
+        if about == self._about:
+            self.value = text
+        else:
+            self._drafts[about] = text
 
     def action_close(self) -> None:
         self.remove_class("-shown")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.diff_view import DiffView
 from engine.model import FileDiff
@@ -22,6 +24,11 @@ HUNKS = """@@ -1,4 +1,5 @@ def total(cart):
  last
 \\ No newline at end of file
 """
+
+
+def make_sessions_of_agents(engine: StandIn) -> None:
+    """All sessions are those of an agent, and none of a flow."""
+    engine.sessions.all = [dataclasses.replace(item, flow=None) for item in engine.sessions.all]
 
 
 def set_hunks(engine: StandIn, text: str, **fields: object) -> None:

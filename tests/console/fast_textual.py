@@ -1,5 +1,5 @@
 """Patches that make Textual quick in tests: nothing is parsed, drawn or cached that nobody sees, and a test only waits
-for the end of the work."""
+for the end of the work. Apps end as on a terminal."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def apply_all(patch: pytest.MonkeyPatch) -> None:
     """Apply every patch of this module."""
     parse_style_sheets_once(patch)
     wait_until_idle_only(patch)
+    end_apps_as_on_a_terminal(patch)
     draw_frames_on_demand(patch)
     disable_line_caches(patch)
 
@@ -69,6 +70,23 @@ def draw_frames_on_demand(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(Compositor, "render_update", render_full_update)
     patch.setattr(App, "run_test", run_and_draw)
+
+
+def end_apps_as_on_a_terminal(patch: pytest.MonkeyPatch) -> None:
+    """End an app as `App.run_async` does: its messages and workers come to their end before its screens go.
+    `App.run_test` removes the screens at once, under what still works on them."""
+    run_test = App.run_test
+
+    @asynccontextmanager
+    async def run_and_exit(self: App[Any], **options: Any) -> AsyncIterator[Pilot[Any]]:
+        async with run_test(self, **options) as pilot:
+            yield pilot
+            if not self._exit:
+                self.exit()
+            assert self._task is not None
+            await asyncio.wait([self._task])
+
+    patch.setattr(App, "run_test", run_and_exit)
 
 
 class _NoCache:

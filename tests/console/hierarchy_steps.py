@@ -72,3 +72,8 @@ def edit_text(text: str, before: str = "") -> tuple[Step, ...]:
 def soul_has(agent: str, text: str) -> Until:
     """The saved soul of an agent has this text."""
     return Until(text, lambda app: text in (find_world(app).folder / agent / "soul.md").read_text())
+
+
+def guidance_has(text: str) -> Until:
+    """The guidance of the backend builder has this text."""
+    return Until(text, lambda app: text in find_world(app).cascade.guidance("backend_builder").block)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.frame import ReplyLine
-from tests.console.diff_steps import IN_DIFF, find_view
-from tests.console.stand_in import StandIn
+from tests.console.diff_steps import IN_DIFF, find_view, make_sessions_of_agents
 from tests.console.stories import (
     Given,
     Step,
@@ -27,11 +24,6 @@ from tests.console.stories import (
 def comment_line_has(value: str) -> Until:
     """The line of a comment has this text."""
     return Until(f"{value!r}", lambda app: app.screen.query_one(ReplyLine).value == value)
-
-
-def make_sessions_of_agents(engine: StandIn) -> None:
-    """All sessions are those of an agent, and none of a flow."""
-    engine.sessions.all = [dataclasses.replace(item, flow=None) for item in engine.sessions.all]
 
 
 def find_comment_place(app: ConsoleApp) -> tuple[str, int, bool]:

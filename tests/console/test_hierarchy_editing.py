@@ -10,6 +10,7 @@ from tests.console.hierarchy_steps import (
     WIDE,
     edit_text,
     find_world,
+    guidance_has,
     open_agent,
     shows_agent,
     soul_has,
@@ -41,11 +42,6 @@ def has_retired(*ids: str) -> Until:
 def fill_field(name: str, text: str) -> Step:
     """Replace the text of a field of a dialog."""
     return lambda app: setattr(app.screen.query_one(f"#{name}", Input), "value", text)
-
-
-def guidance_has(text: str) -> Until:
-    """The guidance of the backend builder has this text."""
-    return Until(text, lambda app: text in find_world(app).cascade.guidance("backend_builder").block)
 
 
 STORIES: Stories = {
