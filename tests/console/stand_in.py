@@ -73,7 +73,7 @@ class StandIn:
         self.settings = StandInSettings(self)
         self.gateway = StandInGateway(self)
         self.tasks = SimpleNamespace(list=lambda **_: read_values(Task, "tasks"))
-        self.agents = SimpleNamespace(list=agents, retired=list)
+        self.agents = SimpleNamespace(list=agents, list_retired=list)
         self.autonomy = SimpleNamespace(
             state=lambda: SimpleNamespace(
                 state="WATCHING", cause="the console opened", since=ago(minutes=40), next_change=ago(minutes=-18)
