@@ -52,8 +52,9 @@ class GuardedScreen(Screen[Answer]):
     """
 
     async def on_event(self, event: events.Event) -> None:
-        """See `MessagePump.on_event`. Nothing is drawn any more when the app ends."""
-        if not (self.app._exit and isinstance(event, (events.Mount, events.Resize, events.ScreenResume))):
+        """See `MessagePump.on_event`. When the app ends, nothing is drawn any more, and keys do nothing."""
+        unwanted = (events.InputEvent, events.Mount, events.Resize, events.ScreenResume)
+        if not (self.app._exit and isinstance(event, unwanted)):
             await super().on_event(event)
 
     def dismiss(self, result: Answer | None = None) -> AwaitComplete:

@@ -90,9 +90,10 @@ async def test_the_palette_opens_again_while_the_last_one_still_closes(console: 
     [
         lambda app: app.switch_mode("work"),
         lambda app: app.action_help(),
+        lambda app: (app.action_help(), app.screen.post_message(events.Key("down", None))),
         lambda app: app.action_command_palette(),
     ],
-    ids=["a screen", "a dialog", "the palette"],
+    ids=["a screen", "a dialog", "a dialog with a key", "the palette"],
 )
 async def test_the_console_may_end_while_a_screen_comes_up(
     console: ConsoleApp, open_screen: Callable[[ConsoleApp], object]
