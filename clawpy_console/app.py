@@ -284,7 +284,7 @@ class ConsoleApp(CardConsole):
     # The operator
 
     async def on_event(self, event: events.Event) -> None:
-        if isinstance(event, events.Key) and self._is_for_no_field(event):
+        if isinstance(event, events.Key) and (self._exit or self._is_for_no_field(event)):
             return
         if isinstance(event, (events.Key, events.MouseDown)):
             self.host.garbage_collector.note_key()

@@ -52,6 +52,12 @@ def press_at_once(keys: str) -> Step:
     return act
 
 
+def pass_on(key: events.Key) -> events.Key:
+    """The key as it comes back to the app when no widget has used it."""
+    key._set_forwarded()
+    return key
+
+
 def shows(dialog: type[object]) -> Until:
     """A dialog of this kind is in front."""
     return Until(dialog.__name__, lambda app: isinstance(app.screen, dialog))
@@ -92,8 +98,9 @@ async def test_the_palette_opens_again_while_the_last_one_still_closes(console: 
         lambda app: app.action_help(),
         lambda app: (app.action_help(), app.screen.post_message(events.Key("down", None))),
         lambda app: app.action_command_palette(),
+        lambda app: (app.post_message(pass_on(events.Key("y", "y"))), app.switch_mode("memory")),
     ],
-    ids=["a screen", "a dialog", "a dialog with a key", "the palette"],
+    ids=["a screen", "a dialog", "a dialog with a key", "the palette", "a screen with a key of the one before"],
 )
 async def test_the_console_may_end_while_a_screen_comes_up(
     console: ConsoleApp, open_screen: Callable[[ConsoleApp], object]
