@@ -82,7 +82,7 @@ def never_used(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.cards.all, engine.channel_setup.serves = {}, ""
     for port, name in (
         (engine.agents, "list"), (engine, "layers"), (engine.adaptation, "candidates"),
-        (engine.learnings, "entries"), (engine.safety, "log"), (engine.safety.kill_switch, "holds"),
+        (engine.learnings, "list_entries"), (engine.safety, "log"), (engine.safety.kill_switch, "holds"),
     ):  # fmt: skip
         monkeypatch.setattr(port, name, lambda **_: [])
     free = CostState(0, 0, 0, 2 * MICRO, 20 * MICRO, 200 * MICRO)
