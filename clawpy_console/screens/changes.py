@@ -179,10 +179,12 @@ class Changes(Pane):
 
     def _read_preview(self) -> None:
         """Read what landing would do with the marks as they are."""
+        version = self._diff_version
 
         def on_preview(preview: LandPreview) -> None:
-            self._preview = preview
-            self._draw()
+            if self._diff_version == version:
+                self._preview = preview
+                self._draw()
 
         self._preview = None
         self._draw()

@@ -265,6 +265,7 @@ class HierarchyScreen(ConsoleScreen):
         if node is None or self.app.engine is None:
             return
         if node.agent is None and node.id != OWNER:
+            self.workers.cancel_group(self, "detail")  # that of the row before
             self._show_detail(None)
         else:
             self.read(lambda engine: read_agent(engine, node.id), self._show_detail, group="detail", wait=wait)

@@ -141,6 +141,32 @@ test_story = pytest.mark.long(make_story_test(STORIES, *IN_DIFF))
 
 
 @pytest.mark.long
+async def test_the_preview_of_an_earlier_diff_is_not_shown_beside_the_next(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    is_previewed, is_read = threading.Event(), threading.Event()
+
+    def change_it(app: ConsoleApp) -> None:
+        hold_back(engine.changes, "diff", until=is_read)
+        set_change(engine, landed=1, landings=1)
+        app.reload(["changes"])
+
+    await play(
+        console,
+        Given(lambda engine: hold_back(engine.changes, "preview_land", until=is_previewed)),
+        *IN_DIFF,
+        change_it,
+        hides("hunk 1"),
+        lambda app: is_previewed.set(),
+        Until("the preview", lambda app: not any(worker.group == "preview" for worker in app.workers)),
+        hides("Landing changes"),
+        lambda app: is_read.set(),
+        sees("Landing changes"),
+        size=(160, 50),
+    )
+
+
+@pytest.mark.long
 async def test_nothing_lands_and_no_other_session_changes_while_a_diff_is_read(
     console: ConsoleApp, engine: StandIn
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,7 @@ from tests.console.stories import (
     Until,
     carry_out,
     find_stand_in,
+    hold_back,
     make_story_test,
     play,
     press,
@@ -200,4 +202,22 @@ async def test_an_empty_organisation_shows_its_owner_and_offers_a_new_agent(
         offers("new", True),
         offers("change", False, "retire"),
         size=(80, 24),
+    )
+
+
+@pytest.mark.usefixtures("world")
+async def test_details_that_come_late_are_not_shown_beside_a_group(console: ConsoleApp, engine: StandIn) -> None:
+    is_read = threading.Event()
+    await play(
+        console,
+        *open_agent("ceo"),
+        lambda app: hold_back(engine.sessions, "list", until=is_read),
+        press("down"),
+        Until("the reading", lambda app: any(worker.group == "detail" for worker in app.workers)),
+        press("G"),
+        sees("shows these agents"),
+        lambda app: is_read.set(),
+        Until("the details", lambda app: not any(worker.group == "detail" for worker in app.workers)),
+        sees("shows these agents"),
+        size=WIDE,
     )
