@@ -4,9 +4,9 @@ variables of programs such as git, vim or crontab (SPEC 3.5)."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import chain, dropwhile, pairwise
+from itertools import chain, dropwhile
 
 from engine.safety.content.outputs import (
     find_input,
@@ -63,7 +63,10 @@ _SSH_VALUES = read_word_list("ssh_values")
 _FIND_RUNS = read_word_list("find_runs")
 _INPUT_MARK = "{}"
 """What stands for the input of xargs and parallel in the command that they run."""
-_FED_BY_INPUT = frozenset({"xargs", "parallel"})
+_PLACEHOLDER_OPTIONS = {"xargs": ("-I", "-J", "-i", "--replace"), "parallel": ("-I", "-i", "--replace")}
+"""The programs whose input becomes words of a command, with the options that say what stands for it."""
+_ATTACHED_VALUES = ("-e", "-l")
+"""Options of theirs whose value, if there is one, is the rest of the word."""
 _CONTAINER_VALUES = read_word_list("container_values")
 
 
@@ -161,7 +164,7 @@ def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, vi
     if not argv:
         return
     call = Call(_normalise_program(argv[0]), argv[1:], simple, via)
-    is_from_input = call.base == _INPUT_MARK and not _FED_BY_INPUT.isdisjoint(via)
+    is_from_input = call.base == _INPUT_MARK and not _PLACEHOLDER_OPTIONS.keys().isdisjoint(via)
     if is_from_input or argv[0] in simple.globs or _UNRESOLVED_VARIABLE.search(call.base):
         result.unresolved = argv[0]
     files_run = {argv[0], *call.args} if call.base in _RUNS_FILES else {argv[0]}
@@ -247,29 +250,50 @@ def _find_wrapped_command(call: Call) -> InnerCommand:
     if base == "script" and "-c" in args:
         return " ".join(args[args.index("-c") + 1 :][:1])
     valued, skipped = WRAPPERS[base]
-    words = _skip_assignments(base, skip_options(args, valued))[skipped:]
+    if base in _PLACEHOLDER_OPTIONS:
+        words = _find_fed_command(args, valued, _PLACEHOLDER_OPTIONS[base])
+    else:
+        words = _skip_assignments(base, skip_options(args, valued))[skipped:]
     if base == "parallel" and ":::" in words:
         words = _expand_parallel(words)
     if base == "flock" and words[:1] == ["-c"]:
         return words[1] if len(words) == 2 else words[1:]
     if base in _TEXT_WRAPPERS and len(words) == 1:
         return words[0]
-    if base == "xargs":
-        placeholder = _find_placeholder(args)
-        words = [word.replace(placeholder, _INPUT_MARK) for word in words]
-        if words and call.simple.source is not None:
-            return _expand_xargs(words, find_output(call.simple.source))
+    if base == "xargs" and words and call.simple.source is not None:
+        return _expand_xargs(words, find_output(call.simple.source))
     return words
 
 
-def _find_placeholder(args: list[str]) -> str:
-    """What stands for the input in the command of xargs: the value of `-I`, by default `{}`."""
-    for option, value in pairwise([*args, ""]):
-        if option.startswith("-I"):
-            return option.removeprefix("-I") or value or _INPUT_MARK
-        if option.startswith("--replace="):
-            return option.removeprefix("--replace=") or _INPUT_MARK
-    return _INPUT_MARK
+def _find_fed_command(args: list[str], valued: frozenset[str], placeholder_options: Sequence[str]) -> list[str]:
+    """The command of xargs or parallel, with `_INPUT_MARK` where their placeholder stands. Only options before the
+    command say what that is: the `-I` of grep or rm is another one. Options in `valued` take the next word as their
+    value."""
+    placeholder, index = _INPUT_MARK, 0
+    with_value = {*valued, *placeholder_options, *_ATTACHED_VALUES}
+    while index < len(args) and args[index].startswith("-") and args[index] not in ("-", "--"):
+        word = args[index]
+        option, value = _split_last_option(word, with_value)
+        index += 1
+        if option in valued and word.endswith(option[-1]) and not value and index < len(args):
+            value = args[index]
+            index += 1
+        if option in placeholder_options:
+            placeholder = value or _INPUT_MARK
+    command = args[index + 1 :] if args[index : index + 1] == ["--"] else args[index:]
+    return [word.replace(placeholder, _INPUT_MARK) for word in command]
+
+
+def _split_last_option(word: str, with_value: Set[str]) -> tuple[str, str]:
+    """The last option in a word such as `-0rI%` or `--replace=%`, and its value in this word, "" for none. Options in
+    `with_value` may have one."""
+    if word.startswith("--"):
+        option, _, value = word.partition("=")
+        return option, value
+    for index, letter in enumerate(word[1:], 2):
+        if f"-{letter}" in with_value:
+            return f"-{letter}", word[index:]
+    return word, ""
 
 
 def _find_env_script(args: list[str]) -> str | None:
