@@ -86,6 +86,7 @@ def test_on_a_full_disk_caches_go_and_undecided_work_stays(shop: Situation, monk
 
     card = shop.predict_card("reclaim_space")
     assert card.assignment.prompt.startswith("Remove 0.0 GB of old worktrees and caches")
+    assert card.undo_note == "not possible; what was removed is made again when it is needed"
     session = shop.approve(card)
     assert session.summary.startswith("Freed 3.0 MB: ")
     assert not slot.exists()

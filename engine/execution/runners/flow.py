@@ -271,10 +271,9 @@ UNDO_NOTES = {
     Place.INSTALL: "installs packages; see what it creates",
     Place.WORKTREE: "nothing to undo: it works in a temporary copy of your tree",
     Place.BRANCH: "delete the branch; the result shows the command",
-    Place.ENGINE: "a landing that was undone can be landed again",
     Place.CHANGE_SET: "you decide whether to land the diff, and landing can be undone",
 }
-"""The undo note of a card for each place (SPEC 9.2)."""
+"""The undo note of a card for each place (SPEC 9.2). Flows of `Place.ENGINE` say it themselves."""
 
 LANDS_CHANGES = "you land the changes"
 """The changes of work whose diff waits until the operator lands it: that of models and agents, and of most flows."""
@@ -315,6 +314,11 @@ class Flow(BaseModel):
     def describe_changes(cls) -> str:
         """What it changes, in words for a card that is not read-only. A flow of `Place.ENGINE` says it itself."""
         return _CHANGES_BY_PLACE.get(cls.place, LANDS_CHANGES)
+
+    @classmethod
+    def describe_undo(cls) -> str:
+        """How to undo it, in words. A flow of `Place.ENGINE` says it itself."""
+        return UNDO_NOTES[cls.place]
 
     def describe(self) -> str:
         """The assignment in words. The card shows it, also after its parameters were edited."""

@@ -25,7 +25,6 @@ from engine.clock import Clock
 from engine.execution.housekeeping import Housekeeping
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import (
-    UNDO_NOTES,
     CannotRun,
     CommandLine,
     Flow,
@@ -121,7 +120,7 @@ class FlowRunner:
             available=True,
             check_only=flow.place not in (Place.CHANGE_SET, Place.BRANCH, Place.ENGINE, Place.INSTALL),
             runs_commands=flow.place not in (Place.OPERATOR_TREE, Place.BRANCH, Place.ENGINE),
-            undo_note=UNDO_NOTES[flow.place],
+            undo_note=flow.describe_undo(),
             is_free=True,
             learned_commands=flow.describe_commands() if isinstance(flow, LearnedFlow) else "",
         )

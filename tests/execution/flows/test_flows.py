@@ -58,8 +58,9 @@ def test_what_work_changes(flow: str | None, changes: str) -> None:
 
 
 @pytest.mark.parametrize("flow", [flow for flow in FLOWS.values() if flow.place is Place.ENGINE], ids=lambda f: f.name)
-def test_a_flow_that_changes_files_of_the_engine_says_what_it_changes(flow: type[Flow]) -> None:
+def test_a_flow_that_changes_files_of_the_engine_says_what_it_changes_and_what_undoes_it(flow: type[Flow]) -> None:
     assert flow.describe_changes() != LANDS_CHANGES
+    assert flow.describe_undo()
 
 
 def test_names_are_data_and_what_may_run_is_not() -> None:

@@ -333,6 +333,10 @@ class UndoLanding(Flow):
     def describe_changes(cls) -> str:
         return "undoes a landing"
 
+    @classmethod
+    def describe_undo(cls) -> str:
+        return "a landing that was undone can be landed again"
+
     def describe(self) -> str:
         return f"Undo the landing of {self.change_set}"
 
@@ -362,6 +366,10 @@ class ReclaimSpace(Flow):
     @classmethod
     def describe_changes(cls) -> str:
         return "deletes what is not needed any more"
+
+    @classmethod
+    def describe_undo(cls) -> str:
+        return "not possible; what was removed is made again when it is needed"
 
     def describe(self) -> str:
         return "Remove worktrees and caches of clawpy that are no longer needed"
