@@ -136,7 +136,7 @@ MAX_FILES = 20
 """Maximum number of files of a line of commits that are compared."""
 
 MAX_DIFF_CHARS = 500_000
-"""Maximum number of characters of the patch of a line of commits that are compared."""
+"""Maximum number of characters of the patch of a line of commits. A longer one is not compared."""
 
 MAX_FILE_BYTES = 1_000_000
 """Maximum size of a file that is compared."""

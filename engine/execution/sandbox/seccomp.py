@@ -64,7 +64,7 @@ SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 """Calls that send a signal. They are passed on to the supervisor only if Landlock does not confine signals."""
 
 _CALLS_ON_CALLER = ("prlimit64", "sched_setparam", "sched_setscheduler", "sched_setaffinity", "sched_setattr", "kill")
-"""Calls whose first argument is a process, of which 0 is the caller itself."""
+"""Calls whose first argument is a process. 0 is the caller itself, and its own group for `kill`."""
 
 _TABLES = read_table(__file__, "syscalls.toml")
 
