@@ -25,7 +25,7 @@ from engine.inference import Arms, compute_difference_interval
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
-from engine.storage.rows import Row, json_field, utc_field
+from engine.storage.rows import Row, ask, json_field, utc_field
 
 CURSOR = "hierarchy.guided"
 """Name of the cursor in the ledger."""
@@ -263,14 +263,22 @@ def _name_finding(event_type: type[Event], *about: str) -> str:
     return " ".join((event_type.__name__, *about))
 
 
+_SELECT_ITEMS = "SELECT DISTINCT json_each.key, json_each.value, agent FROM guided_sessions, json_each(items)"
+"""Selects the item, the wording and the agent of all guidance that is in a session."""
+
+
 def _forget_reported(tx: Transaction) -> None:
     """Delete the keys of reported findings about guidance that is in no session any more."""
-    rows = tx.session.exec(select(GuidedSession)).all()
+    reported = state.get_all(tx.session, REPORTED).keys()
+    if not reported:
+        return  # the usual case; all sessions of 90 days need not be read
     present = {
         name
-        for row in rows
-        for item in row.items.items()
-        for name in (_name_finding(GuidanceFoundStale, *item), _name_finding(GuidanceFoundNoisy, *item, row.agent))
+        for item, wording, agent in ask(tx.session, _SELECT_ITEMS)
+        for name in (
+            _name_finding(GuidanceFoundStale, item, wording),
+            _name_finding(GuidanceFoundNoisy, item, wording, agent),
+        )
     }
-    for name in state.get_all(tx.session, REPORTED).keys() - present:
+    for name in reported - present:
         state.delete(tx, REPORTED + name)

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy
 
 from engine.clock import FakeClock
 from engine.events import SessionEnded
 from engine.hierarchy.guided_sessions import (
     MIN_SESSIONS,
     REPORTED,
+    GuidedSession,
     compute_next_outcome,
     measure_harm,
 )
@@ -187,3 +189,19 @@ def test_what_was_reported_is_forgotten_with_the_last_session_that_had_the_guida
     clock.advance(timedelta(days=1))
     work.world.run_round()
     assert list_reported() == []
+
+
+def test_a_review_reads_no_old_sessions_while_nothing_is_reported(work: GuidedWork, clock: FakeClock) -> None:
+    work.run(1, bad=False)
+    clock.advance(timedelta(days=31))
+    loaded: list[GuidedSession] = []
+
+    def add_loaded(row: GuidedSession, _: object) -> None:
+        loaded.append(row)
+
+    sqlalchemy.event.listen(GuidedSession, "load", add_loaded)
+    try:
+        work.world.guided_sessions.review()
+    finally:
+        sqlalchemy.event.remove(GuidedSession, "load", add_loaded)
+    assert loaded == []
