@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import sys
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -180,6 +181,9 @@ class Terminal(asyncio.Protocol):
                 self.driver.redraw()
 
 
+_BEFORE_ESCAPE = re.compile("(?=\x1b)")
+
+
 class TerminalDriver(Driver):
     """Draws an app on a `Terminal` and passes its keys on; an Escape waits `ESCAPE_DELAY` for a longer sequence."""
 
@@ -210,14 +214,20 @@ class TerminalDriver(Driver):
 
     def handle_input(self, data: bytes) -> None:
         """Pass on what was typed. What may be the beginning of a longer sequence, as Escape and a letter are, is passed
-        on when nothing more comes in time. Else all keys after it would wait, too."""
-        text = self._decode(data)
-        self._dispatch(self._parser.feed(text) if text else ())
+        on when nothing more comes in time. Else all keys after it would wait, too. It is also passed on when another
+        sequence begins. Else Textual would make two keys of Alt and a letter."""
+        for part in _BEFORE_ESCAPE.split(self._decode(data)):
+            if part.startswith("\x1b"):
+                self._end_sequence()
+            self._dispatch(self._parser.feed(part) if part else ())
         if self._parser_timer is not None:
             self._parser_timer.cancel()
         self._parser_timer = self._loop.call_later(constants.ESCAPE_DELAY + 0.001, self._end_sequence)
 
     def _end_sequence(self) -> None:
+        """Pass on what the parser holds back as the beginning of a longer sequence."""
+        if self._parser._timeout_time is not None:
+            self._parser._timeout_time = 0.0  # its time is over
         self._dispatch(self._parser.tick())
 
     def _dispatch(self, received: Iterable[Message]) -> None:

@@ -111,6 +111,16 @@ async def test_a_letter_just_after_escape_does_not_hold_back_the_keys_after_it(c
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.parametrize("chunks", [(b"\x1bq\x1b[Cz",), (b"\x1bq", b"\x1b[<35;1;1M", b"z")], ids=["arrow", "mouse"])
+async def test_alt_and_a_letter_is_not_two_keys_when_a_sequence_follows_at_once(chunks: tuple[bytes, ...]) -> None:
+    async with running_app({"TERM": "xterm"}) as (app, _, client), asyncio.timeout(20):
+        for chunk in chunks:
+            client.send(INPUT, chunk)
+        while not app.query_one(Input).value.endswith("z"):
+            await asyncio.sleep(0.01)
+        assert "^" not in app.query_one(Input).value  # Textual's word for an Escape that it takes for a key of its own
+
+
 async def test_f12_waits_for_no_other_key() -> None:
     async with running_app({"TERM": "xterm"}) as (app, _, client):
         client.send(INPUT, 500 * b"a" + b"\x1b[24~")
