@@ -59,6 +59,12 @@ class Home:
         """Whether a folder is the worktree of a session."""
         return Path(folder).resolve().is_relative_to(self.worktrees.resolve())
 
+    def has_data_folder(self, folder: str) -> bool:
+        """Whether `folder` is `data`, by this path or another. That of a home from which this one was copied is not."""
+        with contextlib.suppress(OSError, ValueError):  # it does not exist, a NUL
+            return self.data.samefile(folder)
+        return False
+
     @property
     def last_screen(self) -> Path:
         return self.cache / "last_screen.json"

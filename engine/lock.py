@@ -1,7 +1,8 @@
 """The lock of a home, which allows only one engine, and a note about its holder (SPEC 7.5).
 
 The operating system releases the lock when the process dies. The note `data/engine.json` has the process id, the start,
-the version, and the address of the control socket. It only informs: whether the home is held depends on the lock alone.
+the version, the address of the control socket, and the folder it was written in: a copied home has the note of the
+original, whose engine is not its own. It only informs: whether the home is held depends on the lock alone.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ RELEASE_TIMEOUT_S = 2.0
 class Holder:
     """The holder of a home. `since` is an ISO instant in UTC. `address` is the path of the control socket, or "".
     `kind` is "console" or "headless" (consoles attach to both), or "" for a verb. `gateway` is the URL of its gateway,
-    or ""."""
+    or "". `data` is the path of the home's data folder."""
 
     pid: int
     since: str
@@ -45,6 +46,7 @@ class Holder:
     address: str = ""
     kind: str = ""
     gateway: str = ""
+    data: str = ""
 
 
 def locate_note(home: Home) -> Path:
@@ -53,15 +55,17 @@ def locate_note(home: Home) -> Path:
 
 
 def read_holder(home: Home) -> Holder | None:
-    """The holder in the note, None for a missing or invalid note. The note may be that of a dead engine."""
+    """The holder in the note, None for a missing or invalid note, and for one that was copied from another home. The
+    note may be that of a dead engine."""
     try:
         note = json.loads(locate_note(home).read_bytes()[:4096])
         if not isinstance(note, dict):
             return None
-        words = {name: str(note.get(name, "")) for name in ("version", "address", "kind", "gateway")}
-        return Holder(int(note["pid"]), str(note["since"]), **words)
+        words = {name: str(note.get(name, "")) for name in ("version", "address", "kind", "gateway", "data")}
+        holder = Holder(int(note["pid"]), str(note["since"]), **words)
     except (OSError, ValueError, KeyError, TypeError):
         return None
+    return holder if home.has_data_folder(holder.data) else None
 
 
 class HomeLock:
@@ -92,7 +96,7 @@ class HomeLock:
             raise make_held_refusal(self._home)
         try:
             since = self._clock.now().isoformat(timespec="seconds")
-            self._write_note(Holder(os.getpid(), since, self._version, kind=self._kind))
+            self._write_note(Holder(os.getpid(), since, self._version, kind=self._kind, data=str(self._home.data)))
         except BaseException:
             self._lock.release()
             raise

@@ -362,12 +362,12 @@ class Client:
 
 
 def _read_engine_note(home: Home) -> dict[str, Any]:
-    """The note of the engine that holds `home`, or held it."""
+    """The note of the engine that holds `home`, or held it; {} for one that was copied from another home."""
     try:
         note = json.loads((home.data / "engine.json").read_bytes()[:4096])
     except (OSError, ValueError):
         return {}
-    return note if isinstance(note, dict) else {}
+    return note if isinstance(note, dict) and home.has_data_folder(str(note.get("data"))) else {}
 
 
 def _is_engine_starting(home: Home) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import queue
+import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -141,7 +142,8 @@ def test_an_address_without_an_engine_is_unreachable(tmp_path: Path, serve: Serv
 def test_a_verb_whose_answer_was_lost_is_repeated_only_if_it_changes_nothing(
     engine: StandIn, home: Home, monkeypatch: pytest.MonkeyPatch, verb: str, is_repeated: bool
 ) -> None:
-    (home.data / "engine.json").write_text('{"pid": 1, "since": "2026-01-05", "address": "/x.sock"}')
+    note = {"pid": 1, "since": "2026-01-05", "address": "/x.sock", "data": str(home.data)}
+    (home.data / "engine.json").write_text(json.dumps(note))
 
     def lost(*_: Any, **__: Any) -> Any:
         raise Unreachable("hung up", sent=True)
@@ -167,6 +169,43 @@ def test_an_engine_that_is_just_starting_is_waited_for(
 
     assert control.call(home, "status", {}, opener=opener)["state"] == "WATCHING"
     assert len(attempts) == 3
+
+
+@pytest.fixture
+def copied_home(home: Home, clock: FakeClock, serve: Serve, tmp_path: Path) -> Iterator[Home]:
+    """A copy of a home whose engine is running. That engine fails the test if it is asked."""
+    server = serve(lambda verb, arguments: pytest.fail(f"the engine of the original was asked to {verb}"))
+    lock = HomeLock(home, clock=clock)
+    lock.acquire()
+    lock.announce(server.address)
+    copy = Home.locate(tmp_path / "copy")
+    copy.data.mkdir(parents=True)
+    shutil.copyfile(home.data / "engine.json", copy.data / "engine.json")
+    yield copy
+    lock.release()
+
+
+def test_a_copied_home_does_not_ask_the_engine_of_the_original(engine: StandIn, copied_home: Home) -> None:
+    assert control.call(copied_home, "status", {}, opener=lambda home, **_: engine)["state"] == "WATCHING"
+    assert control.ask_running(copied_home, "status") == {}
+
+
+def test_a_stop_in_a_copied_home_is_written_there_alone(home: Home, copied_home: Home) -> None:
+    assert not control.stop(copied_home, "it is a copy")["reached"]
+    assert is_requested(get_stop_file(copied_home.data))
+    assert not is_requested(get_stop_file(home.data))
+
+
+def test_the_engine_is_found_by_another_path_to_its_home(
+    home: Home, clock: FakeClock, serve: Serve, tmp_path: Path
+) -> None:
+    lock = HomeLock(home, clock=clock)
+    lock.acquire()
+    lock.announce(serve(echo).address)
+    assert home.root is not None
+    (tmp_path / "link").symlink_to(home.root)
+    assert control.ask_running(Home.locate(tmp_path / "link"), "status")["verb"] == "status"
+    lock.release()
 
 
 @pytest.mark.long
