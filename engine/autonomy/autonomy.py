@@ -126,16 +126,12 @@ class Autonomy:
 
     def last_state(self) -> StateView | None:
         """The state that the last engine stored, None without one. An engine that a single verb opened shows it. A stop
-        or pause that began since then counts."""
-        facts = self._make_facts(self._kill_switch.holds())
-        if find_next_trigger(self._view.state, facts) not in (
-            None,
-            AutonomyTrigger.ENABLED,
-            AutonomyTrigger.SILENT,
-            AutonomyTrigger.OPERATOR_SPOKE,
-        ):
-            return self.state()
-        return self._view if self._view.cause != FIRST else None
+        or pause that began or ended since then counts."""
+        if self._view.cause == FIRST:
+            return None
+        trigger = find_next_trigger(self._view.state, self._make_facts(self._kill_switch.holds()))
+        follows_from_presence = trigger in (AutonomyTrigger.SILENT, AutonomyTrigger.OPERATOR_SPOKE)
+        return self._view if trigger is None or follows_from_presence else self.state()
 
     def find_first_state(self) -> AutonomyState:
         """The state with which the first engine of this home would begin. Nothing is recorded."""

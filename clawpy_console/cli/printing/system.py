@@ -54,13 +54,15 @@ def format_status(document: Document) -> Lines:
 def _format_state(document: Document) -> Lines:
     """The state of the engine that runs; if none does, that of the last one, if there was one."""
     tone = "wrong" if document["holds"] or document["state"] == "DISABLED" else "good"
+    is_stopped = any(hold["word"] == "stop" for hold in document["holds"])
+    state = "STOPPED" if is_stopped else document["state"]  # as in the console
     since = f"since {format_time(begin)}, {document['cause']}" if (begin := document["stateSince"]) else ""
     if document["engine"] != "none":
-        yield f"{paint(tone, '●')} {bold(document['state'])} {since}"
+        yield f"{paint(tone, '●')} {bold(state)} {since}"
     else:
         yield f"{paint(tone, '○')} {bold('No engine is running.')} `clawpy` or `clawpy run` starts one."
         if since:
-            yield f"  last state: {document['state']} {since}"
+            yield f"  last state: {state} {since}"
 
 
 def _format_present_work(document: Document) -> Lines:

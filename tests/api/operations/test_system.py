@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -52,6 +53,29 @@ def test_the_last_state_is_that_of_an_engine_and_not_of_verbs(
     since, text = read_status()
     assert since == began
     assert "last state: WATCHING since " in text
+
+
+def test_a_stop_that_was_resumed_is_not_the_last_state(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engines = AutonomyWorld(tmp_path, clock, monkeypatch)
+
+    def carry_out(verb: str, **arguments: Any) -> dict[str, Any]:
+        """The document of the verb, by an engine that was opened for it alone."""
+        clock.advance(timedelta(minutes=1))
+        with engines.opened() as engine:
+            return dispatch(engine, verb, arguments)
+
+    with engines.opened() as engine:
+        engine.autonomy.start()
+    carry_out("stop", reason="enough")
+    stopped = carry_out("status")
+    assert (stopped["state"], stopped["cause"]) == ("DISABLED", "kill switch")
+    assert "last state: STOPPED since " in render_document("status", stopped)
+    carry_out("resume")
+    resumed = carry_out("status")
+    assert (resumed["state"], resumed["cause"]) == ("WATCHING", "enabled and not stopped")
+    assert "last state: WATCHING since " in render_document("status", resumed)
 
 
 # notify
