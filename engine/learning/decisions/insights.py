@@ -345,10 +345,7 @@ def find_drift(decisions: Sequence[tuple[str, bool]]) -> TasteDrift:
 
 def _find_shift(kind: str, newest: Sequence[bool], earlier: Sequence[bool]) -> TasteShift | None:
     """The change of taste about a kind, None if the intervals of its shares approved overlap."""
-    newest_low, newest_high = _estimate_interval(sum(newest), len(newest))
-    earlier_low, earlier_high = _estimate_interval(sum(earlier), len(earlier))
-    do_overlap = newest_low <= earlier_high and newest_high >= earlier_low
-    if do_overlap:
+    if _may_differ_by_chance(newest, earlier):
         return None
     return TasteShift(kind, sum(newest), len(newest), sum(earlier) / len(earlier))
 
@@ -363,22 +360,33 @@ def _estimate_interval(approved: int, decided: int) -> tuple[float, float]:
     return low, wilson_upper_bound(approved, decided, Z_TWO_SIDED_95)
 
 
+def _may_differ_by_chance(newer: Sequence[bool], older: Sequence[bool]) -> bool:
+    """Whether the 95 % intervals of the shares approved of newer and older decisions overlap."""
+    newer_low, newer_high = _estimate_interval(sum(newer), len(newer))
+    older_low, older_high = _estimate_interval(sum(older), len(older))
+    return newer_low <= older_high and newer_high >= older_low
+
+
 MIN_TREND_HALF = 10
 """Minimum number of decisions in each half of the time for a trend."""
 
 MIN_TREND = 0.05
-"""Minimum difference from the first half that is not regarded as chance."""
+"""Difference from the first half below which the share approved is steady."""
 
 
 def _describe_trend(cards: Sequence[CardFigures]) -> str:
-    """The change of the share approved from the older half to the newer: improving, declining, steady or unknown."""
+    """The change of the share approved from the older half to the newer: improving, declining or steady; unknown with
+    too few decisions, or for a difference that may be chance."""
     half = len(cards) // 2
     if half < MIN_TREND_HALF:
         return "unknown"
-    halves = cards[:half], cards[half:]
-    before, after = (fmean(card.counted_as == CountedAs.APPROVED for card in part) for part in halves)
+    decisions = [card.counted_as == CountedAs.APPROVED for card in cards]
+    older, newer = decisions[:half], decisions[half:]
+    before, after = fmean(older), fmean(newer)
     if abs(after - before) < MIN_TREND:
         return "steady"
+    if _may_differ_by_chance(newer, older):
+        return "unknown"
     return "improving" if after > before else "declining"
 
 

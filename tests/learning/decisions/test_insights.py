@@ -196,7 +196,14 @@ def test_buckets_at_their_bounds(confidence: float, bucket: str) -> None:
 
 @pytest.mark.parametrize(
     ("older", "newer", "trend"),
-    [(5, 5, "steady"), (5, 6, "improving"), (6, 5, "declining"), (0, 10, "improving")],
+    [
+        (5, 5, "steady"),
+        (1, 9, "improving"),
+        (9, 1, "declining"),
+        (0, 10, "improving"),
+        (10, 9, "unknown"),  # one dismissal is no trend
+        (5, 6, "unknown"),
+    ],
 )
 def test_the_trend_compares_the_newer_half_with_the_older(older: int, newer: int, trend: str) -> None:
     halves = [["approved"] * good + ["rejected"] * (MIN_TREND_HALF - good) for good in (older, newer)]
