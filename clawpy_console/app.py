@@ -246,7 +246,8 @@ class ConsoleApp(CardConsole):
 
     def _show_event(self, toast: Toast) -> None:
         """Show a toast about an event; while the operator looks elsewhere, an alert also rings and notifies."""
-        text = f"{self.state.make_place_prefix(toast.workspace)}{toast.text}"
+        key = f" ({format_key(f'app.{toast.screen}', self.keymap)})" if toast.screen else ""
+        text = f"{self.state.make_place_prefix(toast.workspace)}{toast.text}{key}"
         self.show_toast(text, toast.severity, about=toast.about)
         if toast.alerts and not self.app_focus:
             if self.bell_enabled:

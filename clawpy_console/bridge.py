@@ -90,6 +90,8 @@ class Toast(NamedTuple):
     """Whether it also rings, and shows in the terminal, while the console does not have the focus."""
     workspace: str = ""
     """The workspace of the event, "" for none."""
+    screen: str = ""
+    """The screen that shows more, "" for none."""
 
 
 def make_toasts(events: Sequence[Any]) -> Iterator[Toast]:
@@ -103,7 +105,7 @@ def make_toasts(events: Sequence[Any]) -> Iterator[Toast]:
         toast = TOAST_MAKERS[event.kind](event)
         if toast is not None and event.kind == "SessionEnded" and files.get(event.subject):
             text = f"{toast.text} · {_describe_files_to_land(files[event.subject])}"
-            toast = Toast(text, "error" if toast.severity == "error" else "warning")
+            toast = Toast(text, "error" if toast.severity == "error" else "warning", screen="work")
         if toast is not None:
             yield toast._replace(workspace=event.workspace)
 
@@ -126,7 +128,7 @@ def _make_session_toast(event: Any) -> Toast:
 
 
 def _describe_files_to_land(files: int) -> str:
-    return f"{formats.count(files, 'changed file')} to land  (2)"
+    return f"{formats.count(files, 'changed file')} to land"
 
 
 TRAINING_OUTCOMES: Mapping[str, tuple[str, SeverityLevel]] = {
@@ -142,7 +144,7 @@ def _make_training_toast(event: Any) -> Toast | None:
     if event.state not in TRAINING_OUTCOMES:
         return None
     outcome, severity = TRAINING_OUTCOMES[event.state]
-    return Toast(f"training: {outcome}; {event.note}  (7)", severity)
+    return Toast(f"training: {outcome}; {event.note}", severity, screen="insights")
 
 
 def _make_cost_toast(event: Any) -> Toast:
@@ -158,8 +160,8 @@ def _make_delivery_toast(event: Any) -> Toast:
 
 TOAST_MAKERS: Mapping[str, Callable[[Any], Toast | None]] = {
     "SessionEnded": _make_session_toast,
-    "ChangeSetReady": lambda event: Toast(_describe_files_to_land(event.files), "warning"),
-    "PermissionAsked": lambda event: Toast(f"Permission needed: {event.title}  (2)", "warning"),
+    "ChangeSetReady": lambda event: Toast(_describe_files_to_land(event.files), "warning", screen="work"),
+    "PermissionAsked": lambda event: Toast(f"Permission needed: {event.title}", "warning", screen="work"),
     "FaultReported": lambda event: Toast(f"{event.where}: {event.message}", "error"),
     "NotificationsGivenUp": _make_delivery_toast,
     "CostWarned": _make_cost_toast,

@@ -6,7 +6,7 @@ The functions take the document that the verb prints as JSON.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 
 from clawpy_console import formats
@@ -184,15 +184,16 @@ TRAINING_STATES = {
 """The label of each state of a training."""
 
 
-def make_training_fields(view: TrainingView, now: datetime, train_key: str, swap_key: str) -> Iterator[Field]:
-    """The pairs until the next training, the model in use, the newest trainings; and the keys that train and swap."""
+def make_training_fields(view: TrainingView, now: datetime, key_of: Callable[[str], str]) -> Iterator[Field]:
+    """The pairs until the next training, the model in use, the newest trainings; and the keys that train and swap.
+    `key_of` gives the key of an action."""
     yield heading("training")
     yield Field("pairs", f"{draw_bar(view.pairs / max(1, view.needed))} {view.pairs:,} of {view.needed} new")
     if view.active is None:
         automatic = "; it starts by itself when it is due" if view.automatic else ""
         yield Field("next", f"{view.words or 'the next training is due'}{automatic}")
-        yield Field(train_key, "train; first shows what is sent and where", "accent")
-    off = "" if view.enabled or not view.model else ", off: twinModelEnabled (6)"
+        yield Field(key_of("insights.train"), "train; first shows what is sent and where", "accent")
+    off = "" if view.enabled or not view.model else f", off: twinModelEnabled ({key_of('app.safety')})"
     yield Field("Twin model", f"{view.model or 'none: only the built-in Twin'}{off}")
     for run in view.runs:
         label = TRAINING_STATES[run.state]
@@ -206,13 +207,17 @@ def make_training_fields(view: TrainingView, now: datetime, train_key: str, swap
         swap = f"go back to the previous model: {newest.former_model or 'none'}"
         if newest.state == "kept_old":
             swap = f"switch to {newest.model}"
-        yield Field(swap_key, swap, "accent")
+        yield Field(key_of("insights.swap"), swap, "accent")
 
 
-def make_training_question(offer: TrainingOffer, view: TrainingView, key: str) -> str:
-    """The question before a training: what is sent where, its cost and its result; `key` stops it again."""
+def make_training_question(offer: TrainingOffer, view: TrainingView, key_of: Callable[[str], str]) -> str:
+    """The question before a training: what is sent where, its cost and its result. `key_of` gives the key of an
+    action, such as that which stops the training again."""
     provider = f"{offer.provider} ({offer.base_url})" if offer.base_url else offer.provider
-    off_note = "" if view.enabled else " It predicts cards only while twinModelEnabled is on (6), which is off now."
+    safety = key_of("app.safety")
+    off_note = (
+        "" if view.enabled else f" It predicts cards only while twinModelEnabled is on ({safety}), which is off now."
+    )
     baseline = f"{offer.current_model} does" if offer.current_model else "a coin toss would"
     size = f"{offer.size / 1000:,.0f} kB" if offer.size < 1_000_000 else f"{offer.size / 1_000_000:.1f} MB"
     return (
@@ -224,7 +229,7 @@ def make_training_question(offer: TrainingOffer, view: TrainingView, key: str) -
         f"What stays here: {offer.held_back:,} decisions, to measure the new model. It is used only if it agrees with "
         f"them at least as often as {baseline}.{off_note}\n\n"
         f"Cost: what the provider charges. {formats.money(offer.cost_cap)} is reserved within your caps "
-        f"(training.costCap); the final price is known at the end. {key} stops the training."
+        f"(training.costCap); the final price is known at the end. {key_of('insights.train')} stops the training."
     )
 
 

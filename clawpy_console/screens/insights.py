@@ -101,7 +101,7 @@ class InsightsScreen(ConsoleScreen):
         scope = workspace_name(insights.workspace) if insights.workspace else "all workspaces"
         fields = [text_line(f"Cards of {scope}", "title"), *predictions.make_summary_fields(figures)]
         if not figures["approved"] + figures["rejected"]:
-            fields.append(text_line(explain_no_figures(insights), "grey"))
+            fields.append(text_line(explain_no_figures(insights, self.key_of), "grey"))
         fields += predictions.make_daily_fields(figures)
         fields += predictions.make_calibration_fields(figures)
         fields += predictions.make_drift_fields(figures["drift"])
@@ -117,8 +117,7 @@ class InsightsScreen(ConsoleScreen):
         """The right column: what the engine may do by itself, and the training."""
         title = f"acting by itself{self._make_key_hint(2, 'tables')}"
         fields = [heading(title), text_line(one_line(insights.earning), "grey")]
-        train_key, swap_key = self.key_of("insights.train"), self.key_of("insights.swap")
-        fields += predictions.make_training_fields(insights.training, self.now, train_key, swap_key)
+        fields += predictions.make_training_fields(insights.training, self.now, self.key_of)
         return fields
 
     def _make_key_hint(self, presses: int, column: str) -> str:
@@ -157,7 +156,7 @@ class InsightsScreen(ConsoleScreen):
             return
 
         def ask(offer: TrainingOffer) -> None:
-            question = predictions.make_training_question(offer, insights.training, self.key_of("insights.train"))
+            question = predictions.make_training_question(offer, insights.training, self.key_of)
             launch = partial(self._call, lambda engine: engine.training.launch(), "the training has started")
             confirm(self.app, "Train a Twin model?", question, "send and train", launch, risky=True)
 
@@ -190,13 +189,16 @@ class InsightsScreen(ConsoleScreen):
         return "" if self._insights is None else self._insights.drift.words
 
 
-def explain_no_figures(insights: Insights) -> str:
-    """Why there are no figures, and how to get some."""
+def explain_no_figures(insights: Insights, key_of: Callable[[str], str]) -> str:
+    """Why there are no figures, and how to get some. `key_of` gives the key of an action."""
+    mission = f"On mission control ({key_of('app.mission')}),"
+    decide = f"{mission} {key_of('stack.approve')} approves and {key_of('stack.dismiss')} dismisses."
     if number := insights.metrics.cannot_run:
         lacking = f"{number:,} could not run, so {'it counts' if number == 1 else 'they count'} in no rate."
-        return f"{lacking} On mission control (1), → approves and ← dismisses."
+        return f"{lacking} {decide}"
     if insights.metrics.total:
         own = ", only prompts of your own" if insights.metrics.own and insights.phase.decisions else ""
-        return f"You have not decided any of these cards{own}. On mission control (1), → approves and ← dismisses."
-    when = "yet" if insights.days is None else "in this period; p selects a longer one"
-    return f"No cards {when}. On mission control (1), p checks for cards now."
+        return f"You have not decided any of these cards{own}. {decide}"
+    longer = f"in this period; {key_of('insights.period')} selects a longer one"
+    when = "yet" if insights.days is None else longer
+    return f"No cards {when}. {mission} {key_of('mission.predict')} checks for cards now."

@@ -226,7 +226,7 @@ def _make_commands_elsewhere(app: CardConsole, bound: Collection[Action]) -> Ite
     """The commands of other screens and panes: each leads to its screen, and says its key and where that works. A key
     of the whole screen in sight that is not bound can do nothing now."""
     for action in ACTIONS:
-        modes = [mode for mode, _, _ in SCREENS if is_on_screen(action, mode)]
+        modes = [mode for mode in SCREENS if is_on_screen(action, mode)]
         is_offered = action in bound or action.id in NOT_ELSEWHERE or action.group == app.current_mode
         if action.label and len(modes) == 1 and not is_offered:
             place, key = GROUPS[action.group], format_key(action.id, app.keymap)

@@ -28,11 +28,8 @@ if TYPE_CHECKING:
     from clawpy_console.console import Console
 
 
-SCREENS = (
-    ("mission", "1", "mission"), ("work", "2", "work"), ("hierarchy", "3", "hierarchy"), ("memory", "4", "memory"),
-    ("learning", "5", "learning"), ("safety", "6", "safety"), ("insights", "7", "insights"),
-)  # fmt: skip
-"""The screens: mode, key, label. The keys stay the same when a tab is not shown."""
+SCREENS = ("mission", "work", "hierarchy", "memory", "learning", "safety", "insights")
+"""The modes of the screens, which are their labels, too."""
 
 ALWAYS_SHOWN = frozenset({"mission", "work"})
 """Screens whose tabs are always shown; the others once used (see `find_used_screens`) or opened by key."""
@@ -78,9 +75,10 @@ class Frame(Widget):
         place = " ".join(part for part in ("DEMO" if app.demo else "", describe_place(state)) if part)
         shown = ALWAYS_SHOWN.union(state.used, app.visited, [self.screen_name])
         is_stopped = hold is not None and hold.word == "stop"
+        keys = tuple(format_key(f"app.{mode}", app.keymap) for mode in SCREENS)
 
         def draw_state(width: int) -> list[Content]:
-            tabs = make_screen_tabs(self.screen_name, shown, width - min(cell_len(place), MAX_PLACE_CELLS) - 2)
+            tabs = make_screen_tabs(self.screen_name, shown, keys, width - min(cell_len(place), MAX_PLACE_CELLS) - 2)
             right = crop(place, max(0, width - tabs.cell_length - 2))
             gap = " " * max(1, width - tabs.cell_length - cell_len(right))
             line = make_state_line(state, now, app.opening, width, key if is_stopped else "")
@@ -97,23 +95,23 @@ class Frame(Widget):
 
 
 @lru_cache(maxsize=16)
-def make_screen_tabs(current: str, shown: frozenset[str], width: int) -> Content:
+def make_screen_tabs(current: str, shown: frozenset[str], keys: tuple[str, ...], width: int) -> Content:
     """The tabs of the screens `shown` in the longest form that fits `width`: after the program's name, without it,
-    closer together, or with the last ones by key alone."""
-    wide = _make_tabs(current, shown, "  ", labelled=len(SCREENS))
-    tight = (_make_tabs(current, shown, " ", labelled=count) for count in range(len(SCREENS), -1, -1))
+    closer together, or with the last ones by key alone. `keys` are those of all `SCREENS`."""
+    wide = _make_tabs(current, shown, keys, "  ", labelled=len(SCREENS))
+    tight = (_make_tabs(current, shown, keys, " ", labelled=count) for count in range(len(SCREENS), -1, -1))
     forms = (Content.assemble(("clawpy", "bold $accent"), "  ", wide), wide, *tight)
     return next((form for form in forms if form.cell_length <= width), Content(""))
 
 
-def _make_tabs(current: str, shown: Collection[str], gap: str, *, labelled: int) -> Content:
+def _make_tabs(current: str, shown: Collection[str], keys: Sequence[str], gap: str, *, labelled: int) -> Content:
     """The tabs; only the present one and the first `labelled` of all screens have their label."""
     return Content(gap).join(
         Content.styled(
-            f"{key} {label}" if mode == current or number < labelled else key,
+            f"{key} {mode}" if mode == current or number < labelled else key,
             f"{'bold $ink underline' if mode == current else '$grey'} @click=app.go('{mode}')",
         )
-        for number, (mode, key, label) in enumerate(SCREENS)
+        for number, (mode, key) in enumerate(zip(SCREENS, keys, strict=True))
         if mode in shown
     )
 

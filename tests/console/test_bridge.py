@@ -72,15 +72,15 @@ async def test_a_closed_bridge_posts_nothing(monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.mark.parametrize(
     ("state", "toast"),
-    [("succeeded", ("Done: tidied · 2 changed files to land  (2)", "warning")),
-     ("failed", ("Failed: tidied · 2 changed files to land  (2)", "error"))],
+    [("succeeded", ("Done: tidied · 2 changed files to land", "warning")),
+     ("failed", ("Failed: tidied · 2 changed files to land", "error"))],
 )  # fmt: skip
 def test_a_session_that_ends_with_changes_has_one_toast(state: str, toast: tuple[str, str]) -> None:
     ready = ChangeSetReady(subject="change_1", session_id="s", files=2)
     ended = SessionEnded(subject="s", prediction_id="", state=state, summary="tidied", cost=0)
     other = ChangeSetReady(subject="change_2", session_id="other", files=1)
     texts = [(item.text, item.severity) for item in make_toasts([ready, other, ended])]
-    assert texts == [("1 changed file to land  (2)", "warning"), toast]
+    assert texts == [("1 changed file to land", "warning"), toast]
     late = [item.text for item in make_toasts([ended, ready])]
     assert late == [toast[0]], "also if the changes of a session that was ended come after its end"
 
@@ -105,10 +105,10 @@ TOASTS: dict[Event, Toast | None] = {
     end("cancelled", "by F12"): Toast("Stopped: by F12", "warning", about="stop"),
     end("interrupted", "the power"): Toast("interrupted: the power", "error"),
     ChangeSetReady(subject="c", session_id="s", files=1, workspace="/shop"): Toast(
-        "1 changed file to land  (2)", "warning", workspace="/shop"
+        "1 changed file to land", "warning", workspace="/shop", screen="work"
     ),
     PermissionAsked(subject="p", session_id="s", tool="exec", title="run x"): Toast(
-        "Permission needed: run x  (2)", "warning"
+        "Permission needed: run x", "warning", screen="work"
     ),
     FaultReported(where="memory", message="the index is gone"): Toast("memory: the index is gone", "error"),
     NotificationsGivenUp(subject="phone", number=2, reason="no network"): Toast(
@@ -121,12 +121,14 @@ TOASTS: dict[Event, Toast | None] = {
     HoldPlaced(reason="by you"): Toast("held: by you", "warning"),
     HoldLifted(subject="pause", reason="by you"): Toast("The pause ended.", "information", about="pause", alerts=False),
     TrainingMoved(subject="t", state="adopted", note="81 %"): Toast(
-        "training: the new model is now used; 81 %  (7)", "information"
+        "training: the new model is now used; 81 %", "information", screen="insights"
     ),
     TrainingMoved(subject="t", state="kept_old", note="60 %"): Toast(
-        "training: the new model is not used; 60 %  (7)", "warning"
+        "training: the new model is not used; 60 %", "warning", screen="insights"
     ),
-    TrainingMoved(subject="t", state="failed", note="no money"): Toast("training: failed; no money  (7)", "error"),
+    TrainingMoved(subject="t", state="failed", note="no money"): Toast(
+        "training: failed; no money", "error", screen="insights"
+    ),
     TrainingMoved(subject="t", state="running", note=""): None,
 }
 """The toast about each sort of event."""
@@ -162,3 +164,10 @@ async def test_an_event_updates_the_screen_and_rings_without_the_focus(
         console.app_focus = False
         engine.bus.publish(SessionEnded(subject="s", prediction_id="", state="failed", summary="2 red", cost=0))
         await until(pilot, lambda: alerts == ["bell", "clawpy: Failed: 2 red"])
+
+
+async def test_a_toast_names_the_key_of_its_screen_as_it_is_now(console: ConsoleApp, engine: StandIn) -> None:
+    async with running(console, notifications=True) as pilot:
+        console.keymap = {"app.work": "f6"}
+        engine.bus.publish(ChangeSetReady(subject="c", session_id="s", files=1))
+        await until_shown(pilot, "1 changed file to land (F6)")

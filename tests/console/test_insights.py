@@ -6,6 +6,7 @@ import dataclasses
 import threading
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from clawpy_console.cli.printing.style import format_fields, strip_colours
 from clawpy_console.fields import Field, draw_sparkline, predictions
+from clawpy_console.keys import format_key
 from clawpy_console.screens import insights
 from clawpy_console.widgets.texts import render_fields
 from engine import document
@@ -38,6 +40,9 @@ from tests.console.stories import (
     sees,
 )
 from tests.support.helpers import assert_contains
+
+DEFAULT_KEY = partial(format_key, keymap={})
+"""The key of an action if none was changed."""
 
 
 def with_training(newest_run: TrainingRunView | None = None, **fields: object) -> Given:
@@ -183,9 +188,9 @@ def format_text(fields: Iterable[Field]) -> str:
 
 
 def test_an_approved_card_that_could_not_run_is_not_called_undecided(read: Insights) -> None:
-    message = insights.explain_no_figures(replace_metrics(read, approved=0, rejected=0, cannot_run=1))
+    message = insights.explain_no_figures(replace_metrics(read, approved=0, rejected=0, cannot_run=1), DEFAULT_KEY)
     assert message.startswith("1 could not run, so it counts in no rate. On mission control (1)")
-    message = insights.explain_no_figures(replace_metrics(read, approved=0, rejected=0, cannot_run=0))
+    message = insights.explain_no_figures(replace_metrics(read, approved=0, rejected=0, cannot_run=0), DEFAULT_KEY)
     assert message.startswith("You have not decided any of these cards")
 
 
@@ -196,7 +201,7 @@ def test_an_approved_card_that_could_not_run_is_not_called_undecided(read: Insig
 def test_decisions_on_prompts_of_your_own_alone_are_named(read: Insights, own: int, decisions: int, words: str) -> None:
     undecided = replace_metrics(read, approved=0, rejected=0, cannot_run=0, own=own)
     phase = dataclasses.replace(read.phase, decisions=decisions)
-    message = insights.explain_no_figures(dataclasses.replace(undecided, phase=phase))
+    message = insights.explain_no_figures(dataclasses.replace(undecided, phase=phase), DEFAULT_KEY)
     assert message.startswith(f"You have not decided any of these {words}")
 
 

@@ -126,7 +126,7 @@ async def test_the_palette_has_no_command_of_another_screen_over_a_dialog_and_no
         assert "Mission: back to the cards" not in titles
         assert not [title for title in titles if title in ("Work: stop the session", "Work: undo a landing")]
         await carry_out(pilot, press("M"), sees("Messages"))
-        prefixes = tuple(f"{mode.capitalize()}: " for mode, _, _ in SCREENS)
+        prefixes = tuple(f"{mode.capitalize()}: " for mode in SCREENS)
         assert not [title for title in read_palette_titles(console) if title.startswith(prefixes)]
 
 

@@ -22,6 +22,9 @@ from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 from tests.support.helpers import assert_contains
 
+KEYS = ("1", "2", "3", "4", "5", "6", "7")
+"""The keys of all screens."""
+
 
 @pytest.mark.parametrize(
     ("phase", "label"),
@@ -71,10 +74,10 @@ def test_both_lines_fit_and_name_the_screen_and_the_state(width: int) -> None:
     assert "WATCHING" in line
     assert line.endswith(STOP_TEXT)
     assert cell_len(line) <= width
-    for mode, key, label in SCREENS:
-        tabs = make_screen_tabs(mode, frozenset(name for name, _, _ in SCREENS), width - 2).plain
-        assert f"{key} {label}" in tabs or width < 30
-        assert all(other in tabs for _, other, _ in SCREENS) or width < 30
+    for mode, key in zip(SCREENS, KEYS, strict=True):
+        tabs = make_screen_tabs(mode, frozenset(SCREENS), KEYS, width - 2).plain
+        assert f"{key} {mode}" in tabs or width < 30
+        assert all(other in tabs for other in KEYS) or width < 30
         assert cell_len(tabs) <= width - 2
 
 
@@ -100,6 +103,13 @@ async def test_a_screen_that_is_not_in_use_has_no_tab_until_it_is_opened(
         assert "$" not in read_screen(console).splitlines()[1]
         await pilot.press("4", "1")
         assert "2 work  4 memory" in read_screen(console).splitlines()[0], "it was called by its key"
+
+
+async def test_a_screen_whose_key_was_changed_has_that_key_in_its_tab(console: ConsoleApp) -> None:
+    async with running(console, "6", "1") as pilot:
+        console.keymap = {"app.safety": "f6"}
+        await pilot.press("2")
+        await until(pilot, lambda: "F6 safety" in read_screen(console).splitlines()[0])
 
 
 @pytest.mark.parametrize(("width", "label"), [(120, "do not disturb until 11:30"), (80, "dnd 11:30")])
@@ -130,7 +140,7 @@ async def test_a_narrow_terminal_names_repository_and_branch_beside_all_tabs(con
         first = read_screen(console).split("\n")[0]
         assert "shop  main*" in first
         assert all(key in first for key in f"12{keys}")
-        assert all(f"{key} {label}" in first for _, key, label in SCREENS[:5])
+        assert all(f"{key} {mode}" in first for key, mode in zip(KEYS[:5], SCREENS[:5], strict=True))
 
 
 async def test_the_header_follows_the_branch_with_each_check_for_cards(
