@@ -2,7 +2,8 @@
 
 A path is never checked first and used later. Each call resolves it again from the descriptor of the folder, through
 real folders of the same mount only, and acts on the last name within the descriptor of its parent. Linux does this in
-one call (`openat2`). Elsewhere each folder is opened from the one before. No call waits for a pipe or a device.
+one call (`openat2`). Elsewhere each folder is opened from the one before, and another file system counts as another
+mount. No call waits for a pipe or a device.
 """
 
 from __future__ import annotations
@@ -246,18 +247,27 @@ def _open_folder(top: int, path: str, flags: int) -> int:
 
 
 def _step_by_step(top: int, names: list[str], flags: int) -> int:
-    """Open a folder by opening each folder of its path from the one before."""
-    folder = top
+    """Open a folder by opening each folder of its path from the one before. Raises EXDEV at another file system."""
+    device, folder = os.fstat(top).st_dev, top
     try:
         for name in names[:-1]:
-            inner = os.open(name, _PASS_FOLDER, dir_fd=folder)
+            inner = _open_on_device(folder, name, _PASS_FOLDER, device)
             if folder != top:
                 os.close(folder)
             folder = inner
-        return os.open(names[-1], flags, dir_fd=folder)
+        return _open_on_device(folder, names[-1], flags, device)
     finally:
         if folder != top:
             os.close(folder)
+
+
+def _open_on_device(folder: int, name: str, flags: int, device: int) -> int:
+    """Open a folder in `folder`. Raises EXDEV if it is on another device."""
+    descriptor = os.open(name, flags, dir_fd=folder)
+    if os.fstat(descriptor).st_dev != device:
+        os.close(descriptor)
+        raise _make_outside_error()
+    return descriptor
 
 
 class _OpenHow(ctypes.Structure):

@@ -261,6 +261,35 @@ def test_nothing_is_written_into_a_mounted_folder(tmp_path: Path, canary: Canary
     canary.assert_untouched()
 
 
+@pytest.mark.slow_attack
+def test_another_file_system_is_no_part_of_the_folder_where_each_step_is_opened_alone(tmp_path: Path) -> None:
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("a mount needs root and unshare")
+    (tmp_path / "d/inner").mkdir(parents=True)
+    script = textwrap.dedent(f"""
+        import errno, subprocess
+        from pathlib import Path
+        from engine.storage import beneath
+        beneath._load_openat2 = lambda: None
+        mounted = Path({str(tmp_path)!r}) / "d"
+        if subprocess.run(["mount", "-t", "tmpfs", "none", mounted]).returncode:
+            raise SystemExit(77)
+        (mounted / "inner").mkdir()
+        with beneath.Beneath.open(mounted.parent) as files:
+            for path in ("d/f.txt", "d/inner/f.txt"):
+                try:
+                    files.write(path, b"ours")
+                except OSError as error:
+                    assert error.errno == errno.EXDEV, error
+                else:
+                    raise SystemExit(path + " was written")
+    """)
+    completed = subprocess.run(["unshare", "--mount", sys.executable, "-c", script], cwd=Path.cwd(), check=False)
+    if completed.returncode == 77:
+        pytest.skip("this machine does not let root mount")
+    assert completed.returncode == 0
+
+
 # While a session may write there
 
 
