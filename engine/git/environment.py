@@ -15,6 +15,7 @@ objects and refs. The shadow folder has no hooks. Attributes may name a filter o
 from __future__ import annotations
 
 import atexit
+import fcntl
 import os
 import re
 import shutil
@@ -22,6 +23,7 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from engine.files import read_plain
@@ -213,7 +215,8 @@ class _Shadows:
         """The up-to-date shadow of a repository."""
         with self._lock:
             if self._root is None or self._process != os.getpid() or not self._root.is_dir():
-                self._root, self._process = Path(tempfile.mkdtemp(prefix="clawpy-git-")), os.getpid()
+                _remove_abandoned_roots()
+                self._root, self._process = _create_root(), os.getpid()
                 self._cache = {}
                 atexit.register(_remove_root, self._process, self._root)
             cached = self._cache.get(repository.git_dir)
@@ -227,6 +230,33 @@ class _Shadows:
 
 
 _shadows = _Shadows()
+
+
+_ROOT_PREFIX = "clawpy-git-"
+
+_LOCK_NAME = "lock"
+"""A file in the folder of all shadow folders. Its process holds a lock on it until it ends, however it ends."""
+
+
+def _create_root() -> Path:
+    """A new temporary folder for the shadow folders of this process, with its lock."""
+    root = Path(tempfile.mkdtemp(prefix=_ROOT_PREFIX))
+    new = root / f"{_LOCK_NAME}.new"
+    descriptor = os.open(new, os.O_RDWR | os.O_CREAT, 0o600)  # never closed
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    new.rename(root / _LOCK_NAME)  # so that no other process sees it without the lock
+    return root
+
+
+def _remove_abandoned_roots() -> None:
+    """Remove the folders of the operator's processes that ended without removing theirs, because they were killed."""
+    for lock in Path(tempfile.gettempdir()).glob(f"{_ROOT_PREFIX}*/{_LOCK_NAME}"):
+        with suppress(OSError):  # it is held, or gone
+            if lock.parent.lstat().st_uid != os.geteuid():  # one of another user may be a trap, such as a pipe
+                continue
+            with lock.open("rb") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(lock.parent, ignore_errors=True)
 
 
 def _remove_root(process: int, root: Path) -> None:
