@@ -24,7 +24,17 @@ from engine.execution.diffs import make_file_diffs, printable_text
 from engine.execution.session_store import read_check
 from engine.execution.trees import find_changed_files, find_missing_objects, join_paths, make_patch, printable_path
 from engine.git import Git
-from engine.model import UNDECIDED_STATES, ChangeSet, ChangeState, DiffComment, FileChange, FileDiff, Refusal, sanitise
+from engine.model import (
+    UNDECIDED_STATES,
+    ChangeSet,
+    ChangeState,
+    DiffComment,
+    FileChange,
+    FileDiff,
+    Landing,
+    Refusal,
+    sanitise,
+)
 from engine.model.text import plain
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import (
@@ -144,6 +154,12 @@ class ChangeSetRow(Row, table=True):
             landings=len(self.landings),
         )
 
+    @property
+    def last_landing(self) -> Landing:
+        """Its last landing. It must have one."""
+        plan = self.landings[-1]["plan"]
+        return Landing(self.view, tree_before=plan.get("tree_before", ""), tree_after=plan.get("tree", ""))
+
 
 def load_checked_row(session: Session, change_set_id: str, becoming: ChangeState | None) -> ChangeSetRow:
     """Load a row that may get the state `becoming`; None stands for any row. Raises `Refusal`: `unknown_change_set`,
@@ -224,7 +240,7 @@ class ChangeReader:
         row = self.load_row_of_session(session_id)
         return "" if row is None else make_patch(row.open_git(), row.base_tree, row.result_tree)
 
-    def find_undoable_landings(self, workspace: str) -> list[ChangeSet]:
+    def find_undoable_landings(self, workspace: str) -> list[Landing]:
         """The landings among the newest three of `workspace` that can be undone, because nobody edited their files
         since. The newest is first."""
         may_be_landed = (ChangeState.LANDED, ChangeState.WAITING)
@@ -235,7 +251,11 @@ class ChangeReader:
         )
         with self._database.read() as session:
             rows = [row for row in session.exec(query) if row.landings][:3]
-        return [row.view for row in rows if all(_is_as_written(workspace, *written) for written in row.written.items())]
+        return [
+            row.last_landing
+            for row in rows
+            if all(_is_as_written(workspace, *written) for written in row.written.items())
+        ]
 
     def read_own_write_times(self, workspace: str) -> dict[str, int]:
         """The `mtime_ns` of the files that recent landings and undos wrote, by their path relative to `workspace`."""

@@ -152,11 +152,15 @@ class Plan:
     """On this file system `a` and `A` are one name."""
     tree: str = ""
     """The tree of all files after a landing; "" for unknown."""
+    tree_before: str = ""
+    """The tree of all files just before a landing; "" for unknown."""
 
     def reversed(self) -> Plan:
         """The plan that undoes this one."""
         entries = tuple(Entry(path, after, before) for path, before, after in self.entries)
-        return replace(self, entries=entries, old_folders=self.new_folders, new_folders=self.old_folders, tree="")
+        return replace(
+            self, entries=entries, old_folders=self.new_folders, new_folders=self.old_folders, tree="", tree_before=""
+        )
 
     def as_json(self) -> dict[str, Any]:
         """The plan as JSON; paths that are no UTF-8 have surrogate escapes."""

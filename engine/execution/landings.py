@@ -171,7 +171,7 @@ class Landings:
             # A file may have been edited while its merged contents were computed: then the plan is made again.
             edited = {change.path for change in diff_trees(git, present, take_snapshot(git).tree)}
             if not edited & {change.path for change in trial.changes}:
-                return dataclasses.replace(plan, tree=trial.tree)
+                return dataclasses.replace(plan, tree=trial.tree, tree_before=present)
         raise Refusal(
             "busy_files",
             "the files to be changed are being written by another program",
@@ -250,7 +250,9 @@ class Landings:
         with self._locks.hold(workspace), open_workspace(workspace) as root:
             git = Git(Path(workspace)).pin()
             if is_carried_out(root, plan):
-                plan = dataclasses.replace(plan, tree="")  # other files may have changed in the meantime
+                plan = dataclasses.replace(
+                    plan, tree="", tree_before=""
+                )  # other files may have changed in the meantime
                 self._record(root, begun, plan, read_modification_times(root, plan), intent.id)
                 return "after its last file; it is complete"
             rollback = roll_back(root, plan, partial(read_blobs, git), self._step)

@@ -414,6 +414,17 @@ class ChangeSet:
 
 
 @frozen
+class Landing:
+    """The last landing of a change set."""
+
+    change: ChangeSet
+    tree_before: str = ""
+    """The tree of all files of the operator just before it; "" for unknown."""
+    tree_after: str = ""
+    """The tree of all these files just after it; "" for unknown."""
+
+
+@frozen
 class FileDiff:
     """One file of a change set as a screen shows it: `hunks` is sanitised unified diff text, "" for binary files.
 

@@ -20,7 +20,7 @@ from engine.frozen import frozen
 from engine.git.github import GitHubState
 from engine.git.inspection import NOTHING_INSPECTED, Inspection
 from engine.git.state import FileState, GitState
-from engine.model import ChangeSet, CheckResult, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
+from engine.model import ChangeSet, CheckResult, Landing, PartOfDay, SessionView, Signal, Task, Thread, part_of_day
 from engine.model.adaptation import KnownFix
 from engine.model.text import count, join_shortened, moment, plain, span
 from engine.prediction.signals import (
@@ -144,8 +144,10 @@ class WorkspaceContext:
     errors: tuple[str, ...] = ()
     disk: FullDisk | None = None
     """The disk of the home, if it is nearly full."""
-    landings: tuple[ChangeSet, ...] = ()
+    landings: tuple[Landing, ...] = ()
     """Landings of ours that can be undone, newest first."""
+    equal_trees: frozenset[tuple[str, str]] = frozenset()
+    """Pairs of trees with the same files: that of a run, and one of `landings`. See `saw_tree`."""
     answers: Mapping[str, ChangeSet] = field(default_factory=dict)
     """The change sets of `sessions`, by session. They are read only if the last run failed."""
     is_first: bool = True
@@ -166,6 +168,11 @@ class WorkspaceContext:
         """`git`, which is not None: templates are only asked about workspaces whose git could be read."""
         assert self.git is not None
         return self.git
+
+    def saw_tree(self, run: ValidationRun, tree: str) -> bool:
+        """Whether a run of the tests is known to have seen the very files of this tree of a landing. Folders that tools
+        fill do not count, nor do files that git ignores."""
+        return (run.tree, tree) in self.equal_trees
 
     @cached_property
     def unrelated_signals(self) -> Mapping[str, Signal]:

@@ -38,7 +38,7 @@ from engine.git.reader import (
     list_files_between,
 )
 from engine.git.state import GitState, Touch, is_byproduct
-from engine.model import ChangeSet, Refusal, SessionView, Signal, TaskState, sanitise
+from engine.model import ChangeSet, Landing, Refusal, SessionView, Signal, TaskState, sanitise
 from engine.model.adaptation import KnownFix
 from engine.prediction.context import (
     ChangedFile,
@@ -106,8 +106,8 @@ class Sources:
     """The fixes that made tests pass there before."""
     prompt_runner: Callable[[str], str]
     """The agent or model that runs text prompts there, "" for none."""
-    landings: Callable[[str], Sequence[ChangeSet]]
-    """The landed change sets that can be undone."""
+    landings: Callable[[str], Sequence[Landing]]
+    """The landings that can be undone."""
     changes: Callable[[str], ChangeSet | None]
     """The change set of a session."""
     disk: Callable[[str], FullDisk | None]
@@ -235,6 +235,7 @@ class ContextReader:
             ),
             _Step("disk", "disk", lambda context: sources.disk(context.workspace)),
             _Step("landings", "landings", lambda context: tuple(sources.landings(context.workspace))),
+            _Step("equal_trees", "landings", _find_equal_trees),
             _Step("answers", "changes", self._read_answers),
             _Step("fixes", "fixes", self._find_missing_fixes),
             _Step("learned_flows", "learned flows", lambda context: tuple(sources.learned_flows(context.workspace))),
@@ -323,6 +324,27 @@ class ContextReader:
 def _is_red(context: WorkspaceContext) -> bool:
     """Whether the last run of tests failed."""
     return any(not run.check.green for run in context.runs[:1])
+
+
+def _find_equal_trees(context: WorkspaceContext) -> frozenset[tuple[str, str]]:
+    """See `WorkspaceContext.equal_trees`. Only of the projects whose last run failed, and only the pairs that can tell
+    whether a landing broke the tests: the files before it and an earlier run, the files after it and the last run."""
+    pairs: set[tuple[str, str]] = set()
+    for part in context.parts:
+        last_red = next((run for run in part.runs[:1] if not run.check.green), None)
+        for landing in context.landings:
+            landed_at = landing.change.decided_at
+            if last_red is None or landed_at is None or landed_at > last_red.ran_at:
+                continue
+            earlier = [run for run in part.runs if run.head == last_red.head and run.ran_at <= landed_at]
+            pairs.add((last_red.tree, landing.tree_after))
+            pairs.update((run.tree, landing.tree_before) for run in earlier)
+    return frozenset(pair for pair in pairs if all(pair) and _hold_same_files(Path(context.workspace), *pair))
+
+
+def _hold_same_files(folder: Path, tree: str, other: str) -> bool:
+    """Whether two trees differ at most in folders that tools fill. False if git no longer has one of them."""
+    return tree == other or list_files_between(folder, tree, other) == ()
 
 
 def _measure_silence(

@@ -240,16 +240,30 @@ def _find_bisected_tests(context: WorkspaceContext, part: Part) -> set[str]:
 
 @template
 def undo_landing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
-    """Tests passed, then changes of a session were landed, and on the same commit the tests have failed since."""
+    """Tests passed, then changes of a session were landed, and on the same commit the tests have failed since.
+
+    The landing is only blamed if nothing else can be the cause: the run that passed saw the files just before it, and
+    the last run those just after it. Otherwise `check_clean_head` comes first.
+    """
     git, last = context.repository, part.runs[0] if part.runs else None
     if last is None or last.check.green or last.head != git.head:
         return
-    earlier = (landing for landing in context.landings if landing.decided_at and landing.decided_at <= last.ran_at)
+    earlier = (
+        landing
+        for landing in context.landings
+        if landing.change.decided_at and landing.change.decided_at <= last.ran_at
+    )
     landing = next(earlier, None)
-    if landing is None or landing.decided_at is None or context.now - landing.decided_at > RECENT_LANDING:
+    if landing is None or not context.saw_tree(last, landing.tree_after):
         return
-    runs = [run for run in part.runs if run.session_id != landing.session_id and run.head == last.head]
-    before = [run for run in runs if run.ran_at <= landing.decided_at]
+    change, landed_at = landing.change, landing.change.decided_at
+    if landed_at is None or context.now - landed_at > RECENT_LANDING:
+        return
+    before = [
+        run
+        for run in part.runs
+        if run.head == last.head and run.ran_at <= landed_at and context.saw_tree(run, landing.tree_before)
+    ]
     flaky = {test for test, _ in find_flipped_tests(part.runs)}
     broken = [test for test in select_usable_failures(last) if test not in flaky and _find_newest_verdict(before, test)]
     if not broken:
@@ -257,12 +271,12 @@ def undo_landing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     passed = max(run.ran_at for run in before if read_verdict_on(run, broken[0]))
     name, others = shorten_test(broken[0]), count_others(broken, noun="other test")
     yield Offer(
-        f"Undo the landing of “{plain(landing.title, 50)}”, which broke `{name}`{others}",
+        f"Undo the landing of “{plain(change.title, 50)}”, which broke `{name}`{others}",
         f"`{name}` passed at {moment(passed, context.local)}, the change was landed at "
-        f"{moment(landing.decided_at, context.local)}, and it has failed since.",
-        subject=landing.id,
-        facts={"change_set": landing.id, "tests": broken[:MAX_PATHS]},
-        parameters={"change_set": landing.id},
+        f"{moment(landed_at, context.local)}, and it has failed since. Between these runs, git sees no other change.",
+        subject=change.id,
+        facts={"change_set": change.id, "tests": broken[:MAX_PATHS]},
+        parameters={"change_set": change.id},
         evidence_at=last.ran_at,
     )
 

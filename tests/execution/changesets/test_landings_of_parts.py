@@ -38,7 +38,7 @@ def test_after_a_part_landed_the_rest_waits_and_each_landing_is_undone_alone(wor
     assert [file.path for file in part.files] == [file.path for file in change.diff()] == ["a.txt", "new.txt"]
     assert [read_file(world, name) for name in ("b.txt", "c.txt", "a.txt")] == [None, "c\n", TEXT]
     assert world.worktrees.folder_of("session_1").exists()
-    assert [landed.id for landed in world.changes.find_undoable_landings(str(world.root))] == [change.id]
+    assert [landed.change.id for landed in world.changes.find_undoable_landings(str(world.root))] == [change.id]
     assert world.git_state == state
 
     complete = change.land()
@@ -214,7 +214,7 @@ def test_files_of_every_landed_part_are_ours(world: LandingWorld) -> None:
     assert set(world.changes.read_own_write_times(workspace)) == {"a.txt", "c.txt"}
     change.undo()
     assert set(world.changes.read_own_write_times(workspace)) == {"a.txt"}
-    assert [landed.id for landed in world.changes.find_undoable_landings(workspace)] == [change.id]
+    assert [landed.change.id for landed in world.changes.find_undoable_landings(workspace)] == [change.id]
     world.write("a.txt", "mine\n")
     change.land(FilePart("c.txt"))
     assert world.changes.find_undoable_landings(workspace) == []
