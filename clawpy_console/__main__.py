@@ -7,7 +7,7 @@ import gc
 import os
 import sys
 
-from clawpy_console.cli import WrongUse, split_options
+from clawpy_console.cli import OutputFailed, WrongUse, print_output, split_options
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,12 @@ def main() -> int:
         if line is not None:
             if hasattr(sys.stdout, "reconfigure"):
                 sys.stdout.reconfigure(errors="replace")
-            print(line)
+            try:
+                print_output(line)
+            except (BrokenPipeError, OutputFailed) as error:
+                from clawpy_console.cli.main import report_failed_output
+
+                return report_failed_output(error)
             return 0
     if verb_words or common.as_json or not _can_draw_screen():
         return _run_verb(argv)

@@ -22,6 +22,23 @@ class WrongUse(Exception):
         self.command = command
 
 
+class OutputFailed(Exception):
+    """Standard output cannot be written, for instance because its disk is full; exit code 1."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"the output cannot be written: {error.strerror}")
+
+
+def print_output(text: str, *, end: str = "\n") -> None:
+    """Print `text` and `end` at once. Raises `BrokenPipeError` if the reader closed the pipe, else `OutputFailed`."""
+    try:
+        print(text, end=end, flush=True)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OutputFailed(error) from error
+
+
 class CommonOptions:
     """The options before or after any verb."""
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import engine
-from clawpy_console.cli import CommonOptions, WrongUse
+from clawpy_console.cli import CommonOptions, WrongUse, print_output
 
 FILE_FIX = "name a file of JSON lines, such as chats.jsonl, or - for stdin"
 """How to name what `remember` and `--batch` read."""
@@ -109,7 +109,7 @@ def answer_lines(file_name: str, keys: Collection[str], ask: Callable[[dict[str,
         for reason in set(result.get("leftOut", ())) - reported:
             reported.add(reason)
             print(f"left out: {reason}", file=sys.stderr)
-        print(json.dumps(result, ensure_ascii=False), flush=True)
+        print_output(json.dumps(result, ensure_ascii=False))
     return all_answered
 
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import engine
+from clawpy_console.cli import print_output
 from engine import Home
 
 KEYS = "keys"
@@ -29,7 +30,7 @@ def show(topic: str | None, home: Home) -> None:
     """Show a page, or the list of pages; keys are those of `home`. Raises `Refusal` `unknown_topic`."""
     text = _make_list_page() if topic is None else _find_page(topic.lower(), home)
     if not sys.stdout.isatty():
-        print(text)
+        print_output(text)
         return
     from rich.console import Console
     from rich.markdown import Markdown

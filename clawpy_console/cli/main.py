@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import engine
 from clawpy_console.attach.client import signal_handlers
-from clawpy_console.cli import CommonOptions, WrongUse, split_options
+from clawpy_console.cli import CommonOptions, OutputFailed, WrongUse, print_output, split_options
 from engine import Home
 
 if TYPE_CHECKING:
@@ -49,32 +49,39 @@ def main(argv: Sequence[str] | None = None, terminal: socket.socket | None = Non
             stream.reconfigure(errors="replace")  # a terminal that cannot show a sign shows another
     try:
         code = _run_command(list(sys.argv[1:] if argv is None else argv), terminal)
-    except SystemExit as leaving:  # a signal, or after --help
-        code = leaving.code if isinstance(leaving.code, int) else DONE
+        flushed = [_flush(stream) for stream in (sys.stdout, sys.stderr)]
     except KeyboardInterrupt:
         print(file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
-        _discard_output(sys.stdout)
-        return PIPE_CLOSED
-    flushed = [_flush(stream) for stream in (sys.stdout, sys.stderr)]
+    except (BrokenPipeError, OutputFailed) as error:
+        return report_failed_output(error)
     return code if all(flushed) else code or PIPE_CLOSED
 
 
+def report_failed_output(error: BrokenPipeError | OutputFailed) -> int:
+    """Write nothing to standard output any more, and say why, unless its reader closed the pipe. Returns the exit
+    code."""
+    _discard_output(sys.stdout)
+    if isinstance(error, BrokenPipeError):
+        return PIPE_CLOSED
+    print(f"clawpy: {error}", file=sys.stderr)
+    return REFUSED
+
+
 def _flush(stream: TextIO) -> bool:
-    """Write what is left. Returns False if the reader or the terminal is gone."""
+    """Write what is left. Returns False if the reader or the terminal is gone. Raises `OutputFailed`."""
     try:
         stream.flush()
     except OSError as error:
         if error.errno not in (errno.EPIPE, errno.EIO):
-            raise
+            raise OutputFailed(error) from error
         _discard_output(stream)
         return False
     return True
 
 
 def _discard_output(stream: TextIO) -> None:
-    """The reader or the terminal is gone: write nowhere, or Python would report an error at exit."""
+    """The stream cannot be written any more: write nowhere, or Python would report an error at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
@@ -92,13 +99,15 @@ def _run_command(argv: list[str], terminal: socket.socket | None) -> int:
             options = parse(verb_words)
         with _locate_home(common):
             return _open_console(common, terminal) if options is None else _carry_out(options, common)
+    except SystemExit as leaving:  # a signal, or after --help
+        return leaving.code if isinstance(leaving.code, int) else DONE
     except WrongUse as error:
         _print_wrong_use(error, f"clawpy {options.verb}" if options else "clawpy", common)
         return WRONG_USE
     except engine.Refusal as error:
         _print_refusal(error, common)
         return WRONG_USE if error.code == "bad_arguments" else REFUSED
-    except BrokenPipeError:
+    except (BrokenPipeError, OutputFailed):
         raise
     except Exception as error:
         if not common.as_json:
@@ -183,7 +192,7 @@ def _print_wrong_use(error: WrongUse, verb: str, common: CommonOptions) -> None:
 
 def _print_refusal(error: Refusal, common: CommonOptions) -> None:
     if common.as_json:
-        print(json.dumps(error.document(), ensure_ascii=False))
+        print_output(json.dumps(error.document(), ensure_ascii=False))
         return
     from clawpy_console.cli.printing import render_refusal
     from clawpy_console.cli.printing.style import has_colours
@@ -201,7 +210,7 @@ def _carry_out(options: argparse.Namespace, common: CommonOptions) -> int:
         return code
     document = _request_document(options, common)
     if common.as_json:
-        print(json.dumps(document, ensure_ascii=False))
+        print_output(json.dumps(document, ensure_ascii=False))
     else:
         if options.verb in ("config", "status") and (problem := document["settingsFault"]):
             fix = "until it is fixed, the settings stay as they were"
@@ -211,7 +220,7 @@ def _carry_out(options: argparse.Namespace, common: CommonOptions) -> int:
 
         action = getattr(options, "action", None)
         if text := render_document(options.verb, document, action, colour=has_colours(sys.stdout)):
-            print(text)
+            print_output(text)
     if options.verb == "approve":
         return choose_approve_exit_code(document)
     return REFUSED if _has_failed(options.verb, document) else DONE
@@ -235,7 +244,7 @@ def _carry_out_printing_verb(options: argparse.Namespace, common: CommonOptions)
         case "status" if options.format != "full" and not common.as_json:
             from clawpy_console.cli.status_bar import format_status_line
 
-            print(format_status_line(_ask_engine(options, common), options.format))
+            print_output(format_status_line(_ask_engine(options, common), options.format))
         case "help" if not common.as_json:
             from clawpy_console.cli import help
 
@@ -243,7 +252,7 @@ def _carry_out_printing_verb(options: argparse.Namespace, common: CommonOptions)
         case "completion" if not common.as_json:
             from clawpy_console.cli.verbs import make_completion_script
 
-            print(make_completion_script(options.shell), end="")
+            print_output(make_completion_script(options.shell), end="")
         case _:
             return None
     return DONE

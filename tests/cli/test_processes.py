@@ -230,6 +230,22 @@ def test_a_reader_that_closes_the_pipe_ends_the_verb(
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(
+    "verb", ["config", "config --json", "config get --json", "status --format short", "help", "completion bash"]
+)
+def test_output_on_a_full_disk_is_refused_in_one_sentence(
+    home: Home, project: Path, fork_server: ForkServer, verb: str
+) -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    try:
+        with fork_server.clawpy("--home", str(home.root), *verb.split(), folder=project, out=full) as process:
+            code, errors = process.wait(), process.communicate()[1]
+    finally:
+        os.close(full)
+    assert (code, errors) == (1, "clawpy: the output cannot be written: No space left on device\n")
+
+
+@pytest.mark.long
 def test_the_console_needs_a_terminal(home: Home, project: Path, fork_server: ForkServer) -> None:
     with fork_server.clawpy("--home", str(home.root), folder=project) as console:
         assert "the console needs a terminal" in console.communicate()[1]
