@@ -264,11 +264,17 @@ class MissionScreen(ConsoleScreen):
     def _undo_hint(self) -> str:
         return f"  ·  Undo: {self.key_of('stack.undo')}"
 
+    def _make_approval_hint(self, card: Card) -> str:
+        """What undoes the work of a card that was just approved: the key, if it lands changes; "" if it only reads."""
+        if card.check_only:
+            return ""
+        return self._undo_hint if card.gives_change_set else f"  ·  Undo: {one_line(card.undo_note)}"
+
     def _on_decision(self, card: Card, decision: str) -> None:
         until = clock_time(self.now + SNOOZE)
         labels = {"approve": "✓ Started:", "dismiss": "← Dismissed:", "snooze": f"↑ Snoozed until {until}:"}
         label = labels[decision]
-        undo_hint = "" if decision == "approve" and card.check_only else self._undo_hint
+        undo_hint = self._make_approval_hint(card) if decision == "approve" else self._undo_hint
         prompt_width = self._message.size.width - len(label) - len(undo_hint) - 1
         prompt = crop(one_line(card.assignment.prompt), max(12, prompt_width))
         self.show_message(f"{label} {prompt}{undo_hint}", "$grey")

@@ -241,6 +241,9 @@ class Card:
     """What it changes: `read-only`, `you land the changes`, `makes a branch`."""
     undo_note: str = ""
     """How to undo it; "" if nothing can run it."""
+    gives_change_set: bool = True
+    """Whether its changes wait until they are landed. An undo of the card then undoes their landing; for other changes,
+    `undo_note` says what to do."""
     consent_text: str = ""
     """See `RunnerInfo.consent_text`."""
     has_novel_pair: bool = False

@@ -11,7 +11,7 @@ import sqlalchemy
 from sqlmodel import Field, Session, col, func
 
 from engine.events import PredictionCreated
-from engine.execution.runners.flows import describe_changes, name_work
+from engine.execution.runners.flows import describe_changes, gives_change_set, name_work
 from engine.model import (
     COLD_START,
     Assignment,
@@ -312,6 +312,7 @@ def make_card_of_row(row: CardRow) -> Card:
         estimate=row.estimate_microusd,
         work=name_work(row.flow) if row.flow else row.target_channel,
         changes="read-only" if row.check_only else describe_changes(row.flow),
+        gives_change_set=gives_change_set(row.flow),
         can_run=bool(row.undo_note),  # `RunnerInfo.undo_note` is empty while no runner is available
         outcome=Outcome.DISCARDED if row.discarded_at is not None else row.outcome,
     )

@@ -17,6 +17,7 @@ from sqlmodel import col, desc, select
 
 from engine.config.sections import ACP_PREFIX
 from engine.execution.runners.flow_runner import find_missing_file, find_named_flow, find_similar_flow
+from engine.execution.runners.flows import gives_change_set
 from engine.execution.sessions import Sessions
 from engine.model import (
     UNDONE,
@@ -516,6 +517,8 @@ class Cards:
         title = f"“{textwrap.shorten(row.prompt, MAX_TITLE_CHARS, placeholder='…')}”"
         if row.check_only:
             raise Refusal("nothing_to_undo", f"{title} was read-only and changed nothing", "there is nothing to undo")
+        if not gives_change_set(row.flow):
+            raise Refusal("nothing_to_undo", f"{title} cannot be undone by this", f"instead: {row.undo_note}")
         session = self._launcher.of_card(row.id)
         has_waiting_changes = session is not None and session.change_set_id is not None
         command = (

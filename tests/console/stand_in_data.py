@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from engine import LedgerEntry
-from engine.execution.runners.flows import describe_changes, name_work
+from engine.execution.runners.flows import describe_changes, gives_change_set, name_work
 from engine.model import (
     COLD_START,
     AgentView,
@@ -80,7 +80,8 @@ def describe_by_flow(card: Card) -> Card:
     """The card with the words for its work and its changes, which the engine takes from its flow."""
     flow = card.assignment.flow
     work = name_work(flow) if flow else card.assignment.channel
-    return replace(card, work=work, changes="read-only" if card.check_only else describe_changes(flow))
+    changes = "read-only" if card.check_only else describe_changes(flow)
+    return replace(card, work=work, changes=changes, gives_change_set=gives_change_set(flow))
 
 
 def cards(*, stated: bool = True) -> list[Card]:

@@ -86,6 +86,12 @@ STORIES: Stories = {
         sees("✓ Started: Run the tests"),
         hides("Undo: u"),
     ),
+    "the key of undo is not offered for what it cannot undo": (
+        with_first_card(check_only=False, gives_change_set=False, undo_note="land the change again"),
+        press("right"),
+        sees("✓ Started:", "Undo: land the change again"),
+        hides("Undo: u"),
+    ),
     "a kind that a reason switches off is told with the way back": (
         with_first_card(note=LINT_OFF),
         press("left v"),

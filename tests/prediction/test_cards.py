@@ -217,18 +217,21 @@ def test_undo_later_reverses_the_landing(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    ("check_only", "change_set_id", "words"),
+    ("flow", "check_only", "change_set_id", "words"),
     [
-        (True, None, "was read-only and changed nothing (there is nothing to undo)"),
-        (False, "change_1", "has no landed changes (`clawpy discard {} --yes` discards what waits)"),
-        (False, None, "has no landed changes (`clawpy work {}` shows what it did)"),
+        ("run_tests", True, None, "was read-only and changed nothing (there is nothing to undo)"),
+        ("fix_lint", False, "change_1", "has no landed changes (`clawpy discard {} --yes` discards what waits)"),
+        ("fix_lint", False, None, "has no landed changes (`clawpy work {}` shows what it did)"),
+        ("undo_landing", False, None, "cannot be undone by this (instead: land it again)"),
     ],
 )
 def test_undo_says_what_there_is_where_nothing_was_landed(
-    world: World, check_only: bool, change_set_id: str | None, words: str
+    world: World, flow: str, check_only: bool, change_set_id: str | None, words: str
 ) -> None:
-    world.sessions.check = lambda assignment: RunnerInfo(True, check_only=check_only)  # type: ignore[method-assign]
-    card = world.finish_card()
+    info = RunnerInfo(True, check_only=check_only, undo_note="land it again")
+    world.sessions.check = lambda assignment: info  # type: ignore[method-assign]
+    card = world.cards.approve(world.make_card(flow=flow).id)
+    world.sessions.end(card.id)
     world.sessions.views[card.id] = replace(world.sessions.views[card.id], change_set_id=change_set_id)
     with pytest.raises(Refusal) as refused:
         world.cards.undo(card.id)

@@ -62,6 +62,13 @@ def describe_changes(flow: str | None) -> str:
     return known_flow.describe_changes() if known_flow else LANDS_CHANGES
 
 
+def gives_change_set(flow: str | None) -> bool:
+    """Whether the changes of a flow wait until they are landed, so that the undo of its card undoes their landing. None
+    stands for a model or an agent."""
+    known_flow = FLOWS.get(flow or "")
+    return known_flow is None or known_flow.place is Place.CHANGE_SET
+
+
 class LearnedFlow(Flow):
     """A flow that runs commands and has no parameters. `make_learned_flow` makes a class for each active one."""
 

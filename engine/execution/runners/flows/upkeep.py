@@ -335,7 +335,7 @@ class UndoLanding(Flow):
 
     @classmethod
     def describe_undo(cls) -> str:
-        return "a landing that was undone can be landed again"
+        return "land the change again on the work screen"
 
     def describe(self) -> str:
         return f"Undo the landing of {self.change_set}"
