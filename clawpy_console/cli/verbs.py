@@ -162,6 +162,10 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
             self.error(_explain_unknown_word(action.dest, value, action.choices))
+        is_name = action.nargs in (None, "?") and getattr(action, "values", "") not in ("", "file")
+        if is_name and not action.option_strings and not str(value).strip():
+            # A script's variable was empty; some verbs would list everything.
+            self.error(f"the argument {action.dest}: it is missing or empty")
         super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:

@@ -81,9 +81,25 @@ def test_a_card_is_printed_from_approval_to_landing(
     assert "changes to land" in clawpy("work").out
 
 
-def test_an_empty_id_is_refused(clawpy: Clawpy, engines: list[StandIn]) -> None:
-    result = clawpy("approve", "")
-    assert (result.code, "the argument id: it is missing or empty" in result.err) == (2, True)
+@pytest.mark.parametrize(
+    ("words", "argument"),
+    [
+        (["approve", ""], "id"),
+        (["work", ""], "id"),  # it must not list everything
+        (["config", "get", " "], "key"),
+        (["config", "set", "", ""], "key"),
+        (["config", "unset", ""], "key"),
+        (["key", "set", ""], "name"),
+        (["help", ""], "topic"),
+    ],
+)
+def test_an_empty_name_is_refused(clawpy: Clawpy, engines: list[StandIn], words: list[str], argument: str) -> None:
+    result = clawpy(*words)
+    assert (result.code, f"the argument {argument}: it is missing or empty" in result.err) == (2, True)
+
+
+def test_the_value_of_a_setting_may_be_empty(clawpy: Clawpy, engines: list[StandIn]) -> None:
+    assert "it is missing or empty" not in clawpy("config", "set", "console.theme", "").err
 
 
 def test_sessions_of_other_repositories_are_counted_and_named(
