@@ -140,6 +140,35 @@ def test_a_revert_of_a_commit_that_others_built_on_conflicts(shop: Situation) ->
     assert "rehearse_revert" not in shop.predict_kinds()
 
 
+def test_a_revert_that_your_uncommitted_lines_prevent_comes_back_without_them(shop: Situation) -> None:
+    shop.run_tests()
+    shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
+    shop.run_tests()
+    shop.approve(shop.predict_top_card("bisect"))
+    shop.advance(minutes=1)
+    shop.write("cart.py", WRONG_TOTAL + "\n\ndef more():\n    return 1\n")
+    session = shop.approve(shop.predict_card("rehearse_revert"))
+    assert session.summary.endswith("is clean on HEAD, but conflicts with your uncommitted lines in 1 file: cart.py")
+    assert "git stash push --include-untracked -- cart.py" in shop.read_transcript(session)
+    assert session.change_set_id is None
+    assert "rehearse_revert" not in shop.predict_kinds()
+
+    shop.git("stash", "push", "--include-untracked", "--", "cart.py")
+    session = shop.approve(shop.predict_card("rehearse_revert"))
+    assert "reverts cleanly and `tests/test_cart.py::test_total` then passes" in session.summary
+    assert "rehearse_revert" not in shop.predict_kinds()
+
+
+def test_a_conflict_with_later_commits_beside_uncommitted_lines_is_told_as_such(shop: Situation) -> None:
+    culprit = shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.02)
+    shop.commit("Whole numbers", {"cart.py": "def total(prices):\n    return int(max(prices))\n"}, days_ago=0.01)
+    shop.write("README.md", "# Shop\n")
+    session = shop.approve(shop.propose(f"rehearse_revert commit={culprit}"))
+    assert session.summary.endswith("conflicts in 1 file: cart.py")
+    advice = f"commit or stash your changes, then run git revert {culprit[:10]} and resolve these by hand"
+    assert advice in shop.read_transcript(session)
+
+
 def test_a_repository_without_tags_or_earlier_runs_is_searched_from_the_commit_of_the_test(
     situation: Situation,
 ) -> None:

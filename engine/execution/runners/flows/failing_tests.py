@@ -27,7 +27,9 @@ from engine.execution.runners.flow import (
     WorkFailed,
 )
 from engine.execution.runners.flows.git_steps import (
+    GitTrial,
     link_packages,
+    quote_paths,
     read_commit,
     report_conflicts,
     reset_worktree,
@@ -409,20 +411,16 @@ class RehearseRevert(ProjectFlow):
     def run(self, job: Job) -> FlowResult:
         culprit, head = resolve_commit(job, self.commit), resolve_commit(job, "HEAD")
         name = str(read_commit(job.git, culprit))
-        facts: Facts = {"commit": culprit, "test": self.test, "conflicts": []}
+        facts: Facts = {"commit": culprit, "test": self.test, "conflicts": [], "uncommitted": []}
         if not is_ancestor(job.git, culprit, head):
             raise WorkFailed(f"HEAD does not contain {culprit[:10]}", "name a commit in the history of HEAD")
         show_diff(job, culprit)
         base = store_tree(job)
-        is_merge = job.git.text("rev-parse", "--verify", "--quiet", f"{culprit}^2", allowed=(0, 1))
-        mainline = ("--mainline", "1") if is_merge else ()
-        reverted = try_git(job, "revert", "--no-commit", *mainline, culprit)
+        reverted = _try_revert(job, culprit)
         if reverted.conflicts:
-            report_conflicts(job, reverted.conflicts)
-            reset_worktree(job)  # files with conflict markers must not become a change set
-            job.say(f"Next: run git revert {culprit[:10]} and resolve these by hand")
             facts["conflicts"] = [*reverted.conflicts]
-            return FlowResult(f"Reverting {name} conflicts in {reverted.files}", sound=False, facts=facts)
+            report_conflicts(job, reverted.conflicts)
+            return self._explain_conflicts(job, reverted, head, facts)
         if reverted.error:
             raise WorkFailed(f"git cannot revert it: {reverted.error}")
         if reverted.is_empty:
@@ -436,6 +434,39 @@ class RehearseRevert(ProjectFlow):
         reset_worktree(job, tree=reverted.tree)  # without the files that the tests wrote
         summary = f"{name} reverts cleanly{outcome}"
         return FlowResult(summary, check=check, sound=not still_fails, facts=facts, full=check is not None)
+
+    def _explain_conflicts(self, job: Job, reverted: GitTrial, head: str, facts: Facts) -> FlowResult:
+        """The result of a revert that ended in conflicts: with commits in the history of `head`, or only with lines
+        that are in no commit. It names the commands that work."""
+        commit, start = facts["commit"], job.git.text("rev-parse", "HEAD")
+        name, has_own_lines = read_commit(job.git, commit), start != head
+        is_clean_on_head = has_own_lines and _is_revert_clean_at(job, commit, head)
+        reset_worktree(job, start)  # files with conflict markers must not become a change set
+        if is_clean_on_head:
+            job.say("HEAD alone can be reverted: only your uncommitted lines there are in the way")
+            job.say(f"Next: git stash push --include-untracked -- {quote_paths(reverted.conflicts)}")
+            job.say(f"Then start this again, or run git revert {commit[:10]}")
+            job.say("After it, git stash pop brings your lines back, with the conflict to resolve")
+            summary = f"is clean on HEAD, but conflicts with your uncommitted lines in {reverted.files}"
+            facts = {**facts, "uncommitted": [*reverted.conflicts]}
+            return FlowResult(f"Reverting {name} {summary}", sound=False, facts=facts)
+        first = "commit or stash your changes, then " if has_own_lines else ""
+        job.say(f"Next: {first}run git revert {commit[:10]} and resolve these by hand")
+        return FlowResult(f"Reverting {name} conflicts in {reverted.files}", sound=False, facts=facts)
+
+
+def _try_revert(job: Job, commit: str) -> GitTrial:
+    """Revert a commit in the files of the worktree. A merge is reverted to its first parent."""
+    is_merge = job.git.text("rev-parse", "--verify", "--quiet", f"{commit}^2", allowed=(0, 1))
+    mainline = ("--mainline", "1") if is_merge else ()
+    return try_git(job, "revert", "--no-commit", *mainline, commit)
+
+
+def _is_revert_clean_at(job: Job, commit: str, head: str) -> bool:
+    """Whether `commit` can be reverted in the files of `head` alone. The worktree is left there."""
+    reset_worktree(job, head)
+    reverted = _try_revert(job, commit)
+    return bool(reverted.tree) and not reverted.is_empty
 
 
 class ApplyFix(ProjectFlow):
