@@ -22,6 +22,10 @@ def make_flow(work_place: Place, perform: Callable[[Job], FlowResult]) -> type[F
         name = "scripted"
         place = work_place
 
+        @classmethod
+        def describe_undo(cls) -> str:
+            return "run it again"
+
         def run(self, job: Job) -> FlowResult:
             return perform(job)
 

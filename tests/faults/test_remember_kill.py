@@ -64,7 +64,7 @@ def test_no_acknowledged_memory_is_lost(tmp_path: Path) -> None:
             by_ref = {entry.ref for entry in memory.entries(Layer.VECTORS, words=f"run{run}", limit=100_000)}
             missing = [item for item in range(number) if f"{run}:{item}" not in by_ref]
             assert missing == [], f"run {run}: {len(missing)} of {number} are lost"
-        assert memory.settle(300)
+        assert memory.settle(900)
         assert memory.missing() == (0, "")
         with database.read() as session:
             assert session.connection().exec_driver_sql("PRAGMA integrity_check").scalar() == "ok"
