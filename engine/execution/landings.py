@@ -250,9 +250,8 @@ class Landings:
         with self._locks.hold(workspace), open_workspace(workspace) as root:
             git = Git(Path(workspace)).pin()
             if is_carried_out(root, plan):
-                plan = dataclasses.replace(
-                    plan, tree="", tree_before=""
-                )  # other files may have changed in the meantime
+                # Other files may have changed in the meantime.
+                plan = dataclasses.replace(plan, tree="", tree_before="")
                 self._record(root, begun, plan, read_modification_times(root, plan), intent.id)
                 return "after its last file; it is complete"
             rollback = roll_back(root, plan, partial(read_blobs, git), self._step)
