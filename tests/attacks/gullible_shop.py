@@ -18,7 +18,7 @@ from engine.api.operations import dispatch
 from engine.hierarchy.teaching import run_round
 from engine.model import Learning, Refusal, Score
 from tests.attacks.hostile_lines import PRINTED, READ, SAID, make_canary_host, make_hostile_order
-from tests.execution.model.world import ModelWorld
+from tests.execution.model.model_world import ModelWorld
 from tests.support.model_server import Reply, Request, calls
 
 TASK = "Round the totals of the cart before the tests"

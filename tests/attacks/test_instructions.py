@@ -22,8 +22,8 @@ from engine.model import LearningScope, Trust
 from tests.attacks.gullible_shop import ROUNDS, Aftermath, Shop, remove_quotes
 from tests.attacks.hostile_lines import DOORS, PRINTED, READ, SAID, make_canary_host, make_hostile_order
 from tests.conftest import MONDAY_MORNING
-from tests.execution.model.world import KEY
-from tests.learning.learnings.world import ledger_entry, make_view
+from tests.execution.model.model_world import KEY
+from tests.learning.learnings.chain_world import ledger_entry, make_view
 from tests.support.model_server import ModelServer
 
 

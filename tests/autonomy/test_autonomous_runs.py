@@ -15,17 +15,17 @@ from engine.autonomy.state import AutonomyState
 from engine.clock import FakeClock
 from engine.model import ChangeState, DecidedBy, RailVerdict, Refusal, SessionState, Status, Verdict
 from engine.safety.kill_switch import PAUSE
-from tests.autonomy.world import World
+from tests.autonomy.autonomy_world import AutonomyWorld
 
 
 @pytest.fixture
-def closed_world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> World:
+def closed_world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> AutonomyWorld:
     """A world whose engine is not open yet."""
-    return World(tmp_path, clock, monkeypatch)
+    return AutonomyWorld(tmp_path, clock, monkeypatch)
 
 
 @pytest.fixture
-def world(closed_world: World) -> Iterator[World]:
+def world(closed_world: AutonomyWorld) -> Iterator[AutonomyWorld]:
     """A world with an open engine, in which change logs have earned it to run by themselves."""
     with closed_world.opened():
         closed_world.earn()
@@ -34,7 +34,7 @@ def world(closed_world: World) -> Iterator[World]:
 
 @pytest.mark.parametrize(("approvals", "acts"), [(10, False), (11, True)])
 def test_a_kind_runs_by_itself_after_eleven_approvals_until_the_operator_returns(
-    closed_world: World, approvals: int, acts: bool
+    closed_world: AutonomyWorld, approvals: int, acts: bool
 ) -> None:
     world = closed_world
     with world.opened() as engine:
@@ -56,7 +56,7 @@ def test_a_kind_runs_by_itself_after_eleven_approvals_until_the_operator_returns
 
 
 @pytest.mark.long
-def test_a_card_that_runs_by_itself_lands_nothing(world: World) -> None:
+def test_a_card_that_runs_by_itself_lands_nothing(world: AutonomyWorld) -> None:
     before = (world.repository.path / "part0.py").read_bytes(), world.repository.git("status", "--porcelain")
     world.go_away()
     card = world.engine.cards.get(world.run_cycle().acted)
@@ -73,7 +73,7 @@ def test_a_card_that_runs_by_itself_lands_nothing(world: World) -> None:
 
 
 @pytest.mark.long
-def test_a_card_that_the_gate_refused_is_not_tried_again_for_the_same_reason(world: World) -> None:
+def test_a_card_that_the_gate_refused_is_not_tried_again_for_the_same_reason(world: AutonomyWorld) -> None:
     world.engine.settings.set("crossPollCostCapPerDay", "0")  # more than 80 % of nothing is spent
     world.go_away()
     first = world.run_cycle()
@@ -89,7 +89,7 @@ def test_a_card_that_the_gate_refused_is_not_tried_again_for_the_same_reason(wor
     assert world.run_cycle().acted
 
 
-def test_an_operator_who_works_in_an_editor_is_not_inactive(world: World) -> None:
+def test_an_operator_who_works_in_an_editor_is_not_inactive(world: AutonomyWorld) -> None:
     world.clock.advance(timedelta(minutes=29))
     world.edit_file()
     world.go_away(timedelta(minutes=1))
@@ -102,7 +102,9 @@ def test_an_operator_who_works_in_an_editor_is_not_inactive(world: World) -> Non
 
 
 @pytest.mark.long
-def test_a_change_of_files_while_it_predicts_ends_the_cycle(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_of_files_while_it_predicts_ends_the_cycle(
+    world: AutonomyWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.engine.autonomy.schedule.run(STATE)  # tasks that are new have their cards
     run_cycle = world.engine.checks.run
 
@@ -119,7 +121,7 @@ def test_a_change_of_files_while_it_predicts_ends_the_cycle(world: World, monkey
 @pytest.mark.long
 @pytest.mark.parametrize(("ago", "starts"), [(timedelta(minutes=9, seconds=59), False), (timedelta(minutes=10), True)])
 def test_work_that_writes_does_not_start_within_ten_minutes_of_a_change_of_files(
-    world: World, ago: timedelta, starts: bool
+    world: AutonomyWorld, ago: timedelta, starts: bool
 ) -> None:
     world.engine.settings.set("silenceThresholdMs", "60000")  # so that ten minutes of calm are not implied
     world.go_away()
@@ -156,7 +158,9 @@ def test_a_card_waits_for_the_operator_by_these_rules_and_is_tried_by_others(
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["open_task", "stale_task"])
-def test_a_task_never_runs_by_itself_however_many_were_approved(closed_world: World, tmp_path: Path, kind: str) -> None:
+def test_a_task_never_runs_by_itself_however_many_were_approved(
+    closed_world: AutonomyWorld, tmp_path: Path, kind: str
+) -> None:
     """Anyone who can write into `tasksDir` can make tasks, so approvals of some say nothing about the next."""
     world = closed_world
     folder = tmp_path / "todo"
@@ -181,19 +185,19 @@ def test_a_task_never_runs_by_itself_however_many_were_approved(closed_world: Wo
         assert "task”" not in engine.autonomy.requirements([world.workspace]).words
 
 
-def forbid_disturbing(world: World) -> None:
+def forbid_disturbing(world: AutonomyWorld) -> None:
     world.engine.autonomy.set_dnd(timedelta(hours=1))
 
 
-def pause(world: World) -> None:
+def pause(world: AutonomyWorld) -> None:
     world.engine.database.write(lambda tx: world.engine.safety.kill_switch.place(tx, PAUSE, "test"))
 
 
-def switch_off(world: World) -> None:
+def switch_off(world: AutonomyWorld) -> None:
     world.engine.settings.set("autonomousModeEnabled", False)
 
 
-def allow_cards_only(world: World) -> None:
+def allow_cards_only(world: AutonomyWorld) -> None:
     world.configure("cards")
 
 
@@ -209,7 +213,7 @@ def allow_cards_only(world: World) -> None:
     ],
 )
 def test_a_queued_run_starts_after_a_restart_only_if_it_still_may(
-    closed_world: World, hinder: Callable[[World], None] | None, word: str
+    closed_world: AutonomyWorld, hinder: Callable[[AutonomyWorld], None] | None, word: str
 ) -> None:
     with closed_world.opened() as engine:
         closed_world.earn()

@@ -28,7 +28,7 @@ from engine.model import Randomness, TriggerType
 from engine.prediction.kinds import is_heartbeat
 from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
-from tests.autonomy.world import World
+from tests.autonomy.autonomy_world import AutonomyWorld
 from tests.conftest import MONDAY_MORNING as NOW
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -197,13 +197,13 @@ def test_a_task_follows_the_changes_of_its_item(database: Database, clock: FakeC
 
 
 @pytest.fixture
-def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> World:
-    return World(tmp_path, clock, monkeypatch)
+def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> AutonomyWorld:
+    return AutonomyWorld(tmp_path, clock, monkeypatch)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("decisions", [9, 10])
-def test_an_item_marked_run_needs_ten_decisions_but_no_record_of_its_kind(world: World, decisions: int) -> None:
+def test_an_item_marked_run_needs_ten_decisions_but_no_record_of_its_kind(world: AutonomyWorld, decisions: int) -> None:
     """It needs no decisions about cards like it, but ten decisions in all."""
     with world.opened() as engine:
         world.earn(kind="lint", approvals=decisions - 1, others=0)  # and approves one card more

@@ -12,14 +12,14 @@ from engine.clock import FakeClock
 from engine.model import Outcome, Refusal, Status
 from engine.prediction import workspace_watch
 from engine.prediction.workspace_watch import SETTLE_TIME
-from tests.autonomy.world import FLOW, World
+from tests.autonomy.autonomy_world import FLOW, AutonomyWorld
 from tests.conftest import Repository
 from tests.support.helpers import wait_until
 
 
 @pytest.fixture
-def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> World:
-    return World(tmp_path, clock, monkeypatch)
+def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> AutonomyWorld:
+    return AutonomyWorld(tmp_path, clock, monkeypatch)
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def second_repository(tmp_path: Path) -> Repository:
 
 @pytest.mark.long
 def test_a_workspace_that_is_added_later_is_checked_at_once_and_only_once(
-    world: World, second_repository: Repository
+    world: AutonomyWorld, second_repository: Repository
 ) -> None:
     with world.opened() as engine:
         engine.autonomy.schedule.run(CARDS)
@@ -47,7 +47,9 @@ def test_a_workspace_that_is_added_later_is_checked_at_once_and_only_once(
         assert len(engine.ledger.latest(9, kinds=("CycleFinished",))) == 2
 
 
-def test_a_workspace_that_the_settings_switch_off_cannot_be_added(world: World, second_repository: Repository) -> None:
+def test_a_workspace_that_the_settings_switch_off_cannot_be_added(
+    world: AutonomyWorld, second_repository: Repository
+) -> None:
     with world.opened() as engine:
         engine.settings.set(f"workspaces.{json.dumps(str(second_repository.path))}.autonomy", "off")
         with pytest.raises(Refusal, match="switched off"):
@@ -56,7 +58,9 @@ def test_a_workspace_that_the_settings_switch_off_cannot_be_added(world: World, 
         assert str(second_repository.path) not in engine.configured_workspaces
 
 
-def test_the_root_of_a_named_workspace_is_looked_for_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_root_of_a_named_workspace_is_looked_for_once(
+    world: AutonomyWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with world.opened() as engine:
         engine.settings.set(f"workspaces.{json.dumps(world.workspace)}.autonomy", "cards")
         monkeypatch.setattr(
@@ -65,14 +69,14 @@ def test_the_root_of_a_named_workspace_is_looked_for_once(world: World, monkeypa
         assert engine.configured_workspaces == engine.workspaces == [world.workspace]
 
 
-def set_autonomy(world: World, autonomy: str, job: str) -> None:
+def set_autonomy(world: AutonomyWorld, autonomy: str, job: str) -> None:
     """Set the autonomy of the workspace, and run the job that applies it."""
     world.engine.settings.set(f"workspaces.{json.dumps(world.workspace)}.autonomy", autonomy)
     world.engine.autonomy.schedule.run(job)
 
 
 @pytest.mark.parametrize("job", [STATE, CARDS])
-def test_the_cards_of_a_workspace_that_is_switched_off_are_withdrawn(world: World, job: str) -> None:
+def test_the_cards_of_a_workspace_that_is_switched_off_are_withdrawn(world: AutonomyWorld, job: str) -> None:
     with world.opened() as engine:
         engine.checks.run()
         cards = engine.cards.list_pending()
@@ -86,14 +90,14 @@ def test_the_cards_of_a_workspace_that_is_switched_off_are_withdrawn(world: Worl
         assert engine.decisions.load_newest() == [], "that says nothing about the cards"
 
 
-def test_your_own_card_stays_in_a_workspace_that_is_switched_off(world: World) -> None:
+def test_your_own_card_stays_in_a_workspace_that_is_switched_off(world: AutonomyWorld) -> None:
     with world.opened() as engine:
         own = engine.cards.propose(FLOW, workspace=world.workspace)
         set_autonomy(world, "off", STATE)
         assert [card.id for card in engine.cards.list_pending()] == [own.id]
 
 
-def test_a_workspace_that_is_switched_on_again_gets_its_cards_back(world: World) -> None:
+def test_a_workspace_that_is_switched_on_again_gets_its_cards_back(world: AutonomyWorld) -> None:
     with world.opened() as engine:
         engine.checks.run()
         kinds = {card.kind for card in engine.cards.list_pending()}
@@ -105,7 +109,7 @@ def test_a_workspace_that_is_switched_on_again_gets_its_cards_back(world: World)
 
 @pytest.mark.long
 def test_a_workspace_whose_files_change_is_checked_within_seconds(
-    world: World, second_repository: Repository, monkeypatch: pytest.MonkeyPatch
+    world: AutonomyWorld, second_repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workspace_watch, "POLL_MS", 20)
     with world.opened() as engine:
@@ -125,14 +129,14 @@ def test_a_workspace_whose_files_change_is_checked_within_seconds(
         assert [path for path in before if after[path] != before[path]] == [str(second_repository.path)]
 
 
-def report_changed_files(world: World) -> None:
+def report_changed_files(world: AutonomyWorld) -> None:
     """Report a change in the workspace, and let so much time pass without another that a check is due."""
     world.engine.workspace_watch.changed.add(world.workspace, world.clock.now())
     world.clock.advance(SETTLE_TIME)
     assert world.engine.workspace_watch.check_due() == [world.workspace]
 
 
-def test_while_everything_is_stopped_changed_files_lead_to_no_check(world: World) -> None:
+def test_while_everything_is_stopped_changed_files_lead_to_no_check(world: AutonomyWorld) -> None:
     with world.opened() as engine:
         engine.safety.kill_switch.stop("enough", by="operator")
         report_changed_files(world)
@@ -143,7 +147,7 @@ def test_while_everything_is_stopped_changed_files_lead_to_no_check(world: World
 
 
 @pytest.mark.long
-def test_an_added_task_is_a_card_with_the_next_housekeeping(world: World) -> None:
+def test_an_added_task_is_a_card_with_the_next_housekeeping(world: AutonomyWorld) -> None:
     with world.opened() as engine:
         engine.tasks.add("Paint the office", workspace=world.workspace)
         engine.autonomy.schedule.run(STATE)
@@ -154,7 +158,7 @@ def test_an_added_task_is_a_card_with_the_next_housekeeping(world: World) -> Non
 
 @pytest.mark.long
 def test_a_check_makes_cards_although_tasks_or_what_was_learned_cannot_be_read(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: AutonomyWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.configure(tasksDir="'/no/such/folder'")
     with world.opened() as engine:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.execution.model.world import KEY
+from tests.execution.model.model_world import KEY
 from tests.support.model_server import ModelServer
 
 

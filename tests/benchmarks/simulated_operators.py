@@ -17,7 +17,7 @@ from engine.model import CalibrationCheck, Card, Proposal, Signal, Status
 from engine.prediction.stack import MAX_SAME_KIND
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Database
-from tests.prediction.deciding import SHOP, World, make_proposal
+from tests.prediction.deciding import SHOP, DecisionWorld, make_proposal
 
 KINDS = ("run_tests", "bisect", "lint", "draft_changelog", "review_unpushed", "report_branches")
 SUBJECTS = ("cart", "stock", "login", "search", "prices")
@@ -49,16 +49,16 @@ class Shown:
     """The rate of the cards that an oracle would have shown."""
 
 
-def open_world(database: Database, clock: FakeClock) -> World:
+def open_world(database: Database, clock: FakeClock) -> DecisionWorld:
     """A cycle over two repositories, whose cards have the confidence that the Twin's calibration gives them."""
     calibrator = LateCalibrator()
-    world = World(database, clock, calibrator=calibrator)
+    world = DecisionWorld(database, clock, calibrator=calibrator)
     calibrator.twin = world.twin
     world.workspaces = [SHOP, BLOG]
     return world
 
 
-def simulate(world: World, taste: Taste, until: int, seed: int) -> list[Shown]:
+def simulate(world: DecisionWorld, taste: Taste, until: int, seed: int) -> list[Shown]:
     """Let an operator with this taste make `until` decisions. Returns the cards that were shown."""
     chance, decided, cards_shown = random.Random(seed), 0, []
     for number in range(10_000):
@@ -109,7 +109,7 @@ def select_as_templates(proposals: Sequence[Proposal]) -> list[Proposal]:
     return best
 
 
-def decide(world: World, card: Card, is_approved: bool) -> None:
+def decide(world: DecisionWorld, card: Card, is_approved: bool) -> None:
     """Approve or dismiss a card. No kind stays muted, because the Twin is measured, not mutes."""
     if is_approved:
         world.cards.approve(card.id)

@@ -18,7 +18,7 @@ from engine.clock import FakeClock
 from engine.model import ProfileEdit
 from engine.storage.database import Database
 from tests.benchmarks.measuring import p95, print_table, time_call
-from tests.hierarchy.guidance_world import World, make_world
+from tests.hierarchy.guidance_world import Organisation, make_world
 
 AGENTS, DEPTH, PATTERNS = 1_000, 10, 40
 """Agents, leaders above the worker, and patterns of each leader."""
@@ -29,7 +29,7 @@ WARM, COLD = 500, 15
 SENTENCE = "when the schema changes, migrate first, then run the tests of what reads it, number {n} of {who}"
 
 
-def fill(world: World) -> None:
+def fill(world: Organisation) -> None:
     """Ten leaders above one worker, each with a long soul; the other agents beside them."""
     above = "owner"
     for number in range(DEPTH):

@@ -20,7 +20,7 @@ from engine.clock import SystemClock
 from engine.execution.runners.model.host_client import ModelHost
 from engine.model import SessionState
 from tests.benchmarks.measuring import print_table, time_in_turns
-from tests.execution.model.world import KEY, ModelWorld
+from tests.execution.model.model_world import KEY, ModelWorld
 from tests.support.model_server import ModelServer, Reply, calls
 
 SESSIONS, WARM = 25, 3

@@ -23,7 +23,7 @@ from tests.console.driving import make_console
 from tests.console.snapshots import make_comparison
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_organisation import make_organisation, with_organisation
-from tests.hierarchy.guidance_world import World
+from tests.hierarchy.guidance_world import Organisation
 
 SVGImageExtension.file_extension = "svg"  # syrupy 7 renamed it
 
@@ -105,7 +105,7 @@ def organisation(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def world(engine: StandIn, organisation: Path, tmp_path: Path) -> Iterator[World]:
+def world(engine: StandIn, organisation: Path, tmp_path: Path) -> Iterator[Organisation]:
     """The real services of the hierarchy, which the stand-in engine gets."""
     world = with_organisation(engine, organisation, tmp_path / "people")
     engine.world = world  # type: ignore[attr-defined]

@@ -8,13 +8,13 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.agent_tree import Tree
 from clawpy_console.screens.hierarchy import HierarchyScreen
 from tests.console.stories import Step, Until, press
-from tests.hierarchy.guidance_world import World
+from tests.hierarchy.guidance_world import Organisation
 
 WIDE = (150, 45)
 TABS = ("who", "guidance", "findings", "teaching", "work")
 
 
-def find_world(app: ConsoleApp) -> World:
+def find_world(app: ConsoleApp) -> Organisation:
     """The services of the hierarchy that this console uses."""
     return app.engine.world  # type: ignore[union-attr, no-any-return]
 

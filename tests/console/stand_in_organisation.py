@@ -14,7 +14,7 @@ from engine.model import AgentActivity
 from engine.storage.database import Database
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
-from tests.hierarchy.guidance_world import World, make_world
+from tests.hierarchy.guidance_world import Organisation, make_world
 
 ACTIVITY = {
     "backend_builder": AgentActivity("running", 4210, sessions=41, total_tokens=182_400, total_cost=2_310_000),
@@ -33,7 +33,7 @@ def make_organisation(folder: Path) -> Path:
     return folder
 
 
-def with_organisation(engine: StandIn, organisation: Path, folder: Path) -> World:
+def with_organisation(engine: StandIn, organisation: Path, folder: Path) -> Organisation:
     """Give `engine` a copy, in `folder`, of the files in `organisation`. Close its `database` at the end."""
     shutil.copytree(organisation, folder, dirs_exist_ok=True)
     world = _over(engine, folder)
@@ -42,7 +42,7 @@ def with_organisation(engine: StandIn, organisation: Path, folder: Path) -> Worl
     return world
 
 
-def _over(engine: StandIn, folder: Path) -> World:
+def _over(engine: StandIn, folder: Path) -> Organisation:
     clock = FakeClock(NOW)
     database = Database(folder / "people.db", clock=clock, bus=engine.bus, durable=False)
     world = make_world(folder, database, clock, members=(), read_activity=lambda: ACTIVITY)

@@ -35,7 +35,7 @@ from tests.console.stories import (
     select,
     type_text,
 )
-from tests.hierarchy.guidance_world import World
+from tests.hierarchy.guidance_world import Organisation
 
 ONE_COMMAND = Until("the command", lambda app: app.screen.query_one(CommandList).option_count == 1)
 """The palette lists one command."""
@@ -180,7 +180,7 @@ async def test_a_card_is_approved_once_when_the_key_is_pressed_twice(console: Co
 
 @pytest.mark.long
 async def test_one_change_of_guidance_is_undone_when_the_key_is_pressed_twice(
-    console: ConsoleApp, engine: StandIn, world: World
+    console: ConsoleApp, engine: StandIn, world: Organisation
 ) -> None:
     undone = threading.Event()
     hold_back(engine.profiles, "undo", until=undone)
@@ -233,7 +233,7 @@ async def test_comments_are_sent_once_when_the_key_is_pressed_twice(console: Con
 
 @pytest.mark.long
 async def test_a_key_to_another_screen_is_followed_while_one_opens(
-    console: ConsoleApp, world: World, monkeypatch: pytest.MonkeyPatch
+    console: ConsoleApp, world: Organisation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_opened = asyncio.Event()
 

@@ -6,7 +6,7 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from tests.console.snapshots import SIZES, CompareSnapshot
-from tests.hierarchy.guidance_world import World
+from tests.hierarchy.guidance_world import Organisation
 
 pytestmark = pytest.mark.long
 
@@ -26,11 +26,13 @@ SHOTS = {
     ],
 )
 def test_the_hierarchy_looks_as_in_its_picture(
-    console: ConsoleApp, world: World, compare_snapshot: CompareSnapshot, shot: str, size: str
+    console: ConsoleApp, world: Organisation, compare_snapshot: CompareSnapshot, shot: str, size: str
 ) -> None:
     compare_snapshot(console, size, *SHOTS[shot])
 
 
-def test_a_move_looks_as_in_its_picture(console: ConsoleApp, world: World, compare_snapshot: CompareSnapshot) -> None:
+def test_a_move_looks_as_in_its_picture(
+    console: ConsoleApp, world: Organisation, compare_snapshot: CompareSnapshot
+) -> None:
     keys = (*SHOTS["who"], "m", *"frontend_l")
     compare_snapshot(console, "120x40", *keys, theme="clawpy-light")

@@ -42,7 +42,7 @@ from tests.console.stories import (
     select,
     type_text,
 )
-from tests.hierarchy.guidance_world import World
+from tests.hierarchy.guidance_world import Organisation
 
 pytestmark = pytest.mark.long
 
@@ -66,7 +66,7 @@ def shows(dialog: type[object]) -> Until:
 
 
 async def test_an_agent_that_was_created_after_its_dialog_was_closed_is_shown(
-    console: ConsoleApp, engine: StandIn, world: World, answer: threading.Event
+    console: ConsoleApp, engine: StandIn, world: Organisation, answer: threading.Event
 ) -> None:
     hold_back(engine.agents, "add", until=answer)
     await play(
@@ -242,7 +242,7 @@ async def test_no_second_undo_begins_when_the_cursor_moved_during_the_first(
     ],
 )
 async def test_a_key_does_nothing_with_a_row_that_was_removed_meanwhile(
-    console: ConsoleApp, world: World, mode: str, list_id: str, make_message: Callable[[Rows], Message]
+    console: ConsoleApp, world: Organisation, mode: str, list_id: str, make_message: Callable[[Rows], Message]
 ) -> None:
     async with running(console) as pilot:
         await console.switch_mode(mode)

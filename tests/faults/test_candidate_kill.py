@@ -21,7 +21,7 @@ from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.conftest import MONDAY_MORNING
 from tests.faults.kill import run_until_killed
-from tests.learning.candidates.world import World
+from tests.learning.candidates.adaptation_world import AdaptationWorld
 
 KILLS = int(os.environ.get("CLAWPY_KILLS", "100"))
 MAX_SECONDS = 0.3
@@ -41,10 +41,10 @@ while True:
 """
 
 
-def open_world(folder: Path) -> World:
+def open_world(folder: Path) -> AdaptationWorld:
     """An engine's adaptation in `folder`."""
     clock = FakeClock(MONDAY_MORNING)
-    return World(Database(folder / "clawpy.db", clock=clock, bus=EventBus()), clock)
+    return AdaptationWorld(Database(folder / "clawpy.db", clock=clock, bus=EventBus()), clock)
 
 
 @pytest.mark.faults

@@ -49,7 +49,7 @@ SOUL = """# {name}
 
 
 @dataclass
-class World:
+class Organisation:
     """The services of one organisation, the folder of its agents, and its settings file `config`."""
 
     folder: Path
@@ -105,7 +105,7 @@ def make_world(
     members: Sequence[tuple[str, str, int]] = (
         ("ceo", "owner", 1), ("cto", "ceo", 2), ("lead", "cto", 3), ("worker", "lead", 4), ("junior", "worker", 5),
     ),
-) -> World:  # fmt: skip
+) -> Organisation:  # fmt: skip
     """An organisation of `members` (name, leader, tier); by default owner ← ceo ← cto ← lead ← worker ← junior."""
     folder, config = tmp_path / "agents", tmp_path / "wisdom_cascade_config.json"
     agents = Agents(
@@ -115,7 +115,7 @@ def make_world(
     profiles = Profiles(database, agents, randomness=randomness, load_decisions=load_decisions)
     cascade = Cascade(agents, profiles, clock=clock, nearer_lessons=lambda request: frozenset())
     sharing = ProfileSharing(database, agents, shared, merge_rows=profiles.merge_rows)
-    world = World(
+    world = Organisation(
         folder,
         config,
         agents,
@@ -149,7 +149,7 @@ def learning(number: int | str = 1, *, text: str = "", category: str = "code", a
     )  # fmt: skip
 
 
-def list_learned_texts(world: World, leader: str = "lead") -> list[str]:
+def list_learned_texts(world: Organisation, leader: str = "lead") -> list[str]:
     """The texts of a leader's patterns that came from findings."""
     return [pattern.text for pattern in select_learned_patterns(world.profiles, leader)]
 

@@ -19,7 +19,13 @@ from engine.hierarchy.teaching import remove_lesson
 from engine.model import AgentView, Bubble, BubbleState, LeaderProfile, Learning, ProfileItem, Refusal, Trust
 from engine.model.learnings import make_lesson_id
 from engine.storage.database import Database
-from tests.hierarchy.guidance_world import World, edit_profile, learning, list_learned_texts, select_learned_patterns
+from tests.hierarchy.guidance_world import (
+    Organisation,
+    edit_profile,
+    learning,
+    list_learned_texts,
+    select_learned_patterns,
+)
 
 LEADER = AgentView("lead", "", "owner", 3, "", "code tests", ())
 WORKER = replace(LEADER, id="worker", reports_to="lead", tier=4, domain="")
@@ -112,7 +118,7 @@ def find_refusal(bubble: Bubble) -> tuple[str, str]:
     return bubble.refused_by.name, bubble.refused_by.reason
 
 
-def test_a_finding_becomes_a_pattern_and_is_not_new_after_that(world: World) -> None:
+def test_a_finding_becomes_a_pattern_and_is_not_new_after_that(world: Organisation) -> None:
     queued = world.bubbles.offer(learning())
     assert (queued.state, queued.leader, len(queued.gates)) == (BubbleState.QUEUED, "lead", 7)
     assert list_learned_texts(world) == []
@@ -131,7 +137,7 @@ def test_a_finding_becomes_a_pattern_and_is_not_new_after_that(world: World) -> 
     ]
 
 
-def test_a_learning_is_judged_again_only_if_it_became_more_certain(world: World) -> None:
+def test_a_learning_is_judged_again_only_if_it_became_more_certain(world: Organisation) -> None:
     weak = world.bubbles.offer(learning(confidence=0.5))
     assert find_refusal(weak)[0] == "confidence"
     assert world.bubbles.offer(learning(confidence=0.5)) == weak
@@ -142,7 +148,7 @@ def test_a_learning_is_judged_again_only_if_it_became_more_certain(world: World)
     assert len(world.bubbles.list()) == 1
 
 
-def test_the_most_important_findings_go_first_and_those_over_the_cap_wait(world: World) -> None:
+def test_the_most_important_findings_go_first_and_those_over_the_cap_wait(world: Organisation) -> None:
     for number in range(5):
         world.bubbles.offer(learning(number, importance=0.6 + number / 20))
     first = world.bubbles.flush()
@@ -152,7 +158,7 @@ def test_the_most_important_findings_go_first_and_those_over_the_cap_wait(world:
     assert len(list_learned_texts(world)) == 5
 
 
-def test_two_findings_that_say_the_same_become_one_pattern_with_both_sources(world: World) -> None:
+def test_two_findings_that_say_the_same_become_one_pattern_with_both_sources(world: Organisation) -> None:
     world.bubbles.offer(learning(1, text="run the migrations before the tests"))
     world.bubbles.offer(learning(2, text="run the migrations before all the tests"))
     world.bubbles.flush()
@@ -162,7 +168,7 @@ def test_two_findings_that_say_the_same_become_one_pattern_with_both_sources(wor
 
 
 def test_the_findings_of_a_leader_are_one_entry_that_waits_as_long_as_the_oldest(
-    world: World, clock: FakeClock
+    world: Organisation, clock: FakeClock
 ) -> None:
     assert world.bubbles.waiting() == []
     first = world.bubbles.offer(learning(1, importance=0.6))
@@ -188,7 +194,7 @@ def test_the_findings_of_a_leader_are_one_entry_that_waits_as_long_as_the_oldest
     ids=["cap", "tier", "broken", "gone"],
 )
 def test_a_queue_that_cannot_go_up_says_why(
-    world: World, settings: dict[str, Any], file: str | None, reason: str
+    world: Organisation, settings: dict[str, Any], file: str | None, reason: str
 ) -> None:
     world.bubbles.offer(learning())
     world.configure(**settings)
@@ -202,7 +208,7 @@ def test_a_queue_that_cannot_go_up_says_why(
     assert (report.flushed, report.waiting) == ({}, 1)
 
 
-def test_a_finding_follows_its_agent_to_another_leader_through_the_gates(world: World) -> None:
+def test_a_finding_follows_its_agent_to_another_leader_through_the_gates(world: Organisation) -> None:
     world.bubbles.offer(learning(1))
     world.bubbles.offer(learning(2))
     edit_profile(world.profiles, "cto", "patterns", key="known", value="alpha2 beta2 gamma2 delta2")
@@ -215,7 +221,7 @@ def test_a_finding_follows_its_agent_to_another_leader_through_the_gates(world: 
     assert find_refusal(refused) == ("novelty", "cto already has it as known")
 
 
-def test_a_retracted_lesson_leaves_the_queue_the_leader_and_the_souls(world: World) -> None:
+def test_a_retracted_lesson_leaves_the_queue_the_leader_and_the_souls(world: Organisation) -> None:
     text = "docs end with a full stop"
     world.configure(enable_m2=True)
     world.bubbles.offer(learning(1, text=text))
@@ -237,7 +243,7 @@ def test_a_retracted_lesson_leaves_the_queue_the_leader_and_the_souls(world: Wor
     assert (refused.id, *find_refusal(refused)) == (queued.id, "novelty", "you retracted it")
 
 
-def test_a_quote_goes_up_only_once_the_operator_approved_it(world: World, clock: FakeClock) -> None:
+def test_a_quote_goes_up_only_once_the_operator_approved_it(world: Organisation, clock: FakeClock) -> None:
     bubble = world.bubbles.offer(learning(trust=Trust.QUOTED))
     assert bubble.state is BubbleState.QUEUED
     world.bubbles.flush()
@@ -277,7 +283,7 @@ def failing_at(database: Database, step: int) -> Iterator[list[int]]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("leader", ["lead", "cto"], ids=["same leader", "agent was moved meanwhile"])
-def test_a_fault_at_any_step_of_a_flush_loses_and_doubles_nothing(world: World, leader: str) -> None:
+def test_a_fault_at_any_step_of_a_flush_loses_and_doubles_nothing(world: Organisation, leader: str) -> None:
     expected = [f"alpha{n} beta{n} gamma{n} delta{n}" for n in range(3)]
     for number in range(3):
         world.bubbles.offer(learning(number))

@@ -24,7 +24,7 @@ from engine.model import (
     Trust,
 )
 from engine.model.learnings import make_lesson_id
-from tests.hierarchy.guidance_world import World, edit_profile
+from tests.hierarchy.guidance_world import Organisation, edit_profile
 from tests.support.helpers import refused
 
 # -- the block
@@ -176,7 +176,7 @@ def list_item_texts(guidance: Guidance) -> set[str]:
     return {item.text for hop in guidance.hops for item in hop.kept}
 
 
-def test_guidance_is_cached_until_its_time_is_over(world: World, clock: FakeClock) -> None:
+def test_guidance_is_cached_until_its_time_is_over(world: Organisation, clock: FakeClock) -> None:
     world.configure(m1_cache_ttl_seconds=300)
     first = world.cascade.guidance("worker")
     clock.advance(timedelta(seconds=299))
@@ -187,7 +187,7 @@ def test_guidance_is_cached_until_its_time_is_over(world: World, clock: FakeCloc
     assert world.cascade.guidance("worker") is not world.cascade.guidance("worker")
 
 
-def test_the_most_used_patterns_come_first_then_the_newest(world: World, clock: FakeClock) -> None:
+def test_the_most_used_patterns_come_first_then_the_newest(world: Organisation, clock: FakeClock) -> None:
     def keys() -> list[str]:
         return [pattern.key for pattern in world.profiles.read("lead").patterns]
 
@@ -199,7 +199,7 @@ def test_the_most_used_patterns_come_first_then_the_newest(world: World, clock: 
     assert keys() == ["old", "new", "mid", "lead_first"]
 
 
-def test_every_change_counts_at_once(world: World) -> None:
+def test_every_change_counts_at_once(world: Organisation) -> None:
     def guidance() -> Guidance:
         return world.cascade.guidance("worker")
 
@@ -220,7 +220,7 @@ def test_every_change_counts_at_once(world: World) -> None:
     assert guidance().reason == "no room within m1_token_budget"
 
 
-def test_a_move_is_previewed_without_being_made(world: World) -> None:
+def test_a_move_is_previewed_without_being_made(world: Organisation) -> None:
     preview = world.cascade.preview_move("worker", "ceo")
     assert (preview.before.chain, preview.after.chain) == (("lead", "cto", "ceo"), ("ceo",))
     assert "ceo chose SQLite." in list_item_texts(preview.after)

@@ -23,7 +23,7 @@ from engine.inference import Arms
 from engine.storage import state
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.hierarchy.guidance_world import World, edit_profile, make_world
+from tests.hierarchy.guidance_world import Organisation, edit_profile, make_world
 
 NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
 
@@ -104,7 +104,7 @@ def test_guidance_is_noisy_if_work_goes_worse_with_it_by_more_than_chance(arms: 
 class GuidedWork:
     """Guided sessions of a worker, which go well or badly."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Organisation) -> None:
         self.world = world
         self._numbers = itertools.count()
 

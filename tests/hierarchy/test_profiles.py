@@ -26,7 +26,7 @@ from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 from tests.hierarchy.guidance_world import (
     SOUL,
-    World,
+    Organisation,
     edit_profile,
     learning,
     make_world,
@@ -64,7 +64,7 @@ def test_any_soul_seeds_a_profile(soul: str) -> None:
     assert make_slug(soul)
 
 
-def test_edits_win_over_the_soul_and_an_empty_one_brings_it_back(world: World) -> None:
+def test_edits_win_over_the_soul_and_an_empty_one_brings_it_back(world: Organisation) -> None:
     edit_profile(world.profiles, "cto", "guardrails", value=["Never on a Monday."])
     edit_profile(world.profiles, "cto", "domain", value="everything")
     edit_profile(world.profiles, "cto", "patterns", key="cto_first", value="")
@@ -80,7 +80,7 @@ def test_edits_win_over_the_soul_and_an_empty_one_brings_it_back(world: World) -
     assert "ProfileEdited" in world.read_kinds()
 
 
-def test_every_wording_stays_in_the_history_and_a_later_edit_wins_in_the_same_instant(world: World) -> None:
+def test_every_wording_stays_in_the_history_and_a_later_edit_wins_in_the_same_instant(world: Organisation) -> None:
     for text in ("one", "two", "three", ""):
         edit_profile(world.profiles, "cto", "patterns", key="p", value=text)
     assert read_versions(world.database, "cto", "p") == ["", "three", "two", "one"]
@@ -142,7 +142,7 @@ def test_a_profile_that_was_not_edited_changes_nothing(profile: LeaderProfile) -
     assert parse_edits(profile, format_profile(profile)) == ()
 
 
-def test_an_undo_restores_what_the_last_save_changed_and_the_trust_of_a_quote(world: World) -> None:
+def test_an_undo_restores_what_the_last_save_changed_and_the_trust_of_a_quote(world: Organisation) -> None:
     quote = world.bubbles.offer(learning(trust=Trust.QUOTED))
     world.bubbles.approve(quote.id)
     world.bubbles.flush()
@@ -156,14 +156,14 @@ def test_an_undo_restores_what_the_last_save_changed_and_the_trust_of_a_quote(wo
     refused("nothing_to_undo", lambda: world.profiles.undo("lead"))
 
 
-def test_if_one_edit_is_refused_none_is_made(world: World) -> None:
+def test_if_one_edit_is_refused_none_is_made(world: Organisation) -> None:
     before = world.profiles.read("cto")
     with pytest.raises(Refusal):
         world.profiles.edit("cto", [ProfileEdit("domain", "all"), ProfileEdit("nonsense", "x")])
     assert world.profiles.read("cto") == before
 
 
-def test_text_that_would_be_lost_is_refused(world: World) -> None:
+def test_text_that_would_be_lost_is_refused(world: Organisation) -> None:
     before = world.profiles.read("cto")
     text = format_profile(before)
     for edited, words in (
@@ -177,7 +177,7 @@ def test_text_that_would_be_lost_is_refused(world: World) -> None:
         assert parse_edits(before, f"{comment}\n\n{text}") == ()
 
 
-def test_a_text_of_another_version_is_refused(world: World) -> None:
+def test_a_text_of_another_version_is_refused(world: Organisation) -> None:
     before = world.profiles.read("cto")
     text = format_versioned_profile(before)
     assert parse_edits(before, text) == ()
@@ -187,7 +187,7 @@ def test_a_text_of_another_version_is_refused(world: World) -> None:
     assert parse_edits(after, format_profile(before)), "a text without a version is accepted"
 
 
-def test_a_quote_in_words_that_the_operator_removed_stays_a_quote(world: World) -> None:
+def test_a_quote_in_words_that_the_operator_removed_stays_a_quote(world: Organisation) -> None:
     finding = learning(trust=Trust.QUOTED)
     [key] = [item.key for item in world.profiles.edit("lead", [ProfileEdit("patterns", finding.text)]).patterns][:1]
     world.profiles.edit("lead", [ProfileEdit("patterns", "", key)])
@@ -197,7 +197,7 @@ def test_a_quote_in_words_that_the_operator_removed_stays_a_quote(world: World) 
     assert (learned.key, learned.trust) == (key, Trust.QUOTED)
 
 
-def test_an_undo_does_not_bring_back_what_was_forgotten(world: World) -> None:
+def test_an_undo_does_not_bring_back_what_was_forgotten(world: Organisation) -> None:
     for text in ("The staging password is hunter2 for Jan.", "Ask the operator."):
         edit_profile(world.profiles, "lead", "patterns", key="staging", value=text)
     world.profiles.erase(SearchTerms(["hunter2"]))
@@ -216,7 +216,7 @@ def test_a_captured_decision_that_an_undo_brings_back_has_its_trust(
 
 
 def test_an_undo_restores_what_another_thread_wrote_just_before_the_edit(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: Organisation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = world.database.write
 

@@ -18,7 +18,7 @@ from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 from engine.storage.shared import SharedRow
 from tests.conftest import MONDAY_MORNING
-from tests.hierarchy.guidance_world import World, edit_profile, learning, make_world, read_versions
+from tests.hierarchy.guidance_world import Organisation, edit_profile, learning, make_world, read_versions
 from tests.support.shared_database import LocalSharedDatabase
 
 
@@ -28,11 +28,13 @@ def shared_database() -> LocalSharedDatabase:
 
 
 @contextmanager
-def open_homes(folder: Path, clock: FakeClock, shared: LocalSharedDatabase) -> Iterator[tuple[World, World]]:
+def open_homes(
+    folder: Path, clock: FakeClock, shared: LocalSharedDatabase
+) -> Iterator[tuple[Organisation, Organisation]]:
     """Two homes that share one database."""
     with ExitStack() as stack:
 
-        def make_home(seed: int) -> World:
+        def make_home(seed: int) -> Organisation:
             home = folder / f"home{seed}"
             home.mkdir()
             database = Database(home / "c.db", clock=clock, bus=EventBus(), durable=False)
@@ -43,12 +45,14 @@ def open_homes(folder: Path, clock: FakeClock, shared: LocalSharedDatabase) -> I
 
 
 @pytest.fixture
-def homes(tmp_path: Path, clock: FakeClock, shared_database: LocalSharedDatabase) -> Iterator[tuple[World, World]]:
+def homes(
+    tmp_path: Path, clock: FakeClock, shared_database: LocalSharedDatabase
+) -> Iterator[tuple[Organisation, Organisation]]:
     with open_homes(tmp_path, clock, shared_database) as worlds:
         yield worlds
 
 
-def exchange(*worlds: World) -> None:
+def exchange(*worlds: Organisation) -> None:
     """Exchange until all have everything."""
     for world in (*worlds, *worlds):
         assert world.bubbles.flush().failed == ""
@@ -59,7 +63,7 @@ def read_shared_texts(shared: LocalSharedDatabase, key: str) -> dict[str, str]:
     return {row["leader"]: row["texts"][0] for row in shared.documents() if row["key"] == key}
 
 
-def count_uses(world: World) -> int:
+def count_uses(world: Organisation) -> int:
     """How often prompts of all homes had the pattern of the lead's soul, as this home knows."""
     return next(pattern.uses for pattern in world.profiles.read("lead").patterns if pattern.key == "lead_first")
 
@@ -118,7 +122,7 @@ def test_two_homes_converge_whatever_is_cut(
 
 
 def test_the_uses_of_homes_add_up_also_when_one_is_counted_while_others_are_sent(
-    homes: tuple[World, World], shared_database: LocalSharedDatabase, monkeypatch: pytest.MonkeyPatch
+    homes: tuple[Organisation, Organisation], shared_database: LocalSharedDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = homes
     push = shared_database.push
@@ -142,7 +146,7 @@ def test_the_uses_of_homes_add_up_also_when_one_is_counted_while_others_are_sent
 
 
 def test_what_is_forgotten_in_one_home_leaves_the_other_and_the_shared_database(
-    homes: tuple[World, World], shared_database: LocalSharedDatabase
+    homes: tuple[Organisation, Organisation], shared_database: LocalSharedDatabase
 ) -> None:
     first, second = homes
     for text in ("the staging password is hunter2", "ask for the staging password"):
@@ -156,7 +160,7 @@ def test_what_is_forgotten_in_one_home_leaves_the_other_and_the_shared_database(
 
 
 def test_another_shared_database_is_sent_everything(
-    homes: tuple[World, World], tmp_path: Path, clock: FakeClock
+    homes: tuple[Organisation, Organisation], tmp_path: Path, clock: FakeClock
 ) -> None:
     first, second = homes
     edit_profile(first.profiles, "lead", "patterns", key="p", value="Write the test first.")
@@ -167,7 +171,7 @@ def test_another_shared_database_is_sent_everything(
 
 
 def test_what_is_forgotten_does_not_return_with_an_older_copy_of_another_home(
-    homes: tuple[World, World], clock: FakeClock
+    homes: tuple[Organisation, Organisation], clock: FakeClock
 ) -> None:
     first, second = homes
     edit_profile(first.profiles, "lead", "patterns", key="staging", value="the password is hunter2")
@@ -184,7 +188,7 @@ def test_what_is_forgotten_does_not_return_with_an_older_copy_of_another_home(
 
 @pytest.mark.parametrize("changes", [{"section": "habits"}, {"trust": "new"}, {"trust": None}])
 def test_a_row_that_cannot_be_told_apart_is_left_out_and_the_others_come(
-    homes: tuple[World, World], shared_database: LocalSharedDatabase, changes: dict[str, str | None]
+    homes: tuple[Organisation, Organisation], shared_database: LocalSharedDatabase, changes: dict[str, str | None]
 ) -> None:
     first, second = homes
     edit_profile(first.profiles, "lead", "patterns", key="p", value="Write the test first.")

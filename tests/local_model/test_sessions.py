@@ -10,7 +10,7 @@ import pytest
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
 from engine.model import Outcome, SessionState, Status
-from tests.execution.model.world import ModelWorld
+from tests.execution.model.model_world import ModelWorld
 from tests.local_model.conftest import SESSION_TIMEOUT_S, keyless_world
 from tests.local_model.server import SILENT, Proxy, Smollm2
 from tests.support.helpers import wait_until

@@ -62,7 +62,7 @@ class ScriptedModel:
         return Answer(json.dumps({"facts": list(self.answers.pop(0))}), self.cost)
 
 
-class World:
+class Nights:
     """A day on which something happened, evaluated by `model` if there is one."""
 
     def __init__(self, folder: Path, database: Database, clock: FakeClock, model: ScriptedModel | None) -> None:
@@ -114,12 +114,12 @@ def find_faults(facts: list[dict[str, str]]) -> str:
 
 
 @pytest.fixture
-def make_world(tmp_path: Path, database: Database, clock: FakeClock) -> Callable[..., World]:
-    return lambda model=None: World(tmp_path, database, clock, model)
+def make_world(tmp_path: Path, database: Database, clock: FakeClock) -> Callable[..., Nights]:
+    return lambda model=None: Nights(tmp_path, database, clock, model)
 
 
 @pytest.fixture
-def world(make_world: Callable[..., World]) -> World:
+def world(make_world: Callable[..., Nights]) -> Nights:
     return make_world()
 
 
@@ -142,7 +142,7 @@ def world(make_world: Callable[..., World]) -> World:
     ids=["none", "silent", "quote", "claim", "nothing", "corrected", "invalid", "at the cap", "over the cap"],
 )
 def test_a_day_is_worked_through_once_whatever_the_model_answers(
-    make_world: Callable[..., World],
+    make_world: Callable[..., Nights],
     model: ScriptedModel | None,
     questions: int,
     promoted: int,
@@ -163,7 +163,7 @@ def test_a_day_is_worked_through_once_whatever_the_model_answers(
     assert model is None or len(model.questions) == questions
 
 
-def test_the_model_is_asked_again_with_the_faults(make_world: Callable[..., World], database: Database) -> None:
+def test_the_model_is_asked_again_with_the_faults(make_world: Callable[..., Nights], database: Database) -> None:
     model = ScriptedModel([INVALID], [QUOTED])
     make_world(model).nightly.run(TODAY)
     assert "nowhere" in model.questions[1].text
@@ -171,7 +171,7 @@ def test_the_model_is_asked_again_with_the_faults(make_world: Callable[..., Worl
     assert [run.check.failed for run in ValidationRuns(database).latest("")] == [0, 1]
 
 
-def test_a_claim_of_the_model_waits_for_the_operator(make_world: Callable[..., World], clock: FakeClock) -> None:
+def test_a_claim_of_the_model_waits_for_the_operator(make_world: Callable[..., Nights], clock: FakeClock) -> None:
     world = make_world(ScriptedModel([QUOTED, CLAIM]))
     world.nightly.run(TODAY)
     (draft,) = world.drafts.waiting()
@@ -182,7 +182,7 @@ def test_a_claim_of_the_model_waits_for_the_operator(make_world: Callable[..., W
 
 @pytest.mark.parametrize("step", [(Drafts, "add"), (Para, "add"), (AgentFiles, "append")])
 def test_a_crash_in_the_middle_is_finished_without_a_second_evaluation(
-    make_world: Callable[..., World], monkeypatch: pytest.MonkeyPatch, step: tuple[type, str]
+    make_world: Callable[..., Nights], monkeypatch: pytest.MonkeyPatch, step: tuple[type, str]
 ) -> None:
     model = ScriptedModel([QUOTED, CLAIM])
     world = make_world(model)
@@ -197,7 +197,7 @@ def test_a_crash_in_the_middle_is_finished_without_a_second_evaluation(
     assert world.diary.count("## 2026-01-05") == 1
 
 
-def test_a_correction_supersedes_the_fact_that_it_corrects(world: World) -> None:
+def test_a_correction_supersedes_the_fact_that_it_corrects(world: Nights) -> None:
     old = world.para.add([NewFact("The service listens on port 8000", workspace="/home/me/shop")])[0]
     world.add_session("session_2", ("say", "Actually, the service listens on port 8001."))
     world.nightly.run(TODAY)
@@ -207,7 +207,7 @@ def test_a_correction_supersedes_the_fact_that_it_corrects(world: World) -> None
     assert [correction.id for correction in world.para.corrections(old.id)] == [old.id, new.id]
 
 
-def test_each_draft_is_decided_once_and_a_promoted_quote_may_guide(world: World) -> None:
+def test_each_draft_is_decided_once_and_a_promoted_quote_may_guide(world: Nights) -> None:
     world.nightly.run(TODAY)
     quoted, own, change = world.drafts.waiting()
     assert [(draft.category, draft.trust.value) for draft in (quoted, own, change)] == [
@@ -226,7 +226,7 @@ def test_each_draft_is_decided_once_and_a_promoted_quote_may_guide(world: World)
     assert approved == {quoted.fact: True, own.fact: False}
 
 
-def test_after_days_away_each_day_is_worked_through_once(world: World, clock: FakeClock) -> None:
+def test_after_days_away_each_day_is_worked_through_once(world: Nights, clock: FakeClock) -> None:
     world.nightly.run_due()
     clock.advance(timedelta(days=3))
     assert [report.subject for report in world.nightly.run_due()] == ["2026-01-05", "2026-01-06", "2026-01-07"]

@@ -6,9 +6,9 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.storage.database import Database
-from tests.prediction.deciding import World
+from tests.prediction.deciding import DecisionWorld
 
 
 @pytest.fixture
-def world(database: Database, clock: FakeClock) -> World:
-    return World(database, clock)
+def world(database: Database, clock: FakeClock) -> DecisionWorld:
+    return DecisionWorld(database, clock)

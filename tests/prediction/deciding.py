@@ -61,7 +61,7 @@ def make_proposals(*letters: str) -> list[Proposal]:
 
 
 @dataclass
-class World:
+class DecisionWorld:
     """Everything that a test of cards works with."""
 
     database: Database
@@ -195,7 +195,9 @@ def refusal_code(call: object, *arguments: object, **named: object) -> str:
     return refused.value.code
 
 
-def teach(world: World, count: int, signal: DecisionSignal = DecisionSignal.APPROVED, kind: str = "run_tests") -> None:
+def teach(
+    world: DecisionWorld, count: int, signal: DecisionSignal = DecisionSignal.APPROVED, kind: str = "run_tests"
+) -> None:
     """Record this many earlier decisions of the operator on cards of a kind."""
     for number in range(count):
         card = DecidedCard(

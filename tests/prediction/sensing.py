@@ -44,7 +44,7 @@ PYTEST = make_project()
 
 
 @dataclass
-class World:
+class SensedWorkspace:
     """What a context is made of. A test sets the fields that it is about, and reads the context with `sense`."""
 
     path: Path

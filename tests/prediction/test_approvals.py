@@ -31,10 +31,10 @@ from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.conftest import Repository
-from tests.prediction.deciding import SHOP, World, make_proposal, refusal_code
+from tests.prediction.deciding import SHOP, DecisionWorld, make_proposal, refusal_code
 
 
-def test_an_approved_card_runs_with_its_permit(world: World) -> None:
+def test_an_approved_card_runs_with_its_permit(world: DecisionWorld) -> None:
     card = world.cards.approve(world.make_card().id)
     assert (card.status, card.decided_by) == (Status.APPROVED, DecidedBy.OPERATOR)
     ((permit, assignment, mode),) = world.sessions.started
@@ -45,7 +45,7 @@ def test_an_approved_card_runs_with_its_permit(world: World) -> None:
     assert world.cards.list_pending() == []
 
 
-def test_a_blocked_card_stays_pending_with_the_reason(world: World) -> None:
+def test_a_blocked_card_stays_pending_with_the_reason(world: DecisionWorld) -> None:
     card = world.propose("run_tests paths=forbidden")
     with pytest.raises(Refusal, match="press 6, Tab and a in the console to allow it once") as refused:
         world.cards.approve(card.id)
@@ -56,7 +56,7 @@ def test_a_blocked_card_stays_pending_with_the_reason(world: World) -> None:
     assert world.signals() == []
 
 
-def test_a_repository_that_git_does_not_accept_is_refused_with_what_helps(world: World) -> None:
+def test_a_repository_that_git_does_not_accept_is_refused_with_what_helps(world: DecisionWorld) -> None:
     foreign = Refusal("unsafe_repository", "/shop belongs to another user", "git config --add safe.directory /shop")
     world.store.workspace_refusal = lambda workspace: foreign
     with pytest.raises(
@@ -65,14 +65,16 @@ def test_a_repository_that_git_does_not_accept_is_refused_with_what_helps(world:
         world.cards.approve(world.make_card().id)
 
 
-def make_reviewed_card(world: World, repository: Repository) -> Card:
+def make_reviewed_card(world: DecisionWorld, repository: Repository) -> Card:
     """A card about the present state of a repository, which session `sess_1` reviewed."""
     facts = {REVIEWED_IN: "sess_1", REVIEWED_STATE: read_status(Git(repository.path)).digest}
     world.workspaces[:] = [str(repository.path)]
     return world.make_card("a", workspace=str(repository.path), facts=facts)
 
 
-def test_a_review_of_the_same_state_is_not_run_again_unless_it_is_edited(world: World, repository: Repository) -> None:
+def test_a_review_of_the_same_state_is_not_run_again_unless_it_is_edited(
+    world: DecisionWorld, repository: Repository
+) -> None:
     card = make_reviewed_card(world, repository)
     with pytest.raises(Refusal, match="clawpy work sess_1") as refused:
         world.cards.approve(card.id)
@@ -82,14 +84,14 @@ def test_a_review_of_the_same_state_is_not_run_again_unless_it_is_edited(world: 
 
 
 def test_a_review_from_before_a_commit_does_not_stand_in_the_way_of_another(
-    world: World, repository: Repository
+    world: DecisionWorld, repository: Repository
 ) -> None:
     card = make_reviewed_card(world, repository)
     repository.commit("after the last check", {"a.py": "1"})
     assert world.cards.approve(card.id).status is Status.APPROVED
 
 
-def test_a_stop_is_not_noted_on_a_card(world: World) -> None:
+def test_a_stop_is_not_noted_on_a_card(world: DecisionWorld) -> None:
     card = world.make_card()
     world.rails.is_stopped = True
     with pytest.raises(Refusal) as refused:
@@ -99,7 +101,7 @@ def test_a_stop_is_not_noted_on_a_card(world: World) -> None:
     assert world.cards.get(card.id).note == ""
 
 
-def test_an_edit_that_asks_is_shown_first(world: World) -> None:
+def test_an_edit_that_asks_is_shown_first(world: DecisionWorld) -> None:
     card = world.make_card()
     assert refusal_code(world.cards.approve, card.id, edit="paths=risky") == "needs_acknowledgement"
     shown = world.cards.get(card.id)
@@ -108,7 +110,7 @@ def test_an_edit_that_asks_is_shown_first(world: World) -> None:
     assert sorted(world.signals()) == ["approved", "original"]
 
 
-def test_an_edited_prompt_that_names_a_flow_becomes_that_flow(world: World) -> None:
+def test_an_edited_prompt_that_names_a_flow_becomes_that_flow(world: DecisionWorld) -> None:
     card = world.propose("look at the cart")
     assert "takes prose" in card.note
     approved = world.cards.approve(card.id, edit=" Run the tests. ")
@@ -120,7 +122,7 @@ def test_an_edited_prompt_that_names_a_flow_becomes_that_flow(world: World) -> N
 
 
 @pytest.mark.parametrize("change", ["", "edited", "withdrawn", "demoted"])
-def test_a_heartbeat_runs_by_itself_only_as_the_operator_wrote_it(world: World, change: str) -> None:
+def test_a_heartbeat_runs_by_itself_only_as_the_operator_wrote_it(world: DecisionWorld, change: str) -> None:
     board = TaskBoard(world.database, randomness=Randomness(2))
     task = world.database.write(lambda tx: board.add_due(tx, "run the tests", "koji-core", SHOP, run=True))
     card = world.make_card(kind="heartbeat-1", flow="run_tests", facts={"task": task, RUN_FACT: True}, task_id=task)
@@ -134,7 +136,7 @@ def test_a_heartbeat_runs_by_itself_only_as_the_operator_wrote_it(world: World, 
     assert world.rails.triggers[-1].ordered is (change == "")
 
 
-def test_the_trigger_says_who_approved(world: World) -> None:
+def test_the_trigger_says_who_approved(world: DecisionWorld) -> None:
     world.cards.approve(world.make_card("a").id, by=DecidedBy.AUTONOMY)
     world.cards.approve(world.make_card("b").id, by=DecidedBy.API)
     assert [trigger.type for trigger in world.rails.triggers] == [TriggerType.AUTONOMOUS, TriggerType.MANUAL]
@@ -142,7 +144,7 @@ def test_the_trigger_says_who_approved(world: World) -> None:
     assert world.signals() == ["approved"], "an approval by autonomy is no decision of the operator"
 
 
-def test_a_trigger_by_a_program_is_no_approval(world: World) -> None:
+def test_a_trigger_by_a_program_is_no_approval(world: DecisionWorld) -> None:
     """The rails are asked as for work that runs by itself. Only the rate rail looks at `force` (SPEC 3.1, 3.2)."""
     world.cards.trigger(world.make_card("a").id, by="gateway")
     world.cards.trigger(world.make_card("b").id, force=True, by="gateway")
@@ -155,7 +157,7 @@ def test_a_trigger_by_a_program_is_no_approval(world: World) -> None:
     assert world.signals() == []
 
 
-def test_a_card_that_cannot_start_is_pending_again(world: World) -> None:
+def test_a_card_that_cannot_start_is_pending_again(world: DecisionWorld) -> None:
     card = world.make_card()
     world.sessions.cannot_start = True
     assert refusal_code(world.cards.approve, card.id) == "permit_used"
@@ -169,7 +171,7 @@ def test_a_card_that_cannot_start_is_pending_again(world: World) -> None:
 
 
 @contextmanager
-def killed_before_the_start(world: World) -> Iterator[None]:
+def killed_before_the_start(world: DecisionWorld) -> Iterator[None]:
     """Approvals are stored, and the engine is killed before the session starts."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(world.approvals, "_start", lambda *_: None)
@@ -177,7 +179,7 @@ def killed_before_the_start(world: World) -> Iterator[None]:
 
 
 def test_recovery_starts_approved_cards_and_reopens_those_with_an_expired_permit(
-    world: World, clock: FakeClock
+    world: DecisionWorld, clock: FakeClock
 ) -> None:
     fresh, late, running = world.check(make_proposal("fresh"), make_proposal("late"), make_proposal("running"))
     world.cards.approve(running.id)
@@ -196,7 +198,7 @@ def test_recovery_starts_approved_cards_and_reopens_those_with_an_expired_permit
     assert world.approvals.recover(list(world.rails.permits_by_card.values())) == []
 
 
-def test_recovery_starts_a_card_that_was_approved_again(world: World) -> None:
+def test_recovery_starts_a_card_that_was_approved_again(world: DecisionWorld) -> None:
     card = world.make_card()
     world.sessions.is_full = True
     world.cards.approve(card.id)
@@ -208,7 +210,9 @@ def test_recovery_starts_a_card_that_was_approved_again(world: World) -> None:
     assert world.cards.get(card.id).session_id == "session_2", "the session of the first approval is over"
 
 
-def test_an_error_after_the_start_does_not_make_a_card_pending(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_after_the_start_does_not_make_a_card_pending(
+    world: DecisionWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     card = world.make_card()
     start = world.sessions.start
 
@@ -227,7 +231,7 @@ def test_an_error_after_the_start_does_not_make_a_card_pending(world: World, mon
 # The runner to which an approval agrees (SPEC 3.8)
 
 
-def test_another_runner_is_shown_first_and_used_when_approved_again(world: World) -> None:
+def test_another_runner_is_shown_first_and_used_when_approved_again(world: DecisionWorld) -> None:
     world.sessions.text_executor = "ollama:qwen"
     world.sessions.choose_other = lambda assignment: (replace(assignment, runner="model"), "")
     card = world.propose("explain the cart")
@@ -244,7 +248,7 @@ def test_another_runner_is_shown_first_and_used_when_approved_again(world: World
     assert world.sessions.started[0][1].runner == "model"
 
 
-def test_a_card_never_runs_by_itself_with_another_runner(world: World) -> None:
+def test_a_card_never_runs_by_itself_with_another_runner(world: DecisionWorld) -> None:
     world.sessions.text_executor = "ollama:qwen"
     card = world.propose("explain the cart")
     world.sessions.text_executor = "openai:gpt"
@@ -253,7 +257,7 @@ def test_a_card_never_runs_by_itself_with_another_runner(world: World) -> None:
     assert world.cards.get(card.id).consent_text.startswith("ollama:qwen"), "only the operator can agree to it"
 
 
-def test_pending_cards_name_their_runner_when_a_model_comes_or_goes(world: World, database: Database) -> None:
+def test_pending_cards_name_their_runner_when_a_model_comes_or_goes(world: DecisionWorld, database: Database) -> None:
     card = world.propose("think about the cache")
     assert "takes prose" in card.note
     assert world.approvals.refresh_runners() == 0
@@ -275,7 +279,7 @@ def test_pending_cards_name_their_runner_when_a_model_comes_or_goes(world: World
 # Sessions that could not begin (SPEC 2.7, 3.8)
 
 
-def fail_to_begin(world: World, card: Card) -> Card:
+def fail_to_begin(world: DecisionWorld, card: Card) -> Card:
     """The card after its session could not begin, because its provider is down."""
     view = world.sessions.views[card.id]
     world.sessions.views[card.id] = replace(view, not_begun=True, error="openai cannot be reached")
@@ -283,7 +287,7 @@ def fail_to_begin(world: World, card: Card) -> Card:
     return world.cards.get(card.id)
 
 
-def test_a_card_whose_session_could_not_begin_is_pending_again(world: World) -> None:
+def test_a_card_whose_session_could_not_begin_is_pending_again(world: DecisionWorld) -> None:
     card = world.start_card()
     back = fail_to_begin(world, card)
     assert (back.status, back.outcome, back.session_id) == (Status.PENDING, None, None)
@@ -295,14 +299,14 @@ def test_a_card_whose_session_could_not_begin_is_pending_again(world: World) -> 
     assert len(world.sessions.started) == 2
 
 
-def test_a_card_whose_session_could_not_begin_is_executed_beside_a_pending_one(world: World) -> None:
+def test_a_card_whose_session_could_not_begin_is_executed_beside_a_pending_one(world: DecisionWorld) -> None:
     card = world.start_card()
     world.store.propose_again(card.id, "once more")
     done = fail_to_begin(world, card)
     assert (done.status, done.outcome) == (Status.EXECUTED, Outcome.FAILED)
 
 
-def test_an_undone_card_whose_session_could_not_begin_is_not_pending_again(world: World) -> None:
+def test_an_undone_card_whose_session_could_not_begin_is_not_pending_again(world: DecisionWorld) -> None:
     card = world.start_card()
     world.sessions.stop = lambda session_id, reason: None
     world.cards.undo(card.id)
@@ -313,7 +317,7 @@ def test_an_undone_card_whose_session_could_not_begin_is_not_pending_again(world
 @pytest.mark.parametrize(
     ("state", "error"), [(SessionState.INTERRUPTED, ""), (SessionState.CANCELLED, "the engine was closed")]
 )
-def test_interrupted_work_is_a_pending_card_again(world: World, state: SessionState, error: str) -> None:
+def test_interrupted_work_is_a_pending_card_again(world: DecisionWorld, state: SessionState, error: str) -> None:
     card = world.start_card()
     world.sessions.end(card.id, state, error=error)
     again, *_ = world.cards.list_pending()
@@ -324,7 +328,7 @@ def test_interrupted_work_is_a_pending_card_again(world: World, state: SessionSt
     assert world.cards.list_pending() == []
 
 
-def test_interrupted_work_that_was_undone_or_ran_by_itself_is_not_offered_again(world: World) -> None:
+def test_interrupted_work_that_was_undone_or_ran_by_itself_is_not_offered_again(world: DecisionWorld) -> None:
     undone = world.start_card()
     world.sessions.stop = lambda session_id, reason: None
     world.cards.undo(undone.id)
@@ -336,7 +340,7 @@ def test_interrupted_work_that_was_undone_or_ran_by_itself_is_not_offered_again(
     assert world.cards.list_pending() == []
 
 
-def test_recovery_says_what_became_of_each_card(world: World) -> None:
+def test_recovery_says_what_became_of_each_card(world: DecisionWorld) -> None:
     permits = world.rails.permits_by_card
     started = world.make_card("started")
     with killed_before_the_start(world):
@@ -369,7 +373,7 @@ def test_recovery_says_what_became_of_each_card(world: World) -> None:
         (None, "name a flow, or configure a model or an agent"),
     ],
 )
-def test_a_refusal_says_what_makes_a_card_run(world: World, flow: str | None, way_out: str) -> None:
+def test_a_refusal_says_what_makes_a_card_run(world: DecisionWorld, flow: str | None, way_out: str) -> None:
     card = world.make_card(flow=flow)
     world.sessions.check = lambda assignment: RunnerInfo(False, "nothing takes it")  # type: ignore[method-assign]
     with pytest.raises(Refusal, match="nothing takes it") as refused:
@@ -377,13 +381,13 @@ def test_a_refusal_says_what_makes_a_card_run(world: World, flow: str | None, wa
     assert (refused.value.code, refused.value.fix) == ("no_runner", way_out.format(card.id))
 
 
-def test_parameters_are_for_flows_and_a_prompt_has_a_maximum_length(world: World) -> None:
+def test_parameters_are_for_flows_and_a_prompt_has_a_maximum_length(world: DecisionWorld) -> None:
     card = world.propose("explain the cart")
     assert refusal_code(world.cards.approve, card.id, parameters={"paths": "src"}) == "bad_parameters"
     assert refusal_code(world.cards.approve, card.id, edit="x" * 20_001) == "long_prompt"
 
 
-def test_an_edit_that_names_a_flow_needs_no_second_approval_on_a_card_of_a_model(world: World) -> None:
+def test_an_edit_that_names_a_flow_needs_no_second_approval_on_a_card_of_a_model(world: DecisionWorld) -> None:
     world.sessions.text_executor = "ollama:qwen"
     card = world.propose("look at the cart")
     world.sessions.text_executor = ""

@@ -22,7 +22,7 @@ from engine.model import DecidedBy, Outcome, Refusal, SessionState, Source, Stat
 from engine.prediction.card_rows import TRANSITIONS, CardRow, Move, compute_next_status
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
-from tests.prediction.deciding import SHOP, World, make_proposal, refusal_code
+from tests.prediction.deciding import SHOP, DecisionWorld, make_proposal, refusal_code
 
 STEPS = {
     (Status.PENDING, Status.APPROVED),
@@ -62,7 +62,7 @@ class RandomSteps(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.clock = FakeClock(MONDAY_MORNING)
         self.database = Database(Path(self.folder.name) / "clawpy.db", clock=self.clock, bus=EventBus())
-        self.world = World(self.database, self.clock)
+        self.world = DecisionWorld(self.database, self.clock)
         self.status: dict[str, Status] = {}
         """The status of each card after the last step."""
 
@@ -174,7 +174,7 @@ DISCARDED = ChangeSetDiscarded(subject="change_1", session_id="session_1")
     ],
 )
 def test_the_last_decision_on_the_changes_of_a_card_is_its_signal(
-    world: World, events: list[Event], signal: str
+    world: DecisionWorld, events: list[Event], signal: str
 ) -> None:
     world.finish_card()
     for event in events:
@@ -193,7 +193,7 @@ def test_the_last_decision_on_the_changes_of_a_card_is_its_signal(
         (SessionState.INTERRUPTED, Outcome.FAILED),
     ],
 )
-def test_the_end_of_the_session_is_the_outcome(world: World, state: SessionState, outcome: Outcome) -> None:
+def test_the_end_of_the_session_is_the_outcome(world: DecisionWorld, state: SessionState, outcome: Outcome) -> None:
     card = world.start_card()
     world.sessions.end(card.id, state)
     ended = world.cards.get(card.id)
@@ -201,7 +201,7 @@ def test_the_end_of_the_session_is_the_outcome(world: World, state: SessionState
 
 
 def test_an_approval_that_could_not_run_is_taken_back_and_screens_read_the_phase_again(
-    world: World, bus: EventBus
+    world: DecisionWorld, bus: EventBus
 ) -> None:
     card = world.start_card()
     subscription = bus.subscribe(lambda: None)
@@ -210,7 +210,7 @@ def test_an_approval_that_could_not_run_is_taken_back_and_screens_read_the_phase
     assert "phase" in {topic for event in subscription.drain() for topic in event.topics}
 
 
-def test_a_result_that_was_reviewed_and_kept_for_a_day_was_wanted(world: World, clock: FakeClock) -> None:
+def test_a_result_that_was_reviewed_and_kept_for_a_day_was_wanted(world: DecisionWorld, clock: FakeClock) -> None:
     card = world.finish_card(by=DecidedBy.AUTONOMY)
     clock.advance(timedelta(hours=24) - MOMENT)
     world.cards.mark_reviewed(card.id)
@@ -223,7 +223,7 @@ def test_a_result_that_was_reviewed_and_kept_for_a_day_was_wanted(world: World, 
 @pytest.mark.parametrize(("verb", "signal"), [("undo", "undone"), ("dismiss", "dismissed")])
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_check_that_ran_by_itself_can_be_undone_or_dismissed_once(
-    world: World, clock: FakeClock, verb: str, signal: str, kept: bool
+    world: DecisionWorld, clock: FakeClock, verb: str, signal: str, kept: bool
 ) -> None:
     card = world.finish_card(by=DecidedBy.AUTONOMY)
     if kept:
@@ -240,7 +240,7 @@ def test_a_check_that_ran_by_itself_can_be_undone_or_dismissed_once(
     assert refusal_code(world.cards.dismiss, card.id) == "already_decided"
 
 
-def test_a_result_that_nobody_reviewed_counts_nothing(world: World, clock: FakeClock) -> None:
+def test_a_result_that_nobody_reviewed_counts_nothing(world: DecisionWorld, clock: FakeClock) -> None:
     card = world.finish_card(by=DecidedBy.AUTONOMY)
     world.cards.mark_shown([card.id])
     clock.advance(timedelta(hours=25))
@@ -253,7 +253,7 @@ def test_a_result_that_nobody_reviewed_counts_nothing(world: World, clock: FakeC
 # Expiry, events and refused rows
 
 
-def test_a_card_expires_after_24_hours(world: World, clock: FakeClock) -> None:
+def test_a_card_expires_after_24_hours(world: DecisionWorld, clock: FakeClock) -> None:
     card = world.make_card()
     clock.advance(timedelta(hours=24) - MOMENT)
     assert world.store.expire_due() == 0
@@ -267,18 +267,18 @@ def test_a_card_expires_after_24_hours(world: World, clock: FakeClock) -> None:
 
 
 def test_quiet_hours_do_not_count(database: Database, clock: FakeClock) -> None:
-    card = World(database, clock, Settings(quiet_hours_start=22, quiet_hours_end=7)).make_card()
+    card = DecisionWorld(database, clock, Settings(quiet_hours_start=22, quiet_hours_end=7)).make_card()
     assert card.expires_at - card.created_at == timedelta(hours=24 + 9)
 
 
-def test_a_card_that_was_shown_gives_a_signal_when_it_expires(world: World, clock: FakeClock) -> None:
+def test_a_card_that_was_shown_gives_a_signal_when_it_expires(world: DecisionWorld, clock: FakeClock) -> None:
     world.cards.mark_shown([world.make_card().id, "pred_none"])
     clock.advance(timedelta(hours=24))
     world.store.expire_due()
     assert world.signals() == ["expired"]
 
 
-def test_every_transition_is_an_event(world: World, bus: EventBus) -> None:
+def test_every_transition_is_an_event(world: DecisionWorld, bus: EventBus) -> None:
     subscription = bus.subscribe(lambda: None)
     card = world.make_card()
     world.cards.snooze(card.id)
@@ -293,7 +293,7 @@ def test_every_transition_is_an_event(world: World, bus: EventBus) -> None:
     ]  # fmt: skip
 
 
-def test_the_database_refuses_two_pending_cards_about_the_same(world: World) -> None:
+def test_the_database_refuses_two_pending_cards_about_the_same(world: DecisionWorld) -> None:
     first, second = world.check(make_proposal("a"), make_proposal("b"))
 
     def give_same_subject(tx: Any) -> None:
@@ -304,7 +304,9 @@ def test_the_database_refuses_two_pending_cards_about_the_same(world: World) -> 
         world.database.write(give_same_subject)
 
 
-def test_the_cards_of_a_deleted_workspace_are_withdrawn_at_the_next_check_but_your_own_wait(world: World) -> None:
+def test_the_cards_of_a_deleted_workspace_are_withdrawn_at_the_next_check_but_your_own_wait(
+    world: DecisionWorld,
+) -> None:
     world.workspaces = [SHOP, "/site"]
     in_shop, in_site = world.check(make_proposal("a"), make_proposal("b", workspace="/site"))
     own = world.propose("look around", workspace="/site")

@@ -34,12 +34,12 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.selection import is_done_by_operator
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
-from tests.prediction.deciding import SHOP, World, make_proposal, make_proposals, refusal_code, teach
+from tests.prediction.deciding import SHOP, DecisionWorld, make_proposal, make_proposals, refusal_code, teach
 from tests.prediction.sensing import PastRun
 from tests.support.helpers import refused
 
 
-def make_new_commit_state(world: World) -> GitState:
+def make_new_commit_state(world: DecisionWorld) -> GitState:
     """A repository with a new commit."""
     return GitState(head="new", recent=(Commit("new", world.clock.now(), "a", "commit"),))
 
@@ -47,14 +47,14 @@ def make_new_commit_state(world: World) -> GitState:
 # Which proposals become cards
 
 
-def test_the_five_highest_proposals_become_cards(world: World) -> None:
+def test_the_five_highest_proposals_become_cards(world: DecisionWorld) -> None:
     tiers = [Tier.CHECK, Tier.AT_RISK, Tier.CHECK, Tier.BLOCKS, Tier.UPKEEP, Tier.CHECK, Tier.CHECK, Tier.UPKEEP]
     created = world.check(*(make_proposal(str(n), kind=f"kind{n}", tier=tier) for n, tier in enumerate(tiers)))
     assert [card.tier for card in created] == [1, 2, 3, 3, 3]
     assert world.check(*world.proposals) == []
 
 
-def test_a_requested_check_says_when_there_is_no_room_for_a_card(world: World) -> None:
+def test_a_requested_check_says_when_there_is_no_room_for_a_card(world: DecisionWorld) -> None:
     world.git_state = make_new_commit_state(world)
     world.check(*make_proposals(*"abcde"))
     assert world.checks.run(requested=True).errors == (), "nothing else is proposed"
@@ -67,7 +67,7 @@ def test_a_requested_check_says_when_there_is_no_room_for_a_card(world: World) -
     assert world.checks.run().errors == (), "the operator did not request it"
 
 
-def test_a_workspace_without_a_commit_is_remarked_until_it_has_one(world: World) -> None:
+def test_a_workspace_without_a_commit_is_remarked_until_it_has_one(world: DecisionWorld) -> None:
     reason = "no commit yet; most cards need a history, so make a commit"
     assert world.checks.run(requested=True).errors == (f"{SHOP}: {reason}",)
     assert world.checks.remarks() == {SHOP: reason}
@@ -79,7 +79,7 @@ def test_a_workspace_without_a_commit_is_remarked_until_it_has_one(world: World)
     assert world.checks.remarks() == {}
 
 
-def test_a_problem_is_not_stated_after_a_landing_until_the_next_check(world: World) -> None:
+def test_a_problem_is_not_stated_after_a_landing_until_the_next_check(world: DecisionWorld) -> None:
     world.check()
     [problem] = world.checks.remarks().values()
     world.clock.advance(timedelta(seconds=1))
@@ -90,7 +90,7 @@ def test_a_problem_is_not_stated_after_a_landing_until_the_next_check(world: Wor
     assert world.checks.remarks() == {SHOP: problem}
 
 
-def test_what_is_known_is_remarked_although_an_inspection_failed(world: World) -> None:
+def test_what_is_known_is_remarked_although_an_inspection_failed(world: DecisionWorld) -> None:
     world.failed_inspections = {"merges": "git took too long"}
     world.check()
     assert world.checks.remarks() == {SHOP: "no commit yet; most cards need a history, so make a commit"}
@@ -99,7 +99,7 @@ def test_what_is_known_is_remarked_although_an_inspection_failed(world: World) -
     assert world.checks.remarks() != {}, "it is not known whether a newer problem holds"
 
 
-def test_the_same_evidence_makes_one_card(world: World) -> None:
+def test_the_same_evidence_makes_one_card(world: DecisionWorld) -> None:
     assert len(world.check(make_proposal("a"), make_proposal("a"), make_proposal("a", workspace="/other"))) == 1
     world.cards.approve(world.cards.list_pending()[0].id)
     assert world.check(make_proposal("a")) == [], "a session works on it"
@@ -108,7 +108,7 @@ def test_the_same_evidence_makes_one_card(world: World) -> None:
 # Pending cards in a later check
 
 
-def test_a_card_is_withdrawn_when_its_evidence_is_gone(world: World) -> None:
+def test_a_card_is_withdrawn_when_its_evidence_is_gone(world: DecisionWorld) -> None:
     card = world.make_card("a")
     world.cards.mark_shown([card.id])
     own = world.propose("run_tests")
@@ -121,7 +121,7 @@ def test_a_card_is_withdrawn_when_its_evidence_is_gone(world: World) -> None:
     assert len(world.check(make_proposal("a"))) == 1, "a withdrawn card does not cool down"
 
 
-def test_a_pending_card_gives_the_reasons_of_the_last_check(world: World, clock: FakeClock) -> None:
+def test_a_pending_card_gives_the_reasons_of_the_last_check(world: DecisionWorld, clock: FakeClock) -> None:
     before = world.make_card(
         "a", reasoning="1 file uncommitted", signals=(Signal("git", 0.1, 0.5, ("1 uncommitted file",)),)
     )
@@ -132,7 +132,9 @@ def test_a_pending_card_gives_the_reasons_of_the_last_check(world: World, clock:
     assert after == replace(before, evidence_at=clock.now(), **renewed), "its confidence stays as it was stated"
 
 
-def test_a_card_that_would_run_something_else_by_now_makes_way_for_another(world: World, clock: FakeClock) -> None:
+def test_a_card_that_would_run_something_else_by_now_makes_way_for_another(
+    world: DecisionWorld, clock: FakeClock
+) -> None:
     old = world.make_card("a", parameters={"paths": ["a"]})
     [new] = world.check(make_proposal("a", parameters={"paths": ["a", "b"]}))
     assert world.cards.get(old.id).outcome is Outcome.WITHDRAWN
@@ -147,7 +149,7 @@ def test_a_card_that_would_run_something_else_by_now_makes_way_for_another(world
     ]
 
 
-def test_a_card_that_the_operator_edited_stays_as_edited(world: World) -> None:
+def test_a_card_that_the_operator_edited_stays_as_edited(world: DecisionWorld) -> None:
     card = world.make_card("a")
     world.sessions.is_full = True
     world.cards.undo(world.cards.approve(card.id, edit="paths=src").id)
@@ -158,7 +160,7 @@ def test_a_card_that_the_operator_edited_stays_as_edited(world: World) -> None:
 
 @pytest.mark.parametrize(("shown", "signals"), [(True, ["did_himself"]), (False, [])])
 def test_a_shown_card_whose_work_the_operator_did_gives_a_signal(
-    world: World, clock: FakeClock, shown: bool, signals: list[str]
+    world: DecisionWorld, clock: FakeClock, shown: bool, signals: list[str]
 ) -> None:
     card = world.make_card("a", kind="report_branches", facts={"branches": [["x", "t"]]})
     if shown:
@@ -174,7 +176,7 @@ def test_a_shown_card_whose_work_the_operator_did_gives_a_signal(
 # Errors, stops and workspaces that are off
 
 
-def test_nothing_is_withdrawn_when_a_source_failed(world: World) -> None:
+def test_nothing_is_withdrawn_when_a_source_failed(world: DecisionWorld) -> None:
     card = world.make_card("a")
     world.context_errors = ("runs: the table is locked",)
     world.proposals = []
@@ -186,7 +188,7 @@ def test_nothing_is_withdrawn_when_a_source_failed(world: World) -> None:
     assert world.cards.get(card.id).status is Status.PENDING
 
 
-def test_a_card_stays_while_the_inspection_that_its_kind_depends_on_fails(world: World) -> None:
+def test_a_card_stays_while_the_inspection_that_its_kind_depends_on_fails(world: DecisionWorld) -> None:
     staying = world.make_card("a", kind="lost_commits")
     (leaving,) = world.check(*world.proposals, make_proposal("b", kind="lint"))
     world.failed_inspections = {"lost": "git took too long"}
@@ -196,7 +198,7 @@ def test_a_card_stays_while_the_inspection_that_its_kind_depends_on_fails(world:
     assert world.cards.get(staying.id).status is Status.PENDING
 
 
-def test_an_error_of_a_template_leaves_the_cards_of_others(world: World) -> None:
+def test_an_error_of_a_template_leaves_the_cards_of_others(world: DecisionWorld) -> None:
     pending = world.make_card("a")
     world.template_errors = (KeyError("head"),)
     world.proposals = [make_proposal("b")]
@@ -207,7 +209,7 @@ def test_an_error_of_a_template_leaves_the_cards_of_others(world: World) -> None
     assert world.cards.get(pending.id).status is Status.PENDING
 
 
-def test_a_card_that_the_content_rail_blocks_is_held_back_and_named_until_it_is_gone(world: World) -> None:
+def test_a_card_that_the_content_rail_blocks_is_held_back_and_named_until_it_is_gone(world: DecisionWorld) -> None:
     world.git_state = make_new_commit_state(world)
     world.proposals = [
         make_proposal("a", prompt="forbidden"),
@@ -228,12 +230,12 @@ def test_a_card_that_the_content_rail_blocks_is_held_back_and_named_until_it_is_
     assert world.checks.remarks() == {}
 
 
-def test_a_card_that_is_held_back_takes_no_place(world: World) -> None:
+def test_a_card_that_is_held_back_takes_no_place(world: DecisionWorld) -> None:
     blocked = make_proposal("a", kind="secret", prompt="forbidden", tier=Tier.AT_RISK)
     assert len(world.check(blocked, *make_proposals(*"vwxyz"))) == 5
 
 
-def test_what_is_held_back_stays_named_after_a_check_of_another_workspace(world: World) -> None:
+def test_what_is_held_back_stays_named_after_a_check_of_another_workspace(world: DecisionWorld) -> None:
     world.git_state = make_new_commit_state(world)
     world.check(make_proposal("a", prompt="forbidden"))
     before = world.checks.remarks()
@@ -242,7 +244,7 @@ def test_what_is_held_back_stays_named_after_a_check_of_another_workspace(world:
 
 
 def test_remarks_are_those_of_one_check_even_if_another_ends_meanwhile(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: DecisionWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.check()
     before, read = world.checks.remarks(), world.database.read
@@ -260,14 +262,14 @@ def test_remarks_are_those_of_one_check_even_if_another_ends_meanwhile(
     assert world.checks.remarks() != before
 
 
-def test_a_proposal_for_a_channel_that_is_not_registered_is_an_error(world: World) -> None:
+def test_a_proposal_for_a_channel_that_is_not_registered_is_an_error(world: DecisionWorld) -> None:
     world.proposals = [make_proposal("a", channel="gone"), make_proposal("b")]
     report = world.checks.run()
     assert len(report.created) == 1
     assert report.errors == (f"{SHOP}: run_tests: there is no channel 'gone'",)
 
 
-def test_a_finished_check_is_in_the_ledger_with_its_errors(world: World) -> None:
+def test_a_finished_check_is_in_the_ledger_with_its_errors(world: DecisionWorld) -> None:
     world.make_card("a")
     world.template_errors = (KeyError("head"),)
     world.check(make_proposal("b"))
@@ -276,7 +278,7 @@ def test_a_finished_check_is_in_the_ledger_with_its_errors(world: World) -> None
     assert [*finished.payload["errors"]] == ["/shop: KeyError: 'head'"]
 
 
-def test_confidence_is_fixed_in_phase_0_and_the_twins_in_phase_1(world: World) -> None:
+def test_confidence_is_fixed_in_phase_0_and_the_twins_in_phase_1(world: DecisionWorld) -> None:
     teach(world, 29)
     card = world.make_card("a")
     assert (card.confidence, card.source, world.twin.read_phase().number) == (0.4, Source.TEMPLATE, 0)
@@ -302,14 +304,14 @@ class RunningClock(FakeClock):
 
 
 def test_proposals_of_one_check_are_equally_urgent_however_long_it_takes(database: Database) -> None:
-    world = World(database, RunningClock(MONDAY_MORNING))
+    world = DecisionWorld(database, RunningClock(MONDAY_MORNING))
     teach(world, 30)
     created = world.check(*(make_proposal(name, evidence_at=MONDAY_MORNING, prompt="run the tests") for name in "abc"))
     assert len(created) == 3
     assert len({card.confidence for card in created}) == 1
 
 
-def test_a_stopped_engine_predicts_nothing(world: World) -> None:
+def test_a_stopped_engine_predicts_nothing(world: DecisionWorld) -> None:
     world.stop_reason = "F12 was pressed"
     world.proposals = [make_proposal("a")]
     assert world.checks.run() == CheckReport(errors=("F12 was pressed",))
@@ -320,7 +322,7 @@ def test_a_stopped_engine_predicts_nothing(world: World) -> None:
 
 def test_a_workspace_that_is_off_gets_no_cards(database: Database, clock: FakeClock) -> None:
     settings = Settings(workspaces={SHOP: WorkspaceSettings(autonomy=WorkspaceAutonomy.OFF)})
-    world = World(database, clock, settings=settings)
+    world = DecisionWorld(database, clock, settings=settings)
     assert world.check(make_proposal("a")) == []
     assert "off" in world.checks.run(requested=True).errors[0]
     landed = ChangeSetLanded(subject="change_1", workspace=SHOP, session_id="session_1", files=1)
@@ -329,14 +331,14 @@ def test_a_workspace_that_is_off_gets_no_cards(database: Database, clock: FakeCl
     assert world.checks.last_checked() == {}
 
 
-def test_a_change_of_files_is_a_sign_of_the_operator(world: World, clock: FakeClock) -> None:
+def test_a_change_of_files_is_a_sign_of_the_operator(world: DecisionWorld, clock: FakeClock) -> None:
     world.check()
     world.silence = timedelta(minutes=5)
     world.check()
     assert world.activities == [(SHOP, clock.now() - timedelta(minutes=5))]
 
 
-def test_a_workspace_that_is_switched_off_while_it_is_read_is_not_said_to_get_no_cards(world: World) -> None:
+def test_a_workspace_that_is_switched_off_while_it_is_read_is_not_said_to_get_no_cards(world: DecisionWorld) -> None:
     switched_off = Settings(workspaces={SHOP: WorkspaceSettings(autonomy=WorkspaceAutonomy.OFF)})
     world.proposals = [make_proposal("a")]
     read_contexts = world.read_contexts
@@ -350,7 +352,7 @@ def test_a_workspace_that_is_switched_off_while_it_is_read_is_not_said_to_get_no
     assert (len(report.created), any("autonomy is off" in error for error in report.errors)) == (1, False)
 
 
-def test_a_second_check_waits_for_the_first(world: World) -> None:
+def test_a_second_check_waits_for_the_first(world: DecisionWorld) -> None:
     is_reading, may_continue = threading.Event(), threading.Event()
     read_contexts = world.read_contexts
     read_workspaces: list[Sequence[str]] = []

@@ -13,17 +13,17 @@ from engine.model import SessionState, SessionView
 from engine.prediction.context import ChangedFile, find_files_changed_since
 from engine.prediction.problems import find_unsolved_problem
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, PYTEST, PastRun, World, commit_at, make_session, task, touch
+from tests.prediction.sensing import NOW, PYTEST, PastRun, SensedWorkspace, commit_at, make_session, task, touch
 
 BEFORE, RUN, AFTER = NOW - timedelta(hours=2), NOW - timedelta(hours=1), NOW - timedelta(minutes=5)
 
 
 @pytest.fixture
-def world(repository: Repository) -> World:
+def world(repository: Repository) -> SensedWorkspace:
     commit_at(repository, "one", {"a.py": "1", "b.py": "1", "t.py": "1"}, BEFORE)
     for path in (".git/index", ".git/logs/HEAD"):
         touch(repository.path / path, BEFORE)
-    return World(repository.path)
+    return SensedWorkspace(repository.path)
 
 
 def list_paths(changed: tuple[ChangedFile, ...]) -> list[str]:
@@ -75,13 +75,13 @@ FAILED = "`test_a` failed at 08:30 and has not passed since; fix it"
     ],
 )
 def test_a_failed_test_stays_a_problem_until_it_passes(
-    world: World, repository: Repository, runs: list[tuple[str, ...]], problem: str
+    world: SensedWorkspace, repository: Repository, runs: list[tuple[str, ...]], problem: str
 ) -> None:
     world.runs = [PastRun(repository.git("rev-parse", "HEAD"), failing) for failing in runs]
     assert find_unsolved_problem(world.sense()) == problem
 
 
-def test_a_run_of_other_tests_does_not_answer_a_failed_test(world: World, repository: Repository) -> None:
+def test_a_run_of_other_tests_does_not_answer_a_failed_test(world: SensedWorkspace, repository: Repository) -> None:
     head = repository.commit("two", {"a.py": "2"}, at=BEFORE.isoformat())
     measured = PastRun(head, full=False, passed=1, durations=(("t.py::test_b", 0.1),))
     world.runs = [measured, PastRun(head, ("t.py::test_a",))]
@@ -111,14 +111,14 @@ def test_a_run_of_other_tests_does_not_answer_a_failed_test(world: World, reposi
     ],
 )
 def test_a_failed_test_is_named_with_its_answer(
-    world: World, repository: Repository, latest: SessionView, answer: str
+    world: SensedWorkspace, repository: Repository, latest: SessionView, answer: str
 ) -> None:
     world.runs = [PastRun(repository.git("rev-parse", "HEAD"), ("t.py::test_a",))]
     world.sessions = [latest]
     assert find_unsolved_problem(world.sense()) == FAILED.replace("fix it", answer)
 
 
-def test_a_stopped_run_stays_a_problem_until_a_run_finishes(world: World, repository: Repository) -> None:
+def test_a_stopped_run_stays_a_problem_until_a_run_finishes(world: SensedWorkspace, repository: Repository) -> None:
     stopped = make_session(state=SessionState.CANCELLED)
     world.sessions = [stopped]
     expected = "the tests were stopped, no run has finished here yet; ask for “run_tests”"
@@ -129,7 +129,7 @@ def test_a_stopped_run_stays_a_problem_until_a_run_finishes(world: World, reposi
     assert find_unsolved_problem(world.sense()) == ""
 
 
-def test_advice_on_a_failed_test_names_its_project(world: World, repository: Repository) -> None:
+def test_advice_on_a_failed_test_names_its_project(world: SensedWorkspace, repository: Repository) -> None:
     head = repository.commit("two", {"b/tests/test_b.py": "1"}, at=BEFORE.isoformat())
     world.projects = [replace(PYTEST, path="b")]
     world.runs = [PastRun(head, ("tests/test_b.py::test_b",), project="b")]
@@ -137,7 +137,7 @@ def test_advice_on_a_failed_test_names_its_project(world: World, repository: Rep
 
 
 def test_there_is_no_advice_if_files_changed_between_a_failed_run_and_a_later_one(
-    world: World, repository: Repository
+    world: SensedWorkspace, repository: Repository
 ) -> None:
     head = repository.git("rev-parse", "HEAD")
     failed = PastRun(head, ("t.py::test_a",), clean=False, tree="1")
@@ -148,13 +148,13 @@ def test_there_is_no_advice_if_files_changed_between_a_failed_run_and_a_later_on
     assert find_unsolved_problem(world.sense()) == FAILED.removesuffix("; fix it")
 
 
-def test_a_failed_test_whose_file_is_gone_is_no_problem(world: World, repository: Repository) -> None:
+def test_a_failed_test_whose_file_is_gone_is_no_problem(world: SensedWorkspace, repository: Repository) -> None:
     failing = ("t.py::test_a", "gone.py::test_b", "pkg::TestC")
     world.runs = [PastRun(repository.git("rev-parse", "HEAD"), failing)]
     assert find_unsolved_problem(world.sense()).startswith("2 tests failed")
 
 
-def test_the_situation_in_words(world: World, repository: Repository) -> None:
+def test_the_situation_in_words(world: SensedWorkspace, repository: Repository) -> None:
     repository.git("tag", "v1.2")
     repository.write("a.py", "2")
     world.tasks = [task("cart rounding", timedelta(days=4))]
@@ -175,7 +175,7 @@ def test_the_situation_in_words(world: World, repository: Repository) -> None:
     ]
 
 
-def test_the_situation_in_words_has_no_control_characters(world: World, repository: Repository) -> None:
+def test_the_situation_in_words_has_no_control_characters(world: SensedWorkspace, repository: Repository) -> None:
     repository.commit("bad \x1b]0;title\x07subject", {"x\x1b[31m.py": "1"})
     repository.write("y\x1b[2J.py", "1")
     text = world.sense().text

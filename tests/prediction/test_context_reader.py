@@ -13,20 +13,20 @@ from engine.model import Thread
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.signals import OurWrite
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, PastRun, World, commit_at, make_session, propose_all, touch
+from tests.prediction.sensing import NOW, PastRun, SensedWorkspace, commit_at, make_session, propose_all, touch
 
 BEFORE, RUN, AFTER = NOW - timedelta(hours=2), NOW - timedelta(hours=1), NOW - timedelta(minutes=5)
 
 
 @pytest.fixture
-def world(repository: Repository) -> World:
+def world(repository: Repository) -> SensedWorkspace:
     commit_at(repository, "one", {"a.py": "1", "b.py": "1"}, BEFORE)
     for path in (".git/index", ".git/logs/HEAD"):
         touch(repository.path / path, BEFORE)
-    return World(repository.path)
+    return SensedWorkspace(repository.path)
 
 
-def test_an_edit_ends_the_silence_and_a_landing_does_not(world: World) -> None:
+def test_an_edit_ends_the_silence_and_a_landing_does_not(world: SensedWorkspace) -> None:
     edited = world.path / "a.py"
     edited.write_text("2")
     touch(edited, AFTER)
@@ -36,7 +36,7 @@ def test_an_edit_ends_the_silence_and_a_landing_does_not(world: World) -> None:
     assert context.silence == timedelta(hours=2)
 
 
-def test_a_conversation_with_another_agent_ends_the_silence_and_is_a_signal(world: World) -> None:
+def test_a_conversation_with_another_agent_ends_the_silence_and_is_a_signal(world: SensedWorkspace) -> None:
     thread = Thread("claude-code:s1", "Claude Code", str(world.path), "Add the cart", "Shall I test it?", False, AFTER)
     world.threads = SimpleNamespace(latest=lambda workspace: [thread], find_last_growth=lambda: AFTER)
     context = world.sense(last_input=RUN)
@@ -48,7 +48,7 @@ def test_a_conversation_with_another_agent_ends_the_silence_and_is_a_signal(worl
     assert "conversation: Claude Code asks “Shall I test it?” (09:25)" in context.text
 
 
-def test_the_last_activity_is_that_of_any_workspace(world: World, tmp_path: Path) -> None:
+def test_the_last_activity_is_that_of_any_workspace(world: SensedWorkspace, tmp_path: Path) -> None:
     other = Repository(tmp_path / "other")
     edited = other.write("x.py", "1")
     touch(edited, AFTER)
@@ -64,7 +64,7 @@ def test_the_last_activity_is_that_of_any_workspace(world: World, tmp_path: Path
 @pytest.mark.parametrize(
     ("broken", "signal"), [("tasks", "tasks"), ("sessions", "conversations"), ("runs", ""), ("tools", "")]
 )
-def test_a_source_that_fails_leaves_the_others(world: World, broken: str, signal: str) -> None:
+def test_a_source_that_fails_leaves_the_others(world: SensedWorkspace, broken: str, signal: str) -> None:
     world.broken = {broken}
     context = world.sense()
     assert any(f"no {broken} today" in error for error in context.errors)
@@ -80,7 +80,7 @@ def test_a_folder_without_a_working_tree_gives_an_error_and_no_proposals(tmp_pat
         subprocess.run(["git", "init", "-q", "--bare", str(folder)], check=True)
     if kind == "plain":
         folder.mkdir()
-    context = World(folder).sense()
+    context = SensedWorkspace(folder).sense()
     assert context.git is None
     assert [signal.name for signal in context.signals if signal.error] == ["git"]
     assert propose_all(context) == []
@@ -91,7 +91,7 @@ def list_changed_paths(context: WorkspaceContext) -> list[str]:
     return [file.path for file in context.parts[0].changed]
 
 
-def test_changes_since_a_run_of_an_older_commit(world: World, repository: Repository) -> None:
+def test_changes_since_a_run_of_an_older_commit(world: SensedWorkspace, repository: Repository) -> None:
     old = repository.git("rev-parse", "HEAD")
     commit_at(repository, "two", {"b.py": "2"}, AFTER)
     repository.write("new.py", "1")
@@ -101,7 +101,7 @@ def test_changes_since_a_run_of_an_older_commit(world: World, repository: Reposi
     assert context.ancestors == {old}
 
 
-def test_no_changes_are_known_since_a_run_whose_commit_is_gone(world: World, repository: Repository) -> None:
+def test_no_changes_are_known_since_a_run_whose_commit_is_gone(world: SensedWorkspace, repository: Repository) -> None:
     repository.write("new.py", "1")
     touch(repository.path / "new.py", BEFORE)
     world.runs = [PastRun("1" * 40, tree="2" * 40)]
@@ -110,7 +110,7 @@ def test_no_changes_are_known_since_a_run_whose_commit_is_gone(world: World, rep
     assert context.ancestors == frozenset()
 
 
-def test_a_deletion_is_a_change_since_the_last_run(world: World, repository: Repository) -> None:
+def test_a_deletion_is_a_change_since_the_last_run(world: SensedWorkspace, repository: Repository) -> None:
     commit_at(repository, "two", {"b.py": "2", "test_c.py": "1"}, BEFORE)
     head, tree = repository.git("rev-parse", "HEAD"), repository.git("rev-parse", "HEAD^{tree}")
     world.runs = [PastRun(head, tree=tree, failing=("test_c.py::test_a",))]
@@ -137,7 +137,7 @@ def test_a_deletion_is_a_change_since_the_last_run(world: World, repository: Rep
     ],
 )
 def test_a_failing_test_whose_file_is_gone_is_deleted(
-    world: World, repository: Repository, test: str, is_deleted: bool
+    world: SensedWorkspace, repository: Repository, test: str, is_deleted: bool
 ) -> None:
     files = {"cart_test.go": "TestAdd TestBoth adds two numbers", "test_c.py": "test_it", "a_test.py": "TestBoth"}
     head = repository.commit("tests", files)
@@ -152,7 +152,9 @@ def test_a_failing_test_whose_file_is_gone_is_deleted(
     assert (test in world.sense().parts[0].deleted_tests) is is_deleted
 
 
-def test_a_failing_test_is_kept_when_the_files_of_its_run_are_gone(world: World, repository: Repository) -> None:
+def test_a_failing_test_is_kept_when_the_files_of_its_run_are_gone(
+    world: SensedWorkspace, repository: Repository
+) -> None:
     head = repository.commit("tests", {"cart_test.go": "TestAdd"})
     world.runs = (PastRun(head, tree="1" * 40, failing=("shop/cart.TestAdd",)),)  # as after `git gc`
     (repository.path / "cart_test.go").unlink()

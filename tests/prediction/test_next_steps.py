@@ -19,7 +19,7 @@ from engine.model import (
     Tier,
 )
 from engine.prediction.kinds import FIX_BY_AGENT, FOLLOW_UPS_OF_FAILED_TESTS, find_next_kinds
-from tests.prediction.deciding import SHOP, World, make_proposal, make_proposals
+from tests.prediction.deciding import SHOP, DecisionWorld, make_proposal, make_proposals
 from tests.prediction.sensing import make_session
 
 RED, GREEN = CheckResult("pytest", passed=3, failed=1), CheckResult("pytest", passed=4, failed=0)
@@ -45,7 +45,7 @@ def test_kinds_that_may_follow_a_session(view: SessionView, kinds: tuple[str, ..
     assert find_next_kinds(view) == kinds
 
 
-def fail_tests(world: World, name: str = "a", *others: Proposal) -> None:
+def fail_tests(world: DecisionWorld, name: str = "a", *others: Proposal) -> None:
     """Run the tests of `name`, which fail. Cards for the `others` stay pending."""
     created = world.check(make_proposal(name), *others)
     card = world.cards.approve(next(card.id for card in created if card.kind == "run_tests"))
@@ -58,7 +58,7 @@ def fail_tests(world: World, name: str = "a", *others: Proposal) -> None:
 BROKEN_TEST = make_proposal("broken", kind="bisect")
 
 
-def test_failed_tests_lead_to_one_card_that_takes_no_place(world: World) -> None:
+def test_failed_tests_lead_to_one_card_that_takes_no_place(world: DecisionWorld) -> None:
     five = make_proposals(*"vwxyz")
     fail_tests(world, "a", *five[1:])
     world.proposals = [*five, BROKEN_TEST, make_proposal("other", kind="hunt_flakes")]
@@ -69,7 +69,7 @@ def test_failed_tests_lead_to_one_card_that_takes_no_place(world: World) -> None
     assert len(world.cards.list_pending()) == 5 + 1
 
 
-def test_a_follow_up_that_was_dismissed_or_done_lately_gives_way_to_the_next_kind(world: World) -> None:
+def test_a_follow_up_that_was_dismissed_or_done_lately_gives_way_to_the_next_kind(world: DecisionWorld) -> None:
     done, dismissed = make_proposal("done", kind="bisect"), make_proposal("dismissed", kind="hunt_flakes")
     by_kind = {card.kind: card.id for card in world.check(done, dismissed)}
     world.cards.approve(by_kind["bisect"])
@@ -80,7 +80,7 @@ def test_a_follow_up_that_was_dismissed_or_done_lately_gives_way_to_the_next_kin
     assert [card.kind for card in world.checks.follow_up()] == ["still_red"]
 
 
-def test_a_card_keeps_its_place_in_a_round_that_makes_one_next_step(world: World) -> None:
+def test_a_card_keeps_its_place_in_a_round_that_makes_one_next_step(world: DecisionWorld) -> None:
     before = make_proposal("files", kind="lint", parameters={"paths": ["a"]})
     fail_tests(world, "t", before)
     [card] = world.cards.list_pending()
@@ -91,7 +91,7 @@ def test_a_card_keeps_its_place_in_a_round_that_makes_one_next_step(world: World
     assert [new.assignment.parameters for new in world.check(after, BROKEN_TEST)] == [{"paths": ["a", "b"]}]
 
 
-def test_no_card_is_made_only_to_make_room_for_one_that_cannot_run(world: World) -> None:
+def test_no_card_is_made_only_to_make_room_for_one_that_cannot_run(world: DecisionWorld) -> None:
     blocked = make_proposal("task", kind="blocked_task", flow=None, tier=Tier.BLOCKS)
     world.proposals = [*make_proposals(*"vwxyz"), blocked]
     report = world.checks.run()
@@ -99,7 +99,7 @@ def test_no_card_is_made_only_to_make_room_for_one_that_cannot_run(world: World)
     assert (len(report.created), report.withdrawn) == (5, ())
 
 
-def test_a_next_step_comes_from_the_channel_of_the_session_before_it(world: World) -> None:
+def test_a_next_step_comes_from_the_channel_of_the_session_before_it(world: DecisionWorld) -> None:
     fail_tests(world)
     world.proposals = [BROKEN_TEST]
     [card] = world.checks.follow_up()
@@ -107,7 +107,7 @@ def test_a_next_step_comes_from_the_channel_of_the_session_before_it(world: Worl
     assert world.rails.triggers[-1].from_channel == "koji-core"
 
 
-def test_a_session_that_is_gone_leads_to_nothing(world: World) -> None:
+def test_a_session_that_is_gone_leads_to_nothing(world: DecisionWorld) -> None:
     event = SessionEnded(subject="session_gone", prediction_id="", state="succeeded", summary="", cost=0)
     world.database.write(lambda tx: tx.record(event))
     fail_tests(world)
@@ -117,7 +117,7 @@ def test_a_session_that_is_gone_leads_to_nothing(world: World) -> None:
 
 @pytest.mark.parametrize(("checked_next", "is_read"), [((), True), ((SHOP,), False)])
 def test_a_workspace_where_changes_were_decided_is_read_unless_it_is_checked_next(
-    world: World, clock: FakeClock, checked_next: tuple[str, ...], is_read: bool
+    world: DecisionWorld, clock: FakeClock, checked_next: tuple[str, ...], is_read: bool
 ) -> None:
     card = world.make_card()
     clock.advance(timedelta(minutes=1))
@@ -129,7 +129,7 @@ def test_a_workspace_where_changes_were_decided_is_read_unless_it_is_checked_nex
     assert (world.cards.get(card.id).status is Status.EXPIRED) is is_read
 
 
-def test_a_pending_card_for_the_same_is_the_follow_up(world: World) -> None:
+def test_a_pending_card_for_the_same_is_the_follow_up(world: DecisionWorld) -> None:
     fail_tests(world, "a", BROKEN_TEST)
     [card] = world.cards.list_pending()
     world.proposals = [BROKEN_TEST, make_proposal("red", kind="still_red")]
@@ -137,7 +137,7 @@ def test_a_pending_card_for_the_same_is_the_follow_up(world: World) -> None:
     assert world.cards.get(card.id).status is Status.PENDING
 
 
-def test_nothing_follows_during_a_stop_and_nothing_is_lost_by_it(world: World) -> None:
+def test_nothing_follows_during_a_stop_and_nothing_is_lost_by_it(world: DecisionWorld) -> None:
     fail_tests(world)
     world.proposals = [BROKEN_TEST]
     world.stop_reason = "stopped from outside"
@@ -146,7 +146,7 @@ def test_nothing_follows_during_a_stop_and_nothing_is_lost_by_it(world: World) -
     assert len(world.checks.follow_up()) == 1
 
 
-def test_a_stopped_session_has_its_workspace_read_again(world: World, clock: FakeClock) -> None:
+def test_a_stopped_session_has_its_workspace_read_again(world: DecisionWorld, clock: FakeClock) -> None:
     [created] = world.check(make_proposal("a"))
     card = world.cards.approve(created.id)
     world.sessions.end(card.id)
@@ -160,7 +160,7 @@ def test_a_stopped_session_has_its_workspace_read_again(world: World, clock: Fak
 
 @pytest.mark.parametrize(("age", "cards"), [(timedelta(hours=24), 1), (timedelta(hours=24, seconds=1), 0)])
 def test_nothing_follows_a_session_that_ended_more_than_a_day_ago(
-    world: World, clock: FakeClock, age: timedelta, cards: int
+    world: DecisionWorld, clock: FakeClock, age: timedelta, cards: int
 ) -> None:
     fail_tests(world)
     clock.advance(age)

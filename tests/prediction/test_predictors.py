@@ -27,7 +27,7 @@ from engine.prediction.predictors import (
 )
 from engine.storage.database import Database
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World, commit_at, task, touch
+from tests.prediction.sensing import NOW, SensedWorkspace, commit_at, task, touch
 
 CHANNELS = ("koji-core", "garden")
 GOOD = {"prompt": "fix the rounding", "channel": "koji-core", "confidence": 0.7, "reasoning": "red since noon"}
@@ -64,13 +64,13 @@ def make_twin(model: ScriptedModel, *, phase: int = 1, **settings: object) -> Mo
 
 
 @pytest.fixture
-def world(repository: Repository) -> World:
+def world(repository: Repository) -> SensedWorkspace:
     commit_at(repository, "one", {"cart.py": "1"}, NOW - timedelta(days=3))
-    return World(repository.path)
+    return SensedWorkspace(repository.path)
 
 
 @pytest.fixture
-def context(world: World) -> WorkspaceContext:
+def context(world: SensedWorkspace) -> WorkspaceContext:
     return world.sense()
 
 
@@ -125,7 +125,7 @@ def test_a_model_that_cannot_be_asked_proposes_nothing(context: WorkspaceContext
     assert model.reports == [("ollama:twin", "no key")]
 
 
-def test_the_model_is_asked_again_when_more_than_the_time_changed(world: World) -> None:
+def test_the_model_is_asked_again_when_more_than_the_time_changed(world: SensedWorkspace) -> None:
     world.tasks = [task("fix, then ship", timedelta(minutes=5))]
     model_twin = make_twin(ScriptedModel(json.dumps(GOOD), json.dumps(GOOD | {"prompt": "another"})))
     first = model_twin.propose(world.sense())
@@ -135,7 +135,7 @@ def test_the_model_is_asked_again_when_more_than_the_time_changed(world: World) 
     assert [proposal.prompt for proposal in model_twin.propose(world.sense())] == ["another"]
 
 
-def test_a_model_that_fails_is_asked_again_later_and_later(world: World) -> None:
+def test_a_model_that_fails_is_asked_again_later_and_later(world: SensedWorkspace) -> None:
     model = ScriptedModel(*["what?"] * 4, json.dumps(GOOD))
     model_twin = make_twin(model)
     asked = []
@@ -174,7 +174,7 @@ def encode_line(**change: Any) -> bytes:
 class HookedFile:
     """A file with predictions, the hook that reads it, and the errors that it reported."""
 
-    def __init__(self, database: Database, world: World, file: Path) -> None:
+    def __init__(self, database: Database, world: SensedWorkspace, file: Path) -> None:
         self.database, self.world, self.file = database, world, file
         self.errors: list[str] = []
         self.restart()
@@ -200,7 +200,7 @@ class HookedFile:
 @pytest.fixture
 def hooked_file(database: Database, repository: Repository, tmp_path: Path) -> HookedFile:
     commit_at(repository, "one", {"cart.py": "1"}, NOW - timedelta(days=3))
-    return HookedFile(database, World(repository.path), tmp_path / "predictions.jsonl")
+    return HookedFile(database, SensedWorkspace(repository.path), tmp_path / "predictions.jsonl")
 
 
 def test_a_line_becomes_a_proposal_with_its_confidence_as_the_twins_term(hooked_file: HookedFile) -> None:

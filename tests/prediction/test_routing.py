@@ -21,7 +21,7 @@ from engine.model import AgentView, Randomness, SessionState
 from engine.prediction.routing import RECENT_TRIGGER_AGE, PromptPlacer, Route, Router
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING as NOW
-from tests.prediction.deciding import World
+from tests.prediction.deciding import DecisionWorld
 from tests.support.helpers import refused
 
 CHANNELS = ["koji-core", "chronicle-hub", "garden"]
@@ -179,7 +179,7 @@ def test_a_prompt_goes_where_a_similar_one_succeeded(
     database: Database, clock: FakeClock, embedding: CachedEmbedder
 ) -> None:
     place = make_placer(database, embedding).place
-    world = World(database, clock, placer=place)
+    world = DecisionWorld(database, clock, placer=place)
     world.sessions.text_executor = "a model"
     first = "Write the release notes of version 4.1"
     assert place("Write the release notes of version 4.2").channel == "chronicle-hub"

@@ -27,7 +27,7 @@ from engine.prediction.selection import EXPLORED_AFTER, EXPLORED_BELOW, EarlierC
 from engine.prediction.twin import MIN_DECISIONS, ConfidenceEstimate
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING as NOW
-from tests.prediction.deciding import SHOP, World, make_proposal, teach
+from tests.prediction.deciding import SHOP, DecisionWorld, make_proposal, teach
 
 
 def draft(name: str, confidence: float, *, kind: str = "run_tests", **fields: Any) -> CardRow:
@@ -85,13 +85,13 @@ def test_an_explored_card_says_why_it_is_shown() -> None:
 def test_a_kind_is_explored_again_after_a_month_without_a_decision(
     database: Database, clock: FakeClock, age: timedelta, is_shown: bool
 ) -> None:
-    world = World(database, clock, randomness=ALWAYS)
+    world = DecisionWorld(database, clock, randomness=ALWAYS)
     teach(world, MIN_DECISIONS, DecisionSignal.DISMISSED, kind="lint")
     clock.advance(age)
     assert bool(world.check(make_proposal("new", kind="lint"))) is is_shown
 
 
-def test_at_most_four_cards_are_of_one_kind(world: World) -> None:
+def test_at_most_four_cards_are_of_one_kind(world: DecisionWorld) -> None:
     assert len(world.check(*(make_proposal(str(number)) for number in range(8)))) == 4
     assert len(world.check(*world.proposals, make_proposal("other", kind="lint"))) == 1
 

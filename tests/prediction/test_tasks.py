@@ -14,7 +14,7 @@ from engine.model import Randomness, Refusal, SessionState, SessionView
 from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.prediction.deciding import World, refusal_code
+from tests.prediction.deciding import DecisionWorld, refusal_code
 from tests.prediction.sensing import make_session
 
 
@@ -23,7 +23,7 @@ def board(database: Database) -> TaskBoard:
     return TaskBoard(database, randomness=Randomness(1))
 
 
-def start(world: World, board: TaskBoard, task_id: str | None = None) -> SessionView:
+def start(world: DecisionWorld, board: TaskBoard, task_id: str | None = None) -> SessionView:
     """Start a session for a new card, which may be made from a task."""
     card = world.make_card(task_id=task_id)
     view = make_session(state=SessionState.RUNNING, prediction_id=card.id, ended_at=None)
@@ -31,7 +31,7 @@ def start(world: World, board: TaskBoard, task_id: str | None = None) -> Session
     return view
 
 
-def end(world: World, board: TaskBoard, view: SessionView, state: SessionState, **fields: Any) -> None:
+def end(world: DecisionWorld, board: TaskBoard, view: SessionView, state: SessionState, **fields: Any) -> None:
     """End a session with these other fields."""
     world.database.write(lambda tx: board.session_ended(tx, replace(view, state=state, **fields)))
 
@@ -75,7 +75,7 @@ def test_an_id_that_names_no_task_or_several_is_refused(board: TaskBoard, task_i
     assert refusal_code(board.get, task_id) == code
 
 
-def test_a_session_has_a_task_of_its_own(world: World, board: TaskBoard) -> None:
+def test_a_session_has_a_task_of_its_own(world: DecisionWorld, board: TaskBoard) -> None:
     view = start(world, board)
     [task] = board.list(state="running")
     assert (task.title, task.session_id, task.source) == ("Run the tests", view.id, "session")
@@ -87,7 +87,7 @@ def test_a_session_has_a_task_of_its_own(world: World, board: TaskBoard) -> None
 
 @pytest.mark.parametrize("state", [SessionState.FAILED, SessionState.CANCELLED, SessionState.INTERRUPTED])
 def test_a_session_that_did_not_succeed_leaves_a_failed_task(
-    world: World, board: TaskBoard, state: SessionState
+    world: DecisionWorld, board: TaskBoard, state: SessionState
 ) -> None:
     end(world, board, make_session(), state)
     assert board.list() == [], "a session that ends before it starts has no task"
@@ -96,7 +96,7 @@ def test_a_session_that_did_not_succeed_leaves_a_failed_task(
     assert (task.state, task.note) == ("failed", f"{state.value}: no pytest")
 
 
-def test_a_card_made_from_a_task_works_on_that_task(world: World, board: TaskBoard) -> None:
+def test_a_card_made_from_a_task_works_on_that_task(world: DecisionWorld, board: TaskBoard) -> None:
     task = board.add("cart rounding")
     view = start(world, board, task.id)
     assert [(task.id, task.state) for task in board.list()] == [(task.id, "running")]

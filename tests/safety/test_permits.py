@@ -21,13 +21,13 @@ from engine.lock import read_holder
 from engine.model import Assignment, Permit, Refusal
 from engine.safety.permits import PermitRow
 from engine.safety.pipeline import CrosspollLog
-from tests.autonomy.world import FLOW, World
+from tests.autonomy.autonomy_world import FLOW, AutonomyWorld
 from tests.safety.rails import make_approval
 
 
 @pytest.fixture
-def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    world = World(tmp_path, clock, monkeypatch)
+def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[AutonomyWorld]:
+    world = AutonomyWorld(tmp_path, clock, monkeypatch)
     with world.opened():
         yield world
 
@@ -50,7 +50,7 @@ def count_sessions_with_permits(engine: Engine) -> int:
 
 
 @pytest.mark.long
-def test_every_session_has_a_permit_of_the_pipeline_whatever_started_it(world: World) -> None:
+def test_every_session_has_a_permit_of_the_pipeline_whatever_started_it(world: AutonomyWorld) -> None:
     engine = world.engine
     world.earn()  # an own prompt, approved
     assert count_sessions_with_permits(engine) == 1
@@ -74,7 +74,7 @@ def test_every_session_has_a_permit_of_the_pipeline_whatever_started_it(world: W
     assert count_sessions_with_permits(engine) <= 5
 
 
-def issue_permit(world: World) -> tuple[Permit, Assignment]:
+def issue_permit(world: AutonomyWorld) -> tuple[Permit, Assignment]:
     """A permit as the rails issue it, not used yet."""
     engine = world.engine
     card = engine.cards.propose(FLOW, workspace=world.workspace)
@@ -84,7 +84,7 @@ def issue_permit(world: World) -> tuple[Permit, Assignment]:
     return permit, card.assignment
 
 
-def start(world: World, permit: Permit, assignment: Assignment) -> str:
+def start(world: AutonomyWorld, permit: Permit, assignment: Assignment) -> str:
     """The refusal's code, or "" when a session was made."""
     before = len(world.engine.sessions.list())
     try:
@@ -97,7 +97,7 @@ def start(world: World, permit: Permit, assignment: Assignment) -> str:
 
 
 @pytest.mark.long
-def test_a_session_starts_only_with_an_unused_permit_for_its_assignment(world: World) -> None:
+def test_a_session_starts_only_with_an_unused_permit_for_its_assignment(world: AutonomyWorld) -> None:
     permit, assignment = issue_permit(world)
     assert start(world, replace(permit, id="permit_forged"), assignment) == "permit_unknown"
     assert start(world, permit, replace(assignment, parameters={"since": "HEAD~1"})) == "permit_mismatch"

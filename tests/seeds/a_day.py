@@ -23,7 +23,7 @@ from tests.benchmarks.closed_loop import CHANNEL, LADDERS, Shop, has_passed
 from tests.benchmarks.shop_model import ShopModel
 from tests.benchmarks.shop_tasks import RULES, ShopTask
 from tests.conftest import GIT_CONFIG
-from tests.execution.model.world import KEY
+from tests.execution.model.model_world import KEY
 from tests.support.model_server import ModelServer
 
 PAGE = Path(__file__).parents[2] / "docs" / "A_DAY.md"

@@ -12,8 +12,8 @@ from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.model import DecisionSignal
-from tests.execution.model.world import KEY
-from tests.seeds.world import World
+from tests.execution.model.model_world import KEY
+from tests.seeds.operator_world import OperatorWorld
 from tests.support.model_server import ModelServer
 
 
@@ -24,24 +24,24 @@ def closed(
     model_host: ModelHost,
     _no_environment_of_the_developer: None,
     monkeypatch: pytest.MonkeyPatch,
-) -> Iterator[World]:
+) -> Iterator[OperatorWorld]:
     """A world whose engine the test opens."""
     monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", KEY)
     for name in ("GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"):
         monkeypatch.setenv(name, (clock.now() - timedelta(days=3)).isoformat())
     with ModelServer() as server:
-        yield World(tmp_path, clock, server, host=model_host)
+        yield OperatorWorld(tmp_path, clock, server, host=model_host)
 
 
 @pytest.fixture
-def world(closed: World) -> Iterator[World]:
+def world(closed: OperatorWorld) -> Iterator[OperatorWorld]:
     """A world whose engine is open."""
     with closed.opened():
         yield closed
 
 
 @pytest.fixture
-def trusted(closed: World) -> Iterator[World]:
+def trusted(closed: OperatorWorld) -> Iterator[OperatorWorld]:
     """A world in which the engine may act by itself, in a sandbox of this machine. Its operator dismissed forty
     searches for flaky tests, and approved sixty reports of stale branches. There are three such branches now."""
     if not find_best_sandbox().confines:
@@ -62,7 +62,7 @@ def trusted(closed: World) -> Iterator[World]:
 
 
 @pytest.fixture
-def meaning(closed: World) -> Iterator[World]:
+def meaning(closed: OperatorWorld) -> Iterator[OperatorWorld]:
     """A world whose memory has vectors: its index and its embedder run in a process of their own."""
     closed.throw_away = False
     with closed.opened():

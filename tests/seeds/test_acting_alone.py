@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from engine.model import DecidedBy, Outcome
-from tests.seeds.world import World
+from tests.seeds.operator_world import OperatorWorld
 from tests.support.model_server import calls
 
 
 @pytest.mark.long
-def test_autonomous_states(trusted: World) -> None:
+def test_autonomous_states(trusted: OperatorWorld) -> None:
     """2.2, 7.1, 7.4: Thirty silent minutes prime it, a file that you save ends that; without the flag it never does."""
 
     def state_after(minutes: int) -> str:
@@ -34,7 +34,7 @@ def test_autonomous_states(trusted: World) -> None:
 
 
 @pytest.mark.long
-def test_autonomous_cycle(trusted: World) -> None:
+def test_autonomous_cycle(trusted: OperatorWorld) -> None:
     """7.2: In your absence it runs what you have always approved, and tells you what it did."""
     trusted.leave_alone()
     (cycle,) = trusted.events("AutonomousCycleFinished")
@@ -48,7 +48,7 @@ def test_autonomous_cycle(trusted: World) -> None:
 
 
 @pytest.mark.long
-def test_session_boundaries(trusted: World) -> None:
+def test_session_boundaries(trusted: OperatorWorld) -> None:
     """3.8: What runs by itself is marked and in a sandbox; no session writes beyond its folder or sends messages."""
     trusted.leave_alone()
     (running,) = [session for session in trusted.engine.sessions.list() if session.mode == "autonomous"]
@@ -65,7 +65,7 @@ def test_session_boundaries(trusted: World) -> None:
 
 
 @pytest.mark.long
-def test_quiet_hours(trusted: World) -> None:
+def test_quiet_hours(trusted: OperatorWorld) -> None:
     """7.3: At night and while you asked not to be disturbed cards are made, but nothing runs by itself."""
     trusted.say("dnd", seconds=7200)
     trusted.leave_alone()

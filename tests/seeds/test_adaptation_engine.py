@@ -10,7 +10,7 @@ import pytest
 from engine.events import BudgetExceeded, RetryRepeated
 from engine.model import DecisionSignal, SessionState
 from engine.model.adaptation import CandidateStatus, PromptFragment
-from tests.seeds.world import Document, World
+from tests.seeds.operator_world import Document, OperatorWorld
 from tests.support.model_server import Call, Reply, calls
 
 pytestmark = pytest.mark.long
@@ -20,33 +20,33 @@ CORRECTION = "Texts are signed with initials"
 GREEN = {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "3\n"}
 
 
-def find_candidates_to_review(world: World, kind: str = "") -> list[Document]:
+def find_candidates_to_review(world: OperatorWorld, kind: str = "") -> list[Document]:
     """The candidates that wait for your decision after a round, of one kind or of all."""
     world.say("candidates", action="digest")
     waiting = world.say("candidates", status=CandidateStatus.REVIEW.value)["candidates"]
     return [candidate for candidate in waiting if kind in ("", candidate["type"])]
 
 
-def approve_candidate(world: World, kind: str) -> Document:
+def approve_candidate(world: OperatorWorld, kind: str) -> Document:
     """Approve the only candidate of this kind."""
     (candidate,) = find_candidates_to_review(world, kind)
     world.say("candidates", action="approve", id=candidate["id"])
     return candidate
 
 
-def roll_back(world: World, candidate: Document) -> None:
+def roll_back(world: OperatorWorld, candidate: Document) -> None:
     world.say("candidates", action="rollback", id=candidate["id"])
 
 
 @pytest.fixture
-def eager(closed: World) -> Iterator[World]:
+def eager(closed: OperatorWorld) -> Iterator[OperatorWorld]:
     """A world in which no effect is withheld by chance, and prompts have neither memories nor learnings."""
     closed.configure(**{"adaptation.withheld": 0.0, "memory.recallTokens": 0, "memory.learningsTokens": 0})
     with closed.opened():
         yield closed
 
 
-def test_reflection(world: World) -> None:
+def test_reflection(world: OperatorWorld) -> None:
     """5.1: What happened is weighed from 0 to 100 and says why: your corrections, errors of tools, guidance used."""
     world.server.script(calls("edit", path="nowhere.txt", old_text="a", new_text="b"))
     world.work_corrected(CORRECTION, "greeting")
@@ -59,7 +59,7 @@ def test_reflection(world: World) -> None:
         assert record["session"]
 
 
-def test_digest(eager: World) -> None:
+def test_digest(eager: OperatorWorld) -> None:
     """5.3: A proposal needs more than the event it is drawn from: others alike that it was not drawn from."""
     eager.work_corrected(CORRECTION, "greeting")
     assert find_candidates_to_review(eager) == []
@@ -74,7 +74,7 @@ def test_digest(eager: World) -> None:
     assert find_candidates_to_review(eager) == [candidate], "the same is proposed once"
 
 
-def test_prompt_fragments(eager: World) -> None:
+def test_prompt_fragments(eager: OperatorWorld) -> None:
     """5.4, 5.5: A fragment that you approve stands in that agent's prompts, and is gone when you roll it back."""
     eager.work_corrected(CORRECTION, "greeting", "farewell", "thanks")
     fragment = approve_candidate(eager, "prompt_fragment")
@@ -88,7 +88,7 @@ def test_prompt_fragments(eager: World) -> None:
     assert line not in eager.system_prompt
 
 
-def test_fix_templates(closed: World) -> None:
+def test_fix_templates(closed: OperatorWorld) -> None:
     """5.2, 5.4: A repair that worked is told to whoever meets the same failing test again."""
     closed.configure(validation=True, **{"adaptation.withheld": 0.0})
     closed.repository.commit("A cart", GREEN)
@@ -112,7 +112,7 @@ def test_fix_templates(closed: World) -> None:
         assert repair in break_and_fix_cart(3)
 
 
-def test_routing_hints(eager: World) -> None:
+def test_routing_hints(eager: OperatorWorld) -> None:
     """5.2, 5.4: When its budget was passed on three days an agent's short tasks go to a cheaper model, if you like."""
     tools = eager.agent_folder("frontend_builder") / "tools.json"
     tools.write_text(json.dumps(json.loads(tools.read_text()) | {"models": {"task": "openai:gpt-5-nano"}}))
@@ -130,7 +130,7 @@ def test_routing_hints(eager: World) -> None:
     assert eager.last_request.model == "gpt-5-mini"
 
 
-def test_validator_policy_tweaks(closed: World) -> None:
+def test_validator_policy_tweaks(closed: OperatorWorld) -> None:
     """5.2, 5.4: Where more tries never helped fewer are made, once you approve; a bound only ever gets tighter."""
     closed.configure(validation=True, **{"adaptation.withheld": 0.0})
     closed.repository.commit("A cart", GREEN)
@@ -149,7 +149,7 @@ def test_validator_policy_tweaks(closed: World) -> None:
         assert f"still failing after {tries} attempt" in "\n".join(closed.read_lines(view))
 
 
-def test_flow_offloads(eager: World) -> None:
+def test_flow_offloads(eager: OperatorWorld) -> None:
     """5.2, 5.4: Commands that agents run again and again become a flow of that name, which needs no model."""
     eager.repository.commit("A script", {"check.sh": "echo fine\n"})
     commands = ["git status --short", "git diff --stat", "sh check.sh"]
@@ -170,7 +170,7 @@ def test_flow_offloads(eager: World) -> None:
     assert name not in eager.engine.flows
 
 
-def test_modes(eager: World) -> None:
+def test_modes(eager: OperatorWorld) -> None:
     """5.6: In manual mode candidates wait for you; in autonomous mode what passes is active by itself."""
     eager.work_corrected(CORRECTION, "greeting", "farewell", "thanks")
     (candidate,) = find_candidates_to_review(eager)

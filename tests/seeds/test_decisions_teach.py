@@ -9,13 +9,13 @@ import pytest
 
 from engine.model import Refusal
 from tests.cli.conftest import add_conflicting_branches
-from tests.seeds.world import World
+from tests.seeds.operator_world import OperatorWorld
 from tests.support.model_server import Reply
 from tests.support.training_server import TrainingServer
 
 
 @pytest.mark.long
-def test_feedback_signals(world: World) -> None:
+def test_feedback_signals(world: OperatorWorld) -> None:
     """8.1: Each thing that you do with a card is a signal of its own weight; a snooze is none."""
     add_conflicting_branches(world.repository)
     (card, *_) = world.predict(shown=True)
@@ -31,7 +31,7 @@ def test_feedback_signals(world: World) -> None:
 
 
 @pytest.mark.long
-def test_preference_pairs(world: World) -> None:
+def test_preference_pairs(world: OperatorWorld) -> None:
     """8.2, 8.3: An approval and a rejection shortly before make a training pair with the situation it was made in."""
     add_conflicting_branches(world.repository)
     (card, *_) = world.predict()
@@ -51,7 +51,7 @@ def test_preference_pairs(world: World) -> None:
 
 
 @pytest.mark.long
-def test_twin_training(closed: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_twin_training(closed: OperatorWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """8.3, 8.4: From 50 pairs on a model is trained on them, and takes the old one's place without a restart."""
     monkeypatch.setenv("CLAWPY_SCHOOL_API_KEY", "sk-school-0123456789abcdefghij")
     with TrainingServer() as training:
@@ -76,7 +76,7 @@ def test_twin_training(closed: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.long
-def test_metrics(world: World) -> None:
+def test_metrics(world: OperatorWorld) -> None:
     """8.5: How many cards you took, how often, at which confidence, and how well that came true, over any days."""
     add_conflicting_branches(world.repository)
     (card, *waiting) = world.predict(shown=True)

@@ -10,25 +10,25 @@ import pytest
 
 from engine.memory.para import NewFact
 from engine.model import Bucket, DecisionSignal, Layer, RecallQuery, Relation
-from tests.seeds.world import World
+from tests.seeds.operator_world import OperatorWorld
 from tests.support.model_server import calls
 
 BLOCK = "<recalled-memory>"
 
 
-def read_recalled_memory(world: World) -> str:
+def read_recalled_memory(world: OperatorWorld) -> str:
     """The recalled memories in the last prompt, "" for none."""
     return world.system_prompt.partition(BLOCK)[2].partition("</recalled-memory>")[0]
 
 
-def remember(world: World, *texts: str) -> None:
+def remember(world: OperatorWorld, *texts: str) -> None:
     """Import these texts, and wait for their vectors."""
     lines = [json.dumps({"id": f"turn_{number}", "text": text}) for number, text in enumerate(texts)]
     assert world.say("remember", lines=lines, settle=30)["settled"]
 
 
 @pytest.mark.long
-def test_markdown_files(world: World) -> None:
+def test_markdown_files(world: OperatorWorld) -> None:
     """4.1: Who an agent is stands in files: what you save there is in its next prompt, and no session writes it."""
     soul = world.agent_folder("backend_builder") / "soul.md"
     soul.write_text(soul.read_text().replace("Reproduce first, then fix.", "Prices are whole cents."))
@@ -41,7 +41,7 @@ def test_markdown_files(world: World) -> None:
 
 
 @pytest.mark.long
-def test_heartbeat(world: World) -> None:
+def test_heartbeat(world: OperatorWorld) -> None:
     """4.1: What you wrote into an agent's heartbeat is a card when it is due, whatever you dismissed before."""
     world.decide("report_branches", DecisionSignal.DISMISSED, 40)
     page = world.agent_folder("chronicler") / "heartbeat.md"
@@ -58,7 +58,7 @@ def test_heartbeat(world: World) -> None:
 
 
 @pytest.mark.long
-def test_event_ledger(world: World) -> None:
+def test_event_ledger(world: OperatorWorld) -> None:
     """4.2, 4.9: What happened is a row before anything follows of it: events, costs, runs of tests, records."""
     world.work("Write a greeting into hello.txt", "Done.")
     for table in ("memory_events", "cost_entries"):
@@ -74,7 +74,7 @@ def test_event_ledger(world: World) -> None:
 
 
 @pytest.mark.long
-def test_vector_search(meaning: World) -> None:
+def test_vector_search(meaning: OperatorWorld) -> None:
     """4.3: What was said is found by its meaning, in other words, with the layer that knew it and the reason."""
     remember(meaning, "We moved the shop's database from MySQL to PostgreSQL last spring", "Lunch is at noon")
     results = meaning.say("recall", query="which engine stores our orders now", k=3)["results"]
@@ -84,7 +84,7 @@ def test_vector_search(meaning: World) -> None:
 
 
 @pytest.mark.long
-def test_auto_capture(world: World) -> None:
+def test_auto_capture(world: OperatorWorld) -> None:
     """4.4: Decisions, facts and corrections in what an agent says are kept by themselves, with their place."""
     answer = (
         "Decision: we keep the old parser for good.\n"
@@ -101,7 +101,7 @@ def test_auto_capture(world: World) -> None:
 
 
 @pytest.mark.long
-def test_auto_recall(meaning: World) -> None:
+def test_auto_recall(meaning: OperatorWorld) -> None:
     """4.4, 4.5: Another agent's prompt has what an earlier task left, within a budget, each line with its source."""
     meaning.work("Write the prices module", "Decision: prices are whole cents, never floats. I wrote the module.")
     meaning.engine.knowledge.catch_up()
@@ -122,7 +122,7 @@ def test_auto_recall(meaning: World) -> None:
 
 
 @pytest.mark.long
-def test_task_graph(world: World) -> None:
+def test_task_graph(world: OperatorWorld) -> None:
     """4.6: Tasks and how they hang together are kept for good: what failed blocks what needs it, until it is done."""
     shop = str(world.repository.path)
     world.repository.commit("A cart", {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "4\n"})
@@ -145,7 +145,7 @@ def test_task_graph(world: World) -> None:
         assert engine.knowledge.graph.get(view.id) is not None
 
 
-def test_canonical_facts(world: World) -> None:
+def test_canonical_facts(world: OperatorWorld) -> None:
     """4.7: Facts are never deleted: a new one takes the old one's place, and the chain of corrections stays."""
     para = world.engine.knowledge.para
     fact = NewFact("The service listens on port 8000", "configuration", Bucket.PROJECTS, "shop", "operator")
@@ -163,7 +163,7 @@ def test_canonical_facts(world: World) -> None:
 
 
 @pytest.mark.long
-def test_nightly_extraction(world: World) -> None:
+def test_nightly_extraction(world: OperatorWorld) -> None:
     """4.8: At night the day is summed up in memory.md, and its facts wait for your word; once a day, also late."""
     world.run_jobs("nightly")
     world.work("Look at the parser", "Decision: we keep the old parser for good.")

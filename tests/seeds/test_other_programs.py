@@ -8,11 +8,11 @@ import httpx
 import pytest
 from websockets.sync.client import connect
 
-from tests.seeds.world import World
+from tests.seeds.operator_world import OperatorWorld
 
 
 @pytest.mark.long
-def test_gateway(world: World) -> None:
+def test_gateway(world: OperatorWorld) -> None:
     """10.1: Other programs read cards, decide and trigger over HTTP and JSON-RPC, with a token, and hear of it live."""
     ask = world.serve()
     url = world.engine.gateway.state().url

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.model import Refusal
-from tests.seeds.world import Document, World
+from tests.seeds.operator_world import Document, OperatorWorld
 from tests.support.model_server import Reply
 
 pytestmark = pytest.mark.long
@@ -16,24 +16,24 @@ pytestmark = pytest.mark.long
 RULE = "Never touch the changelog by hand"
 
 
-def teach(world: World, times: int, rule: str = RULE) -> list[str]:
+def teach(world: OperatorWorld, times: int, rule: str = RULE) -> list[str]:
     """Add a rule to the prompts of `times` sessions. Returns their ids."""
     return world.work_corrected(rule, *(f"part{number}" for number in range(times)))
 
 
-def read_entries(world: World, scope: str, **arguments: object) -> list[Document]:
+def read_entries(world: OperatorWorld, scope: str, **arguments: object) -> list[Document]:
     """The entries of a scope that say the rule."""
     where = {} if scope == "global" else {"workspace": str(world.repository.path)}
     learnings = world.say("learnings", scope=scope, **where, **arguments)["learnings"]
     return [entry for entry in learnings if RULE in entry["text"]]
 
 
-def answer_questions(world: World, answer: str) -> None:
+def answer_questions(world: OperatorWorld, answer: str) -> None:
     """Let the model finish sessions at once, and answer everything else with `answer`."""
     world.server.answer = lambda request: Reply(text="Done." if request.tools else answer)
 
 
-def test_scopes(world: World) -> None:
+def test_scopes(world: OperatorWorld) -> None:
     """6.1: What a session taught is an entry in a Markdown file of its own scope, which you can edit."""
     (session,) = teach(world, 1)
     assert read_entries(world, "project") == read_entries(world, "global") == []
@@ -47,7 +47,7 @@ def test_scopes(world: World) -> None:
     assert read_entries(world, "session", session=session)[0]["text"].endswith("by hand, ever")
 
 
-def test_session_to_project(world: World) -> None:
+def test_session_to_project(world: OperatorWorld) -> None:
     """6.2: What three sessions of a project say becomes the project's by itself, once; the next prompt has it."""
     teach(world, 2)
     assert read_entries(world, "project") == []
@@ -62,13 +62,13 @@ def test_session_to_project(world: World) -> None:
     assert again["reinforcementCount"] > entry["reinforcementCount"], "said again it counts more, and stands once"
 
 
-def test_proxy_exclusion(world: World) -> None:
+def test_proxy_exclusion(world: OperatorWorld) -> None:
     """6.3: What is about you stays where it was said, however often it is said."""
     teach(world, 4, "I prefer short answers in the morning")
     assert world.say("learnings", scope="project", workspace=str(world.repository.path))["learnings"] == []
 
 
-def test_project_to_global(closed: World) -> None:
+def test_project_to_global(closed: OperatorWorld) -> None:
     """6.4: What holds in one project goes to all only by a judge's clear yes, when you ask; else by your own word."""
     closed.append_config('[memory]\nmodel = "openai:gpt-5-mini"\n')
     with closed.opened():
@@ -83,7 +83,7 @@ def test_project_to_global(closed: World) -> None:
         assert read_entries(closed, "global")[0]["id"] == promoted["id"]
 
 
-def test_provenance(world: World) -> None:
+def test_provenance(world: OperatorWorld) -> None:
     """6.5: An entry says which sessions it came from; retract it, and all that came from it is named for review."""
     sessions = teach(world, 3)
     (entry,) = read_entries(world, "project")
@@ -99,7 +99,7 @@ def test_provenance(world: World) -> None:
         world.say("learnings", action="promote", id=entry["id"])
 
 
-def test_extraction_scopes(world: World) -> None:
+def test_extraction_scopes(world: OperatorWorld) -> None:
     """6.6, 6.7: A session is read for what was assumed while it ran and what you corrected; each says how sure."""
     prompt = "Write a greeting into hello.txt"
     view = world.work(prompt, "I assume that greetings are English. Done.", edit=f"{prompt}. {RULE}")

@@ -8,14 +8,14 @@ import pytest
 
 from engine.autonomy.state import AutonomyState
 from engine.model import Assignment, DecidedBy, Refusal, SessionState, Trigger, TriggerType
-from tests.execution.model.world import CHANNEL
-from tests.seeds.world import World, find_verdict
+from tests.execution.model.model_world import CHANNEL
+from tests.seeds.operator_world import OperatorWorld, find_verdict
 from tests.support.model_server import calls
 
 RAILS = {"rate", "loop", "cost", "content", "gate", "kill"}
 
 
-def test_safety_pipeline(world: World) -> None:
+def test_safety_pipeline(world: OperatorWorld) -> None:
     """3.1: Six rails speak on each card before you decide, and again on your decision, of which one row is kept."""
     card = world.propose_card("report_branches")
     assert {row["rail"] for row in card["verdicts"]} == RAILS
@@ -30,7 +30,7 @@ def test_safety_pipeline(world: World) -> None:
 
 
 @pytest.mark.long
-def test_rate_limiter(trusted: World) -> None:
+def test_rate_limiter(trusted: OperatorWorld) -> None:
     """3.2: Without a person nothing is triggered within 10 min of the last; what you approve runs at once."""
     ask = trusted.serve()
     trusted.predict()
@@ -45,7 +45,7 @@ def test_rate_limiter(trusted: World) -> None:
 
 
 @pytest.mark.long
-def test_loop_detector(trusted: World) -> None:
+def test_loop_detector(trusted: OperatorWorld) -> None:
     """3.3: Channels that trigger each other in a circle are stopped, and each loop that was stopped is counted."""
 
     def ask_loop_detector() -> str:
@@ -69,7 +69,7 @@ def test_loop_detector(trusted: World) -> None:
 
 
 @pytest.mark.long
-def test_cost_caps(world: World) -> None:
+def test_cost_caps(world: OperatorWorld) -> None:
     """3.4: Nothing starts that would pass a cap of the hour, day or month; what was spent is shown beside it."""
     world.work("Write a greeting into hello.txt", "Done.")
     spent = world.say("status")["crossPollStatus"]
@@ -89,7 +89,7 @@ def test_cost_caps(world: World) -> None:
 
 
 @pytest.mark.long
-def test_content_filter(world: World) -> None:
+def test_content_filter(world: OperatorWorld) -> None:
     """3.5: Destructive commands and payments are blocked, messages to others wait for your word, work passes."""
     verdicts = {
         "rm  -fr /": "block",
@@ -105,7 +105,7 @@ def test_content_filter(world: World) -> None:
     assert any("push --force origin main refused" in text for text in world.read_lines(view))
 
 
-def test_human_gate(world: World) -> None:
+def test_human_gate(world: OperatorWorld) -> None:
     """3.6: Low confidence, production, a new pair of channels and the first days always wait for a person."""
     world.server.script("Done.")
     card = world.propose_card("Restart the workers of production")
@@ -116,7 +116,7 @@ def test_human_gate(world: World) -> None:
     assert card["novel"] is True
 
 
-def test_pause_after_rejections(world: World) -> None:
+def test_pause_after_rejections(world: OperatorWorld) -> None:
     """3.6, 7.1: After three rejections in a row it pauses, and watches again once you resume it."""
     world.set("autonomousModeEnabled", True)
     world.set(f'workspaces."{world.repository.path}".autonomy', "act")
@@ -131,7 +131,7 @@ def test_pause_after_rejections(world: World) -> None:
 
 
 @pytest.mark.long
-def test_kill_switch(world: World) -> None:
+def test_kill_switch(world: OperatorWorld) -> None:
     """3.7: A stop ends what runs, holds over a restart, and is lifted by its own word alone."""
     card = world.propose_card("Write a greeting into hello.txt")
     world.server.script(calls("exec", command="sleep 60"))

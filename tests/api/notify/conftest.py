@@ -8,7 +8,7 @@ from engine.clock import FakeClock
 from engine.events import EventBus
 from engine.storage.database import Database
 from tests.api.notify.notify_events import EVERYWHERE
-from tests.api.notify.world import NotifyWorld
+from tests.api.notify.notify_world import NotifyWorld
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from engine.config.sections import NotifySettings, Surface, SurfaceSettings, fin
 from engine.config.settings_file import BadConfig, read_settings
 from engine.home import Home
 from tests.api.notify.notification_server import NotificationServer
-from tests.api.notify.world import MutableSettings, StandInKeys
+from tests.api.notify.notify_world import MutableSettings, StandInKeys
 from tests.conftest import MONDAY_MORNING as NOW
 from tests.support.helpers import read_table, refused
 

@@ -23,7 +23,7 @@ from engine.model import microusd
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.api.notify.notify_events import COST, EVERYWHERE, PAUSED
-from tests.api.notify.world import NotifyWorld
+from tests.api.notify.notify_world import NotifyWorld
 from tests.conftest import MONDAY_MORNING
 
 

@@ -20,7 +20,7 @@ from engine.model import Source, Tier
 from engine.storage.database import Database
 from tests.api.notify.notification_server import NotificationServer
 from tests.api.notify.notify_events import COST, EVERYWHERE, ONE_FAILED, PAUSED, make_created, make_ended
-from tests.api.notify.world import NotifyWorld
+from tests.api.notify.notify_world import NotifyWorld
 from tests.api.stand_in import session
 
 

@@ -16,7 +16,7 @@ from engine.model import Refusal
 from engine.prediction.card_rows import CardRow
 from tests.api.operations.conftest import Ask
 from tests.api.stand_in import StandIn
-from tests.autonomy.world import World
+from tests.autonomy.autonomy_world import AutonomyWorld
 from tests.support.helpers import refused
 
 
@@ -61,7 +61,7 @@ def test_null_means_absent(engine: StandIn) -> None:
 def test_the_beginning_of_an_old_card_is_found_among_thousands(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(tmp_path, clock, monkeypatch)
+    world = AutonomyWorld(tmp_path, clock, monkeypatch)
     with world.opened() as engine:
         ids = ["pred_old%_1", "pred_oldx_2", *(f"pred_n{number:05}" for number in range(1_500))]
         rows = [

@@ -17,9 +17,9 @@ from engine.config.sections import Surface
 from engine.events import EventBus, StateChanged
 from engine.model import Refusal
 from engine.storage.database import Database
-from tests.api.notify.world import NotifyWorld
+from tests.api.notify.notify_world import NotifyWorld
 from tests.api.operations.conftest import Ask, Refused
-from tests.autonomy.world import World as AutonomyWorld
+from tests.autonomy.autonomy_world import AutonomyWorld
 
 
 def test_a_coding_agent_that_the_settings_do_not_have_cannot_be_a_runner(ask: Ask, refused: Refused) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
-from tests.execution.model.world import KEY, ModelWorld
+from tests.execution.model.model_world import KEY, ModelWorld
 from tests.support.model_server import ModelServer
 
 

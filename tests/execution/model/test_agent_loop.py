@@ -18,7 +18,7 @@ from engine.clock import FakeClock
 from engine.execution.runners.model.host_client import ModelHost
 from engine.model import Outcome, SessionState, SessionView, Status
 from tests.conftest import MONDAY_MORNING
-from tests.execution.model.world import KEY, ModelWorld
+from tests.execution.model.model_world import KEY, ModelWorld
 from tests.support.helpers import read_table
 from tests.support.model_server import Call, ModelServer, Reply
 

@@ -22,7 +22,7 @@ from engine.execution.runners.model.agent_loop import FIRST_BYTE_S, IDLE_S
 from engine.execution.runners.model.host_client import ModelHost
 from engine.execution.runners.model.host_protocol import Model
 from engine.model import SessionState, Status
-from tests.execution.model.world import KEY, ModelWorld
+from tests.execution.model.model_world import KEY, ModelWorld
 from tests.support.helpers import is_alive, wait_until
 from tests.support.model_server import Reply, calls
 

@@ -20,7 +20,7 @@ from engine.model.adaptation import (
     FlowOffload,
 )
 from engine.storage.database import Transaction
-from tests.execution.model.world import ModelWorld
+from tests.execution.model.model_world import ModelWorld
 
 LEARNED_FLOWS = {
     "fails_early": (("false", "sh stamp.sh"), SessionState.FAILED, "step 1 of 2, `false`, ended with exit code 1"),

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from engine.model import CheckResult, Outcome, SessionState, Status
-from tests.execution.model.world import ModelWorld
+from tests.execution.model.model_world import ModelWorld
 from tests.situations.situation import SHOP
 from tests.support.helpers import wait_until
 from tests.support.model_server import Call, Reply, calls

@@ -16,7 +16,7 @@ from engine.memory.captures import CaptureRow
 from engine.model import Layer, ModelCall, NoAnswer, Question
 from engine.safety.costs import CostEntry
 from tests.conftest import MONDAY_MORNING
-from tests.execution.model.world import GPT, KEY, ModelWorld
+from tests.execution.model.model_world import GPT, KEY, ModelWorld
 from tests.support.model_server import ModelServer, Reply
 
 MONDAY = date(2026, 1, 5)

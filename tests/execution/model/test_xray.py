@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from engine.model import PromptPart, SourceKind
-from tests.execution.model.world import KEY, ModelWorld
+from tests.execution.model.model_world import KEY, ModelWorld
 from tests.support.model_server import calls
 
 pytestmark = pytest.mark.long

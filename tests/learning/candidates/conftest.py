@@ -6,9 +6,9 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.storage.database import Database
-from tests.learning.candidates.world import World
+from tests.learning.candidates.adaptation_world import AdaptationWorld
 
 
 @pytest.fixture
-def world(database: Database, clock: FakeClock) -> World:
-    return World(database, clock)
+def world(database: Database, clock: FakeClock) -> AdaptationWorld:
+    return AdaptationWorld(database, clock)

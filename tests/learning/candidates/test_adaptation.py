@@ -13,19 +13,27 @@ from engine.events import FactPromoted
 from engine.model import Trust
 from engine.model.adaptation import Candidate, CandidateStatus
 from engine.storage.database import Database, Transaction
-from tests.learning.candidates.world import AGENT, SHOP, TOTAL, World, para_fact, retry_repeated, validation_failed
+from tests.learning.candidates.adaptation_world import (
+    AGENT,
+    SHOP,
+    TOTAL,
+    AdaptationWorld,
+    para_fact,
+    retry_repeated,
+    validation_failed,
+)
 from tests.support.helpers import refused
 
 REVIEW, ACTIVE = CandidateStatus.REVIEW, CandidateStatus.ACTIVE
 
 
 @pytest.fixture
-def autonomous_world(database: Database, clock: FakeClock) -> World:
+def autonomous_world(database: Database, clock: FakeClock) -> AdaptationWorld:
     """Adaptation in autonomous mode."""
-    return World(database, clock, mode=AdaptationMode.AUTONOMOUS)
+    return AdaptationWorld(database, clock, mode=AdaptationMode.AUTONOMOUS)
 
 
-def bring_to_review(world: World) -> Candidate:
+def bring_to_review(world: AdaptationWorld) -> Candidate:
     """A candidate that two sessions support."""
     world.heal("sess_1")
     world.heal("sess_2")
@@ -34,7 +42,7 @@ def bring_to_review(world: World) -> Candidate:
     return candidate
 
 
-def measure_candidate(world: World) -> Candidate:
+def measure_candidate(world: AdaptationWorld) -> Candidate:
     """A measured candidate, without quotes, that two sessions support."""
     world.record(retry_repeated("sess_1"), retry_repeated("sess_2"))
     world.adaptation.run_round()
@@ -42,14 +50,14 @@ def measure_candidate(world: World) -> Candidate:
     return candidate
 
 
-def test_in_autonomous_mode_quotes_wait_for_the_operator(autonomous_world: World) -> None:
+def test_in_autonomous_mode_quotes_wait_for_the_operator(autonomous_world: AdaptationWorld) -> None:
     candidate = bring_to_review(autonomous_world)
     assert (candidate.status, candidate.trust) == (REVIEW, Trust.QUOTED)
     autonomous_world.adaptation.approve(candidate.id)
     assert autonomous_world.list_active_ids() == [candidate.id]
 
 
-def test_nothing_is_activated_in_phase_0_or_while_work_is_held(autonomous_world: World) -> None:
+def test_nothing_is_activated_in_phase_0_or_while_work_is_held(autonomous_world: AdaptationWorld) -> None:
     autonomous_world.sources.phase_number = 0
     assert measure_candidate(autonomous_world).status is REVIEW
     autonomous_world.sources.phase_number, autonomous_world.sources.hold_reason = 1, "stopped"
@@ -60,7 +68,9 @@ def test_nothing_is_activated_in_phase_0_or_while_work_is_held(autonomous_world:
     assert autonomous_world.adaptation.candidates()[0].status is ACTIVE
 
 
-def test_a_candidate_that_the_content_filter_objects_to_waits_for_the_operator(autonomous_world: World) -> None:
+def test_a_candidate_that_the_content_filter_objects_to_waits_for_the_operator(
+    autonomous_world: AdaptationWorld,
+) -> None:
     autonomous_world.sources.objection = "it speaks of rm -rf /"
     candidate = measure_candidate(autonomous_world)
     assert candidate.status is REVIEW
@@ -68,7 +78,7 @@ def test_a_candidate_that_the_content_filter_objects_to_waits_for_the_operator(a
     assert autonomous_world.list_active_ids() == [candidate.id]
 
 
-def test_a_candidate_whose_approval_was_undone_waits_for_the_operator(autonomous_world: World) -> None:
+def test_a_candidate_whose_approval_was_undone_waits_for_the_operator(autonomous_world: AdaptationWorld) -> None:
     autonomous_world.sources.phase_number = 0
     candidate = measure_candidate(autonomous_world)
     autonomous_world.adaptation.approve(candidate.id)
@@ -79,7 +89,7 @@ def test_a_candidate_whose_approval_was_undone_waits_for_the_operator(autonomous
     assert autonomous_world.list_active_ids() == []
 
 
-def test_a_candidate_with_as_much_evidence_against_it_waits_for_the_operator(autonomous_world: World) -> None:
+def test_a_candidate_with_as_much_evidence_against_it_waits_for_the_operator(autonomous_world: AdaptationWorld) -> None:
     autonomous_world.record(retry_repeated("sess_1"))
     (drafted,) = autonomous_world.adaptation.run_round()  # it allows one attempt
     autonomous_world.heal("sess_3", attempts=4)  # a repair that needed more
@@ -93,7 +103,7 @@ def test_a_candidate_with_as_much_evidence_against_it_waits_for_the_operator(aut
     assert autonomous_world.adaptation.view(drafted.id).candidate.status is ACTIVE
 
 
-def test_a_candidate_leaves_review_when_the_landing_that_supported_it_is_undone(world: World) -> None:
+def test_a_candidate_leaves_review_when_the_landing_that_supported_it_is_undone(world: AdaptationWorld) -> None:
     world.land_repair("sess_1")
     world.land_repair("sess_2")
     world.adaptation.run_round()
@@ -109,7 +119,7 @@ def test_a_candidate_leaves_review_when_the_landing_that_supported_it_is_undone(
     assert world.adaptation.waiting() == []
 
 
-def test_of_facts_that_say_much_the_same_one_candidate_comes_up_for_review(world: World) -> None:
+def test_of_facts_that_say_much_the_same_one_candidate_comes_up_for_review(world: AdaptationWorld) -> None:
     for number, text in enumerate(["Prices are whole cents in every file", "All prices are whole cents in every file"]):
         world.sources.facts[f"fact_{number}"] = para_fact(text)
         world.record(FactPromoted(subject=f"fact_{number}", workspace=SHOP, by="operator"))
@@ -119,7 +129,7 @@ def test_of_facts_that_say_much_the_same_one_candidate_comes_up_for_review(world
     assert drafted.reason == f"{in_review.id} already proposes that"
 
 
-def test_in_manual_mode_a_roll_back_of_a_harmful_candidate_is_proposed(world: World) -> None:
+def test_in_manual_mode_a_roll_back_of_a_harmful_candidate_is_proposed(world: AdaptationWorld) -> None:
     candidate = bring_to_review(world)
     world.adaptation.approve(candidate.id)
     assert world.adaptation.waiting() == []
@@ -134,7 +144,9 @@ def test_in_manual_mode_a_roll_back_of_a_harmful_candidate_is_proposed(world: Wo
     assert world.adaptation.waiting() == []
 
 
-def test_in_autonomous_mode_a_harmful_candidate_is_rolled_back_even_while_work_is_held(autonomous_world: World) -> None:
+def test_in_autonomous_mode_a_harmful_candidate_is_rolled_back_even_while_work_is_held(
+    autonomous_world: AdaptationWorld,
+) -> None:
     candidate = measure_candidate(autonomous_world)
     autonomous_world.run_trial(candidate.id, with_good=3, without_good=10)
     autonomous_world.sources.hold_reason, autonomous_world.sources.phase_number = "stopped", 0
@@ -149,13 +161,13 @@ def test_in_autonomous_mode_a_harmful_candidate_is_rolled_back_even_while_work_i
     assert autonomous_world.adaptation.candidates()[0].status is CandidateStatus.ROLLED_BACK
 
 
-def test_a_round_drafts_five_candidates_and_the_next_one_the_others(world: World) -> None:
+def test_a_round_drafts_five_candidates_and_the_next_one_the_others(world: AdaptationWorld) -> None:
     for number in range(7):
         world.heal(f"sess_{number}", failing=(f"tests/test_{number}.py::test_total",))
     assert [len(world.adaptation.run_round()) for _ in range(3)] == [5, 2, 0]
 
 
-def test_what_another_candidate_proposes_already_is_not_drafted(world: World) -> None:
+def test_what_another_candidate_proposes_already_is_not_drafted(world: AdaptationWorld) -> None:
     bring_to_review(world)
     world.record(validation_failed("sess_3"))
     assert world.adaptation.run_round() == []
@@ -163,11 +175,11 @@ def test_what_another_candidate_proposes_already_is_not_drafted(world: World) ->
     assert list(world.adaptation.not_drafted.values()) == [f"{candidate.id} already proposes that"]
 
 
-def test_an_unknown_kind_of_record_is_refused(world: World) -> None:
+def test_an_unknown_kind_of_record_is_refused(world: AdaptationWorld) -> None:
     assert "failed_tdd" in str(refused("unknown_kind", lambda: world.adaptation.records("failed")))
 
 
-def test_a_candidate_is_drafted_after_its_session_ended(world: World) -> None:
+def test_a_candidate_is_drafted_after_its_session_ended(world: AdaptationWorld) -> None:
     world.sources.running.add("sess_1")
     world.heal("sess_1")
     assert world.adaptation.run_round() == []
@@ -188,7 +200,7 @@ def _fail(*_: object) -> None:
 
 @pytest.mark.parametrize(("failing", "step"), [(Transaction, "record"), (Session, "flush")], ids=["event", "commit"])
 def test_a_decision_that_fails_at_any_step_changes_nothing(
-    world: World, monkeypatch: pytest.MonkeyPatch, failing: type, step: str
+    world: AdaptationWorld, monkeypatch: pytest.MonkeyPatch, failing: type, step: str
 ) -> None:
     candidate = bring_to_review(world)
     before = world.read_candidate_events()
@@ -202,7 +214,9 @@ def test_a_decision_that_fails_at_any_step_changes_nothing(
     assert (world.list_active_ids(), world.read_candidate_events()) == ([candidate.id], [*before, "CandidatePromoted"])
 
 
-def test_a_round_that_fails_at_any_write_is_finished_by_the_next(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_round_that_fails_at_any_write_is_finished_by_the_next(
+    world: AdaptationWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Round n fails after n writes. The first round that has fewer writes finishes the work, and does nothing twice."""
     world.heal("sess_1")
     world.heal("sess_2")
@@ -230,7 +244,7 @@ def test_a_round_that_fails_at_any_write_is_finished_by_the_next(world: World, m
     assert len(world.adaptation.records("successful_heal")) == 2
 
 
-def test_an_undone_landing_takes_its_lesson_back_until_it_is_landed_again(world: World) -> None:
+def test_an_undone_landing_takes_its_lesson_back_until_it_is_landed_again(world: AdaptationWorld) -> None:
     world.land_repair("sess_1")
     world.adaptation.run_round()
     (candidate,) = world.adaptation.candidates()
@@ -241,7 +255,9 @@ def test_an_undone_landing_takes_its_lesson_back_until_it_is_landed_again(world:
     assert world.adaptation.candidates() == [candidate]
 
 
-def test_a_repair_whose_landing_is_undone_is_not_told_to_agents_until_it_is_landed_again(world: World) -> None:
+def test_a_repair_whose_landing_is_undone_is_not_told_to_agents_until_it_is_landed_again(
+    world: AdaptationWorld,
+) -> None:
     world.adapt(withheld=0.0)
     world.land_repair("sess_1")
     world.land_repair("sess_2")

@@ -31,11 +31,11 @@ from engine.retention import Retention
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 from tests.conftest import MONDAY_MORNING
-from tests.learning.candidates.world import (
+from tests.learning.candidates.adaptation_world import (
     HEALED_BY,
     SHOP,
     TOTAL,
-    World,
+    AdaptationWorld,
     agent_erred,
     retry_repeated,
     transcript_of,
@@ -44,7 +44,7 @@ from tests.learning.candidates.world import (
 from tests.support.helpers import refused
 
 
-def test_a_second_session_brings_a_candidate_to_review_and_the_operator_decides(world: World) -> None:
+def test_a_second_session_brings_a_candidate_to_review_and_the_operator_decides(world: AdaptationWorld) -> None:
     world.heal("sess_1")
     world.adaptation.run_round()
     world.heal("sess_2")
@@ -74,7 +74,7 @@ def test_a_second_session_brings_a_candidate_to_review_and_the_operator_decides(
     assert len(view.overlays) == 2
 
 
-def test_failing_tests_get_the_repair_of_another_session_and_one_review(world: World) -> None:
+def test_failing_tests_get_the_repair_of_another_session_and_one_review(world: AdaptationWorld) -> None:
     world.record(validation_failed("sess_1"))
     assert world.adaptation.run_round() == []
     assert "nothing has fixed" in next(iter(world.adaptation.not_drafted.values()))
@@ -94,7 +94,7 @@ def test_failing_tests_get_the_repair_of_another_session_and_one_review(world: W
     assert len(world.adaptation.candidates(CandidateStatus.REVIEW)) == 0
 
 
-def test_old_records_are_deleted_unless_a_candidate_names_them(world: World) -> None:
+def test_old_records_are_deleted_unless_a_candidate_names_them(world: AdaptationWorld) -> None:
     def list_sessions() -> list[str]:
         return [record.session_id for record in world.adaptation.records()]
 
@@ -113,7 +113,7 @@ def test_old_records_are_deleted_unless_a_candidate_names_them(world: World) -> 
     assert list_sessions() == ["sess_4", "sess_3", "sess_1"]
 
 
-def test_forgotten_words_leave_a_candidate_and_an_empty_one_is_rejected(world: World) -> None:
+def test_forgotten_words_leave_a_candidate_and_an_empty_one_is_rejected(world: AdaptationWorld) -> None:
     world.heal("sess_1")
     world.heal("sess_2")
     world.adaptation.run_round()
@@ -131,7 +131,7 @@ def test_forgotten_words_leave_a_candidate_and_an_empty_one_is_rejected(world: W
     assert texts.erase(SearchTerms(["cart.py"])) == 0
 
 
-def test_fixes_are_offered_of_landed_changes_that_were_not_rejected(world: World) -> None:
+def test_fixes_are_offered_of_landed_changes_that_were_not_rejected(world: AdaptationWorld) -> None:
     world.heal("sess_1")
     world.sources.patches["sess_1"] = "diff --git a/cart.py b/cart.py"
     world.adaptation.run_round()
@@ -152,7 +152,7 @@ def test_fixes_are_offered_of_landed_changes_that_were_not_rejected(world: World
 
 
 @pytest.fixture
-def candidate(world: World) -> Candidate:
+def candidate(world: AdaptationWorld) -> Candidate:
     """A candidate that waits for the operator."""
     world.heal("sess_1")
     world.heal("sess_2")
@@ -161,7 +161,7 @@ def candidate(world: World) -> Candidate:
     return candidate
 
 
-def test_only_the_operators_own_last_step_can_be_undone(world: World, candidate: Candidate) -> None:
+def test_only_the_operators_own_last_step_can_be_undone(world: AdaptationWorld, candidate: Candidate) -> None:
     def is_refused() -> bool:
         with pytest.raises(Refusal) as refusal:
             world.adaptation.undo(candidate.id)
@@ -179,7 +179,7 @@ def test_only_the_operators_own_last_step_can_be_undone(world: World, candidate:
 
 
 def test_an_undone_rejection_is_in_review_and_an_undone_roll_back_active_again(
-    world: World, candidate: Candidate
+    world: AdaptationWorld, candidate: Candidate
 ) -> None:
     world.adaptation.reject(candidate.id, "not now")
     assert world.adaptation.undo(candidate.id).status is CandidateStatus.REVIEW
@@ -192,14 +192,14 @@ def test_an_undone_rejection_is_in_review_and_an_undone_roll_back_active_again(
     assert world.adaptation.roll_back(candidate.id).status is CandidateStatus.ROLLED_BACK
 
 
-def read_last_stations(world: World, candidate: Candidate) -> list[tuple[str, str, str]]:
+def read_last_stations(world: AdaptationWorld, candidate: Candidate) -> list[tuple[str, str, str]]:
     """(name, words, state) of the last two stages of a candidate."""
     return [
         (station.name, station.words, station.state) for station in world.adaptation.view(candidate.id).stations[-2:]
     ]
 
 
-def test_the_last_stage_of_a_candidate_says_how_it_was_decided(world: World, candidate: Candidate) -> None:
+def test_the_last_stage_of_a_candidate_says_how_it_was_decided(world: AdaptationWorld, candidate: Candidate) -> None:
     world.adaptation.approve(candidate.id)
     assert read_last_stations(world, candidate)[1] == ("promote", "it is active", "done")
     world.adaptation.roll_back(candidate.id, "worse")
@@ -225,7 +225,7 @@ class RandomSteps(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         clock = FakeClock(MONDAY_MORNING)
         database = Database(Path(self.folder.name) / "clawpy.db", clock=clock, bus=EventBus())
-        self.world = World(database, clock)
+        self.world = AdaptationWorld(database, clock)
         self.number = 0
 
     def teardown(self) -> None:

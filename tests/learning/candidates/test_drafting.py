@@ -22,7 +22,7 @@ from engine.model.adaptation import (
     RoutingHint,
 )
 from tests.conftest import MONDAY_MORNING
-from tests.learning.candidates.world import AGENT, HEALED_BY, SHOP, TOTAL, FakeSources, transcript_of
+from tests.learning.candidates.adaptation_world import AGENT, HEALED_BY, SHOP, TOTAL, FakeSources, transcript_of
 
 SECRET = "sk-a1b2c3d4a1b2c3d4a1b2c3d4a1b2c3d4"
 

@@ -19,7 +19,7 @@ from engine.model.adaptation import (
     RoutingHint,
     effect_from_json,
 )
-from tests.learning.candidates.world import FLOW_NAMES, World
+from tests.learning.candidates.adaptation_world import FLOW_NAMES, AdaptationWorld
 from tests.support.helpers import refused
 
 TEXTS = st.lists(st.text(max_size=20), max_size=4).map(tuple)
@@ -45,7 +45,7 @@ def preview(*effects: Effect) -> list[str]:
     return list(preview.after)
 
 
-def test_a_flow_whose_name_is_taken_gets_a_number_in_its_preview_too(world: World) -> None:
+def test_a_flow_whose_name_is_taken_gets_a_number_in_its_preview_too(world: AdaptationWorld) -> None:
     longest_name = "a" * 40
     for number, name in enumerate(("check_release", "check_release", "run_tests", longest_name, longest_name)):
         flow = FlowOffload(name, "Some", ("git status", f"echo {number}"))
@@ -57,7 +57,7 @@ def test_a_flow_whose_name_is_taken_gets_a_number_in_its_preview_too(world: Worl
     assert names == ["check_release", "check_release_2", "run_tests_2", longest_name, f"{'a' * 36}_2"]
 
 
-def test_a_flow_with_the_commands_of_another_is_refused_unless_their_workspaces_differ(world: World) -> None:
+def test_a_flow_with_the_commands_of_another_is_refused_unless_their_workspaces_differ(world: AdaptationWorld) -> None:
     world.activate_effect(FlowOffload("everywhere", "Everywhere", ("git status",)))
     world.activate_effect(FlowOffload("here", "Here", ("make",)), workspace="/a")
     world.activate_effect(FlowOffload("there", "There", ("make",)), workspace="/b")

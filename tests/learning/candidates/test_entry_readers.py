@@ -19,7 +19,7 @@ from engine.model import Trust
 from engine.model.adaptation import LearningRecord
 from engine.storage.ledger import LedgerEntry
 from tests.conftest import MONDAY_MORNING
-from tests.learning.candidates.world import AGENT, SHOP, FakeSources, para_fact
+from tests.learning.candidates.adaptation_world import AGENT, SHOP, FakeSources, para_fact
 
 
 def read(kind: str, payload: dict[str, Any], before: int = 0, sources: FakeSources | None = None) -> LearningRecord:

@@ -29,18 +29,18 @@ from engine.model.adaptation import (
 )
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
-from tests.learning.candidates.world import World
+from tests.learning.candidates.adaptation_world import AdaptationWorld
 
 
 @pytest.fixture
-def world(database: Database, clock: FakeClock) -> World:
+def world(database: Database, clock: FakeClock) -> AdaptationWorld:
     """Nothing is withheld."""
-    world = World(database, clock)
+    world = AdaptationWorld(database, clock)
     world.adapt(withheld=0.0)
     return world
 
 
-def test_forgotten_words_leave_prompts_at_once_and_an_empty_candidate_is_rolled_back(world: World) -> None:
+def test_forgotten_words_leave_prompts_at_once_and_an_empty_candidate_is_rolled_back(world: AdaptationWorld) -> None:
     world.guide("Ask Ann before you deploy.", "Test first.")
     world.guide("Ann knows.")
     texts = CandidateTexts(world.database)
@@ -53,12 +53,12 @@ def test_forgotten_words_leave_prompts_at_once_and_an_empty_candidate_is_rolled_
 # Repairs, routing hints and limits
 
 
-def repairs(world: World, *failing: str, agent: str = "cto", workspace: str = "/w") -> tuple[str, ...]:
+def repairs(world: AdaptationWorld, *failing: str, agent: str = "cto", workspace: str = "/w") -> tuple[str, ...]:
     """The repairs that an agent gets while these tests fail."""
     return tuple(world.trials.find_repairs(agent=agent, workspace=workspace, broken=failing, session_id="ses_1"))
 
 
-def test_a_repair_is_given_when_one_of_its_tests_fails(world: World) -> None:
+def test_a_repair_is_given_when_one_of_its_tests_fails(world: AdaptationWorld) -> None:
     world.activate_effect(
         FixTemplate(("t::a", "t::b"), ("Fix the sum.",)), agent="cto", run_kind="heal", workspace="/w"
     )
@@ -68,14 +68,14 @@ def test_a_repair_is_given_when_one_of_its_tests_fails(world: World) -> None:
     assert repairs(world, "t::a", workspace="/other") == ()
 
 
-def test_the_newest_repairs_come_first_each_once_and_at_most_eight(world: World) -> None:
+def test_the_newest_repairs_come_first_each_once_and_at_most_eight(world: AdaptationWorld) -> None:
     for number in range(MAX_REPAIRS + 2):
         world.activate_effect(FixTemplate(("t::a",), (f"Repair {number}.", "Read the test first.")))
     newest_first = [f"Repair {number}." for number in range(MAX_REPAIRS + 1, 2, -1)]
     assert repairs(world, "t::a") == (newest_first[0], "Read the test first.", *newest_first[1:])
 
 
-def test_the_newest_routing_hint_that_applies_is_followed(world: World) -> None:
+def test_the_newest_routing_hint_that_applies_is_followed(world: AdaptationWorld) -> None:
     assert world.overlays.choose_model(ModelRun("cto", "koji-core", "task", "short")) is None
     world.activate_effect(RoutingHint("openai:wide", "", None, "for everything"), agent="cto")
     narrow = world.activate_effect(
@@ -96,7 +96,7 @@ def test_the_newest_routing_hint_that_applies_is_followed(world: World) -> None:
     assert world.overlays.choose_model(ModelRun("cfo", "koji-core", "task", "short")) is None
 
 
-def test_the_limits_for_an_agent_in_a_workspace_all_apply(world: World) -> None:
+def test_the_limits_for_an_agent_in_a_workspace_all_apply(world: AdaptationWorld) -> None:
     world.activate_effect(PolicyTweak(2))
     world.activate_effect(PolicyTweak(1, 5), agent="cto", run_kind="heal", workspace="/w")
     assert world.overlays.find_tweaks(agent="cto", workspace="/w") == [PolicyTweak(2), PolicyTweak(1, 5)]
@@ -137,7 +137,7 @@ def test_runs_with_another_probability_are_a_stratum_of_their_own() -> None:
 # Trials
 
 
-def load_runs(world: World) -> dict[str, OverlayRun]:
+def load_runs(world: AdaptationWorld) -> dict[str, OverlayRun]:
     """The sessions in trials, by id."""
     with world.database.read() as session:
         return {row.session_id: row for row in session.exec(select(OverlayRun)).all()}
@@ -148,7 +148,7 @@ def test_an_overlay_is_withheld_from_a_fifth_of_the_runs() -> None:
 
 
 @pytest.mark.long
-def test_a_harmful_overlay_is_reported_once(world: World) -> None:
+def test_a_harmful_overlay_is_reported_once(world: AdaptationWorld) -> None:
     world.adapt(withheld=0.5)
     harmful, good = world.guide("Never test.", agent="cto"), world.guide("Test first.", agent="cto")
     for number in range(80):
@@ -168,7 +168,7 @@ def test_a_harmful_overlay_is_reported_once(world: World) -> None:
     assert harmful.id in world.trials.measure_lifts()
 
 
-def test_repairs_are_withheld_by_chance_too(world: World) -> None:
+def test_repairs_are_withheld_by_chance_too(world: AdaptationWorld) -> None:
     world.adapt(withheld=0.5)
     world.activate_effect(FixTemplate(("test_total",), ("Round once.",)))
 
@@ -187,13 +187,13 @@ def test_repairs_are_withheld_by_chance_too(world: World) -> None:
 # Active fragments in prompts
 
 
-def read_guidance(world: World, session: str = "") -> str:
+def read_guidance(world: AdaptationWorld, session: str = "") -> str:
     """The learned guidance in a prompt of a session."""
     part = world.part(session).part
     return part.text if part else ""
 
 
-def test_a_fragment_is_in_the_prompt_until_it_is_rolled_back(world: World) -> None:
+def test_a_fragment_is_in_the_prompt_until_it_is_rolled_back(world: AdaptationWorld) -> None:
     prompts = PromptAssembly([RulesPart(), world.fragments])
     request = PromptRequest("cto", "koji-core", "/w", "do it", session_id="ses_1")
     before = prompts.assemble(request)
@@ -220,7 +220,7 @@ def test_no_text_can_close_the_block(lines: list[str]) -> None:
         assert "\x1b" not in line.text
 
 
-def test_the_oldest_fragments_are_left_out_over_budget_with_a_note(world: World) -> None:
+def test_the_oldest_fragments_are_left_out_over_budget_with_a_note(world: AdaptationWorld) -> None:
     for number in range(4):
         world.guide(f"Fragment {number}: " + "keep every function short and every name telling. " * 6)
     budget = tokenizer.count(read_guidance(world)) * 2 // 3
@@ -234,14 +234,14 @@ def test_the_oldest_fragments_are_left_out_over_budget_with_a_note(world: World)
     assert world.part().provenance == {}, "an overlay that is in no prompt is in no trial"
 
 
-def test_over_budget_a_fragment_that_helps_is_kept_before_newer_ones(world: World) -> None:
+def test_over_budget_a_fragment_that_helps_is_kept_before_newer_ones(world: AdaptationWorld) -> None:
     helpful, *_ = [world.guide(f"Fragment {number}.", agent="cto") for number in range(3)]
     world.run_trial(helpful.candidate_id, with_good=20, without_good=0, runs=20)
     world.adapt(withheld=0.0, fragmentTokens=tokenizer.count(read_guidance(world)) - 1)
     assert [line.text[:12] for line in world.part().part.lines[2:-1]] == ["- Fragment 0", "- Fragment 2"]
 
 
-def test_a_fragment_is_withheld_from_all_prompts_of_a_share_of_the_sessions(world: World) -> None:
+def test_a_fragment_is_withheld_from_all_prompts_of_a_share_of_the_sessions(world: AdaptationWorld) -> None:
     world.adapt(withheld=0.2)
     first = world.guide("First.")
     world.guide("Second.")

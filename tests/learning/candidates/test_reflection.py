@@ -35,11 +35,11 @@ from engine.events import (
 from engine.learning.candidates.records import MIN_OPPORTUNITY_SCORE, HealedTests
 from engine.learning.candidates.reflection import ENTRY_CURSOR, EXEC_PREFIX, MIN_RUNS, find_sequences
 from engine.storage import state
-from tests.learning.candidates.world import (
+from tests.learning.candidates.adaptation_world import (
     AGENT,
     SHOP,
     TOTAL,
-    World,
+    AdaptationWorld,
     agent_erred,
     budget_exceeded,
     correction,
@@ -131,7 +131,7 @@ def permission_answered(answer: str, by: str = "") -> Event:
     ],
 )  # fmt: skip
 def test_each_event_becomes_its_records_once(
-    world: World, event: Event, expected: list[tuple[str, str, str, float]]
+    world: AdaptationWorld, event: Event, expected: list[tuple[str, str, str, float]]
 ) -> None:
     world.sources.corrections_by_card["pred_edited"] = correction(
         "Fix the total", "Fix the total and run the tests too"
@@ -148,7 +148,7 @@ def test_each_event_becomes_its_records_once(
     assert world.adaptation.records()[::-1] == records
 
 
-def test_a_landing_that_fixed_tests_is_a_heal_of_each(world: World) -> None:
+def test_a_landing_that_fixed_tests_is_a_heal_of_each(world: AdaptationWorld) -> None:
     cause = "TypeError: no discount in cart.py"
     world.sources.healed_by_session["sess_1"] = HealedTests({TOTAL: cause, "t.py::other": ""}, "shop", AGENT, 20_000)
     world.record(LANDED)
@@ -166,7 +166,7 @@ def test_a_landing_that_fixed_tests_is_a_heal_of_each(world: World) -> None:
     ChangeSetNarrowed(subject="chg_1", **HERE, session_id="sess_1", files=2),
     ChangeSetBranched(subject="chg_1", **HERE, session_id="sess_1", branch="clawpy/fix", landed=2),
 ])  # fmt: skip
-def test_changes_that_landed_in_parts_are_approved_and_healed_once(world: World, end: Event) -> None:
+def test_changes_that_landed_in_parts_are_approved_and_healed_once(world: AdaptationWorld, end: Event) -> None:
     world.sources.healed_by_session["sess_1"] = HealedTests({TOTAL: ""}, "shop", AGENT, 20_000)
     world.record(replace(LANDED, files=1, left=1))
     assert world.adaptation.catch_up() == 0, "the operator has not decided on the rest yet"
@@ -177,7 +177,7 @@ def test_changes_that_landed_in_parts_are_approved_and_healed_once(world: World,
     assert heal.source_label == f"successful_heal/{TOTAL}"
 
 
-def test_an_exceeded_budget_is_one_record_a_day(world: World) -> None:
+def test_an_exceeded_budget_is_one_record_a_day(world: AdaptationWorld) -> None:
     world.record(
         budget_exceeded(spent=1_000_000), budget_exceeded(), BudgetExceeded(subject="other", spent=2, budget=1)
     )
@@ -189,7 +189,7 @@ def test_an_exceeded_budget_is_one_record_a_day(world: World) -> None:
     assert days == [(AGENT, "2026-01-05"), ("other", "2026-01-05"), (AGENT, "2026-01-06")]
 
 
-def test_earlier_errors_raise_the_score_also_within_one_reading(world: World) -> None:
+def test_earlier_errors_raise_the_score_also_within_one_reading(world: AdaptationWorld) -> None:
     message = "x" * 30
     world.record(*(agent_erred(f"sess_{n}", message, "edit") for n in range(3)))
     world.adaptation.catch_up()
@@ -211,7 +211,7 @@ def test_earlier_errors_raise_the_score_also_within_one_reading(world: World) ->
     ],
 )
 def test_the_signature_of_an_error_has_no_names_and_numbers(
-    world: World, tool: str, message: str, signature: str
+    world: AdaptationWorld, tool: str, message: str, signature: str
 ) -> None:
     world.record(agent_erred("sess_1", message, tool))
     world.adaptation.catch_up()
@@ -224,14 +224,14 @@ def test_the_signature_of_an_error_has_no_names_and_numbers(
 STEPS = ("exec:git status", "exec:git diff", "exec:pytest")
 
 
-def end_sessions_with_steps(world: World, sessions: range) -> None:
+def end_sessions_with_steps(world: AdaptationWorld, sessions: range) -> None:
     """Sessions that have the same three steps among others of their own."""
     for number in sessions:
         other = [f"exec:tool{number}", "read", "edit", "read"]
         world.record(tools_used(f"sess_{number}", *other[: number % 4], *STEPS, *other[number % 4 :]))
 
 
-def test_repeated_steps_are_a_record_of_each_session_that_has_them(world: World) -> None:
+def test_repeated_steps_are_a_record_of_each_session_that_has_them(world: AdaptationWorld) -> None:
     end_sessions_with_steps(world, range(6))
     world.adaptation.run_round()
     records = world.adaptation.records("tool_sequence")

@@ -9,17 +9,17 @@ import pytest
 
 from engine.api.operations import dispatch
 from engine.clock import FakeClock
-from tests.autonomy.world import FLOW, World
+from tests.autonomy.autonomy_world import FLOW, AutonomyWorld
 
 SUMMARY = "summarise_day since=2026-01-01T00:00:00Z"
 
 
 @pytest.fixture
-def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> World:
-    return World(tmp_path, clock, monkeypatch)
+def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> AutonomyWorld:
+    return AutonomyWorld(tmp_path, clock, monkeypatch)
 
 
-def propose(world: World, text: str, reasoning: str = "") -> str:
+def propose(world: AutonomyWorld, text: str, reasoning: str = "") -> str:
     """The id of a card, which is a suggestion if there is a `reasoning`, else a prompt of your own."""
     cards, workspace = world.engine.cards, world.workspace
     if reasoning:
@@ -27,12 +27,12 @@ def propose(world: World, text: str, reasoning: str = "") -> str:
     return cards.propose(text, workspace=workspace).id
 
 
-def run(world: World, card_id: str) -> None:
+def run(world: AutonomyWorld, card_id: str) -> None:
     world.engine.cards.approve(card_id)
     world.wait_for_session(card_id)
 
 
-def count_decisions(world: World) -> tuple[int, int, int]:
+def count_decisions(world: AutonomyWorld) -> tuple[int, int, int]:
     """The decisions of the phase, those since midnight, and the cards in the figures that you decided."""
     status = dispatch(world.engine, "status", {})
     figures = dispatch(world.engine, "metrics", {})
@@ -40,27 +40,27 @@ def count_decisions(world: World) -> tuple[int, int, int]:
     return status["phase"]["decisions"], status["since"]["decisions"], decided
 
 
-def test_suggestions_that_you_decide_count_everywhere(world: World) -> None:
+def test_suggestions_that_you_decide_count_everywhere(world: AutonomyWorld) -> None:
     with world.opened():
         run(world, propose(world, SUMMARY, "as every day"))
         dispatch(world.engine, "dismiss", {"id": propose(world, FLOW, "it is due")})
         assert count_decisions(world) == (2, 2, 2)
 
 
-def test_a_prompt_of_your_own_is_a_decision_but_no_card_in_the_figures(world: World) -> None:
+def test_a_prompt_of_your_own_is_a_decision_but_no_card_in_the_figures(world: AutonomyWorld) -> None:
     with world.opened():
         run(world, propose(world, SUMMARY))
         assert count_decisions(world) == (1, 1, 0)
 
 
-def test_what_could_not_run_is_no_decision(world: World) -> None:
+def test_what_could_not_run_is_no_decision(world: AutonomyWorld) -> None:
     with world.opened():
         run(world, propose(world, "run_tests", "as every day"))
         assert dispatch(world.engine, "status", {})["since"]["approved"] == 1
         assert count_decisions(world) == (0, 0, 0)
 
 
-def test_work_that_was_done_already_is_no_decision(world: World) -> None:
+def test_work_that_was_done_already_is_no_decision(world: AutonomyWorld) -> None:
     with world.opened():
         card_id = propose(world, FLOW, "it is due")
         dispatch(world.engine, "dismiss", {"id": card_id, "reason": "already-done"})
@@ -68,7 +68,7 @@ def test_work_that_was_done_already_is_no_decision(world: World) -> None:
         assert dispatch(world.engine, "metrics", {})["withdrawn"] == 1
 
 
-def test_a_dismissal_that_was_undone_counts_once_it_is_given_again(world: World) -> None:
+def test_a_dismissal_that_was_undone_counts_once_it_is_given_again(world: AutonomyWorld) -> None:
     with world.opened():
         card_id = propose(world, FLOW, "it is due")
         dispatch(world.engine, "dismiss", {"id": card_id})

@@ -8,16 +8,16 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.storage.database import Database
-from tests.learning.learnings.world import MakeWorld, World
+from tests.learning.learnings.chain_world import ChainWorld, MakeWorld
 
 
 @pytest.fixture
-def world(tmp_path: Path, database: Database, clock: FakeClock) -> World:
+def world(tmp_path: Path, database: Database, clock: FakeClock) -> ChainWorld:
     """A home without a model. Statements are compared by their words."""
-    return World(tmp_path / "data", database, clock)
+    return ChainWorld(tmp_path / "data", database, clock)
 
 
 @pytest.fixture
 def make_world(tmp_path: Path, database: Database, clock: FakeClock) -> MakeWorld:
     """Makes a home with a model."""
-    return lambda model: World(tmp_path / "data", database, clock, model=model)
+    return lambda model: ChainWorld(tmp_path / "data", database, clock, model=model)

@@ -21,12 +21,12 @@ from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 from engine.storage.ledger import MAX_ATTEMPTS
 from engine.storage.state import unfinished_intents
-from tests.learning.learnings.world import (
+from tests.learning.learnings.chain_world import (
     NO_ANSWER,
     SHOP,
+    ChainWorld,
     MakeWorld,
     ScriptedModel,
-    World,
     fail_with_full_disk,
     ledger_entry,
     make_view,
@@ -43,19 +43,19 @@ WRITE_ATOMIC = "engine.learning.learnings.store.write_atomic"
 """The function that writes a page."""
 
 
-def list_project_texts(world: World) -> list[str]:
+def list_project_texts(world: ChainWorld) -> list[str]:
     """The texts of the entries of the project."""
     return [entry.text for entry in world.learnings.list_entries("project")]
 
 
-def assert_nothing_changes(world: World) -> None:
+def assert_nothing_changes(world: ChainWorld) -> None:
     """Running the chain again changes no byte."""
     before = world.pages()
     assert world.learnings.run_chain().nothing
     assert world.pages() == before
 
 
-def test_running_it_again_changes_no_byte_and_counts_nothing_twice(world: World) -> None:
+def test_running_it_again_changes_no_byte_and_counts_nothing_twice(world: ChainWorld) -> None:
     world.end_sessions(UV, count=5, speaker="operator")
     entry = world.project_entry()
     assert entry.reinforcement_count == 2
@@ -68,7 +68,7 @@ def test_running_it_again_changes_no_byte_and_counts_nothing_twice(world: World)
     assert len(world.events("LearningReinforced")) == events
 
 
-def test_a_quote_is_reinforced_once_the_operator_kept_it(world: World) -> None:
+def test_a_quote_is_reinforced_once_the_operator_kept_it(world: ChainWorld) -> None:
     world.end_sessions(UV)
     quote = world.project_entry()
     world.end_session("s3", UV)
@@ -78,7 +78,7 @@ def test_a_quote_is_reinforced_once_the_operator_kept_it(world: World) -> None:
     assert world.project_entry().reinforced_by == ("s3", "s4")
 
 
-def test_an_entry_that_the_operator_retired_does_not_come_back(world: World) -> None:
+def test_an_entry_that_the_operator_retired_does_not_come_back(world: ChainWorld) -> None:
     world.end_sessions(UV)
     world.learnings.retract(world.project_entry().id, "we use pip")
     world.end_sessions(UV, count=7)
@@ -86,7 +86,7 @@ def test_an_entry_that_the_operator_retired_does_not_come_back(world: World) -> 
     assert (entry.status, entry.reinforcement_count) == (LearningStatus.RETIRED, 0)
 
 
-def test_a_bad_page_is_reported_once_and_the_others_are_read(world: World) -> None:
+def test_a_bad_page_is_reported_once_and_the_others_are_read(world: ChainWorld) -> None:
     page = world.data / "learnings/global/institutional.md"
     page.parent.mkdir(parents=True)
     page.write_text("---\nid: lrn_x\ntype: poem\n---\nRoses\n")
@@ -101,7 +101,7 @@ def test_a_bad_page_is_reported_once_and_the_others_are_read(world: World) -> No
     assert (global_scope.scope, global_scope.faults) == (LearningScope.GLOBAL, (fault,))
 
 
-def test_sessions_that_continue_each_other_are_one_piece_of_work(world: World) -> None:
+def test_sessions_that_continue_each_other_are_one_piece_of_work(world: ChainWorld) -> None:
     world.end_session("s1", UV)
     world.end_session("s2", UV, continues="s1")
     world.end_session("s3", UV, continues="s1")
@@ -116,7 +116,7 @@ def test_sessions_that_continue_each_other_are_one_piece_of_work(world: World) -
     assert_nothing_changes(world)
 
 
-def test_no_secret_is_written(world: World) -> None:
+def test_no_secret_is_written(world: ChainWorld) -> None:
     world.end_session("s1", "The key is sk-test-0123456789abcdefghijklmnop for good")
     assert all(b"sk-test" not in data for data in world.pages().values())
     assert "[secret cut]" in world.learnings.list_entries()[0].text
@@ -126,7 +126,7 @@ def test_after_a_crash_at_any_page_the_next_start_finishes_the_promotion(
     tmp_path: Path, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The third session writes two pages. It crashes before the first, or before the second."""
-    undisturbed = World(tmp_path / "undisturbed", database, clock)
+    undisturbed = ChainWorld(tmp_path / "undisturbed", database, clock)
     for number in range(3):
         undisturbed.end_session(f"u{number}", UV)
     sources_by_page = [data.count(b"@u") for data in undisturbed.pages().values()]
@@ -141,7 +141,7 @@ def test_after_a_crash_at_any_page_the_next_start_finishes_the_promotion(
 
     for pages_before_crash in range(2):
         folder, session = tmp_path / f"data{pages_before_crash}", f"s{pages_before_crash}"
-        world = World(folder, database, clock)
+        world = ChainWorld(folder, database, clock)
         for number in range(2):
             world.end_session(f"{session}{number}", UV)
         pages_left = pages_before_crash
@@ -149,7 +149,7 @@ def test_after_a_crash_at_any_page_the_next_start_finishes_the_promotion(
             patch.setattr(WRITE_ATOMIC, write_or_crash)
             with pytest.raises(KeyboardInterrupt):
                 world.end_session(f"{session}2", UV)
-        restarted = World(folder, database, clock)
+        restarted = ChainWorld(folder, database, clock)
         restarted.sessions.records |= world.sessions.records
         assert restarted.learnings.recover() == []
         restarted.learnings.catch_up()
@@ -181,7 +181,7 @@ def test_no_model_is_asked_about_sessions_that_ended_long_ago_and_no_risks_are_w
 
 
 def test_gates_that_fail_are_reported_and_checked_again_with_the_next_ledger_entry(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: ChainWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.end_session("s1", UV)
     world.end_session("s2", UV)
@@ -223,14 +223,14 @@ def test_entries_that_cannot_be_written_wait_and_the_model_is_not_asked_again(
 YES = '{"generalises": true, "reason": "it always helps"}'
 
 
-def make_world_with_judge(make_world: MakeWorld, *answers: str | Exception) -> World:
+def make_world_with_judge(make_world: MakeWorld, *answers: str | Exception) -> ChainWorld:
     """A project with one learning, and a judge that gives these answers."""
     world = make_world(ScriptedModel(*[NO_CLAIMS] * 3, *answers))
     world.end_sessions(UV, speaker="operator")
     return world
 
 
-def list_global_entries(world: World) -> list[LearningEntry]:
+def list_global_entries(world: ChainWorld) -> list[LearningEntry]:
     """The entries of all projects."""
     return world.learnings.list_entries("global")
 
@@ -293,7 +293,7 @@ def test_a_verdict_about_forgotten_words_is_not_written(make_world: MakeWorld, r
     assert list_global_entries(world) == []
 
 
-def test_without_a_model_the_operator_judges(world: World) -> None:
+def test_without_a_model_the_operator_judges(world: ChainWorld) -> None:
     world.end_sessions(UV, speaker="operator")
     entry = world.project_entry()
     assert world.learnings.run_chain(judge=True).judged == {entry.id: NO_JUDGE}
@@ -321,7 +321,7 @@ def test_a_model_that_does_not_answer_is_reported_once_and_the_rules_count(make_
     assert (question.purpose, question.subject, question.workspace) == ("learnings", "s1", SHOP)
 
 
-def test_an_entry_that_the_operator_misspelled_is_not_promoted_a_second_time(world: World) -> None:
+def test_an_entry_that_the_operator_misspelled_is_not_promoted_a_second_time(world: ChainWorld) -> None:
     world.end_sessions("Amounts are whole cents.", speaker="operator")
     page = world.data / world.project_entry().path
     page.write_text(page.read_text().replace("status: active", "status: retried"))
@@ -332,7 +332,7 @@ def test_an_entry_that_the_operator_misspelled_is_not_promoted_a_second_time(wor
     assert world.learnings.list_entries("project") == []
 
 
-def test_sessions_make_an_entry_by_hand_more_certain_and_its_count_stays(world: World) -> None:
+def test_sessions_make_an_entry_by_hand_more_certain_and_its_count_stays(world: ChainWorld) -> None:
     world.end_session("s0", "Something else was decided.")
     page = next((world.data / "learnings/projects").iterdir()) / "institutional.md"
     page.write_text("---\nid: lrn_mine\ntype: directive\nreinforcement_count: 12\n---\nAmounts are whole cents.\n")
@@ -343,7 +343,9 @@ def test_sessions_make_an_entry_by_hand_more_certain_and_its_count_stays(world: 
     assert entry.reasons == ("it was observed repeatedly (3 times)",)
 
 
-def test_a_page_that_cannot_be_written_is_in_the_report_of_a_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_cannot_be_written_is_in_the_report_of_a_run(
+    world: ChainWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.end_sessions("Amounts are whole cents.", speaker="operator")
     page = world.data / "learnings/global/institutional.md"
     page.parent.mkdir(parents=True)
@@ -353,7 +355,7 @@ def test_a_page_that_cannot_be_written_is_in_the_report_of_a_run(world: World, m
     assert "No space left on device" in fault
 
 
-def test_a_retraction_names_what_waits_for_another_reason_too(world: World) -> None:
+def test_a_retraction_names_what_waits_for_another_reason_too(world: ChainWorld) -> None:
     world.end_sessions("Amounts are whole cents.")
     [quote] = [entry for entry in world.learnings.files.entries() if entry.scope is LearningScope.PROJECT]
     source = world.learnings.view(quote.id).promoted_from[0]
@@ -361,7 +363,7 @@ def test_a_retraction_names_what_waits_for_another_reason_too(world: World) -> N
     assert world.learnings.view(quote.id).entry.review == quote.review
 
 
-def test_the_copy_in_a_team_is_valid_again_with_its_entry_but_is_not_approved(world: World) -> None:
+def test_the_copy_in_a_team_is_valid_again_with_its_entry_but_is_not_approved(world: ChainWorld) -> None:
     healed = ledger_entry("ValidationHealed", "s0", failing=["a name that is a sentence"], attempts=1, cost=0)
     world.end_session("s0", entries=(healed,))
     [above] = [entry for entry in world.learnings.files.entries() if entry.promoted_from]

@@ -13,7 +13,7 @@ from engine.clock import FakeClock
 from engine.model import BubbleState
 from engine.model.adaptation import CandidateStatus, PromptFragment
 from engine.model.learnings import make_lesson_id
-from tests.execution.model.world import KEY, ModelWorld
+from tests.execution.model.model_world import KEY, ModelWorld
 from tests.hierarchy.guidance_world import select_learned_patterns
 from tests.support.model_server import ModelServer
 

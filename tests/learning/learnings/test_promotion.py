@@ -25,7 +25,7 @@ from engine.learning.learnings.store import Scope
 from engine.model import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType, Refusal
 from engine.storage.erasing import SearchTerms
 from tests.conftest import MONDAY_MORNING
-from tests.learning.learnings.world import World, make_angle_vectors, make_entry
+from tests.learning.learnings.chain_world import ChainWorld, make_angle_vectors, make_entry
 from tests.support.helpers import refused
 
 PROJECT = Scope("shop")
@@ -164,7 +164,7 @@ UV = "We install with uv"
 
 
 @pytest.fixture
-def promoted_world(world: World) -> World:
+def promoted_world(world: ChainWorld) -> ChainWorld:
     """Two learnings of three sessions were promoted to their project, and `UV` to all projects."""
     world.end_sessions(UV, "Tea is at four")
     for entry in world.learnings.list_entries("project"):
@@ -173,11 +173,11 @@ def promoted_world(world: World) -> World:
     return world
 
 
-def find_project_entry(world: World) -> LearningEntry:
+def find_project_entry(world: ChainWorld) -> LearningEntry:
     return next(entry for entry in world.learnings.list_entries("project") if entry.text == UV)
 
 
-def test_a_retraction_queues_everything_that_was_promoted_from_it(promoted_world: World) -> None:
+def test_a_retraction_queues_everything_that_was_promoted_from_it(promoted_world: ChainWorld) -> None:
     source = next(entry for entry in promoted_world.learnings.list_entries("team", session="s1") if entry.text == UV)
     report = promoted_world.learnings.retract(source.id, "it was pip")
     assert report.retired == (source.id,)
@@ -194,7 +194,7 @@ def test_a_retraction_queues_everything_that_was_promoted_from_it(promoted_world
     assert (retired.status, retired.retired_because) == (LearningStatus.RETIRED, "it was pip")
 
 
-def test_an_entry_under_review_is_neither_reinforced_nor_promoted_until_it_is_kept(promoted_world: World) -> None:
+def test_an_entry_under_review_is_neither_reinforced_nor_promoted_until_it_is_kept(promoted_world: ChainWorld) -> None:
     entry = find_project_entry(promoted_world)
     promoted_world.learnings.retract(promoted_world.learnings.view(entry.id).promoted_from[0].id)
     promoted_world.end_session("s7", UV)
@@ -209,7 +209,7 @@ def test_an_entry_under_review_is_neither_reinforced_nor_promoted_until_it_is_ke
     refused("not_waiting", lambda: promoted_world.learnings.keep(entry.id))
 
 
-def test_a_retracted_entry_is_valid_again_when_it_is_kept(promoted_world: World) -> None:
+def test_a_retracted_entry_is_valid_again_when_it_is_kept(promoted_world: ChainWorld) -> None:
     entry = find_project_entry(promoted_world)
     promoted_world.learnings.retract(entry.id, "a mistake")
     assert entry.lesson in promoted_world.learnings.read_retracted()
@@ -220,7 +220,7 @@ def test_a_retracted_entry_is_valid_again_when_it_is_kept(promoted_world: World)
     refused("not_waiting", lambda: promoted_world.learnings.keep(entry.id))
 
 
-def test_what_a_retraction_queued_no_longer_waits_when_the_entry_is_kept(promoted_world: World) -> None:
+def test_what_a_retraction_queued_no_longer_waits_when_the_entry_is_kept(promoted_world: ChainWorld) -> None:
     source = promoted_world.learnings.view(find_project_entry(promoted_world).id).promoted_from[0]
     report = promoted_world.learnings.retract(source.id, "it was pip")
     assert len(report.queued) == 2
@@ -230,7 +230,7 @@ def test_what_a_retraction_queued_no_longer_waits_when_the_entry_is_kept(promote
     assert [(entry.active, entry.review, entry.review_since) for entry in entries] == [(True, "", None)] * 2
 
 
-def test_an_entry_waits_until_all_its_retracted_sources_are_kept(promoted_world: World) -> None:
+def test_an_entry_waits_until_all_its_retracted_sources_are_kept(promoted_world: ChainWorld) -> None:
     learnings = promoted_world.learnings
     first, second = learnings.view(find_project_entry(promoted_world).id).promoted_from[:2]
     learnings.retract(first.id, "it was pip")
@@ -254,7 +254,7 @@ def test_the_copy_in_a_team_is_valid_again_only_if_it_was_retracted_with_its_ent
         assert [change.entry.id for change in plan if change.entry.active] == [entry.id, *[copy.id] * revived]
 
 
-def test_forgetting_leaves_empty_entries_with_their_provenance(promoted_world: World) -> None:
+def test_forgetting_leaves_empty_entries_with_their_provenance(promoted_world: ChainWorld) -> None:
     entry = find_project_entry(promoted_world)
     before = promoted_world.learnings.view(entry.id)
     texts, terms = promoted_world.learnings.texts, SearchTerms([UV])

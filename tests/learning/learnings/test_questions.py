@@ -11,7 +11,7 @@ from engine.learning.learnings.findings import Basis, Impact, SessionRecord
 from engine.learning.learnings.questions import MAX_SESSION_CHARS, make_session_text, read_claims, read_verdict
 from engine.model import TranscriptLine
 from tests.conftest import MONDAY_MORNING
-from tests.learning.learnings.world import make_view
+from tests.learning.learnings.chain_world import make_view
 
 CLAIM = {"text": "Amounts are cents", "scope": "corrective", "about": "team", "type": "directive"}
 

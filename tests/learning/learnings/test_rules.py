@@ -28,7 +28,7 @@ from engine.model import (
 )
 from engine.model.learnings import Correction
 from tests.conftest import MONDAY_MORNING
-from tests.learning.learnings.world import ledger_entry, make_view
+from tests.learning.learnings.chain_world import ledger_entry, make_view
 
 TEST = "tests/test_cart.py::test_total"
 

@@ -7,18 +7,18 @@ from datetime import timedelta
 import pytest
 
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World, commit_at
+from tests.prediction.sensing import NOW, SensedWorkspace, commit_at
 
 
 @pytest.fixture
-def world(repository: Repository) -> World:
+def world(repository: Repository) -> SensedWorkspace:
     """A workspace whose last commit is two days old."""
     commit_at(repository, "one", dict.fromkeys(("cart.py", "tax.py", "b.py", "notes.md"), "1"), NOW - timedelta(days=3))
     commit_at(repository, "two", {"cart.py": "2"}, NOW - timedelta(days=2))
-    return World(repository.path)
+    return SensedWorkspace(repository.path)
 
 
 @pytest.fixture
-def head(repository: Repository, world: World) -> str:
+def head(repository: Repository, world: SensedWorkspace) -> str:
     """Its last commit."""
     return repository.git("rev-parse", "HEAD")

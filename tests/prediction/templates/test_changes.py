@@ -14,10 +14,10 @@ from engine.prediction.kinds import kind_title
 from engine.prediction.templates.changes import leftovers, lint
 from engine.prediction.templates.history import large_file, secret
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World, make_session, touch
+from tests.prediction.sensing import NOW, SensedWorkspace, make_session, touch
 
 
-def test_a_file_is_linted_again_after_it_was_written(world: World, repository: Repository) -> None:
+def test_a_file_is_linted_again_after_it_was_written(world: SensedWorkspace, repository: Repository) -> None:
     repository.write("cart.py", "3")
     touch(repository.path / "cart.py", NOW - timedelta(hours=3))
     [first] = lint(*world.sense_top())
@@ -38,7 +38,7 @@ def list_subjects(proposals: list[Proposal]) -> list[str]:
     return [proposal.subject for proposal in proposals]
 
 
-def test_a_breakpoint_and_a_todo_in_one_file_are_two_subjects(world: World, repository: Repository) -> None:
+def test_a_breakpoint_and_a_todo_in_one_file_are_two_subjects(world: SensedWorkspace, repository: Repository) -> None:
     repository.write("cart.py", "def total(prices):\n    breakpoint()\n    return sum(prices)\n")
     [card] = leftovers(world.sense())
     assert card.subject == "breakpoint in cart.py"
@@ -55,7 +55,7 @@ def test_a_breakpoint_and_a_todo_in_one_file_are_two_subjects(world: World, repo
     assert list_subjects(leftovers(world.sense())) == ["conflict marker in rates.py"]
 
 
-def test_another_secret_in_the_same_file_is_another_subject(world: World, repository: Repository) -> None:
+def test_another_secret_in_the_same_file_is_another_subject(world: SensedWorkspace, repository: Repository) -> None:
     repository.write("cart.py", f'KEY = "{KEY}"\n')
     [first] = secret(world.sense())
     assert first.subject == "AWS access key in cart.py"
@@ -78,7 +78,9 @@ def test_another_secret_in_the_same_file_is_another_subject(world: World, reposi
         (UnpushedProblem("large file", "a.bin", size=60_000_000), "a.bin is 60 MB"),
     ],
 )
-def test_a_file_that_belongs_in_no_repository_is_described(world: World, problem: UnpushedProblem, prompt: str) -> None:
+def test_a_file_that_belongs_in_no_repository_is_described(
+    world: SensedWorkspace, problem: UnpushedProblem, prompt: str
+) -> None:
     context = world.sense()
     inspection = replace(context.inspection, unpushed=UnpushedWork(1, committed=(problem,)))
     [card] = large_file(replace(context, inspection=inspection))

@@ -14,7 +14,7 @@ from engine.git import Git, GitError
 from engine.model import SessionState, Tier
 from engine.prediction.templates.failures import bisect, still_red, update_lock
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World, get_only, make_session, touch
+from tests.prediction.sensing import NOW, SensedWorkspace, get_only, make_session, touch
 from tests.support.past_run import PastRun
 
 CART = "tests/test_cart.py::TestCart::test_cart"
@@ -22,7 +22,7 @@ HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
-def older_commit(repository: Repository, world: World) -> str:
+def older_commit(repository: Repository, world: SensedWorkspace) -> str:
     """The commit before HEAD."""
     return repository.git("rev-parse", "HEAD~1")
 
@@ -43,7 +43,7 @@ def change(runs: list[PastRun], index: int, **fields: Any) -> list[PastRun]:
 
 @pytest.mark.long
 def test_no_bisect_without_all_of_its_evidence(
-    world: World, head: str, older_commit: str, repository: Repository
+    world: SensedWorkspace, head: str, older_commit: str, repository: Repository
 ) -> None:
     runs = make_red_runs(head, older_commit)
     repository.git("checkout", "-q", "-b", "side", older_commit)
@@ -66,7 +66,7 @@ def test_no_bisect_without_all_of_its_evidence(
 
 
 def test_without_a_passing_run_a_bisect_goes_back_to_the_last_tag(
-    world: World, head: str, repository: Repository
+    world: SensedWorkspace, head: str, repository: Repository
 ) -> None:
     world.runs = [PastRun(head, failing=(CART, "tests/test_tax.py::test_tax"), tree="t2")]
     repository.git("tag", "v1.2", "HEAD")
@@ -85,7 +85,7 @@ def test_without_a_passing_run_a_bisect_goes_back_to_the_last_tag(
 
 
 def test_without_a_passing_run_or_a_tag_a_bisect_goes_back_to_the_commit_of_the_test(
-    world: World, repository: Repository
+    world: SensedWorkspace, repository: Repository
 ) -> None:
     world.projects = [dataclasses.replace(world.projects[0], path="api")]
     written = repository.commit("The test", {"api/tests/test_cart.py": "1"})
@@ -101,7 +101,7 @@ def test_without_a_passing_run_or_a_tag_a_bisect_goes_back_to_the_commit_of_the_
 
 
 def test_a_bisect_goes_back_behind_a_head_that_changed_the_file_of_an_older_test(
-    world: World, repository: Repository
+    world: SensedWorkspace, repository: Repository
 ) -> None:
     written = repository.commit("The test", {"tests/test_cart.py": "def test_cart(): ..."})
     head = repository.commit(
@@ -123,7 +123,7 @@ def test_a_bisect_goes_back_behind_a_head_that_changed_the_file_of_an_older_test
     ],
 )
 def test_a_single_failing_test_is_run_alone_once(
-    world: World, head: str, failing: tuple[str, ...], passed: int, prompt: str | None
+    world: SensedWorkspace, head: str, failing: tuple[str, ...], passed: int, prompt: str | None
 ) -> None:
     world.runs = [PastRun(head, failing=failing, passed=passed, tree="t2")]
     assert [proposal.prompt for proposal in still_red(*world.sense_top())] == ([prompt] if prompt else [])
@@ -140,7 +140,7 @@ def test_a_single_failing_test_is_run_alone_once(
     ],
 )
 def test_a_bisect_answers_whether_a_test_fails_alone(
-    world: World, head: str, facts: dict[str, str], later: tuple[str, ...], is_offered: bool
+    world: SensedWorkspace, head: str, facts: dict[str, str], later: tuple[str, ...], is_offered: bool
 ) -> None:
     bisected = PastRun(head, failing=(CART,), passed=0, full=False, tree="t1", session_id="ses_1", changed=False)
     last = PastRun(head, failing=(CART,), tree="t2", ran_at=bisected.ran_at + timedelta(minutes=9))
@@ -151,7 +151,7 @@ def test_a_bisect_answers_whether_a_test_fails_alone(
 
 
 def test_a_history_that_takes_too_long_to_search_prevents_only_the_bisect(
-    world: World, head: str, monkeypatch: pytest.MonkeyPatch
+    world: SensedWorkspace, head: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world.runs = [PastRun(head, failing=(CART,))]
     run = Git.run
@@ -168,7 +168,7 @@ def test_a_history_that_takes_too_long_to_search_prevents_only_the_bisect(
 
 @pytest.mark.long
 def test_a_bisect_of_the_same_head_is_not_offered_again(
-    world: World, repository: Repository, head: str, older_commit: str
+    world: SensedWorkspace, repository: Repository, head: str, older_commit: str
 ) -> None:
     repository.git("tag", "v1.2", "HEAD~1")
     answer = PastRun(head, failing=(CART,), tree="t2", full=False, passed=0, session_id="ses_1")
@@ -184,7 +184,9 @@ def test_a_bisect_of_the_same_head_is_not_offered_again(
     assert get_only(bisect(*world.sense_top()))
 
 
-def test_a_lock_file_card_is_as_old_as_the_change_of_its_manifest(world: World, repository: Repository) -> None:
+def test_a_lock_file_card_is_as_old_as_the_change_of_its_manifest(
+    world: SensedWorkspace, repository: Repository
+) -> None:
     lock = '{"name": "web", "lockfileVersion": 3, "packages": {"": {"name": "web", "dependencies": {}}}}\n'
     for folder in ("", "web/"):
         repository.write(f"{folder}package.json", '{"name": "web"}\n')

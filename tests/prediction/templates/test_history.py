@@ -13,7 +13,7 @@ from engine.prediction.signals import Meeting
 from engine.prediction.templates.history import PREPARATION_TIME, ROUTINE_SUBJECT, prepare_meeting
 from engine.prediction.templates.offers import find_day_begin
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World, commit_at
+from tests.prediction.sensing import NOW, SensedWorkspace, commit_at
 
 BERLIN = ZoneInfo("Europe/Berlin")
 
@@ -52,7 +52,7 @@ def test_a_working_day_begins_at_five_also_when_the_clocks_change() -> None:
 
 def test_a_meeting_is_prepared_for_an_hour_before(repository: Repository) -> None:
     commit_at(repository, "round the cart", {"cart.py": "1"}, NOW - timedelta(hours=20))
-    world = World(repository.path)
+    world = SensedWorkspace(repository.path)
     context = world.sense()
 
     def prepare_prompts(meetings: list[Meeting]) -> list[str]:

@@ -12,12 +12,12 @@ from engine.git.github import GitHub
 from engine.prediction.templates.runs import failing_ci, run_tests, slower_tests
 from tests.conftest import Repository
 from tests.git.test_github import make_answering_gh
-from tests.prediction.sensing import NOW, PastRun, World, commit_at, get_only
+from tests.prediction.sensing import NOW, PastRun, SensedWorkspace, commit_at, get_only
 
 HOUR = timedelta(hours=1)
 
 
-def test_the_same_changes_make_the_same_card(world: World, repository: Repository, head: str) -> None:
+def test_the_same_changes_make_the_same_card(world: SensedWorkspace, repository: Repository, head: str) -> None:
     world.runs = [PastRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"))]
     repository.write("tax.py", "2")
     first = get_only(run_tests(*world.sense_top()))
@@ -28,7 +28,9 @@ def test_the_same_changes_make_the_same_card(world: World, repository: Repositor
     assert get_only(run_tests(*world.sense_top())).fingerprint != first.fingerprint
 
 
-def test_more_than_50_changed_files_run_the_whole_suite(world: World, repository: Repository, head: str) -> None:
+def test_more_than_50_changed_files_run_the_whole_suite(
+    world: SensedWorkspace, repository: Repository, head: str
+) -> None:
     world.runs = [PastRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"))]
     for number in range(51):
         repository.write(f"many/m{number}.py", "1")
@@ -39,7 +41,7 @@ def test_more_than_50_changed_files_run_the_whole_suite(world: World, repository
 
 
 def test_failing_ci_offers_a_run_here(
-    world: World, repository: Repository, head: str, tmp_path: Path, clock: FakeClock
+    world: SensedWorkspace, repository: Repository, head: str, tmp_path: Path, clock: FakeClock
 ) -> None:
     repository.git("remote", "add", "origin", "git@github.com:shop/cart.git")
     repository.git("checkout", "-q", "-b", "feature/x")
@@ -72,7 +74,7 @@ def test_a_test_is_slower_when_it_took_twice_as_long_in_the_last_two_runs(
 ) -> None:
     first = commit_at(repository, "one", {"cart.py": "1"}, NOW - timedelta(hours=30))
     second = commit_at(repository, "two", {"cart.py": "2"}, NOW - timedelta(hours=3))
-    world = World(repository.path)
+    world = SensedWorkspace(repository.path)
     heads = [second, second, *[first] * 3]
     world.runs = [
         make_measured_run(head, hours, seconds)

@@ -17,7 +17,7 @@ from engine.prediction.signals import WEIGHTS
 from engine.prediction.templates.branches import unfinished_operation
 from engine.prediction.templates.offers import is_usable, is_usable_path
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, World, commit_at, make_session, propose_all, task, touch
+from tests.prediction.sensing import NOW, SensedWorkspace, commit_at, make_session, propose_all, task, touch
 from tests.support.programs import run_git_that_stops
 
 DAY = timedelta(days=1)
@@ -30,7 +30,7 @@ def make_branch(repository: Repository, name: str, at: datetime) -> None:
     repository.git("checkout", "-q", "main")
 
 
-def propose_when_busy(world: World, repository: Repository) -> list[Proposal]:
+def propose_when_busy(world: SensedWorkspace, repository: Repository) -> list[Proposal]:
     """The proposals in a workspace for which many templates propose something."""
     repository.git("tag", "v1", "HEAD~1")
     make_branch(repository, "a", NOW - 40 * DAY)
@@ -46,7 +46,7 @@ def propose_when_busy(world: World, repository: Repository) -> list[Proposal]:
     return propose_all(world.sense())
 
 
-def test_the_evidence_of_a_proposal_is_what_it_arises_from(world: World, repository: Repository) -> None:
+def test_the_evidence_of_a_proposal_is_what_it_arises_from(world: SensedWorkspace, repository: Repository) -> None:
     evidence = {
         proposal.kind: {signal.name: signal.evidence for signal in proposal.signals if signal.relevance}
         for proposal in propose_when_busy(world, repository)
@@ -60,7 +60,7 @@ def test_the_evidence_of_a_proposal_is_what_it_arises_from(world: World, reposit
     assert times == [("evening: summarise the day",)]
 
 
-def test_every_proposal_has_what_a_card_needs(world: World, repository: Repository) -> None:
+def test_every_proposal_has_what_a_card_needs(world: SensedWorkspace, repository: Repository) -> None:
     proposals = propose_when_busy(world, repository)
     assert len({proposal.kind for proposal in proposals}) >= 6
     assert len({proposal.fingerprint for proposal in proposals}) == len(proposals)
@@ -80,21 +80,21 @@ def test_every_proposal_has_what_a_card_needs(world: World, repository: Reposito
 
 
 @pytest.mark.long
-def test_fingerprints_do_not_depend_on_the_time(world: World, repository: Repository) -> None:
+def test_fingerprints_do_not_depend_on_the_time(world: SensedWorkspace, repository: Repository) -> None:
     before = {proposal.kind: proposal.fingerprint for proposal in propose_when_busy(world, repository)}
     world.now += timedelta(hours=4)
     after = {proposal.kind: proposal.fingerprint for proposal in propose_all(world.sense())}
     assert after == before
 
 
-def test_a_related_task_lends_its_channel(world: World, repository: Repository) -> None:
+def test_a_related_task_lends_its_channel(world: SensedWorkspace, repository: Repository) -> None:
     proposed = {proposal.kind: proposal for proposal in propose_when_busy(world, repository)}
     for kind in ("lint", "check_clean_head"):
         assert proposed[kind].channel == "garden"
         assert proposed[kind].task_id is None, "what is only related to a task does not do it"
 
 
-def test_hostile_names_neither_reach_the_screen_nor_a_parameter(world: World, repository: Repository) -> None:
+def test_hostile_names_neither_reach_the_screen_nor_a_parameter(world: SensedWorkspace, repository: Repository) -> None:
     repository.commit("evil \x1b]0;gone\x07 subject\x1b[2J", {"bad\x1b[31m.py": "1", "-rf.py": "1", "ok.py": "1"})
     repository.git("tag", "v1\u202e2", "HEAD~1")
     repository.write("bad\x1b[31m.py", "2")
@@ -163,13 +163,13 @@ def test_waiting_work_is_proposed_at_this_age_and_not_a_minute_sooner(
     commit_at(repository, "one", {"cart.py": "1"}, NOW - 90 * DAY)
     make(repository, age)
     for now, is_offered in ((NOW - timedelta(minutes=1), False), (NOW, True)):
-        context = World(repository.path, now=now).sense()
+        context = SensedWorkspace(repository.path, now=now).sense()
         assert (kind in [proposal.kind for proposal in propose_all(context)]) is is_offered
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("other", ["tax", "größe/neu"])
-def test_each_merge_is_a_subject_of_its_own(world: World, repository: Repository, other: str) -> None:
+def test_each_merge_is_a_subject_of_its_own(world: SensedWorkspace, repository: Repository, other: str) -> None:
     repository.git("checkout", "-q", "-b", other)
     repository.commit("Theirs", {"cart.py": "theirs\n", "b.py": "theirs\n"})
     repository.git("checkout", "-q", "main")

@@ -11,12 +11,12 @@ import pytest
 from engine.model import Task
 from engine.prediction.kinds import BLOCKED_TASK, KINDS, OPEN_TASK, STALE_TASK
 from engine.prediction.templates.work import LearnedWork, open_task, propose_learned
-from tests.prediction.sensing import NOW, World, make_session, propose_all
+from tests.prediction.sensing import NOW, SensedWorkspace, make_session, propose_all
 
 HOUR = timedelta(hours=1)
 
 
-def make_task(world: World, name: str, age: timedelta, **fields: Any) -> Task:
+def make_task(world: SensedWorkspace, name: str, age: timedelta, **fields: Any) -> Task:
     """An open task of the workspace that was added `age` ago, with these other fields."""
     at = NOW - age
     original = Task(f"task_{name}", f"Rework the {name}", "open", "", str(world.path), "operator", at, at)
@@ -24,7 +24,7 @@ def make_task(world: World, name: str, age: timedelta, **fields: Any) -> Task:
 
 
 @pytest.mark.parametrize(("age", "kind"), [(timedelta(days=7, seconds=-1), OPEN_TASK), (timedelta(days=7), STALE_TASK)])
-def test_a_task_without_a_change_for_seven_days_is_stale(world: World, age: timedelta, kind: str) -> None:
+def test_a_task_without_a_change_for_seven_days_is_stale(world: SensedWorkspace, age: timedelta, kind: str) -> None:
     world.tasks = [make_task(world, "stock", timedelta(days=1), source="session"), make_task(world, "cart", age)]
     (card,) = open_task(world.sense())
     assert (card.kind, card.task_id, card.prompt, card.flow) == (kind, "task_cart", "Rework the cart", None)
@@ -34,7 +34,7 @@ def test_a_task_without_a_change_for_seven_days_is_stale(world: World, age: time
     assert signal.evidence == ("“Rework the cart”, unchanged since 29 December 2025",)
 
 
-def test_stale_tasks_come_first_then_needed_ones_and_at_most_three(world: World) -> None:
+def test_stale_tasks_come_first_then_needed_ones_and_at_most_three(world: SensedWorkspace) -> None:
     stale = [make_task(world, f"stale{days}", timedelta(days=days)) for days in (8, 30)]
     needed = make_task(world, "schema", timedelta(hours=1))
     waiting = make_task(world, "release", timedelta(days=9), needs=("task_schema",), waits_for=("task_schema",))
@@ -48,7 +48,7 @@ def test_stale_tasks_come_first_then_needed_ones_and_at_most_three(world: World)
     assert "“Rework the release” waits for it" in cards[2].reasoning
 
 
-def test_a_task_that_names_a_flow_runs_it_and_says_how_it_failed_last(world: World) -> None:
+def test_a_task_that_names_a_flow_runs_it_and_says_how_it_failed_last(world: SensedWorkspace) -> None:
     world.tasks = [
         make_task(world, "x", timedelta(hours=1), title="run the tests", note="failed: 2 tests", session_id="ses_1")
     ]
@@ -57,7 +57,7 @@ def test_a_task_that_names_a_flow_runs_it_and_says_how_it_failed_last(world: Wor
     assert card.reasoning == "On the task board since 08:30. The last try: failed: 2 tests."
 
 
-def test_no_card_for_tasks_of_another_workspace_of_sessions_or_running_ones(world: World) -> None:
+def test_no_card_for_tasks_of_another_workspace_of_sessions_or_running_ones(world: SensedWorkspace) -> None:
     world.tasks = [
         make_task(world, "a", HOUR, workspace="/other"),
         make_task(world, "b", HOUR, source="session"),
@@ -66,14 +66,14 @@ def test_no_card_for_tasks_of_another_workspace_of_sessions_or_running_ones(worl
     assert open_task(world.sense()) == []
 
 
-def test_a_task_of_no_workspace_is_offered_in_the_first_workspace(world: World) -> None:
+def test_a_task_of_no_workspace_is_offered_in_the_first_workspace(world: SensedWorkspace) -> None:
     world.tasks = [make_task(world, "taxes", timedelta(hours=1), workspace="")]
     context = world.sense()
     assert [proposal.task_id for proposal in open_task(context)] == ["task_taxes"]
     assert open_task(replace(context, is_first=False)) == []
 
 
-def test_a_heartbeat_task_is_offered_also_where_git_cannot_be_read(world: World) -> None:
+def test_a_heartbeat_task_is_offered_also_where_git_cannot_be_read(world: SensedWorkspace) -> None:
     world.tasks = [make_task(world, "cart", timedelta(0), source="heartbeat"), make_task(world, "docs", timedelta(0))]
     (world.path / ".git" / "HEAD").write_text("not a commit")
     context = world.sense()
@@ -84,7 +84,7 @@ def test_a_heartbeat_task_is_offered_also_where_git_cannot_be_read(world: World)
 WORK = LearnedWork("check_release", "Run git status, then pytest tests", NOW - timedelta(days=1))
 
 
-def test_a_learned_flow_is_offered_for_a_commit_that_it_did_not_run_on(world: World) -> None:
+def test_a_learned_flow_is_offered_for_a_commit_that_it_did_not_run_on(world: SensedWorkspace) -> None:
     (proposal,) = propose_learned(world.sense(), [WORK])
     assert (proposal.kind, proposal.flow, proposal.parameters) == ("check_release", "check_release", {})
     assert proposal.prompt == "Run git status, then pytest tests"
@@ -97,7 +97,7 @@ def test_a_learned_flow_is_offered_for_a_commit_that_it_did_not_run_on(world: Wo
     assert "It ran last" in later_proposal.reasoning
 
 
-def test_a_learned_flow_is_offered_only_in_its_own_workspace(world: World) -> None:
+def test_a_learned_flow_is_offered_only_in_its_own_workspace(world: SensedWorkspace) -> None:
     context = world.sense()
     assert propose_learned(context, [replace(WORK, workspace="/other")]) == []
     assert len(propose_learned(context, [replace(WORK, workspace=context.workspace)])) == 1

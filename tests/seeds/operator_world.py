@@ -17,14 +17,14 @@ from sqlalchemy import text
 from engine import Engine
 from engine.api.operations import dispatch
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, SessionView
-from tests.execution.model.world import CHANNEL, ModelWorld
+from tests.execution.model.model_world import CHANNEL, ModelWorld
 from tests.support.model_server import Request
 
 Document = dict[str, Any]
 """What a verb prints as JSON."""
 
 
-class World(ModelWorld):
+class OperatorWorld(ModelWorld):
     """One operator with one workspace, `repository`. `engine` is open when a test begins."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

@@ -105,7 +105,7 @@ class ScriptedModel:
         return Answer(answer, 10)
 
 
-class World:
+class ChainWorld:
     """A home with the chain in it."""
 
     def __init__(self, folder: Path, database: Database, clock: FakeClock, *, model: Asks | None = None) -> None:
@@ -159,7 +159,7 @@ class World:
         self.record(FaultReported(where=service, message=message))
 
 
-MakeWorld = Callable[[Asks], World]
+MakeWorld = Callable[[Asks], ChainWorld]
 """Makes the home of a test, with a model."""
 
 

@@ -137,7 +137,7 @@ class FakeSources:
         return self.max_attempts
 
 
-class World:
+class AdaptationWorld:
     """Adaptation without an engine. It is its own source of settings, which are in `current`."""
 
     def __init__(self, database: Database, clock: FakeClock, *, mode: AdaptationMode = AdaptationMode.MANUAL) -> None:

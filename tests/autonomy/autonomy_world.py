@@ -38,7 +38,7 @@ class StandInCalibrator:
         return CalibrationCheck(held_out=100, is_calibrated=self.is_calibrated, reason="it holds")
 
 
-class World:
+class AutonomyWorld:
     """One home and one repository; `engine` is open between `opened()` and its end."""
 
     def __init__(self, tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:
