@@ -4,7 +4,8 @@ idling (SPEC 11.4, ARCHITECTURE rule 10).
     pytest -m benchmark -s tests/benchmarks/test_first_frame.py
 
 Bars: the first useful frame takes at most 1.5 x the hello-world (medians of 7 warm runs, a home with 10,000 events).
-The engine is ready within 2 s after it. Idle, engine and client together take under 0.5 % of a core and 110 MiB.
+The engine is ready within 2 s after it. Idle (from 30 s after the start), engine and client together take under 0.5 % of
+a core and 110 MiB.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from tests.conftest import Repository
 from tests.support.programs import make_clawpy_command
 
 RUNS = 8  # the first is cold and left out
+SETTLE_S = 30
+"""Seconds from the first WATCHING until the console counts as idle: the work after a start (the first cycle, the first
+look at each folder) ends within 20 s on a busy machine, and is no idling."""
 
 HELLO = """
 from textual.app import App
@@ -76,7 +80,7 @@ def test_the_first_useful_frame_is_near_that_of_a_hello_world(tmp_path: Path) ->
         warm = {name: values[1:] for name, values in times.items()}
         screen.start(make_clawpy_command(home.root), cwd=repository.path)
         screen.wait_for("WATCHING", time.perf_counter())
-        time.sleep(5)
+        time.sleep(SETTLE_S)
         idle = screen.measure_idle_cpu(20)
         memory = screen.measure_memory()
 
