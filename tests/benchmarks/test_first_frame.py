@@ -4,8 +4,8 @@ idling (SPEC 11.4, ARCHITECTURE rule 10).
     pytest -m benchmark -s tests/benchmarks/test_first_frame.py
 
 Bars: the first useful frame takes at most 1.5 x the hello-world (medians of 7 warm runs, a home with 10,000 events).
-The engine is ready within 2 s after it. Idle (from 30 s after the start), engine and client together take under 0.5 % of
-a core and 110 MiB.
+The engine is ready within 2 s after it. Idle (from 30 s after the start), engine and client together take under 0.5 %
+of a core and 110 MiB.
 """
 
 from __future__ import annotations
