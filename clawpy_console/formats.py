@@ -12,10 +12,13 @@ from engine.model.text import count as count  # also used as `formats.count`
 
 
 def age(length: timedelta) -> str:
-    """An age in one unit: `now`, `4m`, `3h`, `2d`."""
-    minutes = int(length.total_seconds() // 60)
-    if minutes < 1:
-        return "now"
+    """How long ago something was, in one unit: `now`, `4m`, `3h`, `2d`."""
+    return "now" if length < timedelta(minutes=1) else span(length)
+
+
+def span(length: timedelta) -> str:
+    """A length of time in one unit: `0m`, `4m`, `3h`, `2d`."""
+    minutes = max(0, int(length.total_seconds() // 60))
     if minutes < 60:
         return f"{minutes}m"
     if minutes < 48 * 60:

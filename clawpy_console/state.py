@@ -14,6 +14,7 @@ from engine.frozen import frozen
 from engine.model import (
     SANDBOX_FIX,
     AgentView,
+    AutonomyState,
     Burn,
     Card,
     ChainStep,
@@ -52,7 +53,8 @@ class QuietHours:
 class Autonomy:
     """The state of the engine's autonomy."""
 
-    state: str = ""
+    state: AutonomyState | None = None
+    """None until it was read."""
     cause: str = ""
     since: datetime | None = None
     next_change: datetime | None = None
@@ -228,7 +230,7 @@ def _read_autonomy(engine: Engine, scope: ReadScope) -> dict[str, Any]:
             bool(autonomy.quiet()), current.quiet_hours_start, current.quiet_hours_end, autonomy.dnd_until()
         ),
         "autonomy": Autonomy(
-            state=str(view.state),
+            state=view.state,
             cause=view.cause,
             since=view.since,
             next_change=view.next_change,

@@ -1,5 +1,5 @@
 """Work in words, for screens and verbs, from before it runs to after: what a card would change, how a session stands,
-what stops all work, and what was done while you were away.
+what stops all work or soon will, and what was done while you were away.
 
 `make_hold_field` and `make_absence_fields` make fields; the other functions make the words and signs of a row."""
 
@@ -64,7 +64,7 @@ def describe_open_comments(sent: Sequence[bool]) -> str:
     )
 
 
-# Stops and pauses
+# Stops, pauses and caps
 
 
 HOLD_NAMES = {"stop": "stop", "config": "setting", "api": "gateway's switch", "month": "month stop", "pause": "pause"}
@@ -72,6 +72,14 @@ HOLD_NAMES = {"stop": "stop", "config": "setting", "api": "gateway's switch", "m
 
 SWITCH_ON = "`clawpy config set crossPollEnabled true`"
 """The command that ends the hold `config`, in place of `resume`."""
+
+
+def choose_cost_tone(used: int, cap: int) -> str:
+    """The tone of costs that have `used` so much of a cap, both in micro-dollars: "wants" from 80 % of the cap on,
+    "wrong" from the cap on, "" below. A cap of 0 is reached before anything costs money."""
+    if used >= cap:
+        return "wrong"
+    return "wants" if used >= cap * 0.8 else ""
 
 
 def make_hold_field(word: str, reason: str, since: str, how: str, remaining: str = "") -> Field:

@@ -7,11 +7,11 @@ from datetime import datetime
 
 from clawpy_console import formats
 from clawpy_console.fields import Field, Label, draw_bar, draw_sparkline, heading, text_line
-from clawpy_console.fields.work import make_hold_field
+from clawpy_console.fields.work import choose_cost_tone, make_hold_field
 from clawpy_console.formats import cap_amount, clock_time, crop, one_line, workspace_name
 from clawpy_console.state import AppState, QuietHours
 from clawpy_console.widgets.rows import Row
-from engine.model import MICRO, Burn, Hold, LogEntry, RailState, RailVerdict, Verdict
+from engine.model import MAX_REJECTIONS, MICRO, AutonomyState, Burn, Hold, LogEntry, RailState, RailVerdict, Verdict
 
 VERDICT_SIGNS = {Verdict.ALLOW: ("✓", "grey"), Verdict.ASK: ("▲", "wants"), Verdict.BLOCK: ("✗", "wrong")}
 """Sign and tone of each verdict of a rail."""
@@ -99,10 +99,11 @@ def make_cost_fields(burns: tuple[Burn, ...], now: datetime) -> Iterator[Field]:
     for burn in burns:
         used = burn.spent + burn.reserved
         share = used / burn.cap if burn.cap else 1.0
-        tone = "wrong" if share >= 1 else "wants" if share >= 0.8 else "ink"
         reserved = f", {formats.money(burn.reserved)} reserved" if burn.reserved else ""
         amounts = f"${used / MICRO:.2f} of ${cap_amount(burn.cap)}{reserved}"
-        yield Field(burn.window, f"{draw_bar(share)} {share:>4.0%}  {amounts}", tone)
+        yield Field(
+            burn.window, f"{draw_bar(share)} {share:>4.0%}  {amounts}", choose_cost_tone(used, burn.cap) or "ink"
+        )
         yield Field(" ", f"{draw_sparkline(burn.buckets[: burn.elapsed][-24:])}  {describe_pace(burn, now)}", "grey")
 
 
@@ -116,10 +117,6 @@ def describe_pace(burn: Burn, now: datetime) -> str:
     return f"${burn.pace / MICRO:.2f}/h: {outlook}"
 
 
-AUTONOMY_STATES = ("DISABLED", "WATCHING", "PRIMING", "AUTONOMOUS", "PAUSED")
-"""The values of the engine's `AutonomyState`, in their order."""
-
-
 def make_state_fields(
     state: AppState, holds: tuple[Hold, ...], now: datetime, resume: str, dnd: str
 ) -> Iterator[Field]:
@@ -130,12 +127,12 @@ def make_state_fields(
         since = formats.moment(hold.since, now) if hold.since else ""
         yield make_hold_field(hold.word, hold.reason, since, f"Press {resume}", remaining)
     view = state.autonomy
-    steps = " ▸ ".join(f"[{name}]" if name == view.state else name for name in AUTONOMY_STATES)
-    yield text_line(f"{steps} (cap or 3 dismissals)", "accent")
+    steps = " ▸ ".join(f"[{step}]" if step is view.state else step for step in AutonomyState)
+    yield text_line(f"{steps} (at a cost cap, or after {MAX_REJECTIONS} dismissals)", "accent")
     if view.since:
         yield Field("since", f"{formats.moment(view.since, now)}: {one_line(view.cause)}")
     yield Field("next", describe_next_change(state, now))
-    silence = formats.age(view.compute_silence(now)).replace("now", "0m")
+    silence = formats.span(view.compute_silence(now))
     cycle = f", next check {clock_time(view.next_cycle)}" if view.next_cycle and view.next_cycle > now else ""
     effect = f", may act by itself from {int(view.threshold // 60)}m on" if state.acts_by_itself else ""
     yield Field("inactive", f"for {silence}{effect}{cycle}")
@@ -159,11 +156,11 @@ def describe_next_change(state: AppState, now: datetime) -> str:
     """The next change of the state, and its time."""
     view = state.autonomy
     # Inactive long enough: the next check finds out whether files changed in a workspace.
-    is_check = view.state == "WATCHING" and view.compute_silence(now).total_seconds() >= view.threshold
+    is_check = view.state is AutonomyState.WATCHING and view.compute_silence(now).total_seconds() >= view.threshold
     if view.next_change is not None and view.next_change > now:
         remaining = formats.duration(view.next_change - now)
         return f"{'check' if is_check else 'change'} in {remaining}, at {clock_time(view.next_change)}"
-    if view.state == "PRIMING":
+    if view.state is AutonomyState.PRIMING:
         return "AUTONOMOUS once it starts a card by itself"
     return "check any moment" if is_check and view.next_change is not None else "no automatic change"
 

@@ -17,12 +17,12 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from clawpy_console import formats
-from clawpy_console.fields.work import SWITCH_ON
+from clawpy_console.fields.work import SWITCH_ON, choose_cost_tone
 from clawpy_console.formats import cap_amount, clock_time, crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import KEY_LINE, bindings, format_key
 from clawpy_console.state import AppState
 from clawpy_console.widgets.texts import ReflowingText
-from engine.model import MICRO, Hold
+from engine.model import MICRO, AutonomyState, Hold
 
 if TYPE_CHECKING:
     from clawpy_console.console import Console
@@ -158,8 +158,13 @@ def _make_state_parts(state: AppState, now: datetime, opening: str, *, is_stoppe
         return [Content.assemble(("◌ ", "$accent"), (opening, "$grey")), *_make_cost_parts(state, full=full)]
     autonomy, gap = state.autonomy, "   " if full else "  "
     parts = [_make_state_part(autonomy.state, is_stopped=is_stopped)]
-    if full and state.acts_by_itself and not is_stopped and autonomy.state not in ("DISABLED", "PAUSED"):
-        silence = formats.age(autonomy.compute_silence(now)).replace("now", "0m")
+    if (
+        full
+        and state.acts_by_itself
+        and not is_stopped
+        and autonomy.state not in (AutonomyState.DISABLED, AutonomyState.PAUSED)
+    ):
+        silence = formats.span(autonomy.compute_silence(now))
         parts.append(Content.assemble(("  inactive ", "$faint"), (f"{silence:>3}", "$grey")))
         parts.append(Content.assemble((f", acts by itself from {int(autonomy.threshold // 60)}m", "$faint")))
     if autonomy.next_cycle is not None and autonomy.next_cycle > now:
@@ -175,16 +180,22 @@ def _make_state_parts(state: AppState, now: datetime, opening: str, *, is_stoppe
 
 
 AUTONOMY_SIGNS = {
-    "DISABLED": ("■", "$wrong"), "WATCHING": ("●", "$grey"), "PRIMING": ("◐", "$accent"),
-    "AUTONOMOUS": ("●", "$accent"), "PAUSED": ("▲", "$wants"),
-}  # fmt: skip
+    AutonomyState.DISABLED: ("■", "$wrong"),
+    AutonomyState.WATCHING: ("●", "$grey"),
+    AutonomyState.PRIMING: ("◐", "$accent"),
+    AutonomyState.AUTONOMOUS: ("●", "$accent"),
+    AutonomyState.PAUSED: ("▲", "$wants"),
+}
 """Sign and style of each state of the engine's autonomy."""
 
 
-def _make_state_part(state: str, *, is_stopped: bool) -> Content:
+def _make_state_part(state: AutonomyState | None, *, is_stopped: bool) -> Content:
     """Sign and word of the state of the engine's autonomy, or that it is stopped."""
-    sign, color = ("■", "$wrong") if is_stopped else AUTONOMY_SIGNS.get(state, ("○", "$grey"))
-    label = "STOPPED" if is_stopped else state or "…"
+    sign, color, label = "○", "$grey", "…"
+    if is_stopped:
+        sign, color, label = "■", "$wrong", "STOPPED"
+    elif state is not None:
+        (sign, color), label = AUTONOMY_SIGNS[state], state.value
     return Content.assemble((f"{sign} ", color), (label, "bold $ink" if color == "$grey" else f"bold {color}"))
 
 
@@ -196,20 +207,13 @@ def _make_cost_parts(state: AppState, *, full: bool) -> list[Content]:
     parts = []
     for name in ("hour", "day", "month"):
         spent, cap = getattr(costs, name), getattr(costs, f"{name}_cap")
-        amount = f"{spent / MICRO:.2f}/{cap_amount(cap)}"
+        amount, tone = f"{spent / MICRO:.2f}/{cap_amount(cap)}", choose_cost_tone(spent, cap)
         gap = "  " if name == "hour" else " "
         lead = f"   {name} " if full else f"{gap}{name[0]} "
         parts.append(
-            Content.assemble((lead, "$faint"), (f"${amount}" if full else amount, choose_cost_colour(spent, cap)))
+            Content.assemble((lead, "$faint"), (f"${amount}" if full else amount, f"bold ${tone}" if tone else "$grey"))
         )
     return parts
-
-
-def choose_cost_colour(spent: int, cap: int) -> str:
-    """Grey below 80 % of the cap, then `wants`, and `wrong` from the cap on."""
-    if cap <= 0 or spent < cap * 0.8:
-        return "$grey"
-    return "bold $wants" if spent < cap else "bold $wrong"
 
 
 def find_gravest_hold(holds: Sequence[Hold]) -> Hold | None:

@@ -14,7 +14,6 @@ from functools import partial
 from engine.autonomy.autonomous_runs import AutonomousRuns, AutonomyRequirements
 from engine.autonomy.schedule import Job, Schedule
 from engine.autonomy.state import (
-    AutonomyState,
     AutonomyTrigger,
     Facts,
     Presence,
@@ -27,7 +26,7 @@ from engine.clock import Clock, is_quiet
 from engine.config import SettingsSource
 from engine.events import AutonomousCycleFinished, SettingChanged, StateChanged
 from engine.frozen import frozen
-from engine.model import Hold
+from engine.model import AutonomyState, Hold
 from engine.safety.kill_switch import BY_COST_CAP, KillSwitch
 from engine.storage import state as stored
 from engine.storage.database import Database, Transaction

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from engine.clock import Clock
 from engine.frozen import frozen
+from engine.model import MAX_REJECTIONS, AutonomyState
 from engine.storage import state
 from engine.storage.database import Database
 
@@ -24,16 +25,6 @@ WRITE_INTERVAL = timedelta(seconds=30)
 """Minimum time between two writes to the disk. A crash loses at most so much."""
 
 
-class AutonomyState(StrEnum):
-    """The state of autonomy."""
-
-    DISABLED = "DISABLED"
-    WATCHING = "WATCHING"
-    PRIMING = "PRIMING"
-    AUTONOMOUS = "AUTONOMOUS"
-    PAUSED = "PAUSED"
-
-
 class AutonomyTrigger(StrEnum):
     """The cause of a transition. The value is shown to the operator."""
 
@@ -44,7 +35,7 @@ class AutonomyTrigger(StrEnum):
     AUTONOMY_OFF = "autonomous mode switched off"
     CARD_READY = "prediction ready"
     CARD_DROPPED = "prediction discarded or blocked"
-    REJECTED = "3 dismissals in a row"
+    REJECTED = f"{MAX_REJECTIONS} dismissals in a row"
     COST_CAP = "cost cap reached"
     RESUMED = "resumed by you"
     PAUSE_OVER = "2 h passed"

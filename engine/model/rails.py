@@ -85,6 +85,20 @@ class GateRuleName(StrEnum):
     """The NEW badge: no work between these channels has passed yet."""
 
 
+class AutonomyState(StrEnum):
+    """How far the engine acts by itself (SPEC 7.1), in the order in which it usually gets there."""
+
+    DISABLED = "DISABLED"
+    WATCHING = "WATCHING"
+    PRIMING = "PRIMING"
+    AUTONOMOUS = "AUTONOMOUS"
+    PAUSED = "PAUSED"
+
+
+MAX_REJECTIONS = 3
+"""Number of dismissals in a row after which the engine pauses, and runs nothing by itself (SPEC 3.6, 7.1)."""
+
+
 class Verdict(StrEnum):
     """The verdict of a rail: allow, ask a person, or block (SPEC 3.5)."""
 

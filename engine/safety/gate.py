@@ -25,12 +25,21 @@ from typing import Any, NamedTuple
 from engine.config import ProductionSettings
 from engine.files import read_table
 from engine.frozen import frozen
-from engine.model import MICRO, REASON_SEPARATOR, SANDBOX_FIX, GateRuleName, RailVerdict, Trigger, Verdict, money
+from engine.model import (
+    MAX_REJECTIONS,
+    MICRO,
+    REASON_SEPARATOR,
+    SANDBOX_FIX,
+    GateRuleName,
+    RailVerdict,
+    Trigger,
+    Verdict,
+    money,
+)
 
 RAIL = "gate"
 MIN_CONFIDENCE = 0.6
 COSTLY_ABOVE_MICROUSD = 1 * MICRO
-MAX_REJECTIONS = 3
 NO_CONFINEMENT = f"no sandbox on this machine, so nothing confines what this runs: {SANDBOX_FIX} to get one"
 MIN_DECISIONS_TO_ACT = 10
 """Minimum number of decisions before anything runs by itself."""

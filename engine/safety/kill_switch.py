@@ -22,9 +22,8 @@ from engine.config import SettingsSource
 from engine.events import HoldLifted, HoldPlaced
 from engine.frozen import frozen
 from engine.learning.decisions.decisions import Decisions
-from engine.model import Hold, RailVerdict, Refusal, StopLevel, Verdict, sanitise
+from engine.model import MAX_REJECTIONS, Hold, RailVerdict, Refusal, StopLevel, Verdict, sanitise
 from engine.safety import stop_file
-from engine.safety.gate import MAX_REJECTIONS
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import Row, ask, load, utc_field

@@ -11,9 +11,8 @@ import pytest
 
 from engine.autonomy.autonomous_runs import find_reason_to_wait
 from engine.autonomy.autonomy import ACT, STATE
-from engine.autonomy.state import AutonomyState
 from engine.clock import FakeClock
-from engine.model import ChangeState, DecidedBy, RailVerdict, Refusal, SessionState, Status, Verdict
+from engine.model import AutonomyState, ChangeState, DecidedBy, RailVerdict, Refusal, SessionState, Status, Verdict
 from engine.safety.kill_switch import PAUSE
 from tests.autonomy.autonomy_world import AutonomyWorld
 

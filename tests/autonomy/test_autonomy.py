@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 
 from engine.autonomy.autonomy import CARDS, Autonomy
-from engine.autonomy.state import AutonomyState
 from engine.clock import FakeClock
 from engine.config import Settings
 from engine.events import EventBus
-from engine.model import Hold, RailVerdict, Verdict
+from engine.model import AutonomyState, Hold, RailVerdict, Verdict
 from engine.safety.kill_switch import BY_COST_CAP
 from engine.storage.database import Database
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from engine.autonomy.state import (
     TRANSITIONS,
-    AutonomyState,
     AutonomyTrigger,
     Facts,
     Presence,
@@ -18,6 +17,7 @@ from engine.autonomy.state import (
     find_transitions,
 )
 from engine.clock import FakeClock
+from engine.model import AutonomyState
 from engine.storage.database import Database
 from tests.support.helpers import read_table
 

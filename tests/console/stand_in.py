@@ -16,7 +16,7 @@ from engine.autonomy.autonomous_runs import ApprovalRecord, find_requirements
 from engine.config import WorkspaceAutonomy
 from engine.events import EventBus
 from engine.execution.runners.flows import FLOWS, FlowRegistry
-from engine.model import CheckReport, ModelCall, Phase, PromptPart, Refusal, SessionView, Task, Waiting
+from engine.model import AutonomyState, CheckReport, ModelCall, Phase, PromptPart, Refusal, SessionView, Task, Waiting
 from tests.console.stand_in_cards import StandInApprovals, StandInCards
 from tests.console.stand_in_data import (
     AGENT,
@@ -76,7 +76,10 @@ class StandIn:
         self.agents = SimpleNamespace(list=agents, list_retired=list)
         self.autonomy = SimpleNamespace(
             state=lambda: SimpleNamespace(
-                state="WATCHING", cause="the console opened", since=ago(minutes=40), next_change=ago(minutes=-18)
+                state=AutonomyState.WATCHING,
+                cause="the console opened",
+                since=ago(minutes=40),
+                next_change=ago(minutes=-18),
             ),
             next_cycle=lambda: ago(minutes=-17.5),
             requirements=lambda workspaces: find_requirements(

@@ -16,7 +16,7 @@ from clawpy_console.screens import safety_fields
 from clawpy_console.state import AppState, Autonomy
 from engine import open_engine
 from engine.home import Home
-from engine.model import Hold, RailVerdict, Refusal, Verdict
+from engine.model import AutonomyState, Hold, RailVerdict, Refusal, Verdict
 from tests.conftest import Repository
 from tests.console.driving import until, until_loaded
 from tests.console.safety_steps import OPEN, UNUSED
@@ -133,10 +133,10 @@ def format_text(fields: Iterable[Field]) -> str:
     return strip_colours("\n".join(format_fields(fields)))
 
 
-@pytest.mark.parametrize("state", safety_fields.AUTONOMY_STATES)
-def test_the_present_state_is_marked_among_all(state: str) -> None:
+@pytest.mark.parametrize("state", AutonomyState)
+def test_the_present_state_is_marked_among_all(state: AutonomyState) -> None:
     lines = format_text(safety_fields.make_state_fields(AppState(autonomy=Autonomy(state=state)), (), NOW, "R", "d"))
-    assert_contains(lines, f"[{state}]", *safety_fields.AUTONOMY_STATES)
+    assert_contains(lines, f"[{state}]", *AutonomyState)
 
 
 HOUR = burns()[0]
@@ -154,6 +154,17 @@ HOUR = burns()[0]
 )
 def test_gauges_of_costs(spent: tuple[object, ...], texts: list[str]) -> None:
     assert_contains(format_text(safety_fields.make_cost_fields(spent, NOW)), *texts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("spent", "cap", "tone"),
+    [(1_599_999, 2_000_000, "ink"), (1_600_000, 2_000_000, "wants"), (2_000_000, 2_000_000, "wrong"), (1, 0, "wrong")],
+    ids=["below 80 %", "at 80 %", "at the cap", "no cap"],
+)
+def test_a_gauge_warns_from_80_percent_of_its_cap(spent: int, cap: int, tone: str) -> None:
+    burn = dataclasses.replace(HOUR, spent=spent, reserved=0, cap=cap)
+    gauge = next(field for field in safety_fields.make_cost_fields((burn,), NOW) if field.name == "hour")
+    assert gauge.tone == tone
 
 
 def test_a_wait_that_is_over_does_not_count_down_and_only_a_stop_holds_all_work() -> None:

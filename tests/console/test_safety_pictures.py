@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from clawpy_console.app import ConsoleApp
+from engine.model import AutonomyState
 from tests.console.safety_steps import UNUSED, open_safety
 from tests.console.snapshots import CompareSnapshot, in_four_sizes
 from tests.console.stand_in import StandIn
@@ -25,7 +26,7 @@ def paused_engine(engine: StandIn) -> StandIn:
     paused = [dataclasses.replace(rail, last=last[rail.rail]) for rail in engine.safety.rails() or rails]
     engine.safety.rails = lambda: tuple(paused)  # type: ignore[method-assign]
     engine.autonomy.state = lambda: SimpleNamespace(
-        state="PAUSED", cause="3 dismissals in a row", since=ago(minutes=57), next_change=ago(minutes=-63)
+        state=AutonomyState.PAUSED, cause="3 dismissals in a row", since=ago(minutes=57), next_change=ago(minutes=-63)
     )
     return engine
 

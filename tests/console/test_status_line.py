@@ -14,8 +14,7 @@ from clawpy_console.state import AppState, Autonomy, QuietHours
 from clawpy_console.widgets.frame import SCREENS, STOP_TEXT, make_screen_tabs, make_state_line
 from engine.events import CycleFinished
 from engine.git.reader import read_workspace_label
-from engine.model import MICRO, Phase
-from engine.model.rails import CostState
+from engine.model import MICRO, AutonomyState, CostState, Phase
 from tests.conftest import Repository
 from tests.console.driving import read_screen, running, until
 from tests.console.stand_in import StandIn
@@ -36,7 +35,7 @@ KEYS = ("1", "2", "3", "4", "5", "6", "7")
     ],
 )
 def test_learning_is_counted_from_the_first_decision_until_the_twin_starts(phase: Phase, label: str) -> None:
-    app_state = AppState(autonomy=Autonomy(state="WATCHING", threshold=1800), learning=phase.progress_words)
+    app_state = AppState(autonomy=Autonomy(state=AutonomyState.WATCHING, threshold=1800), learning=phase.progress_words)
     line = make_state_line(app_state, NOW, "", 120).plain
     assert ("Learning" in line) is bool(label)
     assert label in line
@@ -45,16 +44,16 @@ def test_learning_is_counted_from_the_first_decision_until_the_twin_starts(phase
 @pytest.mark.parametrize(
     ("state", "resume_key", "acts_by_itself", "is_shown"),
     [
-        ("WATCHING", "", True, True),
-        ("AUTONOMOUS", "", True, True),
-        ("WATCHING", "", False, False),  # the switch alone is not enough
-        ("WATCHING", "R", True, False),
-        ("PAUSED", "", True, False),
-        ("DISABLED", "", True, False),
+        (AutonomyState.WATCHING, "", True, True),
+        (AutonomyState.AUTONOMOUS, "", True, True),
+        (AutonomyState.WATCHING, "", False, False),  # the switch alone is not enough
+        (AutonomyState.WATCHING, "R", True, False),
+        (AutonomyState.PAUSED, "", True, False),
+        (AutonomyState.DISABLED, "", True, False),
     ],
 )
 def test_inactivity_is_shown_where_cards_run_by_themselves(
-    state: str, resume_key: str, acts_by_itself: bool, is_shown: bool
+    state: AutonomyState, resume_key: str, acts_by_itself: bool, is_shown: bool
 ) -> None:
     app_state = AppState(
         autonomy=Autonomy(state=state, threshold=1800),
@@ -69,7 +68,9 @@ def test_inactivity_is_shown_where_cards_run_by_themselves(
 @pytest.mark.parametrize("width", [24, 38, 58, 78, 98, 118, 198])
 def test_both_lines_fit_and_name_the_screen_and_the_state(width: int) -> None:
     costs = CostState(hour=0, day=0, month=0, hour_cap=2 * MICRO, day_cap=20 * MICRO, month_cap=200 * MICRO)
-    app_state = AppState(autonomy=Autonomy(state="WATCHING", threshold=1800), costs=costs, used=frozenset({"costs"}))
+    app_state = AppState(
+        autonomy=Autonomy(state=AutonomyState.WATCHING, threshold=1800), costs=costs, used=frozenset({"costs"})
+    )
     line = make_state_line(app_state, NOW, "", width).plain
     assert "WATCHING" in line
     assert line.endswith(STOP_TEXT)
@@ -79,6 +80,18 @@ def test_both_lines_fit_and_name_the_screen_and_the_state(width: int) -> None:
         assert f"{key} {mode}" in tabs or width < 30
         assert all(other in tabs for other in KEYS) or width < 30
         assert cell_len(tabs) <= width - 2
+
+
+@pytest.mark.parametrize(
+    ("spent", "style"),
+    [(1_599_999, "$grey"), (1_600_000, "bold $wants"), (2_000_000, "bold $wrong")],
+    ids=["below 80 %", "at 80 %", "at the cap"],
+)
+def test_costs_warn_from_80_percent_of_their_cap(spent: int, style: str) -> None:
+    costs = CostState(hour=spent, day=0, month=0, hour_cap=2 * MICRO, day_cap=20 * MICRO, month_cap=200 * MICRO)
+    line = make_state_line(AppState(costs=costs, used=frozenset({"costs"})), NOW, "", 120)
+    begin = line.plain.index(f"${spent / MICRO:.2f}/2")
+    assert style in {span.style for span in line.spans if span.start == begin}
 
 
 def never_used(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +129,7 @@ async def test_a_screen_whose_key_was_changed_has_that_key_in_its_tab(console: C
 def test_do_not_disturb_is_shown_until_it_ends(width: int, label: str) -> None:
     until = datetime(2026, 1, 5, 11, 30, tzinfo=UTC)
     costs = CostState(0, 0, 0, 2 * MICRO, 20 * MICRO, 200 * MICRO)
-    watching = Autonomy(state="WATCHING", next_cycle=until + timedelta(minutes=5))
+    watching = Autonomy(state=AutonomyState.WATCHING, next_cycle=until + timedelta(minutes=5))
     quiet = QuietHours(dnd_until=until)
     state = AppState(autonomy=watching, quiet=quiet, costs=costs, used=frozenset({"costs"}))
     assert label in make_state_line(state, until - timedelta(seconds=1), "", width).plain
@@ -125,7 +138,7 @@ def test_do_not_disturb_is_shown_until_it_ends(width: int, label: str) -> None:
 
 @pytest.mark.parametrize("folder", ["/home/me/a long folder", "/h/a:b: c"])
 def test_a_fault_of_the_settings_stands_in_place_of_the_costs(folder: str) -> None:
-    broken = AppState(autonomy=Autonomy(state="WATCHING"), fault=f"{folder}/config.toml:7: not TOML")
+    broken = AppState(autonomy=Autonomy(state=AutonomyState.WATCHING), fault=f"{folder}/config.toml:7: not TOML")
     line = make_state_line(broken, NOW, "", 80).plain
     assert_contains(line, "WATCHING", "▲ not TOML (config.toml:7)")
     assert line.endswith("F12 stop")

@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from engine.autonomy.state import AutonomyState
-from engine.model import Assignment, DecidedBy, Refusal, SessionState, Trigger, TriggerType
+from engine.model import Assignment, AutonomyState, DecidedBy, Refusal, SessionState, Trigger, TriggerType
 from tests.execution.model.model_world import CHANNEL
 from tests.seeds.operator_world import OperatorWorld, find_verdict
 from tests.support.model_server import calls

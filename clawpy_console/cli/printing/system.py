@@ -30,7 +30,7 @@ from clawpy_console.cli.printing.style import (
 from clawpy_console.fields import Field, text_line
 from clawpy_console.fields.work import HOLD_NAMES, describe_origin, make_absence_fields, make_hold_field
 from clawpy_console.formats import one_line, workspace_name
-from engine.model import REASON_SEPARATOR
+from engine.model import REASON_SEPARATOR, AutonomyState
 from engine.model.base import group_pairs
 from engine.model.text import describe_first
 
@@ -53,7 +53,7 @@ def format_status(document: Document) -> Lines:
 
 def _format_state(document: Document) -> Lines:
     """The state of the engine that runs; if none does, that of the last one, if there was one."""
-    tone = "wrong" if document["holds"] or document["state"] == "DISABLED" else "good"
+    tone = "wrong" if document["holds"] or document["state"] == AutonomyState.DISABLED else "good"
     is_stopped = any(hold["word"] == "stop" for hold in document["holds"])
     state = "STOPPED" if is_stopped else document["state"]  # as in the console
     since = f"since {format_time(begin)}, {document['cause']}" if (begin := document["stateSince"]) else ""
