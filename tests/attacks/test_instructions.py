@@ -35,7 +35,8 @@ def shop(tmp_path_factory: pytest.TempPathFactory, model_host: ModelHost) -> Ite
     with pytest.MonkeyPatch.context() as patch, ModelServer() as server:
         patch.setenv("CLAWPY_OPENAI_API_KEY", KEY)
         folder = tmp_path_factory.mktemp("instructions")
-        world = Shop(folder, FakeClock(MONDAY_MORNING), server, host=model_host, sandbox=sandbox)
+        world = Shop(folder, FakeClock(MONDAY_MORNING), server, host=model_host)
+        world.sandbox = sandbox
         world.configure(
             **{
                 "crossPollCostCapPerHour": 100,

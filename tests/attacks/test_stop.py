@@ -12,7 +12,7 @@ import pytest
 from engine.execution.sandbox import Sandbox
 from engine.execution.session_processes import get_pid_folder
 from engine.home import Home
-from tests.attacks.stopped_attack import Attack, run_clawpy_stop
+from tests.attacks.stopped_attack import CHILDREN, IGNORE_SIGNALS, Attack, run_clawpy_stop
 from tests.attacks.victim import find_sleepers
 from tests.support.helpers import wait_until
 
@@ -27,32 +27,6 @@ def attack(every_rung: Sandbox, outside: Path) -> Iterator[Attack]:
     running = Attack(outside, every_rung)
     yield running
     running.end()
-
-
-CHILDREN = {
-    "ignored signals": "for _ in range(20): subprocess.Popen(['sleep', T])",
-    "setsid": "for _ in range(20): subprocess.Popen(['sleep', T], start_new_session=True)",
-    "an empty environment": "for _ in range(20): subprocess.Popen(['/bin/sleep', T], env={})",
-    "forking twice": (
-        "for _ in range(20):\n"
-        "    if os.fork() == 0:\n"
-        "        if os.fork() == 0: os.execv('/bin/sleep', ['sleep', T])\n"
-        "        os._exit(0)\n"
-        "    os.wait()"
-    ),
-    "all of it": (
-        "for _ in range(20):\n"
-        "    if os.fork() == 0:\n"
-        "        os.setsid()\n"
-        "        if os.fork() == 0:\n"
-        "            os.setsid(); os.chdir('/'); os.closerange(0, 50); os.execve('/bin/sleep', ['sleep', T], {})\n"
-        "        os._exit(0)\n"
-        "    os.wait()"
-    ),
-    "stopped children": "for _ in range(20): os.kill(subprocess.Popen(['sleep', T]).pid, signal.SIGSTOP)",
-}
-"""Code that starts twenty children, by what makes them hard to end."""
-IGNORE_SIGNALS = "for n in range(1, 65):\n    if n not in (9, 17, 19, 32, 33): signal.signal(n, signal.SIG_IGN)\n"
 
 
 @pytest.mark.long

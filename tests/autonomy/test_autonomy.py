@@ -4,87 +4,81 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from engine.autonomy.autonomy import CARDS, Autonomy
 from engine.clock import FakeClock
-from engine.config import Settings
+from engine.config import FixedSettings, Settings
 from engine.events import EventBus
-from engine.model import AutonomyState, Hold, RailVerdict, Verdict
-from engine.safety.kill_switch import BY_COST_CAP
+from engine.learning.decisions.decisions import Decisions
+from engine.model import AutonomyState
+from engine.safety.kill_switch import BY_CONSOLE, BY_COST_CAP, MONTH, PAUSE, PAUSE_DURATION, STOP, KillSwitch
 from engine.storage.database import Database
 
 
-class StandInKillSwitch:
-    """A kill switch with the holds that a test sets."""
-
-    def __init__(self) -> None:
-        self.present: list[Hold] = []
-        self.enabled = True
-        self.resumed_by_operator = False
-
-    def was_resumed_by_operator(self) -> bool:
-        return self.resumed_by_operator
-
-    def holds(self) -> list[Hold]:
-        return self.present
-
-    def current_verdict(self, *, by_operator: bool = False) -> RailVerdict:
-        words = [hold.word for hold in self.present if not (by_operator and hold.word == "pause")]
-        stopped = words or not self.enabled
-        return RailVerdict("kill", Verdict.BLOCK if stopped else Verdict.ALLOW, "", words[0] if words else "config")
-
-    def stop_reason(self) -> str:
-        verdict = self.current_verdict(by_operator=True)
-        return "" if verdict.verdict is Verdict.ALLOW else verdict.rule
+@pytest.fixture
+def settings() -> FixedSettings:
+    return FixedSettings(Settings(autonomous_mode_enabled=True))
 
 
 @pytest.fixture
-def kill_switch() -> StandInKillSwitch:
-    return StandInKillSwitch()
+def kill_switch(database: Database, settings: FixedSettings, clock: FakeClock, tmp_path: Path) -> KillSwitch:
+    """A kill switch that no thread watches."""
+    decisions = Decisions(database, clock)
+    return KillSwitch(database, settings, clock, data=tmp_path, decisions=decisions, stop_sessions=lambda reason: None)
 
 
 @pytest.fixture
-def make_autonomy(database: Database, clock: FakeClock, kill_switch: StandInKillSwitch) -> Callable[..., Autonomy]:
-    def build(check: Callable[[], object] = lambda: None, **settings: Any) -> Autonomy:
-        current = SimpleNamespace(current=Settings(autonomous_mode_enabled=True, **settings))
-        return Autonomy(database, current, clock, kill_switch=kill_switch, runs=SimpleNamespace(run_check=check))
+def place(kill_switch: KillSwitch, database: Database) -> Callable[..., None]:
+    """Places a hold, as other parts of the engine do."""
+    return lambda *hold, **by: database.write(lambda transaction: kill_switch.place(transaction, *hold, **by))
+
+
+@pytest.fixture
+def make_autonomy(
+    database: Database, settings: FixedSettings, clock: FakeClock, kill_switch: KillSwitch
+) -> Callable[..., Autonomy]:
+    def build(check: Callable[[], object] = lambda: None) -> Autonomy:
+        return Autonomy(
+            database,
+            settings,
+            clock,
+            kill_switch=kill_switch,
+            runs=SimpleNamespace(run_check=check),  # type: ignore[arg-type]
+        )
 
     return build
 
 
 def test_a_pause_is_the_state_with_its_cause_and_end_also_after_a_restart(
-    make_autonomy: Callable[..., Autonomy], kill_switch: StandInKillSwitch, clock: FakeClock
+    make_autonomy: Callable[..., Autonomy], place: Callable[..., None], clock: FakeClock
 ) -> None:
     autonomy = make_autonomy()
     autonomy.state()
-    until = clock.now() + timedelta(hours=2)
-    kill_switch.present = [Hold("pause", "3 dismissals in a row", clock.now(), until)]
-    paused = autonomy.state()
+    place(PAUSE, "3 dismissals in a row")
+    paused, until = autonomy.state(), clock.now() + PAUSE_DURATION
     assert (paused.state, paused.cause, paused.next_change) == (AutonomyState.PAUSED, "3 dismissals in a row", until)
     assert make_autonomy().state() == paused
 
 
 def test_the_cause_says_why_a_pause_began_and_how_it_ended(
-    make_autonomy: Callable[..., Autonomy], kill_switch: StandInKillSwitch, clock: FakeClock
+    make_autonomy: Callable[..., Autonomy], kill_switch: KillSwitch, place: Callable[..., None], clock: FakeClock
 ) -> None:
     autonomy = make_autonomy()
     autonomy.state()
-    until = clock.now() + timedelta(hours=2)
-    kill_switch.present = [Hold("pause", "3 dismissals in a row", clock.now(), until)]
+    place(PAUSE, "3 dismissals in a row")
     autonomy.state()
-    kill_switch.present, kill_switch.resumed_by_operator = [], True
+    kill_switch.resume(PAUSE)
     assert autonomy.state().cause == "resumed by you"
-    kill_switch.present = [Hold("pause", "the day's cap", clock.now(), until, BY_COST_CAP)]
+    place(PAUSE, "the day's cap", by=BY_COST_CAP)
     assert autonomy.state().cause == "cost cap reached"
-    clock.advance(timedelta(hours=2))
-    kill_switch.present, kill_switch.resumed_by_operator = [], False
+    clock.advance(PAUSE_DURATION)
     autonomy.note_activity("key")
     assert autonomy.state().cause == "2 h passed"
-    kill_switch.enabled = False
+    kill_switch.set_enabled(False)
     assert autonomy.state().state is AutonomyState.DISABLED
 
 
@@ -109,7 +103,7 @@ def test_a_listener_of_do_not_disturb_finds_it(
 
 
 def test_cards_are_made_only_while_the_operator_is_active(
-    make_autonomy: Callable[..., Autonomy], clock: FakeClock, kill_switch: StandInKillSwitch
+    make_autonomy: Callable[..., Autonomy], clock: FakeClock, kill_switch: KillSwitch
 ) -> None:
     cycles: list[int] = []
     autonomy = make_autonomy(lambda: cycles.append(1))
@@ -119,25 +113,27 @@ def test_cards_are_made_only_while_the_operator_is_active(
     assert not autonomy.schedule.run(CARDS)
     assert autonomy.next_cycle() is None
     autonomy.note_activity("key")
-    kill_switch.present = [Hold("stop", "F12", clock.now())]
+    kill_switch.stop("F12", BY_CONSOLE)
     assert not autonomy.schedule.run(CARDS)
     assert len(cycles) == 1
 
 
 def test_the_next_change_is_known_only_where_time_alone_brings_it(
-    make_autonomy: Callable[..., Autonomy], clock: FakeClock, kill_switch: StandInKillSwitch
+    make_autonomy: Callable[..., Autonomy], kill_switch: KillSwitch, place: Callable[..., None], clock: FakeClock
 ) -> None:
     autonomy, now = make_autonomy(), clock.now()
-    pause = Hold("pause", "test", now, now + timedelta(hours=2))
     assert autonomy.state().next_change == now + timedelta(minutes=30), "silence grows"
-    kill_switch.present = [pause]
-    assert autonomy.state().next_change == pause.until
-    kill_switch.present = [Hold("month", "test", now), pause]
+    place(PAUSE, "test")
+    assert autonomy.state().next_change == now + PAUSE_DURATION
+    place(MONTH, "test")
     assert autonomy.state().next_change is None, "a month stop outlasts the pause"
-    kill_switch.present = [Hold("stop", "F12", now), pause]
+    kill_switch.resume(MONTH)
+    kill_switch.stop("F12", BY_CONSOLE)
     assert autonomy.state().next_change is None
-    kill_switch.present, kill_switch.enabled = [], False
+    kill_switch.resume(STOP)
+    kill_switch.resume(PAUSE)
+    kill_switch.set_enabled(False)
     assert (autonomy.state().state, autonomy.state().next_change) == (AutonomyState.DISABLED, None)
-    kill_switch.enabled = True
+    kill_switch.set_enabled(True)
     clock.advance(timedelta(minutes=30))
     assert (autonomy.state().state, autonomy.state().next_change) == (AutonomyState.PRIMING, None)

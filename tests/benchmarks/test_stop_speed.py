@@ -24,8 +24,7 @@ from engine.api.doctor import examine
 from engine.execution.sandbox import Sandbox, ladder
 from engine.execution.sandbox.ladder import find_rungs
 from engine.home import Home
-from tests.attacks.stopped_attack import Attack
-from tests.attacks.test_stop import CHILDREN, IGNORE_SIGNALS
+from tests.attacks.stopped_attack import CHILDREN, IGNORE_SIGNALS, Attack
 from tests.benchmarks.measuring import time_call
 from tests.support.programs import make_clawpy_command
 

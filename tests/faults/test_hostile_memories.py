@@ -30,7 +30,7 @@ from engine.memory.vectors import MAX_CHUNKS
 from engine.model import Layer, NewMemory, PromptRequest, RecallQuery, sanitise
 from tests.memory.conftest import MakeMemory
 from tests.memory.conftest import make_memory as make_memory
-from tests.memory.test_recall_in_prompts import PIECES
+from tests.memory.hostile_pieces import HOSTILE_PIECES
 from tests.support.helpers import wait_until
 
 HOSTILE = int(os.environ.get("CLAWPY_HOSTILE", "10000"))
@@ -69,7 +69,7 @@ class RandomEmbedder:
 
 def make_hostile_text(number: int, chance: random.Random) -> str:
     """A short text of hostile pieces, or a line of a megabyte if `LONG_EVERY` divides the number."""
-    text = "".join(chance.choices((*PIECES, *(f" {word} " for word in WORDS)), k=chance.randint(1, 40)))
+    text = "".join(chance.choices((*HOSTILE_PIECES, *(f" {word} " for word in WORDS)), k=chance.randint(1, 40)))
     if number % LONG_EVERY:
         return text if text.strip() else "x"
     size = 1_000_000
@@ -108,7 +108,10 @@ def remember_all(memory: MemoryService, chance: random.Random) -> list[float]:
     for start in range(0, HOSTILE, 50):
         sample = [
             NewMemory(
-                make_hostile_text(n, chance), ref=f"h{n}", speaker=chance.choice(PIECES), source=chance.choice(PIECES)
+                make_hostile_text(n, chance),
+                ref=f"h{n}",
+                speaker=chance.choice(HOSTILE_PIECES),
+                source=chance.choice(HOSTILE_PIECES),
             )
             for n in range(start, start + 50)
         ]
@@ -124,7 +127,7 @@ def recall_for_prompts(memory: MemoryService, chance: random.Random) -> tuple[li
     part = RecallPromptPart(memory, FixedSettings(Settings(memory=MemorySettings(recall_tokens=2_000))))
     recalled, lines = [], 0
     for _ in range(PROMPTS):
-        task = " ".join([*chance.choices(WORDS, k=5), *chance.choices(PIECES, k=3)])
+        task = " ".join([*chance.choices(WORDS, k=5), *chance.choices(HOSTILE_PIECES, k=3)])
         began = time.perf_counter()
         recall = memory.recall(RecallQuery(task, k=40), deadline=60.0)
         recalled.append(time.perf_counter() - began)

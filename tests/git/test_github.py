@@ -11,34 +11,10 @@ import pytest
 from engine.clock import FakeClock
 from engine.git.github import GitHub, ask_github, find_address, parse_pull_requests
 from tests.conftest import Repository
-from tests.support.helpers import make_program, read_table
+from tests.git.gh_program import make_answering_gh, make_gh
+from tests.support.helpers import read_table
 
 TABLE = read_table(__file__)
-
-ANSWER = [
-    {
-        "number": 7,
-        "title": "Carts\x1b[31m",
-        "headRefName": "feature/x",
-        "statusCheckRollup": [
-            {"name": "tests", "conclusion": "FAILURE"},
-            {"context": "old/status", "state": "ERROR"},
-            {"name": "lint", "conclusion": "SUCCESS"},
-            {"name": "slow", "conclusion": "", "status": "IN_PROGRESS"},
-        ],
-    },
-    {"number": 8, "title": "Docs", "headRefName": "docs", "statusCheckRollup": None},
-]
-
-
-def make_gh(folder: Path, script: str) -> str:
-    """Make a program that stands in for `gh`: it notes each call, then runs the script. Returns its path."""
-    return str(make_program(folder / "gh", f"echo $1 >> {folder}/calls\n{script}"))
-
-
-def make_answering_gh(folder: Path) -> str:
-    (folder / "answer.json").write_text(json.dumps(ANSWER))
-    return make_gh(folder, f"cat {folder}/answer.json")
 
 
 def count_calls(folder: Path) -> int:

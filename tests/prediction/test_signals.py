@@ -1,28 +1,22 @@
-"""The signals (SPEC 2.1, 2.2): what raises silence, tasks, sessions, conversations, work that waits and
-meetings."""
+"""The signals (SPEC 2.1, 2.2): what raises silence, tasks, sessions, conversations and work that
+waits."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
-from zoneinfo import ZoneInfo
+from datetime import datetime, timedelta
 
 import pytest
 
 from engine.git.github import GitHubState, PullRequest
 from engine.git.state import FileState, GitState, Touch
-from engine.model import CheckResult, Refusal, SessionState, Thread
-from engine.prediction.context_reader import CalendarReader
+from engine.model import CheckResult, SessionState, Thread
 from engine.prediction.signals import (
     ANY_NEW_FILE,
-    MEETINGS_AHEAD,
-    Meeting,
     OurWrite,
     compute_session_relevance,
     compute_thread_relevance,
     find_last_activity,
     find_related_task,
-    make_calendar_signal,
     make_continuation_signal,
     make_conversations_signal,
     make_git_signal,
@@ -49,27 +43,28 @@ def test_silence_grows_to_one_at_the_threshold(silence: timedelta | None, releva
     assert make_silence_signal(silence, HALF_HOUR, NOW).relevance == relevance
 
 
+MOMENT, MINUTE, DAY = timedelta(microseconds=1), timedelta(minutes=1), timedelta(days=1)
 EDIT, BEFORE = NOW - timedelta(minutes=5), NOW - timedelta(hours=2)
 LANDING = OurWrite("cart.py", EDIT - timedelta(seconds=1), EDIT)
 CHECK = OurWrite(ANY_NEW_FILE, EDIT, NOW)
-MOMENT, DAY = timedelta(microseconds=1), timedelta(days=1)
+REPORT, EARLIER_REPORT = (Touch("coverage.xml", at, untracked=True) for at in (EDIT, EDIT - MOMENT))
 
 
 @pytest.mark.parametrize(
     ("last_input", "touch", "ours", "expected"),
     [
-        (None, None, None, None),
-        (NOW - timedelta(minutes=2), Touch("cart.py", EDIT), None, NOW - timedelta(minutes=2)),
-        (BEFORE, Touch("cart.py", EDIT), None, EDIT),
-        (None, Touch("cart.py", EDIT), LANDING, None),
-        (None, Touch("other.py", EDIT), LANDING, EDIT),
-        (None, Touch("cart.py", EDIT + MOMENT), LANDING, EDIT + MOMENT),
-        (None, Touch("coverage.xml", EDIT, untracked=True), CHECK, None),
-        (None, Touch("coverage.xml", EDIT - MOMENT, untracked=True), CHECK, EDIT - MOMENT),
-        (None, Touch("cart.py", EDIT), CHECK, EDIT),
-        (None, Touch("from the future", NOW + DAY), None, None),
-        (None, Touch("a clock that is a bit off", NOW + timedelta(minutes=1)), None, NOW),
-        (NOW + timedelta(hours=1), Touch("from the future", NOW + DAY), None, NOW),
+        pytest.param(None, None, None, None, id="nothing at all"),
+        pytest.param(NOW - MINUTE, Touch("cart.py", EDIT), None, NOW - MINUTE, id="input after an edit"),
+        pytest.param(BEFORE, Touch("cart.py", EDIT), None, EDIT, id="an edit after input"),
+        pytest.param(None, Touch("cart.py", EDIT), LANDING, None, id="our own landing"),
+        pytest.param(None, Touch("other.py", EDIT), LANDING, EDIT, id="another file than we landed"),
+        pytest.param(None, Touch("cart.py", EDIT + MOMENT), LANDING, EDIT + MOMENT, id="an edit after our landing"),
+        pytest.param(None, REPORT, CHECK, None, id="a file of our own check"),
+        pytest.param(None, EARLIER_REPORT, CHECK, EDIT - MOMENT, id="a file before our check"),
+        pytest.param(None, Touch("cart.py", EDIT), CHECK, EDIT, id="a tracked file during our check"),
+        pytest.param(None, Touch("cart.py", NOW + DAY), None, None, id="a time a day ahead"),
+        pytest.param(None, Touch("cart.py", NOW + MINUTE), None, NOW, id="a clock a minute ahead"),
+        pytest.param(NOW + timedelta(hours=1), Touch("cart.py", NOW + DAY), None, NOW, id="all times ahead"),
     ],
 )
 def test_input_and_edits_are_activity_and_our_own_writes_are_none(
@@ -138,83 +133,3 @@ def test_what_waits_in_the_repository_adds_up(
     state: GitState, github: GitHubState | None, stale: bool, relevance: float
 ) -> None:
     assert make_git_signal(state, github, tests_stale=stale).relevance == pytest.approx(relevance)
-
-
-# Calendars
-
-BERLIN = ZoneInfo("Europe/Berlin")
-STANDUP = """BEGIN:VEVENT
-UID:standup
-SUMMARY:Stand-up
-DTSTART;TZID=Europe/Berlin:20251201T110000
-DTEND;TZID=Europe/Berlin:20251201T111500
-RRULE:FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR
-EXDATE;TZID=Europe/Berlin:20260102T110000
-END:VEVENT
-"""
-"""A meeting on working days, which was left out on Friday, 2 January."""
-
-
-def format_event(name: str, begins: str, *lines: str) -> str:
-    """An event with these further lines."""
-    return "\n".join(["BEGIN:VEVENT", f"UID:{name}", f"SUMMARY:{name}", begins, *lines, "END:VEVENT", ""])
-
-
-def write_calendar(folder: Path, *events: str) -> str:
-    """Write a calendar with these events; returns its path."""
-    file = folder / "work.ics"
-    file.write_text("BEGIN:VCALENDAR\nVERSION:2.0\nPRODID:test\n" + "".join(events) + "END:VCALENDAR\n")
-    return str(file)
-
-
-def read_meetings(file: str, at: datetime = NOW) -> list[Meeting]:
-    """The next meetings in a calendar."""
-    return CalendarReader().meetings([file], at.astimezone(BERLIN))
-
-
-def test_a_repeated_meeting_in_its_own_zone_and_when_it_was_last_held(tmp_path: Path) -> None:
-    file = write_calendar(tmp_path, STANDUP)
-    monday = datetime(2026, 1, 5, 11, tzinfo=BERLIN)
-    assert read_meetings(file) == [Meeting("Stand-up", monday, datetime(2026, 1, 1, 11, tzinfo=BERLIN))]
-    assert read_meetings(file, datetime(2026, 1, 2, 9, tzinfo=UTC)) == []
-    summer = datetime(2026, 7, 6, 8, tzinfo=UTC)
-    assert read_meetings(file, summer)[0].begins == datetime(2026, 7, 6, 9, tzinfo=UTC)
-
-
-def test_whole_days_cancelled_and_free_events_are_no_meetings(tmp_path: Path) -> None:
-    at = "DTSTART:20260105T100000Z"
-    file = write_calendar(
-        tmp_path,
-        format_event("holiday", "DTSTART;VALUE=DATE:20260105"),
-        format_event("cancelled", at, "STATUS:CANCELLED"),
-        format_event("lunch", at, "TRANSP:TRANSPARENT"),
-        format_event("over", "DTSTART:20260105T090000Z"),
-        format_event("far", "DTSTART:20260105T133000Z"),
-        format_event("floating", "DTSTART:20260105T120000"),
-        format_event("last", "DTSTART:20260105T132959Z"),
-    )
-    assert [meeting.name for meeting in read_meetings(file)] == ["floating", "last"]
-
-
-@pytest.mark.parametrize("content", [b"", b"rubbish", b"\xff\xfe\x00", b"BEGIN:VCALENDAR\nBEGIN:VEVENT\n"])
-def test_a_file_that_is_no_calendar_is_named(tmp_path: Path, content: bytes) -> None:
-    file = tmp_path / "broken.ics"
-    file.write_bytes(content)
-    with pytest.raises(Refusal, match=r"broken\.ics") as refused:
-        CalendarReader().meetings([str(file)], NOW)
-    assert refused.value.code == "unreadable_calendar"
-    with pytest.raises(Refusal, match=r"gone\.ics"):
-        CalendarReader().meetings([str(tmp_path / "gone.ics")], NOW)
-
-
-@pytest.mark.parametrize(
-    ("wait", "relevance"),
-    [
-        (timedelta(0), 1.0),
-        (timedelta(hours=1), 0.75),
-        (MEETINGS_AHEAD - timedelta(seconds=1), 1 / 14400),
-        (MEETINGS_AHEAD, 0.0),
-    ],
-)
-def test_a_meeting_is_less_relevant_the_later_it_begins(wait: timedelta, relevance: float) -> None:
-    assert make_calendar_signal([Meeting("review", NOW + wait)], NOW).relevance == pytest.approx(relevance)

@@ -14,12 +14,12 @@ from engine.prediction import twin
 from engine.prediction.twin import EmbeddedTwin, compute_confidence, compute_phase, compute_urgency, find_band
 from engine.storage.database import Database, Transaction
 from tests.conftest import MONDAY_MORNING
-from tests.learning.decisions.test_habits import CARD
+from tests.learning.decisions.card_features import MORNING_CARD
 
 
 def compute_figures(twin: EmbeddedTwin) -> list[float]:
     """All figures of the Twin about one card."""
-    answer = twin.predict(CARD)
+    answer = twin.predict(MORNING_CARD)
     return [answer.probability, answer.pattern_share, answer.time_share, twin.calibrate("run_tests", 0.6)]
 
 
@@ -56,10 +56,10 @@ def twin_world(database: Database, clock: FakeClock) -> TwinWorld:
 
 
 def test_a_decision_is_learnt_when_the_twin_is_next_asked(twin_world: TwinWorld) -> None:
-    first = twin_world.twin.predict(CARD).probability
+    first = twin_world.twin.predict(MORNING_CARD).probability
     twin_world.decide(0, 5)
-    assert twin_world.twin.predict(CARD).probability > first
-    assert twin_world.twin.predict(CARD).reasons == ("you approved 5 of 5 like this in the morning",)
+    assert twin_world.twin.predict(MORNING_CARD).probability > first
+    assert twin_world.twin.predict(MORNING_CARD).reasons == ("you approved 5 of 5 like this in the morning",)
 
 
 def test_a_decision_that_is_taken_back_is_unlearnt(twin_world: TwinWorld) -> None:
@@ -75,9 +75,9 @@ def test_only_the_newest_of_many_decisions_are_learnt(twin_world: TwinWorld, mon
     monkeypatch.setattr(twin, "MAX_LEARNT", 20)
     twin_world.decide(0, 10, DecisionSignal.DISMISSED)
     twin_world.decide(10, 30)
-    assert twin_world.twin.predict(CARD).reasons == ("you approved 20 of 20 like this in the morning",)
+    assert twin_world.twin.predict(MORNING_CARD).reasons == ("you approved 20 of 20 like this in the morning",)
     twin_world.decide(30, 35)
-    assert twin_world.twin.predict(CARD).reasons == ("you approved 25 of 25 like this in the morning",)
+    assert twin_world.twin.predict(MORNING_CARD).reasons == ("you approved 25 of 25 like this in the morning",)
 
 
 def test_a_calibration_needs_100_held_out_decisions(twin_world: TwinWorld) -> None:

@@ -43,6 +43,15 @@ ROUNDED_TOTAL = "def total(prices):\n    return round(sum(prices), 2)\n"
 WRONG_TOTAL = "def total(prices):\n    return max(prices)\n"
 """Texts of `cart.py`: that of `SHOP`, two more with which its test passes, and one with which it fails."""
 
+API = {
+    "packages/api/pyproject.toml": '[project]\nname = "api"\nversion = "1"\n[tool.pytest.ini_options]\n',
+    "packages/api/stock.py": "def left(have, sold):\n    return have - sold\n",
+    "packages/api/tests/test_stock.py": "from stock import left\n\n\ndef test_left():\n    assert left(3, 1) == 2\n",
+    "packages/api/conftest.py": "",
+    ".gitignore": "__pycache__/\n.pytest_cache/\n.venv\nnode_modules\n",
+}
+"""A project of Python in `packages/api`, for repositories with several."""
+
 
 class Situation:
     """One workspace and its engine on a Monday at nine. Time stands still unless `advance` moves it."""

@@ -11,8 +11,7 @@ import pytest
 from engine.execution.runners.toolchains import python_projects
 from engine.execution.sandbox.ladder import find_best_sandbox
 from engine.model import Tier
-from tests.situations.situation import Situation
-from tests.situations.test_projects import API
+from tests.situations.situation import API, Situation
 from tests.support.helpers import refused
 
 WITHOUT_PACKAGES = {

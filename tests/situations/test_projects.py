@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from engine.model import PROBLEM_FOUND, SessionState, Tier
-from tests.situations.situation import Situation
+from tests.situations.situation import API, Situation
 
 WEB = {
     "packages/web/package.json": '{"name": "web", "scripts": {"test": "node --test"}}\n',
@@ -18,13 +18,6 @@ WEB = {
         "const { price } = require('./price.js');\n"
         "test('cents become euros', () => assert.strictEqual(price(250), 2.5));\n"
     ),
-}
-API = {
-    "packages/api/pyproject.toml": '[project]\nname = "api"\nversion = "1"\n[tool.pytest.ini_options]\n',
-    "packages/api/stock.py": "def left(have, sold):\n    return have - sold\n",
-    "packages/api/tests/test_stock.py": "from stock import left\n\n\ndef test_left():\n    assert left(3, 1) == 2\n",
-    "packages/api/conftest.py": "",
-    ".gitignore": "__pycache__/\n.pytest_cache/\n.venv\nnode_modules\n",
 }
 
 

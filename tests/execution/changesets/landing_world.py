@@ -61,6 +61,10 @@ class Change:
         return self._changes.discard(self.id)
 
 
+Decision = Callable[[Change], ChangeSet]
+"""A method of `Change`."""
+
+
 class LandingWorld:
     """Everything that decides on change sets of one repository, over a real database in a folder."""
 

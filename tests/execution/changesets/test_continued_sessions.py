@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from engine.model import ChangeState
-from tests.execution.changesets.landing_world import Change, LandingWorld, file_edits
-from tests.execution.changesets.test_decisions import Decision
+from tests.execution.changesets.landing_world import Change, Decision, LandingWorld, file_edits
 from tests.support.helpers import refused, wait_for_threads
 
 

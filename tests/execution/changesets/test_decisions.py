@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -12,11 +11,8 @@ import pytest
 
 from engine.execution.change_store import NEXT_STATES
 from engine.model import ChangeSet, ChangeState, Refusal
-from tests.execution.changesets.landing_world import Change, LandingWorld, add_line, file_edits, kill_at
+from tests.execution.changesets.landing_world import Change, Decision, LandingWorld, add_line, file_edits, kill_at
 from tests.support.helpers import refused
-
-Decision = Callable[[Change], ChangeSet]
-
 
 DECISIONS: dict[Decision, ChangeState] = {
     Change.land: ChangeState.LANDED,

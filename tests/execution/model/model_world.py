@@ -25,6 +25,7 @@ from tests.conftest import Repository
 from tests.support.helpers import write_settings
 from tests.support.model_server import ModelServer
 
+PROMPT = "Write a greeting into hello.txt"
 KEY = "sk-test-0123456789abcdefghijklmnop"
 CHANNEL = "koji-core"
 GPT = "gpt-5-mini"
@@ -42,15 +43,15 @@ class ModelWorld:
         *,
         kind: str = "openai",
         host: ModelHost | None = None,
-        sandbox: Sandbox | None = None,
     ) -> None:
         """`kind` is the protocol of the provider: "openai" or "anthropic".
 
-        `host` is a model host that is already running; without one, the engine starts its own. Without a `sandbox`
-        commands are not confined.
+        `host` is a model host that is already running; without one, the engine starts its own.
         """
         self.host = host
-        self.sandbox: Sandbox | None = sandbox or NoSandbox()
+        self.sandbox: Sandbox | None = NoSandbox()
+        """None for the best one of this machine."""
+
         self.throw_away = True
         """Whether the home may be lost: memory has no index and no embedder, and commits do not wait for the disk."""
 
@@ -118,10 +119,10 @@ class ModelWorld:
         """The model hosts that its engine started and that still live."""
         return [host for host in find_hosts() if host not in self._earlier_hosts]
 
-    def propose(self, prompt: str = "Write a greeting into hello.txt", **options: Any) -> Card:
+    def propose(self, prompt: str = PROMPT, **options: Any) -> Card:
         return self.engine.cards.propose(prompt, workspace=str(self.repository.path), channel=CHANNEL, **options)
 
-    def start(self, prompt: str = "Write a greeting into hello.txt", **options: Any) -> SessionView:
+    def start(self, prompt: str = PROMPT, **options: Any) -> SessionView:
         """Propose a card, approve it, and return its session."""
         card = self.engine.cards.approve(self.propose(prompt, **options).id, without_sandbox=True)
         return self.engine.sessions.get(card.session_id)
@@ -141,9 +142,7 @@ class ModelWorld:
             self._pauses_passed[view.id] = pauses
             self.clock.advance(timedelta(seconds=MAX_RETRY_AFTER_S + 1))
 
-    def run(
-        self, prompt: str = "Write a greeting into hello.txt", *, seconds: float = 120.0, **options: Any
-    ) -> SessionView:
+    def run(self, prompt: str = PROMPT, *, seconds: float = 120.0, **options: Any) -> SessionView:
         return self.finish(self.start(prompt, **options), seconds)
 
     def read_lines(self, view: SessionView, *kinds: str) -> list[str]:

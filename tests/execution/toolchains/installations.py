@@ -4,6 +4,8 @@ registries."""
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from engine.execution.runners.toolchains.projects import find_packages
 from engine.model import SessionState, SessionView
 from tests.execution.flow_world import FlowWorld
 from tests.execution.session_world import SessionWorld
+from tests.support.helpers import make_program
 
 PYPI, NPM = "pypi.org", "registry.npmjs.org"
 UV_PROJECT = {
@@ -29,6 +32,24 @@ def commit_project(world: SessionWorld, files: dict[str, Any], ignored: str = "n
     texts = {name: text if isinstance(text, str) else json.dumps(text) for name, text in files.items()}
     world.repository.commit("begin", {".gitignore": ignored, **texts})
     return world.repository.path
+
+
+def make_environment(project: Path, *, with_pytest: bool) -> Path:
+    """Make a stand-in for a `.venv`, and return its interpreter. That leaves the file `ran` when it is run."""
+    program = make_program(project / ".venv" / "bin" / "python", "echo run >> ran\nexit 1")
+    (project / ".venv" / "pyvenv.cfg").write_text("include-system-site-packages = false\n")
+    if with_pytest:
+        package = project / ".venv" / "lib" / "python3.11" / "site-packages" / "pytest"
+        package.mkdir(parents=True)
+        (package / "__init__.py").touch()
+    return program
+
+
+def run_program(folder: Path, *argv: str) -> None:
+    """Run a program outside of the environment of these tests; it must succeed."""
+    environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
+    completed = subprocess.run(argv, cwd=folder, capture_output=True, text=True, env=environment)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
 
 
 def find_command_lines(top: Path) -> list[str]:

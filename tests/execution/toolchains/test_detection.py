@@ -14,6 +14,7 @@ from engine.execution.runners.toolchains.detection import make_environment_comma
 from engine.execution.runners.toolchains.installing import find_installations
 from engine.execution.runners.toolchains.projects import find_packages, find_projects, read_project
 from tests.conftest import Repository
+from tests.execution.toolchains.installations import make_environment
 from tests.support.helpers import make_program, read_table
 
 TABLE = read_table(__file__)
@@ -28,17 +29,6 @@ def make_programs(project: Path, *names: str) -> Path:
     for name in names:
         make_program(folder / name)
     return folder
-
-
-def make_environment(project: Path, *, with_pytest: bool) -> Path:
-    """Make a stand-in for a `.venv`, and return its interpreter. That leaves the file `ran` when it is run."""
-    program = make_program(project / ".venv" / "bin" / "python", "echo run >> ran\nexit 1")
-    (project / ".venv" / "pyvenv.cfg").write_text("include-system-site-packages = false\n")
-    if with_pytest:
-        package = project / ".venv" / "lib" / "python3.11" / "site-packages" / "pytest"
-        package.mkdir(parents=True)
-        (package / "__init__.py").touch()
-    return program
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.execution.runners.toolchains.lock_files import find_mismatches
+from tests.execution.toolchains.installations import run_program
 from tests.support.helpers import needs, read_table
 
 TABLE = read_table(__file__)
@@ -29,13 +30,6 @@ def write_files(folder: Path, files: dict[str, str]) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     return folder
-
-
-def run_program(folder: Path, *argv: str) -> None:
-    """Run a program outside of the environment of these tests; it must succeed."""
-    environment = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
-    completed = subprocess.run(argv, cwd=folder, capture_output=True, text=True, env=environment)
-    assert completed.returncode == 0, completed.stdout + completed.stderr
 
 
 def find_differences(folder: Path) -> tuple[str, ...]:

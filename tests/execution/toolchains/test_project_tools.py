@@ -9,7 +9,7 @@ import pytest
 from engine.execution.runners.toolchains.project_tools import Toolchain
 from engine.execution.runners.toolchains.projects import read_project
 from engine.execution.runners.toolchains.tool_table import TEST_RUNNERS
-from tests.execution.toolchains.test_detection import make_environment
+from tests.execution.toolchains.installations import make_environment
 
 
 def make_toolchain(name: str, folder: Path, **placeholders: tuple[str, ...]) -> Toolchain:

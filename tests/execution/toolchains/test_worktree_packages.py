@@ -18,8 +18,7 @@ from tests.conftest import Repository
 from tests.execution.agent_world import AgentWorld, do_nothing
 from tests.execution.flow_world import FlowWorld
 from tests.execution.session_world import MakeWorld
-from tests.execution.toolchains.installations import NPM_PROJECT, PYPI, commit_project
-from tests.execution.toolchains.test_lock_files import run_program
+from tests.execution.toolchains.installations import NPM_PROJECT, PYPI, commit_project, run_program
 from tests.support.helpers import needs
 
 

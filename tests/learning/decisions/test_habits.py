@@ -8,17 +8,12 @@ from datetime import timedelta
 
 import pytest
 
-from engine.learning.decisions.decisions import CardFeatures, PastDecision
+from engine.learning.decisions.decisions import PastDecision
 from engine.learning.decisions.habits import Habits
 from engine.model import PartOfDay
-from tests.conftest import MONDAY_MORNING as NOW
+from tests.learning.decisions.card_features import MORNING_CARD
 
-CARD = CardFeatures(
-    "run_tests", "koji-core", "/shop", "run_tests", frozenset({"run", "tests"}), PartOfDay.MORNING, False, NOW, 9
-)
-"""A card in the morning of a working day."""
-
-APPROVAL = PastDecision(CARD, True, 1.0, 2.0)
+APPROVAL = PastDecision(MORNING_CARD, True, 1.0, 2.0)
 DISMISSAL = replace(APPROVAL, chosen=False)
 
 
@@ -31,12 +26,12 @@ def learn_habits(past: Sequence[PastDecision]) -> Habits:
 
 
 def test_the_time_share_depends_on_part_of_the_day_weekend_and_hour() -> None:
-    in_evening = replace(CARD, part=PartOfDay.EVENING, hour=20)
-    at_weekend = replace(CARD, weekend=True)
-    at_six = replace(CARD, hour=6)
+    in_evening = replace(MORNING_CARD, part=PartOfDay.EVENING, hour=20)
+    at_weekend = replace(MORNING_CARD, weekend=True)
+    at_six = replace(MORNING_CARD, hour=6)
     dismissed = [replace(DISMISSAL, card=card) for card in (in_evening, at_weekend, at_six)]
     habits = learn_habits([APPROVAL] * 10 + dismissed * 10)
-    assert habits.compute_time_share(CARD) > 0.6
+    assert habits.compute_time_share(MORNING_CARD) > 0.6
     assert habits.compute_time_share(in_evening) < 0.4
     assert habits.compute_time_share(replace(at_weekend, hour=None)) < 0.4
     assert habits.compute_time_share(at_six) < 0.4
@@ -51,7 +46,7 @@ def test_the_usual_wait_is_known_from_five_approvals_on() -> None:
 def test_the_usual_channel_needs_three_approvals_and_a_majority(
     approvals: int, dismissals: int, channel: str | None
 ) -> None:
-    approval = replace(APPROVAL, card=replace(CARD, channel="garden"))
+    approval = replace(APPROVAL, card=replace(MORNING_CARD, channel="garden"))
     habits = learn_habits([approval] * approvals + [replace(approval, chosen=False)] * dismissals)
     assert habits.find_usual_channel("run_tests", ["koji-core", "garden"]) == channel
     assert habits.find_usual_channel("run_tests", ["koji-core"]) is None

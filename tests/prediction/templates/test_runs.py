@@ -11,7 +11,7 @@ from engine.clock import FakeClock
 from engine.git.github import GitHub
 from engine.prediction.templates.runs import failing_ci, run_tests, slower_tests
 from tests.conftest import Repository
-from tests.git.test_github import make_answering_gh
+from tests.git.gh_program import make_answering_gh
 from tests.prediction.sensing import NOW, PastRun, SensedWorkspace, commit_at, get_only
 
 HOUR = timedelta(hours=1)
