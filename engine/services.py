@@ -116,14 +116,12 @@ class Services:
     decisions: Decisions
     exporter: Exporter
 
-    # candidates of changed behaviour, and those that are active (`engine.wiring.adaptation`)
+    # candidates of changed behaviour, those that are active, and learnings (`engine.wiring.learning`)
     adaptation: Adaptation
     overlays: Overlays
     trials: Trials
     learned_guidance: LearnedGuidance
     flows: FlowRegistry
-
-    # learnings (`engine.wiring.learning`)
     learnings: Learnings
 
     # rails, sessions and what sessions use (`engine.wiring.execution`)

@@ -4,43 +4,21 @@ An operator's approval satisfies every rule but one (SPEC 3.2): if no sandbox wo
 unless the settings of the workspace allow runs without one. Without an approval, each rule that applies asks, and after
 a hit of the content filter it blocks. The rules for work that runs by itself (SPEC 2.5, 2.6, 7.3, 7.4) are here too, so
 that no such work can bypass them.
-
-One rule is about production targets: the branches, hosts and paths in `[production]`. They are found in prompts,
-commands, files and hosts, and described in words, for instance `branch main` or `host prod-1`. The gate of tools asks
-about calls that have one.
 """
 
 from __future__ import annotations
 
-import json
-import re
-import shlex
-from collections.abc import Iterator, Mapping, Sequence
-from fnmatch import translate
-from functools import lru_cache
-from itertools import pairwise
-from pathlib import PurePosixPath
-from typing import Any, NamedTuple
-
-from engine.config import ProductionSettings
-from engine.files import read_table
-from engine.frozen import frozen
-from engine.model import (
-    MAX_REJECTIONS,
-    MICRO,
-    REASON_SEPARATOR,
-    SANDBOX_FIX,
-    GateRuleName,
-    RailVerdict,
-    Trigger,
-    Verdict,
-    money,
-)
+from engine.frozen import frozen, frozen_kw_only
+from engine.model import MAX_REJECTIONS, MICRO, REASON_SEPARATOR, SANDBOX_FIX, GateRuleName, RailVerdict, Verdict, money
 
 RAIL = "gate"
+"""The name of the rail in verdicts."""
 MIN_CONFIDENCE = 0.6
+"""Minimum confidence of work that nobody approved, whatever the settings say."""
 COSTLY_ABOVE_MICROUSD = 1 * MICRO
+"""Work with a higher estimate needs an approval."""
 NO_CONFINEMENT = f"no sandbox on this machine, so nothing confines what this runs: {SANDBOX_FIX} to get one"
+"""The reason of a rule about a missing sandbox."""
 MIN_DECISIONS_TO_ACT = 10
 """Minimum number of decisions before anything runs by itself."""
 MIN_APPROVAL_BOUND = 0.8
@@ -51,18 +29,11 @@ _CONTENT_WORDS = {
     Verdict.ASK: "the content filter asks for your decision",
 }
 
-MAX_NAME_CHARS = 300
-"""Maximum number of characters of a word that is compared with targets."""
 
-_PRODUCTION_WORDS = {name: frozenset(words.split()) for name, words in read_table(__file__, "production.toml").items()}
-
-
-# -- rules
-
-
-@frozen
+@frozen_kw_only
 class GateFacts:
-    """The conditions that the gate checks. Money in micro-dollars."""
+    """The conditions that the gate checks. All must be stated, because one that is forgotten could open the gate.
+    Money in micro-dollars."""
 
     confidence: float
     """From 0 to 1."""
@@ -81,28 +52,29 @@ class GateFacts:
     day_cap: int
     by_operator: bool
     """Whether the operator approved it."""
-    autonomous: bool = True
+    autonomous: bool
     """Whether autonomous mode is on."""
-    workspace_acts: bool = True
+    workspace_acts: bool
     """Whether the autonomy of the workspace is `act`."""
-    quiet: str = ""
+    quiet: str
     """Why it is quiet now, "" if it is not."""
-    phase: int = 1
-    approval_bound: float = 1.0
+    phase: int
+    """The phase of the Twin (SPEC 2.6), from 0."""
+    approval_bound: float
     """Wilson's lower bound of the approval rate of cards like it."""
-    threshold: float = 0.8
+    threshold: float
     """The minimum confidence that the settings ask for."""
-    suggested: bool = False
+    suggested: bool
     """Whether somebody else may have written it."""
-    ordered: bool = False
+    ordered: bool
     """Whether the operator ordered the work to run by itself."""
-    confined: bool = True
+    confined: bool
     """Whether a sandbox works on this machine."""
-    waived: bool = False
+    waived: bool
     """Whether the workspace's settings allow runs without a sandbox."""
-    confirmed: bool = False
+    confirmed: bool
     """Whether the operator confirmed the run without a sandbox for this decision."""
-    always_asked: bool = False
+    always_asked: bool
     """Whether it installs packages, which always needs an approval."""
 
 
@@ -196,165 +168,3 @@ def decide_gate(facts: GateFacts) -> RailVerdict:
 def is_near_cap(spent: int, cap: int) -> bool:
     """Whether more than 80 % of `cap` is spent. A cap of 0 is always near."""
     return spent * 5 > cap * 4 or cap == 0
-
-
-Patterns = tuple[str, ...]
-"""Glob patterns of the settings."""
-
-
-# -- targets
-
-
-def find_targets_of_trigger(trigger: Trigger, production: ProductionSettings) -> tuple[str, ...]:
-    """The production targets that a trigger's prompt and parameters name.
-
-    Every word is compared with hosts, contexts and paths. Words are compared with branches and remotes only if the
-    prompt speaks of writing to one, or if a parameter has that name, because `main` is also a plain word. A flow never
-    writes to a branch or a remote (SPEC 3.9).
-    """
-    return _list_targets(_find_named_by_trigger(trigger, production))
-
-
-def find_targets_of_command(command: str, production: ProductionSettings) -> tuple[str, ...]:
-    """The production targets among the words of a command."""
-    return _list_targets(_find_named_by_command(_split_shell_words(command), production))
-
-
-def find_target_of_file(path: str, workspace: str, production: ProductionSettings) -> tuple[str, ...]:
-    """The production target that matches a file, by its path in the workspace or its full path; () for none."""
-    full_path = str(PurePosixPath(workspace) / path)
-    is_target = _matches_any(path, production.paths) or _matches_any(full_path, production.paths)
-    return (f"path {path}",) if is_target else ()
-
-
-def find_target_of_host(host: str, production: ProductionSettings) -> tuple[str, ...]:
-    """The production target that matches a host; () for none."""
-    return (f"host {host}",) if _matches_any(host, production.hosts) else ()
-
-
-class _Named(NamedTuple):
-    """A possible target: its kind and name, and the production patterns of that kind."""
-
-    kind: str
-    name: str
-    patterns: Patterns
-
-    @property
-    def is_target(self) -> bool:
-        if _matches_any(self.name, self.patterns):
-            return True
-        is_path = self.kind == "path" and self.name != ""
-        return is_path and _matches_any(str(PurePosixPath(self.name)), self.patterns)  # `./deploy/x` is `deploy/x`
-
-
-def _list_targets(named_targets: Iterator[_Named]) -> tuple[str, ...]:
-    """The targets in words, each once."""
-    return tuple(dict.fromkeys(f"{possible.kind} {possible.name}" for possible in named_targets if possible.is_target))
-
-
-def _find_named_by_trigger(trigger: Trigger, production: ProductionSettings) -> Iterator[_Named]:
-    """The possible targets in a trigger's prompt and parameters, as `find_targets_of_trigger` says."""
-    assignment = trigger.assignment
-    words = [word.strip(".,:;!?()[]{}`'\"") for word in assignment.prompt.split()]
-    is_prompt = assignment.flow is None
-    if is_prompt:
-        yield from _find_named_by_parameters(assignment.parameters, production)
-    writes_to_git = is_prompt and any(word.lower() in _PRODUCTION_WORDS["writing_words"] for word in words)
-    for text in (*words, *_collect_strings(assignment.parameters)):
-        if writes_to_git:
-            yield from _find_git_targets(text, production)
-        for part in _split_address(text):
-            yield _Named("host", part, production.hosts)
-            yield _Named("context", part, production.contexts)
-        yield _Named("path", text, production.paths)
-
-
-def _find_named_by_parameters(parameters: Mapping[str, Any], production: ProductionSettings) -> Iterator[_Named]:
-    """The branches and remotes in parameters that have such a name."""
-    for key, value in parameters.items():
-        if isinstance(value, str) and key.lower() in ("target", "branch", "base", "onto"):
-            yield _Named("branch", value, production.branches)
-        if isinstance(value, str) and key.lower() == "remote":
-            yield _Named("remote", value, production.remotes)
-
-
-def _find_git_targets(word: str, production: ProductionSettings) -> Iterator[_Named]:
-    """The branch and the remote that a word may name, as in `HEAD:refs/heads/main` or `origin/main`."""
-    yield _Named("branch", word.rsplit(":", 1)[-1].removeprefix("refs/heads/"), production.branches)
-    yield _Named("remote", word.split("/")[0], production.remotes)
-
-
-def _collect_strings(value: Any) -> list[str]:
-    """The texts in a parameter, also those within lists and tables."""
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, Mapping):
-        return [text for item in value.values() for text in _collect_strings(item)]
-    if isinstance(value, (list, tuple)):
-        return [text for item in value for text in _collect_strings(item)]
-    return [] if value is None else [json.dumps(value, default=str)]
-
-
-def _split_address(text: str) -> list[str]:
-    """The parts of a word that may be a host or a context: the whole word, the host in `user@host:path` or a URL, the
-    value in `key=value`."""
-    parts = [text]
-    if "://" in text:
-        parts.append(text.split("://", 1)[1].split("/")[0].rsplit("@", 1)[-1].split(":")[0])
-    elif "@" in text:
-        parts.append(text.rsplit("@", 1)[1].split(":")[0])
-    if "=" in text:
-        parts.append(text.split("=", 1)[1])
-    return parts
-
-
-def _find_named_by_command(words: Sequence[str], production: ProductionSettings) -> Iterator[_Named]:
-    """The possible targets in a command: hosts if it addresses one, contexts if it selects one, branches and remotes if
-    it writes to one, and paths anywhere."""
-    programs = {word.rsplit("/", 1)[-1] for word in words}
-    is_remote = not programs.isdisjoint(_PRODUCTION_WORDS["remote_programs"])
-    writes_git = "git" in programs and not _PRODUCTION_WORDS["git_writes"].isdisjoint(words)
-    for before, word in pairwise(["", *words]):
-        name, equals, value = word.partition("=")
-        options = [(before, word), *([(name, value)] if equals else [])]
-        hosts = _find_hosts(word, options)
-        if is_remote and not word.startswith("-"):
-            hosts.append(word)
-        for host in hosts:
-            # First with its port, which a pattern may have. IPv6 addresses have colons too.
-            yield _Named("host", host, production.hosts)
-            yield _Named("host", host.split(":")[0], production.hosts)
-        for option, text in options:
-            if option in _PRODUCTION_WORDS["context_options"]:
-                yield _Named("context", text, production.contexts)
-        if writes_git:
-            yield from _find_git_targets(word, production)
-        yield _Named("path", word, production.paths)
-
-
-def _find_hosts(word: str, options: Sequence[tuple[str, str]]) -> list[str]:
-    """The hosts in the URLs of a word, in the values of its options, or in `user@host`."""
-    hosts: list[str] = re.findall(r"://(?:[^/@\s]*@)?([^/:\s]+)", word)
-    hosts += [text for option, text in options if option in _PRODUCTION_WORDS["host_options"]]
-    if "@" in word and "://" not in word:
-        hosts.append(word.rsplit("@", 1)[1])
-    return hosts
-
-
-def _split_shell_words(command: str) -> list[str]:
-    try:
-        return shlex.split(command.replace("\n", " ; "))
-    except ValueError:  # an open quote
-        return command.split()
-
-
-def _matches_any(text: str, patterns: Patterns) -> bool:
-    expression = _compile_patterns(patterns)
-    folded = text.lower()
-    return expression is not None and 0 < len(folded) <= MAX_NAME_CHARS and expression.match(folded) is not None
-
-
-@lru_cache(64)
-def _compile_patterns(patterns: Patterns) -> re.Pattern[str] | None:
-    """A regular expression that matches any of the patterns, in lower case; None without patterns."""
-    return re.compile("|".join(translate(pattern.lower()) for pattern in patterns)) if patterns else None

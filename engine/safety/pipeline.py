@@ -46,10 +46,11 @@ from engine.safety import costs, gate
 from engine.safety.content import RAIL as CONTENT
 from engine.safety.content import ContentFacts, check_assignment, decide_content, make_own_rules
 from engine.safety.costs import Costs
-from engine.safety.gate import GateFacts, decide_gate, find_targets_of_trigger
+from engine.safety.gate import GateFacts, decide_gate
 from engine.safety.kill_switch import RAIL as KILL
 from engine.safety.kill_switch import KillSwitch
 from engine.safety.permits import Permits
+from engine.safety.production_targets import find_targets_of_trigger
 from engine.safety.trigger_history import (
     LOOP_RAIL,
     OWNER,
@@ -135,15 +136,15 @@ class Hooks:
 
     stop_sessions: Callable[[str], object]
     """Ends every running session within a second; takes the reason."""
-    agent_budget: Callable[[str], int | None] = lambda agent: None
+    agent_budget: Callable[[str], int | None]
     """An agent's budget for a day in micro-dollars."""
-    quiet: Callable[[], str] = lambda: ""
+    quiet: Callable[[], str]
     """Why it is quiet now (SPEC 7.3), "" if it is not."""
-    confined: Callable[[], bool] = lambda: True
+    confined: Callable[[], bool]
     """Whether a sandbox works on this machine."""
-    data_parameters: Callable[[str | None], frozenset[str]] = lambda flow: frozenset()
+    data_parameters: Callable[[str | None], frozenset[str]]
     """The parameters of a flow that are never run, such as names of files. The content rail does not judge them."""
-    on_change: Callable[[], None] = lambda: None
+    on_change: Callable[[], None]
     """Called after holds changed, possibly on the writer thread, so it must neither write nor wait."""
 
 

@@ -131,12 +131,17 @@ def acting_settings() -> Settings:
 
 
 def make_rails(database: Database, clock: FakeClock, data: Path, **hooks: Any) -> Rails:
-    """Rails under which the engine may act by itself; `hooks` are more fields of `Hooks`."""
+    """Rails under which the engine may act by itself; `hooks` replace fields of `Hooks`."""
     settings, decisions = MutableSettings(acting_settings()), StandInDecisions()
+    rails: Rails
+    stated: dict[str, Any] = {
+        "stop_sessions": lambda reason: rails.stop_sessions(reason), "agent_budget": lambda agent: None,
+        "quiet": lambda: rails.quiet, "confined": lambda: True, "data_parameters": lambda flow: frozenset(),
+        "on_change": lambda: None,
+    }  # fmt: skip
     safety = Safety(
-        database, settings, clock, Randomness(7), data=data, decisions=decisions,
-        hooks=Hooks(stop_sessions=lambda reason: rails.stop_sessions(reason), quiet=lambda: rails.quiet, **hooks),
-    )  # fmt: skip
+        database, settings, clock, Randomness(7), data=data, decisions=decisions, hooks=Hooks(**stated | hooks)
+    )
     rails = Rails(safety, database, clock, settings, decisions, data)
     return rails
 

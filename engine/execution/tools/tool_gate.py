@@ -36,7 +36,7 @@ from engine.frozen import frozen
 from engine.hierarchy.organisation import Tools
 from engine.model import Refusal, SessionView, ToolSpec, Verdict, sanitise
 from engine.safety.content import find_programs
-from engine.safety.gate import find_target_of_file, find_target_of_host, find_targets_of_command
+from engine.safety.production_targets import find_target_of_file, find_target_of_host, find_targets_of_command
 
 MAX_COMMAND_CHARS = 20_000
 """Maximum number of characters of a command."""

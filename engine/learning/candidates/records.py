@@ -1,6 +1,6 @@
 """What adaptation reads: its own learning records, in an append-only table (SPEC 4.2, 5.1), which of them can become
 candidates (SPEC 5.2, 5.3), and `Sources`, the protocol by which it reads from packages above it.
-`engine.wiring.adaptation` implements that.
+`engine.wiring.learning` implements that.
 """
 
 from __future__ import annotations

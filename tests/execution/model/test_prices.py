@@ -9,7 +9,7 @@ from engine.config.sections import ProviderSettings, TokenPrice
 from engine.execution.model_router import ModelRouter
 from engine.execution.runners.model.prices import find_listed_price
 from engine.execution.runners.model.single_questions import make_priced_model
-from engine.wiring.adaptation import PROMPT_SHARE, price
+from engine.wiring.learning import PROMPT_SHARE, price
 from tests.execution.model_routers import StandInKeys
 from tests.support.programs import find_imported
 

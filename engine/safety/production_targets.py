@@ -1,0 +1,185 @@
+"""Finds the production targets that work touches (SPEC 3.6): the branches, remotes, hosts, contexts and paths in
+`[production]`.
+
+They are found in prompts, parameters, commands, files and hosts, and described in words, for instance `branch main` or
+`host prod-1`. The human gate asks about triggers that have one, and the gate of tools about calls.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import translate
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+from engine.config import ProductionSettings
+from engine.files import read_table
+from engine.model import Trigger
+
+MAX_NAME_CHARS = 300
+"""Maximum number of characters of a word that is compared with targets."""
+
+_PRODUCTION_WORDS = {name: frozenset(words.split()) for name, words in read_table(__file__, "production.toml").items()}
+
+Patterns = tuple[str, ...]
+"""Glob patterns of the settings."""
+
+
+def find_targets_of_trigger(trigger: Trigger, production: ProductionSettings) -> tuple[str, ...]:
+    """The production targets that a trigger's prompt and parameters name.
+
+    Every word is compared with hosts, contexts and paths. Words are compared with branches and remotes only if the
+    prompt speaks of writing to one, or if a parameter has that name, because `main` is also a plain word. A flow never
+    writes to a branch or a remote (SPEC 3.9).
+    """
+    return _list_targets(_find_named_by_trigger(trigger, production))
+
+
+def find_targets_of_command(command: str, production: ProductionSettings) -> tuple[str, ...]:
+    """The production targets among the words of a command."""
+    return _list_targets(_find_named_by_command(_split_shell_words(command), production))
+
+
+def find_target_of_file(path: str, workspace: str, production: ProductionSettings) -> tuple[str, ...]:
+    """The production target that matches a file, by its path in the workspace or its full path; () for none."""
+    full_path = str(PurePosixPath(workspace) / path)
+    is_target = _matches_any(path, production.paths) or _matches_any(full_path, production.paths)
+    return (f"path {path}",) if is_target else ()
+
+
+def find_target_of_host(host: str, production: ProductionSettings) -> tuple[str, ...]:
+    """The production target that matches a host; () for none."""
+    return (f"host {host}",) if _matches_any(host, production.hosts) else ()
+
+
+class _Named(NamedTuple):
+    """A possible target: its kind and name, and the production patterns of that kind."""
+
+    kind: str
+    name: str
+    patterns: Patterns
+
+    @property
+    def is_target(self) -> bool:
+        if _matches_any(self.name, self.patterns):
+            return True
+        is_path = self.kind == "path" and self.name != ""
+        return is_path and _matches_any(str(PurePosixPath(self.name)), self.patterns)  # `./deploy/x` is `deploy/x`
+
+
+def _list_targets(named_targets: Iterator[_Named]) -> tuple[str, ...]:
+    """The targets in words, each once."""
+    return tuple(dict.fromkeys(f"{possible.kind} {possible.name}" for possible in named_targets if possible.is_target))
+
+
+def _find_named_by_trigger(trigger: Trigger, production: ProductionSettings) -> Iterator[_Named]:
+    """The possible targets in a trigger's prompt and parameters, as `find_targets_of_trigger` says."""
+    assignment = trigger.assignment
+    words = [word.strip(".,:;!?()[]{}`'\"") for word in assignment.prompt.split()]
+    is_prompt = assignment.flow is None
+    if is_prompt:
+        yield from _find_named_by_parameters(assignment.parameters, production)
+    writes_to_git = is_prompt and any(word.lower() in _PRODUCTION_WORDS["writing_words"] for word in words)
+    for text in (*words, *_collect_strings(assignment.parameters)):
+        if writes_to_git:
+            yield from _find_git_targets(text, production)
+        for part in _split_address(text):
+            yield _Named("host", part, production.hosts)
+            yield _Named("context", part, production.contexts)
+        yield _Named("path", text, production.paths)
+
+
+def _find_named_by_parameters(parameters: Mapping[str, Any], production: ProductionSettings) -> Iterator[_Named]:
+    """The branches and remotes in parameters that have such a name."""
+    for key, value in parameters.items():
+        if isinstance(value, str) and key.lower() in ("target", "branch", "base", "onto"):
+            yield _Named("branch", value, production.branches)
+        if isinstance(value, str) and key.lower() == "remote":
+            yield _Named("remote", value, production.remotes)
+
+
+def _find_git_targets(word: str, production: ProductionSettings) -> Iterator[_Named]:
+    """The branch and the remote that a word may name, as in `HEAD:refs/heads/main` or `origin/main`."""
+    yield _Named("branch", word.rsplit(":", 1)[-1].removeprefix("refs/heads/"), production.branches)
+    yield _Named("remote", word.split("/")[0], production.remotes)
+
+
+def _collect_strings(value: Any) -> list[str]:
+    """The texts in a parameter, also those within lists and tables."""
+    if isinstance(value, str):
+        return [value]
+    if isinstance(value, Mapping):
+        return [text for item in value.values() for text in _collect_strings(item)]
+    if isinstance(value, (list, tuple)):
+        return [text for item in value for text in _collect_strings(item)]
+    return [] if value is None else [json.dumps(value, default=str)]
+
+
+def _split_address(text: str) -> list[str]:
+    """The parts of a word that may be a host or a context: the whole word, the host in `user@host:path` or a URL, the
+    value in `key=value`."""
+    parts = [text]
+    if "://" in text:
+        parts.append(text.split("://", 1)[1].split("/")[0].rsplit("@", 1)[-1].split(":")[0])
+    elif "@" in text:
+        parts.append(text.rsplit("@", 1)[1].split(":")[0])
+    if "=" in text:
+        parts.append(text.split("=", 1)[1])
+    return parts
+
+
+def _find_named_by_command(words: Sequence[str], production: ProductionSettings) -> Iterator[_Named]:
+    """The possible targets in a command: hosts if it addresses one, contexts if it selects one, branches and remotes if
+    it writes to one, and paths anywhere."""
+    programs = {word.rsplit("/", 1)[-1] for word in words}
+    is_remote = not programs.isdisjoint(_PRODUCTION_WORDS["remote_programs"])
+    writes_git = "git" in programs and not _PRODUCTION_WORDS["git_writes"].isdisjoint(words)
+    for before, word in pairwise(["", *words]):
+        name, equals, value = word.partition("=")
+        options = [(before, word), *([(name, value)] if equals else [])]
+        hosts = _find_hosts(word, options)
+        if is_remote and not word.startswith("-"):
+            hosts.append(word)
+        for host in hosts:
+            # First with its port, which a pattern may have. IPv6 addresses have colons too.
+            yield _Named("host", host, production.hosts)
+            yield _Named("host", host.split(":")[0], production.hosts)
+        for option, text in options:
+            if option in _PRODUCTION_WORDS["context_options"]:
+                yield _Named("context", text, production.contexts)
+        if writes_git:
+            yield from _find_git_targets(word, production)
+        yield _Named("path", word, production.paths)
+
+
+def _find_hosts(word: str, options: Sequence[tuple[str, str]]) -> list[str]:
+    """The hosts in the URLs of a word, in the values of its options, or in `user@host`."""
+    hosts: list[str] = re.findall(r"://(?:[^/@\s]*@)?([^/:\s]+)", word)
+    hosts += [text for option, text in options if option in _PRODUCTION_WORDS["host_options"]]
+    if "@" in word and "://" not in word:
+        hosts.append(word.rsplit("@", 1)[1])
+    return hosts
+
+
+def _split_shell_words(command: str) -> list[str]:
+    try:
+        return shlex.split(command.replace("\n", " ; "))
+    except ValueError:  # an open quote
+        return command.split()
+
+
+def _matches_any(text: str, patterns: Patterns) -> bool:
+    expression = _compile_patterns(patterns)
+    folded = text.lower()
+    return expression is not None and 0 < len(folded) <= MAX_NAME_CHARS and expression.match(folded) is not None
+
+
+@lru_cache(64)
+def _compile_patterns(patterns: Patterns) -> re.Pattern[str] | None:
+    """A regular expression that matches any of the patterns, in lower case; None without patterns."""
+    return re.compile("|".join(translate(pattern.lower()) for pattern in patterns)) if patterns else None
