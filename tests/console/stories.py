@@ -171,15 +171,39 @@ def refused(call: str, message: str, fix: str = "", code: str = "refused", *, ra
     return Given(lambda engine: engine.refuse.update({call: Refusal(code, message, fix, rail=rail)}))
 
 
-def hold_back(service: object, method: str, until: threading.Event) -> None:
-    """Calls of a method of the stand-in wait until this is set, at most 10 seconds."""
+def hold_back(service: object, method: str, until: threading.Event | None = None) -> threading.Event:
+    """Calls of a method of the stand-in wait until an event is set, at most 10 seconds. Returns the event."""
+    event = until or threading.Event()
     call = getattr(service, method)
 
     def wait_and_call(*args: Any, **keywords: Any) -> Any:
-        until.wait(10)
+        event.wait(10)
         return call(*args, **keywords)
 
     setattr(service, method, wait_and_call)
+    return event
+
+
+def answers(event: threading.Event) -> Step:
+    """The engine answers the calls that wait for this event."""
+    return lambda app: event.set()
+
+
+ALL_ANSWERED = Until("all answers", lambda app: all(worker.is_finished for worker in app.workers))
+
+
+def shows(dialog: type[object]) -> Until:
+    """A dialog of this kind is in front."""
+    return Until(dialog.__name__, lambda app: isinstance(app.screen, dialog))
+
+
+def has_said_nothing(text: str) -> Step:
+    """No message so far contains this text."""
+
+    def check(app: ConsoleApp) -> None:
+        assert not [message for message in app.messages if text in message]
+
+    return check
 
 
 def set_change(engine: StandIn, **fields: object) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp
-from engine.model import ALREADY_REVIEWED, Card, Phase, Refusal, Source
+from engine.model import ALREADY_REVIEWED, Phase, Refusal, Source
 from tests.console import stand_in_data
 from tests.console.card_steps import FIRST, RISKY, SECOND, in_front, shows_tiers, with_first_card
 from tests.console.driving import read_toasts, running, until
@@ -24,6 +22,7 @@ from tests.console.stories import (
     called,
     carry_out,
     hides,
+    hold_back,
     make_story_test,
     never_called,
     play,
@@ -148,15 +147,9 @@ async def test_the_risk_of_a_card_is_not_confirmed_by_that_of_the_card_before(
 
 @pytest.mark.parametrize("refusal", [None, Refusal("busy", "a session works there already", "wait for it")])
 async def test_an_answer_to_an_approval_leaves_the_details_of_another_card_open(
-    console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch, refusal: Refusal | None
+    console: ConsoleApp, engine: StandIn, refusal: Refusal | None
 ) -> None:
-    answered, approve = threading.Event(), engine.cards.approve
-
-    def approve_later(*arguments: Any, **options: Any) -> Card:
-        answered.wait(20)
-        return approve(*arguments, **options)
-
-    monkeypatch.setattr(engine.cards, "approve", approve_later)
+    answered = hold_back(engine.cards, "approve")
     engine.refuse = {"approve": refusal} if refusal else {}
     async with running(console, "enter", "a", "escape", "j", "enter", notifications=True) as pilot:
         answered.set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import replace
 
 import pytest
@@ -108,8 +107,7 @@ test_story = pytest.mark.long(make_story_test(STORIES))
 
 @pytest.mark.long
 async def test_an_undone_card_is_in_front_at_once_and_stays(console: ConsoleApp, engine: StandIn) -> None:
-    answered = threading.Event()
-    hold_back(engine.cards, "snooze", until=answered)
+    answered = hold_back(engine.cards, "snooze")
     async with running(console, "s", "u") as pilot:
         assert find_front_id(console) == FIRST
         assert not find_calls(engine, "snooze", "undo")  # nothing has reached the engine yet
@@ -126,8 +124,7 @@ async def test_an_undone_card_is_in_front_at_once_and_stays(console: ConsoleApp,
 async def test_an_undo_undoes_no_decision_that_was_made_after_its_key(
     console: ConsoleApp, engine: StandIn, decision: str
 ) -> None:
-    answered = threading.Event()
-    hold_back(engine.cards, "undo", until=answered)
+    answered = hold_back(engine.cards, "undo")
     async with running(console, decision, "u", "u", notifications=True) as pilot:
         await carry_out(pilot, in_front(FIRST), press("left"), in_front(SECOND))
         answered.set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 
 import pytest
@@ -19,20 +18,24 @@ from tests.console.hierarchy_steps import edit_text, guidance_has, open_agent
 from tests.console.memory_steps import WIDE, has_called, open_editor
 from tests.console.stand_in import StandIn
 from tests.console.stories import (
+    ALL_ANSWERED,
     CLOSED,
     Given,
     Step,
     Until,
+    answers,
     called,
     carry_out,
     find_calls,
     find_stand_in,
+    has_said_nothing,
     hold_back,
     on_screen,
     play,
     press,
     sees,
     select,
+    shows,
     type_text,
 )
 from tests.hierarchy.guidance_world import Organisation
@@ -58,11 +61,6 @@ def pass_on(key: events.Key) -> events.Key:
     return key
 
 
-def shows(dialog: type[object]) -> Until:
-    """A dialog of this kind is in front."""
-    return Until(dialog.__name__, lambda app: isinstance(app.screen, dialog))
-
-
 async def test_escape_pressed_twice_in_the_last_dialog_closes_only_that(console: ConsoleApp) -> None:
     await play(console, press("question_mark"), press_at_once("escape escape"), CLOSED, press("2"), on_screen("work"))
 
@@ -78,7 +76,7 @@ async def test_enter_pressed_twice_in_the_palette_leaves_the_dialog_below_open(c
         ONE_COMMAND,
         press_at_once("enter enter"),
         sees("the mouse is"),
-        Until("all answers", lambda app: all(worker.is_finished for worker in app.workers)),
+        ALL_ANSWERED,
         shows(Details),
     )
 
@@ -153,27 +151,22 @@ async def test_a_file_is_saved_once_when_the_key_is_pressed_twice(console: Conso
         CLOSED,
         sees("saved backend_builder/soul.md"),
         has_called(1, "wrote"),
-        lambda app: _assert_no_toast(app, "another program"),
+        has_said_nothing("another program"),
         size=WIDE,
     )
 
 
-def _assert_no_toast(app: ConsoleApp, text: str) -> None:
-    assert not [message for message in app.messages if text in message]
-
-
 @pytest.mark.long
 async def test_a_card_is_approved_once_when_the_key_is_pressed_twice(console: ConsoleApp, engine: StandIn) -> None:
-    approved = threading.Event()
-    hold_back(engine.cards, "approve", until=approved)
+    approved = hold_back(engine.cards, "approve")
     await play(
         console,
         press("enter"),
         sees("Card details"),
         press("a a"),
-        lambda app: approved.set(),
+        answers(approved),
         CLOSED,
-        lambda app: _assert_no_toast(app, "Not started"),
+        has_said_nothing("Not started"),
         Until("one approval", lambda app: len(find_calls(engine, "approve")) == 1),
     )
 
@@ -182,8 +175,7 @@ async def test_a_card_is_approved_once_when_the_key_is_pressed_twice(console: Co
 async def test_one_change_of_guidance_is_undone_when_the_key_is_pressed_twice(
     console: ConsoleApp, engine: StandIn, world: Organisation
 ) -> None:
-    undone = threading.Event()
-    hold_back(engine.profiles, "undo", until=undone)
+    undone = hold_back(engine.profiles, "undo")
     await play(
         console,
         *open_agent("cto", "guidance"),
@@ -201,11 +193,11 @@ async def test_one_change_of_guidance_is_undone_when_the_key_is_pressed_twice(
         CLOSED,
         guidance_has("Short beats plain."),
         press("u u"),
-        lambda app: undone.set(),
+        answers(undone),
         sees("Undone: Saved the guidance from cto"),
-        Until("all answers", lambda app: all(worker.is_finished for worker in app.workers)),
+        ALL_ANSWERED,
         guidance_has("Plain beats clever."),
-        lambda app: _assert_no_toast(app, "✗"),
+        has_said_nothing("✗"),
         Until("one undo", lambda app: sum("Undone" in message for message in app.messages) == 1),
         size=WIDE,
     )
@@ -213,8 +205,7 @@ async def test_one_change_of_guidance_is_undone_when_the_key_is_pressed_twice(
 
 @pytest.mark.long
 async def test_comments_are_sent_once_when_the_key_is_pressed_twice(console: ConsoleApp, engine: StandIn) -> None:
-    read = threading.Event()
-    hold_back(engine.changes.comments, "make_unsent_message", until=read)
+    read = hold_back(engine.changes.comments, "make_unsent_message")
     await play(
         console,
         Given(make_sessions_of_agents),
@@ -224,7 +215,7 @@ async def test_comments_are_sent_once_when_the_key_is_pressed_twice(console: Con
         press("enter"),
         sees("C send comments"),
         press("C C"),
-        lambda app: read.set(),
+        answers(read),
         sees("The card that sends your comments waits for you"),
         Until("they are sent", lambda app: app.state.changes[0].comments[0].sent),
         Until("one card", lambda app: len(find_calls(find_stand_in(app), "propose")) == 1),
@@ -247,5 +238,5 @@ async def test_a_key_to_another_screen_is_followed_while_one_opens(
         console.open("hierarchy", "cto")
         await carry_out(pilot, on_screen("hierarchy"), press("6"), on_screen("safety"))
         is_opened.set()
-        await carry_out(pilot, Until("the end", lambda app: all(worker.is_finished for worker in app.workers)))
+        await carry_out(pilot, ALL_ANSWERED)
         assert console.current_mode == "safety"

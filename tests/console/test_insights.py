@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -29,6 +28,7 @@ from tests.console.stories import (
     Given,
     Stories,
     Until,
+    answers,
     called,
     hides,
     hold_back,
@@ -141,8 +141,7 @@ test_story = pytest.mark.long(make_story_test(STORIES, press("7"), READ))
 
 @pytest.mark.long
 async def test_a_key_pressed_twice_opens_one_dialog(console: ConsoleApp, engine: StandIn) -> None:
-    looked = threading.Event()
-    hold_back(engine.training, "offer", until=looked)
+    looked = hold_back(engine.training, "offer")
     one_dialog = Until(
         "one dialog", lambda app: len(app.screen_stack) == 2 and not any(item.is_running for item in app.workers)
     )
@@ -151,7 +150,7 @@ async def test_a_key_pressed_twice_opens_one_dialog(console: ConsoleApp, engine:
         press("7"),
         READ,
         press("t t"),
-        lambda app: looked.set(),
+        answers(looked),
         one_dialog,
         press("escape"),
         CLOSED,

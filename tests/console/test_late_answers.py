@@ -27,12 +27,15 @@ from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import AGENT, NOW
 from tests.console.stand_in_learning import STOCK
 from tests.console.stories import (
+    ALL_ANSWERED,
     CLOSED,
     Step,
     Until,
+    answers,
     called,
     choose,
     find_calls,
+    has_said_nothing,
     hold_back,
     on_screen,
     play,
@@ -40,35 +43,18 @@ from tests.console.stories import (
     refused,
     sees,
     select,
+    shows,
     type_text,
 )
 from tests.hierarchy.guidance_world import Organisation
 
 pytestmark = pytest.mark.long
 
-ALL_ANSWERED = Until("all answers", lambda app: all(worker.is_finished for worker in app.workers))
-
-
-@pytest.fixture
-def answer() -> threading.Event:
-    """Set when the engine may answer the call that a test holds back."""
-    return threading.Event()
-
-
-def answers(event: threading.Event) -> Step:
-    """The engine answers now."""
-    return lambda app: event.set()
-
-
-def shows(dialog: type[object]) -> Until:
-    """A dialog of this kind is in front."""
-    return Until(dialog.__name__, lambda app: isinstance(app.screen, dialog))
-
 
 async def test_an_agent_that_was_created_after_its_dialog_was_closed_is_shown(
-    console: ConsoleApp, engine: StandIn, world: Organisation, answer: threading.Event
+    console: ConsoleApp, engine: StandIn, world: Organisation
 ) -> None:
-    hold_back(engine.agents, "add", until=answer)
+    answer = hold_back(engine.agents, "add")
     await play(
         console,
         *open_agent("cro"),
@@ -79,18 +65,14 @@ async def test_an_agent_that_was_created_after_its_dialog_was_closed_is_shown(
         answers(answer),
         sees("Created scout. Undo: u"),
         shows_agent("scout"),
-        lambda app: _assert_no_toast(app, "scout exists"),
+        has_said_nothing("scout exists"),
     )
 
 
-def _assert_no_toast(app: ConsoleApp, text: str) -> None:
-    assert not [message for message in app.messages if text in message]
-
-
 async def test_an_editor_that_the_palette_covers_when_it_has_saved_closes_after_it(
-    console: ConsoleApp, engine: StandIn, answer: threading.Event
+    console: ConsoleApp, engine: StandIn
 ) -> None:
-    hold_back(engine.agent_files, "write", until=answer)
+    answer = hold_back(engine.agent_files, "write")
     await play(
         console,
         *open_editor(),
@@ -107,9 +89,9 @@ async def test_an_editor_that_the_palette_covers_when_it_has_saved_closes_after_
 
 
 async def test_details_that_the_palette_covers_when_their_card_is_approved_close_after_it(
-    console: ConsoleApp, engine: StandIn, answer: threading.Event
+    console: ConsoleApp, engine: StandIn
 ) -> None:
-    hold_back(engine.cards, "approve", until=answer)
+    answer = hold_back(engine.cards, "approve")
     await play(
         console,
         press("enter"),
@@ -134,10 +116,10 @@ async def test_details_that_the_palette_covers_when_their_card_is_approved_close
     ids=["another screen", "another dialog"],
 )
 async def test_a_dialog_does_not_open_where_the_operator_did_not_ask_for_it(
-    console: ConsoleApp, engine: StandIn, answer: threading.Event, elsewhere: Step, there: Until
+    console: ConsoleApp, engine: StandIn, elsewhere: Step, there: Until
 ) -> None:
     engine.cards.mutes = [Mute("mute_1", "lint", "", "", 1, NOW, None)]
-    hold_back(engine.cards, "list_mutes", until=answer)
+    answer = hold_back(engine.cards, "list_mutes")
     await play(
         console,
         choose("Muted cards"),
@@ -150,10 +132,10 @@ async def test_a_dialog_does_not_open_where_the_operator_did_not_ask_for_it(
 
 
 async def test_a_refused_reply_does_not_take_the_place_of_the_one_that_is_written_now(
-    console: ConsoleApp, engine: StandIn, answer: threading.Event
+    console: ConsoleApp, engine: StandIn
 ) -> None:
     engine.with_agent()
-    hold_back(engine.sessions, "reply", until=answer)
+    answer = hold_back(engine.sessions, "reply")
     reply_line_has = lambda text: Until(text, lambda app: app.screen.query_one(ReplyLine).value == text)  # noqa: E731
     await play(
         console,
@@ -170,11 +152,9 @@ async def test_a_refused_reply_does_not_take_the_place_of_the_one_that_is_writte
     )
 
 
-async def test_a_refused_reply_leaves_the_filter_that_is_typed_in_alone(
-    console: ConsoleApp, engine: StandIn, answer: threading.Event
-) -> None:
+async def test_a_refused_reply_leaves_the_filter_that_is_typed_in_alone(console: ConsoleApp, engine: StandIn) -> None:
     engine.with_agent()
-    hold_back(engine.sessions, "reply", until=answer)
+    answer = hold_back(engine.sessions, "reply")
     await play(
         console,
         refused("reply", "it ended", "continue it"),
@@ -193,10 +173,8 @@ async def test_a_refused_reply_leaves_the_filter_that_is_typed_in_alone(
     )
 
 
-async def test_what_is_typed_after_a_prompt_was_sent_is_kept(
-    console: ConsoleApp, engine: StandIn, answer: threading.Event
-) -> None:
-    hold_back(engine.cards, "propose", until=answer)
+async def test_what_is_typed_after_a_prompt_was_sent_is_kept(console: ConsoleApp, engine: StandIn) -> None:
+    answer = hold_back(engine.cards, "propose")
     await play(
         console,
         press("n"),
@@ -211,10 +189,10 @@ async def test_what_is_typed_after_a_prompt_was_sent_is_kept(
 
 
 async def test_no_second_undo_begins_when_the_cursor_moved_during_the_first(
-    console: ConsoleApp, engine: StandIn, answer: threading.Event
+    console: ConsoleApp, engine: StandIn
 ) -> None:
     engine.learnings_wait = True
-    hold_back(engine.adaptation, "undo", until=answer)
+    answer = hold_back(engine.adaptation, "undo")
     await play(
         console,
         *open_item(STOCK.id),
@@ -252,10 +230,8 @@ async def test_a_key_does_nothing_with_a_row_that_was_removed_meanwhile(
         assert console.current_mode == mode
 
 
-def test_a_stop_ends_without_an_error_after_its_console_has_ended(
-    home: Home, engine: StandIn, answer: threading.Event
-) -> None:
-    hold_back(engine.safety.kill_switch, "stop", until=answer)
+def test_a_stop_ends_without_an_error_after_its_console_has_ended(home: Home, engine: StandIn) -> None:
+    answer = hold_back(engine.safety.kill_switch, "stop")
 
     async def press_and_leave() -> None:
         async with running(make_console(home, lambda: engine), "f12"):

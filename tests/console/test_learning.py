@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from clawpy_console.app import ConsoleApp
@@ -33,6 +31,7 @@ from tests.console.stories import (
     Step,
     Stories,
     Until,
+    answers,
     called,
     hold_back,
     make_story_test,
@@ -195,8 +194,7 @@ test_story = pytest.mark.long(make_story_test(STORIES, size=WIDE))
 
 @pytest.mark.long
 async def test_keys_during_an_undo_say_that_it_is_still_running(console: ConsoleApp, engine: StandIn) -> None:
-    answered = threading.Event()
-    hold_back(engine.adaptation, "undo", until=answered)
+    answered = hold_back(engine.adaptation, "undo")
     await play(
         console,
         *open_item(STOCK.id),
@@ -206,7 +204,7 @@ async def test_keys_during_an_undo_say_that_it_is_still_running(console: Console
         sees("▼ rolled back by you"),
         press("u a u"),
         sees("Undo is still running. Try again in a moment."),
-        lambda app: answered.set(),
+        answers(answered),
         sees("● active"),
         called("undo_candidate", STOCK.id),
         size=WIDE,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from typing import Any
 
 import pytest
@@ -27,6 +26,7 @@ from tests.console.stories import (
     Step,
     Stories,
     Until,
+    answers,
     called,
     find_stand_in,
     hold_back,
@@ -252,15 +252,14 @@ test_story = pytest.mark.long(make_story_test(STORIES))
 async def test_a_prompt_that_was_sent_becomes_a_card_also_if_the_box_is_closed_meanwhile(
     console: ConsoleApp, engine: StandIn
 ) -> None:
-    answered = threading.Event()
-    hold_back(engine.cards, "propose", until=answered)
+    answered = hold_back(engine.cards, "propose")
     await play(
         console,
         *open_box(),
         type_text("look"),
         press("enter escape"),
         CLOSED,
-        lambda app: answered.set(),
+        answers(answered),
         OWN_CARD,
         has_saved("", "look"),
     )
@@ -268,8 +267,7 @@ async def test_a_prompt_that_was_sent_becomes_a_card_also_if_the_box_is_closed_m
 
 @pytest.mark.long
 async def test_a_prompt_that_is_refused_after_the_box_was_closed_is_kept(console: ConsoleApp, engine: StandIn) -> None:
-    answered = threading.Event()
-    hold_back(engine.cards, "propose", until=answered)
+    answered = hold_back(engine.cards, "propose")
     await play(
         console,
         refused("propose", "the folder is gone", "choose another"),
@@ -277,7 +275,7 @@ async def test_a_prompt_that_is_refused_after_the_box_was_closed_is_kept(console
         type_text("look"),
         press("enter escape"),
         CLOSED,
-        lambda app: answered.set(),
+        answers(answered),
         sees("Your prompt was not sent: the folder is gone"),
         has_saved("look"),
     )

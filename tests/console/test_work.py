@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 
 import pytest
 
@@ -22,6 +21,7 @@ from tests.console.stories import (
     CLOSED,
     Given,
     Until,
+    answers,
     called,
     carry_out,
     hides,
@@ -242,8 +242,7 @@ async def test_after_an_approval_it_opens_on_the_new_session_once(console: Conso
 
 @pytest.mark.long
 async def test_keys_during_an_undo_say_that_it_is_still_running(console: ConsoleApp, engine: StandIn) -> None:
-    answered = threading.Event()
-    hold_back(engine.changes, "undo", until=answered)
+    answered = hold_back(engine.changes, "undo")
     busy = sees("is still running. Try again in a moment.")
     await play(
         console,
@@ -251,7 +250,7 @@ async def test_keys_during_an_undo_say_that_it_is_still_running(console: Console
         press("u b"),
         busy,
         press("u"),
-        lambda app: answered.set(),
+        answers(answered),
         sees("Landing undone. L lands it again."),
         called("undone", CHANGE),
         never_called("branched"),
