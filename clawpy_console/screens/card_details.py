@@ -324,7 +324,7 @@ class Details(Dialog[None]):
             self._approve()
         elif not self._armed:
             self._armed = True
-            self._show_refusal(f"risky: {risk}; A approves it anyway")
+            self._show_refusal(f"risky: {risk}; {self.key_of('details.insist')} approves it anyway")
             self._pane.focus()
 
     def action_insist(self) -> None:

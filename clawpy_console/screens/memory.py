@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from textual import events, getters, on
+from textual import getters, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.content import Content
@@ -22,7 +22,7 @@ from clawpy_console.screens import memory_entries
 from clawpy_console.screens.agent_dialogs import edit_file
 from clawpy_console.screens.base import FILTER_DEBOUNCE_S, ConsoleScreen
 from clawpy_console.screens.dialog import confirm
-from clawpy_console.screens.memory_entries import LAYER_NAMES, Entry, EntryValue
+from clawpy_console.screens.memory_entries import DRAFTS, LAYER_NAMES, Entry, EntryValue
 from clawpy_console.screens.recall_preview import RecallPreview
 from clawpy_console.widgets.frame import Filter
 from clawpy_console.widgets.rows import Pane, Row, Rows, ScrollPane, group_rows
@@ -47,8 +47,8 @@ LAYER_SIGNS: Mapping[str, tuple[str, str]] = {
 class MemoryScreen(ConsoleScreen):
     """Layers left, entries in the middle, the entry under the cursor and its links right.
 
-    The entries are pages of the layer with the words of the filter ("page"), those whose meaning is similar to the
-    filter ("meaning"), or the one that another screen opened ("single"). All is read in threads.
+    The entries are pages of the layer with the words of the filter, or those whose meaning is similar to the filter, or
+    the single one that another screen or a link opened. All is read in threads.
     """
 
     MODE = "memory"
@@ -68,7 +68,8 @@ class MemoryScreen(ConsoleScreen):
         super().__init__()
         self._layer = Layer.MARKDOWN
         self._entries: list[Entry] = []
-        self._shown: Literal["page", "meaning", "single"] = "page"
+        self._is_single = False  # whether only one entry is shown, until Escape
+        self._filters_by_meaning = False  # else the filter is for words of the entries
         self._detail_entry: Entry | None = None  # the entry on the right, None until it was read
         self._links: list[Entry] = []  # the links of that entry
 
@@ -123,15 +124,15 @@ class MemoryScreen(ConsoleScreen):
         count = f"  {len(self._entries)}{'+' if self._has_more else ''}" if self._entries else ""
         title = f"{self._layer.value} {LAYER_NAMES[self._layer][0].upper()}"
         words, origin, empty = " ".join(self.filter_words), "", "None yet."
-        if self._shown == "single":
+        if self._is_single:
             origin = "  from another screen"
+        elif words and self._filters_by_meaning:
+            origin, empty = f"  meaning “{words}”", "Nothing similar."
         elif words:
-            origin = f"  {'meaning' if self._shown == 'meaning' else 'with'} “{words}”"
-            empty = f"No match. {self.key_of('memory.meaning')} searches by meaning."
-        if self._shown == "meaning":
-            empty = "Nothing similar."
+            origin, empty = f"  with “{words}”", f"No match. {self.key_of('memory.meaning')} searches by meaning."
         self.show_content("#entries-title", Content.assemble(title, (count, "$grey"), (origin, "not bold $grey")))
-        self._entry_rows.show(_make_entry_rows(self._entries, self.now), empty=empty)
+        draft_keys = f"{self.key_of('memory.promote')} keeps, {self.key_of('memory.reject')} dismisses"
+        self._entry_rows.show(_make_entry_rows(self._entries, self.now, draft_keys), empty=empty)
 
     def make_column_titles(self) -> Mapping[str, str]:
         return {"left": "layers", "middle": LAYER_NAMES[self._layer][0], "right": "entry"}
@@ -157,10 +158,10 @@ class MemoryScreen(ConsoleScreen):
     def read_again(self, wait: float = 0.0) -> None:
         """Read the entries of the layer that match the filter, after `wait` seconds. A single entry, which another
         screen opened, stays."""
-        layer, words = self._layer, " ".join(self.filter_words)
-        if self._shown == "single":
+        if self._is_single:
             return
-        by_meaning = self._shown == "meaning" and bool(words)
+        layer, words = self._layer, " ".join(self.filter_words)
+        by_meaning = self._filters_by_meaning and bool(words)
 
         def read(engine: Engine) -> tuple[list[Entry], tuple[str, ...]]:
             if by_meaning:
@@ -192,10 +193,10 @@ class MemoryScreen(ConsoleScreen):
             self._go_to_layer(Layer(current))
             self.read_again(FILTER_DEBOUNCE_S)
 
-    def _go_to_layer(self, layer: Layer) -> None:
-        self._layer, self._entries = layer, []
+    def _go_to_layer(self, layer: Layer, *, is_single: bool = False) -> None:
+        """Select a layer, for pages of it or for a single entry. The entries are still to be read."""
+        self._layer, self._entries, self._is_single = layer, [], is_single
         self._detail_entry, self._links = None, []
-        self._shown = "page"
         self.filter.close()
         self._draw_lists()
         self._draw_detail()
@@ -258,10 +259,9 @@ class MemoryScreen(ConsoleScreen):
 
         def on_entry(entry: Entry) -> None:
             self.workers.cancel_group(self, "entries")  # a reading of other entries
-            self._go_to_layer(layer)
+            self._go_to_layer(layer, is_single=True)
             with self.prevent(Rows.Moved):
                 self._layer_rows.select(layer.value)
-            self._shown = "single"
             self._show_entries([entry])
             self.go_to("entries")
 
@@ -270,29 +270,27 @@ class MemoryScreen(ConsoleScreen):
     # Filter and meaning
 
     def apply_filter(self) -> None:
-        if self._shown != "meaning":
+        if not (self._filters_by_meaning and self.filter_words):  # a search by meaning begins with Enter
             self.read_again(FILTER_DEBOUNCE_S)
 
     def action_filter(self) -> None:
-        self._shown = "page"
-        super().action_filter()
+        self._open_filter(by_meaning=False)
 
     def action_meaning(self) -> None:
-        self._shown = "meaning"
+        self._open_filter(by_meaning=True)
+
+    def _open_filter(self, *, by_meaning: bool) -> None:
+        self._is_single, self._filters_by_meaning = False, by_meaning
         super().action_filter()
 
     @on(Input.Submitted, "#filter")
     def _on_filter_submitted(self) -> None:
         self.read_again()
 
-    def on_key(self, event: events.Key) -> None:
-        if event.key == "escape" and self._shown == "meaning":
-            self._shown = "page"
-
     def leave(self) -> bool:
-        if self._shown != "single":
+        if not self._is_single:
             return False
-        self._shown = "page"
+        self._is_single = False
         self.read_again()
         return True
 
@@ -327,17 +325,16 @@ class MemoryScreen(ConsoleScreen):
         engine, file = self.app.engine, self._value
         if engine is not None and isinstance(file, AgentFile):
             external_programs.open_editor(self.app, str(engine.agent_files.folder / file.agent / file.name))
-            self.read_again()
 
     def action_decide(self, decision: str) -> None:
-        """`promote` the draft to a fact, or `reject` it: it is not drafted again."""
+        """Keep the draft as a fact (`promote`), or dismiss it (`reject`): it is not drafted again."""
         if not isinstance(draft := self._value, FactDraft):
             return
         if decision == "promote":
             message = f"Kept: {crop(one_line(draft.fact), 60)}"
             self._change_memory(lambda engine: engine.knowledge.drafts.promote(draft.id), lambda _: message)
         else:
-            message = "Rejected. It will not be drafted again."
+            message = "Dismissed. It will not be drafted again."
             self._change_memory(lambda engine: engine.knowledge.drafts.reject(draft.id), lambda _: message)
 
     def action_forget(self) -> None:
@@ -417,8 +414,9 @@ MAX_LABEL_CELLS = 20
 """Maximum number of cells of the label before an entry."""
 
 
-def _make_entry_rows(entries: Sequence[Entry], now: datetime) -> list[Row]:
-    """Entries as rows, below the headings of their groups."""
+def _make_entry_rows(entries: Sequence[Entry], now: datetime, draft_keys: str = "") -> list[Row]:
+    """Entries as rows, below the headings of their groups. `draft_keys` says what keys do with drafts, if there are
+    any."""
     label_lengths = (len(entry.label) for entry in entries if not isinstance(entry.value, RecallMatch))
     label_width = min(MAX_LABEL_CELLS, max(label_lengths, default=0))
     groups: dict[str, list[Row]] = {}
@@ -429,5 +427,6 @@ def _make_entry_rows(entries: Sequence[Entry], now: datetime) -> list[Row]:
         else:
             text = f"{fit_to_width(entry.label, label_width)}  {text}" if label_width else text
             row = Row(entry.key, text, entry.mark or " ", age, "faint" if entry.is_old else "ink", entry.mark_style)
-        groups.setdefault(entry.group, []).append(row)
+        heading = f"{DRAFTS}: {draft_keys}" if entry.group == DRAFTS else entry.group
+        groups.setdefault(heading, []).append(row)
     return group_rows(groups)

@@ -81,6 +81,10 @@ class Entry:
         return self.layer not in (Layer.MARKDOWN, Layer.LEDGER) and not self.is_forgotten
 
 
+DRAFTS = "DRAFTS"
+"""The heading above drafts."""
+
+
 def make_entry(value: EntryValue) -> Entry:
     """A value of the engine as an entry of its layer."""
     entry = replace(_make_plain_entry(value), value=value)
@@ -125,7 +129,7 @@ def _make_plain_entry(value: EntryValue) -> Entry:
                 sanitise(value.fact),
                 label="draft",
                 at=value.created_at,
-                group="DRAFTS: a keeps, n rejects",
+                group=DRAFTS,
                 mark="▲",
                 mark_style="wants",
             )

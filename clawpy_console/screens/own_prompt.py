@@ -311,7 +311,7 @@ class OwnPrompt(Dialog[None]):
             return
         ways = refusal.fix
         if refusal.code == "no_model":  # the hint below the text says how to get one
-            self._confirmed_text, ways = text, "Press Enter again to keep it as a card."
+            self._confirmed_text, ways = text, f"Press {self.key_of('prompt.send')} again to keep it as a card."
         self.show_status(f"▲ {refusal.message}. {ways}".removesuffix(" "))
 
     def show_status(self, text: str, style: str = "$wants") -> None:

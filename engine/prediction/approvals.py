@@ -69,7 +69,7 @@ APPROVE_AGAIN = "look at the card and approve it again"
 KILL = "kill"
 """The rail of the kill switch. Its refusals are not noted on a card: every screen shows the stop, resuming ends it."""
 
-ALLOW_ONCE = "edit it, or press 6, Tab and a in the console to allow it once,"
+ALLOW_ONCE = "edit it, or allow it once in the list of blocked work on the safety screen,"
 """What the operator can do before approving a card again that the content filter blocked."""
 
 

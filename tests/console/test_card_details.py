@@ -145,6 +145,13 @@ async def test_the_risk_of_a_card_is_not_confirmed_by_that_of_the_card_before(
         await carry_out(pilot, press("A"), never_called("approve"))
 
 
+async def test_the_way_past_a_risk_is_the_key_of_the_operator(console: ConsoleApp, engine: StandIn) -> None:
+    engine.cards.all[FIRST] = replace(engine.cards.all[FIRST], verdicts=engine.cards.all[RISKY].verdicts)
+    async with running(console) as pilot:
+        console.keymap = {"details.insist": "f6"}
+        await carry_out(pilot, press("enter a"), sees("F6 approves it anyway"))
+
+
 @pytest.mark.parametrize("refusal", [None, Refusal("busy", "a session works there already", "wait for it")])
 async def test_an_answer_to_an_approval_leaves_the_details_of_another_card_open(
     console: ConsoleApp, engine: StandIn, refusal: Refusal | None

@@ -6,6 +6,7 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from engine.model import Layer, Waiting
+from tests.console.driving import running
 from tests.console.memory_steps import (
     SOUL,
     WIDE,
@@ -24,6 +25,7 @@ from tests.console.stories import (
     Stories,
     Until,
     called,
+    carry_out,
     find_stand_in,
     hides,
     make_story_test,
@@ -81,13 +83,14 @@ STORIES: Stories = {
         press("escape"),
         CLOSED,
     ),
-    "drafts are kept or rejected, and the queue leads to them": (
+    "drafts are kept or dismissed, and the queue leads to them": (
         Given(make_draft_wait),
         select("#queue", "draft_2"),
         press("enter"),
         shows_details("draft_2"),
         press("n"),
         called("reject", "draft_2"),
+        sees("Dismissed. It will not be drafted again."),
         shows_details("draft_1"),
         press("a"),
         called("promote", "draft_1"),
@@ -116,6 +119,12 @@ STORIES: Stories = {
 
 
 test_story = make_story_test(STORIES, size=WIDE)
+
+
+async def test_the_heading_of_drafts_names_the_keys_of_the_operator(console: ConsoleApp) -> None:
+    async with running(console, size=WIDE) as pilot:
+        console.keymap = {"memory.promote": "f6"}
+        await carry_out(pilot, *open_layer(Layer.PARA), sees("DRAFTS: F6 keeps, n dismisses"))
 
 
 async def test_the_operators_editor_gets_the_file(

@@ -47,7 +47,7 @@ def test_an_approved_card_runs_with_its_permit(world: DecisionWorld) -> None:
 
 def test_a_blocked_card_stays_pending_with_the_reason(world: DecisionWorld) -> None:
     card = world.propose("run_tests paths=forbidden")
-    with pytest.raises(Refusal, match="press 6, Tab and a in the console to allow it once") as refused:
+    with pytest.raises(Refusal, match="allow it once in the list of blocked work on the safety screen") as refused:
         world.cards.approve(card.id)
     assert refused.value.code == "blocked"
     [blocked] = world.cards.list_pending()
