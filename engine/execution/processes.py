@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 
 from engine.execution import sandbox
-from engine.execution.sandbox import NICE, SESSION_MARK
+from engine.execution.sandbox import HOME_MARK, NICE, SESSION_MARK
 from engine.execution.session_processes import (
     GRACE_S,
     SUPERVISOR,
@@ -28,6 +28,7 @@ from engine.execution.session_processes import (
     ControlGroup,
     PidFiles,
     SessionProcesses,
+    identify_home,
     kill_process_group,
     read_name,
 )
@@ -75,6 +76,7 @@ class Processes:
         """`pid_folder` is for the files by which `clawpy stop` finds the processes without the engine. `memory` is in
         bytes. `contained` says that each command has a process namespace of its own."""
         self.session_id = session_id
+        self._home = identify_home(pid_folder) if pid_folder else ""
         self._pid_files = PidFiles(pid_folder) if pid_folder and sys.platform == "linux" else None
         self._memory = memory
         self._contained = contained
@@ -87,9 +89,9 @@ class Processes:
         self._is_set_up = False
 
     def mark_environment(self) -> dict[str, str]:
-        """Return the variable that marks a process of this session. `end` searches for marked processes from now on."""
+        """Return the variables that mark a process of this session. `end` searches for marked processes from now on."""
         self._is_marked = True
-        return {SESSION_MARK: self.session_id}
+        return {SESSION_MARK: self.session_id} | ({HOME_MARK: self._home} if self._home else {})
 
     def run(
         self,
@@ -155,7 +157,11 @@ class Processes:
         if not self._is_set_up:
             self._is_set_up = True
             self._control_group = ControlGroup.make(
-                self.session_id, memory=self._memory, processes=sandbox.MAX_PROCESSES, contained=self._contained
+                self.session_id,
+                self._home,
+                memory=self._memory,
+                processes=sandbox.MAX_PROCESSES,
+                contained=self._contained,
             )
             self._pid_files.create(self.session_id, self._control_group)
         return self._pid_files.wrap(self.session_id, argv, self._control_group)
@@ -187,7 +193,7 @@ class Processes:
             leaders = tuple(self._leaders.values())
         if not self._is_marked:
             return True  # nothing was ever started, so the processes of the machine need not be searched
-        all_ended = SessionProcesses(self.session_id, leaders, self._control_group).end(grace)
+        all_ended = SessionProcesses(self.session_id, leaders, self._control_group, self._home).end(grace)
         if all_ended and self._pid_files is not None:
             if self._control_group is not None:
                 self._control_group.remove()

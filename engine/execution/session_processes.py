@@ -6,8 +6,9 @@ bubblewrap and the supervisor, end last: if they were killed first, they would s
 
 Without the engine they are found by files. The first process of each command writes its line of /proc to a PID file
 before it becomes the command. That line has its process id and its start time. If the id belongs to another process by
-now, the start time differs. A process without the session's mark in its environment is not the session's either.
-Neither of them is touched, whatever a file says. One more file of a session names its control group.
+now, the start time differs. A process without the session's mark in its environment is not the session's either. One
+with the mark of another home is a process of the home from which this one, with its files, was copied.
+None of them is touched, whatever a file says. One more file of a session names its control group.
 
 The kernel limits the processes of a control group (cgroup v2) together, and ends all of them at once. A process leaves
 its group only by writing to another one, which no sandbox allows. Where the engine may not divide its own group (a
@@ -31,7 +32,7 @@ from typing import NamedTuple
 
 import psutil
 
-from engine.execution.sandbox import SESSION_MARK, supervisor
+from engine.execution.sandbox import HOME_MARK, SESSION_MARK, supervisor
 from engine.frozen import frozen
 from engine.home import Home
 
@@ -66,17 +67,25 @@ def list_descendants(pid: int, children_of: ChildrenOf) -> list[psutil.Process]:
     return descendants
 
 
-def find_marked_processes(session_id: str) -> list[psutil.Process]:
-    """The living processes of this user that carry the session's mark, except for this one."""
+def find_marked_processes(session_id: str, home: str = "") -> list[psutil.Process]:
+    """The living processes of this user that carry the session's mark and not that of a home other than `home`, except
+    for this one. "" means any home."""
     processes = []
     for pid in _find_pids_with(f"{SESSION_MARK}={session_id}") if sys.platform == "linux" else psutil.pids():
         if pid == os.getpid():
             continue
         with contextlib.suppress(psutil.Error, OSError):
             process = psutil.Process(pid)
-            if process.environ().get(SESSION_MARK) == session_id and _is_alive(process):
+            if _is_marked(process, session_id, home) and _is_alive(process):
                 processes.append(process)
     return processes
+
+
+def _is_marked(process: psutil.Process, session_id: str, home: str) -> bool:
+    """Whether a process is one of a session of this home. One that says nothing about its home is taken for one: it was
+    started by an earlier version. Raises psutil.Error, OSError."""
+    variables = process.environ()
+    return variables.get(SESSION_MARK) == session_id and (not home or variables.get(HOME_MARK, home) == home)
 
 
 def _find_pids_with(variable: str) -> Iterator[int]:
@@ -136,8 +145,10 @@ def is_stopped(pid: int) -> bool:
 
 # -- control groups
 
-_GROUP_PREFIX = "clawpy-"
-"""The beginning of the name of a session's control group. Its id follows."""
+
+def _name_group(session_id: str, home: str) -> str:
+    """The name of a session's control group. Homes that are copies of each other have sessions with the same ids."""
+    return f"clawpy-{session_id}-{home}"
 
 
 @functools.cache
@@ -174,7 +185,7 @@ class ControlGroup:
     folder: Path
 
     @classmethod
-    def make(cls, session_id: str, *, memory: int, processes: int, contained: bool) -> ControlGroup | None:
+    def make(cls, session_id: str, home: str, *, memory: int, processes: int, contained: bool) -> ControlGroup | None:
         """Make the group of a session; None where that is not possible.
 
         It is limited to `memory` bytes and so many `processes`, where the kernel has controllers for that. `contained`
@@ -184,7 +195,7 @@ class ControlGroup:
         parent = find_parent_group()
         if parent is None or (contained and not can_limit_groups()):
             return None
-        folder = parent / f"{_GROUP_PREFIX}{session_id}"
+        folder = parent / _name_group(session_id, home)
         try:
             folder.mkdir(exist_ok=True)
             if not (folder / "cgroup.kill").exists():  # before Linux 5.14
@@ -198,9 +209,9 @@ class ControlGroup:
         return cls(folder)
 
     @classmethod
-    def of_session(cls, folder: Path, session_id: str) -> ControlGroup | None:
-        """The group in `folder`, if that is the group of this session, and exists."""
-        is_own = folder.name == f"{_GROUP_PREFIX}{session_id}" and (folder / "cgroup.kill").is_file()
+    def of_session(cls, folder: Path, session_id: str, home: str) -> ControlGroup | None:
+        """The group in `folder`, if that is the group of this session of this home, and exists."""
+        is_own = folder.name == _name_group(session_id, home) and (folder / "cgroup.kill").is_file()
         return cls(folder) if is_own else None
 
     @property
@@ -245,6 +256,8 @@ class SessionProcesses:
     leaders: tuple[psutil.Process, ...] = ()
     """The first processes of its commands."""
     group: ControlGroup | None = None
+    home: str = ""
+    """The home of the session, as `identify_home` names it; "" for any."""
 
     def find(self, children_of: ChildrenOf | None = None) -> list[psutil.Process]:
         """The processes that are alive. Without `children_of` the whole machine is read for each leader."""
@@ -260,7 +273,7 @@ class SessionProcesses:
             with contextlib.suppress(psutil.Error):
                 processes.setdefault(pid, psutil.Process(pid))
         if self.session_id:
-            processes |= {process.pid: process for process in find_marked_processes(self.session_id)}
+            processes |= {process.pid: process for process in find_marked_processes(self.session_id, self.home)}
         return [process for process in processes.values() if _is_alive(process)]
 
     def kill(self, survivors: Sequence[psutil.Process]) -> None:
@@ -316,6 +329,14 @@ def get_pid_folder(home: Home) -> Path:
     return home.data / "run" / "sessions"
 
 
+def identify_home(pid_folder: Path) -> str:
+    """What tells a home from a copy of it: the device and the number of the folder with the files, which is made if it
+    is missing. They stay when the home is moved. Raises OSError."""
+    pid_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    status = pid_folder.stat()
+    return f"{status.st_dev}:{status.st_ino}"
+
+
 class PidFiles:
     """The files in `folder` by which the processes of sessions are found without the engine. The engine writes those of
     a session; whoever stops everything reads them all."""
@@ -326,8 +347,7 @@ class PidFiles:
         """The number of commands that got a file."""
 
     def create(self, session_id: str, group: ControlGroup | None) -> None:
-        """Make the folder, and write the file that names the session's control group. Raises OSError."""
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        """Write the file that names the session's control group. Raises OSError."""
         if group is not None:
             (self._folder / f"{session_id}{_GROUP_SUFFIX}").write_text(str(group.folder))
 
@@ -351,7 +371,7 @@ class PidFiles:
         """The processes of each session that has files."""
         sessions: dict[str, SessionProcesses] = {}
         for file in self._read_files():
-            session = sessions.get(file.session_id, SessionProcesses(file.session_id))
+            session = sessions.get(file.session_id, SessionProcesses(file.session_id, home=identify_home(self._folder)))
             if file.leader is not None:
                 session = replace(session, leaders=(*session.leaders, file.leader))
             sessions[file.session_id] = replace(session, group=file.group or session.group)
@@ -369,12 +389,14 @@ class PidFiles:
 
     def _read_files(self) -> Iterator[_PidFile]:
         with contextlib.suppress(OSError):
-            for path in sorted(self._folder.iterdir()):
+            paths = sorted(self._folder.iterdir())
+            home = identify_home(self._folder)
+            for path in paths:
                 session_id = path.name.partition(".")[0]
                 if path.suffix == _COMMAND_SUFFIX:
-                    yield _PidFile(path, session_id, leader=_find_leader(_read_beginning(path), session_id))
+                    yield _PidFile(path, session_id, leader=_find_leader(_read_beginning(path), session_id, home))
                 elif path.suffix == _GROUP_SUFFIX:
-                    group = ControlGroup.of_session(Path(_read_beginning(path)), session_id)
+                    group = ControlGroup.of_session(Path(_read_beginning(path)), session_id, home)
                     yield _PidFile(path, session_id, group=group)
 
 
@@ -387,14 +409,14 @@ class _PidFile(NamedTuple):
     group: ControlGroup | None = None
 
 
-def _find_leader(line: str, session_id: str) -> psutil.Process | None:
-    """The process whose line of /proc this is, if it is alive and belongs to the session."""
+def _find_leader(line: str, session_id: str, home: str) -> psutil.Process | None:
+    """The process whose line of /proc this is, if it is alive and belongs to the session of this home."""
     try:
         pid = int(line.partition(" ")[0])
         process = psutil.Process(pid)  # psutil compares the start time from here on
         current = Path(f"/proc/{pid}/stat").read_text()
         written_start, current_start = (stat.rpartition(")")[2].split()[19] for stat in (line, current))
-        if written_start == current_start and process.environ().get(SESSION_MARK) == session_id:
+        if written_start == current_start and _is_marked(process, session_id, home):
             return process
     except (ValueError, IndexError, OverflowError, OSError, psutil.Error):
         pass  # it has ended, or the file is damaged

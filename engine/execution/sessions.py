@@ -28,7 +28,7 @@ from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import MAX_MEMORY_BYTES, Sandbox
 from engine.execution.sandbox.ladder import UNCONFINED
 from engine.execution.session_folders import make_initial_confinement
-from engine.execution.session_processes import SessionProcesses, get_pid_folder, terminate_sessions
+from engine.execution.session_processes import SessionProcesses, get_pid_folder, identify_home, terminate_sessions
 from engine.execution.session_run import Admission, SessionWatch, make_result, run_session
 from engine.execution.session_store import (
     APPROVED,
@@ -306,9 +306,10 @@ class Sessions:
         interrupted = self.store.load_rows(state=SessionState.RUNNING)
         queued = self.store.load_rows(state=SessionState.QUEUED)[::-1]
         messages = []
-        terminate_sessions(get_pid_folder(self._home))
+        pid_folder = get_pid_folder(self._home)
+        terminate_sessions(pid_folder)
         for row in reversed(interrupted):
-            SessionProcesses(row.id).end()
+            SessionProcesses(row.id, home=identify_home(pid_folder)).end()
             self._finish(row.id, StopRequest(SessionState.INTERRUPTED, "the engine stopped while it ran"))
             messages.append(f"“{row.prompt}” was running when the engine stopped; it was interrupted ({row.id})")
         self._remove_scratch(self._scratch_folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -16,7 +17,7 @@ import psutil
 
 from engine.execution.sandbox import Sandbox
 from tests.attacks.victim import find_sleepers, make_unique_seconds
-from tests.support.helpers import wait_until
+from tests.support.helpers import is_alive, wait_until
 from tests.support.programs import make_clawpy_command
 
 CHILDREN = {
@@ -93,12 +94,13 @@ class Attack:
     def find_living(self) -> list[psutil.Process]:
         """The processes of the engine's session that have not ended."""
         family = psutil.Process(self.pid).children(recursive=True)
-        return [process for process in family if process.status() != psutil.STATUS_ZOMBIE]
+        return [process for process in family if is_alive(process.pid)]
 
     def end(self) -> None:
         if self.engine is not None:
             for process in psutil.Process(self.pid).children(recursive=True):
-                process.kill()
+                with contextlib.suppress(psutil.NoSuchProcess):  # it ended with its parent
+                    process.kill()
             self.engine.kill()
             self.engine.communicate()
         for pid in find_sleepers(self.seconds):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -85,6 +86,18 @@ def test_stop_ends_two_sessions(every_rung: Sandbox, outside: Path) -> None:
     finally:
         for session in attacks:
             session.end()
+
+
+@pytest.mark.long
+def test_stop_in_a_copy_of_the_home_ends_nothing_of_the_original(attack: Attack) -> None:
+    """The files that name the processes are copied with the home."""
+    attack.start(CHILDREN["setsid"], 20)
+    before = attack.find_living()
+    copy = attack.root / "copy"
+    shutil.copytree(attack.home, copy, symlinks=True)
+    document = run_clawpy_stop(copy)
+    assert attack.find_living() == before
+    assert (document["killed"], document["stopped"]) == (0, [])
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import threading
@@ -42,14 +43,20 @@ time.sleep(60)
 """
 
 
+def start_crasher(root: Path) -> subprocess.Popen[bytes]:
+    """A process with the home `root`, in which two sessions run and one waits."""
+    root.mkdir()
+    engine = subprocess.Popen([sys.executable, "-c", CRASHER, str(root)], stdout=subprocess.PIPE, cwd=Path.cwd())
+    assert engine.stdout.readline() == b"ready\n"
+    return engine
+
+
 @pytest.mark.long
 def test_after_kill_minus_nine_no_session_is_lost_and_none_runs_twice(
     tmp_path: Path, clock: FakeClock, bus: EventBus
 ) -> None:
     root = tmp_path / "crash"
-    root.mkdir()
-    engine = subprocess.Popen([sys.executable, "-c", CRASHER, str(root)], stdout=subprocess.PIPE, cwd=Path.cwd())
-    assert engine.stdout.readline() == b"ready\n"
+    engine = start_crasher(root)
     engine.kill()
     engine.wait()
     engine.stdout.close()
@@ -73,6 +80,27 @@ def test_after_kill_minus_nine_no_session_is_lost_and_none_runs_twice(
     assert world.sessions.wait(queued[0].id, 20).summary == "run after the crash"
     assert world.runner.started_ids == [queued[0].id]
     assert world.sessions.recover() == []
+    world.sessions.close()
+    database.close()
+
+
+@pytest.mark.long
+def test_the_start_in_a_copied_home_ends_no_session_of_the_original(
+    tmp_path: Path, clock: FakeClock, bus: EventBus
+) -> None:
+    copy = tmp_path / "copy"
+    with start_crasher(tmp_path / "original") as engine:
+        shutil.copytree(tmp_path / "original", copy, symlinks=True)
+        database = Database(copy / "clawpy.db", clock=clock, bus=bus)
+        world = ScriptWorld(copy, database, clock, bus)
+        running = [row.id for row in world.sessions.store.load_rows(state=SessionState.RUNNING)]
+        before = [find_marked_processes(session_id) for session_id in running]
+        world.sessions.recover(resume=False)
+        after = [find_marked_processes(session_id) for session_id in running]
+        engine.kill()
+    assert len(before) == 2
+    assert all(before)
+    assert after == before
     world.sessions.close()
     database.close()
 

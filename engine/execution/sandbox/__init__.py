@@ -56,6 +56,9 @@ _START_SUPERVISOR = "import sys; sys.path.append(sys.argv[1]); import supervisor
 SESSION_MARK = "CLAWPY_SESSION"
 """The environment variable with the id of the session. Every process of a session has it."""
 
+HOME_MARK = "CLAWPY_SESSION_HOME"
+"""The environment variable that tells the home of the session from a copy, which has sessions with the same ids."""
+
 PRIVATE_FOLDERS = tuple(dict.fromkeys((Path("/tmp").resolve(), Path("/var/tmp").resolve())))
 """The folders for temporary files. A session gets an empty one of its own instead of those of other programs."""
 
