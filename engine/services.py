@@ -59,7 +59,8 @@ if TYPE_CHECKING:
     from engine.learning.learnings.prompt_part import LearningsPart
     from engine.memory.agent_files import AgentFiles
     from engine.memory.importing import Importer
-    from engine.memory.memory import Knowledge, MemoryService
+    from engine.memory.knowledge import Knowledge
+    from engine.memory.memory import MemoryService
     from engine.memory.recall_in_prompts import RecallPromptPart
     from engine.memory.summaries import SummarySharing
     from engine.prediction.approvals import Approvals

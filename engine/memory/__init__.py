@@ -3,7 +3,7 @@
 | module | what it is |
 |---|---|
 | `agent_files` | layer A; B is the ledger of `storage` |
-| `memory` | the services of all layers |
+| `memory`, `knowledge` | the services of layers C and E, and of the others |
 | `store` | the rows of layers C and E |
 | `captures`, `capture_rules` | layer D: what is kept of a session, and the rules that find it |
 | `summaries` | what layer E contains: a summary of each session; how machines share them |

@@ -76,6 +76,8 @@ class WorkReader:
     """The tasks that need this one done first."""
     change_set: Callable[[str], ChangeSet | None]
     """The changes of a session."""
+    secrets: Callable[[], Iterable[str]]
+    """Values that nothing remembered may contain (SPEC 11.1)."""
 
     def find_session(self, session_id: str) -> SessionView | None:
         """A session, None for an unknown one."""
@@ -145,20 +147,10 @@ class SaidSentence(NamedTuple):
 class Captures:
     """Takes captures out of sessions, and reads them. All methods may be called from any thread."""
 
-    def __init__(
-        self,
-        database: Database,
-        work: WorkReader,
-        remember: Remember,
-        *,
-        secrets: Callable[[], Iterable[str]] = tuple,
-    ) -> None:
-        """`secrets` returns values that no captured sentence may contain (SPEC 11.1). A sentence with anything that
-        looks like a secret is not captured either."""
+    def __init__(self, database: Database, work: WorkReader, remember: Remember) -> None:
         self._database = database
         self._work = work
         self._remember = remember
-        self._secrets = secrets
 
     def handle(self, entry: LedgerEntry) -> None:
         """A session ended, or its changes were discarded: capture what was said in it, with its outcome. A second call
@@ -178,10 +170,10 @@ class Captures:
         return remembered
 
     def extract(self, session_id: str) -> list[SaidSentence]:
-        """The sentences of a session's transcript that are worth keeping, each once. If both an agent and the operator
-        said a sentence, it is the operator's."""
+        """The sentences of a session's transcript that are worth keeping, each once, without those that have anything
+        that looks like a secret. If both an agent and the operator said a sentence, it is the operator's."""
         by_digest: dict[str, SaidSentence] = {}
-        secrets = tuple(self._secrets())
+        secrets = tuple(self._work.secrets())
         for lines in _group_into_messages(read_all_lines(self._work.transcript, session_id)):
             speaker = SPEAKERS[lines[-1].kind]
             for sentence in capture_sentences([(line.number, line.text) for line in lines], speaker, secrets):

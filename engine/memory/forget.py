@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -20,6 +20,7 @@ from sqlmodel import Session, select
 
 from engine.events import MemoryForgotten
 from engine.files import write_atomic
+from engine.frozen import frozen
 from engine.memory.captures import CaptureRow
 from engine.memory.drafts import DraftRow
 from engine.model import ForgetMatch, ForgetPreview, ForgetReport, Refusal
@@ -72,6 +73,15 @@ class ErasableStore(Protocol):
 
     def erase(self, terms: SearchTerms, /) -> int:
         """Remove the terms; returns the number of changed entries. A second call changes nothing."""
+
+
+@frozen
+class OtherTexts:
+    """Texts of services outside of memory, which are forgotten, too."""
+
+    stores: Sequence[ErasableStore]
+    find_by_prefix: Mapping[str, Callable[[str], str | None]]
+    """Functions that return the text of an entry, None for an unknown id, by the prefix of its id."""
 
 
 class Forgetting:

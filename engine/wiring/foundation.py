@@ -31,9 +31,11 @@ from engine.learning.decisions.exporting import Exporter
 from engine.memory.agent_files import AgentFiles
 from engine.memory.captures import WorkReader
 from engine.memory.embedding import Endpoint
+from engine.memory.forget import OtherTexts
 from engine.memory.importing import Importer, load_reply_pairs
 from engine.memory.index import KEY, URL_VARIABLE, ChromaServer
-from engine.memory.memory import Knowledge, MemoryService
+from engine.memory.knowledge import Knowledge
+from engine.memory.memory import MemoryService
 from engine.memory.summaries import SummarySharing
 from engine.model import AgentActivity, ProfileItem, PromptRequest
 from engine.model.base import may_guide
@@ -109,6 +111,7 @@ def make_shared_database(overrides: Overrides) -> SharedDatabase | None:
 
 def build_knowledge(services: Services, overrides: Overrides) -> None:
     """Build memory's knowledge and its sources, and register all observers of sessions."""
+    learnt = services.learnings.texts
     services.knowledge = Knowledge(
         services.home,
         services.memory,
@@ -121,15 +124,15 @@ def build_knowledge(services: Services, overrides: Overrides) -> None:
             task=services.tasks.get,
             dependent_tasks=services.tasks.list_needing,
             change_set=services.changes.for_session,
+            secrets=services.keys.secrets,
         ),
         files=services.agent_files,
         model=MemoryModel(services.settings, services.single_questions),
+        other_texts=OtherTexts(
+            (services.profiles, learnt, CandidateTexts(services.database)), find_by_prefix={"lrn": learnt.find_text}
+        ),
         report=services.report,
-        secrets=services.keys.secrets,
     )
-    learnt = services.learnings.texts
-    texts = (services.profiles, learnt, CandidateTexts(services.database))
-    services.knowledge.build_forgetting(texts, {"lrn": learnt.find_text})
     _build_memory_sources(services, overrides)
     _observe_sessions(services)
 

@@ -44,6 +44,8 @@ class FakeWork:
     tasks: dict[str, Task] = field(default_factory=dict)
     continued: dict[str, str] = field(default_factory=dict)
     remembered: dict[str, NewMemory] = field(default_factory=dict)
+    keys: tuple[str, ...] = ()
+    """Values that nothing remembered may contain."""
     times: int = 0
     """How often something was remembered."""
 
@@ -87,6 +89,9 @@ class FakeWork:
         for item in items:
             self.remembered[item.ref] = item
         return None
+
+    def secrets(self) -> Sequence[str]:
+        return self.keys
 
     def running_sessions(self) -> Sequence[SessionView]:
         return [session for session in self.views.values() if not session.state.over]

@@ -45,6 +45,14 @@ def test_a_capture_has_its_source_and_is_remembered(captures: Captures, work: Fa
     assert "captured" in memory.tags
 
 
+def test_a_sentence_with_a_key_of_the_operator_is_not_captured(captures: Captures, work: FakeWork) -> None:
+    work.keys = ("hunter2hunter2",)
+    work.add(view("session_2"), ("reply", "Note that the service uses hunter2hunter2 to sign in."))
+    assert captures.capture_session("session_2") == []
+    work.keys = ()
+    assert captures.capture_session("session_2") != []
+
+
 def test_another_session_that_says_the_same_is_counted_once(captures: Captures, work: FakeWork) -> None:
     work.add(view("session_2"), ("say", "We decided to keep the old parser!"))
     captures.capture_session("session_2")

@@ -1,0 +1,172 @@
+"""The service `engine.knowledge` (SPEC 4): layers D, F and G with their producers, layer E's writer, the night, and
+forgetting.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from engine.background import run_in_thread
+from engine.home import Home
+from engine.memory.agent_files import AgentFiles
+from engine.memory.captures import ENDED, CaptureRow, Captures, WorkReader
+from engine.memory.drafts import DraftRow, Drafts
+from engine.memory.forget import DatabaseRows, ErasableRows, Forgetting, HomeFiles, OtherTexts
+from engine.memory.graph import TaskGraph
+from engine.memory.graph_producer import KINDS, GraphProducer
+from engine.memory.memory import MemoryService
+from engine.memory.nightly import Nightly
+from engine.memory.para import Para
+from engine.memory.recall import FactSource, GraphSource, LedgerSource
+from engine.memory.summaries import SessionSummariser
+from engine.model import Asks, Layer, LayerState, Refusal, SessionView, Waiting
+from engine.model.text import count
+from engine.storage.database import Transaction
+from engine.storage.ledger import ConsumerThread, Ledger, LedgerConsumer
+
+log = logging.getLogger(__name__)
+
+
+class Knowledge:
+    """`engine.knowledge`: layers D, F and G, and E's writer. All methods may be called from any thread."""
+
+    def __init__(
+        self,
+        home: Home,
+        memory: MemoryService,
+        ledger: Ledger,
+        *,
+        work: WorkReader,
+        files: AgentFiles,
+        model: Asks,
+        other_texts: OtherTexts,
+        report: Callable[[str, str], None],
+    ) -> None:
+        """If the operator named a `model`, it summarises sessions and evaluates days. `other_texts` are forgotten, too.
+        Recall asks these layers from now on."""
+        database, clock = memory.database, memory.clock
+        self._memory = memory
+        self._other_texts = other_texts
+        self.graph = TaskGraph(home.data, clock)
+        self.para = Para(home.data / "para", database, clock)
+        self.captures = Captures(database, work, memory.remember)
+        self.drafts = Drafts(database, self.para, self.captures, clock)
+        self.nightly = Nightly(
+            ledger,
+            clock,
+            captures=self.captures,
+            work=work,
+            drafts=self.drafts,
+            para=self.para,
+            files=files,
+            model=model,
+        )
+        own_stores = (
+            memory.store,
+            ErasableRows("captures", database, CaptureRow),
+            ErasableRows("drafts", database, DraftRow),
+            self.para,
+            self.graph,
+        )
+        self.forgetting = Forgetting(
+            database,
+            [*own_stores, *other_texts.stores, HomeFiles((home.data, home.logs, home.cache)), DatabaseRows(database)],
+            text_of=self._find_text,
+            running=lambda: [session.id for session in work.running_sessions()],
+            second_pass=other_texts.stores,
+        )
+        producer = GraphProducer(self.graph, work, memory.search.find_sessions_like)
+        summariser = SessionSummariser(
+            work, self.captures, memory.store, memory.remember, model=model, clock=clock, report=report
+        )
+        consumers = (
+            ("capture", ENDED, self.captures.handle),
+            ("graph", KINDS, producer.handle),
+            ("context", ENDED, summariser.handle),  # may ask a model: the others first
+            ("likeness", frozenset({"SessionEnded"}), producer.link_similar),
+        )
+        self._following = ConsumerThread(
+            [LedgerConsumer(name, ledger, kinds, handle, key="memory.follow") for name, kinds, handle in consumers],
+            report,
+            service="memory",
+        )
+        graph_source = GraphSource(self.graph, memory.search.find_sessions_near)
+        memory.recaller.join(LedgerSource(ledger), graph_source, FactSource(self.para))
+
+    # -- life
+
+    def recover(self) -> list[str]:
+        """Finish what a crash left half done. Returns what was done, in words."""
+        return self.para.recover() + self.forgetting.recover()
+
+    def start(self, *, follow: bool = True) -> None:
+        """Read the graph in the background. With `follow`, also process new entries of the ledger."""
+        run_in_thread("clawpy-task-graph", self.graph.load)
+        if follow:
+            self._following.start()
+
+    def close(self) -> None:
+        """Stop following the ledger, and write what is not written yet. Safe to call twice."""
+        self._following.close()
+        try:
+            self.para.flush()
+        except (OSError, Refusal):
+            log.warning("counts of facts could not be written", exc_info=True)
+        self.graph.close()
+
+    def housekeeping(self) -> None:
+        """Every half minute: try again what was not ready, and write counts."""
+        self._following.poke()
+        self.para.flush()
+
+    def catch_up(self, until: float | None = None) -> None:
+        """Process all new entries of the ledger now, in this thread; none is begun after `until`, a monotonic time."""
+        self._following.catch_up(until)
+
+    def session_changed(self, tx: Transaction, view: SessionView) -> None:
+        """Observer of sessions that start or end."""
+        tx.after_commit(self._following.poke)
+
+    # -- looking
+
+    def layers(self) -> list[LayerState]:
+        """The states of layers D, F and G (SPEC 9.5)."""
+        capture_count, newest_capture = self.captures.count()
+        facts, problems, waiting = self.para.facts(), self.para.problems(), self.drafts.waiting()
+        notes = [*problems[:3], *([f"waiting for you: {count(len(waiting), 'draft')}"] if waiting else [])]
+        graph = self.graph
+        state = "degraded" if graph.faults else "ready" if graph.is_ready else "building"
+        progress = 0.0 if state == "building" else 1.0
+        newest = max((fact.created_at for fact in facts), default=None)
+        return [
+            LayerState(Layer.CAPTURE, capture_count, newest_capture, "ready"),
+            LayerState(Layer.GRAPH, len(graph), graph.newest_at, state, "; ".join(graph.faults[:3]), progress),
+            LayerState(Layer.PARA, len(facts), newest, "degraded" if problems else "ready", "; ".join(notes)),
+        ]
+
+    def waiting(self) -> list[Waiting]:
+        """Drafts of facts as entries of the operator's queue (SPEC 9.3)."""
+        return [
+            Waiting("fact", draft.id, f"keep as a fact? {draft.fact}", draft.created_at, text=draft.fact)
+            for draft in self.drafts.waiting()
+        ]
+
+    def _find_text(self, id: str) -> str | None:
+        """The text of the entry of any layer with this id, None when there is none."""
+        prefix = id.partition("_")[0]
+        try:
+            match prefix:
+                case "mem" | "cap":
+                    entry = self._memory.store.get(id) if prefix == "mem" else self.captures.entry(id)
+                    return entry.text if entry else None
+                case "fact":
+                    return self.para.get(id).fact
+                case "draft":
+                    return self.drafts.get(id).fact
+            if prefix in self._other_texts.find_by_prefix:
+                return self._other_texts.find_by_prefix[prefix](id)
+            node = self.graph.get(id)
+        except Refusal:
+            return None
+        return f"{node.title}\n{node.description}" if node else None
