@@ -58,7 +58,7 @@ EVALUATED, DONE = "evaluated", "done"
 """The states of a day: see `NightRow`."""
 
 NOTHING_KEPT = "the model found nothing to keep"
-"""The reason of a night without facts."""
+"""What the operator is told about a night in which the model's answer has no facts."""
 
 HAS_SECRET = "it contains what looks like a secret"
 """The fault of a proposed fact with a secret."""
@@ -107,6 +107,29 @@ class Evaluation(BaseModel):
 
 
 @frozen
+class _Run:
+    """One check of an answer, and what the day has cost until then, in micro-dollars."""
+
+    check: CheckResult
+    cost: int
+
+
+@frozen
+class _Evaluation:
+    """What a model chose to keep of a day, after one run for each of its answers."""
+
+    unusable_reason: str
+    """Why no answer counts, so that rules draft facts; "" if `facts` counts."""
+    runs: tuple[_Run, ...] = ()
+    facts: tuple[ProposedFact, ...] = ()
+
+    @property
+    def cost(self) -> int:
+        """All micro-dollars."""
+        return self.runs[-1].cost if self.runs else 0
+
+
+@frozen
 class _Attempt:
     """One answer of a model about a day, with its cost in micro-dollars and its faults. `failure` says why the model is
     not asked again, "" if it may be."""
@@ -118,8 +141,8 @@ class _Attempt:
 
 
 class NightRow(Row, table=True):
-    """One day. In the state `EVALUATED`, `facts` has the model's answer, and nothing was done with it yet. `DONE`
-    follows."""
+    """One day. In the state `EVALUATED`, nothing was done with the evaluation yet. `DONE` follows. `facts` has the
+    model's answer, or `reason` says why there is none that counts."""
 
     __tablename__ = "nightly_days"
 
@@ -130,6 +153,11 @@ class NightRow(Row, table=True):
     reason: str = ""
     facts: tuple[ProposedFact, ...] = json_field(tuple[ProposedFact, ...])
     at: datetime = utc_field()
+
+    @property
+    def is_evaluated_by_model(self) -> bool:
+        """Whether the model's answer counts, even if it keeps nothing."""
+        return not self.reason
 
 
 class Nightly:
@@ -161,8 +189,8 @@ class Nightly:
         self._lock = threading.Lock()
 
     def due(self) -> list[date]:
-        """The local days to process now, oldest first: from three o'clock the day before, and up to six missed days
-        before that one. The first start begins with the day before."""
+        """The local days to process now, oldest first: from `START_HOUR` on the day before, with earlier ones that were
+        missed. The first start begins with the day before."""
         with self._database.read() as session:
             stored = state.get(session, LAST_DAY_KEY)
         newest = find_latest_day(self._clock.local())
@@ -192,7 +220,7 @@ class Nightly:
         proposed = [day.make_fact(**fact.model_dump()) for fact in night.facts]
         promoted = self._para.add([fact for fact in proposed if fact.trust is not Trust.QUOTED])
         drafts = [replace(fact, reason="the model would keep it") for fact in proposed if fact.trust is Trust.QUOTED]
-        if not proposed and night.reason != NOTHING_KEPT:
+        if not night.is_evaluated_by_model:
             drafts = day.draft(self._para.facts())
         self._write_diaries(day)
 
@@ -202,7 +230,7 @@ class Nightly:
                 promoted=len(promoted),
                 drafted=self._drafts.add(tx, day.date, drafts),
                 cost=night.cost_microusd,
-                reason=night.reason,
+                reason=night.reason or ("" if proposed else NOTHING_KEPT),
             )
             night.state, night.at = DONE, tx.now
             tx.session.merge(night)
@@ -220,49 +248,56 @@ class Nightly:
             night = session.get(NightRow, day.date)
         if night is not None:
             return night
-        night = NightRow(day=day.date, state=EVALUATED, reason="nothing happened", facts=(), at=self._clock.now())
-        runs = [] if day.is_empty else self._evaluate(day, night)
+        evaluation = self._evaluate(day)
+        night = NightRow(
+            day=day.date,
+            state=EVALUATED,
+            attempts=len(evaluation.runs),
+            cost_microusd=evaluation.cost,
+            reason=evaluation.unusable_reason,
+            facts=evaluation.facts,
+            at=self._clock.now(),
+        )
 
         def store(tx: Transaction) -> None:
             tx.session.add(night)
-            for attempt, (check, cost) in enumerate(runs, 1):
+            for attempt, run in enumerate(evaluation.runs, 1):
                 self._runs.record(
                     tx,
                     session_id=f"nightly:{day.date}",
                     workspace="",
                     full=True,
                     attempt=attempt,
-                    check=check,
-                    cost=cost,
+                    check=run.check,
+                    cost=run.cost,
                 )
 
         self._database.write(store)
         return night
 
-    def _evaluate(self, day: Day, night: NightRow) -> list[tuple[CheckResult, int]]:
+    def _evaluate(self, day: Day) -> _Evaluation:
         """The validation loop (SPEC 4.9): ask until an answer is valid, each time with the faults of the last one,
-        within the limits. Stores the result in `night`. Returns the runs, each with the cost so far."""
-        runs: list[tuple[CheckResult, int]] = []
+        within the limits."""
+        if day.is_empty:
+            return _Evaluation("nothing happened")
         synthesis = redact(day.make_synthesis())
         faults: tuple[str, ...] = ()
-        while night.attempts < MAX_ATTEMPTS and night.cost_microusd < COST_CAP_MICROUSD:
-            attempt = self._ask_model(day.date, synthesis, faults, COST_CAP_MICROUSD - night.cost_microusd)
+        runs: tuple[_Run, ...] = ()
+        cost = 0
+        while len(runs) < MAX_ATTEMPTS and cost < COST_CAP_MICROUSD:
+            attempt = self._ask_model(day.date, synthesis, faults, COST_CAP_MICROUSD - cost)
             if attempt is None:
-                night.reason = "no model: you decide"
-                return runs
+                return _Evaluation("no model: you decide", runs)
             faults, failure = attempt.faults, attempt.failure
-            night.attempts += 1
-            night.cost_microusd += max(0, attempt.cost)
-            check = CheckResult("nightly", len(attempt.facts), len(faults), failing=faults)
-            runs.append((check, night.cost_microusd))
-            if night.cost_microusd > COST_CAP_MICROUSD and not failure:
-                failure = f"it cost {night.cost_microusd / 1e6:.3f} dollars, more than {COST_CAP_MICROUSD / 1e6:.2f}"
-            if failure or not faults:
-                night.facts = () if failure else attempt.facts
-                night.reason = failure or ("" if attempt.facts else NOTHING_KEPT)
-                return runs
-        night.reason = f"given up after {night.attempts} tries: {faults[0]}"
-        return runs
+            cost += max(0, attempt.cost)
+            runs = (*runs, _Run(CheckResult("nightly", len(attempt.facts), len(faults), failing=faults), cost))
+            if cost > COST_CAP_MICROUSD and not failure:
+                failure = f"it cost {cost / 1e6:.3f} dollars, more than {COST_CAP_MICROUSD / 1e6:.2f}"
+            if failure:
+                return _Evaluation(failure, runs)
+            if not faults:
+                return _Evaluation("", runs, attempt.facts)
+        return _Evaluation(f"given up after {len(runs)} tries: {faults[0]}", runs)
 
     def _ask_model(self, day: str, synthesis: str, faults: Sequence[str], budget: int) -> _Attempt | None:
         """Ask the model once; `faults` are those of its answer before. None without a model."""

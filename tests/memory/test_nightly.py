@@ -197,6 +197,18 @@ def test_a_crash_in_the_middle_is_finished_without_a_second_evaluation(
     assert world.diary.count("## 2026-01-05") == 1
 
 
+def test_after_a_crash_rules_still_draft_nothing_if_the_model_found_nothing_to_keep(
+    make_world: Callable[..., Nights], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = make_world(ScriptedModel([]))
+    with monkeypatch.context() as patch:
+        patch.setattr(AgentFiles, "append", crash)
+        with pytest.raises(InterruptedError):
+            world.nightly.run(TODAY)
+    report = world.nightly.run(TODAY)
+    assert (report.drafted, report.reason) == (0, "the model found nothing to keep")
+
+
 def test_a_correction_supersedes_the_fact_that_it_corrects(world: Nights) -> None:
     old = world.para.add([NewFact("The service listens on port 8000", workspace="/home/me/shop")])[0]
     world.add_session("session_2", ("say", "Actually, the service listens on port 8001."))
