@@ -42,7 +42,7 @@ def main() -> int:
             return 0
     if verb_words or common.as_json or not _can_draw_screen():
         return _run_verb(argv)
-    gc.disable()  # until the client serves its terminal, and until the first frame (`GarbageCollector.start`)
+    gc.disable()  # until the client serves its terminal, and until the first frame (`GarbageCollector`)
     from functools import partial
 
     from clawpy_console.attach import client

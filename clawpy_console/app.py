@@ -137,7 +137,7 @@ class ConsoleApp(CardConsole):
     def begin(self) -> None:
         """Open the engine in a thread, after the first frame; quit if that was asked for before it."""
         self._is_ready = True
-        self.host.garbage_collector.start()
+        self.host.garbage_collector.allow_collections()
         if self._quits_when_ready or (self.terminal is not None and not self.terminal.connected):
             self.exit()
             return
@@ -159,7 +159,7 @@ class ConsoleApp(CardConsole):
         self.engine = engine
         self.opening = ""
         if not self.is_headless:
-            self.host.garbage_collector.take_over()
+            self.host.garbage_collector.take_over_full_collections()
         self._stop_key.on_engine_opened(engine)
         self._bridge = Bridge(engine.bus, self.post_message)
         await self.appearance.apply_settings(engine)

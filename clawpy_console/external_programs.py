@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clawpy_console.attach.client import PASSED_VARIABLES
+from clawpy_console.attach import PASSED_VARIABLES
 from engine.model import Refusal, sanitise
 
 if TYPE_CHECKING:
@@ -24,33 +24,37 @@ PRINT_AND_RUN = r"""printf '\n%s\n\n' "$1"; exec "$2" """
 """A command of `sh` that prints its first argument and then becomes the program that is its second."""
 
 
-def open_shell(app: CardConsole, folder: str, *, notice: str = "", banner: str = "") -> None:
+def open_shell(app: CardConsole, folder: str, *, banner: str, notice: str, if_gone: str) -> None:
     """Open a shell in `folder`: in a new tmux window where there is tmux, else in this terminal until the shell ends.
 
-    `notice` is shown as a toast, and `banner` is the line before the shell. If the folder is gone, a toast says so.
+    `banner` is the line before the shell. Toasts show `notice`, unless it is "", and `if_gone` if there is no such
+    folder.
     """
 
     def on_checked(exists: bool) -> None:
-        if not exists:
-            app.show_toast(f"{folder} is gone: only the diff is left, in the pane on the right", "warning")
-            return
-        environment = _read_environment(app)
-        shell = environment.get("SHELL", "/bin/sh")
-        first_line = sanitise(f"{banner or f'A shell in {folder}'}. Type exit to come back to the console.")
-        if environment.get("TMUX"):
-            message = "A shell opened in a new tmux window. To come back: exit it, or tmux prefix + l."
-            message += f" {notice}" if notice else ""
-            command = ("/bin/sh", "-c", PRINT_AND_RUN, "sh", first_line, shell)
-            app.call_engine(
-                lambda _: _open_tmux_window(environment, "-c", folder, *command), lambda _: app.show_toast(message)
-            )
-            return
-        if notice:
-            app.show_toast(notice)
-        if app.terminal is not None:
-            app.terminal.run([shell], folder, first_line)
+        if exists:
+            _run_shell(app, folder, sanitise(f"{banner}. Type exit to come back to the console."), notice)
+        else:
+            app.show_toast(if_gone, "warning")
 
     app.call_engine(lambda _: Path(folder).is_dir(), on_checked)
+
+
+def _run_shell(app: CardConsole, folder: str, first_line: str, notice: str) -> None:
+    """Run the operator's shell in `folder`; it begins with `first_line`."""
+    environment = _read_environment(app)
+    shell = environment.get("SHELL", "/bin/sh")
+    if environment.get("TMUX"):
+        message = f"A shell opened in a new tmux window. To come back: exit it, or tmux prefix + l. {notice}"
+        command = ("/bin/sh", "-c", PRINT_AND_RUN, "sh", first_line, shell)
+        app.call_engine(
+            lambda _: _open_tmux_window(environment, "-c", folder, *command), lambda _: app.show_toast(message)
+        )
+        return
+    if notice:
+        app.show_toast(notice)
+    if app.terminal is not None:
+        app.terminal.run([shell], folder, first_line)
 
 
 def open_editor(app: CardConsole, path: str) -> None:

@@ -74,6 +74,11 @@ class Home:
         return self.cache / "complication.json"
 
     @property
+    def engine_note(self) -> Path:
+        """The note about the engine that holds the home (`engine.lock`)."""
+        return self.data / "engine.json"
+
+    @property
     def lock(self) -> Path:
         return self.data / "engine.lock"
 

@@ -49,16 +49,11 @@ class Holder:
     data: str = ""
 
 
-def locate_note(home: Home) -> Path:
-    """The path of the note."""
-    return home.data / "engine.json"
-
-
 def read_holder(home: Home) -> Holder | None:
     """The holder in the note, None for a missing or invalid note, and for one that was copied from another home. The
     note may be that of a dead engine."""
     try:
-        note = json.loads(locate_note(home).read_bytes()[:4096])
+        note = json.loads(home.engine_note.read_bytes()[:4096])
         if not isinstance(note, dict):
             return None
         words = {name: str(note.get(name, "")) for name in ("version", "address", "kind", "gateway", "data")}
@@ -133,16 +128,16 @@ class HomeLock:
     def release(self) -> None:
         """Release the home. Does nothing if it is not held."""
         if self._lock.is_locked:
-            locate_note(self._home).unlink(missing_ok=True)
+            self._home.engine_note.unlink(missing_ok=True)
             self._lock.release()
 
     def _write_note(self, holder: Holder) -> None:
         with self._note_lock:
             self._holder = holder
             try:
-                write_json(locate_note(self._home), asdict(holder), mode=0o600)
+                write_json(self._home.engine_note, asdict(holder), mode=0o600)
             except OSError as error:
-                raise _make_unwritable_home_refusal(locate_note(self._home), error) from error
+                raise _make_unwritable_home_refusal(self._home.engine_note, error) from error
 
 
 def _is_alive(pid: int) -> bool:

@@ -4,15 +4,20 @@
 that opens the engine. That process runs one `ConsoleApp` for each terminal (`consoles.py`), over a connection
 (`terminal.py`).
 
-Here are the messages between client and console. Each is a byte for its kind, a length, and the content. A client
+Here is what client and console share. Their messages are each a byte for its kind, a length, and the content. A client
 begins with a `TerminalDescription`. The client imports this before it can answer, so it imports little.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 import struct
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
 
 # To the client
 TAKE_TERMINAL = b"E"
@@ -95,3 +100,43 @@ class TerminalDescription(NamedTuple):
     """The current folder, "" if it was removed."""
     workspaces: list[str] = []
     """The folders that the command line names."""
+
+
+PASSED_VARIABLES = (
+    "TERM", "COLORTERM", "TERM_PROGRAM", "NO_COLOR", "TMUX", "TMUX_PANE", "SHELL", "VISUAL", "EDITOR", "PATH",
+)  # fmt: skip
+"""Environment variables that the console needs from the terminal."""
+
+
+def describe_terminal() -> TerminalDescription:
+    """The description of this terminal, without workspaces."""
+    environment = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
+    try:
+        folder = str(Path.cwd())
+    except FileNotFoundError:
+        folder = ""
+    return TerminalDescription(environment, read_terminal_size(), folder)
+
+
+def read_terminal_size() -> tuple[int, int]:
+    """The columns and rows of this terminal."""
+    with suppress(OSError):
+        columns, rows = os.get_terminal_size(1)
+        if columns and rows:
+            return columns, rows
+    return 80, 24
+
+
+SHUTDOWN_S = 5
+"""Seconds that an engine or a console has to end after a signal, or after its last client ended."""
+
+
+@contextmanager
+def signal_handlers(handlers: Mapping[int, Any]) -> Iterator[None]:
+    """Have signals handled by `handlers`, and afterwards as before."""
+    former = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    try:
+        yield
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)

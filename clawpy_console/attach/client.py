@@ -16,8 +16,8 @@ import socket
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,30 +27,25 @@ from clawpy_console.attach import (
     OUTPUT,
     RESTORE_TERMINAL,
     RUN,
+    SHUTDOWN_S,
     SIZE,
     TAKE_TERMINAL,
     TERMINAL_IS_FREE,
     ClientEnd,
     MessageParser,
-    TerminalDescription,
+    describe_terminal,
     encode_message,
+    read_terminal_size,
+    signal_handlers,
 )
 from engine import __version__
 from engine.home import Home
 
-TIMEOUT_S = 10.0
-"""Seconds to wait for an engine that starts or ends."""
+ANSWER_TIMEOUT_S = 10.0
+"""Seconds that an engine has to answer."""
 
-
-@contextmanager
-def signal_handlers(handlers: Mapping[int, Any]) -> Iterator[None]:
-    """Have signals handled by `handlers`, and afterwards as before."""
-    former = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
-        yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
+RETRY_S = 10.0
+"""Seconds for which the client tries to attach again, while one engine ends and another starts."""
 
 
 def main(home: Home | None, workspaces: Sequence[str], serve: Callable[[socket.socket], int]) -> int:
@@ -68,25 +63,33 @@ def main(home: Home | None, workspaces: Sequence[str], serve: Callable[[socket.s
             return 1
         child = 0
         if connection is None:
-            connection, far_end = socket.socketpair()
-            gc.freeze()  # a collection would write to all memory that the two processes share
-            child = os.fork()
-            if not child:
-                connection.close()
-                os.setsid()
-                return serve(far_end)
-            far_end.close()
+            child, connection = _fork_engine(serve)
         gc.enable()
         began = time.monotonic()
         with connection:
             end = Client(connection).run()
-        if deadline is None or time.monotonic() - began > TIMEOUT_S:  # a console was shown: this is a new try
-            deadline = time.monotonic() + TIMEOUT_S
+        if deadline is None or time.monotonic() - began > RETRY_S:  # a console was shown: this is a new try
+            deadline = time.monotonic() + RETRY_S
         if end is None:
-            end = ClientEnd(1, _explain_unexpected_end(home, child))
+            exit_code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if child else 0
+            end = ClientEnd(1, _explain_unexpected_end(home, child, exit_code))
         if not (end.again and home and time.monotonic() < deadline):
             return _report_end(end, home)
         _wait_for_start(home, deadline)
+
+
+def _fork_engine(serve: Callable[[socket.socket], int]) -> tuple[int, socket.socket]:
+    """Fork the process of an engine; returns its id and the connection to it. In that process this does not return: it
+    exits with the code of `serve`."""
+    connection, far_end = socket.socketpair()
+    gc.freeze()  # a collection would write to all memory that the two processes share
+    child = os.fork()
+    if not child:
+        connection.close()
+        os.setsid()
+        sys.exit(serve(far_end))
+    far_end.close()
+    return child, connection
 
 
 def _report_end(end: ClientEnd, home: Home | None) -> int:
@@ -120,7 +123,7 @@ def attach(home: Home, workspaces: Sequence[str]) -> socket.socket | None:
     request = {"verb": "attach", "arguments": description._replace(workspaces=folders)._asdict()}
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        connection.settimeout(TIMEOUT_S)
+        connection.settimeout(ANSWER_TIMEOUT_S)
         connection.connect(str(address))
         if note.get("version") != __version__:
             fix = f"end it and start `clawpy` again: kill {note.get('pid')}"
@@ -148,39 +151,11 @@ def _read_line(connection: socket.socket) -> bytes:
     return line
 
 
-def read_terminal_size() -> tuple[int, int]:
-    """The columns and rows of this terminal."""
-    with suppress(OSError):
-        columns, rows = os.get_terminal_size(1)
-        if columns and rows:
-            return columns, rows
-    return 80, 24
-
-
-PASSED_VARIABLES = (
-    "TERM", "COLORTERM", "TERM_PROGRAM", "NO_COLOR", "TMUX", "TMUX_PANE", "SHELL", "VISUAL", "EDITOR", "PATH",
-)  # fmt: skip
-"""Environment variables that the console needs from the terminal."""
-
-
-def describe_terminal() -> TerminalDescription:
-    """The description of this terminal, without workspaces."""
-    environment = {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
-    try:
-        folder = str(Path.cwd())
-    except FileNotFoundError:
-        folder = ""
-    return TerminalDescription(environment, read_terminal_size(), folder)
-
-
 RESTORING_SEQUENCES = (
     b"\x1b[?2026l\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
 )
 """Ends every mode that a console may have set: synchronized output, bracketed paste, no wrap, mouse, Kitty's keys, the
 alternate screen, the hidden cursor, focus reports."""
-
-SHUTDOWN_S = 5
-"""Seconds that an engine or a console has to end after a signal, or after its last client ended."""
 
 CHUNK_BYTES = 1024
 """Bytes that are written at a time: a terminal that is ready accepts so many."""
@@ -230,7 +205,7 @@ class Client:
         if 0 in readable and self._saved_mode:
             self._forward_keys()
         if writable:
-            self._write(CHUNK_BYTES)
+            self._write_chunk()
         if self._connection.fileno() in readable:
             self._handle_messages()
 
@@ -259,7 +234,7 @@ class Client:
                 if self._saved_mode:
                     self._pending += content
                 continue
-            self._write()
+            self._write_all()
             if kind == TAKE_TERMINAL:
                 self._take_terminal()
                 self._pending += content
@@ -283,7 +258,8 @@ class Client:
             self._send(TERMINAL_IS_FREE, json.dumps(read_terminal_size()).encode())
 
     def _end_after(self, number: int) -> None:
-        """End after a signal: tell the console, and wait for it for some seconds."""
+        """End after a signal: tell the console, and wait until it has ended, too. If that takes longer than
+        `SHUTDOWN_S`, SIGALRM kills the client."""
         self._restore_terminal()
         with suppress(OSError):
             self._connection.shutdown(socket.SHUT_WR)
@@ -302,17 +278,19 @@ class Client:
         except OSError:
             self._connected = False
 
-    def _write(self, limit: int | None = None) -> None:
-        """Write all pending output, or at most `limit` bytes of it."""
+    def _write_all(self) -> None:
+        """Write all pending output, however long the terminal takes."""
         while self._pending:
-            try:
-                written = os.write(1, self._pending[: limit or CHUNK_BYTES])
-            except OSError:  # the terminal is gone; its signal follows
-                self._pending.clear()
-                return
+            self._write_chunk()
+
+    def _write_chunk(self) -> None:
+        """Write the beginning of the pending output."""
+        try:
+            written = os.write(1, self._pending[:CHUNK_BYTES])
+        except OSError:  # the terminal is gone; its signal follows
+            self._pending.clear()
+        else:
             del self._pending[:written]
-            if limit is not None:
-                return
 
     def _take_terminal(self) -> None:
         """Set the terminal to raw mode, unless it is."""
@@ -335,7 +313,7 @@ class Client:
             termios.tcflush(0, termios.TCIFLUSH)
             termios.tcsetattr(0, termios.TCSANOW, before)
         self._pending[:] = RESTORING_SEQUENCES
-        self._write()
+        self._write_all()
 
     def _run_program(self, program: dict[str, Any]) -> None:
         """Run a program on the terminal. Ctrl+C goes to it alone; Ctrl+Z stops both."""
@@ -362,9 +340,12 @@ class Client:
 
 
 def _read_engine_note(home: Home) -> dict[str, Any]:
-    """The note of the engine that holds `home`, or held it; {} for one that was copied from another home."""
+    """The note of the engine that holds `home`, or held it; {} for one that was copied from another home.
+
+    `engine.lock.read_holder` does the same, but its module takes too long to import.
+    """
     try:
-        note = json.loads((home.data / "engine.json").read_bytes()[:4096])
+        note = json.loads(home.engine_note.read_bytes()[:4096])
     except (OSError, ValueError):
         return {}
     return note if isinstance(note, dict) and home.has_data_folder(str(note.get("data"))) else {}
@@ -373,7 +354,7 @@ def _read_engine_note(home: Home) -> dict[str, Any]:
 def _is_engine_starting(home: Home) -> bool:
     """Whether an engine holds `home` but does not listen yet, or no longer does."""
     try:
-        with (home.data / "engine.lock").open("rb") as lock:
+        with home.lock.open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return not _read_engine_note(home).get("address")
@@ -388,12 +369,13 @@ def _explain_no_answer(home: Home | None) -> str:
     return f"The engine (process {pid}) does not answer. `clawpy stop` stops its work; kill {pid} ends it."
 
 
-def _explain_unexpected_end(home: Home | None, child: int) -> str:
-    """The message for an engine whose process ended unexpectedly."""
+def _explain_unexpected_end(home: Home | None, child: int, exit_code: int) -> str:
+    """The message for an engine whose process ended unexpectedly. `child` is its id, and `exit_code` its exit code or
+    the negative number of a signal; `child` is 0 for an engine that this client did not start."""
     process = ""
     if child:
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        process = f" (process {child}: {signal.Signals(-code).name if code < 0 else f'exit code {code}'})"
+        reason = signal.Signals(-exit_code).name if exit_code < 0 else f"exit code {exit_code}"
+        process = f" (process {child}: {reason})"
     elif home:
         process = f" (process {_read_engine_note(home).get('pid', 'unknown')})"
     log = f" Log: {home.logs}" if home else ""

@@ -17,8 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from clawpy_console.attach import ClientEnd, TerminalDescription
-from clawpy_console.attach.client import SHUTDOWN_S, describe_terminal
+from clawpy_console.attach import SHUTDOWN_S, ClientEnd, TerminalDescription, describe_terminal
 from clawpy_console.attach.host import Host
 from engine import Home, Refusal, __version__
 

@@ -1,4 +1,5 @@
-"""What the consoles of one process share: the engine, and garbage collection that does not delay a key.
+"""The process that the consoles of one engine share: whether it outlives a console, and how it collects garbage without
+delaying a key.
 
 The engine works in threads of the console's process. The event loop needs the interpreter lock whenever it wakes, and a
 computing thread gives it up only after the switch interval. A full garbage collection stops all threads: for 30 ms with
@@ -35,15 +36,16 @@ class GarbageCollector:
         self._key_at = float("-inf")
         self._is_active = False
 
-    def start(self) -> None:
-        """Let the interpreter collect garbage. Before the first frame it did not, because that took 22 of 372 ms of
-        processor time. What exists now is excluded, because almost all of it stays."""
+    def allow_collections(self) -> None:
+        """Let the interpreter collect garbage, from the first frame on. Before that it did not, because it took 22 of
+        372 ms of processor time. What exists now is excluded, because almost all of it stays."""
         if not gc.isenabled():
             gc.freeze()
             gc.enable()
 
-    def take_over(self) -> None:
-        """Leave full collections to `collect_if_due`, and exclude the objects that exist now. Safe to call twice."""
+    def take_over_full_collections(self) -> None:
+        """Leave full collections to `collect_if_due`, once the engine is open; the interpreter keeps the others. The
+        objects that exist now are excluded. Safe to call twice."""
         if self._is_active:
             return
         sys.setswitchinterval(SWITCH_INTERVAL_S)
@@ -83,7 +85,8 @@ class Host:
         """Whether the engine keeps running without a console, because the operator wants that."""
         self.garbage_collector = GarbageCollector()
         self.apps: dict[Any, Any] = {}
-        """The open consoles, each by its terminal."""
+        """The open consoles, each by its terminal. `Consoles` has their types: both are imported after the first
+        frame."""
 
     def outlives_console(self) -> bool:
         """Whether the engine would keep running if one console closed now. Call it on the event loop."""

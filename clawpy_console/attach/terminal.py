@@ -60,7 +60,7 @@ class Terminal(asyncio.Protocol):
     """The connection to the client of one terminal. Everything here runs on the consoles' event loop.
 
     Args:
-        environment: variables of the terminal, see `client.PASSED_VARIABLES`.
+        environment: variables of the terminal, see `PASSED_VARIABLES`.
         size: columns and rows.
     """
 

@@ -19,7 +19,7 @@ from datetime import datetime
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from clawpy_console.attach.client import signal_handlers
+from clawpy_console.attach import signal_handlers
 from clawpy_console.attach.consoles import Consoles
 from clawpy_console.cli.printing.system import print_new_token
 from clawpy_console.formats import workspace_name

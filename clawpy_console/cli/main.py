@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
 import engine
-from clawpy_console.attach.client import signal_handlers
+from clawpy_console.attach import SHUTDOWN_S, signal_handlers
 from clawpy_console.cli import CommonOptions, OutputFailed, WrongUse, print_output, split_options
 from engine import Home
 
@@ -142,7 +142,6 @@ def _exit_on_signals() -> AbstractContextManager[None]:
 
 def _exit_on_signal(number: int, _frame: object) -> None:
     """Exit in order, and within `SHUTDOWN_S` in any case."""
-    from clawpy_console.attach.client import SHUTDOWN_S
     from clawpy_console.attach.consoles import exit_after
 
     exit_after(SHUTDOWN_S, 128 + number)

@@ -318,7 +318,8 @@ class WorkScreen(ConsoleScreen):
             if session.state.over:
                 notice = agent = ""
             banner = f"The worktree of “{crop(one_line(session.prompt), 60)}”{agent}"
-            external_programs.open_shell(self.app, session.cwd, notice=notice, banner=banner)
+            if_gone = f"{session.cwd} is gone: only the diff is left, in the pane on the right"
+            external_programs.open_shell(self.app, session.cwd, banner=banner, notice=notice, if_gone=if_gone)
 
     # The change set
 

@@ -212,7 +212,7 @@ def test_a_copied_home_does_not_attach_to_the_engine_of_the_original(tmp_path: P
 def test_an_engine_that_gives_no_console_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, message: str
 ) -> None:
-    monkeypatch.setattr("clawpy_console.attach.client.TIMEOUT_S", 0.05)
+    monkeypatch.setattr("clawpy_console.attach.client.ANSWER_TIMEOUT_S", 0.05)
     home = Home.locate(tmp_path)
     home.data.mkdir()
     address = str(tmp_path / "socket")

@@ -35,7 +35,7 @@ def test_full_collections_wait_until_nobody_types(restore_collector: None) -> No
         return gc.get_count()[2]
 
     collector.collect_if_due()  # not active yet: the interpreter does it by itself
-    collector.take_over()
+    collector.take_over_full_collections()
     collect_middle_generation(DUE_COLLECTIONS)
     collector.note_key()
     seconds = IDLE_S - 0.1
