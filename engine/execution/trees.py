@@ -30,6 +30,7 @@ from engine.files import TEMPORARY_PREFIX
 from engine.frozen import frozen
 from engine.git import MIN_VERSION, Git, read_git_version
 from engine.git.command import join_nul, split_nul, update_index
+from engine.git.environment import get_temporary_folder
 from engine.git.state import make_session_branch_name
 from engine.model import Refusal
 
@@ -122,7 +123,7 @@ def _read_head(git: Git) -> tuple[str, str]:
 def scratch_index(original: Path | None = None) -> Iterator[Path]:
     """A temporary copy of an index, or the path for a new one. The copy has the time of the original, because git
     compares file times with it to find stale entries."""
-    with tempfile.TemporaryDirectory(prefix="clawpy-index-") as folder:
+    with tempfile.TemporaryDirectory(prefix="index-", dir=get_temporary_folder()) as folder:
         copy = Path(folder) / "index"
         if original is not None and original.exists():
             with original.open("rb") as source:

@@ -34,6 +34,7 @@ from engine.files import read_plain, remove_folder
 from engine.frozen import frozen
 from engine.git import Git, GitError
 from engine.git.command import join_nul, split_nul
+from engine.git.environment import get_temporary_folder
 from engine.home import Home
 from engine.model import Refusal, sanitise
 from engine.storage.beneath import Beneath, parents
@@ -336,7 +337,7 @@ def _copy_included_files(git: Git, folder: Path) -> IncludedFiles:
 
 def _find_included(git: Git, patterns: bytes) -> list[bytes]:
     """The ignored files that the `patterns` of `.worktreeinclude` match."""
-    with tempfile.TemporaryDirectory(prefix="clawpy-include-") as folder:
+    with tempfile.TemporaryDirectory(prefix="include-", dir=get_temporary_folder()) as folder:
         patterns_file = Path(folder) / "patterns"
         patterns_file.write_bytes(patterns)
         names = split_nul(git.output("ls-files", "--others", "--ignored", f"--exclude-from={patterns_file}", "-z"))

@@ -214,22 +214,37 @@ class _Shadows:
     def of(self, repository: Repository) -> _Shadow:
         """The up-to-date shadow of a repository."""
         with self._lock:
-            if self._root is None or self._process != os.getpid() or not self._root.is_dir():
-                _remove_abandoned_roots()
-                self._root, self._process = _create_root(), os.getpid()
-                self._cache = {}
-                atexit.register(_remove_root, self._process, self._root)
+            root = self._make_root()
             cached = self._cache.get(repository.git_dir)
             if cached is not None and cached.stamp == read_configuration_stamp(repository, cached.sources):
                 return cached
-            shadow = _create_shadow(repository, self._root)
+            shadow = _create_shadow(repository, root)
             for gone in [git_dir for git_dir in self._cache if not git_dir.is_dir()]:
                 shutil.rmtree(self._cache.pop(gone).folder, ignore_errors=True)
             self._cache[repository.git_dir] = shadow
             return shadow
 
+    def get_root(self) -> Path:
+        """The folder of all shadow folders, which is made if it is missing."""
+        with self._lock:
+            return self._make_root()
+
+    def _make_root(self) -> Path:
+        if self._root is None or self._process != os.getpid() or not self._root.is_dir():
+            _remove_abandoned_roots()
+            self._root, self._process = _create_root(), os.getpid()
+            self._cache = {}
+            atexit.register(_remove_root, self._process, self._root)
+        return self._root
+
 
 _shadows = _Shadows()
+
+
+def get_temporary_folder() -> Path:
+    """A folder for temporary files of this process. It is removed when the process ends, or by the next one if this one
+    is killed."""
+    return _shadows.get_root()
 
 
 _ROOT_PREFIX = "clawpy-git-"

@@ -23,6 +23,7 @@ from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
 from engine.git import Git, GitError
 from engine.git.command import split_nul
+from engine.git.environment import get_temporary_folder
 from engine.git.history import log_commits
 from engine.git.state import Branch, GitState, read_modified_at
 
@@ -419,7 +420,7 @@ class MergeTrial:
 def try_merge(workspace: Path, onto: str, other: str) -> MergeTrial:
     """Merge the commit `other` into `onto`, within `TIMEOUT_S`. The outcome is remembered, because it never changes."""
     git = Git(workspace, timeout=TIMEOUT_S)
-    with tempfile.TemporaryDirectory(prefix="clawpy-merge-") as folder:
+    with tempfile.TemporaryDirectory(prefix="merge-", dir=get_temporary_folder()) as folder:
         try:
             tree, files = merge_trees(git, onto, other, separate_objects(git, Path(folder)))
             return MergeTrial(files, adds=bool(files) or tree != git.text("rev-parse", f"{onto}^{{tree}}"))

@@ -30,6 +30,7 @@ from engine.execution.sandbox.host_rules import (
     split_address,
 )
 from engine.frozen import frozen
+from engine.git.environment import get_temporary_folder
 from engine.model import sanitise
 
 MAX_CONNECTIONS = 64
@@ -130,8 +131,13 @@ class HostGate:
         self._slots = threading.Semaphore(MAX_CONNECTIONS)
         self._is_closed = False
         self._lock = threading.Lock()
-        # A short name: the path of a socket has room for a hundred characters. Only this user may enter the folder.
-        self._folder = Path(tempfile.mkdtemp(prefix="clawpy-gate-", dir="/tmp")).resolve()
+        # In /tmp, which no session sees; and the path of a socket has room for a hundred characters. Only this user may
+        # enter the folder.
+        private = Path("/tmp").resolve()
+        parent = get_temporary_folder().resolve()
+        self._folder = Path(
+            tempfile.mkdtemp(prefix="clawpy-gate-", dir=parent if parent.parent == private else private)
+        )
         self.path = self._folder / "s"
         """The socket, for `Confinement.gate`."""
         self._listener = socket.socket(socket.AF_UNIX)

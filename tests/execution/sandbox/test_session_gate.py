@@ -7,6 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -75,7 +76,7 @@ def test_the_gate_ends_with_its_command_and_leaves_the_exit_code_alone(
 
     folders: list[Path] = []
 
-    def make_folder(**options: str) -> str:
+    def make_folder(**options: Any) -> str:
         folders.append(Path(tempfile.mkdtemp(**options)))
         return str(folders[-1])
 
