@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.execution.runners.flow import CannotRun, WorkFailed
-from engine.execution.runners.flows.changelog import add_entries, classify_subject, is_mentioned
+from engine.execution.runners.flows.documents import add_entries, classify_subject, is_mentioned
 from tests.conftest import Repository
 from tests.execution.flows.flow_run import RunFlow
 from tests.support.helpers import read_table

@@ -17,12 +17,17 @@ from types import MappingProxyType
 from typing import ClassVar
 
 from engine.execution.runners.flow import LANDS_CHANGES, Flow, FlowResult, Job, Place, WorkFailed
-from engine.execution.runners.flows.changelog import DraftChangelog, LookAtRelease
-from engine.execution.runners.flows.documents import FindOutdatedDocs, UpdateDocs, WriteAgentsMd
+from engine.execution.runners.flows.documents import DraftChangelog, LookAtRelease, WriteAgentsMd
 from engine.execution.runners.flows.failing_tests import ApplyFix, Bisect, NarrowFailures, RehearseRevert
 from engine.execution.runners.flows.history import FindJointChanges, LookAtPullRequest, SummariseDay
 from engine.execution.runners.flows.merging import ForecastConflicts, RehearseMerge, UnfinishedOperation
-from engine.execution.runners.flows.own_changes import LookAtChanges, LookForLeftovers, RemoveLeftovers
+from engine.execution.runners.flows.own_changes import (
+    FindOutdatedDocs,
+    LookAtChanges,
+    LookForLeftovers,
+    RemoveLeftovers,
+    UpdateDocs,
+)
 from engine.execution.runners.flows.testing import CheckCleanHead, RunTests, UncoveredLines
 from engine.execution.runners.flows.tooling import FixLint, Lint, PrepareEnvironment, UpdateLock
 from engine.execution.runners.flows.unpushed import ReviewUnpushed

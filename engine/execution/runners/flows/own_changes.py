@@ -1,5 +1,5 @@
-"""Flows about your own changes: what is not committed and which commits to make of it, and the debugging and conflict
-markers that your files and commits still have."""
+"""Flows about your own changes: what is not committed and which commits to make of it, the debugging and conflict
+markers that your files and commits still have, and the documentation of what they renamed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git.leftovers import CONFLICT_MARKER, TODO_KINDS, count_kinds, find_removable_lines, remove_lines, scan_line
-from engine.git.own_changes import LocatedLeftover, OwnChanges, find_own_changes, read_text
+from engine.git.own_changes import LocatedLeftover, Mention, OwnChanges, find_own_changes, read_text
 from engine.git.reader import GitReader
 from engine.git.state import FileState, is_byproduct, read_status
 from engine.git.unpushed import read_uncommitted
@@ -338,3 +338,81 @@ class RemoveLeftovers(Flow):
             job.say(str(error))
             return None
         return combine_checks(compare_with_base(job, base, results))
+
+
+# -- documentation with names that your changes renamed or removed
+
+
+class FindOutdatedDocs(Flow):
+    """Lists each line of documentation with a name that is gone, and the new name where there is one."""
+
+    name = "look_at_mentions"
+    label = "Look at the documentation"
+    work = "docs"
+    place = Place.OPERATOR_TREE
+
+    def describe(self) -> str:
+        return "Show the documentation that names what your changes renamed or removed"
+
+    def run(self, job: Job) -> FlowResult:
+        mentions = read_own_changes(job).mentions
+        if not mentions:
+            return FlowResult("The documentation names nothing that your changes renamed or removed")
+        for finding in mentions:
+            replacement = f"now {finding.new}" if finding.new else "gone"
+            job.say(f"{finding.path}:{finding.line}  {finding.old} ({replacement})")
+            job.say(f"      {finding.text}")
+        renamed = [finding for finding in mentions if finding.new]
+        if len(renamed) < len(mentions):
+            job.say("Reword what is gone and has no new name.")
+        names = join_names(dict.fromkeys(finding.old for finding in mentions), 3)
+        files = count(len({finding.path for finding in mentions}), "file")
+        verb = "name" if len(mentions) > 1 else "names"
+        facts: Facts = {"mentions": make_facts(mentions, "path", "line", "old", "new")}
+        if renamed:
+            facts["next"] = "update_docs"
+        summary = f"{count(len(mentions), 'line')} in {files} of documentation still {verb} {names}"
+        return FlowResult(summary, sound=False, facts=facts)
+
+
+class UpdateDocs(Flow):
+    """Replaces old names with new ones on the lines that `FindOutdatedDocs` lists."""
+
+    name = "update_docs"
+    label = "Update the documentation"
+    work = "docs"
+    place = Place.CHANGE_SET
+    paths: list[RepoFile] = Field(min_length=1, max_length=100, description="documents that contain renamed names")
+
+    def describe(self) -> str:
+        return f"Put the new names into {join_names(self.paths, 3)}"
+
+    def run(self, job: Job) -> FlowResult:
+        mentions = read_own_changes(job).mentions
+        changed: dict[str, int] = {}
+        for path in self.paths:
+            renamed = [mention for mention in mentions if mention.path == path and mention.new]
+            if renamed and self._rename_in_file(job, path, renamed):
+                changed[path] = len(renamed)
+        if not changed:
+            return FlowResult("Nothing to update: no document contains a name with a clear replacement")
+        summary = f"{count(sum(changed.values()), 'name')} updated in {join_names(changed, 3)}"
+        unnamed = sum(not mention.new for mention in mentions)
+        if unnamed:
+            verb = "names" if unnamed == 1 else "name"
+            summary += f"; {count(unnamed, 'line')} {verb} something that is gone and must be reworded"
+        return FlowResult(summary, facts={"changed": list(changed)})
+
+    def _rename_in_file(self, job: Job, path: str, mentions: Sequence[Mention]) -> bool:
+        """Replace the names that a document mentions, longer names first. Returns False if the file cannot be read."""
+        try:
+            rows = read_plain(job.folder / path, MAX_FILE_BYTES, follow=False).decode().split("\n")
+        except (OSError, ValueError) as error:
+            job.say(f"{path} was not changed: {error!s}")
+            return False
+        for mention in sorted(mentions, key=lambda mention: -len(mention.old)):
+            name = re.compile(rf"(?<![\w-]){re.escape(mention.old)}(?![\w-])")
+            rows[mention.line - 1] = name.sub(mention.new.replace("\\", "\\\\"), rows[mention.line - 1])
+            job.say(f"{path}:{mention.line}  {mention.old} → {mention.new}")
+        (job.folder / path).write_bytes("\n".join(rows).encode())
+        return True
