@@ -2,29 +2,25 @@
 
 Guidance is *noisy* for an agent if the agent's work goes worse with it than without it, by more than chance. The test
 stays valid however often it is repeated. Guidance is *stale* if it is older than the limit of its kind.
-
-A `SessionFollower` reads in the ledger how sessions end, and what happens to their changes. The trials of
-`learning.candidates.overlays` follow their sessions by it too (SPEC 5.7).
 """
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from sqlmodel import Field, col, delete, select
 
 from engine.events import Event, GuidanceApplied, GuidanceFoundNoisy, GuidanceFoundStale
 from engine.hierarchy.guidance import select_items
 from engine.hierarchy.profiles import Profiles
+from engine.hierarchy.session_outcomes import BAD, GOOD, SessionFollower, outcome_field
 from engine.inference import Arms, compute_difference_interval
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
+from engine.storage.ledger import Ledger
 from engine.storage.rows import Row, ask, json_field, utc_field
 
 CURSOR = "hierarchy.guided"
@@ -50,16 +46,6 @@ confirmed. An item of a soul has no date."""
 RECENT = timedelta(days=30)
 """Guidance is stale if it was in a session of this time."""
 
-RowT = TypeVar("RowT", bound=Any)
-
-SESSION_KINDS = frozenset({"SessionEnded", "ValidationFailed"})
-"""Kinds of ledger entries about the end of a session, which is their subject."""
-
-CHANGE_KINDS = frozenset(
-    {"ChangeSetReady", "ChangeSetLanded", "ChangeSetBranched", "ChangeSetDiscarded", "LandingUndone"}
-)
-"""Kinds of ledger entries about the changes of a session, whose id is in their payload."""
-
 
 def measure_harm(arms: Arms) -> float:
     """By how much, at least, the share of bad sessions is larger with an item than without it, with 95 % certainty over
@@ -83,76 +69,15 @@ def count_arms(sessions: Sequence[tuple[Mapping[str, str], bool]]) -> dict[tuple
 
 
 class GuidedSession(Row, table=True):
-    """A session with guidance: its items with their wordings, and in `state` its outcome so far (see
-    `compute_next_outcome`)."""
+    """A session with guidance: its items with their wordings, and its outcome so far (see `session_outcomes`)."""
 
     __tablename__ = "guided_sessions"
 
     session_id: str = Field(primary_key=True)
     agent: str
     items: dict[str, str] = json_field()
-    state: str = ""
+    outcome: str = outcome_field()
     at: datetime = utc_field()
-
-
-def get_session_id(entry: LedgerEntry) -> str:
-    """The id of the session that an entry of these kinds is about."""
-    return entry.subject if entry.kind in SESSION_KINDS else str(entry.payload.get("session_id", ""))
-
-
-def compute_next_outcome(kind: str, payload: Mapping[str, object], before: str) -> str:
-    """The outcome of a session after an entry about it: "", "open" (its changes wait), "good" or "bad".
-
-    A session is good if it ended well and left no changes, or if its changes were landed or committed. It is bad if it
-    failed, was blocked or its tests still fail, or if its changes were discarded or undone. The operator's last
-    decision on the changes counts. A session that was cancelled or interrupted has no outcome.
-    """
-    match kind:
-        case "ChangeSetReady":
-            return before or "open"
-        case "ChangeSetLanded" | "ChangeSetBranched":
-            return "good"
-        case "LandingUndone":
-            return before if payload.get("left") else "bad"  # a part of the changes is still landed
-        case "ChangeSetDiscarded":
-            return "" if payload.get("continued_in") else "bad"
-        case "ValidationFailed":
-            return "bad"
-        case "SessionEnded" if payload.get("state") in ("failed", "blocked"):
-            return "bad"
-        case "SessionEnded" if payload.get("state") == "succeeded":
-            return before or "good"
-    return before
-
-
-class SessionFollower(Generic[RowT]):
-    """Updates the `state` of the rows of a table by ledger entries about the session of each row. Callable from any
-    thread."""
-
-    def __init__(self, database: Database, ledger: Ledger, table: type[RowT], *, cursor: str) -> None:
-        self._database = database
-        self._table = table
-        self._cursor = LedgerCursor(ledger, cursor, lambda entry: entry.kind in SESSION_KINDS | CHANGE_KINDS)
-        self._lock = threading.Lock()
-
-    def catch_up(self) -> None:
-        """Read the new ledger entries."""
-        with self._lock:
-            self._cursor.handle_new(lambda entries: self._database.write(partial(self._apply_entries, entries)))
-
-    def on_state_change(self, tx: Transaction, rows: Sequence[RowT]) -> None:
-        """Called after the state of these rows changed."""
-
-    def _apply_entries(self, entries: Sequence[LedgerEntry], tx: Transaction) -> None:
-        changed: list[RowT] = []
-        for entry in entries:
-            for row in tx.session.exec(select(self._table).where(self._table.session_id == get_session_id(entry))):
-                outcome = compute_next_outcome(entry.kind, entry.payload, row.state)
-                if outcome != row.state:
-                    row.state = outcome
-                    changed.append(row)
-        if changed:
-            self.on_state_change(tx, changed)
 
 
 class GuidedSessions(SessionFollower[GuidedSession]):
@@ -191,9 +116,9 @@ class GuidedSessions(SessionFollower[GuidedSession]):
             row.items = {**row.items, **dict(zip(items, wordings, strict=True))}
             tx.session.add(row)
 
-    def on_state_change(self, tx: Transaction, rows: Sequence[GuidedSession]) -> None:
+    def on_outcome_change(self, tx: Transaction, rows: Sequence[GuidedSession]) -> None:
         """Report the guidance that proved noisy."""
-        for agent in sorted({row.agent for row in rows if row.state in ("good", "bad")}):
+        for agent in sorted({row.agent for row in rows if row.outcome in (GOOD, BAD)}):
             _report_noisy(tx, agent)
 
     def review(self) -> None:
@@ -213,15 +138,15 @@ class GuidedSessions(SessionFollower[GuidedSession]):
         leaders = sorted({ref.partition("#")[0] for ref, _ in session_counts})
         for leader, profile in self._profiles.read_within(tx.session, leaders).items():
             for item in select_items(profile):
-                told, max_age = session_counts.get((item.ref, item.wording)), MAX_AGES.get(item.section)
-                if told and max_age and item.at and tx.now - item.at > max_age:
+                session_count, max_age = session_counts.get((item.ref, item.wording)), MAX_AGES.get(item.section)
+                if session_count and max_age and item.at and tx.now - item.at > max_age:
                     event = GuidanceFoundStale(
                         subject=item.ref,
                         leader=leader,
                         wording=item.wording,
                         days=(tx.now - item.at).days,
                         most=max_age.days,
-                        told=told,
+                        told=session_count,
                     )
                     _report_once(tx, event, item.wording)
 
@@ -231,9 +156,9 @@ def _report_noisy(tx: Transaction, agent: str) -> None:
     rows = tx.session.exec(
         select(GuidedSession)
         .where(GuidedSession.agent == agent, col(GuidedSession.at) > tx.now - MAX_SESSION_AGE)
-        .where(col(GuidedSession.state).in_(("good", "bad")))
+        .where(col(GuidedSession.outcome).in_((GOOD, BAD)))
     ).all()
-    for (ref, wording), arms in count_arms([(row.items, row.state == "good") for row in rows]).items():
+    for (ref, wording), arms in count_arms([(row.items, row.outcome == GOOD) for row in rows]).items():
         harm = measure_harm(arms)
         if harm > 0:
             event = GuidanceFoundNoisy(

@@ -84,11 +84,6 @@ class WorkReader:
         return find_or_none(self.session, session_id)
 
 
-def get_session_id(entry: LedgerEntry) -> str:
-    """The session that an event of `ENDED` is about."""
-    return str(entry.payload.get("session_id") or entry.subject)
-
-
 class CaptureRow(Row, table=True):
     """One capture. `digest` identifies its words, so that a workspace has them once. `session_id` and `line` say where
     they were said first."""
@@ -155,7 +150,7 @@ class Captures:
     def handle(self, entry: LedgerEntry) -> None:
         """A session ended, or its changes were discarded: capture what was said in it, with its outcome. A second call
         changes nothing."""
-        self.capture_session(get_session_id(entry))
+        self.capture_session(entry.session_id)
 
     def capture_session(self, session_id: str) -> list[Capture]:
         """Store and remember the captures of a session, and return them; none for an unknown session."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
-from engine.memory.captures import ENDED, WorkReader, get_session_id
+from engine.memory.captures import ENDED, WorkReader
 from engine.memory.graph import TaskGraph
 from engine.model import (
     PROBLEM_FOUND,
@@ -51,7 +51,7 @@ class GraphProducer:
         """Put what an event of `KINDS` says into the graph. A second call changes nothing."""
         try:
             if entry.kind in ENDED or entry.kind == "SessionStarted":
-                self._put_session(get_session_id(entry))
+                self._put_session(entry.session_id)
             elif entry.kind == "WorkOverlapped":
                 self._relate(entry.payload["session_id"], Relation.RELATED_TO, entry.payload["other_session_id"])
             else:

@@ -20,7 +20,6 @@ from engine import tokenizer
 from engine.background import run_in_thread
 from engine.clock import Clock
 from engine.frozen import frozen
-from engine.memory.captures import get_session_id
 from engine.memory.graph import SEMANTIC_WEIGHT, TaskGraph, compute_recency
 from engine.memory.para import Para
 from engine.memory.question import STOP_WORDS, find_stems, make_stem
@@ -262,7 +261,7 @@ class LedgerSource:
                     ScorePart("words", share, SEMANTIC_WEIGHT),
                     ScorePart("recency", compute_recency(entry.at, now), REST_WEIGHT),
                 )
-                session = get_session_id(entry)
+                session = entry.session_id
                 match = RecallMatch(
                     id=f"event_{entry.id}",
                     layer=Layer.LEDGER,

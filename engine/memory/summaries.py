@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 
 from engine.clock import Clock
 from engine.frozen import frozen
-from engine.memory.captures import Captures, WorkReader, get_session_id
+from engine.memory.captures import Captures, WorkReader
 from engine.memory.search import SUMMARY_PREFIX
 from engine.memory.store import MemoryStore, check_memory, make_memory_id
 from engine.model import (
@@ -164,7 +164,7 @@ class SessionSummariser:
 
     def handle(self, entry: LedgerEntry) -> None:
         """Remember the summary of a session that ended, or whose changes were discarded, once for each outcome."""
-        session_id = get_session_id(entry)
+        session_id = entry.session_id
         view = self._work.find_session(session_id)
         existing = self._store.get(SUMMARY_PREFIX + session_id)
         if view is None or view.started_at is None or view.not_begun:

@@ -53,6 +53,11 @@ class LedgerEntry:
     workspace: str
     payload: dict[str, Any]
 
+    @property
+    def session_id(self) -> str:
+        """The session that it is about, for an event about a session or its changes. For any other one its subject."""
+        return str(self.payload.get("session_id") or self.subject)
+
 
 class Ledger:
     """Reads the ledger."""

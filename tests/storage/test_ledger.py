@@ -59,6 +59,12 @@ def handle_subjects(cursor: LedgerCursor) -> list[str]:
     return subjects
 
 
+def test_an_entry_about_changes_names_their_session_and_one_about_a_session_itself(database: Database) -> None:
+    database.write(lambda tx: tx.record(ChangeSetDiscarded(subject="change_1", session_id="session_2")))
+    record_end(database, view("session_1"))
+    assert [entry.session_id for entry in Ledger(database).since(0)] == ["session_2", "session_1"]
+
+
 def test_each_relevant_entry_is_handled_once_also_by_the_next_engine(database: Database, cursor: LedgerCursor) -> None:
     record_relevant(database, "a")
     record_irrelevant(database)

@@ -21,7 +21,7 @@ from engine import tokenizer
 from engine.config import SettingsSource
 from engine.events import OverlayFoundHarmful
 from engine.frozen import frozen
-from engine.hierarchy.guided_sessions import SessionFollower
+from engine.hierarchy.session_outcomes import UNKNOWN, SessionFollower, outcome_field
 from engine.inference import Arms, compute_difference_interval
 from engine.learning.candidates.candidates import CandidateRow, load_candidates
 from engine.learning.candidates.evaluation import list_texts
@@ -142,8 +142,8 @@ class OverlayRun(Row, table=True):
     """Whether the session went without the overlay."""
     propensity: float
     """The probability of withholding the overlay."""
-    state: str = ""
-    """The result of the session, see `engine.hierarchy.guided_sessions.compute_next_outcome`."""
+    outcome: str = outcome_field()
+    """The outcome of the session, see `engine.hierarchy.session_outcomes`."""
     at: datetime = utc_field()
 
 
@@ -202,7 +202,7 @@ class Trials(SessionFollower[OverlayRun]):
         """Store the overlays in the provenance of a prompt that is sent, including the withheld ones. Each is stored
         once for a session."""
         statement = insert(OverlayRun).on_conflict_do_nothing()
-        run = {"session_id": session_id, "agent": agent, "workspace": workspace, "state": "", "at": tx.now}
+        run = {"session_id": session_id, "agent": agent, "workspace": workspace, "outcome": UNKNOWN, "at": tx.now}
         for draw in provenance.get(PROVENANCE_KEY, ()):
             values = {"overlay_id": draw["id"], "withheld": draw["withheld"], "propensity": draw["propensity"]}
             tx.session.execute(statement, run | values)
@@ -237,7 +237,7 @@ class Trials(SessionFollower[OverlayRun]):
         harmful = (pair for pair in pairs if pair[1].verdict is LiftVerdict.HARMS)
         return sorted(harmful, key=lambda pair: pair[1].high)
 
-    def on_state_change(self, tx: Transaction, rows: Sequence[OverlayRun]) -> None:
+    def on_outcome_change(self, tx: Transaction, rows: Sequence[OverlayRun]) -> None:
         """Record an event for each overlay that does harm, once."""
         for overlay_id, measured in _load_lifts(tx.session, {row.overlay_id for row in rows}).items():
             row = tx.session.get(CandidateRow, overlay_id.rpartition(".")[0])

@@ -179,7 +179,7 @@ class AdaptationWorld:
         rows = [
             OverlayRun(
                 overlay_id=overlay.id, session_id=f"trial_{withheld}_{number}", agent=AGENT, workspace=SHOP,
-                withheld=withheld, propensity=0.5, state="good" if number < good else "bad", at=self.clock.now(),
+                withheld=withheld, propensity=0.5, outcome="good" if number < good else "bad", at=self.clock.now(),
             )
             for withheld, good in ((False, with_good), (True, without_good))
             for number in range(runs)

@@ -1,9 +1,9 @@
-"""Sessions with guidance (SPEC 1.10, 5.1): their outcomes, and that noisy or stale guidance is reported once."""
+"""Sessions with guidance (SPEC 1.10, 5.1): noisy and stale guidance is found, and reported once."""
 
 from __future__ import annotations
 
 import itertools
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,6 @@ from engine.hierarchy.guided_sessions import (
     MIN_SESSIONS,
     REPORTED,
     GuidedSession,
-    compute_next_outcome,
     measure_harm,
 )
 from engine.inference import Arms
@@ -24,60 +23,6 @@ from engine.storage import state
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.hierarchy.guidance_world import Organisation, edit_profile, make_world
-
-NOW = datetime(2026, 3, 2, 9, tzinfo=UTC)
-
-# -- pure
-
-Step = tuple[str, dict[str, Any]]
-"""The kind and the payload of a ledger entry about a session."""
-
-SUCCEEDED: Step = ("SessionEnded", {"state": "succeeded"})
-TESTS_FAILED: Step = ("ValidationFailed", {})
-READY: Step = ("ChangeSetReady", {})
-LANDED: Step = ("ChangeSetLanded", {})
-BRANCHED: Step = ("ChangeSetBranched", {})
-
-
-def ended(state: str) -> Step:
-    return "SessionEnded", {"state": state}
-
-
-def discarded(**payload: str) -> Step:
-    return "ChangeSetDiscarded", payload
-
-
-def undone(**payload: int) -> Step:
-    return "LandingUndone", payload
-
-
-@pytest.mark.parametrize(
-    ("steps", "expected"),
-    [
-        ([SUCCEEDED], "good"),
-        ([ended("failed")], "bad"),
-        ([ended("blocked")], "bad"),
-        ([ended("cancelled")], ""),
-        ([ended("interrupted")], ""),
-        ([READY, SUCCEEDED], "open"),
-        ([READY, SUCCEEDED, LANDED], "good"),
-        ([READY, ("ChangeSetLanded", {"left": 1}), LANDED, undone(left=1)], "good"),
-        ([READY, SUCCEEDED, BRANCHED], "good"),
-        ([READY, SUCCEEDED, discarded()], "bad"),
-        ([READY, SUCCEEDED, discarded(continued_in="sess_2")], ""),
-        ([READY, SUCCEEDED, LANDED, undone()], "bad"),
-        ([TESTS_FAILED, READY, SUCCEEDED], "bad"),
-        ([TESTS_FAILED, SUCCEEDED, LANDED], "good"),  # the operator landed it although tests fail
-    ],
-)
-def test_the_last_decision_on_a_session_is_its_outcome_also_when_it_is_read_twice(
-    steps: list[Step], expected: str
-) -> None:
-    outcome = ""
-    for _ in range(2):
-        for kind, payload in steps:
-            outcome = compute_next_outcome(kind, payload, outcome)
-        assert outcome == expected
 
 
 @pytest.mark.parametrize(
@@ -96,9 +41,6 @@ def test_the_last_decision_on_a_session_is_its_outcome_also_when_it_is_read_twic
 def test_guidance_is_noisy_if_work_goes_worse_with_it_by_more_than_chance(arms: Arms, is_noisy: bool) -> None:
     assert (measure_harm(arms) > 0) is is_noisy
     assert -1 <= measure_harm(arms) <= 1
-
-
-# -- in the ledger
 
 
 class GuidedWork:
