@@ -7,17 +7,18 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.execution.tools.folder_jail import Jail, is_git_name, split_path
+from engine.execution.tools.folder_jail import Jail
 from engine.model import Refusal
 
-NAMES = ("a", "b", "c", ".git", "\u00fc")
+GIT = ".git"
+NAMES = ("a", "b", "c", GIT, "\u00fc")
 KINDS = (
     "file",
     "folder",
@@ -77,11 +78,19 @@ def make_entry(folder: Path, outside: Path, entry: Entry) -> None:
             os.link(outside / "b", path)
 
 
+def list_steps(path: str) -> list[str]:
+    """The names on a way, as pathlib divides it."""
+    return [step for step in PurePosixPath(path).parts if not step.startswith("/")]
+
+
 def find_expected_file(folder: Path, path: str) -> Path | None:
-    """Where the operating system would end. None when it leaves the folder on its way, or cannot go it."""
-    above = list(folder.parts[1:])
+    """Where the operating system would end from the folder. None for a path that does not begin there, and when it
+    leaves the folder on its way, or cannot go it."""
+    if not path.strip() or path.startswith(("/", "~")):
+        return None
+    above = list_steps(str(folder))
     here = folder
-    pending = split_path(path)
+    pending = list_steps(path)
     for _ in range(400):
         if not pending:
             return here
@@ -92,11 +101,11 @@ def find_expected_file(folder: Path, path: str) -> Path | None:
             here = here.parent
             continue
         here = here / step
-        if is_git_name(step):
+        if step == GIT:
             return None
         if here.is_symlink():
             link = here.readlink()
-            steps = split_path(str(link))
+            steps = list_steps(str(link))
             if not link.is_absolute():
                 here = here.parent
             elif steps[: len(above)] == above:
@@ -128,7 +137,7 @@ def test_the_jail_reads_only_files_inside(entries: list[Entry], paths: list[str]
         folder = root / "in"
         jail = Jail(folder)
         for path in paths:
-            expected = find_expected_file(folder, path) if path.strip() and not path.startswith(("/", "~")) else None
+            expected = find_expected_file(folder, path)
             is_file = expected is not None and expected.is_file()
             try:
                 data = jail.read(path).data
@@ -166,7 +175,7 @@ def read_outside(root: Path) -> dict[Path, bytes]:
 
 def read_git_names(folder: Path) -> dict[str, bytes | None]:
     """Everything under a name that is git's."""
-    paths = [path for path in folder.rglob("*") if any(map(is_git_name, path.relative_to(folder).parts))]
+    paths = [path for path in folder.rglob("*") if GIT in path.relative_to(folder).parts]
     return {str(path): path.read_bytes() if path.is_file() and not path.is_symlink() else None for path in paths}
 
 

@@ -4,26 +4,33 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from engine.execution.runners.toolchains.python_projects import find_reexported_modules, find_related_tests
 
+TESTS = {
+    "tests/a/test_cart.py": "",
+    "tests/b/test_cart.py": "",
+    "tests/test_flow.py": "from a.cart import total\n",
+    "tests/b/cart_test.py": "",
+}
+"""The texts of tests, by their paths."""
 
-def test_a_changed_file_has_its_related_tests() -> None:
-    tests = {
-        "tests/a/test_cart.py": "",
-        "tests/b/test_cart.py": "",
-        "tests/test_flow.py": "from a.cart import total\n",
-        "tests/b/cart_test.py": "",
-    }
-    assert find_related_tests(
-        ["a/cart.py", "b/cart.py", "tests/b/conftest.py", "tests/test_flow.py", "x.md", "a/__init__.py"], tests
-    ) == {
-        "a/cart.py": ["tests/a/test_cart.py", "tests/test_flow.py"],
-        "b/cart.py": ["tests/b/cart_test.py", "tests/b/test_cart.py"],
-        "tests/b/conftest.py": ["tests/b/cart_test.py", "tests/b/test_cart.py"],
-        "tests/test_flow.py": ["tests/test_flow.py"],
-        "x.md": [],
-        "a/__init__.py": [],
-    }
+
+@pytest.mark.parametrize(
+    ("changed", "related"),
+    [
+        ("a/cart.py", ["tests/a/test_cart.py", "tests/test_flow.py"]),
+        ("b/cart.py", ["tests/b/cart_test.py", "tests/b/test_cart.py"]),
+        ("tests/b/conftest.py", ["tests/b/cart_test.py", "tests/b/test_cart.py"]),
+        ("tests/test_flow.py", ["tests/test_flow.py"]),
+        ("x.md", []),
+        ("a/__init__.py", []),
+    ],
+    ids=["by name and import", "by name", "a conftest", "a test", "no Python", "a package without a name"],
+)
+def test_a_changed_file_has_its_related_tests(changed: str, related: list[str]) -> None:
+    assert find_related_tests([changed], TESTS) == {changed: related}
 
 
 def test_tests_that_reach_a_module_through_its_package_belong_to_it() -> None:
