@@ -1,7 +1,8 @@
-"""Times, money, counts and texts as short words, for screens and verbs."""
+"""Times, money, counts and texts as short words, for screens and verbs; and the words of a filter in texts."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import PurePath
 
@@ -90,3 +91,9 @@ def crop(text: str, width: int) -> str:
 def fit_to_width(text: str, width: int) -> str:
     """`text` cropped or padded to exactly `width` cells."""
     return set_cell_size(crop(text, width), width)
+
+
+def has_words(text: str, words: Iterable[str]) -> bool:
+    """Whether `text` contains all `words`, which are in lower case."""
+    text = text.lower()
+    return all(word in text for word in words)

@@ -1,19 +1,17 @@
-"""The quality of the predictions, and the training of Twin models, as fields and questions: for the insights screen,
-for `clawpy metrics` and `clawpy train` (SPEC 8.4, 8.5).
+"""The quality of the predictions as fields, for the insights screen and `clawpy metrics` (SPEC 8.4).
 
 The functions take the document that the verb prints as JSON.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from clawpy_console import formats
 from clawpy_console.fields import Document, Field, Label, draw_bar, draw_sparkline, heading, text_line
 from clawpy_console.formats import fit_to_width, one_line
 from engine import kind_title
-from engine.model import TrainingOffer, TrainingRunView, TrainingView
 
 
 def format_percent(share: float | None) -> str:
@@ -165,12 +163,6 @@ def make_drift_fields(report: Document) -> Iterator[Field]:
         yield Field("▲ more" if is_more else "▼ less", f"{shift['kindTitle']}: {change}", "wants")
 
 
-# Training
-
-
-METHOD_NAMES = {"dpo": "preference pairs", "sft": "conversations"}
-"""The examples of a training, by its method."""
-
 TRAINING_STATES = {
     "prepared": Label("◐", "accent", "being sent"),
     "uploaded": Label("◐", "accent", "being started"),
@@ -181,71 +173,4 @@ TRAINING_STATES = {
     "failed": Label("✗", "wrong", "failed"),
     "cancelled": Label("■", "grey", "stopped"),
 }
-"""The label of each state of a training."""
-
-
-def make_training_fields(view: TrainingView, now: datetime, key_of: Callable[[str], str]) -> Iterator[Field]:
-    """The pairs until the next training, the model in use, the newest trainings; and the keys that train and swap.
-    `key_of` gives the key of an action."""
-    yield heading("training")
-    yield Field("pairs", f"{draw_bar(view.pairs / max(1, view.needed))} {view.pairs:,} of {view.needed} new")
-    if view.active is None:
-        automatic = "; it starts by itself when it is due" if view.automatic else ""
-        yield Field("next", f"{view.words or 'the next training is due'}{automatic}")
-        yield Field(key_of("insights.train"), "train; first shows what is sent and where", "accent")
-    off = "" if view.enabled or not view.model else f", off: twinModelEnabled ({key_of('app.safety')})"
-    yield Field("Twin model", f"{view.model or 'none: only the built-in Twin'}{off}")
-    for run in view.runs:
-        label = TRAINING_STATES[run.state]
-        cost = f" · {formats.money(run.cost)}" if run.cost else ""
-        examples = f"{run.records:,} {METHOD_NAMES[run.method]}"
-        text = f"{formats.moment(run.created_at, now)} · {examples}{cost}"
-        yield Field(f"{label.sign} {label.words}", text, label.tone)
-        if run.note:
-            yield text_line(one_line(run.note), "faint")
-    if (newest := view.swappable_run) is not None:
-        swap = f"go back to the previous model: {newest.former_model or 'none'}"
-        if newest.state == "kept_old":
-            swap = f"switch to {newest.model}"
-        yield Field(key_of("insights.swap"), swap, "accent")
-
-
-def make_training_question(offer: TrainingOffer, view: TrainingView, key_of: Callable[[str], str]) -> str:
-    """The question before a training: what is sent where, its cost and its result. `key_of` gives the key of an
-    action, such as that which stops the training again."""
-    provider = f"{offer.provider} ({offer.base_url})" if offer.base_url else offer.provider
-    safety = key_of("app.safety")
-    off_note = (
-        "" if view.enabled else f" It predicts cards only while twinModelEnabled is on ({safety}), which is off now."
-    )
-    baseline = f"{offer.current_model} does" if offer.current_model else "a coin toss would"
-    size = f"{offer.size / 1000:,.0f} kB" if offer.size < 1_000_000 else f"{offer.size / 1_000_000:.1f} MB"
-    return (
-        f"{offer.records:,} {METHOD_NAMES[offer.method]}, {size}, go to {provider}, which trains "
-        f"{offer.base_model} on them.\n\n"
-        "What is sent: the context of each card (names of files and branches, titles of tasks, the last "
-        "test result), prompts you approved and dismissed with their channels; the text of imported conversations. "
-        "Known secrets are removed.\n\n"
-        f"What stays here: {offer.held_back:,} decisions, to measure the new model. It is used only if it agrees with "
-        f"them at least as often as {baseline}.{off_note}\n\n"
-        f"Cost: what the provider charges. {formats.money(offer.cost_cap)} is reserved within your caps "
-        f"(training.costCap); the final price is known at the end. {key_of('insights.train')} stops the training."
-    )
-
-
-def make_stop_question(run: TrainingRunView) -> str:
-    """The question before a training is stopped."""
-    return (
-        f"{run.id}: {run.records:,} {METHOD_NAMES[run.method]} at {run.provider}, "
-        f"{TRAINING_STATES[run.state].words}.\n\nIt is also cancelled at the provider, which may still charge for work "
-        "done. The model in use stays; no pair is used up."
-    )
-
-
-def make_swap_question(run: TrainingRunView, view: TrainingView) -> tuple[str, str]:
-    """The title and the question before a swap of models."""
-    measured = f"\n\nMeasured: {one_line(run.note)}" if run.note else ""
-    if run.state == "kept_old":
-        return "Use this model?", f"{run.model} replaces {view.model or 'none'} immediately.{measured}"
-    back = run.former_model or "no model: only the built-in Twin"
-    return "Go back to the previous model?", f"{run.model} is no longer used. In use again: {back}.{measured}"
+"""The label of each state of the training of a Twin model (SPEC 8.5), for the screen and `clawpy train`."""

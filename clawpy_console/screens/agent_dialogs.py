@@ -18,11 +18,11 @@ from textual.widgets import Input, TextArea
 from clawpy_console import formats
 from clawpy_console.fields import Document, text_line
 from clawpy_console.fields.agent import make_edit_fields, make_move_fields
-from clawpy_console.formats import crop
+from clawpy_console.formats import crop, has_words
 from clawpy_console.keys import bindings
 from clawpy_console.screens.agent_tree import OWNER, make_search_text
 from clawpy_console.screens.dialog import Dialog, PreviewDialog, confirm
-from clawpy_console.widgets.frame import KeyLine, has_words
+from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.rows import Row, Rows
 from clawpy_console.widgets.texts import PlainText, ReflowingText
 from engine import dispatch

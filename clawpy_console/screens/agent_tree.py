@@ -14,9 +14,8 @@ from textual.message import Message
 
 from clawpy_console import formats
 from clawpy_console.fields import Label
-from clawpy_console.formats import one_line
+from clawpy_console.formats import has_words, one_line
 from clawpy_console.keys import bindings
-from clawpy_console.widgets.frame import has_words
 from clawpy_console.widgets.rows import Row, Rows
 from engine.frozen import frozen
 from engine.model import AgentView

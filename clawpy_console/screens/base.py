@@ -22,8 +22,8 @@ from textual.worker import Worker
 
 from clawpy_console.keys import GROUPS, bindings, find_key_line_actions, format_key, is_on_screen
 from clawpy_console.state import AppState
-from clawpy_console.widgets.frame import Columns, Filter, Frame, KeyLine
-from clawpy_console.widgets.texts import PlainText, ReflowingText
+from clawpy_console.widgets.frame import Columns, Frame, KeyLine
+from clawpy_console.widgets.texts import Filter, PlainText, ReflowingText
 
 if TYPE_CHECKING:
     from textual.widgets import TextArea

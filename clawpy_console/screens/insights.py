@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,9 @@ from textual import events
 from textual.app import ComposeResult
 from textual.containers import Horizontal
 
-from clawpy_console.fields import Document, Field, heading, predictions, text_line
+from clawpy_console import formats
+from clawpy_console.fields import Document, Field, draw_bar, heading, predictions, text_line
+from clawpy_console.fields.predictions import TRAINING_STATES
 from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import ConsoleScreen, find_next_choice
@@ -18,7 +21,7 @@ from clawpy_console.screens.dialog import confirm, show_text
 from clawpy_console.widgets.rows import ScrollPane
 from clawpy_console.widgets.texts import ReflowingText
 from engine import document
-from engine.model import Insights, Refusal, TrainingOffer
+from engine.model import Insights, Refusal, TrainingOffer, TrainingRunView, TrainingView
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -117,7 +120,7 @@ class InsightsScreen(ConsoleScreen):
         """The right column: what the engine may do by itself, and the training."""
         title = f"acting by itself{self._make_key_hint(2, 'tables')}"
         fields = [heading(title), text_line(one_line(insights.earning), "grey")]
-        fields += predictions.make_training_fields(insights.training, self.now, self.key_of)
+        fields += _make_training_view_fields(insights.training, self.now, self.key_of)
         return fields
 
     def _make_key_hint(self, presses: int, column: str) -> str:
@@ -152,15 +155,15 @@ class InsightsScreen(ConsoleScreen):
             return
         if (run := insights.training.active) is not None:
             stop = partial(self._call, lambda engine: engine.training.cancel(), "the training is stopped")
-            confirm(self.app, "Stop the training?", predictions.make_stop_question(run), "stop it", stop, risky=True)
+            confirm(self.app, "Stop the training?", _make_stop_question(run), "stop it", stop, risky=True)
             return
 
-        def ask(offer: TrainingOffer) -> None:
-            question = predictions.make_training_question(offer, insights.training, self.key_of)
+        def confirm_training(offer: TrainingOffer) -> None:
+            question = _make_training_question(offer, insights.training, self.key_of)
             launch = partial(self._call, lambda engine: engine.training.launch(), "the training has started")
             confirm(self.app, "Train a Twin model?", question, "send and train", launch, risky=True)
 
-        self.app.load_for_dialog(lambda engine: engine.training.offer(), ask, self._explain_refusal)
+        self.app.load_for_dialog(lambda engine: engine.training.offer(), confirm_training, self._explain_refusal)
 
     def _explain_refusal(self, refusal: Refusal) -> None:
         show_text(self.app, "No training yet", f"{refusal.message}\n\n{refusal.fix}")
@@ -170,7 +173,7 @@ class InsightsScreen(ConsoleScreen):
         insights = self._insights
         if insights is None or (run := insights.training.swappable_run) is None:
             return
-        title, question = predictions.make_swap_question(run, insights.training)
+        title, question = _make_swap_question(run, insights.training)
 
         def swap(engine: Engine) -> object:
             return engine.training.adopt() if run.state == "kept_old" else engine.training.restore_former()
@@ -202,3 +205,74 @@ def explain_no_figures(insights: Insights, key_of: Callable[[str], str]) -> str:
     longer = f"in this period; {key_of('insights.period')} selects a longer one"
     when = "yet" if insights.days is None else longer
     return f"No cards {when}. {mission} {key_of('mission.predict')} checks for cards now."
+
+
+METHOD_NAMES = {"dpo": "preference pairs", "sft": "conversations"}
+"""The examples of a training, by its method."""
+
+
+def _make_training_view_fields(view: TrainingView, now: datetime, key_of: Callable[[str], str]) -> Iterator[Field]:
+    """The pairs until the next training, the model in use, the newest trainings; and the keys that train and swap.
+    `key_of` gives the key of an action."""
+    yield heading("training")
+    yield Field("pairs", f"{draw_bar(view.pairs / max(1, view.needed))} {view.pairs:,} of {view.needed} new")
+    if view.active is None:
+        automatic = "; it starts by itself when it is due" if view.automatic else ""
+        yield Field("next", f"{view.words or 'the next training is due'}{automatic}")
+        yield Field(key_of("insights.train"), "train; first shows what is sent and where", "accent")
+    off = "" if view.enabled or not view.model else f", off: twinModelEnabled ({key_of('app.safety')})"
+    yield Field("Twin model", f"{view.model or 'none: only the built-in Twin'}{off}")
+    for run in view.runs:
+        label = TRAINING_STATES[run.state]
+        cost = f" · {formats.money(run.cost)}" if run.cost else ""
+        examples = f"{run.records:,} {METHOD_NAMES[run.method]}"
+        text = f"{formats.moment(run.created_at, now)} · {examples}{cost}"
+        yield Field(f"{label.sign} {label.words}", text, label.tone)
+        if run.note:
+            yield text_line(one_line(run.note), "faint")
+    if (newest := view.swappable_run) is not None:
+        swap = f"go back to the previous model: {newest.former_model or 'none'}"
+        if newest.state == "kept_old":
+            swap = f"switch to {newest.model}"
+        yield Field(key_of("insights.swap"), swap, "accent")
+
+
+def _make_training_question(offer: TrainingOffer, view: TrainingView, key_of: Callable[[str], str]) -> str:
+    """The question before a training: what is sent where, its cost and its result. `key_of` gives the key of an
+    action, such as that which stops the training again."""
+    provider = f"{offer.provider} ({offer.base_url})" if offer.base_url else offer.provider
+    safety = key_of("app.safety")
+    off_note = (
+        "" if view.enabled else f" It predicts cards only while twinModelEnabled is on ({safety}), which is off now."
+    )
+    baseline = f"{offer.current_model} does" if offer.current_model else "a coin toss would"
+    size = f"{offer.size / 1000:,.0f} kB" if offer.size < 1_000_000 else f"{offer.size / 1_000_000:.1f} MB"
+    return (
+        f"{offer.records:,} {METHOD_NAMES[offer.method]}, {size}, go to {provider}, which trains "
+        f"{offer.base_model} on them.\n\n"
+        "What is sent: the context of each card (names of files and branches, titles of tasks, the last "
+        "test result), prompts you approved and dismissed with their channels; the text of imported conversations. "
+        "Known secrets are removed.\n\n"
+        f"What stays here: {offer.held_back:,} decisions, to measure the new model. It is used only if it agrees with "
+        f"them at least as often as {baseline}.{off_note}\n\n"
+        f"Cost: what the provider charges. {formats.money(offer.cost_cap)} is reserved within your caps "
+        f"(training.costCap); the final price is known at the end. {key_of('insights.train')} stops the training."
+    )
+
+
+def _make_stop_question(run: TrainingRunView) -> str:
+    """The question before a training is stopped."""
+    return (
+        f"{run.id}: {run.records:,} {METHOD_NAMES[run.method]} at {run.provider}, "
+        f"{TRAINING_STATES[run.state].words}.\n\nIt is also cancelled at the provider, which may still charge for work "
+        "done. The model in use stays; no pair is used up."
+    )
+
+
+def _make_swap_question(run: TrainingRunView, view: TrainingView) -> tuple[str, str]:
+    """The title and the question before a swap of models."""
+    measured = f"\n\nMeasured: {one_line(run.note)}" if run.note else ""
+    if run.state == "kept_old":
+        return "Use this model?", f"{run.model} replaces {view.model or 'none'} immediately.{measured}"
+    back = run.former_model or "no model: only the built-in Twin"
+    return "Go back to the previous model?", f"{run.model} is no longer used. In use again: {back}.{measured}"

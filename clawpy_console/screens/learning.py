@@ -31,9 +31,8 @@ from clawpy_console.screens.learning_items import (
     read_list,
     select_rows,
 )
-from clawpy_console.widgets.frame import Filter
 from clawpy_console.widgets.rows import Pane, Rows, ScrollPane, group_rows
-from clawpy_console.widgets.texts import Heading, ReflowingText
+from clawpy_console.widgets.texts import Filter, Heading, ReflowingText
 from engine import document
 from engine.model import Refusal
 from engine.model.adaptation import Candidate, CandidateView, LearningRecord

@@ -18,10 +18,10 @@ from textual.widgets import Input
 from clawpy_console import formats
 from clawpy_console.fields import Field
 from clawpy_console.fields import learning as learning_fields
-from clawpy_console.formats import crop, one_line
+from clawpy_console.formats import crop, has_words, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.dialog import PreviewDialog, confirm
-from clawpy_console.widgets.frame import KeyLine, has_words
+from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.rows import Row
 from clawpy_console.widgets.texts import ReflowingText, render_fields
 from engine import document

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from clawpy_console import formats
 from clawpy_console.fields import Field, make_text_fields, text_line
 from clawpy_console.fields.work import SESSION_SIGNS
-from clawpy_console.formats import one_line, workspace_name
-from clawpy_console.widgets.frame import has_words
+from clawpy_console.formats import has_words, one_line, workspace_name
 from engine import LedgerEntry
 from engine.frozen import frozen
 from engine.model import (

@@ -21,13 +21,13 @@ from textual.widgets import Input, OptionList
 
 from clawpy_console import formats
 from clawpy_console.fields.work import HOLD_NAMES
-from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
+from clawpy_console.formats import crop, fit_to_width, has_words, one_line, workspace_name
 from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, Action, format_key, format_key_with_letters, is_on_screen
 from clawpy_console.screens.base import GuardedScreen
 from clawpy_console.screens.dialog import Answer, Dialog, Question, confirm, show_text
 from clawpy_console.screens.own_prompt import write_own_prompt
-from clawpy_console.widgets.frame import SCREENS, Filter, has_words
-from clawpy_console.widgets.texts import ReflowingText
+from clawpy_console.widgets.frame import SCREENS
+from clawpy_console.widgets.texts import Filter, ReflowingText
 from engine import kind_title
 from engine.model import Hold, Mute
 

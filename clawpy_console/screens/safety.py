@@ -12,15 +12,14 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 
-from clawpy_console.formats import clock_time, crop, one_line, workspace_name
+from clawpy_console.formats import clock_time, crop, has_words, one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens import safety_fields
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.dialog import Answer, Question, confirm
 from clawpy_console.state import SWITCHES
-from clawpy_console.widgets.frame import Filter, has_words
 from clawpy_console.widgets.rows import Pane, Rows
-from clawpy_console.widgets.texts import Heading, ReflowingText
+from clawpy_console.widgets.texts import Filter, Heading, ReflowingText
 from engine.model import LogEntry
 
 NOTHING_BLOCKED = "Nothing was blocked."

@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widgets import Input
 
 from clawpy_console import external_programs
-from clawpy_console.formats import crop, one_line
+from clawpy_console.formats import crop, has_words, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import ConsoleScreen
 from clawpy_console.screens.changes import Changes
@@ -19,10 +19,10 @@ from clawpy_console.screens.diff_view import DiffView
 from clawpy_console.screens.own_prompt import write_own_prompt
 from clawpy_console.screens.permission_pane import PermissionPane
 from clawpy_console.state import SESSIONS_PER_PAGE, AppState
-from clawpy_console.widgets.frame import Columns, Filter, ReplyLine, has_words
+from clawpy_console.widgets.frame import Columns
 from clawpy_console.widgets.rows import Pane, Row, Rows, group_rows
 from clawpy_console.widgets.session import is_waiting_to_land, make_heading_lines, make_session_row
-from clawpy_console.widgets.texts import Heading, ReflowingText
+from clawpy_console.widgets.texts import Filter, Heading, ReflowingText, ReplyLine
 from clawpy_console.widgets.transcript import Transcript
 from engine.model import Card, ChangeSet, ModelCall, PermissionAnswer, Refusal, SessionState, SessionView
 

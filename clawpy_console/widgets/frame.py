@@ -1,9 +1,9 @@
-"""The lines around the panes of a screen: the state of the engine, tabs, lines to type in, the keys."""
+"""The lines around the panes of a screen: the state of the engine, tabs, the keys."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar
@@ -11,15 +11,13 @@ from typing import TYPE_CHECKING, ClassVar
 from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.content import Content
-from textual.message import Message
 from textual.reactive import Reactive, reactive
 from textual.widget import Widget
-from textual.widgets import Input
 
 from clawpy_console import formats
 from clawpy_console.fields.work import SWITCH_ON, choose_cost_tone
 from clawpy_console.formats import cap_amount, clock_time, crop, fit_to_width, one_line, workspace_name
-from clawpy_console.keys import KEY_LINE, bindings, format_key
+from clawpy_console.keys import KEY_LINE, format_key
 from clawpy_console.state import AppState
 from clawpy_console.widgets.texts import ReflowingText
 from engine.model import MICRO, AutonomyState, Hold
@@ -89,8 +87,11 @@ class Frame(Widget):
         banner.set_class(hold is not None, "-shown")
         banner.set_class(is_stopped, "-stop")
         if hold is not None:
-            hint = f"Press {key} to resume" if len(app.screen_stack) < 2 else f"Close this, then {key} to resume"
-            hint = SWITCH_ON if hold.word == "config" else hint
+            hint = f"Press {key} to resume"
+            if hold.word == "config":
+                hint = SWITCH_ON
+            elif len(app.screen_stack) > 1:
+                hint = f"Close this, then {key} to resume"
             banner.show(lambda width: [Content(make_banner_text(hold, hint, width))])
 
 
@@ -304,9 +305,8 @@ class KeyLine(Widget):
 
     def render(self) -> Content:
         """The keys that fit, and those of `LAST_ACTIONS` at the right end."""
-        shown = [
-            (id, _make_key_piece(id, key, label)) for id, key, label in self.keys if id != "app.stop"
-        ]  # that is on top
+        # The stop key is on top.
+        shown = [(id, _make_key_piece(id, key, label)) for id, key, label in self.keys if id != "app.stop"]
         last_keys = Content("").join(piece for id, piece in shown if id in LAST_ACTIONS)
         room = self.size.width - last_keys.cell_length
         line = Content("")
@@ -322,89 +322,3 @@ def _make_key_piece(action_id: str, key: str, label: str) -> Content:
     """A key with its label, and the gap after them. A click does what the key does."""
     piece = Content.assemble((key, "$accent"), " ", (label, "$grey")).stylize(f"@click=screen.press('{action_id}')")
     return piece + " " * GAP_CELLS
-
-
-def has_words(text: str, words: Iterable[str]) -> bool:
-    """Whether `text` contains all `words`, which are in lower case."""
-    text = text.lower()
-    return all(word in text for word in words)
-
-
-class Filter(Input):
-    """The line for the words of a filter. It is shown while the operator types in it, and while it holds words."""
-
-    DEFAULT_CSS = "Filter { display: none; height: 3; margin: 0 1; &.-shown { display: block; } }"
-
-    def __init__(self, placeholder: str = "") -> None:
-        super().__init__(placeholder=placeholder, id="filter")
-
-    @property
-    def words(self) -> list[str]:
-        """The words that were typed, in lower case."""
-        return self.value.lower().split()
-
-    def open(self) -> None:
-        """Show the line and give it the focus."""
-        self.add_class("-shown")
-        self.screen.set_focus(self)  # at once: the next key is text
-
-    def close(self) -> None:
-        """Empty the line and hide it."""
-        with self.prevent(Input.Changed):
-            self.value = ""
-        self.remove_class("-shown")
-
-
-class ReplyLine(Input):
-    """The line in which a reply or a comment is written; hidden until `open`.
-
-    What is sent goes to what the line was opened for, wherever the cursor stands by then.
-    """
-
-    BINDINGS = bindings("reply")
-    DEFAULT_CSS = """
-    ReplyLine { display: none; height: 3; margin: 0 1; border-title-color: $accent; border-subtitle-color: $grey;
-        &.-shown { display: block; }
-    }
-    """
-
-    class Closed(Message):
-        """The line was closed."""
-
-    _on_text: Callable[[str], object]
-
-    def __init__(self, *, id: str) -> None:
-        super().__init__(id=id)
-        self._about = ""  # the id of what the text is about, such as a session
-        self._drafts: dict[str, str] = {}  # the texts about other things that were not sent, by their ids
-
-    def open(
-        self, about: str, title: str, on_text: Callable[[str], object], *, enter_hint: str, placeholder: str
-    ) -> None:
-        """Open the line with what was left there about the same thing. `on_text` gets what is sent."""
-        if about != self._about:
-            self._drafts[self._about], self.value = self.value, self._drafts.pop(about, "")
-        self._about, self._on_text = about, on_text
-        self.border_title, self.border_subtitle = Content(title), Content(f"⏎ {enter_hint}")
-        self.placeholder = placeholder
-        self.add_class("-shown")
-        self.screen.set_focus(self)  # at once: the next key is text
-
-    def give_back(self, about: str, text: str) -> None:
-        """Keep a text that was sent and refused, before what was typed about the same thing since."""
-        draft = self.value if about == self._about else self._drafts.get(about, "")
-        text = f"{text} {draft}".rstrip()
-        if about == self._about:
-            self.value = text
-        else:
-            self._drafts[about] = text
-
-    def action_close(self) -> None:
-        self.remove_class("-shown")
-        self.post_message(self.Closed())
-
-    async def action_submit(self) -> None:
-        if text := self.value.strip():
-            self.value = ""
-            self.action_close()
-            self._on_text(text)

@@ -1,4 +1,4 @@
-"""Texts: plain ones, headings, lines whose wording depends on the width they get, and fields laid out as such lines."""
+"""Widgets of text: plain texts, headings, lines whose wording depends on the width they get, and lines to type in."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterable, Sequence
 
 from textual.content import Content
 from textual.geometry import Size
+from textual.message import Message
 from textual.reactive import Reactive
 from textual.strip import Strip
 from textual.visual import Visual
 from textual.widget import Widget
-from textual.widgets import Static
+from textual.widgets import Input, Static
 
 from clawpy_console.fields import Field, compute_label_width
 from clawpy_console.formats import crop
+from clawpy_console.keys import bindings
 from clawpy_console.widgets.rows import make_selectable
 
 LineRenderer = Callable[[int], Sequence[Content]]
@@ -109,3 +111,83 @@ def render_fields(fields: Iterable[Field], width: int) -> list[Content]:
         lines.append(Content.assemble((f"{field.name:<{indent}}", "$faint"), first))
         lines += [Content.assemble(" " * indent, line) for line in rest]
     return lines
+
+
+class Filter(Input):
+    """The line for the words of a filter. It is shown while the operator types in it, and while it holds words."""
+
+    DEFAULT_CSS = "Filter { display: none; height: 3; margin: 0 1; &.-shown { display: block; } }"
+
+    def __init__(self, placeholder: str = "") -> None:
+        super().__init__(placeholder=placeholder, id="filter")
+
+    @property
+    def words(self) -> list[str]:
+        """The words that were typed, in lower case."""
+        return self.value.lower().split()
+
+    def open(self) -> None:
+        """Show the line and give it the focus."""
+        self.add_class("-shown")
+        self.screen.set_focus(self)  # at once: the next key is text
+
+    def close(self) -> None:
+        """Empty the line and hide it."""
+        with self.prevent(Input.Changed):
+            self.value = ""
+        self.remove_class("-shown")
+
+
+class ReplyLine(Input):
+    """The line in which a reply or a comment is written; hidden until `open`.
+
+    What is sent goes to what the line was opened for, wherever the cursor stands by then.
+    """
+
+    BINDINGS = bindings("reply")
+    DEFAULT_CSS = """
+    ReplyLine { display: none; height: 3; margin: 0 1; border-title-color: $accent; border-subtitle-color: $grey;
+        &.-shown { display: block; }
+    }
+    """
+
+    class Closed(Message):
+        """The line was closed."""
+
+    _on_text: Callable[[str], object]
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._about = ""  # the id of what the text is about, such as a session
+        self._drafts: dict[str, str] = {}  # the texts about other things that were not sent, by their ids
+
+    def open(
+        self, about: str, title: str, on_text: Callable[[str], object], *, enter_hint: str, placeholder: str
+    ) -> None:
+        """Open the line with what was left there about the same thing. `on_text` gets what is sent."""
+        if about != self._about:
+            self._drafts[self._about], self.value = self.value, self._drafts.pop(about, "")
+        self._about, self._on_text = about, on_text
+        self.border_title, self.border_subtitle = Content(title), Content(f"⏎ {enter_hint}")
+        self.placeholder = placeholder
+        self.add_class("-shown")
+        self.screen.set_focus(self)  # at once: the next key is text
+
+    def give_back(self, about: str, text: str) -> None:
+        """Keep a text that was sent and refused, before what was typed about the same thing since."""
+        draft = self.value if about == self._about else self._drafts.get(about, "")
+        text = f"{text} {draft}".rstrip()
+        if about == self._about:
+            self.value = text
+        else:
+            self._drafts[about] = text
+
+    def action_close(self) -> None:
+        self.remove_class("-shown")
+        self.post_message(self.Closed())
+
+    async def action_submit(self) -> None:
+        if text := self.value.strip():
+            self.value = ""
+            self.action_close()
+            self._on_text(text)

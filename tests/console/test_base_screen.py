@@ -15,8 +15,9 @@ from textual.widgets import TextArea
 from clawpy_console.app import ConsoleApp
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import BaseScreen, ConsoleScreen
-from clawpy_console.widgets.frame import Filter, Frame, KeyLine
+from clawpy_console.widgets.frame import Frame, KeyLine
 from clawpy_console.widgets.rows import Row, Rows
+from clawpy_console.widgets.texts import Filter
 from tests.console.driving import read_lines, running, until, until_loaded
 
 MODES = [*ConsoleApp.MODES]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.widgets.frame import ReplyLine
+from clawpy_console.widgets.texts import ReplyLine
 from tests.console.diff_steps import IN_DIFF, find_view, make_sessions_of_agents
 from tests.console.stories import (
     Given,

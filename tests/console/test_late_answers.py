@@ -15,8 +15,8 @@ from clawpy_console.screens.agent_tree import Tree
 from clawpy_console.screens.card_details import Details
 from clawpy_console.screens.learning import LearningScreen
 from clawpy_console.screens.palette import Palette
-from clawpy_console.widgets.frame import ReplyLine
 from clawpy_console.widgets.rows import Rows
+from clawpy_console.widgets.texts import ReplyLine
 from engine.home import Home
 from engine.model import Mute
 from tests.console.driving import make_console, running

@@ -13,7 +13,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.card_details import Details
 from clawpy_console.screens.permission_pane import REQUEST_GUARD_S, PermissionPane
 from clawpy_console.screens.xray import PromptLines, XRay
-from clawpy_console.widgets.frame import ReplyLine
+from clawpy_console.widgets.texts import ReplyLine
 from engine.events import PermissionAsked
 from engine.model import SessionState, SourceKind
 from tests.console.card_steps import find_stack
