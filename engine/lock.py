@@ -17,6 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from engine import __version__
 from engine.files import write_json
 from engine.frozen import frozen
 from engine.home import Home
@@ -185,6 +186,18 @@ def _try_acquire(lock: BaseFileLock, *, timeout_s: float = 0.0) -> bool:
     except Timeout:
         return False
     return True
+
+
+def find_version_problem(holder: Holder) -> Refusal | None:
+    """The refusal of an engine that is not of this version, as after an upgrade of the package; None if it is, or if
+    its version is not known."""
+    if holder.version in ("", __version__):
+        return None
+    return Refusal(
+        "other_version",
+        f"the running engine is clawpy {holder.version}, this is {__version__}",
+        f"end it with q in its console, or with `kill {holder.pid}`; then repeat this",
+    )
 
 
 def make_held_refusal(home: Home) -> Refusal:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from engine.home import Home
-from engine.lock import is_free, make_held_refusal, read_holder
+from engine.lock import find_version_problem, is_free, make_held_refusal, read_holder
 from engine.model import Refusal
 from engine.model.text import count
 from engine.safety.stop_file import STOPPED, request_stop
@@ -261,7 +261,8 @@ def call(
     """Carry out a verb in `home` and return its document. Raises `Refusal`.
 
     If an engine is opened for the verb, it is closed again afterwards, so `approve` waits for the end of the session.
-    `opener` opens an engine: `engine.open_engine`, or a function that imports it only when needed.
+    `opener` opens an engine: `engine.open_engine`, or a function that imports it only when needed. An engine of another
+    version may understand a verb otherwise, so it is not asked (`other_version`); `stop` reaches it.
     """
     if verb in OFFLINE_VERBS:
         from engine.api.operations import dispatch
@@ -274,6 +275,8 @@ def call(
     while True:
         holder = read_holder(home)
         if holder is not None and holder.address:
+            if (problem := find_version_problem(holder)) and not is_free(home):
+                raise problem
             answer = _ask_holder(holder.address, verb, arguments)
             if answer is not None:
                 return answer
@@ -288,10 +291,10 @@ def call(
 
 
 def ask_running(home: Home, verb: str, **arguments: Any) -> Document:
-    """The answer of the engine that holds the home; {} if none runs, if it refuses, or if it does not answer in time.
-    No engine is opened."""
+    """The answer of the engine that holds the home; {} if none of this version runs, if it refuses, or if it does not
+    answer in time. No engine is opened."""
     holder = read_holder(home)
-    if holder is None or not holder.address:
+    if holder is None or not holder.address or find_version_problem(holder):
         return {}
     try:
         return ask(holder.address, verb, arguments, timeout=CONNECT_TIMEOUT_S)

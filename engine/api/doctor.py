@@ -53,7 +53,7 @@ from engine.installed import (
     make_extras_command,
     make_not_installed_refusal,
 )
-from engine.lock import read_holder
+from engine.lock import find_version_problem, read_holder
 from engine.memory.index import URL_VARIABLE
 from engine.model import Refusal, sanitise
 from engine.model.secrets import redact
@@ -164,6 +164,8 @@ def _check_engine(home: Home) -> Check:
         return Check(
             "engine", WARN, f"process {holder.pid} of another user is using this home", "use your own home: --home DIR"
         )
+    if problem := find_version_problem(holder):
+        return Check("engine", WARN, problem.message, problem.fix)
     return Check("engine", OK, f"running with process id {holder.pid} since {holder.since}")
 
 

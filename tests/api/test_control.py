@@ -171,6 +171,40 @@ def test_an_engine_that_is_just_starting_is_waited_for(
     assert len(attempts) == 3
 
 
+OTHER_VERSION = "0.0.9"
+
+
+def test_an_engine_of_another_version_is_only_asked_to_stop(
+    engine: StandIn, home: Home, clock: FakeClock, serve: Serve
+) -> None:
+    """As after an upgrade of the package while the engine runs."""
+    requested: list[str] = []
+    lock = HomeLock(home, clock=clock, version=OTHER_VERSION)
+    lock.acquire()
+    lock.announce(serve(lambda verb, arguments: requested.append(verb) or {}).address)
+    with pytest.raises(Refusal, match=f"the running engine is clawpy {OTHER_VERSION}, this is ") as caught:
+        control.call(home, "approve", {"id": "pred_1"}, opener=lambda home, **_: engine)
+    assert caught.value.code == "other_version"
+    assert str(os.getpid()) in caught.value.fix
+    [check] = [check for check in control.call(home, "doctor", {}, opener=None)["checks"] if check["name"] == "engine"]
+    assert (check["state"], check["fix"]) == ("warn", caught.value.fix)
+    control.stop(home, "")
+    assert requested == ["stop"]
+    lock.release()
+
+
+def test_the_note_of_a_dead_engine_of_another_version_keeps_no_verb_from_an_engine_of_its_own(
+    engine: StandIn, home: Home, clock: FakeClock, serve: Serve
+) -> None:
+    lock = HomeLock(home, clock=clock, version=OTHER_VERSION)
+    lock.acquire()
+    lock.announce(str(home.data / "run" / "engine.sock"))
+    note = (home.data / "engine.json").read_bytes()
+    lock.release()
+    (home.data / "engine.json").write_bytes(note)
+    assert control.call(home, "status", {}, opener=lambda home, **_: engine)["state"] == "WATCHING"
+
+
 @pytest.fixture
 def copied_home(home: Home, clock: FakeClock, serve: Serve, tmp_path: Path) -> Iterator[Home]:
     """A copy of a home whose engine is running. That engine fails the test if it is asked."""
