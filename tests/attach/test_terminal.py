@@ -102,23 +102,24 @@ async def test_what_is_typed_pasted_and_resized_arrives() -> None:
         assert app.size == (50, 15)
 
 
-@pytest.mark.parametrize("chunks", [(b"\x1bnq",), (b"\x1bn", b"q"), (b"\x1b", b"n", b"q")], ids=str)
-async def test_a_letter_just_after_escape_does_not_hold_back_the_keys_after_it(chunks: tuple[bytes, ...]) -> None:
+async def type_until(chunks: tuple[bytes, ...], ending: str) -> str:
+    """Send these bytes, and wait until the input ends with `ending`. Returns what it contains."""
     async with running_app({"TERM": "xterm"}) as (app, _, client), asyncio.timeout(20):
         for chunk in chunks:
             client.send(INPUT, chunk)
-        while not app.query_one(Input).value.endswith("q"):
+        while not app.query_one(Input).value.endswith(ending):
             await asyncio.sleep(0.01)
+        return app.query_one(Input).value
+
+
+@pytest.mark.parametrize("chunks", [(b"\x1bnq",), (b"\x1bn", b"q"), (b"\x1b", b"n", b"q")], ids=str)
+async def test_a_letter_just_after_escape_does_not_hold_back_the_keys_after_it(chunks: tuple[bytes, ...]) -> None:
+    assert await type_until(chunks, "q")
 
 
 @pytest.mark.parametrize("chunks", [(b"\x1bq\x1b[Cz",), (b"\x1bq", b"\x1b[<35;1;1M", b"z")], ids=["arrow", "mouse"])
 async def test_alt_and_a_letter_is_not_two_keys_when_a_sequence_follows_at_once(chunks: tuple[bytes, ...]) -> None:
-    async with running_app({"TERM": "xterm"}) as (app, _, client), asyncio.timeout(20):
-        for chunk in chunks:
-            client.send(INPUT, chunk)
-        while not app.query_one(Input).value.endswith("z"):
-            await asyncio.sleep(0.01)
-        assert "^" not in app.query_one(Input).value  # Textual's word for an Escape that it takes for a key of its own
+    assert "^" not in await type_until(chunks, "z")  # Textual's word for an Escape that it takes for a key of its own
 
 
 async def test_f12_waits_for_no_other_key() -> None:

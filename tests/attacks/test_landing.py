@@ -238,12 +238,22 @@ def test_a_rename_that_changes_only_the_case_changes_nothing_outside(world: Land
     canary.assert_untouched()
 
 
+def run_with_own_mounts(script: str) -> None:
+    """Run a script that can mount, and ends with 77 if this machine does not let it."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("a mount needs root and unshare")
+    command = ["unshare", "--mount", sys.executable, "-c", textwrap.dedent(script)]
+    completed = subprocess.run(command, cwd=Path.cwd(), check=False)
+    if completed.returncode == 77:
+        pytest.skip("this machine does not let root mount")
+    assert completed.returncode == 0
+
+
 @pytest.mark.slow_attack
+@pytest.mark.skipif(beneath._load_openat2() is None, reason="the kernel has no openat2")
 def test_nothing_is_written_into_a_mounted_folder(tmp_path: Path, canary: Canary) -> None:
-    if os.geteuid() != 0 or shutil.which("unshare") is None or beneath._load_openat2() is None:
-        pytest.skip("a mount needs root, unshare and openat2")
     top = make_tree(tmp_path / "top")
-    script = textwrap.dedent(f"""
+    run_with_own_mounts(f"""
         import subprocess
         from pathlib import Path
         from engine.storage.beneath import Beneath
@@ -254,19 +264,13 @@ def test_nothing_is_written_into_a_mounted_folder(tmp_path: Path, canary: Canary
             ignore_failure(lambda: carry_out(files))
             ignore_failure(lambda: roll_back(files))
     """)
-    completed = subprocess.run(["unshare", "--mount", sys.executable, "-c", script], cwd=Path.cwd(), check=False)
-    if completed.returncode == 77:
-        pytest.skip("this machine does not let root mount")
-    assert completed.returncode == 0
     canary.assert_untouched()
 
 
 @pytest.mark.slow_attack
 def test_another_file_system_is_no_part_of_the_folder_where_each_step_is_opened_alone(tmp_path: Path) -> None:
-    if os.geteuid() != 0 or shutil.which("unshare") is None:
-        pytest.skip("a mount needs root and unshare")
     (tmp_path / "d/inner").mkdir(parents=True)
-    script = textwrap.dedent(f"""
+    run_with_own_mounts(f"""
         import errno, subprocess
         from pathlib import Path
         from engine.storage import beneath
@@ -284,10 +288,6 @@ def test_another_file_system_is_no_part_of_the_folder_where_each_step_is_opened_
                 else:
                     raise SystemExit(path + " was written")
     """)
-    completed = subprocess.run(["unshare", "--mount", sys.executable, "-c", script], cwd=Path.cwd(), check=False)
-    if completed.returncode == 77:
-        pytest.skip("this machine does not let root mount")
-    assert completed.returncode == 0
 
 
 # While a session may write there

@@ -20,13 +20,13 @@ from engine.events import (
     NotificationsGivenUp,
     PermissionAsked,
     PredictionCreated,
-    SessionEnded,
     SessionOutput,
     TrainingMoved,
 )
 from tests.console import stand_in_data
 from tests.console.driving import running, until, until_shown
 from tests.console.stand_in import StandIn
+from tests.support.helpers import make_session_ended
 
 
 async def test_many_events_at_once_are_a_few_messages_and_each_toast_comes_in_order() -> None:
@@ -48,7 +48,7 @@ async def test_many_events_at_once_are_a_few_messages_and_each_toast_comes_in_or
     began = time.monotonic()
     await asyncio.gather(*(asyncio.to_thread(publish_many) for _ in range(4)))
     for subject in ("s0", "s1", "s2"):
-        bus.publish(SessionEnded(subject=subject, prediction_id="", state="failed", summary="", cost=0))
+        bus.publish(make_session_ended(subject, "failed"))
     await asyncio.wait_for(last.wait(), 10)
     assert toasts == ["s0", "s1", "s2"]
     max_messages = (time.monotonic() - began) / BATCH_INTERVAL_S + 2
@@ -77,7 +77,7 @@ async def test_a_closed_bridge_posts_nothing(monkeypatch: pytest.MonkeyPatch) ->
 )  # fmt: skip
 def test_a_session_that_ends_with_changes_has_one_toast(state: str, toast: tuple[str, str]) -> None:
     ready = ChangeSetReady(subject="change_1", session_id="s", files=2)
-    ended = SessionEnded(subject="s", prediction_id="", state=state, summary="tidied", cost=0)
+    ended = make_session_ended("s", state, summary="tidied")
     other = ChangeSetReady(subject="change_2", session_id="other", files=1)
     texts = [(item.text, item.severity) for item in make_toasts([ready, other, ended])]
     assert texts == [("1 changed file to land", "warning"), toast]
@@ -86,24 +86,19 @@ def test_a_session_that_ends_with_changes_has_one_toast(state: str, toast: tuple
 
 
 def test_the_toast_about_a_stopped_session_says_it_once() -> None:
-    ended = SessionEnded(subject="s", prediction_id="", state="cancelled", summary="stopped by you", cost=0)
+    ended = make_session_ended("s", "cancelled", summary="stopped by you")
     assert [toast.text for toast in make_toasts([ended])] == ["Stopped by you"]
     placed = HoldPlaced(subject="stop", reason="F12 pressed in the console")
     assert [toast.about for toast in make_toasts([placed, ended])] == ["stop"] * 2, "one is shown"
 
 
-def end(state: str, summary: str, **fields: str) -> SessionEnded:
-    """A session has ended."""
-    return SessionEnded(subject="s", prediction_id="", state=state, summary=summary, cost=0, **fields)  # type: ignore[arg-type]
-
-
 TOASTS: dict[Event, Toast | None] = {
-    end("succeeded", "all green"): Toast("Done: all green", "information"),
-    end("succeeded", "1 red", result="failed"): Toast("Problem found: 1 red", "warning"),
-    end("failed", "no disk"): Toast("Failed: no disk", "error"),
-    end("succeeded", "no tool", result="cannot_run"): Toast("Could not run: no tool", "warning"),
-    end("cancelled", "by F12"): Toast("Stopped: by F12", "warning", about="stop"),
-    end("interrupted", "the power"): Toast("interrupted: the power", "error"),
+    make_session_ended("s", summary="all green"): Toast("Done: all green", "information"),
+    make_session_ended("s", summary="1 red", result="failed"): Toast("Problem found: 1 red", "warning"),
+    make_session_ended("s", "failed", summary="no disk"): Toast("Failed: no disk", "error"),
+    make_session_ended("s", summary="no tool", result="cannot_run"): Toast("Could not run: no tool", "warning"),
+    make_session_ended("s", "cancelled", summary="by F12"): Toast("Stopped: by F12", "warning", about="stop"),
+    make_session_ended("s", "interrupted", summary="the power"): Toast("interrupted: the power", "error"),
     ChangeSetReady(subject="c", session_id="s", files=1, workspace="/shop"): Toast(
         "1 changed file to land", "warning", workspace="/shop", screen="work"
     ),
@@ -158,11 +153,11 @@ async def test_an_event_updates_the_screen_and_rings_without_the_focus(
             PredictionCreated(subject="pred_new", flow="", channel="", confidence=0.5, source="template")
         )
         await until_shown(pilot, "Something new")
-        engine.bus.publish(SessionEnded(subject="s", prediction_id="", state="succeeded", summary="all green", cost=0))
+        engine.bus.publish(make_session_ended(summary="all green"))
         await until_shown(pilot, "Done: all green")
         assert alerts == []
         console.app_focus = False
-        engine.bus.publish(SessionEnded(subject="s", prediction_id="", state="failed", summary="2 red", cost=0))
+        engine.bus.publish(make_session_ended(state="failed", summary="2 red"))
         await until(pilot, lambda: alerts == ["bell", "clawpy: Failed: 2 red"])
 
 

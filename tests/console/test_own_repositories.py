@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from clawpy_console.app import ConsoleApp
-from engine.events import SessionEnded
 from engine.home import Home
 from tests.console.card_steps import FIRST, NEW, NEXT_STEP, SECOND, change_cards, in_front
 from tests.console.driving import make_console
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import BLOG, SHOP
 from tests.console.stories import hides, on_screen, play, press, sees
+from tests.support.helpers import make_session_ended
 
 
 def make_console_for_shop(home: Home, engine: StandIn) -> ConsoleApp:
@@ -20,9 +20,7 @@ def make_console_for_shop(home: Home, engine: StandIn) -> ConsoleApp:
 
 async def test_a_console_shows_its_own_repository_and_counts_the_cards_of_others(home: Home, engine: StandIn) -> None:
     elsewhere = replace(NEXT_STEP, assignment=replace(NEXT_STEP.assignment, workspace=BLOG))
-    ended = SessionEnded(
-        subject="sess_x", workspace=BLOG, prediction_id="", state="succeeded", summary="1 test passed", cost=0
-    )
+    ended = make_session_ended("sess_x", workspace=BLOG, summary="1 test passed")
     await play(
         make_console_for_shop(home, engine),
         sees("CARDS  1 of 4   +1 in 1 other repository: w"),

@@ -11,7 +11,6 @@ import pytest
 import sqlalchemy
 
 from engine.clock import FakeClock
-from engine.events import SessionEnded
 from engine.hierarchy.guided_sessions import (
     MIN_SESSIONS,
     REPORTED,
@@ -23,6 +22,7 @@ from engine.storage import state
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.hierarchy.guidance_world import Organisation, edit_profile, make_world
+from tests.support.helpers import make_session_ended
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ class GuidedWork:
         for number in itertools.islice(self._numbers, sessions):
             session, state = f"sess_{number}", "failed" if bad else "succeeded"
             self.world.call("worker", session, f"call_{number}", "/srv/shop")
-            end = SessionEnded(subject=session, prediction_id="", state=state, summary="", cost=0)
+            end = make_session_ended(session, state)
             self.world.database.write(lambda tx, end=end: tx.record(end))  # type: ignore[misc]
             self.world.guided_sessions.catch_up()
 

@@ -6,9 +6,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import numpy
@@ -17,6 +16,7 @@ import pytest
 from engine.memory.embedding import Endpoint, EndpointEmbedder, LocalEmbedder, NoEmbedder
 from engine.memory.helper import Helper
 from engine.memory.vector_math import TOKEN_DIMENSIONS, compute_maxsim, pack_tokens
+from tests.support.web_server import LoopbackServer
 
 
 @pytest.fixture(scope="module")
@@ -64,17 +64,15 @@ class EmbeddingHandler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(data)
 
-    def log_message(self, *_: object) -> None:
-        pass
+
+class EmbeddingServer(LoopbackServer):
+    Handler = EmbeddingHandler
 
 
 @pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
-    server = HTTPServer(("127.0.0.1", 0), EmbeddingHandler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield Endpoint(f"http://127.0.0.1:{server.server_port}/v1", "k1")
-    server.shutdown()
-    server.server_close()
+    with EmbeddingServer() as server:
+        yield Endpoint(f"{server.url}/v1", "k1")
 
 
 @pytest.mark.long

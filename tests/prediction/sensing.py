@@ -123,6 +123,18 @@ def touch(path: Path, at: datetime) -> None:
     os.utime(path, (at.timestamp(), at.timestamp()))
 
 
+BEFORE, RUN, AFTER = NOW - timedelta(hours=2), NOW - timedelta(hours=1), NOW - timedelta(minutes=5)
+"""When the files of an old workspace were committed, and times before and after which a test changes them."""
+
+
+def make_old_workspace(repository: Repository) -> SensedWorkspace:
+    """A workspace with three files, in which nothing happened since `BEFORE`."""
+    commit_at(repository, "one", {"a.py": "1", "b.py": "1", "t.py": "1"}, BEFORE)
+    for path in (".git/index", ".git/logs/HEAD"):
+        touch(repository.path / path, BEFORE)
+    return SensedWorkspace(repository.path)
+
+
 def make_session(
     flow: str | None = "run_tests", state: SessionState = SessionState.SUCCEEDED, **fields: Any
 ) -> SessionView:

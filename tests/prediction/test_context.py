@@ -13,17 +13,23 @@ from engine.model import SessionState, SessionView
 from engine.prediction.context import ChangedFile, find_files_changed_since
 from engine.prediction.problems import find_unsolved_problem
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, PYTEST, PastRun, SensedWorkspace, commit_at, make_session, task, touch
-
-BEFORE, RUN, AFTER = NOW - timedelta(hours=2), NOW - timedelta(hours=1), NOW - timedelta(minutes=5)
+from tests.prediction.sensing import (
+    AFTER,
+    BEFORE,
+    NOW,
+    PYTEST,
+    RUN,
+    PastRun,
+    SensedWorkspace,
+    make_old_workspace,
+    make_session,
+    task,
+)
 
 
 @pytest.fixture
 def world(repository: Repository) -> SensedWorkspace:
-    commit_at(repository, "one", {"a.py": "1", "b.py": "1", "t.py": "1"}, BEFORE)
-    for path in (".git/index", ".git/logs/HEAD"):
-        touch(repository.path / path, BEFORE)
-    return SensedWorkspace(repository.path)
+    return make_old_workspace(repository)
 
 
 def list_paths(changed: tuple[ChangedFile, ...]) -> list[str]:

@@ -13,17 +13,23 @@ from engine.model import Thread
 from engine.prediction.context import WorkspaceContext
 from engine.prediction.signals import OurWrite
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, PastRun, SensedWorkspace, commit_at, make_session, propose_all, touch
-
-BEFORE, RUN, AFTER = NOW - timedelta(hours=2), NOW - timedelta(hours=1), NOW - timedelta(minutes=5)
+from tests.prediction.sensing import (
+    AFTER,
+    BEFORE,
+    RUN,
+    PastRun,
+    SensedWorkspace,
+    commit_at,
+    make_old_workspace,
+    make_session,
+    propose_all,
+    touch,
+)
 
 
 @pytest.fixture
 def world(repository: Repository) -> SensedWorkspace:
-    commit_at(repository, "one", {"a.py": "1", "b.py": "1"}, BEFORE)
-    for path in (".git/index", ".git/logs/HEAD"):
-        touch(repository.path / path, BEFORE)
-    return SensedWorkspace(repository.path)
+    return make_old_workspace(repository)
 
 
 def test_an_edit_ends_the_silence_and_a_landing_does_not(world: SensedWorkspace) -> None:

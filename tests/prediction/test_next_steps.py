@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from engine.clock import FakeClock
-from engine.events import ChangeSetLanded, SessionEnded
+from engine.events import ChangeSetLanded
 from engine.model import (
     CheckResult,
     Proposal,
@@ -21,6 +21,7 @@ from engine.model import (
 from engine.prediction.kinds import FIX_BY_AGENT, FOLLOW_UPS_OF_FAILED_TESTS, find_next_kinds
 from tests.prediction.deciding import SHOP, DecisionWorld, make_proposal, make_proposals
 from tests.prediction.sensing import make_session
+from tests.support.helpers import make_session_ended
 
 RED, GREEN = CheckResult("pytest", passed=3, failed=1), CheckResult("pytest", passed=4, failed=0)
 BROKEN = CheckResult("pytest", passed=0, failed=0, errors=1)
@@ -51,7 +52,7 @@ def fail_tests(world: DecisionWorld, name: str = "a", *others: Proposal) -> None
     card = world.cards.approve(next(card.id for card in created if card.kind == "run_tests"))
     world.sessions.end(card.id)
     view = world.sessions.views[card.id] = replace(world.sessions.views[card.id], check=RED)
-    event = SessionEnded(subject=view.id, prediction_id="", state="succeeded", summary="", cost=0)
+    event = make_session_ended(view.id)
     world.database.write(lambda tx: tx.record(event))
 
 
@@ -108,7 +109,7 @@ def test_a_next_step_comes_from_the_channel_of_the_session_before_it(world: Deci
 
 
 def test_a_session_that_is_gone_leads_to_nothing(world: DecisionWorld) -> None:
-    event = SessionEnded(subject="session_gone", prediction_id="", state="succeeded", summary="", cost=0)
+    event = make_session_ended("session_gone")
     world.database.write(lambda tx: tx.record(event))
     fail_tests(world)
     world.proposals = [BROKEN_TEST]
@@ -152,7 +153,7 @@ def test_a_stopped_session_has_its_workspace_read_again(world: DecisionWorld, cl
     world.sessions.end(card.id)
     view = world.sessions.views[card.id] = replace(world.sessions.views[card.id], state=SessionState.CANCELLED)
     clock.advance(timedelta(minutes=1))
-    event = SessionEnded(subject=view.id, prediction_id="", state="cancelled", summary="", cost=0)
+    event = make_session_ended(view.id, "cancelled")
     world.database.write(lambda tx: tx.record(event))
     world.checks.follow_up()
     assert world.checks.last_checked()[view.workspace] == clock.now()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.model import Tier
+from engine.model import SessionView, Tier
 from engine.prediction.checks import CHANGED_SINCE
 from engine.prediction.kinds import FIX_BY_AGENT
 from tests.situations.situation import RIGHT_TOTAL, WRONG_TOTAL, Situation
@@ -65,11 +65,26 @@ def find_problem_after_cycle(situation: Situation) -> str:
     return situation.problem
 
 
-def test_a_landed_revert_whose_tests_passed_needs_no_further_run(shop: Situation) -> None:
+def break_and_rehearse_revert(shop: Situation) -> SessionView:
+    """Break a test by a commit, and rehearse its revert, which then waits for you."""
     culprit = shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
     shop.run_tests()
     shop.advance(minutes=1)
-    reverted = shop.approve(shop.propose(f"rehearse_revert commit={culprit} test={TEST}"))
+    return shop.approve(shop.propose(f"rehearse_revert commit={culprit} test={TEST}"))
+
+
+def land_and_undo(shop: Situation, session: SessionView) -> None:
+    """Land the changes of a session, which leave no problem, and undo the landing."""
+    shop.advance(minutes=1)
+    shop.land(session)
+    shop.advance(minutes=1)
+    assert find_problem_after_cycle(shop) == ""
+    shop.advance(minutes=1)
+    shop.engine.changes.undo(session.change_set_id)
+
+
+def test_a_landed_revert_whose_tests_passed_needs_no_further_run(shop: Situation) -> None:
+    reverted = break_and_rehearse_revert(shop)
     assert find_problem_after_cycle(shop).endswith("has not passed since; its revert waits for you")
     shop.advance(minutes=1)
     shop.land(reverted)
@@ -89,16 +104,7 @@ def test_a_landed_revert_whose_tests_passed_needs_no_further_run(shop: Situation
 
 
 def test_an_undone_answer_to_a_failing_test_is_named_before_the_next_check(shop: Situation) -> None:
-    culprit = shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
-    shop.run_tests()
-    shop.advance(minutes=1)
-    reverted = shop.approve(shop.propose(f"rehearse_revert commit={culprit} test={TEST}"))
-    shop.advance(minutes=1)
-    shop.land(reverted)
-    shop.advance(minutes=1)
-    assert find_problem_after_cycle(shop) == ""
-    shop.advance(minutes=1)
-    shop.engine.changes.undo(reverted.change_set_id)
+    land_and_undo(shop, break_and_rehearse_revert(shop))
     assert shop.problem == CHANGED_SINCE
     shop.advance(minutes=1)
     assert "its revert was undone" in find_problem_after_cycle(shop)
@@ -108,20 +114,12 @@ def test_an_undone_landing_before_which_no_test_failed_is_no_problem(shop: Situa
     described = shop.commit("Describe it", {"README.md": "# Shop\n"}, days_ago=0.01)
     shop.run_tests()
     shop.advance(minutes=1)
-    reverted = shop.approve(shop.propose(f"rehearse_revert commit={described}"))
-    shop.advance(minutes=1)
-    shop.land(reverted)
-    shop.advance(minutes=1)
-    assert find_problem_after_cycle(shop) == ""
-    shop.advance(minutes=1)
-    shop.engine.changes.undo(reverted.change_set_id)
+    land_and_undo(shop, shop.approve(shop.propose(f"rehearse_revert commit={described}")))
     assert shop.problem == ""
 
 
 def test_a_discarded_revert_waits_no_more(shop: Situation) -> None:
-    culprit = shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
-    shop.run_tests()
-    reverted = shop.approve(shop.propose(f"rehearse_revert commit={culprit} test={TEST}"))
+    reverted = break_and_rehearse_revert(shop)
     assert find_problem_after_cycle(shop).endswith("its revert waits for you")
     shop.engine.changes.discard(reverted.change_set_id)
     assert "its revert" not in find_problem_after_decision(shop)

@@ -30,9 +30,15 @@ def test_each_row_has_defaults_of_its_own() -> None:
     assert first.session_id is None
 
 
-def test_a_loaded_row_equals_that_of_the_orm(database: Database) -> None:
+@pytest.fixture
+def stored(database: Database) -> Database:
+    """A database with the task `task_1`, which needs another."""
     database.write(lambda tx: tx.session.add(make_task("task_1", needs=["task_0"])))
-    with database.read() as session:
+    return database
+
+
+def test_a_loaded_row_equals_that_of_the_orm(stored: Database) -> None:
+    with stored.read() as session:
         loaded = load(session, TaskRow, "task_1")
         by_orm = session.get(TaskRow, "task_1")
         assert loaded is not None
@@ -43,8 +49,7 @@ def test_a_loaded_row_equals_that_of_the_orm(database: Database) -> None:
         assert load(session, TaskRow, "task_2") is None
 
 
-def test_what_is_changed_in_a_row_is_written_with_the_transaction(database: Database) -> None:
-    database.write(lambda tx: tx.session.add(make_task("task_1", needs=["task_0"])))
+def test_what_is_changed_in_a_row_is_written_with_the_transaction(stored: Database) -> None:
 
     def change(tx: Transaction) -> None:
         row = load(tx.session, TaskRow, "task_1")
@@ -55,15 +60,14 @@ def test_what_is_changed_in_a_row_is_written_with_the_transaction(database: Data
         assert load_all(tx.session, TaskRow, OPEN_TASKS) == [row]
         assert row not in tx.session.dirty
 
-    database.write(change)
-    with database.read() as session:
+    stored.write(change)
+    with stored.read() as session:
         assert ask(session, TITLES) == [("tidied",)]
 
 
-def test_a_row_of_a_reading_session_is_not_written_back(database: Database) -> None:
-    """The row can be used after the session. A change of it changes nothing in the database."""
-    database.write(lambda tx: tx.session.add(make_task("task_1", needs=["task_0"])))
-    with database.read() as session:
+def test_a_row_of_a_reading_session_is_not_written_back(stored: Database) -> None:
+    """The row can be used after the session. A change of it changes nothing in the stored."""
+    with stored.read() as session:
         (row,) = load_all(session, TaskRow, OPEN_TASKS)
         row.title = "mine"
         assert not session.dirty

@@ -1,5 +1,5 @@
-"""Small helpers of many tests: skips, tables of cases, checks of texts and refusals, waiting, programs, stand-ins, and
-a view of a session."""
+"""Small helpers of many tests: skips, tables of cases, checks of texts and refusals, waiting, programs, stand-ins, a
+view of a session and the event of its end."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import psutil
 import pytest
 from keyring.backend import KeyringBackend
 
+from engine.events import SessionEnded
 from engine.home import Home
 from engine.model import Question, Refusal, SessionState, SessionView
 from tests.conftest import MONDAY_MORNING
@@ -135,6 +136,12 @@ def make_session_view(**fields: Any) -> SessionView:
         "summary": "",
     }
     return SessionView(**values | fields)
+
+
+def make_session_ended(session_id: str = "sess_1", state: str = "succeeded", **fields: Any) -> SessionEnded:
+    """A session has ended in this state; `fields` are the others."""
+    values = {"prediction_id": "", "summary": "", "cost": 0} | fields
+    return SessionEnded(subject=session_id, state=state, **values)
 
 
 class MemoryKeyring(KeyringBackend):

@@ -16,7 +16,6 @@ from engine.events import (
     ChangeSetLanded,
     Event,
     RetryRepeated,
-    SessionEnded,
     ToolsUsed,
     ValidationFailed,
     ValidationHealed,
@@ -31,6 +30,7 @@ from engine.model.learnings import Correction
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
 from tests.conftest import MONDAY_MORNING
+from tests.support.helpers import make_session_ended
 
 AGENT = "backend_builder"
 """The agent of all sessions."""
@@ -262,7 +262,7 @@ class AdaptationWorld:
         def record_session(tx: Transaction) -> None:
             self.trials.record_applied(tx, provenance, session_id=session, agent="cto", workspace="")
             tx.record(ToolsUsed(subject=session, workspace="", agent="cto", calls=("read",)))
-            tx.record(SessionEnded(subject=session, workspace="", prediction_id="", state=state, summary="", cost=0))
+            tx.record(make_session_ended(session, state))
 
         self.database.write(record_session)
 

@@ -14,7 +14,7 @@ from zlib import crc32
 import numpy
 
 from engine.clock import FakeClock
-from engine.events import Event, FaultReported, SessionEnded, SessionStarted
+from engine.events import Event, FaultReported, SessionStarted
 from engine.learning.learnings.findings import SessionRecord, Statement
 from engine.learning.learnings.learnings import Learnings
 from engine.learning.learnings.promotion import place_entry
@@ -39,7 +39,7 @@ from engine.model.learnings import make_lesson_id
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, LedgerEntry
 from tests.conftest import MONDAY_MORNING
-from tests.support.helpers import NobodyAsks, make_session_view
+from tests.support.helpers import NobodyAsks, make_session_ended, make_session_view
 
 SHOP = "/srv/shop"
 """The workspace of sessions."""
@@ -128,7 +128,7 @@ class ChainWorld:
             view, **{"statements": statements, "leader": "backend_lead", **fields}
         )
         self.record(SessionStarted(subject=id, workspace=view.workspace, prediction_id="p", sandbox="none"))
-        self.record(session_ended(id, view.workspace))
+        self.record(make_session_ended(id, workspace=view.workspace))
         self.learnings.catch_up()
 
     def end_sessions(self, *decisions: str, count: int = 3, speaker: str = "agent") -> None:
@@ -166,10 +166,6 @@ MakeWorld = Callable[[Asks], ChainWorld]
 def fail_with_full_disk(path: Path, data: bytes) -> None:
     """What writes a file when the disk is full."""
     raise OSError(28, "No space left on device")
-
-
-def session_ended(id: str, workspace: str = SHOP) -> SessionEnded:
-    return SessionEnded(subject=id, workspace=workspace, prediction_id="p", state="succeeded", summary="", cost=0)
 
 
 # Entries and vectors

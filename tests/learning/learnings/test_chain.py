@@ -30,8 +30,8 @@ from tests.learning.learnings.chain_world import (
     fail_with_full_disk,
     ledger_entry,
     make_view,
-    session_ended,
 )
+from tests.support.helpers import make_session_ended
 
 UV = "We install with uv"
 """A decision that sessions state."""
@@ -63,7 +63,7 @@ def test_running_it_again_changes_no_byte_and_counts_nothing_twice(world: ChainW
     events = len(world.events("LearningReinforced"))
     world.clock.advance(timedelta(days=1))
     assert_nothing_changes(world)
-    world.record(session_ended("s4"))  # the same event again, as after a crash
+    world.record(make_session_ended("s4", workspace=SHOP))  # the same event again, as after a crash
     assert_nothing_changes(world)
     assert len(world.events("LearningReinforced")) == events
 
@@ -170,7 +170,7 @@ def test_no_model_is_asked_about_sessions_that_ended_long_ago_and_no_risks_are_w
     for session in ("s0", "s1", "s2"):
         world.sessions.records[session] = SessionRecord(make_view(session), "backend_lead", entries=(healed,))
         world.record(SessionStarted(subject=session, workspace=SHOP, prediction_id="p", sandbox="none"))
-        world.record(session_ended(session))
+        world.record(make_session_ended(session, workspace=SHOP))
     clock.advance(timedelta(days=2))
     world.learnings.catch_up()
     assert model.questions == []
