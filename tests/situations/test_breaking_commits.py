@@ -157,6 +157,20 @@ def test_a_revert_that_your_uncommitted_lines_prevent_comes_back_without_them(sh
     assert "rehearse_revert" not in shop.predict_kinds()
 
 
+def test_what_is_named_for_a_revert_beside_uncommitted_lines_works_with_another_file_staged(shop: Situation) -> None:
+    culprit = shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
+    shop.write("cart.py", WRONG_TOTAL + "\n\ndef more():\n    return 1\n")
+    shop.write("README.md", "# Shop\n")
+    shop.git("add", "README.md")
+    session = shop.approve(shop.propose(f"rehearse_revert commit={culprit} test={TEST}"))
+    lines = shop.read_transcript(session).splitlines()
+    [stash] = [line.partition("Next: git ")[2] for line in lines if "Next: git stash" in line]
+    [revert] = [line.partition("or run git ")[2] for line in lines if "or run git revert" in line]
+    shop.git(*stash.split())
+    shop.git(*revert.split(), "--no-edit")
+    assert shop.git("log", "-1", "--format=%s") == 'Revert "Faster cart"'
+
+
 def test_a_conflict_with_later_commits_beside_uncommitted_lines_is_told_as_such(shop: Situation) -> None:
     culprit = shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.02)
     shop.commit("Whole numbers", {"cart.py": "def total(prices):\n    return int(max(prices))\n"}, days_ago=0.01)

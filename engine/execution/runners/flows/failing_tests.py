@@ -29,6 +29,7 @@ from engine.execution.runners.flow import (
 from engine.execution.runners.flows.git_steps import (
     GitTrial,
     link_packages,
+    make_operator_git,
     quote_paths,
     read_commit,
     report_conflicts,
@@ -444,7 +445,10 @@ class RehearseRevert(ProjectFlow):
         reset_worktree(job, start)  # files with conflict markers must not become a change set
         if is_clean_on_head:
             job.say("HEAD alone can be reverted: only your uncommitted lines there are in the way")
-            job.say(f"Next: git stash push --include-untracked -- {quote_paths(reverted.conflicts)}")
+            staged = make_operator_git(job).items("diff-index", "--cached", "--name-only", "-z", "HEAD")
+            # git reverts nothing while any file is staged. Not every staged file can be named to `git stash`.
+            paths = f" -- {quote_paths(reverted.conflicts)}" if set(staged) <= set(reverted.conflicts) else ""
+            job.say(f"Next: git stash push --include-untracked{paths}")
             job.say(f"Then start this again, or run git revert {commit[:10]}")
             job.say("After it, git stash pop brings your lines back, with the conflict to resolve")
             summary = f"is clean on HEAD, but conflicts with your uncommitted lines in {reverted.files}"
