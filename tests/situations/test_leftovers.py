@@ -33,6 +33,16 @@ def test_an_uncommitted_breakpoint_is_named(shop: Situation) -> None:
 
 
 @pytest.mark.long
+def test_what_a_prompt_of_your_own_has_shown_is_not_offered(shop: Situation) -> None:
+    shop.write("cart.py", TOTAL_WITH_BREAKPOINT, days_ago=0.01)
+    assert "leftovers" in shop.predict_kinds()
+    shop.approve(shop.propose("look_for_leftovers"))
+    assert "leftovers" not in shop.predict_kinds()
+    shop.write("tests/test_cart.py", "breakpoint()\n")
+    assert shop.predict_card("leftovers").assignment.prompt == "Show what is left in cart.py:2 and tests/test_cart.py:1"
+
+
+@pytest.mark.long
 def test_a_breakpoint_is_named_where_the_name_of_its_file_reads_like_a_command(shop: Situation) -> None:
     shop.run_tests()
     shop.write("x; rm -rf ~/conf.py", TOTAL_WITH_BREAKPOINT, days_ago=0.01)

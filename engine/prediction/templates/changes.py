@@ -50,9 +50,14 @@ _LEFTOVER_WORDS = {
 
 @template
 def leftovers(context: WorkspaceContext) -> Iterator[Offer]:
-    """You added debugging, a conflict marker or a TODO, and it is still there."""
+    """You added debugging, a conflict marker or a TODO, and it is still there. The last session that looked for such
+    lines has not found them."""
     git, all_leftovers = context.repository, context.inspection.own.leftovers
-    if not all_leftovers:
+    last = next(iter(find_ended_sessions(context, "", "look_for_leftovers")), None)
+    shown_places = (
+        {(row["path"], row["line"], row["kind"]) for row in last.facts.get("findings", ())} if last else set()
+    )
+    if {(leftover.path, leftover.line, leftover.kind) for leftover in all_leftovers} <= shown_places:
         return
     marked = [leftover for leftover in all_leftovers if leftover.kind == CONFLICT_MARKER]
     shown_leftovers = marked or list(all_leftovers)
