@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from engine.execution.runners.flows.suite_runs import describe_how_to_run_tests
-from engine.execution.runners.toolchains.detection import make_environment_command
+from engine.execution.runners.toolchains.detection import detect_test_tools, make_environment_command
 from engine.execution.runners.toolchains.installing import find_installations
+from engine.execution.runners.toolchains.project_folder import ProjectFolder
 from engine.execution.runners.toolchains.projects import find_packages, find_projects, read_project
 from tests.conftest import Repository
 from tests.execution.toolchains.installations import make_environment
@@ -145,6 +146,16 @@ def test_an_environment_without_pytest_gives_way(tmp_path: Path, monkeypatch: py
     project = read_project(tmp_path)
     assert (project.tools, project.searched, project.missing_tool) == ((), ("pytest in .venv",), "pytest")
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_second_detection_in_the_same_folder_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pyproject.toml").touch()
+    make_environment(tmp_path, with_pytest=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    folder = ProjectFolder.of_operator(tmp_path, tmp_path)
+    first = detect_test_tools(folder)
+    assert (first.searched, first.missing) == (("pytest in .venv",), (("python", "pytest"),))
+    assert detect_test_tools(folder) == first
 
 
 def test_the_engines_own_environment_is_not_the_projects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

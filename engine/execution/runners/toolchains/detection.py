@@ -40,28 +40,45 @@ _PYTEST_REQUIREMENT = r"""["']pytest\b|^pytest\s*="""
 it."""
 
 
-def detect_test_tools(folder: ProjectFolder) -> tuple[Toolchain, ...]:
-    """One tool for each language of the folder, in the order of the table. A fallback such as make is used only if
-    there is no other tool."""
+@frozen
+class DetectedTests:
+    """The tools for the tests of a folder."""
+
+    tools: tuple[Toolchain, ...]
+    """One for each language, in the order of the table."""
+    searched: tuple[str, ...]
+    """The places where tools were searched, in words."""
+    missing: tuple[tuple[str, str], ...]
+    """(language, name) of each tool that was not found."""
+
+
+@frozen
+class _Search:
+    """The search for one test runner."""
+
+    placeholders: Placeholders | None = None
+    """Those of its commands; None if the folder does not have or use it."""
+    searched: tuple[str, ...] = ()
+    """The places where it was searched, in words."""
+    missing: str = ""
+    """The name of the program that was not found; "" if none is missing."""
+
+
+def detect_test_tools(folder: ProjectFolder) -> DetectedTests:
+    """The test tools of a folder. A fallback such as make is used only if there is no other tool."""
     tools: dict[str, Toolchain] = {}
+    searched: list[str] = []
+    missing: list[tuple[str, str]] = []
     for row in TEST_RUNNERS:
         if row.kind in tools or (row.kind == FALLBACK and tools):
             continue
-        files = folder.find_files(row.manifests)
-        placeholders = _find_runner(folder, row, files) if _is_used(folder, row, files) else None
-        if placeholders is not None:
-            tools[row.kind] = _make_toolchain(folder, row, placeholders)
-    return tuple(tools.values())
-
-
-def _is_used(folder: ProjectFolder, row: TestRunnerRow, files: Sequence[str]) -> bool:
-    """Whether the folder uses a test runner. `files` are its manifests."""
-    if not files:
-        return False
-    is_used = not row.manifest_pattern or folder.search_files(files, row.manifest_pattern) is not None
-    if not is_used and row.kind == FALLBACK:
-        folder.searched.append(f"a `test` or `check` target in the {files[0]}")
-    return is_used
+        search = _search_runner(folder, row)
+        searched += search.searched
+        if search.missing:
+            missing.append((row.kind, search.missing))
+        if search.placeholders is not None:
+            tools[row.kind] = _make_toolchain(folder, row, search.placeholders)
+    return DetectedTests(tuple(tools.values()), tuple(searched), tuple(missing))
 
 
 def _make_toolchain(folder: ProjectFolder, row: TestRunnerRow, placeholders: Placeholders) -> Toolchain:
@@ -88,36 +105,41 @@ def _find_environment_without_tool(folder: ProjectFolder, placeholders: Placehol
     return next(iter(environments.values()), "") if is_operators else ""
 
 
-def _find_runner(folder: ProjectFolder, row: TestRunnerRow, files: Sequence[str]) -> Placeholders | None:
-    """The placeholders of a test runner's commands; None if the folder does not have it. `files` are its manifests."""
+def _search_runner(folder: ProjectFolder, row: TestRunnerRow) -> _Search:
+    """Search a test runner, if the folder uses it by its manifests."""
+    files = folder.find_files(row.manifests)
+    if not files:
+        return _Search()
+    if row.manifest_pattern and folder.search_files(files, row.manifest_pattern) is None:
+        is_fallback = row.kind == FALLBACK
+        return _Search(searched=(f"a `test` or `check` target in the {files[0]}",) if is_fallback else ())
     match row.detected_by:
         case "module":
-            return _find_pytest(folder)
+            return _search_pytest(folder)
         case "unittest":
-            return _find_unittest(folder, files)
+            return _Search(_find_unittest(folder, files))
         case "script":
-            return _find_script(folder, row)
+            return _search_script(folder, row)
         case "wrapper" if wrapper := _find_wrapper(folder, row):
-            return {"program": (wrapper,)}
+            return _Search({"program": (wrapper,)})
         case "bundle" if _is_bundled(folder, row):
-            return {"program": ("bundle", "exec", row.program)}
+            return _Search({"program": ("bundle", "exec", row.program)})
+    searched = (f"{row.program}{ON_PATH}",)
     program = folder.find_program(row.program, own=_list_program_folders(folder, row))
-    folder.searched.append(f"{row.program}{ON_PATH}")
     if program is None:
-        folder.missing.append((row.kind, row.program))
-        return None
+        return _Search(searched=searched, missing=row.program)
     target = folder.search_files(files, row.manifest_pattern) if row.detected_by == "target" else None
-    return {"program": (program,), **({"target": (target["target"],)} if target else {})}
+    return _Search({"program": (program,), **({"target": (target["target"],)} if target else {})}, searched)
 
 
-def _find_pytest(folder: ProjectFolder) -> Placeholders | None:
-    """The first interpreter that has pytest."""
+def _search_pytest(folder: ProjectFolder) -> _Search:
+    """Search the first interpreter that has pytest."""
+    searched: list[str] = []
     for interpreter in folder.interpreters:
-        folder.searched.append(f"pytest in {interpreter.where}")
+        searched.append(f"pytest in {interpreter.where}")
         if folder.has_pytest(interpreter):
-            return {"python": (str(interpreter.program),)}
-    folder.missing.append(("python", "pytest"))
-    return None
+            return _Search({"python": (str(interpreter.program),)}, tuple(searched))
+    return _Search(searched=tuple(searched), missing="pytest")
 
 
 def _find_unittest(folder: ProjectFolder, files: Sequence[str]) -> Placeholders | None:
@@ -131,29 +153,26 @@ def _find_unittest(folder: ProjectFolder, files: Sequence[str]) -> Placeholders 
     return {"python": (str(folder.interpreters[0].program),), "start": ("." if is_package else start,)}
 
 
-def _find_script(folder: ProjectFolder, row: ToolRow) -> Placeholders | None:
-    """The script `test` of package.json, if it starts the runner of this row and nothing else. A row without a program
-    accepts any script, except that of `npm init`, which runs no tests."""
+def _search_script(folder: ProjectFolder, row: ToolRow) -> _Search:
+    """Search the script `test` of package.json. It must start the runner of this row and nothing else. A row without a
+    program accepts any script, except that of `npm init`, which runs no tests."""
     script = folder.scripts.get("test", "")
     if not script or "no test specified" in script:
-        folder.searched.append("a test script in package.json")
-        return None
+        return _Search(searched=("a test script in package.json",))
     arguments = [script]
     if runner_words := row.program.split():
         try:
             script_words = shlex.split(script)
         except ValueError:
-            return None
+            return _Search()
         is_compound = any(operator in script for operator in ("&&", "||", ";", "|"))
         if is_compound or script_words[: len(runner_words)] != runner_words:
-            return None
+            return _Search()
         arguments = script_words[len(runner_words) :]
     manager = _choose_node_manager(folder)
     if not folder.find_program(manager):
-        folder.searched.append(f"{manager}{ON_PATH}")
-        folder.missing.append((row.kind, manager))
-        return None
-    return {**_make_script_placeholders(manager), "script": tuple(arguments)}
+        return _Search(searched=(f"{manager}{ON_PATH}",), missing=manager)
+    return _Search({**_make_script_placeholders(manager), "script": tuple(arguments)})
 
 
 def _choose_node_manager(folder: ProjectFolder) -> str:

@@ -31,10 +31,6 @@ class ProjectFolder:
     """The top of the operator's repository, in which the tools are installed."""
     pytest_by_interpreter: dict[Interpreter, bool] = field(default_factory=dict)
     """Whether each interpreter has pytest. The folders of one search share it."""
-    searched: list[str] = field(default_factory=list)
-    """The places where tools were searched, in words."""
-    missing: list[tuple[str, str]] = field(default_factory=list)
-    """(language, name) of each tool that was not found."""
     _texts: dict[str, str] = field(default_factory=dict)
 
     @classmethod

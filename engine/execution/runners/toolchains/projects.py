@@ -248,13 +248,15 @@ def _inspect_folder(folder: ProjectFolder, path: str, has_tests: Callable[[str],
     """The project in one folder, without considering the other projects."""
     packages = detect_packages(folder)
     detected = detect_test_tools(folder)
-    tools = [tool for tool in detected if has_tests(tool.row.kind)]
-    searched = folder.searched
-    if detected and not tools:
-        searched = [f"files that {detected[0].title} treats as tests"]
+    tools = [tool for tool in detected.tools if has_tests(tool.row.kind)]
+    searched = detected.searched
+    if detected.tools and not tools:
+        searched = (f"files that {detected.tools[0].title} treats as tests",)
+    kinds = {tool.row.kind for tool in tools}
+    missing = [(kind, name) for kind, name in detected.missing if kind not in kinds and has_tests(kind)]
     linters = detect_linters(folder)
     installs = {package.kind: package.install for package in packages}
-    if "python" in {tool.row.kind for tool in tools} | {linter.row.kind for linter in linters}:
+    if "python" in kinds | {linter.row.kind for linter in linters}:
         installs["python"] = make_environment_command(folder.workspace, folder.top)
     return Project(
         path=path,
@@ -262,23 +264,24 @@ def _inspect_folder(folder: ProjectFolder, path: str, has_tests: Callable[[str],
         linters=tuple(replace(linter, install=installs.get(linter.row.kind, "")) for linter in linters),
         packages=packages,
         changelog="" if path else find_changelog(folder.folder),
-        missing_tool=_find_missing_tool(folder, packages, {tool.row.kind for tool in tools}, has_tests),
+        missing_tool=_find_missing_tool(missing, packages, kinds, folder.top),
         searched=tuple(dict.fromkeys(searched)),
     )
 
 
 def _find_missing_tool(
-    folder: ProjectFolder, packages: Sequence[PackageSetup], kinds: set[str], has_tests: Callable[[str], bool]
+    missing: Sequence[tuple[str, str]], packages: Sequence[PackageSetup], kinds: set[str], top: Path
 ) -> str:
     """The first program or folder that the tests need and that does not exist; "" for none. If the package manager that
-    would bring it is not installed, it is that. `kinds` are the languages with a tool."""
-    lacking = [(kind, name) for kind, name in folder.missing if kind not in kinds and has_tests(kind)]
+    would bring it is not installed, it is that. `missing` are the tools that were not found, with their languages, and
+    `kinds` the languages with a tool."""
     needed = [setup for setup in packages if setup.kind in kinds - {"python"} and not setup.installed]
-    lacking += [(setup.kind, _PACKAGE_FOLDERS[setup.manager]) for setup in needed]
-    for missing_kind, name in lacking[:1]:
-        commands = [command for setup in packages if setup.kind == missing_kind for command in setup.commands]
-        return find_missing_program(commands, folder.top) or name
-    return ""
+    lacking = [*missing, *((setup.kind, _PACKAGE_FOLDERS[setup.manager]) for setup in needed)]
+    if not lacking:
+        return ""
+    lacking_kind, name = lacking[0]
+    commands = [command for setup in packages if setup.kind == lacking_kind for command in setup.commands]
+    return find_missing_program(commands, top) or name
 
 
 def find_changelog(folder: Path) -> str:
