@@ -221,7 +221,7 @@ def _select_console_workspaces(engine: Engine, scope: ReadScope) -> tuple[str, .
 
 def _read_autonomy(engine: Engine, scope: ReadScope) -> dict[str, Any]:
     autonomy, current = engine.autonomy, engine.settings.current
-    view, next_cycle = autonomy.state(), autonomy.next_cycle()
+    view, next_cycle = autonomy.update_state(), autonomy.next_cycle()
     workspaces, all_remarks = _select_console_workspaces(engine, scope), engine.checks.remarks()
     remarks = (f"{workspace_name(path)}: {remark}" for path, remark in all_remarks.items() if path in workspaces)
     return {

@@ -77,7 +77,7 @@ def run(
         printer = EventPrinter(engine, as_json=as_json)
         try:
             watched = ", ".join(map(workspace_name, engine.workspaces)) or "no workspace"
-            printer.note(f"watching {watched}; {engine.autonomy.state().state.value}")
+            printer.note(f"watching {watched}; {engine.autonomy.update_state().state.value}")
             if gateway is not None:
                 print_new_token(engine.gateway.open(**gateway), engine.gateway.state().token_source)
             _print_until_ending(engine, printer, ending, seconds)

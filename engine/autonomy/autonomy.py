@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
 
 from engine.autonomy.autonomous_runs import AutonomousRuns, AutonomyRequirements
 from engine.autonomy.schedule import Job, Schedule
@@ -33,11 +32,12 @@ from engine.storage.database import Database, Transaction
 
 log = logging.getLogger(__name__)
 
-KEY = "autonomy.state"
+STATE_KEY = "autonomy.state"
 DND_KEY = "autonomy.dnd_until"
-CARDS, STATE, ACT = "cards", "state", "act"
+"""Keys in the state table."""
+CARD_JOB, STATE_JOB, ACT_JOB = "cards", "state", "act"
 """The names of the jobs: the card cycle, the update of the state with housekeeping, and the autonomous cycle."""
-FIRST = "first start"
+FIRST_START = "first start"
 """The cause of the state of a home in which no engine has run yet."""
 STATE_EVERY = timedelta(seconds=30)
 """How often the state is brought up to date."""
@@ -51,13 +51,15 @@ ACTING = (AutonomyState.PRIMING, AutonomyState.AUTONOMOUS)
 
 @frozen
 class StateView:
-    """The state, its cause, since when it holds, and when time alone may change it: at the end of a pause, or when the
-    operator has been inactive for long enough and a look at the workspaces confirms that."""
+    """The state of autonomy, and what led to it."""
 
     state: AutonomyState
     cause: str
-    since: datetime
-    next_change: datetime | None
+    since: datetime | None
+    """When it began; None before the first engine of a home."""
+    next_change: datetime | None = None
+    """When time alone may change it: at the end of a pause, or when the operator has been inactive for long enough and
+    a look at the workspaces confirms that."""
 
 
 class Autonomy:
@@ -94,25 +96,27 @@ class Autonomy:
             database,
             clock,
             [
-                Job(CARDS, self._get_card_interval, runs.run_check, self.is_operator_present),
-                Job(STATE, lambda: STATE_EVERY, self._tick, is_stored=False),
-                Job(ACT, self._get_act_interval, self.run_autonomous_cycle, self._may_act),
+                Job(CARD_JOB, self._get_card_interval, runs.run_check, self.is_operator_present),
+                Job(STATE_JOB, lambda: STATE_EVERY, self._tick, is_stored=False),
+                Job(ACT_JOB, self._get_act_interval, self.run_autonomous_cycle, self._may_act),
                 *jobs,
             ],
         )
         with database.read() as session:
-            saved = stored.get(session, KEY)
+            saved = stored.get(session, STATE_KEY)
             dnd = stored.get(session, DND_KEY)
         self._dnd_until = datetime.fromisoformat(dnd) if dnd else None
+        self._is_stored = saved is not None
+        """Whether the state was ever stored."""
+        self._view = StateView(AutonomyState.DISABLED, FIRST_START, clock.now())
         if saved:
-            since = datetime.fromisoformat(saved["since"])
-            self._view = StateView(AutonomyState(saved["state"]), saved["cause"], since, None)
-        else:
-            self._view = StateView(AutonomyState.DISABLED, FIRST, clock.now(), None)
+            self._view = StateView(
+                AutonomyState(saved["state"]), saved["cause"], datetime.fromisoformat(saved["since"])
+            )
 
     def start(self) -> None:
         """Bring the state up to date, and begin the schedule."""
-        self.state()
+        self.update_state()
         self.schedule.start()
 
     def close(self) -> None:
@@ -121,29 +125,27 @@ class Autonomy:
 
     def poke(self) -> None:
         """Evaluate the state soon, because something that it depends on has changed. Returns at once. Thread-safe."""
-        self.schedule.run_soon(STATE)
+        self.schedule.run_soon(STATE_JOB)
 
-    def last_state(self) -> StateView | None:
-        """The state that the last engine stored, None without one. An engine that a single verb opened shows it. A stop
-        or pause that began or ended since then counts."""
-        if self._view.cause == FIRST:
-            return None
-        trigger = find_next_trigger(self._view.state, self._make_facts(self._kill_switch.holds()))
-        follows_from_presence = trigger in (AutonomyTrigger.SILENT, AutonomyTrigger.OPERATOR_SPOKE)
-        return self._view if trigger is None or follows_from_presence else self.state()
-
-    def find_first_state(self) -> AutonomyState:
-        """The state with which the first engine of this home would begin. Nothing is recorded."""
-        transitions = find_transitions(self._view.state, self._make_facts(self._kill_switch.holds()))
-        return transitions[-1][0] if transitions else self._view.state
-
-    def state(self) -> StateView:
-        """The present state, after all transitions that follow from the present facts. They are recorded, so do not
-        call it inside a write."""
+    def update_state(self) -> StateView:
+        """Make all transitions that follow from the present facts, and return the state after them. They are recorded,
+        so do not call it inside a write."""
         with self._changing:
             holds = self._kill_switch.holds()
             facts = self._apply_facts(holds)
             return replace(self._view, next_change=self._compute_next_change(facts, holds))
+
+    def read_last_state(self) -> StateView:
+        """The state that the last engine stored, which an engine that a single verb opened shows. A stop or pause that
+        began or ended since then counts. If no engine has run in this home yet, it is the state with which the first
+        would begin; this is not recorded."""
+        facts = self._make_facts(self._kill_switch.holds())
+        if not self._is_stored:
+            transitions = find_transitions(self._view.state, facts)
+            return StateView(transitions[-1][0] if transitions else self._view.state, FIRST_START, None)
+        trigger = find_next_trigger(self._view.state, facts)
+        follows_from_presence = trigger in (AutonomyTrigger.SILENT, AutonomyTrigger.OPERATOR_SPOKE)
+        return self._view if trigger is None or follows_from_presence else self.update_state()
 
     def _apply_facts(self, holds: Sequence[Hold]) -> Facts:
         """Make all transitions that follow from the present facts, and return the facts. Call with the lock held."""
@@ -152,36 +154,17 @@ class Autonomy:
         if transitions:
             self._make_transitions(transitions)
             if self._view.state is AutonomyState.PRIMING:
-                self.schedule.run_if_due(ACT)
+                self.schedule.run_if_due(ACT_JOB)
         return facts
-
-    def apply(self, trigger: AutonomyTrigger) -> StateView:
-        """Apply a trigger that does not follow from stored facts, such as a card that is ready."""
-        with self._changing:
-            after = compute_next_state(self._view.state, trigger)
-            if after is not self._view.state:
-                self._make_transitions([(after, trigger)])
-            return self._view
 
     def note_activity(self, source: str) -> None:
         """The operator did something (SPEC 2.2); `source` is a word for it, such as `key`."""
         has_returned = self.presence.silence() >= self._get_silence_threshold()
         self.presence.note_now(source)
         if has_returned:
-            self.schedule.run_if_due(CARDS)  # cards at the operator's return, not ten minutes later
+            self.schedule.run_if_due(CARD_JOB)  # cards at the operator's return, not ten minutes later
         if self._view.state in ACTING:
-            self.state()
-
-    def look_for_operator(self) -> AutonomyState:
-        """Look for the operator's activity in the workspaces, too, and return the state after that. It asks git."""
-        if self._last_operator_activity is not None:
-            sign = self._last_operator_activity()
-            if sign is not None:
-                self.presence.note(sign, "files of a workspace")
-            self._checked_at = self._clock.now()
-        with self._changing:
-            self._apply_facts(self._kill_switch.holds())
-            return self._view.state
+            self.update_state()
 
     def run_autonomous_cycle(self) -> AutonomousCycleFinished:
         """Run one autonomous cycle (SPEC 7.2) in this thread: predict, and run at most one card. The schedule calls it.
@@ -194,14 +177,32 @@ class Autonomy:
         return finished
 
     def _try_to_act(self) -> AutonomousCycleFinished:
-        if (state := self.look_for_operator()) not in ACTING:
+        if (state := self._look_for_operator()) not in ACTING:
             return AutonomousCycleFinished(reason=f"not silent or not allowed: {state.value}")
         errors = self._runs.run_check()
-        if (state := self.look_for_operator()) not in ACTING:
+        if (state := self._look_for_operator()) not in ACTING:
             return AutonomousCycleFinished(reason=f"somebody came while it predicted: {state.value}", errors=errors)
-        finished = self._runs.start_first(lambda: self.look_for_operator() in ACTING)
-        self.apply(AutonomyTrigger.CARD_READY if finished.acted else AutonomyTrigger.CARD_DROPPED)
+        finished = self._runs.start_first(lambda: self._look_for_operator() in ACTING)
+        self._apply_trigger(AutonomyTrigger.CARD_READY if finished.acted else AutonomyTrigger.CARD_DROPPED)
         return replace(finished, errors=errors)
+
+    def _look_for_operator(self) -> AutonomyState:
+        """Look for the operator's activity in the workspaces, too, and return the state after that. It asks git."""
+        if self._last_operator_activity is not None:
+            sign = self._last_operator_activity()
+            if sign is not None:
+                self.presence.note(sign, "files of a workspace")
+            self._checked_at = self._clock.now()
+        with self._changing:
+            self._apply_facts(self._kill_switch.holds())
+            return self._view.state
+
+    def _apply_trigger(self, trigger: AutonomyTrigger) -> None:
+        """Make the transition of a trigger that does not follow from stored facts, such as a card that is ready."""
+        with self._changing:
+            after = compute_next_state(self._view.state, trigger)
+            if after is not self._view.state:
+                self._make_transitions([(after, trigger)])
 
     def requirements(self, workspaces: Sequence[str]) -> AutonomyRequirements:
         """The requirements for cards in `workspaces` to run by themselves."""
@@ -219,8 +220,8 @@ class Autonomy:
         """When the next cycle runs, None if none will. While the operator is active it is a card cycle, otherwise an
         autonomous one."""
         if self.is_operator_present():
-            return self.schedule.next_run_of(CARDS)
-        return self.schedule.next_run_of(ACT) if self._may_act() else None
+            return self.schedule.next_run_of(CARD_JOB)
+        return self.schedule.next_run_of(ACT_JOB) if self._may_act() else None
 
     def quiet(self) -> str:
         """Why it is quiet, so that cards are made, but none runs by itself (SPEC 7.3): "do not disturb" or "quiet
@@ -236,10 +237,13 @@ class Autonomy:
         until = None if span is None else self._clock.now() + span
         text = until.isoformat() if until else None
 
+        def keep() -> None:
+            self._dnd_until = until
+
         def store(transaction: Transaction) -> None:
             stored.put(transaction, DND_KEY, text)
             transaction.record(SettingChanged(subject="dnd", value=text or "off"))
-            transaction.after_commit(partial(setattr, self, "_dnd_until", until))
+            transaction.after_commit(keep)
 
         self._database.write(store)
         return until
@@ -265,9 +269,9 @@ class Autonomy:
         """Bring the state up to date, and do the housekeeping."""
         is_check_due = self._checked_at is None or self._clock.now() - self._checked_at >= self._get_check_interval()
         if self.presence.silence() >= self._get_silence_threshold() and is_check_due:
-            self.look_for_operator()
+            self._look_for_operator()
         else:
-            self.state()
+            self.update_state()
         for chore in self._housekeeping:
             try:
                 chore()
@@ -285,8 +289,10 @@ class Autonomy:
             return silence
         if self._view.state in ACTING:
             return silence  # it was confirmed before; the next look finds an operator who is back
-        since = self.presence.last()[0]
-        return timedelta(0) if self._checked_at is None else min(silence, max(timedelta(0), self._checked_at - since))
+        if self._checked_at is None:
+            return timedelta(0)
+        last_activity, _ = self.presence.last()
+        return min(silence, max(timedelta(0), self._checked_at - last_activity))
 
     def _make_facts(self, holds: Sequence[Hold]) -> Facts:
         settings = self._settings.current
@@ -312,7 +318,7 @@ class Autonomy:
         span = compute_time_until_transition(self._view.state, clamped, None if until is None else until - now)
         if span == timedelta(0) and self._checked_at is not None:
             # Silent long enough, but the workspaces were looked at before that: the next look decides.
-            return max(self._checked_at + self._get_check_interval(), self.schedule.next_run_of(STATE))
+            return max(self._checked_at + self._get_check_interval(), self.schedule.next_run_of(STATE_JOB))
         return None if span is None else now + span
 
     def _make_transitions(self, transitions: Sequence[tuple[AutonomyState, AutonomyTrigger]]) -> None:
@@ -325,7 +331,8 @@ class Autonomy:
                 transaction.record(StateChanged(before=before.value, after=after.value, cause=cause.value))
                 before = after
             since = transaction.now.isoformat()
-            stored.put(transaction, KEY, {"state": last_state.value, "cause": last_cause.value, "since": since})
+            stored.put(transaction, STATE_KEY, {"state": last_state.value, "cause": last_cause.value, "since": since})
 
         self._database.write(store)
-        self._view = StateView(last_state, last_cause.value, self._clock.now(), None)
+        self._view = StateView(last_state, last_cause.value, self._clock.now())
+        self._is_stored = True

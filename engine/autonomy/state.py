@@ -16,7 +16,7 @@ from engine.model import MAX_REJECTIONS, AutonomyState
 from engine.storage import state
 from engine.storage.database import Database
 
-STATE_KEY = "autonomy.presence"
+PRESENCE_KEY = "autonomy.presence"
 
 ABSENCE = timedelta(minutes=30)
 """After this time without input the operator was away, and is told what happened meanwhile (SPEC 9.3)."""
@@ -150,7 +150,7 @@ class Presence:
         self._clock = clock
         self._lock = threading.Lock()
         with database.read() as session:
-            stored = state.get(session, STATE_KEY)
+            stored = state.get(session, PRESENCE_KEY)
         self._written = datetime.fromisoformat(stored["at"]) if stored else None
         self._last = self._written or clock.now()
         self._source = stored["what"] if stored else "start"
@@ -176,7 +176,7 @@ class Presence:
             absent_since = self._absent_since.isoformat() if self._absent_since else None
         if due:
             self._database.write(
-                lambda tx: state.put(tx, STATE_KEY, {"at": at.isoformat(), "what": source, "left": absent_since})
+                lambda tx: state.put(tx, PRESENCE_KEY, {"at": at.isoformat(), "what": source, "left": absent_since})
             )
 
     def silence(self) -> timedelta:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from engine.autonomy.autonomy import ACT, CARDS, STATE
+from engine.autonomy.autonomy import ACT_JOB, CARD_JOB, STATE_JOB
 from engine.clock import FakeClock
 from engine.engine import Engine
 from engine.hierarchy.teaching import run_round
@@ -93,7 +93,7 @@ class SimulatedMonth:
         self._oddities = OddityDeck(self._chance)
         self._last_holds: dict[str, str] = {}
         self._settings: dict[str, object] = {"autonomousModeEnabled": True, "autonomousCycleMs": 1_800_000}
-        self._state = engine.autonomy.state().state.value
+        self._state = engine.autonomy.update_state().state.value
         self._day = Day(0, clock.now())
         self._cancelled = False
         self.observed = Observations()
@@ -208,11 +208,11 @@ class SimulatedMonth:
         schedule = self._engine.autonomy.schedule
         self._engine.safety.kill_switch.poll()
         self._finish_sessions()
-        for name in (STATE, CARDS, ACT):
-            if name == STATE or schedule.next_run_of(name) <= self._clock.now():
+        for name in (STATE_JOB, CARD_JOB, ACT_JOB):
+            if name == STATE_JOB or schedule.next_run_of(name) <= self._clock.now():
                 self.observed.jobs[name] += schedule.run(name)
                 self._finish_sessions()
-        self._state = self._engine.autonomy.state().state.value
+        self._state = self._engine.autonomy.update_state().state.value
         self._note_holds()
 
     def _finish_sessions(self) -> None:

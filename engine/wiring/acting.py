@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.autonomy.autonomous_runs import AutonomousRuns
-from engine.autonomy.autonomy import CARDS, Autonomy
+from engine.autonomy.autonomy import CARD_JOB, Autonomy
 from engine.autonomy.heartbeat import PULSE, Heartbeat
 from engine.autonomy.schedule import Job
 from engine.execution.sessions import Sessions
@@ -173,7 +173,7 @@ def _make_cards_of_new_tasks(services: Services) -> Callable[[], None]:
 
 def _check_new_workspaces(services: Services) -> None:
     """Make cards in workspaces that no check has read yet, unless the next check is due anyway."""
-    if not _may_begin(services) or services.autonomy.schedule.next_run_of(CARDS) <= services.clock.now():
+    if not _may_begin(services) or services.autonomy.schedule.next_run_of(CARD_JOB) <= services.clock.now():
         return
     checked = services.checks.last_checked()
     if new := [workspace for workspace in services.workspaces if workspace not in checked]:

@@ -243,7 +243,7 @@ class StandInAutonomy:
         self._now = now
         self.activity: list[str] = []
 
-    def state(self) -> SimpleNamespace:
+    def update_state(self) -> SimpleNamespace:
         return SimpleNamespace(state="WATCHING", cause="started", since=self._now, next_change=None)
 
     def next_cycle(self) -> datetime:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from engine.autonomy.autonomy import ACT, STATE
+from engine.autonomy.autonomy import ACT_JOB, STATE_JOB
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
 from engine.events import AutonomousCycleFinished
@@ -118,11 +118,11 @@ class AutonomyWorld:
     def go_away(self, span: timedelta = timedelta(minutes=30)) -> None:
         """The operator does nothing for so long; the schedule notices."""
         self.clock.advance(span)
-        self.engine.autonomy.schedule.run(STATE)
+        self.engine.autonomy.schedule.run(STATE_JOB)
 
     def run_cycle(self) -> AutonomousCycleFinished:
         """One autonomous cycle as the schedule runs it; what it did."""
-        assert self.engine.autonomy.schedule.run(ACT), "the cycle is not wanted"
+        assert self.engine.autonomy.schedule.run(ACT_JOB), "the cycle is not wanted"
         (entry,) = self.engine.ledger.latest(1, kinds=("AutonomousCycleFinished",))
         return AutonomousCycleFinished(
             **{key: tuple(value) if isinstance(value, list) else value for key, value in entry.payload.items()}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.autonomy.autonomous_runs import find_reason_to_wait
-from engine.autonomy.autonomy import ACT, STATE
+from engine.autonomy.autonomy import ACT_JOB, STATE_JOB
 from engine.clock import FakeClock
 from engine.model import AutonomyState, ChangeState, DecidedBy, RailVerdict, Refusal, SessionState, Status, Verdict
 from engine.safety.kill_switch import PAUSE
@@ -50,8 +50,8 @@ def test_a_kind_runs_by_itself_after_eleven_approvals_until_the_operator_returns
         else:
             assert "lower bound of your approval rate" in " ".join(cycle.kept)
         engine.autonomy.note_activity("key")
-        assert engine.autonomy.state().state is AutonomyState.WATCHING
-        assert not engine.autonomy.schedule.run(ACT)
+        assert engine.autonomy.update_state().state is AutonomyState.WATCHING
+        assert not engine.autonomy.schedule.run(ACT_JOB)
 
 
 @pytest.mark.long
@@ -92,19 +92,19 @@ def test_an_operator_who_works_in_an_editor_is_not_inactive(world: AutonomyWorld
     world.clock.advance(timedelta(minutes=29))
     world.edit_file()
     world.go_away(timedelta(minutes=1))
-    assert world.engine.autonomy.state().state is AutonomyState.WATCHING
-    assert not world.engine.autonomy.schedule.run(ACT)
+    assert world.engine.autonomy.update_state().state is AutonomyState.WATCHING
+    assert not world.engine.autonomy.schedule.run(ACT_JOB)
     world.go_away(timedelta(minutes=28, seconds=59))
-    assert world.engine.autonomy.state().state is AutonomyState.WATCHING
+    assert world.engine.autonomy.update_state().state is AutonomyState.WATCHING
     world.go_away(timedelta(seconds=1))
-    assert world.engine.autonomy.state().state is AutonomyState.PRIMING
+    assert world.engine.autonomy.update_state().state is AutonomyState.PRIMING
 
 
 @pytest.mark.long
 def test_a_change_of_files_while_it_predicts_ends_the_cycle(
     world: AutonomyWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world.engine.autonomy.schedule.run(STATE)  # tasks that are new have their cards
+    world.engine.autonomy.schedule.run(STATE_JOB)  # tasks that are new have their cards
     run_cycle = world.engine.checks.run
 
     def run_cycle_and_write(**options: object) -> object:
@@ -218,7 +218,7 @@ def test_a_queued_run_starts_after_a_restart_only_if_it_still_may(
         closed_world.earn()
         closed_world.go_away()
         engine.sessions.hold_queue()
-        engine.autonomy.schedule.run(ACT)
+        engine.autonomy.schedule.run(ACT_JOB)
         [queued] = [session for session in engine.sessions.list() if session.state is SessionState.QUEUED]
         if hinder is not None:
             hinder(closed_world)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from engine.autonomy.autonomy import CARDS, Autonomy
+from engine.autonomy.autonomy import CARD_JOB, Autonomy
 from engine.clock import FakeClock
 from engine.config import FixedSettings, Settings
 from engine.events import EventBus
@@ -57,29 +57,29 @@ def test_a_pause_is_the_state_with_its_cause_and_end_also_after_a_restart(
     make_autonomy: Callable[..., Autonomy], place: Callable[..., None], clock: FakeClock
 ) -> None:
     autonomy = make_autonomy()
-    autonomy.state()
+    autonomy.update_state()
     place(PAUSE, "3 dismissals in a row")
-    paused, until = autonomy.state(), clock.now() + PAUSE_DURATION
+    paused, until = autonomy.update_state(), clock.now() + PAUSE_DURATION
     assert (paused.state, paused.cause, paused.next_change) == (AutonomyState.PAUSED, "3 dismissals in a row", until)
-    assert make_autonomy().state() == paused
+    assert make_autonomy().update_state() == paused
 
 
 def test_the_cause_says_why_a_pause_began_and_how_it_ended(
     make_autonomy: Callable[..., Autonomy], kill_switch: KillSwitch, place: Callable[..., None], clock: FakeClock
 ) -> None:
     autonomy = make_autonomy()
-    autonomy.state()
+    autonomy.update_state()
     place(PAUSE, "3 dismissals in a row")
-    autonomy.state()
+    autonomy.update_state()
     kill_switch.resume(PAUSE)
-    assert autonomy.state().cause == "resumed by you"
+    assert autonomy.update_state().cause == "resumed by you"
     place(PAUSE, "the day's cap", by=BY_COST_CAP)
-    assert autonomy.state().cause == "cost cap reached"
+    assert autonomy.update_state().cause == "cost cap reached"
     clock.advance(PAUSE_DURATION)
     autonomy.note_activity("key")
-    assert autonomy.state().cause == "2 h passed"
+    assert autonomy.update_state().cause == "2 h passed"
     kill_switch.set_enabled(False)
-    assert autonomy.state().state is AutonomyState.DISABLED
+    assert autonomy.update_state().state is AutonomyState.DISABLED
 
 
 def test_do_not_disturb_is_quiet_until_its_time(make_autonomy: Callable[..., Autonomy], clock: FakeClock) -> None:
@@ -107,14 +107,14 @@ def test_cards_are_made_only_while_the_operator_is_active(
 ) -> None:
     cycles: list[int] = []
     autonomy = make_autonomy(lambda: cycles.append(1))
-    assert autonomy.schedule.run(CARDS)
+    assert autonomy.schedule.run(CARD_JOB)
     assert autonomy.next_cycle() == clock.now() + timedelta(minutes=10)
     clock.advance(timedelta(minutes=30))
-    assert not autonomy.schedule.run(CARDS)
+    assert not autonomy.schedule.run(CARD_JOB)
     assert autonomy.next_cycle() is None
     autonomy.note_activity("key")
     kill_switch.stop("F12", BY_CONSOLE)
-    assert not autonomy.schedule.run(CARDS)
+    assert not autonomy.schedule.run(CARD_JOB)
     assert len(cycles) == 1
 
 
@@ -122,18 +122,18 @@ def test_the_next_change_is_known_only_where_time_alone_brings_it(
     make_autonomy: Callable[..., Autonomy], kill_switch: KillSwitch, place: Callable[..., None], clock: FakeClock
 ) -> None:
     autonomy, now = make_autonomy(), clock.now()
-    assert autonomy.state().next_change == now + timedelta(minutes=30), "silence grows"
+    assert autonomy.update_state().next_change == now + timedelta(minutes=30), "silence grows"
     place(PAUSE, "test")
-    assert autonomy.state().next_change == now + PAUSE_DURATION
+    assert autonomy.update_state().next_change == now + PAUSE_DURATION
     place(MONTH, "test")
-    assert autonomy.state().next_change is None, "a month stop outlasts the pause"
+    assert autonomy.update_state().next_change is None, "a month stop outlasts the pause"
     kill_switch.resume(MONTH)
     kill_switch.stop("F12", BY_CONSOLE)
-    assert autonomy.state().next_change is None
+    assert autonomy.update_state().next_change is None
     kill_switch.resume(STOP)
     kill_switch.resume(PAUSE)
     kill_switch.set_enabled(False)
-    assert (autonomy.state().state, autonomy.state().next_change) == (AutonomyState.DISABLED, None)
+    assert (autonomy.update_state().state, autonomy.update_state().next_change) == (AutonomyState.DISABLED, None)
     kill_switch.set_enabled(True)
     clock.advance(timedelta(minutes=30))
-    assert (autonomy.state().state, autonomy.state().next_change) == (AutonomyState.PRIMING, None)
+    assert (autonomy.update_state().state, autonomy.update_state().next_change) == (AutonomyState.PRIMING, None)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.autonomy.autonomy import CARDS, STATE
+from engine.autonomy.autonomy import CARD_JOB, STATE_JOB
 from engine.clock import FakeClock
 from engine.model import Outcome, Refusal, Status
 from engine.prediction import workspace_watch
@@ -34,16 +34,16 @@ def test_a_workspace_that_is_added_later_is_checked_at_once_and_only_once(
     world: AutonomyWorld, second_repository: Repository
 ) -> None:
     with world.opened() as engine:
-        engine.autonomy.schedule.run(CARDS)
+        engine.autonomy.schedule.run(CARD_JOB)
         engine.watch_workspace(str(second_repository.path / "src"))
         engine.watch_workspace(str(second_repository.path))
         assert engine.workspaces == [world.workspace, str(second_repository.path)]
-        engine.autonomy.schedule.run(STATE)
+        engine.autonomy.schedule.run(STATE_JOB)
         assert set(engine.checks.last_checked()) == {world.workspace, str(second_repository.path)}
         [added] = engine.ledger.latest(9, kinds=("WorkspaceAdded",))
         assert added.subject == str(second_repository.path)
         assert len(engine.ledger.latest(9, kinds=("CycleFinished",))) == 2
-        engine.autonomy.schedule.run(STATE)
+        engine.autonomy.schedule.run(STATE_JOB)
         assert len(engine.ledger.latest(9, kinds=("CycleFinished",))) == 2
 
 
@@ -75,7 +75,7 @@ def set_autonomy(world: AutonomyWorld, autonomy: str, job: str) -> None:
     world.engine.autonomy.schedule.run(job)
 
 
-@pytest.mark.parametrize("job", [STATE, CARDS])
+@pytest.mark.parametrize("job", [STATE_JOB, CARD_JOB])
 def test_the_cards_of_a_workspace_that_is_switched_off_are_withdrawn(world: AutonomyWorld, job: str) -> None:
     with world.opened() as engine:
         engine.checks.run()
@@ -93,7 +93,7 @@ def test_the_cards_of_a_workspace_that_is_switched_off_are_withdrawn(world: Auto
 def test_your_own_card_stays_in_a_workspace_that_is_switched_off(world: AutonomyWorld) -> None:
     with world.opened() as engine:
         own = engine.cards.propose(FLOW, workspace=world.workspace)
-        set_autonomy(world, "off", STATE)
+        set_autonomy(world, "off", STATE_JOB)
         assert [card.id for card in engine.cards.list_pending()] == [own.id]
 
 
@@ -101,8 +101,8 @@ def test_a_workspace_that_is_switched_on_again_gets_its_cards_back(world: Autono
     with world.opened() as engine:
         engine.checks.run()
         kinds = {card.kind for card in engine.cards.list_pending()}
-        set_autonomy(world, "off", STATE)
-        set_autonomy(world, "cards", STATE)
+        set_autonomy(world, "off", STATE_JOB)
+        set_autonomy(world, "cards", STATE_JOB)
         engine.checks.run()
         assert {card.kind for card in engine.cards.list_pending()} == kinds
 
@@ -150,7 +150,7 @@ def test_while_everything_is_stopped_changed_files_lead_to_no_check(world: Auton
 def test_an_added_task_is_a_card_with_the_next_housekeeping(world: AutonomyWorld) -> None:
     with world.opened() as engine:
         engine.tasks.add("Paint the office", workspace=world.workspace)
-        engine.autonomy.schedule.run(STATE)
+        engine.autonomy.schedule.run(STATE_JOB)
         assert [card.assignment.prompt for card in engine.cards.list_pending() if card.kind == "open_task"] == [
             "Paint the office"
         ]

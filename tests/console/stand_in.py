@@ -75,7 +75,7 @@ class StandIn:
         self.tasks = SimpleNamespace(list=lambda **_: read_values(Task, "tasks"))
         self.agents = SimpleNamespace(list=agents, list_retired=list)
         self.autonomy = SimpleNamespace(
-            state=lambda: SimpleNamespace(
+            update_state=lambda: SimpleNamespace(
                 state=AutonomyState.WATCHING,
                 cause="the console opened",
                 since=ago(minutes=40),

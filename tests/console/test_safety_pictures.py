@@ -25,7 +25,7 @@ def paused_engine(engine: StandIn) -> StandIn:
     engine.safety.kill_switch.hold("pause", "3 dismissals in a row", NOW + timedelta(minutes=63))
     paused = [dataclasses.replace(rail, last=last[rail.rail]) for rail in engine.safety.rails() or rails]
     engine.safety.rails = lambda: tuple(paused)  # type: ignore[method-assign]
-    engine.autonomy.state = lambda: SimpleNamespace(
+    engine.autonomy.update_state = lambda: SimpleNamespace(
         state=AutonomyState.PAUSED, cause="3 dismissals in a row", since=ago(minutes=57), next_change=ago(minutes=-63)
     )
     return engine

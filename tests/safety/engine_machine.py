@@ -13,7 +13,7 @@ from itertools import pairwise
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from engine.autonomy.autonomy import ACT, STATE
+from engine.autonomy.autonomy import ACT_JOB, STATE_JOB
 from engine.model import DecidedBy, DecisionSignal, Refusal
 from tests.safety import oracle
 from tests.safety.execution_checks import coverage_counts
@@ -237,10 +237,10 @@ class EngineMachine(MachineWorld):
     @rule()
     def the_schedule_comes_round(self) -> None:
         schedule = self.engine.autonomy.schedule
-        schedule.run(STATE)
+        schedule.run(STATE_JOB)
         facts = self.checks.read_facts(self.clock.now())
-        if schedule.next_run_of(ACT) <= self.clock.now():
-            schedule.run(ACT)
+        if schedule.next_run_of(ACT_JOB) <= self.clock.now():
+            schedule.run(ACT_JOB)
             self.wait_for_sessions()
         self.checks.check_executions(facts, by_cycle=True)
 

@@ -12,7 +12,7 @@ from sqlmodel import select
 
 from engine.api.control import ask
 from engine.api.operations import dispatch
-from engine.autonomy.autonomy import ACT, CARDS, STATE
+from engine.autonomy.autonomy import ACT_JOB, CARD_JOB, STATE_JOB
 from engine.autonomy.heartbeat import PULSE
 from engine.clock import FakeClock
 from engine.engine import Engine
@@ -54,8 +54,8 @@ def test_every_session_has_a_permit_of_the_pipeline_whatever_started_it(world: A
     engine = world.engine
     world.earn()  # an own prompt, approved
     assert count_sessions_with_permits(engine) == 1
-    engine.autonomy.schedule.run(CARDS)
-    engine.autonomy.schedule.run(STATE)
+    engine.autonomy.schedule.run(CARD_JOB)
+    engine.autonomy.schedule.run(STATE_JOB)
     engine.autonomy.schedule.run(PULSE)
     engine.checks.run(requested=True)
     assert count_sessions_with_permits(engine) == 1, "cycles, chores and heartbeats start nothing"
@@ -70,7 +70,7 @@ def test_every_session_has_a_permit_of_the_pipeline_whatever_started_it(world: A
     world.wait_for_session(world.run_cycle().acted)
     assert count_sessions_with_permits(engine) == 4
     world.go_away()
-    engine.autonomy.schedule.run(ACT)
+    engine.autonomy.schedule.run(ACT_JOB)
     assert count_sessions_with_permits(engine) <= 5
 
 

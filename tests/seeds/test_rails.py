@@ -139,7 +139,7 @@ def test_kill_switch(world: OperatorWorld) -> None:
     assert approved.session_id in world.say("stop", reason="smoke")["stopped"]
     assert world.engine.sessions.wait(approved.session_id or "", 10).state is SessionState.CANCELLED
     with world.restarted() as engine:
-        assert engine.autonomy.state().state is AutonomyState.DISABLED
+        assert engine.autonomy.update_state().state is AutonomyState.DISABLED
         with pytest.raises(Refusal):
             world.run_flow("report_branches")
         with pytest.raises(Refusal):

@@ -15,7 +15,7 @@ import pytest
 
 from clawpy_console.cli.main import main
 from clawpy_console.cli.printing import render_document
-from engine.autonomy.autonomy import ACT, STATE
+from engine.autonomy.autonomy import ACT_JOB, STATE_JOB
 from engine.execution.sessions import Sessions
 from engine.model import Refusal
 from engine.simulation.simulate import open_world, simulate
@@ -92,11 +92,11 @@ def test_a_laptop_that_slept_runs_one_cycle(tmp_path: Path) -> None:
     with open_world(tmp_path, 1) as world:
         schedule = world.engine.autonomy.schedule
         world.clock.advance(timedelta(hours=9))
-        schedule.run(STATE)
-        assert schedule.run(ACT)
+        schedule.run(STATE_JOB)
+        assert schedule.run(ACT_JOB)
         world.clock.advance(timedelta(hours=5))
-        schedule.run(STATE)
-        assert schedule.next_run_of(ACT) <= world.clock.now()
-        assert schedule.run(ACT)
-        assert schedule.next_run_of(ACT) == world.clock.now() + timedelta(minutes=30)
+        schedule.run(STATE_JOB)
+        assert schedule.next_run_of(ACT_JOB) <= world.clock.now()
+        assert schedule.run(ACT_JOB)
+        assert schedule.next_run_of(ACT_JOB) == world.clock.now() + timedelta(minutes=30)
         assert len(world.engine.ledger.latest(50, kinds=("AutonomousCycleFinished",))) == 2

@@ -11,7 +11,6 @@ from pydantic import Field
 
 from engine.api.documents import Document, document, instant
 from engine.api.operations.operation import ACCEPT_WHOLE_FLOAT, Seconds, Text, operation, require
-from engine.autonomy.autonomy import FIRST
 from engine.clock import SystemClock
 from engine.config.sections import ACP_PREFIX, Dollars, Hour, Milliseconds, Surface
 from engine.config.settings_file import describe_accepted, parse_key
@@ -64,7 +63,7 @@ def trigger_figures(engine: Services) -> Document:
 @operation()
 def cross_poll_status(engine: Services) -> Document:
     """State, holds, costs and triggers, and the number of pending cards."""
-    state = engine.autonomy.state()
+    state = engine.autonomy.update_state()
     return trigger_figures(engine) | {
         "state": str(state.state),
         "cause": state.cause,
@@ -80,17 +79,17 @@ def status(engine: ApiServices) -> Document:
     first would begin, and `stateSince` is null."""
     autonomy = engine.autonomy
     runs = autonomy.schedule.running
-    state = autonomy.state() if runs else autonomy.last_state()
+    state = autonomy.update_state() if runs else autonomy.read_last_state()
     pending = engine.cards.list_pending()
     gateway = engine.gateway.state()
     requirements = autonomy.requirements(engine.workspaces)
     return {
         "engine": "running" if runs else "none",
-        "state": str(state.state if state else autonomy.find_first_state()),
-        "cause": state.cause if state else FIRST,
-        "stateSince": instant(state.since if state else None),
+        "state": str(state.state),
+        "cause": state.cause,
+        "stateSince": instant(state.since),
         "since": document(engine.since()),
-        "nextChange": instant(state.next_change if state else None),
+        "nextChange": instant(state.next_change),
         "holds": document(engine.safety.kill_switch.holds()),
         "crossPollStatus": trigger_figures(engine),
         "byItself": {"missing": list(requirements.missing), "words": requirements.words},

@@ -55,6 +55,19 @@ def test_the_last_state_is_that_of_an_engine_and_not_of_verbs(
     assert "last state: WATCHING since " in text
 
 
+@pytest.mark.parametrize(("is_stopped", "state"), [(False, "WATCHING"), (True, "DISABLED")])
+def test_before_the_first_start_the_state_is_that_in_which_an_engine_would_begin(
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, is_stopped: bool, state: str
+) -> None:
+    with AutonomyWorld(tmp_path, clock, monkeypatch).opened() as engine:
+        if is_stopped:
+            dispatch(engine, "stop", {})
+        for _ in range(2):  # a question changes nothing
+            status = dispatch(engine, "status", {})
+            assert (status["state"], status["cause"]) == (state, "first start")
+            assert (status["stateSince"], status["nextChange"]) == (None, None)
+
+
 def test_a_stop_that_was_resumed_is_not_the_last_state(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
