@@ -29,9 +29,9 @@ from clawpy_console.keys import bindings, find_key_line_actions, format_key
 from clawpy_console.screens.base import BaseScreen, ConsoleScreen, type_into
 from clawpy_console.screens.mission import MissionScreen
 from clawpy_console.state import TOPICS
-from clawpy_console.widgets.frame import find_gravest_hold
+from clawpy_console.widgets.frame import SCREENS, find_gravest_hold
 from engine.home import Home
-from engine.model import Refusal
+from engine.model import ABSENCE, Refusal
 
 if TYPE_CHECKING:
     from textual.command import Provider
@@ -60,8 +60,8 @@ def _import_command_provider() -> type[Provider]:
 
 
 SCREEN_BY_MODE: dict[str, str | Callable[[], Screen[None]]] = {
+    **{mode: partial(_make_screen, mode) for mode in SCREENS},
     FIRST_MODE: MissionScreen,
-    **{mode: partial(_make_screen, mode) for mode in ("work", "hierarchy", "memory", "learning", "safety", "insights")},
 }
 """How to make each screen. The first one is imported with the app, the others when they are opened."""
 
@@ -415,9 +415,6 @@ class ConsoleApp(CardConsole):
 
         yield from make_commands(self, screen)
 
-
-ABSENCE = timedelta(minutes=30)
-"""Time away after which the operator is shown what happened meanwhile."""
 
 REPORT_INTERVAL = timedelta(seconds=30)
 """Minimum time between two reports to the engine."""

@@ -226,8 +226,8 @@ def make_glance(last_line: str, session: SessionView | None, place: str, width: 
     return crop(f"{head}{text}", width) if text else ""
 
 
-def describe_hidden_panes(state: AppState, now: datetime) -> Content:
-    """The counts of the panes that a narrow terminal does not show."""
+def describe_hidden_panes(state: AppState, now: datetime, key: str) -> Content:
+    """The counts of the panes that a narrow terminal does not show; `key` leads there."""
     running_count, waiting_count = len(state.running), len(state.waiting)
     oldest = ""
     if state.waiting:
@@ -237,7 +237,7 @@ def describe_hidden_panes(state: AppState, now: datetime) -> Content:
         ("work ", "$faint"), (f"{running_count} running", "$accent" if running_count else "$grey"),
         ("   waiting for you ", "$faint"),
         (f"{waiting_count}{oldest}", "bold $wants" if waiting_count else "$grey"),
-        ("   ⇥ shows them" if running_count or waiting_count else "", "$faint"),
+        (f"   {key} shows them" if running_count or waiting_count else "", "$faint"),
     )  # fmt: skip
 
 
@@ -391,10 +391,8 @@ def dismiss_waiting(app: CardConsole, waiting: Waiting) -> None:
     elif waiting.kind == "interrupted":
         app.carry_out(lambda engine: engine.acknowledge(waiting.id), "Dismissed.", "changes")
     else:
-        app.show_toast(
-            "Only interrupted sessions and notifications can be dismissed here. ⏎ opens what needs a decision.",
-            "warning",
-        )
+        opening = f"{format_key('rows.open', app.keymap)} opens what needs a decision."
+        app.show_toast(f"Only interrupted sessions and notifications can be dismissed here. {opening}", "warning")
 
 
 # The greeting

@@ -160,7 +160,8 @@ class PermissionPane(Vertical):
         room = max(1, min(MAX_DETAIL_LINES, max_height - LINES_AROUND_DETAIL))
         self._detail.styles.height = max(1, min(room, row_count))
         if row_count > room and self._detail.display:
-            hint = f"▼ {formats.count(row_count - room, 'line')} more below: ⇥ goes there, then scroll"
+            key = format_key("panes.next", self.app.keymap)
+            hint = f"▼ {formats.count(row_count - room, 'line')} more below: {key} goes there, then scroll"
             lines.append(Content.styled(crop(hint, width), "$wants"))
         return lines
 

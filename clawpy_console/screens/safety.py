@@ -133,7 +133,7 @@ class SafetyScreen(ConsoleScreen):
         count = f"{total}" if total else ""
         if words:
             count = f"{len(matching)} of {total}"
-        hint = "   ⇥ switches" if self.has_class("-normal") else ""
+        hint = f"   {self.key_of('panes.next')} switches" if self.has_class("-normal") else ""
         self.show_content("#blocked-title", Content.assemble("BLOCKED  ", (count, "$grey"), (hint, "not bold $faint")))
         rows = [safety_fields.make_blocked_row(entry, self.now) for entry in matching]
         self._blocked_rows.show(rows, empty=self.describe_empty_list(NOTHING_BLOCKED))

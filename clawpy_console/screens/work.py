@@ -142,7 +142,9 @@ class WorkScreen(ConsoleScreen):
             for heading, sessions in groups.items()
         }
         effect = "looks further" if self.filter_words else f"lists {SESSIONS_PER_PAGE} more"
-        older = [Row(OLDER, f"older: ⏎ {effect}", "▾", style="grey")] if state.has_older else []
+        older = (
+            [Row(OLDER, f"older: {self.key_of('rows.open')} {effect}", "▾", style="grey")] if state.has_older else []
+        )
         return group_rows({**rows, "": older})
 
     def _select_waiting_session(self, groups: SessionGroups) -> None:

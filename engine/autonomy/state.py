@@ -12,14 +12,11 @@ from enum import StrEnum
 
 from engine.clock import Clock
 from engine.frozen import frozen
-from engine.model import MAX_REJECTIONS, AutonomyState
+from engine.model import ABSENCE, MAX_REJECTIONS, AutonomyState
 from engine.storage import state
 from engine.storage.database import Database
 
 PRESENCE_KEY = "autonomy.presence"
-
-ABSENCE = timedelta(minutes=30)
-"""After this time without input the operator was away, and is told what happened meanwhile (SPEC 9.3)."""
 
 WRITE_INTERVAL = timedelta(seconds=30)
 """Minimum time between two writes to the disk. A crash loses at most so much."""

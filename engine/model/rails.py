@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Mapping
 from dataclasses import field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -94,6 +94,9 @@ class AutonomyState(StrEnum):
     AUTONOMOUS = "AUTONOMOUS"
     PAUSED = "PAUSED"
 
+
+ABSENCE = timedelta(minutes=30)
+"""After this time without input the operator was away, and is told what happened meanwhile (SPEC 9.3)."""
 
 MAX_REJECTIONS = 3
 """Number of dismissals in a row after which the engine pauses, and runs nothing by itself (SPEC 3.6, 7.1)."""

@@ -26,6 +26,7 @@ from tests.console.stories import (
     hides,
     make_story_test,
     never_called,
+    play,
     press,
     sees,
     type_text,
@@ -170,6 +171,18 @@ STORIES: Stories = {
 
 
 test_story = pytest.mark.long(make_story_test(STORIES))
+
+
+@pytest.mark.parametrize(
+    ("screen", "size", "hint"),
+    [("1", (80, 24), "F6 shows them"), ("6", (120, 40), "F6 switches")],
+    ids=["mission", "safety"],
+)
+async def test_a_hint_names_the_key_of_the_operator(
+    console: ConsoleApp, engine: StandIn, screen: str, size: tuple[int, int], hint: str
+) -> None:
+    engine.settings.current.keys = {"panes.next": "f6"}
+    await play(console, press(screen), sees(hint), size=size)
 
 
 def test_all_shipped_themes_are_good() -> None:
