@@ -8,7 +8,7 @@ that no such work can bypass them.
 
 from __future__ import annotations
 
-from engine.frozen import frozen, frozen_kw_only
+from engine.frozen import frozen_kw_only
 from engine.model import MAX_REJECTIONS, MICRO, REASON_SEPARATOR, SANDBOX_FIX, GateRuleName, RailVerdict, Verdict, money
 
 RAIL = "gate"
@@ -78,18 +78,9 @@ class GateFacts:
     """Whether it installs packages, which always needs an approval."""
 
 
-@frozen
-class GateRule:
-    """A rule of the gate that applies, with its verdict and its reason."""
-
-    rule: GateRuleName
-    verdict: Verdict
-    words: str
-
-
-def find_gate_rules(facts: GateFacts) -> list[GateRule]:
-    """The rules that apply, also for an operator's approval. First come those that an operator must know before an
-    approval, then those that hold for all work, then those about this work alone."""
+def find_gate_rules(facts: GateFacts) -> list[tuple[GateRuleName, str]]:
+    """The rules that apply, also for an operator's approval, each with its reason. First come those that an operator
+    must know before an approval, then those that hold for all work, then those about this work alone."""
     is_guess = not facts.ordered  # an order of the operator needs no confidence and no past approvals
     below_threshold = MIN_CONFIDENCE <= facts.confidence < facts.threshold
     no_sandbox = GateRuleName.SANDBOX_WAIVED if facts.waived else GateRuleName.NO_SANDBOX
@@ -145,24 +136,22 @@ def find_gate_rules(facts: GateFacts) -> list[GateRule]:
         ),
         (is_guess and bool(facts.novel_pair), GateRuleName.NOVEL_PAIR, f"NEW: {facts.novel_pair}"),
     )
-    verdicts = {GateRuleName.CONTENT: facts.content}
-    return [GateRule(rule, verdicts.get(rule, Verdict.ASK), words) for applies, rule, words in table if applies]
+    return [(rule, reason) for applies, rule, reason in table if applies]
 
 
 def decide_gate(facts: GateFacts) -> RailVerdict:
     """The verdict of the gate. Its `rule` has the names of all rules that apply, separated by commas. `novel-pair`
     among them is the NEW badge."""
     applying = find_gate_rules(facts)
-    rule = ",".join(row.rule for row in applying)
-    reasons = REASON_SEPARATOR.join(row.words for row in applying)
+    rule = ",".join(name for name, _ in applying)
+    reasons = REASON_SEPARATOR.join(reason for _, reason in applying)
     if facts.by_operator and not (facts.confined or facts.waived or facts.confirmed):
         return RailVerdict(RAIL, Verdict.ASK, reasons, rule)
     if facts.by_operator:
         return RailVerdict(RAIL, Verdict.ALLOW, f"approved by you ({reasons})" if reasons else "approved", rule)
     if not applying:
         return RailVerdict(RAIL, Verdict.ALLOW, "nothing to ask")
-    blocked = any(row.verdict is Verdict.BLOCK for row in applying)
-    return RailVerdict(RAIL, Verdict.BLOCK if blocked else Verdict.ASK, reasons, rule)
+    return RailVerdict(RAIL, Verdict.BLOCK if facts.content is Verdict.BLOCK else Verdict.ASK, reasons, rule)
 
 
 def is_near_cap(spent: int, cap: int) -> bool:
