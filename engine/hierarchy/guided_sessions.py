@@ -16,7 +16,7 @@ from sqlmodel import Field, col, delete, select
 from engine.events import Event, GuidanceApplied, GuidanceFoundNoisy, GuidanceFoundStale
 from engine.hierarchy.guidance import select_items
 from engine.hierarchy.profiles import Profiles
-from engine.hierarchy.session_outcomes import BAD, GOOD, SessionFollower, outcome_field
+from engine.hierarchy.session_outcomes import BAD, GOOD, UNKNOWN, SessionFollower
 from engine.inference import Arms, compute_difference_interval
 from engine.storage import state
 from engine.storage.database import Database, Transaction
@@ -76,7 +76,7 @@ class GuidedSession(Row, table=True):
     session_id: str = Field(primary_key=True)
     agent: str
     items: dict[str, str] = json_field()
-    outcome: str = outcome_field()
+    outcome: str = Field(default=UNKNOWN, sa_column_kwargs={"name": "state"})
     at: datetime = utc_field()
 
 

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy import Column, String
-from sqlmodel import Field, select
+from sqlmodel import select
 
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
@@ -34,11 +33,6 @@ OUTCOME_KINDS = frozenset(
 """Kinds of ledger entries that may change the outcome of a session."""
 
 RowT = TypeVar("RowT", bound=Any)
-
-
-def outcome_field() -> Any:
-    """The outcome in a table, whose column is called `state`."""
-    return Field(default=UNKNOWN, sa_column=Column("state", String, nullable=False))
 
 
 def compute_next_outcome(kind: str, payload: Mapping[str, object], before: str) -> str:

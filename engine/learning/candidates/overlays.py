@@ -21,7 +21,7 @@ from engine import tokenizer
 from engine.config import SettingsSource
 from engine.events import OverlayFoundHarmful
 from engine.frozen import frozen
-from engine.hierarchy.session_outcomes import UNKNOWN, SessionFollower, outcome_field
+from engine.hierarchy.session_outcomes import UNKNOWN, SessionFollower
 from engine.inference import Arms, compute_difference_interval
 from engine.learning.candidates.candidates import CandidateRow, load_candidates
 from engine.learning.candidates.evaluation import list_texts
@@ -142,7 +142,7 @@ class OverlayRun(Row, table=True):
     """Whether the session went without the overlay."""
     propensity: float
     """The probability of withholding the overlay."""
-    outcome: str = outcome_field()
+    outcome: str = Field(default=UNKNOWN, sa_column_kwargs={"name": "state"})
     """The outcome of the session, see `engine.hierarchy.session_outcomes`."""
     at: datetime = utc_field()
 
