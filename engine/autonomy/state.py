@@ -77,9 +77,9 @@ class Facts:
     """How long the operator has been inactive."""
     threshold: timedelta
     """The silence after which cards may run by themselves."""
-    resumed: bool = False
+    resumed: bool
     """Whether the operator ended the last pause or month stop."""
-    paused_for_cost: bool = False
+    paused_for_cost: bool
     """Whether the active pause is because of a cost cap."""
 
     @property

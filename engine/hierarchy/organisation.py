@@ -101,7 +101,8 @@ class AgentFolder:
     id: str
     comms: Comms
     tools: Tools
-    broken: str = ""
+    broken: str
+    """"" for a folder that could be read."""
 
 
 def read_agent_folder(folder: Path, agent_id: str) -> AgentFolder:

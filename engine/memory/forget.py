@@ -94,8 +94,8 @@ class Forgetting:
         stores: Sequence[ErasableStore],
         *,
         text_of: Callable[[str], str | None],
-        running: Callable[[], Iterable[str]] = tuple,
-        second_pass: Sequence[ErasableStore] = (),
+        running: Callable[[], Iterable[str]],
+        second_pass: Sequence[ErasableStore],
     ) -> None:
         """`text_of(id)` returns the text of an entry of any layer, `running()` the sessions whose transcripts are being
         written. The stores of `second_pass` are erased again at the end, because texts of later stores may have been

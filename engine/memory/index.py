@@ -95,7 +95,7 @@ class IndexState:
     `progress` is in [0, 1]."""
 
     state: str
-    message: str = ""
+    message: str
     progress: float = 1.0
 
 

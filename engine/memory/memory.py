@@ -70,15 +70,15 @@ class MemoryService:
             self.vectoriser.wake()
         return result
 
-    def settle(self, timeout: float | None = None, *, indexed: bool = False) -> bool:
+    def settle(self, timeout: float, *, indexed: bool = False) -> bool:
         """Wait until every vector is made. With `indexed`, or if there are too many for exact search, also wait until
         the index contains them. False after `timeout` seconds, or if no vectors can be made."""
-        end = None if timeout is None else time.monotonic() + timeout
+        end = time.monotonic() + timeout
         if not self.vectoriser.settle(timeout):
             return False
         if not indexed and not self.store.has_more_chunks_than(MAX_EXACT):
             return True
-        return self.index.wait(3600.0 if end is None else max(0.0, end - time.monotonic()))
+        return self.index.wait(max(0.0, end - time.monotonic()))
 
     def missing(self) -> tuple[int, str]:
         """How many memories have no vectors yet, and why no vectors can be made, "" if they can."""

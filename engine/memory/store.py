@@ -124,7 +124,7 @@ class NewPassage:
     start: int
     stop: int
     vector: bytes
-    tokens: bytes | None = None
+    tokens: bytes | None
 
 
 class MemoryRow(NamedTuple):

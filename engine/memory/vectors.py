@@ -119,7 +119,7 @@ class Vectoriser:
         """Make the vectors that are missing. Returns at once."""
         self._background.wake()
 
-    def settle(self, timeout: float | None) -> bool:
+    def settle(self, timeout: float) -> bool:
         """Wait until no vectors are missing; False after `timeout` seconds, or if none can be made."""
         self.wake()
         thread = self._background

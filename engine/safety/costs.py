@@ -311,7 +311,7 @@ class Costs:
         transaction: Transaction,
         session_of: Callable[[str], SessionView | None],
         waiting: set[str],
-        lasting: Set[int] = frozenset(),
+        lasting: Set[int],
     ) -> int:
         """Settle or release the reservations that a crash left, at start-up. Returns the number of entries.
 

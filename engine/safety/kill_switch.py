@@ -136,7 +136,7 @@ class KillSwitch:
         data: Path,
         decisions: Decisions,
         stop_sessions: Callable[[str], object],
-        on_change: Callable[[], None] = lambda: None,
+        on_change: Callable[[], None],
     ) -> None:
         self._database = database
         self._settings = settings

@@ -122,7 +122,7 @@ class Safety:
             hooks=hooks,
         )
 
-    def recover(self, session_of: Callable[[str], SessionView | None], lasting: Set[int] = frozenset()) -> int:
+    def recover(self, session_of: Callable[[str], SessionView | None], lasting: Set[int]) -> int:
         """Release reservations that a crash left, but not the `lasting` ones; returns how many. Call it at start-up,
         after the sessions are recovered."""
 

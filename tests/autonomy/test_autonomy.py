@@ -28,7 +28,10 @@ def settings() -> FixedSettings:
 def kill_switch(database: Database, settings: FixedSettings, clock: FakeClock, tmp_path: Path) -> KillSwitch:
     """A kill switch that no thread watches."""
     decisions = Decisions(database, clock)
-    return KillSwitch(database, settings, clock, data=tmp_path, decisions=decisions, stop_sessions=lambda reason: None)
+    return KillSwitch(
+        database, settings, clock, data=tmp_path, decisions=decisions, stop_sessions=lambda reason: None,
+        on_change=lambda: None,
+    )  # fmt: skip
 
 
 @pytest.fixture

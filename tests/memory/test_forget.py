@@ -211,5 +211,8 @@ def test_stores_of_the_second_pass_are_erased_again_at_the_end(database: Databas
             return 0
 
     learnings, files = RecordingStore("learnings"), RecordingStore("files")
-    Forgetting(database, [learnings, files], text_of=lambda id: None, second_pass=[learnings]).forget("Jan Jansen")
+    forgetting = Forgetting(
+        database, [learnings, files], text_of=lambda id: None, running=tuple, second_pass=[learnings]
+    )
+    forgetting.forget("Jan Jansen")
     assert order == ["learnings", "files", "learnings"]

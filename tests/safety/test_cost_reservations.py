@@ -71,9 +71,9 @@ def test_recovery_settles_or_releases_what_a_crash_left_reserved(rails: Rails) -
         # of an earlier approval, which was undone
         "waiting": make_ended_session("waiting", 0, started=False, state=SessionState.CANCELLED),
     }
-    assert rails.safety.recover(sessions.get) == 2
+    assert rails.safety.recover(sessions.get, frozenset()) == 2
     assert rails.costs.state().day == 230_000
-    assert rails.safety.recover(sessions.get) == 0
+    assert rails.safety.recover(sessions.get, frozenset()) == 0
 
 
 @pytest.mark.parametrize(("counted", "price"), [(0, 100_000), (99_999, 100_000), (130_000, 130_000)])

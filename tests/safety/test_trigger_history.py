@@ -114,7 +114,7 @@ def test_a_loop_is_detected_across_a_restart_and_counted(rails: Rails) -> None:
     old = Link("owner", "garden", "p", WORKSPACE, rails.clock.now() - INTERVAL)
     rails.database.write(lambda tx: [record_link(tx, old) for _ in range(60)])
     assert rails.decide(make_unattended()).permit
-    rails.safety.recover(lambda prediction_id: None)
+    rails.safety.recover(lambda prediction_id: None, frozenset())
     assert len(rails.safety.chain(100)) == MAX_LINKS
     answer = on("research", make_unattended(from_channel="koji-core", prediction_id="pred_2", force=True))
     ruling = rails.decide(answer)

@@ -13,7 +13,7 @@ from engine.frozen import frozen_kw_only
 from engine.safety.content import leaks, rulebook, targets
 from engine.safety.content.calls import Call, Unwrapped, find_calls
 from engine.safety.content.outputs import decode_base64
-from engine.safety.content.rulebook import NO_RULES, OwnRules
+from engine.safety.content.rulebook import OwnRules
 from engine.safety.content.rules import (
     ASK,
     BLOCK,
@@ -32,7 +32,7 @@ _FORK_BOMB = re.compile(r"([\w:.]{1,40})\s*\(\)\s*\{[^}]{0,200}?\1\s*\|\s*\1\s*&
 _TOO_DEEP = Objection(ASK, "unreadable", "nested too deeply to be checked")
 
 
-def judge_command(text: str, depth: int, own: OwnRules = NO_RULES) -> Objection | None:
+def judge_command(text: str, depth: int, own: OwnRules) -> Objection | None:
     """The objection to a command after `fold`, None for none. `depth` is the number of texts that it is nested in."""
     if _FORK_BOMB.search(text[:4000]):
         return Objection(BLOCK, "fork-bomb", "starts processes endlessly")

@@ -16,7 +16,7 @@ from itertools import islice
 from engine.frozen import frozen, frozen_kw_only
 from engine.safety.content.commands import judge_command
 from engine.safety.content.outputs import decode_base64
-from engine.safety.content.rulebook import NO_RULES, OwnRules
+from engine.safety.content.rulebook import OwnRules
 from engine.safety.content.rules import ASK, Objection, Rule, find_strictest, read_rules
 from engine.safety.content.shell import MAX_COMMAND_LINE_CHARS
 
@@ -45,7 +45,7 @@ class Clause:
         return self.asks and self.negated_from is None
 
 
-def judge_prompt(text: str, own: OwnRules = NO_RULES, *, is_quoted: bool = False) -> Objection | None:
+def judge_prompt(text: str, own: OwnRules, *, is_quoted: bool = False) -> Objection | None:
     """The objection to a prompt after `fold`, None for none. `is_quoted` is true for a text within another prompt."""
     clauses, complete = _split_clauses(text)
     return find_strictest(

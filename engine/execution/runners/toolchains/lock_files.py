@@ -76,7 +76,7 @@ class LockMismatch:
     lock: str
     differences: tuple[str, ...]
     """At most `MAX_NAMED_DIFFERENCES` plain sentences."""
-    more: int = 0
+    more: int
     """The number of other differences."""
 
     @property

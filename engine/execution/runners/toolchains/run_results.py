@@ -302,7 +302,7 @@ class PrintedTest:
     """One test that ran, as its runner printed it."""
 
     id: str
-    outcome: str = ""
+    outcome: str
     """A key of the table `outcomes`; "" if it is not printed."""
     seconds: float | None = None
 
