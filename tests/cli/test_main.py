@@ -98,10 +98,6 @@ def test_an_empty_name_is_refused(clawpy: Clawpy, engines: list[StandIn], words:
     assert (result.code, f"the argument {argument}: it is missing or empty" in result.err) == (2, True)
 
 
-def test_the_value_of_a_setting_may_be_empty(clawpy: Clawpy, engines: list[StandIn]) -> None:
-    assert "it is missing or empty" not in clawpy("config", "set", "console.theme", "").err
-
-
 def test_sessions_of_other_repositories_are_counted_and_named(
     clawpy: Clawpy, engines: list[StandIn], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shop: Repository
 ) -> None:

@@ -15,9 +15,11 @@ from tests.console.stand_in import StandIn
 from tests.console.stories import (
     CHANGE,
     Given,
+    Step,
     Until,
     answers,
     called,
+    find_stand_in,
     hides,
     hold_back,
     make_story_test,
@@ -141,22 +143,26 @@ STORIES = {
 test_story = pytest.mark.long(make_story_test(STORIES, *IN_DIFF))
 
 
-@pytest.mark.long
-async def test_the_preview_of_an_earlier_diff_is_not_shown_beside_the_next(
-    console: ConsoleApp, engine: StandIn
-) -> None:
-    is_previewed, is_read = threading.Event(), threading.Event()
+def land_elsewhere(until: threading.Event) -> Step:
+    """Another console lands a part, and the diff is read again, which lasts until this is set."""
 
-    def change_it(app: ConsoleApp) -> None:
-        hold_back(engine.changes, "diff", until=is_read)
+    def act(app: ConsoleApp) -> None:
+        engine = find_stand_in(app)
+        hold_back(engine.changes, "diff", until=until)
         set_change(engine, landed=1, landings=1)
         app.reload(["changes"])
 
+    return act
+
+
+@pytest.mark.long
+async def test_the_preview_of_an_earlier_diff_is_not_shown_beside_the_next(console: ConsoleApp) -> None:
+    is_previewed, is_read = threading.Event(), threading.Event()
     await play(
         console,
         Given(lambda engine: hold_back(engine.changes, "preview_land", until=is_previewed)),
         *IN_DIFF,
-        change_it,
+        land_elsewhere(until=is_read),
         hides("hunk 1"),
         answers(is_previewed),
         Until("the preview", lambda app: not any(worker.group == "preview" for worker in app.workers)),
@@ -168,21 +174,13 @@ async def test_the_preview_of_an_earlier_diff_is_not_shown_beside_the_next(
 
 
 @pytest.mark.long
-async def test_nothing_lands_and_no_other_session_changes_while_a_diff_is_read(
-    console: ConsoleApp, engine: StandIn
-) -> None:
+async def test_nothing_lands_and_no_other_session_changes_while_a_diff_is_read(console: ConsoleApp) -> None:
     is_read = threading.Event()
-
-    def read_again(app: ConsoleApp) -> None:
-        hold_back(engine.changes, "diff", until=is_read)
-        set_change(engine, landed=1, landings=1)
-        app.reload(["changes"])
-
     await play(
         console,
         *IN_DIFF,
         press("] space"),
-        read_again,
+        land_elsewhere(until=is_read),
         hides("hunk 1"),
         press("L"),
         sees("The diff is not read yet"),

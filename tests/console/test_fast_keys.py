@@ -110,7 +110,7 @@ async def test_the_console_may_end_while_a_screen_comes_up(
 
 
 @pytest.mark.long
-async def test_enter_pressed_twice_in_the_palette_runs_a_command_once(console: ConsoleApp, engine: StandIn) -> None:
+async def test_enter_pressed_twice_in_the_palette_runs_a_command_once(console: ConsoleApp) -> None:
     await play(
         console,
         press("2 colon"),
@@ -129,7 +129,7 @@ async def test_page_up_before_the_palette_has_its_list_moves_nothing(console: Co
 
 
 @pytest.mark.long
-async def test_enter_pressed_twice_asks_a_question_once(console: ConsoleApp, engine: StandIn) -> None:
+async def test_enter_pressed_twice_asks_a_question_once(console: ConsoleApp) -> None:
     await play(
         console,
         press("6"),
@@ -142,7 +142,7 @@ async def test_enter_pressed_twice_asks_a_question_once(console: ConsoleApp, eng
 
 
 @pytest.mark.long
-async def test_a_file_is_saved_once_when_the_key_is_pressed_twice(console: ConsoleApp, engine: StandIn) -> None:
+async def test_a_file_is_saved_once_when_the_key_is_pressed_twice(console: ConsoleApp) -> None:
     await play(
         console,
         *open_editor(),

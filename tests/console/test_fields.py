@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 
 import pytest
 
-from clawpy_console.cli.printing.style import format_fields, strip_colours
-from clawpy_console.fields import Field, make_change_fields
 from clawpy_console.fields import learning as learning_fields
+from clawpy_console.fields import make_change_fields
 from clawpy_console.fields.agent import make_finding_fields, make_profile_fields
 from clawpy_console.widgets.texts import render_fields
 from engine import document
+from tests.console.driving import format_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 from tests.console.stand_in_learning import LIFT, STOCK, YOUNG, StandInAdaptation, StandInLearnings
@@ -27,10 +26,6 @@ def candidates() -> StandInAdaptation:
 @pytest.fixture
 def learnings() -> StandInLearnings:
     return StandInLearnings(StandIn())
-
-
-def format_text(fields: Iterable[Field]) -> str:
-    return strip_colours("\n".join(format_fields(fields)))
 
 
 @pytest.mark.parametrize("width", [36, 48, 78, 120])

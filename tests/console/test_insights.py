@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -11,8 +10,7 @@ from typing import Any
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.cli.printing.style import format_fields, strip_colours
-from clawpy_console.fields import Field, draw_sparkline, predictions
+from clawpy_console.fields import draw_sparkline, predictions
 from clawpy_console.keys import format_key
 from clawpy_console.screens import insights
 from clawpy_console.widgets.texts import render_fields
@@ -20,6 +18,7 @@ from engine import document
 from engine.events import TrainingMoved
 from engine.learning.decisions.insights import CountedAs
 from engine.model import CardGroup, ConfidenceBucket, DecisionSlice, Insights, TasteDrift, TasteShift, TrainingRunView
+from tests.console.driving import format_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, SHOP
 from tests.console.stand_in_figures import run
@@ -180,10 +179,6 @@ FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 @pytest.fixture
 def read() -> Insights:
     return StandIn().insights.read(30)
-
-
-def format_text(fields: Iterable[Field]) -> str:
-    return strip_colours("\n".join(format_fields(fields)))
 
 
 def test_an_approved_card_that_could_not_run_is_not_called_undecided(read: Insights) -> None:

@@ -15,7 +15,6 @@ from clawpy_console.screens.own_prompt import OwnPrompt
 from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.rows import Rows
 from tests.console.driving import read_screen, running, until
-from tests.console.stand_in import StandIn
 
 
 def find_label(jump: Screen[Any], widget: Widget, at: int) -> str:
@@ -57,7 +56,7 @@ async def test_every_screen_has_a_label_on_each_tab_and_pane_and_none_on_a_key(
 
 
 @pytest.mark.long
-async def test_a_label_goes_to_a_screen_and_a_row(console: ConsoleApp, engine: StandIn) -> None:
+async def test_a_label_goes_to_a_screen_and_a_row(console: ConsoleApp) -> None:
     async with running(console) as pilot:
         bar = console.screen.query_one("#state")
         await pilot.press("apostrophe")

@@ -29,6 +29,7 @@ from tests.console.stand_in_learning import STOCK
 from tests.console.stories import (
     ALL_ANSWERED,
     CLOSED,
+    Given,
     Step,
     Until,
     answers,
@@ -131,19 +132,21 @@ async def test_a_dialog_does_not_open_where_the_operator_did_not_ask_for_it(
     )
 
 
+REPLYING = (
+    Given(StandIn.with_agent), refused("reply", "it ended", "continue it"), press("2"), select("#sessions", AGENT),
+    press("f"), type_text("one"),
+)  # fmt: skip
+"""A reply to a session is written, which will be refused."""
+
+
 async def test_a_refused_reply_does_not_take_the_place_of_the_one_that_is_written_now(
     console: ConsoleApp, engine: StandIn
 ) -> None:
-    engine.with_agent()
     answer = hold_back(engine.sessions, "reply")
     reply_line_has = lambda text: Until(text, lambda app: app.screen.query_one(ReplyLine).value == text)  # noqa: E731
     await play(
         console,
-        refused("reply", "it ended", "continue it"),
-        press("2"),
-        select("#sessions", AGENT),
-        press("f"),
-        type_text("one"),
+        *REPLYING,
         press("enter f"),
         type_text("two"),
         answers(answer),
@@ -153,15 +156,10 @@ async def test_a_refused_reply_does_not_take_the_place_of_the_one_that_is_writte
 
 
 async def test_a_refused_reply_leaves_the_filter_that_is_typed_in_alone(console: ConsoleApp, engine: StandIn) -> None:
-    engine.with_agent()
     answer = hold_back(engine.sessions, "reply")
     await play(
         console,
-        refused("reply", "it ended", "continue it"),
-        press("2"),
-        select("#sessions", AGENT),
-        press("f"),
-        type_text("one"),
+        *REPLYING,
         press("enter slash b"),
         answers(answer),
         sees("it ended"),

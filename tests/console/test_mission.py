@@ -185,7 +185,7 @@ async def test_output_below_the_cards_is_called_live_while_its_session_runs(
     await play(console, with_session(0, state=state, ended_at=NOW), sees(label), size=(80, 24))
 
 
-async def test_all_clocks_change_in_the_same_frame(console: ConsoleApp, engine: StandIn) -> None:
+async def test_all_clocks_change_in_the_same_frame(console: ConsoleApp) -> None:
     async with running(console):
         tasks = console.screen.query_one("#sessions", Rows)
         row_sets = set()

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.cli.printing.style import format_fields, strip_colours
-from clawpy_console.fields import Field
 from clawpy_console.screens import safety_fields
 from clawpy_console.state import AppState, Autonomy
 from engine import open_engine
 from engine.home import Home
 from engine.model import AutonomyState, Hold, RailVerdict, Refusal, Verdict
 from tests.conftest import Repository
-from tests.console.driving import until, until_loaded
+from tests.console.driving import format_text, until, until_loaded
 from tests.console.safety_steps import OPEN, UNUSED
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import BLOG, NOW, SHOP, ago, burns
@@ -127,10 +124,6 @@ STORIES = {
 
 
 test_story = pytest.mark.long(make_story_test(STORIES, *OPEN))
-
-
-def format_text(fields: Iterable[Field]) -> str:
-    return strip_colours("\n".join(format_fields(fields)))
 
 
 @pytest.mark.parametrize("state", AutonomyState)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from tests.console.driving import read_screen, running, until
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
 from tests.support.helpers import assert_contains
+
+NOTHING_SPENT = CostState(hour=0, day=0, month=0, hour_cap=2 * MICRO, day_cap=20 * MICRO, month_cap=200 * MICRO)
 
 KEYS = ("1", "2", "3", "4", "5", "6", "7")
 """The keys of all screens."""
@@ -67,9 +70,8 @@ def test_inactivity_is_shown_where_cards_run_by_themselves(
 
 @pytest.mark.parametrize("width", [24, 38, 58, 78, 98, 118, 198])
 def test_both_lines_fit_and_name_the_screen_and_the_state(width: int) -> None:
-    costs = CostState(hour=0, day=0, month=0, hour_cap=2 * MICRO, day_cap=20 * MICRO, month_cap=200 * MICRO)
     app_state = AppState(
-        autonomy=Autonomy(state=AutonomyState.WATCHING, threshold=1800), costs=costs, used=frozenset({"costs"})
+        autonomy=Autonomy(state=AutonomyState.WATCHING, threshold=1800), costs=NOTHING_SPENT, used=frozenset({"costs"})
     )
     line = make_state_line(app_state, NOW, "", width).plain
     assert "WATCHING" in line
@@ -88,7 +90,7 @@ def test_both_lines_fit_and_name_the_screen_and_the_state(width: int) -> None:
     ids=["below 80 %", "at 80 %", "at the cap"],
 )
 def test_costs_warn_from_80_percent_of_their_cap(spent: int, style: str) -> None:
-    costs = CostState(hour=spent, day=0, month=0, hour_cap=2 * MICRO, day_cap=20 * MICRO, month_cap=200 * MICRO)
+    costs = replace(NOTHING_SPENT, hour=spent)
     line = make_state_line(AppState(costs=costs, used=frozenset({"costs"})), NOW, "", 120)
     begin = line.plain.index(f"${spent / MICRO:.2f}/2")
     assert style in {span.style for span in line.spans if span.start == begin}
@@ -101,8 +103,7 @@ def never_used(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
         (engine.learnings, "list_entries"), (engine.safety, "log"), (engine.safety.kill_switch, "holds"),
     ):  # fmt: skip
         monkeypatch.setattr(port, name, lambda **_: [])
-    free = CostState(0, 0, 0, 2 * MICRO, 20 * MICRO, 200 * MICRO)
-    monkeypatch.setattr(engine.safety.costs, "state", lambda: free)
+    monkeypatch.setattr(engine.safety.costs, "state", lambda: NOTHING_SPENT)
 
 
 async def test_a_screen_that_is_not_in_use_has_no_tab_until_it_is_opened(
@@ -128,10 +129,9 @@ async def test_a_screen_whose_key_was_changed_has_that_key_in_its_tab(console: C
 @pytest.mark.parametrize(("width", "label"), [(120, "do not disturb until 11:30"), (80, "dnd 11:30")])
 def test_do_not_disturb_is_shown_until_it_ends(width: int, label: str) -> None:
     until = datetime(2026, 1, 5, 11, 30, tzinfo=UTC)
-    costs = CostState(0, 0, 0, 2 * MICRO, 20 * MICRO, 200 * MICRO)
     watching = Autonomy(state=AutonomyState.WATCHING, next_cycle=until + timedelta(minutes=5))
     quiet = QuietHours(dnd_until=until)
-    state = AppState(autonomy=watching, quiet=quiet, costs=costs, used=frozenset({"costs"}))
+    state = AppState(autonomy=watching, quiet=quiet, costs=NOTHING_SPENT, used=frozenset({"costs"}))
     assert label in make_state_line(state, until - timedelta(seconds=1), "", width).plain
     assert "11:30" not in make_state_line(state, until, "", width).plain
 

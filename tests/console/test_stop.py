@@ -18,10 +18,12 @@ from tests.console.stories import (
     Step,
     Stories,
     Until,
+    answers,
     called,
     carry_out,
     choose,
     hides,
+    hold_back,
     make_story_test,
     never_called,
     play,
@@ -57,9 +59,8 @@ async def test_f12_stops_on_every_screen_and_in_every_dialog_and_text_field(
 
 
 async def test_f12_shows_at_once_without_waiting_for_the_engine(console: ConsoleApp, engine: StandIn) -> None:
-    hang = threading.Event()
-    engine.safety.kill_switch.stop = lambda reason, by: hang.wait(10)  # type: ignore[assignment, method-assign]
-    await play(console, press("f12"), sees("STOPPED"), lambda app: hang.set())
+    answer = hold_back(engine.safety.kill_switch, "stop")
+    await play(console, press("f12"), sees("STOPPED"), answers(answer))
 
 
 @pytest.mark.long

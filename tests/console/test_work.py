@@ -130,7 +130,6 @@ STORIES = {
         press("enter"),
         called("propose", "why", BLOG),
     ),
-    "branch": (press("2 b"), called("branched", CHANGE)),
     "what was landed cannot be marked": (
         press("2"),
         DIFF_READ,

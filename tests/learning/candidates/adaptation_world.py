@@ -254,6 +254,14 @@ class AdaptationWorld:
             PromptRequest(agent, "koji-core", workspace, "do it", run_kind, session_id=session)
         )
 
+    def bring_to_review(self) -> Candidate:
+        """A candidate that two sessions support, and that waits for the operator."""
+        self.heal("sess_1")
+        self.heal("sess_2")
+        self.adaptation.run_round()
+        (candidate,) = self.adaptation.candidates(CandidateStatus.REVIEW)
+        return candidate
+
     def run(self, session: str, *, good: bool) -> None:
         """A session whose prompt is sent, and which ends well or badly."""
         provenance = self.part(session).provenance

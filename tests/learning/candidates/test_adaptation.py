@@ -33,15 +33,6 @@ def autonomous_world(database: Database, clock: FakeClock) -> AdaptationWorld:
     return AdaptationWorld(database, clock, mode=AdaptationMode.AUTONOMOUS)
 
 
-def bring_to_review(world: AdaptationWorld) -> Candidate:
-    """A candidate that two sessions support."""
-    world.heal("sess_1")
-    world.heal("sess_2")
-    world.adaptation.run_round()
-    (candidate,) = world.adaptation.candidates()
-    return candidate
-
-
 def measure_candidate(world: AdaptationWorld) -> Candidate:
     """A measured candidate, without quotes, that two sessions support."""
     world.record(retry_repeated("sess_1"), retry_repeated("sess_2"))
@@ -51,7 +42,7 @@ def measure_candidate(world: AdaptationWorld) -> Candidate:
 
 
 def test_in_autonomous_mode_quotes_wait_for_the_operator(autonomous_world: AdaptationWorld) -> None:
-    candidate = bring_to_review(autonomous_world)
+    candidate = autonomous_world.bring_to_review()
     assert (candidate.status, candidate.trust) == (REVIEW, Trust.QUOTED)
     autonomous_world.adaptation.approve(candidate.id)
     assert autonomous_world.list_active_ids() == [candidate.id]
@@ -130,7 +121,7 @@ def test_of_facts_that_say_much_the_same_one_candidate_comes_up_for_review(world
 
 
 def test_in_manual_mode_a_roll_back_of_a_harmful_candidate_is_proposed(world: AdaptationWorld) -> None:
-    candidate = bring_to_review(world)
+    candidate = world.bring_to_review()
     world.adaptation.approve(candidate.id)
     assert world.adaptation.waiting() == []
     world.run_trial(candidate.id, with_good=3, without_good=10)
@@ -168,7 +159,7 @@ def test_a_round_drafts_five_candidates_and_the_next_one_the_others(world: Adapt
 
 
 def test_what_another_candidate_proposes_already_is_not_drafted(world: AdaptationWorld) -> None:
-    bring_to_review(world)
+    world.bring_to_review()
     world.record(validation_failed("sess_3"))
     assert world.adaptation.run_round() == []
     (candidate,) = world.adaptation.candidates()
@@ -202,7 +193,7 @@ def _fail(*_: object) -> None:
 def test_a_decision_that_fails_at_any_step_changes_nothing(
     world: AdaptationWorld, monkeypatch: pytest.MonkeyPatch, failing: type, step: str
 ) -> None:
-    candidate = bring_to_review(world)
+    candidate = world.bring_to_review()
     before = world.read_candidate_events()
     with monkeypatch.context() as patch:
         patch.setattr(failing, step, _fail)

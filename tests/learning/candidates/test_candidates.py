@@ -114,11 +114,8 @@ def test_old_records_are_deleted_unless_a_candidate_names_them(world: Adaptation
 
 
 def test_forgotten_words_leave_a_candidate_and_an_empty_one_is_rejected(world: AdaptationWorld) -> None:
-    world.heal("sess_1")
-    world.heal("sess_2")
-    world.adaptation.run_round()
+    candidate = world.bring_to_review()
     texts = CandidateTexts(world.database)
-    (candidate,) = world.adaptation.candidates(CandidateStatus.REVIEW)
     assert list(texts.find(SearchTerms(["nobody said this"]))) == []
     assert list(texts.find(SearchTerms(["discount"]))) == [(candidate.id, HEALED_BY)]
     assert texts.erase(SearchTerms(["discount"])) == 1
@@ -154,11 +151,7 @@ def test_fixes_are_offered_of_landed_changes_that_were_not_rejected(world: Adapt
 @pytest.fixture
 def candidate(world: AdaptationWorld) -> Candidate:
     """A candidate that waits for the operator."""
-    world.heal("sess_1")
-    world.heal("sess_2")
-    world.adaptation.run_round()
-    (candidate,) = world.adaptation.candidates(CandidateStatus.REVIEW)
-    return candidate
+    return world.bring_to_review()
 
 
 def test_only_the_operators_own_last_step_can_be_undone(world: AdaptationWorld, candidate: Candidate) -> None:
