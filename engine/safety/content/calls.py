@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, dropwhile
 
 from engine.safety.content.outputs import (
@@ -63,6 +63,9 @@ _SSH_VALUES = read_word_list("ssh_values")
 _FIND_RUNS = read_word_list("find_runs")
 _INPUT_MARK = "{}"
 """What stands for the input of xargs and parallel in the command that they run."""
+_APPENDED_INPUT = "{input}"
+"""What stands for their input at the end of a command without a placeholder. It is no argument of the program that runs
+in the end, but may be the program itself, or its script."""
 _PLACEHOLDER_OPTIONS = {"xargs": ("-I", "-J", "-i", "--replace"), "parallel": ("-I", "-i", "--replace")}
 """The programs whose input becomes words of a command, with the options that say what stands for it."""
 _ATTACHED_VALUES = ("-e", "-l")
@@ -163,15 +166,23 @@ def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, vi
     argv = _skip_shell_prompt(argv)
     if not argv:
         return
-    call = Call(_normalise_program(argv[0]), argv[1:], simple, via)
-    is_from_input = call.base == _INPUT_MARK and not _PLACEHOLDER_OPTIONS.keys().isdisjoint(via)
+    call = fed_call = Call(_normalise_program(argv[0]), argv[1:], simple, via)
+    if _APPENDED_INPUT in fed_call.args:
+        call = replace(fed_call, args=[word for word in fed_call.args if word != _APPENDED_INPUT])
+    is_from_input = call.base in (_INPUT_MARK, _APPENDED_INPUT) and not _PLACEHOLDER_OPTIONS.keys().isdisjoint(via)
     if is_from_input or argv[0] in simple.globs or _UNRESOLVED_VARIABLE.search(call.base):
         result.unresolved = argv[0]
+    if (
+        call is not fed_call
+        and call.base in INTERPRETERS
+        and _find_option_text(call.base, fed_call.args) == _APPENDED_INPUT
+    ):
+        result.unresolved = " ".join(argv)
     files_run = {argv[0], *call.args} if call.base in _RUNS_FILES else {argv[0]}
     result.downloaded_files |= find_saved_files(call.base, call.args, simple.redirects)
     result.runs_download |= not result.downloaded_files.isdisjoint(files_run)
     inner_via = (*via, "find" if call.base == "fd" else call.base)
-    for inner in chain(_find_carried_commands(call), _find_inner_commands(call, result)):
+    for inner in chain(_find_carried_commands(call), _find_inner_commands(fed_call, result)):
         if isinstance(inner, str):
             _add_script(inner, result, depth + 1, inner_via)
         elif inner:
@@ -256,12 +267,12 @@ def _find_wrapped_command(call: Call) -> InnerCommand:
         words = _skip_assignments(base, skip_options(args, valued))[skipped:]
     if base == "parallel" and ":::" in words:
         words = _expand_parallel(words)
+    elif base in _PLACEHOLDER_OPTIONS:
+        words = _append_input(call, words)
     if base == "flock" and words[:1] == ["-c"]:
         return words[1] if len(words) == 2 else words[1:]
     if base in _TEXT_WRAPPERS and len(words) == 1:
         return words[0]
-    if base == "xargs" and words and call.simple.source is not None:
-        return _expand_xargs(words, find_output(call.simple.source))
     return words
 
 
@@ -325,13 +336,27 @@ def _expand_parallel(words: list[str]) -> list[str]:
     return command + values
 
 
-def _expand_xargs(words: list[str], input_text: str | None) -> list[str]:
-    """The command of xargs, with the words that xargs reads if the text shows them."""
-    if input_text is None:
+def _append_input(call: Call, words: list[str]) -> list[str]:
+    """The command of xargs or parallel, with the words that xargs reads if the text shows them. parallel without a
+    command runs each line of its input."""
+    if call.base == "xargs" and words in (
+        [],
+        ["command"],
+    ):  # a manual writes `xargs command`; Linux has no such program
         return words
-    if _INPUT_MARK in " ".join(words):
+    source, has_placeholder = call.simple.source, _INPUT_MARK in " ".join(words)
+    input_text = find_output(source) if call.base == "xargs" and source is not None else None
+    if input_text is not None and has_placeholder:
         return [word.replace(_INPUT_MARK, input_text.strip()[:200]) for word in words[:20]]
-    return words + input_text.split()[:200]
+    if input_text is not None:
+        return words + input_text.split()[:200]
+    if "::::" in words:
+        words = words[: words.index("::::")]
+    if has_placeholder:
+        return words
+    if call.base == "parallel" and len(words) == 1:
+        return [f"{words[0]} {_APPENDED_INPUT}"]
+    return [*words, _APPENDED_INPUT]
 
 
 def _find_evaluated_script(call: Call, result: Unwrapped) -> Iterator[str]:
@@ -380,6 +405,8 @@ def _fill_parameters(base: str, words: list[str]) -> str:
         words = list(dropwhile(lambda word: word.startswith("-"), words))
     script = words[0] if words else ""
     for number, value in enumerate(words[1:]):
+        if value == _APPENDED_INPUT:
+            continue
         script = script.replace(f"${number}", value).replace('"$@"', value)
     return script
 

@@ -8,6 +8,7 @@ are removed from the clause and stored beside it. The rules on clauses are in `r
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -134,6 +135,8 @@ _SENTENCE_WORDS = re.compile(
 )
 """Words of sentences about a program: "git push fails"."""
 _STARTS_AS_ENGLISH = re.compile(rf"^(?:{_ENGLISH_PROGRAMS})\b", re.IGNORECASE)
+_AWAITS_SCRIPT = re.compile(r"\s-\w*c$")
+"""A command that ends before its script: "sh -c"."""
 _ENCODED = re.compile(r"\b[A-Za-z0-9+/]{12,4000}={0,2}")
 """A word that may be a text in base64."""
 
@@ -159,12 +162,19 @@ def _find_bare_commands(clause: Clause) -> list[str]:
         has_option = bool(_OPTION_OR_PATH.search(start[1]))
         is_english = bool(_STARTS_AS_ENGLISH.match(start[1]))
         if has_option or not (is_english or _SENTENCE_WORDS.search(start[1])):
-            return [start[1]]
+            return [_restore_script(start[1], clause)]
         return []
     within = _COMMAND_WITHIN.search(clause.text)
     if within is not None and _OPTION_OR_PATH.search(within[1]):
-        return [within[1]]
+        return [_restore_script(within[1], clause)]
     return []
+
+
+def _restore_script(command: str, clause: Clause) -> str:
+    """A command that ends with `-c`, with its script: it was cut out of the clause as a quoted text."""
+    if clause.quoted and _AWAITS_SCRIPT.search(command):
+        return f"{command} {shlex.quote(clause.quoted[0])}"
+    return command
 
 
 # -- clauses
