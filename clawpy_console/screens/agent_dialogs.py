@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from textual import getters, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.content import Content
 from textual.widgets import Input, TextArea
 
 from clawpy_console import formats
@@ -328,6 +327,7 @@ class NewAgent(Dialog[None]):
 
     BINDINGS = bindings("new_agent")
     AUTO_FOCUS = "#id"
+    DEFAULT_CSS = "NewAgent KeyLine { background: $surface; dock: none; padding: 0; }"
 
     def __init__(self, leader: str, on_created: Callable[[AgentView], object]) -> None:
         super().__init__()
@@ -338,8 +338,7 @@ class NewAgent(Dialog[None]):
             for name, hint in NEW_AGENT_FIELDS.items():
                 yield Input(placeholder=hint, id=name)
             yield PlainText(id="status", classes="note")
-            keys = Content.assemble(("^s", "$accent"), " create     ", ("esc", "$accent"), " cancel")
-            yield PlainText(keys, classes="note")
+            yield KeyLine()
 
     @on(Input.Submitted)
     def _on_submitted(self, event: Input.Submitted) -> None:

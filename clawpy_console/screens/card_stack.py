@@ -92,8 +92,6 @@ class CardStack(Widget, can_focus=True):
         on_change: Callable[[], object],
         on_decision: Callable[[Card, str], object],
         on_reason: Callable[[str, DismissReason], object],
-        *,
-        id: str | None = None,
     ) -> None:
         """The functions are called at once, so that what they draw is in the same frame as the card.
 
@@ -101,7 +99,7 @@ class CardStack(Widget, can_focus=True):
         `on_decision` with a card and "approve", "dismiss" or "snooze"; `on_reason` with the id of a dismissed
         card and the reason.
         """
-        super().__init__(id=id)
+        super().__init__(id="stack")
         self._on_change, self._on_decision, self._on_reason = on_change, on_decision, on_reason
         self.cards: tuple[Card, ...] = ()
         """The pending cards, as the engine ranks them."""

@@ -110,7 +110,7 @@ class Changes(Pane):
         yield Heading("CHANGES", id="changes-title")
         yield PlainText(id="verdict")
         yield Files(id="files", classes="-fit")
-        yield DiffView(id="diff")
+        yield DiffView()
 
     @property
     def parts(self) -> list[FilePart]:
@@ -278,16 +278,23 @@ class Changes(Pane):
 
     # Operations
 
-    def offers(self, action: str, change: ChangeSet) -> bool:
-        """Whether the key of `land`, `branch`, `discard` or `undo` can do something, or say that an operation runs."""
+    def offers(self, name: str, change: ChangeSet) -> bool:
+        """Whether the key of an operation can do something, or say that another one runs; see `operate`."""
         if self._find_operation(change):
             return True
-        return bool(change.landings) if action == "undo" else is_waiting_to_land(change)
+        return bool(change.landings) if name == "undo" else is_waiting_to_land(change)
 
-    def land(self, change: ChangeSet) -> None:
-        """Land the marked hunks, or all changes. Marks that the diff has lost are reported first."""
-        if self._refuse_while_operating(change):
+    def operate(self, name: str, change: ChangeSet) -> None:
+        """`land`, `branch` or `discard` a change set, or `undo` its last landing; only says so while an operation on it
+        still runs."""
+        if operation := self._find_operation(change):
+            self.app.show_toast(f"{operation} is still running. Try again in a moment.", "warning")
             return
+        operations = {"land": self._land, "branch": self._branch, "discard": self._discard, "undo": self._undo}
+        operations[name](change)
+
+    def _land(self, change: ChangeSet) -> None:
+        """Land the marked hunks, or all changes. Marks that the diff has lost are reported first."""
         if problem := self._find_landing_problem(change):
             self.app.show_toast(problem, "warning")
             return
@@ -320,20 +327,17 @@ class Changes(Pane):
             return f"The diff changed and lost hunks that you had marked. Land again to land {lands}."
         return ""
 
-    def branch(self, change: ChangeSet) -> None:
+    def _branch(self, change: ChangeSet) -> None:
         """Commit the changes to a new branch."""
-        if not self._refuse_while_operating(change):
-            self._carry_out(
-                "branching",
-                change,
-                lambda engine: engine.changes.branch(change.id),
-                lambda result: f"Committed to {result.branch}.",
-            )
+        self._carry_out(
+            "branching",
+            change,
+            lambda engine: engine.changes.branch(change.id),
+            lambda result: f"Committed to {result.branch}.",
+        )
 
-    def discard(self, change: ChangeSet) -> None:
+    def _discard(self, change: ChangeSet) -> None:
         """Discard the changes, after a question."""
-        if self._refuse_while_operating(change):
-            return
         files = formats.count(len(change.files), "changed file")
         question = f"{files} of “{one_line(change.title)}” will be deleted. This cannot be undone."
 
@@ -344,10 +348,8 @@ class Changes(Pane):
 
         confirm(self.app, "Discard the changes?", question, "discard", discard, risky=True)
 
-    def undo(self, change: ChangeSet) -> None:
+    def _undo(self, change: ChangeSet) -> None:
         """Undo the last landing. What it had landed is marked again, where that is known."""
-        if self._refuse_while_operating(change):
-            return
 
         def describe(undone: ChangeSet) -> str:
             marked_lines = self._landed_lines.pop((undone.id, undone.landings), None)
@@ -365,13 +367,6 @@ class Changes(Pane):
         """The operation that runs on `change`, "" for none."""
         name, before = self._operations.get(change.id, ("", None))
         return name if before == change else ""
-
-    def _refuse_while_operating(self, change: ChangeSet) -> bool:
-        """Whether an operation runs on `change`, which is said."""
-        operation = self._find_operation(change)
-        if operation:
-            self.app.show_toast(f"{operation} is still running. Try again in a moment.", "warning")
-        return bool(operation)
 
     def _carry_out(
         self,

@@ -67,8 +67,8 @@ class DiffView(CursorView, can_focus=True):
 
         number: int
 
-    def __init__(self, *, id: str | None = None) -> None:
-        super().__init__(id=id)
+    def __init__(self) -> None:
+        super().__init__(id="diff")
         self.files: Sequence[DiffFile] = ()
         self.marked: set[Mark] = set()
         """The hunks that land; the whole change set lands while nothing is marked."""

@@ -65,7 +65,7 @@ class MissionScreen(ConsoleScreen):
         with Vertical(id="panes"):
             with Pane(id="pane-stack"):
                 yield PlainText(id="stack-title")
-                yield CardStack(self._draw_stack, self._on_decision, self._on_reason, id="stack")
+                yield CardStack(self._draw_stack, self._on_decision, self._on_reason)
                 yield panes.MessageLine(id="message")
                 yield PlainText(id="question")
                 yield panes.CardRows(id="cards", classes="-lit")

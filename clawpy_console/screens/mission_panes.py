@@ -13,6 +13,7 @@ from textual.app import ComposeResult
 from textual.content import Content
 
 from clawpy_console import formats
+from clawpy_console.fields import heading, text_line
 from clawpy_console.fields.work import make_absence_fields
 from clawpy_console.formats import clock_time, crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import bindings, format_key
@@ -125,7 +126,6 @@ class EvidencePane(Pane):
         )
 
     def _draw(self, card: Card) -> None:
-        from clawpy_console.fields import heading, text_line
         from clawpy_console.screens.card_details import Evidence, format_parameters, make_evidence_fields
 
         screen = find_base_screen(self)

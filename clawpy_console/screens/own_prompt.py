@@ -285,15 +285,12 @@ class OwnPrompt(Dialog[None]):
         if text:
             self.show_status("Sending…", "$grey")
             self.app.save_prompt(self._area.text, workspace)
+            may_wait = text == self._confirmed_text  # if nothing can run it, it becomes a card when it is sent again
             self.submit(
-                lambda engine: self._propose(engine, text, workspace),
+                lambda engine: engine.cards.propose(text, workspace=workspace, may_wait=may_wait),
                 partial(self._on_card, text),
                 partial(self._on_refusal, text),
             )
-
-    def _propose(self, engine: Engine, text: str, workspace: str) -> Card:
-        """Make a card of `text`. If nothing can run it, it becomes a card only when it is sent again."""
-        return engine.cards.propose(text, workspace=workspace, may_wait=text == self._confirmed_text)
 
     def _on_card(self, text: str, card: Card) -> None:
         """Keep `text` as a prompt that was sent, and what was typed after it, here or in another box, as the draft."""

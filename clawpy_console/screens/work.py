@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from textual import getters, on
 from textual.app import ComposeResult
@@ -264,8 +264,8 @@ class WorkScreen(ConsoleScreen):
     def offers(self, action: str, *parameters: object) -> bool:
         """Keys that can do nothing for this session are not offered."""
         match action:
-            case "land" | "branch" | "discard" | "undo":
-                return self.change is not None and self._changes.offers(action, self.change)
+            case "operate":
+                return self.change is not None and self._changes.offers(str(parameters[0]), self.change)
             case "send_comments":
                 return self._changes.has_comments_to_send
             case "stop":
@@ -325,21 +325,10 @@ class WorkScreen(ConsoleScreen):
 
     # The change set
 
-    def action_land(self) -> None:
-        self._operate(self._changes.land)
-
-    def action_branch(self) -> None:
-        self._operate(self._changes.branch)
-
-    def action_discard(self) -> None:
-        self._operate(self._changes.discard)
-
-    def action_undo(self) -> None:
-        self._operate(self._changes.undo)
-
-    def _operate(self, operation: Callable[[ChangeSet], object]) -> None:
+    def action_operate(self, name: str) -> None:
+        """Land, branch or discard the changes, or undo a landing."""
         if (change := self.change) is not None:
-            operation(change)
+            self._changes.operate(name, change)
 
     @on(Changes.OperationChanged)
     def _on_operation_changed(self) -> None:

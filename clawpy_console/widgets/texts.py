@@ -118,7 +118,7 @@ class Filter(Input):
 
     DEFAULT_CSS = "Filter { display: none; height: 3; margin: 0 1; &.-shown { display: block; } }"
 
-    def __init__(self, placeholder: str = "") -> None:
+    def __init__(self, placeholder: str) -> None:
         super().__init__(placeholder=placeholder, id="filter")
 
     @property

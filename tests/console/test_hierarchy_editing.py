@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from textual.widgets import Input
 
+from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.rows import Rows
 from tests.console.hierarchy_steps import (
     WIDE,
@@ -17,7 +18,8 @@ from tests.console.hierarchy_steps import (
     tree_hides,
     tree_shows,
 )
-from tests.console.stories import CLOSED, Step, Stories, Until, make_story_test, press, sees, type_text
+from tests.console.stand_in import StandIn
+from tests.console.stories import CLOSED, Step, Stories, Until, make_story_test, play, press, sees, type_text
 
 pytestmark = pytest.mark.long
 
@@ -159,3 +161,12 @@ STORIES: Stories = {
 
 
 test_story = pytest.mark.usefixtures("world")(make_story_test(STORIES, size=WIDE))
+
+
+@pytest.mark.usefixtures("world")
+async def test_a_new_agent_is_created_with_the_key_of_the_operator_which_a_low_terminal_shows(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    engine.settings.current.keys = {"new_agent.create": "f6"}
+    hints = sees("A new agent under ceo", "F6 create", "esc cancel")
+    await play(console, *open_agent("ceo"), press("n"), hints, size=(80, 24))
