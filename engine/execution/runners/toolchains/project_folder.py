@@ -23,10 +23,8 @@ class ProjectFolder:
     """One folder in which tools are searched."""
 
     folder: Path
-    workspace: Path
-    """The same folder in the operator's tree. It is different from `folder` if that is in a worktree."""
     root: Path
-    """The top of the files."""
+    """The top of the files: a worktree, or the operator's repository."""
     top: Path
     """The top of the operator's repository, in which the tools are installed."""
     pytest_by_interpreter: dict[Interpreter, bool] = field(default_factory=dict)
@@ -36,7 +34,12 @@ class ProjectFolder:
     @classmethod
     def of_operator(cls, folder: Path, top: Path) -> ProjectFolder:
         """A folder of the operator's own tree."""
-        return cls(folder, folder, top, top)
+        return cls(folder, top, top)
+
+    @cached_property
+    def workspace(self) -> Path:
+        """The same folder in the operator's tree. It is different from `folder` if that is in a worktree."""
+        return self.top / self.folder.relative_to(self.root)
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -51,8 +54,7 @@ class ProjectFolder:
         """This folder and those above it, up to the top of the files."""
         yield self
         for folder in list_folders_up_to(self.folder, self.root)[1:]:
-            workspace = self.top / folder.relative_to(self.root)
-            yield ProjectFolder(folder, workspace, self.root, self.top, self.pytest_by_interpreter)
+            yield ProjectFolder(folder, self.root, self.top, self.pytest_by_interpreter)
 
     def find_files(self, patterns: Sequence[str]) -> list[str]:
         """The existing files that match `patterns`, in which `*` matches anything but `/`."""

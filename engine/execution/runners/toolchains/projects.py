@@ -141,8 +141,7 @@ def find_innermost_project(projects: Sequence[Project], path: str) -> Project | 
 def read_project(folder: Path, workspace: Path | None = None) -> Project:
     """The project in `folder`, without looking at git or at the folders below. If `folder` is a worktree, `workspace`
     is the folder in which the tools are installed."""
-    installed = workspace or folder
-    return _inspect_folder(ProjectFolder(folder, installed, folder, installed), "", lambda kind: True)
+    return _inspect_folder(ProjectFolder(folder, folder, workspace or folder), "", lambda kind: True)
 
 
 def find_projects(folder: Path, workspace: Path | None = None, *, git: Git | None = None) -> tuple[Project, ...]:
@@ -152,13 +151,12 @@ def find_projects(folder: Path, workspace: Path | None = None, *, git: Git | Non
     If `folder` is a worktree, `workspace` is the operator's repository. In a folder without git, there is only the top.
     It takes some tens of milliseconds, because the operator's interpreter is asked whether it has pytest.
     """
-    installed = workspace or folder
     files = _list_files(git or Git(folder))
     tests = _TestFiles(files.tracked + files.untracked)
     pytest_by_interpreter: dict[Interpreter, bool] = {}
     projects: list[Project] = []
     for path in ["", *_find_manifest_folders(files.tracked)]:
-        inspected = ProjectFolder(folder / path, installed / path, folder, installed, pytest_by_interpreter)
+        inspected = ProjectFolder(folder / path, folder, workspace or folder, pytest_by_interpreter)
         if not path or inspected.find_files(MANIFESTS):
             projects.append(_inspect_folder(inspected, path, partial(tests.has, path)))
     divided = _remove_member_tests(projects)
