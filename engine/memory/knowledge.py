@@ -80,17 +80,8 @@ class Knowledge:
         summariser = SessionSummariser(
             work, self.captures, memory.store, memory.remember, model=model, clock=clock, report=report
         )
-        consumers = (
-            ("capture", ENDED, self.captures.handle),
-            ("graph", KINDS, producer.handle),
-            ("context", ENDED, summariser.handle),  # may ask a model: the others first
-            ("likeness", frozenset({"SessionEnded"}), producer.link_similar),
-        )
-        self._following = ConsumerThread(
-            [LedgerConsumer(name, ledger, kinds, handle, key="memory.follow") for name, kinds, handle in consumers],
-            report,
-            service="memory",
-        )
+        consumers = _list_consumers(ledger, self.captures, producer, summariser)
+        self._following = ConsumerThread(consumers, report, service="memory")
         graph_source = GraphSource(self.graph, memory.search.find_sessions_near)
         memory.recaller.join(LedgerSource(ledger), graph_source, FactSource(self.para))
 
@@ -170,3 +161,16 @@ class Knowledge:
         except Refusal:
             return None
         return f"{node.title}\n{node.description}" if node else None
+
+
+def _list_consumers(
+    ledger: Ledger, captures: Captures, producer: GraphProducer, summariser: SessionSummariser
+) -> list[LedgerConsumer]:
+    """What follows the ledger, in the order in which an entry is handled."""
+    consumers = (
+        ("capture", ENDED, captures.handle),
+        ("graph", KINDS, producer.handle),
+        ("context", ENDED, summariser.handle),  # may ask a model: the others first
+        ("likeness", frozenset({"SessionEnded"}), producer.link_similar),
+    )
+    return [LedgerConsumer(name, ledger, kinds, handle, key="memory.follow") for name, kinds, handle in consumers]

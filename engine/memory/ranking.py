@@ -89,12 +89,13 @@ NOTABLE = 0.5
 
 
 class Feature(StrEnum):
-    """A feature of a candidate. Its values are in [0, 1]."""
+    """A feature of a candidate. Its values are in [0, 1]. `MEANING` and `COVERAGE` have no weight: by them a candidate
+    is relevant or not (see `MIN_RELEVANCE`), and they stand for `TOKENS` where a memory has none."""
 
     WORDS = "words"  # how well its words fit, compared with the best candidate
-    MEANING = "meaning"  # its nearest passage is near to the question
+    MEANING = "meaning"  # how near its nearest passage is to the question
     COVERAGE = "coverage"  # the share of the question's words that it has; rare words count more
-    PASSAGES = "passages"  # its nearest passages are near to the question
+    PASSAGES = "passages"  # how near its few nearest passages are to the question on average
     TOKENS = "tokens"  # each word of the question has a near word in a passage
     ADJACENT_TURN = "adjacent turn"  # the turn before or after it fits: a question beside its answer
     NEIGHBOURHOOD = "neighbourhood"  # many of the best were remembered shortly before or after it
@@ -352,24 +353,16 @@ class RankedCandidate:
 def rank(candidates: Candidates, *, limit: int | None = None) -> list[RankedCandidate]:
     """The relevant candidates with their scores, best first, at most `limit`. Candidates with equal scores keep their
     order."""
-    question, features, size = candidates.question, candidates.features, len(candidates.rows)
+    size = len(candidates.rows)
     if not size:
         return []
-    # A feature that the question does not ask for is not counted, so that scores can be compared with those of other
-    # layers. A feature that it asks for lowers the score of every candidate without it, even if all are without it.
-    is_applicable = {
-        Feature.SPEAKER: bool(question.speakers),
-        Feature.DATE: bool(question.dates),
-        Feature.TIME: question.asks_when,
-        Feature.USER_RULE: features[Feature.USER_RULE].any(),
-    }
-    counted = [weight for weight in WEIGHTS if is_applicable.get(weight.feature, True)]
+    counted = _list_counted_weights(candidates)
     total = sum(weight.weight for weight in counted)
     shares = dict.fromkeys((weight.part for weight in counted), 0.0)
     parts: dict[str, Vector] = {part: numpy.zeros(size, numpy.float32) for part in shares}
     for weight in counted:
         shares[weight.part] += weight.weight / total
-        parts[weight.part] = parts[weight.part] + weight.weight / total * features[weight.feature]
+        parts[weight.part] = parts[weight.part] + weight.weight / total * candidates.features[weight.feature]
     order = numpy.argsort(-numpy.sum(list(parts.values()), axis=0), kind="stable")
     ranked = []
     for index in order[_select_relevant(candidates)[order]][:limit].tolist():
@@ -380,6 +373,20 @@ def rank(candidates: Candidates, *, limit: int | None = None) -> list[RankedCand
         score = sum(part.points for part in score_parts)
         ranked.append(RankedCandidate(index, score, score_parts, _describe_reason(candidates, index)))
     return ranked
+
+
+def _list_counted_weights(candidates: Candidates) -> list[Weight]:
+    """The weights without those of features that the question does not ask for, so that scores can be compared with
+    those of other layers. A feature that it asks for lowers the score of every candidate without it, even if all are
+    without it."""
+    question = candidates.question
+    is_applicable = {
+        Feature.SPEAKER: bool(question.speakers),
+        Feature.DATE: bool(question.dates),
+        Feature.TIME: question.asks_when,
+        Feature.USER_RULE: candidates.features[Feature.USER_RULE].any(),
+    }
+    return [weight for weight in WEIGHTS if is_applicable.get(weight.feature, True)]
 
 
 def _select_relevant(candidates: Candidates) -> Mask:
