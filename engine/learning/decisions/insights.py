@@ -145,7 +145,8 @@ def _find_first_midnight(local: datetime, days: int) -> datetime:
 # Each card looks up its own decision, so that the figures of a few days do not read the decisions of all time.
 _SELECT_CARDS = f"""
     SELECT source, target_channel, confidence, status, outcome, decided_by, kind, discarded_at IS NOT NULL,
-           status = '{Status.DISMISSED}' AND EXISTS ({DECIDED_CARDS_SQL} AND prediction_id = predictions.id),
+           (status = '{Status.DISMISSED}' OR source = '{Source.OPERATOR}')
+           AND EXISTS ({DECIDED_CARDS_SQL} AND prediction_id = predictions.id),
            status IN ('{Status.APPROVED}', '{Status.EXECUTED}') AND EXISTS (
                SELECT 1 FROM decisions
                WHERE signal IN ('{DecisionSignal.UNDONE}', '{DecisionSignal.DISCARDED}') AND taken_back_at IS NULL
@@ -176,12 +177,15 @@ def _load_cards(session: Session, since: datetime | None, workspace: str, zone: 
 
 def _make_figures(row: Sequence[Any], zone: tzinfo) -> CardFigures:
     """The card in a row of `_SELECT_CARDS`."""
-    source, channel, confidence, status, outcome, decided_by, kind, is_discarded, is_rejected, is_undone, at, cost = row
+    source, channel, confidence, status, outcome, decided_by, kind, is_discarded, is_decision, is_undone, at, cost = row
+    counted_as = CountedAs.DISCARDED if is_discarded else _count_as(status, outcome, is_decision=bool(is_decision))
+    if source == Source.OPERATOR and decided_by != DecidedBy.AUTONOMY and not is_decision:
+        counted_as = CountedAs.PENDING  # nobody decided the prompts of the demo
     return CardFigures(
         source=source,
         channel=channel,
         confidence=confidence,
-        counted_as=CountedAs.DISCARDED if is_discarded else _count_as(status, outcome, is_rejected=bool(is_rejected)),
+        counted_as=counted_as,
         autonomous=decided_by == DecidedBy.AUTONOMY,
         undone=bool(is_undone),
         at=datetime.fromisoformat(at).astimezone(zone),
@@ -204,14 +208,14 @@ def _load_newest(session: Session, workspace: str) -> list[tuple[str, bool]]:
     return [(kind, bool(is_approved)) for kind, is_approved in reversed(rows)]
 
 
-def _count_as(status: str, outcome: str | None, *, is_rejected: bool) -> CountedAs:
+def _count_as(status: str, outcome: str | None, *, is_decision: bool) -> CountedAs:
     """What a card of this status and outcome is counted as, if its work was not discarded. A dismissal that is no
-    decision (not `is_rejected`) says that the work was done already."""
+    decision says that the work was done already."""
     if outcome == Outcome.CANNOT_RUN:
         return CountedAs.CANNOT_RUN
     if status in (Status.APPROVED, Status.EXECUTED):
         return CountedAs.APPROVED
-    if outcome == Outcome.WITHDRAWN or (status == Status.DISMISSED and not is_rejected):
+    if outcome == Outcome.WITHDRAWN or (status == Status.DISMISSED and not is_decision):
         return CountedAs.WITHDRAWN
     if status in (Status.DISMISSED, Status.EXPIRED):
         return CountedAs(status)
