@@ -276,7 +276,7 @@ class Tree(Rows):
         """Fold the row under the cursor; a row that is folded already goes to its leader."""
         node = self.node
         if node is not None and node.open:
-            self.post_message(self.Fold(node.id, False))
+            self.post_message(self.Fold(node.id, unfold=False))
         elif node is not None and node.above:
             self.select(node.above)
 
@@ -284,7 +284,7 @@ class Tree(Rows):
         """Unfold the row under the cursor; a row that is unfolded already goes to the first row below."""
         node = self.node
         if node is not None and (node.open is False or node.id.startswith(FOLD_PREFIX)):
-            self.post_message(self.Fold(node.id, True))
+            self.post_message(self.Fold(node.id, unfold=True))
         elif node is not None and node.open:
             self.action_step(1)
 

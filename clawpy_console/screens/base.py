@@ -249,7 +249,7 @@ class ConsoleScreen(BaseScreen[None]):
     def __init__(self) -> None:
         super().__init__()
         if self.AUTO_FOCUS and (column := self.PANES[self.AUTO_FOCUS[1:]]):
-            self.set_class(True, f"-at-{column}", update=False)
+            self.add_class(f"-at-{column}", update=False)
 
     def compose(self) -> ComposeResult:
         yield Frame(self.MODE)

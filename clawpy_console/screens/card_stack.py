@@ -246,6 +246,10 @@ class CardStack(Widget, can_focus=True):
         if self.app.animation_level == "none":
             return
         leaving = self.query_one("#leaving", CardView)
+
+        def hide() -> None:
+            leaving.display = False
+
         leaving.card = card
         leaving.offset = Offset(0, 0)
         leaving.display = True
@@ -254,7 +258,7 @@ class CardStack(Widget, can_focus=True):
             Offset(direction.x * self.size.width, direction.y * self.size.height),
             duration=ANIMATION_S,
             easing="out_cubic",
-            on_complete=lambda: setattr(leaving, "display", False),
+            on_complete=hide,
         )
 
     def action_approve(self) -> None:

@@ -193,7 +193,7 @@ class Changes(Pane):
             find_base_screen(self).read(
                 lambda engine: engine.changes.preview_land(change.id, parts),
                 on_preview,
-                lambda refusal: on_preview(LandPreview(False, unsupported=(str(refusal),))),
+                lambda refusal: on_preview(LandPreview(clean=False, unsupported=(str(refusal),))),
                 group="preview",
                 wait=DEBOUNCE_S if parts else 0.0,
             )
@@ -222,7 +222,7 @@ class Changes(Pane):
         if not head.is_same(self._head):
             self._head = head
             self.query_one("#verdict", PlainText).update(head)
-        shown = self.view.files or [diff.DiffFile(file, [], [], True) for file in files]
+        shown = self.view.files or [diff.DiffFile(file, [], [], all_or_nothing=True) for file in files]
         self._files.show(diff.make_tree_rows(shown, self.view.marked))
 
     def _make_preview_lines(self, change: ChangeSet) -> list[tuple[str, str]]:

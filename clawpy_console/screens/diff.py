@@ -298,7 +298,7 @@ def _read_file(change: FileChange, diff: FileDiff | None) -> DiffFile:
     if change.status in ("added", "deleted", "renamed", "mode"):
         notes.append(("grey", "only its mode changed" if change.status == "mode" else f"the file was {change.status}"))
     if diff is None:
-        return DiffFile(change, [], notes, True)
+        return DiffFile(change, [], notes, all_or_nothing=True)
     hunks = _read_hunks(diff)
     if not hunks and change.status not in ("renamed", "mode"):
         notes.append(("grey", "a binary file: its lines are not shown" if diff.binary else "no lines changed"))
