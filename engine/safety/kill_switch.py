@@ -246,7 +246,7 @@ class KillSwitch:
                 raise Refusal("setting_off", SETTING_OFF, "turn it on: clawpy config set crossPollEnabled true")
             if has_file:
                 try:
-                    stop_file.clear(self._file)
+                    self._file.unlink(missing_ok=True)
                 except OSError as error:
                     raise Refusal(
                         "stop_file", f"{self._file} cannot be removed: {error}", "remove it by hand"
@@ -345,7 +345,7 @@ class KillSwitch:
         with self._changing:
             self._database.write(lambda transaction: self.place(transaction, STOP, reason, by=by))
             try:
-                stop_file.clear(self._file)
+                self._file.unlink(missing_ok=True)
             except OSError:
                 log.exception("the stop file could not be removed; `resume stop` reports it")
             self._stopping = ""

@@ -37,7 +37,7 @@ def get_stop_file(data: Path) -> Path:
     return data / FILE_NAME
 
 
-def request_stop(data: Path, reason: str = STOPPED, by: str = "clawpy stop") -> Path:
+def request_stop(data: Path, reason: str, by: str) -> Path:
     """Write the stop file atomically and durably, without an engine. Raises OSError if the folder cannot be written."""
     data.mkdir(parents=True, exist_ok=True)
     path = get_stop_file(data)
@@ -65,8 +65,3 @@ def read_request(path: Path) -> StopFile:
     if not isinstance(content, dict):
         content = {}
     return StopFile(str(content.get("reason") or "stop file found"), str(content.get("by") or "outside"))
-
-
-def clear(path: Path) -> None:
-    """Delete the file. Raises OSError."""
-    path.unlink(missing_ok=True)

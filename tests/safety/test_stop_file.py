@@ -44,7 +44,7 @@ def test_a_folder_that_cannot_be_searched_counts_as_a_stop(tmp_path: Path) -> No
 
 
 def test_resume_removes_a_stop_file_or_says_that_it_cannot(rails: Rails, tmp_path: Path) -> None:
-    file = stop_file.request_stop(tmp_path / "data")
+    file = stop_file.request_stop(tmp_path / "data", "enough", "ann")
     rails.kill_switch.resume("stop")
     assert not file.exists()
     assert rails.find_blocking_rule() == ""
