@@ -11,11 +11,12 @@ from datetime import timedelta
 from engine.clock import FakeClock
 from engine.learning.decisions.decisions import Decisions
 from engine.learning.decisions.insights import InsightsReader
-from engine.model import CalibrationCheck, DecidedBy, DecisionSignal, Phase, Source, Status, TrainingView
-from engine.prediction.card_rows import CardRow, make_decided_card
+from engine.model import CalibrationCheck, DecidedBy, DecisionSignal, Phase, Status, TrainingView
+from engine.prediction.card_rows import make_decided_card
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import as_stored
 from tests.benchmarks.measuring import print_table, time_call
+from tests.support.card_rows import make_card_row
 
 CARDS, DAYS = 100_000, 1_000
 """Cards of the home, and the days in which they were decided."""
@@ -55,13 +56,10 @@ def fill(database: Database, clock: FakeClock) -> None:
 
     def add_today(tx: Transaction) -> None:
         for number in range(CARDS // DAYS):
-            part, name = number % PARTS, str(number)
-            row = CardRow(
-                id=f"pred_{name}", prompt="run the tests", target_agent="a", target_channel="koji-core", confidence=0.7,
-                status=Status.DISMISSED if part == 0 else Status.EXECUTED, source=Source.TEMPLATE, created_at=at,
-                decided_at=at, decided_by=DecidedBy.AUTONOMY if part == 1 else DecidedBy.OPERATOR, kind="run_tests",
-                workspace="/shop", runner="flow", subject=name, fingerprint=name, expires_at=at,
-                text_features=b"x" * 400,
+            part = number % PARTS
+            row = make_card_row(
+                f"pred_{number}", at, status=Status.DISMISSED if part == 0 else Status.EXECUTED, decided_at=at,
+                decided_by=DecidedBy.AUTONOMY if part == 1 else DecidedBy.OPERATOR, text_features=b"x" * 400,
             )  # fmt: skip
             tx.insert(row)
             signal = DecisionSignal.DISMISSED if part == 0 else DecisionSignal.APPROVED

@@ -24,7 +24,6 @@ from engine.engine import Engine, open_engine
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.runner import RunnerResult
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, Randomness, Refusal, SessionView, Source
-from engine.prediction.card_rows import CardRow
 from engine.safety.pipeline import CrosspollLog
 from engine.services import Overrides
 from engine.simulation.simulate import open_world
@@ -33,6 +32,7 @@ from engine.storage.database import Transaction
 from tests.safety import oracle
 from tests.safety.execution_checks import ExecutionChecks, MachineState, coverage_counts
 from tests.safety.oracle import DAY_CAP, HOUR_CAP, MONTH_CAP
+from tests.support.card_rows import make_card_row
 
 KINDS = ("lint", "run_tests")
 CHANNELS = ("koji-core", "chronicle-hub", "research", "garden")
@@ -102,11 +102,10 @@ class MachineWorld(RuleBasedStateMachine):
     def make_card(self, kind: str, channel: str, confidence: float, after: str = "owner", prompt: str = "") -> str:
         self.card_count += 1
         number, now = self.card_count, self.clock.now()
-        row = CardRow(
-            id=f"pred_{number}", prompt=prompt or f"{kind} {number}", target_agent="backend_builder",
-            target_channel=channel, confidence=confidence, created_at=now, kind=kind, workspace=self.workspace,
-            runner="flow", flow=kind, parameters={"paths": []}, subject=f"{number}", fingerprint=f"{number}",
-            expires_at=now + timedelta(hours=24), from_channel=after,
+        row = make_card_row(
+            f"pred_{number}", now, prompt=prompt or f"{kind} {number}", target_agent="backend_builder",
+            target_channel=channel, confidence=confidence, kind=kind, workspace=self.workspace, flow=kind,
+            parameters={"paths": []}, expires_at=now + timedelta(hours=24), from_channel=after,
             source=(Source.TEMPLATE if after == "owner" else Source.FOLLOW_UP).value,
         )  # fmt: skip
         self.engine.database.write(lambda tx: tx.session.add(row))

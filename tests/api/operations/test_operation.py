@@ -12,10 +12,10 @@ import pytest
 from engine.api.operations import dispatch
 from engine.api.operations.operation import find_target
 from engine.clock import FakeClock
-from engine.prediction.card_rows import CardRow
 from tests.api.operations.conftest import Ask
 from tests.api.stand_in import StandIn
 from tests.autonomy.autonomy_world import AutonomyWorld
+from tests.support.card_rows import make_card_row
 from tests.support.helpers import refused
 
 
@@ -63,13 +63,9 @@ def test_the_beginning_of_an_old_card_is_found_among_thousands(
     with world.opened() as engine:
         ids = ["pred_old%_1", "pred_oldx_2", *(f"pred_n{number:05}" for number in range(1_500))]
         rows = [
-            CardRow(
-                id=card_id, prompt="p", target_agent="a", target_channel="koji-core", confidence=0.4, kind="lint",
-                created_at=clock.now() + timedelta(seconds=number), workspace=world.workspace, runner="flow",
-                subject=card_id, fingerprint=card_id, expires_at=clock.now() + timedelta(days=9),
-            )
+            make_card_row(card_id, clock.now() + timedelta(seconds=number), expires_at=clock.now() + timedelta(days=9))
             for number, card_id in enumerate(ids)
-        ]  # fmt: skip
+        ]
         engine.database.write(lambda tx: tx.session.add_all(rows))
         for prefix in ("pred_old%", "old%", "old%_1"):
             assert find_target(engine, prefix).card_id == "pred_old%_1", "% and _ are letters like any other"

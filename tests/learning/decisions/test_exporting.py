@@ -30,7 +30,8 @@ from engine.learning.decisions.exporting import (
 )
 from engine.model import Refusal
 from engine.prediction.card_rows import CardRow
-from engine.storage.database import Database, Transaction
+from engine.storage.database import Database
+from tests.support.card_rows import make_card_row
 
 
 @pytest.fixture
@@ -86,24 +87,13 @@ def test_a_batch_is_due_once_a_day_and_has_each_pair_once(
 
 
 def test_the_cards_of_exported_pairs_are_marked(database: Database, exporter: Exporter, clock: FakeClock) -> None:
-    def add_card(tx: Transaction, card_id: str) -> None:
-        now = clock.now()
-        tx.session.add(
-            CardRow(
-                id=card_id, prompt="run", target_agent="a", target_channel="koji-core", confidence=0.7,
-                kind="run_tests", workspace="/shop", runner="flow", subject=card_id, fingerprint=card_id,
-                created_at=now, expires_at=now,
-            )
-        )  # fmt: skip
-
     add_pairs(database, MIN_BATCH - 1)
     pair = DpoPair(
         context="monday", chosen="run → a", rejected="lint → a", created_at=clock.now(),
         chosen_prediction_id="pred_chosen", rejected_prediction_id="pred_rejected",
     )  # fmt: skip
-    database.write(lambda tx: tx.session.add(pair))
-    for card_id in ("pred_chosen", "pred_rejected", "pred_other"):
-        database.write(lambda tx, card_id=card_id: add_card(tx, card_id))  # type: ignore[misc]
+    cards = [make_card_row(card_id, clock.now()) for card_id in ("pred_chosen", "pred_rejected", "pred_other")]
+    database.write(lambda tx: tx.session.add_all([pair, *cards]))
     exporter.export_batch()
     with database.read() as session:
         marked = {card.id: card.dpo_exported for card in session.exec(select(CardRow))}

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -42,6 +41,7 @@ from engine.model import (
 )
 from engine.prediction.card_rows import CardRow, make_decided_card
 from engine.storage.database import Database, Transaction
+from tests.support.card_rows import make_card_row
 
 SHOP, BLOG = "/shop", "/blog"
 TRAINING = TrainingView(0, 50, "", None, (), "", False, False)
@@ -67,14 +67,8 @@ def decide(database: Database, clock: FakeClock) -> Decide:
     def add(number: int = 1, ago: timedelta = timedelta(0), **more: object) -> None:
         at = clock.now() - ago
         for name in itertools.islice(names, number):
-            fields = {
-                "id": f"pred_{name}", "prompt": "run", "target_agent": "a", "target_channel": "koji-core",
-                "confidence": 0.7, "status": Status.EXECUTED, "source": Source.TEMPLATE, "created_at": at,
-                "decided_at": at, "decided_by": DecidedBy.OPERATOR, "kind": "run_tests", "workspace": SHOP,
-                "runner": "flow", "subject": name, "fingerprint": name, "expires_at": at,
-            }  # fmt: skip
-            row: Any = CardRow(**(fields | more))
-            database.write(partial(store, row=row))
+            decided = {"status": Status.EXECUTED, "decided_at": at, "decided_by": DecidedBy.OPERATOR}
+            database.write(partial(store, row=make_card_row(f"pred_{name}", at, **decided | more)))
 
     return add
 

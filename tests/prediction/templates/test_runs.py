@@ -68,6 +68,7 @@ def make_measured_run(head: str, hours: int, seconds: float) -> PastRun:
         ((0.9, 0.9, 0.1, 0.1, 0.1), ""),
         ((3.0, 3.0, 0.5, 0.5), ""),
     ],
+    ids=["twice as long", "only in the last run", "by less than a second", "only four runs"],
 )
 def test_a_test_is_slower_when_it_took_twice_as_long_in_the_last_two_runs(
     repository: Repository, times: tuple[float, ...], expected: str
