@@ -128,7 +128,7 @@ class Chain:
         """Handle one ledger entry of `FOLLOWED_KINDS`. A second time changes nothing. For entries older than `RECENT`,
         no model is asked and no risk is written, because a new engine may read years of them. Raises `NotReady` while
         pages cannot be written, and if words were forgotten meanwhile."""
-        scope = Scope(make_project_key(entry.workspace), str(entry.payload.get("session_id") or entry.subject))
+        scope = Scope(make_project_key(entry.workspace), entry.session_id)
         try:
             with self._work_lock:
                 self._store.check(scope)  # before a model is asked, whose answer could not be written
