@@ -52,8 +52,8 @@ def _require_one_check(options: argparse.Namespace) -> None:
 def recall(options: argparse.Namespace, common: CommonOptions, *, opener: Callable[..., Any]) -> dict[str, Any]:
     """The memories that fit a question."""
     scope = _make_recall_scope(options, common)
-    with engine.connect(common.home, workspaces=common.all_workspaces(), opener=opener) as ask:
-        return ask("recall", scope | {"query": " ".join(options.query), "k": options.k})
+    with engine.connect(common.home, workspaces=common.all_workspaces(), opener=opener) as call_verb:
+        return call_verb("recall", scope | {"query": " ".join(options.query), "k": options.k})
 
 
 FIRST_SETTLE_S = 30.0
@@ -64,9 +64,11 @@ def recall_batch(options: argparse.Namespace, common: CommonOptions, *, opener: 
     """Print the memories that fit the question of each line of `--batch`; see `answer_lines`."""
     scope = _make_recall_scope(options, common)
     settle = iter([FIRST_SETTLE_S])  # only the first question waits for vectors
-    with engine.connect(common.home, workspaces=common.all_workspaces(), opener=opener) as ask:
+    with engine.connect(common.home, workspaces=common.all_workspaces(), opener=opener) as call_verb:
         return answer_lines(
-            options.batch, ("query", "k"), lambda line: ask("recall", scope | line | {"settle": next(settle, 0.0)})
+            options.batch,
+            ("query", "k"),
+            lambda line: call_verb("recall", scope | line | {"settle": next(settle, 0.0)}),
         )
 
 
@@ -79,10 +81,10 @@ def _make_recall_scope(options: argparse.Namespace, common: CommonOptions) -> di
     return scope | {"workspaces": common.chosen_workspaces()} if common.workspace_names else scope
 
 
-def answer_lines(file_name: str, keys: Collection[str], ask: Callable[[dict[str, Any]], dict[str, Any]]) -> bool:
+def answer_lines(file_name: str, keys: Collection[str], answer: Callable[[dict[str, Any]], dict[str, Any]]) -> bool:
     """Answer each line of a file (`-` for standard input) with a line of JSON on standard output, in order.
 
-    `ask` gets the `keys` of a line and returns its answer. A bad line is answered with its error, a blank one is
+    `answer` gets the `keys` of a line and returns its answer. A bad line is answered with its error, a blank one is
     skipped. Returns whether every line could be answered.
 
     What was left out of an answer is printed once on standard error. Raises `Refusal` `no_file`, `not_text`.
@@ -98,7 +100,7 @@ def answer_lines(file_name: str, keys: Collection[str], ask: Callable[[dict[str,
             if not isinstance(fields, dict):
                 raise ValueError("it is no object")
             identity = {"id": fields["id"]} if "id" in fields else {}
-            result = identity | ask({key: fields[key] for key in keys if key in fields})
+            result = identity | answer({key: fields[key] for key in keys if key in fields})
         except (ValueError, RecursionError):
             fix = f'for example {{"{next(iter(keys))}": "…"}}'
             result = engine.Refusal("bad_line", f"line {number}: each line must be a JSON object", fix).document()
@@ -142,17 +144,17 @@ def remember(argument: str, common: CommonOptions, *, opener: Callable[..., Any]
     source, lines = _open_lines(argument)
     with (
         Console(stderr=True).status("Reading…") as progress,
-        engine.connect(common.home, workspaces=common.all_workspaces(), opener=opener) as ask,
+        engine.connect(common.home, workspaces=common.all_workspaces(), opener=opener) as call_verb,
     ):
         for piece in _make_pieces(_empty_long_lines(lines, report_bad)):
-            answer = ask("remember", {"lines": list(piece.values()), "first": min(piece), "source": source})
+            answer = call_verb("remember", {"lines": list(piece.values()), "first": min(piece), "source": source})
             counts["remembered"] += answer["remembered"]
             counts["known"] += answer["known"]
             for line in answer["bad"]:
                 report_bad(line)
             progress.update(f"{counts['remembered'] + counts['known']} remembered")
         if wait:
-            answer = _wait_for_vectors(ask, progress.update)
+            answer = _wait_for_vectors(call_verb, progress.update)
     return counts | {
         "bad": bad_lines,
         "missing": answer["missing"],
@@ -182,11 +184,11 @@ POLL_S = 2.0
 
 
 def _wait_for_vectors(
-    ask: Callable[[str, dict[str, Any]], dict[str, Any]], show: Callable[[str], object]
+    call_verb: Callable[[str, dict[str, Any]], dict[str, Any]], show: Callable[[str], object]
 ) -> dict[str, Any]:
     """Wait until all memories can be found by meaning, or until that cannot succeed; returns the last answer."""
     while True:
-        answer = ask("remember", {"settle": POLL_S})
+        answer = call_verb("remember", {"settle": POLL_S})
         missing = answer["missing"]
         if answer["settled"] or answer["trouble"] or (not missing and answer["index"] == "degraded"):
             return answer

@@ -77,7 +77,7 @@ def run(
         printer = EventPrinter(engine, as_json=as_json)
         try:
             watched = ", ".join(map(workspace_name, engine.workspaces)) or "no workspace"
-            printer.note(f"watching {watched}; {engine.autonomy.update_state().state.value}")
+            printer.print_note(f"watching {watched}; {engine.autonomy.update_state().state.value}")
             if gateway is not None:
                 print_new_token(engine.gateway.open(**gateway), engine.gateway.state().token_source)
             _print_until_ending(engine, printer, ending, seconds)
@@ -86,7 +86,7 @@ def run(
             consoles.close()
             engine.close()
             consoles.release_clients()
-        printer.note("ended")
+        printer.print_note("ended")
 
 
 def serve(
@@ -130,9 +130,9 @@ def _wind_down(engine: Engine, printer: EventPrinter, ending: _Ending, *, with_g
     running = len(engine.sessions.running())
     finish = f"; {running} running; they finish first" if running and ending.finish else ""
     gateway = "; the gateway stops too" if with_gateway and not engine.settings.current.gateway.enabled else ""
-    printer.note(f"stopping: {ending.reason}{finish}{gateway}")
+    printer.print_note(f"stopping: {ending.reason}{finish}{gateway}")
     for card in engine.wind_down(finish=ending.finish, hurry=lambda: ending.hurry):
-        printer.note(f"stopped, and its card is pending again: {card.assignment.prompt}", card.id)
+        printer.print_note(f"stopped, and its card is pending again: {card.assignment.prompt}", card.id)
     printer.print_new_facts()
 
 
@@ -153,9 +153,9 @@ class EventPrinter:
         [started] = self._ledger.latest(1, kinds=("EngineStarted",))
         self._last_fact = started.id - 1
 
-    def note(self, text: str, subject: str = "") -> None:
+    def print_note(self, text: str, subject: str = "") -> None:
         """Print a line of the verb itself."""
-        self._write({"event": "note", "text": text, "subject": subject}, text)
+        self._print_line({"event": "note", "text": text, "subject": subject}, text)
 
     def print_new_facts(self) -> None:
         """Print a line for each fact since the last call."""
@@ -163,10 +163,10 @@ class EventPrinter:
             for fact in facts:
                 about = {"subject": fact.subject, "workspace": fact.workspace}
                 if sentence := Event.kinds[fact.kind](**about, **fact.payload).sentence():
-                    self._write({"event": fact.kind} | about | fact.payload, sentence)
+                    self._print_line({"event": fact.kind} | about | fact.payload, sentence)
             self._last_fact = facts[-1].id
 
-    def _write(self, document: dict[str, Any], text: str) -> None:
+    def _print_line(self, document: dict[str, Any], text: str) -> None:
         now = datetime.now().astimezone()
         if self._as_json:
             line = json.dumps({"at": now.isoformat(timespec="seconds")} | document, ensure_ascii=False, default=str)

@@ -102,7 +102,7 @@ class AgentChanges:
         can_lead = near is not None and not near.broken and not is_retired(near)
 
         def on_created(new: AgentView) -> None:
-            self._note(f"Created {new.id}", lambda engine: engine.agents.retire(new.id), select=new.id)
+            self._report_change(f"Created {new.id}", lambda engine: engine.agents.retire(new.id), select=new.id)
 
         self._app.push_screen(NewAgent(near.id if near is not None and can_lead else OWNER, on_created))
 
@@ -141,7 +141,7 @@ class AgentChanges:
             return profile, engine.profiles.format_text(profile)
 
         def on_saved() -> None:
-            self._note(f"Saved the guidance from {leader}", lambda engine: engine.profiles.undo(leader))
+            self._report_change(f"Saved the guidance from {leader}", lambda engine: engine.profiles.undo(leader))
 
         self._app.load_for_dialog(read_profile, lambda result: self._app.push_screen(EditProfile(*result, on_saved)))
 
@@ -155,10 +155,10 @@ class AgentChanges:
     ) -> None:
         """Call `act`, whose result `undo` gets; then show the agent `select`, "" for none."""
         self._app.call_engine(
-            act, lambda result: self._note(message, lambda engine: undo(engine, result), select=select)
+            act, lambda result: self._report_change(message, lambda engine: undo(engine, result), select=select)
         )
 
-    def _note(self, message: str, undo: Callable[[Engine], object], *, select: str = "") -> None:
+    def _report_change(self, message: str, undo: Callable[[Engine], object], *, select: str = "") -> None:
         """A change was made, which `undo` reverses."""
         self._last = message, undo
         self._app.report(f"{message}. Undo: {format_key('hierarchy.undo', self._app.keymap)}", "agents")
