@@ -14,9 +14,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from engine.execution.model_router import ModelRouter
 from engine.execution.runners.flows import FLOWS, FlowRegistry, LearnedFlow, make_learned_flow
-from engine.execution.runners.model.single_questions import MemoryModel, make_priced_model
+from engine.execution.runners.model.single_questions import MemoryModel, find_usual_price
 from engine.execution.trees import make_patch
 from engine.git import Git
 from engine.git.reader import is_in_history
@@ -95,9 +94,6 @@ RECENT = timedelta(days=30)
 
 MAX_SESSIONS = 100
 """Number of the newest sessions of an agent that are read."""
-
-PROMPT_SHARE = 4
-"""Agents send about four tokens for each that they receive."""
 
 
 def build_effects(services: Services) -> None:
@@ -417,13 +413,13 @@ class _CandidateSources:
         if not models_used:
             return None
         current = models_used[0]
-        own = price(self._services.model_router, current)
+        own = find_usual_price(self._services.model_router, current)
         if own is None:
             return None
         others = [
             ModelPrice(model, cost)
             for model in self._list_other_models(current)
-            if (cost := price(self._services.model_router, model)) is not None
+            if (cost := find_usual_price(self._services.model_router, model)) is not None
         ]
         worked = self._services.sessions.list(agent=agent, limit=MAX_SESSIONS)
         channels = Counter(view.channel for view in worked)
@@ -486,18 +482,3 @@ class _CandidateSources:
                 continue
             usable.append(model)
         return [model for model in usable if model != current]
-
-
-def price(router: ModelRouter, model: str) -> int | None:
-    """Micro-dollars for a million tokens of `PROVIDER:MODEL` at the usual share of prompt and answer; 0 for a model
-    without a bill, None when the price is unknown. The first call imports the price list, which takes half a second."""
-    try:
-        choice = router.choose_named(model, "looking up its price")
-    except Refusal:
-        return None
-    if choice.is_free:
-        return 0
-    from engine.execution.runners.model.prices import find_listed_price
-
-    prices = find_listed_price(make_priced_model(choice))
-    return None if prices is None else (PROMPT_SHARE * prices["input"] + prices["output"]) // (PROMPT_SHARE + 1)

@@ -43,6 +43,9 @@ from engine.storage.database import Database
 POLL_S = 0.25
 """Seconds between two checks of the deadline while no message comes."""
 
+PROMPT_SHARE = 4
+"""Agents send about four tokens for each that they receive."""
+
 
 class ModelAccess(Protocol):
     """Finds a model by its name, and its key. The router has this protocol, and so has the more limited access of the
@@ -75,6 +78,21 @@ def make_priced_model(choice: ModelChoice, key: str = "") -> Model:
         input_price=microusd(price.input) if price else None,
         output_price=microusd(price.output) if price else None,
     )
+
+
+def find_usual_price(access: ModelAccess, model_id: str) -> int | None:
+    """Micro-dollars for a million tokens of a model at the usual share of prompt and answer; 0 for a model without a
+    bill, None when the price is unknown. The first call imports the price list, which takes half a second."""
+    try:
+        choice = access.choose_named(model_id, "looking up its price")
+    except Refusal:
+        return None
+    if choice.is_free:
+        return 0
+    from engine.execution.runners.model.prices import find_listed_price
+
+    prices = find_listed_price(make_priced_model(choice))
+    return None if prices is None else (PROMPT_SHARE * prices["input"] + prices["output"]) // (PROMPT_SHARE + 1)
 
 
 @dataclass(slots=True)
