@@ -194,6 +194,7 @@ class MemoryScreen(ConsoleScreen):
 
     def _go_to_layer(self, layer: Layer, *, is_single: bool = False) -> None:
         """Select a layer, for pages of it or for a single entry. The entries are still to be read."""
+        self.workers.cancel_group(self, "detail")
         self._layer, self._entries, self._is_single = layer, [], is_single
         self._detail_entry, self._links = None, []
         self.filter.close()

@@ -18,11 +18,11 @@ from clawpy_console.screens.palette import Palette
 from clawpy_console.widgets.rows import Rows
 from clawpy_console.widgets.texts import ReplyLine
 from engine.home import Home
-from engine.model import Mute
+from engine.model import Layer, Mute
 from tests.console.driving import make_console, running
 from tests.console.hierarchy_steps import open_agent, shows_agent
 from tests.console.learning_steps import open_item
-from tests.console.memory_steps import WIDE, open_editor
+from tests.console.memory_steps import WIDE, open_editor, open_layer
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import AGENT, NOW
 from tests.console.stand_in_learning import STOCK
@@ -85,6 +85,26 @@ async def test_an_editor_that_the_palette_covers_when_it_has_saved_closes_after_
         shows(Palette),
         press("escape"),
         CLOSED,
+        size=WIDE,
+    )
+
+
+async def test_an_entry_is_not_drawn_beside_the_next_layer(console: ConsoleApp, engine: StandIn) -> None:
+    entry, page = hold_back(engine.agent_files, "read"), hold_back(engine.memory, "entries")
+    entry.set()
+    await play(
+        console,
+        *open_layer(Layer.MARKDOWN),
+        lambda app: entry.clear(),
+        press("j"),
+        lambda app: app.screen.go_to("layers"),
+        select("#layers", Layer.VECTORS.value),
+        sees("Select an entry."),
+        answers(entry),
+        Until("the answer", lambda app: not [worker for worker in app.workers if worker.group == "detail"]),
+        sees("Select an entry."),
+        answers(page),
+        ALL_ANSWERED,
         size=WIDE,
     )
 
