@@ -87,7 +87,7 @@ class LearningScreen(ConsoleScreen):
         self.set_interval(REFRESH_S, self._refresh, name="learnings")
 
     def _refresh(self) -> None:
-        if self.is_current and not self._undo_step:
+        if self.is_current and self._undo_step != "running":
             self.read_again()
 
     def draw(self, changed: frozenset[str]) -> None:

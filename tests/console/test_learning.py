@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from clawpy_console.app import ConsoleApp
+from clawpy_console.screens import learning
 from clawpy_console.screens.dialog import Question
 from clawpy_console.screens.learning_items import DecisionDialog
 from clawpy_console.screens.xray import open_source
 from clawpy_console.widgets.rows import Rows
-from engine.model import PromptSource, SourceKind
+from engine.model import PromptSource, Refusal, SourceKind
 from tests.console.learning_steps import WIDE, open_item, shows_item
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_learning import (
@@ -207,6 +210,39 @@ async def test_keys_during_an_undo_say_that_it_is_still_running(console: Console
         answers(answered),
         sees("● active"),
         called("undo_candidate", STOCK.id),
+        size=WIDE,
+    )
+
+
+@pytest.mark.long
+async def test_an_undo_is_over_when_the_list_cannot_be_read_after_it(
+    console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learning, "REFRESH_S", 0.05)
+    adaptation = engine.adaptation
+    undo, read = adaptation.undo, adaptation.candidates
+
+    def refuse_once(**options: Any) -> Any:
+        monkeypatch.setattr(adaptation, "candidates", read)
+        raise Refusal("busy", "the database is busy", "try again")
+
+    def undo_before_refusal(id: str) -> Any:
+        monkeypatch.setattr(adaptation, "candidates", refuse_once)
+        return undo(id)
+
+    monkeypatch.setattr(adaptation, "undo", undo_before_refusal)
+    await play(
+        console,
+        *open_item(STOCK.id),
+        press("b"),
+        sees("Its changes are removed:"),
+        press("ctrl+s"),
+        sees("▼ rolled back by you"),
+        press("u"),
+        called("undo_candidate", STOCK.id),
+        sees("● active"),
+        press("b"),
+        sees("Its changes are removed:"),
         size=WIDE,
     )
 
