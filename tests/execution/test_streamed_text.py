@@ -23,7 +23,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.long
-@given(st.lists(st.tuples(st.sampled_from(["say", "thought"]), st.text("ab \n", max_size=30)), max_size=20))
+@given(st.lists(st.tuples(st.sampled_from(["say", "thought"]), st.text("ab \n", max_size=30) | st.text()), max_size=20))
 def test_streamed_text_is_complete(pieces: list[tuple[str, str]]) -> None:
     lines: list[tuple[str, str]] = []
     streamed = StreamedText(lambda kind, text: lines.append((kind, text)), redact)

@@ -1,8 +1,10 @@
-"""Fixtures for the same conditions as operators have: new databases, and writes that wait for the disk."""
+"""Fixtures for the conditions that operators have (new databases, and writes that wait for the disk), and memories."""
 
 from __future__ import annotations
 
 import pytest
+
+from tests.memory.conftest import make_memory as make_memory
 
 
 @pytest.fixture(autouse=True)

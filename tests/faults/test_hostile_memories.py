@@ -29,7 +29,6 @@ from engine.memory.recall_in_prompts import BLOCK_TAG, RecallPromptPart
 from engine.memory.vectors import MAX_CHUNKS
 from engine.model import Layer, NewMemory, PromptRequest, RecallQuery, sanitise
 from tests.memory.conftest import MakeMemory
-from tests.memory.conftest import make_memory as make_memory
 from tests.memory.hostile_pieces import HOSTILE_PIECES
 from tests.support.helpers import wait_until
 

@@ -19,7 +19,6 @@ from engine.memory import vectors
 from engine.memory.memory import MemoryService
 from engine.model import NewMemory, RecallQuery
 from tests.memory.conftest import MakeMemory, WordVectors
-from tests.memory.conftest import make_memory as make_memory
 from tests.support.programs import run_python
 
 MEMORIES = int(os.environ.get("CLAWPY_MEMORIES", "2000"))
