@@ -26,7 +26,7 @@ from engine.config import SettingsSource
 from engine.events import AutonomousCycleFinished, SettingChanged, StateChanged
 from engine.frozen import frozen
 from engine.model import AutonomyState, Hold
-from engine.safety.kill_switch import BY_COST_CAP, KillSwitch
+from engine.safety.kill_switch import BY_COST_CAP, PAUSE, KillSwitch
 from engine.storage import state as stored
 from engine.storage.database import Database, Transaction
 
@@ -283,12 +283,13 @@ class Autonomy:
         return max(STATE_EVERY, min(CHECK_EVERY, self._get_silence_threshold()))
 
     def _compute_confirmed_silence(self) -> timedelta:
-        """The time without activity, as far as a look at the workspaces confirmed it."""
+        """How long the operator has been inactive. From the threshold on, only the time up to the last look at the
+        workspaces counts, because the operator may work in an editor since. While cards may run, all of it counts: a
+        look confirmed it before, and the next one finds an operator who is back."""
         silence = self.presence.silence()
-        if self._last_operator_activity is None or silence < self._get_silence_threshold():
+        is_long = silence >= self._get_silence_threshold()
+        if self._last_operator_activity is None or not is_long or self._view.state in ACTING:
             return silence
-        if self._view.state in ACTING:
-            return silence  # it was confirmed before; the next look finds an operator who is back
         if self._checked_at is None:
             return timedelta(0)
         last_activity, _ = self.presence.last()
@@ -298,7 +299,7 @@ class Autonomy:
         settings = self._settings.current
         # A pause only stops what runs by itself; the levels stop everything.
         killed = self._kill_switch.current_verdict(by_operator=True)
-        pause = next((hold for hold in holds if hold.word == "pause"), None)
+        pause = next((hold for hold in holds if hold.word == PAUSE), None)
         return Facts(
             enabled=killed.allows or killed.rule == "month",
             holds=frozenset(hold.word for hold in holds),
@@ -312,10 +313,10 @@ class Autonomy:
     def _compute_next_change(self, facts: Facts, holds: Sequence[Hold]) -> datetime | None:
         """When the state changes by time alone, None for never."""
         now = self._clock.now()
-        until = next((hold.until for hold in holds if hold.word == "pause"), None)
-        silence = min(self.presence.silence(), facts.threshold)
-        clamped = replace(facts, silence=silence)
-        span = compute_time_until_transition(self._view.state, clamped, None if until is None else until - now)
+        until = next((hold.until for hold in holds if hold.word == PAUSE), None)
+        # All of the silence counts here; a look at the workspaces that must still confirm it is considered below.
+        unconfirmed = replace(facts, silence=min(self.presence.silence(), facts.threshold))
+        span = compute_time_until_transition(self._view.state, unconfirmed, None if until is None else until - now)
         if span == timedelta(0) and self._checked_at is not None:
             # Silent long enough, but the workspaces were looked at before that: the next look decides.
             return max(self._checked_at + self._get_check_interval(), self.schedule.next_run_of(STATE_JOB))
