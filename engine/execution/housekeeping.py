@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import islice
@@ -20,7 +20,7 @@ from engine.execution.changesets import ChangeSets
 from engine.files import remove_folder
 from engine.frozen import frozen
 from engine.home import Home
-from engine.model import ChangeSet, Refusal
+from engine.model import ChangeSet, ChangeState, Refusal
 from engine.model.base import hex_hash
 
 MAX_MEASURED_FILES = 50_000
@@ -41,6 +41,14 @@ MAX_CACHE_SLOTS = 3
 
 MAX_UNUSED_S = 30 * 86_400
 """Seconds after which a cache that no session used is removed."""
+
+
+@frozen
+class UndoneLanding:
+    """A landing that was undone: its change set after that, and the paths of the files that the landing had changed."""
+
+    change: ChangeSet
+    restored: Sequence[str]
 
 
 @frozen
@@ -99,11 +107,14 @@ class Housekeeping:
         self._caches = caches
         self._busy = busy
 
-    def undo(self, change_set_id: str, workspace: str) -> ChangeSet:
+    def undo(self, change_set_id: str, workspace: str) -> UndoneLanding:
         """Undo a landing; see `ChangeSets.undo`. Raises `Refusal` also when it belongs to another workspace."""
-        if self._changes.get(change_set_id).workspace != workspace:
+        before = self._changes.get(change_set_id)
+        if before.workspace != workspace:
             raise Refusal("unknown_change_set", f"{change_set_id} is of another workspace", "`clawpy work` lists them")
-        return self._changes.undo(change_set_id)
+        after = self._changes.undo(change_set_id)
+        was_whole = before.state is ChangeState.LANDED
+        return UndoneLanding(after, [file.path for file in after.files if was_whole or file not in before.files])
 
     def read_free_space(self) -> tuple[int, int]:
         """The free and the total bytes of the disk that has the home's caches. Raises OSError."""

@@ -343,15 +343,15 @@ class UndoLanding(Flow):
     def run(self, job: Job) -> FlowResult:
         upkeep = job.require_upkeep()
         try:
-            change = upkeep.undo(self.change_set, str(job.workspace))
+            undone = upkeep.undo(self.change_set, str(job.workspace))
         except Refusal as refusal:
             raise WorkFailed(refusal.message, refusal.fix or "") from refusal
-        for file in change.files:
-            job.say(f"restored: {file.path}")
-        job.say(f"Next: run the tests again. To land the change again: clawpy land {change.id}")
+        for path in undone.restored:
+            job.say(f"restored: {path}")
+        job.say(f"Next: run the tests again. To land the change again: clawpy land {undone.change.id}")
         return FlowResult(
-            f"The landing of “{change.title}” is undone: {count(len(change.files), 'file')} restored",
-            facts={"change_set": change.id, "next": "rerun_failing"},
+            f"The landing of “{undone.change.title}” is undone: {count(len(undone.restored), 'file')} restored",
+            facts={"change_set": undone.change.id, "next": "rerun_failing"},
         )
 
 
