@@ -262,7 +262,7 @@ class Tree(Rows):
 
     nodes: dict[str, Node]
 
-    def show_nodes(self, nodes: Sequence[Node], *, empty: str = "") -> None:
+    def show_nodes(self, nodes: Sequence[Node], *, empty: str) -> None:
         """Show `nodes`. The cursor stays on the same agent."""
         self.nodes = {node.id: node for node in nodes}
         self.show([make_node_row(node) for node in nodes], empty=empty)

@@ -131,11 +131,11 @@ class Drafts:
     def promote(self, draft_id: str, *, edit: str = "") -> ParaFact:
         """Make a draft a fact, in the words of `edit` if given. A second call returns the same fact.
 
-        Raises `Refusal`: `unknown_draft`, `draft_decided` (it was rejected), and what `Para.add` raises.
+        Raises `Refusal`: `unknown_draft`, `draft_decided` (it was dismissed), and what `Para.add` raises.
         """
         draft = self.get(draft_id)
         if draft.state == DraftState.REJECTED:
-            raise Refusal("draft_decided", f"{draft.id} was rejected", "add the fact separately")
+            raise Refusal("draft_decided", f"{draft.id} was dismissed", "add the fact separately")
         if draft.state == DraftState.PROMOTED:
             return self._para.get(draft.fact_id)
         is_edited = edit not in ("", draft.fact)

@@ -14,7 +14,18 @@ from clawpy_console.cli.printing.style import paint_session_outcome, strip_colou
 from clawpy_console.cli.printing.system import DECISION_LABELS
 from clawpy_console.fields.work import LEARNED_FORMS
 from engine.api.documents import document as as_json
-from engine.model import SESSION_LABELS, DecisionSignal, Outcome, RailVerdict, SessionState, Status, Verdict
+from engine.model import (
+    SESSION_LABELS,
+    Bucket,
+    DecisionSignal,
+    DraftState,
+    FactDraft,
+    Outcome,
+    RailVerdict,
+    SessionState,
+    Status,
+    Verdict,
+)
 from tests.api.stand_in import STATED_CONFIDENCE, card
 
 AT = datetime(2026, 1, 5, 9, tzinfo=UTC)
@@ -136,6 +147,16 @@ WORDS = [
 @pytest.mark.parametrize(("value", "labels"), WORDS, ids=lambda value: getattr(value, "name", ""))
 def test_no_decision_session_or_card_is_printed_by_an_internal_name(value: str, labels: dict[str, str]) -> None:
     assert labels.get(value, value) in GLOSSARY
+
+
+@pytest.mark.parametrize(
+    ("state", "label"),
+    [(DraftState.WAITING, ""), (DraftState.PROMOTED, "  kept"), (DraftState.REJECTED, "  dismissed")],
+)
+def test_a_draft_that_was_decided_is_kept_or_dismissed(state: DraftState, label: str) -> None:
+    draft = FactDraft("draft_1", "2026-01-05", "It rains.", "", Bucket.AREAS, "", "", "", "", AT, state)
+    first, *_ = render_document("drafts", {"drafts": [as_json(draft)]}).splitlines()
+    assert first == f"draft_1{label}  It rains."
 
 
 GLOSSARY = {

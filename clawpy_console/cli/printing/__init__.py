@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from clawpy_console.cli.printing import cards, learning, system
-from clawpy_console.cli.printing.style import Document, Lines, bad, clean, dim, strip_colours
+from clawpy_console.cli.printing.style import Lines, bad, clean, dim, strip_colours
+from clawpy_console.fields import Document
 from engine.model import Refusal
 
 PRINTERS: Mapping[str, Callable[[Document], Lines]] = {

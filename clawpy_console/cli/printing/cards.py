@@ -7,11 +7,9 @@ import shlex
 from collections.abc import Iterator, Mapping
 
 from clawpy_console.cli.printing.style import (
-    Document,
     Lines,
     bad,
     bold,
-    count,
     dim,
     format_place,
     format_span,
@@ -22,8 +20,8 @@ from clawpy_console.cli.printing.style import (
     paint_session_outcome,
     wants,
 )
-from clawpy_console.fields import work
-from clawpy_console.formats import one_line, workspace_name
+from clawpy_console.fields import Document, work
+from clawpy_console.formats import count, one_line, workspace_name
 from engine.model import NO_SANDBOX_WARNING, label_outcome
 
 

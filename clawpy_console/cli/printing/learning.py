@@ -7,11 +7,9 @@ from datetime import UTC, datetime
 
 from clawpy_console.cli.printing.cards import format_cards
 from clawpy_console.cli.printing.style import (
-    Document,
     Lines,
     bad,
     bold,
-    count,
     dim,
     format_fields,
     format_time,
@@ -19,10 +17,10 @@ from clawpy_console.cli.printing.style import (
     paint,
     wants,
 )
-from clawpy_console.fields import Field, predictions, text_line
+from clawpy_console.fields import Document, Field, predictions, text_line
 from clawpy_console.fields import agent as agent_fields
 from clawpy_console.fields import learning as learning_fields
-from clawpy_console.formats import one_line
+from clawpy_console.formats import count, one_line
 
 # Agents
 
@@ -147,6 +145,10 @@ def format_recall(document: Document) -> Lines:
     yield from (wants(f"left out: {words}") for words in document["leftOut"])
 
 
+DRAFT_LABELS = {"waiting": "", "promoted": "  kept", "rejected": "  dismissed"}
+"""What stands after the id of a draft, by its state."""
+
+
 def format_drafts(document: Document) -> Lines:
     """Drafts of facts, or what became of one."""
     if "fact" in document:
@@ -154,8 +156,7 @@ def format_drafts(document: Document) -> Lines:
         yield f"{good('kept')}  {bold(fact['id'])}  {fact['fact']}"
         return
     for draft in document["drafts"]:
-        state = "" if draft["state"] == "waiting" else f"  {draft['state']}"
-        yield f"{bold(draft['id'])}{state}  {draft['fact']}"
+        yield f"{bold(draft['id'])}{DRAFT_LABELS[draft['state']]}  {draft['fact']}"
         instead = f", replacing {draft['supersedes']}" if draft["supersedes"] else ""
         yield "    " + dim(f"{draft['bucket']}/{draft['group']} | {draft['reason']}{instead}")
     if document["drafts"] and document["drafts"][0]["state"] == "waiting":

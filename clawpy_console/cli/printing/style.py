@@ -9,12 +9,10 @@ from datetime import datetime
 from functools import partial
 from typing import Any, TextIO
 
-from clawpy_console.fields import Field, compute_label_width, work
+from clawpy_console.fields import Document, Field, compute_label_width, work
 from clawpy_console.formats import workspace_name
 from engine.model import sanitise
-from engine.model.text import count as count
 
-Document = Mapping[str, Any]
 Lines = Iterator[str]
 
 

@@ -12,11 +12,9 @@ from typing import Any
 
 from clawpy_console import formats
 from clawpy_console.cli.printing.style import (
-    Document,
     Lines,
     bad,
     bold,
-    count,
     dim,
     format_fields,
     format_span,
@@ -27,9 +25,9 @@ from clawpy_console.cli.printing.style import (
     paint_session_outcome,
     wants,
 )
-from clawpy_console.fields import Field, text_line
+from clawpy_console.fields import Document, Field, text_line
 from clawpy_console.fields.work import HOLD_NAMES, describe_origin, make_absence_fields, make_hold_field
-from clawpy_console.formats import one_line, workspace_name
+from clawpy_console.formats import count, one_line, workspace_name
 from engine.model import REASON_SEPARATOR, AutonomyState
 from engine.model.base import group_pairs
 from engine.model.text import describe_first
