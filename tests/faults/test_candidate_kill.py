@@ -13,15 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from engine.clock import FakeClock
-from engine.events import EventBus
 from engine.learning.candidates.candidates import load_candidates
 from engine.model.adaptation import CandidateStatus
-from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.conftest import MONDAY_MORNING
 from tests.faults.kill import run_until_killed
-from tests.learning.candidates.adaptation_world import AdaptationWorld
+from tests.faults.opening import open_adaptation
 
 KILLS = int(os.environ.get("CLAWPY_KILLS", "100"))
 MAX_SECONDS = 0.3
@@ -30,8 +26,8 @@ MAX_SECONDS = 0.3
 DECIDER = """
 import sys
 from pathlib import Path
-from tests.faults.test_candidate_kill import open_world
-world = open_world(Path(sys.argv[1]))
+from tests.faults.opening import open_adaptation
+world = open_adaptation(Path(sys.argv[1]))
 candidate = world.adaptation.candidates()[0]
 promoted = candidate.status == "promoted"
 while True:
@@ -41,15 +37,9 @@ while True:
 """
 
 
-def open_world(folder: Path) -> AdaptationWorld:
-    """An engine's adaptation in `folder`."""
-    clock = FakeClock(MONDAY_MORNING)
-    return AdaptationWorld(Database(folder / "clawpy.db", clock=clock, bus=EventBus()), clock)
-
-
 @pytest.mark.faults
 def test_a_killed_decision_is_done_whole_or_not_at_all(tmp_path: Path) -> None:
-    world = open_world(tmp_path)
+    world = open_adaptation(tmp_path)
     world.heal("sess_1")
     world.heal("sess_2")
     world.adaptation.run_round()
@@ -59,7 +49,7 @@ def test_a_killed_decision_is_done_whole_or_not_at_all(tmp_path: Path) -> None:
     kills_by_status = {"promoted": 0, "rolled_back": 0}
     for _ in range(KILLS):
         acknowledged = run_until_killed(chance, MAX_SECONDS, DECIDER, tmp_path)
-        world = open_world(tmp_path)
+        world = open_adaptation(tmp_path)
         try:
             row = next(row for row in load_candidates(world.database) if row.id == candidate.id)
             steps = [step["status"] for step in row.history]

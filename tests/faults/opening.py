@@ -1,0 +1,31 @@
+"""Parts of an engine in a folder, opened by the process that is killed and by the test that looks at what is left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engine.clock import FakeClock, SystemClock
+from engine.config import FixedSettings
+from engine.events import EventBus
+from engine.memory.memory import MemoryService
+from engine.storage.database import Database
+from tests.conftest import MONDAY_MORNING
+from tests.learning.candidates.adaptation_world import AdaptationWorld
+from tests.memory.conftest import WordVectors
+
+
+def open_memory(folder: Path) -> tuple[MemoryService, Database]:
+    """A memory service in `folder` that makes vectors quickly, and its database."""
+    clock = SystemClock()
+    database = Database(folder / "clawpy.db", clock=clock, bus=EventBus())
+    memory = MemoryService(
+        database, settings=FixedSettings(), clock=clock, folder=folder / "chroma", embedder=WordVectors()
+    )
+    memory.start()
+    return memory, database
+
+
+def open_adaptation(folder: Path) -> AdaptationWorld:
+    """Adaptation in `folder`."""
+    clock = FakeClock(MONDAY_MORNING)
+    return AdaptationWorld(Database(folder / "clawpy.db", clock=clock, bus=EventBus()), clock)
