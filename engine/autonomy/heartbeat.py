@@ -5,12 +5,13 @@
     - [ ] every monday 08:15: report stale branches
     - [ ] every 2h: see whether CI is red
     - [ ] 2026-03-01 10:00: rotate the signing key
-    - [ ] every day 18:00 run: lint
+    - [ ] every day 18:00 in shop run: lint
 
 Times are in the operator's zone. A job of the schedule looks for due items. Each becomes a task, which goes the
 ordinary way to a card. With `run` before the colon the card also runs by itself where cards may (SPEC 7.1, 7.4),
-whatever the operator approved before. A checked item (`- [x]`) does nothing. An open task is done if its item is
-checked or gone, and waits for the operator if its item has no `run` any more.
+whatever the operator approved before. After `in` stands the name of the workspace's folder; without it the item is
+about the first workspace of the engine that finds it due. A checked item (`- [x]`) does nothing. An open task is done
+if its item is checked or gone, and waits for the operator if its item has no `run` any more.
 
 The file is only read; the database keeps what was done. If an item was missed several times, it makes one task. It
 makes none while its last task is open.
@@ -59,15 +60,15 @@ _DAYS_BY_WORD = {
 }
 """The weekdays (0 is Monday) that the word after `every` means."""
 
-_ORDER_AND_TEXT = "(?P<run> run)?: *(?P<text>.*)"
+_WORK = "(?: in (?P<workspace>[^:]+?))?(?P<run> run)?: *(?P<text>.*)"
 
 _CLOCK = r"(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)"
 
-_DAILY = re.compile(rf"every (?P<days>{'|'.join(_DAYS_BY_WORD)}) {_CLOCK}{_ORDER_AND_TEXT}")
+_DAILY = re.compile(rf"every (?P<days>{'|'.join(_DAYS_BY_WORD)}) {_CLOCK}{_WORK}", re.IGNORECASE)
 
-_SPAN = re.compile(rf"every (?P<number>\d{{1,4}}) ?(?P<unit>m|min|h|d){_ORDER_AND_TEXT}")
+_SPAN = re.compile(rf"every (?P<number>\d{{1,4}}) ?(?P<unit>m|min|h|d){_WORK}", re.IGNORECASE)
 
-_ONCE = re.compile(rf"(?P<date>\d{{4}}-\d\d-\d\d)[ T]{_CLOCK}{_ORDER_AND_TEXT}")
+_ONCE = re.compile(rf"(?P<date>\d{{4}}-\d\d-\d\d)[ T]{_CLOCK}{_WORK}", re.IGNORECASE)
 
 _UNITS = {"m": timedelta(minutes=1), "min": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 
@@ -102,11 +103,14 @@ class HeartbeatItem:
     text: str
     when: Daily | Every | Once
     runs_by_itself: bool = False
+    workspace_name: str = ""
+    """The name of the folder of its workspace; "" for the first one."""
 
     @property
     def key(self) -> str:
-        """A name of the item that stays the same as long as its time and its text do."""
-        return hex_hash(f"{self.when!r} {self.text}", 16)
+        """A name of the item that stays the same as long as its time, its workspace and its text do."""
+        where = f" in {self.workspace_name}" if self.workspace_name else ""
+        return hex_hash(f"{self.when!r}{where} {self.text}", 16)
 
 
 @lru_cache(MAX_PAGES)
@@ -136,24 +140,23 @@ def parse_items(text: str) -> tuple[Sequence[HeartbeatItem], Sequence[tuple[int,
 
 def _parse_item(line: int, rest: str) -> HeartbeatItem:
     """The item in the text after a check box. Raises `ValueError` with the problem in words."""
-    lower = rest[:60].lower() + rest[60:]
     when: Daily | Every | Once
-    if match := _DAILY.fullmatch(lower):
-        when = Daily(_DAYS_BY_WORD[match["days"]], time(int(match["hour"]), int(match["minute"])))
-    elif match := _SPAN.fullmatch(lower):
-        span = int(match["number"]) * _UNITS[match["unit"]]
+    if match := _DAILY.fullmatch(rest):
+        when = Daily(_DAYS_BY_WORD[match["days"].lower()], time(int(match["hour"]), int(match["minute"])))
+    elif match := _SPAN.fullmatch(rest):
+        span = int(match["number"]) * _UNITS[match["unit"].lower()]
         if not MIN_INTERVAL <= span <= MAX_INTERVAL:
             raise ValueError("the interval must be from 5 minutes to 366 days")
         when = Every(span)
-    elif match := _ONCE.fullmatch(lower):
+    elif match := _ONCE.fullmatch(rest):
         clock = time(int(match["hour"]), int(match["minute"]))
         when = Once(datetime.combine(datetime.fromisoformat(match["date"]).date(), clock))
     else:
         raise ValueError(f"the time is not understood; write {EXAMPLES}")
-    text = rest[len(rest) - len(match["text"]) :].strip()  # as it is written, not in lower case
+    text = match["text"].strip()
     if not text:
         raise ValueError("it says when, but not what to do")
-    return HeartbeatItem(line, text, when, runs_by_itself=match["run"] is not None)
+    return HeartbeatItem(line, text, when, match["run"] is not None, (match["workspace"] or "").strip())
 
 
 def find_heartbeat_problems(pages: Sequence[HeartbeatPage], unread: Sequence[str]) -> list[str]:
@@ -186,7 +189,8 @@ def find_last_occurrence(
 
 
 class Heartbeat:
-    """Makes tasks of the due items of all pages. `pages()` returns (pages, errors)."""
+    """Makes tasks of the due items of all pages. `pages()` returns (pages, errors). `find_workspace(name)` is the
+    workspace of items that name it so, None if none is known by this name; for items that name none, `name` is ""."""
 
     def __init__(
         self,
@@ -195,11 +199,13 @@ class Heartbeat:
         *,
         board: TaskBoard,
         pages: Callable[[], tuple[Sequence[HeartbeatPage], Sequence[str]]],
+        find_workspace: Callable[[str], str | None],
     ) -> None:
         self._database = database
         self._clock = clock
         self._board = board
         self._pages = pages
+        self._find_workspace = find_workspace
         self._reported: set[str] = set()
 
     def pulse(self) -> list[str]:
@@ -210,8 +216,18 @@ class Heartbeat:
         if not faults and not any(items for _, items in items_of_pages) and not self._board.has_heartbeat_tasks():
             return []  # every cycle comes here: no transaction for nothing
 
+        names = {item.workspace_name for _, items in items_of_pages for item in items}
+        workspaces = {name: self._find_workspace(name) for name in names}
+        faults += [
+            f"agents/{page.agent}/heartbeat.md:{item.line}: no workspace {item.workspace_name} is known, or several;"
+            " start `clawpy` in it once"
+            for page, items in items_of_pages
+            for item in items
+            if workspaces[item.workspace_name] is None
+        ]
+
         def update(transaction: Transaction) -> list[str]:
-            task_ids = self._update_tasks(transaction, items_of_pages, all_read=not unread)
+            task_ids = self._update_tasks(transaction, items_of_pages, workspaces, all_read=not unread)
             self._report(transaction, faults)
             return task_ids
 
@@ -221,11 +237,12 @@ class Heartbeat:
         self,
         transaction: Transaction,
         items_of_pages: Sequence[tuple[HeartbeatPage, Sequence[HeartbeatItem]]],
+        workspaces: Mapping[str, str | None],
         *,
         all_read: bool,
     ) -> list[str]:
-        """End the tasks whose items are gone, and make those of due items; returns the ids of the new ones. `all_read`
-        says that no page is missing."""
+        """End the tasks whose items are gone, and make those of due items; returns the ids of the new ones.
+        `workspaces` are those that items name, and `all_read` says that no page is missing."""
         histories_of = state.get_all(transaction.session, HISTORY_PREFIX)
         runs_by_itself: dict[str, bool] = {}
         for page, items in items_of_pages:
@@ -236,7 +253,8 @@ class Heartbeat:
         self._board.update_from_heartbeats(transaction, runs_by_itself, all_read=all_read)
         task_ids: list[str] = []
         for page, items in items_of_pages:
-            task_ids += self._add_due_tasks(transaction, page, items, histories_of.get(page.agent, {}))
+            places = [(item, place) for item in items if (place := workspaces[item.workspace_name]) is not None]
+            task_ids += self._add_due_tasks(transaction, page, places, histories_of.get(page.agent, {}))
         return task_ids
 
     def _report(self, transaction: Transaction, faults: Iterable[str]) -> None:
@@ -250,16 +268,16 @@ class Heartbeat:
         self,
         transaction: Transaction,
         page: HeartbeatPage,
-        items: Sequence[HeartbeatItem],
+        items: Sequence[tuple[HeartbeatItem, str]],
         before: Mapping[str, dict[str, Any]],
     ) -> list[str]:
-        """Make a task of each item of a page that is due and has no open task; returns their ids. `before` has the
-        history of each item by its key, and is stored again if that changes."""
+        """Make a task of each item of a page that is due and has no open task; returns their ids. `items` have their
+        workspaces. `before` has the history of each item by its key, and is stored again if that changes."""
         zone = self._clock.local().tzinfo
         assert zone is not None
         histories = {key: dict(value) for key, value in before.items()}
         task_ids = []
-        for item in items:
+        for item, workspace in items:
             history = histories.setdefault(item.key, {"seen": min(page.written, transaction.now).isoformat()})
             at = find_last_occurrence(item.when, datetime.fromisoformat(history["seen"]), transaction.now, zone)
             fired = history.get("fired")
@@ -268,7 +286,12 @@ class Heartbeat:
             history["fired"] = at.isoformat()
             if not self._board.is_open(transaction, history.get("task", "")):
                 history["task"] = self._board.add_due(
-                    transaction, item.text, page.channel, page.workspace, run=item.runs_by_itself
+                    transaction,
+                    item.text,
+                    since=at,
+                    channel=page.channel,
+                    workspace=workspace,
+                    run=item.runs_by_itself,
                 )
                 task_ids.append(history["task"])
         if histories != before:

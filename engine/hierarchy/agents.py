@@ -50,14 +50,12 @@ ReadActivity = Callable[[], Mapping[str, AgentActivity]]
 
 @frozen
 class HeartbeatPage:
-    """The `heartbeat.md` of an agent, with the first channel that the agent serves and the workspace of its items; ""
-    for none."""
+    """The `heartbeat.md` of an agent, with the first channel that the agent serves, "" for none."""
 
     agent: str
     text: str
     written: datetime
     channel: str = ""
-    workspace: str = ""
 
 
 class Agents:

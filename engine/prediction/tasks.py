@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -145,10 +145,13 @@ class TaskBoard:
 
         return self._database.write(insert)
 
-    def add_due(self, tx: Transaction, title: str, channel: str, workspace: str = "", *, run: bool = False) -> str:
-        """Add an open task for a due item of a heartbeat (SPEC 4.1), which may `run` by itself; returns its id."""
+    def add_due(
+        self, tx: Transaction, title: str, *, since: datetime, channel: str, workspace: str, run: bool = False
+    ) -> str:
+        """Add an open task for an item of a heartbeat (SPEC 4.1) that is due `since` then, and may `run` by itself.
+        Returns its id."""
         source = HEARTBEAT_ORDER if run else HEARTBEAT
-        return self._add(tx, _shorten(title), source, channel=channel, workspace=workspace).id
+        return self._add(tx, _shorten(title), source, channel=channel, workspace=workspace, created_at=since).id
 
     def has_heartbeat_tasks(self) -> bool:
         """Whether a heartbeat made tasks that are open, or done because their items are gone."""
@@ -169,12 +172,12 @@ class TaskBoard:
             elif row.id not in items and row.state == TaskState.OPEN and all_read:
                 self._change(tx, row, TaskState.DONE, ITEM_REMOVED)
 
-    def update_from_files(self, folder: Path, workspaces: Sequence[str]) -> None:
+    def update_from_files(self, folder: Path, workspaces: Mapping[str, str]) -> None:
         """Update the tasks from the files of `tasksDir`.
 
         A line `- [ ] words` in a `*.md` file is an open task. The task is done if the box is checked or the line is
         gone, and open again if the box is unchecked or the line is back. The tasks of `shop.md` belong to the workspace
-        of that name; without such a workspace they belong to none.
+        `workspaces["shop"]`, as `name_workspaces` returns them; without such a workspace they belong to none.
 
         Raises OSError or UnicodeDecodeError if a file cannot be read; then nothing changes.
         """
@@ -262,9 +265,7 @@ class TaskBoard:
             id=self._randomness.new_id("task"),
             title=title,
             source=source,
-            created_at=tx.now,
-            updated_at=tx.now,
-            **columns,
+            **{"created_at": tx.now, "updated_at": tx.now} | columns,
         )
         tx.insert(row)
         tx.record(TaskAdded(subject=row.id, workspace=row.workspace, title=title))
@@ -280,18 +281,24 @@ class TaskBoard:
         tx.record(TaskChanged(subject=row.id, workspace=row.workspace, state=state))
 
 
-def _read_task_files(folder: Path, workspaces: Sequence[str]) -> list[FileTask]:
-    """The open tasks in the files of `folder`, in order and each once. A file belongs to no workspace if several have
-    its name."""
-    names = Counter(Path(path).name for path in workspaces)
-    by_name = {Path(path).name: path for path in workspaces if names[Path(path).name] == 1}
+def name_workspaces(watched: Sequence[str], checked_before: Iterable[str] = ()) -> dict[str, str]:
+    """The workspaces by the names of their folders: those that this engine watches, and those that were checked before,
+    the last one of a name. Without the latter, a task would move to another workspace while its own is not watched. ""
+    for a name of several watched workspaces."""
+    counts = Counter(Path(path).name for path in watched)
+    names = {Path(path).name: path if counts[Path(path).name] == 1 else "" for path in watched}
+    return {Path(path).name: path for path in checked_before} | names
+
+
+def _read_task_files(folder: Path, workspaces: Mapping[str, str]) -> list[FileTask]:
+    """The open tasks in the files of `folder`, in order and each once."""
     open_tasks: list[FileTask] = []
     for file in sorted(folder.iterdir()):
         if file.suffix == ".md" and file.is_file():
             for line in read_markdown_lines(file.read_text(encoding="utf-8")):
                 title = redact(sanitise(line.text).strip())[:MAX_TITLE_CHARS]
                 if line.mark == " " and title:
-                    open_tasks.append((by_name.get(file.stem, ""), title))
+                    open_tasks.append((workspaces.get(file.stem, ""), title))
     return list(dict.fromkeys(open_tasks))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
@@ -13,11 +12,10 @@ from engine.autonomy.autonomy import CARD_JOB, Autonomy
 from engine.autonomy.heartbeat import PULSE, Heartbeat
 from engine.autonomy.schedule import Job
 from engine.execution.sessions import Sessions
-from engine.hierarchy.agents import HeartbeatPage
 from engine.hierarchy.teaching import run_round
 from engine.model import Refusal
 from engine.prediction.workspace_watch import WorkspaceWatch
-from engine.wiring.prediction import find_last_workspace_activity
+from engine.wiring.prediction import find_last_workspace_activity, name_known_workspaces
 
 if TYPE_CHECKING:
     from engine.services import Services
@@ -54,7 +52,11 @@ def build(services: Services, launcher: Sessions, *, follow_gateway: Callable[[]
     """Build the heartbeat, the autonomy and its jobs, and the watch over the workspaces."""
     clock = services.clock
     services.heartbeat = Heartbeat(
-        services.database, clock, board=services.tasks, pages=partial(_read_heartbeat_pages, services)
+        services.database,
+        clock,
+        board=services.tasks,
+        pages=services.agents.read_heartbeats,
+        find_workspace=partial(_find_workspace_of_items, services),
     )
     services.autonomy = Autonomy(
         services.database,
@@ -199,10 +201,9 @@ def find_last_operator_activity(services: Services) -> datetime | None:
     return max((sign for sign in signs if sign is not None), default=None)
 
 
-def _read_heartbeat_pages(services: Services) -> tuple[list[HeartbeatPage], list[str]]:
-    pages, unread = services.agents.read_heartbeats()
-    workspace = next(iter(services.workspaces), "")
-    return [replace(page, workspace=workspace) for page in pages], [*unread]
+def _find_workspace_of_items(services: Services, name: str) -> str | None:
+    """The workspace that items of heartbeats name so, the first one if they name none. None if it is not known."""
+    return (name_known_workspaces(services).get(name) or None) if name else next(iter(services.workspaces), "")
 
 
 class _AutomaticTraining:

@@ -35,7 +35,7 @@ from engine.prediction.kinds import FIX_BY_AGENT, get_kind
 from engine.prediction.predictors import ModelTwin, PredictorHook, TwinAccess, UnusableReply
 from engine.prediction.routing import PromptPlacer, Router
 from engine.prediction.signals import OurWrite
-from engine.prediction.tasks import TaskBoard
+from engine.prediction.tasks import TaskBoard, name_workspaces
 from engine.prediction.templates.work import propose_learned
 from engine.prediction.threads import Threads
 from engine.prediction.twin import EmbeddedTwin, EmbeddingCache
@@ -262,7 +262,7 @@ def _prepare_check(services: Services) -> None:
         services.heartbeat.pulse()  # what is due is a card of this very check, also of one that a verb asks for
     if folder := services.settings.current.tasks_dir:
         try:
-            services.tasks.update_from_files(Path(folder).expanduser(), services.workspaces)
+            services.tasks.update_from_files(Path(folder).expanduser(), name_known_workspaces(services))
         except (OSError, UnicodeDecodeError) as error:
             way_out = "fix it, or: clawpy config set tasksDir ''"
             services.report("tasksDir", f"{folder} cannot be read: {error}; {way_out}")
@@ -270,6 +270,13 @@ def _prepare_check(services: Services) -> None:
         services.adaptation.run_round()
     except Exception as error:  # cards that do not come of what was learned come all the same
         services.report("adaptation", f"what happened was not weighed: {error}")
+
+
+def name_known_workspaces(services: Services) -> dict[str, str]:
+    """The workspaces that this engine watches, or that an engine of this home checked before, by name."""
+    checked = services.checks.last_checked()
+    before = sorted(checked, key=checked.__getitem__)
+    return name_workspaces(services.workspaces, [workspace for workspace in before if Path(workspace).is_dir()])
 
 
 def _locate_predictions(services: Services) -> Path:

@@ -28,12 +28,15 @@ from engine.model import Randomness, TriggerType
 from engine.prediction.kinds import is_heartbeat
 from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
+from engine.storage.ledger import Ledger
 from tests.autonomy.autonomy_world import AutonomyWorld
 from tests.conftest import MONDAY_MORNING as NOW
 
 BERLIN = ZoneInfo("Europe/Berlin")
 WEEK = frozenset(range(7))
 ITEM = "which branches are stale"
+WORKSPACES = {"": "/srv/api", "shop": "/srv/shop"}
+"""Each workspace by the name that items use; "" if they name none."""
 
 
 def test_every_documented_form_is_read() -> None:
@@ -44,6 +47,7 @@ def test_every_documented_form_is_read() -> None:
 - [ ] every 2h: see whether CI is red
 - [ ] every 90 min: breathe
 - [ ] 2026-03-01 10:00: rotate the key
+- [ ] every 1H in My Shop RUN: lint in src: all
 - [x] every day 10:00: done with
 - no box
     - [ ] every day 11:00: an example
@@ -60,13 +64,14 @@ def test_every_documented_form_is_read() -> None:
         HeartbeatItem(5, "see whether CI is red", Every(timedelta(hours=2))),
         HeartbeatItem(6, "breathe", Every(timedelta(minutes=90))),
         HeartbeatItem(7, "rotate the key", Once(datetime(2026, 3, 1, 10))),  # noqa: DTZ001
+        HeartbeatItem(8, "lint in src: all", Every(timedelta(hours=1)), runs_by_itself=True, workspace_name="My Shop"),
     ]
 
 
 @pytest.mark.parametrize(
     "line",
     ["every day 25:00: x", "every day 09:60: x", "every day 09:00:", "sometimes: x", "every 4m: x", "every 367d: x",
-     "2026-02-30 10:00: x", "every day: x", ""],
+     "2026-02-30 10:00: x", "every day: x", "every 2h in : x", ""],
 )  # fmt: skip
 def test_an_item_that_cannot_be_read_is_reported_with_its_line(line: str) -> None:
     items, problems = parse_items(f"# Heartbeat\n\n- [ ] {line}\n")
@@ -137,7 +142,7 @@ def board(database: Database) -> TaskBoard:
 def make_heartbeat(database: Database, clock: FakeClock, board: TaskBoard) -> Callable[[str], Heartbeat]:
     def build(text: str) -> Heartbeat:
         page = HeartbeatPage("cto", text, clock.now(), "koji-core")
-        return Heartbeat(database, clock, board=board, pages=lambda: ([page], []))
+        return Heartbeat(database, clock, board=board, pages=lambda: ([page], []), find_workspace=WORKSPACES.get)
 
     return build
 
@@ -163,13 +168,30 @@ def test_missed_occurrences_make_one_task_and_a_restart_none(
     assert len(heartbeat.pulse()) == 1
 
 
+def test_the_task_of_an_item_is_about_the_workspace_that_it_names_and_is_due_since_its_time(
+    make_heartbeat: Callable[[str], Heartbeat], clock: FakeClock, board: TaskBoard, database: Database
+) -> None:
+    text = "- [ ] every 2h in shop: lint\n- [ ] every 2h: audit\n- [ ] every 2h in nowhere: summarise\n"
+    due = clock.now() + timedelta(hours=2)
+    heartbeat = make_heartbeat(text)
+    heartbeat.pulse()
+    clock.advance(timedelta(hours=2, minutes=7))
+    heartbeat.pulse()
+    assert {(task.title, task.workspace, task.created_at) for task in board.list()} == {
+        ("lint", "/srv/shop", due),
+        ("audit", "/srv/api", due),
+    }
+    [fault] = Ledger(database).latest(kinds=("FaultReported",))  # once, although both looks found it
+    assert fault.payload["message"].startswith("agents/cto/heartbeat.md:3: no workspace nowhere is known")
+
+
 def test_a_task_follows_the_changes_of_its_item(database: Database, clock: FakeClock, board: TaskBoard) -> None:
     """The task is done when its item is ticked or gone, and open when it is back. It is an order while the item says
     `run`."""
     run, plain = "- [ ] 2026-01-05 09:00 run: lint\n", "- [ ] 2026-01-05 09:00: lint\n"
     pages: list[HeartbeatPage] = []
     faults: list[str] = []
-    heartbeat = Heartbeat(database, clock, board=board, pages=lambda: (pages, faults))
+    heartbeat = Heartbeat(database, clock, board=board, pages=lambda: (pages, faults), find_workspace=WORKSPACES.get)
 
     def pulse_with(text: str | None, *page_faults: str) -> tuple[str, str]:
         """Source and state of the task after a pulse with this page; None for no page."""

@@ -124,7 +124,9 @@ def test_an_edited_prompt_that_names_a_flow_becomes_that_flow(world: DecisionWor
 @pytest.mark.parametrize("change", ["", "edited", "withdrawn", "demoted"])
 def test_a_heartbeat_runs_by_itself_only_as_the_operator_wrote_it(world: DecisionWorld, change: str) -> None:
     board = TaskBoard(world.database, randomness=Randomness(2))
-    task = world.database.write(lambda tx: board.add_due(tx, "run the tests", "koji-core", SHOP, run=True))
+    task = world.database.write(
+        lambda tx: board.add_due(tx, "run the tests", since=tx.now, channel="koji-core", workspace=SHOP, run=True)
+    )
     card = world.make_card(kind="heartbeat-1", flow="run_tests", facts={"task": task, RUN_FACT: True}, task_id=task)
     if change == "edited":
         assert refusal_code(world.cards.approve, card.id, edit="paths=risky") == "needs_acknowledgement"

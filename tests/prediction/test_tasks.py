@@ -11,7 +11,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.model import Randomness, Refusal, SessionState, SessionView
-from engine.prediction.tasks import TaskBoard
+from engine.prediction.tasks import TaskBoard, name_workspaces
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.prediction.deciding import DecisionWorld, refusal_code
@@ -124,17 +124,17 @@ def test_open_boxes_of_files_are_tasks_until_they_are_checked_or_gone(board: Tas
     (folder / "home.md").write_text("- [ ] pay the taxes\n")
     (folder / "notes.txt").write_text("- [ ] not read\n")
     for _ in range(2):
-        board.update_from_files(folder, ["/srv/shop"])
+        board.update_from_files(folder, {"shop": "/srv/shop"})
     assert {(task.title, task.workspace, task.source, task.state) for task in board.list()} == {
         ("cart rounding", "/srv/shop", "file", "open"),
         ("search", "/srv/shop", "file", "open"),
         ("pay the taxes", "", "file", "open"),
     }
     (folder / "shop.md").write_text("- [X] cart rounding\n")
-    board.update_from_files(folder, ["/srv/shop"])
+    board.update_from_files(folder, {"shop": "/srv/shop"})
     assert {task.title for task in board.list(state="open")} == {"pay the taxes"}
     with pytest.raises(FileNotFoundError):
-        board.update_from_files(tmp_path / "nowhere", [])
+        board.update_from_files(tmp_path / "nowhere", {})
 
 
 def test_a_task_of_a_file_is_open_again_when_its_box_is_unchecked_or_written_again(
@@ -142,7 +142,7 @@ def test_a_task_of_a_file_is_open_again_when_its_box_is_unchecked_or_written_aga
 ) -> None:
     def state_after(text: str) -> str:
         (tmp_path / "shop.md").write_text(text)
-        board.update_from_files(tmp_path, ["/srv/shop"])
+        board.update_from_files(tmp_path, {"shop": "/srv/shop"})
         [task] = board.list()
         return task.state
 
@@ -157,18 +157,32 @@ def test_a_task_of_a_file_is_open_again_when_its_box_is_unchecked_or_written_aga
     assert state_after("- [ ] cart\n") == "open"
 
 
-def test_a_file_with_the_name_of_two_workspaces_belongs_to_none(board: TaskBoard, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("watched", "checked_before", "workspace"),
+    [
+        pytest.param(["/srv/shop"], [], "/srv/shop", id="it is watched"),
+        pytest.param(["/srv/shop", "/old/shop"], [], "", id="two of its name are watched"),
+        pytest.param(
+            ["/srv/api"], ["/old/shop", "/srv/shop"], "/srv/shop", id="another is watched, it was checked last"
+        ),
+        pytest.param(["/srv/shop"], ["/old/shop"], "/srv/shop", id="a watched one counts more than an earlier one"),
+        pytest.param(["/srv/api"], [], "", id="nobody knows it"),
+    ],
+)
+def test_a_file_belongs_to_the_workspace_of_its_name_also_while_another_one_is_watched(
+    watched: list[str], checked_before: list[str], workspace: str, board: TaskBoard, tmp_path: Path
+) -> None:
     (tmp_path / "shop.md").write_text("- [ ] cart\n")
-    board.update_from_files(tmp_path, ["/srv/shop", "/old/shop"])
-    assert [(task.title, task.workspace) for task in board.list()] == [("cart", "")]
+    board.update_from_files(tmp_path, name_workspaces(watched, checked_before))
+    assert [(task.title, task.workspace) for task in board.list()] == [("cart", workspace)]
 
 
 def test_a_task_that_was_done_on_the_board_stays_done_when_another_file_changes(
     board: TaskBoard, tmp_path: Path
 ) -> None:
     (tmp_path / "shop.md").write_text("- [ ] cart\n")
-    board.update_from_files(tmp_path, [])
+    board.update_from_files(tmp_path, {})
     board.finish(board.list()[0].id)
     (tmp_path / "home.md").write_text("- [ ] taxes\n")
-    board.update_from_files(tmp_path, [])
+    board.update_from_files(tmp_path, {})
     assert {task.title: task.state for task in board.list()} == {"cart": "done", "taxes": "open"}
