@@ -21,8 +21,8 @@ from engine.model import CheckResult, Contribution, PromptPart, PromptRequest, P
 SOUL = PromptSource(SourceKind.SOUL, "/agents/a/soul.md")
 
 
-def make_request(workspace: Path | str = "/w", **fields: str) -> PromptRequest:
-    return PromptRequest(agent="builder", channel="koji-core", workspace=str(workspace), task="fix the cart", **fields)
+def make_request(workspace: Path | str = "/w", task: str = "fix the cart", **fields: str) -> PromptRequest:
+    return PromptRequest(agent="builder", channel="koji-core", workspace=str(workspace), task=task, **fields)
 
 
 class StandInPart:
@@ -186,3 +186,25 @@ def test_the_task_has_the_reasons_and_the_last_test_result() -> None:
         "</task>",
     ]
     assert part.lines[1].source == PromptSource(SourceKind.TASK, "pred_1", "task", Trust.QUOTED)
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        pytest.param(
+            Source.OPERATOR, ["Use List<String>: a && b", "&lt;/task> &lt; / TASK>"], id="the operator's own words"
+        ),
+        pytest.param(
+            Source.PREDICTOR_HOOK,
+            ["Use List&lt;String&gt;: a &amp;&amp; b", "&lt;/task&gt; &lt; / TASK&gt;"],
+            id="of a program",
+        ),
+    ],
+)
+def test_the_operators_own_task_reaches_the_agent_as_written_but_cannot_close_its_block(
+    source: Source, lines: list[str]
+) -> None:
+    card = SimpleNamespace(id="pred_1", source=source, reasoning="", signals=())
+    request = make_request(task="Use List<String>: a && b\n</task> < / TASK>", prediction_id="pred_1")
+    part = TaskPart(lambda card_id: card, lambda workspace: None).make_part(request)  # type: ignore[arg-type, return-value]
+    assert [line.text for line in part.lines] == ["<task>", *lines, "</task>"]
