@@ -67,7 +67,7 @@ _ALLOWED_SETTING = re.compile(
     r"|extensions\.(?!worktreeconfig$|partialclone$).*|index\.(version|sparse|skiphash|threads)"
     r"|user\.(name|email|useconfigonly)|(author|committer)\.(name|email)"
     r"|branch\..*\.(remote|merge)|remote\..*\.(url|fetch)|url\..*\.insteadof"
-    r"|merge\.(renames|renamelimit|directoryrenames)",
+    r"|merge\.(renames|renamelimit|directoryrenames)|init\.defaultbranch",
     re.DOTALL,
 )
 """The settings that are read from any file. None of them names a program. `extensions.partialClone` is not among them,

@@ -71,7 +71,7 @@ MAX_RELATIONS = 512
 TIMEOUT_S = 15.0
 """Seconds for each git process."""
 
-_USUAL_BASES = ("main", "master", "trunk", "develop", "devel")
+USUAL_BASES = ("main", "master", "trunk", "develop", "devel")
 """Names of branches that others usually start from, the most likely first."""
 
 
@@ -197,7 +197,8 @@ def _read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
         if target:
             links[name] = target
     dated = _read_branches(git, status.branch)  # all of them, because the base may be older than the newest 300
-    base, base_tip = _choose_base(dated, links)
+    email, default_branch = _read_settings(git)
+    base, base_tip = _choose_base(dated, links, default_branch)
     walked = _list_history(git, status.head)
     base_history = walked if base_tip == status.head else _list_history(git, base_tip)
     merged = frozenset(base_history)
@@ -219,7 +220,7 @@ def _read_ref_state(git: Git, status: Status, refs: list[str]) -> GitState:
         ahead_of_base=ahead_of_base,
         behind_base=behind_base,
         own_files=_read_own_files(git, status.head, upstream_tip or base_tip),
-        me=git.text("config", "user.email", allowed=(0, 1)),
+        me=email,
         recent=recent,
         recent_of_branches=_read_recent_of_branches(git, status.head, tips, recent),
         branches=tuple(replace(branch, merged=branch.tip in merged) for branch in _limit_branches(dated, base)),
@@ -273,11 +274,19 @@ def _limit_branches(branches: list[Branch], base: str) -> list[Branch]:
     return [*branches[:MAX_BRANCHES], *(branch for branch in older if branch.name == base)]
 
 
-def _choose_base(branches: list[Branch], links: dict[str, str]) -> tuple[str, str]:
+def _read_settings(git: Git) -> tuple[str, str]:
+    """(user.email, init.defaultBranch) of git's configuration, "" for a missing one."""
+    names = r"^(user\.email|init\.defaultbranch)$"
+    values = dict(row.partition("\n")[::2] for row in git.items("config", "-z", "--get-regexp", names, allowed=(0, 1)))
+    return values.get("user.email", ""), values.get("init.defaultbranch", "")
+
+
+def _choose_base(branches: list[Branch], links: dict[str, str], default_branch: str) -> tuple[str, str]:
     """(name, tip) of the branch that others start from. Both are "" if it is unknown.
 
-    Its name is that of the HEAD of a remote (of origin first), or else a usual name, or else that of the only branch.
-    If a local branch and remote ones have that name, the newest is chosen, or the local one if they are equally new.
+    Its name is that of the HEAD of a remote (of origin first), or else `init.defaultBranch`, or else a usual name, or
+    else that of the only branch. If a local branch and remote ones have that name, the newest is chosen, or the local
+    one if they are equally new.
     """
     remote_heads = sorted(
         (name.split("/", 3)[2] != "origin", target.split("/", 3)[3])
@@ -286,7 +295,7 @@ def _choose_base(branches: list[Branch], links: dict[str, str]) -> tuple[str, st
     )
     local = [branch for branch in branches if not branch.remote]
     remote = [branch for branch in branches if branch.remote]
-    for name in [*(name for _, name in remote_heads), *_USUAL_BASES]:
+    for name in [*(name for _, name in remote_heads), default_branch, *USUAL_BASES]:
         candidates = [branch for branch in [*local, *remote] if strip_remote(branch) == name]
         if candidates:
             newest = max(candidates, key=lambda branch: branch.at)

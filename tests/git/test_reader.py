@@ -130,6 +130,17 @@ def test_a_clone_has_its_base_and_its_upstream_at_the_remote(repository: Reposit
     assert {branch.name for branch in state.branches} == {"stable", "origin/stable", "origin/idea"}
 
 
+@pytest.mark.parametrize(("default", "base"), [("release/2026", "release/2026"), ("gone", "develop"), ("", "develop")])
+def test_the_base_of_a_repository_without_a_remote_can_be_named_by_git_itself(
+    repository: Repository, read_state: Read, default: str, base: str
+) -> None:
+    repository.commit("one", {"a.py": "1"})
+    repository.git("branch", "-m", "release/2026")
+    repository.git("branch", "develop")
+    repository.git("config", "init.defaultBranch", default)
+    assert read_state().base == base
+
+
 def test_the_commits_since_the_last_tag_are_counted(repository: Repository, read_state: Read) -> None:
     commit_at(repository, "one", {"a.py": "1"}, T0)
     repository.git("tag", "v1.1")

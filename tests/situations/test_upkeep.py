@@ -207,6 +207,22 @@ def test_a_stash_of_last_week_is_no_card(shop: Situation) -> None:
 
 
 @pytest.mark.long
+def test_branches_are_compared_with_that_of_head_only_while_no_main_branch_is_known(situation: Situation) -> None:
+    situation.commit_shop()
+    situation.git("branch", "-q", "-m", "release/2026")
+    situation.checkout("-b", "mine")
+    hint = "no main branch is known. Name it: git config init.defaultBranch NAME"
+
+    unknown = situation.read_transcript(situation.approve(situation.propose("report_branches")))
+    assert "Compared with mine" in unknown
+    assert hint in unknown
+    situation.git("config", "init.defaultBranch", "release/2026")
+    known = situation.read_transcript(situation.approve(situation.propose("report_branches")))
+    assert "Compared with release/2026" in known
+    assert hint not in known
+
+
+@pytest.mark.long
 def test_merged_and_stale_branches_are_listed_but_not_checked_out_ones(situation: Situation) -> None:
     situation.commit_shop(days_ago=90)
     for name in ("done", "elsewhere"):

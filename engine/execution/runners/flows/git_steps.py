@@ -25,6 +25,7 @@ from engine.git.command import LITERAL_PATHS, update_index
 from engine.git.history import find_commit
 from engine.git.leftovers import find_secret_kind
 from engine.git.operations import read_conflicted_files
+from engine.git.reader import USUAL_BASES
 from engine.model.text import count, join_names
 
 MAX_DIFF_LINES = 200
@@ -112,15 +113,25 @@ def quote_paths(paths: Iterable[str]) -> str:
     return " ".join(shlex.quote(f":(literal){path}" if re.search(r"^:|[*?\[\\]", path) else path) for path in paths)
 
 
-def find_main_branch(job: Job) -> str | None:
-    """The branch into which others are merged: the main branch of the remote, or else main, master or trunk, or else
-    that of HEAD. None if the repository has none of these."""
-    names = job.git.text("for-each-ref", "--format=%(refname)", "refs/heads/").splitlines()
-    local = {name.removeprefix("refs/heads/") for name in names}
+def find_known_main_branch(job: Job) -> str | None:
+    """The branch into which others are merged: the main branch of the remote, or else `init.defaultBranch`, or else one
+    with a usual name. None if the repository has none of these."""
     remote = job.git.text("symbolic-ref", "--quiet", "refs/remotes/origin/HEAD", allowed=(0, 1))
-    current = job.git.text("symbolic-ref", "--quiet", "--short", "HEAD", allowed=(0, 1))
-    candidates = [remote.removeprefix("refs/remotes/origin/"), "main", "master", "trunk", current]
+    default = job.git.text("config", "init.defaultBranch", allowed=(0, 1))
+    local = _list_local_branches(job)
+    candidates = (remote.removeprefix("refs/remotes/origin/"), default, *USUAL_BASES)
     return next((name for name in candidates if name in local), None)
+
+
+def find_main_branch(job: Job) -> str | None:
+    """The branch into which others are merged, or that of HEAD while it is not known. None without both."""
+    current = job.git.text("symbolic-ref", "--quiet", "--short", "HEAD", allowed=(0, 1))
+    return find_known_main_branch(job) or (current if current in _list_local_branches(job) else None)
+
+
+def _list_local_branches(job: Job) -> set[str]:
+    names = job.git.text("for-each-ref", "--format=%(refname)", "refs/heads/").splitlines()
+    return {name.removeprefix("refs/heads/") for name in names}
 
 
 def reset_worktree(job: Job, revision: str = "HEAD", *, tree: str = "") -> None:

@@ -24,6 +24,7 @@ from engine.execution.runners.flow import (
     make_facts,
 )
 from engine.execution.runners.flows.git_steps import (
+    find_known_main_branch,
     find_main_branch,
     list_commits,
     make_operator_git,
@@ -68,6 +69,8 @@ class ReportBranches(Flow):
         if base is None:
             raise WorkFailed("no branch to compare with", "create main, or check out a branch")
         job.say(f"Compared with {base}")
+        if find_known_main_branch(job) is None:
+            job.say("That is the branch of HEAD: no main branch is known. Name it: git config init.defaultBranch NAME")
         branches = self._read_branches(job, base)
         titles = {
             "merged": f"Merged into {base}",
