@@ -198,9 +198,8 @@ class HookedFile:
 
 
 @pytest.fixture
-def hooked_file(database: Database, repository: Repository, tmp_path: Path) -> HookedFile:
-    commit_at(repository, "one", {"cart.py": "1"}, NOW - timedelta(days=3))
-    return HookedFile(database, SensedWorkspace(repository.path), tmp_path / "predictions.jsonl")
+def hooked_file(database: Database, world: SensedWorkspace, tmp_path: Path) -> HookedFile:
+    return HookedFile(database, world, tmp_path / "predictions.jsonl")
 
 
 def test_a_line_becomes_a_proposal_with_its_confidence_as_the_twins_term(hooked_file: HookedFile) -> None:
