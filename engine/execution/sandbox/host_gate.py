@@ -183,10 +183,10 @@ class HostGate:
         """Connect a client to the host that it asks for, or refuse it."""
         with contextlib.ExitStack() as ending:
             ending.callback(self._slots.release)
-            self._track_connection(client, ending)
-            client.settimeout(OPENING_S)
             is_connected = False
             try:
+                self._track_connection(client, ending)
+                client.settimeout(OPENING_S)
                 request, unread = self._read_request(client)
                 rule = self._find_rule(request)
                 server = self._connect_to_host(rule, request)

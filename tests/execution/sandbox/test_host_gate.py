@@ -44,6 +44,24 @@ def test_the_gate_accepts_again_after_the_machine_had_no_file_left(
     assert gate.reports == ["network: a connection could not be taken: Too many open files"]
 
 
+def test_a_connection_that_comes_while_the_session_ends_is_refused(
+    open_gate: GateOpener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class SocketOfEndingSession(socket.socket):
+        """The session ends between the connection and its thread."""
+
+        def accept(self) -> tuple[socket.socket, object]:
+            accepted = super().accept()
+            gate.host_gate.close()
+            return accepted
+
+    with monkeypatch.context() as patched:
+        patched.setattr(host_gate, "socket", SimpleNamespace(**{**vars(socket), "socket": SocketOfEndingSession}))
+        gate = open_gate("api.example.com")
+    with gate.connect() as client:
+        assert client.recv(1_000).endswith(b"the session is over\n")
+
+
 @pytest.mark.long
 def test_plain_http_reaches_a_listed_port_without_headers_for_the_proxy(open_gate: GateOpener, server: int) -> None:
     gate = open_gate(f"localhost:{server}", addresses={"localhost": "127.0.0.1"})
