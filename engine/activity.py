@@ -207,7 +207,9 @@ def make_waiting_entries(
 
 def _make_landing_question(change: ChangeSet) -> str:
     again = " again" if change.state is ChangeState.UNDONE else ""
-    return f"land {count(len(change.files), 'file')}{again}? {change.title}"
+    if not change.landable_files:
+        return f"copy or discard {count(len(change.files), 'file')} that cannot be landed: {change.title}"
+    return f"land {count(len(change.landable_files), 'file')}{again}? {change.title}"
 
 
 def _make_interrupted_entries(

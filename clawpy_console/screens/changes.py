@@ -298,6 +298,9 @@ class Changes(Pane):
         if problem := self._find_landing_problem(change):
             self.app.show_toast(problem, "warning")
             return
+        if self._find_refused_files(change):
+            self.app.show_toast(self._mark_landable_files(change, "Nothing was landed"), "warning")
+            return
         parts, landing = self.parts, (change.id, change.landings)
         self._landed_lines[landing] = self._read_marked_lines()
         self.view.marked = set()
@@ -327,13 +330,40 @@ class Changes(Pane):
             return f"The diff changed and lost hunks that you had marked. Land again to land {lands}."
         return ""
 
+    def _find_refused_files(self, change: ChangeSet) -> list[FileChange]:
+        """The files that keep what is marked, or all of `change`, from being landed."""
+        if marked_paths := {part.path for part in self.parts}:
+            return [file for file in change.files if file.path in marked_paths and not file.can_land]
+        refused = [file for file in change.files if file.refused]
+        return refused if change.landable_files else list(change.files)
+
+    def _mark_landable_files(self, change: ChangeSet, consequence: str) -> str:
+        """Mark what can be landed of what is marked, or of `change`. Returns what is wrong, after the `consequence`,
+        and the next step."""
+        refused = self._find_refused_files(change) or [file for file in change.files if file.refused]
+        names = ", ".join(f"{file.path} ({file.refused or file.note})" for file in refused[:3])
+        others = f" and {len(refused) - 3} more" if len(refused) > 3 else ""
+        problem = f"{consequence}, because these cannot be landed: {names}{others}."
+        landable = set().union(*(file.marks for file in self.view.files if file.change.can_land))
+        marks = (self.view.marked or landable) & landable
+        key_of = find_base_screen(self).key_of
+        if marks:
+            self.view.marked = set()
+            self.view.toggle_marks(marks)
+            return f"{problem} The other files are marked: {key_of('work.land')} lands them."
+        source = f" from {self._session.cwd}" if self._session and not self._session.gone else ""
+        return f"{problem} Copy what you need{source}, then {key_of('work.discard')} discards them."
+
     def _branch(self, change: ChangeSet) -> None:
         """Commit the changes to a new branch."""
+        if any(file.refused for file in change.files) and self.view.files and self._has_diff_of(change):
+            self.app.show_toast(self._mark_landable_files(change, "No branch was made"), "warning")
+            return
         self._carry_out(
             "branching",
             change,
             lambda engine: engine.changes.branch(change.id),
-            lambda result: f"Committed to {result.branch}.",
+            lambda result: f"Committed to {result.branch}. The commit is not signed, and no hooks ran.",
         )
 
     def _discard(self, change: ChangeSet) -> None:
@@ -358,7 +388,7 @@ class Changes(Pane):
                 if self._has_diff_of(undone):
                     self._diff_version = None  # it is read again, and then marked
             is_known = marked_lines is not None or change.state is ChangeState.LANDED
-            lands = "it again" if is_known else f"all that waits: {formats.count(len(undone.files), 'file')}"
+            lands = "it again" if is_known else f"all that waits: {formats.count(len(undone.landable_files), 'file')}"
             return f"Landing undone. {find_base_screen(self).key_of('work.land')} lands {lands}."
 
         self._carry_out("undo", change, lambda engine: engine.changes.undo(change.id), describe)
@@ -401,4 +431,4 @@ def describe_landing(change: ChangeSet, landed: ChangeSet, parts: Sequence[FileP
     waiting = f" The rest waits: {formats.count(len(landed.files), 'file')}." if is_partial else ""
     is_in_hunks = bool(parts) and all(part.hunks for part in parts)
     hunks = f"{formats.count(sum(len(part.hunks) for part in parts), 'hunk')} in " if is_in_hunks else ""
-    return f"Landed {hunks}{formats.count(len(parts or change.files), 'file')}.{waiting}{open_comments}"
+    return f"Landed {hunks}{formats.count(len(parts or change.landable_files), 'file')}.{waiting}{open_comments}"

@@ -277,7 +277,7 @@ class DiffRows:
         """Add the rows of a comment. One that stands in no hunk says to which line it belongs."""
         side = BEFORE_THE_CHANGE if comment.old else ""
         location = "" if hunk is not None else f"on line {comment.line}{side}: "
-        text = f"{location}{comment.text}{'  (sent)' if comment.sent else ''}"
+        text = f"{location}{comment.text}{'  (in a card)' if comment.sent else ''}"
         for line in text.split("\n"):
             for piece in textwrap.wrap(line, self._comment_width):
                 self._add(DiffEntry("comment", file, hunk, text=piece, tone="wants", comment=comment))

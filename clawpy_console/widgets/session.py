@@ -12,7 +12,7 @@ from clawpy_console import formats
 from clawpy_console.fields import Label, work
 from clawpy_console.formats import crop, one_line, workspace_name
 from clawpy_console.widgets.rows import Row
-from engine.model import ChangeSet, ChangeState, CheckResult, FileChange, Result, SessionState, SessionView
+from engine.model import LEFT_OUT, ChangeSet, ChangeState, CheckResult, FileChange, Result, SessionState, SessionView
 from engine.model.text import failures, seconds_in_words
 
 if TYPE_CHECKING:
@@ -75,6 +75,7 @@ def make_file_row(file: FileChange) -> Row:
     if file.refused or file.note:
         mark, style = ("✗", "wrong") if file.refused else ("▲", "wants")
     counts = "binary" if file.added is None else f"+{file.added} -{file.removed}"
+    counts = "" if file.status == LEFT_OUT else counts
     name = f"{file.old_path} → {file.path}" if file.old_path else file.path
     return Row(file.path, name, mark, counts, "ink", style, "faint")
 
@@ -143,8 +144,12 @@ def describe_change_set(change: ChangeSet | None, session: SessionView | None) -
         return "This changed no files." if session is None or session.state.over else "None yet."
     files = formats.count(len(change.files), "file")
     landed = f"{formats.count(change.landed, 'file')} landed, " if change.landed else ""
+    landable_files = change.landable_files
+    to_land = [f"{formats.count(len(landable_files), 'file')} to land"] if landable_files else []
+    if refused := len(change.files) - len(landable_files):
+        to_land.append(f"{formats.count(refused, 'file')} that cannot be landed")
     return {
-        ChangeState.WAITING: f"▼ {landed}{files} to land",
+        ChangeState.WAITING: f"▼ {landed}{', '.join(to_land)}",
         ChangeState.LANDED: f"✓ {files} landed",
         ChangeState.BRANCHED: f"✓ {files} on branch {change.branch}",
         ChangeState.DISCARDED: f"{files} {change.note or 'discarded'}",

@@ -25,6 +25,7 @@ from engine.execution.session_store import read_check
 from engine.execution.trees import find_changed_files, find_missing_objects, join_paths, make_patch, printable_path
 from engine.git import Git
 from engine.model import (
+    LEFT_OUT,
     UNDECIDED_STATES,
     ChangeSet,
     ChangeState,
@@ -105,6 +106,11 @@ class ChangeSetRow(Row, table=True):
     def landed_tree(self) -> str:
         """The tree up to which it is landed. The rest is the difference between this tree and `result_tree`."""
         return self.landings[-1]["tree"] if self.landings else self.base_tree
+
+    @property
+    def left_out_files(self) -> list[dict[str, Any]]:
+        """Those of `files` that are in no tree. They wait in the session's folder until the rest is discarded."""
+        return [file for file in self.files if file["status"] == LEFT_OUT]
 
     @property
     def landed(self) -> int:

@@ -34,15 +34,17 @@ from engine.events import (
     WorkOverlapped,
 )
 from engine.execution.change_store import NEXT_STATES, ChangeComments, ChangeReader, ChangeSetRow, store_decision
-from engine.execution.diffs import list_file_changes
-from engine.execution.landings import Landings
+from engine.execution.diffs import list_file_changes, list_left_out
+from engine.execution.landings import Landings, make_unsupported_refusal
 from engine.execution.session_store import SessionRow
 from engine.execution.trees import (
     commit_diff,
     create_branch,
+    diff_trees,
     find_branch_commit,
     find_free_branch_name,
     find_missing_objects,
+    find_unsupported,
     join_paths,
     merge_three_way,
 )
@@ -127,10 +129,13 @@ class ChangeSets(ChangeReader):
     def capture(self, worktree: Worktree) -> CapturedChanges | None:
         """The changes in `worktree`, or None. Slow, because of git. Nothing is stored yet."""
         result = self.worktrees.capture(worktree)
-        if result.tree == worktree.base:
+        left_out = list_left_out(
+            worktree.folder, result.nested, in_submodules=self.worktrees.list_files_in_submodules(worktree)
+        )
+        if result.tree == worktree.base and not left_out:
             return None
         git = Git(worktree.workspace).pin()
-        files = list_file_changes(git, worktree.base, result.tree, result.nested)
+        files = (*list_file_changes(git, worktree.base, result.tree), *left_out)
         return CapturedChanges(
             worktree, result.tree, files, tuple(self._find_overlaps(git, worktree, result.tree, files))
         )
@@ -272,7 +277,7 @@ class ChangeSets(ChangeReader):
 
     def branch(self, change_set_id: str) -> ChangeSet:
         """Commit its rest alone onto HEAD, on a new branch that is named after its prompt (`clawpy/fix-lint`). Files,
-        index and HEAD stay as they are.
+        index and HEAD stay as they are. The commit is not signed, and no hooks run.
 
         Raises `Refusal`: `conflict` (it builds on uncommitted work), `nothing_to_commit`, `unsupported_files`,
         `already_decided`, `unknown_change_set`.
@@ -281,6 +286,7 @@ class ChangeSets(ChangeReader):
         with self._locks.hold(workspace):
             row = self.load_row(change_set_id, becoming=ChangeState.BRANCHED)
             git = row.open_git()
+            self._check_branchable(git, row)
             message = self._revert_message(git, row) or row.commit_message
             commit = commit_diff(
                 git, base=row.landed_tree, result=row.result_tree, message=message, at=self._clock.local()
@@ -298,6 +304,17 @@ class ChangeSets(ChangeReader):
             changed = self._record_branch(begun, intent)
         self._clear_away(changed)
         return changed
+
+    def _check_branchable(self, git: Git, row: ChangeSetRow) -> None:
+        """Raise `Refusal` `unsupported_files` if a file of the rest cannot be committed, or would be lost with the
+        session's folder."""
+        folder = self.worktrees.folder_of(row.session_id)
+        changes = diff_trees(git, row.landed_tree, row.result_tree)
+        if reasons := find_unsupported(git, row.result_tree, changes):
+            raise make_unsupported_refusal(row, reasons, folder, "no branch was made")
+        if lost := [file["path"] for file in row.left_out_files if os.path.lexists(folder / file["path"])]:
+            message = f"no branch was made: these are only in the session's folder, which goes: {join_paths(lost)}"
+            raise Refusal("unsupported_files", message, f"move them out of {folder}, then branch again")
 
     def _revert_message(self, git: Git, row: ChangeSetRow) -> str:
         """The message that git gives a revert, if the session reverted a commit, else ""."""

@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from io import BytesIO
+from pathlib import Path
 from typing import NamedTuple
 
 from engine.execution.trees import (
@@ -35,7 +36,7 @@ from engine.execution.trees import (
 from engine.files import read_table
 from engine.git import Git
 from engine.git.command import join_nul, split_nul
-from engine.model import FileChange, FileDiff, FilePart, Refusal, sanitise
+from engine.model import LEFT_OUT, FileChange, FileDiff, FilePart, Refusal, sanitise
 
 MAX_TARGET_CHARS = 200
 """Maximum number of characters of a link's target."""
@@ -73,14 +74,13 @@ def explain_automatic_use(path: str) -> str:
     return ""
 
 
-def list_file_changes(git: Git, base: str, result: str, left_out: Sequence[bytes] = ()) -> tuple[FileChange, ...]:
-    """Every file that differs, with renames and printable paths. `left_out` are nested repositories, which are in none
-    of the trees."""
+def list_file_changes(git: Git, base: str, result: str) -> list[FileChange]:
+    """Every file that differs, with renames and printable paths."""
     counts = count_changed_lines(git, base, result)
     files = find_changed_files(git, base, result)
     refused = find_unsupported(git, result, files)
     bare = _find_bare_repositories(git, result, files)
-    changes = [
+    return [
         FileChange(
             printable_path(file.path),
             file.status,
@@ -91,8 +91,19 @@ def list_file_changes(git: Git, base: str, result: str, left_out: Sequence[bytes
         )
         for file in files
     ]
-    nested = "a separate git repository; it is not landed with the changes"
-    return (*changes, *(FileChange(printable_path(path), "left out", None, None, note=nested) for path in left_out))
+
+
+def list_left_out(worktree: Path, nested: Sequence[bytes], in_submodules: Sequence[bytes]) -> list[FileChange]:
+    """What a session made in `worktree` that no tree has: `nested` repositories, and files `in_submodules`."""
+
+    def make_row(path: bytes, reason: str) -> FileChange:
+        place = printable_path(os.fsencode(worktree / os.fsdecode(path)))
+        return FileChange(printable_path(path), LEFT_OUT, None, None, note=f"{reason}; it is not landed. It is {place}")
+
+    return [
+        *(make_row(path, "a separate git repository") for path in nested),
+        *(make_row(path, "in a submodule") for path in in_submodules),
+    ]
 
 
 def _make_review_note(git: Git, file: TreeChange, *, in_bare: bool) -> str:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field, replace
 from io import BytesIO
 from pathlib import Path
 
@@ -158,6 +158,8 @@ class TrialLanding:
     """The merged tree; "" after a conflict."""
     changes: Sequence[TreeChange] = ()
     """The difference of the merged tree from the present files."""
+    unsupported: Mapping[bytes, str] = field(default_factory=dict)
+    """The paths of `changes` that cannot be landed, each with the reason."""
 
 
 def try_landing(git: Git, root: Beneath, row: ChangeSetRow, present: str, target: str) -> TrialLanding:
@@ -175,7 +177,7 @@ def try_landing(git: Git, root: Beneath, row: ChangeSetRow, present: str, target
         unsupported=tuple(f"{printable_path(path)}: {reason}" for path, reason in reasons.items()),
         files=len(changes),
     )
-    return TrialLanding(preview, merge.tree, changes)
+    return TrialLanding(preview, merge.tree, changes, reasons)
 
 
 def find_obstructing_paths(root: Beneath, changes: Sequence[TreeChange]) -> list[str]:

@@ -7,8 +7,10 @@ change of the same workspace, reads it: if all files are as planned, the change 
 from __future__ import annotations
 
 import dataclasses
+import os
+import shlex
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -40,6 +42,7 @@ from engine.execution.worktrees import Worktrees
 from engine.frozen import frozen
 from engine.git import Git
 from engine.model import ChangeSet, ChangeState, FilePart, LandPreview, Randomness, Refusal
+from engine.model.text import count
 from engine.storage.beneath import Beneath
 from engine.storage.database import Database, Transaction
 from engine.storage.state import Intent, begin_intent, finish_intent_now, unfinished_intents
@@ -107,6 +110,9 @@ class Landings:
         with self._lock_for_decision(change_set_id, ChangeState.LANDED) as (row, root):
             git = row.open_git()
             tree = write_target_tree(git, row, only)
+            if tree == row.landed_tree:
+                reasons = {os.fsencode(file["path"]): "only in the session's folder" for file in row.left_out_files}
+                raise self._refuse_unsupported(row, reasons)
             plan = self._plan_landing(git, root, row, tree)
             keep_blobs(git, plan, row.session_id, len(row.landings))
             if tree != row.result_tree:
@@ -160,8 +166,7 @@ class Landings:
                 message = f"you and the session changed the same lines: {join_paths(preview.conflicts)}"
                 raise Refusal("conflict", message, f"set your version aside and land again, or {way_out}")
             if preview.unsupported:
-                message = f"these are not landed: {join_paths(preview.unsupported)}"
-                raise Refusal("unsupported_files", message, "copy them by hand")
+                raise self._refuse_unsupported(row, trial.unsupported)
             if preview.in_the_way:
                 message = f"untracked or ignored files are in the way: {join_paths(preview.in_the_way)}"
                 raise Refusal("conflict", message, f"move them away and land again, or {way_out}")
@@ -177,6 +182,10 @@ class Landings:
             "the files to be changed are being written by another program",
             "wait until it is done, then land again",
         )
+
+    def _refuse_unsupported(self, row: ChangeSetRow, reasons: Mapping[bytes, str]) -> Refusal:
+        folder = self._worktrees.folder_of(row.session_id)
+        return make_unsupported_refusal(row, reasons, folder, "nothing was landed")
 
     def _apply(
         self, git: Git, root: Beneath, row: ChangeSetRow, plan: Plan, state: ChangeState, tree: str
@@ -222,7 +231,7 @@ class Landings:
                 return LandingUndone(**row.about, left=len(row.landings))
             landed = {"tree": begun.tree, "files": begun.landed, "plan": recorded_plan}
             row.landings = [*row.landings, landed]
-            is_complete = begun.tree == row.result_tree
+            is_complete = begun.tree == row.result_tree and not row.left_out_files
             row.state = requested if is_complete else ChangeState.WAITING
             return ChangeSetLanded(**row.about, files=row.landed, left=0 if is_complete else len(row.files))
 
@@ -296,16 +305,33 @@ def _make_refusal(error: FilesChanged | OSError | Refusal, workspace: str, state
     return Refusal("cannot_write", message, "free disk space or make it writable, then try again")
 
 
+def make_unsupported_refusal(
+    row: ChangeSetRow, reasons: Mapping[bytes, str], folder: Path, consequence: str
+) -> Refusal:
+    """The refusal of a decision on `row` because of the files in `reasons`, each with why it cannot be landed.
+    `consequence` begins the sentence; `folder` is that of the session."""
+    refused = [printable_path(path) for path in reasons]
+    named = [f"{path} ({reason})" for path, reason in zip(refused, reasons.values(), strict=True)]
+    others = [file.path for file in row.view.landable_files if file.path not in refused]
+    if others:
+        option, paths = ("--only", others) if len(others) < len(refused) else ("--without", refused)
+        options = " ".join(f"{option} {shlex.quote(path)}" for path in paths)
+        fix = f"`clawpy land {row.id} {options}` lands the other {count(len(others), 'file')}"
+        fix += f"; the rest is in {folder}" if folder.is_dir() else ""
+    else:
+        source = f" from {folder}" if folder.is_dir() else ""
+        fix = f"copy what you need{source}, then `clawpy discard {row.id}`"
+    return Refusal("unsupported_files", f"{consequence}, because these cannot be landed: {join_paths(named)}", fix)
+
+
 def _list_files_after(git: Git, row: ChangeSetRow, tree: str) -> tuple[Files, Files]:
     """The files to show, and the landed files, once the change set is landed up to `tree`. The files to show are those
     of the rest; without a rest, all of them."""
-    is_complete = tree == row.result_tree
+    is_complete = tree == row.result_tree and not row.left_out_files
     if is_complete and not row.landings:
         return row.files, row.files
-
-    def list_between(old: str, new: str) -> Files:
-        left_out = (file for file in row.files if file["status"] == "left out")
-        return [*map(dataclasses.asdict, list_file_changes(git, old, new)), *left_out]
-
-    landed = list_between(row.base_tree, tree)
-    return (landed if is_complete else list_between(tree, row.result_tree)), landed
+    landed = [dataclasses.asdict(file) for file in list_file_changes(git, row.base_tree, tree)]
+    if is_complete:
+        return landed, landed
+    rest = [dataclasses.asdict(file) for file in list_file_changes(git, tree, row.result_tree)]
+    return [*rest, *row.left_out_files], landed

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from engine import tokenizer
 from engine.background import run_in_thread
 from engine.files import read_plain
+from engine.git.repository import MODULES_FILE, read_submodule_paths
 from engine.hierarchy.agents import Agents
 from engine.model import (
     Card,
@@ -234,7 +235,7 @@ class RulesPart:
 
 
 class ProjectPart:
-    """The guidance of the project (SPEC 1.12). It is read from the operator's `AGENTS.md` and `CLAUDE.md`, not from the
+    """The guidance of the project (SPEC 1.12), and its submodules. It is read from the operator's files, not from the
     session's copies."""
 
     name = "project guidance"
@@ -258,6 +259,10 @@ class ProjectPart:
             room -= len(excerpt)
             notes += cut_notes
             lines += make_block("file", quote_lines(excerpt, source), attributes={"name": name}).lines
+        if submodules := read_submodule_paths(root):
+            source = PromptSource(SourceKind.PROJECT, str(root / MODULES_FILE), MODULES_FILE, Trust.QUOTED)
+            text = f"Submodules are empty here, and what is written in them is not landed: {', '.join(submodules[:20])}"
+            lines += make_block("submodules", quote_lines(text, source)).lines
         return Contribution(make_block("project", lines) if lines else None, notes=notes)
 
 

@@ -111,6 +111,12 @@ def take_snapshot(
     return Snapshot(head, tree, tree == (committed or store_empty_tree(git)), nested)
 
 
+def find_submodules(git: Git, tree: str) -> list[bytes]:
+    """The paths of the submodules in a tree."""
+    entries = split_nul(git.output("ls-tree", "-r", "-z", tree))
+    return [entry.partition(b"\t")[2] for entry in entries if entry.startswith(GITLINK.encode())]
+
+
 def _read_head(git: Git) -> tuple[str, str]:
     """The checked-out commit and its tree, both "" before the first commit."""
     queries = b"HEAD^{commit}\nHEAD^{tree}\n"
@@ -390,11 +396,8 @@ def commit_diff(git: Git, *, base: str, result: str, message: str, at: datetime)
     """Commit exactly the changes from tree `base` to tree `result` onto HEAD. The new commit has no ref yet.
 
     The author is git's user, else a fallback. Raises `Refusal`: `conflict` (the changes build on uncommitted work that
-    HEAD does not have), `nothing_to_commit`, `unsupported_files`.
+    HEAD does not have), `nothing_to_commit`.
     """
-    if unsupported := find_unsupported(git, result, diff_trees(git, base, result)):
-        names = ", ".join(f"{printable_path(path)}: {reason}" for path, reason in unsupported.items())
-        raise Refusal("unsupported_files", f"these are not committed: {names}", "copy them by hand")
     head = git.text("rev-parse", "--verify", "--quiet", "HEAD^{commit}", allowed=(0, 1))
     onto = git.text("rev-parse", f"{head}^{{tree}}") if head else store_empty_tree(git)
     merge = merge_three_way(git, base=base, ours=onto, theirs=result)

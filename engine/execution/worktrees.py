@@ -23,6 +23,7 @@ from pathlib import Path
 
 from engine.execution.trees import (
     Snapshot,
+    find_submodules,
     keep_object,
     make_synthetic_commit,
     release_objects,
@@ -66,6 +67,9 @@ MAX_INCLUDED_BYTES = 500_000_000
 
 _MAX_NAMED_FILES = 5
 """Maximum number of copied files, and of files left out, that the transcript names."""
+
+MAX_SUBMODULE_FILES = 20
+"""Maximum number of files in one submodule that are named one by one."""
 
 _EVERYWHERE = ""
 """The place of a session without a sandbox, which may write in every workspace."""
@@ -237,6 +241,22 @@ class Worktrees:
         result = take_snapshot(git, folder=worktree.folder, index=admin / "index", base=worktree.base, without=without)
         keep_object(git, worktree.session_id, "result", result.tree)
         return result
+
+    def list_files_in_submodules(self, worktree: Worktree) -> list[bytes]:
+        """The files that a session made below the submodules of its worktree, which are empty at its start. Of a
+        submodule with many, only its folder is named."""
+        paths: list[bytes] = []
+        with Beneath.open(worktree.folder) as root:
+            for submodule in find_submodules(Git(worktree.workspace).pin(), worktree.base):
+                folder = os.fsdecode(submodule)
+                try:
+                    entries = root.walk(folder) if root.is_folder(folder) else ()
+                    files = [os.fsencode(path) for path, is_folder in entries if not is_folder]
+                except OSError:  # a folder in it cannot be read
+                    files = []
+                    paths.append(submodule + b"/")
+                paths += files if len(files) <= MAX_SUBMODULE_FILES else [submodule + b"/"]
+        return paths
 
     def remove(self, session_id: str) -> None:
         """Remove a session's worktree, if it has one. Its trees stay in the repository. A worktree that cannot be

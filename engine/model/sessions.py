@@ -349,12 +349,15 @@ class ChangeState(StrEnum):
 
 UNDECIDED_STATES = (ChangeState.WAITING, ChangeState.UNDONE)
 
+LEFT_OUT = "left out"
+"""The status of what a session made in a submodule or another repository. It is only in the session's folder."""
+
 
 @frozen
 class FileChange:
-    """One file of a change set. status: "added", "modified", "deleted", "renamed", "mode", "left out" (a repository of
-    its own, which is no part of the change set); lines None for binary. `note` says in one line what a reviewer must
-    know first: that it is a link, a change of its mode, which tool runs it. `refused`: why it cannot be landed."""
+    """One file of a change set. status: "added", "modified", "deleted", "renamed", "mode", `LEFT_OUT`; lines None for
+    binary. `note` says in one line what a reviewer must know first: that it is a link, a change of its mode, which tool
+    runs it, where it is if it is left out. `refused`: why it cannot be landed."""
 
     path: str
     status: str
@@ -363,6 +366,11 @@ class FileChange:
     old_path: str = ""
     note: str = ""
     refused: str = ""
+
+    @property
+    def can_land(self) -> bool:
+        """Whether it can be landed."""
+        return not self.refused and self.status != LEFT_OUT
 
 
 @frozen
@@ -411,6 +419,11 @@ class ChangeSet:
     comments: tuple[DiffComment, ...] = ()
     landings: int = 0
     """Number of landings that can be undone."""
+
+    @property
+    def landable_files(self) -> tuple[FileChange, ...]:
+        """Those of its files that can be landed."""
+        return tuple(file for file in self.files if file.can_land)
 
 
 @frozen

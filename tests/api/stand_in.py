@@ -29,6 +29,7 @@ from engine.model import (
     DismissReason,
     FileChange,
     FileDiff,
+    FilePart,
     Hold,
     Phase,
     PromptPart,
@@ -174,6 +175,8 @@ class StandInSessions(ValuesById):
 class StandInChanges(ValuesById):
     def __init__(self) -> None:
         super().__init__("unknown_change_set")
+        self.landed_parts: Sequence[FilePart] = ()
+        """The parts of the last landing."""
 
     def undecided(self, limit: int) -> list[ChangeSet]:
         return [change for change in self.by_id.values() if change.state.is_undecided][:limit]
@@ -187,7 +190,8 @@ class StandInChanges(ValuesById):
     def _become(self, change_id: str, state: ChangeState) -> None:
         self.by_id[change_id] = replace(self.get(change_id), state=state)
 
-    def land(self, change_id: str, only: object = ()) -> None:
+    def land(self, change_id: str, only: Sequence[FilePart] = ()) -> None:
+        self.landed_parts = only
         self._become(change_id, ChangeState.LANDED)
 
     def branch(self, change_id: str) -> None:

@@ -68,7 +68,11 @@ def test_a_card_is_printed_from_approval_to_landing(
     assert "  │ line 3" in result.out
     assert "chg_x1  waiting  1 file" in result.out
     assert engines[0].sessions.waited == ["sess_aaa"]
-    assert "chg_x1  landed" in clawpy("land", "chg_x1").out
+    landed = clawpy("land", "chg_x1", "--without", "a.py")
+    assert landed.code != 0, "no other file is left"
+    landed = clawpy("land", "chg_x1")
+    assert "chg_x1  landed" in landed.out
+    assert "pred_abc1" not in landed.out, "the card and its prompt are not printed again"
     assert "dismissed" in clawpy("dismiss", "abc").out
     assert (
         "snoozed until" not in clawpy("snooze", "abc", "--for", "30m").out
@@ -109,6 +113,8 @@ def test_sessions_of_other_repositories_are_counted_and_named(
     )
     assert clawpy("work", "--json").document["elsewhere"] == {str(shop.path): 1}
     assert f"landed  1 file  in {shop.path}\n" in clawpy("land", "chg_x1").out
+    branched = clawpy("branch", "chg_x1").out
+    assert "The commit is not signed, and no hooks ran." in branched
     assert f"discarded  1 file  in {shop.path}\n" in clawpy("discard", "chg_x1", "--yes").out
 
 

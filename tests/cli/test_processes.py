@@ -111,7 +111,8 @@ def test_a_card_from_its_approval_to_undo_without_a_running_engine(clawpy: Clawp
     assert [change["id"] for change in document(clawpy("work", "--json"))["changeSets"]] == [undone["changeSet"]["id"]]
     part = document(clawpy("land", card["id"], "--only", "CHANGELOG.md", "--hunk", "1", "--json"))
     assert part["changeSet"]["state"] == "landed"  # the only hunk of the only file
-    clawpy("undo", card["id"])
+    change = undone["changeSet"]["id"]
+    assert clawpy("undo", card["id"]).out.startswith(f"Landing undone. Land it again: `clawpy land {change}`\n")
     assert "no hunk 2" in clawpy("land", card["id"], "--only", "CHANGELOG.md", "--hunk", "2").err
     assert "it does not change nope" in clawpy("land", card["id"], "--only", "nope").err
     assert "see `clawpy work`" in clawpy("land", "zzzz").err
@@ -119,10 +120,11 @@ def test_a_card_from_its_approval_to_undo_without_a_running_engine(clawpy: Clawp
     assert (comment["number"], comment["line"], comment["text"]) == (1, 1, "shorter")
     assert "comment 1 on CHANGELOG.md:1" in clawpy("work", card["id"], "--diff").out
     assert "its comments stay as notes" in clawpy("comment", card["id"], "--send").err
-    assert clawpy("land", card["id"]).out.endswith("\n1 comment of yours not sent\n")
+    printed = clawpy("land", card["id"]).out
+    assert printed.startswith(f"Landed 1 file. Undo: `clawpy undo {change}`\n")
+    assert printed.endswith("\n1 comment of yours not sent\n")
     clawpy("undo", card["id"])
     assert "comment 1" not in clawpy("comment", card["id"], "--remove", "1").out
-    change = undone["changeSet"]["id"]
     refused = clawpy("undo", card["id"])
     assert f"{change} is undone already" in refused.err
     assert f"`clawpy land {change}` lands it again" in refused.err

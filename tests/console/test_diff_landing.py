@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -73,6 +74,17 @@ def refuse_to_land(engine: StandIn) -> None:
     engine.changes.land = refuse  # type: ignore[assignment, method-assign]
 
 
+def refuse_last_file(engine: StandIn) -> None:
+    """The last file cannot be landed."""
+    *files, last = engine.changes.all[0].files
+    set_change(engine, files=(*files, replace(last, refused="a submodule")))
+
+
+def refuse_all_files(engine: StandIn) -> None:
+    """No file can be landed."""
+    set_change(engine, files=tuple(replace(file, refused="a submodule") for file in engine.changes.all[0].files))
+
+
 SAYS_MARKS_LOST = sees("lost hunks that you had marked. Look at")
 
 STORIES = {
@@ -130,6 +142,31 @@ STORIES = {
         press("L"),
         called("landed part", ("shop/cart.py", (1,))),
         sees("Landed 1 hunk in 1 file. The rest waits: 3 files."),
+    ),
+    "without the file that cannot be landed the others land": (
+        Given(refuse_last_file),
+        sees("2 files to land, 1 file that cannot be landed"),
+        press("L"),
+        sees("Nothing was landed, because these cannot be landed: shop/rounding.py (a submodule)"),
+        sees("L lands them"),
+        would_land("shop/cart.py", "shop/price.py"),
+        never_called("landed part"),
+        press("L"),
+        called("landed part", ("shop/cart.py", ()), ("shop/price.py", ())),
+    ),
+    "a branch with a file that cannot be landed is refused with the way on": (
+        Given(refuse_last_file),
+        press("b"),
+        sees("No branch was made, because these cannot be landed: shop/rounding.py (a submodule)"),
+        would_land("shop/cart.py", "shop/price.py"),
+        never_called("branched"),
+    ),
+    "changes none of which can be landed can be copied or discarded": (
+        Given(refuse_all_files),
+        sees("3 files that cannot be landed"),
+        press("L"),
+        sees("Copy what you need", "then D discards them"),
+        never_called("landed"),
     ),
     "a folder is marked in the tree": (
         press("shift+tab g space"),

@@ -149,6 +149,13 @@ def test_guidance_never_leads_out_of_the_workspace(tmp_path: Path, target: str) 
     assert contribution.notes == ("AGENTS.md was left out: it is a link that leads out of the workspace",)
 
 
+def test_submodules_are_named_to_the_agent(tmp_path: Path) -> None:
+    (tmp_path / ".gitmodules").write_text('[submodule "x"]\n\tpath = vendor/<lib>\n\turl = ../lib\n')
+    contribution = ProjectPart().make_part(make_request(tmp_path))
+    submodules = "Submodules are empty here, and what is written in them is not landed: vendor/&lt;lib&gt;"
+    assert submodules in contribution.part.text
+
+
 def test_long_guidance_is_cut_at_a_line_with_a_note(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("a line of guidance\n" * 2_000)
     contribution = ProjectPart().make_part(make_request(tmp_path))

@@ -15,6 +15,7 @@ from engine.model import Refusal
 
 PRINTERS: Mapping[str, Callable[[Document], Lines]] = {
     "agents": learning.format_agents,
+    "branch": cards.format_branch,
     "bubbles": learning.format_bubbles,
     "candidates": learning.format_candidates,
     "cards": cards.format_cards,
@@ -48,6 +49,7 @@ PRINTERS: Mapping[str, Callable[[Document], Lines]] = {
     "tasks": cards.format_tasks,
     "token": system.format_token,
     "train": learning.format_train,
+    "undo": cards.format_undo,
     "work": cards.format_work,
     "xray": cards.format_xray,
 }

@@ -22,7 +22,7 @@ from clawpy_console.cli.printing.style import (
 )
 from clawpy_console.fields import Document, work
 from clawpy_console.formats import count, one_line, workspace_name
-from engine.model import NO_SANDBOX_WARNING, label_outcome
+from engine.model import LEFT_OUT, NO_SANDBOX_WARNING, label_outcome
 
 
 def format_cards(document: Document) -> Lines:
@@ -143,7 +143,7 @@ def format_card_with_session(document: Document) -> Lines:
         sign, tone = ("$ ", "title") if line["kind"] == "command" else ("", "ink")
         yield from (f"  │ {paint(tone, item)}" for item in f"{sign}{line['text']}".splitlines() or [""])
     if change is not None:
-        yield from _format_change_set(change)
+        yield from _format_change_set(change, session)
     for file in document.get("diff", ()):
         yield from _format_file_diff(file)
     if "continues" in document:
@@ -179,8 +179,9 @@ def _format_session(session: Document) -> Lines:
     yield from indent_lines(session["error"] or session["summary"])
 
 
-def _format_change_set(change: Document) -> Lines:
-    """A change set. Its repository is named once something landed there, because an id alone may lead to any."""
+def _format_change_set(change: Document, session: Document | None = None) -> Lines:
+    """A change set. Its repository is named once something landed there, because an id alone may lead to any. With its
+    `session` the folder is named in which a rest lies that cannot be landed."""
     waiting = change["state"] == "waiting"
     on_branch = f" on {change['branch']}" if change["branch"] else ""
     where_landed = f"  in {change['workspace']}" if change["landedFiles"] or not waiting else ""
@@ -193,12 +194,23 @@ def _format_change_set(change: Document) -> Lines:
         yield from _format_comment(comment)
     if waiting:
         landed = f"{count(change['landedFiles'], 'file')} landed; for the rest: " if change["landedFiles"] else ""
-        yield dim(f"    {landed}land, branch or discard it")
+        yield dim(f"    {landed}{_describe_next_steps(change, session)}")
+
+
+def _describe_next_steps(change: Document, session: Document | None) -> str:
+    """What can be done with changes that wait."""
+    refused = sum(bool(file["refused"]) for file in change["files"])
+    left_out = sum(file["status"] == LEFT_OUT for file in change["files"])
+    if refused + left_out == len(change["files"]):
+        source = f" from {session['cwd']}" if session and not session["gone"] else ""
+        return f"copy what you need{source}, then discard it"
+    return "land the other files or discard it" if refused else "land, branch or discard it"
 
 
 def _format_changed_file(file: Document) -> Lines:
     """A file of a change set, and why it cannot be landed."""
     numbers = "binary" if file["added"] is None else f"+{file['added']} -{file['removed']}"
+    numbers = "" if file["status"] == LEFT_OUT else numbers
     yield f"    {file['status']:8} {numbers:>9}  {file['path']}"
     if file["refused"]:
         yield bad(f"      ✗ cannot be landed: {file['refused']}")
@@ -208,7 +220,7 @@ def _format_changed_file(file: Document) -> Lines:
 
 def _format_comment(comment: Document) -> Lines:
     """A comment on a line of the changes, with that line."""
-    before, sent = " before" if comment["old"] else "", "  (sent)" if comment["sent"] else ""
+    before, sent = " before" if comment["old"] else "", "  (in a card)" if comment["sent"] else ""
     yield f"    comment {comment['number']} on {comment['path']}:{comment['line']}{before}{sent}"
     yield dim(f"      > {comment['quote']}")
     yield from indent_lines(comment["text"])
@@ -242,10 +254,34 @@ def _explain_no_work(elsewhere: Mapping[str, int]) -> str:
 
 def format_land(document: Document) -> Lines:
     """The changes that were landed, and that comments on them have no answer."""
-    yield from format_card_with_session(document)
+    change = document["changeSet"]
+    landed = count(change["landedFiles"], "file")
+    result = f"Landed {landed}" if change["landings"] == 1 else f"Landed; {landed} in {change['landings']} landings"
+    command = f"clawpy undo {change['id']}"
+    yield f"{result}. Undo: `{bold(command)}`"
+    yield from _format_change_set(change, document["session"])
     comments = work.describe_open_comments([bool(comment["sent"]) for comment in document["changeSet"]["comments"]])
     if comments:
         yield wants(comments)
+
+
+def format_undo(document: Document) -> Lines:
+    """A landing that was undone; else the card whose decision was."""
+    change = document["changeSet"]
+    if change is None or change["state"] not in ("undone", "waiting"):
+        yield from format_card_with_session(document)
+        return
+    left = f"; {change['landings']} left" if change["landings"] else ""
+    command = f"clawpy land {change['id']}"
+    yield f"Landing undone{left}. Land it again: `{bold(command)}`"
+    yield from _format_change_set(change, document["session"])
+
+
+def format_branch(document: Document) -> Lines:
+    """The branch that was made."""
+    change = document["changeSet"]
+    yield f"Committed to {bold(change['branch'])}. The commit is not signed, and no hooks ran."
+    yield from _format_change_set(change, document["session"])
 
 
 def format_discard(document: Document) -> Lines:

@@ -72,10 +72,18 @@ def work(
 
 
 @operation(marks_presence=True)
-def land(engine: Services, id: NonEmptyText, only: Sequence[Any] = ()) -> Document:
-    """Write a change set into the working tree, or `only` some of its files, or some of their hunks."""
+def land(
+    engine: Services, id: NonEmptyText, only: Sequence[Any] = (), without: Sequence[NonEmptyText] = ()
+) -> Document:
+    """Write a change set into the working tree: all of it or nothing, or `only` some of its files, or some of their
+    hunks, or all that can be landed `without` some files."""
     target = _find_target_of_work(engine, id)
-    engine.changes.land(target.change_set_id, [_parse_file_part(part) for part in only])
+    parts = [_parse_file_part(part) for part in only]
+    if without:
+        if parts:
+            raise Refusal("bad_arguments", "`only` and `without` exclude each other", "give one of them")
+        parts = _select_parts_without(engine.changes.get(target.change_set_id), without)
+    engine.changes.land(target.change_set_id, parts)
     engine.card_store.follow_landings()  # a cycle would do this, but an engine for one operation has none
     return find_target(engine, target.change_set_id).document()
 
@@ -228,6 +236,18 @@ def _parse_file_part(part: object) -> FilePart:
     if not isinstance(path, str) or not isinstance(hunks, list) or not all(type(hunk) is int for hunk in hunks):
         raise Refusal("bad_arguments", "only: a path, or a path with hunks", '{"path": "cart.py", "hunks": [1, 3]}')
     return FilePart(path, tuple(hunks))
+
+
+def _select_parts_without(change: ChangeSet, without: Sequence[str]) -> list[FilePart]:
+    """The files that can be landed, except for those in `without`. Raises `Refusal` `unknown_file`, and
+    `nothing_to_land` if no file is left."""
+    paths = [file.path for file in change.files]
+    if unknown := [path for path in without if path not in paths]:
+        raise Refusal("unknown_file", f"{unknown[0]} is not among the changes that wait", f"`clawpy work {change.id}`")
+    parts = [FilePart(file.path) for file in change.landable_files if file.path not in without]
+    if not parts:
+        raise Refusal("nothing_to_land", "no other file can be landed", f"`clawpy work {change.id}` lists them")
+    return parts
 
 
 def _make_prompt_part(part: PromptPart, objections: Sequence[str]) -> Document:

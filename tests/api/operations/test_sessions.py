@@ -7,7 +7,17 @@ from dataclasses import replace
 import pytest
 
 from clawpy_console.cli.printing import render_document
-from engine.model import ModelCall, PromptLine, PromptPart, PromptSource, SessionState, SourceKind, Trust
+from engine.model import (
+    FileChange,
+    FilePart,
+    ModelCall,
+    PromptLine,
+    PromptPart,
+    PromptSource,
+    SessionState,
+    SourceKind,
+    Trust,
+)
 from tests.api.operations.conftest import Ask, Refused
 from tests.api.stand_in import StandIn
 from tests.conftest import MONDAY_MORNING
@@ -29,6 +39,18 @@ def test_a_change_set_is_decided(engine: StandIn, ask: Ask, verb: str, state: st
     engine.cards.approve("pred_abc1")
     decision = {"yes": True} if verb == "discard" else {}
     assert ask(verb, id="pred_abc1", **decision)["changeSet"]["state"] == state
+
+
+def test_all_but_some_files_are_landed(engine: StandIn, ask: Ask, refused: Refused) -> None:
+    files = tuple(
+        FileChange(path, "added", 1, 0, refused="a link" * (path == "evil")) for path in ("a.py", "b.py", "evil")
+    )
+    engine.changes.by_id["chg_x1"] = replace(engine.changes.by_id["chg_x1"], files=files)
+    ask("land", id="chg_x1", without=["b.py", "evil"])
+    assert engine.changes.landed_parts == [FilePart("a.py")]
+    assert refused("land", id="chg_x1", without=["c.py"]).code == "unknown_file"
+    assert refused("land", id="chg_x1", without=["a.py", "b.py"]).code == "nothing_to_land"
+    assert refused("land", id="chg_x1", without=["evil"], only=["a.py"]).code == "bad_arguments"
 
 
 def test_a_session_without_changes_is_refused_with_the_reason(engine: StandIn, refused: Refused) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.model import FilePart
 from tests.execution.changesets.landing_world import FILES, TEXT, LandingWorld, assert_landing_is_refused, file_edit
 from tests.support.helpers import refused
 
@@ -107,6 +108,105 @@ def test_a_submodule_is_left_as_it_is(world: LandingWorld, tmp_path: Path) -> No
 
     assert world.run_session(drop, name="session_2") is None, "a submodule is no part of the changes"
     assert commit == world.git("-C", "lib", "rev-parse", "HEAD")
+
+
+@pytest.fixture
+def world_with_submodule(world: LandingWorld, tmp_path: Path) -> LandingWorld:
+    """A world whose repository has the submodule `vendor/lib`."""
+    library = LandingWorld(tmp_path / "library").repository
+    library.commit("one", {"x.txt": "1"})
+    world.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library.path), "vendor/lib")
+    world.repository.commit("part")
+    return world
+
+
+def edit_submodule(folder: Path) -> None:
+    (folder / "vendor/lib/x.txt").write_text("fixed\n")
+
+
+def test_a_file_below_a_submodule_is_listed_with_its_place_and_never_landed(
+    world_with_submodule: LandingWorld,
+) -> None:
+    world = world_with_submodule
+    change_set = world.make_change(edit_submodule)
+    [file] = change_set.files
+    place = world.worktrees.folder_of(change_set.session_id) / "vendor/lib/x.txt"
+    assert (file.path, file.status, file.can_land) == ("vendor/lib/x.txt", "left out", False)
+    assert file.note == f"in a submodule; it is not landed. It is {place}"
+    before = world.files
+
+    refusal = refused("unsupported_files", change_set.land)
+
+    assert f"`clawpy discard {change_set.id}`" in refusal.fix
+    assert world.files == before
+    change_set.discard()
+    assert not place.exists()
+
+
+def test_of_a_submodule_with_many_new_files_the_folder_is_listed(world_with_submodule: LandingWorld) -> None:
+    def fill(folder: Path) -> None:
+        for number in range(30):
+            (folder / f"vendor/lib/{number}").write_text("x")
+
+    assert [file.path for file in world_with_submodule.make_change(fill).files] == ["vendor/lib/"]
+
+
+def test_what_is_left_out_waits_in_the_session_s_folder_after_the_landing(world_with_submodule: LandingWorld) -> None:
+    def edit(folder: Path) -> None:
+        edit_submodule(folder)
+        (folder / "a.txt").write_text("new\n")
+
+    world = world_with_submodule
+    before, change_set = world.files, world.make_change(edit)
+    place = world.worktrees.folder_of(change_set.session_id) / "vendor/lib/x.txt"
+
+    landed = change_set.land()
+
+    assert (world.root / "a.txt").read_text() == "new\n"
+    assert (landed.state, landed.landed, [file.path for file in landed.files]) == ("waiting", 1, ["vendor/lib/x.txt"])
+    assert place.read_text() == "fixed\n"
+    assert change_set.undo().state == "undone"
+    assert world.files == before
+    assert [file.path for file in change_set.current.files] == ["a.txt", "vendor/lib/x.txt"]
+    change_set.land()
+    assert change_set.discard().state == "landed"
+    assert not place.exists()
+
+
+def test_a_branch_is_refused_while_it_would_delete_what_is_left_out(world_with_submodule: LandingWorld) -> None:
+    def edit(folder: Path) -> None:
+        edit_submodule(folder)
+        (folder / "a.txt").write_text("new\n")
+
+    world = world_with_submodule
+    change_set = world.make_change(edit)
+    folder = world.worktrees.folder_of(change_set.session_id)
+    assert "vendor/lib/x.txt" in refused("unsupported_files", change_set.branch).message
+    (folder / "vendor/lib/x.txt").rename(world.folder / "x.txt")
+    assert change_set.branch().state == "branched"
+
+
+def test_a_refusal_names_the_files_and_the_command_that_lands_the_others(world: LandingWorld) -> None:
+    def edit(folder: Path) -> None:
+        (folder / "the evil").symlink_to("/etc/passwd")
+        (folder / "a.txt").write_text("new\n")
+        (folder / "b.txt").unlink()
+
+    change_set = world.make_change(edit)
+    before, folder = world.files, world.worktrees.folder_of(change_set.session_id)
+    reason = "these cannot be landed: the evil (a link that points outside the project, to /etc/passwd)"
+    way_on = f"`clawpy land {change_set.id} --without 'the evil'` lands the other 2 files; the rest is in {folder}"
+
+    refusal = refused("unsupported_files", change_set.land)
+
+    assert (refusal.message, refusal.fix) == (f"nothing was landed, because {reason}", way_on)
+    assert world.files == before
+    refusal = refused("unsupported_files", change_set.branch)
+    assert (refusal.message, refusal.fix) == (f"no branch was made, because {reason}", way_on)
+    rest = change_set.land(FilePart("a.txt"), FilePart("b.txt"))
+    assert [file.path for file in rest.files] == ["the evil"]
+    refusal = refused("unsupported_files", change_set.land)
+    assert refusal.fix == f"copy what you need from {folder}, then `clawpy discard {change_set.id}`"
 
 
 def test_a_file_with_a_filter_program_is_not_landed_and_no_filter_runs(world: LandingWorld) -> None:
