@@ -158,21 +158,21 @@ def describe_change_set(change: ChangeSet | None, session: SessionView | None) -
 
 
 def describe_check(check: CheckResult) -> Content:
-    """The result of the tests, with up to five that failed, those first that did not fail before the changes."""
+    """The result of the tests, with up to five faults, those first that were not there before the changes."""
     errors = formats.count(check.errors, "error")
     parts = [f"{check.failed} failed"] if check.failed else []
     parts += [errors] if check.errors else []
     parts.append(f"{check.passed} passed")
     sign, style = ("✓", "$grey") if check.green else ("✗", "$wrong")
-    if check.failing and not check.has_new_failures:
+    if check.faults and not check.has_new_failures:
         sign, style = "✓", "$grey"
         parts.insert(0, "nothing new fails")
     head = Content.assemble(
         (f"{sign} {check.tool}: {', '.join(parts)}", style), (f"  {seconds_in_words(check.seconds)}", "$faint")
     )
     failed_before = frozenset(check.failed_before or ())
-    failing = sorted(check.failing, key=lambda test: test in failed_before)[:5]
-    names = [f"  {one_line(test)}{' (failed before as well)' if test in failed_before else ''}" for test in failing]
+    faults = sorted(check.faults, key=lambda fault: fault in failed_before)[:5]
+    names = [f"  {one_line(fault)}{' (failed before as well)' if fault in failed_before else ''}" for fault in faults]
     return Content("\n").join([head, *(Content.styled(name, "$grey") for name in names)])
 
 
@@ -182,7 +182,7 @@ def make_failure_lines(session: SessionView) -> list[tuple[str, str]]:
     The engine groups failures that are alike. A bisect ends with its culprit, so it has no such lines.
     """
     check = session.check
-    if check is None or not check.failing or session.facts.get("culprit"):
+    if check is None or not check.faults or session.facts.get("culprit"):
         return []
     groups = _group_failing_tests(session, check)
     causes = f", {formats.count(len(groups), 'cause')}" if any(groups) else ""
@@ -199,7 +199,7 @@ def _group_failing_tests(session: SessionView, check: CheckResult) -> dict[str, 
         return {item["cause"]: list(item["tests"]) for item in causes}
     signatures = session.facts.get("signatures") or {}
     groups: dict[str, list[str]] = {}
-    for test in check.failing:
+    for test in check.faults:
         groups.setdefault(signatures.get(test, ""), []).append(test)
     return groups
 

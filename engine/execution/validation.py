@@ -71,16 +71,16 @@ class Attempt:
 
     check: CheckResult
     broken: frozenset[str]
-    """Tests that fail now and did not fail before the session."""
+    """Tests that fail now and did not fail before the session, or the error that is no test (`CheckResult.faults`)."""
     full: bool
     """The whole suite was run."""
     output: str = ""
 
     def compare_with(self, failed_before: frozenset[str] | None) -> Attempt:
         """This run, with what is known of the tests that failed before the session."""
-        if failed_before is None or not self.check.failing:
+        if failed_before is None or not self.check.faults:
             return self
-        names = tuple(test for test in self.check.failing if test in failed_before)
+        names = tuple(fault for fault in self.check.faults if fault in failed_before)
         return replace(self, check=replace(self.check, failed_before=names), broken=self.broken - failed_before)
 
 
@@ -215,7 +215,7 @@ class Validation:
                 tree=files.tree,
                 clean=files.clean,
             )
-            failing = _select_shown_names(latest.broken, redact)
+            failing = _select_shown_tests(latest, redact)
             about: dict[str, Any] = {
                 "subject": view.id,
                 "workspace": view.workspace,
@@ -223,10 +223,10 @@ class Validation:
                 "attempts": tried,
                 "cost": spent,
             }
-            if tried > 1 and latest.broken and latest.broken == attempts[-2].broken:
+            if tried > 1 and failing and latest.broken == attempts[-2].broken:
                 tx.record(RetryRepeated(**about, failing=failing))
             if tried > 1 and not latest.broken:
-                tx.record(ValidationHealed(**about, failing=_select_shown_names(attempts[0].broken, redact)))
+                tx.record(ValidationHealed(**about, failing=_select_shown_tests(attempts[0], redact)))
             if reason:
                 tx.record(ValidationFailed(**about, failing=failing, reason=redact(reason)))
 
@@ -262,7 +262,7 @@ class _ChangedTests:
             result = RunTests(paths=covered).run(job)
         assert result.check is not None
         self._runs += 1
-        return Attempt(result.check, frozenset(result.check.failing), result.full, listener.text)
+        return Attempt(result.check, frozenset(result.check.faults), result.full, listener.text)
 
     def compare_with_base(self, attempt: Attempt) -> Attempt:
         """An attempt, with what is known of the tests that failed before the session. That is found out when the first
@@ -275,7 +275,7 @@ class _ChangedTests:
         """The failing tests that also fail without the agent's changes; None if that is not known."""
         job = self._make_job(_OutputCollector(self._live, quiet=True))
         tools = [tool for tool in read_project(self._folder.path, self._project).tools if tool.runs_single_tests]
-        if not tools or not check.failing:
+        if not tools or not check.faults:
             return None
         self._live.say("do these tests also fail without the changes?")
         ((_, compared),) = compare_with_base(
@@ -324,9 +324,9 @@ class _OutputCollector:
         return result
 
 
-def _select_shown_names(tests: frozenset[str], redact: Callable[[str], str]) -> tuple[str, ...]:
-    """The names that an event has, without secrets."""
-    return tuple(redact(test) for test in sorted(tests)[:MAX_NAMED_TESTS])
+def _select_shown_tests(attempt: Attempt, redact: Callable[[str], str]) -> tuple[str, ...]:
+    """The broken tests that an event has, without secrets."""
+    return tuple(redact(test) for test in sorted(attempt.broken.intersection(attempt.check.failing))[:MAX_NAMED_TESTS])
 
 
 def _decode_path(path: bytes) -> str:

@@ -247,7 +247,7 @@ class Day:
             for capture in self.captures
         ]
         for session_id, failing in sorted(self.failing.items()):
-            lines.append(f"[{session_id}] still failed: {', '.join(failing.names[:5])}")
+            lines.append(f"[{session_id}] still failed: {', '.join(failing.names[:5]) or 'the suite as a whole'}")
         joined = "\n".join(plain(line, 2 * MAX_LINE_CHARS) for line in lines)
         return joined if len(joined) <= MAX_SYNTHESIS_CHARS else joined[: MAX_SYNTHESIS_CHARS - 1] + "…"
 

@@ -371,7 +371,7 @@ def describe_event(entry: LedgerEntry) -> str:
         subject=entry.subject,
         outcome=label_outcome(describe_outcome(payload.get("state", ""), payload.get("result", ""))),
         file_count=count(payload.get("files", 0), "file"),
-        failing_tests=", ".join(payload.get("failing", ())[:5]),
+        failing_tests=", ".join(payload.get("failing", ())[:5]) or "the suite as a whole",
         part_of="a part of " if payload.get("left") else "",
         **payload,
     )

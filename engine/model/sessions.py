@@ -150,12 +150,17 @@ class CheckResult:
     errors: int = 0
     seconds: float = 0.0
     failing: tuple[str, ...] = ()
+    """The ids of failing tests, or of what holds them, such as a file: each can be run again without the others."""
     durations: tuple[tuple[str, float], ...] = ()
     """(test id, seconds) of the tests that ran, slowest first: of some tools only the slow ones, or none."""
     counted: bool = True
-    """False if the output named no tests: then one `passed` or `failed` stands for the end of the command."""
+    """False if the output named no tests: then one `passed` or `failed` stands for the end of the command, and `tool`
+    is the command."""
     failed_before: tuple[str, ...] | None = None
-    """Those of `failing` that also fail on the files which the tested changes build on; None if that is not known."""
+    """Those of `faults` that are also there on the files which the tested changes build on; None if that is not
+    known."""
+    error: str = ""
+    """What was wrong besides tests, as the run printed it, such as a compiler's sentence; "" if nothing was."""
 
     @property
     def green(self) -> bool:
@@ -163,11 +168,16 @@ class CheckResult:
         return self.failed == 0 and self.errors == 0 and self.passed > 0
 
     @property
+    def faults(self) -> tuple[str, ...]:
+        """What was wrong by name: the failing tests, or else the error that is no test."""
+        return self.failing or ((self.error,) if self.error else ())
+
+    @property
     def all_failed_before(self) -> bool:
         """Whether everything that fails is known to fail without the tested changes as well. Tests of two projects may
         have the same name, so names are counted."""
-        has_names = self.failed + self.errors <= len(self.failing)
-        return has_names and Counter(self.failing) <= Counter(self.failed_before or ())
+        has_names = self.failed + self.errors <= len(self.faults)
+        return has_names and Counter(self.faults) <= Counter(self.failed_before or ())
 
     @property
     def has_new_failures(self) -> bool:
@@ -181,7 +191,13 @@ class CheckResult:
         such as a key in a test's parameter (SPEC 11.1)."""
         slowest = tuple((redact(test), seconds) for test, seconds in self.durations[:KEPT_DURATIONS])
         failed_before = None if self.failed_before is None else tuple(map(redact, self.failed_before))
-        return replace(self, failing=tuple(map(redact, self.failing)), durations=slowest, failed_before=failed_before)
+        return replace(
+            self,
+            failing=tuple(map(redact, self.failing)),
+            durations=slowest,
+            failed_before=failed_before,
+            error=redact(self.error),
+        )
 
 
 @frozen

@@ -147,7 +147,7 @@ def find_test_that_failed_alone(run: ValidationRun) -> str:
     """The test that failed in a run of this test only; "" for any other run."""
     check = run.check
     number = check.passed + check.failed + check.errors + check.skipped
-    return check.failing[0] if number == 1 and check.failing and check.counted else ""
+    return check.failing[0] if number == 1 and check.failing else ""
 
 
 def read_verdict_on(run: ValidationRun, test: str) -> bool | None:

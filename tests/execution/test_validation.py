@@ -25,7 +25,8 @@ from engine.storage.ledger import Ledger
 from engine.storage.validation_runs import ValidationRun, ValidationRuns
 from tests.conftest import Repository
 from tests.execution.session_world import MakeWorld
-from tests.execution.validation_world import ValidationWorld, write_files
+from tests.execution.validation_world import Turn, ValidationWorld, write_files
+from tests.support.programs import MAVEN_PROJECT, MAVEN_WRAPPER, make_java_class
 
 PASSING_TEST = "from cart import total\n\n\ndef test_total():\n    assert total() == 3\n"
 RIGHT = "def total():\n    return 3\n"
@@ -123,6 +124,39 @@ def test_what_cannot_be_tested_without_the_changes_is_not_known_to_have_failed_b
     assert view.check.failed_before is None
     assert "it is not known whether it failed before" in view.summary
     assert world.find_change(view).files[0].path == "cart.py"
+
+
+def commit_java(world: ValidationWorld, statement: str) -> None:
+    """Commit a project of Maven, whose method has this statement."""
+    world.repository.write("mvnw", MAVEN_WRAPPER).chmod(0o755)
+    world.repository.commit("Java", {**MAVEN_PROJECT, "Cart.java": make_java_class(statement)})
+
+
+def write_java(statement: str) -> Turn:
+    """A turn that gives the method this statement."""
+
+    def turn(live: LiveSession, folder: SessionFolder) -> None:
+        (folder.path / "Cart.java").write_text(make_java_class(statement))
+
+    return turn
+
+
+@pytest.mark.long
+def test_an_error_of_the_build_is_given_back_and_is_no_test(world: ValidationWorld) -> None:
+    commit_java(world, "return a + b;")
+    view, prompts = world.work(*map(write_java, ("return b + a", "return b * a", "return b + a;")))
+    assert ["Cart.java:[1,42] ';' expected" in prompt for prompt in prompts] == [True, True]
+    assert view.summary.endswith("fixed at attempt 2"), view.summary
+    [healed] = Ledger(world.database).latest(50, kinds=("ValidationHealed", "RetryRepeated"))
+    assert healed.payload["failing"] == []
+
+
+@pytest.mark.long
+def test_an_error_of_the_build_that_was_there_before_is_not_given_back(world: ValidationWorld) -> None:
+    commit_java(world, "return a + b")
+    view, prompts = world.work(write_java("return b + a"))
+    assert prompts == []
+    assert view.summary.endswith("Cart.java:[1,42] ';' expected; that was so before as well"), view.summary
 
 
 @pytest.mark.long

@@ -64,6 +64,12 @@ def test_a_name_in_a_parameter_is_data(prompt: str, parameters: dict[str, object
     assert check_assignment(assignment, {"koji-core"}).verdict is Verdict.BLOCK
 
 
+@pytest.mark.parametrize("name", ["test_total[*]", "test_total[$HOME]", "[ERROR] Cart.java"])
+def test_the_name_of_a_test_in_the_title_of_a_card_runs_nothing(name: str) -> None:
+    assignment = Assignment(f"Run `{name}` again", "koji-core", "/w", "flow", "x", {"tests": [f"test_cart.py::{name}"]})
+    assert check_assignment(assignment, {"koji-core"}, data={"tests"}).verdict is Verdict.ALLOW
+
+
 def test_look_alikes_and_invisible_characters_are_folded() -> None:
     assert fold_text("ѕυdo\u00a0r\u200bm \u2014rf") == "sudo rm -rf"
     assert fold_text("naïve café") == "naïve café"

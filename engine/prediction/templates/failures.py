@@ -371,7 +371,7 @@ def still_red(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     if part.tool is None or last is None or last.check.green or part.changed:
         return
     tests = select_usable_failures(last)[:MAX_PATHS]
-    if not tests or not part.tool.runs_single_tests or not last.check.counted:
+    if not tests or not part.tool.runs_single_tests:
         return
     narrowed = find_ended_sessions(context, part.project.path, "narrow_failures")
     if any(session.id == last.session_id or session.created_at > last.ran_at for session in narrowed):

@@ -133,20 +133,22 @@ def _run_offer(
 
 @template
 def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
-    """The last run failed, and files changed since. The card offers the tests that failed. If nothing changed and one
-    test was run alone, it offers the whole suite, unless that ran on the same files, has no other test, or passes
-    without your uncommitted changes."""
+    """The last run failed, and files changed since. The card offers the tests that failed, or if the run named none,
+    the whole suite. If nothing changed and one test was run alone, it offers the whole suite, unless that ran on the
+    same files, has no other test, or passes without your uncommitted changes."""
     if part.tool is None or not part.tree_runs:
         return
     last = part.tree_runs[0]
     failing = select_usable_failures(last)
-    if last.check.green or not failing or (part.passes_without_changes(context.repository.head) and not part.changed):
+    if last.check.green or (part.passes_without_changes(context.repository.head) and not part.changed):
         return
-    which = f"`{shorten_test(failing[0])}`" if len(failing) == 1 else f"the {len(failing)} failed tests"
+    if not (failing or last.check.failed or (last.check.errors and part.changed)):
+        return
     prompt, parameters = f"Run the whole suite{part.within} again", {"paths": list[str]()}
-    if _can_run_alone(part, part.tool, failing):
+    if failing and _can_run_alone(part, part.tool, failing):
         if not part.changed and not _may_whole_suite_say_more(part):
             return  # `still_red` says more
+        which = f"`{shorten_test(failing[0])}`" if len(failing) == 1 else f"the {len(failing)} failed tests"
         prompt = f"Run the whole suite{part.within}: does more than {which} fail?"
         if part.changed:
             prompt, parameters = f"Run {which} again", {"tests": failing}
@@ -166,8 +168,7 @@ def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
 
 def _can_run_alone(part: Part, tool: Toolchain, failing: Sequence[str]) -> bool:
     """Whether the tests that failed in the last run can be run without the others, and their files are still there."""
-    is_listed = part.tree_runs[0].check.counted and len(failing) <= MAX_PATHS
-    return tool.runs_single_tests and is_listed and part.deleted_tests.isdisjoint(failing)
+    return tool.runs_single_tests and len(failing) <= MAX_PATHS and part.deleted_tests.isdisjoint(failing)
 
 
 def _may_whole_suite_say_more(part: Part) -> bool:
@@ -229,15 +230,18 @@ def _offer_check_of_failures(context: WorkspaceContext, part: Part) -> Iterator[
         for test in select_usable_failures(last)
         if test not in flaky and test.partition("::")[0] not in new_files  # HEAD has no test of a new file
     ]
-    if not failing:
+    is_unnamed = not last.check.failing and bool(last.check.failed or last.check.errors)
+    if not (failing or is_unnamed):
         return
-    which = f"`{shorten_test(failing[0])}`{count_others(failing, noun='other test')}"
+    which = (
+        "the whole suite" if is_unnamed else f"`{shorten_test(failing[0])}`{count_others(failing, noun='other test')}"
+    )
     left_out = join_shortened(file.path for file in git.files)
     yield Offer(
-        f"{'Does' if len(failing) == 1 else 'Do'} {which} fail without your uncommitted changes, too?",
+        f"{'Does' if len(failing) < 2 else 'Do'} {which} fail without your uncommitted changes, too?",
         f"{describe_result(last.check)} at {moment(last.ran_at, context.local)} with {left_out}. A run of HEAD alone "
         "tells whether a commit or your changes broke it.",
-        subject=failing[0],
+        subject=next(iter(failing), which),
         facts={"head": git.head, "tests": failing[:MAX_PATHS]},
         parameters={"tests": failing[:MAX_PATHS]},
         evidence_at=last.ran_at,

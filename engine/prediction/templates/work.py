@@ -194,7 +194,11 @@ def _describe_uncovered(context: WorkspaceContext, session: SessionView) -> str:
 
 def _describe_failed_tests(context: WorkspaceContext, session: SessionView) -> str:
     last = context.runs[0] if context.runs else None
-    tests = _quote_names(last.check.failing[:5]) if last is not None and last.session_id == session.id else ""
+    if last is None or last.session_id != session.id:
+        return ""
+    if not last.check.failing and (last.check.failed or last.check.errors):
+        return "Make the whole suite pass, by the cause and not by the tests"
+    tests = _quote_names(last.check.failing[:5])
     return f"Make {tests} pass, by the cause and not by the test" if tests else ""
 
 
@@ -218,7 +222,7 @@ agent could take that text for an order."""
 def _may_need_agent(session: SessionView) -> bool:
     """Whether an agent may fix what the session found. Several failing tests are grouped by cause before."""
     if session.flow == "run_tests":
-        return session.check is not None and len(session.check.failing) == 1
+        return session.check is not None and len(session.check.faults) == 1
     return session.flow in AFTER_FLOW
 
 

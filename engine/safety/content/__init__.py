@@ -18,7 +18,7 @@ from functools import lru_cache
 from engine.frozen import frozen
 from engine.model import ALLOWED_ONCE, UNREGISTERED_CHANNEL, Assignment, PromptPart, RailVerdict, Trust, Verdict
 from engine.safety.content.calls import find_calls
-from engine.safety.content.commands import judge_command
+from engine.safety.content.commands import UNRESOLVED, judge_command
 from engine.safety.content.prompts import judge_prompt
 from engine.safety.content.rulebook import NO_RULES, OwnRules, make_own_rules
 from engine.safety.content.rules import STRICTNESS, Objection
@@ -102,7 +102,8 @@ def check_assignment(
     """The verdict on a whole assignment: its channel, its prompt, and the texts in its parameters.
 
     The parameters named in `data`, such as names of files, are never run, so they are not judged. The prompt of a flow
-    may repeat one that reads like a command. That part is left out, because the flow does not read its prompt.
+    may repeat one that reads like a command. That part is left out, because the flow does not read its prompt. So it
+    does no harm either if the prompt quotes a name such as `test_total[*]`, which as a command would be unresolved.
     """
     if assignment.channel not in channels:
         return RailVerdict(
@@ -112,6 +113,8 @@ def check_assignment(
     if data and worst.verdict is not Verdict.ALLOW:
         names = [text for name, text in _collect_parameter_texts(assignment) if name in data]
         worst = _check_cached(_leave_out(assignment.prompt, names, own), own=own)
+    if assignment.flow and worst.rule == UNRESOLVED:
+        worst = _CLEAN
     for name, text in _collect_parameter_texts(assignment):
         if name not in data:
             worst = max(worst, _check_cached(text, own=own), key=lambda verdict: STRICTNESS[verdict.verdict])
@@ -141,7 +144,7 @@ def _make_verdict(worst: Objection | None) -> RailVerdict:
 def find_objection(text: str, check: Callable[[str], RailVerdict]) -> str:
     """The objection of the content filter to text that would guide agents, "" for none."""
     verdict = check(text) if text.strip() else None
-    if verdict is None or verdict.verdict is Verdict.ALLOW or verdict.rule == "unresolved":
+    if verdict is None or verdict.verdict is Verdict.ALLOW or verdict.rule == UNRESOLVED:
         return ""  # this text is read, not run, so an unresolved `*` in quoted code does no harm
     return verdict.reason
 

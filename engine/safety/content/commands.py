@@ -28,6 +28,9 @@ from engine.safety.content.rules import (
 MAX_NESTED_CODE = 3
 """Maximum number of texts around program text that is judged; if there are more, the verdict is `ask`."""
 
+UNRESOLVED = "unresolved"
+"""The rule on commands that the text does not contain."""
+
 _FORK_BOMB = re.compile(r"([\w:.]{1,40})\s*\(\)\s*\{[^}]{0,200}?\1\s*\|\s*\1\s*&")
 _TOO_DEEP = Objection(ASK, "unreadable", "nested too deeply to be checked")
 
@@ -53,9 +56,7 @@ def _judge_whole(unwrapped: Unwrapped) -> Iterator[Objection]:
     if _pushes_to_new_remote(unwrapped.calls):
         yield Objection(ASK, "push-elsewhere", "pushes to a remote that the command names itself")
     if unwrapped.unresolved:
-        yield Objection(
-            ASK, "unresolved", f"runs something that the text does not contain: {unwrapped.unresolved[:80]}"
-        )
+        yield Objection(ASK, UNRESOLVED, f"runs something that the text does not contain: {unwrapped.unresolved[:80]}")
     if unwrapped.unreadable:
         yield Objection(ASK, "unreadable", unwrapped.unreadable)
 

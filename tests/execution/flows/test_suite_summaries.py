@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from engine.execution.runners.flows.suite_runs import ToolCheck, combine_checks, describe_check, describe_compared
@@ -69,6 +71,15 @@ def test_a_run_in_which_no_test_ran_does_not_say_that_nothing_new_fails(
 def test_a_failure_without_a_name_counts_as_new() -> None:
     assert CheckResult("make test", 0, 1, counted=False, failed_before=()).has_new_failures
     assert not CheckResult("make test", 1, 0, counted=False).has_new_failures
+
+
+def test_an_error_that_is_no_test_is_the_fault_of_the_run() -> None:
+    check = CheckResult("maven", 0, 0, errors=1, error="Cart.java:3: ';' expected", failed_before=())
+    assert describe_compared(check) == f"1 error, no tests ran in <0.1 s: {check.error}; it did not fail before"
+    before = replace(check, failed_before=check.faults)
+    assert describe_compared(before).endswith("; that was so before as well")
+    command = CheckResult("npm test", 0, 1, error="cart.ts(3,5): error TS2304", counted=False)
+    assert describe_check(command) == f"npm test failed in <0.1 s: {command.error}; its output names no tests"
 
 
 def test_what_failed_before_is_known_of_each_tool_alone() -> None:

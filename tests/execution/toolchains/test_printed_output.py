@@ -47,14 +47,15 @@ def test_junit_reports_have_node_ids(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("exit_code", "errors"), [(5, 0), (3, 1), (-11, 1)])
 def test_a_run_without_its_report_has_an_error(exit_code: int, errors: int) -> None:
     check = read("junit", report="<testsuite", exit_code=exit_code)
-    assert (check.passed, check.errors, check.green) == (0, errors, False)
+    assert (check.passed, check.errors, check.green, check.failing) == (0, errors, False, ())
+    assert bool(check.error) == bool(errors)
 
 
 @pytest.mark.parametrize("row", TABLE["runner"], ids=lambda row: row["format"])
 def test_the_output_of_a_test_runner_is_read(row: dict[str, Any]) -> None:
-    check = read(row["format"], row.get("start", "") + row["output"], row["exit_code"])
+    check = read(row["format"], row.get("start", "") + row["output"], row["exit_code"], folder=Path("/shop"))
     assert [check.passed, check.failed, check.skipped, check.errors] == row["counts"]
-    assert list(check.failing) == row["failing"]
+    assert (list(check.failing), check.error) == (row["failing"], row.get("error", ""))
     assert check.seconds == pytest.approx(row["seconds"], abs=0.01)
     assert not check.green
 

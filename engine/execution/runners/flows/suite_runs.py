@@ -130,7 +130,8 @@ def run_tests(
         raise _make_not_started_error(job, tool, result)
     run = tool.read_run(report, result.output, result.exit_code)
     check = read_result(run)
-    if check.passed + check.failed + check.skipped + check.errors == 0:
+    ran_nothing = check.passed + check.failed + check.skipped + check.errors == 0
+    if ran_nothing or (tests and run.exit_code == 0 and not check.counted):
         raise CannotRun(f"{tool.title} found no tests", "name other tests, or write the first one")
     error = _make_missing_items_error(job, tool, run, check)
     if error is not None:
@@ -153,7 +154,7 @@ def _make_not_started_error(job: Job, tool: Toolchain, result: CommandResult) ->
 
 def _make_missing_items_error(job: Job, tool: Toolchain, run: FinishedRun, check: CheckResult) -> CannotRun | None:
     """The error of a run that failed or tested nothing only because of missing items; None for any other run."""
-    if not check.counted:
+    if not check.counted or (check.errors and not check.passed and not check.failing):
         kinds = EXECUTION_KINDS if run.exit_code == 0 else MISSING_KINDS
         missing = _find_missing_item(job, tool, run.output, kinds)
         return None if missing is None else _make_cannot_run_error(tool, missing)
@@ -252,7 +253,7 @@ def try_whole_suite(job: Job, path: str, *, base: str = "") -> tuple[CheckResult
 
 
 def compare_with_base(job: Job, base: str, results: Sequence[ToolCheck]) -> list[ToolCheck]:
-    """`results` of the present files, each with those of its failing tests that also fail on the files of the tree
+    """`results` of the present files, each with those of its faults that are also there on the files of the tree
     `base`, which the changes build on. Nothing runs if no test failed.
 
     The present files are restored afterwards. Of a test that cannot be run on the files of `base`, it is not known
@@ -268,8 +269,7 @@ def compare_with_base(job: Job, base: str, results: Sequence[ToolCheck]) -> list
         remove_untracked(job)  # a folder that a failed test left may make it fail on the other files
         with link_packages(job, [tool for tool, _ in results]):
             return [
-                ToolCheck(tool, replace(check, failed_before=_find_failing(job, tool, check.failing)))
-                for tool, check in results
+                ToolCheck(tool, replace(check, failed_before=_find_faults(job, tool, check))) for tool, check in results
             ]
     except WorkFailed as error:  # the present files are restored below, and an error in that is not caught
         job.say(error.message)
@@ -278,11 +278,15 @@ def compare_with_base(job: Job, base: str, results: Sequence[ToolCheck]) -> list
         restore_tree(job, present_tree)
 
 
-def _find_failing(job: Job, tool: Toolchain, tests: Sequence[str]) -> tuple[str, ...] | None:
-    """Those of `tests` that fail on the present files; None if that cannot be found out cheaply. Raises
-    `WorkFailed`."""
+def _find_faults(job: Job, tool: Toolchain, check: CheckResult) -> tuple[str, ...] | None:
+    """Those of the faults in `check` that are there on the present files; None if that cannot be found out cheaply.
+    Raises `WorkFailed`."""
+    tests = check.failing
+    if not check.counted:
+        return None
     if not tests:
-        return ()
+        error = run_tests(job, tool, quiet=True).error  # no test shows it, only the whole suite does
+        return check.faults if error == check.error else None if error else ()
     if not tool.runs_single_tests or len(tests) > MAX_COMPARED_TESTS:
         return None
     existing = tool.select_existing_tests(tests)
@@ -308,6 +312,7 @@ def combine_checks(results: Sequence[ToolCheck]) -> CheckResult:
         **{name: sum(getattr(check, name) for check in checks) for name in ("passed", "failed", "skipped", "errors")},
         seconds=round(sum(check.seconds for check in checks), 3),
         failing=tuple(name for check in checks for name in check.failing),
+        error=next((check.error for check in checks if check.error), ""),
         failed_before=_combine_failed_before(checks),
         durations=tuple(durations),
     )
@@ -328,7 +333,7 @@ def _describe_failed_before(check: CheckResult) -> str:
     number = check.failed + check.errors
     if not number:
         return ""
-    if check.failed_before is None or not check.failing:
+    if check.failed_before is None or not check.faults:
         return f"; it is not known whether {'it' if number == 1 else 'they'} failed before"
     if not check.has_new_failures:
         return f"; {'it' if number == 1 else 'all of them'} failed before as well, nothing new fails"
@@ -344,10 +349,11 @@ def describe_check(check: CheckResult) -> str:
     skipped = f", {check.skipped} skipped" if check.skipped else ""
     duration = f" in {seconds_in_words(check.seconds)}{skipped}"
     if not check.counted:
-        name = check.failing[0] if check.failing else check.tool
-        return f"{name} {'failed' if check.failed else 'succeeded'}{duration}; its output names no tests"
+        outcome = f"failed{duration}: {check.error}" if check.failed else f"succeeded{duration}"
+        return f"{check.tool} {outcome}; its output names no tests"
     if check.failed or check.errors:
-        return f"{_describe_failures(check)}{duration}: {join_names(check.failing, 2)}"
+        faults = filter(None, (join_names(check.failing, 2), check.error))
+        return f"{_describe_failures(check)}{duration}: {': '.join(faults)}"
     if not check.passed:
         return f"no tests ran{skipped}"
     return f"{'the one test' if check.passed == 1 else f'all {check.passed} tests'} passed{duration}"

@@ -27,8 +27,17 @@ if TYPE_CHECKING:
 MAX_FAILING_IDS = 200
 """Maximum number of failing tests of a run that are kept by id. The numbers of tests are always complete."""
 
-_ERROR = re.compile(r"(?i)\b(?:error|exception|failed|cannot)\b")
-"""Matches a line that probably says why a command failed."""
+_ERROR_SIGNS = (
+    re.compile(r"(?:\[ERROR\] |e: )?(?:file://)?(?P<sentence>[\w./+@-]*\.\w+(?::\[?|\()\d+[:,)\]].*)"),
+    re.compile(r"(?i)(?P<sentence>.*\b(?:error|exception|failed|cannot)\b.*)"),
+)
+"""Match a line that says why a command failed, the surest first: it begins with a place in a file, as compilers write
+it, or it has a word for a failure."""
+
+_SAYS_NOTHING = re.compile(
+    r"(?i)(?:npm )?\W*(?:warn(?:ing)?\b|w: )|.*?[:)] warning\b|npm (?:ERR!|error\b)|make(?:\[\d+\])?: \*\*\*"
+)
+"""Matches the line of a warning, and what npm and make say of a command that failed."""
 
 _USAGE_ERRORS = {2: "collection failed", 3: "pytest crashed", 4: "pytest did not understand its arguments"}
 """What an exit code of pytest without a report means."""
@@ -92,7 +101,7 @@ def read_result(run: FinishedRun) -> CheckResult:
     if check is not None:
         return check
     if run.exit_code and run.output_format != "words":
-        return _add_exit_code_error(run, _make_result(run.tool, {}))
+        return _add_error(run, _make_result(run.tool, {}))
     return _make_uncounted_result(run)
 
 
@@ -108,12 +117,12 @@ def read_failures(run: FinishedRun, failing: Iterable[str]) -> Mapping[str, str]
 
 def _read_junit(run: FinishedRun) -> CheckResult:
     """Read pytest's JUnit report, with pytest's own node ids. If it cannot be read, the run broke. Then the result has
-    one error, and the meaning of the exit code takes the place of the id."""
+    one error, which is the meaning of the exit code."""
     root = _parse_xml(run.report)
     if root is None:
         reason = _USAGE_ERRORS.get(run.exit_code, f"pytest ended with code {run.exit_code} and no report")
-        errors = 0 if run.exit_code == 5 else 1
-        return _make_result(run.tool, {"errors": errors}, failing=[reason])
+        check = _make_result(run.tool, {})
+        return check if run.exit_code == 5 else replace(check, errors=1, error=reason)
     return _read_junit_cases(run.tool, root, lambda case: _make_pytest_id(case, run.folder))
 
 
@@ -133,18 +142,18 @@ def _read_rspec(run: FinishedRun) -> CheckResult | None:
     status = {str(example["id"]): str(example["status"]) for example in examples}
     counts = Counter(outcomes[outcome] for outcome in status.values() if outcome in outcomes)
     counts["errors"] = outside = int(summary.get("errors_outside_of_examples_count", 0))
-    failing = [name for name, outcome in status.items() if outcome == "failed"]
-    return _make_result(
+    check = _make_result(
         run.tool,
         counts,
         seconds=float(summary.get("duration", 0)),
-        failing=failing or (["an error outside the examples"] if outside else []),
+        failing=[name for name, outcome in status.items() if outcome == "failed"],
         durations={
             str(example["id"]): float(example.get("run_time") or 0)
             for example in examples
             if example["status"] != "pending"
         },
     )
+    return replace(check, error="an error outside the examples") if outside else check
 
 
 class _RspecReport(NamedTuple):
@@ -313,7 +322,7 @@ def _read_printed(run: FinishedRun) -> CheckResult | None:
     formats = [form for form in _FORMATS.values() if not form.hidden] if tries_all else [_FORMATS[run.output_format]]
     text = _ANSI.sub("", run.output).replace("\r\n", "\n")
     check = next(filter(None, (_read_format(form, run.tool, text) for form in formats)), None)
-    return None if check is None else _add_exit_code_error(run, check)
+    return None if check is None else _add_error(run, check)
 
 
 def _read_format(form: PrintedFormat, tool: str, text: str) -> CheckResult | None:
@@ -447,16 +456,23 @@ def _make_result(
 
 def _make_uncounted_result(run: FinishedRun) -> CheckResult:
     """The result of a command whose output names no tests, so that only its exit code is known."""
-    counts = {"failed" if run.exit_code else "passed": 1}
-    check = _make_result(run.tool, counts, failing=[run.title] if run.exit_code else ())
-    return replace(check, counted=False)
+    check = replace(_make_result(run.title, {"failed" if run.exit_code else "passed": 1}), counted=False)
+    return replace(check, error=_find_error(run)) if run.exit_code else check
 
 
-def _add_exit_code_error(run: FinishedRun, check: CheckResult) -> CheckResult:
-    """Add one error to `check` if the command failed although no test did. Perhaps the code did not compile, a linter
-    failed before the tests, or the coverage was too low."""
-    if run.exit_code == 0 or check.failed or check.errors:
+def _add_error(run: FinishedRun, check: CheckResult) -> CheckResult:
+    """Add what the command says of its failure to `check` if no test failed. Perhaps the code did not compile, a linter
+    failed before the tests, or the coverage was too low. Without a test id for it, that is an error of its own."""
+    if run.exit_code == 0 or check.failed:
         return check
-    lines = [line.strip() for line in run.output.splitlines() if line.strip()]
-    errors = [line for line in lines if _ERROR.search(line)] or lines or [f"{run.title} ended with {run.exit_code}"]
-    return replace(check, errors=1, failing=(errors[0][:200],))
+    return replace(check, errors=check.errors or 1, error=_find_error(run))
+
+
+def _find_error(run: FinishedRun) -> str:
+    """The sentence in the output that probably says why the command failed, in at most 200 characters."""
+    lines = [line.strip() for line in _ANSI.sub("", run.output).splitlines()]
+    lines = [line for line in lines if line and not _SAYS_NOTHING.match(line)]
+    last = lines[-1] if lines else f"{run.title} ended with {run.exit_code}"
+    matches = (sign.match(line) for sign in _ERROR_SIGNS for line in lines)
+    sentence = next((match["sentence"] for match in matches if match), last)
+    return sentence.removeprefix(f"{run.folder}/")[:200]
