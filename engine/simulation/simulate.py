@@ -195,11 +195,11 @@ def _list_ended_by_cap(sessions: Sequence[SessionView]) -> list[dict[str, Any]]:
 
 def _count_cards(cards: Sequence[Card]) -> dict[str, int]:
     statuses = Counter(card.status for card in cards)
+    approved = [card for card in cards if card.decided_by is DecidedBy.OPERATOR and card.status is not Status.DISMISSED]
     return {
         "made": len(cards),
-        "approved": sum(
-            card.decided_by is DecidedBy.OPERATOR and card.status is not Status.DISMISSED for card in cards
-        ),
+        "approved": len(approved),
+        "approvedOwnPrompts": sum(card.source is Source.OPERATOR for card in approved),
         "dismissed": statuses[Status.DISMISSED],
         "expired": sum(card.status is Status.EXPIRED and card.outcome is not Outcome.WITHDRAWN for card in cards),
         "withdrawn": sum(card.outcome is Outcome.WITHDRAWN for card in cards),

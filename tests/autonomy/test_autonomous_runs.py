@@ -62,7 +62,7 @@ def test_a_card_that_runs_by_itself_lands_nothing(world: AutonomyWorld) -> None:
     view = world.wait_for_session(card.id)
     assert (view.state, view.prediction_id) == (SessionState.SUCCEEDED, card.id)
     assert card.assignment.flow == "draft_changelog"
-    assert world.read_causes()[-2:] == ["you are inactive", "prediction ready"]
+    assert world.read_causes()[-2:] == ["you are inactive", "a card can run"]
     [change] = world.engine.changes.list()
     assert change.state is ChangeState.WAITING
     assert ((world.repository.path / "part0.py").read_bytes(), world.repository.git("status", "--porcelain")) == before

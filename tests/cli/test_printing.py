@@ -117,12 +117,13 @@ def test_the_status_lists_what_happened_below_its_number_and_one_reason_each() -
         "byItself": {"missing": missing, "words": "does not act by itself yet: long"},
         "silenceSeconds": 0, "nextCycleAt": None, "pending": 2,
         "keysInFile": "", "since": away | {"learnt": dict.fromkeys(LEARNED_FORMS, 0)}, "decisions": [],
-        "waiting": [{"id": "change_1", "title": "land 1 file?"}],
+        "waiting": [{"id": "change_1", "title": "land 1 file?"}, {"id": "pred_1", "title": "fix it\n" * 99}],
     }  # fmt: skip
     time = style.format_time(as_json(AT))
     assert render_document("status", document).splitlines()[2:] == [
         "  2 cards pending",
         "  needs you  change_1  land 1 file?",
+        f"  needs you  pred_1  {'fix it ' * 14}f…",
         "  does not act by itself yet: autonomous mode is off, and for 2 other reasons",
         f"since {time}",
         "  done       8 sessions, 1 found a problem, 2 did not finish",

@@ -59,6 +59,8 @@ def test_the_document_does_not_depend_on_how_soon_a_queued_session_starts(
 def test_the_counts_of_the_document_match_its_lists(document_of_two_days: dict[str, Any]) -> None:
     cards, days = document_of_two_days["cards"], document_of_two_days["perDay"]
     assert cards["made"] == sum(day["made"] for day in days) > 0
+    by_kind = sum(kind["approved"] for kind in document_of_two_days["kinds"])
+    assert cards["approved"] == by_kind + cards["approvedOwnPrompts"]
     assert sum(rail["blocked"] for rail in document_of_two_days["rails"]) == len(document_of_two_days["blocked"])
     assert round(sum(document_of_two_days["states"].values()) + document_of_two_days["asleepHours"], 1) == 48
     assert cards["executedByAutonomy"] == 0, "nothing runs by itself in the first days"

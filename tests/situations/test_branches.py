@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.git.operations import MAX_COLLIDING, MAX_COMPARED
 from engine.model import Tier
 from tests.conftest import Repository
 from tests.situations.situation import ROUNDED_TOTAL, Situation
@@ -114,6 +115,18 @@ def test_branches_that_change_the_same_lines_are_ordered(shop: Situation) -> Non
     assert "1 conflict" in session.summary
     assert session.summary.startswith("Merge ")
     assert session.summary.endswith("the worst order has 2")
+
+
+@pytest.mark.long
+def test_a_card_about_some_of_many_colliding_branches_says_how_many_there_are(shop: Situation) -> None:
+    for number in range(MAX_COMPARED + 1):
+        shop.checkout("-b", f"n{number}", "main")
+        shop.commit(f"Work {number}", {"cart.py": f"TOTAL = {number}\n"}, days_ago=3 - number / 10)
+    shop.checkout("main")
+    assert (MAX_COLLIDING, MAX_COMPARED) == (4, 5)
+    assert shop.predict_card("forecast_conflicts").reasoning.endswith(
+        " 1 other branch also collides. Only 5 of 6 open branches were compared."
+    )
 
 
 def test_a_branch_that_was_squashed_into_main_is_not_behind_it(shop: Situation) -> None:

@@ -30,7 +30,10 @@ from clawpy_console.fields.work import HOLD_NAMES, describe_origin, make_absence
 from clawpy_console.formats import count, one_line, workspace_name
 from engine.model import REASON_SEPARATOR, AutonomyState
 from engine.model.base import group_pairs
-from engine.model.text import describe_first
+from engine.model.text import describe_first, plain
+
+MAX_PROMPT_CHARS = 100
+"""Number of characters of a prompt in a line of the status. `clawpy work` and `clawpy cards` show it whole."""
 
 
 def format_status(document: Document) -> Lines:
@@ -67,9 +70,9 @@ def _format_present_work(document: Document) -> Lines:
     """What is pending, runs, waits and is wrong."""
     yield f"  {count(document['pending'], 'card')} pending"
     for session in document["running"]:
-        yield f"  running  {session['id']}  {one_line(session['prompt'])}"
+        yield f"  running  {session['id']}  {plain(session['prompt'], MAX_PROMPT_CHARS)}"
     for waiting in document["waiting"]:
-        yield f"  {wants('needs you')}  {waiting['id']}  {one_line(waiting['title'])}"
+        yield f"  {wants('needs you')}  {waiting['id']}  {plain(waiting['title'], MAX_PROMPT_CHARS)}"
     for problem in document["problems"]:
         yield f"  {wants('problem')}  {workspace_name(problem['workspace'])}: {one_line(problem['text'])}"
 
@@ -101,7 +104,7 @@ def _format_decisions(decisions: Sequence[Document]) -> Lines:
         yield bold("last decisions")
     for decision in decisions:
         words = DECISION_LABELS.get(decision["signal"], decision["signal"])
-        yield dim(f"  {format_time(decision['decidedAt'])}  {words}  {one_line(decision['prompt'])}")
+        yield dim(f"  {format_time(decision['decidedAt'])}  {words}  {plain(decision['prompt'], MAX_PROMPT_CHARS)}")
 
 
 def _format_phase(phase: Document) -> Lines:
@@ -140,14 +143,11 @@ def _format_absence(away: Document) -> Lines:
     """The work since you were last away; no lines when nothing happened."""
     ran = [
         f"  {format_time(run['endedAt'])}  {paint_session_outcome(run)}  "
-        f"{describe_origin(run['mode'])}{one_line(run['prompt'])}"
+        f"{describe_origin(run['mode'])}{plain(run['prompt'], MAX_PROMPT_CHARS)}"
         for run in reversed(away["ran"])
     ]
     times = group_pairs(
-        (
-            f"{entry['rail']}  {one_line(entry['prompt'])}: {describe_first(entry['reason'].split(REASON_SEPARATOR))}",
-            entry,
-        )
+        (f"{entry['rail']}  {plain(entry['prompt'], MAX_PROMPT_CHARS)}: {_describe_objection(entry)}", entry)
         for entry in reversed(away["blocked"])
     )
     blocked = [
@@ -159,6 +159,10 @@ def _format_absence(away: Document) -> Lines:
     if fields:
         yield bold(f"since {format_time(away['at'])}")
     yield from format_fields(fields)
+
+
+def _describe_objection(entry: Document) -> str:
+    return describe_first(entry["reason"].split(REASON_SEPARATOR))
 
 
 MAX_LISTED_SESSIONS = 5
@@ -365,6 +369,8 @@ def _format_simulation_head(document: Document) -> Lines:
     yield dim(f"real: {document['real']}")
     yield dim(f"made up: {'; '.join(document['madeUp'])}\n")
     yield f"cards    {cards['made']} made, {cards['followUps']} of them follow-ups: {fates}"
+    if own := cards["approvedOwnPrompts"]:
+        yield f"         {own} of the approved are own prompts, which the table of kinds leaves out"
     yield f"executed {cards['executed']}, {cards['executedByAutonomy']} of them by itself\n"
 
 

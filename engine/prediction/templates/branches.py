@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from engine.git.github import PullRequest, Wait, WaitsFor
-from engine.git.operations import CONFLICT_OPERATION, MAX_COLLIDING, GitOperation
+from engine.git.operations import CONFLICT_OPERATION, MAX_COLLIDING, MAX_COMPARED, GitOperation
 from engine.git.state import STALE_BRANCH, Branch
 from engine.model.text import count, join_names, join_shortened, moment, plain
 from engine.prediction.context import WorkspaceContext
@@ -80,9 +80,13 @@ def forecast_conflicts(context: WorkspaceContext) -> Iterator[Offer]:
     within = [collision for collision, pair in zip(collisions, pairs, strict=True) if pair.keys() <= group.keys()]
     files = sorted({name for collision in within for name in collision.files})
     names = list(group)
+    others = len({name for pair in pairs for name in pair}) - len(names)
+    remark = f" {count(others, 'other branch')} also {'collides' if others == 1 else 'collide'}." if others else ""
+    if len(git.open_branches) > MAX_COMPARED:
+        remark += f" Only {MAX_COMPARED} of {len(git.open_branches)} open branches were compared."
     yield Offer(
         f"Find the order of merging {join_shortened(names, 4)} with the least conflict",
-        f"{join_shortened(names, 4)} change the same lines of {join_shortened(files, 3)}.",
+        f"{join_shortened(names, 4)} change the same lines of {join_shortened(files, 3)}.{remark}",
         subject=" and ".join(sorted(names)),
         facts={"branches": sorted((branch.name, branch.tip) for branch in group.values())},
         parameters={"base": git.base, "branches": names},
