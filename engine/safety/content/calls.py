@@ -66,6 +66,8 @@ _INPUT_MARK = "{}"
 _APPENDED_INPUT = "{input}"
 """What stands for their input at the end of a command without a placeholder. It is no argument of the program that runs
 in the end, but may be the program itself, or its script."""
+_PLACEHOLDER = re.compile(r"\{[0-9.]*\}")
+"""`_INPUT_MARK`, and what else parallel replaces by its input: `{1}`, `{.}`."""
 _PLACEHOLDER_OPTIONS = {"xargs": ("-I", "-J", "-i", "--replace"), "parallel": ("-I", "-i", "--replace")}
 """The programs whose input becomes words of a command, with the options that say what stands for it."""
 _ATTACHED_VALUES = ("-e", "-l")
@@ -167,10 +169,11 @@ def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, vi
     if not argv:
         return
     call = fed_call = Call(_normalise_program(argv[0]), argv[1:], simple, via)
-    if _APPENDED_INPUT in fed_call.args:
+    is_fed = not _PLACEHOLDER_OPTIONS.keys().isdisjoint(via)
+    if is_fed and _APPENDED_INPUT in fed_call.args:
         call = replace(fed_call, args=[word for word in fed_call.args if word != _APPENDED_INPUT])
-    is_from_input = call.base in (_INPUT_MARK, _APPENDED_INPUT) and not _PLACEHOLDER_OPTIONS.keys().isdisjoint(via)
-    if is_from_input or argv[0] in simple.globs or _UNRESOLVED_VARIABLE.search(call.base):
+    is_from_input = call.base == _APPENDED_INPUT or _PLACEHOLDER.fullmatch(call.base)
+    if (is_fed and is_from_input) or argv[0] in simple.globs or _UNRESOLVED_VARIABLE.search(call.base):
         result.unresolved = argv[0]
     if (
         call is not fed_call
@@ -339,10 +342,7 @@ def _expand_parallel(words: list[str]) -> list[str]:
 def _append_input(call: Call, words: list[str]) -> list[str]:
     """The command of xargs or parallel, with the words that xargs reads if the text shows them. parallel without a
     command runs each line of its input."""
-    if call.base == "xargs" and words in (
-        [],
-        ["command"],
-    ):  # a manual writes `xargs command`; Linux has no such program
+    if call.base == "xargs" and not words:
         return words
     source, has_placeholder = call.simple.source, _INPUT_MARK in " ".join(words)
     input_text = find_output(source) if call.base == "xargs" and source is not None else None
@@ -350,9 +350,9 @@ def _append_input(call: Call, words: list[str]) -> list[str]:
         return [word.replace(_INPUT_MARK, input_text.strip()[:200]) for word in words[:20]]
     if input_text is not None:
         return words + input_text.split()[:200]
-    if "::::" in words:
+    if call.base == "parallel" and "::::" in words:
         words = words[: words.index("::::")]
-    if has_placeholder:
+    if has_placeholder or words == ["command"]:  # a manual writes `xargs command`
         return words
     if call.base == "parallel" and len(words) == 1:
         return [f"{words[0]} {_APPENDED_INPUT}"]
@@ -412,8 +412,8 @@ def _fill_parameters(base: str, words: list[str]) -> str:
 
 
 def _find_input_scripts(call: Call, result: Unwrapped) -> Iterator[str]:
-    """The script that a shell reads from its standard input."""
-    args, simple = call.args, call.simple
+    """The script that a shell reads from its standard input. xargs and parallel may leave it theirs, as with `-a`."""
+    args, simple = [word for word in call.args if word != _APPENDED_INPUT], call.simple
     reads_input = not skip_options(args, frozenset({"-o"})) or "-s" in args or args[:1] == ["-"]
     if "/dev/stdin" not in args and (call.base in ("source", ".") or not reads_input):
         return
