@@ -201,6 +201,7 @@ class ConsoleApp(CardConsole):
 
     def on_state_changed(self, changed: frozenset[str]) -> None:
         self._draw_state(changed)
+        self._presence.update_first_steps()
         if "sessions" in changed and self.state.running and self._tick_timer is not None:
             self._tick()  # from now on each second
         self._set_title()
@@ -428,19 +429,30 @@ class Presence:
         self._blurred_at: datetime | None = None
         self._reported_at: datetime | None = None
         self._is_greeting = False
+        self._served: tuple[tuple[str, str], ...] = ()
+        """The channels that were served when the hints of a first run were made; see `AppState.served`."""
 
     def greet(self) -> None:
         """Show the hints of a first run, or what happened since the last quit. Called once, after the first reading."""
         app, saved = self._app, self._app.last.saved_at
         if not app.last.welcomed:
-            from clawpy_console.screens.mission_panes import read_first_run_lines
-
-            app.call_engine(
-                lambda engine: read_first_run_lines(engine, app.keymap, demo=app.demo),
-                lambda lines: self._greet([] if app.last.welcomed else lines),
-            )
+            self._show_first_steps()
         if saved is not None and app.now() - saved > ABSENCE:
             self._show_absence(saved)
+
+    def update_first_steps(self) -> None:
+        """Show the hints of a first run again if other channels are served than they say."""
+        if self._is_greeting and not self._app.last.welcomed and self._served != self._app.state.served:
+            self._show_first_steps()
+
+    def _show_first_steps(self) -> None:
+        from clawpy_console.screens.mission_panes import read_first_run_lines
+
+        app, self._served = self._app, self._app.state.served
+        app.call_engine(
+            lambda engine: read_first_run_lines(engine, app.keymap, demo=app.demo),
+            lambda lines: self._greet([] if app.last.welcomed else lines),
+        )
 
     def note_activity(self, key: str) -> None:
         """Note a key, or a click ("" as the key), and report it to the engine at most twice a minute."""

@@ -60,8 +60,10 @@ def parse_span(text: str) -> int:
     """The seconds of `90s`, `30m`, `2h`, `1h30m` or `1d`."""
     parts = re.fullmatch(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", text.strip().lower())
     seconds = 0 if parts is None else sum(int(n or 0) * unit for n, unit in zip(parts.groups(), UNITS_S, strict=True))
-    if not 0 < seconds <= 30 * 86400:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time span: write 90s, 30m, 2h or 1d, at most 30d")
+    if seconds > 30 * 86400:
+        raise argparse.ArgumentTypeError(f"{text!r} is too long: at most 30d")
+    if not seconds:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time span: write 90s, 30m, 2h or 1d")
     return seconds
 
 

@@ -288,7 +288,7 @@ def describe_empty_stack(state: AppState, now: datetime, keymap: Mapping[str, st
 def _make_empty_title(state: AppState, keymap: Mapping[str, str]) -> str:
     """What needs the operator although there is no card, and why the last run went wrong; else that nothing does."""
     remark, bad_run = state.autonomy.remark, _find_last_bad_run(state)
-    if needs := [*_describe_waiting(state, keymap), *_describe_bad_run(bad_run, keymap)]:
+    if needs := [*_describe_waiting(state, keymap), *_describe_bad_run(state, bad_run, keymap)]:
         title = f"No cards · {' · '.join(needs)}"
     else:
         title = "No cards" if remark or state.holds else "✓ Nothing needs you"
@@ -304,13 +304,15 @@ def _describe_waiting(state: AppState, keymap: Mapping[str, str]) -> Iterator[st
         yield f"{formats.count(number, noun)} {verb}: press {format_key(action, keymap)}"
 
 
-def _describe_bad_run(session: SessionView | None, keymap: Mapping[str, str]) -> Iterator[str]:
-    """How the last run went wrong, and the key that leads there."""
+def _describe_bad_run(state: AppState, session: SessionView | None, keymap: Mapping[str, str]) -> Iterator[str]:
+    """How the last run went wrong, and the key that leads there. One of several workspaces is named, because that key
+    shows the runs of all."""
     if session is not None:
         outcome = "found a problem" if session.has_problem else "failed"
         if session.result is Result.CANNOT_RUN:
             outcome = "could not run"
-        yield f"the last run {outcome}: press {format_key('app.work', keymap)}"
+        place = f" in {workspace_name(session.workspace)}" if len(state.workspaces) > 1 else ""
+        yield f"the last run{place} {outcome}: press {format_key('app.work', keymap)}"
 
 
 def _find_last_bad_run(state: AppState) -> SessionView | None:

@@ -285,7 +285,9 @@ def suggest_key(path: KeyPath) -> str:
     section, unknown = path[:depth], path[depth]
     annotation = _find_annotation(section)
     if not _is_subclass(annotation, BaseModel):
-        return f"{format_key(section)} is a single value"
+        with_dots = (*section[:-1], ".".join(path[depth - 1 :]))
+        quoted = f"; a name with dots stands in quotes: {format_key(with_dots)}" if _find_field(with_dots) else ""
+        return f"{format_key(section)} is a single value{quoted}"
     if path[0] in ("providers", "acp") and _SECRET_NAME.search(unknown):
         return f"keys do not belong in this file; remove it and run: clawpy key set {path[1]}"
     keys = {key.lower(): key for key in _list_keys(annotation)}

@@ -54,7 +54,13 @@ def test_a_span_is_read_as_seconds(text: str, seconds: int) -> None:
     assert parse_span(text) == seconds
 
 
-@pytest.mark.parametrize("text", ["", "0m", "2", "h", "-1h", "31d", "1m2h", "2 h"])
+@pytest.mark.parametrize("text", ["", "0m", "2", "h", "-1h", "1m2h", "2 h"])
 def test_a_text_that_is_no_span_is_refused(text: str) -> None:
     with pytest.raises(argparse.ArgumentTypeError, match="is not a time span"):
+        parse_span(text)
+
+
+@pytest.mark.parametrize("text", ["31d", "30d1s", "500d"])
+def test_a_span_above_the_maximum_is_called_too_long(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError, match=f"'{text}' is too long: at most 30d"):
         parse_span(text)

@@ -39,9 +39,14 @@ def test_a_value_of_a_channel_leaves_the_defaults_of_the_others() -> None:
         ("quiet", "did you mean quietHoursStart or quietHoursEnd?"),
         ("foo", "`clawpy help settings` explains the keys"),
         ("web.foo", "known keys: searchUrl, allow"),
+        (
+            "keys.stack.approve",
+            'keys.stack is a single value; a name with dots stands in quotes: keys."stack.approve"',
+        ),
+        ("crossPollEnabled.x", "crossPollEnabled is a single value"),
     ],
 )
-def test_a_key_like_no_other_is_answered_with_those_that_contain_it_or_where_all_are(key: str, advice: str) -> None:
+def test_an_unknown_key_is_answered_with_what_was_probably_meant_or_where_all_are(key: str, advice: str) -> None:
     with pytest.raises(Refusal) as caught:
         parse_key(key)
     assert caught.value.fix == advice

@@ -9,7 +9,7 @@ from engine.model import SessionState
 from tests.console.driving import running
 from tests.console.mission_steps import find_problem, remove_all_that_waits, remove_cards, with_session
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import SHOP
+from tests.console.stand_in_data import BLOG, SHOP
 from tests.console.stories import Given, Stories, carry_out, hides, make_story_test, sees
 
 STORIES: Stories = {
@@ -21,18 +21,24 @@ STORIES: Stories = {
     "an empty stack says why the last run went wrong, and what mends it": (
         Given(remove_all_that_waits),
         with_session(1, state=SessionState.CANNOT_RUN, error="ruff is not found (pip install ruff)"),
-        sees("No cards · the last run could not run: press 2", "ruff is not found (pip install ruff)"),
+        sees("No cards · the last run in shop could not run: press 2", "ruff is not found (pip install ruff)"),
         hides("Nothing needs you"),
     ),
     "an empty stack names the problem of another flow also after a later check": (
         Given(remove_all_that_waits),
         Given(lambda engine: find_problem(engine, checked_at=engine.now, kind="bisect")),
-        sees("the last run found a problem: press 2", "Do not push"),
+        sees("the last run in shop found a problem: press 2", "Do not push"),
     ),
     "an empty stack names a secret until a later check": (
         Given(remove_all_that_waits),
         Given(lambda engine: find_problem(engine, checked_at=engine.now - timedelta(days=9))),
-        sees("the last run found a problem: press 2", "Do not push"),
+        sees("the last run in shop found a problem: press 2", "Do not push"),
+    ),
+    "an empty stack does not name the only workspace": (
+        Given(remove_all_that_waits),
+        Given(lambda engine: engine.workspaces.remove(BLOG)),
+        with_session(1, state=SessionState.CANNOT_RUN),
+        sees("the last run could not run: press 2"),
     ),
     "an empty stack gives the remark of the last check": (
         Given(remove_all_that_waits),

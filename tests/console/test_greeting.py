@@ -19,6 +19,7 @@ from tests.console.stories import (
     Given,
     Stories,
     called,
+    find_stand_in,
     hides,
     make_story_test,
     never_called,
@@ -79,6 +80,14 @@ STORIES: Stories = {
     "who takes text": (
         koji_core_served_by("ollama:qwen3"),
         sees("hides this", "text prompts go to ollama:qwen3"),
+        hides("no model configured"),
+    ),
+    "who takes text since a verb connected it": (
+        koji_core_served_by(),
+        sees("no model configured"),
+        lambda app: koji_core_served_by("acp:mine").change(find_stand_in(app)),
+        lambda app: app.reload(["settings"]),
+        sees("hides this", "text prompts go to acp:mine"),
         hides("no model configured"),
     ),
     "the hints stay until Escape": (press("left"), sees("hides this"), press("escape"), hides("hides this")),

@@ -335,7 +335,9 @@ def _check_card(card: Card, hint: str | None, channel: str | None) -> None:
 
 def _find_card_of_hint(engine: Services, hint: str, channel: str | None, workspace: str | None) -> Card:
     if workspace is not None and workspace not in engine.workspaces:
-        raise Refusal("unknown_workspace", f"{sanitise(workspace)} is not watched", "see `clawpy status`")
+        watched = ", ".join(map(sanitise, engine.workspaces))
+        fix = f"one of {watched}" if watched else "start clawpy in a git repository"
+        raise Refusal("unknown_workspace", f"{sanitise(workspace)} is not watched", fix)
     watched_workspace = workspace or next(iter(engine.workspaces), None)
     if watched_workspace is None:
         raise Refusal("unknown_workspace", "no workspace is watched", "start clawpy in a git repository")

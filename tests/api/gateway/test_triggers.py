@@ -87,6 +87,11 @@ def test_wrong_triggers_are_refused(served: Served, body: dict[str, Any], status
     assert trigger(served, body, status)["error"]["code"] == code
 
 
+def test_a_folder_that_is_not_watched_is_refused_with_those_that_are(served: Served, engine: Engine) -> None:
+    refusal = trigger(served, {"hint": "x", "workspace": "/etc"}, 404)["error"]
+    assert refusal["fix"] == f"one of {', '.join(engine.workspaces)}"
+
+
 NEED_PARAMETERS = [
     name
     for name, flow in FLOWS.items()
