@@ -62,13 +62,15 @@ _DAYS_BY_WORD = {
 
 _WORK = "(?: in (?P<workspace>[^:]+?))?(?P<run> run)?: *(?P<text>.*)"
 
+_FLAGS = re.IGNORECASE | re.ASCII  # in Unicode, `ı` and `İ` are `i` in another case, but their lower case is not
+
 _CLOCK = r"(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d)"
 
-_DAILY = re.compile(rf"every (?P<days>{'|'.join(_DAYS_BY_WORD)}) {_CLOCK}{_WORK}", re.IGNORECASE)
+_DAILY = re.compile(rf"every (?P<days>{'|'.join(_DAYS_BY_WORD)}) {_CLOCK}{_WORK}", _FLAGS)
 
-_SPAN = re.compile(rf"every (?P<number>\d{{1,4}}) ?(?P<unit>m|min|h|d){_WORK}", re.IGNORECASE)
+_SPAN = re.compile(rf"every (?P<number>\d{{1,4}}) ?(?P<unit>m|min|h|d){_WORK}", _FLAGS)
 
-_ONCE = re.compile(rf"(?P<date>\d{{4}}-\d\d-\d\d)[ T]{_CLOCK}{_WORK}", re.IGNORECASE)
+_ONCE = re.compile(rf"(?P<date>\d{{4}}-\d\d-\d\d)[ T]{_CLOCK}{_WORK}", _FLAGS)
 
 _UNITS = {"m": timedelta(minutes=1), "min": timedelta(minutes=1), "h": timedelta(hours=1), "d": timedelta(days=1)}
 
@@ -109,8 +111,8 @@ class HeartbeatItem:
     @property
     def key(self) -> str:
         """A name of the item that stays the same as long as its time, its workspace and its text do."""
-        where = f" in {self.workspace_name}" if self.workspace_name else ""
-        return hex_hash(f"{self.when!r}{where} {self.text}", 16)
+        where = f"in {self.workspace_name}\n" if self.workspace_name else ""
+        return hex_hash(f"{self.when!r} {where}{self.text}", 16)
 
 
 @lru_cache(MAX_PAGES)

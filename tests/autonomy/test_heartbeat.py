@@ -71,7 +71,8 @@ def test_every_documented_form_is_read() -> None:
 @pytest.mark.parametrize(
     "line",
     ["every day 25:00: x", "every day 09:60: x", "every day 09:00:", "sometimes: x", "every 4m: x", "every 367d: x",
-     "2026-02-30 10:00: x", "every day: x", "every 2h in : x", ""],
+     "2026-02-30 10:00: x", "every day: x", "every 2h in : x", "every frıday 09:00: x", "every ſunday 09:00: x",
+     "every 5 MİN: x", ""],
 )  # fmt: skip
 def test_an_item_that_cannot_be_read_is_reported_with_its_line(line: str) -> None:
     items, problems = parse_items(f"# Heartbeat\n\n- [ ] {line}\n")
@@ -94,6 +95,11 @@ def test_comments_code_and_cancelled_items_are_no_items(text: str) -> None:
     items, problems = parse_items(f"{text}\n- [ ] every day 12:00: y\n")
     assert [(item.text, item.line) for item in items] == [("y", text.count("\n") + 2)]
     assert problems == []
+
+
+def test_the_words_of_an_item_are_not_taken_for_its_workspace() -> None:
+    items, _ = parse_items("- [ ] every day 09:00 in shop: lint\n- [ ] every day 09:00: in shop lint\n")
+    assert len({item.key for item in items}) == 2
 
 
 @given(st.text(max_size=200))
