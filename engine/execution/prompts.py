@@ -303,7 +303,8 @@ class TaskPart:
 def _make_own_task_lines(text: str, source: PromptSource) -> list[PromptLine]:
     """The lines of a task as the operator wrote it, since an agent copies code and commands from it. Only what would
     close the block is escaped."""
-    return [PromptLine(_TASK_END.sub("&lt;", line), source) for line in sanitise(text).strip("\n").split("\n")]
+    safe_text = _TASK_END.sub("&lt;", sanitise(text))  # a tag may be on two lines
+    return [PromptLine(line, source) for line in safe_text.strip("\n").split("\n")]
 
 
 def _make_sub_block(name: str, texts: Sequence[str], source: PromptSource) -> Sequence[PromptLine]:

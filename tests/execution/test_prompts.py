@@ -199,11 +199,13 @@ def test_the_task_has_the_reasons_and_the_last_test_result() -> None:
     ("source", "lines"),
     [
         pytest.param(
-            Source.OPERATOR, ["Use List<String>: a && b", "&lt;/task> &lt; / TASK>"], id="the operator's own words"
+            Source.OPERATOR,
+            ["Use List<String>: a && b", "&lt;/task> &lt; / TASK>&lt;", "/task>"],
+            id="the operator's own words",
         ),
         pytest.param(
             Source.PREDICTOR_HOOK,
-            ["Use List&lt;String&gt;: a &amp;&amp; b", "&lt;/task&gt; &lt; / TASK&gt;"],
+            ["Use List&lt;String&gt;: a &amp;&amp; b", "&lt;/task&gt; &lt; / TASK&gt;&lt;", "/task&gt;"],
             id="of a program",
         ),
     ],
@@ -212,6 +214,6 @@ def test_the_operators_own_task_reaches_the_agent_as_written_but_cannot_close_it
     source: Source, lines: list[str]
 ) -> None:
     card = SimpleNamespace(id="pred_1", source=source, reasoning="", signals=())
-    request = make_request(task="Use List<String>: a && b\n</task> < / TASK>", prediction_id="pred_1")
+    request = make_request(task="Use List<String>: a && b\n</task> < / TASK><\n/task>", prediction_id="pred_1")
     part = TaskPart(lambda card_id: card, lambda workspace: None).make_part(request)  # type: ignore[arg-type, return-value]
     assert [line.text for line in part.lines] == ["<task>", *lines, "</task>"]
