@@ -16,7 +16,7 @@ from typing import Any
 from engine.config import SettingsSource
 from engine.events import RetryRepeated, ValidationFailed, ValidationHealed
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.flow import CommandResult, Job, WorkFailed
+from engine.execution.runners.flow import CannotRun, CommandResult, Job, WorkFailed
 from engine.execution.runners.flows.git_steps import link_packages
 from engine.execution.runners.flows.suite_runs import (
     ToolCheck,
@@ -24,6 +24,7 @@ from engine.execution.runners.flows.suite_runs import (
     compare_with_base,
     describe_check,
     describe_compared,
+    find_project,
 )
 from engine.execution.runners.flows.testing import RunTests
 from engine.execution.runners.toolchains.projects import read_project
@@ -250,14 +251,16 @@ class _ChangedTests:
 
     def run(self) -> Attempt | None:
         """Run the tests of the changed files; None when there are none. The first run is skipped if the changes concern
-        no tool. Raises `WorkFailed`."""
+        no tool. Raises `WorkFailed`, also when the tool of the tests is not installed."""
         paths = self._list_changed_paths()
         tools = read_project(self._folder.path, self._project).tools
         covered = [path for path in paths if any(tool.covers(path) for tool in tools)]
-        if not tools or not (covered or self._runs):
-            return None
         listener = _OutputCollector(self._live)
         job = self._make_job(listener)
+        if paths and not tools and (reason := find_project(job, "").lacking_reason):
+            raise CannotRun(reason)
+        if not tools or not (covered or self._runs):
+            return None
         with link_packages(job, tools):
             result = RunTests(paths=covered).run(job)
         assert result.check is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from typing import Never
 
@@ -170,6 +171,20 @@ def test_a_new_test_that_fails_did_not_fail_before(world: ValidationWorld) -> No
     assert view.check.green
     change = world.find_change(view)
     assert {file.path for file in change.files} == {"cart.py", "test_half.py"}
+
+
+def test_changes_whose_tests_need_a_tool_that_is_not_installed_are_not_checked(world: ValidationWorld) -> None:
+    world.repository.git("rm", "-q", "test_cart.py", "pytest.ini")
+    go = {"go.mod": "module shop\n", "cart.go": "package shop\n", "cart_test.go": "package shop\n"}
+    world.repository.commit("Go", go)
+    if shutil.which("go"):
+        pytest.skip("go is installed")
+
+    def turn(live: LiveSession, folder: SessionFolder) -> None:
+        (folder.path / "cart.go").write_text("package shop\n\nvar A = 1\n")
+
+    view, _ = world.work(turn)
+    assert view.summary == "not checked: its tests need go, which is not installed; install Go: https://go.dev/dl"
 
 
 def test_a_change_without_tests_is_not_checked(world: ValidationWorld) -> None:

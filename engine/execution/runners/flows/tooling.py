@@ -42,7 +42,13 @@ from engine.execution.runners.toolchains.lock_files import find_mismatches
 from engine.execution.runners.toolchains.project_tools import Finding, Linter
 from engine.execution.runners.toolchains.projects import find_packages
 from engine.execution.runners.toolchains.python_projects import is_python_project
-from engine.execution.runners.toolchains.tool_table import LINTERS, ToolCommand, find_first_missing, read_text
+from engine.execution.runners.toolchains.tool_table import (
+    LINTERS,
+    PROGRAM_FIXES,
+    ToolCommand,
+    find_first_missing,
+    read_text,
+)
 from engine.execution.sandbox.host_paths import find_own_environment
 from engine.frozen import frozen
 from engine.model.text import capitalised, count, find_last_error_line, join_names
@@ -65,9 +71,12 @@ class _LintFlow(ProjectFlow):
 
     def _find_linters(self, job: Job) -> list[Linter]:
         """The linters of the project. Raises `CannotRun` if it has none."""
-        linters = list(find_project(job, self.project).linters)
-        if linters:
-            return linters
+        project = find_project(job, self.project)
+        if project.linters:
+            return list(project.linters)
+        needed = project.missing_tool  # the tool of some languages lints and tests
+        if needed in PROGRAM_FIXES and any(row.lint_command.startswith(f"{needed} ") for row in LINTERS):
+            raise CannotRun(f"no linter{self.where}: {needed} is not installed", PROGRAM_FIXES[needed])
         folder = job.folder / self.project
         has_python = is_python_project(folder) or any(folder.glob("*.py"))
         fix = "configure a linter for the project and install it in the project's environment"
