@@ -42,6 +42,14 @@ def test_what_the_repository_does_not_have_is_refused_with_its_parameter(
     assert refusal.fix.startswith(f"`{command}` lists its ")
 
 
+def test_a_shallow_clone_says_how_to_get_the_commit_that_it_lacks(shop: Situation) -> None:
+    shop.commit("A second commit", {"NOTES": ""})
+    (shop.path / ".git/shallow").write_text(shop.git("rev-parse", "HEAD"))  # as `git clone --depth 1` leaves it
+    refusal = refused("bad_parameters", lambda: shop.propose("bisect test=test_cart.py good=HEAD~1"))
+    assert refusal.message == "bisect: good: `HEAD~1` names no commit in this repository, which is a shallow clone"
+    assert refusal.fix == "`git fetch --unshallow` gets its older commits"
+
+
 @pytest.mark.long
 def test_a_request_about_a_folder_is_done_to_its_result(situation: Situation) -> None:
     unused, failing = "import os\n", "def test_a():\n    assert 0\n"

@@ -282,10 +282,6 @@ _CHANGES_BY_PLACE = {Place.INSTALL: "installs packages", Place.BRANCH: "makes a 
 """The changes of a flow, for each place from which something else than a diff comes."""
 
 
-HOW_TO_LIST_COMMITS = "`git log --oneline --all` lists its commits, branches and tags"
-"""The fix where a commit is missing."""
-
-
 class Flow(BaseModel):
     """One kind of deterministic work. Its fields are its parameters. Unknown parameters are refused, and the values
     cannot be changed."""
@@ -342,11 +338,24 @@ class Flow(BaseModel):
 def _require_item(top: Path, parameter: str, item: str, *, names_commit: bool) -> None:
     """Raise `CannotRun` if the repository `top` does not have the commit or the file that a parameter names."""
     if names_commit:
-        if not find_commit(Git(top), item):
-            raise CannotRun(f"{parameter}: `{item}` names no commit in this repository", HOW_TO_LIST_COMMITS)
+        require_commit(Git(top), item, f"{parameter}: ")
     elif not os.path.lexists(top / item):
         problem = f"{parameter}: there is no file or folder {item} in this repository"
         raise CannotRun(problem, "`git ls-files` lists its files")
+
+
+def require_commit(git: Git, revision: str, parameter: str = "") -> str:
+    """The full id of the commit that `revision` names. Raises `CannotRun` if there is none; its message begins with
+    `parameter`."""
+    if commit := find_commit(git, revision):
+        return commit
+    problem, fix = (
+        "names no commit in this repository",
+        "`git log --oneline --all` lists its commits, branches and tags",
+    )
+    if git.text("rev-parse", "--is-shallow-repository", allowed=(0, 128)) == "true":
+        problem, fix = f"{problem}, which is a shallow clone", "`git fetch --unshallow` gets its older commits"
+    raise CannotRun(f"{parameter}`{revision}` {problem}", fix)
 
 
 def format_in_project(path: str) -> str:

@@ -15,14 +15,13 @@ from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 
-from engine.execution.runners.flow import HOW_TO_LIST_COMMITS, CannotRun, Job, WorkFailed
+from engine.execution.runners.flow import Job, WorkFailed, require_commit
 from engine.execution.runners.toolchains.project_tools import ProjectTool
 from engine.execution.runners.toolchains.tool_table import LANGUAGES, get_language, list_folders_up_to
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.command import LITERAL_PATHS, update_index
-from engine.git.history import find_commit
 from engine.git.leftovers import find_secret_kind
 from engine.git.operations import read_conflicted_files
 from engine.git.reader import USUAL_BASES
@@ -70,11 +69,8 @@ def make_operator_git(job: Job) -> Git:
 
 
 def resolve_commit(job: Job, revision: str) -> str:
-    """The commit that `revision` names in the operator's repository; see `find_commit`. Raises `CannotRun` if there is
-    none."""
-    if commit := find_commit(make_operator_git(job), revision):
-        return commit
-    raise CannotRun(f"`{revision}` names no commit in this repository", HOW_TO_LIST_COMMITS)
+    """The commit that `revision` names in the operator's repository. Raises `CannotRun` if there is none."""
+    return require_commit(make_operator_git(job), revision)
 
 
 def read_commit(git: Git, sha: str) -> ShownCommit:
