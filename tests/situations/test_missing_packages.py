@@ -10,9 +10,10 @@ import pytest
 
 from engine.execution.runners.toolchains import python_projects
 from engine.execution.sandbox.ladder import find_best_sandbox
-from engine.model import Tier
+from engine.model import SessionState, Tier
 from tests.situations.situation import API, Situation
 from tests.support.helpers import refused
+from tests.support.programs import MAVEN_PROJECT
 
 WITHOUT_PACKAGES = {
     "package.json": '{"name": "web", "scripts": {"test": "mocha"}, "devDependencies": {"mocha": "^10.0.0"}}\n',
@@ -36,6 +37,30 @@ def test_missing_packages_are_upkeep_and_block_you_where_you_changed_something(s
     assert "network: registry.npmjs.org" in card.reasoning
     assert "creates node_modules in your tree" in card.reasoning
     assert "run_tests" not in situation.predict_kinds(), "they could not run"
+
+
+def print_maven_error(situation: Situation, words: str) -> None:
+    """Let the wrapper of Maven fail with these words."""
+    situation.write("mvnw", f"#!/bin/sh\necho '[ERROR] {words}'; exit 1\n").chmod(0o755)
+
+
+@pytest.mark.long
+def test_packages_that_need_the_network_are_offered_with_it(situation: Situation) -> None:
+    """Clawpy's cache has nothing of Maven yet."""
+    print_maven_error(situation, "transfer failed: Unknown host repo.maven.apache.org")
+    situation.commit("Java", MAVEN_PROJECT, days_ago=9)
+    assert "prepare_environment" not in situation.predict_kinds()
+    session = situation.run_tests()
+    assert session.state is SessionState.CANNOT_RUN
+    assert "one installs the packages (`prepare_environment`)" in session.error
+
+    card = situation.predict_top_card("prepare_environment", Tier.BLOCKS)
+    assert card.assignment.prompt == "Install the packages: ./mvnw --batch-mode dependency:go-offline"
+    assert "network: repo.maven.apache.org" in card.reasoning
+
+    print_maven_error(situation, "Cannot access central (https://repo.maven.apache.org/maven2) in offline mode")
+    assert "`-o` in .mvn/maven.config" in situation.run_tests().error
+    assert "prepare_environment" not in situation.predict_kinds(), "it would be offline, too"
 
 
 @pytest.fixture

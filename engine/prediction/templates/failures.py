@@ -89,10 +89,11 @@ def _choose_installation(context: WorkspaceContext, part: Part, lacking: str) ->
 
 
 def _brings(installation: Installation, lacking: str) -> bool:
-    """Whether the installation makes the missing folder of packages, is the command that the error names, or runs the
-    missing program."""
+    """Whether the installation makes the missing folder of packages, is the command that the error names, reaches the
+    host that it names, or runs the missing program."""
     folders = {PurePosixPath(place).name for place in (*installation.created, *installation.updated)}
-    return lacking in folders or installation.command in lacking or _runs(installation, lacking)
+    reaches_host = any(host in lacking for host in installation.packages.hosts)
+    return lacking in folders or installation.command in lacking or reaches_host or _runs(installation, lacking)
 
 
 def _runs(installation: Installation, program: str) -> bool:
@@ -100,11 +101,13 @@ def _runs(installation: Installation, program: str) -> bool:
 
 
 def _find_session_lacking_packages(context: WorkspaceContext, part: Part) -> SessionView | None:
-    """The newest session that ran the tests, if they lacked a package and nothing was installed since."""
+    """The newest session that ran the tests, if they lacked a package or a host that has packages, and nothing was
+    installed since."""
+    unreachable = [f"{host} could not be reached: there" for setup in part.project.packages for host in setup.hosts]
     for session in find_ended_sessions(context, part.project.path, "prepare_environment", *_TESTING):
         if session.flow in _TESTING:
-            lacked = session.state is SessionState.CANNOT_RUN and "is not installed" in session.error
-            return session if lacked else None
+            lacked = any(sign in session.error for sign in ("is not installed", *unreachable))
+            return session if lacked and session.state is SessionState.CANNOT_RUN else None
         if session.state is SessionState.SUCCEEDED:
             return None
     return None

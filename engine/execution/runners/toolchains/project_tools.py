@@ -17,6 +17,8 @@ from engine.execution.runners.toolchains import python_projects
 from engine.execution.runners.toolchains.run_results import FinishedRun
 from engine.execution.runners.toolchains.tool_table import (
     FALLBACK,
+    MISSING_KINDS,
+    PACKAGE_MANAGERS,
     PROGRAM_FIXES,
     TOOL_TABLES,
     LinterRow,
@@ -77,6 +79,9 @@ class ProjectTool:
         is_packaged = missing.kind == "program" and missing.name not in PROGRAM_FIXES
         if is_packaged and self.row.kind == "node" and not self._has_node_packages:
             return self.install
+        registries = {host for row in PACKAGE_MANAGERS.values() if row.kind == self.row.kind for host in row.hosts}
+        if missing.name in registries and (fix := MISSING_KINDS[missing.kind].get("fix_registry")):
+            return str(fix)
         return find_usual_fix(missing, self.install or "install what the project needs")
 
     def _fill_command(self, template: str, placeholders: Placeholders) -> ToolCommand | None:
