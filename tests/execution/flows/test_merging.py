@@ -7,7 +7,7 @@ import pytest
 from tests.conftest import Repository
 from tests.execution.flows.flow_run import RunFlow
 from tests.execution.flows.projects import CART, TEST_CART, commit_branches, commit_shop
-from tests.support.programs import run_git_that_stops
+from tests.support.programs import MAVEN_PROJECT, MAVEN_WRAPPER, make_java_class, run_git_that_stops
 
 
 def test_conflicts_are_forecast_and_nothing_is_written(repository: Repository, run_flow: RunFlow) -> None:
@@ -74,6 +74,24 @@ def test_a_rehearsed_merge_is_not_blamed_for_a_test_that_failed_before(project: 
     run = run_flow("rehearse_merge", source="feature", target="main")
     assert "merges cleanly into main, " in run.summary
     assert run.summary.endswith("; it failed before as well, nothing new fails")
+
+
+@pytest.mark.long
+def test_a_suite_that_passes_is_not_run_again_for_the_failures_of_another_one(
+    project: Repository, run_flow: RunFlow
+) -> None:
+    project.write("mvnw", MAVEN_WRAPPER.replace("\n", "\necho once >>runs.log\n", 1)).chmod(0o755)
+    java = {**MAVEN_PROJECT, "Cart.java": make_java_class("return a + b;"), ".gitignore": "runs.log\n"}
+    project.commit("Java", java)
+    commit_shop(project)
+    project.git("checkout", "-q", "-b", "feature")
+    project.commit("notes", {"notes.txt": "more\n"})
+    project.git("checkout", "-q", "main")
+    project.commit("total changes", {"shop/cart.py": CART.replace("sum(prices)", "sum(prices) + 1")})
+    run = run_flow("rehearse_merge", source="feature", target="main")
+    assert "1 of 4 tests failed" in run.summary
+    assert run.summary.endswith("; it failed before as well, nothing new fails")
+    assert (run.folder / "runs.log").read_text() == "once\n"
     assert (run.folder / "notes.txt").exists()
 
 

@@ -282,6 +282,8 @@ def _find_faults(job: Job, tool: Toolchain, check: CheckResult) -> tuple[str, ..
     """Those of the faults in `check` that are there on the present files; None if that cannot be found out cheaply.
     Raises `WorkFailed`."""
     tests = check.failing
+    if not (check.failed or check.errors):
+        return ()
     if not check.counted:
         return None
     if not tests:
