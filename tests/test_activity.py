@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from engine.activity import (
     DECISION_KINDS,
     LEARNING_KINDS,
@@ -20,7 +22,16 @@ from engine.activity import (
     sort_queue,
 )
 from engine.clock import FakeClock
-from engine.model import ChangeSet, ChangeState, PermissionRequest, RailVerdict, SessionState, SessionView, Verdict
+from engine.model import (
+    ChangeSet,
+    ChangeState,
+    FileChange,
+    PermissionRequest,
+    RailVerdict,
+    SessionState,
+    SessionView,
+    Verdict,
+)
 from engine.storage.database import Database
 from tests.memory.fake_work import view
 
@@ -152,6 +163,20 @@ def test_a_permission_comes_before_what_waits_longer() -> None:
     assert (first.id, first.kind, first.session_id) == ("perm_1", "permission", "sess_1")
     assert first.title == "builder asks: exec git push"
     assert [entry.id for entry in others] == ["sess_2", "change_1"]
+
+
+@pytest.mark.parametrize(
+    ("refused", "question"),
+    [
+        (("",), "land 1 file?"),
+        (("", "", "a submodule"), "land 2 files?"),
+        (("a submodule",), "copy or discard 1 file that cannot be landed:"),
+    ],
+)
+def test_only_files_that_can_be_landed_are_to_be_landed(refused: tuple[str, ...], question: str) -> None:
+    files = tuple(FileChange(f"{number}", "added", 1, 0, refused=reason) for number, reason in enumerate(refused))
+    [entry] = make_waiting_entries([replace(CHANGE, files=files)], [], [], NOW)
+    assert entry.title == f"{question} {CHANGE.title}"
 
 
 def test_acknowledged_sessions_are_stored_for_a_day(database: Database, clock: FakeClock) -> None:

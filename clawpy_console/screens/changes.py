@@ -236,7 +236,7 @@ class Changes(Pane):
                 text = f"{text}, not tested alone"
             lines.append((text, "$accent"))
         preview = self._preview
-        if preview is None:
+        if preview is None or not change.landable_files:
             return lines
         if preview.clean:
             files = formats.count(preview.files, "file")

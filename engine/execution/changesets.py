@@ -209,12 +209,13 @@ class ChangeSets(ChangeReader):
     def make_starting_tree_builder(self, session_id: str) -> StartingTreeBuilder | None:
         """A builder of the tree for a session that continues `session_id`: the present files with the undecided changes
         of that session. None if the present files are enough. The builder raises `Refusal` `conflict` when you and the
-        session changed the same lines."""
+        session changed the same lines, and `unsupported_files` when some of its files would be lost with its folder."""
         row = self.load_row_of_session(session_id)
         if row is None or not row.state.is_undecided:
             return None
 
         def build(git: Git, present: str) -> str:
+            self._check_nothing_is_lost(row, "it cannot be continued")
             merge = merge_three_way(git, base=row.landed_tree, ours=present, theirs=row.result_tree)
             if merge.conflicts:
                 message = f"what {session_id} changed no longer fits your files: {join_paths(merge.conflicts)}"
@@ -308,13 +309,19 @@ class ChangeSets(ChangeReader):
     def _check_branchable(self, git: Git, row: ChangeSetRow) -> None:
         """Raise `Refusal` `unsupported_files` if a file of the rest cannot be committed, or would be lost with the
         session's folder."""
-        folder = self.worktrees.folder_of(row.session_id)
+        folder, consequence = self.worktrees.folder_of(row.session_id), "no branch was made"
         changes = diff_trees(git, row.landed_tree, row.result_tree)
         if reasons := find_unsupported(git, row.result_tree, changes):
-            raise make_unsupported_refusal(row, reasons, folder, "no branch was made")
+            raise make_unsupported_refusal(row, reasons, folder, consequence)
+        self._check_nothing_is_lost(row, consequence)
+
+    def _check_nothing_is_lost(self, row: ChangeSetRow, consequence: str) -> None:
+        """Raise `Refusal` `unsupported_files` if some of its files are only in the session's folder, which is about to
+        be removed. `consequence` begins the sentence."""
+        folder = self.worktrees.folder_of(row.session_id)
         if lost := [file["path"] for file in row.left_out_files if os.path.lexists(folder / file["path"])]:
-            message = f"no branch was made: these are only in the session's folder, which goes: {join_paths(lost)}"
-            raise Refusal("unsupported_files", message, f"move them out of {folder}, then branch again")
+            message = f"{consequence}, because these are only in the session's folder, which goes: {join_paths(lost)}"
+            raise Refusal("unsupported_files", message, f"move them out of {folder}, then try again")
 
     def _revert_message(self, git: Git, row: ChangeSetRow) -> str:
         """The message that git gives a revert, if the session reverted a commit, else ""."""

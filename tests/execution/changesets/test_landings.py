@@ -173,7 +173,9 @@ def test_what_is_left_out_waits_in_the_session_s_folder_after_the_landing(world_
     assert not place.exists()
 
 
-def test_a_branch_is_refused_while_it_would_delete_what_is_left_out(world_with_submodule: LandingWorld) -> None:
+def test_a_branch_or_a_continuation_is_refused_while_it_would_delete_what_is_left_out(
+    world_with_submodule: LandingWorld,
+) -> None:
     def edit(folder: Path) -> None:
         edit_submodule(folder)
         (folder / "a.txt").write_text("new\n")
@@ -182,6 +184,11 @@ def test_a_branch_is_refused_while_it_would_delete_what_is_left_out(world_with_s
     change_set = world.make_change(edit)
     folder = world.worktrees.folder_of(change_set.session_id)
     assert "vendor/lib/x.txt" in refused("unsupported_files", change_set.branch).message
+    continuation = refused(
+        "unsupported_files",
+        lambda: world.run_session(edit_submodule, name="session_2", continues=change_set.session_id),
+    )
+    assert "vendor/lib/x.txt" in continuation.message
     (folder / "vendor/lib/x.txt").rename(world.folder / "x.txt")
     assert change_set.branch().state == "branched"
 
