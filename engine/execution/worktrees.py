@@ -244,18 +244,18 @@ class Worktrees:
 
     def list_files_in_submodules(self, worktree: Worktree) -> list[bytes]:
         """The files that a session made below the submodules of its worktree, which are empty at its start. Of a
-        submodule with many, only its folder is named."""
+        submodule with many, or that became a repository, only its folder is named."""
         paths: list[bytes] = []
         with Beneath.open(worktree.folder) as root:
             for submodule in find_submodules(Git(worktree.workspace).pin(), worktree.base):
                 folder = os.fsdecode(submodule)
                 try:
-                    entries = root.walk(folder) if root.is_folder(folder) else ()
+                    entries = list(root.walk(folder)) if root.is_folder(folder) else []
                     files = [os.fsencode(path) for path, is_folder in entries if not is_folder]
+                    is_named_whole = len(files) > MAX_SUBMODULE_FILES or root.lstat(f"{folder}/.git") is not None
                 except OSError:  # a folder in it cannot be read
-                    files = []
-                    paths.append(submodule + b"/")
-                paths += files if len(files) <= MAX_SUBMODULE_FILES else [submodule + b"/"]
+                    is_named_whole = True
+                paths += [submodule + b"/"] if is_named_whole else files
         return paths
 
     def remove(self, session_id: str) -> None:
