@@ -1,0 +1,169 @@
+"""The habits of a project: files that change together, and the rhythm of its releases (SPEC 2.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import inf
+
+import pytest
+
+from engine.git.habits import (
+    DAY_S,
+    MAX_CHANGED,
+    MAX_FILES_OF_COMMIT,
+    CoChanges,
+    Partner,
+    ReleaseRhythm,
+    is_group,
+    is_preparing_release,
+    is_release_tag,
+    measure_release_rhythm,
+)
+from engine.git.history import Change
+from tests.support.helpers import read_table
+
+TABLE = read_table(__file__)
+
+
+def make_changes(*commits: str) -> list[Change]:
+    """Commits by the names of their files, with commas between them and `-` before one that is deleted."""
+    return [
+        Change(
+            str(number), number, 1, "change",
+            tuple(sorted(name.lstrip("-") for name in commit.split(","))),
+            tuple(name[1:] for name in commit.split(",") if name.startswith("-")),
+        )
+        for number, commit in enumerate(commits)
+    ]  # fmt: skip
+
+
+OTHERS = ("stock.py", "login.py", "readme.md", "search.py", "stock.py,login.py")
+PAIR = ("price.py,rules.toml", *OTHERS) * 12
+
+
+def repeat_commits(*commits: str, times: int = 12) -> tuple[str, ...]:
+    return commits * times
+
+
+@pytest.mark.parametrize(
+    ("commits", "files", "expected"),
+    [
+        (PAIR, ["price.py"], Partner("rules.toml", "price.py", 12, 12)),
+        (repeat_commits("price.py,rules.toml", times=4), ["price.py"], Partner("rules.toml", "price.py", 4, 4)),
+        (repeat_commits("price.py,rules.toml", times=3), ["price.py"], None),
+        ((*PAIR, "price.py"), ["price.py"], Partner("rules.toml", "price.py", 12, 13)),
+        ((*PAIR, *(["price.py"] * 12)), ["price.py"], None),
+        (repeat_commits("price.py,rules.toml", "price.py"), ["price.py"], None),
+        (PAIR, ["price.py", "rules.toml"], None),
+        (PAIR, ["price.py", *(f"new{number}.txt" for number in range(MAX_CHANGED))], None),
+        ((*PAIR, "-rules.toml"), ["price.py"], None),
+        ((*PAIR, "-rules.toml", "price.py,rules.toml"), ["price.py"], Partner("rules.toml", "price.py", 13, 13)),
+        (
+            [f"docs/page{number % 8}.md,mkdocs.yml" for number in range(16)],
+            ["docs/page3.md"],
+            Partner("mkdocs.yml", "docs/*.md", 16, 16),
+        ),
+        (repeat_commits(",".join(f"f{number}.py" for number in range(MAX_FILES_OF_COMMIT + 1))), ["f1.py"], None),
+    ],
+    ids=["always", "four", "three", "but once", "but often", "half", "both changed", "many changed", "gone", "back",
+         "a folder", "sweeps"],
+)  # fmt: skip
+def test_a_file_that_usually_changes_too_is_found(
+    commits: Sequence[str], files: list[str], expected: Partner | None
+) -> None:
+    assert CoChanges(make_changes(*commits)).find_missing_partner(files) == expected
+    assert (
+        CoChanges([*make_changes(*commits), *[Change("m", 0, 2, "merge")] * 50]).find_missing_partner(files) == expected
+    )
+
+
+def test_only_commits_before_a_position_count() -> None:
+    assert CoChanges(make_changes(*PAIR)).find_missing_partner(["price.py"], before=2) is None
+
+
+def test_a_name_with_a_star_is_a_group_of_files() -> None:
+    assert [is_group(name) for name in ("docs/*.md", "docs/a.md")] == [True, False]
+
+
+def make_weekly_releases(releases: int, log: str = "") -> list[Change]:
+    """Releases a week apart, each the last of five commits; `log` is a file that one of the five changes."""
+    return [
+        Change(
+            f"{week}.{number}", (7 * week + number) * DAY_S, 1, "change",
+            ("a.py", log) if log and number == 1 else ("a.py",),
+            tags=(f"v1.{week}.0",) if number == 4 else (),
+        )
+        for week in range(releases)
+        for number in range(5)
+    ]  # fmt: skip
+
+
+def extend_history(history: list[Change], *subjects: str, tags: tuple[str, ...] = ()) -> list[Change]:
+    """A history and after it a commit a day, each with the tags."""
+    begin = history[-1].at
+    return [
+        *history,
+        *(
+            Change(f"new{number}", begin + number * DAY_S, 1, subject, ("new.py",), (), tags)
+            for number, subject in enumerate(subjects, 1)
+        ),
+    ]
+
+
+def measure_rhythm(history: list[Change]) -> ReleaseRhythm:
+    rhythm = measure_release_rhythm(history)
+    assert rhythm is not None
+    return rhythm
+
+
+def test_the_rhythm_is_that_of_the_last_releases() -> None:
+    rhythm = measure_rhythm(extend_history(make_weekly_releases(6), "one", "two"))
+    assert (rhythm.tag, rhythm.commits, rhythm.usual_days, rhythm.usual_commits) == ("v1.5.0", 2, 7.0, 5)
+    assert (rhythm.files, rhythm.preparing) == ({"new.py"}, "")
+
+
+@pytest.mark.parametrize(("commits", "days", "is_due"), [(8, 10, False), (8, 11, True), (7, 365, False)])
+def test_a_release_is_due_when_the_wait_and_the_work_are_beyond_the_usual(
+    commits: int, days: int, is_due: bool
+) -> None:
+    rhythm = measure_rhythm(extend_history(make_weekly_releases(6), *["work"] * commits))
+    assert rhythm.is_due(rhythm.at + days * DAY_S) is is_due
+
+
+def test_a_release_is_due_when_prepared_and_no_longer_when_released() -> None:
+    prepared = measure_rhythm(extend_history(make_weekly_releases(6), "Bump version to 1.6.0"))
+    assert prepared.preparing == "Bump version to 1.6.0"
+    assert prepared.is_due(prepared.at)
+    released = measure_rhythm(extend_history(make_weekly_releases(6), "Bump version to 1.6.0", tags=("v1.6.0",)))
+    assert (released.tag, released.preparing) == ("v1.6.0", "")
+
+
+def test_a_commit_that_prepared_a_published_release_prepares_nothing() -> None:
+    """A merge brings it after the tag."""
+    assert measure_rhythm(extend_history(make_weekly_releases(6), "Release version 1.5.0")).preparing == ""
+
+
+def test_few_releases_have_no_rhythm_but_can_be_prepared() -> None:
+    assert measure_release_rhythm([]) is None
+    rhythm = measure_rhythm(extend_history(make_weekly_releases(2), "one"))
+    assert rhythm.usual_days == inf
+    assert not rhythm.is_due(rhythm.at + 1000 * DAY_S)
+    prepared = measure_rhythm(extend_history(make_weekly_releases(2), "Release 1.2.0"))
+    assert prepared.is_due(prepared.at)
+
+
+def test_the_files_that_a_release_usually_comes_with_are_found() -> None:
+    assert "CHANGELOG.md" in measure_rhythm(make_weekly_releases(6, log="CHANGELOG.md")).usual_files
+    given_up = measure_rhythm([*make_weekly_releases(2, log="CHANGELOG.md"), *make_weekly_releases(12)[10:]])
+    assert "CHANGELOG.md" not in given_up.usual_files
+
+
+def test_a_tag_is_of_a_release_or_of_what_comes_before_it() -> None:
+    assert all(map(is_release_tag, ("v1.2.0", "1.2", "cart-2.0.1", "pkg@1.0.0", "release/1.4", "1.0.post1")))
+    others = ("v1.2.0rc1", "1.0-beta.2", "nightly", "v2", "8.0.x", "2.0.0a1", "1.0.dev3")
+    assert not any(map(is_release_tag, others))
+
+
+@pytest.mark.parametrize(("subject", "is_release"), TABLE["release_subjects"])
+def test_a_subject_says_whether_it_prepares_a_release(subject: str, is_release: bool) -> None:
+    assert bool(is_preparing_release(subject)) is is_release
