@@ -1,4 +1,5 @@
-"""Output (SPEC 9.4): long lines wrap at words, a selection is copied as it was, progress is one row with a bar."""
+"""Output (SPEC 9.4): long lines wrap at words, a selection is copied as it was, progress is one row with a bar, and the
+end stays in sight while lines come."""
 
 from __future__ import annotations
 
@@ -17,11 +18,15 @@ from textual.widget import Widget
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.xray import SOURCE_CELLS, PromptLines
 from clawpy_console.widgets.texts import ReflowingText
-from clawpy_console.widgets.transcript import PROGRESS_BAR_CELLS, LinesView, Progress, find_row_starts
+from clawpy_console.widgets.transcript import PROGRESS_BAR_CELLS, LinesView, Progress, Transcript, find_row_starts
+from engine.events import SessionOutput
 from engine.model import CheckResult, PromptLine, PromptPart, PromptSource, SessionState, SourceKind, TranscriptLine
-from tests.console.driving import read_screen, running, until_shown
+from tests.console.driving import read_screen, running, until, until_shown
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
+from tests.console.stories import carry_out, press, sees, select
+
+RUNNING = "sess_000000000001"
 
 LONG = "the quick brown fox jumps over the lazy dog and then over it once more"
 
@@ -196,3 +201,93 @@ async def test_a_running_test_suite_moves_one_row_and_ends_with_its_causes(
         assert "100 %  20 run, 2 failed" in read_screen(console)
         assert " 20 %" not in read_screen(console)
         assert "test_total  and 1 more like it" in read_screen(console)
+
+
+def make_output(first: int, last: int) -> list[TranscriptLine]:
+    return [TranscriptLine(number, NOW, "output", f"line {number}") for number in range(first, last + 1)]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scrolled", [False, True])
+async def test_the_end_of_a_transcript_stays_in_sight_unless_it_was_scrolled(
+    console: ConsoleApp, engine: StandIn, scrolled: bool
+) -> None:
+    lines = engine.sessions.transcripts[RUNNING] = make_output(1, 100)
+    engine.sessions.all[0] = dataclasses.replace(engine.sessions.all[0], lines=100)
+    async with running(console, "2", "up", "enter", size=(80, 24), notifications=True) as pilot:
+        view = console.screen.query_one("#transcript", Transcript)
+
+        async def add_lines(count: int) -> None:
+            lines.extend(make_output(len(lines) + 1, len(lines) + count))
+            engine.bus.publish(SessionOutput(subject=RUNNING, last_line=len(lines), text=""))
+            await until(pilot, lambda: view.last_line == lines[-1].text)
+            await pilot.pause()
+
+        await until(pilot, lambda: view.last_line == "line 100" and view.at_end)
+        if scrolled:
+            await pilot.press("pageup")
+        top = view.scroll_offset.y
+        for number in range(3):  # toasts need lines
+            console.show_toast(f"said {number}")
+        await carry_out(pilot, sees("said 2"))
+        for count in (1, 5000):
+            await add_lines(count)
+            assert (lines[-1].text in read_screen(console)) != scrolled
+            assert not scrolled or view.scroll_offset.y == top
+
+
+@pytest.mark.long
+async def test_a_line_that_streams_in_grows_and_is_replaced_when_it_is_complete(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    lines = engine.sessions.transcripts[RUNNING] = make_output(1, 3)
+    async with running(console, "2", "up", "enter", size=(80, 24)) as pilot:
+        view = console.screen.query_one("#transcript", Transcript)
+        await until(pilot, lambda: view.last_line == "line 3")
+        rows = view.row_count
+        for text in ("I look at", "I look at the cart first"):
+            engine.sessions.unfinished[RUNNING] = TranscriptLine(4, NOW, "say", text)
+            engine.bus.publish(SessionOutput(subject=RUNNING, last_line=3, text=""))
+            await carry_out(pilot, sees(text))
+            assert view.row_count == rows + 1
+        del engine.sessions.unfinished[RUNNING]
+        lines.append(TranscriptLine(4, NOW, "say", "I look at the cart first."))
+        engine.bus.publish(SessionOutput(subject=RUNNING, last_line=4, text=""))
+        await carry_out(pilot, sees("cart first."))
+        assert view.row_count == rows + 1
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("notes", "first_row"), [(3, "line 9"), (40, "note 1")])
+async def test_a_finished_transcript_opens_where_its_result_begins_and_stays_where_it_was_scrolled_to(
+    console: ConsoleApp, engine: StandIn, notes: int, first_row: str
+) -> None:
+    over = next(session for session in engine.sessions.all if session.state.over and not session.check)
+    result = [TranscriptLine(100 + number, NOW, "note", f"note {number}") for number in range(1, notes + 1)]
+    engine.sessions.transcripts[over.id] = [*make_output(1, 100), *result]
+    number = engine.sessions.all.index(over)
+    engine.sessions.all[number] = dataclasses.replace(over, lines=100 + notes)
+    async with running(console, "2", size=(80, 24)) as pilot:
+        view = console.screen.query_one("#transcript", Transcript)
+
+        def read_top_row() -> str:
+            return "".join(segment.text for segment in view.render_line(0)).strip(" ·")
+
+        await carry_out(pilot, select("#sessions", RUNNING), press("enter"))  # a pane that had a width is hidden again
+        await carry_out(pilot, select("#sessions", over.id), press("enter"))
+        await until(pilot, lambda: read_top_row().startswith(first_row))
+        await carry_out(pilot, press("G"), sees(f"note {notes}"))
+        await pilot.resize_terminal(70, 20)
+        await pilot.pause()
+        assert f"note {notes}" in read_screen(console)
+        await carry_out(pilot, press("g"), sees("line 1"))
+
+
+@pytest.mark.long
+async def test_a_transcript_shows_the_last_20000_lines(console: ConsoleApp, engine: StandIn) -> None:
+    engine.sessions.transcripts[RUNNING] = make_output(1, 30_000)
+    engine.sessions.all[0] = dataclasses.replace(engine.sessions.all[0], lines=30_000)
+    async with running(console, "2", "up") as pilot:
+        view = console.screen.query_one("#transcript", Transcript)
+        await until(pilot, lambda: view.last_line == "line 30000")
+        assert view.row_count == 20_000

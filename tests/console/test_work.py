@@ -1,4 +1,4 @@
-"""The work screen: the session it opens on, transcripts, landing, branch, discard, undo (SPEC 3.9, 9.4)."""
+"""The work screen: the session it opens on, landing, branch, discard, undo (SPEC 3.9, 9.4)."""
 
 from __future__ import annotations
 
@@ -7,23 +7,19 @@ import dataclasses
 import pytest
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.formats import moment
 from clawpy_console.widgets.rows import Rows
-from clawpy_console.widgets.session import describe_change_set, make_heading_lines
-from clawpy_console.widgets.transcript import Transcript
-from engine.events import SessionOutput
-from engine.model import ChangeSet, ChangeState, SessionState, TranscriptLine
-from tests.console.driving import read_screen, read_toasts, running, until
+from engine.model import ChangeState
+from tests.console.driving import read_toasts
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import AGENT, BLOG, NOW, read_values, sessions
+from tests.console.stand_in_data import AGENT, BLOG, NOW
 from tests.console.stories import (
     CHANGE,
     CLOSED,
     Given,
+    Stories,
     Until,
     answers,
     called,
-    carry_out,
     hides,
     hold_back,
     make_story_test,
@@ -32,7 +28,6 @@ from tests.console.stories import (
     press,
     refused,
     sees,
-    select,
     set_change,
     type_text,
 )
@@ -62,7 +57,7 @@ LANDED = (press("2"), DIFF_READ, press("L"), sees("3 files landed"))
 
 HINT_STANDS_OUT = Until("its colour", lambda app: "$wants" in app.screen.query_one(".dialog").border_subtitle)
 
-STORIES = {
+STORIES: Stories = {
     "it opens on what asks before what can be landed": (Given(StandIn.with_agent), press("2"), shows_session(AGENT)),
     "it opens on the next that waits until one is chosen": (
         Given(add_waiting_change),
@@ -255,118 +250,4 @@ async def test_keys_during_an_undo_say_that_it_is_still_running(console: Console
         never_called("branched"),
         press("b"),
         called("branched", CHANGE),
-    )
-
-
-def make_output(first: int, last: int) -> list[TranscriptLine]:
-    return [TranscriptLine(number, NOW, "output", f"line {number}") for number in range(first, last + 1)]
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("scrolled", [False, True])
-async def test_the_end_of_a_transcript_stays_in_sight_unless_it_was_scrolled(
-    console: ConsoleApp, engine: StandIn, scrolled: bool
-) -> None:
-    lines = engine.sessions.transcripts[RUNNING] = make_output(1, 100)
-    engine.sessions.all[0] = dataclasses.replace(engine.sessions.all[0], lines=100)
-    async with running(console, "2", "up", "enter", size=(80, 24), notifications=True) as pilot:
-        view = console.screen.query_one("#transcript", Transcript)
-
-        async def add_lines(count: int) -> None:
-            lines.extend(make_output(len(lines) + 1, len(lines) + count))
-            engine.bus.publish(SessionOutput(subject=RUNNING, last_line=len(lines), text=""))
-            await until(pilot, lambda: view.last_line == lines[-1].text)
-            await pilot.pause()
-
-        await until(pilot, lambda: view.last_line == "line 100" and view.at_end)
-        if scrolled:
-            await pilot.press("pageup")
-        top = view.scroll_offset.y
-        for number in range(3):  # toasts need lines
-            console.show_toast(f"said {number}")
-        await carry_out(pilot, sees("said 2"))
-        for count in (1, 5000):
-            await add_lines(count)
-            assert (lines[-1].text in read_screen(console)) != scrolled
-            assert not scrolled or view.scroll_offset.y == top
-
-
-@pytest.mark.long
-async def test_a_line_that_streams_in_grows_and_is_replaced_when_it_is_complete(
-    console: ConsoleApp, engine: StandIn
-) -> None:
-    lines = engine.sessions.transcripts[RUNNING] = make_output(1, 3)
-    async with running(console, "2", "up", "enter", size=(80, 24)) as pilot:
-        view = console.screen.query_one("#transcript", Transcript)
-        await until(pilot, lambda: view.last_line == "line 3")
-        rows = view.row_count
-        for text in ("I look at", "I look at the cart first"):
-            engine.sessions.unfinished[RUNNING] = TranscriptLine(4, NOW, "say", text)
-            engine.bus.publish(SessionOutput(subject=RUNNING, last_line=3, text=""))
-            await carry_out(pilot, sees(text))
-            assert view.row_count == rows + 1
-        del engine.sessions.unfinished[RUNNING]
-        lines.append(TranscriptLine(4, NOW, "say", "I look at the cart first."))
-        engine.bus.publish(SessionOutput(subject=RUNNING, last_line=4, text=""))
-        await carry_out(pilot, sees("cart first."))
-        assert view.row_count == rows + 1
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(("notes", "first_row"), [(3, "line 9"), (40, "note 1")])
-async def test_a_finished_transcript_opens_where_its_result_begins_and_stays_where_it_was_scrolled_to(
-    console: ConsoleApp, engine: StandIn, notes: int, first_row: str
-) -> None:
-    over = next(session for session in engine.sessions.all if session.state.over and not session.check)
-    result = [TranscriptLine(100 + number, NOW, "note", f"note {number}") for number in range(1, notes + 1)]
-    engine.sessions.transcripts[over.id] = [*make_output(1, 100), *result]
-    number = engine.sessions.all.index(over)
-    engine.sessions.all[number] = dataclasses.replace(over, lines=100 + notes)
-    async with running(console, "2", size=(80, 24)) as pilot:
-        view = console.screen.query_one("#transcript", Transcript)
-
-        def read_top_row() -> str:
-            return "".join(segment.text for segment in view.render_line(0)).strip(" ·")
-
-        await carry_out(pilot, select("#sessions", RUNNING), press("enter"))  # a pane that had a width is hidden again
-        await carry_out(pilot, select("#sessions", over.id), press("enter"))
-        await until(pilot, lambda: read_top_row().startswith(first_row))
-        await carry_out(pilot, press("G"), sees(f"note {notes}"))
-        await pilot.resize_terminal(70, 20)
-        await pilot.pause()
-        assert f"note {notes}" in read_screen(console)
-        await carry_out(pilot, press("g"), sees("line 1"))
-
-
-@pytest.mark.long
-async def test_a_transcript_shows_the_last_20000_lines(console: ConsoleApp, engine: StandIn) -> None:
-    engine.sessions.transcripts[RUNNING] = make_output(1, 30_000)
-    engine.sessions.all[0] = dataclasses.replace(engine.sessions.all[0], lines=30_000)
-    async with running(console, "2", "up") as pilot:
-        view = console.screen.query_one("#transcript", Transcript)
-        await until(pilot, lambda: view.last_line == "line 30000")
-        assert len(view._lines) == 20_000
-
-
-def test_an_interrupted_session_shows_no_duration() -> None:
-    whole = next(session for session in sessions() if session.state is SessionState.SUCCEEDED)
-    cut = dataclasses.replace(whole, state=SessionState.INTERRUPTED)
-    texts = "\n".join(line.plain for line in make_heading_lines(cut, (), NOW, 100))
-    assert f"interrupted  started {moment(cut.started_at, NOW)}" in texts
-
-
-def test_a_queued_session_says_why_it_waits_and_names_no_folder() -> None:
-    whole = next(session for session in sessions() if session.state is SessionState.SUCCEEDED)
-    queued = dataclasses.replace(whole, state=SessionState.QUEUED, started_at=None, ended_at=None, cwd=whole.workspace)
-    assert "waits until another session ends" in make_heading_lines(queued, (), NOW, 100)[-1].plain
-    running_one = dataclasses.replace(queued, state=SessionState.RUNNING, started_at=NOW)
-    assert make_heading_lines(running_one, (), NOW, 100)[-1].plain == ""
-
-
-def test_changes_that_another_session_took_over_are_not_called_discarded() -> None:
-    change = dataclasses.replace(read_values(ChangeSet, "change_sets")[0], state=ChangeState.DISCARDED)
-    assert describe_change_set(change, None) == "3 files discarded"
-    assert (
-        describe_change_set(dataclasses.replace(change, note="continued in sess_9"), None)
-        == "3 files continued in sess_9"
     )

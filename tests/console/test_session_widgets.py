@@ -1,0 +1,34 @@
+"""The heading of a session and the words for its changes (SPEC 9.4)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from clawpy_console.formats import moment
+from clawpy_console.widgets.session import describe_change_set, make_heading_lines
+from engine.model import ChangeSet, ChangeState, SessionState
+from tests.console.stand_in_data import NOW, read_values, sessions
+
+
+def test_an_interrupted_session_shows_no_duration() -> None:
+    whole = next(session for session in sessions() if session.state is SessionState.SUCCEEDED)
+    cut = dataclasses.replace(whole, state=SessionState.INTERRUPTED)
+    texts = "\n".join(line.plain for line in make_heading_lines(cut, (), NOW, 100))
+    assert f"interrupted  started {moment(cut.started_at, NOW)}" in texts
+
+
+def test_a_queued_session_says_why_it_waits_and_names_no_folder() -> None:
+    whole = next(session for session in sessions() if session.state is SessionState.SUCCEEDED)
+    queued = dataclasses.replace(whole, state=SessionState.QUEUED, started_at=None, ended_at=None, cwd=whole.workspace)
+    assert "waits until another session ends" in make_heading_lines(queued, (), NOW, 100)[-1].plain
+    running_one = dataclasses.replace(queued, state=SessionState.RUNNING, started_at=NOW)
+    assert make_heading_lines(running_one, (), NOW, 100)[-1].plain == ""
+
+
+def test_changes_that_another_session_took_over_are_not_called_discarded() -> None:
+    change = dataclasses.replace(read_values(ChangeSet, "change_sets")[0], state=ChangeState.DISCARDED)
+    assert describe_change_set(change, None) == "3 files discarded"
+    assert (
+        describe_change_set(dataclasses.replace(change, note="continued in sess_9"), None)
+        == "3 files continued in sess_9"
+    )
