@@ -1,0 +1,156 @@
+"""Verbs that open a real engine of their own, on the demo's repository (SPEC 7.5)."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine import Engine, call, open_engine, read_completion_names
+from engine.home import Home
+from tests.cli.conftest import Clawpy, document
+from tests.support.helpers import write_settings
+
+
+@pytest.fixture
+def approved_card(clawpy: Clawpy, project: Path) -> dict[str, Any]:
+    """What `approve` answered for the card that drafts a changelog; its change waits to be landed."""
+    cards = document(clawpy("predict", "--json"))["predictions"]
+    card = next(card for card in cards if card["flow"] == "draft_changelog")
+    assert (card["workspace"], card["targetChannel"], card["status"]) == (str(project), "chronicle-hub", "pending")
+    return document(clawpy("approve", card["id"].removeprefix("pred_"), "--json"))
+
+
+@pytest.fixture
+def card_id(approved_card: dict[str, Any]) -> str:
+    return approved_card["prediction"]["id"]
+
+
+@pytest.fixture
+def change_id(approved_card: dict[str, Any]) -> str:
+    return approved_card["changeSet"]["id"]
+
+
+@pytest.mark.long
+def test_a_card_is_approved_landed_and_undone(
+    clawpy: Clawpy, project: Path, home: Home, approved_card: dict[str, Any], card_id: str, change_id: str
+) -> None:
+    prediction = approved_card["prediction"]
+    assert (prediction["status"], prediction["outcome"]) == ("executed", "succeeded")
+    assert (approved_card["session"]["state"], approved_card["changeSet"]["state"]) == ("succeeded", "waiting")
+    before = (project / "CHANGELOG.md").read_text()
+    landed = document(clawpy("land", change_id, "--json"))
+    assert landed["changeSet"]["state"] == "landed"
+    assert "Discounts without floating point" in (project / "CHANGELOG.md").read_text()
+    undone = document(clawpy("undo", card_id, "--json"))
+    assert undone["changeSet"]["state"] == "undone"
+    assert (project / "CHANGELOG.md").read_text() == before
+    assert "land 1 file again?" in clawpy("status").out
+    assert list(read_completion_names(home, "changes")) == [change_id]
+    assert [change["id"] for change in document(clawpy("work", "--json"))["changeSets"]] == [change_id]
+
+
+@pytest.mark.long
+def test_a_landing_and_its_undo_name_each_other(clawpy: Clawpy, card_id: str, change_id: str) -> None:
+    assert clawpy("land", card_id).out.startswith(f"Landed 1 file. Undo: `clawpy undo {change_id}`\n")
+    assert clawpy("undo", card_id).out.startswith(f"Landing undone. Land it again: `clawpy land {change_id}`\n")
+    refused = clawpy("undo", card_id)
+    assert f"{change_id} is undone already" in refused.err
+    assert f"`clawpy land {change_id}` lands it again" in refused.err
+
+
+@pytest.mark.long
+def test_a_hunk_lands_and_one_that_does_not_exist_is_refused(clawpy: Clawpy, card_id: str) -> None:
+    assert "no hunk 2" in clawpy("land", card_id, "--only", "CHANGELOG.md", "--hunk", "2").err
+    assert "it does not change nope" in clawpy("land", card_id, "--only", "nope").err
+    assert "see `clawpy work`" in clawpy("land", "zzzz").err
+    part = document(clawpy("land", card_id, "--only", "CHANGELOG.md", "--hunk", "1", "--json"))
+    assert part["changeSet"]["state"] == "landed"  # the only hunk of the only file
+
+
+@pytest.mark.long
+def test_a_comment_stays_with_the_changes_until_it_is_removed(clawpy: Clawpy, card_id: str) -> None:
+    [comment] = document(clawpy("comment", card_id, "CHANGELOG.md:1", "shorter", "--json"))["changeSet"]["comments"]
+    assert (comment["number"], comment["line"], comment["text"]) == (1, 1, "shorter")
+    assert "comment 1 on CHANGELOG.md:1" in clawpy("work", card_id, "--diff").out
+    assert "its comments stay as notes" in clawpy("comment", card_id, "--send").err
+    assert clawpy("land", card_id).out.endswith("\n1 comment of yours not sent\n")
+    clawpy("undo", card_id)
+    assert "comment 1" not in clawpy("comment", card_id, "--remove", "1").out
+
+
+@pytest.mark.long
+def test_an_approved_card_cannot_be_approved_again_and_is_a_task(clawpy: Clawpy, card_id: str) -> None:
+    again = clawpy("approve", card_id, "--json")
+    assert (again.code, again.document["error"]["code"]) == (1, "already_decided")
+    assert "to the unreleased section of CHANGELOG.md" in clawpy("tasks", "list").out
+
+
+@pytest.mark.long
+def test_tests_that_failed_are_an_exit_code_and_are_learned_from_before_the_verb_returns(
+    clawpy: Clawpy, home: Home, project: Path
+) -> None:
+    [card] = document(clawpy("propose", "run the tests", "--json"))["predictions"]
+    ran = clawpy("approve", card["id"], "--wait", "--json")
+    session = ran.document["session"]
+    assert (ran.code, session["state"], session["check"]["failed"]) == (1, "succeeded", 1)
+    [task] = json.loads((home.data / "task_graph.json").read_text())["tasks"]
+    assert (task["task"]["outcome"], task["task"]["success"]) == ("problem found", False)
+    with closing(sqlite3.connect(home.database)) as database:
+        [(summary, tags)] = database.execute("SELECT text, tags FROM memories WHERE layer = 'E'").fetchall()
+        assert "Outcome: problem found" in summary
+        assert json.loads(tags) == ["summary", "problem found"]
+        assert ("human_approval",) in database.execute("SELECT kind FROM learning_records").fetchall()
+
+
+@pytest.mark.long
+def test_a_task_that_needs_a_failed_one_is_blocked_in_the_journal(clawpy: Clawpy, home: Home, project: Path) -> None:
+    [card] = document(clawpy("propose", "run the tests", "--json"))["predictions"]
+    clawpy("approve", card["id"], "--wait", "--json")
+    [failed] = [task for task in document(clawpy("tasks", "list", "--json"))["tasks"] if task["state"] == "failed"]
+    assert clawpy("tasks", "add", "Release", "--needs", failed["id"]).code == 0
+    journals = "".join(path.read_text() for path in home.data.glob("task_graph.journal.*"))
+    assert '["blocks","task_' in journals
+
+
+@pytest.mark.long
+def test_what_was_remembered_is_forgotten_only_after_a_yes(clawpy: Clawpy, tmp_path: Path) -> None:
+    turns = tmp_path / "turns.jsonl"
+    turns.write_text('{"id": "t1", "text": "my number is 555 0101"}\n')
+    assert clawpy("remember", str(turns)).code == 0
+    assert clawpy("forget", "555 0101").code == 1
+    assert clawpy("forget", "555 0101", "--yes").code == 0
+
+
+@pytest.mark.long
+def test_a_session_that_another_verb_approved_runs_to_its_end(home: Home, project: Path) -> None:
+    """An engine opened for one verb is reached by others; it does not close over what they began."""
+    card_ids: list[str] = []
+
+    def opener(home: Home, **options: Any) -> Engine:
+        engine = open_engine(home, **options)
+        card = engine.cards.propose("lint", workspace=str(project))
+        engine.cards.approve(card.id)  # as a second verb does over the socket
+        card_ids.append(card.id)
+        return engine
+
+    call(home, "cards", {}, workspaces=[str(project)], opener=opener)
+    work = call(home, "work", {"id": card_ids[0]}, workspaces=[str(project)], opener=open_engine)
+    assert work["session"]["state"] in ("succeeded", "failed", "cannot_run"), "it was cut short"
+
+
+@pytest.mark.long
+def test_a_stop_is_ended_although_the_settings_are_broken(clawpy: Clawpy, home: Home) -> None:
+    assert clawpy("stop").code == 0
+    write_settings(home, 'crossPollEnabled = true\nbad = "')
+    assert "config.toml:2: the file ends too early" in clawpy("status").err
+    resumed = clawpy("resume")
+    assert (resumed.code, resumed.err) == (0, "")
+    assert resumed.out.startswith("▶ Resumed after the stop of ")
+    assert "▲ The settings are not used: " in resumed.out
+    home.config_file.unlink()
+    assert document(clawpy("status", "--json"))["holds"] == []
