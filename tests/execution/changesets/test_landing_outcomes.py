@@ -1,6 +1,6 @@
 """What becomes of a landing and of its undo, by what the operator did meanwhile and later (SPEC 3.9).
 
-Five hundred random scenarios: `pytest -m faults tests/faults/test_landing_kill.py`.
+Five hundred random scenarios: `pytest -m faults tests/faults/test_landing_scenarios.py`.
 """
 
 from __future__ import annotations
