@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from sqlalchemy import Engine, create_engine
 
 from engine.clock import FakeClock
@@ -31,6 +32,10 @@ from tests.support.fork_server import ForkServer
 # each of the hundreds that the tests start would compile SQLAlchemy and Chroma again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# No test is judged by its time, which a busy machine makes long.
+settings.register_profile("clawpy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("clawpy")
 
 MONDAY_MORNING = datetime(2026, 1, 5, 9, 30, tzinfo=UTC)
 

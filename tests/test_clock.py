@@ -36,7 +36,7 @@ def test_quiet_hours_may_lie_within_a_day_or_be_none() -> None:
     assert not is_quiet(before_two, 13, 13)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.sampled_from(CLOCK_CHANGES),
     st.integers(-36 * 4, 36 * 4),

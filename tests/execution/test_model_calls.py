@@ -198,7 +198,7 @@ def test_the_calls_that_recalled_a_memory_are_found(calls: ModelCalls) -> None:
         max_size=4,
     )
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_packed_parts_are_unpacked_exactly(named_lines: list[tuple[str, list[tuple[str, SourceKind]]]]) -> None:
     parts = tuple(
         PromptPart(name, tuple(PromptLine(text, PromptSource(kind)) for text, kind in lines), "user", 3)

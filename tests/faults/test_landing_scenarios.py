@@ -20,7 +20,7 @@ pytestmark = pytest.mark.faults
 def test_five_hundred_scenarios_land_as_git_would() -> None:
     outcomes: Counter[str] = Counter()
 
-    @settings(max_examples=500, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=500, suppress_health_check=list(HealthCheck))
     @given(SCENARIOS)
     def check_random_scenario(scenario: Scenario) -> None:
         with tempfile.TemporaryDirectory() as folder:

@@ -77,7 +77,7 @@ BRIEF = LeaderProfile("x", principles=("Be brief.", "Be kind."))
 
 
 @pytest.mark.long
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.none() | PROFILES, max_size=6), st.integers(0, 900))
 def test_the_block_never_exceeds_its_budget_and_is_well_formed(
     profiles: list[LeaderProfile | None], budget: int

@@ -87,7 +87,7 @@ ACTIONS = st.tuples(st.sampled_from([0, 1]), st.sampled_from(["offer", "flush", 
 """(home, what is done there, the number of a finding or pattern)."""
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(ACTIONS, min_size=5, max_size=25), st.lists(st.sampled_from(["", "before", "after"]), max_size=16))
 def test_two_homes_converge_whatever_is_cut(
     tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[int, str, int]], cuts: list[str]

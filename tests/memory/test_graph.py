@@ -75,7 +75,7 @@ def has_circle(edges: set[tuple[str, str]]) -> bool:
     return False
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(
         st.tuples(st.integers(0, 7), st.sampled_from(sorted(ACYCLIC)), st.integers(0, 7), st.booleans()), max_size=60

@@ -105,7 +105,7 @@ def assert_contains_only(lines: list[str], item: RecallMatch) -> None:
 
 
 @pytest.mark.long
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.sampled_from(HOSTILE_PIECES) | st.text(max_size=6), max_size=12).map("".join), st.text(max_size=40))
 def test_no_text_and_no_source_breaks_its_element(text: str, source: str) -> None:
     item = match(1, text, source=source, speaker=text[:20])

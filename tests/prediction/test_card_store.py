@@ -145,9 +145,7 @@ class RandomSteps(RuleBasedStateMachine):
 
 
 TestRandomSteps = RandomSteps.TestCase
-TestRandomSteps.settings = settings(
-    max_examples=8, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestRandomSteps.settings = settings(max_examples=8, stateful_step_count=25, suppress_health_check=list(HealthCheck))
 
 
 # Outcomes and signals

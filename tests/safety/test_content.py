@@ -75,7 +75,7 @@ def test_look_alikes_and_invisible_characters_are_folded() -> None:
     assert fold_text("naïve café") == "naïve café"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(alphabet="rm -rf/ ;|&$(){}`'\"\\<>#\n=xabc~*!", max_size=120) | st.text(max_size=200))
 def test_any_text_has_a_verdict(text: str) -> None:
     parse(text)

@@ -27,7 +27,7 @@ def verdict(text: str) -> Verdict:
 
 
 @pytest.mark.long
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.data(), st.sampled_from(STOPPED))
 def test_look_alikes_and_invisible_characters_change_nothing(data: st.DataObject, command: str) -> None:
     text = "".join(letter.translate(LOOKALIKES) if data.draw(st.booleans()) else letter for letter in command)
@@ -36,19 +36,19 @@ def test_look_alikes_and_invisible_characters_change_nothing(data: st.DataObject
     assert verdict(text[:at] + invisible + text[at:]) is verdict(command)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.sampled_from(STOPPED), st.sampled_from(WRAPPINGS))
 def test_a_stopped_command_is_stopped_in_any_wrapping(command: str, wrapping: str) -> None:
     assert verdict(wrapping.format(command)) is not Verdict.ALLOW
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.sampled_from(ORDINARY), st.sampled_from(WRAPPINGS))
 def test_an_ordinary_command_passes_in_any_wrapping(command: str, wrapping: str) -> None:
     assert verdict(wrapping.format(command)) is Verdict.ALLOW
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.sampled_from(STOPPED))
 def test_encoding_hides_nothing(command: str) -> None:
     for text in (

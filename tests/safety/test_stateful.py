@@ -33,7 +33,6 @@ def run_machines(machines: int, steps: int, *, seed_number: int | None = None) -
         settings=settings(
             max_examples=machines,
             stateful_step_count=steps,
-            deadline=None,
             database=None,
             derandomize=seed_number is None,
             phases=(Phase.generate, Phase.shrink) if seed_number is None else (Phase.generate,),

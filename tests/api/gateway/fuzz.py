@@ -71,7 +71,6 @@ def fuzz(served: Served, number: int, *, start: int = 1) -> Counter[str]:
     @seed(start)
     @settings(
         max_examples=number,
-        deadline=None,
         database=None,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),

@@ -162,7 +162,7 @@ STEP = st.sampled_from(
 
 
 @pytest.mark.long
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(steps=st.lists(STEP, max_size=25))
 def test_no_notification_is_lost_or_doubled_whatever_fails(steps: list[str]) -> None:
     clock = FakeClock(MONDAY_MORNING)

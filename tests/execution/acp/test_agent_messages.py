@@ -31,7 +31,7 @@ def test_invalid_lines_are_no_messages(line: bytes) -> None:
 
 
 @given(st.binary(max_size=200) | (JSON | MESSAGES).map(lambda value: json.dumps(value).encode()))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_line_parses_to_a_valid_message_or_none(line: bytes) -> None:
     """A message has the fields that the library reads without looking."""
     message = parse_message(line)

@@ -44,7 +44,7 @@ def test_what_would_lose_something_of_yours_is_refused_and_nothing_else(
 
 
 @pytest.mark.long
-@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, suppress_health_check=list(HealthCheck))
 @given(SCENARIOS)
 def test_a_landing_is_what_git_would_do_and_an_undo_is_its_exact_reverse(scenario: Scenario) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -41,7 +41,7 @@ LINE_EDITS_OF_LONG_FILES = st.lists(
 
 
 @pytest.mark.long
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
 @given(
     SESSION_EDITS,
     LINE_EDITS_OF_LONG_FILES,

@@ -14,6 +14,6 @@ def test_the_repr_of_a_model_has_no_key() -> None:
 
 
 @given(st.text(st.characters(categories=["Cs"]), min_size=1, max_size=4))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_half_characters_can_be_encoded(half: str) -> None:
     assert host_protocol.decode(host_protocol.encode({"text": half})).keys() == {"text"}

@@ -156,7 +156,7 @@ def test_rubbish_is_passed_over(manifest: bytes, lock: bytes, tmp_path_factory: 
     dependencies=st.dictionaries(PACKAGE_NAMES, VERSION_RANGES),
     development=st.dictionaries(PACKAGE_NAMES, VERSION_RANGES),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_what_npm_copies_into_its_lock_file_always_fits(
     dependencies: dict[str, str], development: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -128,7 +128,7 @@ def temporary_root() -> Iterator[Path]:
         shutil.rmtree(root)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(TREES, PATH_LISTS)
 def test_the_jail_reads_only_files_inside(entries: list[Entry], paths: list[str]) -> None:
     """What it reads is what stands there."""
@@ -151,7 +151,7 @@ def test_the_jail_reads_only_files_inside(entries: list[Entry], paths: list[str]
 
 
 @pytest.mark.long
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(TREES, PATH_LISTS)
 def test_the_jail_writes_only_files_inside(entries: list[Entry], paths: list[str]) -> None:
     with temporary_root() as root:
@@ -179,7 +179,7 @@ def read_git_names(folder: Path) -> dict[str, bytes | None]:
     return {str(path): path.read_bytes() if path.is_file() and not path.is_symlink() else None for path in paths}
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.text(max_size=60) | st.binary(max_size=60).map(os.fsdecode))
 def test_any_path_is_refused_or_inside(path: str) -> None:
     with temporary_root() as root:

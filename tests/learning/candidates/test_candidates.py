@@ -10,7 +10,7 @@ from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -287,9 +287,7 @@ class RandomSteps(RuleBasedStateMachine):
 
 
 TestRandomSteps = RandomSteps.TestCase
-TestRandomSteps.settings = settings(
-    max_examples=8, stateful_step_count=25, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+TestRandomSteps.settings = settings(max_examples=8, stateful_step_count=25)
 
 
 @pytest.mark.parametrize(("status", "move"), list(product(CandidateStatus, CandidateMove)))

@@ -107,7 +107,7 @@ def test_a_heal_at_a_later_attempt_scores_less() -> None:
 
 
 @given(st.lists(st.tuples(st.floats(-200, 200), st.text(min_size=1, max_size=9))))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_score_is_from_0_to_100(parts: list[tuple[float, str]]) -> None:
     assert 0 <= add_parts(*parts)[0] <= 100
 

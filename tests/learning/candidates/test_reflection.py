@@ -306,7 +306,7 @@ def test_a_sequence_must_occur_in_three_sessions() -> None:
 
 
 @given(st.lists(st.lists(st.sampled_from(run_commands(*"abcde")), max_size=14), max_size=14))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_sequences_occur_in_their_runs_more_often_than_by_chance(runs: list[list[str]]) -> None:
     for sequence in find_sequences(runs):
         assert 3 <= len(sequence.calls) <= 5

@@ -44,7 +44,7 @@ def learn_kinds(cases: list[tuple[str, float, bool]]) -> KindCalibration:
     return calibration
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(st.lists(st.tuples(SCORE, SCORE), min_size=60, max_size=60), SCORE)
 def test_a_kind_with_sixty_approvals_is_above_one_with_sixty_dismissals_whatever_the_scores(
     scores: list[tuple[float, float]], score: float

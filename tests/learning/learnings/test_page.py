@@ -37,7 +37,7 @@ TEXTS = st.lists(st.sampled_from(PIECES), max_size=14).map("".join) | st.text()
 @given(
     st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=4), st.sampled_from([b"", b"# Notes\n\nfree words", b"\n"])
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_texts_and_values_are_read_as_they_were_written(texts_and_titles: list[tuple[str, str]], before: bytes) -> None:
     entries = [
         make_entry(text, id=f"lrn_{number}", title=title, reasons=(title, "b"))
@@ -54,7 +54,7 @@ def test_texts_and_values_are_read_as_they_were_written(texts_and_titles: list[t
 
 
 @given(st.binary(max_size=400))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_any_bytes_stay_and_an_entry_after_them_is_read(before: bytes) -> None:
     assert read_page(before).edit([]) == before
     data = read_page(before).edit([Change(make_entry("new", id="lrn_new"))])

@@ -62,7 +62,7 @@ def carry_out(entries: list[LearningEntry], plan: list[Change]) -> list[Learning
 
 @pytest.mark.long
 @given(st.lists(ENTRIES, min_size=20, max_size=40), st.lists(ENTRIES, max_size=3), st.randoms())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_plan_that_was_carried_out_leaves_nothing_to_plan_whatever_the_order(
     entries: list[LearningEntry], project_entries: list[LearningEntry], chance: random.Random
 ) -> None:
@@ -118,7 +118,7 @@ def test_of_two_entries_with_the_same_lesson_the_same_one_is_reinforced_whatever
 
 
 @given(st.lists(ENTRIES, max_size=12))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_compaction_loses_no_source_and_no_session(entries: list[LearningEntry]) -> None:
     project = {
         f"lrn_{number}": replace(
