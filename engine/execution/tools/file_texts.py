@@ -15,6 +15,9 @@ MAX_DIFF_CHARS = 20_000
 MAX_COMPARED_LINES = 5_000
 """Maximum number of lines of a file that are compared. The time grows with the square of their number."""
 
+NO_NEWLINE = "\\ No newline at end of file"
+"""The line of a diff below a line that no newline ends, as git writes it."""
+
 _BINARY_PROBE_BYTES = 8_192
 
 
@@ -105,12 +108,14 @@ def replace_once(data: bytes, old: str, new: str) -> tuple[bytes, int]:
 
 
 def make_unified_diff(before: str, after: str, path: str) -> str:
-    """The change of a file as a diff for the operator; "" if nothing changed."""
-    old, new = before.splitlines(), after.splitlines()
+    """The change of a file as a diff for the operator; "" if nothing changed. A carriage return is shown as ␍, so that
+    a change of line ends can be seen."""
+    old, new = split_lines(before), split_lines(after)
     if max(len(old), len(new)) > MAX_COMPARED_LINES:
         return f"{path}: {len(old):,} lines become {len(new):,}"
-    lines = list(difflib.unified_diff(old, new, path, path, lineterm=""))
-    diff = "\n".join(lines)
+    lines = difflib.unified_diff(old, new, path, path)
+    diff = "".join(line if line.endswith("\n") else f"{line}\n{NO_NEWLINE}\n" for line in lines)
+    diff = diff.removesuffix("\n").replace("\r", "␍")
     if len(diff) <= MAX_DIFF_CHARS:
         return diff
     return f"{diff[: diff.rfind(chr(10), 0, MAX_DIFF_CHARS)]}\n… [the rest of the change is not shown]"

@@ -7,6 +7,8 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.execution.tools import file_texts
 from engine.execution.tools.folder_jail import MAX_FILE_BYTES
@@ -145,3 +147,21 @@ def test_the_placeholder_of_a_key_is_not_written_over_it(world: BeltWorld) -> No
     own = world.write_file("about.md", "[secret cut] stands for a key\n")
     assert world.get_answer("write", path="about.md", content="[secret cut] stands for a key or a password\n")
     assert own.read_text().endswith("or a password\n"), "a file may speak of it"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "changes"),
+    [
+        pytest.param("a\r\nb\r\n", "a\nb\n", ["-a␍", "-b␍", "+a", "+b"], id="line ends"),
+        pytest.param("a\n", "a", ["-a", "+a", "\\ No newline at end of file"], id="the last newline"),
+        pytest.param("a\u2028b\fc\n", "a\u2028b\fd\n", ["-a\u2028b\fc", "+a\u2028b\fd"], id="one line"),
+        pytest.param("", "a\n", ["+a"], id="a new file"),
+    ],
+)
+def test_a_diff_shows_each_change_that_git_shows(before: str, after: str, changes: list[str]) -> None:
+    assert file_texts.make_unified_diff(before, after, "cart.py").split("\n")[3:] == changes
+
+
+@given(st.text("ab\r\n\f\u2028", max_size=30), st.text("ab\r\n\f\u2028", max_size=30))
+def test_a_diff_is_empty_only_if_nothing_changed(before: str, after: str) -> None:
+    assert (file_texts.make_unified_diff(before, after, "cart.py") == "") == (before == after)

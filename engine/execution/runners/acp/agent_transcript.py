@@ -128,7 +128,8 @@ class AgentTranscript:
         """Write the output and the diffs of a tool call that ended."""
         for content in itertools.islice(contents, MAX_CONTENT_BLOCKS):
             if isinstance(content, schema.FileEditToolCallContent):
-                lines = make_unified_diff(content.old_text or "", content.new_text, content.path).splitlines()
+                diff = make_unified_diff(content.old_text or "", content.new_text, content.path)
+                lines = diff.split("\n") if diff else []
             elif isinstance(content, schema.ContentToolCallContent):
                 lines = _read_block(content.content).splitlines()
             else:
