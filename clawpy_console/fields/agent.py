@@ -241,9 +241,9 @@ def make_finding_fields(document: Document | None, now: datetime) -> Iterator[Fi
 
 
 FINDING_STATES = {
-    "queued": Label("▲", "accent", "waiting to be sent up"),
+    "queued": Label("▲", "accent", "waiting"),
     "refused": Label("✗", "wants", "refused"),
-    "flushed": Label("✓", "grey", "delivered"),
+    "flushed": Label("✓", "grey", "sent up"),
 }
 """The label of each state of a finding."""
 

@@ -440,7 +440,7 @@ def _make_finding_row(finding: Any, now: datetime) -> Row:
     if finding["refusedBy"]:
         state, state_style = f"gate {finding['gates'][-1]['number']}", label.tone
     else:
-        state, state_style = finding["state"].replace("flushed", "sent"), "grey"
+        state, state_style = label.words, "grey"
     right = f"{state:<8} {formats.age(now - datetime.fromisoformat(finding['createdAt'])):>4}"
     return Row(finding["id"], one_line(finding["text"]), label.sign, right, "ink", label.tone, state_style)
 

@@ -473,4 +473,4 @@ def check_learnings(home: Home) -> Check:
         remainder = f"; and {len(errors) - MAX_NAMED_FILES} more" if len(errors) > MAX_NAMED_FILES else ""
         message = f"{'; '.join(errors[:MAX_NAMED_FILES])}{remainder}"
         return Check("learnings", WARN, message, f"fix the files under {home.data}; all others can be read")
-    return Check("learnings", OK, count(len(files.entries()), "learning"))
+    return Check("learnings", OK, f"{count(len(files.entries()), 'learning')} in all scopes")

@@ -178,7 +178,7 @@ async def test_guidance_is_the_block_the_next_prompt_carries(console: ConsoleApp
 async def test_findings_show_each_gate_with_its_figures(console: ConsoleApp, world: Organisation) -> None:
     async with running(console, size=WIDE) as pilot:
         await carry_out(pilot, *open_agent("backend_builder", "findings"), press("enter"))
-        assert "FOUND BY IT  1 waiting to be sent up  ·  2 refused  ·  1 delivered" in read_screen(console)
+        assert "FOUND BY IT  1 waiting  ·  2 refused  ·  1 sent up" in read_screen(console)
         findings = world.bubbles.list(agent="backend_builder")
         for finding in findings:
             console.screen.query_one("#items", Rows).select(finding.id)

@@ -232,7 +232,7 @@ class SingleQuestions:
     def _begin(self, pending: _PendingQuestion) -> str:
         """Store the call with its exact prompt, and return its id."""
         question = pending.question
-        about = PromptSource(SourceKind.MEMORY, question.subject, question.purpose, Trust.QUOTED)
+        about = PromptSource(SourceKind.TASK, question.subject, question.purpose, Trust.QUOTED)
         parts = [
             PromptPart("instructions", _make_prompt_lines(question.instructions, OWN_TEXT), "system"),
             PromptPart(question.purpose, _make_prompt_lines(pending.text, about), "user"),
