@@ -150,7 +150,8 @@ class CheckResult:
     errors: int = 0
     seconds: float = 0.0
     failing: tuple[str, ...] = ()
-    """The ids of failing tests, or of what holds them, such as a file: each can be run again without the others."""
+    """The ids of failing tests, or of what holds them, such as a file: each can be run again without the others. If the
+    tests are not counted, the command."""
     durations: tuple[tuple[str, float], ...] = ()
     """(test id, seconds) of the tests that ran, slowest first: of some tools only the slow ones, or none."""
     counted: bool = True

@@ -69,7 +69,8 @@ class ValidationRun(Row, table=True):
     def check(self) -> CheckResult:
         """The result of the run."""
         durations = tuple((str(name), float(seconds)) for name, seconds in self.durations)
-        return value_of(self, CheckResult, failing=tuple(self.failing), durations=durations)
+        counted = self.failing != [self.tool]
+        return value_of(self, CheckResult, failing=tuple(self.failing), durations=durations, counted=counted)
 
 
 _SELECT_LATEST = (
@@ -147,7 +148,7 @@ def find_test_that_failed_alone(run: ValidationRun) -> str:
     """The test that failed in a run of this test only; "" for any other run."""
     check = run.check
     number = check.passed + check.failed + check.errors + check.skipped
-    return check.failing[0] if number == 1 and check.failing else ""
+    return check.failing[0] if number == 1 and check.failing and check.counted else ""
 
 
 def read_verdict_on(run: ValidationRun, test: str) -> bool | None:

@@ -185,7 +185,7 @@ def bisect(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     if not git.head or part.tool is None or not part.tool.runs_single_tests:
         return
     red = part.find_failed_run(git.head)
-    if red is None:
+    if red is None or not red.check.counted:
         return
     unfit = {test for test, _ in find_flipped_tests(part.runs)} | _find_bisected_tests(context, part)
     failing = [test for test in select_usable_failures(red) if test not in unfit]
@@ -374,7 +374,7 @@ def still_red(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     if part.tool is None or last is None or last.check.green or part.changed:
         return
     tests = select_usable_failures(last)[:MAX_PATHS]
-    if not tests or not part.tool.runs_single_tests:
+    if not tests or not part.tool.runs_single_tests or not last.check.counted:
         return
     narrowed = find_ended_sessions(context, part.project.path, "narrow_failures")
     if any(session.id == last.session_id or session.created_at > last.ran_at for session in narrowed):

@@ -142,7 +142,7 @@ def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
     failing = select_usable_failures(last)
     if last.check.green or (part.passes_without_changes(context.repository.head) and not part.changed):
         return
-    if not (failing or last.check.failed or (last.check.errors and part.changed)):
+    if not (failing or (last.check.errors and part.changed)):
         return
     prompt, parameters = f"Run the whole suite{part.within} again", {"paths": list[str]()}
     if failing and _can_run_alone(part, part.tool, failing):
@@ -168,7 +168,8 @@ def rerun_failing(context: WorkspaceContext, part: Part) -> Iterator[Offer]:
 
 def _can_run_alone(part: Part, tool: Toolchain, failing: Sequence[str]) -> bool:
     """Whether the tests that failed in the last run can be run without the others, and their files are still there."""
-    return tool.runs_single_tests and len(failing) <= MAX_PATHS and part.deleted_tests.isdisjoint(failing)
+    is_listed = part.tree_runs[0].check.counted and len(failing) <= MAX_PATHS
+    return tool.runs_single_tests and is_listed and part.deleted_tests.isdisjoint(failing)
 
 
 def _may_whole_suite_say_more(part: Part) -> bool:

@@ -456,8 +456,10 @@ def _make_result(
 
 def _make_uncounted_result(run: FinishedRun) -> CheckResult:
     """The result of a command whose output names no tests, so that only its exit code is known."""
-    check = replace(_make_result(run.title, {"failed" if run.exit_code else "passed": 1}), counted=False)
-    return replace(check, error=_find_error(run)) if run.exit_code else check
+    if not run.exit_code:
+        return replace(_make_result(run.title, {"passed": 1}), counted=False)
+    check = _make_result(run.title, {"failed": 1}, failing=[run.title])
+    return replace(check, counted=False, error=_find_error(run))
 
 
 def _add_error(run: FinishedRun, check: CheckResult) -> CheckResult:
