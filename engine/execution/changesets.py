@@ -319,7 +319,7 @@ class ChangeSets(ChangeReader):
         """Raise `Refusal` `unsupported_files` if some of its files are only in the session's folder, which is about to
         be removed. `consequence` begins the sentence."""
         folder = self.worktrees.folder_of(row.session_id)
-        if lost := [file["path"] for file in row.left_out_files if os.path.lexists(folder / file["path"])]:
+        if lost := [file["path"] for file in row.left_out_files if _holds_something(folder / file["path"])]:
             message = f"{consequence}, because these are only in the session's folder, which goes: {join_paths(lost)}"
             raise Refusal("unsupported_files", message, f"move them out of {folder}, then try again")
 
@@ -414,3 +414,13 @@ class ChangeSets(ChangeReader):
                 tx.session.add(row)
 
         self._database.write(forget)
+
+
+def _holds_something(path: Path) -> bool:
+    """Whether there is a file, a link, or a folder that is not known to be empty. The folder of a submodule stays."""
+    if path.is_symlink() or not path.is_dir():
+        return os.path.lexists(path)
+    try:
+        return any(path.iterdir())
+    except OSError:  # it cannot be read
+        return True

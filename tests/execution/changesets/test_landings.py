@@ -193,6 +193,21 @@ def test_a_branch_or_a_continuation_is_refused_while_it_would_delete_what_is_lef
     assert change_set.branch().state == "branched"
 
 
+def test_a_submodule_whose_many_files_were_moved_out_is_no_loss(world_with_submodule: LandingWorld) -> None:
+    def fill(folder: Path) -> None:
+        (folder / "a.txt").write_text("new\n")
+        for number in range(30):
+            (folder / f"vendor/lib/{number}").write_text("x")
+
+    world = world_with_submodule
+    change_set = world.make_change(fill)
+    refused("unsupported_files", change_set.branch)
+    submodule = world.worktrees.folder_of(change_set.session_id) / "vendor/lib"
+    for file in submodule.iterdir():
+        file.rename(world.folder / file.name)
+    assert change_set.branch().state == "branched"
+
+
 def test_a_refusal_names_the_files_and_the_command_that_lands_the_others(world: LandingWorld) -> None:
     def edit(folder: Path) -> None:
         (folder / "the evil").symlink_to("/etc/passwd")
