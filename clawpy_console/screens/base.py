@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from engine import Engine
     from engine.model import Refusal
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 T = TypeVar("T")
 
 CURSOR_DEBOUNCE_S = 0.06
@@ -44,7 +44,7 @@ FILTER_DEBOUNCE_S = 0.15
 """Seconds without a key in a filter after which the list is read again."""
 
 
-class GuardedScreen(Screen[Answer]):
+class GuardedScreen(Screen[Result]):
     """A screen that stands a key pressed twice, and the end of the app while it comes up.
 
     Textual closes the screen below when a screen is closed twice. When the app ends, it mounts no widgets any more, but
@@ -57,12 +57,12 @@ class GuardedScreen(Screen[Answer]):
         if not (self.app._exit and isinstance(event, unwanted)):
             await super().on_event(event)
 
-    def dismiss(self, result: Answer | None = None) -> AwaitComplete:
+    def dismiss(self, result: Result | None = None) -> AwaitComplete:
         """See `Screen.dismiss`. Does nothing while this screen is not in front."""
         return super().dismiss(result) if self.is_active else AwaitComplete()
 
 
-class BaseScreen(GuardedScreen[Answer]):
+class BaseScreen(GuardedScreen[Result]):
     """A screen that is drawn whole when it comes up, and styled no more often than needed.
 
     Textual draws the whole of a screen that comes up. It forgets to do so if a layout falls into the same frame: then

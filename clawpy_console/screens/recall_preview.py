@@ -18,9 +18,10 @@ from clawpy_console.formats import one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens.dialog import PreviewDialog
 from clawpy_console.screens.memory_entries import LAYER_NAMES
-from clawpy_console.screens.xray import PromptDialog, PromptLines
+from clawpy_console.screens.xray import PromptDialog
 from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.texts import PlainText, ReflowingText
+from clawpy_console.widgets.transcript import PromptLines
 from engine import document
 from engine.model import (
     Injection,

@@ -1,7 +1,9 @@
-"""A session and its changes in words: its row, its heading, its change set, its tests. Pure."""
+"""A session and its changes in words: its row, its heading, its change set, its tests, and the progress that its
+programs print. Pure."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -211,3 +213,68 @@ def _make_cause_lines(message: str, tests: Sequence[str]) -> list[tuple[str, str
     if others or tests[0] not in message:
         lines.append(("same", f"  {one_line(tests[0])}{others}"))
     return lines
+
+
+# Not compiled here, which would delay the first frame; `re` caches what it compiles.
+_TESTS_PATTERN = (
+    r"(?:(?:\S+ )?(?P<dots>[.FEsxX]+)|\S+::.* (?P<word>PASSED|FAILED|ERROR|SKIPPED|XFAIL|XPASS))"
+    r" *\[ *(?P<percent>\d+)%\]"
+)
+_CARGO_TESTS_PATTERN = r"running (?P<total>\d+) tests?"
+_CARGO_TEST_PATTERN = r"test \S+ \.\.\. (?P<word>ok|FAILED|ignored)"
+_RATIO_PATTERN = r"(?:.*\s|\d+%)?[\[|][█▉▊▋▌▍▎▏▇━╸#=>.\- ]{3,}[\]|]:? *(?P<done>\d+)/(?P<total>\d+)(?!\S*/)"
+_PERCENT_PATTERN = r"(?=.*[█▉▊▋▌▍▎▏▇━#=>]{3})(?:.*?\s)?(?P<percent>\d{1,3}) ?%"  # npm, pip, curl -#
+# A line with such a word is shown as it is.
+_PROBLEM_PATTERN = r"(?i)error|fail|fatal|fault|refus|denied|abort|panic|warn|exception"
+_FAILED_RESULTS = frozenset({"F", "E", "FAILED", "ERROR"})
+
+
+class Progress:
+    """Recognises progress in the lines of a program, which are read in their order."""
+
+    def __init__(self) -> None:
+        self._reset(0)
+
+    def _reset(self, total: int) -> None:
+        self._done = self._failed = 0
+        self._total, self._percent = total, 0.0
+
+    def make_row(self, line: str) -> str | None:
+        """The row in place of `line` and the lines of progress before it; None for a line without progress."""
+        line = line.strip()
+        if match := re.fullmatch(_CARGO_TESTS_PATTERN, line):
+            self._reset(int(match["total"]))
+            return None
+        if self._total and (match := re.fullmatch(_CARGO_TEST_PATTERN, line)):
+            return self._count_tests([match["word"]], 100 * (self._done + 1) / self._total)
+        if match := re.fullmatch(_TESTS_PATTERN, line):
+            results = list(match["dots"] or ()) or [match["word"]]
+            return self._count_tests(results, float(match["percent"]))
+        if re.search(_PROBLEM_PATTERN, line):
+            return None
+        if match := re.match(_RATIO_PATTERN, line):
+            done, total = int(match["done"]), max(1, int(match["total"]))
+            return f"{draw_progress_bar(100 * done / total)}  {done} of {total}"
+        if match := re.match(_PERCENT_PATTERN, line):
+            return draw_progress_bar(float(match["percent"]))
+        return None
+
+    def _count_tests(self, results: list[str], percent: float) -> str:
+        if percent < self._percent:  # another run of the tests
+            self._reset(self._total)
+        self._percent = percent
+        self._done += len(results)
+        self._failed += sum(result in _FAILED_RESULTS for result in results)
+        failed = f", {self._failed} failed" if self._failed else ""
+        return f"{draw_progress_bar(percent)}  {self._done}{f' of {self._total}' if self._total else ''} run{failed}"
+
+
+PROGRESS_BAR_CELLS = 16
+"""Cells of a bar."""
+
+
+def draw_progress_bar(percent: float) -> str:
+    """`━━━━────  50 %`; more than 100 is shown as 100."""
+    percent = min(100.0, percent)
+    filled = round(PROGRESS_BAR_CELLS * percent / 100)
+    return f"{'━' * filled}{'─' * (PROGRESS_BAR_CELLS - filled)} {percent:3.0f} %"
