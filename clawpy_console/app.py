@@ -337,7 +337,7 @@ class ConsoleApp(CardConsole):
         """End the gravest stop or pause that a key can end; a stop and a month stop after a question."""
         resumable = [hold for hold in self.holds if hold.word != "config"]
         if (hold := find_gravest_hold(resumable or self.holds)) is not None:
-            from clawpy_console.screens.palette import ask_to_resume
+            from clawpy_console.screens.safety import ask_to_resume
 
             ask_to_resume(self, hold)
 

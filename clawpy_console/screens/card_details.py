@@ -1,4 +1,5 @@
-"""The details of a card: its evidence, what it would do, and its prompt, which can be edited first (SPEC 9.2)."""
+"""The details of a card: its evidence, what it would do, and its prompt, which can be edited first (SPEC 9.2); and the
+list of the cards that are muted (SPEC 2.9)."""
 
 from __future__ import annotations
 
@@ -15,10 +16,10 @@ from textual.widgets import TextArea
 
 from clawpy_console import formats
 from clawpy_console.fields import Field, draw_bar, heading, make_fact_fields, text_line, work
-from clawpy_console.formats import one_line
+from clawpy_console.formats import crop, one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens.card_stack import describe_signal, make_headline
-from clawpy_console.screens.dialog import Dialog
+from clawpy_console.screens.dialog import Answer, Dialog, Question
 from clawpy_console.screens.safety_fields import VERDICT_SIGNS
 from clawpy_console.state import AppState
 from clawpy_console.widgets.frame import Frame, KeyLine
@@ -29,6 +30,7 @@ from engine.model import (
     NO_SANDBOX_WARNING,
     REASON_SEPARATOR,
     Card,
+    Mute,
     RailVerdict,
     Refusal,
     Source,
@@ -38,6 +40,7 @@ from engine.model import (
 
 if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole
+    from clawpy_console.console import Console
     from engine import Engine
 
 
@@ -374,3 +377,47 @@ def show_details(app: CardConsole, card: Card) -> None:
     if isinstance(details, Details) and details not in app.screen_stack:
         details.show(card)
         app.push_screen(details)
+
+
+# What is muted
+
+
+MUTE_KEYS = "abcdefghilmnopqrstuvwxyz"
+"""A key for each mute that is listed, the newest first. j and k move the cursor."""
+
+
+def show_muted(app: Console) -> None:
+    """List what is muted; the key of one ends it."""
+
+    def on_list(muted: Sequence[Mute]) -> None:
+        if not muted:
+            app.show_toast("Nothing is muted.")
+            return
+        by_key = dict(zip(MUTE_KEYS, muted, strict=False))
+
+        def unmute(answer: Answer) -> None:
+            mute = by_key[answer.key]
+            app.carry_out(lambda engine: engine.cards.unmute(mute.id), f"Unmuted: {_describe_mute(mute)}")
+
+        answers = [Answer(key, _describe_mute(item), _describe_end(item)) for key, item in by_key.items()]
+        question = "Muted: which should appear again?"
+        if len(muted) > len(by_key):
+            question += f" ({len(muted) - len(by_key):,} more: clawpy muted)"
+        app.ask(Question(question, answers), unmute)
+
+    app.load_for_dialog(lambda engine: engine.cards.list_mutes(), on_list)
+
+
+def _describe_mute(mute: Mute) -> str:
+    """The muted subject, and its place."""
+    from engine import kind_title  # not before the first frame
+
+    where = workspace_name(mute.workspace) if mute.workspace else "everywhere"
+    about = crop(one_line(mute.prompt), 34) if mute.subject else f"all cards “{kind_title(mute.kind)}”"
+    return f"{about}, {where}"
+
+
+def _describe_end(mute: Mute) -> str:
+    """Until when, and why."""
+    until = f"until {mute.until.astimezone():%-d %b %H:%M}" if mute.until else "switched off"
+    return f"{until}, {mute.why}"

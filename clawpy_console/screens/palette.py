@@ -1,8 +1,8 @@
-"""What can be done now: every key, every command by name, and the questions that some commands ask."""
+"""What can be done now: every key, and every command by name."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,17 +19,16 @@ from textual.screen import Screen
 from textual.system_commands import SystemCommandsProvider
 from textual.widgets import Input, OptionList
 
-from clawpy_console import formats
 from clawpy_console.fields.work import HOLD_NAMES
-from clawpy_console.formats import crop, fit_to_width, has_words, one_line, workspace_name
+from clawpy_console.formats import fit_to_width, has_words
 from clawpy_console.keys import ACTIONS, BY_ID, GROUPS, Action, format_key, format_key_with_letters, is_on_screen
 from clawpy_console.screens.base import GuardedScreen
-from clawpy_console.screens.dialog import Answer, Dialog, Question, confirm, show_text
+from clawpy_console.screens.card_details import show_muted
+from clawpy_console.screens.dialog import Dialog
 from clawpy_console.screens.own_prompt import write_own_prompt
+from clawpy_console.screens.safety import ask_to_resume, show_gateway, switch_gateway
 from clawpy_console.widgets.frame import SCREENS
 from clawpy_console.widgets.texts import Filter, ReflowingText
-from engine import kind_title
-from engine.model import Hold, Mute
 
 if TYPE_CHECKING:
     from clawpy_console.card_controller import CardConsole
@@ -125,8 +124,20 @@ class Help(Dialog[None]):
                 pane.scroll_relative(y=by if event.key.endswith("down") else -by, animate=False, immediate=True)
 
 
-OMITTED_ACTIONS = ("rows.", "panes.", "columns.", "app.resume", "app.commands", "app.palette", "app.jump_", "app.quit_")
-"""Actions that only move about, and those that are there under another name."""
+OMITTED_ID_PREFIXES = (
+    "rows.",
+    "panes.",
+    "columns.",
+    "app.resume",
+    "app.commands",
+    "app.palette",
+    "app.jump_",
+    "app.quit_",
+)
+"""How the ids of actions begin that only move about, or that are there under another name."""
+
+NOT_ELSEWHERE = frozenset({"mission.own", "work.own", "mission.predict", "mission.back"})
+"""Actions that the palette carries out on every screen, and the one that only moves the focus."""
 
 
 def make_commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemCommand]:
@@ -135,7 +146,7 @@ def make_commands(app: CardConsole, screen: Screen[Any]) -> Iterable[SystemComma
         yield SystemCommand(f"Resume after the {HOLD_NAMES[hold.word]}", hold.reason, partial(ask_to_resume, app, hold))
     bound = _find_bound_actions(screen)
     for action, active in bound.items():
-        if not action.id.startswith(OMITTED_ACTIONS):
+        if not action.id.startswith(OMITTED_ID_PREFIXES):
             title = action.tooltip[:1].upper() + action.tooltip[1:]
             act = partial(_run_action, app, action.method, active.node)
             yield SystemCommand(title, f"key {format_key(action.id, app.keymap)}", act)
@@ -160,7 +171,7 @@ def _make_console_commands(app: CardConsole) -> Iterable[SystemCommand]:
     """The commands for the console itself and for the gateway."""
     for name in sorted(app.available_themes):
         if name != app.theme:
-            yield SystemCommand(f"Theme: {name}", "colours of the console", partial(choose_theme, app, name))
+            yield SystemCommand(f"Theme: {name}", "colours of the console", partial(_choose_theme, app, name))
     mouse = "off" if app.mouse else "on"
     yield SystemCommand(
         f"Mouse {mouse}", "at the next start of the console", partial(app.set_mouse, enabled=mouse == "on")
@@ -170,7 +181,7 @@ def _make_console_commands(app: CardConsole) -> Iterable[SystemCommand]:
     yield SystemCommand(f"Gateway {gateway}", "an API for a phone, a script, another agent", switch)
     if app.state.gateway:
         yield SystemCommand("Gateway: where it listens", app.state.gateway, partial(show_gateway, app))
-    yield SystemCommand("Save a screenshot", "as SVG, in your downloads or home folder", partial(save_screenshot, app))
+    yield SystemCommand("Save a screenshot", "as SVG, in your downloads or home folder", partial(_save_screenshot, app))
     if app.engine is not None and not app.demo:
         keep = partial(app.quit, keep_engine=True)
         yield SystemCommand("Quit, keep the engine running", "`clawpy` attaches to it again", keep)
@@ -202,7 +213,7 @@ class CommandProvider(SystemCommandsProvider):
                 yield Hit(matcher.match(name), matcher.highlight(name), callback, help=explanation)
 
 
-def save_screenshot(app: Console) -> None:
+def _save_screenshot(app: Console) -> None:
     """Save the screen in the folder for downloads, or in the home folder if there is none. A toast says where."""
     downloads = user_downloads_path()
     app.deliver_screenshot(path=str(downloads if downloads.is_dir() else Path.home()))
@@ -216,10 +227,6 @@ def _find_bound_actions(screen: Screen[Any]) -> dict[Action, ActiveBinding]:
         if active.enabled and active.binding.id in BY_ID
     }
     return dict(sorted(bound.items(), key=lambda item: item[0].group == "app"))
-
-
-NOT_ELSEWHERE = frozenset({"mission.own", "work.own", "mission.predict", "mission.back"})
-"""Actions that the palette carries out on every screen, and the one that only moves the focus."""
 
 
 def _make_commands_elsewhere(app: CardConsole, bound: Collection[Action]) -> Iterable[SystemCommand]:
@@ -243,25 +250,6 @@ def _lead_to(app: CardConsole, mode: str, message: str) -> None:
     app.run_in_background(run, "palette")
 
 
-RESUME_QUESTIONS = {
-    "stop": ("Resume after the stop?", "Approved work may start again. Stopped sessions stay stopped."),
-    "api": ("Resume after the gateway's switch?", "Approved work may start again. Stopped sessions stay stopped."),
-    "month": ("Resume after the month stop?", "The month's cap was reached. Raise the cap as well, or the next paid "
-              "call stops everything again."),
-}  # fmt: skip
-"""Title and text of the question before a hold ends, by the word of the hold. A pause ends without a question."""
-
-
-def ask_to_resume(app: Console, hold: Hold) -> None:
-    """End `hold`; asks first where approved work may start again."""
-    if hold.word not in RESUME_QUESTIONS or hold.since is None:
-        app.resume(hold.word)
-        return
-    title, meaning = RESUME_QUESTIONS[hold.word]
-    question = f"Since {formats.moment(hold.since, app.now())}: {one_line(hold.reason)}\n\n{meaning}"
-    confirm(app, title, question, "resume", partial(app.resume, hold.word))
-
-
 def _run_action(app: Console, action: str, node: Any) -> None:
     async def run() -> None:
         await app.run_action(action, node)
@@ -269,84 +257,7 @@ def _run_action(app: Console, action: str, node: Any) -> None:
     app.run_in_background(run, "palette")
 
 
-def choose_theme(app: Console, name: str) -> None:
+def _choose_theme(app: Console, name: str) -> None:
     """Take theme `name` and keep it in the settings."""
     app.theme = name
     app.write_setting("console.theme", name)
-
-
-# Mutes (SPEC 2.9)
-
-
-MUTE_KEYS = "abcdefghilmnopqrstuvwxyz"
-"""A key for each mute that is listed, the newest first. j and k move the cursor."""
-
-
-def show_muted(app: Console) -> None:
-    """List what is muted; the key of one ends it."""
-
-    def on_list(muted: Sequence[Mute]) -> None:
-        if not muted:
-            app.show_toast("Nothing is muted.")
-            return
-        by_key = dict(zip(MUTE_KEYS, muted, strict=False))
-
-        def unmute(answer: Answer) -> None:
-            mute = by_key[answer.key]
-            app.carry_out(lambda engine: engine.cards.unmute(mute.id), f"Unmuted: {_describe_mute(mute)}")
-
-        answers = [Answer(key, _describe_mute(item), _describe_end(item)) for key, item in by_key.items()]
-        question = "Muted: which should appear again?"
-        if len(muted) > len(by_key):
-            question += f" ({len(muted) - len(by_key):,} more: clawpy muted)"
-        app.ask(Question(question, answers), unmute)
-
-    app.load_for_dialog(lambda engine: engine.cards.list_mutes(), on_list)
-
-
-def _describe_mute(mute: Mute) -> str:
-    """The muted subject, and its place."""
-    where = workspace_name(mute.workspace) if mute.workspace else "everywhere"
-    about = crop(one_line(mute.prompt), 34) if mute.subject else f"all cards “{kind_title(mute.kind)}”"
-    return f"{about}, {where}"
-
-
-def _describe_end(mute: Mute) -> str:
-    """Until when, and why."""
-    until = f"until {mute.until.astimezone():%-d %b %H:%M}" if mute.until else "switched off"
-    return f"{until}, {mute.why}"
-
-
-# The gateway (SPEC 10.1)
-
-
-def switch_gateway(app: Console, *, enabled: bool) -> None:
-    """Open or close the gateway, and show the result."""
-    app.call_engine(
-        lambda engine: (engine.gateway.set_enabled(enabled), engine.gateway.state()),
-        lambda result: _show_switched_gateway(app, *result),
-    )
-
-
-def _show_switched_gateway(app: Console, new_token: str, state: Any) -> None:
-    app.reload(["place", "settings"])
-    if not state.listening:
-        app.show_toast("the gateway is off")
-        return
-    _show_address(app, new_token, state)
-
-
-def show_gateway(app: Console) -> None:
-    """Show where the gateway listens, and its token if nobody has read that yet: so it is shown whatever is open."""
-    app.call_engine(
-        lambda engine: (engine.gateway.take_new_token(), engine.gateway.state()),
-        lambda answer: _show_address(app, *answer),
-    )
-
-
-def _show_address(app: Console, new_token: str, state: Any) -> None:
-    token = f"the token, shown once:\n{new_token}\n" if new_token else ""
-    hint = "clawpy token      shows the token"
-    if state.token_source == "this run":
-        hint = "clawpy token new --store file      makes a token that lasts"
-    show_text(app, "The gateway listens", f"{state.url}\n{state.description}\n\n{token}{hint}")

@@ -1,4 +1,5 @@
-"""Screen 6, safety: rails, caps, stops and pauses, blocked work, switches (SPEC 3, 7)."""
+"""Screen 6, safety: rails, caps, stops and pauses, blocked work, switches (SPEC 3, 7); and from every screen the end of
+a stop, and the gateway's switch (SPEC 10.1)."""
 
 from __future__ import annotations
 
@@ -6,21 +7,26 @@ import json
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from textual import getters, on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
 
+from clawpy_console import formats
 from clawpy_console.formats import clock_time, crop, has_words, one_line, workspace_name
 from clawpy_console.keys import bindings
 from clawpy_console.screens import safety_fields
 from clawpy_console.screens.base import ConsoleScreen
-from clawpy_console.screens.dialog import Answer, Question, confirm
+from clawpy_console.screens.dialog import Answer, Question, confirm, show_text
 from clawpy_console.state import SWITCHES
 from clawpy_console.widgets.rows import Pane, Rows
 from clawpy_console.widgets.texts import Filter, Heading, ReflowingText
-from engine.model import LogEntry
+from engine.model import Hold, LogEntry
+
+if TYPE_CHECKING:
+    from clawpy_console.console import Console
 
 NOTHING_BLOCKED = "Nothing was blocked."
 """Shown in place of blocked work."""
@@ -240,3 +246,57 @@ class SafetyScreen(ConsoleScreen):
             self.app.report(message, "rails", "autonomy")
 
         self.app.call_engine(lambda engine: engine.autonomy.set_dnd(duration), on_done)
+
+
+# From every screen: the end of a stop, the switch of the gateway
+
+
+RESUME_QUESTIONS = {
+    "stop": ("Resume after the stop?", "Approved work may start again. Stopped sessions stay stopped."),
+    "api": ("Resume after the gateway's switch?", "Approved work may start again. Stopped sessions stay stopped."),
+    "month": ("Resume after the month stop?", "The month's cap was reached. Raise the cap as well, or the next paid "
+              "call stops everything again."),
+}  # fmt: skip
+"""Title and text of the question before a hold ends, by the word of the hold. A pause ends without a question."""
+
+
+def ask_to_resume(app: Console, hold: Hold) -> None:
+    """End `hold`; asks first where approved work may start again."""
+    if hold.word not in RESUME_QUESTIONS or hold.since is None:
+        app.resume(hold.word)
+        return
+    title, meaning = RESUME_QUESTIONS[hold.word]
+    question = f"Since {formats.moment(hold.since, app.now())}: {one_line(hold.reason)}\n\n{meaning}"
+    confirm(app, title, question, "resume", partial(app.resume, hold.word))
+
+
+def switch_gateway(app: Console, *, enabled: bool) -> None:
+    """Open or close the gateway, and show the result."""
+    app.call_engine(
+        lambda engine: (engine.gateway.set_enabled(enabled), engine.gateway.state()),
+        lambda result: _show_switched_gateway(app, *result),
+    )
+
+
+def _show_switched_gateway(app: Console, new_token: str, state: Any) -> None:
+    app.reload(["place", "settings"])
+    if not state.listening:
+        app.show_toast("the gateway is off")
+        return
+    _show_address(app, new_token, state)
+
+
+def show_gateway(app: Console) -> None:
+    """Show where the gateway listens, and its token if nobody has read that yet: so it is shown whatever is open."""
+    app.call_engine(
+        lambda engine: (engine.gateway.take_new_token(), engine.gateway.state()),
+        lambda answer: _show_address(app, *answer),
+    )
+
+
+def _show_address(app: Console, new_token: str, state: Any) -> None:
+    token = f"the token, shown once:\n{new_token}\n" if new_token else ""
+    hint = "clawpy token      shows the token"
+    if state.token_source == "this run":
+        hint = "clawpy token new --store file      makes a token that lasts"
+    show_text(app, "The gateway listens", f"{state.url}\n{state.description}\n\n{token}{hint}")

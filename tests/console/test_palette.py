@@ -10,7 +10,8 @@ import pytest
 from textual.command import Hit
 
 from clawpy_console.app import ConsoleApp
-from clawpy_console.screens.palette import MUTE_KEYS, CommandProvider
+from clawpy_console.screens.card_details import MUTE_KEYS
+from clawpy_console.screens.palette import CommandProvider
 from clawpy_console.widgets.frame import SCREENS
 from engine.model import DismissReason, Mute
 from tests.console.driving import running, until
