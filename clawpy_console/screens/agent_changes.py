@@ -1,20 +1,23 @@
-"""What you change of agents on the hierarchy screen: place, tier, guidance, and which agents there are (SPEC 1).
+"""What you change of agents on the hierarchy screen: place, tier, guidance, which agents there are (SPEC 1); for all
+of them together, guidance down (SPEC 1.4) and findings up (SPEC 1.7).
 
-Each change is a call of the engine. The last can be undone. `agent_dialogs` has the dialogs that ask what to change.
+Each change is a call of the engine. The last one of `AgentChanges` can be undone. `agent_dialogs` has the dialogs that
+ask what to change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from clawpy_console import formats
 from clawpy_console.fields.agent import find_broken_file
 from clawpy_console.formats import crop
 from clawpy_console.keys import format_key
 from clawpy_console.screens.agent_dialogs import EditProfile, MoveAgent, NewAgent
 from clawpy_console.screens.agent_tree import OWNER, collect_ids_below
 from clawpy_console.screens.dialog import Answer, Question, confirm
-from engine.model import AgentView, LeaderProfile, Refusal, TeachingResult
+from engine.model import AgentView, Bubble, BubbleState, FlushReport, LeaderProfile, Refusal, TeachingResult
 
 if TYPE_CHECKING:
     from clawpy_console.console import Console
@@ -211,3 +214,50 @@ def teach_workers(app: Console) -> None:
         app.call_engine(lambda engine: engine.teaching.teach_workers(), on_taught)
 
     confirm(app, "Teach every worker now?", question, "teach", teach)
+
+
+def send_findings(app: Console) -> None:
+    """Show the findings that passed all gates, and send them up once you confirm."""
+
+    def send() -> None:
+        app.call_engine(lambda engine: engine.bubbles.flush(), lambda report: _report_sent(app, report))
+
+    app.load_for_dialog(
+        lambda engine: engine.bubbles.list(state=BubbleState.QUEUED),
+        lambda queued: confirm(app, "Send these findings up now?", _make_findings_question(queued), "send up", send),
+    )
+
+
+MAX_LISTED_FINDINGS = 6
+"""Maximum number of findings that the question lists."""
+
+
+def _make_findings_question(queued: Sequence[Bubble]) -> str:
+    """The findings that would be sent up, and their effect."""
+    ready = [finding for finding in queued if finding.may_guide]
+    lines = [
+        crop(f"▸ {finding.learning.agent} → {finding.leader}: {finding.learning.text}", 70)
+        for finding in ready[:MAX_LISTED_FINDINGS]
+    ]
+    if len(ready) > MAX_LISTED_FINDINGS:
+        lines.append(f"  and {len(ready) - MAX_LISTED_FINDINGS:,} more")
+    if len(ready) < len(queued):
+        quotes = formats.count(len(queued) - len(ready), "quote")
+        lines.append(f"  Not included: {quotes} that you have not approved yet (see “waiting for you”)")
+    if not lines:
+        return "Nothing is waiting. Findings of the last sessions are checked now."
+    if ready:
+        lines.append(
+            "\nEach becomes a pattern of its leader and goes into the prompts of all agents below. To undo that, edit "
+            "the guidance of the leader."
+        )
+    return "\n".join(lines)
+
+
+def _report_sent(app: Console, report: FlushReport) -> None:
+    up = sum(len(ids) for ids in report.flushed.values())
+    remainder = f", {report.waiting:,} still waiting" if report.waiting else ""
+    app.show_toast(f"{formats.count(up, 'finding')} sent up{remainder}")
+    if report.failed:
+        app.show_toast(f"The shared leadership could not be reached: {report.failed}. It is synced later.", "warning")
+    app.reload(["agents", "changes"])

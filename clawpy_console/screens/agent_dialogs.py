@@ -1,5 +1,4 @@
-"""The dialogs that change agents: edit a file (SPEC 4.1) or the guidance of a leader (SPEC 1.4), move, create; and the
-question before findings are sent up (SPEC 1.7).
+"""The dialogs that change agents: edit a file (SPEC 4.1) or the guidance of a leader (SPEC 1.4), move, create.
 
 No edit is lost, neither the operator's nor another program's.
 """
@@ -14,13 +13,12 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.widgets import Input, TextArea
 
-from clawpy_console import formats
 from clawpy_console.fields import Document, text_line
 from clawpy_console.fields.agent import make_edit_fields, make_move_fields
 from clawpy_console.formats import crop, has_words
 from clawpy_console.keys import bindings
 from clawpy_console.screens.agent_tree import OWNER, make_search_text
-from clawpy_console.screens.dialog import Dialog, PreviewDialog, confirm
+from clawpy_console.screens.dialog import Dialog, PreviewDialog
 from clawpy_console.widgets.frame import KeyLine
 from clawpy_console.widgets.rows import Row, Rows
 from clawpy_console.widgets.texts import PlainText, ReflowingText
@@ -28,9 +26,6 @@ from engine import dispatch
 from engine.model import (
     AgentFile,
     AgentView,
-    Bubble,
-    BubbleState,
-    FlushReport,
     LeaderProfile,
     ProfileEdit,
     Refusal,
@@ -224,7 +219,7 @@ def edit_file(app: Console, agent: str, name: str, on_saved: Callable[[], object
     )
 
 
-CURSOR_DEBOUNCE_S = 0.08
+PREVIEW_DEBOUNCE_S = 0.08
 """Seconds that the cursor stays on a leader before the preview of a move is computed."""
 
 
@@ -292,7 +287,7 @@ class MoveAgent(PreviewDialog[str | None]):
         self.show([text_line("Working out the preview…", "grey")] if leader_id else [])
         if leader_id:
             request = {"id": self._agent.id, "reportsTo": leader_id}
-            self.preview(lambda engine: dispatch(engine, "guidance", request), self._show_move, wait=CURSOR_DEBOUNCE_S)
+            self.preview(lambda engine: dispatch(engine, "guidance", request), self._show_move, wait=PREVIEW_DEBOUNCE_S)
 
     def _show_move(self, document: Document) -> None:
         self._has_preview = True
@@ -353,50 +348,3 @@ class NewAgent(Dialog[None]):
             self.submit(lambda engine: engine.agents.add(agent_id, reports_to=self._leader, **values), self._on_created)
         else:
             self.show_refusal(Refusal("bad_id", "The id is missing.", ID_HINT))
-
-
-def send_findings(app: Console) -> None:
-    """Show the findings that passed all gates, and send them up once you confirm."""
-
-    def send() -> None:
-        app.call_engine(lambda engine: engine.bubbles.flush(), lambda report: _report_sent(app, report))
-
-    app.load_for_dialog(
-        lambda engine: engine.bubbles.list(state=BubbleState.QUEUED),
-        lambda queued: confirm(app, "Send these findings up now?", _make_findings_question(queued), "send up", send),
-    )
-
-
-MAX_LISTED_FINDINGS = 6
-"""Maximum number of findings that the question lists."""
-
-
-def _make_findings_question(queued: Sequence[Bubble]) -> str:
-    """The findings that would be sent up, and their effect."""
-    ready = [finding for finding in queued if finding.may_guide]
-    lines = [
-        crop(f"▸ {finding.learning.agent} → {finding.leader}: {finding.learning.text}", 70)
-        for finding in ready[:MAX_LISTED_FINDINGS]
-    ]
-    if len(ready) > MAX_LISTED_FINDINGS:
-        lines.append(f"  and {len(ready) - MAX_LISTED_FINDINGS:,} more")
-    if len(ready) < len(queued):
-        quotes = formats.count(len(queued) - len(ready), "quote")
-        lines.append(f"  Not included: {quotes} that you have not approved yet (see “waiting for you”)")
-    if not lines:
-        return "Nothing is waiting. Findings of the last sessions are checked now."
-    if ready:
-        lines.append(
-            "\nEach becomes a pattern of its leader and goes into the prompts of all agents below. To undo that, edit "
-            "the guidance of the leader."
-        )
-    return "\n".join(lines)
-
-
-def _report_sent(app: Console, report: FlushReport) -> None:
-    up = sum(len(ids) for ids in report.flushed.values())
-    remainder = f", {report.waiting:,} still waiting" if report.waiting else ""
-    app.show_toast(f"{formats.count(up, 'finding')} sent up{remainder}")
-    if report.failed:
-        app.show_toast(f"The shared leadership could not be reached: {report.failed}. It is synced later.", "warning")
-    app.reload(["agents", "changes"])

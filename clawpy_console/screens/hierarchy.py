@@ -22,9 +22,10 @@ from clawpy_console.screens.agent_changes import (
     AgentChanges,
     can_change,
     find_editable_file,
+    send_findings,
     teach_workers,
 )
-from clawpy_console.screens.agent_dialogs import edit_file, send_findings
+from clawpy_console.screens.agent_dialogs import edit_file
 from clawpy_console.screens.agent_tree import (
     AGENT_STATES,
     FOLD_PREFIX,

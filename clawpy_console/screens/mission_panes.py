@@ -344,7 +344,7 @@ def open_waiting(app: CardConsole, waiting: Waiting) -> None:
         case "bubble" if waiting.text:
             _confirm_approval(app, waiting)
         case "bubble":
-            from clawpy_console.screens.agent_dialogs import send_findings
+            from clawpy_console.screens.agent_changes import send_findings
 
             send_findings(app)
         case "notification":
