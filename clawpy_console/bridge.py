@@ -98,13 +98,13 @@ def make_toasts(events: Sequence[Any]) -> Iterator[Toast]:
     """The toasts about `events`, all of kinds in `TOAST_MAKERS`, in their order. A session that ends and leaves changes
     records both at once, and gets one toast."""
     ended = {event.subject for event in events if event.kind == "SessionEnded"}
-    files = {event.session_id: event.files for event in events if event.kind == "ChangeSetReady"}
+    changes = {event.session_id: event for event in events if event.kind == "ChangeSetReady"}
     for event in events:
         if event.kind == "ChangeSetReady" and event.session_id in ended:
             continue  # the toast about the end of the session tells of it
         toast = TOAST_MAKERS[event.kind](event)
-        if toast is not None and event.kind == "SessionEnded" and files.get(event.subject):
-            text = f"{toast.text} · {_describe_files_to_land(files[event.subject])}"
+        if toast is not None and event.kind == "SessionEnded" and event.subject in changes:
+            text = f"{toast.text} · {_describe_files_to_land(changes[event.subject])}"
             toast = Toast(text, "error" if toast.severity == "error" else "warning", screen="work")
         if toast is not None:
             yield toast._replace(workspace=event.workspace)
@@ -127,8 +127,12 @@ def _make_session_toast(event: Any) -> Toast:
     return Toast(text, severity, about="stop" if event.state == SessionState.CANCELLED else "")
 
 
-def _describe_files_to_land(files: int) -> str:
-    return f"{formats.count(files, 'changed file')} to land"
+def _describe_files_to_land(event: Any) -> str:
+    """The files of changes that wait; those that cannot be landed are counted alone."""
+    to_land = event.files - event.refused
+    parts = [f"{formats.count(to_land, 'changed file')} to land"] if to_land else []
+    parts += [f"{formats.count(event.refused, 'file')} that cannot be landed"] if event.refused else []
+    return ", ".join(parts)
 
 
 TRAINING_OUTCOMES: Mapping[str, tuple[str, SeverityLevel]] = {
@@ -160,7 +164,7 @@ def _make_delivery_toast(event: Any) -> Toast:
 
 TOAST_MAKERS: Mapping[str, Callable[[Any], Toast | None]] = {
     "SessionEnded": _make_session_toast,
-    "ChangeSetReady": lambda event: Toast(_describe_files_to_land(event.files), "warning", screen="work"),
+    "ChangeSetReady": lambda event: Toast(_describe_files_to_land(event), "warning", screen="work"),
     "PermissionAsked": lambda event: Toast(f"Permission needed: {event.title}", "warning", screen="work"),
     "FaultReported": lambda event: Toast(f"{event.where}: {event.message}", "error"),
     "NotificationsGivenUp": _make_delivery_toast,

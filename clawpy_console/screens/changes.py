@@ -338,19 +338,21 @@ class Changes(Pane):
         return refused if change.landable_files else list(change.files)
 
     def _mark_landable_files(self, change: ChangeSet, consequence: str) -> str:
-        """Mark what can be landed of what is marked, or of `change`. Returns what is wrong, after the `consequence`,
-        and the next step."""
+        """Mark what can be landed of what is marked, else of all of `change`. Returns what is wrong, after the
+        `consequence`, and the next step."""
         refused = self._find_refused_files(change) or [file for file in change.files if file.refused]
         names = ", ".join(f"{file.path} ({file.refused or file.note})" for file in refused[:3])
-        others = f" and {len(refused) - 3} more" if len(refused) > 3 else ""
-        problem = f"{consequence}, because these cannot be landed: {names}{others}."
+        more = f" and {len(refused) - 3} more" if len(refused) > 3 else ""
+        problem = f"{consequence}, because these cannot be landed: {names}{more}."
         landable = set().union(*(file.marks for file in self.view.files if file.change.can_land))
-        marks = (self.view.marked or landable) & landable
+        marks = self.view.marked & landable or landable
         key_of = find_base_screen(self).key_of
         if marks:
             self.view.marked = set()
             self.view.toggle_marks(marks)
-            return f"{problem} The other files are marked: {key_of('work.land')} lands them."
+            is_one = len({path for path, _ in marks}) == 1
+            others, them = ("The other file is", "it") if is_one else ("The other files are", "them")
+            return f"{problem} {others} marked: {key_of('work.land')} lands {them}."
         source = f" from {self._session.cwd}" if self._session and not self._session.gone else ""
         return f"{problem} Copy what you need{source}, then {key_of('work.discard')} discards them."
 

@@ -274,10 +274,11 @@ class ToolRefused(Event):
 
 
 class ChangeSetReady(Event, topics="changes sessions"):
-    """The changes of a session wait for the operator."""
+    """The changes of a session wait for the operator. Of the `files`, `refused` cannot be landed."""
 
     session_id: str
     files: int
+    refused: int = 0
 
     def sentence(self) -> str:
         return f"changes {self.subject} wait: {count(self.files, 'file')}"

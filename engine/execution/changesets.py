@@ -199,7 +199,8 @@ class ChangeSets(ChangeReader):
         )
         tx.session.add(row)
         tx.session.flush()
-        tx.record(ChangeSetReady(**row.about, files=len(captured.files)))
+        refused = sum(not file.can_land for file in captured.files)
+        tx.record(ChangeSetReady(**row.about, files=len(captured.files), refused=refused))
         for overlap in captured.overlaps:
             tx.record(dataclasses.replace(overlap, agent=agent, subject=row.id, workspace=row.workspace))
         if continues:

@@ -57,7 +57,7 @@ def test_a_card_is_approved_landed_and_undone(
 @pytest.mark.long
 def test_a_landing_and_its_undo_name_each_other(clawpy: Clawpy, card_id: str, change_id: str) -> None:
     assert clawpy("land", card_id).out.startswith(f"Landed 1 file. Undo: `clawpy undo {change_id}`\n")
-    assert clawpy("undo", card_id).out.startswith(f"Landing undone. Land it again: `clawpy land {change_id}`\n")
+    assert clawpy("undo", card_id).out.startswith(f"Landing undone. Land all that waits: `clawpy land {change_id}`\n")
     refused = clawpy("undo", card_id)
     assert f"{change_id} is undone already" in refused.err
     assert f"`clawpy land {change_id}` lands it again" in refused.err

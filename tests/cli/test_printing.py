@@ -15,11 +15,15 @@ from clawpy_console.cli.printing.system import DECISION_LABELS
 from clawpy_console.fields.work import LEARNED_FORMS
 from engine.api.documents import document as as_json
 from engine.model import (
+    LEFT_OUT,
     SESSION_LABELS,
     Bucket,
+    ChangeSet,
+    ChangeState,
     DecisionSignal,
     DraftState,
     FactDraft,
+    FileChange,
     Outcome,
     RailVerdict,
     SessionState,
@@ -158,6 +162,22 @@ def test_a_draft_that_was_decided_is_kept_or_dismissed(state: DraftState, label:
     draft = FactDraft("draft_1", "2026-01-05", "It rains.", "", Bucket.AREAS, "", "", "", "", AT, state)
     first, *_ = render_document("drafts", {"drafts": [as_json(draft)]}).splitlines()
     assert first == f"draft_1{label}  It rains."
+
+
+@pytest.mark.parametrize(
+    ("statuses", "refused", "steps"),
+    [
+        (("modified",), "", "land, branch or discard it"),
+        (("modified", LEFT_OUT), "", "land the other files or discard it"),
+        (("modified", "modified"), "a submodule", "land the other files or discard it"),
+        ((LEFT_OUT,), "", "copy what you need, then discard it"),
+    ],
+)
+def test_changes_say_what_can_be_done_with_them(statuses: tuple[str, ...], refused: str, steps: str) -> None:
+    *others, last = [FileChange(f"{number}.py", status, 1, 1) for number, status in enumerate(statuses)]
+    files = (*others, replace(last, refused=refused))
+    change = ChangeSet("change_1", "sess_1", "", "/shop", ChangeState.WAITING, files, "Fix it", AT)
+    assert steps in render_document("work", {"prediction": None, "session": None, "changeSet": as_json(change)})
 
 
 GLOSSARY = {

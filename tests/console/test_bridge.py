@@ -102,6 +102,12 @@ TOASTS: dict[Event, Toast | None] = {
     ChangeSetReady(subject="c", session_id="s", files=1, workspace="/shop"): Toast(
         "1 changed file to land", "warning", workspace="/shop", screen="work"
     ),
+    ChangeSetReady(subject="c", session_id="s", files=3, refused=1): Toast(
+        "2 changed files to land, 1 file that cannot be landed", "warning", screen="work"
+    ),
+    ChangeSetReady(subject="c", session_id="s", files=2, refused=2): Toast(
+        "2 files that cannot be landed", "warning", screen="work"
+    ),
     PermissionAsked(subject="p", session_id="s", tool="exec", title="run x"): Toast(
         "Permission needed: run x", "warning", screen="work"
     ),

@@ -80,6 +80,12 @@ def refuse_last_file(engine: StandIn) -> None:
     set_change(engine, files=(*files, replace(last, refused="a submodule")))
 
 
+def refuse_last_files(engine: StandIn) -> None:
+    """Only the first file can be landed."""
+    first, *others = engine.changes.all[0].files
+    set_change(engine, files=(first, *(replace(file, refused="a submodule") for file in others)))
+
+
 def refuse_all_files(engine: StandIn) -> None:
     """No file can be landed."""
     set_change(engine, files=tuple(replace(file, refused="a submodule") for file in engine.changes.all[0].files))
@@ -153,6 +159,21 @@ STORIES = {
         never_called("landed part"),
         press("L"),
         called("landed part", ("shop/cart.py", ()), ("shop/price.py", ())),
+    ),
+    "if only the file is marked that cannot be landed, the others are marked": (
+        Given(refuse_last_file),
+        press("shift+tab G space"),
+        would_land("shop/rounding.py"),
+        press("L"),
+        sees("shop/rounding.py (a submodule). The other files are marked: L lands them."),
+        would_land("shop/cart.py", "shop/price.py"),
+        never_called("landed part"),
+    ),
+    "one other file is said to be one": (
+        Given(refuse_last_files),
+        press("L"),
+        sees("The other file is marked: L lands it."),
+        would_land("shop/cart.py"),
     ),
     "a branch with a file that cannot be landed is refused with the way on": (
         Given(refuse_last_file),

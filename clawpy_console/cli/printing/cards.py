@@ -204,7 +204,7 @@ def _describe_next_steps(change: Document, session: Document | None) -> str:
     if refused + left_out == len(change["files"]):
         source = f" from {session['cwd']}" if session and not session["gone"] else ""
         return f"copy what you need{source}, then discard it"
-    return "land the other files or discard it" if refused else "land, branch or discard it"
+    return "land the other files or discard it" if refused or left_out else "land, branch or discard it"
 
 
 def _format_changed_file(file: Document) -> Lines:
@@ -273,7 +273,7 @@ def format_undo(document: Document) -> Lines:
         return
     left = f"; {change['landings']} left" if change["landings"] else ""
     command = f"clawpy land {change['id']}"
-    yield f"Landing undone{left}. Land it again: `{bold(command)}`"
+    yield f"Landing undone{left}. Land all that waits: `{bold(command)}`"
     yield from _format_change_set(change, document["session"])
 
 
