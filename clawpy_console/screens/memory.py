@@ -189,6 +189,7 @@ class MemoryScreen(ConsoleScreen):
     def _on_layer_moved(self) -> None:
         current = self._layer_rows.current
         if current and Layer(current) is not self._layer:
+            self.workers.cancel_group(self, "single")  # an entry that was opened before
             self._go_to_layer(Layer(current))
             self.read_again(FILTER_DEBOUNCE_S)
 

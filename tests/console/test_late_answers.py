@@ -89,6 +89,26 @@ async def test_an_editor_that_the_palette_covers_when_it_has_saved_closes_after_
     )
 
 
+@pytest.mark.long
+async def test_an_entry_that_was_opened_does_not_take_you_back_from_the_next_layer(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    entry = hold_back(engine.agent_files, "read")
+    entry.set()
+    await play(
+        console,
+        *open_layer(Layer.MARKDOWN),
+        lambda app: entry.clear(),
+        lambda app: app.screen.show(Layer.MARKDOWN, app.screen.entry.id),
+        lambda app: app.screen.go_to("layers"),
+        select("#layers", Layer.VECTORS.value),
+        answers(entry),
+        ALL_ANSWERED,
+        sees("C VECTORS"),
+        size=WIDE,
+    )
+
+
 async def test_an_entry_is_not_drawn_beside_the_next_layer(console: ConsoleApp, engine: StandIn) -> None:
     entry, page = hold_back(engine.agent_files, "read"), hold_back(engine.memory, "entries")
     entry.set()
