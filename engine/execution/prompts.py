@@ -294,7 +294,7 @@ class TaskPart:
         last_check = self._last_run(request.workspace)
         if last_check is not None:
             tests_source = PromptSource(
-                SourceKind.TASK, request.workspace, "tests", find_trust_of_names(last_check.failing)
+                SourceKind.TASK, request.workspace, "tests", find_trust_of_names(last_check.faults)
             )
             lines += _make_sub_block("last-tests", _describe_run(last_check), tests_source)
         return make_block("task", lines, role="user")
@@ -317,6 +317,8 @@ def _describe_run(check: CheckResult) -> list[str]:
     lines += [f"failing: {name}" for name in check.failing[:MAX_PROMPT_TESTS]]
     if len(check.failing) > MAX_PROMPT_TESTS:
         lines.append(f"and {len(check.failing) - MAX_PROMPT_TESTS} more")
+    if check.error:
+        lines.append(f"error: {check.error}")
     return lines
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +35,7 @@ from engine.execution.validation import Validation
 from engine.learning.learnings.prompt_part import LearningsPart, record_uses
 from engine.memory.recall_in_prompts import RecallPromptPart
 from engine.memory.summaries import list_shared_sources
-from engine.model import CheckResult, SessionView
+from engine.model import CheckResult, Refusal, SessionView
 from engine.safety.pipeline import Hooks
 from engine.safety.safety import Safety
 from engine.services import Overrides
@@ -242,8 +244,13 @@ def _record_prompt(
 
 
 def _find_last_check(services: Services, workspace: str) -> CheckResult | None:
-    """The result of the last tests in a workspace."""
-    return next((run.check for run in services.validation_runs.latest(workspace, 1)), None)
+    """The result of the last tests in a workspace. What was wrong besides tests is with their session alone."""
+    for run in services.validation_runs.latest(workspace, 1):
+        with suppress(Refusal):  # retention deleted the session
+            if session_check := services.sessions.get(run.session_id).check:
+                return replace(run.check, error=session_check.error)
+        return run.check
+    return None
 
 
 def _find_reason_not_to_act(services: Services, workspace: str) -> str:

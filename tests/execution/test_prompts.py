@@ -175,7 +175,8 @@ def test_the_task_has_the_reasons_and_the_last_test_result() -> None:
             SimpleNamespace(evidence=("evening",), relevance=0.0),
         ),
     )
-    check = CheckResult("pytest", 23, 1, failing=("tests/test_cart.py::test_total",))
+    failing = ("tests/test_cart.py::test_total",)
+    check = CheckResult("pytest", 23, 1, errors=1, failing=failing, error="cart.py:2: SyntaxError")
     part = TaskPart(lambda card_id: card, lambda workspace: check).make_part(make_request(prediction_id="pred_1"))  # type: ignore[arg-type, return-value]
 
     assert part.role == "user"
@@ -187,8 +188,9 @@ def test_the_task_has_the_reasons_and_the_last_test_result() -> None:
         "3 files changed",
         "</why>",
         "<last-tests>",
-        "pytest: 23 passed, 1 failed, 0 errors",
+        "pytest: 23 passed, 1 failed, 1 errors",
         "failing: tests/test_cart.py::test_total",
+        "error: cart.py:2: SyntaxError",
         "</last-tests>",
         "</task>",
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.model import Result, SessionState, Tier
+from engine.model import PromptRequest, Result, SessionState, Tier
 from engine.prediction.kinds import FIX_BY_AGENT
 from tests.situations.situation import Situation
 from tests.support.programs import MAVEN_PROJECT, MAVEN_WRAPPER, make_java_class
@@ -30,6 +30,13 @@ def test_the_summary_is_the_sentence_of_the_compiler(java: Situation) -> None:
     assert session.summary.startswith("1 error, no tests ran in "), session.summary
     assert session.summary.endswith("Cart.java:[1,42] ';' expected (the whole suite)"), session.summary
     assert (session.result, session.check.failing) == (Result.FAILED, ())
+
+
+def test_an_agent_that_is_asked_next_reads_the_sentence_of_the_compiler(java: Situation) -> None:
+    java.run_tests()
+    prompt = java.engine.prompts.assemble(PromptRequest("", "koji-core", str(java.path), "fix the build"))
+    [tests] = [line.text for part in prompt.parts for line in part.lines if "expected" in line.text]
+    assert tests.startswith("error: ")
 
 
 def test_no_card_takes_the_error_for_a_test(java: Situation) -> None:
