@@ -39,6 +39,7 @@ from sqlalchemy import (
     TypeDecorator,
     bindparam,
     func,
+    literal_column,
     or_,
 )
 from sqlalchemy.dialects.sqlite import pysqlite
@@ -382,10 +383,10 @@ MAX_PREFIX_MATCHES = 20
 
 
 def read_newest_rows(session: Session, model: type[AnyRow], limit: int | None, **equal: object) -> list[AnyRow]:
-    """Rows with these values in these columns, the newest by `created_at` first. A tuple matches each of its values,
-    None matches any. Without a `limit` it returns all."""
+    """Rows with these values in these columns, the newest by `created_at` first; of the same time, the last that was
+    stored. A tuple matches each of its values, None matches any. Without a `limit` it returns all."""
     columns: Any = model
-    query = select(model).order_by(desc(columns.created_at), desc(columns.id)).limit(limit)
+    query = select(model).order_by(desc(columns.created_at), desc(literal_column("rowid"))).limit(limit)
     for name, value in equal.items():
         if value is not None:
             query = query.where(getattr(columns, name).in_(value if isinstance(value, tuple) else (value,)))

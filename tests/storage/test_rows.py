@@ -10,7 +10,7 @@ from sqlmodel import col
 
 from engine.prediction.tasks import TaskRow
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import ask, find_by_prefix, load, load_all, select_all
+from engine.storage.rows import ask, find_by_prefix, load, load_all, read_newest_rows, select_all
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
@@ -73,6 +73,14 @@ def test_a_row_of_a_reading_session_is_not_written_back(stored: Database) -> Non
         assert not session.dirty
         assert ask(session, TITLES) == [("tidy up",)]
     assert row.title == "mine"
+
+
+@pytest.mark.parametrize("ids", [["task_1", "task_2"], ["task_2", "task_1"]])
+def test_of_rows_of_the_same_time_the_last_that_was_stored_is_the_newest(database: Database, ids: list[str]) -> None:
+    for id in ids:
+        database.write(lambda tx, id=id: tx.session.add(make_task(id)))
+    with database.read() as session:
+        assert [row.id for row in read_newest_rows(session, TaskRow, None)] == list(reversed(ids))
 
 
 @pytest.mark.parametrize(("prefix", "found"), [("task_1", "task_1"), ("task_12", "task_123"), ("123", "task_123")])
