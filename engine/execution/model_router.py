@@ -22,9 +22,10 @@ from engine.config.sections import (
     find_model_problem,
     is_loopback_host,
 )
+from engine.execution.runners.model.host_protocol import Model
 from engine.frozen import frozen
 from engine.installed import MODELS, has_extra, make_extras_command, make_not_installed_refusal
-from engine.model import Refusal, SetupStep
+from engine.model import Refusal, SetupStep, microusd
 from engine.model.adaptation import ModelRun
 
 KEYLESS = "keyless"
@@ -68,7 +69,6 @@ class ModelChoice:
             return self.keyless or self.provider not in PROVIDERS
         if not self.keyless:
             return False
-        from engine.execution.runners.model.host_protocol import Model
         from engine.execution.runners.model.prices import find_listed_price
 
         return find_listed_price(Model(self.provider, self.model, self.kind, self.base_url)) is None
@@ -77,6 +77,19 @@ class ModelChoice:
     def id(self) -> str:
         """`provider:model`"""
         return f"{self.provider}:{self.model}"
+
+    def make_model(self, key: Key | None = None) -> Model:
+        """The model as the host needs it: with its address, this key, and its price in the settings."""
+        return Model(
+            self.provider,
+            self.model,
+            self.kind,
+            self.base_url,
+            key.value if key else "",
+            is_free=self.is_free,
+            input_price=microusd(self.price.input) if self.price else None,
+            output_price=microusd(self.price.output) if self.price else None,
+        )
 
 
 class ProviderProblem(Enum):
@@ -231,6 +244,19 @@ class ModelRouter:
         if not (state.usable or keyed):
             raise Refusal("no_model", f"{model_id} cannot be used ({reason}): {state.problem}", _describe_fix(state))
         return _make_choice(state, model, reason)
+
+    def find_usual_price(self, model_id: str) -> int | None:
+        """Micro-dollars for a million tokens of a model at the usual ratio of prompt to answer; 0 for a model without a
+        bill, None when the price is unknown. The first call imports the price list, which takes half a second."""
+        try:
+            choice = self.choose_named(model_id, "looking up its price")
+        except Refusal:
+            return None
+        if choice.is_free:
+            return 0
+        from engine.execution.runners.model.prices import compute_usual_price
+
+        return compute_usual_price(choice.make_model())
 
 
 # -- what is missing

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from engine.config.sections import find_url_problem
 from engine.events import EventBus
-from engine.execution.runners.model.single_questions import MemoryModel
 from engine.git.history import ProjectIds
 from engine.git.repository import find_top_folder
 from engine.hierarchy.agents import Agents
@@ -46,6 +45,7 @@ from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from engine.storage.shared import SHARED_URL, SharedDatabase
 from engine.storage.validation_runs import ValidationRuns
+from engine.wiring.learning import MemoryModel
 
 if TYPE_CHECKING:
     from engine.services import Services
@@ -127,7 +127,7 @@ def build_knowledge(services: Services, overrides: Overrides) -> None:
             secrets=services.keys.secrets,
         ),
         files=services.agent_files,
-        model=MemoryModel(services.settings, services.single_questions),
+        model=MemoryModel(services),
         other_texts=OtherTexts(
             (services.profiles, learnt, CandidateTexts(services.database)), find_by_prefix={"lrn": learnt.find_text}
         ),

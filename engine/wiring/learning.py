@@ -15,7 +15,6 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from engine.execution.runners.flows import FLOWS, FlowRegistry, LearnedFlow, make_learned_flow
-from engine.execution.runners.model.single_questions import MemoryModel, find_usual_price
 from engine.execution.trees import make_patch
 from engine.git import Git
 from engine.git.reader import is_in_history
@@ -129,7 +128,7 @@ def build_learnings(services: Services) -> None:
         ledger=services.ledger,
         sessions=_SessionSource(services),
         vectors=StoredVectors(services.database, partial(_embed, services), LOCAL_MODEL),
-        model=_LateMemoryModel(services),
+        model=MemoryModel(services),
     )
 
 
@@ -259,14 +258,17 @@ class _SessionSource:
         return tuple(reversed(requests))
 
 
-class _LateMemoryModel:
-    """The model that the settings name for memory; what asks it is built after the learnings."""
+class MemoryModel:
+    """Asks the questions of memory and of the promotion chain, which is built before the services that it needs. The
+    operator names the model for them in the settings (`memory.model`)."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
 
     def ask(self, question: Question, /) -> Answer | None:
-        return MemoryModel(self._services.settings, self._services.single_questions).ask(question)
+        """Ask the named model; None if none is named. Raises as `SingleQuestions.ask`."""
+        model_id = self._services.settings.current.memory.model
+        return self._services.single_questions.ask(model_id, question) if model_id else None
 
 
 def _has_own_words(services: Services, view: SessionView) -> bool:
@@ -413,13 +415,13 @@ class _CandidateSources:
         if not models_used:
             return None
         current = models_used[0]
-        own = find_usual_price(self._services.model_router, current)
+        own = self._services.model_router.find_usual_price(current)
         if own is None:
             return None
         others = [
             ModelPrice(model, cost)
             for model in self._list_other_models(current)
-            if (cost := find_usual_price(self._services.model_router, model)) is not None
+            if (cost := self._services.model_router.find_usual_price(model)) is not None
         ]
         worked = self._services.sessions.list(agent=agent, limit=MAX_SESSIONS)
         channels = Counter(view.channel for view in worked)

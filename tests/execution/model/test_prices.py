@@ -8,7 +8,6 @@ from engine.config import FixedSettings, Settings
 from engine.config.sections import ProviderSettings, TokenPrice
 from engine.execution.model_router import ModelRouter
 from engine.execution.runners.model.prices import find_listed_price
-from engine.execution.runners.model.single_questions import PROMPT_SHARE, find_usual_price, make_priced_model
 from tests.execution.model_routers import StandInKeys
 from tests.support.programs import find_imported
 
@@ -35,30 +34,30 @@ def router() -> ModelRouter:
 
 
 def test_a_listed_model_with_a_key_has_its_listed_price(router: ModelRouter) -> None:
-    large, small = find_usual_price(router, "openai:gpt-5"), find_usual_price(router, "openai:gpt-5-mini")
+    large, small = router.find_usual_price("openai:gpt-5"), router.find_usual_price("openai:gpt-5-mini")
     assert large
     assert small
     assert small < large
-    assert find_usual_price(router, "deepseek:deepseek-chat"), "a server of that name may be a gateway to the provider"
-    assert find_usual_price(router, "anthropic:claude-sonnet-4-5") is None, "without a key it cannot be had"
+    assert router.find_usual_price("deepseek:deepseek-chat"), "a server of that name may be a gateway to the provider"
+    assert router.find_usual_price("anthropic:claude-sonnet-4-5") is None, "without a key it cannot be had"
 
 
 @pytest.mark.parametrize(("provider", "expected"), [("local", 0), ("box", 0), ("deepseek", 0), ("lan", None)])
 def test_a_model_that_is_not_listed_is_free_on_this_machine_or_without_a_key(
     router: ModelRouter, provider: str, expected: int | None
 ) -> None:
-    assert find_usual_price(router, f"{provider}:nobody-knows-it") == expected
+    assert router.find_usual_price(f"{provider}:nobody-knows-it") == expected
 
 
 def test_a_listed_model_on_this_machine_is_free(router: ModelRouter) -> None:
     on_this_machine = router.choose_named("mistral:mistral-large-latest", "a test")
     assert on_this_machine.is_free
-    assert find_listed_price(make_priced_model(on_this_machine)) == {"input": 0, "output": 0}
+    assert find_listed_price(on_this_machine.make_model()) == {"input": 0, "output": 0}
 
 
 @pytest.mark.parametrize("model", ["nobody-knows-it", "gpt-5"])
 def test_a_price_in_the_settings_takes_the_place_of_the_listed_one(router: ModelRouter, model: str) -> None:
-    assert find_usual_price(router, f"own:{model}") == (PROMPT_SHARE * 2_000_000 + 8_000_000) // (PROMPT_SHARE + 1)
+    assert router.find_usual_price(f"own:{model}") == 3_200_000, "four tokens at 2 dollars a million, and one at 8"
 
 
 @pytest.mark.long

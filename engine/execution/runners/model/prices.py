@@ -1,6 +1,6 @@
 """Looks up prices of models, in the settings and in genai-prices.
 
-The model host uses it, and the code that compares the prices of models. The list takes half a second to load.
+The model host and the model router use it. The list takes half a second to load.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from pydantic_ai.usage import RequestUsage
 
 _MILLION = 1_000_000
+PROMPT_TOKENS_PER_ANSWER_TOKEN = 4
+"""Agents send about four tokens for each that they receive."""
+
 _SAMPLE_SIZES = (10_000, 900_000)
 """Tokens of a prompt below and above the length from which prices for long prompts apply."""
 
@@ -31,6 +34,16 @@ def find_listed_price(model: Model) -> dict[str, int] | None:
         highest_input = max(highest_input, input_cost * _MILLION / size)
         highest_output = max(highest_output, output_cost * _MILLION / size)
     return {"input": _convert_to_microusd(highest_input), "output": _convert_to_microusd(highest_output)}
+
+
+def compute_usual_price(model: Model) -> int | None:
+    """Micro-dollars for a million tokens of a model at the usual ratio of prompt to answer; None if they are not
+    known."""
+    price = find_listed_price(model)
+    if price is None:
+        return None
+    prompt_tokens = PROMPT_TOKENS_PER_ANSWER_TOKEN
+    return (prompt_tokens * price["input"] + price["output"]) // (prompt_tokens + 1)
 
 
 def compute_cost(usage: RequestUsage, model: Model) -> int | None:

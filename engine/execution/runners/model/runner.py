@@ -15,7 +15,6 @@ from engine.execution.model_calls import CallState
 from engine.execution.model_router import ModelChoice
 from engine.execution.runners.flow import UNDO_NOTES, Place
 from engine.execution.runners.model.agent_loop import AgentLoop, LoopServices
-from engine.execution.runners.model.single_questions import make_model_with_key
 from engine.execution.runners.runner import (
     HEAL,
     REPLY,
@@ -80,7 +79,7 @@ class ModelRunner(AgentRunner):
                 view,
                 self._services,
                 self._loop_services,
-                model=make_model_with_key(self._loop_services.router, choice),
+                model=choice.make_model(self._loop_services.router.key(choice.provider)),
                 belt=self._services.belts.open(live, view, folder.path),
                 instructions=prompt.text("system"),
             )

@@ -13,7 +13,6 @@ from typing import Protocol
 from engine.api_keys import Key
 from engine.background import HelperGone
 from engine.clock import Clock
-from engine.config import SettingsSource
 from engine.execution.model_calls import NOTHING_USED, Caller, CallState, CallUsage, ModelCalls
 from engine.execution.model_router import ModelChoice
 from engine.execution.runners.model import host_protocol, request_limits
@@ -31,7 +30,6 @@ from engine.model import (
     Refusal,
     SourceKind,
     Trust,
-    microusd,
     money,
     sanitise,
 )
@@ -42,9 +40,6 @@ from engine.storage.database import Database
 
 POLL_S = 0.25
 """Seconds between two checks of the deadline while no message comes."""
-
-PROMPT_SHARE = 4
-"""Agents send about four tokens for each that they receive."""
 
 
 class ModelAccess(Protocol):
@@ -57,42 +52,6 @@ class ModelAccess(Protocol):
     def key(self, provider: str) -> Key | None:
         """The key of a provider; None if it has none. Raises `Refusal` if the key is stored in a place from which it
         must not be used."""
-
-
-def make_model_with_key(access: ModelAccess, choice: ModelChoice) -> Model:
-    """The chosen model with its address and key, as the host needs it. Raises as `ModelAccess.key`."""
-    key = access.key(choice.provider)
-    return make_priced_model(choice, key.value if key else "")
-
-
-def make_priced_model(choice: ModelChoice, key: str = "") -> Model:
-    """The chosen model with this key and its price in the settings."""
-    price = choice.price
-    return Model(
-        choice.provider,
-        choice.model,
-        choice.kind,
-        choice.base_url,
-        key,
-        is_free=choice.is_free,
-        input_price=microusd(price.input) if price else None,
-        output_price=microusd(price.output) if price else None,
-    )
-
-
-def find_usual_price(access: ModelAccess, model_id: str) -> int | None:
-    """Micro-dollars for a million tokens of a model at the usual share of prompt and answer; 0 for a model without a
-    bill, None when the price is unknown. The first call imports the price list, which takes half a second."""
-    try:
-        choice = access.choose_named(model_id, "looking up its price")
-    except Refusal:
-        return None
-    if choice.is_free:
-        return 0
-    from engine.execution.runners.model.prices import find_listed_price
-
-    prices = find_listed_price(make_priced_model(choice))
-    return None if prices is None else (PROMPT_SHARE * prices["input"] + prices["output"]) // (PROMPT_SHARE + 1)
 
 
 @dataclass(slots=True)
@@ -172,7 +131,7 @@ class SingleQuestions:
         self._check_hold()
         try:
             choice = self._access.choose_named(model_id, f"the settings name it for {question.purpose}")
-            model = make_model_with_key(self._access, choice)
+            model = choice.make_model(self._access.key(choice.provider))
         except Refusal as refusal:
             raise NoAnswer(str(refusal)) from refusal
         secrets = (*self._secrets(), *([model.key] if model.key else []))
@@ -297,16 +256,3 @@ def _find_answer_problem(text: str, answer: Message) -> str:
     if answer["finish"] == "length":
         return "the answer was cut off in the middle"
     return "" if text else "the model's answer was empty"
-
-
-@frozen
-class MemoryModel:
-    """Asks the questions of memory. The operator names the model for them in the settings (`memory.model`)."""
-
-    settings: SettingsSource
-    single_questions: SingleQuestions
-
-    def ask(self, question: Question) -> Answer | None:
-        """Ask the named model; None if none is named. Raises as `SingleQuestions.ask`."""
-        model_id = self.settings.current.memory.model
-        return self.single_questions.ask(model_id, question) if model_id else None
