@@ -40,8 +40,8 @@ while True:
 @pytest.mark.faults
 def test_a_killed_decision_is_done_whole_or_not_at_all(tmp_path: Path) -> None:
     world = open_adaptation(tmp_path)
-    world.heal("sess_1")
-    world.heal("sess_2")
+    world.end_healed_session("sess_1")
+    world.end_healed_session("sess_2")
     world.adaptation.run_round()
     (candidate,) = world.adaptation.candidates()
     world.database.close()

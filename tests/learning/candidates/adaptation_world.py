@@ -33,10 +33,13 @@ from tests.conftest import MONDAY_MORNING
 from tests.support.helpers import make_session_ended
 
 AGENT = "backend_builder"
-"""The agent of all sessions."""
+"""The agent of the sessions that candidates come from."""
+
+GUIDED_AGENT = "cto"
+"""The agent of the sessions that are sent learned guidance."""
 
 SHOP = "/shop"
-"""The workspace of all sessions."""
+"""The workspace of the sessions that candidates come from."""
 
 TOTAL = "tests/test_cart.py::test_total"
 """The test that fails in sessions."""
@@ -48,12 +51,12 @@ FLOW_NAMES = ("run_tests", "lint")
 """The built-in flows."""
 
 
-def correction(original: str, edited: str, *, session: str = "") -> Correction:
+def make_correction(original: str, edited: str, *, session: str = "") -> Correction:
     """The operator's edit of a card's prompt."""
     return Correction(original, edited, AGENT, "fix", "koji-core", session)
 
 
-def para_fact(fact: str, category: str = "preference", trust: Trust = Trust.QUOTED) -> ParaFact:
+def make_fact(fact: str, category: str = "preference", trust: Trust = Trust.QUOTED) -> ParaFact:
     """A fact that the operator keeps."""
     return ParaFact("fact_1", fact, category, "", "active", Bucket.AREAS, "", MONDAY_MORNING, trust=trust)
 
@@ -206,11 +209,11 @@ class AdaptationWorld:
         self.sources.summaries[session] = "Rounded once."
         self.record(ChangeSetLanded(subject=f"chg_{session}", workspace=SHOP, session_id=session, files=1))
 
-    def heal(
+    def end_healed_session(
         self, session: str, *, attempts: int = 2, cost: int = 100_000, failing: tuple[str, ...] = (TOTAL,)
     ) -> None:
         """A session that fixed the tests it broke, with a transcript that says how."""
-        self.sources.transcripts[session] = transcript_of(
+        self.sources.transcripts[session] = make_transcript(
             ("note", "1 test failed; back to the agent, try 1"), ("say", HEALED_BY), ("tool", "edit cart.py:4"),
             ("command", "pytest -q"), ("output", "1 passed"),
         )  # fmt: skip
@@ -221,10 +224,16 @@ class AdaptationWorld:
             )
         )
 
-    # Effects that are active without sessions that support them.
+    def bring_to_review(self) -> Candidate:
+        """A candidate that two sessions support, and that waits for the operator."""
+        self.end_healed_session("sess_1")
+        self.end_healed_session("sess_2")
+        self.adaptation.run_round()
+        (candidate,) = self.adaptation.candidates(CandidateStatus.REVIEW)
+        return candidate
 
     def activate_effect(self, effect: Effect, *, agent: str = "", run_kind: str = "", workspace: str = "") -> Overlay:
-        """Activate an effect in a scope; the next one is a second newer."""
+        """Activate an effect in a scope, without sessions that support it; the next one is a second newer."""
         number = next(self._numbers)
         now = self.clock.now()
         candidate = Candidate(
@@ -242,47 +251,39 @@ class AdaptationWorld:
         self.clock.advance(timedelta(seconds=1))
         return overlay
 
-    def guide(self, *lines: str, **scope: str) -> Overlay:
+    def activate_fragment(self, *lines: str, **scope: str) -> Overlay:
         """Activate a fragment with these lines in a scope."""
         return self.activate_effect(PromptFragment(lines or ("Keep it small.",)), **scope)
 
-    def part(
-        self, session: str = "", *, agent: str = "cto", run_kind: str = "task", workspace: str = ""
+    def make_guidance(
+        self, session: str = "", *, agent: str = GUIDED_AGENT, run_kind: str = "task", workspace: str = ""
     ) -> Contribution:
         """The learned guidance in a prompt of an agent."""
         return self.fragments.make_part(
             PromptRequest(agent, "koji-core", workspace, "do it", run_kind, session_id=session)
         )
 
-    def bring_to_review(self) -> Candidate:
-        """A candidate that two sessions support, and that waits for the operator."""
-        self.heal("sess_1")
-        self.heal("sess_2")
-        self.adaptation.run_round()
-        (candidate,) = self.adaptation.candidates(CandidateStatus.REVIEW)
-        return candidate
-
-    def run(self, session: str, *, good: bool) -> None:
+    def end_guided_session(self, session: str, *, good: bool) -> None:
         """A session whose prompt is sent, and which ends well or badly."""
-        provenance = self.part(session).provenance
+        provenance = self.make_guidance(session).provenance
         state = "succeeded" if good else "failed"
 
         def record_session(tx: Transaction) -> None:
-            self.trials.record_applied(tx, provenance, session_id=session, agent="cto", workspace="")
-            tx.record(ToolsUsed(subject=session, workspace="", agent="cto", calls=("read",)))
+            self.trials.record_applied(tx, provenance, session_id=session, agent=GUIDED_AGENT, workspace="")
+            tx.record(ToolsUsed(subject=session, workspace="", agent=GUIDED_AGENT, calls=("read",)))
             tx.record(make_session_ended(session, state))
 
         self.database.write(record_session)
 
 
-def transcript_of(*kinds_and_texts: tuple[str, str]) -> list[TranscriptLine]:
+def make_transcript(*kinds_and_texts: tuple[str, str]) -> list[TranscriptLine]:
     """A transcript of lines with these kinds and texts."""
     return [
         TranscriptLine(number, MONDAY_MORNING, kind, text) for number, (kind, text) in enumerate(kinds_and_texts, 1)
     ]
 
 
-def validation_failed(
+def make_validation_failed(
     session: str, *, attempts: int = 4, cost: int = 100_000, failing: tuple[str, ...] = (TOTAL,)
 ) -> Event:
     return ValidationFailed(
@@ -290,17 +291,19 @@ def validation_failed(
     )
 
 
-def retry_repeated(session: str, *, attempts: int = 4, cost: int = 200_000) -> Event:
+def make_retry_repeated(session: str, *, attempts: int = 4, cost: int = 200_000) -> Event:
     return RetryRepeated(subject=session, workspace=SHOP, agent=AGENT, attempts=attempts, cost=cost, failing=(TOTAL,))
 
 
-def agent_erred(session: str, message: str = "no_match: the old text is not in src/a.py", tool: str = "edit") -> Event:
+def make_agent_erred(
+    session: str, message: str = "no_match: the old text is not in src/a.py", tool: str = "edit"
+) -> Event:
     return AgentErred(subject=session, workspace=SHOP, agent=AGENT, tool=tool, message=message)
 
 
-def budget_exceeded(spent: int = 1_500_000, budget: int = 1_000_000) -> Event:
+def make_budget_exceeded(spent: int = 1_500_000, budget: int = 1_000_000) -> Event:
     return BudgetExceeded(subject=AGENT, spent=spent, budget=budget)
 
 
-def tools_used(session: str, *calls: str) -> Event:
+def make_tools_used(session: str, *calls: str) -> Event:
     return ToolsUsed(subject=session, workspace=SHOP, agent=AGENT, calls=calls)

@@ -18,9 +18,9 @@ from tests.learning.candidates.adaptation_world import (
     SHOP,
     TOTAL,
     AdaptationWorld,
-    para_fact,
-    retry_repeated,
-    validation_failed,
+    make_fact,
+    make_retry_repeated,
+    make_validation_failed,
 )
 from tests.support.helpers import refused
 
@@ -35,7 +35,7 @@ def autonomous_world(database: Database, clock: FakeClock) -> AdaptationWorld:
 
 def measure_candidate(world: AdaptationWorld) -> Candidate:
     """A measured candidate, without quotes, that two sessions support."""
-    world.record(retry_repeated("sess_1"), retry_repeated("sess_2"))
+    world.record(make_retry_repeated("sess_1"), make_retry_repeated("sess_2"))
     world.adaptation.run_round()
     (candidate,) = world.adaptation.candidates()
     return candidate
@@ -81,15 +81,15 @@ def test_a_candidate_whose_approval_was_undone_waits_for_the_operator(autonomous
 
 
 def test_a_candidate_with_as_much_evidence_against_it_waits_for_the_operator(autonomous_world: AdaptationWorld) -> None:
-    autonomous_world.record(retry_repeated("sess_1"))
+    autonomous_world.record(make_retry_repeated("sess_1"))
     (drafted,) = autonomous_world.adaptation.run_round()  # it allows one attempt
-    autonomous_world.heal("sess_3", attempts=4)  # a repair that needed more
-    autonomous_world.record(retry_repeated("sess_2"))
+    autonomous_world.end_healed_session("sess_3", attempts=4)  # a repair that needed more
+    autonomous_world.record(make_retry_repeated("sess_2"))
     autonomous_world.adaptation.run_round()
     candidate = autonomous_world.adaptation.view(drafted.id).candidate
     assert candidate.status is REVIEW
     assert len(candidate.against) == len(candidate.corroborated_by) == 1
-    autonomous_world.record(retry_repeated("sess_4"))
+    autonomous_world.record(make_retry_repeated("sess_4"))
     autonomous_world.adaptation.run_round()
     assert autonomous_world.adaptation.view(drafted.id).candidate.status is ACTIVE
 
@@ -103,7 +103,7 @@ def test_a_candidate_leaves_review_when_the_landing_that_supported_it_is_undone(
     world.sources.undone_sessions |= {
         record.session_id for record in world.adaptation.records() if record.id in candidate.corroborated_by
     }
-    world.record(retry_repeated("sess_3"))
+    world.record(make_retry_repeated("sess_3"))
     world.adaptation.run_round()
     candidate = world.adaptation.view(candidate.id).candidate
     assert (candidate.status, candidate.score) == (CandidateStatus.DRAFTED, 45.0)
@@ -112,7 +112,7 @@ def test_a_candidate_leaves_review_when_the_landing_that_supported_it_is_undone(
 
 def test_of_facts_that_say_much_the_same_one_candidate_comes_up_for_review(world: AdaptationWorld) -> None:
     for number, text in enumerate(["Prices are whole cents in every file", "All prices are whole cents in every file"]):
-        world.sources.facts[f"fact_{number}"] = para_fact(text)
+        world.sources.facts[f"fact_{number}"] = make_fact(text)
         world.record(FactPromoted(subject=f"fact_{number}", workspace=SHOP, by="operator"))
     world.adaptation.run_round()
     (in_review,) = world.adaptation.candidates(REVIEW)
@@ -147,20 +147,20 @@ def test_in_autonomous_mode_a_harmful_candidate_is_rolled_back_even_while_work_i
     assert "it makes work worse: 3 of 12 went well with it, 10 of 12 without it" in candidate.reason
     assert autonomous_world.list_active_ids() == []
     autonomous_world.sources.hold_reason, autonomous_world.sources.phase_number = "", 1
-    autonomous_world.record(retry_repeated("sess_3"))
+    autonomous_world.record(make_retry_repeated("sess_3"))
     autonomous_world.adaptation.run_round()  # it is not activated by itself again
     assert autonomous_world.adaptation.candidates()[0].status is CandidateStatus.ROLLED_BACK
 
 
 def test_a_round_drafts_five_candidates_and_the_next_one_the_others(world: AdaptationWorld) -> None:
     for number in range(7):
-        world.heal(f"sess_{number}", failing=(f"tests/test_{number}.py::test_total",))
+        world.end_healed_session(f"sess_{number}", failing=(f"tests/test_{number}.py::test_total",))
     assert [len(world.adaptation.run_round()) for _ in range(3)] == [5, 2, 0]
 
 
 def test_what_another_candidate_proposes_already_is_not_drafted(world: AdaptationWorld) -> None:
     world.bring_to_review()
-    world.record(validation_failed("sess_3"))
+    world.record(make_validation_failed("sess_3"))
     assert world.adaptation.run_round() == []
     (candidate,) = world.adaptation.candidates()
     assert list(world.adaptation.not_drafted.values()) == [f"{candidate.id} already proposes that"]
@@ -172,7 +172,7 @@ def test_an_unknown_kind_of_record_is_refused(world: AdaptationWorld) -> None:
 
 def test_a_candidate_is_drafted_after_its_session_ended(world: AdaptationWorld) -> None:
     world.sources.running.add("sess_1")
-    world.heal("sess_1")
+    world.end_healed_session("sess_1")
     assert world.adaptation.run_round() == []
     world.sources.running.clear()
     assert len(world.adaptation.run_round()) == 1
@@ -209,8 +209,8 @@ def test_a_round_that_fails_at_any_write_is_finished_by_the_next(
     world: AdaptationWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Round n fails after n writes. The first round that has fewer writes finishes the work, and does nothing twice."""
-    world.heal("sess_1")
-    world.heal("sess_2")
+    world.end_healed_session("sess_1")
+    world.end_healed_session("sess_2")
     write, writes_left, failures = world.database.write, 0, 0
 
     def write_or_fail(work: Callable[[Transaction], object]) -> object:

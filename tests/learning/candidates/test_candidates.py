@@ -36,18 +36,18 @@ from tests.learning.candidates.adaptation_world import (
     SHOP,
     TOTAL,
     AdaptationWorld,
-    agent_erred,
-    retry_repeated,
-    transcript_of,
-    validation_failed,
+    make_agent_erred,
+    make_retry_repeated,
+    make_transcript,
+    make_validation_failed,
 )
 from tests.support.helpers import refused
 
 
 def test_a_second_session_brings_a_candidate_to_review_and_the_operator_decides(world: AdaptationWorld) -> None:
-    world.heal("sess_1")
+    world.end_healed_session("sess_1")
     world.adaptation.run_round()
-    world.heal("sess_2")
+    world.end_healed_session("sess_2")
     assert world.adaptation.run_round() == []  # the same is not drafted twice
     (candidate,) = world.adaptation.candidates()
     assert candidate.status is CandidateStatus.REVIEW
@@ -75,21 +75,21 @@ def test_a_second_session_brings_a_candidate_to_review_and_the_operator_decides(
 
 
 def test_failing_tests_get_the_repair_of_another_session_and_one_review(world: AdaptationWorld) -> None:
-    world.record(validation_failed("sess_1"))
+    world.record(make_validation_failed("sess_1"))
     assert world.adaptation.run_round() == []
     assert "nothing has fixed" in next(iter(world.adaptation.not_drafted.values()))
-    world.heal("sess_2")
+    world.end_healed_session("sess_2")
     drafted = world.adaptation.run_round()
     assert [candidate.effect for candidate in drafted] == [FixTemplate((TOTAL,), (HEALED_BY, "it changed cart.py"))] * 2
-    world.record(validation_failed("sess_3"))
+    world.record(make_validation_failed("sess_3"))
     world.adaptation.run_round()
     by_status = {candidate.status: candidate.source_label for candidate in world.adaptation.candidates()}
     assert by_status[CandidateStatus.REVIEW] == f"failed_tdd/{TOTAL}"
-    world.heal("sess_4")  # the operator is not asked twice about the same repair
+    world.end_healed_session("sess_4")  # the operator is not asked twice about the same repair
     world.adaptation.run_round()
     assert len(world.adaptation.candidates(CandidateStatus.REVIEW)) == 1
     world.adaptation.reject(world.adaptation.candidates(CandidateStatus.REVIEW)[0].id)
-    world.heal("sess_5")
+    world.end_healed_session("sess_5")
     world.adaptation.run_round()
     assert len(world.adaptation.candidates(CandidateStatus.REVIEW)) == 0
 
@@ -98,16 +98,16 @@ def test_old_records_are_deleted_unless_a_candidate_names_them(world: Adaptation
     def list_sessions() -> list[str]:
         return [record.session_id for record in world.adaptation.records()]
 
-    world.heal("sess_1")
-    world.record(validation_failed("sess_2", failing=("t.py::other",)))
+    world.end_healed_session("sess_1")
+    world.record(make_validation_failed("sess_2", failing=("t.py::other",)))
     world.adaptation.run_round()
     world.clock.advance(timedelta(days=179))
-    world.record(validation_failed("sess_3", failing=("t.py::other",)))
+    world.record(make_validation_failed("sess_3", failing=("t.py::other",)))
     world.adaptation.run_round()
     retention = Retention(world.database, world.clock, FixedSettings(), frozenset())
     assert retention.delete_old_rows() == {}
     world.clock.advance(timedelta(days=1, minutes=1))
-    world.record(validation_failed("sess_4", failing=("t.py::other",)))
+    world.record(make_validation_failed("sess_4", failing=("t.py::other",)))
     world.adaptation.run_round()
     assert retention.delete_old_rows() == {"learning_records": 1}
     assert list_sessions() == ["sess_4", "sess_3", "sess_1"]
@@ -129,7 +129,7 @@ def test_forgotten_words_leave_a_candidate_and_an_empty_one_is_rejected(world: A
 
 
 def test_fixes_are_offered_of_landed_changes_that_were_not_rejected(world: AdaptationWorld) -> None:
-    world.heal("sess_1")
+    world.end_healed_session("sess_1")
     world.sources.patches["sess_1"] = "diff --git a/cart.py b/cart.py"
     world.adaptation.run_round()
     assert world.adaptation.fixes(SHOP) == [], "what an agent broke and fixed was never in the operator's files"
@@ -231,18 +231,18 @@ class RandomSteps(RuleBasedStateMachine):
         session = f"sess_{self.number}"
         match event:
             case "heal":
-                self.world.heal(session)
+                self.world.end_healed_session(session)
             case "late heal":
-                self.world.heal(session, attempts=4)
+                self.world.end_healed_session(session, attempts=4)
             case "fail":
-                self.world.record(validation_failed(session))
+                self.world.record(make_validation_failed(session))
             case "retry":
-                self.world.record(retry_repeated(session))
+                self.world.record(make_retry_repeated(session))
             case "err":
-                self.world.sources.transcripts[session] = transcript_of(
+                self.world.sources.transcripts[session] = make_transcript(
                     ("tool", "edit a failed: the old text is not in src/a.py"), ("tool", "edit src/a.py:3"),
                 )  # fmt: skip
-                self.world.record(agent_erred(session))
+                self.world.record(make_agent_erred(session))
 
     @rule()
     def run_a_round(self) -> None:

@@ -22,7 +22,7 @@ from engine.model.adaptation import (
     RoutingHint,
 )
 from tests.conftest import MONDAY_MORNING
-from tests.learning.candidates.adaptation_world import AGENT, HEALED_BY, SHOP, TOTAL, FakeSources, transcript_of
+from tests.learning.candidates.adaptation_world import AGENT, HEALED_BY, SHOP, TOTAL, FakeSources, make_transcript
 
 SECRET = "sk-a1b2c3d4a1b2c3d4a1b2c3d4a1b2c3d4"
 
@@ -75,7 +75,7 @@ FIX_DIFF = diff("cart.py", " def total():", "-    return net", "+    return net 
 
 def test_a_fix_template_is_the_agents_last_message_and_the_changes() -> None:
     sources = FakeSources(patches={"sess_1": FIX_DIFF + diff("new.py", "+x", before="/dev/null")})
-    sources.transcripts["sess_1"] = transcript_of(
+    sources.transcripts["sess_1"] = make_transcript(
         ("say", "I add the discount."), ("tool", "edit readme.md:1"), HANDED_BACK,
         ("say", "total() left the discount out;"), ("say", "it is subtracted now."),
         ("tool", "edit cart.py failed: no_match"), ("tool", "edit cart.py:4"), ("command", "pytest"), ("say", "Done."),
@@ -144,7 +144,7 @@ def test_a_playbook_without_a_diff_names_the_files_of_the_message_and_at_most_fo
     summary_only = draft_of(LANDED_HEAL, sources=sources).effect
     assert isinstance(summary_only, FixTemplate)
     assert summary_only.repairs == (("Short. " * 40).strip(),), "it is cut after a sentence"
-    sources.transcripts["sess_1"] = transcript_of(HANDED_BACK, ("say", HEALED_BY))
+    sources.transcripts["sess_1"] = make_transcript(HANDED_BACK, ("say", HEALED_BY))
     effect = draft_of(LANDED_HEAL, sources=sources).effect
     assert isinstance(effect, FixTemplate)
     assert effect.repairs == (HEALED_BY, *(f"it changed {name}" for name in "abcd"))
@@ -281,7 +281,7 @@ ERROR = record(RecordKind.AGENT_ERROR, tool="edit", message="no_match: the old t
 
 def test_a_fragment_from_an_error_says_what_worked_then() -> None:
     sources = FakeSources(corrections_by_session={"sess_1": ["Actually the file uses tabs."]})
-    sources.transcripts["sess_1"] = transcript_of(
+    sources.transcripts["sess_1"] = make_transcript(
         ("tool", "edit src/a.py:1"), ("tool", "edit src/a.py failed: the old text is not in src/a.py"),
         ("tool", "read src/a.py"), ("tool", "edit src/a.py failed: something else"), ("tool", "edit src/a.py:7"),
     )  # fmt: skip
@@ -346,7 +346,7 @@ def test_a_flow_has_the_commands_of_most_sessions_word_for_word() -> None:
     steps = record(RecordKind.TOOL_SEQUENCE, calls=calls, sessions=["sess_1", "sess_2", "sess_3"])
     sources = FakeSources()
     for session, command in (("sess_1", "pytest -q"), ("sess_2", "pytest -q"), ("sess_3", "pytest -x tests")):
-        sources.transcripts[session] = transcript_of(
+        sources.transcripts[session] = make_transcript(
             ("tool", "exec git status --short"), ("tool", f"exec {command}"), ("tool", "exec git diff"),
         )  # fmt: skip
     assert draft_of(steps, sources=sources).effect == FlowOffload(
@@ -364,13 +364,13 @@ def test_no_secret_is_drafted(secret: str) -> None:
         patches={"sess_1": diff("cart.py", "-token = read()", f"+token = '{secret}'")},
         secret_values=("hunter2hunter2",),
     )
-    sources.transcripts["sess_1"] = transcript_of(HANDED_BACK, ("say", f"It wanted {secret}."))
+    sources.transcripts["sess_1"] = make_transcript(HANDED_BACK, ("say", f"It wanted {secret}."))
     effect = draft_of(make_heal_record(), sources=sources, type=CandidateType.FIX_TEMPLATE).effect
     assert isinstance(effect, FixTemplate)
     assert effect.repairs[0] == "It wanted [secret cut]."
     assert secret not in " ".join(effect.repairs)
     steps = record(RecordKind.TOOL_SEQUENCE, calls=["exec:curl", "exec:git status"], sessions=["sess_1"])
-    sources.transcripts["sess_1"] = transcript_of(
+    sources.transcripts["sess_1"] = make_transcript(
         ("tool", f"exec curl -u ann:{secret} host"), ("tool", "exec git status")
     )
     with pytest.raises(NothingToDraft, match="a key or a password"):

@@ -41,8 +41,8 @@ def world(database: Database, clock: FakeClock) -> AdaptationWorld:
 
 
 def test_forgotten_words_leave_prompts_at_once_and_an_empty_candidate_is_rolled_back(world: AdaptationWorld) -> None:
-    world.guide("Ask Ann before you deploy.", "Test first.")
-    world.guide("Ann knows.")
+    world.activate_fragment("Ask Ann before you deploy.", "Test first.")
+    world.activate_fragment("Ann knows.")
     texts = CandidateTexts(world.database)
     assert texts.erase(SearchTerms(["Ann"])) == 2
     (remaining,) = world.overlays.load_active()
@@ -150,17 +150,22 @@ def test_an_overlay_is_withheld_from_a_fifth_of_the_runs() -> None:
 @pytest.mark.long
 def test_a_harmful_overlay_is_reported_once(world: AdaptationWorld) -> None:
     world.adapt(withheld=0.5)
-    harmful, good = world.guide("Never test.", agent="cto"), world.guide("Test first.", agent="cto")
+    harmful, good = (
+        world.activate_fragment("Never test.", agent="cto"),
+        world.activate_fragment("Test first.", agent="cto"),
+    )
     for number in range(80):
         session = f"ses_{number}"
-        withheld = {overlay["id"]: overlay["withheld"] for overlay in world.part(session).provenance["overlays"]}
-        world.run(session, good=withheld[harmful.id])
+        withheld = {
+            overlay["id"]: overlay["withheld"] for overlay in world.make_guidance(session).provenance["overlays"]
+        }
+        world.end_guided_session(session, good=withheld[harmful.id])
     assert world.trials.find_harmful() == []
     world.trials.catch_up()
     ((overlay, lift),) = world.trials.find_harmful()
     assert (overlay, lift.verdict) == (harmful, "harms")
     assert world.trials.measure_lifts()[good.id].verdict != "harms"
-    world.run("ses_more", good=False)
+    world.end_guided_session("ses_more", good=False)
     world.trials.catch_up()
     assert world.read_event_kinds().count("OverlayFoundHarmful") == 1
     world.adaptation.roll_back(harmful.candidate_id)
@@ -189,7 +194,7 @@ def test_repairs_are_withheld_by_chance_too(world: AdaptationWorld) -> None:
 
 def read_guidance(world: AdaptationWorld, session: str = "") -> str:
     """The learned guidance in a prompt of a session."""
-    part = world.part(session).part
+    part = world.make_guidance(session).part
     return part.text if part else ""
 
 
@@ -197,7 +202,7 @@ def test_a_fragment_is_in_the_prompt_until_it_is_rolled_back(world: AdaptationWo
     prompts = PromptAssembly([RulesPart(), world.fragments])
     request = PromptRequest("cto", "koji-core", "/w", "do it", session_id="ses_1")
     before = prompts.assemble(request)
-    overlay = world.guide("Prefer <concrete> patterns.", agent="cto", run_kind="task")
+    overlay = world.activate_fragment("Prefer <concrete> patterns.", agent="cto", run_kind="task")
     with_it = prompts.assemble(request)
     assert with_it.text("system").startswith(before.text("system"))
     assert "- Prefer &lt;concrete&gt; patterns. (approved by the operator)" in with_it.text("system").splitlines()
@@ -222,33 +227,33 @@ def test_no_text_can_close_the_block(lines: list[str]) -> None:
 
 def test_the_oldest_fragments_are_left_out_over_budget_with_a_note(world: AdaptationWorld) -> None:
     for number in range(4):
-        world.guide(f"Fragment {number}: " + "keep every function short and every name telling. " * 6)
+        world.activate_fragment(f"Fragment {number}: " + "keep every function short and every name telling. " * 6)
     budget = tokenizer.count(read_guidance(world)) * 2 // 3
     world.adapt(withheld=0.0, fragmentTokens=budget)
-    contribution = world.part()
+    contribution = world.make_guidance()
     assert tokenizer.count(contribution.part.text) <= budget
     assert [line.text[:12] for line in contribution.part.lines[2:-1]] == ["- Fragment 2", "- Fragment 3"]
     assert contribution.notes == ("learned guidance: 2 of 4 fragments had no room",)
     world.adapt(withheld=0.0, fragmentTokens=0)
-    assert world.part().part is None
-    assert world.part().provenance == {}, "an overlay that is in no prompt is in no trial"
+    assert world.make_guidance().part is None
+    assert world.make_guidance().provenance == {}, "an overlay that is in no prompt is in no trial"
 
 
 def test_over_budget_a_fragment_that_helps_is_kept_before_newer_ones(world: AdaptationWorld) -> None:
-    helpful, *_ = [world.guide(f"Fragment {number}.", agent="cto") for number in range(3)]
+    helpful, *_ = [world.activate_fragment(f"Fragment {number}.", agent="cto") for number in range(3)]
     world.run_trial(helpful.candidate_id, with_good=20, without_good=0, runs=20)
     world.adapt(withheld=0.0, fragmentTokens=tokenizer.count(read_guidance(world)) - 1)
-    assert [line.text[:12] for line in world.part().part.lines[2:-1]] == ["- Fragment 0", "- Fragment 2"]
+    assert [line.text[:12] for line in world.make_guidance().part.lines[2:-1]] == ["- Fragment 0", "- Fragment 2"]
 
 
 def test_a_fragment_is_withheld_from_all_prompts_of_a_share_of_the_sessions(world: AdaptationWorld) -> None:
     world.adapt(withheld=0.2)
-    first = world.guide("First.")
-    world.guide("Second.")
+    first = world.activate_fragment("First.")
+    world.activate_fragment("Second.")
     texts = {f"ses_{number}": read_guidance(world, f"ses_{number}") for number in range(400)}
     without_first = [session for session, prompt in texts.items() if "First." not in prompt]
     assert 50 <= len(without_first) <= 110
-    part = world.part(next(session for session in without_first if "Second." in texts[session]))
+    part = world.make_guidance(next(session for session in without_first if "Second." in texts[session]))
     assert part.notes == ("learned guidance: 1 of 2 left out by chance, to measure what it does",)
     draws = {draw["id"]: draw for draw in part.provenance["overlays"]}
     assert (draws[first.id]["withheld"], draws[first.id]["propensity"]) == (True, 0.2)

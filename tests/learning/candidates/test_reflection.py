@@ -40,13 +40,13 @@ from tests.learning.candidates.adaptation_world import (
     SHOP,
     TOTAL,
     AdaptationWorld,
-    agent_erred,
-    budget_exceeded,
-    correction,
-    para_fact,
-    retry_repeated,
-    tools_used,
-    validation_failed,
+    make_agent_erred,
+    make_budget_exceeded,
+    make_correction,
+    make_fact,
+    make_retry_repeated,
+    make_tools_used,
+    make_validation_failed,
 )
 
 HERE = {"workspace": SHOP}
@@ -103,11 +103,11 @@ def permission_answered(answer: str, by: str = "") -> Event:
 @pytest.mark.parametrize(
     ("event", "expected"),
     [
-        (validation_failed("sess_1"), [(f"failed_tdd/{TOTAL}", "workspace", SHOP, 80.0)]),
-        (retry_repeated("sess_1"), [("repeated_retry", "agent", AGENT, 85.0)]),
+        (make_validation_failed("sess_1"), [(f"failed_tdd/{TOTAL}", "workspace", SHOP, 80.0)]),
+        (make_retry_repeated("sess_1"), [("repeated_retry", "agent", AGENT, 85.0)]),
         (overlap(), [("task_conflict", "agent", AGENT, 66.5)]),
         (overlap(conflicting=()), [("task_conflict", "agent", AGENT, 28.0)]),
-        (budget_exceeded(), [("budget_incident", "agent", AGENT, 80.0)]),
+        (make_budget_exceeded(), [("budget_incident", "agent", AGENT, 80.0)]),
         (APPROVED, [("human_approval/card", "workspace", SHOP, 20.0)]),
         (PredictionConfirmed(subject="pred_1", **HERE, decided_by="autonomy"), []),
         (EDITED, [("human_approval/edited:koji-core:run-tests", "agent", AGENT, 82.9)]),
@@ -119,7 +119,7 @@ def permission_answered(answer: str, by: str = "") -> Event:
         (fact_promoted("fact_1"), [("human_approval/fact:prices-are-whole-cents", "workspace", SHOP, 65.0)]),
         (fact_promoted("fact_1", by="nightly"), []),
         (fact_promoted("fact_gone"), []),
-        (agent_erred("sess_1"), [("agent_error/edit/no_match", "agent", AGENT, 60.0)]),
+        (make_agent_erred("sess_1"), [("agent_error/edit/no_match", "agent", AGENT, 60.0)]),
         (FLUSHED, [("successful_bubble", "agent", AGENT, 80.0), ("successful_bubble", "agent", "other", 67.5)]),
         (guidance_applied(), [("guidance_applied", "agent", AGENT, 31.0)]),
         (NOISY, [("guidance_noisy", "agent", AGENT, 68.0)]),
@@ -133,10 +133,10 @@ def permission_answered(answer: str, by: str = "") -> Event:
 def test_each_event_becomes_its_records_once(
     world: AdaptationWorld, event: Event, expected: list[tuple[str, str, str, float]]
 ) -> None:
-    world.sources.corrections_by_card["pred_edited"] = correction(
+    world.sources.corrections_by_card["pred_edited"] = make_correction(
         "Fix the total", "Fix the total and run the tests too"
     )
-    world.sources.facts["fact_1"] = para_fact("Prices are whole cents.")
+    world.sources.facts["fact_1"] = make_fact("Prices are whole cents.")
     world.record(event)
     assert world.adaptation.catch_up() == len(expected)
     records = world.adaptation.records()[::-1]
@@ -179,11 +179,13 @@ def test_changes_that_landed_in_parts_are_approved_and_healed_once(world: Adapta
 
 def test_an_exceeded_budget_is_one_record_a_day(world: AdaptationWorld) -> None:
     world.record(
-        budget_exceeded(spent=1_000_000), budget_exceeded(), BudgetExceeded(subject="other", spent=2, budget=1)
+        make_budget_exceeded(spent=1_000_000),
+        make_budget_exceeded(),
+        BudgetExceeded(subject="other", spent=2, budget=1),
     )
     world.adaptation.catch_up()
     world.clock.advance(timedelta(days=1))
-    world.record(budget_exceeded())
+    world.record(make_budget_exceeded())
     world.adaptation.catch_up()
     days = [(record.scope_id, record.details["day"]) for record in world.adaptation.records("budget_incident")[::-1]]
     assert days == [(AGENT, "2026-01-05"), ("other", "2026-01-05"), (AGENT, "2026-01-06")]
@@ -191,9 +193,9 @@ def test_an_exceeded_budget_is_one_record_a_day(world: AdaptationWorld) -> None:
 
 def test_earlier_errors_raise_the_score_also_within_one_reading(world: AdaptationWorld) -> None:
     message = "x" * 30
-    world.record(*(agent_erred(f"sess_{n}", message, "edit") for n in range(3)))
+    world.record(*(make_agent_erred(f"sess_{n}", message, "edit") for n in range(3)))
     world.adaptation.catch_up()
-    world.record(agent_erred("sess_3", message, "edit"))
+    world.record(make_agent_erred("sess_3", message, "edit"))
     world.adaptation.catch_up()
     assert [record.score for record in world.adaptation.records()[::-1]] == [50.0, 55.0, 60.0, 65.0]
 
@@ -213,7 +215,7 @@ def test_earlier_errors_raise_the_score_also_within_one_reading(world: Adaptatio
 def test_the_signature_of_an_error_has_no_names_and_numbers(
     world: AdaptationWorld, tool: str, message: str, signature: str
 ) -> None:
-    world.record(agent_erred("sess_1", message, tool))
+    world.record(make_agent_erred("sess_1", message, tool))
     world.adaptation.catch_up()
     (record,) = world.adaptation.records()
     assert record.source_label == f"agent_error/{tool}/{signature}"
@@ -228,7 +230,7 @@ def end_sessions_with_steps(world: AdaptationWorld, sessions: range) -> None:
     """Sessions that have the same three steps among others of their own."""
     for number in sessions:
         other = [f"exec:tool{number}", "read", "edit", "read"]
-        world.record(tools_used(f"sess_{number}", *other[: number % 4], *STEPS, *other[number % 4 :]))
+        world.record(make_tools_used(f"sess_{number}", *other[: number % 4], *STEPS, *other[number % 4 :]))
 
 
 def test_repeated_steps_are_a_record_of_each_session_that_has_them(world: AdaptationWorld) -> None:
