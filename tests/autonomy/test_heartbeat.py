@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -24,7 +24,7 @@ from engine.autonomy.heartbeat import (
 )
 from engine.clock import FakeClock
 from engine.hierarchy.agents import HeartbeatPage
-from engine.model import Randomness, TriggerType
+from engine.model import Card, Randomness, TriggerType
 from engine.prediction.kinds import is_heartbeat
 from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
@@ -146,11 +146,11 @@ def board(database: Database) -> TaskBoard:
 
 @pytest.fixture
 def make_heartbeat(database: Database, clock: FakeClock, board: TaskBoard) -> Callable[[str], Heartbeat]:
-    def build(text: str) -> Heartbeat:
+    def make(text: str) -> Heartbeat:
         page = HeartbeatPage("cto", text, clock.now(), "koji-core")
         return Heartbeat(database, clock, board=board, pages=lambda: ([page], []), find_workspace=WORKSPACES.get)
 
-    return build
+    return make
 
 
 def test_missed_occurrences_make_one_task_and_a_restart_none(
@@ -225,33 +225,47 @@ def test_a_task_follows_the_changes_of_its_item(database: Database, clock: FakeC
 
 
 @pytest.fixture
-def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> AutonomyWorld:
-    return AutonomyWorld(tmp_path, clock, monkeypatch)
+def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[AutonomyWorld]:
+    world = AutonomyWorld(tmp_path, clock, monkeypatch)
+    with world.opened():
+        yield world
+
+
+def decide_other_kinds(world: AutonomyWorld, decisions: int) -> None:
+    """Decide so many cards, none of them like the card of `ITEM`."""
+    world.earn(kind="lint", approvals=decisions - 1, others=0)  # and approves one card more
+    assert world.engine.embedded_twin.read_phase().number == 0
+
+
+def bring_due(world: AutonomyWorld) -> Card:
+    """The card of `ITEM`, which is marked to run, once it is due and the operator has gone away."""
+    page = world.home.agents / "backend_builder" / "heartbeat.md"
+    page.write_text(f"- [ ] every 20m run: {ITEM}\n")
+    os.utime(page, (world.clock.now().timestamp(),) * 2)
+    world.engine.autonomy.schedule.run(PULSE)
+    world.clock.advance(timedelta(minutes=20))
+    world.engine.autonomy.schedule.run(PULSE)
+    world.engine.checks.run()
+    [card] = [card for card in world.engine.cards.list_pending() if is_heartbeat(card.kind)]
+    assert "you marked it to run" in card.reasoning
+    world.go_away()
+    return card
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("decisions", [9, 10])
-def test_an_item_marked_run_needs_ten_decisions_but_no_record_of_its_kind(world: AutonomyWorld, decisions: int) -> None:
-    """It needs no decisions about cards like it, but ten decisions in all."""
-    with world.opened() as engine:
-        world.earn(kind="lint", approvals=decisions - 1, others=0)  # and approves one card more
-        assert engine.embedded_twin.read_phase().number == 0
-        page = engine.home.agents / "backend_builder" / "heartbeat.md"
-        page.write_text(f"- [ ] every 20m run: {ITEM}\n")
-        os.utime(page, (world.clock.now().timestamp(),) * 2)
-        engine.autonomy.schedule.run(PULSE)
-        world.clock.advance(timedelta(minutes=20))
-        engine.autonomy.schedule.run(PULSE)
-        engine.checks.run()
-        [card] = [card for card in engine.cards.list_pending() if is_heartbeat(card.kind)]
-        assert "you marked it to run" in card.reasoning
-        world.go_away()
-        cycle = world.run_cycle()
-        if decisions < 10:
-            assert cycle.acted == ""
-            assert "9 of 10 decisions" in " ".join(cycle.blocked)
-            return
-        assert cycle.acted == card.id
-        world.wait_for_session(card.id)
-        entry = engine.safety.log(1)[0]
-        assert (entry.decided_by, entry.trigger_type) == ("autonomy", TriggerType.HEARTBEAT)
+def test_an_item_marked_run_does_not_run_after_nine_decisions(world: AutonomyWorld) -> None:
+    decide_other_kinds(world, 9)
+    bring_due(world)
+    cycle = world.run_cycle()
+    assert cycle.acted == ""
+    assert "9 of 10 decisions" in " ".join(cycle.blocked)
+
+
+@pytest.mark.long
+def test_an_item_marked_run_runs_after_ten_decisions_none_of_which_was_on_its_kind(world: AutonomyWorld) -> None:
+    decide_other_kinds(world, 10)
+    card = bring_due(world)
+    assert world.run_cycle().acted == card.id
+    world.wait_for_session(card.id)
+    entry = world.engine.safety.log(1)[0]
+    assert (entry.decided_by, entry.trigger_type) == ("autonomy", TriggerType.HEARTBEAT)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from engine.autonomy.state import (
     TRANSITIONS,
+    WRITE_INTERVAL,
     AutonomyTrigger,
     Facts,
     Presence,
@@ -21,7 +22,7 @@ from engine.model import AutonomyState
 from engine.storage.database import Database
 from tests.support.helpers import read_table
 
-HALF_HOUR = timedelta(minutes=30)
+HALF_HOUR, SECOND = timedelta(minutes=30), timedelta(seconds=1)
 SPECIFIED = read_table(__file__)["transitions"]
 
 
@@ -65,22 +66,34 @@ def test_every_sequence_of_facts_and_triggers_ends_in_a_state_that_fits_the_fact
             )
 
 
-def test_presence_knows_the_last_sign_and_the_last_absence(database: Database, clock: FakeClock) -> None:
-    presence, second = Presence(database, clock), timedelta(seconds=1)
+def test_an_absence_is_remembered_after_the_return(database: Database, clock: FakeClock) -> None:
+    presence = Presence(database, clock)
     presence.note_now("key")
-    began = clock.now()
-    clock.advance(HALF_HOUR - second)
-    presence.note(began - second, "files of a workspace")
-    assert (presence.last(), presence.away_since()) == ((began, "key"), None)
-    clock.advance(second)
-    assert presence.away_since() == began
+    left = clock.now()
+    clock.advance(HALF_HOUR - SECOND)
+    assert presence.away_since() is None
+    clock.advance(SECOND)
+    assert presence.away_since() == left
     presence.note_now("verb")
-    returned = clock.now()
-    clock.advance(29 * second)
+    assert (presence.last(), presence.away_since()) == ((clock.now(), "verb"), left)
+    assert Presence(database, clock).away_since() == left, "a restart forgets it"
+
+
+def test_an_older_sign_of_presence_does_not_replace_a_newer_one(database: Database, clock: FakeClock) -> None:
+    presence = Presence(database, clock)
     presence.note_now("key")
-    assert (presence.last()[0], presence.away_since()) == (clock.now(), began)
-    assert Presence(database, clock).last() == (returned, "verb"), "a crash loses less than half a minute"
-    clock.advance(second)
+    presence.note(clock.now() - SECOND, "files of a workspace")
+    assert presence.last() == (clock.now(), "key")
+
+
+def test_a_crash_loses_less_than_half_a_minute_of_presence(database: Database, clock: FakeClock) -> None:
+    presence = Presence(database, clock)
+    presence.note_now("verb")
+    stored = clock.now(), "verb"
+    clock.advance(WRITE_INTERVAL - SECOND)
     presence.note_now("key")
-    again = Presence(database, clock)
-    assert (again.last(), again.away_since()) == ((clock.now(), "key"), began)
+    assert presence.last() == (clock.now(), "key")
+    assert Presence(database, clock).last() == stored
+    clock.advance(SECOND)
+    presence.note_now("key")
+    assert Presence(database, clock).last() == (clock.now(), "key")

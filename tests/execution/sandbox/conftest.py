@@ -10,7 +10,7 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 
 from engine.execution.sandbox.ladder import find_best_sandbox
-from tests.execution.sandbox.open_gate import GateOpener, OpenGate
+from tests.execution.sandbox.gate_world import GateOpener, GateWorld
 from tests.execution.session_world import MakeWorld, ScriptWorld
 from tests.support.web_server import LoopbackServer
 
@@ -44,10 +44,10 @@ def server() -> Iterator[int]:
 @pytest.fixture
 def open_gate() -> Iterator[GateOpener]:
     """Opens gates, and closes them after the test."""
-    gates: list[OpenGate] = []
+    gates: list[GateWorld] = []
 
-    def open_new(*hosts: str, **addresses: dict[str, str]) -> OpenGate:
-        gates.append(OpenGate(*hosts, **addresses))
+    def open_new(*hosts: str, **addresses: dict[str, list[str]]) -> GateWorld:
+        gates.append(GateWorld(*hosts, **addresses))
         return gates[-1]
 
     yield open_new

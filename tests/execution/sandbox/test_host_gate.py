@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from engine.execution.sandbox import host_gate
-from tests.execution.sandbox.open_gate import LISTED, PUBLIC_ADDRESS, GateOpener
+from tests.execution.sandbox.gate_world import LISTED, PUBLIC_ADDRESS, GateOpener
 from tests.support.helpers import read_table, wait_until
 
 ROWS = read_table(__file__)
@@ -64,7 +64,7 @@ def test_a_connection_that_comes_while_the_session_ends_is_refused(
 
 @pytest.mark.long
 def test_plain_http_reaches_a_listed_port_without_headers_for_the_proxy(open_gate: GateOpener, server: int) -> None:
-    gate = open_gate(f"localhost:{server}", addresses={"localhost": "127.0.0.1"})
+    gate = open_gate(f"localhost:{server}", addresses={"localhost": ["127.0.0.1"]})
     head = "Host: elsewhere\nProxy-Authorization: Basic x\nConnection: keep-alive\n\n"
     answer = gate.send(f"GET http://localhost:{server}/a?b=c HTTP/1.1\n{head}")
     assert answer.endswith(f"/a?b=c localhost:{server} None".encode())
@@ -92,7 +92,7 @@ def test_a_refusal_is_reported_once_and_without_control_characters(open_gate: Ga
 @pytest.mark.long
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "169.254.169.254", "::ffff:127.0.0.1"])
 def test_a_name_may_not_resolve_to_this_machine(open_gate: GateOpener, server: int, address: str) -> None:
-    gate = open_gate(f"api.example.com:{server}", addresses={"api.example.com": address})
+    gate = open_gate(f"api.example.com:{server}", addresses={"api.example.com": [address]})
     assert gate.send(f"CONNECT api.example.com:{server} HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
     assert "which no session may reach" in gate.reports[0]
 
@@ -110,7 +110,7 @@ def test_the_next_address_of_a_host_is_tried(
         return connect(address, timeout)
 
     monkeypatch.setattr(socket, "create_connection", fail_once)
-    with open_gate(LISTED, addresses={LISTED: "93.184.216.34,93.184.216.35"}).tunnel():
+    with open_gate(LISTED, addresses={LISTED: ["93.184.216.34", "93.184.216.35"]}).tunnel():
         pass
     assert addresses == ["93.184.216.34", "93.184.216.35"]
 

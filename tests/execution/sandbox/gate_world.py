@@ -1,33 +1,30 @@
-"""A host gate with clients on the other side of its socket, and the first bytes of a TLS client."""
+"""A host gate with clients on the other side of its socket."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
-import ssl
 from collections.abc import Callable, Iterator
-
-import pytest
 
 from engine.execution.sandbox.host_gate import HostGate
 
 LISTED = "api.example.com"
 """The host that the gates of most tests let through."""
 
-PUBLIC_ADDRESS = {LISTED: "93.184.216.34"}
+PUBLIC_ADDRESS = {LISTED: ["93.184.216.34"]}
 """Its address."""
 
 
-class OpenGate:
+class GateWorld:
     """A gate, what it reported, and the hosts that it resolved. Its clients are on the other side of its socket."""
 
-    def __init__(self, *hosts: str, addresses: dict[str, str] | None = None) -> None:
+    def __init__(self, *hosts: str, addresses: dict[str, list[str]] | None = None) -> None:
         self.reports: list[str] = []
         self.resolved: list[str] = []
 
         def resolve(host: str, port: int) -> list[str]:
             self.resolved.append(host)
-            return (addresses or {}).get(host, host).split(",")
+            return (addresses or {}).get(host, [host])
 
         self.host_gate = HostGate(hosts, self.reports.append, resolve)
 
@@ -56,15 +53,5 @@ class OpenGate:
             return answer
 
 
-GateOpener = Callable[..., OpenGate]
+GateOpener = Callable[..., GateWorld]
 """Opens a gate for these hosts."""
-
-
-def make_client_hello(name: str | None) -> bytes:
-    """The first bytes of a real TLS client that asks for a host."""
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-    with pytest.raises(ssl.SSLWantReadError):
-        context.wrap_bio(incoming, outgoing, server_hostname=name).do_handshake()
-    return outgoing.read()
