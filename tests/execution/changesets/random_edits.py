@@ -15,6 +15,12 @@ EXISTING = ("a.txt", "b.txt", "d/c.txt", "x/y/z.txt")
 LINES = tuple(f"line {number} of a text that is long enough" for number in range(12))
 
 
+IMPOSSIBLE = (
+    *(FileNotFoundError, FileExistsError, NotADirectoryError, IsADirectoryError, PermissionError, UnicodeDecodeError),
+)
+"""What an edit raises if the folder has other files than it needs."""
+
+
 @dataclass(frozen=True)
 class Edit:
     """One edit of the files of a folder. An edit that is impossible there is skipped."""
@@ -31,10 +37,9 @@ class Edit:
     """What the operator then tells git: "stage", "commit" or nothing."""
 
     def apply(self, root: Path) -> None:
-        path = root / self.name
         try:
-            KINDS[self.kind](self, root, path)
-        except (OSError, UnicodeDecodeError):
+            KINDS[self.kind](self, root, root / self.name)
+        except IMPOSSIBLE:
             return
 
 
@@ -110,20 +115,20 @@ KINDS: dict[str, Callable[[Edit, Path, Path], None]] = {
 }
 """What an edit of each kind does, below the root and at the path."""
 
-FILE_EDITS = tuple(kind for kind in KINDS if kind != "ignored")
+SESSION_KINDS = tuple(kind for kind in KINDS if kind != "ignored")
 """The kinds of edits that a session makes too."""
 
 PATHS = st.sampled_from((*EXISTING, *EXISTING, *ALL_PATHS))
-LINE_NUMBERS = st.integers(0, 11)
+NUMBERS = st.integers(0, 11)
 SESSION_EDITS = st.lists(
-    st.builds(Edit, st.sampled_from(("write", *FILE_EDITS)), PATHS, PATHS, LINE_NUMBERS), min_size=2, max_size=5
+    st.builds(Edit, st.sampled_from(("write", *SESSION_KINDS)), PATHS, PATHS, NUMBERS), min_size=2, max_size=5
 )
 OPERATOR_EDITS = st.builds(
     Edit,
-    st.sampled_from((*FILE_EDITS, "ignored", "ignored")),
+    st.sampled_from((*SESSION_KINDS, "ignored", "ignored")),
     PATHS,
     PATHS,
-    LINE_NUMBERS,
+    NUMBERS,
     st.sampled_from(["", "", "stage", "commit"]),
 )
-LATER_EDITS = st.lists(st.builds(Edit, st.sampled_from(FILE_EDITS), PATHS, PATHS, LINE_NUMBERS), max_size=3)
+LATER_EDITS = st.lists(st.builds(Edit, st.sampled_from(SESSION_KINDS), PATHS, PATHS, NUMBERS), max_size=3)
