@@ -6,6 +6,7 @@ Nothing in them changes, and when they are repaired they have all their data.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable, Mapping
 from contextlib import closing
 
 import pytest
@@ -127,20 +128,27 @@ async def test_a_home_of_a_newer_version_is_refused_and_unchanged(
     assert read_files(home.data) == before
 
 
+DAMAGES: Mapping[str, Callable[[bytes], bytes]] = {
+    "overwritten": lambda whole: whole[:4096] + b"\xa5" * 200_000 + whole[204_096:],
+    "no database": lambda whole: b"my notes\n" * 1000,
+    "cut short": lambda whole: whole[:20_000],
+    "empty": lambda whole: b"",
+}
+"""What becomes of the bytes of a database."""
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("damage", ["overwritten", "no database", "cut short", "empty"])
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 async def test_a_damaged_database_is_refused_and_unchanged(
-    home: Home, clawpy: Clawpy, card: str, shop: Repository, failed_start: FailedStart, damage: str
+    home: Home,
+    clawpy: Clawpy,
+    card: str,
+    shop: Repository,
+    failed_start: FailedStart,
+    damage: Callable[[bytes], bytes],
 ) -> None:
     whole = home.database.read_bytes()
-    home.database.write_bytes(
-        {
-            "overwritten": whole[:4096] + b"\xa5" * 200_000 + whole[204_096:],
-            "no database": b"my notes\n" * 1000,
-            "cut short": whole[:20_000],
-            "empty": b"",
-        }[damage]
-    )
+    home.database.write_bytes(damage(whole))
     before = read_files(home.data)
     for verb in (["cards"], ["approve", card], ["propose", "more"]):
         assert_refused(clawpy(*verb, "--json"), "damaged_home", str(home.database), "afresh")
@@ -149,15 +157,6 @@ async def test_a_damaged_database_is_refused_and_unchanged(
     assert read_files(home.data) == before
     home.database.write_bytes(whole)
     assert list_card_ids(clawpy) == [card]
-
-
-def test_an_unreadable_last_screen_is_ignored(home: Home) -> None:
-    from clawpy_console.last_screen import LastScreen, load_last_screen
-
-    home.cache.mkdir(parents=True)
-    for content in (b"", b"{", b"[]", b"\xff\xfe", b"null", b'{"version": 1, "known": 7}', b"[" * 100_000):
-        home.last_screen.write_bytes(content)
-        assert load_last_screen(home.last_screen) == LastScreen()
 
 
 # -- a settings file with faults

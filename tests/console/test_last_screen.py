@@ -75,6 +75,14 @@ def test_what_you_typed_and_chose_survives_an_unreadable_state(tmp_path: Path, c
 
 
 @pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"\xff\xfe", b"null", b'{"version": 1, "known": 7}', b"[" * 100_000], ids=range(7)
+)
+def test_a_file_that_is_no_last_screen_is_ignored(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "last_screen.json").write_bytes(content)
+    assert load_last_screen(tmp_path / "last_screen.json") == LastScreen()
+
+
+@pytest.mark.parametrize(
     ("name", "value"),
     [("saved_at", "noon"), ("draft", 5), ("prompts", "abc"), ("theme", 7.5), ("keys", {"work.land": 5}), ("keys", [])],
 )
