@@ -162,7 +162,7 @@ def _open_console(common: CommonOptions, terminal: socket.socket | None) -> int:
     from clawpy_console.attach.consoles import serve
 
     with _exit_on_signals():
-        return serve(common.home, workspaces, _open_demo if common.demo else open_engine, terminal, demo=common.demo)
+        return serve(common.home, workspaces, open_demo if common.demo else open_engine, terminal, demo=common.demo)
 
 
 def open_engine(home: Home, **options: Any) -> Engine:
@@ -170,7 +170,7 @@ def open_engine(home: Home, **options: Any) -> Engine:
     return engine.open_engine(home, **options)
 
 
-def _open_demo(home: Home, **options: Any) -> Engine:
+def open_demo(home: Home, **options: Any) -> Engine:
     """An engine on the fresh home of the demo, filled with an organisation and some work."""
     from clawpy_console.cli.demo import add_organisation, start_work
 

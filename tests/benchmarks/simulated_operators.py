@@ -60,12 +60,10 @@ def open_world(database: Database, clock: FakeClock) -> DecisionWorld:
 
 def simulate(world: DecisionWorld, taste: Taste, until: int, seed: int) -> list[Shown]:
     """Let an operator with this taste make `until` decisions. Returns the cards that were shown."""
-    chance, decided, cards_shown = random.Random(seed), 0, []
-    for number in range(10_000):
-        if decided >= until:
-            break
+    chance, rounds, decided, cards_shown = random.Random(seed), 0, 0, []
+    while decided < until:
         hour = world.clock.local().hour
-        proposals = make_proposals(chance, number)
+        proposals = make_proposals(chance, rounds)
         rates = {
             proposal.facts["name"]: LIKED_RATE if taste(proposal, hour, decided) else DISLIKED_RATE
             for proposal in proposals
@@ -79,6 +77,7 @@ def simulate(world: DecisionWorld, taste: Taste, until: int, seed: int) -> list[
                 continue  # withdrawn with its kind
             decide(world, card, chance.random() < rate)
             decided += 1
+        rounds += 1
         world.clock.advance(timedelta(hours=4 if 9 <= hour < 17 else 16))
     return cards_shown
 
@@ -120,11 +119,10 @@ def decide(world: DecisionWorld, card: Card, is_approved: bool) -> None:
         world.cards.unmute(mute.id)
 
 
-@dataclass
 class LateCalibrator:
     """The calibrator of a Twin that is created later."""
 
-    twin: EmbeddedTwin | None = None
+    twin: EmbeddedTwin
 
     def calibrate(self, kind: str, score: float) -> float:
         return self.twin.calibrate(kind, score)

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from clawpy_console.cli import demo
-from clawpy_console.cli.demo import make_project
+from clawpy_console.cli.demo import find_broken_test, make_project
 from clawpy_console.cli.main import main
 from engine import Home, open_engine
 from engine.api.operations import dispatch
@@ -23,7 +22,7 @@ def test_its_stack_is_the_same_at_every_door(tmp_path: Path) -> None:
     with closing(open_engine(home, workspaces=[str(project)], start_schedule=False)) as engine:
         engine.checks.run(requested=True)
         assert {card.tier for card in engine.cards.list_pending()} == {Tier.BLOCKS, Tier.CHECK, Tier.UPKEEP}
-        demo.find_broken_test(engine, str(project))
+        find_broken_test(engine, str(project))
         assert dispatch(engine, "status", {})["phase"]["decisions"] == 0, "nobody has pressed a key yet"
         stack = engine.cards.list_pending()
         for verb in ("cards", "predict"):

@@ -42,7 +42,7 @@ def remove_all_that_waits(engine: StandIn) -> None:
     engine.changes.all = []
 
 
-def find_problem(engine: StandIn, checked_at: datetime, kind: str = "secret") -> None:
+def add_problem(engine: StandIn, checked_at: datetime, kind: str = "secret") -> None:
     """The last run found a problem of this kind that is not committed, and the newest check was at this time."""
     facts = {"has_problem": True, "next": kind, "findings": [{"commit": "", "line": 3}]}
     fields = {"state": SessionState.SUCCEEDED, "error": "", "summary": "Do not push: 1 likely secret", "facts": facts}

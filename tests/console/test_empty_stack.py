@@ -7,7 +7,7 @@ from datetime import timedelta
 from clawpy_console.app import ConsoleApp
 from engine.model import SessionState
 from tests.console.driving import running
-from tests.console.mission_steps import find_problem, remove_all_that_waits, remove_cards, with_session
+from tests.console.mission_steps import add_problem, remove_all_that_waits, remove_cards, with_session
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import BLOG, SHOP
 from tests.console.stories import Given, Stories, carry_out, hides, make_story_test, sees
@@ -26,12 +26,12 @@ STORIES: Stories = {
     ),
     "an empty stack names the problem of another flow also after a later check": (
         Given(remove_all_that_waits),
-        Given(lambda engine: find_problem(engine, checked_at=engine.now, kind="bisect")),
+        Given(lambda engine: add_problem(engine, checked_at=engine.now, kind="bisect")),
         sees("the last run in shop found a problem: press 2", "Do not push"),
     ),
     "an empty stack names a secret until a later check": (
         Given(remove_all_that_waits),
-        Given(lambda engine: find_problem(engine, checked_at=engine.now - timedelta(days=9))),
+        Given(lambda engine: add_problem(engine, checked_at=engine.now - timedelta(days=9))),
         sees("the last run in shop found a problem: press 2", "Do not push"),
     ),
     "an empty stack does not name the only workspace": (

@@ -15,7 +15,7 @@ from clawpy_console.widgets.rows import Rows
 from engine.model import SessionState
 from tests.console.card_steps import FIRST, in_front
 from tests.console.driving import read_screen, running
-from tests.console.mission_steps import find_problem, go_to, in_pane, remove_all_that_waits, with_session
+from tests.console.mission_steps import add_problem, go_to, in_pane, remove_all_that_waits, with_session
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, sessions
 from tests.console.stories import (
@@ -66,12 +66,11 @@ def with_changes_that_wait_for(span: timedelta) -> Given:
 
 LANDED_SESSION = Until("its session", lambda app: app.screen.session.id == "sess_000000000002")
 STORIES: Stories = {
-    "work says how each session ended and when": (
-        Given(lambda engine: with_session(1, discarded_at=engine.now - timedelta(minutes=2)).change(engine)),
+    "the list of sessions says how each ended and when": (
+        with_session(1, discarded_at=NOW - timedelta(minutes=2)),
         has_row("#sessions", "Hunt flakes: 4 slowest", "15s · running", "◐"),
-        has_row(
-            "#sessions", "Format and fix", "14:10 · 1m 00s · discarded"
-        ),  # when it was discarded, not when it ended
+        # when it was discarded, not when it ended
+        has_row("#sessions", "Format and fix", "14:10 · 1m 00s · discarded"),
         has_row("#sessions", "Run the tests of", "13:51 · 1m 00s · 1 test failed"),
         has_row("#sessions", "blog: Summarise the day", "13:09 · 1m 00s · 4 commits, 2 test"),
         hides("succeeded"),
@@ -83,7 +82,7 @@ STORIES: Stories = {
     **{
         f"an empty stack is silent about a {kind} that is out of the history again": (
             Given(remove_all_that_waits),
-            Given(lambda engine, kind=kind: find_problem(engine, checked_at=engine.now, kind=kind)),
+            Given(lambda engine, kind=kind: add_problem(engine, checked_at=engine.now, kind=kind)),
             sees("✓ Nothing needs you"),
             hides("Do not push"),
         )
@@ -187,10 +186,10 @@ async def test_output_below_the_cards_is_called_live_while_its_session_runs(
 
 async def test_all_clocks_change_in_the_same_frame(console: ConsoleApp) -> None:
     async with running(console):
-        tasks = console.screen.query_one("#sessions", Rows)
+        list_of_sessions = console.screen.query_one("#sessions", Rows)
         row_sets = set()
         for tenth in range(10):
             console.now = lambda tenth=tenth: NOW.replace(microsecond=0) + timedelta(seconds=tenth / 10)
             console.screen.tick()
-            row_sets.add(tuple(tasks.rows))
+            row_sets.add(tuple(list_of_sessions.rows))
         assert len(row_sets) == 1

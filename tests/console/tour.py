@@ -12,14 +12,13 @@ from pathlib import Path
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.cli.demo import temporary_home
-from clawpy_console.cli.main import _open_demo
+from clawpy_console.cli.main import open_demo
 from engine.home import Home
 from tests.console.driving import until_shown
 
 SIZE = (120, 34)
-SECONDS = 3.0
+SECONDS_PER_PICTURE = 3.0
 """How long each picture stands."""
-
 
 STEPS = (
     ("escape", "CARDS  "),
@@ -35,30 +34,30 @@ STEPS = (
 
 async def draw_pictures(home: Home, workspace: Path) -> list[str]:
     """One SVG for each step, made with the real engine."""
-    app = ConsoleApp(lambda: _open_demo(home, workspaces=[workspace]), home, [str(workspace)], demo=True)
+    app = ConsoleApp(lambda: open_demo(home, workspaces=[workspace]), home, [str(workspace)], demo=True)
     async with app.run_test(size=SIZE) as pilot:
         await until_shown(pilot, "CARDS  1 of")
-        frames = []
+        pictures = []
         for key, text in STEPS:
             await pilot.press(key)
             await until_shown(pilot, text)
-            await pilot.pause(0.5)  # the card has flown away
-            frames.append(app.export_screenshot(title="clawpy --demo"))
-    return frames
+            await pilot.wait_for_animation()  # the card has flown away
+            pictures.append(app.export_screenshot(title="clawpy --demo"))
+    return pictures
 
 
-def make_film(frames: list[str]) -> str:
-    """`frames` as one SVG that shows each for `SECONDS` and begins again."""
-    whole = SECONDS * len(frames)
-    share = 100 / len(frames)
-    opening = re.match(r"<svg[^>]*>", frames[0])
+def make_film(pictures: list[str]) -> str:
+    """`pictures` as one SVG that shows each for `SECONDS_PER_PICTURE` and begins again."""
+    whole = SECONDS_PER_PICTURE * len(pictures)
+    share = 100 / len(pictures)
+    opening = re.match(r"<svg[^>]*>", pictures[0])
     assert opening is not None
     style = (
         f".frame {{ visibility: hidden; animation: shown {whole}s step-end infinite; }}\n"
         f"@keyframes shown {{ 0% {{ visibility: visible; }} {share:.3f}% {{ visibility: hidden; }} }}\n"
     )
-    style += "".join(f".frame-{n} {{ animation-delay: {n * SECONDS}s; }}\n" for n in range(len(frames)))
-    shown = "\n".join(f'<g class="frame frame-{n}">{frame}</g>' for n, frame in enumerate(frames))
+    style += "".join(f".frame-{n} {{ animation-delay: {n * SECONDS_PER_PICTURE}s; }}\n" for n in range(len(pictures)))
+    shown = "\n".join(f'<g class="frame frame-{n}">{picture}</g>' for n, picture in enumerate(pictures))
     return f"{opening.group()}\n<style>\n{style}</style>\n{shown}\n</svg>\n"
 
 

@@ -17,7 +17,7 @@ from engine.model import Layer, PromptRequest, Recall, RecallMatch, RecallQuery,
 from tests.memory.hostile_pieces import HOSTILE_PIECES
 
 
-def match(number: int, text: str, **fields: Any) -> RecallMatch:
+def make_match(number: int, text: str, **fields: Any) -> RecallMatch:
     """A match with this text; the higher its number, the lower its score."""
     defaults = {
         "layer": Layer.VECTORS,
@@ -32,7 +32,7 @@ def match(number: int, text: str, **fields: Any) -> RecallMatch:
     return RecallMatch(id=f"mem_{number}", text=text, **defaults | fields)
 
 
-class FakeMemory:
+class StandInMemory:
     """A memory service that recalls the same for every question."""
 
     def __init__(self, matches: tuple[RecallMatch, ...]) -> None:
@@ -44,19 +44,21 @@ class FakeMemory:
         return Recall(self.matches)
 
 
-def make_part(*matches: RecallMatch, budget: int = 600) -> tuple[RecallPromptPart, FakeMemory]:
-    memory = FakeMemory(matches)
-    settings = FixedSettings(Settings(memory=MemorySettings(recall_tokens=budget)))
-    return RecallPromptPart(memory, settings), memory  # type: ignore[arg-type]
+def make_part(*matches: RecallMatch, budget: int = 600) -> tuple[RecallPromptPart, StandInMemory]:
+    memory = StandInMemory(matches)
+    limits = FixedSettings(Settings(memory=MemorySettings(recall_tokens=budget)))
+    return RecallPromptPart(memory, limits), memory  # type: ignore[arg-type]
 
 
-def request(task: str = "Round cart totals") -> PromptRequest:
+def make_request(task: str = "Round cart totals") -> PromptRequest:
     return PromptRequest("backend_builder", "koji-core", "/shop", task, session_id="sess_9")
 
 
 def test_each_line_names_layer_date_and_source_and_leads_to_its_memory() -> None:
-    part, memory = make_part(match(1, "Totals are rounded once, at the end."), match(2, "We take Decimal.", speaker=""))
-    contribution = part.make_part(request())
+    part, memory = make_part(
+        make_match(1, "Totals are rounded once, at the end."), make_match(2, "We take Decimal.", speaker="")
+    )
+    contribution = part.make_part(make_request())
     assert contribution.part.text.split("\n") == [
         "<recalled-memory>",
         PREAMBLE,
@@ -75,14 +77,14 @@ def test_each_line_names_layer_date_and_source_and_leads_to_its_memory() -> None
 
 @pytest.mark.parametrize(("task", "budget"), [("", 600), ("  \n", 600), ("Round", 0)])
 def test_without_a_task_or_a_budget_nothing_is_recalled(task: str, budget: int) -> None:
-    part, memory = make_part(match(1, "x"), budget=budget)
-    assert part.make_part(request(task)).part is None
+    part, memory = make_part(make_match(1, "x"), budget=budget)
+    assert part.make_part(make_request(task)).part is None
     assert memory.queries == []
 
 
 def test_whole_memories_fill_the_budget_and_the_preview_names_the_rest() -> None:
-    part, _ = make_part(*(match(n, f"fact {n} " + "about rounding " * 20) for n in range(1, 11)), budget=300)
-    contribution, preview = part.make_part(request()), part.preview(request())
+    part, _ = make_part(*(make_match(n, f"fact {n} " + "about rounding " * 20) for n in range(1, 11)), budget=300)
+    contribution, preview = part.make_part(make_request()), part.preview(make_request())
     assert contribution.part == preview.part
     assert tokenizer.count(contribution.part.text) <= 300
     assert 2 <= len(preview.items) < 10
@@ -108,12 +110,12 @@ def assert_contains_only(lines: list[str], item: RecallMatch) -> None:
 @settings(max_examples=200)
 @given(st.lists(st.sampled_from(HOSTILE_PIECES) | st.text(max_size=6), max_size=12).map("".join), st.text(max_size=40))
 def test_no_text_and_no_source_breaks_its_element(text: str, source: str) -> None:
-    item = match(1, text, source=source, speaker=text[:20])
+    item = make_match(1, text, source=source, speaker=text[:20])
     assert_contains_only([f"<{BLOCK_TAG}>", *(line.text for line in make_memory_lines(item)), f"</{BLOCK_TAG}>"], item)
 
 
 def test_a_memory_of_a_megabyte_is_left_out_without_being_rendered() -> None:
-    short = match(2, "short")
-    part, _ = make_part(match(1, "<" * 1_000_000), short)
-    contribution = part.make_part(request())
+    short = make_match(2, "short")
+    part, _ = make_part(make_match(1, "<" * 1_000_000), short)
+    contribution = part.make_part(make_request())
     assert_contains_only([line.text for line in contribution.part.lines], short)

@@ -1,8 +1,7 @@
-"""Operations on the engine as a whole (SPEC 9.8): the runners of a channel, its state, and notifications."""
+"""Operations on the engine as a whole (SPEC 9.8): a setting that is refused, its state, and notifications."""
 
 from __future__ import annotations
 
-from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,27 +31,26 @@ def test_a_coding_agent_that_the_settings_do_not_have_cannot_be_a_runner(ask: As
 # status
 
 
+def carry_out_alone(engines: AutonomyWorld, verb: str, **arguments: Any) -> dict[str, Any]:
+    """The document of the verb, by an engine that was opened for it alone."""
+    with engines.opened() as engine:
+        return dispatch(engine, verb, arguments)
+
+
 def test_the_last_state_is_that_of_an_engine_and_not_of_verbs(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engines = AutonomyWorld(tmp_path, clock, monkeypatch)
-
-    def read_status() -> tuple[Any, str]:
-        """When the state began, and what the verb prints, with an engine that was opened for this verb alone."""
-        with engines.opened() as engine:
-            document = dispatch(engine, "status", {})
-        return document["stateSince"], render_document("status", document)
-
     for _ in range(2):
-        since, text = read_status()
-        assert since is None
-        assert "last state" not in text
+        status = carry_out_alone(engines, "status")
+        assert status["stateSince"] is None
+        assert "last state" not in render_document("status", status)
     with engines.opened() as engine:
         engine.autonomy.start()
         began = dispatch(engine, "status", {})["stateSince"]
-    since, text = read_status()
-    assert since == began
-    assert "last state: WATCHING since " in text
+    status = carry_out_alone(engines, "status")
+    assert status["stateSince"] == began
+    assert "last state: WATCHING since " in render_document("status", status)
 
 
 @pytest.mark.parametrize(("is_stopped", "state"), [(False, "WATCHING"), (True, "DISABLED")])
@@ -72,21 +70,14 @@ def test_a_stop_that_was_resumed_is_not_the_last_state(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engines = AutonomyWorld(tmp_path, clock, monkeypatch)
-
-    def carry_out(verb: str, **arguments: Any) -> dict[str, Any]:
-        """The document of the verb, by an engine that was opened for it alone."""
-        clock.advance(timedelta(minutes=1))
-        with engines.opened() as engine:
-            return dispatch(engine, verb, arguments)
-
     with engines.opened() as engine:
         engine.autonomy.start()
-    carry_out("stop", reason="enough")
-    stopped = carry_out("status")
+    carry_out_alone(engines, "stop", reason="enough")
+    stopped = carry_out_alone(engines, "status")
     assert (stopped["state"], stopped["cause"]) == ("DISABLED", "kill switch")
     assert "last state: STOPPED since " in render_document("status", stopped)
-    carry_out("resume")
-    resumed = carry_out("status")
+    carry_out_alone(engines, "resume")
+    resumed = carry_out_alone(engines, "status")
     assert (resumed["state"], resumed["cause"]) == ("WATCHING", "enabled and not stopped")
     assert "last state: WATCHING since " in render_document("status", resumed)
 
