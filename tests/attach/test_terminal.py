@@ -87,6 +87,16 @@ async def running_app(environment: dict[str, str]) -> AsyncIterator[tuple[SmallA
         await terminal.end_client(ClientEnd())
 
 
+async def type_until(chunks: tuple[bytes, ...], ending: str) -> str:
+    """Send these bytes, and wait until the input ends with `ending`. Returns what it contains."""
+    async with running_app({"TERM": "xterm"}) as (app, _, client), asyncio.timeout(20):
+        for chunk in chunks:
+            client.send(INPUT, chunk)
+        while not app.query_one(Input).value.endswith(ending):
+            await asyncio.sleep(0.01)
+        return app.query_one(Input).value
+
+
 async def test_what_is_typed_pasted_and_resized_arrives() -> None:
     async with running_app({"TERM": "xterm", "COLORTERM": "truecolor"}) as (app, _, client):
         client.send(INPUT, b"a\xc3")
@@ -100,16 +110,6 @@ async def test_what_is_typed_pasted_and_resized_arrives() -> None:
         await client.read(until=b"\x1b[?1049h", kind=TAKE_TERMINAL)
         await client.read(until=b"hello")
         assert app.size == (50, 15)
-
-
-async def type_until(chunks: tuple[bytes, ...], ending: str) -> str:
-    """Send these bytes, and wait until the input ends with `ending`. Returns what it contains."""
-    async with running_app({"TERM": "xterm"}) as (app, _, client), asyncio.timeout(20):
-        for chunk in chunks:
-            client.send(INPUT, chunk)
-        while not app.query_one(Input).value.endswith(ending):
-            await asyncio.sleep(0.01)
-        return app.query_one(Input).value
 
 
 @pytest.mark.parametrize("chunks", [(b"\x1bnq",), (b"\x1bn", b"q"), (b"\x1b", b"n", b"q")], ids=str)

@@ -41,6 +41,14 @@ def open_two_panes(pane: NewPane, command: str) -> tuple[Pane, Pane]:
     return first, second
 
 
+def make_second_repository(project: Path) -> Path:
+    """A repository beside `project`, with one card."""
+    second = Repository(project.parent / "second")
+    second.commit("first", {"rates.py": "RATE = 1\n"})
+    second.write("rates.py", "RATE = 2\n# TODO: round it\n")
+    return second.path
+
+
 def test_a_second_terminal_attaches_and_either_may_leave(pane: NewPane, command: str, home: Home) -> None:
     first, second = open_two_panes(pane, command)
     engine = read_engine_pid(home)
@@ -66,14 +74,6 @@ def test_a_second_terminal_attaches_and_either_may_leave(pane: NewPane, command:
     assert read_holder(home) is None
     wait_until(lambda: not is_alive(engine), 60)
     assert "Warning" not in first.read_text() + second.read_text() + (home.logs / "console.log").read_text()
-
-
-def make_second_repository(project: Path) -> Path:
-    """A repository beside `project`, with one card."""
-    second = Repository(project.parent / "second")
-    second.commit("first", {"rates.py": "RATE = 1\n"})
-    second.write("rates.py", "RATE = 2\n# TODO: round it\n")
-    return second.path
 
 
 def test_a_console_in_another_repository_has_it_looked_after_and_begins_there(

@@ -36,6 +36,21 @@ def gateway(serve: Serve) -> Served:
     return serve(limits=replace(GatewayLimits(), connections=100))
 
 
+@pytest.fixture
+def control_server(tmp_path: Path) -> Iterator[ControlServer]:
+    home = Home.locate(tmp_path / "home")
+    home.data.mkdir(parents=True)
+    server = ControlServer(home, lambda verb, arguments: {"verb": verb})
+    server.start()
+    yield server
+    server.close()
+
+
+def link_to_pipe(home: Home) -> None:
+    os.mkfifo(home.root / "pipe")
+    home.config_file.symlink_to(home.root / "pipe")
+
+
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", WITHOUT_BODY])
 def test_idle_clients_do_not_keep_an_honest_one_waiting(gateway: Served, sent: bytes) -> None:
     with contextlib.ExitStack() as idle:
@@ -46,16 +61,6 @@ def test_idle_clients_do_not_keep_an_honest_one_waiting(gateway: Served, sent: b
         began = time.monotonic()
         assert gateway.ask("GET", "/api/v1/health").status_code == 200
         assert time.monotonic() - began < 5, "a second, and what a loaded machine takes"
-
-
-@pytest.fixture
-def control_server(tmp_path: Path) -> Iterator[ControlServer]:
-    home = Home.locate(tmp_path / "home")
-    home.data.mkdir(parents=True)
-    server = ControlServer(home, lambda verb, arguments: {"verb": verb})
-    server.start()
-    yield server
-    server.close()
 
 
 @pytest.mark.parametrize("sent", [b"", b'{"verb": ', b'{"verb": "status"}\n'])
@@ -88,11 +93,6 @@ def test_no_agent_takes_the_name_of_an_authority(tmp_path: Path) -> None:
     assert completed.returncode == 1
     assert completed.stdout == b""
     assert b"no agent may be named" in completed.stderr
-
-
-def link_to_pipe(home: Home) -> None:
-    os.mkfifo(home.root / "pipe")
-    home.config_file.symlink_to(home.root / "pipe")
 
 
 UNUSUAL_FILES: dict[str, Callable[[Home], object]] = {

@@ -34,30 +34,6 @@ else:
 """
 
 
-def test_a_fork_bomb_is_stopped_by_the_limit_on_processes(rung: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Root is exempt from the limit, so another user makes the attempt where the tests run as root."""
-    monkeypatch.setattr(sandbox, "MAX_PROCESSES", 200)
-    maximum = 1000 + len(psutil.pids())
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
-        root = Path(name)
-        confinement = Confinement(root / "folder", root / "scratch", root / "caches")
-        confinement.folder.mkdir()
-        confinement.make()
-        with pytest.MonkeyPatch.context() as patched:
-            patched.setenv("HOME", "/nowhere")
-            for tool in host_paths.TOOLS:
-                patched.delenv(tool.variable, raising=False)
-            patched.setenv("PATH", "/usr/bin:/bin")  # our own environment may lie where nobody else may look
-            bomb = ["/usr/bin/python3", "-c", BOMB.format(maximum=maximum)]
-            argv = rung.wrap(bomb, confinement, cwd=confinement.folder)
-        if os.geteuid() == 0:
-            argv = run_as_nobody(argv, root)
-        environment = {"PATH": "/usr/bin:/bin"}
-        completed = subprocess.run(argv, capture_output=True, text=True, timeout=60, env=environment, cwd="/")
-    assert "held" in completed.stdout, completed.stdout + completed.stderr
-    assert "ESCAPED" not in completed.stdout
-
-
 def run_as_nobody(argv: list[str], root: Path) -> list[str]:
     """The command line by which the user "nobody" runs a command of `root`, which becomes the user's own folder."""
     if shutil.which("setpriv") is None or not Path("/usr/bin/python3").exists():
@@ -81,3 +57,27 @@ def make_readable(argv: list[str], root: Path) -> list[str]:
         at = argv.index("--seccomp")
         del argv[at : at + 2]
     return ["/dev/null" if word.startswith("/proc/") and "/fd/" in word else word for word in argv]
+
+
+def test_a_fork_bomb_is_stopped_by_the_limit_on_processes(rung: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root is exempt from the limit, so another user makes the attempt where the tests run as root."""
+    monkeypatch.setattr(sandbox, "MAX_PROCESSES", 200)
+    maximum = 1000 + len(psutil.pids())
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        root = Path(name)
+        confinement = Confinement(root / "folder", root / "scratch", root / "caches")
+        confinement.folder.mkdir()
+        confinement.make()
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setenv("HOME", "/nowhere")
+            for tool in host_paths.TOOLS:
+                patched.delenv(tool.variable, raising=False)
+            patched.setenv("PATH", "/usr/bin:/bin")  # our own environment may lie where nobody else may look
+            bomb = ["/usr/bin/python3", "-c", BOMB.format(maximum=maximum)]
+            argv = rung.wrap(bomb, confinement, cwd=confinement.folder)
+        if os.geteuid() == 0:
+            argv = run_as_nobody(argv, root)
+        environment = {"PATH": "/usr/bin:/bin"}
+        completed = subprocess.run(argv, capture_output=True, text=True, timeout=60, env=environment, cwd="/")
+    assert "held" in completed.stdout, completed.stdout + completed.stderr
+    assert "ESCAPED" not in completed.stdout

@@ -24,6 +24,14 @@ def mounting_worker(worker: Victim) -> Victim:
     return worker
 
 
+def add_submodule(tree: Path) -> list[Path]:
+    """Make a submodule in a folder two levels down; the files that lead git into it."""
+    inner = tree / "deep" / "inner"
+    Repository(inner)
+    (tree / ".gitmodules").write_text('[submodule "inner"]\n\tpath = deep/inner\n\turl = ./inner\n')
+    return [inner / ".git" / "config", tree / ".gitmodules"]
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     "action",
@@ -70,14 +78,6 @@ SUBMODULE = """
 attempt(write, 'deep/inner/.git/config'); attempt(os.rename, 'deep/inner/.git', 'old')
 attempt(os.rename, 'deep', 'moved'); attempt(write, '.gitmodules'); attempt(os.unlink, '.gitmodules')
 """
-
-
-def add_submodule(tree: Path) -> list[Path]:
-    """Make a submodule in a folder two levels down; the files that lead git into it."""
-    inner = tree / "deep" / "inner"
-    Repository(inner)
-    (tree / ".gitmodules").write_text('[submodule "inner"]\n\tpath = deep/inner\n\turl = ./inner\n')
-    return [inner / ".git" / "config", tree / ".gitmodules"]
 
 
 def test_the_configuration_of_a_submodule_is_unchanged(checker: Victim) -> None:

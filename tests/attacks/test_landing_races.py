@@ -45,6 +45,39 @@ MOVES = (carry_out, reverse, roll_back)
 Move = Callable[[Beneath], None]
 
 
+@pytest.fixture(params=["openat2", "step by step"])
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that opens paths beneath a folder by one call, and one on which each step is opened alone."""
+    if request.param == "step by step":
+        monkeypatch.setattr(beneath, "_load_openat2", lambda: None)
+    elif beneath._load_openat2() is None:
+        pytest.skip("this kernel has no openat2")
+
+
+EXCHANGER = """
+import ctypes, os, sys
+rename = ctypes.CDLL(None).renameat2
+first, second = map(os.fsencode, sys.argv[1:])
+print("ready", flush=True)
+while os.getppid() != 1:
+    rename(-100, first, -100, second, 2)
+"""
+
+
+@contextmanager
+def exchange_all_the_time(path: Path, link: Path) -> Iterator[None]:
+    """Another process exchanges the two as fast as it can."""
+    if not hasattr(ctypes.CDLL(None), "renameat2"):
+        pytest.skip("this system has no renameat2")
+    argv = [sys.executable, "-c", EXCHANGER, str(path), str(link)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=path.parent) as process:
+        try:
+            assert process.stdout.readline() == b"ready\n"
+            yield
+        finally:
+            process.kill()
+
+
 @pytest.mark.parametrize("move", MOVES)
 @pytest.mark.parametrize("call", [*CALLS, pytest.param("resolve", marks=pytest.mark.slow_attack)])
 def test_a_folder_that_becomes_a_link_before_a_call_leads_nowhere(
@@ -80,15 +113,6 @@ def test_a_folder_that_becomes_a_link_before_a_call_leads_nowhere(
         assert number > 1, "the call is never made: nothing was attacked"
 
 
-@pytest.fixture(params=["openat2", "step by step"])
-def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kernel that opens paths beneath a folder by one call, and one on which each step is opened alone."""
-    if request.param == "step by step":
-        monkeypatch.setattr(beneath, "_load_openat2", lambda: None)
-    elif beneath._load_openat2() is None:
-        pytest.skip("this kernel has no openat2")
-
-
 @pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("move", MOVES)
 def test_parents_that_are_links_lead_nowhere(tmp_path: Path, canary: Canary, move: Move) -> None:
@@ -96,30 +120,6 @@ def test_parents_that_are_links_lead_nowhere(tmp_path: Path, canary: Canary, mov
     with Beneath.open(tmp_path) as files:
         ignore_failure(partial(move, files))
     canary.assert_untouched()
-
-
-EXCHANGER = """
-import ctypes, os, sys
-rename = ctypes.CDLL(None).renameat2
-first, second = map(os.fsencode, sys.argv[1:])
-print("ready", flush=True)
-while os.getppid() != 1:
-    rename(-100, first, -100, second, 2)
-"""
-
-
-@contextmanager
-def exchange_all_the_time(path: Path, link: Path) -> Iterator[None]:
-    """Another process exchanges the two as fast as it can."""
-    if not hasattr(ctypes.CDLL(None), "renameat2"):
-        pytest.skip("this system has no renameat2")
-    argv = [sys.executable, "-c", EXCHANGER, str(path), str(link)]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=path.parent) as process:
-        try:
-            assert process.stdout.readline() == b"ready\n"
-            yield
-        finally:
-            process.kill()
 
 
 @pytest.mark.slow_attack

@@ -32,19 +32,6 @@ def victim_on_every_rung(every_rung: Sandbox, outside: Path) -> Victim:
     return victim
 
 
-@pytest.mark.parametrize("code", WAYS_OUT.values(), ids=WAYS_OUT)
-def test_no_process_outlives_its_command(victim_on_every_rung: Victim, code: str) -> None:
-    seconds = make_unique_seconds()
-    attempt = victim_on_every_rung.attempt(code, time=seconds)
-    assert attempt.exit_code == 0, attempt.errors
-    wait_until(lambda: not find_sleepers(seconds))
-
-
-def test_a_command_that_kills_itself_has_the_exit_code_of_the_signal(victim_on_every_rung: Victim) -> None:
-    attempt = victim_on_every_rung.attempt("os.kill(os.getpid(), 9)")
-    assert attempt.exit_code in (-9, 137)
-
-
 @contextlib.contextmanager
 def run_session(victim: Victim, code: str, **limits: int) -> Iterator[tuple[Processes, bytes]]:
     """The processes of a session that runs `code`, once it printed its first line or ended."""
@@ -58,6 +45,19 @@ def run_session(victim: Victim, code: str, **limits: int) -> Iterator[tuple[Proc
     finally:
         processes.end(grace=0)
         processes.finish(process)
+
+
+@pytest.mark.parametrize("code", WAYS_OUT.values(), ids=WAYS_OUT)
+def test_no_process_outlives_its_command(victim_on_every_rung: Victim, code: str) -> None:
+    seconds = make_unique_seconds()
+    attempt = victim_on_every_rung.attempt(code, time=seconds)
+    assert attempt.exit_code == 0, attempt.errors
+    wait_until(lambda: not find_sleepers(seconds))
+
+
+def test_a_command_that_kills_itself_has_the_exit_code_of_the_signal(victim_on_every_rung: Victim) -> None:
+    attempt = victim_on_every_rung.attempt("os.kill(os.getpid(), 9)")
+    assert attempt.exit_code in (-9, 137)
 
 
 @pytest.mark.long

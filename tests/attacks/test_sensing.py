@@ -53,6 +53,27 @@ def inspect_project(folder: Path) -> None:
     assert reader.inspect(folder, reader.read(folder), now, now).unknown == {}
 
 
+def find_poetry_environment(workspace: Path, home: Path) -> Path:
+    """Where Poetry keeps the environment of a project."""
+    digest = hashlib.sha256(os.path.realpath(workspace).encode()).digest()
+    return home / ".cache/pypoetry/virtualenvs" / f"shop-{base64.urlsafe_b64encode(digest).decode()[:8]}-py3.11"
+
+
+def find_pipenv_environment(workspace: Path, home: Path) -> Path:
+    """Where Pipenv keeps the environment of a project."""
+    digest = hashlib.sha256(str(workspace / "Pipfile").encode()).digest()[:6]
+    return home / ".local/share/virtualenvs" / f"shop-{base64.urlsafe_b64encode(digest).decode()[:8]}"
+
+
+def make_environment(folder: Path, trap: Trap) -> None:
+    """A virtual environment with pytest, whose interpreter is the trap."""
+    package = folder / "lib/python3.11/site-packages/pytest"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (folder / "bin").mkdir()
+    (folder / "bin/python").symlink_to(trap.program)
+
+
 @pytest.mark.parametrize("name", TOOLS)
 def test_sensing_starts_no_tool(
     trapped_repository: tuple[Repository, Trap], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -107,27 +128,6 @@ def test_code_of_the_repository_is_not_imported_by_the_operators_interpreter(
     assert trap.pop_mark(), "the attack does not work with plain Python: it proves nothing"
     inspect_project(repository.path)
     assert not trap.pop_mark()
-
-
-def find_poetry_environment(workspace: Path, home: Path) -> Path:
-    """Where Poetry keeps the environment of a project."""
-    digest = hashlib.sha256(os.path.realpath(workspace).encode()).digest()
-    return home / ".cache/pypoetry/virtualenvs" / f"shop-{base64.urlsafe_b64encode(digest).decode()[:8]}-py3.11"
-
-
-def find_pipenv_environment(workspace: Path, home: Path) -> Path:
-    """Where Pipenv keeps the environment of a project."""
-    digest = hashlib.sha256(str(workspace / "Pipfile").encode()).digest()[:6]
-    return home / ".local/share/virtualenvs" / f"shop-{base64.urlsafe_b64encode(digest).decode()[:8]}"
-
-
-def make_environment(folder: Path, trap: Trap) -> None:
-    """A virtual environment with pytest, whose interpreter is the trap."""
-    package = folder / "lib/python3.11/site-packages/pytest"
-    package.mkdir(parents=True)
-    (package / "__init__.py").touch()
-    (folder / "bin").mkdir()
-    (folder / "bin/python").symlink_to(trap.program)
 
 
 @pytest.mark.parametrize("locate", [find_poetry_environment, find_pipenv_environment])

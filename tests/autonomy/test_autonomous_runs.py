@@ -31,6 +31,22 @@ def world(closed_world: AutonomyWorld) -> Iterator[AutonomyWorld]:
         yield closed_world
 
 
+def forbid_disturbing(world: AutonomyWorld) -> None:
+    world.engine.autonomy.set_dnd(timedelta(hours=1))
+
+
+def pause(world: AutonomyWorld) -> None:
+    world.engine.database.write(lambda tx: world.engine.safety.kill_switch.place(tx, PAUSE, "test"))
+
+
+def switch_off(world: AutonomyWorld) -> None:
+    world.engine.settings.set("autonomousModeEnabled", False)
+
+
+def allow_cards_only(world: AutonomyWorld) -> None:
+    world.configure("cards")
+
+
 @pytest.mark.parametrize(("approvals", "acts"), [(10, False), (11, True)])
 def test_a_kind_runs_by_itself_after_eleven_approvals_until_the_operator_returns(
     closed_world: AutonomyWorld, approvals: int, acts: bool
@@ -182,22 +198,6 @@ def test_a_task_never_runs_by_itself_however_many_were_approved(
             engine.cards.trigger(card.id, by="a program")
         assert refused.value.rail == "gate"
         assert "task”" not in engine.autonomy.requirements([world.workspace]).words
-
-
-def forbid_disturbing(world: AutonomyWorld) -> None:
-    world.engine.autonomy.set_dnd(timedelta(hours=1))
-
-
-def pause(world: AutonomyWorld) -> None:
-    world.engine.database.write(lambda tx: world.engine.safety.kill_switch.place(tx, PAUSE, "test"))
-
-
-def switch_off(world: AutonomyWorld) -> None:
-    world.engine.settings.set("autonomousModeEnabled", False)
-
-
-def allow_cards_only(world: AutonomyWorld) -> None:
-    world.configure("cards")
 
 
 @pytest.mark.long

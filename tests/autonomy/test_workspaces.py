@@ -29,6 +29,24 @@ def second_repository(tmp_path: Path) -> Repository:
     return repository
 
 
+def set_autonomy(world: AutonomyWorld, autonomy: str, job: str) -> None:
+    """Set the autonomy of the workspace, and run the job that applies it."""
+    world.engine.settings.set(f"workspaces.{json.dumps(world.workspace)}.autonomy", autonomy)
+    world.engine.autonomy.schedule.run(job)
+
+
+def report_changed_files(world: AutonomyWorld) -> None:
+    """Report a change in the workspace, and let so much time pass without another that a check is due."""
+    world.engine.workspace_watch.changed.add(world.workspace, world.clock.now())
+    world.clock.advance(SETTLE_TIME)
+    assert world.engine.workspace_watch.check_due() == [world.workspace]
+
+
+def raise_error() -> None:
+    """Fail as adaptation may."""
+    raise RuntimeError("not today")
+
+
 @pytest.mark.long
 def test_a_workspace_that_is_added_later_is_checked_at_once_and_only_once(
     world: AutonomyWorld, second_repository: Repository
@@ -67,12 +85,6 @@ def test_the_root_of_a_named_workspace_is_looked_for_once(
             "engine.services.find_repository_root", lambda path: pytest.fail(f"{path} is looked up again")
         )
         assert engine.configured_workspaces == engine.workspaces == [world.workspace]
-
-
-def set_autonomy(world: AutonomyWorld, autonomy: str, job: str) -> None:
-    """Set the autonomy of the workspace, and run the job that applies it."""
-    world.engine.settings.set(f"workspaces.{json.dumps(world.workspace)}.autonomy", autonomy)
-    world.engine.autonomy.schedule.run(job)
 
 
 @pytest.mark.parametrize("job", [STATE_JOB, CARD_JOB])
@@ -129,13 +141,6 @@ def test_a_workspace_whose_files_change_is_checked_within_seconds(
         assert [path for path in before if after[path] != before[path]] == [str(second_repository.path)]
 
 
-def report_changed_files(world: AutonomyWorld) -> None:
-    """Report a change in the workspace, and let so much time pass without another that a check is due."""
-    world.engine.workspace_watch.changed.add(world.workspace, world.clock.now())
-    world.clock.advance(SETTLE_TIME)
-    assert world.engine.workspace_watch.check_due() == [world.workspace]
-
-
 def test_while_everything_is_stopped_changed_files_lead_to_no_check(world: AutonomyWorld) -> None:
     with world.opened() as engine:
         engine.safety.kill_switch.stop("enough", by="operator")
@@ -169,8 +174,3 @@ def test_a_check_makes_cards_although_tasks_or_what_was_learned_cannot_be_read(
         assert reports["adaptation"] == "what happened was not weighed: not today"
         assert reports["tasksDir"].startswith("/no/such/folder cannot be read")
         assert reports["tasksDir"].endswith("fix it, or: clawpy config set tasksDir ''")
-
-
-def raise_error() -> None:
-    """Fail as adaptation may."""
-    raise RuntimeError("not today")

@@ -16,6 +16,34 @@ from tests.bad_input.conftest import Clawpy, assert_refused, document, list_card
 from tests.conftest import Repository
 
 
+@pytest.fixture
+def listening(home: Home, shop: Repository) -> Iterator[Engine]:
+    """An engine that listens for verbs."""
+    engine = open_engine(home, workspaces=[str(shop.path)], start_schedule=False)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def send(home: Home, listening: Engine) -> Callable[[bytes], bytes]:
+    """Sends bytes to the control socket, closes it for writing, and returns the whole answer."""
+
+    def send(data: bytes) -> bytes:
+        holder = read_holder(home)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+            client.settimeout(5)
+            client.connect(holder.address)
+            try:
+                client.sendall(data)
+                client.shutdown(socket.SHUT_WR)
+                with client.makefile("rb") as answers:
+                    return answers.read()
+            except (BrokenPipeError, ConnectionResetError):
+                return b""
+
+    return send
+
+
 @pytest.mark.long
 def test_broken_agents_are_named_and_the_others_work(clawpy: Clawpy, home: Home, shop: Repository) -> None:
     document(clawpy("agents", "list", "--json"))
@@ -48,34 +76,6 @@ def test_a_file_in_place_of_the_agents_folder_is_named(clawpy: Clawpy, home: Hom
     assert list_cards(clawpy)
     assert read_doctor_check(clawpy, "agents")["state"] == "fail"
     assert home.agents.read_text() == "my notes"
-
-
-@pytest.fixture
-def listening(home: Home, shop: Repository) -> Iterator[Engine]:
-    """An engine that listens for verbs."""
-    engine = open_engine(home, workspaces=[str(shop.path)], start_schedule=False)
-    yield engine
-    engine.close()
-
-
-@pytest.fixture
-def send(home: Home, listening: Engine) -> Callable[[bytes], bytes]:
-    """Sends bytes to the control socket, closes it for writing, and returns the whole answer."""
-
-    def send(data: bytes) -> bytes:
-        holder = read_holder(home)
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
-            client.settimeout(5)
-            client.connect(holder.address)
-            try:
-                client.sendall(data)
-                client.shutdown(socket.SHUT_WR)
-                with client.makefile("rb") as answers:
-                    return answers.read()
-            except (BrokenPipeError, ConnectionResetError):
-                return b""
-
-    return send
 
 
 def test_malformed_requests_on_the_control_socket_are_refused(send: Callable[[bytes], bytes], clawpy: Clawpy) -> None:

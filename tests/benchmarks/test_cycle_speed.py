@@ -32,6 +32,18 @@ BAR_SECONDS, FIRST_SECONDS = 0.5, 5.0
 """Maximum seconds of a later cycle at p95, and of the first one."""
 
 
+def time_cycles(engine: Engine, change: Callable[[], object]) -> list[float]:
+    """Seconds of whole cycles with a `change` before each. Half of the cards are decided in between, so that there is
+    always something to weigh and to store."""
+    seconds = []
+    for _ in range(ROUNDS):
+        change()
+        seconds.append(time_call(engine.checks.run))
+        for card in engine.cards.list_pending()[::2]:
+            engine.cards.dismiss(card.id)
+    return seconds
+
+
 def test_a_cycle_over_three_workspaces_is_quick(tmp_path: Path) -> None:
     large = make_large_repository(tmp_path / "large", COMMITS, FILES, PROJECTS)
     small = [make_large_repository(tmp_path / name, 500, 100) for name in ("shop", "site")]
@@ -52,15 +64,3 @@ def test_a_cycle_over_three_workspaces_is_quick(tmp_path: Path) -> None:
     assert max(first) < FIRST_SECONDS
     assert p95(edited) < BAR_SECONDS
     assert p95(committed) < BAR_SECONDS
-
-
-def time_cycles(engine: Engine, change: Callable[[], object]) -> list[float]:
-    """Seconds of whole cycles with a `change` before each. Half of the cards are decided in between, so that there is
-    always something to weigh and to store."""
-    seconds = []
-    for _ in range(ROUNDS):
-        change()
-        seconds.append(time_call(engine.checks.run))
-        for card in engine.cards.list_pending()[::2]:
-            engine.cards.dismiss(card.id)
-    return seconds

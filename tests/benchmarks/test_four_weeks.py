@@ -31,26 +31,6 @@ WAYS |= {ladder: (ladder,) for ladder in (*LADDERS, MEMORY)}
 """The ways of learning that are in use, by the name of a row."""
 
 
-def test_four_weeks_with_everything_on_and_each_ladder_alone(
-    tmp_path: Path, server: ModelServer, model_host: ModelHost
-) -> None:
-    passed: dict[str, list[bool]] = {way: [] for way in WAYS}
-    print("\nseed  on           right at the first try, task by task")
-    for way, on in WAYS.items():
-        for seed in SEEDS:
-            results = live_four_weeks(tmp_path / f"{seed}-{way}", server, model_host, seed, on)
-            print(f"{seed:4}  {way:11}  {''.join('+' if result else '-' for result in results)}", flush=True)
-            passed[way] += results
-    measured = len(passed["off"])
-    print(f"\nright at the first try, of {measured} tasks that nobody corrected; three seeds, four weeks each")
-    print(PHASES_HEADING)
-    chances = {way: compare_phases(passed, "off", way) for way in WAYS if way != "off"}
-    for way, chance in chances.items():
-        if chance > MAX_CHANCE:
-            print(f"{way} alone has no measurable effect")
-    assert chances["everything"] <= MAX_CHANCE
-
-
 def live_four_weeks(root: Path, server: ModelServer, model_host: ModelHost, seed: int, on: Sequence[str]) -> list[bool]:
     """Run one task each working day. The operator adds the rule to the prompts of the first `CORRECTED_DAYS`, and
     nothing later. Returns for each later task whether its tests passed at the first try."""
@@ -71,3 +51,23 @@ def live_four_weeks(root: Path, server: ModelServer, model_host: ModelHost, seed
                 shop.approve_on_friday()
                 shop.clock.advance(timedelta(days=2))
     return results
+
+
+def test_four_weeks_with_everything_on_and_each_ladder_alone(
+    tmp_path: Path, server: ModelServer, model_host: ModelHost
+) -> None:
+    passed: dict[str, list[bool]] = {way: [] for way in WAYS}
+    print("\nseed  on           right at the first try, task by task")
+    for way, on in WAYS.items():
+        for seed in SEEDS:
+            results = live_four_weeks(tmp_path / f"{seed}-{way}", server, model_host, seed, on)
+            print(f"{seed:4}  {way:11}  {''.join('+' if result else '-' for result in results)}", flush=True)
+            passed[way] += results
+    measured = len(passed["off"])
+    print(f"\nright at the first try, of {measured} tasks that nobody corrected; three seeds, four weeks each")
+    print(PHASES_HEADING)
+    chances = {way: compare_phases(passed, "off", way) for way in WAYS if way != "off"}
+    for way, chance in chances.items():
+        if chance > MAX_CHANCE:
+            print(f"{way} alone has no measurable effect")
+    assert chances["everything"] <= MAX_CHANCE

@@ -33,34 +33,6 @@ MAX_TASKS, TASKS_PER_CHECK = 200, 8
 fragments that cost 30 points each, the first was found after 64 tasks, the second after 152."""
 
 
-def test_harmful_fragments_are_found_and_good_ones_kept(
-    tmp_path: Path, server: ModelServer, model_host: ModelHost
-) -> None:
-    shop = Shop(tmp_path, server, model_host, 7)
-    tasks = make_tasks(7, MAX_TASKS)
-    model = server.answer = ShopModel(tasks)
-    model.harm_by_words = dict.fromkeys(HARMFUL, HARM)
-    print("\nafter  fragment                                   with    without    from   to  verdict")
-    with shop.opened() as engine:
-        planted = {plant_fragment(shop, words): words for words in (*GOOD, *HARMFUL)}
-        found: list[str] = []
-        for number, task in enumerate(tasks, 1):
-            shop.review(shop.work(task))
-            if number % TASKS_PER_CHECK:
-                continue
-            engine.trials.catch_up()
-            for overlay, lift in engine.trials.find_harmful():
-                words = planted[overlay.candidate_id]
-                found.append(words)
-                engine.adaptation.roll_back(overlay.candidate_id, "it does harm")
-                print(format_lift(number, words, lift))
-            if set(HARMFUL) <= set(found):
-                break
-        for candidate in engine.adaptation.candidates(status=CandidateStatus.ACTIVE):
-            print(format_lift(number, planted[candidate.id], engine.adaptation.view(candidate.id).lift))
-    assert set(found) == set(HARMFUL)
-
-
 def plant_fragment(shop: Shop, words: str) -> str:
     """Put a fragment among the candidates, and approve it. Returns its id."""
     engine, now = shop.engine, shop.clock.now()
@@ -92,3 +64,31 @@ def format_lift(after: int, words: str, lift: Lift | None) -> str:
         return f"{after:5}  {words:40.40}  never on trial"
     arms = f"{lift.with_good:3}/{lift.with_runs:<3}  {lift.without_good:3}/{lift.without_runs:<3}"
     return f"{after:5}  {words:40.40}  {arms}   {lift.low:+5.2f} {lift.high:+5.2f}  {lift.verdict}"
+
+
+def test_harmful_fragments_are_found_and_good_ones_kept(
+    tmp_path: Path, server: ModelServer, model_host: ModelHost
+) -> None:
+    shop = Shop(tmp_path, server, model_host, 7)
+    tasks = make_tasks(7, MAX_TASKS)
+    model = server.answer = ShopModel(tasks)
+    model.harm_by_words = dict.fromkeys(HARMFUL, HARM)
+    print("\nafter  fragment                                   with    without    from   to  verdict")
+    with shop.opened() as engine:
+        planted = {plant_fragment(shop, words): words for words in (*GOOD, *HARMFUL)}
+        found: list[str] = []
+        for number, task in enumerate(tasks, 1):
+            shop.review(shop.work(task))
+            if number % TASKS_PER_CHECK:
+                continue
+            engine.trials.catch_up()
+            for overlay, lift in engine.trials.find_harmful():
+                words = planted[overlay.candidate_id]
+                found.append(words)
+                engine.adaptation.roll_back(overlay.candidate_id, "it does harm")
+                print(format_lift(number, words, lift))
+            if set(HARMFUL) <= set(found):
+                break
+        for candidate in engine.adaptation.candidates(status=CandidateStatus.ACTIVE):
+            print(format_lift(number, planted[candidate.id], engine.adaptation.view(candidate.id).lift))
+    assert set(found) == set(HARMFUL)

@@ -30,26 +30,6 @@ WEEK_SHARE = 0.17
 """Maximum time that the figures of a week take, as a share of the time that those of all days take."""
 
 
-def test_the_figures_of_a_week_do_not_read_the_decisions_of_all_days(database: Database, clock: FakeClock) -> None:
-    fill(database, clock)
-    reader = InsightsReader(
-        database,
-        clock,
-        read_phase=lambda: Phase(1, 40, "forty"),
-        read_calibration=lambda: CalibrationCheck(40, False, "forty"),
-        read_threshold=lambda: 0.8,
-        missing_for=lambda workspace: "",
-        read_training=lambda: TrainingView(0, 50, "", None, (), "", False, False),
-    )
-    assert reader.read(7).metrics.total == CARDS // DAYS * 7
-    seconds = {
-        name: [time_call(lambda days=days: reader.read(days), clock=time.thread_time) for _ in range(READS)]
-        for name, days in (("week", 7), ("all", None))
-    }
-    print_table("figures", seconds)
-    assert min(seconds["week"]) < WEEK_SHARE * min(seconds["all"])
-
-
 def fill(database: Database, clock: FakeClock) -> None:
     """Add cards, as many on each day."""
     decisions, at = Decisions(database, clock), clock.now()
@@ -78,3 +58,23 @@ def fill(database: Database, clock: FakeClock) -> None:
 
     database.write(add_today)
     database.write(copy_to_other_days)
+
+
+def test_the_figures_of_a_week_do_not_read_the_decisions_of_all_days(database: Database, clock: FakeClock) -> None:
+    fill(database, clock)
+    reader = InsightsReader(
+        database,
+        clock,
+        read_phase=lambda: Phase(1, 40, "forty"),
+        read_calibration=lambda: CalibrationCheck(40, False, "forty"),
+        read_threshold=lambda: 0.8,
+        missing_for=lambda workspace: "",
+        read_training=lambda: TrainingView(0, 50, "", None, (), "", False, False),
+    )
+    assert reader.read(7).metrics.total == CARDS // DAYS * 7
+    seconds = {
+        name: [time_call(lambda days=days: reader.read(days), clock=time.thread_time) for _ in range(READS)]
+        for name, days in (("week", 7), ("all", None))
+    }
+    print_table("figures", seconds)
+    assert min(seconds["week"]) < WEEK_SHARE * min(seconds["all"])

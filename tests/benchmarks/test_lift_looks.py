@@ -56,6 +56,19 @@ def is_harmful(arms: Arms) -> bool:
     return compute_difference_interval([arms], ERROR_RATE).high < 0
 
 
+def compute_share_called(is_called: Numbers) -> float:
+    """The share of worlds in which the effect is ever called harmful."""
+    return float(is_called.any(axis=1).mean())
+
+
+def format_cell(kind: WorldKind, is_called: Numbers) -> str:
+    """The share in per cent; where there is harm, also the session by which half of the worlds were called harmful."""
+    sessions = numpy.where(is_called.any(axis=1), is_called.argmax(axis=1) + 1, numpy.inf)
+    median_session = numpy.median(sessions)
+    at = f" ({median_session:3.0f})" if kind in HARM and median_session < numpy.inf else ""
+    return f"{100 * compute_share_called(is_called):5.1f}{at}"
+
+
 def test_harm_is_found_over_many_looks_with_few_false_alarms() -> None:
     kinds = (*NOTHING, *GOOD, *HARM)
     print(f"\n{WORLDS} worlds of each kind; ever called harmful, in % (and by which session half of them were)\n")
@@ -73,16 +86,3 @@ def test_harm_is_found_over_many_looks_with_few_false_alarms() -> None:
     assert all(shares[kind] <= 0.02 for kind in GOOD[1:])
     assert shares[HARM[2]] >= 0.99
     assert shares[HARM[1]] >= 0.75
-
-
-def compute_share_called(is_called: Numbers) -> float:
-    """The share of worlds in which the effect is ever called harmful."""
-    return float(is_called.any(axis=1).mean())
-
-
-def format_cell(kind: WorldKind, is_called: Numbers) -> str:
-    """The share in per cent; where there is harm, also the session by which half of the worlds were called harmful."""
-    sessions = numpy.where(is_called.any(axis=1), is_called.argmax(axis=1) + 1, numpy.inf)
-    median_session = numpy.median(sessions)
-    at = f" ({median_session:3.0f})" if kind in HARM and median_session < numpy.inf else ""
-    return f"{100 * compute_share_called(is_called):5.1f}{at}"

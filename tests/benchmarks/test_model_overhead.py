@@ -39,37 +39,6 @@ class SessionTimes:
     processor: list[float] = field(default_factory=list)
 
 
-def test_a_warm_session_costs_little_besides_the_models_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each session makes two requests: one writes a file, and one gives a summary. The server answers at once. The time
-    of the requests is measured by the same requests without the product, and subtracted.
-
-    The smaller of wall time and processor time (of this process, git and the host) counts: on a busy machine everything
-    waits for the processor."""
-    monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", KEY)
-    host = ModelHost()
-    with ModelServer() as server:
-        world = ModelWorld(tmp_path, SystemClock(), server, host=host)  # type: ignore[arg-type]
-        world.configure(crossPollCostCapPerHour=1000, crossPollCostCapPerDay=1000)
-        server.answer = lambda request: (
-            calls("write", path="hello.txt", content="Hello\n") if not request.tool_results else DONE
-        )
-        times = SessionTimes()
-        with world.opened() as engine:
-            for number in range(WARM):
-                run_session(world, engine, host, f"greeting {number}", SessionTimes())
-            for number in range(SESSIONS):
-                run_session(world, engine, host, f"farewell {number}", times)
-            bare = time_bare_requests(server)
-    host.close()
-    model = 2 * statistics.median(bare)
-    overhead = min(statistics.median(times.whole), statistics.median(times.processor)) - model
-    whole_session = {"from the approval to the end": times.whole, "processor time of it": times.processor}
-    rows = whole_session | {"one bare request to the same server": bare}
-    print_table(f"{SESSIONS} warm sessions of two requests", rows)
-    print(f"  overhead: {overhead * 1000:.0f} ms (bar {BAR * 1000:.0f})")
-    assert overhead < BAR
-
-
 def run_session(world: ModelWorld, engine: Engine, host: ModelHost, text: str, times: SessionTimes) -> None:
     """Run a session that writes a text, and add its times."""
     card = world.propose(f"Write {text} into hello.txt")
@@ -99,3 +68,34 @@ def time_bare_requests(server: ModelServer) -> list[float]:
     with httpx2.Client(headers={"authorization": "Bearer x"}) as client:
         ask = {"": lambda: client.post(f"{server.openai}/chat/completions", json=body)}
         return time_in_turns(ask, SESSIONS * 2 + WARM)[""][WARM:]
+
+
+def test_a_warm_session_costs_little_besides_the_models_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each session makes two requests: one writes a file, and one gives a summary. The server answers at once. The time
+    of the requests is measured by the same requests without the product, and subtracted.
+
+    The smaller of wall time and processor time (of this process, git and the host) counts: on a busy machine everything
+    waits for the processor."""
+    monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", KEY)
+    host = ModelHost()
+    with ModelServer() as server:
+        world = ModelWorld(tmp_path, SystemClock(), server, host=host)  # type: ignore[arg-type]
+        world.configure(crossPollCostCapPerHour=1000, crossPollCostCapPerDay=1000)
+        server.answer = lambda request: (
+            calls("write", path="hello.txt", content="Hello\n") if not request.tool_results else DONE
+        )
+        times = SessionTimes()
+        with world.opened() as engine:
+            for number in range(WARM):
+                run_session(world, engine, host, f"greeting {number}", SessionTimes())
+            for number in range(SESSIONS):
+                run_session(world, engine, host, f"farewell {number}", times)
+            bare = time_bare_requests(server)
+    host.close()
+    model = 2 * statistics.median(bare)
+    overhead = min(statistics.median(times.whole), statistics.median(times.processor)) - model
+    whole_session = {"from the approval to the end": times.whole, "processor time of it": times.processor}
+    rows = whole_session | {"one bare request to the same server": bare}
+    print_table(f"{SESSIONS} warm sessions of two requests", rows)
+    print(f"  overhead: {overhead * 1000:.0f} ms (bar {BAR * 1000:.0f})")
+    assert overhead < BAR

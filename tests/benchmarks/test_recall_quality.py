@@ -29,6 +29,14 @@ BARS = {"talk": (0.81, 0.86), "long chats": (0.66, 0.75)}
 """The least recall at 10 and at 20, by kind of conversation."""
 
 
+def assert_recall_is_best(conversation: Conversation, folder: Path, slack: float = 0.0) -> None:
+    """Check that no other way of searching finds more than recall, but for `slack`."""
+    print(f"\n{conversation.name}: {len(conversation.turns)} turns, {len(conversation.questions)} questions")
+    figures = print_recall(collect_rankings(observe(conversation, folder)))
+    for k in (10, 20):
+        assert figures["recall"][k] >= max(by_k[k] for name, by_k in figures.items() if name != "recall") - slack, k
+
+
 @pytest.mark.skipif("CLAWPY_DATA" not in os.environ, reason="CLAWPY_DATA names no folder with these conversations")
 def test_recall_on_conversations(tmp_path: Path) -> None:
     kinds = observe_sets(Path(os.environ["CLAWPY_DATA"]), tmp_path)
@@ -40,14 +48,6 @@ def test_recall_on_conversations(tmp_path: Path) -> None:
         figures = print_recall(rows)
         for k, bar in zip((10, 20), BARS[name], strict=True):
             assert figures["recall"][k] >= bar, (name, k)
-
-
-def assert_recall_is_best(conversation: Conversation, folder: Path, slack: float = 0.0) -> None:
-    """Check that no other way of searching finds more than recall, but for `slack`."""
-    print(f"\n{conversation.name}: {len(conversation.turns)} turns, {len(conversation.questions)} questions")
-    figures = print_recall(collect_rankings(observe(conversation, folder)))
-    for k in (10, 20):
-        assert figures["recall"][k] >= max(by_k[k] for name, by_k in figures.items() if name != "recall") - slack, k
 
 
 @pytest.mark.parametrize(("make_set", "slack"), [(documents, 0.0), (code, 0.03), (work, 0.07)])

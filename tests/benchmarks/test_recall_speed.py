@@ -44,6 +44,27 @@ class FakePassageEmbedder(LocalEmbedder):
         return [Embedding(make_unit_vector(chance.normal(size=384).tolist()), tokens) for _ in texts]
 
 
+def fill(memory: MemoryService) -> None:
+    """Remember `MEMORIES` turns, and wait until they are indexed."""
+    turns = make_conversation(MEMORIES)
+    for start in range(0, MEMORIES, 500):
+        memory.remember(turns[start : start + 500])
+    assert memory.settle(3600, indexed=True)
+
+
+def make_bare_index(memory: MemoryService) -> chromadb.Collection:
+    """An index of Chroma with the vectors of a memory, and nothing else."""
+    page = memory.store.read_vector_page(memory.vectoriser.model, 0, MEMORIES)
+    index = chromadb.EphemeralClient().create_collection(
+        "bare", embedding_function=None, configuration={"hnsw": {"space": "l2"}}
+    )
+    for start in range(0, len(page), 1000):
+        batch = page[start : start + 1000]
+        matrix = numpy.frombuffer(b"".join(vector for *_, vector in batch), dtype="<f4").reshape(len(batch), -1)
+        index.add(ids=[str(chunk_id) for chunk_id, *_ in batch], embeddings=matrix)
+    return index
+
+
 def test_recall_takes_little_longer_than_a_bare_index(database: Database, clock: FakeClock, tmp_path: Path) -> None:
     helper = Helper()
     memory = open_memory(database, clock, tmp_path / "chroma", FakePassageEmbedder(helper))
@@ -80,24 +101,3 @@ def test_recall_takes_little_longer_than_a_bare_index(database: Database, clock:
     print(f"  at p50: dense {dense / bare:.2f} × (bar {DENSE_BAR}), recall {whole / bare:.2f} × (bar {RECALL_BAR})")
     assert dense / bare <= DENSE_BAR
     assert whole / bare <= RECALL_BAR
-
-
-def fill(memory: MemoryService) -> None:
-    """Remember `MEMORIES` turns, and wait until they are indexed."""
-    turns = make_conversation(MEMORIES)
-    for start in range(0, MEMORIES, 500):
-        memory.remember(turns[start : start + 500])
-    assert memory.settle(3600, indexed=True)
-
-
-def make_bare_index(memory: MemoryService) -> chromadb.Collection:
-    """An index of Chroma with the vectors of a memory, and nothing else."""
-    page = memory.store.read_vector_page(memory.vectoriser.model, 0, MEMORIES)
-    index = chromadb.EphemeralClient().create_collection(
-        "bare", embedding_function=None, configuration={"hnsw": {"space": "l2"}}
-    )
-    for start in range(0, len(page), 1000):
-        batch = page[start : start + 1000]
-        matrix = numpy.frombuffer(b"".join(vector for *_, vector in batch), dtype="<f4").reshape(len(batch), -1)
-        index.add(ids=[str(chunk_id) for chunk_id, *_ in batch], embeddings=matrix)
-    return index

@@ -62,30 +62,6 @@ class Row:
     recall_without_threshold: float
 
 
-def test_unrelated_questions_find_nothing(tmp_path: Path) -> None:
-    conversations: list[Conversation] = [work(), documents(count=50)]
-    if folder := os.environ.get("CLAWPY_DATA"):
-        conversations += locomo(Path(folder) / "locomo.json")[1:2]
-    chance = random.Random(3)
-    questions = {
-        conversation.name: chance.sample(conversation.questions, min(QUESTIONS_PER_MEMORY, len(conversation.questions)))
-        for conversation in conversations
-    }
-    print(f"\nlimit {MIN_RELEVANCE}; in brackets: without it")
-    print(f"{'memory':<20}{'nothing for':>14}{'of others':>16}{'recall@10 of its own':>24}")
-    rows = {}
-    for conversation in conversations:
-        with open_memory_with(conversation.turns, tmp_path / conversation.name) as memory:
-            row = rows[conversation.name] = ask_all(memory, conversation.name, questions)
-        cells = f"{row.everyday_share:>14.2f}{row.others_share:>16.2f}{row.recall:>14.3f}"
-        print(f"{conversation.name:<20}{cells} ({row.recall_without_threshold:.3f})")
-    share = mean(row.everyday_share for row in rows.values())
-    lost = mean(row.recall_without_threshold - row.recall for name, row in rows.items() if name != WORK)
-    print(f"nothing for unrelated questions: {share:.3f}; recall@10 lost: {lost:.3f}")
-    assert share >= MIN_FOUND_NOTHING
-    assert lost <= MAX_RECALL_LOST
-
-
 def ask_all(memory: MemoryService, own_name: str, questions: Mapping[str, Sequence[Question]]) -> Row:
     """Ask a memory everyday questions, those about other memories, and those about its own conversation."""
     others = [question for name, asked in questions.items() if name != own_name for question in asked]
@@ -111,3 +87,27 @@ def ask(memory: MemoryService, text: str) -> Answer:
     scores = sum(weight.weight * candidates.features[weight.feature] for weight in WEIGHTS)
     all_refs = tuple(refs[index] for index in np.argsort(-np.asarray(scores), kind="stable")[:10])
     return Answer(tuple(refs[match.index] for match in rank(candidates, limit=10)), all_refs)
+
+
+def test_unrelated_questions_find_nothing(tmp_path: Path) -> None:
+    conversations: list[Conversation] = [work(), documents(count=50)]
+    if folder := os.environ.get("CLAWPY_DATA"):
+        conversations += locomo(Path(folder) / "locomo.json")[1:2]
+    chance = random.Random(3)
+    questions = {
+        conversation.name: chance.sample(conversation.questions, min(QUESTIONS_PER_MEMORY, len(conversation.questions)))
+        for conversation in conversations
+    }
+    print(f"\nlimit {MIN_RELEVANCE}; in brackets: without it")
+    print(f"{'memory':<20}{'nothing for':>14}{'of others':>16}{'recall@10 of its own':>24}")
+    rows = {}
+    for conversation in conversations:
+        with open_memory_with(conversation.turns, tmp_path / conversation.name) as memory:
+            row = rows[conversation.name] = ask_all(memory, conversation.name, questions)
+        cells = f"{row.everyday_share:>14.2f}{row.others_share:>16.2f}{row.recall:>14.3f}"
+        print(f"{conversation.name:<20}{cells} ({row.recall_without_threshold:.3f})")
+    share = mean(row.everyday_share for row in rows.values())
+    lost = mean(row.recall_without_threshold - row.recall for name, row in rows.items() if name != WORK)
+    print(f"nothing for unrelated questions: {share:.3f}; recall@10 lost: {lost:.3f}")
+    assert share >= MIN_FOUND_NOTHING
+    assert lost <= MAX_RECALL_LOST

@@ -40,6 +40,17 @@ LAG_BAR = 0.050
 """Maximum seconds by which a thread wakes up late at p95, as a screen would."""
 
 
+def time_embedding_alone(texts: Sequence[str]) -> list[float]:
+    """Seconds of each text, whose passages are embedded in this process and not stored."""
+    model = MiniLM()
+    model.embed_question("warm")
+    embedded = []
+    for text in texts:
+        parts = [text[start:stop] for start, stop in cut_into_chunks(model.offsets(text), len(text))]
+        embedded.append(time_call(lambda parts=parts: [model.embed_question(part) for part in parts]))
+    return embedded
+
+
 def test_turns_are_remembered_beside_a_live_screen(database: Database, clock: FakeClock, tmp_path: Path) -> None:
     memory = open_memory(database, clock, tmp_path / "chroma")
     try:
@@ -91,14 +102,3 @@ def test_a_long_message_is_remembered_at_once(database: Database, clock: FakeClo
     print(f"\na message of {LONG_MESSAGE:,} characters, vectors included {median * 1e3:8.1f} ms {bar}")
     print(f"  reading its passages alone                    {alone * 1e3:8.1f} ms")
     assert median <= LONG_BAR
-
-
-def time_embedding_alone(texts: Sequence[str]) -> list[float]:
-    """Seconds of each text, whose passages are embedded in this process and not stored."""
-    model = MiniLM()
-    model.embed_question("warm")
-    embedded = []
-    for text in texts:
-        parts = [text[start:stop] for start, stop in cut_into_chunks(model.offsets(text), len(text))]
-        embedded.append(time_call(lambda parts=parts: [model.embed_question(part) for part in parts]))
-    return embedded

@@ -60,31 +60,6 @@ def list_traces(all_rows: Sequence[Row]) -> list[str]:
     return sorted({row.trace for row in all_rows})
 
 
-def test_the_twin_on_a_trace_that_it_has_not_learned(all_rows: list[Row]) -> None:
-    wanted = numpy.array([row.wanted for row in all_rows])
-    print(f"\nleave one trace out: {len(all_rows)} proposals, {wanted.mean():.1%} wanted")
-    baselines = {
-        f"TF-IDF, {name}, C={strength:g}": score_with_baseline(all_rows, text, strength)
-        for name, text in TEXTS.items()
-        for strength in STRENGTHS
-    }
-    for name, scores in baselines.items():
-        print(f"  {name:42} AUC {compute_auc(wanted, scores):.3f}  Brier {compute_brier(wanted, scores):.4f}")
-    min_auc = max(compute_auc(wanted, scores) for scores in baselines.values()) + MIN_AUC_GAIN
-    max_brier = MAX_BRIER_SHARE * min(compute_brier(wanted, scores) for scores in baselines.values())
-
-    by_order = [score_with_twin(all_rows, seed) for seed in ORDERS]
-    auc = numpy.mean([compute_auc(wanted, scores) for scores in by_order])
-    brier = numpy.mean([compute_brier(wanted, scores) for scores in by_order])
-    error = numpy.mean([compute_calibration_error(list(scores), list(wanted)) for scores in by_order])
-    bound = numpy.mean([compute_calibration_bound(list(scores)) for scores in by_order])
-    print(f"  Twin, mean of {len(by_order)} orders: AUC {auc:.3f} (bar {min_auc:.3f}), Brier {brier:.4f} "
-          f"(bar {max_brier:.4f}), ECE {error:.4f} (bar {bound:.4f}: 95 % of perfect)")  # fmt: skip
-    assert auc >= min_auc
-    assert brier <= max_brier
-    assert error <= bound
-
-
 def score_with_baseline(all_rows: Sequence[Row], text: Callable[[Row], str], strength: float) -> numpy.ndarray:
     """The score of each row by a baseline that was fitted on the other traces."""
     wanted = numpy.array([row.wanted for row in all_rows])
@@ -112,26 +87,6 @@ def score_with_twin(all_rows: Sequence[Row], seed: int) -> numpy.ndarray:
     return scores
 
 
-@pytest.mark.parametrize("how", ["rows in any order", "trace by trace"])
-def test_the_twin_from_a_cold_start(all_rows: list[Row], how: str) -> None:
-    print(f"\nfrom a cold start, {how}; AUC from decision {FROM} on")
-    sure_verdicts: list[bool] = []
-    for seed in ORDERS:
-        order = order_rows(all_rows, how, seed)
-        wanted = numpy.array([row.wanted for row in order])
-        twin = Learner()
-        scores = numpy.array([twin.learn(row.make_decision(number)).probability for number, row in enumerate(order)])
-        best, name = max((compute_refitted_auc(order, wanted, text), name) for name, text in TEXTS.items())
-        auc = compute_auc(wanted[FROM:], scores[FROM:])
-        sure_verdicts += list(wanted[scores >= SURE])
-        print(f"  order {seed + 1}: Twin {auc:.3f}, best baseline {best:.3f} ({name}); "
-              f"ECE {compute_calibration_error(list(scores), list(wanted)):.4f} "
-              f"(95 % of perfect: {compute_calibration_bound(list(scores)):.4f})")  # fmt: skip
-        assert auc > best
-    print(f"  at {SURE} or more in all orders: {sum(sure_verdicts)} of {len(sure_verdicts)} wanted")
-    assert sum(sure_verdicts) >= MIN_TRUE_SHARE * len(sure_verdicts)
-
-
 def order_rows(all_rows: Sequence[Row], how: str, seed: int) -> list[Row]:
     """The rows in a random order, all of a trace together or not."""
     chance = random.Random(seed)
@@ -150,3 +105,48 @@ def compute_refitted_auc(order: Sequence[Row], wanted: numpy.ndarray, text: Call
         model = make_baseline(1.0).fit(texts[:start], wanted[:start])
         scores[start : start + REFIT] = model.predict_proba(texts[start : start + REFIT])[:, 1]
     return compute_auc(wanted[FROM:], scores[FROM:])
+
+
+def test_the_twin_on_a_trace_that_it_has_not_learned(all_rows: list[Row]) -> None:
+    wanted = numpy.array([row.wanted for row in all_rows])
+    print(f"\nleave one trace out: {len(all_rows)} proposals, {wanted.mean():.1%} wanted")
+    baselines = {
+        f"TF-IDF, {name}, C={strength:g}": score_with_baseline(all_rows, text, strength)
+        for name, text in TEXTS.items()
+        for strength in STRENGTHS
+    }
+    for name, scores in baselines.items():
+        print(f"  {name:42} AUC {compute_auc(wanted, scores):.3f}  Brier {compute_brier(wanted, scores):.4f}")
+    min_auc = max(compute_auc(wanted, scores) for scores in baselines.values()) + MIN_AUC_GAIN
+    max_brier = MAX_BRIER_SHARE * min(compute_brier(wanted, scores) for scores in baselines.values())
+
+    by_order = [score_with_twin(all_rows, seed) for seed in ORDERS]
+    auc = numpy.mean([compute_auc(wanted, scores) for scores in by_order])
+    brier = numpy.mean([compute_brier(wanted, scores) for scores in by_order])
+    error = numpy.mean([compute_calibration_error(list(scores), list(wanted)) for scores in by_order])
+    bound = numpy.mean([compute_calibration_bound(list(scores)) for scores in by_order])
+    print(f"  Twin, mean of {len(by_order)} orders: AUC {auc:.3f} (bar {min_auc:.3f}), Brier {brier:.4f} "
+          f"(bar {max_brier:.4f}), ECE {error:.4f} (bar {bound:.4f}: 95 % of perfect)")  # fmt: skip
+    assert auc >= min_auc
+    assert brier <= max_brier
+    assert error <= bound
+
+
+@pytest.mark.parametrize("how", ["rows in any order", "trace by trace"])
+def test_the_twin_from_a_cold_start(all_rows: list[Row], how: str) -> None:
+    print(f"\nfrom a cold start, {how}; AUC from decision {FROM} on")
+    sure_verdicts: list[bool] = []
+    for seed in ORDERS:
+        order = order_rows(all_rows, how, seed)
+        wanted = numpy.array([row.wanted for row in order])
+        twin = Learner()
+        scores = numpy.array([twin.learn(row.make_decision(number)).probability for number, row in enumerate(order)])
+        best, name = max((compute_refitted_auc(order, wanted, text), name) for name, text in TEXTS.items())
+        auc = compute_auc(wanted[FROM:], scores[FROM:])
+        sure_verdicts += list(wanted[scores >= SURE])
+        print(f"  order {seed + 1}: Twin {auc:.3f}, best baseline {best:.3f} ({name}); "
+              f"ECE {compute_calibration_error(list(scores), list(wanted)):.4f} "
+              f"(95 % of perfect: {compute_calibration_bound(list(scores)):.4f})")  # fmt: skip
+        assert auc > best
+    print(f"  at {SURE} or more in all orders: {sum(sure_verdicts)} of {len(sure_verdicts)} wanted")
+    assert sum(sure_verdicts) >= MIN_TRUE_SHARE * len(sure_verdicts)

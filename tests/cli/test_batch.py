@@ -17,6 +17,22 @@ from tests.cli.conftest import Clawpy
 from tests.support.helpers import write_settings
 
 
+def script_remember(monkeypatch: pytest.MonkeyPatch, **answer: Any) -> list[dict[str, Any]]:
+    """Answer each `remember` with this; returns the list to which its requests are added."""
+    asked: list[dict[str, Any]] = []
+
+    @contextmanager
+    def connect(*_: object, **__: object) -> Iterator[Any]:
+        def ask(verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
+            asked.append(arguments)
+            return {"remembered": 1, "known": 0, "bad": [], "missing": 0, "trouble": ""} | answer
+
+        yield ask
+
+    monkeypatch.setattr("engine.connect", connect)
+    return asked
+
+
 def test_check_needs_no_quotes_and_no_engine(clawpy: Clawpy) -> None:
     assert clawpy("check", "git status").out.startswith("allow")
     assert clawpy("check", "rm", "-rf", "/").out.startswith("block")
@@ -106,22 +122,6 @@ def test_a_sentence_is_remembered_and_a_file_is_read(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a file with spaces").write_text("{}")
     assert is_sentence(argument) == is_text
-
-
-def script_remember(monkeypatch: pytest.MonkeyPatch, **answer: Any) -> list[dict[str, Any]]:
-    """Answer each `remember` with this; returns the list to which its requests are added."""
-    asked: list[dict[str, Any]] = []
-
-    @contextmanager
-    def connect(*_: object, **__: object) -> Iterator[Any]:
-        def ask(verb: str, arguments: dict[str, Any]) -> dict[str, Any]:
-            asked.append(arguments)
-            return {"remembered": 1, "known": 0, "bad": [], "missing": 0, "trouble": ""} | answer
-
-        yield ask
-
-    monkeypatch.setattr("engine.connect", connect)
-    return asked
 
 
 def test_the_sentence_is_one_line_of_a_conversation(clawpy: Clawpy, monkeypatch: pytest.MonkeyPatch) -> None:

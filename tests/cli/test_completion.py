@@ -69,6 +69,10 @@ def read_offers(shell: str, line: str, home: Home, tmp_path: Path) -> list[str]:
     return [splitline.strip() for splitline in done.stdout.splitlines() if splitline.strip()]
 
 
+def read_choices(verb: Verb, name: str) -> set[str]:
+    return next(set(argument.settings["choices"]) for argument in verb.arguments if argument.name == name)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("shell", SHELLS)
 def test_verbs_options_and_choices_are_offered(shell: str, home: Home, tmp_path: Path) -> None:
@@ -128,10 +132,6 @@ def test_the_script_is_a_field_of_a_json_document(clawpy: Clawpy) -> None:
     document = clawpy("completion", "fish", "--json").document
     assert document["shell"] == "fish"
     assert document["script"] == clawpy("completion", "fish").out
-
-
-def read_choices(verb: Verb, name: str) -> set[str]:
-    return next(set(argument.settings["choices"]) for argument in verb.arguments if argument.name == name)
 
 
 def test_the_choices_of_the_verbs_are_the_engines() -> None:

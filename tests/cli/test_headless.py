@@ -40,6 +40,11 @@ def start(home: Home, project: Path, fork_server: ForkServer) -> Iterator[Start]
         yield run
 
 
+class TerminalOutput(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
 def test_run_prints_events_and_ends_cleanly(start: Start, home: Home, clawpy: Clawpy, number: int) -> None:
@@ -117,11 +122,6 @@ def test_serve_accepts_its_token_and_writes_it_to_no_file(
     logs = "".join(file.read_text() for file in home.logs.iterdir())
     for text in (lines, logs, home.database.read_bytes().decode("latin-1")):
         assert token not in text
-
-
-class TerminalOutput(io.StringIO):
-    def isatty(self) -> bool:
-        return True
 
 
 @pytest.mark.parametrize(("output", "shown"), [(TerminalOutput(), True), (io.StringIO(), False)], ids=["tty", "pipe"])

@@ -68,6 +68,14 @@ def holder(home: Home, project: Path, fork_server: ForkServer) -> Iterator[Forke
         process.communicate("\n")
 
 
+def _is_session_running(clawpy: Clawpy, home: Home) -> bool:
+    """True when the engine that holds the home runs a session; never opens one of its own."""
+    holder = read_holder(home)
+    if holder is None or not holder.address:
+        return False
+    return any(session["state"] == "running" for session in document(clawpy("work", "--json"))["sessions"])
+
+
 def test_nothing_heavy_is_imported_before_the_console(home: Home, project: Path) -> None:
     assert run_python(IMPORT_BEFORE_CONSOLE, home.root, cwd=project).split() == []
 
@@ -216,11 +224,3 @@ def test_ctrl_c_ends_the_session_it_waits_for(
         assert waiting.returncode == 130
     [session] = document(clawpy("work", "--json"))["sessions"]
     assert session["state"] in ("cancelled", "interrupted", "failed")
-
-
-def _is_session_running(clawpy: Clawpy, home: Home) -> bool:
-    """True when the engine that holds the home runs a session; never opens one of its own."""
-    holder = read_holder(home)
-    if holder is None or not holder.address:
-        return False
-    return any(session["state"] == "running" for session in document(clawpy("work", "--json"))["sessions"])

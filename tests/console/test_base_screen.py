@@ -31,6 +31,20 @@ async def open_screen(pilot: Pilot, mode: str) -> ConsoleScreen:
     return pilot.app.screen
 
 
+class LongList(BaseScreen[None]):
+    """A screen with a list that is longer than it."""
+
+    BINDINGS = bindings("zoom", "panes")
+
+    def compose(self) -> ComposeResult:
+        with Horizontal():
+            yield Rows(id="list")
+            yield Rows(id="beside")
+
+    def on_mount(self) -> None:
+        self.query_one("#list", Rows).show([Row(str(number), f"row {number}") for number in range(200)])
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
 async def test_every_pane_zooms_and_returns(console: ConsoleApp, mode: str) -> None:
@@ -75,20 +89,6 @@ async def test_z_is_a_letter_while_a_filter_is_typed_and_escape_leaves_the_filte
         assert not screen.query_one(Filter).words
         await pilot.press("escape")
         assert screen.maximized is None
-
-
-class LongList(BaseScreen[None]):
-    """A screen with a list that is longer than it."""
-
-    BINDINGS = bindings("zoom", "panes")
-
-    def compose(self) -> ComposeResult:
-        with Horizontal():
-            yield Rows(id="list")
-            yield Rows(id="beside")
-
-    def on_mount(self) -> None:
-        self.query_one("#list", Rows).show([Row(str(number), f"row {number}") for number in range(200)])
 
 
 async def test_a_long_list_is_scrolled_as_it_was_and_its_cursor_is_in_sight(console: ConsoleApp) -> None:

@@ -15,21 +15,6 @@ from tests.console.stand_in import StandIn
 from tests.console.stories import Given, Until, cursor, hides, play, press, sees, set_change
 
 
-@pytest.mark.parametrize(
-    ("line", "replacement", "changed"),
-    [
-        ("rate = 1", "rate = 2", "1"),
-        ("f(a,b)", "f(a, b)", ""),
-        ("f(a, b)", "f(a,b)", " "),
-        ("abc", "xyz", ""),
-        ("", "a", ""),
-    ],
-)
-def test_only_the_part_of_a_line_that_changed_is_marked(line: str, replacement: str, changed: str) -> None:
-    start, end = diff.find_changed_part(line, replacement)
-    assert line[start:end] == changed
-
-
 class SortOfChange(NamedTuple):
     """A changed file of one sort, and how the screen describes it."""
 
@@ -60,6 +45,21 @@ def change_every_sort(engine: StandIn) -> None:
         for sort in SORTS_OF_CHANGE
     ]
     engine.changes.diff = lambda id: diffs  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    ("line", "replacement", "changed"),
+    [
+        ("rate = 1", "rate = 2", "1"),
+        ("f(a,b)", "f(a, b)", ""),
+        ("f(a, b)", "f(a,b)", " "),
+        ("abc", "xyz", ""),
+        ("", "a", ""),
+    ],
+)
+def test_only_the_part_of_a_line_that_changed_is_marked(line: str, replacement: str, changed: str) -> None:
+    start, end = diff.find_changed_part(line, replacement)
+    assert line[start:end] == changed
 
 
 @pytest.mark.long

@@ -39,25 +39,6 @@ def make_diff_file(hunks: str = HUNKS, **fields: object) -> diff.DiffFile:
     return file
 
 
-@pytest.mark.parametrize(
-    ("more", "marked", "hunks"),
-    [
-        ({}, {2}, [(2,)]),
-        ({}, {1, 2}, [()]),
-        ({}, set(), []),
-        ({"landed": (1, 3)}, {4}, [(4,)]),  # what is left keeps its numbers
-        ({"landed": (1, 3)}, {2, 4}, [()]),
-        ({"cut": True, "all_or_nothing": True}, {1}, [()]),
-    ],
-)
-def test_only_marked_hunks_are_parts_to_land(
-    more: dict[str, object], marked: set[int], hunks: list[tuple[int, ...]]
-) -> None:
-    file = make_diff_file(**more)
-    parts = diff.select_parts([file], {(file.change.path, number) for number in marked})
-    assert parts == [FilePart(file.change.path, numbers) for numbers in hunks]
-
-
 def would_land(*paths: str) -> Until:
     """These files would land, and no others."""
     return Until(
@@ -89,6 +70,37 @@ def refuse_last_files(engine: StandIn) -> None:
 def refuse_all_files(engine: StandIn) -> None:
     """No file can be landed."""
     set_change(engine, files=tuple(replace(file, refused="a submodule") for file in engine.changes.all[0].files))
+
+
+def land_elsewhere(until: threading.Event) -> Step:
+    """Another console lands a part, and the diff is read again, which lasts until this is set."""
+
+    def act(app: ConsoleApp) -> None:
+        engine = find_stand_in(app)
+        hold_back(engine.changes, "diff", until=until)
+        set_change(engine, landed=1, landings=1)
+        app.reload(["changes"])
+
+    return act
+
+
+@pytest.mark.parametrize(
+    ("more", "marked", "hunks"),
+    [
+        ({}, {2}, [(2,)]),
+        ({}, {1, 2}, [()]),
+        ({}, set(), []),
+        ({"landed": (1, 3)}, {4}, [(4,)]),  # what is left keeps its numbers
+        ({"landed": (1, 3)}, {2, 4}, [()]),
+        ({"cut": True, "all_or_nothing": True}, {1}, [()]),
+    ],
+)
+def test_only_marked_hunks_are_parts_to_land(
+    more: dict[str, object], marked: set[int], hunks: list[tuple[int, ...]]
+) -> None:
+    file = make_diff_file(**more)
+    parts = diff.select_parts([file], {(file.change.path, number) for number in marked})
+    assert parts == [FilePart(file.change.path, numbers) for numbers in hunks]
 
 
 SAYS_MARKS_LOST = sees("lost hunks that you had marked. Look at")
@@ -199,18 +211,6 @@ STORIES = {
 
 
 test_story = pytest.mark.long(make_story_test(STORIES, *IN_DIFF))
-
-
-def land_elsewhere(until: threading.Event) -> Step:
-    """Another console lands a part, and the diff is read again, which lasts until this is set."""
-
-    def act(app: ConsoleApp) -> None:
-        engine = find_stand_in(app)
-        hold_back(engine.changes, "diff", until=until)
-        set_change(engine, landed=1, landings=1)
-        app.reload(["changes"])
-
-    return act
 
 
 @pytest.mark.long

@@ -40,6 +40,10 @@ async def _open_pane(pilot: Pilot, mode: str, pane: str) -> ConsoleScreen:
     return screen
 
 
+def _observe(console: ConsoleApp, engine: StandIn) -> object:
+    return len(console.screen_stack), console.screen.focused, read_screen(console), len(engine.call_log)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("mode", [*ConsoleApp.MODES])
 async def test_every_key_of_the_key_line_does_something(
@@ -70,7 +74,3 @@ async def test_every_key_of_the_key_line_does_something(
                 await _wait_until_loaded(pilot)
                 assert _observe(console, engine) != before, f"{mode}, {pane}: {label} ({action_id}) does nothing"
         assert pressed
-
-
-def _observe(console: ConsoleApp, engine: StandIn) -> object:
-    return len(console.screen_stack), console.screen.focused, read_screen(console), len(engine.call_log)

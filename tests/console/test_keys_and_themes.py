@@ -49,6 +49,34 @@ lit = "#333333"
 """
 
 
+def with_keys(**keys: str) -> Given:
+    return Given(
+        lambda engine: setattr(
+            engine.settings.current, "keys", {name.replace("__", "."): key for name, key in keys.items()}
+        )
+    )
+
+
+def is_in_order(app: ConsoleApp) -> bool:
+    """Whether the help begins with the keys of the pane, and ends with those of every screen."""
+    places = [read_screen(app).find(heading) for heading in ("In this pane, now", "one up", "Everywhere")]
+    return places == sorted(places)
+
+
+def compute_contrast(item: str, other: str) -> float:
+    from textual.color import Color
+
+    def compute_luminance(name: str) -> float:
+        parts = [
+            part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4
+            for part in Color.parse(name).normalized
+        ]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+    bright, dark = sorted((compute_luminance(item), compute_luminance(other)), reverse=True)
+    return (bright + 0.05) / (dark + 0.05)
+
+
 def test_the_keys_as_shipped_do_not_clash() -> None:
     good, refusals = check_keymap({action.id: action.keys for action in ACTIONS})
     assert refusals == []
@@ -105,20 +133,6 @@ def test_any_keymap_is_used_or_refused(keys: dict[str, str]) -> None:
 
 def test_every_key_is_printable() -> None:
     assert not [action.id for action in ACTIONS if not format_key(action.id, {}).isprintable()]
-
-
-def with_keys(**keys: str) -> Given:
-    return Given(
-        lambda engine: setattr(
-            engine.settings.current, "keys", {name.replace("__", "."): key for name, key in keys.items()}
-        )
-    )
-
-
-def is_in_order(app: ConsoleApp) -> bool:
-    """Whether the help begins with the keys of the pane, and ends with those of every screen."""
-    places = [read_screen(app).find(heading) for heading in ("In this pane, now", "one up", "Everywhere")]
-    return places == sorted(places)
 
 
 COPY_TEXT = Until("something to copy", lambda app: app.screen.ready and app.screen.copy_text())
@@ -210,20 +224,6 @@ def test_a_bad_theme_names_file_and_key(tmp_path: Path, old: str, new: str, name
         appearance.load_theme(file)
     assert str(file) in refused.value.message
     assert named in str(refused.value)
-
-
-def compute_contrast(item: str, other: str) -> float:
-    from textual.color import Color
-
-    def compute_luminance(name: str) -> float:
-        parts = [
-            part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4
-            for part in Color.parse(name).normalized
-        ]
-        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
-
-    bright, dark = sorted((compute_luminance(item), compute_luminance(other)), reverse=True)
-    return (bright + 0.05) / (dark + 0.05)
 
 
 @pytest.mark.parametrize(("name", "least"), [("clawpy-dark", 4.5), ("clawpy-light", 4.5), ("clawpy-high-contrast", 7)])

@@ -33,6 +33,20 @@ def read_state_of_stand_in() -> AppState:
     return AppState(**values)
 
 
+TYPED_AND_CHOSEN = LastScreen(
+    theme="clawpy-light", keys={"work.land": "l"}, welcomed=True, saved_at=NOW,
+    draft="my unsent prompt", draft_of="/shop", prompts=("a", "b"),
+)  # fmt: skip
+
+
+def save_changed(file: Path, change: Callable[[str], str]) -> None:
+    """Save a last screen, and then change the text of its file."""
+    save_last_screen(file, replace(TYPED_AND_CHOSEN, state=read_state_of_stand_in()))
+    text = file.read_text()
+    file.write_text(change(text))
+    assert file.read_text() != text
+
+
 def test_the_last_screen_survives_a_restart(tmp_path: Path) -> None:
     file = tmp_path / "cache" / "last_screen.json"
     screen = LastScreen(
@@ -53,19 +67,6 @@ UNREADABLE_STATES: Mapping[str, Callable[[str], str]] = {
     "cards as a text": lambda text: json.dumps(json.loads(text) | {"state": {"cards": "none"}}),
 }
 """Ways in which only the state of a written last screen becomes unreadable."""
-
-TYPED_AND_CHOSEN = LastScreen(
-    theme="clawpy-light", keys={"work.land": "l"}, welcomed=True, saved_at=NOW,
-    draft="my unsent prompt", draft_of="/shop", prompts=("a", "b"),
-)  # fmt: skip
-
-
-def save_changed(file: Path, change: Callable[[str], str]) -> None:
-    """Save a last screen, and then change the text of its file."""
-    save_last_screen(file, replace(TYPED_AND_CHOSEN, state=read_state_of_stand_in()))
-    text = file.read_text()
-    file.write_text(change(text))
-    assert file.read_text() != text
 
 
 @pytest.mark.parametrize("change", UNREADABLE_STATES.values(), ids=UNREADABLE_STATES)

@@ -36,18 +36,6 @@ LIGHT = {
 """What is imported of the engine before the first frame. `engine.git` finds the repository of the current folder."""
 
 
-@pytest.mark.long
-def test_importing_the_app_imports_nothing_heavy() -> None:
-    imported = "clawpy_console.cli.main, engine.git, clawpy_console.attach.consoles, clawpy_console.app"
-    code = f"import json, sys, {imported}; print(json.dumps(sorted(sys.modules)))"
-    loaded = json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
-    assert [item for item in loaded if item.partition(".")[0] in HEAVY] == []
-    engine = {item for item in loaded if item.partition(".")[0] == "engine" and not item.startswith("engine.model.")}
-    assert engine == LIGHT
-    screens = {item.rpartition(".")[2] for item in loaded if item.startswith("clawpy_console.screens.")}
-    assert screens == {"base", "card_stack", "mission", "mission_panes"}
-
-
 class SlowEngine:
     """A stand-in engine that is opened when a test says so."""
 
@@ -73,6 +61,18 @@ def waiting_console(home: Home, slow_engine: SlowEngine) -> ConsoleApp:
     last_state = AppState(cards=tuple(stand_in_data.cards()), workspaces=(stand_in_data.SHOP,))
     save_last_screen(home.last_screen, LastScreen(last_state, saved_at=NOW))
     return make_console(home, slow_engine.open)
+
+
+@pytest.mark.long
+def test_importing_the_app_imports_nothing_heavy() -> None:
+    imported = "clawpy_console.cli.main, engine.git, clawpy_console.attach.consoles, clawpy_console.app"
+    code = f"import json, sys, {imported}; print(json.dumps(sorted(sys.modules)))"
+    loaded = json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+    assert [item for item in loaded if item.partition(".")[0] in HEAVY] == []
+    engine = {item for item in loaded if item.partition(".")[0] == "engine" and not item.startswith("engine.model.")}
+    assert engine == LIGHT
+    screens = {item.rpartition(".")[2] for item in loaded if item.startswith("clawpy_console.screens.")}
+    assert screens == {"base", "card_stack", "mission", "mission_panes"}
 
 
 @pytest.mark.long

@@ -28,6 +28,16 @@ KEYS = ("1", "2", "3", "4", "5", "6", "7")
 """The keys of all screens."""
 
 
+def never_used(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine.cards.all, engine.channel_setup.serves = {}, ""
+    for port, name in (
+        (engine.agents, "list"), (engine, "layers"), (engine.adaptation, "candidates"),
+        (engine.learnings, "list_entries"), (engine.safety, "log"), (engine.safety.kill_switch, "holds"),
+    ):  # fmt: skip
+        monkeypatch.setattr(port, name, lambda **_: [])
+    monkeypatch.setattr(engine.safety.costs, "state", lambda: NOTHING_SPENT)
+
+
 @pytest.mark.parametrize(
     ("phase", "label"),
     [
@@ -94,16 +104,6 @@ def test_costs_warn_from_80_percent_of_their_cap(spent: int, style: str) -> None
     line = make_state_line(AppState(costs=costs, used=frozenset({"costs"})), NOW, "", 120)
     begin = line.plain.index(f"${spent / MICRO:.2f}/2")
     assert style in {span.style for span in line.spans if span.start == begin}
-
-
-def never_used(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
-    engine.cards.all, engine.channel_setup.serves = {}, ""
-    for port, name in (
-        (engine.agents, "list"), (engine, "layers"), (engine.adaptation, "candidates"),
-        (engine.learnings, "list_entries"), (engine.safety, "log"), (engine.safety.kill_switch, "holds"),
-    ):  # fmt: skip
-        monkeypatch.setattr(port, name, lambda **_: [])
-    monkeypatch.setattr(engine.safety.costs, "state", lambda: NOTHING_SPENT)
 
 
 async def test_a_screen_that_is_not_in_use_has_no_tab_until_it_is_opened(

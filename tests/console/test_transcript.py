@@ -36,6 +36,38 @@ def split_into_rows(text: str, room: int) -> list[str]:
     return [text[start:end] for start, end in zip(starts, [*starts[1:], None], strict=True)]
 
 
+class Showing(App[None]):
+    def __init__(self, view: Widget) -> None:
+        super().__init__()
+        self.view = view
+
+    get_theme_variable_defaults = ConsoleApp.get_theme_variable_defaults  # type: ignore[assignment]
+
+    def compose(self) -> ComposeResult:
+        yield self.view
+
+
+def read_row(view: LinesView, y: int) -> str:
+    return "".join(segment.text for segment in view.render_line(y)).rstrip()
+
+
+def read_selected(view: LinesView, y: int) -> str:
+    """What of row `y` is shown as selected."""
+    colour = view.screen.get_component_rich_style("screen--selection").bgcolor
+    return "".join(item.text for item in view.render_line(y) if item.style and item.style.bgcolor == colour)
+
+
+class Lines(App[None]):
+    """Three drawn lines."""
+
+    def compose(self) -> ComposeResult:
+        yield ReflowingText()
+
+
+def make_output(first: int, last: int) -> list[TranscriptLine]:
+    return [TranscriptLine(number, NOW, "output", f"line {number}") for number in range(first, last + 1)]
+
+
 @pytest.mark.parametrize(
     ("text", "rows"),
     [
@@ -56,27 +88,6 @@ def test_wrapped_rows_are_the_whole_text_and_none_is_too_wide(text: str, room: i
     rows = split_into_rows(text, room)
     assert "".join(rows) == text
     assert all(cell_len(row.rstrip()) <= room for row in rows)
-
-
-class Showing(App[None]):
-    def __init__(self, view: Widget) -> None:
-        super().__init__()
-        self.view = view
-
-    get_theme_variable_defaults = ConsoleApp.get_theme_variable_defaults  # type: ignore[assignment]
-
-    def compose(self) -> ComposeResult:
-        yield self.view
-
-
-def read_row(view: LinesView, y: int) -> str:
-    return "".join(segment.text for segment in view.render_line(y)).rstrip()
-
-
-def read_selected(view: LinesView, y: int) -> str:
-    """What of row `y` is shown as selected."""
-    colour = view.screen.get_component_rich_style("screen--selection").bgcolor
-    return "".join(item.text for item in view.render_line(y) if item.style and item.style.bgcolor == colour)
 
 
 async def test_a_selection_over_rows_is_copied_as_one_line() -> None:
@@ -110,13 +121,6 @@ async def test_a_prompt_is_copied_without_its_sources() -> None:
         copied = view.get_selection(Selection.from_offsets(start, below))
         assert LONG.startswith(copied[0])
         assert copied[0].endswith(" ")
-
-
-class Lines(App[None]):
-    """Three drawn lines."""
-
-    def compose(self) -> ComposeResult:
-        yield ReflowingText()
 
 
 async def test_drawn_lines_can_be_selected() -> None:
@@ -201,10 +205,6 @@ async def test_a_running_test_suite_moves_one_row_and_ends_with_its_causes(
         assert "100 %  20 run, 2 failed" in read_screen(console)
         assert " 20 %" not in read_screen(console)
         assert "test_total  and 1 more like it" in read_screen(console)
-
-
-def make_output(first: int, last: int) -> list[TranscriptLine]:
-    return [TranscriptLine(number, NOW, "output", f"line {number}") for number in range(first, last + 1)]
 
 
 @pytest.mark.long

@@ -28,6 +28,15 @@ from tests.support.helpers import read_table, refused
 TABLE = read_table(__file__)
 
 
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    """A workspace with some files."""
+    for name in ("shop/tax.py", "shop/a b.py", "tests/test_tax.py", "a-b_c.py", "-odd.py", "Makefile"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    return tmp_path
+
+
 def test_missing_parameters_are_named_with_their_meaning() -> None:
     refusal = refused("bad_parameters", lambda: validate_parameters(FLOWS["bisect"], {}))
     assert refusal.message == "bisect needs test and good"
@@ -81,15 +90,6 @@ def test_a_long_prompt_is_soon_found_to_name_no_flow(workspace: Path, between: s
     begun = time.process_time()
     assert find_named_flow(f"test{between}x\ny", FLOWS, str(workspace)) is None
     assert time.process_time() - begun < 0.5
-
-
-@pytest.fixture
-def workspace(tmp_path: Path) -> Path:
-    """A workspace with some files."""
-    for name in ("shop/tax.py", "shop/a b.py", "tests/test_tax.py", "a-b_c.py", "-odd.py", "Makefile"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
-    return tmp_path
 
 
 CURRENT = {"tests": ["a"], "times": 20}

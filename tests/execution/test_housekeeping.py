@@ -12,15 +12,6 @@ from hypothesis import strategies as st
 from engine.execution.housekeeping import MAX_UNUSED_S, NOT_URGENT_BYTES, URGENT_BYTES, Caches, is_urgent
 
 
-@given(st.booleans(), st.lists(st.integers(0, 5_000_000_000)))
-def test_an_urgent_disk_stays_urgent_up_to_the_second_limit(before: bool, sizes: list[int]) -> None:
-    limits = (URGENT_BYTES - 1, URGENT_BYTES, NOT_URGENT_BYTES - 1, NOT_URGENT_BYTES)
-    for free in [*sizes, *limits, *reversed(limits)]:
-        after = is_urgent(free, before=before)
-        assert after is (free < URGENT_BYTES or (before and free < NOT_URGENT_BYTES))
-        before = after
-
-
 def fill_cache(caches: Caches, head: str) -> None:
     """Use a cache for a commit that descends from no other, and leave a file of this name in it."""
     with caches.use_cache("/srv/shop", head, lambda commit: False) as folder:
@@ -30,6 +21,15 @@ def fill_cache(caches: Caches, head: str) -> None:
 def list_caches(folder: Path) -> list[Path]:
     """The files of `fill_cache` that are left, by their names."""
     return sorted(folder.glob("*/*/files/*"), key=lambda file: file.name)
+
+
+@given(st.booleans(), st.lists(st.integers(0, 5_000_000_000)))
+def test_an_urgent_disk_stays_urgent_up_to_the_second_limit(before: bool, sizes: list[int]) -> None:
+    limits = (URGENT_BYTES - 1, URGENT_BYTES, NOT_URGENT_BYTES - 1, NOT_URGENT_BYTES)
+    for free in [*sizes, *limits, *reversed(limits)]:
+        after = is_urgent(free, before=before)
+        assert after is (free < URGENT_BYTES or (before and free < NOT_URGENT_BYTES))
+        before = after
 
 
 def test_a_workspace_keeps_its_last_three_caches(tmp_path: Path) -> None:

@@ -14,6 +14,14 @@ from tests.execution.session_world import MakeWorld, ScriptWorld
 from tests.support.helpers import wait_until
 
 
+def close_with_queue(world: ScriptWorld, number: int) -> list[SessionView]:
+    """Close an engine after the start of so many sessions, of which two run."""
+    views = [world.start("gate") for _ in range(number)]
+    wait_until(lambda: len(world.runner.started_ids) == 2)
+    world.sessions.close()
+    return views
+
+
 def test_the_limit_on_running_sessions_holds_and_the_queue_keeps_its_order(world: ScriptWorld) -> None:
     views = [world.start("gate") for _ in range(5)]
     wait_until(lambda: len(world.runner.started_ids) == 2)
@@ -67,14 +75,6 @@ def test_a_session_that_waits_for_a_person_lets_another_run(make_world: MakeWorl
     assert world.get_state(waiting) is SessionState.RUNNING
     answered.set()
     assert world.wait(waiting).summary == "answered"
-
-
-def close_with_queue(world: ScriptWorld, number: int) -> list[SessionView]:
-    """Close an engine after the start of so many sessions, of which two run."""
-    views = [world.start("gate") for _ in range(number)]
-    wait_until(lambda: len(world.runner.started_ids) == 2)
-    world.sessions.close()
-    return views
 
 
 def test_close_ends_running_sessions_and_keeps_the_queue(world: ScriptWorld) -> None:

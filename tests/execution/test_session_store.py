@@ -23,20 +23,6 @@ from engine.storage.database import Database
 STATES = st.sampled_from(list(SessionState))
 
 
-@given(st.lists(STATES, max_size=8))
-def test_a_session_ends_at_most_once_and_never_runs_again(steps: list[SessionState]) -> None:
-    state, ended = SessionState.QUEUED, 0
-    for after in steps:
-        if is_legal_transition(state, after):
-            assert not state.over
-            assert after is not SessionState.QUEUED
-            state = after
-            ended += after.over
-    assert ended <= 1
-
-
-CANCELLED = SessionResult(SessionState.CANCELLED, "stopped by you", error="stopped by you")
-SUCCEEDED = SessionResult(SessionState.SUCCEEDED, "done")
 FLOW = Assignment("run the tests", "koji-core", "/srv/shop", "flow", "run_tests")
 
 
@@ -55,6 +41,26 @@ def state_and_summary(store: SessionStore) -> tuple[str, str]:
     return row.state, row.summary
 
 
+def attach(database: Database, session_id: str, change_set_id: str = "change_1") -> bool:
+    return database.write(lambda tx: attach_changes(tx, session_id, lambda tx: change_set_id, cwd="/srv/shop"))
+
+
+@given(st.lists(STATES, max_size=8))
+def test_a_session_ends_at_most_once_and_never_runs_again(steps: list[SessionState]) -> None:
+    state, ended = SessionState.QUEUED, 0
+    for after in steps:
+        if is_legal_transition(state, after):
+            assert not state.over
+            assert after is not SessionState.QUEUED
+            state = after
+            ended += after.over
+    assert ended <= 1
+
+
+CANCELLED = SessionResult(SessionState.CANCELLED, "stopped by you", error="stopped by you")
+SUCCEEDED = SessionResult(SessionState.SUCCEEDED, "done")
+
+
 @pytest.mark.parametrize("has_begun", [True, False])
 def test_a_session_that_is_over_neither_begins_nor_ends_again(store: SessionStore, has_begun: bool) -> None:
     if has_begun:
@@ -65,10 +71,6 @@ def test_a_session_that_is_over_neither_begins_nor_ends_again(store: SessionStor
     assert not store.end("sess_1", SUCCEEDED, lines=9, write=lambda tx: "change_1")
     assert state_and_summary(store) == ("cancelled", f"stopped by you; {CHANGES_WAIT}")
     assert store.load_row("sess_1").change_set_id == "change_1", "its thread returned with them after its end"
-
-
-def attach(database: Database, session_id: str, change_set_id: str = "change_1") -> bool:
-    return database.write(lambda tx: attach_changes(tx, session_id, lambda tx: change_set_id, cwd="/srv/shop"))
 
 
 @pytest.mark.parametrize(("result", "expected"), [(SUCCEEDED, "done"), (CANCELLED, f"stopped by you; {CHANGES_WAIT}")])

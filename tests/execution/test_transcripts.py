@@ -30,6 +30,11 @@ def split_lines(*chunks: bytes) -> list[str]:
     return [line for chunk in chunks for line in splitter.split(chunk)] + splitter.end()
 
 
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "deep" / "transcript.jsonl"
+
+
 def test_progress_bars_show_their_last_state() -> None:
     assert split_lines(b"10 %\r50 %\r100 %\ndone\r\n") == ["100 %", "done"]
     endless = split_lines(*[b"x" * 900 + b"\r" for _ in range(100)], b"ready\n")
@@ -52,11 +57,6 @@ def test_any_bytes_in_any_chunks_become_the_same_harmless_lines(chunks: list[byt
     for line in lines:
         assert "\n" not in line
         assert sanitise(line) == line
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "deep" / "transcript.jsonl"
 
 
 def test_pages_are_read_by_line_number(path: Path, clock: FakeClock) -> None:

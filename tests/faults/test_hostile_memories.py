@@ -140,29 +140,6 @@ def recall_for_prompts(memory: MemoryService, chance: random.Random) -> tuple[li
     return recalled, lines
 
 
-@pytest.mark.faults
-def test_ten_thousand_hostile_memories_do_no_harm(make_memory: MakeMemory) -> None:
-    chance = random.Random(4)
-    embedder = RandomEmbedder()
-    memory: MemoryService = make_memory(embedder=embedder)  # type: ignore[arg-type]
-    with MemoryPeak() as peak:
-        acknowledged = remember_all(memory, chance)
-        began = time.perf_counter()
-        wait_until(lambda: memory.settle(10), 1800)
-        settled = time.perf_counter() - began
-        recalled, lines = recall_for_prompts(memory, chance)
-    print(f"\n{HOSTILE} hostile memories, {HOSTILE // LONG_EVERY} of a megabyte")
-    print(f"  acknowledging 50, p50 / worst    {statistics.median(acknowledged):7.3f} s {max(acknowledged):7.3f} s")
-    print(f"  chunks with vectors              {embedder.chunks:9,} after {settled:.0f} s more")
-    print(f"  recall, p50 / worst              {statistics.median(recalled):7.3f} s {max(recalled):7.3f} s")
-    print(f"  lines in {PROMPTS} prompts             {lines:7}")
-    print(f"  memory grew at most by           {peak.grown:7.0f} MiB (bar {GROWTH_BAR})")
-    assert max(acknowledged) < ACKNOWLEDGE_BAR
-    assert statistics.quantiles(recalled, n=20)[18] < RECALL_BAR
-    assert embedder.chunks <= 8 * HOSTILE + HOSTILE // LONG_EVERY * MAX_CHUNKS
-    assert peak.grown < GROWTH_BAR
-
-
 def check_passages(lines: list[str], texts: list[str]) -> None:
     """The block is one element with one child for each memory, whose text is part of the memory's."""
     root = ElementTree.fromstring("\n".join(lines))
@@ -185,3 +162,26 @@ def read_prompt_texts(memory: MemoryService, provenance: dict[str, object]) -> l
     assert isinstance(sources, list)
     rows = [memory.entry(Layer(source["layer"]), source["id"]) for source in sources]
     return [row.text for row in rows if row is not None]
+
+
+@pytest.mark.faults
+def test_ten_thousand_hostile_memories_do_no_harm(make_memory: MakeMemory) -> None:
+    chance = random.Random(4)
+    embedder = RandomEmbedder()
+    memory: MemoryService = make_memory(embedder=embedder)  # type: ignore[arg-type]
+    with MemoryPeak() as peak:
+        acknowledged = remember_all(memory, chance)
+        began = time.perf_counter()
+        wait_until(lambda: memory.settle(10), 1800)
+        settled = time.perf_counter() - began
+        recalled, lines = recall_for_prompts(memory, chance)
+    print(f"\n{HOSTILE} hostile memories, {HOSTILE // LONG_EVERY} of a megabyte")
+    print(f"  acknowledging 50, p50 / worst    {statistics.median(acknowledged):7.3f} s {max(acknowledged):7.3f} s")
+    print(f"  chunks with vectors              {embedder.chunks:9,} after {settled:.0f} s more")
+    print(f"  recall, p50 / worst              {statistics.median(recalled):7.3f} s {max(recalled):7.3f} s")
+    print(f"  lines in {PROMPTS} prompts             {lines:7}")
+    print(f"  memory grew at most by           {peak.grown:7.0f} MiB (bar {GROWTH_BAR})")
+    assert max(acknowledged) < ACKNOWLEDGE_BAR
+    assert statistics.quantiles(recalled, n=20)[18] < RECALL_BAR
+    assert embedder.chunks <= 8 * HOSTILE + HOSTILE // LONG_EVERY * MAX_CHUNKS
+    assert peak.grown < GROWTH_BAR

@@ -172,6 +172,24 @@ def check_landing_and_undo(engine: Engine, lap: Lap, change: ChangeSet, before: 
     assert read_file_states(lap.repository) == before
 
 
+def make_round(tmp_path: Path, number: int, template: Repository) -> Lap:
+    """A fresh copy of the repository, and a home in which a card waits."""
+    root = tmp_path / f"round-{number}"
+    repository = root / "shop"
+    shutil.copytree(template.path, repository, symlinks=True)
+    lap = Lap(Home.locate(root / "home"), repository, root / "acknowledgements")
+    run_in_child(prepare, lap)
+    return lap
+
+
+def prepare(lap: Lap) -> None:
+    """Propose the card of a lap."""
+    engine = open_engine(lap.home, workspaces=[str(lap.repository)], start_schedule=False)
+    engine.cards.propose(f"{FLOW} since=v1.0 create=true", workspace=str(lap.repository))
+    find_changelog_card(engine)
+    engine.close()
+
+
 def test_a_kill_at_any_instant_loses_nothing(tmp_path: Path) -> None:
     template = Repository(tmp_path / "template" / "shop")
     template.commit("feat: cart", {"cart.py": "TOTAL = 0\n"})
@@ -210,21 +228,3 @@ def test_a_kill_at_any_instant_loses_nothing(tmp_path: Path) -> None:
     print(f"\n{ROUNDS} kills over a lap of {length:.2f} s; stages that were answered before the kill, and findings:")
     for stage, count in totals.most_common():
         print(f"  {stage:<28} {count:4d}")
-
-
-def make_round(tmp_path: Path, number: int, template: Repository) -> Lap:
-    """A fresh copy of the repository, and a home in which a card waits."""
-    root = tmp_path / f"round-{number}"
-    repository = root / "shop"
-    shutil.copytree(template.path, repository, symlinks=True)
-    lap = Lap(Home.locate(root / "home"), repository, root / "acknowledgements")
-    run_in_child(prepare, lap)
-    return lap
-
-
-def prepare(lap: Lap) -> None:
-    """Propose the card of a lap."""
-    engine = open_engine(lap.home, workspaces=[str(lap.repository)], start_schedule=False)
-    engine.cards.propose(f"{FLOW} since=v1.0 create=true", workspace=str(lap.repository))
-    find_changelog_card(engine)
-    engine.close()

@@ -135,6 +135,16 @@ def read_states_around_landing(folder: Path, change_set_id: str) -> tuple[FileSt
     return before, after
 
 
+def _let_git_finish(folder: Path) -> None:
+    """Wait for a git that the killed process had started. At a real start it would have ended long before."""
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        processes = subprocess.run(["pgrep", "-f", f"git.*{re.escape(str(folder))}"], capture_output=True, check=False)
+        if processes.returncode:
+            return
+        time.sleep(0.01)
+
+
 def test_a_kill_at_any_step_leaves_a_landing_whole_or_undone(prepared_landing: tuple[Path, str]) -> None:
     folder, change_set_id = prepared_landing
     before, after = read_states_around_landing(folder, change_set_id)
@@ -229,13 +239,3 @@ def test_a_kill_while_a_worktree_is_made_leaves_nothing_behind(tmp_path: Path) -
             if change.state is ChangeState.WAITING:
                 world.changes.discard(change.id)
         world.close()
-
-
-def _let_git_finish(folder: Path) -> None:
-    """Wait for a git that the killed process had started. At a real start it would have ended long before."""
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        processes = subprocess.run(["pgrep", "-f", f"git.*{re.escape(str(folder))}"], capture_output=True, check=False)
-        if processes.returncode:
-            return
-        time.sleep(0.01)

@@ -21,18 +21,18 @@ def count_calls(folder: Path) -> int:
     return (folder / "calls").read_text().splitlines().count("pr")
 
 
-def test_pull_requests_are_read_with_their_failing_checks(tmp_path: Path) -> None:
-    state = ask_github("github.com/shop/cart", make_answering_gh(tmp_path))
-    assert [request.number for request in state.pull_requests] == [7, 8]
-    assert state.pull_requests[0].title == "Carts"
-    assert state.failing == (("feature/x", "tests"), ("feature/x", "old/status"))
-
-
 def describe_wait(**entry: object) -> str:
     """For what a pull request of ada's, changed by `entry`, waits for her; "" for nothing."""
     document = [{"number": 9, "title": "t", "headRefName": "b", "author": {"login": "ada"}, **entry}]
     wait = parse_pull_requests(json.dumps(document).encode(), "ada").pull_requests[0].wait
     return "" if wait is None else f"{wait.step.value} by {wait.by} since {wait.since}"
+
+
+def test_pull_requests_are_read_with_their_failing_checks(tmp_path: Path) -> None:
+    state = ask_github("github.com/shop/cart", make_answering_gh(tmp_path))
+    assert [request.number for request in state.pull_requests] == [7, 8]
+    assert state.pull_requests[0].title == "Carts"
+    assert state.failing == (("feature/x", "tests"), ("feature/x", "old/status"))
 
 
 def test_a_pull_request_waits_for_you_in_these_states() -> None:

@@ -45,6 +45,37 @@ def repeat_commits(*commits: str, times: int = 12) -> tuple[str, ...]:
     return commits * times
 
 
+def make_weekly_releases(releases: int, log: str = "") -> list[Change]:
+    """Releases a week apart, each the last of five commits; `log` is a file that one of the five changes."""
+    return [
+        Change(
+            f"{week}.{number}", (7 * week + number) * DAY_S, 1, "change",
+            ("a.py", log) if log and number == 1 else ("a.py",),
+            tags=(f"v1.{week}.0",) if number == 4 else (),
+        )
+        for week in range(releases)
+        for number in range(5)
+    ]  # fmt: skip
+
+
+def extend_history(history: list[Change], *subjects: str, tags: tuple[str, ...] = ()) -> list[Change]:
+    """A history and after it a commit a day, each with the tags."""
+    begin = history[-1].at
+    return [
+        *history,
+        *(
+            Change(f"new{number}", begin + number * DAY_S, 1, subject, ("new.py",), (), tags)
+            for number, subject in enumerate(subjects, 1)
+        ),
+    ]
+
+
+def measure_rhythm(history: list[Change]) -> ReleaseRhythm:
+    rhythm = measure_release_rhythm(history)
+    assert rhythm is not None
+    return rhythm
+
+
 @pytest.mark.parametrize(
     ("commits", "files", "expected"),
     [
@@ -83,37 +114,6 @@ def test_only_commits_before_a_position_count() -> None:
 
 def test_a_name_with_a_star_is_a_group_of_files() -> None:
     assert [is_group(name) for name in ("docs/*.md", "docs/a.md")] == [True, False]
-
-
-def make_weekly_releases(releases: int, log: str = "") -> list[Change]:
-    """Releases a week apart, each the last of five commits; `log` is a file that one of the five changes."""
-    return [
-        Change(
-            f"{week}.{number}", (7 * week + number) * DAY_S, 1, "change",
-            ("a.py", log) if log and number == 1 else ("a.py",),
-            tags=(f"v1.{week}.0",) if number == 4 else (),
-        )
-        for week in range(releases)
-        for number in range(5)
-    ]  # fmt: skip
-
-
-def extend_history(history: list[Change], *subjects: str, tags: tuple[str, ...] = ()) -> list[Change]:
-    """A history and after it a commit a day, each with the tags."""
-    begin = history[-1].at
-    return [
-        *history,
-        *(
-            Change(f"new{number}", begin + number * DAY_S, 1, subject, ("new.py",), (), tags)
-            for number, subject in enumerate(subjects, 1)
-        ),
-    ]
-
-
-def measure_rhythm(history: list[Change]) -> ReleaseRhythm:
-    rhythm = measure_release_rhythm(history)
-    assert rhythm is not None
-    return rhythm
 
 
 def test_the_rhythm_is_that_of_the_last_releases() -> None:

@@ -17,17 +17,6 @@ def format_ago(days: float) -> str:
     return (NOW - timedelta(days=days)).isoformat()
 
 
-def test_a_reflog_is_read_whatever_it_holds(repository: Repository) -> None:
-    first = repository.commit("begin", at=format_ago(2))
-    second = repository.commit("second: ünï", at=format_ago(1))
-    log = repository.path / ".git/logs/HEAD"
-    log.write_bytes(log.read_bytes() + b"garbage\n\xff\xfe\n" + b"0" * 40 + b" short\n")
-    entries = read_reflog(Git(repository.path))
-    assert [(entry.old, entry.new) for entry in entries] == [("0" * 40, first), (first, second)]
-    assert entries[1].at == NOW - timedelta(days=1)
-    assert entries[1].action == "commit: second: ünï"
-
-
 @pytest.fixture
 def lost_tips(repository: Repository) -> tuple[str, str]:
     """The last commits of two detached lines of work of two commits each, which no ref reaches."""
@@ -44,6 +33,17 @@ def lost_tips(repository: Repository) -> tuple[str, str]:
 def read_lost_tips(repository: Repository) -> set[str]:
     state = GitReader().read(repository.path)
     return {line.tip for line in read_lost_commits(Git(repository.path), state, NOW)}
+
+
+def test_a_reflog_is_read_whatever_it_holds(repository: Repository) -> None:
+    first = repository.commit("begin", at=format_ago(2))
+    second = repository.commit("second: ünï", at=format_ago(1))
+    log = repository.path / ".git/logs/HEAD"
+    log.write_bytes(log.read_bytes() + b"garbage\n\xff\xfe\n" + b"0" * 40 + b" short\n")
+    entries = read_reflog(Git(repository.path))
+    assert [(entry.old, entry.new) for entry in entries] == [("0" * 40, first), (first, second)]
+    assert entries[1].at == NOW - timedelta(days=1)
+    assert entries[1].action == "commit: second: ünï"
 
 
 def test_lines_of_commits_that_no_ref_reaches_are_found_for_a_month_with_their_length(

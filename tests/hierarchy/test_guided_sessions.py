@@ -25,24 +25,6 @@ from tests.hierarchy.guidance_world import Organisation, edit_profile, make_worl
 from tests.support.helpers import make_session_ended
 
 
-@pytest.mark.parametrize(
-    ("arms", "is_noisy"),
-    [
-        (Arms(MIN_SESSIONS, 0, MIN_SESSIONS, MIN_SESSIONS), True),
-        (Arms(MIN_SESSIONS - 1, 0, 100, 100), False),
-        (Arms(100, 0, MIN_SESSIONS - 1, MIN_SESSIONS - 1), False),
-        (Arms(10, 3, 10, 10), True),
-        (Arms(10, 3, 10, 9), False),  # ten checks of ten sessions find as much by chance
-        (Arms(100, 70, 100, 70), False),
-        (Arms(1000, 600, 1000, 700), True),
-        (Arms(1000, 700, 1000, 650), False),
-    ],
-)
-def test_guidance_is_noisy_if_work_goes_worse_with_it_by_more_than_chance(arms: Arms, is_noisy: bool) -> None:
-    assert (measure_harm(arms) > 0) is is_noisy
-    assert -1 <= measure_harm(arms) <= 1
-
-
 class GuidedWork:
     """Guided sessions of a worker, which go well or badly."""
 
@@ -66,6 +48,24 @@ class GuidedWork:
 @pytest.fixture
 def work(tmp_path: Path, database: Database, clock: FakeClock) -> GuidedWork:
     return GuidedWork(make_world(tmp_path, database, clock))
+
+
+@pytest.mark.parametrize(
+    ("arms", "is_noisy"),
+    [
+        (Arms(MIN_SESSIONS, 0, MIN_SESSIONS, MIN_SESSIONS), True),
+        (Arms(MIN_SESSIONS - 1, 0, 100, 100), False),
+        (Arms(100, 0, MIN_SESSIONS - 1, MIN_SESSIONS - 1), False),
+        (Arms(10, 3, 10, 10), True),
+        (Arms(10, 3, 10, 9), False),  # ten checks of ten sessions find as much by chance
+        (Arms(100, 70, 100, 70), False),
+        (Arms(1000, 600, 1000, 700), True),
+        (Arms(1000, 700, 1000, 650), False),
+    ],
+)
+def test_guidance_is_noisy_if_work_goes_worse_with_it_by_more_than_chance(arms: Arms, is_noisy: bool) -> None:
+    assert (measure_harm(arms) > 0) is is_noisy
+    assert -1 <= measure_harm(arms) <= 1
 
 
 def test_noisy_guidance_is_reported_once_in_each_wording(work: GuidedWork) -> None:

@@ -46,6 +46,19 @@ def get_only_call(engine: Engine, subject: str = "session_1") -> ModelCall:
     return call
 
 
+def record_decisions(engine: Engine, count: int) -> None:
+    """The operator dismisses and approves cards in turn, on different channels."""
+
+    def record(tx: Transaction) -> None:
+        for number in range(count):
+            for signal, channel in ((DecisionSignal.DISMISSED, "garden"), (DecisionSignal.APPROVED, "research")):
+                id, title, now = f"pred_{channel}_{number}", f"{channel} {number}", f"now {number}"
+                card = DecidedCard(id, "own", channel, "/shop", "", title, 0.4, DecidedBy.OPERATOR, now)
+                engine.decisions.record(tx, signal, card)
+
+    engine.database.write(record)
+
+
 def test_a_question_is_answered_and_counted(engine: Engine, proxy: Proxy) -> None:
     answer = ask(engine)
     call = get_only_call(engine)
@@ -66,19 +79,6 @@ def test_an_answer_that_is_cut_off_is_no_answer(engine: Engine) -> None:
 def test_text_that_is_longer_than_the_model_reads_is_refused_in_words(engine: Engine) -> None:
     with pytest.raises(NoAnswer, match="the conversation is too long for smollm2"):
         ask(engine, text="zq9 " * 2_500)
-
-
-def record_decisions(engine: Engine, count: int) -> None:
-    """The operator dismisses and approves cards in turn, on different channels."""
-
-    def record(tx: Transaction) -> None:
-        for number in range(count):
-            for signal, channel in ((DecisionSignal.DISMISSED, "garden"), (DecisionSignal.APPROVED, "research")):
-                id, title, now = f"pred_{channel}_{number}", f"{channel} {number}", f"now {number}"
-                card = DecidedCard(id, "own", channel, "/shop", "", title, 0.4, DecidedBy.OPERATOR, now)
-                engine.decisions.record(tx, signal, card)
-
-    engine.database.write(record)
 
 
 def test_the_twin_model_proposes_nothing_with_an_unusable_answer(engine: Engine, proxy: Proxy) -> None:

@@ -26,28 +26,6 @@ def local_embedder() -> Iterator[LocalEmbedder]:
     helper.close()
 
 
-@pytest.mark.long
-def test_the_local_model_embeds_meaning_and_each_text_by_itself(local_embedder: LocalEmbedder) -> None:
-    texts = ["a cat sat on the mat", "a kitten rests on a rug", "quarterly tax report"]
-    together = local_embedder.embed(texts * 4, keep=[0] * 12)
-    alone = [local_embedder.embed([text], now=True)[0] for text in texts]
-    assert [embedding.vector for embedding in together[:3]] == [embedding.vector for embedding in alone]
-    cat, kitten, tax = (embedding.array for embedding in alone)
-    assert float(cat @ cat) == pytest.approx(1, abs=1e-5)
-    assert float(cat @ kitten) > float(cat @ tax) + 0.2
-    assert alone[0].tokens == ("a", "cat", "sat", "on", "the", "mat")
-
-
-def test_the_helper_imports_numpy_before_its_threads_can() -> None:
-    code = (
-        "import sys; from engine.memory import helper_main;"
-        "helper_main.RequestLanes = lambda send: print('numpy.typing' in sys.modules, file=sys.stderr);"
-        "helper_main.main()"
-    )
-    ended = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, check=True)
-    assert ended.stderr.split() == [b"True"]
-
-
 class EmbeddingHandler(BaseHTTPRequestHandler):
     """An endpoint with one model, "small". The vector of a text has its length; vectors come in reverse order."""
 
@@ -73,6 +51,28 @@ class EmbeddingServer(LoopbackServer):
 def endpoint() -> Iterator[Endpoint]:
     with EmbeddingServer() as server:
         yield Endpoint(f"{server.url}/v1", "k1")
+
+
+@pytest.mark.long
+def test_the_local_model_embeds_meaning_and_each_text_by_itself(local_embedder: LocalEmbedder) -> None:
+    texts = ["a cat sat on the mat", "a kitten rests on a rug", "quarterly tax report"]
+    together = local_embedder.embed(texts * 4, keep=[0] * 12)
+    alone = [local_embedder.embed([text], now=True)[0] for text in texts]
+    assert [embedding.vector for embedding in together[:3]] == [embedding.vector for embedding in alone]
+    cat, kitten, tax = (embedding.array for embedding in alone)
+    assert float(cat @ cat) == pytest.approx(1, abs=1e-5)
+    assert float(cat @ kitten) > float(cat @ tax) + 0.2
+    assert alone[0].tokens == ("a", "cat", "sat", "on", "the", "mat")
+
+
+def test_the_helper_imports_numpy_before_its_threads_can() -> None:
+    code = (
+        "import sys; from engine.memory import helper_main;"
+        "helper_main.RequestLanes = lambda send: print('numpy.typing' in sys.modules, file=sys.stderr);"
+        "helper_main.main()"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, capture_output=True, check=True)
+    assert ended.stderr.split() == [b"True"]
 
 
 @pytest.mark.long

@@ -86,6 +86,15 @@ def find_files(root: Path, words: str = "vandersloot") -> list[Path]:
     return [path for path in root.rglob("*") if path.is_file() and words.encode() in path.read_bytes().lower()]
 
 
+def crash(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+def crash_after_write(database: Database) -> None:
+    database.write(lambda tx: None)
+    raise KeyboardInterrupt
+
+
 def test_the_words_are_in_no_file_afterwards(engine: Engine, tmp_path: Path) -> None:
     forgetting = engine.knowledge.forgetting
     assert len(find_files(tmp_path)) >= 6
@@ -155,15 +164,6 @@ def test_patterns_findings_and_prompts_that_came_of_it_are_forgotten_too(engine:
 @pytest.mark.parametrize("words", ["", "ab", " . "])
 def test_too_few_words_are_refused(engine: Engine, words: str) -> None:
     refused("too_short", lambda: engine.knowledge.forgetting.forget(words))
-
-
-def crash(*_: object, **__: object) -> None:
-    raise KeyboardInterrupt
-
-
-def crash_after_write(database: Database) -> None:
-    database.write(lambda tx: None)
-    raise KeyboardInterrupt
 
 
 @pytest.mark.long

@@ -50,6 +50,28 @@ def read_tasks(document: Path) -> list[Any]:
     return list(json.loads(document.read_text())["tasks"])
 
 
+def has_circle(edges: set[tuple[str, str]]) -> bool:
+    """Whether edges form a circle: something is left after removing, again and again, all to which no edge leads."""
+    remaining = {name for edge in edges for name in edge}
+    while remaining:
+        targets = {target for source, target in edges if source in remaining}
+        if remaining <= targets:
+            return True
+        remaining &= targets
+    return False
+
+
+class UntruncatableFile:
+    """A journal whose truncation crashes."""
+
+    def truncate(self, size: int) -> None:
+        crash()
+
+
+def crash(*_: object, **__: object) -> None:
+    raise InterruptedError("the power went")
+
+
 def test_tasks_and_edges_are_there_after_a_restart(graph: TaskGraph, tmp_path: Path) -> None:
     graph.relate("b", Relation.DERIVED_FROM, "a")
     graph.put(GraphNode("b", "Task b", NOW, success=False))
@@ -62,17 +84,6 @@ def test_tasks_and_edges_are_there_after_a_restart(graph: TaskGraph, tmp_path: P
     first, second, *_ = read_tasks(tmp_path / DOCUMENT)
     assert {"task_id", "title", "timestamp", "success", "description"} <= first["task"].keys()
     assert second["edges"] == [["derived_from", "a", 1.0]]
-
-
-def has_circle(edges: set[tuple[str, str]]) -> bool:
-    """Whether edges form a circle: something is left after removing, again and again, all to which no edge leads."""
-    remaining = {name for edge in edges for name in edge}
-    while remaining:
-        targets = {target for source, target in edges if source in remaining}
-        if remaining <= targets:
-            return True
-        remaining &= targets
-    return False
 
 
 @settings(max_examples=60)
@@ -139,17 +150,6 @@ def test_a_document_that_is_a_folder_is_refused(tmp_path: Path) -> None:
     graph = TaskGraph(tmp_path, FakeClock(NOW))
     refusal = refused("unwritable_home", graph.load)
     assert graph.faults == (refusal.message,)
-
-
-class UntruncatableFile:
-    """A journal whose truncation crashes."""
-
-    def truncate(self, size: int) -> None:
-        crash()
-
-
-def crash(*_: object, **__: object) -> None:
-    raise InterruptedError("the power went")
 
 
 @pytest.mark.parametrize("step", ["write_atomic", "_encode", "truncate"])

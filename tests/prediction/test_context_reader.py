@@ -32,6 +32,11 @@ def world(repository: Repository) -> SensedWorkspace:
     return make_old_workspace(repository)
 
 
+def list_changed_paths(context: WorkspaceContext) -> list[str]:
+    """The files that changed since the last run of the first project."""
+    return [file.path for file in context.parts[0].changed]
+
+
 def test_an_edit_ends_the_silence_and_a_landing_does_not(world: SensedWorkspace) -> None:
     edited = world.path / "a.py"
     edited.write_text("2")
@@ -90,11 +95,6 @@ def test_a_folder_without_a_working_tree_gives_an_error_and_no_proposals(tmp_pat
     assert context.git is None
     assert [signal.name for signal in context.signals if signal.error] == ["git"]
     assert propose_all(context) == []
-
-
-def list_changed_paths(context: WorkspaceContext) -> list[str]:
-    """The files that changed since the last run of the first project."""
-    return [file.path for file in context.parts[0].changed]
 
 
 def test_changes_since_a_run_of_an_older_commit(world: SensedWorkspace, repository: Repository) -> None:

@@ -27,6 +27,16 @@ RED, GREEN = CheckResult("pytest", passed=3, failed=1), CheckResult("pytest", pa
 BROKEN = CheckResult("pytest", passed=0, failed=0, errors=1)
 
 
+def fail_tests(world: DecisionWorld, name: str = "a", *others: Proposal) -> None:
+    """Run the tests of `name`, which fail. Cards for the `others` stay pending."""
+    created = world.check(make_proposal(name), *others)
+    card = world.cards.approve(next(card.id for card in created if card.kind == "run_tests"))
+    world.sessions.end(card.id)
+    view = world.sessions.views[card.id] = replace(world.sessions.views[card.id], check=RED)
+    event = make_session_ended(view.id)
+    world.database.write(lambda tx: tx.record(event))
+
+
 @pytest.mark.parametrize(
     ("view", "kinds"),
     [
@@ -44,16 +54,6 @@ BROKEN = CheckResult("pytest", passed=0, failed=0, errors=1)
 )
 def test_kinds_that_may_follow_a_session(view: SessionView, kinds: tuple[str, ...]) -> None:
     assert find_next_kinds(view) == kinds
-
-
-def fail_tests(world: DecisionWorld, name: str = "a", *others: Proposal) -> None:
-    """Run the tests of `name`, which fail. Cards for the `others` stay pending."""
-    created = world.check(make_proposal(name), *others)
-    card = world.cards.approve(next(card.id for card in created if card.kind == "run_tests"))
-    world.sessions.end(card.id)
-    view = world.sessions.views[card.id] = replace(world.sessions.views[card.id], check=RED)
-    event = make_session_ended(view.id)
-    world.database.write(lambda tx: tx.record(event))
 
 
 BROKEN_TEST = make_proposal("broken", kind="bisect")

@@ -45,6 +45,40 @@ def find_route(prose: str = "", *, by: Router | None = None, **options: Any) -> 
     return (by or make_router()).route(prose, **({"triggered": {}, "routed": {}} | options))
 
 
+AGENTS = [
+    AgentView(agent_id, role.title, role.reports_to, 4, "", role.domain, ())
+    for agent_id, role in load_first_roles().items()
+]
+
+
+class CachedEmbedder:
+    """The shipped embedder, which embeds each text once."""
+
+    def __init__(self) -> None:
+        self.helper = Helper()
+        self.vectors: dict[str, bytes] = {}
+
+    def __call__(self, texts: list[str]) -> list[bytes]:
+        missing = [text for text in texts if text not in self.vectors]
+        new = LocalEmbedder(self.helper).embed(missing) if missing else []
+        self.vectors |= {text: embedding.vector for text, embedding in zip(missing, new, strict=True)}
+        return [self.vectors[text] for text in texts]
+
+
+@pytest.fixture(scope="module")
+def embedding() -> Iterator[CachedEmbedder]:
+    shipped = CachedEmbedder()
+    yield shipped
+    shipped.helper.close()
+
+
+def make_placer(
+    database: Database, embed: CachedEmbedder, settings: Settings | None = None, agents: list[AgentView] = AGENTS
+) -> PromptPlacer:
+    """A placer of prompts for these agents."""
+    return PromptPlacer(database, FixedSettings(settings or Settings()), embed=embed, agents=lambda: agents)
+
+
 def test_a_named_channel_goes_first_then_affinity_and_the_channel_has_its_agent() -> None:
     assert find_route(named="garden", affinity="koji-core") == Route("garden", "gardener")
     assert find_route(affinity="chronicle-hub") == Route("chronicle-hub", "chronicler")
@@ -89,39 +123,6 @@ def test_the_last_step_is_a_seeded_draw_by_time_of_day() -> None:
 
 PROMPTS = Path(__file__).with_name("placing_prompts.jsonl")
 """60 prompts with the channel and agent that their writer means. None of them helped to choose weights or threshold."""
-
-AGENTS = [
-    AgentView(agent_id, role.title, role.reports_to, 4, "", role.domain, ())
-    for agent_id, role in load_first_roles().items()
-]
-
-
-class CachedEmbedder:
-    """The shipped embedder, which embeds each text once."""
-
-    def __init__(self) -> None:
-        self.helper = Helper()
-        self.vectors: dict[str, bytes] = {}
-
-    def __call__(self, texts: list[str]) -> list[bytes]:
-        missing = [text for text in texts if text not in self.vectors]
-        new = LocalEmbedder(self.helper).embed(missing) if missing else []
-        self.vectors |= {text: embedding.vector for text, embedding in zip(missing, new, strict=True)}
-        return [self.vectors[text] for text in texts]
-
-
-@pytest.fixture(scope="module")
-def embedding() -> Iterator[CachedEmbedder]:
-    shipped = CachedEmbedder()
-    yield shipped
-    shipped.helper.close()
-
-
-def make_placer(
-    database: Database, embed: CachedEmbedder, settings: Settings | None = None, agents: list[AgentView] = AGENTS
-) -> PromptPlacer:
-    """A placer of prompts for these agents."""
-    return PromptPlacer(database, FixedSettings(settings or Settings()), embed=embed, agents=lambda: agents)
 
 
 @pytest.mark.long

@@ -28,6 +28,11 @@ from tests.prediction.sensing import NOW, make_session, task
 HALF_HOUR = timedelta(minutes=30)
 
 
+def make_thread(ago: timedelta = timedelta(0), *, asks: str = "", unanswered: bool = False) -> Thread:
+    """A conversation with another agent that grew last some time `ago`."""
+    return Thread("claude-code:s1", "Claude Code", "/w", "Add the cart", asks, unanswered, NOW - ago)
+
+
 @pytest.mark.parametrize(
     ("silence", "relevance"),
     [
@@ -112,11 +117,6 @@ def test_a_session_that_was_left_open_is_more_relevant_than_one_that_ended_well(
     assert make_continuation_signal([failed], NOW, {"bisect"}).relevance == 0.0, "a card of another kind"
     assert compute_session_relevance(failed, NOW + timedelta(hours=12)) == pytest.approx(0.5)
     assert compute_session_relevance(failed, NOW + timedelta(hours=24)) == 0.0
-
-
-def make_thread(ago: timedelta = timedelta(0), *, asks: str = "", unanswered: bool = False) -> Thread:
-    """A conversation with another agent that grew last some time `ago`."""
-    return Thread("claude-code:s1", "Claude Code", "/w", "Add the cart", asks, unanswered, NOW - ago)
 
 
 def test_an_open_question_of_another_agent_is_as_relevant() -> None:

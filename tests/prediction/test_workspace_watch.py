@@ -18,34 +18,6 @@ from tests.support.helpers import wait_until
 INSTANT = timedelta(microseconds=1)
 
 
-def test_a_workspace_is_due_five_seconds_after_its_last_change() -> None:
-    changed = ChangedWorkspaces()
-    changed.add("shop", MONDAY_MORNING)
-    changed.add("shop", last := MONDAY_MORNING + timedelta(seconds=3))
-    assert changed.take_due(last + timedelta(seconds=5) - INSTANT) == []
-    assert changed.take_due(last + timedelta(seconds=5)) == ["shop"]
-    assert changed.take_due(last + timedelta(hours=1)) == []
-
-
-def test_a_workspace_that_keeps_changing_is_due_a_minute_after_its_first_change() -> None:
-    changed = ChangedWorkspaces()
-    now = MONDAY_MORNING
-    while now - MONDAY_MORNING < timedelta(seconds=60):
-        changed.add("shop", now)
-        assert changed.take_due(now) == []
-        now += timedelta(seconds=4)
-    changed.add("shop", now)
-    assert changed.take_due(now) == ["shop"]
-
-
-def test_each_workspace_has_its_own_times() -> None:
-    changed = ChangedWorkspaces()
-    changed.add("shop", MONDAY_MORNING)
-    changed.add("site", MONDAY_MORNING + SETTLE_TIME)
-    assert changed.take_due(MONDAY_MORNING + SETTLE_TIME) == ["shop"]
-    assert changed.take_due(MONDAY_MORNING + MAX_WAIT) == ["site"]
-
-
 class Watched:
     """A watch over these repositories, and the workspaces that it checked."""
 
@@ -100,6 +72,34 @@ def shop(tmp_path: Path) -> Repository:
     repository = Repository(tmp_path / "shop")
     repository.commit("Begin", {"src/cart.py": "TOTAL = 0\n", ".gitignore": "*.log\nbuild/\n"})
     return repository
+
+
+def test_a_workspace_is_due_five_seconds_after_its_last_change() -> None:
+    changed = ChangedWorkspaces()
+    changed.add("shop", MONDAY_MORNING)
+    changed.add("shop", last := MONDAY_MORNING + timedelta(seconds=3))
+    assert changed.take_due(last + timedelta(seconds=5) - INSTANT) == []
+    assert changed.take_due(last + timedelta(seconds=5)) == ["shop"]
+    assert changed.take_due(last + timedelta(hours=1)) == []
+
+
+def test_a_workspace_that_keeps_changing_is_due_a_minute_after_its_first_change() -> None:
+    changed = ChangedWorkspaces()
+    now = MONDAY_MORNING
+    while now - MONDAY_MORNING < timedelta(seconds=60):
+        changed.add("shop", now)
+        assert changed.take_due(now) == []
+        now += timedelta(seconds=4)
+    changed.add("shop", now)
+    assert changed.take_due(now) == ["shop"]
+
+
+def test_each_workspace_has_its_own_times() -> None:
+    changed = ChangedWorkspaces()
+    changed.add("shop", MONDAY_MORNING)
+    changed.add("site", MONDAY_MORNING + SETTLE_TIME)
+    assert changed.take_due(MONDAY_MORNING + SETTLE_TIME) == ["shop"]
+    assert changed.take_due(MONDAY_MORNING + MAX_WAIT) == ["site"]
 
 
 def test_a_changed_a_staged_and_a_committed_file_are_noticed(

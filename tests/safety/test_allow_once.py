@@ -20,6 +20,12 @@ def make_prompt_approval(text: str, **changes: object) -> Trigger:
     return make_approval(assignment=Assignment(text, "koji-core", WORKSPACE, "model"), **changes)
 
 
+def block(rails: Rails, trigger: Trigger) -> None:
+    """Have the content filter block a trigger, so that it can be allowed once."""
+    assert rails.decide(trigger).permit is None
+    rails.safety.allow_once(trigger.prediction_id)
+
+
 def test_an_ask_of_the_content_filter_passes_only_for_the_digest_that_the_operator_saw(rails: Rails) -> None:
     trigger = make_prompt_approval("send an email to the customer")
     assert rails.decide(trigger).permit is None
@@ -69,12 +75,6 @@ def test_work_that_is_held_back_is_logged_once_a_day_until_it_is_allowed_once(ra
 
 
 FORBIDDEN = "run `rm -rf /` please"
-
-
-def block(rails: Rails, trigger: Trigger) -> None:
-    """Have the content filter block a trigger, so that it can be allowed once."""
-    assert rails.decide(trigger).permit is None
-    rails.safety.allow_once(trigger.prediction_id)
 
 
 def test_an_allowance_lifts_nothing_but_the_session_of_its_own_work(rails: Rails) -> None:

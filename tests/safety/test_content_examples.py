@@ -11,6 +11,11 @@ from engine.safety.content import check_command, check_prompt
 from tests.safety.examples import read_examples
 
 
+def read_quotable_commands(name: str) -> list[str]:
+    """The commands of a list that can stand in one line between backticks."""
+    return [text for text in read_examples(name) if "\n" not in text and "`" not in text]
+
+
 @pytest.mark.parametrize(
     ("name", "check"),
     [
@@ -39,11 +44,6 @@ def test_ordinary_work_is_not_stopped(name: str, check: Callable[[str], RailVerd
 )
 def test_destructive_work_is_stopped(name: str, check: Callable[[str], RailVerdict]) -> None:
     assert [text for text in read_examples(name) if check(text).verdict is Verdict.ALLOW] == []
-
-
-def read_quotable_commands(name: str) -> list[str]:
-    """The commands of a list that can stand in one line between backticks."""
-    return [text for text in read_examples(name) if "\n" not in text and "`" not in text]
 
 
 def test_destructive_commands_in_a_prompt_are_stopped() -> None:

@@ -49,6 +49,28 @@ def count_sessions_with_permits(engine: Engine) -> int:
     return len(rows)
 
 
+def issue_permit(world: AutonomyWorld) -> tuple[Permit, Assignment]:
+    """A permit as the rails issue it, not used yet."""
+    engine = world.engine
+    card = engine.cards.propose(FLOW, workspace=world.workspace)
+    approval = make_approval(prediction_id=card.id, assignment=card.assignment)
+    permit = engine.database.write(lambda tx: engine.safety.pipeline.decide(tx, approval)).permit
+    assert permit is not None
+    return permit, card.assignment
+
+
+def start(world: AutonomyWorld, permit: Permit, assignment: Assignment) -> str:
+    """The refusal's code, or "" when a session was made."""
+    before = len(world.engine.sessions.list())
+    try:
+        view = world.engine.sessions.start(permit, assignment, agent="chronicler", without_sandbox=True)
+    except Refusal as refusal:
+        assert len(world.engine.sessions.list()) == before
+        return refusal.code
+    world.engine.sessions.wait(view.id, 20)
+    return ""
+
+
 @pytest.mark.long
 def test_every_session_has_a_permit_of_the_pipeline_whatever_started_it(world: AutonomyWorld) -> None:
     engine = world.engine
@@ -72,28 +94,6 @@ def test_every_session_has_a_permit_of_the_pipeline_whatever_started_it(world: A
     world.go_away()
     engine.autonomy.schedule.run(ACT_JOB)
     assert count_sessions_with_permits(engine) <= 5
-
-
-def issue_permit(world: AutonomyWorld) -> tuple[Permit, Assignment]:
-    """A permit as the rails issue it, not used yet."""
-    engine = world.engine
-    card = engine.cards.propose(FLOW, workspace=world.workspace)
-    approval = make_approval(prediction_id=card.id, assignment=card.assignment)
-    permit = engine.database.write(lambda tx: engine.safety.pipeline.decide(tx, approval)).permit
-    assert permit is not None
-    return permit, card.assignment
-
-
-def start(world: AutonomyWorld, permit: Permit, assignment: Assignment) -> str:
-    """The refusal's code, or "" when a session was made."""
-    before = len(world.engine.sessions.list())
-    try:
-        view = world.engine.sessions.start(permit, assignment, agent="chronicler", without_sandbox=True)
-    except Refusal as refusal:
-        assert len(world.engine.sessions.list()) == before
-        return refusal.code
-    world.engine.sessions.wait(view.id, 20)
-    return ""
 
 
 @pytest.mark.long

@@ -16,6 +16,19 @@ INTERVAL = timedelta(minutes=10)
 UNATTENDED_TYPES = [kind for kind in TriggerType if kind is not TriggerType.MANUAL]
 
 
+def link(
+    from_channel: str, to_channel: str, ago: timedelta = timedelta(0), workspace: str = "/w", *, ran: bool = True
+) -> Link:
+    return Link(from_channel, to_channel, "p", workspace, NOW - ago, ran)
+
+
+def ask_by_gateway(number: int) -> Trigger:
+    """A program asks over the gateway."""
+    return make_unattended(
+        type=TriggerType.CRON, asked_by="gateway", from_channel="owner", prediction_id=f"pred_{number}"
+    )
+
+
 @pytest.mark.parametrize("kind", UNATTENDED_TYPES)
 @pytest.mark.parametrize(
     ("ago", "verdict"),
@@ -50,12 +63,6 @@ def test_only_unattended_triggers_that_passed_count_for_the_rate(rails: Rails) -
     assert verdict.reason.endswith("the next is allowed in 119 s")
     rails.clock.advance(timedelta(seconds=119))
     assert rails.decide(make_unattended(prediction_id="pred_3")).permit
-
-
-def link(
-    from_channel: str, to_channel: str, ago: timedelta = timedelta(0), workspace: str = "/w", *, ran: bool = True
-) -> Link:
-    return Link(from_channel, to_channel, "p", workspace, NOW - ago, ran)
 
 
 @pytest.mark.parametrize(("seconds", "verdict"), [(299, "block"), (300, "allow")])
@@ -120,13 +127,6 @@ def test_a_loop_is_detected_across_a_restart_and_counted(rails: Rails) -> None:
     ruling = rails.decide(answer)
     assert (ruling.blocked_by.rail, ruling.blocked_by.rule) == ("loop", "reverse")
     assert rails.safety.loop_detection_count() == 1
-
-
-def ask_by_gateway(number: int) -> Trigger:
-    """A program asks over the gateway."""
-    return make_unattended(
-        type=TriggerType.CRON, asked_by="gateway", from_channel="owner", prediction_id=f"pred_{number}"
-    )
 
 
 def test_a_program_that_asks_again_and_again_is_a_loop(rails: Rails) -> None:

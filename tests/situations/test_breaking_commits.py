@@ -14,6 +14,36 @@ pytestmark = pytest.mark.long
 TEST = "tests/test_cart.py::test_total"
 
 
+def find_problem_after_decision(situation: Situation) -> str:
+    """Let the cards follow the last decision, and return the problem that the status then names, or ""."""
+    situation.engine.checks.follow_up()
+    return situation.problem
+
+
+def find_problem_after_cycle(situation: Situation) -> str:
+    """Run a cycle, and return the problem that the status then names, or ""."""
+    situation.predict_cards()
+    return situation.problem
+
+
+def break_and_rehearse_revert(shop: Situation) -> SessionView:
+    """Break a test by a commit, and rehearse its revert, which then waits for you."""
+    culprit = shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
+    shop.run_tests()
+    shop.advance(minutes=1)
+    return shop.approve(shop.propose(f"rehearse_revert commit={culprit} test={TEST}"))
+
+
+def land_and_undo(shop: Situation, session: SessionView) -> None:
+    """Land the changes of a session, which leave no problem, and undo the landing."""
+    shop.advance(minutes=1)
+    shop.land(session)
+    shop.advance(minutes=1)
+    assert find_problem_after_cycle(shop) == ""
+    shop.advance(minutes=1)
+    shop.engine.changes.undo(session.change_set_id)
+
+
 def test_a_test_that_the_last_commit_broke_blames_it(shop: Situation) -> None:
     shop.record_test_run()
     culprit = shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
@@ -51,36 +81,6 @@ def test_the_commit_that_broke_a_test_is_reverted(shop: Situation) -> None:
     assert (shop.path / "README.md").exists()
     shop.run_tests()
     assert not {"bisect", "rehearse_revert", "still_red"} & set(shop.predict_kinds())
-
-
-def find_problem_after_decision(situation: Situation) -> str:
-    """Let the cards follow the last decision, and return the problem that the status then names, or ""."""
-    situation.engine.checks.follow_up()
-    return situation.problem
-
-
-def find_problem_after_cycle(situation: Situation) -> str:
-    """Run a cycle, and return the problem that the status then names, or ""."""
-    situation.predict_cards()
-    return situation.problem
-
-
-def break_and_rehearse_revert(shop: Situation) -> SessionView:
-    """Break a test by a commit, and rehearse its revert, which then waits for you."""
-    culprit = shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
-    shop.run_tests()
-    shop.advance(minutes=1)
-    return shop.approve(shop.propose(f"rehearse_revert commit={culprit} test={TEST}"))
-
-
-def land_and_undo(shop: Situation, session: SessionView) -> None:
-    """Land the changes of a session, which leave no problem, and undo the landing."""
-    shop.advance(minutes=1)
-    shop.land(session)
-    shop.advance(minutes=1)
-    assert find_problem_after_cycle(shop) == ""
-    shop.advance(minutes=1)
-    shop.engine.changes.undo(session.change_set_id)
 
 
 def test_a_landed_revert_whose_tests_passed_needs_no_further_run(shop: Situation) -> None:

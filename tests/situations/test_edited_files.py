@@ -7,6 +7,24 @@ import pytest
 from engine.model import PROBLEM_FOUND, SessionState, Tier
 from tests.situations.situation import HARMLESS_TOTAL, RIGHT_TOTAL, TESTS, WRONG_TOTAL, Situation
 
+PRICE_COMMITS = 12
+"""Commits that change `price.py` in `commit_history`, without the first one."""
+
+
+def commit_history(situation: Situation) -> None:
+    """Commit prices and their rules together, except once. Between, commit other files."""
+    situation.commit(
+        "The shop", {"price.py": "0\n", "rules.toml": "0\n", "README.md": "0\n", "stock.py": "0\n"}, days_ago=60
+    )
+    for number in range(PRICE_COMMITS):
+        files = {"price.py": f"{number}a\n", "rules.toml": f"rate = {number}\n"}
+        if number == 3:
+            del files["rules.toml"]
+        situation.commit(f"Price {number}", files, days_ago=50 - 2 * number)
+        situation.commit(
+            f"Stock {number}", {"stock.py": f"{number}\n", "README.md": f"{number}\n"}, days_ago=49 - 2 * number
+        )
+
 
 @pytest.mark.long
 def test_failed_tests_run_again_after_a_change(shop: Situation) -> None:
@@ -159,25 +177,6 @@ def test_settings_and_lock_files_are_not_linted(shop: Situation) -> None:
     shop.write(".gitignore", "__pycache__/\n.pytest_cache/\n.venv\n*.log\n")
     shop.write("uv.lock", "version = 1\n")
     assert "lint" not in shop.predict_kinds()
-
-
-PRICE_COMMITS = 12
-"""Commits that change `price.py` in `commit_history`, without the first one."""
-
-
-def commit_history(situation: Situation) -> None:
-    """Commit prices and their rules together, except once. Between, commit other files."""
-    situation.commit(
-        "The shop", {"price.py": "0\n", "rules.toml": "0\n", "README.md": "0\n", "stock.py": "0\n"}, days_ago=60
-    )
-    for number in range(PRICE_COMMITS):
-        files = {"price.py": f"{number}a\n", "rules.toml": f"rate = {number}\n"}
-        if number == 3:
-            del files["rules.toml"]
-        situation.commit(f"Price {number}", files, days_ago=50 - 2 * number)
-        situation.commit(
-            f"Stock {number}", {"stock.py": f"{number}\n", "README.md": f"{number}\n"}, days_ago=49 - 2 * number
-        )
 
 
 @pytest.mark.long

@@ -15,6 +15,17 @@ NAMED_FILES = f"`cart.py`, `{HOSTILE}.py`"
 """The files of `commit_conflicting_branches` that a prompt names: all but the one that contains a command."""
 
 
+def commit_conflicting_branches(situation: Situation) -> None:
+    """Two branches change the same line of three files; the names of two, and the subject of a commit, are hostile."""
+    situation.commit_shop()
+    situation.checkout("-b", "tax")
+    names = ("cart.py", f"{HOSTILE}.py", "a`; rm -rf ~`.py")
+    situation.commit(HOSTILE, dict.fromkeys(names, "TAX = 1\n"), days_ago=2)
+    situation.checkout("main")
+    situation.commit("Twenty", dict.fromkeys(names, "TAX = 20\n"), days_ago=1)
+    situation.checkout("tax")
+
+
 def test_an_agent_is_offered_failing_tests(shop: Situation) -> None:
     shop.commit("Max", {"cart.py": WRONG_TOTAL, "tests/test_cart.py": f"{TESTS}\n"}, days_ago=2)
     shop.run_tests()
@@ -29,17 +40,6 @@ def test_an_agent_is_offered_failing_tests(shop: Situation) -> None:
 
     shop.write("cart.py", RIGHT_TOTAL, days_ago=-0.01)
     assert FIX_BY_AGENT not in shop.predict_kinds(), "you are working on it"
-
-
-def commit_conflicting_branches(situation: Situation) -> None:
-    """Two branches change the same line of three files; the names of two, and the subject of a commit, are hostile."""
-    situation.commit_shop()
-    situation.checkout("-b", "tax")
-    names = ("cart.py", f"{HOSTILE}.py", "a`; rm -rf ~`.py")
-    situation.commit(HOSTILE, dict.fromkeys(names, "TAX = 1\n"), days_ago=2)
-    situation.checkout("main")
-    situation.commit("Twenty", dict.fromkeys(names, "TAX = 20\n"), days_ago=1)
-    situation.checkout("tax")
 
 
 def test_an_agent_is_offered_a_conflicting_merge(situation: Situation) -> None:

@@ -27,6 +27,22 @@ needs_npm_and_bwrap = pytest.mark.skipif(
 )
 
 
+def install_packages(situation: Situation, ignored: str) -> None:
+    """Install the packages of a project that has no lock file, and ignores these files."""
+    situation.commit(
+        "Web",
+        {
+            "package.json": '{"name": "web", "scripts": {"test": "mocha"}, "dependencies": {"ms": "file:./ms"}}\n',
+            "ms/package.json": '{"name": "ms", "version": "1.0.0"}\n',
+            "test/price.test.js": "it('works', () => {});\n",
+            ".gitignore": ignored,
+        },
+        days_ago=9,
+    )
+    installed = situation.approve(situation.predict_card("prepare_environment"))
+    assert installed.state is SessionState.SUCCEEDED, situation.read_transcript(installed)
+
+
 @pytest.mark.long
 def test_a_lock_file_out_of_step_is_named_with_what_differs(situation: Situation) -> None:
     situation.commit(
@@ -56,22 +72,6 @@ def test_a_lock_file_out_of_step_in_a_folder_is_named_with_its_project(situation
     card = situation.predict_top_card("update_lock")
     assert card.assignment.parameters["project"] == "apps/web"
     assert "apps/web/package-lock.json" in card.assignment.prompt
-
-
-def install_packages(situation: Situation, ignored: str) -> None:
-    """Install the packages of a project that has no lock file, and ignores these files."""
-    situation.commit(
-        "Web",
-        {
-            "package.json": '{"name": "web", "scripts": {"test": "mocha"}, "dependencies": {"ms": "file:./ms"}}\n',
-            "ms/package.json": '{"name": "ms", "version": "1.0.0"}\n',
-            "test/price.test.js": "it('works', () => {});\n",
-            ".gitignore": ignored,
-        },
-        days_ago=9,
-    )
-    installed = situation.approve(situation.predict_card("prepare_environment"))
-    assert installed.state is SessionState.SUCCEEDED, situation.read_transcript(installed)
 
 
 @pytest.mark.long

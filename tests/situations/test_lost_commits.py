@@ -13,42 +13,6 @@ from engine.model import Tier
 from tests.situations.situation import ROUNDED_TOTAL, Situation
 
 
-@pytest.mark.long
-def test_commits_on_a_detached_head_are_kept_in_a_branch(shop: Situation) -> None:
-    shop.checkout("--detach", days_ago=1)
-    shop.commit("Try tax", {"tax.py": "RATE = 7\n"}, days_ago=0.5)
-    tip = shop.commit("Use tax", {"tax.py": "RATE = 19\n"}, days_ago=0.4)
-
-    card = shop.predict_top_card("lost_commits", Tier.AT_RISK)
-    assert card.assignment.prompt == "Make a branch for 2 commits that no branch holds"
-    assert card.reasoning == (
-        "HEAD is detached: 2 commits up to “Use tax” are on no branch, and the next checkout leaves them behind."
-    )
-    session = shop.approve(card)
-    assert session.summary == f"Made rescued-{tip[:10]} (2 commits); to remove it: `git branch -D rescued-{tip[:10]}`"
-    assert shop.git("rev-parse", f"rescued-{tip[:10]}") == tip
-    assert shop.git("branch", "--show-current") == "", "nothing is checked out"
-    assert "lost_commits" not in shop.predict_kinds()
-
-
-@pytest.mark.long
-def test_commits_that_a_reset_left_are_found(shop: Situation) -> None:
-    tip = shop.commit("Invoices", {"bill.py": "def bill(cart):\n    return cart.total\n"}, days_ago=2)
-    shop.git("reset", "-q", "--hard", "HEAD~1", days_ago=1)
-    card = shop.predict_top_card("lost_commits")
-    assert card.reasoning == "“Invoices” is on no branch any more, left yesterday 09:30."
-    shop.approve(card)
-    assert shop.git("branch", "--contains", tip).strip() == f"rescued-{tip[:10]}"
-
-
-def test_commits_of_a_deleted_branch_are_found(shop: Situation) -> None:
-    shop.checkout("-b", "idee/größe", days_ago=3)
-    shop.commit("An idea", {"idea.py": "def idea():\n    return 42\n"}, days_ago=2)
-    shop.checkout("main", days_ago=1)
-    shop.git("branch", "-q", "-D", "idee/größe")
-    shop.predict_top_card("lost_commits")
-
-
 def amend(situation: Situation) -> None:
     situation.write("cart.py", ROUNDED_TOTAL)
     situation.git("commit", "-qa", "--amend", "-m", "Another name", days_ago=0.2)
@@ -95,6 +59,42 @@ def check_out_from_others(situation: Situation) -> None:
     (situation.path / ".git/logs/HEAD").unlink()
     (situation.path / ".git/logs/refs/heads/main").unlink()
     situation.checkout("--detach", commit_of_other)
+
+
+@pytest.mark.long
+def test_commits_on_a_detached_head_are_kept_in_a_branch(shop: Situation) -> None:
+    shop.checkout("--detach", days_ago=1)
+    shop.commit("Try tax", {"tax.py": "RATE = 7\n"}, days_ago=0.5)
+    tip = shop.commit("Use tax", {"tax.py": "RATE = 19\n"}, days_ago=0.4)
+
+    card = shop.predict_top_card("lost_commits", Tier.AT_RISK)
+    assert card.assignment.prompt == "Make a branch for 2 commits that no branch holds"
+    assert card.reasoning == (
+        "HEAD is detached: 2 commits up to “Use tax” are on no branch, and the next checkout leaves them behind."
+    )
+    session = shop.approve(card)
+    assert session.summary == f"Made rescued-{tip[:10]} (2 commits); to remove it: `git branch -D rescued-{tip[:10]}`"
+    assert shop.git("rev-parse", f"rescued-{tip[:10]}") == tip
+    assert shop.git("branch", "--show-current") == "", "nothing is checked out"
+    assert "lost_commits" not in shop.predict_kinds()
+
+
+@pytest.mark.long
+def test_commits_that_a_reset_left_are_found(shop: Situation) -> None:
+    tip = shop.commit("Invoices", {"bill.py": "def bill(cart):\n    return cart.total\n"}, days_ago=2)
+    shop.git("reset", "-q", "--hard", "HEAD~1", days_ago=1)
+    card = shop.predict_top_card("lost_commits")
+    assert card.reasoning == "“Invoices” is on no branch any more, left yesterday 09:30."
+    shop.approve(card)
+    assert shop.git("branch", "--contains", tip).strip() == f"rescued-{tip[:10]}"
+
+
+def test_commits_of_a_deleted_branch_are_found(shop: Situation) -> None:
+    shop.checkout("-b", "idee/größe", days_ago=3)
+    shop.commit("An idea", {"idea.py": "def idea():\n    return 42\n"}, days_ago=2)
+    shop.checkout("main", days_ago=1)
+    shop.git("branch", "-q", "-D", "idee/größe")
+    shop.predict_top_card("lost_commits")
 
 
 @pytest.mark.long

@@ -28,39 +28,9 @@ WITHOUT_PACKAGES = {
 """A project of node whose tests need a package that is not installed."""
 
 
-def test_missing_packages_are_upkeep_and_block_you_where_you_changed_something(situation: Situation) -> None:
-    situation.commit("Web", WITHOUT_PACKAGES, days_ago=9)
-    situation.predict_top_card("prepare_environment", Tier.UPKEEP)
-    situation.write("price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
-    card = situation.predict_top_card("prepare_environment", Tier.BLOCKS)
-    assert card.assignment.prompt == "Install the packages: npm ci"
-    assert "network: registry.npmjs.org" in card.reasoning
-    assert "creates node_modules in your tree" in card.reasoning
-    assert "run_tests" not in situation.predict_kinds(), "they could not run"
-
-
 def print_maven_error(situation: Situation, words: str) -> None:
     """Let the wrapper of Maven fail with these words."""
     situation.write("mvnw", f"#!/bin/sh\necho '[ERROR] {words}'; exit 1\n").chmod(0o755)
-
-
-@pytest.mark.long
-def test_packages_that_need_the_network_are_offered_with_it(situation: Situation) -> None:
-    """Clawpy's cache has nothing of Maven yet."""
-    print_maven_error(situation, "transfer failed: Unknown host repo.maven.apache.org")
-    situation.commit("Java", MAVEN_PROJECT, days_ago=9)
-    assert "prepare_environment" not in situation.predict_kinds()
-    session = situation.run_tests()
-    assert session.state is SessionState.CANNOT_RUN
-    assert "one installs the packages (`prepare_environment`)" in session.error
-
-    card = situation.predict_top_card("prepare_environment", Tier.BLOCKS)
-    assert card.assignment.prompt == "Install the packages: ./mvnw --batch-mode dependency:go-offline"
-    assert "network: repo.maven.apache.org" in card.reasoning
-
-    print_maven_error(situation, "Cannot access central (https://repo.maven.apache.org/maven2) in offline mode")
-    assert "`-o` in .mvn/maven.config" in situation.run_tests().error
-    assert "prepare_environment" not in situation.predict_kinds(), "it would be offline, too"
 
 
 @pytest.fixture
@@ -80,6 +50,36 @@ def is_node_link_named(situation: Situation) -> bool:
     return "prepare_environment" not in situation.predict_kinds() and situation.problem == (
         "its tests need npm, which is not installed; install Node.js: https://nodejs.org"
     )
+
+
+def test_missing_packages_are_upkeep_and_block_you_where_you_changed_something(situation: Situation) -> None:
+    situation.commit("Web", WITHOUT_PACKAGES, days_ago=9)
+    situation.predict_top_card("prepare_environment", Tier.UPKEEP)
+    situation.write("price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
+    card = situation.predict_top_card("prepare_environment", Tier.BLOCKS)
+    assert card.assignment.prompt == "Install the packages: npm ci"
+    assert "network: registry.npmjs.org" in card.reasoning
+    assert "creates node_modules in your tree" in card.reasoning
+    assert "run_tests" not in situation.predict_kinds(), "they could not run"
+
+
+@pytest.mark.long
+def test_packages_that_need_the_network_are_offered_with_it(situation: Situation) -> None:
+    """Clawpy's cache has nothing of Maven yet."""
+    print_maven_error(situation, "transfer failed: Unknown host repo.maven.apache.org")
+    situation.commit("Java", MAVEN_PROJECT, days_ago=9)
+    assert "prepare_environment" not in situation.predict_kinds()
+    session = situation.run_tests()
+    assert session.state is SessionState.CANNOT_RUN
+    assert "one installs the packages (`prepare_environment`)" in session.error
+
+    card = situation.predict_top_card("prepare_environment", Tier.BLOCKS)
+    assert card.assignment.prompt == "Install the packages: ./mvnw --batch-mode dependency:go-offline"
+    assert "network: repo.maven.apache.org" in card.reasoning
+
+    print_maven_error(situation, "Cannot access central (https://repo.maven.apache.org/maven2) in offline mode")
+    assert "`-o` in .mvn/maven.config" in situation.run_tests().error
+    assert "prepare_environment" not in situation.predict_kinds(), "it would be offline, too"
 
 
 @pytest.mark.usefixtures("without_npm")

@@ -22,19 +22,19 @@ def make_task(id: str, **values: object) -> TaskRow:
     return TaskRow(**{"id": id, "title": "tidy up", "state": "open", "created_at": NOON, "updated_at": NOON} | values)
 
 
+@pytest.fixture
+def stored(database: Database) -> Database:
+    """A database with the task `task_1`, which needs another."""
+    database.write(lambda tx: tx.session.add(make_task("task_1", needs=["task_0"])))
+    return database
+
+
 def test_each_row_has_defaults_of_its_own() -> None:
     first, second = make_task("task_1"), make_task("task_2", needs=["task_1"])
     first.needs.append("task_0")
     assert second.needs == ["task_1"]
     assert make_task("task_3").needs == []
     assert first.session_id is None
-
-
-@pytest.fixture
-def stored(database: Database) -> Database:
-    """A database with the task `task_1`, which needs another."""
-    database.write(lambda tx: tx.session.add(make_task("task_1", needs=["task_0"])))
-    return database
 
 
 def test_a_loaded_row_equals_that_of_the_orm(stored: Database) -> None:

@@ -51,15 +51,6 @@ ENUM_COLUMNS: dict[tuple[str, str], Iterable[str]] = {
 """What the columns that hold a value of an enum may hold."""
 
 
-def test_the_schema_has_the_columns_of_the_tables(tmp_path: Path) -> None:
-    create_or_check(tmp_path / "made.db")
-    by_classes = sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'by_classes.db'}")
-    SQLModel.metadata.create_all(by_classes)
-    by_classes.dispose()
-    made, expected = read_columns(tmp_path / "made.db"), read_columns(tmp_path / "by_classes.db")
-    assert {table: made.get(table) for table in expected} == expected
-
-
 def read_columns(path: Path) -> dict[str, list[tuple[object, ...]]]:
     """Name, type, whether it may be empty, and place in the key of each column, by table. Defaults, rules and indexes
     stand in `schema.sql` alone."""
@@ -72,6 +63,15 @@ def read_columns(path: Path) -> dict[str, list[tuple[object, ...]]]:
             )
             for (table,) in tables
         }
+
+
+def test_the_schema_has_the_columns_of_the_tables(tmp_path: Path) -> None:
+    create_or_check(tmp_path / "made.db")
+    by_classes = sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'by_classes.db'}")
+    SQLModel.metadata.create_all(by_classes)
+    by_classes.dispose()
+    made, expected = read_columns(tmp_path / "made.db"), read_columns(tmp_path / "by_classes.db")
+    assert {table: made.get(table) for table in expected} == expected
 
 
 @pytest.mark.parametrize(("table", "column"), ENUM_COLUMNS)

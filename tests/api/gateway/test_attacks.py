@@ -70,6 +70,18 @@ HEALTH = f"GET /api/v1/health HTTP/1.1\nHost: 127.0.0.1\n{TOKEN}\n\n"
 WITH_THE_TOKEN = RawRequest.of("the right token", HEALTH, 200, "")
 
 
+def is_closed_within(connection: socket.socket, seconds: float) -> bool:
+    connection.settimeout(seconds)
+    try:
+        while connection.recv(65536):
+            pass
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
 @pytest.mark.usefixtures("unchanged_engine")
 @pytest.mark.parametrize("attempt", ATTEMPTS, ids=lambda attempt: attempt.name)
 def test_an_attempt_is_refused(served: Served, attempt: RawRequest) -> None:
@@ -123,18 +135,6 @@ def test_a_pass_carries_no_content(serve: Serve) -> None:
     assert served.engine.cards.get(card.id).status is Status.PENDING
     assert ask_with_new_pass().status_code == 200
     assert ask_with_new_pass().status_code == 409
-
-
-def is_closed_within(connection: socket.socket, seconds: float) -> bool:
-    connection.settimeout(seconds)
-    try:
-        while connection.recv(65536):
-            pass
-    except TimeoutError:
-        return False
-    except OSError:
-        return True
-    return True
 
 
 @pytest.mark.long

@@ -27,27 +27,6 @@ def read_closing(listener: Listener, seconds: float = 10.0) -> tuple[int, str]:
     return closed.value.rcvd.code, closed.value.rcvd.reason
 
 
-@pytest.mark.long
-def test_a_client_that_does_not_subscribe_is_disconnected(serve: Serve) -> None:
-    with listening(serve(limits=replace(SMALL, subscribe_seconds=0.4))) as listener:
-        assert read_closing(listener) == (1008, "subscribe first")
-
-
-def test_a_client_that_sends_too_many_messages_is_disconnected(served: Served) -> None:
-    with listening(served) as listener:
-        listener.subscribe()
-        for _ in range(SMALL.message_burst):  # no more: who writes to a closed line may never read why it closed
-            listener.connection.send("{}")
-        assert read_closing(listener) == (1008, "too many messages")
-
-
-def test_a_message_that_is_too_large_ends_the_connection(served: Served) -> None:
-    with listening(served) as listener:
-        listener.subscribe()
-        listener.connection.send(" " * (SMALL.body + 1))
-        assert read_closing(listener)[0] == 1009
-
-
 @contextmanager
 def silent_client(served: Served) -> Iterator[socket.socket]:
     """A WebSocket whose client sends what a test makes it send, and reads nothing."""
@@ -69,6 +48,27 @@ def silent_client(served: Served) -> Iterator[socket.socket]:
 def count_connections(served: Served) -> int:
     server = served.gateway._server
     return len(server.server_state.connections)
+
+
+@pytest.mark.long
+def test_a_client_that_does_not_subscribe_is_disconnected(serve: Serve) -> None:
+    with listening(serve(limits=replace(SMALL, subscribe_seconds=0.4))) as listener:
+        assert read_closing(listener) == (1008, "subscribe first")
+
+
+def test_a_client_that_sends_too_many_messages_is_disconnected(served: Served) -> None:
+    with listening(served) as listener:
+        listener.subscribe()
+        for _ in range(SMALL.message_burst):  # no more: who writes to a closed line may never read why it closed
+            listener.connection.send("{}")
+        assert read_closing(listener) == (1008, "too many messages")
+
+
+def test_a_message_that_is_too_large_ends_the_connection(served: Served) -> None:
+    with listening(served) as listener:
+        listener.subscribe()
+        listener.connection.send(" " * (SMALL.body + 1))
+        assert read_closing(listener)[0] == 1009
 
 
 @pytest.mark.long

@@ -23,6 +23,10 @@ MESSAGES = st.dictionaries(st.sampled_from(["id", "method", "result", "error", "
 OPTION_KINDS = st.lists(st.sampled_from(["allow_once", "allow_always", "reject_once", "reject_always"]), max_size=6)
 
 
+def make_option(kind: Any) -> schema.PermissionOption:
+    return schema.PermissionOption(option_id=f"id-{kind}", name=str(kind), kind=kind)
+
+
 @pytest.mark.parametrize(
     "line", [b"", b"\n", b"nonsense", b"[1]", b'"x"', b'{"id": true}', b'{"id": "a"}', b'{"method": 1}', b"9" * 5_000]
 )
@@ -43,10 +47,6 @@ def test_any_line_parses_to_a_valid_message_or_none(line: bytes) -> None:
     assert isinstance(message["id"], int)
     if "result" not in message:
         assert isinstance(message["error"], dict)
-
-
-def make_option(kind: Any) -> schema.PermissionOption:
-    return schema.PermissionOption(option_id=f"id-{kind}", name=str(kind), kind=kind)
 
 
 @given(OPTION_KINDS, st.booleans())

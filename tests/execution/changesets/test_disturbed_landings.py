@@ -20,6 +20,18 @@ def world(landing_world: LandingWorld) -> LandingWorld:
     return landing_world
 
 
+def land_with_save(world: LandingWorld, change_set: Change, name: str, number_of_step: int) -> Refusal | None:
+    """Land while the operator saves a file at this step. Returns how it was refused, or None."""
+    numbers = itertools.count()
+
+    def save(step: str) -> None:
+        if next(numbers) == number_of_step:
+            world.write(name, "saved by the operator\n")
+
+    world.step = save
+    return find_refusal(change_set.land)
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     "name",
@@ -45,18 +57,6 @@ def test_an_edit_during_the_landing_is_never_overwritten(world: LandingWorld, tm
         else:
             assert refusal.code == "conflict"
             assert {**after, name: None} == {**before, name: None}
-
-
-def land_with_save(world: LandingWorld, change_set: Change, name: str, number_of_step: int) -> Refusal | None:
-    """Land while the operator saves a file at this step. Returns how it was refused, or None."""
-    numbers = itertools.count()
-
-    def save(step: str) -> None:
-        if next(numbers) == number_of_step:
-            world.write(name, "saved by the operator\n")
-
-    world.step = save
-    return find_refusal(change_set.land)
 
 
 @pytest.mark.long

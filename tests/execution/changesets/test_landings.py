@@ -19,6 +19,20 @@ def world(landing_world: LandingWorld) -> LandingWorld:
     return landing_world
 
 
+@pytest.fixture
+def world_with_submodule(world: LandingWorld, tmp_path: Path) -> LandingWorld:
+    """A world whose repository has the submodule `vendor/lib`."""
+    library = LandingWorld(tmp_path / "library").repository
+    library.commit("one", {"x.txt": "1"})
+    world.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library.path), "vendor/lib")
+    world.repository.commit("part")
+    return world
+
+
+def edit_submodule(folder: Path) -> None:
+    (folder / "vendor/lib/x.txt").write_text("fixed\n")
+
+
 def test_lines_that_changed_on_both_sides_are_a_conflict(world: LandingWorld) -> None:
     change_set = world.make_change(file_edit("a.txt", TEXT.replace("line 3\n", "theirs\n")))
     world.write("a.txt", TEXT.replace("line 3\n", "mine\n"))
@@ -109,20 +123,6 @@ def test_a_submodule_is_left_as_it_is(world: LandingWorld, tmp_path: Path) -> No
 
     assert world.run_session(drop, name="session_2") is None, "a submodule is no part of the changes"
     assert commit == world.git("-C", "lib", "rev-parse", "HEAD")
-
-
-@pytest.fixture
-def world_with_submodule(world: LandingWorld, tmp_path: Path) -> LandingWorld:
-    """A world whose repository has the submodule `vendor/lib`."""
-    library = LandingWorld(tmp_path / "library").repository
-    library.commit("one", {"x.txt": "1"})
-    world.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library.path), "vendor/lib")
-    world.repository.commit("part")
-    return world
-
-
-def edit_submodule(folder: Path) -> None:
-    (folder / "vendor/lib/x.txt").write_text("fixed\n")
 
 
 def test_a_file_below_a_submodule_is_listed_with_its_place_and_never_landed(

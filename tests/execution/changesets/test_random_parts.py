@@ -40,26 +40,6 @@ LINE_EDITS_OF_LONG_FILES = st.lists(
 )
 
 
-@pytest.mark.long
-@settings(max_examples=12, suppress_health_check=list(HealthCheck))
-@given(
-    SESSION_EDITS,
-    LINE_EDITS_OF_LONG_FILES,
-    st.lists(OPERATOR_EDITS, max_size=2),
-    st.integers(0, 2**32),
-    st.sampled_from(("\n", "\n", "\n", "\r\n")),
-)
-def test_any_sequence_of_parts_lands_the_whole_and_is_undone_step_by_step(
-    edits: list[Edit], line_edits: list[Edit], meanwhile: list[Edit], seed: int, line_break: str
-) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        world = LandingWorld(Path(folder))
-        try:
-            _land_in_parts(world, [*line_edits, *edits], meanwhile, random.Random(seed), line_break)
-        finally:
-            world.close()
-
-
 def _land_in_parts(
     world: LandingWorld, edits: list[Edit], meanwhile: list[Edit], chance: random.Random, line_break: str
 ) -> None:
@@ -105,14 +85,6 @@ def _land_in_parts(
     assert world.git_state == state
 
 
-DECISIONS: dict[str, Callable[[Change], ChangeSet]] = {
-    "land a part": lambda change: change.land(FilePart("a.txt", (1, 3)), FilePart("new.txt")),
-    "land the rest": Change.land,
-    "undo the rest": Change.undo,
-    "undo the part": Change.undo,
-}
-
-
 def is_killed_at(number: int, world: LandingWorld, action: Callable[[], object]) -> bool:
     """Do `action`, and end it at its step of this number as a kill would. False if it had no such step."""
     numbers = itertools.count()
@@ -127,6 +99,34 @@ def is_killed_at(number: int, world: LandingWorld, action: Callable[[], object])
     except Killed:
         return True
     return False
+
+
+@pytest.mark.long
+@settings(max_examples=12, suppress_health_check=list(HealthCheck))
+@given(
+    SESSION_EDITS,
+    LINE_EDITS_OF_LONG_FILES,
+    st.lists(OPERATOR_EDITS, max_size=2),
+    st.integers(0, 2**32),
+    st.sampled_from(("\n", "\n", "\n", "\r\n")),
+)
+def test_any_sequence_of_parts_lands_the_whole_and_is_undone_step_by_step(
+    edits: list[Edit], line_edits: list[Edit], meanwhile: list[Edit], seed: int, line_break: str
+) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        world = LandingWorld(Path(folder))
+        try:
+            _land_in_parts(world, [*line_edits, *edits], meanwhile, random.Random(seed), line_break)
+        finally:
+            world.close()
+
+
+DECISIONS: dict[str, Callable[[Change], ChangeSet]] = {
+    "land a part": lambda change: change.land(FilePart("a.txt", (1, 3)), FilePart("new.txt")),
+    "land the rest": Change.land,
+    "undo the rest": Change.undo,
+    "undo the part": Change.undo,
+}
 
 
 @pytest.mark.long

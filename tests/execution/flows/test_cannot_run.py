@@ -45,49 +45,6 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(
-    "case",
-    [*CASES["make"], *(pytest.param(case, marks=pytest.mark.long) for case in (*CASES["pytest"], *CASES["others"]))],
-    ids=lambda case: case.name,
-)
-def test_the_refusal_names_what_is_missing_and_the_fix(
-    case: Case, request: pytest.FixtureRequest, run_flow: RunFlow, without: Callable[..., None]
-) -> None:
-    needs(*case.needs)
-    repository: Repository = request.getfixturevalue("project" if case in CASES["pytest"] else "repository")
-    repository.commit("begin", case.files)
-    if case.without:
-        without(*case.without)
-    with pytest.raises(CannotRun) as refusal:
-        run_flow(case.flow)
-    assert case.missing in refusal.value.message
-    assert case.fix in refusal.value.fix
-
-
-@pytest.mark.long
-def test_a_linter_of_our_own_environment_is_not_used_and_named(
-    repository: Repository, run_flow: RunFlow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "own/bin").mkdir(parents=True)
-    (tmp_path / "own/bin/flake8").touch()
-    monkeypatch.setattr(tooling, "find_own_environment", lambda: tmp_path / "own")
-    repository.commit("begin", {"cart.py": "total = 0\n"})
-    with pytest.raises(CannotRun, match="not used: flake8 of Clawpy's own environment, which is not the project's"):
-        run_flow("lint")
-
-
-@pytest.mark.long
-def test_tests_that_need_a_database_which_is_down_could_not_run(project: Repository, run_flow: RunFlow) -> None:
-    with socket.socket() as unanswered:
-        unanswered.bind(("127.0.0.1", 0))
-        port = unanswered.getsockname()[1]
-        body = f"import socket\ndef test_a(): socket.create_connection(('127.0.0.1', {port}))\ndef test_b(): pass\n"
-        project.commit("tests", {"test_a.py": body})
-        with pytest.raises(CannotRun, match="1 of 2 tests could not run: nothing answers") as refusal:
-            run_flow("run_tests")
-    assert "start it" in refusal.value.fix
-
-
 class TestFailures:
     """A check that has all that it needs and finds something fails, whatever else is missing."""
 
@@ -138,3 +95,46 @@ class TestFailures:
         assert (run.check.failed, run.check.counted) == (1, False)
         assert run.summary.startswith("Make test failed in ")
         assert run.summary.endswith("its output names no tests")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [*CASES["make"], *(pytest.param(case, marks=pytest.mark.long) for case in (*CASES["pytest"], *CASES["others"]))],
+    ids=lambda case: case.name,
+)
+def test_the_refusal_names_what_is_missing_and_the_fix(
+    case: Case, request: pytest.FixtureRequest, run_flow: RunFlow, without: Callable[..., None]
+) -> None:
+    needs(*case.needs)
+    repository: Repository = request.getfixturevalue("project" if case in CASES["pytest"] else "repository")
+    repository.commit("begin", case.files)
+    if case.without:
+        without(*case.without)
+    with pytest.raises(CannotRun) as refusal:
+        run_flow(case.flow)
+    assert case.missing in refusal.value.message
+    assert case.fix in refusal.value.fix
+
+
+@pytest.mark.long
+def test_a_linter_of_our_own_environment_is_not_used_and_named(
+    repository: Repository, run_flow: RunFlow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own/bin").mkdir(parents=True)
+    (tmp_path / "own/bin/flake8").touch()
+    monkeypatch.setattr(tooling, "find_own_environment", lambda: tmp_path / "own")
+    repository.commit("begin", {"cart.py": "total = 0\n"})
+    with pytest.raises(CannotRun, match="not used: flake8 of Clawpy's own environment, which is not the project's"):
+        run_flow("lint")
+
+
+@pytest.mark.long
+def test_tests_that_need_a_database_which_is_down_could_not_run(project: Repository, run_flow: RunFlow) -> None:
+    with socket.socket() as unanswered:
+        unanswered.bind(("127.0.0.1", 0))
+        port = unanswered.getsockname()[1]
+        body = f"import socket\ndef test_a(): socket.create_connection(('127.0.0.1', {port}))\ndef test_b(): pass\n"
+        project.commit("tests", {"test_a.py": body})
+        with pytest.raises(CannotRun, match="1 of 2 tests could not run: nothing answers") as refusal:
+            run_flow("run_tests")
+    assert "start it" in refusal.value.fix

@@ -19,6 +19,13 @@ NODE_MODULES = Path(os.environ.get("CLAWPY_NODE_MODULES", "/nowhere"))
 needs_ruff = pytest.mark.skipif(not Path(sys.prefix, "bin", "ruff").exists(), reason="needs ruff")
 
 
+def commit_python_project(repository: Repository, **files: str) -> None:
+    """Commit these files; ruff and mypy of the environment of these tests lint them."""
+    settings = "[tool.ruff.lint]\nselect = ['F']\n[tool.mypy]\nstrict = true\n"
+    repository.commit("begin", {".gitignore": ".venv\n", "pyproject.toml": settings, **files})
+    (repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
+
+
 def test_a_makefile_target_is_a_linter_when_it_names_lines(repository: Repository, run_flow: RunFlow) -> None:
     repository.commit("begin", {"Makefile": "lint:\n\t@echo 'a.c:3: too long'; echo all is lost; exit 1\n"})
     assert run_flow("lint").summary == "make lint: 1 finding in 1 file (lint 1)"
@@ -45,13 +52,6 @@ def test_the_fix_for_a_missing_linter_uses_the_projects_package_manager(
     with pytest.raises(WorkFailed) as caught:
         run_flow("lint")
     assert caught.value.fix == command
-
-
-def commit_python_project(repository: Repository, **files: str) -> None:
-    """Commit these files; ruff and mypy of the environment of these tests lint them."""
-    settings = "[tool.ruff.lint]\nselect = ['F']\n[tool.mypy]\nstrict = true\n"
-    repository.commit("begin", {".gitignore": ".venv\n", "pyproject.toml": settings, **files})
-    (repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
 
 
 @pytest.mark.long

@@ -72,10 +72,6 @@ TABLE = read_table(__file__)
 CASES = [ToolCase(**row, **TABLE["texts"][row["texts"]]) for row in TABLE["case"]]
 
 
-def test_every_test_runner_has_a_case() -> None:
-    assert [case.tool for case in CASES] == [row.name for row in TEST_RUNNERS]
-
-
 def make_environment(folder: Path, *, with_pytest: bool) -> Path:
     """Make a virtual environment, on request with the packages of the one that runs these tests."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
@@ -144,6 +140,10 @@ def set_up(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         PREPARATIONS[case.python](repository.path, tmp_path, monkeypatch)
 
     return set_up_case
+
+
+def test_every_test_runner_has_a_case() -> None:
+    assert [case.tool for case in CASES] == [row.name for row in TEST_RUNNERS]
 
 
 @pytest.mark.long

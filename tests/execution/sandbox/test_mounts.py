@@ -13,6 +13,17 @@ from engine.execution.sandbox.mounts import Mount, MountKind, make_pinned, plan_
 from engine.model import Refusal
 
 
+@pytest.fixture
+def mounts(tmp_path: Path) -> list[Mount]:
+    """Two mounts, of which the first one has its folder below `tmp_path`/tmp."""
+    (tmp_path / "tmp").mkdir()
+    (tmp_path / "outside").mkdir()
+    return [
+        Mount(MountKind.WRITE, Path("/var/tmp/a/b"), tmp_path / "tmp/a/b"),
+        Mount(MountKind.WRITE, tmp_path / "outside", tmp_path / "outside/c"),
+    ]
+
+
 def test_commands_write_their_folders_but_not_what_git_runs(tmp_path: Path) -> None:
     confinement = Confinement(tmp_path / "folder", tmp_path / "scratch", tmp_path / "caches")
     confinement.make()
@@ -34,17 +45,6 @@ def test_commands_write_their_folders_but_not_what_git_runs(tmp_path: Path) -> N
     assert plan_kinds()[folder] is MountKind.READ, (
         "nothing can be mounted on a link, so nothing in the folder is written"
     )
-
-
-@pytest.fixture
-def mounts(tmp_path: Path) -> list[Mount]:
-    """Two mounts, of which the first one has its folder below `tmp_path`/tmp."""
-    (tmp_path / "tmp").mkdir()
-    (tmp_path / "outside").mkdir()
-    return [
-        Mount(MountKind.WRITE, Path("/var/tmp/a/b"), tmp_path / "tmp/a/b"),
-        Mount(MountKind.WRITE, tmp_path / "outside", tmp_path / "outside/c"),
-    ]
 
 
 def test_the_folder_of_a_mount_is_made_once_and_beside_the_places_of_sessions_none_is(

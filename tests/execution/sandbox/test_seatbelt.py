@@ -23,6 +23,37 @@ def confinement(tmp_path: Path) -> Confinement:
     )
 
 
+def find_strings(text: str) -> list[str]:
+    """The strings of a profile, read as its language has them."""
+    return split_quoted(text)[0]
+
+
+def remove_strings(text: str) -> str:
+    return split_quoted(text)[1]
+
+
+def split_quoted(text: str) -> tuple[list[str], str]:
+    """The strings of a profile, and the text outside of them."""
+    texts: list[str] = []
+    outside, inside, escaped = "", False, False
+    for character in text:
+        if not inside:
+            if character == '"':
+                inside = True
+                texts.append("")
+            else:
+                outside += character
+        elif escaped or character not in '\\"':
+            texts[-1] += character
+            escaped = False
+        elif character == "\\":
+            escaped = True
+        else:
+            inside = False
+    assert not inside
+    return texts, outside
+
+
 def test_the_profile_denies_first_and_lets_the_deeper_path_decide(confinement: Confinement) -> None:
     text = make_profile(confinement)
     folder = confinement.folder
@@ -63,34 +94,3 @@ def test_a_path_with_a_control_character_is_refused(name: str) -> None:
 def test_any_quoted_text_is_one_string(text: str) -> None:
     assert find_strings(quote_path(text)) == [text]
     assert remove_strings(quote_path(text)) == ""
-
-
-def find_strings(text: str) -> list[str]:
-    """The strings of a profile, read as its language has them."""
-    return split_quoted(text)[0]
-
-
-def remove_strings(text: str) -> str:
-    return split_quoted(text)[1]
-
-
-def split_quoted(text: str) -> tuple[list[str], str]:
-    """The strings of a profile, and the text outside of them."""
-    texts: list[str] = []
-    outside, inside, escaped = "", False, False
-    for character in text:
-        if not inside:
-            if character == '"':
-                inside = True
-                texts.append("")
-            else:
-                outside += character
-        elif escaped or character not in '\\"':
-            texts[-1] += character
-            escaped = False
-        elif character == "\\":
-            escaped = True
-        else:
-            inside = False
-    assert not inside
-    return texts, outside

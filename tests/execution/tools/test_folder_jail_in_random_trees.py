@@ -128,6 +128,17 @@ def temporary_root() -> Iterator[Path]:
         shutil.rmtree(root)
 
 
+def read_outside(root: Path) -> dict[Path, bytes]:
+    """The files beside the jail's folder."""
+    return {file: file.read_bytes() for file in (root / "c", *(root / "out").rglob("*")) if file.is_file()}
+
+
+def read_git_names(folder: Path) -> dict[str, bytes | None]:
+    """Everything under a name that is git's."""
+    paths = [path for path in folder.rglob("*") if GIT in path.relative_to(folder).parts]
+    return {str(path): path.read_bytes() if path.is_file() and not path.is_symlink() else None for path in paths}
+
+
 @settings(max_examples=60)
 @given(TREES, PATH_LISTS)
 def test_the_jail_reads_only_files_inside(entries: list[Entry], paths: list[str]) -> None:
@@ -166,17 +177,6 @@ def test_the_jail_writes_only_files_inside(entries: list[Entry], paths: list[str
             with contextlib.suppress(Refusal):
                 jail.write(path, b"written")
         assert read_untouchable() == before
-
-
-def read_outside(root: Path) -> dict[Path, bytes]:
-    """The files beside the jail's folder."""
-    return {file: file.read_bytes() for file in (root / "c", *(root / "out").rglob("*")) if file.is_file()}
-
-
-def read_git_names(folder: Path) -> dict[str, bytes | None]:
-    """Everything under a name that is git's."""
-    paths = [path for path in folder.rglob("*") if GIT in path.relative_to(folder).parts]
-    return {str(path): path.read_bytes() if path.is_file() and not path.is_symlink() else None for path in paths}
 
 
 @settings(max_examples=100)

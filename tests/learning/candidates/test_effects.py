@@ -33,16 +33,16 @@ EFFECTS = st.one_of(
 )
 
 
-@given(EFFECTS)
-def test_an_effect_is_read_from_json_as_it_was_written(effect: Effect) -> None:
-    assert effect_from_json(json.loads(json.dumps(effect.to_json()))) == effect
-
-
 def preview(*effects: Effect) -> list[str]:
     """The preview of the last of these effects of the same type, where the others are active."""
     *others, effect = effects
     preview = make_preview(effect, others, model="openai:gpt-5", tries=3, cost=500_000, flows=FLOW_NAMES)
     return list(preview.after)
+
+
+@given(EFFECTS)
+def test_an_effect_is_read_from_json_as_it_was_written(effect: Effect) -> None:
+    assert effect_from_json(json.loads(json.dumps(effect.to_json()))) == effect
 
 
 def test_a_flow_whose_name_is_taken_gets_a_number_in_its_preview_too(world: AdaptationWorld) -> None:

@@ -13,6 +13,14 @@ CASES = st.lists(st.tuples(st.sampled_from(["tests", "lint", "docs"]), SCORE, st
 """(kind, score, whether it was approved) of decisions."""
 
 
+def learn_kinds(cases: list[tuple[str, float, bool]]) -> KindCalibration:
+    """The calibration of kinds after these decisions."""
+    calibration = KindCalibration()
+    for kind, score, approved in cases:
+        calibration.learn(kind, score, approved)
+    return calibration
+
+
 @pytest.mark.parametrize(("outcomes", "is_credible"), [(11, False), (12, True)])
 def test_a_high_score_is_credible_after_twelve_that_came_true(outcomes: int, is_credible: bool) -> None:
     calibration = TwinCalibration()
@@ -34,14 +42,6 @@ def test_a_high_score_is_credible_by_the_outcomes_of_scores_from_a_little_below_
     for _ in range(12):
         calibration.learn(score, True)
     assert (calibration.calibrate(0.9) > CREDIBLE_BELOW) is is_near
-
-
-def learn_kinds(cases: list[tuple[str, float, bool]]) -> KindCalibration:
-    """The calibration of kinds after these decisions."""
-    calibration = KindCalibration()
-    for kind, score, approved in cases:
-        calibration.learn(kind, score, approved)
-    return calibration
 
 
 @settings(max_examples=5)

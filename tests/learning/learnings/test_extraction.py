@@ -29,6 +29,21 @@ HEALED = ledger_entry("ValidationHealed", "s1", failing=[TEST], attempts=2, cost
 UV = "We install with uv"
 
 
+class ForgettingModel(ScriptedModel):
+    """A model during whose first answer the operator forgets some words."""
+
+    def __init__(self, words: str, answer: str) -> None:
+        super().__init__(answer)
+        self.words = words
+        self.texts: LearningTexts | None = None
+
+    def ask(self, question: Question, /) -> Answer | None:
+        if self.texts is not None:
+            assert self.texts.erase(SearchTerms([self.words])) == 0, "nothing is written yet"
+            self.texts = None
+        return super().ask(question)
+
+
 def test_a_confirmed_finding_is_promoted_from_the_team_to_the_session_and_a_claim_is_not(world: ChainWorld) -> None:
     world.end_session("s1", UV, entries=(HEALED,))
     claim, source, promoted = sorted(world.learnings.files.entries(), key=lambda entry: (entry.about, entry.scope_id))
@@ -92,21 +107,6 @@ def test_the_last_landing_or_undo_decides_whether_work_was_wanted(world: ChainWo
     (retired,) = record_and_list(landed)
     assert (retired.active, retired.retired_because) == (False, "its changes were landed after all")
     assert record_and_list(undone) == [entry]
-
-
-class ForgettingModel(ScriptedModel):
-    """A model during whose first answer the operator forgets some words."""
-
-    def __init__(self, words: str, answer: str) -> None:
-        super().__init__(answer)
-        self.words = words
-        self.texts: LearningTexts | None = None
-
-    def ask(self, question: Question, /) -> Answer | None:
-        if self.texts is not None:
-            assert self.texts.erase(SearchTerms([self.words])) == 0, "nothing is written yet"
-            self.texts = None
-        return super().ask(question)
 
 
 def test_words_that_are_forgotten_while_a_model_answers_are_not_written(make_world: MakeWorld) -> None:

@@ -50,6 +50,15 @@ def find_source_kinds(world: ModelWorld) -> list[str]:
     return kinds
 
 
+def approve_candidate(engine: Engine) -> PromptFragment:
+    """Approve the candidate that was drafted from the corrections."""
+    engine.adaptation.run_round()
+    (candidate,) = engine.adaptation.candidates(CandidateStatus.REVIEW)
+    engine.adaptation.approve(candidate.id)
+    assert isinstance(candidate.effect, PromptFragment)
+    return candidate.effect
+
+
 @pytest.mark.long
 def test_a_correction_is_in_the_next_prompts_once_until_it_is_retracted(world: ModelWorld) -> None:
     with world.opened() as engine:
@@ -83,15 +92,6 @@ def test_a_correction_is_in_the_next_prompts_once_until_it_is_retracted(world: M
         correct_card(world, "Describe part 4", "Docs end with a full stop.")
         engine.bubbles.flush()
         assert find_source_kinds(world) == [], "a retracted lesson does not come back when it is said again"
-
-
-def approve_candidate(engine: Engine) -> PromptFragment:
-    """Approve the candidate that was drafted from the corrections."""
-    engine.adaptation.run_round()
-    (candidate,) = engine.adaptation.candidates(CandidateStatus.REVIEW)
-    engine.adaptation.approve(candidate.id)
-    assert isinstance(candidate.effect, PromptFragment)
-    return candidate.effect
 
 
 @pytest.mark.long

@@ -60,6 +60,23 @@ def carry_out(entries: list[LearningEntry], plan: list[Change]) -> list[Learning
     return list(({entry.id: entry for entry in entries} | {change.entry.id: change.entry for change in plan}).values())
 
 
+UV = "We install with uv"
+
+
+@pytest.fixture
+def promoted_world(world: ChainWorld) -> ChainWorld:
+    """Two learnings of three sessions were promoted to their project, and `UV` to all projects."""
+    world.end_sessions(UV, "Tea is at four")
+    for entry in world.learnings.list_entries("project"):
+        world.learnings.keep(entry.id)
+    world.learnings.promote(find_project_entry(world).id)
+    return world
+
+
+def find_project_entry(world: ChainWorld) -> LearningEntry:
+    return next(entry for entry in world.learnings.list_entries("project") if entry.text == UV)
+
+
 @pytest.mark.long
 @given(st.lists(ENTRIES, min_size=20, max_size=40), st.lists(ENTRIES, max_size=3), st.randoms())
 @settings(max_examples=40)
@@ -158,23 +175,6 @@ def test_compaction_loses_no_source_and_no_session(entries: list[LearningEntry])
 )
 def test_a_finding_about_an_agents_own_tools_is_known_by_what_it_is_about(about: str, is_own: bool) -> None:
     assert is_about_own_tools(make_entry("whatever it says", about=about)) is is_own
-
-
-UV = "We install with uv"
-
-
-@pytest.fixture
-def promoted_world(world: ChainWorld) -> ChainWorld:
-    """Two learnings of three sessions were promoted to their project, and `UV` to all projects."""
-    world.end_sessions(UV, "Tea is at four")
-    for entry in world.learnings.list_entries("project"):
-        world.learnings.keep(entry.id)
-    world.learnings.promote(find_project_entry(world).id)
-    return world
-
-
-def find_project_entry(world: ChainWorld) -> LearningEntry:
-    return next(entry for entry in world.learnings.list_entries("project") if entry.text == UV)
 
 
 def test_a_retraction_queues_everything_that_was_promoted_from_it(promoted_world: ChainWorld) -> None:

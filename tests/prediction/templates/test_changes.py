@@ -17,6 +17,10 @@ from tests.conftest import Repository
 from tests.prediction.sensing import NOW, SensedWorkspace, make_session, touch
 
 
+def list_subjects(proposals: list[Proposal]) -> list[str]:
+    return [proposal.subject for proposal in proposals]
+
+
 def test_a_file_is_linted_again_after_it_was_written(world: SensedWorkspace, repository: Repository) -> None:
     repository.write("cart.py", "3")
     touch(repository.path / "cart.py", NOW - timedelta(hours=3))
@@ -32,10 +36,6 @@ def test_a_file_is_linted_again_after_it_was_written(world: SensedWorkspace, rep
 KEY = "AK" + "IA" + "Q7W2E9R4T1Y8U3I6"
 TOKEN = "glp" + "at-" + "x7Kq2mWz9RtB4vNc8LpS"
 """Made-up secrets. They are put together here, so that no scanner takes this file for a leak."""
-
-
-def list_subjects(proposals: list[Proposal]) -> list[str]:
-    return [proposal.subject for proposal in proposals]
 
 
 def test_a_breakpoint_and_a_todo_in_one_file_are_two_subjects(world: SensedWorkspace, repository: Repository) -> None:

@@ -17,6 +17,14 @@ from tests.prediction.sensing import NOW, PastRun, SensedWorkspace, commit_at, g
 HOUR = timedelta(hours=1)
 
 
+TEST = "tests/test_cart.py::test_total"
+
+
+def make_measured_run(head: str, hours: int, seconds: float) -> PastRun:
+    """A run so many hours ago in which `TEST` took so many seconds."""
+    return PastRun(head, ran_at=NOW - timedelta(hours=hours), durations=((TEST, seconds),))
+
+
 def test_the_same_changes_make_the_same_card(world: SensedWorkspace, repository: Repository, head: str) -> None:
     world.runs = [PastRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"))]
     repository.write("tax.py", "2")
@@ -50,14 +58,6 @@ def test_failing_ci_offers_a_run_here(
     world.sense()
     world.github.settle(10)
     assert get_only(failing_ci(world.sense())).prompt == "Run the whole suite here: CI fails on feature/x"
-
-
-TEST = "tests/test_cart.py::test_total"
-
-
-def make_measured_run(head: str, hours: int, seconds: float) -> PastRun:
-    """A run so many hours ago in which `TEST` took so many seconds."""
-    return PastRun(head, ran_at=NOW - timedelta(hours=hours), durations=((TEST, seconds),))
 
 
 @pytest.mark.parametrize(
