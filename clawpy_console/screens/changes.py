@@ -112,6 +112,9 @@ class Changes(Pane):
         yield Files(id="files", classes="-fit")
         yield DiffView()
 
+    def on_resize(self) -> None:
+        self._draw()
+
     @property
     def parts(self) -> list[FilePart]:
         """The parts that are marked to be landed; [] for the whole change set."""

@@ -85,7 +85,7 @@ class ReflowingText(Widget):
     def render_line(self, y: int) -> Strip:
         width = self.content_size.width
         lines = self._get_lines(width)
-        if y >= len(lines):
+        if y >= len(lines) or not width:  # a pane that is hidden at this size is drawn once more with no width
             return Strip.blank(width, self.visual_style.rich_style)
         [strip] = Visual.to_strips(self, lines[y], width, 1, self.visual_style, apply_selection=False)
         return Strip(make_selectable(self, strip, 0, y))

@@ -185,3 +185,21 @@ async def test_the_terminal_can_be_resized_behind_a_dialog(
         await pilot.resize_terminal(*after)
         await until(pilot, lambda: drawn and drawn[-1]._compositor.size == after, "for a frame of the new size")
         assert [line.cell_length for line in read_lines(console)] == [after[0]] * after[1]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_terminal_that_was_narrow_for_a_moment_shows_what_it_showed_before(
+    console: ConsoleApp, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    draw = Compositor.render_update
+    async with console.run_test(size=(100, 40)) as pilot:
+        screen = await open_screen(pilot, mode)
+        before = read_lines(console)
+        monkeypatch.setattr(Compositor, "render_update", lambda self, screen_stack: draw(self, True, screen_stack))
+        await pilot.resize_terminal(40, 12)  # the first frame still has all columns, some of them without any width
+        await until(pilot, lambda: screen.has_class("-narrow"), "for the columns of the new size")
+        await pilot.resize_terminal(100, 40)
+        await until(pilot, lambda: screen.has_class("-normal"), "for the columns of the old size")
+        await pilot.pause()
+        assert read_lines(console) == before

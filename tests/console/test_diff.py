@@ -10,9 +10,9 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.screens import diff
 from engine.model import FileChange, FileDiff
 from tests.console.diff_steps import HUNKS, IN_DIFF, find_view, set_hunks
-from tests.console.driving import read_screen
+from tests.console.driving import read_screen, running
 from tests.console.stand_in import StandIn
-from tests.console.stories import Given, Until, cursor, hides, play, press, sees, set_change
+from tests.console.stories import Given, Until, carry_out, cursor, hides, play, press, sees, set_change
 
 
 class SortOfChange(NamedTuple):
@@ -91,6 +91,16 @@ async def test_every_sort_of_change_is_described(console: ConsoleApp) -> None:
         sees(*(sort.description for sort in SORTS_OF_CHANGE)),
         size=(120, 100),
     )
+
+
+async def test_a_warning_about_a_file_gets_the_room_of_a_terminal_that_became_wide(
+    console: ConsoleApp, engine: StandIn
+) -> None:
+    set_change(engine, files=(FileChange("sub", "modified", 1, 1, refused="a submodule: its files belong to it"),))
+    async with running(console, "2", size=(40, 12)) as pilot:
+        await carry_out(pilot, press("tab tab"), sees("✗ sub: a sub"), hides("it; cannot be landed"))
+        await pilot.resize_terminal(160, 50)
+        await carry_out(pilot, sees("✗ sub: a submodule: its files belong to it; cannot be landed"))
 
 
 async def test_very_long_lines_are_moved(console: ConsoleApp) -> None:
