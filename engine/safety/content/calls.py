@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
-from itertools import chain, dropwhile
+from itertools import dropwhile
 
 from engine.safety.content.outputs import (
     find_input,
@@ -66,12 +66,16 @@ _INPUT_MARK = "{}"
 _APPENDED_INPUT = "{input}"
 """What stands for their input at the end of a command without a placeholder. It is no argument of the program that runs
 in the end, but may be the program itself, or its script."""
-_PLACEHOLDER = re.compile(r"\{[0-9.]*\}")
-"""`_INPUT_MARK`, and what else parallel replaces by its input: `{1}`, `{.}`."""
+_PLACEHOLDER = re.compile(r"(.*/)?\{[-0-9./]*\}")
+"""`_INPUT_MARK`, and what else parallel replaces by its input: `{1}`, `{.}`, `{/}`; also in a folder."""
 _PLACEHOLDER_OPTIONS = {"xargs": ("-I", "-J", "-i", "--replace"), "parallel": ("-I", "-i", "--replace")}
 """The programs whose input becomes words of a command, with the options that say what stands for it."""
 _ATTACHED_VALUES = ("-e", "-l")
 """Options of theirs whose value, if there is one, is the rest of the word."""
+_PIPE_OPTIONS = frozenset({"--pipe", "--pipepart", "--pipe-part", "--spreadstdin"})
+"""Options by which parallel gives its input to the standard input of the command."""
+_ARGUMENT_FILE = re.compile(r"(^| )(-\w*a|--arg-file)[ =]?<\(\)")
+"""The option by which xargs reads its words from the output of a command."""
 _CONTAINER_VALUES = read_word_list("container_values")
 
 
@@ -116,8 +120,9 @@ def find_calls(text: str) -> Unwrapped:
     return result
 
 
-def _add_script(text: str, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
-    """Add the programs of a script to the result. `depth` is the number of scripts and programs around it."""
+def _add_script(text: str, result: Unwrapped, depth: int, via: tuple[str, ...], reader: Simple | None = None) -> None:
+    """Add the programs of a script to the result. `depth` is the number of scripts and programs around it. They read
+    the standard input of `reader`, unless it is None or they have one of their own."""
     result.nested_left -= len(text)
     if depth > MAX_DEPTH or result.nested_left < 0:
         result.unreadable = "nested too deeply to be checked"
@@ -126,6 +131,8 @@ def _add_script(text: str, result: Unwrapped, depth: int, via: tuple[str, ...]) 
     if len(simples) >= MAX_COMMANDS or len(result.calls) >= MAX_COMMANDS:
         result.unreadable = "more commands than can be checked"
     for simple in simples:
+        if reader is not None and simple.stdin is None and simple.source is None:
+            simple.stdin, simple.source = reader.stdin, reader.source
         for nested in simple.nested:
             _add_script(nested, result, depth + 1, (*via, "$()"))
         if len(result.calls) >= MAX_COMMANDS:
@@ -168,11 +175,13 @@ def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, vi
     argv = _skip_shell_prompt(argv)
     if not argv:
         return
-    call = fed_call = Call(_normalise_program(argv[0]), argv[1:], simple, via)
+    base = _normalise_program(argv[0])
+    simple = _read_argument_file(base, argv[1:], simple)
+    call = fed_call = Call(base, argv[1:], simple, via)
     is_fed = not _PLACEHOLDER_OPTIONS.keys().isdisjoint(via)
     if is_fed and _APPENDED_INPUT in fed_call.args:
         call = replace(fed_call, args=[word for word in fed_call.args if word != _APPENDED_INPUT])
-    is_from_input = call.base == _APPENDED_INPUT or _PLACEHOLDER.fullmatch(call.base)
+    is_from_input = call.base == _APPENDED_INPUT or _PLACEHOLDER.fullmatch(argv[0])
     if (is_fed and is_from_input) or argv[0] in simple.globs or _UNRESOLVED_VARIABLE.search(call.base):
         result.unresolved = argv[0]
     if (
@@ -185,9 +194,12 @@ def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, vi
     result.downloaded_files |= find_saved_files(call.base, call.args, simple.redirects)
     result.runs_download |= not result.downloaded_files.isdisjoint(files_run)
     inner_via = (*via, "find" if call.base == "fd" else call.base)
-    for inner in chain(_find_carried_commands(call), _find_inner_commands(fed_call, result)):
+    for script in _find_carried_commands(call):
+        _add_script(script, result, depth + 1, inner_via)
+    for inner in _find_inner_commands(fed_call, result):
         if isinstance(inner, str):
-            _add_script(inner, result, depth + 1, inner_via)
+            is_input = inner == find_input(simple)  # nothing is left of it for the programs in it
+            _add_script(inner, result, depth + 1, inner_via, None if is_input else simple)
         elif inner:
             _add_call(inner, simple, result, depth + 1, inner_via)
     if (call.base, call.args[:1]) not in _LOOKS_UP:
@@ -220,7 +232,10 @@ def _find_inner_commands(call: Call, result: Unwrapped) -> Iterator[InnerCommand
     elif base == "eval":
         yield from _find_evaluated_script(call, result)
     elif base == "ssh":
-        yield " ".join(skip_options(args, _SSH_VALUES)[1:]) or call.simple.stdin or ""
+        if command := skip_options(args, _SSH_VALUES)[1:]:
+            yield " ".join(command)
+        else:
+            yield from _read_input_scripts(call.simple, result)
     elif base in _READS_SCRIPTS:
         yield from _find_scripts(call, result)
     elif base in _CONTAINER_PROGRAMS:
@@ -310,6 +325,17 @@ def _split_last_option(word: str, with_value: Set[str]) -> tuple[str, str]:
     return word, ""
 
 
+def _read_argument_file(base: str, args: list[str], simple: Simple) -> Simple:
+    """`simple`, with the command in `xargs -a <(…)` as if it were piped in, because xargs makes the same words of its
+    output. If another command is piped in, the one that downloads something is preferred."""
+    if base != "xargs" or not simple.nested or not _ARGUMENT_FILE.search(" ".join(args)):
+        return simple
+    commands, has_input = parse(simple.nested[0]), simple.source is not None or simple.stdin is not None
+    if not commands or (has_input and not scripts_download(simple.nested[:1])):
+        return simple
+    return replace(simple, stdin=None, source=commands[-1])
+
+
 def _find_env_script(args: list[str]) -> str | None:
     """The script in `env -S "…"`, None without that option."""
     for index, word in enumerate(args):
@@ -344,6 +370,7 @@ def _append_input(call: Call, words: list[str]) -> list[str]:
     command runs each line of its input."""
     if call.base == "xargs" and not words:
         return words
+    is_piped = call.base == "parallel" and not _PIPE_OPTIONS.isdisjoint(call.args[: len(call.args) - len(words)])
     source, has_placeholder = call.simple.source, _INPUT_MARK in " ".join(words)
     input_text = find_output(source) if call.base == "xargs" and source is not None else None
     if input_text is not None and has_placeholder:
@@ -352,7 +379,7 @@ def _append_input(call: Call, words: list[str]) -> list[str]:
         return words + input_text.split()[:200]
     if call.base == "parallel" and "::::" in words:
         words = words[: words.index("::::")]
-    if has_placeholder or words == ["command"]:  # a manual writes `xargs command`
+    if is_piped or has_placeholder or words == ["command"]:  # a manual writes `xargs command`
         return words
     if call.base == "parallel" and len(words) == 1:
         return [f"{words[0]} {_APPENDED_INPUT}"]
@@ -413,10 +440,14 @@ def _fill_parameters(base: str, words: list[str]) -> str:
 
 def _find_input_scripts(call: Call, result: Unwrapped) -> Iterator[str]:
     """The script that a shell reads from its standard input. xargs and parallel may leave it theirs, as with `-a`."""
-    args, simple = [word for word in call.args if word != _APPENDED_INPUT], call.simple
+    args = [word for word in call.args if word != _APPENDED_INPUT]
     reads_input = not skip_options(args, frozenset({"-o"})) or "-s" in args or args[:1] == ["-"]
-    if "/dev/stdin" not in args and (call.base in ("source", ".") or not reads_input):
-        return
+    if "/dev/stdin" in args or (reads_input and call.base not in ("source", ".")):
+        yield from _read_input_scripts(call.simple, result)
+
+
+def _read_input_scripts(simple: Simple, result: Unwrapped) -> Iterator[str]:
+    """The script in the standard input of a command that runs it."""
     if simple.stdin is not None:
         yield simple.stdin
     if simple.source is not None:
