@@ -3,13 +3,23 @@
 `Git` (`command`) runs git in a folder. `environment` starts it with fixed variables and a configuration that names no
 program. `repository` finds the repository of a folder by its files.
 
-Each of the other modules reads one subject and returns frozen values: `history`, `state` of the working tree, `patch`
-of your own work, and so on. `reader` reads the state of a repository and inspects it (`inspection`), and keeps both
-results until something changes. `github` asks the server through `gh`.
+Each of the other modules reads one subject and returns frozen values:
+
+| module | what it reads or finds |
+|---|---|
+| `history`, `habits` | commits, tags, reflogs and stashes; which files change together, and how it is released |
+| `state` | branches and the files of the working tree |
+| `operations` | unfinished merges and the like; what a merge would bring |
+| `patch`, `own_changes`, `leftovers` | your own work as one patch, and what it left behind: debugging, outdated names |
+| `unpushed` | secrets and other problems in what is not pushed or not committed |
+| `lost_commits` | commits that are on no branch |
+
+`reader` reads the state of a repository and inspects it (`inspection`), and keeps both results until something changes.
+`github` asks the server through `gh`.
 
 The sensing of cards (SPEC 2.1) and the flows of cards (SPEC 3.9) use the same functions, so that a card and its result
 agree. Names and paths are not changed, so sanitise them before they are shown.
-It may import engine.model, clock, files and programs.
+It may import engine.model, background, clock, files, frozen, inference and installed.
 """
 
 from engine.git.command import Git, create_repository, read_git_version

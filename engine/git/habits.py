@@ -57,7 +57,7 @@ class CoChanges:
     """
 
     def __init__(self, history: Iterable[Change]) -> None:
-        changes = [change for change in history if change.parents < 2]
+        changes = [change for change in history if change.parent_count < 2]
         self.length = len(changes)
         self._files = [
             frozenset(change.files) if len(change.files) <= MAX_FILES_OF_COMMIT else frozenset() for change in changes
@@ -179,13 +179,13 @@ def measure_release_rhythm(history: Sequence[Change]) -> ReleaseRhythm | None:
     for change in history:
         files.update(change.files)
         versions.update(map(_find_version, change.tags))
-        if change.parents < 2:
+        if change.parent_count < 2:
             commits += 1
             if is_preparing_release(change.subject) and _find_version(change.subject) not in versions - {""}:
                 preparing = change.subject
         tag = next(filter(is_release_tag, change.tags), "")
         if tag:
-            releases.append(_Release(tag, change.at, commits, frozenset(files)))
+            releases.append(_Release(tag, change.committed, commits, frozenset(files)))
             preparing, files = "", set()
     if not releases:
         return None

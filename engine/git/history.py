@@ -1,13 +1,18 @@
-"""Reads the history of a repository as frozen values: commits, tags, and the files that commits change. What follows
-from it is in `habits`."""
+"""Reads the past of a repository as frozen values: commits, what they changed, and tags; reflogs, and the stashes,
+which are one of them. Other functions say which commit a revision means, and how two commits relate.
+
+What follows from it is in `habits`, `lost_commits` and `inspection`.
+"""
 
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
 from engine.git.command import Git
 from engine.model import Refusal, group_pairs
@@ -17,7 +22,20 @@ log = logging.getLogger(__name__)
 MAX_CHANGES = 3_000
 """Maximum number of commits that are read with their files. Older ones say little about the habits of today."""
 
+MAX_LOG_BYTES = 8_000_000
+"""Maximum size of a reflog, which is about 40,000 entries. A longer one counts as none."""
+
+MAX_STASHES = 50
+"""Maximum number of stashes that are read."""
+
+MAX_STASHED_FILES = 300
+"""Maximum number of files of a stash that are named."""
+
 _COMMIT_MARK = "\x01"
+
+_LOG_LINE = re.compile(rb"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) .*?> (\d+) [+-]\d{4}\t?(.*)")
+
+_FIXUP_PREFIX = re.compile(r"^(?:(?:fixup|squash|amend)! )+")
 
 
 @frozen
@@ -36,16 +54,25 @@ class Commit:
     authored: str = ""
     """When its author wrote it, in seconds since 1970. git accepts any number, so it may be no valid date."""
 
+    @property
+    def is_fixup(self) -> bool:
+        """Whether it is to be squashed into the commit with the subject `target_subject`."""
+        return _FIXUP_PREFIX.match(self.subject) is not None
+
+    @property
+    def target_subject(self) -> str:
+        """Its subject without the prefix of a fixup commit."""
+        return _FIXUP_PREFIX.sub("", self.subject)
+
 
 @frozen
 class Change:
-    """One commit with its files."""
+    """What one commit changed. Habits are computed from thousands of them, so times and parents are numbers."""
 
     id: str
-    at: int
-    """When it was committed, in seconds since 1970."""
-    parents: int
-    """The number of its parents."""
+    committed: int
+    """In seconds since 1970."""
+    parent_count: int
     subject: str
     files: tuple[str, ...] = ()
     """The files in which it differs from its only parent, sorted. A merge has none."""
@@ -114,6 +141,69 @@ def read_tags_by_commit(git: Git) -> dict[str, list[str]]:
     """The names of the tags of each commit that has any. Raises `GitError`."""
     lines = git.lines("for-each-ref", "--format=%(objectname) %(*objectname) %(refname:lstrip=2)", "refs/tags")
     return group_pairs((peeled or tip, name) for tip, peeled, name in (line.split(" ", 2) for line in lines))
+
+
+@frozen
+class ReflogEntry:
+    """One move of a ref from the commit `old` to the commit `new`."""
+
+    old: str
+    """Zeroes when the ref was new."""
+    new: str
+    """Zeroes when the ref was deleted."""
+    at: datetime
+    action: str
+    """For example `commit (amend): the subject`."""
+
+
+def read_reflog(git: Git, ref: str = "HEAD") -> list[ReflogEntry]:
+    """The entries of the log of a ref, oldest first. Empty when it has no log."""
+    repository = git.repository
+    file = (repository.git_dir if ref == "HEAD" else repository.common) / "logs" / ref
+    lines = read_plain_or_nothing(file, MAX_LOG_BYTES, follow=False).split(b"\n")
+    entries = [match.groups() for line in lines if (match := _LOG_LINE.fullmatch(line))]
+    return [
+        ReflogEntry(old.decode(), new.decode(), to_datetime(at.decode()), action.decode(errors="surrogateescape"))
+        for old, new, at, action in entries
+    ]
+
+
+@frozen
+class Stash:
+    """One stash."""
+
+    number: int
+    commit: str
+    at: datetime
+    branch: str
+    """The branch on which it was made; "" for a detached HEAD."""
+    message: str
+    """Its message without the branch at the beginning."""
+    files: tuple[str, ...]
+    """At most `MAX_STASHED_FILES` files that it changes, untracked ones included."""
+
+    @property
+    def name(self) -> str:
+        """Its name for git: `stash@{NUMBER}`."""
+        return f"stash@{{{self.number}}}"
+
+
+def read_stashes(git: Git) -> tuple[Stash, ...]:
+    """The newest `MAX_STASHES` stashes. Raises `GitError`."""
+    stashes = []
+    for number, entry in enumerate(read_reflog(git, "refs/stash")[: -MAX_STASHES - 1 : -1]):
+        # git writes `WIP on main: 1a2b3c4 subject` or `On main: message`.
+        where, _, message = entry.action.partition(": ")
+        branch = where.removeprefix("WIP on ").removeprefix("On ").removeprefix("(no branch)")
+        stashes.append(Stash(number, entry.new, entry.at, branch, message, _read_stashed_files(git, entry.new)))
+    return tuple(stashes)
+
+
+def _read_stashed_files(git: Git, commit: str) -> tuple[str, ...]:
+    """The files that a stash changes; () when the stash is gone."""
+    names = git.items("diff-tree", "-r", "-z", "--name-only", "--no-renames", f"{commit}^", commit, allowed=(0, 128))
+    names += git.items("ls-tree", "-r", "-z", "--name-only", f"{commit}^3", allowed=(0, 128))
+    return tuple(names[:MAX_STASHED_FILES])
 
 
 def find_commit(git: Git, revision: str) -> str:

@@ -20,16 +20,8 @@ from typing import Any, TypeVar, cast
 
 from engine.frozen import frozen
 from engine.git.command import Git
-from engine.git.history import Commit, log_commits
-from engine.git.lost_commits import (
-    FIXUP_PREFIX,
-    LostCommits,
-    Stash,
-    read_logs_stamp,
-    read_lost_commits,
-    read_reflog,
-    read_stashes,
-)
+from engine.git.history import Commit, Stash, log_commits, read_reflog, read_stashes
+from engine.git.lost_commits import LostCommits, read_lost_commits
 from engine.git.operations import (
     Collision,
     GitOperation,
@@ -41,7 +33,7 @@ from engine.git.operations import (
     try_merge,
 )
 from engine.git.own_changes import OwnChanges, find_own_changes
-from engine.git.state import GitState
+from engine.git.state import GitState, read_modified_at
 from engine.git.unpushed import (
     NOTHING_UNPUSHED,
     UnpushedProblem,
@@ -141,7 +133,7 @@ class InspectionSubject:
 def inspect(subject: InspectionSubject, answers: Answers) -> Inspection:
     """The results of all checks. Never raises: a check that fails is named in `unknown`."""
     git, state = subject.git, subject.state
-    refs = (state.refs, state.operation, read_logs_stamp(git), subject.today)
+    refs = (state.refs, state.operation, _read_logs_stamp(git), subject.today)
     index = [touch.at for touch in state.touches if touch.path == ".git/index"]
     files = (*refs, state.files, index, read_operation_stamp(git.repository.git_dir))
     results: dict[str, Any] = {}
@@ -159,6 +151,13 @@ def inspect(subject: InspectionSubject, answers: Answers) -> Inspection:
     if unpushed := results.get("unpushed"):
         run_checks(files, {"unpushed": lambda _: mark_edited_out(git, unpushed, state.files)}, "with marks")
     return Inspection(**results, unknown=unknown)
+
+
+def _read_logs_stamp(git: Git) -> tuple[object, ...]:
+    """A value that changes whenever something is committed, reset or checked out here, or a stash is made or
+    dropped."""
+    repository = git.repository
+    return read_modified_at(repository.git_dir / "logs/HEAD"), read_modified_at(repository.common / "logs/refs/stash")
 
 
 def _find_due_merges(subject: InspectionSubject) -> tuple[Merge, ...]:
@@ -244,16 +243,15 @@ def read_fixups(git: Git, state: GitState) -> Fixups | None:
     always left out. None if there are no fixup commits, if the commits that they change are pushed already, or while an
     operation is unfinished.
     """
-    if state.operation or not any(FIXUP_PREFIX.match(commit.subject) for commit in state.recent):
+    if state.operation or not any(commit.is_fixup for commit in state.recent):
         return None
     base = [state.base_tip] if state.base_tip and state.base_name != state.branch else []
     commits = log_commits(git, f"-n{MAX_FIXUP_COMMITS}", state.head, "--not", "--remotes", *base)
     own = list(itertools.takewhile(lambda commit: len(commit.parents) < 2, commits))
     pairs: list[tuple[Commit, Commit]] = []
     for index, commit in enumerate(own):
-        if FIXUP_PREFIX.match(commit.subject):
-            wanted = FIXUP_PREFIX.sub("", commit.subject, count=1)
-            pairs += [(commit, older) for older in own[index + 1 :] if _is_target(wanted, older)][:1]
+        if commit.is_fixup:
+            pairs += [(commit, older) for older in own[index + 1 :] if _is_target(commit.target_subject, older)][:1]
     if not pairs:
         return None
     oldest = max((target for _, target in pairs), key=own.index)
@@ -268,7 +266,7 @@ def read_fixups(git: Git, state: GitState) -> Fixups | None:
 def _is_target(target: str, commit: Commit) -> bool:
     """Whether a fixup with the subject `target` changes this commit. As in git, `target` is the beginning of the
     commit's subject or of its id."""
-    if FIXUP_PREFIX.match(commit.subject):
+    if commit.is_fixup:
         return False
     return commit.subject.startswith(target) or (len(target) >= 7 and commit.id.startswith(target))
 

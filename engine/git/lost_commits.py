@@ -1,4 +1,4 @@
-"""Finds stashes, and lost commits, which are on no branch, remote branch or tag.
+"""Finds lost commits, which are on no branch, remote branch or tag.
 
 Lost commits are found in the reflogs, and at a detached HEAD. A commit that was amended, rebased, squashed or
 cherry-picked is not lost, because another commit on a branch has the same work. A commit of somebody else that was only
@@ -10,147 +10,38 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.command import LITERAL_PATHS
-from engine.git.history import Commit, log_commits, read_file_at, to_datetime
+from engine.git.history import Commit, ReflogEntry, log_commits, read_file_at, read_reflog
 from engine.git.operations import try_merge
 from engine.git.patch import read_patch
-from engine.git.state import GitState, read_modified_at
-
-# -- reflogs
-
-MAX_LOG_BYTES = 8_000_000
-"""Maximum size of a reflog, which is about 40,000 entries. A longer one counts as none."""
-
-MAX_LOGS = 300
-"""Maximum number of branches whose reflog is read."""
-
-_LOG_LINE = re.compile(rb"([0-9a-f]{40,64}) ([0-9a-f]{40,64}) .*?> (\d+) [+-]\d{4}\t?(.*)")
-
-
-@frozen
-class ReflogEntry:
-    """One move of a ref from the commit `old` to the commit `new`."""
-
-    old: str
-    """Zeroes when the ref was new."""
-    new: str
-    """Zeroes when the ref was deleted."""
-    at: datetime
-    action: str
-    """For example `commit (amend): the subject`."""
-
-
-def read_reflog(git: Git, ref: str = "HEAD") -> list[ReflogEntry]:
-    """The entries of the log of a ref, oldest first. Empty when it has no log."""
-    repository = git.repository
-    file = (repository.git_dir if ref == "HEAD" else repository.common) / "logs" / ref
-    lines = read_plain_or_nothing(file, MAX_LOG_BYTES, follow=False).split(b"\n")
-    entries = [match.groups() for line in lines if (match := _LOG_LINE.fullmatch(line))]
-    return [
-        ReflogEntry(old.decode(), new.decode(), to_datetime(at.decode()), action.decode(errors="surrogateescape"))
-        for old, new, at, action in entries
-    ]
-
-
-def _find_branches_with_log(git: Git) -> list[str]:
-    """The refs of at most `MAX_LOGS` branches that have a log."""
-    top = git.repository.common / "logs"
-    return sorted(str(file.relative_to(top)) for file in (top / "refs/heads").rglob("*") if file.is_file())[:MAX_LOGS]
-
-
-def read_logs_stamp(git: Git) -> tuple[object, ...]:
-    """A value that changes whenever something is committed, reset or checked out here, or a stash is made or
-    dropped."""
-    repository = git.repository
-    return read_modified_at(repository.git_dir / "logs/HEAD"), read_modified_at(repository.common / "logs/refs/stash")
-
-
-# -- stashes, which are the reflog of refs/stash
-
-MAX_STASHES = 50
-"""Maximum number of stashes that are read."""
-
-MAX_STASHED_FILES = 300
-"""Maximum number of files of a stash that are named."""
-
-
-@frozen
-class Stash:
-    """One stash."""
-
-    number: int
-    commit: str
-    at: datetime
-    branch: str
-    """The branch on which it was made; "" for a detached HEAD."""
-    message: str
-    """Its message without the branch at the beginning."""
-    files: tuple[str, ...]
-    """At most `MAX_STASHED_FILES` files that it changes, untracked ones included."""
-
-    @property
-    def name(self) -> str:
-        """Its name for git: `stash@{NUMBER}`."""
-        return f"stash@{{{self.number}}}"
-
-
-def read_stashes(git: Git) -> tuple[Stash, ...]:
-    """The newest `MAX_STASHES` stashes. Raises `GitError`."""
-    stashes = []
-    for number, entry in enumerate(read_reflog(git, "refs/stash")[: -MAX_STASHES - 1 : -1]):
-        # git writes `WIP on main: 1a2b3c4 subject` or `On main: message`.
-        where, _, message = entry.action.partition(": ")
-        branch = where.removeprefix("WIP on ").removeprefix("On ").removeprefix("(no branch)")
-        stashes.append(Stash(number, entry.new, entry.at, branch, message, _read_stashed_files(git, entry.new)))
-    return tuple(stashes)
-
-
-def _read_stashed_files(git: Git, commit: str) -> tuple[str, ...]:
-    """The files that a stash changes; () when the stash is gone."""
-    names = git.items("diff-tree", "-r", "-z", "--name-only", "--no-renames", f"{commit}^", commit, allowed=(0, 128))
-    names += git.items("ls-tree", "-r", "-z", "--name-only", f"{commit}^3", allowed=(0, 128))
-    return tuple(names[:MAX_STASHED_FILES])
-
-
-# -- lost commits
+from engine.git.state import GitState
 
 MAX_AGE = timedelta(days=30)
 """Commits that were left longer ago are not reported."""
 
-MAX_COMMITS = 300
+MAX_LOGS = 300
+"""Maximum number of branches whose reflog is read."""
+
+MAX_UNREACHABLE = 300
 """Maximum number of unreachable commits that are read."""
 
-MAX_LINES = 5
-"""Maximum number of lines of commits that are reported."""
-
-MAX_ALIKE = 5_000
+MAX_COMPARED = 5_000
 """Maximum number of commits of branches with which lost ones are compared."""
 
-MAX_FILES = 20
-"""Maximum number of files of a line of commits that are compared."""
-
-MAX_DIFF_CHARS = 500_000
-"""Maximum number of characters of the patch of a line of commits. A longer one is not compared."""
-
-MAX_FILE_BYTES = 1_000_000
-"""Maximum size of a file that is compared."""
-
-MIN_SURVIVING_SHARE = 0.6
-"""The work of commits counts as present if at least this share of their added lines is found."""
+MAX_REPORTED = 5
+"""Maximum number of lines of commits that are reported."""
 
 ONLY_UNREACHABLE = ("--not", "--branches", "--remotes", "--tags")
 """Arguments with which `git rev-list` and `git log` list only commits that are on no branch or tag."""
 
 _MAKING_ACTION = re.compile(r"(commit|cherry-pick|revert|merge|am|rebase)\b")
 _REWRITING_ACTION = re.compile(r"commit \(amend\)|.*\((?:start|finish)\)")
-FIXUP_PREFIX = re.compile(r"(?:(?:fixup|squash|amend)! )+")
-"""Begins the subject of a commit that is to be squashed into the one with the rest of the subject."""
 
 
 @frozen
@@ -169,8 +60,8 @@ class LostCommits:
 
 
 def read_lost_commits(git: Git, state: GitState, now: datetime) -> tuple[LostCommits, ...]:
-    """The lines of lost commits, at most `MAX_LINES`. The one on a detached HEAD is first, then the one that was left
-    last. While a merge or the like is unfinished, there are none. Raises `GitError`."""
+    """The lines of lost commits, at most `MAX_REPORTED`. The one on a detached HEAD is first, then the one that was
+    left last. While a merge or the like is unfinished, there are none. Raises `GitError`."""
     if not state.head or state.operation:
         return ()
     reflog = _read_recent_entries(git, now - MAX_AGE)
@@ -187,10 +78,15 @@ def read_lost_commits(git: Git, state: GitState, now: datetime) -> tuple[LostCom
     lines.sort(key=lambda line: (line.is_checked_out, line.left_at), reverse=True)
     missing = (
         line
-        for line in lines[: 2 * MAX_LINES]
+        for line in lines[: 2 * MAX_REPORTED]
         if line.is_checked_out or not _is_work_present(git, state, lost, line.tip)
     )
-    return tuple(itertools.islice(missing, MAX_LINES))
+    return tuple(itertools.islice(missing, MAX_REPORTED))
+
+
+def is_reachable(git: Git, commit: str) -> bool:
+    """Whether a branch, remote branch or tag has the commit."""
+    return not git.text("rev-list", "-n1", commit, *ONLY_UNREACHABLE)
 
 
 def _find_own_lines(
@@ -210,68 +106,86 @@ def _find_own_lines(
     return lines
 
 
-def is_reachable(git: Git, commit: str) -> bool:
-    """Whether a branch, remote branch or tag has the commit."""
-    return not git.text("rev-list", "-n1", commit, *ONLY_UNREACHABLE)
-
-
 def _read_recent_entries(git: Git, since: datetime) -> list[ReflogEntry]:
     """The reflog entries of HEAD and of the branches since a time, oldest first."""
     logs = [read_reflog(git, ref) for ref in ("HEAD", *_find_branches_with_log(git))]
     return sorted((entry for log in logs for entry in log if entry.at >= since), key=lambda entry: entry.at)
 
 
+def _find_branches_with_log(git: Git) -> list[str]:
+    """The refs of at most `MAX_LOGS` branches that have a log."""
+    top = git.repository.common / "logs"
+    return sorted(str(file.relative_to(top)) for file in (top / "refs/heads").rglob("*") if file.is_file())[:MAX_LOGS]
+
+
 def _read_unreachable_commits(git: Git, candidates: Iterable[str]) -> dict[str, Commit]:
     """The commits that no branch or tag reaches, among the candidates and their ancestors. Newest first, by id."""
     commits = log_commits(
-        git, f"-n{MAX_COMMITS}", "--ignore-missing", "--topo-order", "--stdin", *ONLY_UNREACHABLE,
+        git, f"-n{MAX_UNREACHABLE}", "--ignore-missing", "--topo-order", "--stdin", *ONLY_UNREACHABLE,
         stdin="".join(f"{candidate}\n" for candidate in candidates).encode(),
     )  # fmt: skip
     return {commit.id: commit for commit in commits}
 
 
-def _find_rewritten_commits(git: Git, reflog: list[ReflogEntry], commits: dict[str, Commit]) -> set[str]:
-    """Those of `commits` whose work is in another commit on a branch. That commit has the same subject and author date,
-    or they were amended, rebased or squashed into it, also by a reset and a commit with all their messages."""
-    since = int(min(commit.at for commit in commits.values()).timestamp()) - 1
-    records = git.items(
-        "log", f"-n{MAX_ALIKE}", "-z", "--no-show-signature", f"--since={since}", "--format=%at %s",
-        "--branches", "--remotes", "--tags",
-    )  # fmt: skip
-    on_branches = {(authored, subject) for authored, _, subject in (record.partition(" ") for record in records)}
-    subjects = {subject for _, subject in on_branches}
-    rewritten = {
-        commit.id
-        for commit in commits.values()
-        if (commit.authored, commit.subject) in on_branches
-        or (FIXUP_PREFIX.match(commit.subject) and FIXUP_PREFIX.sub("", commit.subject, count=1) in subjects)
+def _find_rewritten_commits(git: Git, reflog: Sequence[ReflogEntry], commits: Mapping[str, Commit]) -> set[str]:
+    """Those of `commits` whose work is in another commit, by any of the rules."""
+    amended = {entry.old for entry in reflog if entry.action.startswith("commit (amend)") and entry.old != entry.new}
+    on_branches = _read_commits_on_branches(git, min(commit.at for commit in commits.values()))
+    return {
+        *_find_copied_commits(commits, on_branches),
+        *_find_squashed_fixups(commits, on_branches),
+        *_find_rebased_commits(commits, _find_rebased_tips(reflog) - amended),
+        *_find_recommitted(git, commits, reflog),
+        *_find_root_starts(commits, reflog),
+        # The last of several amended commits has the work of all of them, whether it is lost or on a branch.
+        *(amended & commits.keys()),
     }
-    rebased, amended = _find_rewritten_tips(reflog)
-    for tip in (rebased & commits.keys()) - amended:
-        rewritten |= {commit.id for commit in _collect_ancestry(commits, tip)}
+
+
+def _read_commits_on_branches(git: Git, since: datetime) -> set[tuple[str, str]]:
+    """(author date, subject) of the newest commits on branches and tags that were made since a time."""
+    records = git.items(
+        "log", f"-n{MAX_COMPARED}", "-z", "--no-show-signature", f"--since={int(since.timestamp()) - 1}",
+        "--format=%at %s", "--branches", "--remotes", "--tags",
+    )  # fmt: skip
+    return {(authored, subject) for authored, _, subject in (record.partition(" ") for record in records)}
+
+
+def _find_copied_commits(commits: Mapping[str, Commit], on_branches: Collection[tuple[str, str]]) -> set[str]:
+    """Those that a rebase or cherry-pick copied: a commit on a branch has the same author date and subject."""
+    return {commit.id for commit in commits.values() if (commit.authored, commit.subject) in on_branches}
+
+
+def _find_squashed_fixups(commits: Mapping[str, Commit], on_branches: Collection[tuple[str, str]]) -> set[str]:
+    """The fixup commits of a commit on a branch."""
+    subjects = {subject for _, subject in on_branches}
+    return {commit.id for commit in commits.values() if commit.is_fixup and commit.target_subject in subjects}
+
+
+def _find_rebased_commits(commits: Mapping[str, Commit], tips: Iterable[str]) -> set[str]:
+    """Those up to `tips`, which HEAD left by a rebase."""
+    return {commit.id for tip in tips for commit in _collect_ancestry(commits, tip)}
+
+
+def _find_rebased_tips(reflog: Iterable[ReflogEntry]) -> set[str]:
+    """The commits that HEAD left last by a rebase or by amending."""
+    tips: set[str] = set()
+    for entry in reflog:
+        if _REWRITING_ACTION.match(entry.action):
+            tips.add(entry.old)
+        else:
+            tips.discard(entry.old)  # HEAD came back to it later, and left it in another way
+    return tips
+
+
+def _find_recommitted(git: Git, commits: Mapping[str, Commit], reflog: Iterable[ReflogEntry]) -> set[str]:
+    """Those that were squashed by a reset and a commit with all their messages."""
+    recommitted = set()
     for tip, commit in _find_tips_reset_before_commits(reflog):
         line = _collect_ancestry(commits, tip)
         if len(line) > 1 and _count_message_lines(git, f"{commit}..{tip}") == _count_message_lines(git, "-1", commit):
-            rewritten |= {replaced.id for replaced in line}
-    # `git rebase --root` starts from an empty commit without a message that it makes for itself.
-    starts = {entry.new for entry in reflog if entry.action.startswith("rebase (start)")} & commits.keys()
-    rewritten |= {start for start in starts if not commits[start].parents and not commits[start].subject}
-    # The last of several amended commits has the work of all of them, whether it is lost or on a branch.
-    return rewritten | (amended & commits.keys())
-
-
-def _find_rewritten_tips(reflog: Iterable[ReflogEntry]) -> tuple[set[str], set[str]]:
-    """The commits that HEAD left last by a rebase or by amending, and those that were amended."""
-    rebased: set[str] = set()
-    amended: set[str] = set()
-    for entry in reflog:
-        if entry.action.startswith("commit (amend)") and entry.old != entry.new:
-            amended.add(entry.old)
-        if _REWRITING_ACTION.match(entry.action):
-            rebased.add(entry.old)
-        else:
-            rebased.discard(entry.old)  # HEAD came back to it later, and left it in another way
-    return rebased, amended
+            recommitted |= {replaced.id for replaced in line}
+    return recommitted
 
 
 def _find_tips_reset_before_commits(reflog: Iterable[ReflogEntry]) -> list[tuple[str, str]]:
@@ -284,6 +198,12 @@ def _find_tips_reset_before_commits(reflog: Iterable[ReflogEntry]) -> list[tuple
         elif entry.action.startswith("commit") and entry.old in tips:
             pairs.append((tips[entry.old], entry.new))
     return pairs
+
+
+def _find_root_starts(commits: Mapping[str, Commit], reflog: Iterable[ReflogEntry]) -> set[str]:
+    """The empty commits without a message from which `git rebase --root` starts, and which it makes for itself."""
+    starts = {entry.new for entry in reflog if entry.action.startswith("rebase (start)")} & commits.keys()
+    return {start for start in starts if not commits[start].parents and not commits[start].subject}
 
 
 def _count_message_lines(git: Git, *revisions: str) -> Counter[str]:
@@ -301,6 +221,19 @@ def _collect_ancestry(commits: Mapping[str, Commit], tip: str) -> list[Commit]:
             ancestry[commit] = commits[commit]
             todo += commits[commit].parents
     return list(ancestry.values())
+
+
+MAX_FILES = 20
+"""Maximum number of files of a line of commits that are compared."""
+
+MAX_DIFF_CHARS = 500_000
+"""Maximum number of characters of the patch of a line of commits. A longer one is not compared."""
+
+MAX_FILE_BYTES = 1_000_000
+"""Maximum size of a file that is compared."""
+
+MIN_SURVIVING_SHARE = 0.6
+"""The work of commits counts as present if at least this share of their added lines is found."""
 
 
 def _is_work_present(git: Git, state: GitState, commits: dict[str, Commit], tip: str) -> bool:

@@ -60,7 +60,7 @@ def make_weekly_releases(releases: int, log: str = "") -> list[Change]:
 
 def extend_history(history: list[Change], *subjects: str, tags: tuple[str, ...] = ()) -> list[Change]:
     """A history and after it a commit a day, each with the tags."""
-    begin = history[-1].at
+    begin = history[-1].committed
     return [
         *history,
         *(

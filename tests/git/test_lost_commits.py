@@ -1,4 +1,4 @@
-"""Reflogs are read whatever they hold, and commits that no ref reaches any more are found for a month (SPEC 2.1)."""
+"""Commits that no ref reaches any more are found for a month, unless others have their work (SPEC 2.1)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 from engine.git import Git
-from engine.git.lost_commits import is_reachable, read_lost_commits, read_reflog
+from engine.git.lost_commits import is_reachable, read_lost_commits
 from engine.git.reader import GitReader
 from tests.conftest import MONDAY_MORNING as NOW
 from tests.conftest import Repository
@@ -35,15 +35,10 @@ def read_lost_tips(repository: Repository) -> set[str]:
     return {line.tip for line in read_lost_commits(Git(repository.path), state, NOW)}
 
 
-def test_a_reflog_is_read_whatever_it_holds(repository: Repository) -> None:
-    first = repository.commit("begin", at=format_ago(2))
-    second = repository.commit("second: ünï", at=format_ago(1))
-    log = repository.path / ".git/logs/HEAD"
-    log.write_bytes(log.read_bytes() + b"garbage\n\xff\xfe\n" + b"0" * 40 + b" short\n")
-    entries = read_reflog(Git(repository.path))
-    assert [(entry.old, entry.new) for entry in entries] == [("0" * 40, first), (first, second)]
-    assert entries[1].at == NOW - timedelta(days=1)
-    assert entries[1].action == "commit: second: ünï"
+def remove_work(repository: Repository) -> None:
+    """Delete `left.txt`, so that only the history says that its commits have others in their place."""
+    repository.git("rm", "-q", "left.txt")
+    repository.commit("the work is removed again", at=format_ago(1))
 
 
 def test_lines_of_commits_that_no_ref_reaches_are_found_for_a_month_with_their_length(
@@ -53,6 +48,35 @@ def test_lines_of_commits_that_no_ref_reaches_are_found_for_a_month_with_their_l
     lost = read_lost_commits(git, state, NOW)
     assert {(line.tip, line.number) for line in lost} == {(tip, 2) for tip in lost_tips}
     assert read_lost_commits(git, state, NOW + timedelta(days=31)) == ()
+
+
+def test_a_commit_that_was_picked_is_not_lost(repository: Repository) -> None:
+    repository.commit("begin", {"a.txt": "1\n"}, at=format_ago(9))
+    repository.git("checkout", "-q", "--detach", at=format_ago(5))
+    picked = repository.commit("left", {"left.txt": "left has words\n"}, at=format_ago(4))
+    repository.git("checkout", "-q", "main", at=format_ago(3))
+    repository.commit("main", {"b.txt": "1\n"}, at=format_ago(3))
+    repository.git("cherry-pick", picked, at=format_ago(2))
+    remove_work(repository)
+    assert read_lost_tips(repository) == set()
+
+
+def test_a_fixup_commit_is_not_lost_when_the_commit_that_it_fixes_was_made_again(repository: Repository) -> None:
+    repository.commit("begin", {"a.txt": "1\n"}, at=format_ago(9))
+    fixed = repository.commit("cart", {"b.txt": "words of a cart\n"}, at=format_ago(4))
+    repository.commit("fixup! cart", {"left.txt": "left has words\n"}, at=format_ago(3))
+    repository.git("reset", "-q", "--hard", "HEAD~2", at=format_ago(2))
+    repository.commit("cart", {"other.txt": "1\n"}, at=format_ago(1))
+    assert read_lost_tips(repository) == {fixed}
+
+
+def test_commits_that_a_rebase_melted_into_another_are_not_lost(repository: Repository) -> None:
+    repository.commit("begin", {"a.txt": "1\n"}, at=format_ago(9))
+    repository.commit("one", {"b.txt": "1\n"}, at=format_ago(4))
+    repository.commit("two", {"left.txt": "left has words\n"}, at=format_ago(3))
+    repository.git("-c", "sequence.editor=sed -i 2s/pick/fixup/", "rebase", "-q", "-i", "HEAD~2", at=format_ago(2))
+    remove_work(repository)
+    assert read_lost_tips(repository) == set()
 
 
 def test_the_empty_commit_that_a_rebase_of_the_root_starts_from_is_not_lost(repository: Repository) -> None:

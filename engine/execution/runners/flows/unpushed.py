@@ -19,7 +19,6 @@ from engine.execution.runners.flows.git_steps import quote_paths, resolve_commit
 from engine.git.command import LITERAL_PATHS
 from engine.git.history import log_commits
 from engine.git.leftovers import count_kinds, is_secret_file
-from engine.git.lost_commits import FIXUP_PREFIX
 from engine.git.operations import find_operation_name
 from engine.git.state import Status, read_status
 from engine.git.unpushed import (
@@ -317,9 +316,7 @@ def _can_be_fixed_up(job: Job, findings: Sequence[UnpushedProblem], status: Stat
     return not (
         "D" in changes[::2]
         or any(number_of_changes[finding.path] != 1 for finding in findings if finding.sha)
-        or any(
-            len(commit.parents) > 1 or FIXUP_PREFIX.match(commit.subject) for commit in log_commits(job.git, commits)
-        )
+        or any(len(commit.parents) > 1 or commit.is_fixup for commit in log_commits(job.git, commits))
         or _list_hidden(job, number_of_changes)
     )
 
