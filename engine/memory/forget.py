@@ -228,8 +228,11 @@ class HomeFiles:
 
     name = "files"
 
-    def __init__(self, folders: Sequence[Path]) -> None:
+    def __init__(self, folders: Sequence[Path], *, database: Path) -> None:
+        """`database` is the open database, whose files are not read: closing one drops the locks of this process on it.
+        Then another program that closes the database would delete its log, and with it what is written later."""
         self._folders = tuple(folders)
+        self._skipped_files = {database.with_name(database.name + suffix) for suffix in ("", "-wal", "-shm")}
 
     def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
         """Each file that contains the terms, with the first such line."""
@@ -250,7 +253,8 @@ class HomeFiles:
             for parent, names, files in os.walk(folder):
                 names[:] = sorted(set(names) - SKIPPED_FOLDERS)
                 paths = (Path(parent, name) for name in sorted(files))
-                yield from (path for path in paths if path.is_file() and not path.is_symlink())
+                searched = (path for path in paths if path not in self._skipped_files)
+                yield from (path for path in searched if path.is_file() and not path.is_symlink())
 
 
 def _read_text(path: Path) -> str:

@@ -69,9 +69,10 @@ class Knowledge:
             self.para,
             self.graph,
         )
+        home_files = HomeFiles((home.data, home.logs, home.cache), database=database.path)
         self.forgetting = Forgetting(
             database,
-            [*own_stores, *other_texts.stores, HomeFiles((home.data, home.logs, home.cache)), DatabaseRows(database)],
+            [*own_stores, *other_texts.stores, home_files, DatabaseRows(database)],
             text_of=self._find_text,
             running=lambda: [session.id for session in work.running_sessions()],
             second_pass=other_texts.stores,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -193,6 +195,27 @@ def test_a_transcript_that_is_being_written_is_not_touched(engine: Engine, monke
     monkeypatch.setattr(forgetting, "_running", lambda: ["session_1"])
     refused("session_running", lambda: forgetting.forget(PRIVATE))
     assert forgetting.preview(PRIVATE).total > 0
+
+
+COUNT_TASKS = """
+import sqlite3, sys
+database = sqlite3.connect(sys.argv[1])
+print(database.execute("SELECT count(*) FROM tasks").fetchone()[0])
+database.close()
+"""
+
+
+def count_tasks_in_another_program(database: Path) -> int:
+    """The number of tasks that a program outside of the engine reads, such as a backup."""
+    command = [sys.executable, "-c", COUNT_TASKS, str(database)]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def test_what_is_written_after_a_search_is_in_the_file_even_if_another_program_opens_it(engine: Engine) -> None:
+    engine.knowledge.forgetting.preview(PRIVATE)
+    before = count_tasks_in_another_program(engine.home.database)  # without the engine's locks, it deletes the log
+    engine.tasks.add("Water the plants")
+    assert count_tasks_in_another_program(engine.home.database) == before + 1
 
 
 def test_stores_of_the_second_pass_are_erased_again_at_the_end(database: Database) -> None:
