@@ -1,4 +1,4 @@
-"""The clock that services get as an argument, and the quiet hours of a day (SPEC 7.3).
+"""The clock that services get as an argument; when hours, days and months begin, and quiet hours (SPEC 7.3).
 
 Services never ask the operating system for the time, only their `Clock`. Tests and simulations pass a `FakeClock`, so
 that a month passes in seconds in the same code.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import threading
 import time
-from datetime import UTC, datetime, timedelta, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Protocol
+
+from engine.frozen import frozen
 
 
 class Clock(Protocol):
@@ -107,6 +109,34 @@ class FakeClock:
         with self._lock:
             self._now += span
             self._elapsed += span.total_seconds()
+
+
+HOUR = timedelta(hours=1)
+
+
+@frozen
+class Windows:
+    """The instants (UTC) at which the present hour, day and month begin, included. The hour slides: it ends now."""
+
+    hour: datetime
+    day: datetime
+    month: datetime
+
+
+def find_windows(local: datetime) -> Windows:
+    """The windows at a local time. Its tzinfo must know the clock changes of the zone, as a ZoneInfo does.
+
+    Midnight is a time of the wall clock, so a day may have 23 or 25 hours. If midnight does not exist, the day begins
+    with the clock change.
+    """
+    today = local.date()
+    month = find_midnight(today.replace(day=1), local.tzinfo)
+    return Windows(local.astimezone(UTC) - HOUR, find_midnight(today, local.tzinfo), month)
+
+
+def find_midnight(day: date, zone: tzinfo | None) -> datetime:
+    """The instant (UTC) at which a day begins in a zone."""
+    return datetime(day.year, day.month, day.day, tzinfo=zone).astimezone(UTC)
 
 
 def is_quiet(local: datetime, start: int, end: int) -> bool:

@@ -1,4 +1,4 @@
-"""Quiet hours across midnight and changes of the clock (SPEC 7.3)."""
+"""Days and quiet hours across midnight and changes of the clock (SPEC 7.3)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.clock import add_active_time, is_quiet
+from engine.clock import add_active_time, find_windows, is_quiet
 
 BERLIN, NEW_YORK = ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")
 
@@ -18,6 +18,25 @@ CLOCK_CHANGES = [
     (NEW_YORK, datetime(2026, 3, 8, tzinfo=UTC)), (NEW_YORK, datetime(2026, 11, 1, tzinfo=UTC)),
 ]  # fmt: skip
 """Zones with a day on which their clocks change."""
+
+
+@pytest.mark.parametrize(
+    ("zone", "day", "hours"),
+    [
+        ("Europe/Berlin", (2026, 3, 29), 23),
+        ("Europe/Berlin", (2026, 10, 25), 25),
+        ("America/New_York", (2026, 3, 8), 23),
+        ("America/New_York", (2026, 11, 1), 25),
+        ("Europe/Berlin", (2026, 6, 1), 24),
+    ],
+)
+def test_a_day_lasts_from_midnight_to_midnight(zone: str, day: tuple[int, int, int], hours: int) -> None:
+    late = datetime(*day, 23, 59, 59, tzinfo=ZoneInfo(zone))
+    begin = find_windows(late).day
+    following = find_windows((late.astimezone(UTC) + timedelta(seconds=1)).astimezone(ZoneInfo(zone))).day
+    assert following - begin == timedelta(hours=hours)
+    assert begin.astimezone(ZoneInfo(zone)).strftime("%d %H:%M") == f"{day[2]:02} 00:00"
+    assert find_windows(late).month.astimezone(ZoneInfo(zone)).strftime("%m-%d %H") == f"{day[1]:02}-01 00"
 
 
 @pytest.mark.parametrize(

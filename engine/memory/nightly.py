@@ -12,13 +12,13 @@ import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import date, datetime, timedelta
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from sqlmodel import Field as ColumnOf
 
-from engine.clock import Clock
+from engine.clock import Clock, find_midnight
 from engine.events import FactPromoted, NightlyFinished
 from engine.frozen import frozen
 from engine.memory.agent_files import AgentFiles
@@ -365,10 +365,7 @@ def list_missed_days(last: date, newest: date) -> list[date]:
 def find_day_bounds(day: date, clock: Clock) -> tuple[datetime, datetime]:
     """The local midnights at which a day begins and ends, in UTC: 23 or 25 hours apart when clocks change."""
     zone = clock.local().tzinfo
-    start, end = (
-        datetime.combine(midnight, time(), zone).astimezone(UTC) for midnight in (day, day + timedelta(days=1))
-    )
-    return start, end
+    return find_midnight(day, zone), find_midnight(day + timedelta(days=1), zone)
 
 
 def parse_evaluation(answer: str, synthesis: str) -> tuple[tuple[ProposedFact, ...], tuple[str, ...]]:

@@ -11,13 +11,13 @@ import logging
 from bisect import bisect_right
 from calendar import monthrange
 from collections.abc import Callable, Sequence, Set
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, datetime, timedelta
 from math import ceil
 from typing import Any, NamedTuple
 
 from sqlmodel import Field, Session, col, select
 
-from engine.clock import Clock
+from engine.clock import HOUR, Clock, find_midnight, find_windows
 from engine.config import SettingsSource
 from engine.events import BudgetExceeded, CostReserved, CostSettled, CostWarned
 from engine.frozen import frozen
@@ -67,13 +67,6 @@ _RESERVED_IN_ALL = "SELECT coalesce(sum(amount_microusd), 0) FROM cost_entries W
 
 _SETTLED_SINCE = "SELECT coalesce(sum(amount_microusd), 0) FROM cost_entries WHERE state = 'settled' AND at > :instant"
 
-HOUR = timedelta(hours=1)
-
-BUCKET_LENGTH = timedelta(minutes=5)
-
-PACE_SPAN = {"hour": timedelta(minutes=15), "day": timedelta(hours=3), "month": timedelta(days=7)}
-"""The span of time over which the pace of a window is measured. It may begin before the window."""
-
 
 @frozen
 class AgentBudget:
@@ -95,7 +88,8 @@ def decide_cost(spent: CostState, estimate: int, agent: AgentBudget) -> RailVerd
         used, cap = getattr(spent, window), spent.caps[window]
         if used + estimate > cap:
             sums = f"{_format_usd(used)} spent or reserved + {_format_usd(estimate)}"
-            reason = f"{sums} would exceed the {window}'s cap of {_format_usd(cap)}; raise it: {raise_cap(window)}"
+            reason = f"{sums} would exceed the {window}'s cap of {_format_usd(cap)}"
+            reason = f"{reason}; raise it: {_describe_how_to_raise_cap(window)}"
             return RailVerdict(RAIL, Verdict.BLOCK, reason, window)
     if agent.budget is not None and agent.spent + estimate > agent.budget:
         spent_today = f"{agent.agent} spent {_format_usd(agent.spent)} today"
@@ -105,8 +99,8 @@ def decide_cost(spent: CostState, estimate: int, agent: AgentBudget) -> RailVerd
     return RailVerdict(RAIL, Verdict.ALLOW, remaining_money)
 
 
-def raise_cap(window: str) -> str:
-    """The commands that raise the cap of a window; the month's stop lasts until it is ended."""
+def _describe_how_to_raise_cap(window: str) -> str:
+    """The commands for it; the month's stop lasts until it is ended."""
     command = f"`clawpy config set crossPollCostCapPer{window.capitalize()} DOLLARS`"
     return f"{command}, then `clawpy resume month`" if window == "month" else command
 
@@ -270,13 +264,6 @@ class Costs:
         for entry in _load_reservations(transaction.session, CostEntry.id == entry_id):
             self._settle(transaction, entry, amount)
 
-    def _settle(self, transaction: Transaction, entry: CostEntry, amount: int) -> None:
-        before = self.state_in(transaction.session)
-        increase = max(0, amount) - entry.amount_microusd
-        entry.state, entry.amount_microusd, entry.at = SETTLED, max(0, amount), transaction.now
-        transaction.record(CostSettled(**entry.about, amount=entry.amount_microusd))
-        self._handle_increase(transaction, before, increase, entry)
-
     def release(self, transaction: Transaction, entry_id: int) -> None:
         """Release a reservation of which nothing was spent. Does nothing for a settled or released entry."""
         for entry in _load_reservations(transaction.session, CostEntry.id == entry_id):
@@ -286,13 +273,6 @@ class Costs:
         """Release the reservation for a card whose session never started."""
         for entry in _load_reservations(transaction.session, CostEntry.prediction_id == prediction_id):
             _release(entry)
-
-    def _settle_or_release(self, transaction: Transaction, entry: CostEntry, view: SessionView | None) -> None:
-        """Settle an entry with the price of a session that is over. If the session never started, release the entry."""
-        if view is None or view.started_at is None:
-            _release(entry)
-        else:
-            self._settle(transaction, entry, _compute_final_price(view, entry))
 
     def session_started(self, transaction: Transaction, view: SessionView) -> None:
         """Observer of sessions: store that the reservation belongs to a session that began."""
@@ -349,6 +329,20 @@ class Costs:
         elif rule == AGENT_BUDGET:
             own = self.read_budget(transaction.session, agent)
             transaction.record(BudgetExceeded(subject=agent, spent=own.spent, budget=own.budget or 0))
+
+    def _settle(self, transaction: Transaction, entry: CostEntry, amount: int) -> None:
+        before = self.state_in(transaction.session)
+        increase = max(0, amount) - entry.amount_microusd
+        entry.state, entry.amount_microusd, entry.at = SETTLED, max(0, amount), transaction.now
+        transaction.record(CostSettled(**entry.about, amount=entry.amount_microusd))
+        self._handle_increase(transaction, before, increase, entry)
+
+    def _settle_or_release(self, transaction: Transaction, entry: CostEntry, view: SessionView | None) -> None:
+        """Settle an entry with the price of a session that is over. If the session never started, release the entry."""
+        if view is None or view.started_at is None:
+            _release(entry)
+        else:
+            self._settle(transaction, entry, _compute_final_price(view, entry))
 
     def _reserve(self, transaction: Transaction, before: CostState, purpose: str, estimate: int, **columns: Any) -> int:
         """Store a reservation; returns the entry's id. `columns` are other columns of `CostEntry`."""
@@ -425,28 +419,12 @@ def _compute_final_price(view: SessionView, entry: CostEntry) -> int:
     return max(view.cost, entry.amount_microusd) if view.state is SessionState.INTERRUPTED else view.cost
 
 
-# -- windows and pace
+# -- the figures of `Costs.history`, which are pure
 
+BUCKET_LENGTH = timedelta(minutes=5)
 
-@frozen
-class Windows:
-    """The instants (UTC) at which the three windows begin, included."""
-
-    hour: datetime
-    day: datetime
-    month: datetime
-
-
-def find_windows(local: datetime) -> Windows:
-    """The windows at a local time. Its tzinfo must know the clock changes of the zone, as a ZoneInfo does.
-
-    Midnight is a time of the wall clock, so a day may have 23 or 25 hours. If midnight does not exist, the day begins
-    with the clock change.
-    """
-    today = local.date()
-    month = _find_midnight(today.replace(day=1), local)
-    return Windows(local.astimezone(UTC) - HOUR, _find_midnight(today, local), month)
-
+PACE_SPAN = {"hour": timedelta(minutes=15), "day": timedelta(hours=3), "month": timedelta(days=7)}
+"""The span of time over which the pace of a window is measured. It may begin before the window."""
 
 SettledPrice = tuple[datetime, int]
 """(time, micro-dollars)."""
@@ -461,11 +439,11 @@ def find_bucket_edges(window: str, local: datetime) -> list[datetime]:
     if window == "hour":
         return [windows.hour + number * BUCKET_LENGTH for number in range(13)]
     if window == "day":
-        end = _find_midnight(today + timedelta(days=1), local)
+        end = find_midnight(today + timedelta(days=1), local.tzinfo)
         hours = ceil((end - windows.day) / HOUR)
         return [*(windows.day + number * HOUR for number in range(hours)), end]
     _, days = monthrange(today.year, today.month)
-    return [_find_midnight(today.replace(day=1) + timedelta(days=number), local) for number in range(days + 1)]
+    return [find_midnight(today.replace(day=1) + timedelta(days=number), local.tzinfo) for number in range(days + 1)]
 
 
 def measure_burn(window: str, local: datetime, prices: Sequence[SettledPrice], reserved: int, cap: int) -> Burn:
@@ -493,11 +471,6 @@ def _estimate_reached_at(now: datetime, remaining: int, pace: int) -> datetime |
         return now
     hours = remaining / pace if pace > 0 else float("inf")
     return now + hours * HOUR if hours < 24 * 366 else None
-
-
-def _find_midnight(day: date, local: datetime) -> datetime:
-    """The instant (UTC) at which a day begins in the zone of `local`."""
-    return datetime.combine(day, time.min, tzinfo=local.tzinfo).astimezone(UTC)
 
 
 def _format_usd(amount: int) -> str:

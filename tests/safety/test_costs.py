@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import pytest
 
 from engine.clock import FakeClock
 from engine.model import MICRO, CostState, Refusal
-from engine.safety.costs import AgentBudget, decide_cost, find_windows
+from engine.safety.costs import AgentBudget, decide_cost
 from engine.safety.kill_switch import BY_COST_CAP, PAUSE
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
@@ -43,25 +42,6 @@ def test_the_reason_says_what_is_left_of_the_day_or_which_setting_raises_the_cap
     refused = decide_cost(replace(NOTHING_SPENT, hour=1_860_000), 200_000, NO_BUDGET).reason
     raised = "raise it: `clawpy config set crossPollCostCapPerHour DOLLARS`"
     assert refused == f"$1.86 spent or reserved + $0.20 would exceed the hour's cap of $2.00; {raised}"
-
-
-@pytest.mark.parametrize(
-    ("zone", "day", "hours"),
-    [
-        ("Europe/Berlin", (2026, 3, 29), 23),
-        ("Europe/Berlin", (2026, 10, 25), 25),
-        ("America/New_York", (2026, 3, 8), 23),
-        ("America/New_York", (2026, 11, 1), 25),
-        ("Europe/Berlin", (2026, 6, 1), 24),
-    ],
-)
-def test_a_day_lasts_from_midnight_to_midnight(zone: str, day: tuple[int, int, int], hours: int) -> None:
-    late = datetime(*day, 23, 59, 59, tzinfo=ZoneInfo(zone))
-    begin = find_windows(late).day
-    following = find_windows((late.astimezone(UTC) + timedelta(seconds=1)).astimezone(ZoneInfo(zone))).day
-    assert following - begin == timedelta(hours=hours)
-    assert begin.astimezone(ZoneInfo(zone)).strftime("%d %H:%M") == f"{day[2]:02} 00:00"
-    assert find_windows(late).month.astimezone(ZoneInfo(zone)).strftime("%m-%d %H") == f"{day[1]:02}-01 00"
 
 
 def test_the_cap_of_a_day_warns_at_eighty_percent_and_once_when_it_is_reached(rails: Rails) -> None:
