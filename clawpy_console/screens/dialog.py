@@ -123,14 +123,15 @@ class Dialog(ModalScreen[Result], BaseScreen[Result]):  # styles come by the fir
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """The picture behind the dialog."""
-        key = (self.size, self.styles.background)
+        size = self._compositor.size  # `self.size` can be that of the next frame already
+        key = (size, self.styles.background)
         if self._picture is None or self._picture[0] != key:
             behind = self.render()
             if not isinstance(behind, BackgroundScreen):
                 return super().render_lines(crop)
-            self._picture = (key, self.draw_on_picture(_dim_picture(behind, self.size)))
+            self._picture = (key, self.draw_on_picture(_dim_picture(behind, size)))
         lines = self._picture[1][crop.y : crop.bottom]
-        return lines if crop.column_span == (0, self.size.width) else [line.crop(crop.x, crop.right) for line in lines]
+        return lines if crop.column_span == (0, size.width) else [line.crop(crop.x, crop.right) for line in lines]
 
 
 def _dim_picture(behind: BackgroundScreen, size: Size) -> list[Strip]:

@@ -7,6 +7,7 @@ from textual import events
 from textual._compositor import Compositor, CompositorUpdate
 from textual.app import ComposeResult
 from textual.containers import Horizontal
+from textual.geometry import Size
 from textual.keys import _character_to_key
 from textual.pilot import Pilot
 from textual.screen import Screen
@@ -185,6 +186,19 @@ async def test_the_terminal_can_be_resized_behind_a_dialog(
         await pilot.resize_terminal(*after)
         await until(pilot, lambda: drawn and drawn[-1]._compositor.size == after, "for a frame of the new size")
         assert [line.cell_length for line in read_lines(console)] == [after[0]] * after[1]
+
+
+@pytest.mark.parametrize("size", [Size(40, 12), Size(160, 50)], ids=["smaller", "larger"])
+async def test_a_dialog_is_drawn_in_its_old_size_until_the_new_one_has_reached_it(
+    console: ConsoleApp, size: Size
+) -> None:
+    async with console.run_test(size=(100, 40)) as pilot:
+        await open_screen(pilot, "mission")
+        await pilot.press("n")
+        await until(pilot, lambda: console.screen.is_modal, "for the dialog")
+        await pilot.pause()
+        await console._on_resize(events.Resize(size, size))  # its screens get it 1/120 s later
+        assert [line.cell_length for line in read_lines(console)] == [100] * 40
 
 
 @pytest.mark.long
