@@ -138,20 +138,26 @@ def test_an_address_without_an_engine_is_unreachable(tmp_path: Path, serve: Serv
 # Finding the engine to ask
 
 
-@pytest.mark.parametrize(("verb", "is_repeated"), [("status", True), ("propose", False), ("approve", False)])
-def test_a_verb_whose_answer_was_lost_is_repeated_only_if_it_changes_nothing(
-    engine: StandIn, home: Home, monkeypatch: pytest.MonkeyPatch, verb: str, is_repeated: bool
-) -> None:
+@pytest.fixture
+def _engine_that_hangs_up(engine: StandIn, home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An engine holds the home, and hangs up after each request."""
     note = {"pid": 1, "since": "2026-01-05", "address": "/x.sock", "data": str(home.data)}
     (home.data / "engine.json").write_text(json.dumps(note))
 
-    def lost(*_: Any, **__: Any) -> Any:
+    def hang_up(*_: Any, **__: Any) -> Any:
         raise Unreachable("hung up", sent=True)
 
-    monkeypatch.setattr(control, "ask", lost)
-    if is_repeated:
-        assert control.call(home, verb, {}, opener=lambda home, **_: engine)["state"] == "WATCHING"
-        return
+    monkeypatch.setattr(control, "ask", hang_up)
+
+
+@pytest.mark.usefixtures("_engine_that_hangs_up")
+def test_a_question_whose_answer_was_lost_is_asked_again(engine: StandIn, home: Home) -> None:
+    assert control.call(home, "status", {}, opener=lambda home, **_: engine)["state"] == "WATCHING"
+
+
+@pytest.mark.usefixtures("_engine_that_hangs_up")
+@pytest.mark.parametrize("verb", ["propose", "approve"])
+def test_a_change_whose_answer_was_lost_is_not_repeated(engine: StandIn, home: Home, verb: str) -> None:
     refused("no_answer", lambda: control.call(home, verb, {}, opener=lambda home, **_: engine))
 
 

@@ -71,7 +71,7 @@ def test_a_file_that_has_become_invalid_is_named_beside_the_settings_that_still_
 
 
 @pytest.mark.long
-def test_doctor_names_each(clawpy: Clawpy, shop: Repository, home: Home) -> None:
+def test_doctor_names_each_problem_of_the_settings(clawpy: Clawpy, shop: Repository, home: Home) -> None:
     write_settings(
         home, '[console]\ntheme = "foo"\n[keys]\nnothing = "x"\n"stack.approve" = "h"\n[workspaces."/nope"]\n'
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,30 +11,40 @@ import pytest
 
 from clawpy_console.cli.demo import find_broken_test, make_project
 from clawpy_console.cli.main import main
-from engine import Home, open_engine
+from engine import Engine, Home, open_engine
 from engine.api.operations import dispatch
 from engine.model import Tier
 
 
-@pytest.mark.long
-def test_its_stack_is_the_same_at_every_door(tmp_path: Path) -> None:
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    """An engine on the project of the demo, whose broken test was found."""
     project = make_project(tmp_path / "shop", datetime.now(UTC))
     home = Home.locate(tmp_path / "home")
     with closing(open_engine(home, workspaces=[str(project)], start_schedule=False)) as engine:
         engine.checks.run(requested=True)
-        assert {card.tier for card in engine.cards.list_pending()} == {Tier.BLOCKS, Tier.CHECK, Tier.UPKEEP}
         find_broken_test(engine, str(project))
-        assert dispatch(engine, "status", {})["phase"]["decisions"] == 0, "nobody has pressed a key yet"
-        stack = engine.cards.list_pending()
-        for verb in ("cards", "predict"):
-            cards = dispatch(engine, verb, {})["predictions"]
-            assert [item["id"] for item in cards] == [item.id for item in stack], verb
-        assert dispatch(engine, "status", {})["top"]["id"] == stack[0].id
-        bar = [card["prompt"] for card in engine.status_bar_file.document()["cards"]]
-        assert bar == [item.assignment.prompt for item in stack]
+        yield engine
+
+
+@pytest.mark.long
+def test_its_cards_begin_with_the_broken_test_and_end_with_upkeep(engine: Engine) -> None:
+    stack = engine.cards.list_pending()
+    assert {card.tier for card in stack} == {Tier.BLOCKS, Tier.CHECK, Tier.UPKEEP}
     assert stack[0].tier is Tier.BLOCKS  # a guess where to start: nobody saw v1.2 pass
     assert "test_a_discount_is_rounded" in stack[0].assignment.prompt
     assert stack[-1].tier is Tier.UPKEEP
+    assert dispatch(engine, "status", {})["phase"]["decisions"] == 0, "nobody has pressed a key yet"
+
+
+@pytest.mark.long
+def test_verbs_and_the_status_bar_show_the_cards_of_the_stack_in_its_order(engine: Engine) -> None:
+    stack = engine.cards.list_pending()
+    for verb in ("cards", "predict"):
+        assert [item["id"] for item in dispatch(engine, verb, {})["predictions"]] == [item.id for item in stack], verb
+    assert dispatch(engine, "status", {})["top"]["id"] == stack[0].id
+    bar = [card["prompt"] for card in engine.status_bar_file.document()["cards"]]
+    assert bar == [item.assignment.prompt for item in stack]
 
 
 @pytest.mark.long

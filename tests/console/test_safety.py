@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -160,15 +160,15 @@ def test_a_gauge_warns_from_80_percent_of_its_cap(spent: int, cap: int, tone: st
     assert gauge.tone == tone
 
 
-def test_a_wait_that_is_over_does_not_count_down_and_only_a_stop_holds_all_work() -> None:
-    rate, *_, kill = StandIn().safety.rails()
-    assert (
-        safety_fields.make_rail_label(dataclasses.replace(rate, until=ago(seconds=1)), NOW, acts_by_itself=True).words
-        == "waits"
-    )
-    for until_then, words in ((NOW + timedelta(minutes=63), "by you"), (None, "held")):
-        kill_switch = dataclasses.replace(kill, rail="kill", verdict=Verdict.BLOCK, until=until_then)
-        assert safety_fields.make_unapproved_work_label((kill_switch,), acts_by_itself=True).words == words
+def test_a_wait_that_is_over_does_not_count_down() -> None:
+    rate = dataclasses.replace(StandIn().safety.rails()[0], until=ago(seconds=1))
+    assert safety_fields.make_rail_label(rate, NOW, acts_by_itself=True).words == "waits"
+
+
+@pytest.mark.parametrize(("end", "words"), [(NOW + timedelta(minutes=63), "by you"), (None, "held")])
+def test_only_a_hold_without_an_end_holds_all_work(end: datetime | None, words: str) -> None:
+    kill_switch = dataclasses.replace(StandIn().safety.rails()[-1], rail="kill", verdict=Verdict.BLOCK, until=end)
+    assert safety_fields.make_unapproved_work_label((kill_switch,), acts_by_itself=True).words == words
 
 
 @pytest.mark.long

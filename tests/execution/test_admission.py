@@ -82,13 +82,20 @@ def test_a_flow_has_no_fallback() -> None:
     assert admission.check(FLOW).reason == "`paths` must be a list"
 
 
+EDITED_FLOW = replace(FLOW, runner="flow", parameters={"paths": ["a"]})
+EDIT = "only the part about the cart"
+
+
 def test_a_flow_that_is_edited_in_prose_becomes_work_for_an_agent_or_model() -> None:
-    edit, flow = "only the part about the cart", replace(FLOW, runner="flow", parameters={"paths": ["a"]})
-    edited = make_admission({"flow": FREE, "model": MODEL}).apply_edit(flow, edit)
-    assert edited == replace(PROSE, prompt=edit, runner="model")
-    for model, text in ((NO_KEY, edit), (MODEL, "cart")):
-        admission = make_admission({"flow": FREE, "model": model})
-        assert refused("bad_parameters", partial(admission.apply_edit, flow, text)).fix == "`run_tests paths=…`"
+    edited = make_admission({"flow": FREE, "model": MODEL}).apply_edit(EDITED_FLOW, EDIT)
+    assert edited == replace(PROSE, prompt=EDIT, runner="model")
+
+
+@pytest.mark.parametrize(("model", "edit"), [(NO_KEY, EDIT), (MODEL, "cart")], ids=["no model", "no sentence"])
+def test_an_edit_that_is_neither_parameters_nor_work_for_a_model_is_refused(model: Answer, edit: str) -> None:
+    admission = make_admission({"flow": FREE, "model": model})
+    refusal = refused("bad_parameters", partial(admission.apply_edit, EDITED_FLOW, edit))
+    assert refusal.fix == "`run_tests paths=…`"
 
 
 ESTIMATES = {

@@ -79,10 +79,11 @@ def test_the_title_of_named_tests_does_not_claim_that_they_ran_before(workspace:
     assert FLOWS[flow](**json.loads(parameters)).describe() == "Run tests/test_tax.py"
 
 
-def test_the_name_of_a_flow_precedes_a_request(workspace: Path) -> None:
-    flows = [*FLOWS, "test_shop", "lint-shop"]
-    for prompt, flow in (("test_shop", "test_shop"), ("Test shop", "test_shop"), ("lint-shop", "lint-shop")):
-        assert find_named_flow(prompt, flows, str(workspace)) == (flow, "")
+@pytest.mark.parametrize(
+    ("prompt", "flow"), [("test_shop", "test_shop"), ("Test shop", "test_shop"), ("lint-shop", "lint-shop")]
+)
+def test_the_name_of_a_flow_precedes_a_request(workspace: Path, prompt: str, flow: str) -> None:
+    assert find_named_flow(prompt, [*FLOWS, "test_shop", "lint-shop"], str(workspace)) == (flow, "")
 
 
 @pytest.mark.parametrize("between", [" the" * 4990 + " ", " " * 19_000], ids=["fillers", "spaces"])

@@ -112,14 +112,17 @@ def test_a_sentence_with_a_secret_is_not_captured() -> None:
     )
 
 
-def test_output_is_captured_only_with_a_label() -> None:
-    assert capture_sentences([(1, "The service listens on port 8000.")], Speaker.PROGRAM) == []
-    assert capture_sentences([(1, "Decision: the port stays 8000 for now.")], Speaker.PROGRAM)[0].kind == "decision"
-    for remark in (
-        "important: run with `RUST_BACKTRACE=1` environment variable to display a backtrace",
-        "Note: Cart.java uses or overrides a deprecated API.",
-    ):
-        assert capture_sentences([(1, remark)], Speaker.PROGRAM) == []
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("Decision: the port stays 8000 for now.", ["decision"]),
+        ("The service listens on port 8000.", []),
+        ("important: run with `RUST_BACKTRACE=1` environment variable to display a backtrace", []),
+        ("Note: Cart.java uses or overrides a deprecated API.", []),
+    ],
+)
+def test_output_is_captured_only_with_a_label(text: str, kinds: list[str]) -> None:
+    assert [capture.kind for capture in capture_sentences([(1, text)], Speaker.PROGRAM)] == kinds
 
 
 def test_tags_name_topics_and_files() -> None:

@@ -74,9 +74,9 @@ def context(world: SensedWorkspace) -> WorkspaceContext:
     return world.sense()
 
 
-def test_a_reply_is_one_object_with_or_without_words_around_it() -> None:
-    for text in (json.dumps(GOOD), f"```json\n{json.dumps(GOOD)}\n```", f"I think {json.dumps(GOOD)} it is."):
-        assert read_reply(text, CHANNELS).prompt == "fix the rounding"
+@pytest.mark.parametrize("reply", ["{}", "```json\n{}\n```", "I think {} it is."])
+def test_a_reply_is_one_object_with_or_without_words_around_it(reply: str) -> None:
+    assert read_reply(reply.replace("{}", json.dumps(GOOD)), CHANNELS).prompt == "fix the rounding"
 
 
 @pytest.mark.parametrize(
@@ -251,9 +251,10 @@ def test_lines_are_proposed_for_a_day(hooked_file: HookedFile) -> None:
 
 def test_a_line_without_a_time_is_as_old_as_the_file(hooked_file: HookedFile) -> None:
     hooked_file.append(json.dumps({"prediction": "Run the tests", "confidence": 0.5, "channel": ""}).encode() + b"\n")
-    for age, prompts in ((timedelta(hours=23), ["Run the tests"]), (timedelta(hours=24), [])):
-        touch(hooked_file.file, NOW - age)
-        assert hooked_file.propose_prompts() == prompts
+    touch(hooked_file.file, NOW - timedelta(hours=23))
+    assert hooked_file.propose_prompts() == ["Run the tests"]
+    touch(hooked_file.file, NOW - timedelta(hours=24))
+    assert hooked_file.propose_prompts() == []
 
 
 def test_another_file_in_its_place_is_read_from_the_start(hooked_file: HookedFile) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Callable, Mapping
 
 import pytest
 from hypothesis import given, settings
@@ -22,7 +23,7 @@ LOOKALIKES = str.maketrans("aeopcxsi", "\u0430\u0435\u043e\u0440\u0441\u0445\u04
 WRAPPINGS = read_examples("wrappings")
 
 
-def verdict(text: str) -> Verdict:
+def judge(text: str) -> Verdict:
     return check_command(text).verdict
 
 
@@ -33,28 +34,31 @@ def test_look_alikes_and_invisible_characters_change_nothing(data: st.DataObject
     text = "".join(letter.translate(LOOKALIKES) if data.draw(st.booleans()) else letter for letter in command)
     at = data.draw(st.integers(0, len(command)))
     invisible = data.draw(st.sampled_from(["", "\u200b", "\u2060", "\ufeff"]))
-    assert verdict(text[:at] + invisible + text[at:]) is verdict(command)
+    assert judge(text[:at] + invisible + text[at:]) is judge(command)
 
 
 @settings(max_examples=400)
 @given(st.sampled_from(STOPPED), st.sampled_from(WRAPPINGS))
 def test_a_stopped_command_is_stopped_in_any_wrapping(command: str, wrapping: str) -> None:
-    assert verdict(wrapping.format(command)) is not Verdict.ALLOW
+    assert judge(wrapping.format(command)) is not Verdict.ALLOW
 
 
 @settings(max_examples=300)
 @given(st.sampled_from(ORDINARY), st.sampled_from(WRAPPINGS))
 def test_an_ordinary_command_passes_in_any_wrapping(command: str, wrapping: str) -> None:
-    assert verdict(wrapping.format(command)) is Verdict.ALLOW
+    assert judge(wrapping.format(command)) is Verdict.ALLOW
 
 
+ENCODINGS: Mapping[str, Callable[[str], str]] = {
+    "base64": lambda command: f"echo {base64.b64encode(command.encode()).decode()} | base64 -d | sh",
+    "hexadecimal": lambda command: f"echo {command.encode().hex()} | xxd -r -p | bash",
+    "reversed": lambda command: f"echo '{command[::-1]}' | rev | sh",
+    "octal": lambda command: f"printf '{''.join(f'{chr(92)}{ord(letter):03o}' for letter in command)}' | sh",
+}
+
+
+@pytest.mark.parametrize("encode", ENCODINGS.values(), ids=ENCODINGS)
 @settings(max_examples=150)
 @given(st.sampled_from(STOPPED))
-def test_encoding_hides_nothing(command: str) -> None:
-    for text in (
-        f"echo {base64.b64encode(command.encode()).decode()} | base64 -d | sh",
-        f"echo {command.encode().hex()} | xxd -r -p | bash",
-        f"echo '{command[::-1]}' | rev | sh",
-        f"printf '{''.join(f'{chr(92)}{ord(letter):03o}' for letter in command)}' | sh",
-    ):
-        assert verdict(text) is not Verdict.ALLOW
+def test_encoding_hides_nothing(encode: Callable[[str], str], command: str) -> None:
+    assert judge(encode(command)) is not Verdict.ALLOW

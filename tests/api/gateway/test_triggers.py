@@ -18,12 +18,18 @@ from tests.api.gateway.served import Served
 from tests.support.helpers import refused
 
 
-def test_a_trigger_approves_the_card_that_it_describes_and_no_other(served: Served, engine: Engine) -> None:
+@pytest.mark.parametrize("mismatch", [{"hint": "Delete the project"}, {"targetChannel": "garden"}], ids=str)
+def test_a_trigger_that_describes_another_card_approves_none(
+    served: Served, engine: Engine, mismatch: dict[str, str]
+) -> None:
     card = served.propose_card()
-    for mismatch in ({"hint": "Delete the project"}, {"targetChannel": "garden"}):
-        document = trigger(served, {"predictionId": card.id} | mismatch, 409)
-        assert document["error"]["code"] == "another_card"
+    document = trigger(served, {"predictionId": card.id} | mismatch, 409)
+    assert document["error"]["code"] == "another_card"
     assert engine.cards.get(card.id).status is Status.PENDING
+
+
+def test_a_trigger_approves_the_card_that_it_describes(served: Served, engine: Engine) -> None:
+    card = served.propose_card()
     described = {"predictionId": card.id, "targetChannel": "research", "hint": card.assignment.prompt, "force": False}
     document = trigger(served, described)
     replies.Triggered.model_validate(document)

@@ -112,13 +112,19 @@ def test_a_card_about_which_the_filter_asks_has_no_approve_button() -> None:
     assert make_test_note(replace(CARD, must_be_read=True), Form.SPOKEN).actions == ("reject",)
 
 
-def test_a_prompt_that_is_cut_has_no_approve_button() -> None:
+WHOLE_PROMPT = ("run " * MAX_CHARS)[:MAX_CHARS].strip()
+"""The longest prompt that a notification shows whole."""
+
+
+def test_a_whole_prompt_has_all_buttons() -> None:
+    assert make_test_note(replace(CARD, text=WHOLE_PROMPT), Form.CARD).actions == CARD_ACTIONS
+
+
+@pytest.mark.parametrize("text", [f"{WHOLE_PROMPT} and more", "run it with hunter2hunter2"], ids=["long", "a secret"])
+def test_a_prompt_that_is_cut_has_no_approve_button(text: str) -> None:
     """The end of a long prompt, or what was cut out of it, is read before it is approved."""
-    whole = ("run " * MAX_CHARS)[:MAX_CHARS].strip()
-    assert make_test_note(replace(CARD, text=whole), Form.CARD).actions == CARD_ACTIONS
-    for cut in (whole + " and more", "run it with hunter2hunter2"):
-        assert make_test_note(replace(CARD, text=cut), Form.CARD).actions == ("reject", "snooze")
-        assert make_test_note(replace(CARD, text=cut), Form.SPOKEN).question == READ_IT
+    assert make_test_note(replace(CARD, text=text), Form.CARD).actions == ("reject", "snooze")
+    assert make_test_note(replace(CARD, text=text), Form.SPOKEN).question == READ_IT
 
 
 CONTENTS = {"card": CARD, "new": NEW, "lost": LOST, "done": DONE}
@@ -148,16 +154,24 @@ def test_any_text_becomes_one_line_of_bounded_length(text: str) -> None:
     assert "\n" not in line
 
 
-def test_success_failure_and_a_new_card_feel_different_and_a_badge_is_silent() -> None:
-    failed = replace(DONE, kind=NotificationKind.FAILED, text="Failed: 2 tests")
-    felt = [(CARD, Form.HAPTIC_BADGE), (DONE, Form.HAPTIC), (failed, Form.HAPTIC)]
-    payloads = [make_test_note(content, form).payload for content, form in felt]
-    assert [payload["haptic"] for payload in payloads] == ["notice", "success", "failure"]
-    assert not any("interruption-level" in payload["aps"] for payload in payloads)
-    for form in (Form.BADGE, Form.REFRESH):
-        payload = make_test_note(CARD, form).payload
-        assert "haptic" not in payload
-        assert payload["aps"]["interruption-level"] == "passive"
+FAILED = replace(DONE, kind=NotificationKind.FAILED, text="Failed: 2 tests")
+
+
+@pytest.mark.parametrize(
+    ("content", "form", "haptic"),
+    [(CARD, Form.HAPTIC_BADGE, "notice"), (DONE, Form.HAPTIC, "success"), (FAILED, Form.HAPTIC, "failure")],
+)
+def test_success_failure_and_a_new_card_feel_different(content: NotificationContent, form: Form, haptic: str) -> None:
+    payload = make_test_note(content, form).payload
+    assert payload["haptic"] == haptic
+    assert "interruption-level" not in payload["aps"]
+
+
+@pytest.mark.parametrize("form", [Form.BADGE, Form.REFRESH])
+def test_a_badge_is_silent(form: Form) -> None:
+    payload = make_test_note(CARD, form).payload
+    assert "haptic" not in payload
+    assert payload["aps"]["interruption-level"] == "passive"
 
 
 def test_of_several_taps_at_once_the_strongest_is_felt() -> None:

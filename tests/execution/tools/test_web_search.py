@@ -37,10 +37,20 @@ def test_a_result_without_a_content_has_its_snippet(
     assert world.get_answer("web_search", query="x").endswith("\n\nt\nu\na part")
 
 
-def test_an_invalid_answer_of_a_search_is_refused(server: WebServer, make_belt_world: MakeBeltWorld) -> None:
+@pytest.mark.parametrize("body", ["no json", "[" * 100_000, "{}", '{"results": 3}', '"x"', ""], ids=range(6))
+def test_an_invalid_answer_of_a_search_is_refused(server: WebServer, make_belt_world: MakeBeltWorld, body: str) -> None:
     world = open_searching_world(make_belt_world, server)
-    for body in ("no json", "[" * 100_000, "{}", '{"results": 3}', '"x"', "[1, null]", ""):
-        server.page("/search", body, "application/json")
-        assert world("web_search", query="x").text
+    server.page("/search", body, "application/json")
+    assert world.get_problem("web_search", query="x")
+
+
+def test_what_is_no_result_is_left_out(server: WebServer, make_belt_world: MakeBeltWorld) -> None:
+    world = open_searching_world(make_belt_world, server)
+    server.page("/search", "[1, null]", "application/json")
+    assert world.get_answer("web_search", query="x") == "[nothing was found]"
+
+
+def test_an_error_of_a_search_server_is_named(server: WebServer, make_belt_world: MakeBeltWorld) -> None:
+    world = open_searching_world(make_belt_world, server)
     server.answers["/search"] = lambda request: request.send_error(503)
     assert "answered 503" in world.get_problem("web_search", query="x")

@@ -245,13 +245,15 @@ def test_an_entry_waits_until_all_its_retracted_sources_are_kept(promoted_world:
     assert learnings.waiting() == []
 
 
-def test_the_copy_in_a_team_is_valid_again_only_if_it_was_retracted_with_its_entry() -> None:
-    together, alone = {"status": LearningStatus.RETIRED, "retired_because": "wrong"}, "its changes were not landed"
-    for reason, revived in (("wrong", 1), (alone, 0)):
-        copy = make_entry("a", scope=LearningScope.TEAM, **together | {"retired_because": reason})
-        entry = make_entry("a", id="lrn_above", promoted_from=(EntrySource(copy.id),), **together)
-        plan = plan_decision(entry, Provenance([copy, entry]), VALID, MONDAY_MORNING)
-        assert [change.entry.id for change in plan if change.entry.active] == [entry.id, *[copy.id] * revived]
+@pytest.mark.parametrize(("reason", "is_revived"), [("wrong", True), ("its changes were not landed", False)])
+def test_the_copy_in_a_team_is_valid_again_only_if_it_was_retracted_with_its_entry(
+    reason: str, is_revived: bool
+) -> None:
+    retired = {"status": LearningStatus.RETIRED, "retired_because": "wrong"}
+    copy = make_entry("a", scope=LearningScope.TEAM, **retired | {"retired_because": reason})
+    entry = make_entry("a", id="lrn_above", promoted_from=(EntrySource(copy.id),), **retired)
+    plan = plan_decision(entry, Provenance([copy, entry]), VALID, MONDAY_MORNING)
+    assert [change.entry.id for change in plan if change.entry.active] == [entry.id, *[copy.id] * is_revived]
 
 
 def test_forgetting_leaves_empty_entries_with_their_provenance(promoted_world: ChainWorld) -> None:

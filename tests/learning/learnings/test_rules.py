@@ -108,10 +108,11 @@ def test_a_refusal_is_a_finding_unless_a_person_denied_it() -> None:
     assert by_person.about == "denied/exec/git push origin main"
 
 
-def test_an_edit_is_a_finding_about_the_added_sentences_or_else_the_removed_ones() -> None:
-    def find_in_edit(original: str, edited: str) -> list[Finding]:
-        return find_findings(edit=Correction(original, edited))
+def find_in_edit(original: str, edited: str) -> list[Finding]:
+    return find_findings(edit=Correction(original, edited))
 
+
+def test_an_edit_is_a_finding_about_the_added_sentences_or_else_the_removed_ones() -> None:
     (added,) = find_in_edit("Round the totals.", "Round the totals. Leave the fixtures alone. Go.")
     assert (added.text, added.phase, added.trust) == ("Leave the fixtures alone", "intent-alignment", Trust.OPERATOR)
     assert added.basis is Basis.OPERATOR
@@ -119,8 +120,14 @@ def test_an_edit_is_a_finding_about_the_added_sentences_or_else_the_removed_ones
     assert (removed.text, removed.trust) == ("Not wanted: Always update the docs.", Trust.QUOTED)
     assert removed.general == ""
     assert find_in_edit("Round the totals", "round the  totals.") == []
-    for original, edited in (("Go.", "Go. I prefer short names."), ("Go. I prefer short names.", "Go.")):
-        assert find_in_edit(original, edited)[0].kind is LearningKind.PROXY, "what you like stays (SPEC 6.3)"
+
+
+@pytest.mark.parametrize(
+    ("original", "edited"), [("Go.", "Go. I prefer short names."), ("Go. I prefer short names.", "Go.")]
+)
+def test_what_you_like_stays_where_it_was_said(original: str, edited: str) -> None:
+    """SPEC 6.3."""
+    assert find_in_edit(original, edited)[0].kind is LearningKind.PROXY
 
 
 def test_the_confidence_of_a_statement_depends_on_its_speaker_and_preferences_are_of_the_operator() -> None:
