@@ -52,7 +52,7 @@ from engine.storage.ledger import Ledger
 STATED_CONFIDENCE = ConfidenceParts(0.8, 0.7, 0.6, 0.7, 0.72, stated=True)
 
 
-def card(card_id: str, now: datetime, workspace: str = "/srv/shop", **changes: Any) -> Card:
+def make_card(card_id: str, now: datetime, workspace: str = "/srv/shop", **changes: Any) -> Card:
     default = Card(
         id=card_id, kind="run_tests", tier=Tier.CHECK,
         assignment=Assignment("Run the tests", "koji-core", workspace, "flow", "run_tests", {"paths": ["cart.py"]}),
@@ -64,7 +64,7 @@ def card(card_id: str, now: datetime, workspace: str = "/srv/shop", **changes: A
     return replace(default, **changes)
 
 
-def session(session_id: str, card_id: str, now: datetime, **changes: Any) -> SessionView:
+def make_session(session_id: str, card_id: str, now: datetime, **changes: Any) -> SessionView:
     default = SessionView(
         id=session_id, prediction_id=card_id, prompt="Run the tests", workspace="/srv/shop", channel="koji-core",
         agent="backend_builder", runner="flow", flow="run_tests", state=SessionState.SUCCEEDED, mode="approved",
@@ -138,7 +138,7 @@ class StandInCards(ValuesById):
         return self._add("pred_suggested", text, workspace, Source.PREDICTOR_HOOK)
 
     def _add(self, card_id: str, text: str, workspace: str, source: Source) -> Card:
-        new = card(card_id, self.now, workspace, source=source)
+        new = make_card(card_id, self.now, workspace, source=source)
         self.by_id[card_id] = replace(new, assignment=replace(new.assignment, prompt=text))
         return self.by_id[card_id]
 
@@ -310,9 +310,12 @@ class StandIn:
         now = clock.now()
         self.cards = StandInCards(now)
         self.card_store = SimpleNamespace(follow_landings=lambda: None)  # nothing has landed
-        self.cards.by_id = {"pred_abc1": card("pred_abc1", now), "pred_abd2": card("pred_abd2", now, "/srv/other")}
+        self.cards.by_id = {
+            "pred_abc1": make_card("pred_abc1", now),
+            "pred_abd2": make_card("pred_abd2", now, "/srv/other"),
+        }
         self.sessions = StandInSessions()
-        self.sessions.by_id = {"sess_aaa": session("sess_aaa", "pred_abc1", now, change_set_id="chg_x1")}
+        self.sessions.by_id = {"sess_aaa": make_session("sess_aaa", "pred_abc1", now, change_set_id="chg_x1")}
         self.changes = StandInChanges()
         files = (FileChange("a.py", "added", 1, 0),)
         self.changes.by_id = {

@@ -61,18 +61,22 @@ CLASSES: tuple[type[Any], ...] = (
 """The classes whose values verbs and the API answer with. Classes of their fields are part of their documents."""
 
 
-def example(kind: Any, name: str = "") -> Any:
+def make_example(kind: Any, name: str = "") -> Any:
     """A value of a type, every field of it filled."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
-        return example(inner[0], name)
+        return make_example(inner[0], name)
     if origin is tuple:
-        return (example(inner[0], name),) if inner[-1] is Ellipsis else tuple(example(item, name) for item in inner)
+        return (
+            (make_example(inner[0], name),)
+            if inner[-1] is Ellipsis
+            else tuple(make_example(item, name) for item in inner)
+        )
     if isinstance(origin, type) and issubclass(origin, typing.Mapping):  # type: ignore[arg-type]
-        return {"some_name": example(inner[1], name)}
+        return {"some_name": make_example(inner[1], name)}
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
-        return kind(**{field.name: example(hints[field.name], field.name) for field in dataclasses.fields(kind)})  # type: ignore[operator]
+        return kind(**{field.name: make_example(hints[field.name], field.name) for field in dataclasses.fields(kind)})  # type: ignore[operator]
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return next(iter(kind))
     plain = {str: name, bool: True, int: 1_234_567, float: 0.123456789, datetime: datetime(2026, 1, 5, tzinfo=UTC)}
@@ -82,7 +86,7 @@ def example(kind: Any, name: str = "") -> Any:
 PROMISED: dict[str, Any] = json.loads(FILE.read_text())
 
 
-def _classes_within(kinds: Iterable[Any]) -> set[type[Any]]:
+def _find_classes_within(kinds: Iterable[Any]) -> set[type[Any]]:
     """The dataclasses among these types, in their arguments and in the fields of the classes."""
     found: set[type[Any]] = set()
     waiting = list(kinds)
@@ -97,15 +101,15 @@ def _classes_within(kinds: Iterable[Any]) -> set[type[Any]]:
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_the_document_of_a_class_is_as_promised(kind: type[Any]) -> None:
-    assert json.loads(json.dumps(document(example(kind)))) == PROMISED[kind.__name__]
+    assert json.loads(json.dumps(document(make_example(kind)))) == PROMISED[kind.__name__]
 
 
 def test_each_class_with_rules_of_its_own_is_in_a_document() -> None:
     assert set(PROMISED) == {kind.__name__ for kind in CLASSES}
     rules = read_table(documents.__file__, "documents.toml")
-    assert rules.keys() <= {kind.__name__ for kind in _classes_within(CLASSES)}
+    assert rules.keys() <= {kind.__name__ for kind in _find_classes_within(CLASSES)}
 
 
 if __name__ == "__main__":
-    promised = {kind.__name__: document(example(kind)) for kind in CLASSES}
+    promised = {kind.__name__: document(make_example(kind)) for kind in CLASSES}
     FILE.write_text(json.dumps(promised, indent=1, ensure_ascii=False, sort_keys=True) + "\n")

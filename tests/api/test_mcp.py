@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mcp.client import Client
 
 
-def client(ask: Any, agent: str = "") -> Client:
+def make_client(ask: Any, agent: str = "") -> Client:
     """A client of the server. The library takes a second to import, so it is imported here."""
     from mcp.client import Client
 
@@ -53,7 +53,7 @@ async def test_recall_is_of_this_project_unless_everywhere_is_asked_for() -> Non
         "source": "mcp:codex", "speaker": "codex", "timestamp": "2026-01-05T09:30:00Z", "parts": {},
     }  # fmt: skip
     ask = ScriptedAnswers(recall={"results": [line], "leftOut": []})
-    async with client(ask) as session:
+    async with make_client(ask) as session:
         result = await session.call_tool("recall", {"query": "rounding"})
         await session.call_tool("recall", {"query": "rounding", "k": 3, "everywhere": True})
     assert result.structured_content == {
@@ -71,7 +71,7 @@ async def test_recall_is_of_this_project_unless_everywhere_is_asked_for() -> Non
 @pytest.mark.parametrize(("agent", "by"), [("", "mcp"), ("reviewer", "reviewer")])
 async def test_what_an_agent_remembers_has_its_name(agent: str, by: str) -> None:
     ask = ScriptedAnswers(note={"id": "mem_1", "new": True, "by": by})
-    async with client(ask, agent=agent) as session:
+    async with make_client(ask, agent=agent) as session:
         await session.call_tool("remember", {"text": "the port is 8001", "kind": "decision"})
     [(verb, arguments)] = ask.requests
     assert verb == "note"
@@ -81,7 +81,7 @@ async def test_what_an_agent_remembers_has_its_name(agent: str, by: str) -> None
 
 async def test_a_refusal_is_told_with_its_remedy_and_without_secrets() -> None:
     refused = Refusal("x", "sk-abcdefghijklmnopqrstuvwx is not a key", "take another")
-    async with client(ScriptedAnswers(cards=refused)) as session:
+    async with make_client(ScriptedAnswers(cards=refused)) as session:
         result = await session.call_tool("cards", {})
     assert result.is_error
     assert result.content[0].text == "Error executing tool cards: [secret cut] is not a key. take another"
@@ -98,7 +98,7 @@ async def test_a_refusal_is_told_with_its_remedy_and_without_secrets() -> None:
 )  # fmt: skip
 async def test_wrong_arguments_reach_no_engine(tool: str, arguments: dict[str, Any], words: str) -> None:
     ask = ScriptedAnswers()
-    async with client(ask) as session:
+    async with make_client(ask) as session:
         result = await session.call_tool(tool, arguments)
     assert result.is_error
     assert result.content[0].text == f"{tool}: {words}"

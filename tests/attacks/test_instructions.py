@@ -23,7 +23,7 @@ from tests.attacks.gullible_shop import ROUNDS, Aftermath, Shop, remove_quotes
 from tests.attacks.hostile_lines import DOORS, PRINTED, READ, SAID, make_canary_host, make_hostile_order
 from tests.conftest import MONDAY_MORNING
 from tests.execution.model.model_world import KEY
-from tests.learning.learnings.chain_world import ledger_entry, make_view
+from tests.learning.learnings.chain_world import make_ledger_entry, make_view
 from tests.support.model_server import ModelServer
 
 
@@ -169,6 +169,6 @@ def test_a_test_name_that_could_be_a_sentence_is_quoted(kind: str, said: str) ->
     """The engine's own sentence about a test is a quote when the name could be a sentence itself, or an address."""
     said = said.replace("{}", make_canary_host("name") if "//" in said else make_hostile_order("name"))
     names = [f"tests/test_a.py::test_x[{said}]", "tests/test_a.py::test_x"]
-    record = SessionRecord(make_view("s1"), entries=(ledger_entry(kind, "s1", failing=names),))
+    record = SessionRecord(make_view("s1"), entries=(make_ledger_entry(kind, "s1", failing=names),))
     labels = {make_canary_host("name") in learning.text: learning.trust for learning in find_learnings(record)}
     assert labels == {True: Trust.QUOTED, False: Trust.MEASURED}

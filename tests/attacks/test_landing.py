@@ -29,7 +29,7 @@ from tests.attacks.landing_files import (
     make_all_changes,
     make_tree,
 )
-from tests.execution.changesets.landing_world import Change, LandingWorld, file_edit
+from tests.execution.changesets.landing_world import Change, LandingWorld, make_edit
 from tests.support.helpers import refused
 
 pytestmark = pytest.mark.attack("landing")
@@ -125,7 +125,7 @@ def make_git_tree(world: LandingWorld, *lines: str) -> str:
 
 def change_with(world: LandingWorld, *lines: str, name: str = "session_1") -> Change:
     """A change set whose result is HEAD's tree with these lines of `mktree` added."""
-    change = world.make_change(file_edit("top", EDITED), name=name)
+    change = world.make_change(make_edit("top", EDITED), name=name)
     result = make_git_tree(world, *world.repository.git("ls-tree", "HEAD").splitlines(), *lines)
     statement = update(ChangeSetRow).where(col(ChangeSetRow.id) == change.id)
     world.database.write(lambda tx: tx.session.exec(statement.values(result_tree=result)))

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from engine import Home, open_engine
-from tests.cli.conftest import Clawpy, VerbOutput, clawpy, document, shop
+from tests.cli.conftest import Clawpy, VerbOutput, clawpy, get_document, shop
 from tests.console.driving import make_console, read_screen
 
-__all__ = ["Clawpy", "clawpy", "document", "shop"]
+__all__ = ["Clawpy", "clawpy", "get_document", "shop"]
 
 FailedStart = Callable[..., Awaitable[str]]
 """Opens a console that cannot start; see the fixture `failed_start`."""
@@ -26,7 +26,7 @@ HOLDER_FILES = ("engine.lock", "engine.json", "clawpy.log", "clawpy.db-shm", "cl
 
 def list_cards(clawpy: Clawpy, *arguments: str) -> list[dict[str, Any]]:
     """The cards that `clawpy predict`, or another verb, prints."""
-    return list(document(clawpy(*(arguments or ("predict",)), "--json"))["predictions"])
+    return list(get_document(clawpy(*(arguments or ("predict",)), "--json"))["predictions"])
 
 
 def read_doctor_check(clawpy: Clawpy, name: str) -> dict[str, Any]:

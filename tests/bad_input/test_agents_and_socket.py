@@ -12,7 +12,7 @@ import pytest
 from engine import Engine, open_engine
 from engine.home import Home
 from engine.lock import read_holder
-from tests.bad_input.conftest import Clawpy, assert_refused, document, list_cards, read_doctor_check
+from tests.bad_input.conftest import Clawpy, assert_refused, get_document, list_cards, read_doctor_check
 from tests.conftest import Repository
 
 
@@ -46,7 +46,7 @@ def send(home: Home, listening: Engine) -> Callable[[bytes], bytes]:
 
 @pytest.mark.long
 def test_broken_agents_are_named_and_the_others_work(clawpy: Clawpy, home: Home, shop: Repository) -> None:
-    document(clawpy("agents", "list", "--json"))
+    get_document(clawpy("agents", "list", "--json"))
     (home.agents / "ceo" / "tools.json").write_text("{not json")
     (home.agents / "cto" / "comms.json").unlink()
     (home.agents / "coo" / "comms.json").write_text("[]")
@@ -56,7 +56,7 @@ def test_broken_agents_are_named_and_the_others_work(clawpy: Clawpy, home: Home,
     (home.agents / "gardener").write_text("a file")
     (home.agents / "bad name\x1b[31m").mkdir()
     (home.agents / "loose").symlink_to("/nowhere")
-    problems = {agent["id"]: agent["broken"] for agent in document(clawpy("agents", "list", "--json"))["agents"]}
+    problems = {agent["id"]: agent["broken"] for agent in get_document(clawpy("agents", "list", "--json"))["agents"]}
     broken = {name: problem for name, problem in problems.items() if problem}
     assert {"ceo", "cto", "coo", "cmo", "cfo", "gardener", "loose", "bad name"} == set(broken)
     assert "tools.json" in broken["ceo"]
@@ -105,4 +105,4 @@ def test_malformed_requests_on_the_control_socket_are_refused(send: Callable[[by
     assert send(b"") == b""
     too_large = send(b"x" * (4 * 1024 * 1024 + 10))
     assert b"too_large" in too_large or too_large == b"", "or the connection was closed meanwhile"
-    assert document(clawpy("cards", "--json")) == {"predictions": []}
+    assert get_document(clawpy("cards", "--json")) == {"predictions": []}

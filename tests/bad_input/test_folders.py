@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.home import Home
-from tests.bad_input.conftest import Clawpy, assert_refused, document, list_cards
+from tests.bad_input.conftest import Clawpy, assert_refused, get_document, list_cards
 from tests.cli.conftest import A_FORMER_DAY, add_conflicting_branches
 from tests.conftest import Repository
 
@@ -27,7 +27,7 @@ def plain_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_folder_outside_a_repository_is_refused(clawpy: Clawpy, plain_folder: Path) -> None:
     assert_refused(clawpy("predict", "--json"), "no_repository", str(plain_folder), "git init")
     assert_refused(clawpy("--workspace", ".", "cards", "--json"), "no_repository", str(plain_folder))
-    assert document(clawpy("status", "--json"))["workspaces"] == []  # needs none
+    assert get_document(clawpy("status", "--json"))["workspaces"] == []  # needs none
     result = clawpy("doctor", "--workspace", str(plain_folder), "--json")
     assert result.code == 1
     assert any(check["name"] == "workspace" and check["state"] == "fail" for check in result.document["checks"])
@@ -46,7 +46,7 @@ def test_the_console_does_not_start_outside_a_repository(clawpy: Clawpy, home: H
 def test_a_repository_without_commits_says_so_and_takes_prompts(clawpy: Clawpy, repository: Repository) -> None:
     repository.write("cart.py", "total = 0\n")
     workspace = ("--workspace", str(repository.path))
-    result = document(clawpy(*workspace, "predict", "--json"))
+    result = get_document(clawpy(*workspace, "predict", "--json"))
     assert result["predictions"] == []
     assert "no commit yet" in result["errors"][0]
     assert "no commit yet" in clawpy(*workspace, "predict").out
@@ -64,9 +64,9 @@ def test_submodules_are_left_alone_and_may_be_workspaces(clawpy: Clawpy, shop: R
     shop.write("vendor/lib/cart.py", "breakpoint()\n")
     shop.write("cart.py", "total = 1\n")
     status = shop.git("status", "--porcelain")
-    result = document(clawpy("predict", "--json"))
+    result = get_document(clawpy("predict", "--json"))
     assert result["errors"] == []
-    inside = document(clawpy("--workspace", str(shop.path / "vendor" / "lib"), "predict", "--json"))
+    inside = get_document(clawpy("--workspace", str(shop.path / "vendor" / "lib"), "predict", "--json"))
     assert {prediction["workspace"] for prediction in inside["predictions"]} == {str(shop.path / "vendor" / "lib")}
     assert shop.git("status", "--porcelain") == status
 
@@ -80,7 +80,7 @@ def test_a_path_may_have_spaces_signs_and_unicode(
     shop.commit("begin", {"cart.py": "total = 0\n"}, at=A_FORMER_DAY)
     add_conflicting_branches(shop)
     monkeypatch.chdir(shop.path)
-    answer = document(clawpy("predict", "--json"))
+    answer = get_document(clawpy("predict", "--json"))
     assert answer["errors"] == []
     card = next(prediction for prediction in answer["predictions"] if prediction["flow"] == "forecast_conflicts")
     assert card["workspace"] == str(shop.path)

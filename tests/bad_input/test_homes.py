@@ -18,8 +18,8 @@ from tests.bad_input.conftest import (
     Clawpy,
     FailedStart,
     assert_refused,
-    document,
     fill_disk,
+    get_document,
     list_cards,
     mount_disk,
     read_doctor_check,
@@ -61,7 +61,7 @@ async def test_a_read_only_home_is_refused_and_unchanged(
         remount("ro")
         assert_refused(clawpy("predict", "--json"), "unwritable_home", str(home.root), "Read-only", "--home DIR")
         remount("rw")
-        document(clawpy("propose", "sum up today", "--json"))
+        get_document(clawpy("propose", "sum up today", "--json"))
         before = read_files(home.root)
         remount("ro")
         assert_refused(clawpy("propose", "more", "--json"), "unwritable_home", str(home.root), "Read-only")
@@ -90,7 +90,7 @@ async def test_on_a_full_disk_verbs_are_refused_and_nothing_is_lost(
         assert read_files(home.data) == before
         filler.unlink()
         assert list_card_ids(clawpy) == [card["id"]]
-        assert document(clawpy("dismiss", card["id"], "--json"))["prediction"]["status"] == "rejected"
+        assert get_document(clawpy("dismiss", card["id"], "--json"))["prediction"]["status"] == "rejected"
 
 
 @pytest.mark.long

@@ -38,7 +38,7 @@ SHOWN_MODULES = (
 )
 
 
-def chats(conversation: Conversation) -> Conversation:
+def make_chats(conversation: Conversation) -> Conversation:
     """A conversation as it is typed. A piece is found for its turn: evidence is the piece that says most."""
     rng = random.Random(1)
     turns, longest = [], {}
@@ -59,7 +59,7 @@ def chats(conversation: Conversation) -> Conversation:
     return Conversation(f"{conversation.name} as a chat", tuple(turns), questions)
 
 
-def long_messages(conversation: Conversation, texts: Sequence[str]) -> Conversation:
+def make_long_messages(conversation: Conversation, texts: Sequence[str]) -> Conversation:
     """The statements of one speaker in long messages to an assistant."""
     rng = random.Random(1)
     names = sorted({turn.speaker for turn in conversation.turns})
@@ -82,7 +82,7 @@ def long_messages(conversation: Conversation, texts: Sequence[str]) -> Conversat
     return Conversation(f"{conversation.name} at length", tuple(turns), questions)
 
 
-def documents(count: int = 150) -> Conversation:
+def make_documents(count: int = 150) -> Conversation:
     """Documentation of installed packages as an assistant's answers."""
     rng = random.Random(1)
     texts = sorted(set(read_docstrings()))
@@ -117,7 +117,7 @@ def read_docstrings() -> Iterator[str]:
                 yield f"{summary}\n{rest[:1_500]}"
 
 
-def code() -> Conversation:
+def make_code() -> Conversation:
     """Functions of the standard library as an assistant shows them, each followed by a test run."""
     rng, count = random.Random(1), 150
     all_functions = sorted(set(read_functions()))

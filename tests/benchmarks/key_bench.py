@@ -19,7 +19,7 @@ from typing import Any
 from engine.api.control import ask
 from engine.home import Home
 from engine.lock import read_holder
-from tests.benchmarks.measuring import p95, print_table
+from tests.benchmarks.measuring import compute_p95, print_table
 from tests.benchmarks.terminal import Terminal
 from tests.conftest import Repository
 from tests.support.helpers import write_settings
@@ -136,7 +136,7 @@ class KeyBench:
         rows = {f"{key}, {load}": times for key, times in self._seconds.items()}
         rows |= {f"all {len(all_seconds)} keys": all_seconds, "nothing running": self._idle_seconds}
         print_table("from a key to the screen (bar: p95 50)", rows | {floor: self._floor_seconds}, baseline=floor)
-        return p95(all_seconds)
+        return compute_p95(all_seconds)
 
 
 @contextmanager

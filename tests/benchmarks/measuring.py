@@ -40,7 +40,7 @@ def time_in_turns(ways: Mapping[str, Callable[[], object]], rounds: int) -> dict
     return seconds
 
 
-def p95(values: Sequence[float]) -> float:
+def compute_p95(values: Sequence[float]) -> float:
     """The value below which 95 % of `values` lie; nearest rank."""
     ordered = sorted(values)
     return ordered[min(len(ordered), round(0.95 * len(ordered) + 0.5)) - 1]
@@ -51,7 +51,7 @@ def print_table(title: str, rows: Mapping[str, Sequence[float]], *, baseline: st
     print(f"\n{title:<52} fastest      p50      p95  slowest ms")
     for name, seconds in rows.items():
         median = statistics.median(seconds)
-        cells = "".join(f"{value * 1e3:9.2f}" for value in (min(seconds), median, p95(seconds), max(seconds)))
+        cells = "".join(f"{value * 1e3:9.2f}" for value in (min(seconds), median, compute_p95(seconds), max(seconds)))
         ratio = f"   x {median / statistics.median(rows[baseline]):.2f}" if baseline else ""
         print(f"  {name:<50}{cells}{ratio}")
 

@@ -18,7 +18,7 @@ from engine.memory.ranking import WEIGHTS
 from engine.memory.search import open_reader
 from engine.model import NewMemory, RecallQuery
 from engine.storage.database import Database
-from tests.benchmarks.recall_sets import NOW, Conversation, Question, beam, locomo
+from tests.benchmarks.recall_sets import NOW, Conversation, Question, read_beam, read_locomo
 
 LISTED = (5, 10, 20, 50)
 """The numbers of first results at which recall is measured."""
@@ -57,7 +57,7 @@ ObservedSets = dict[str, dict[str, list[Observation]]]
 
 def observe_sets(data: Path, folder: Path) -> ObservedSets:
     """Ask every question of `locomo.json` and `beam.json`."""
-    sets = {"talk": locomo(data / "locomo.json"), "long chats": beam(data / "beam.json")}
+    sets = {"talk": read_locomo(data / "locomo.json"), "long chats": read_beam(data / "beam.json")}
     return {
         name: {conversation.name: observe(conversation, folder) for conversation in conversations}
         for name, conversations in sets.items()

@@ -33,7 +33,7 @@ class Conversation:
     questions: tuple[Question, ...]
 
 
-def locomo(file: Path) -> list[Conversation]:
+def read_locomo(file: Path) -> list[Conversation]:
     """Every turn with its speaker and the date of its session; questions of category 5, and those whose evidence names
     no turn, are left out."""
     conversations = []
@@ -60,7 +60,7 @@ def locomo(file: Path) -> list[Conversation]:
     return conversations
 
 
-def beam(file: Path) -> list[Conversation]:
+def read_beam(file: Path) -> list[Conversation]:
     """Long chats of a user with an assistant: messages of 270 and of 3,700 characters, code among them."""
     return [
         Conversation(
@@ -81,7 +81,7 @@ def beam(file: Path) -> list[Conversation]:
     ]
 
 
-def work() -> Conversation:
+def read_work() -> Conversation:
     """Forty days of work on a project: summaries of sessions (layer E) and statements from them (layer C), with
     questions in other words."""
     table = read_table(__file__)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from tests.benchmarks.shop_tasks import MODULE, ShopTask
-from tests.support.model_server import Reply, Request, calls
+from tests.support.model_server import Reply, Request, make_call
 
 FIND_SHARE = 0.5
 """The share of tasks in which the model finds the remedy by itself after the failing test."""
@@ -38,13 +38,13 @@ class ShopModel:
         task = next(task for prompt, task in self._tasks.items() if any(prompt in text for text in request.users))
         commands = self._draw_first_commands(task)
         if len(request.tool_results) < len(commands):
-            return calls("exec", command=commands[len(request.tool_results)])
+            return make_call("exec", command=commands[len(request.tool_results)])
         writes = sum("wrote" in text or "written" in text.lower() for text in request.tool_results)
         failures = [text for text in request.users if "tests were run on your changes" in text]
         if writes <= len(failures):
             body = self._write_body(task, request, failures)
             content = MODULE.format(rule=task.rule.name) + body
-            return calls("write", path=f"shop/{task.rule.name}.py", content=content)
+            return make_call("write", path=f"shop/{task.rule.name}.py", content=content)
         added_lines = re.findall(r"^\s{4}.*$", self._write_body(task, request, failures), re.M)
         return Reply(text=f"I added {task.function}: {' '.join(line.strip() for line in added_lines[-2:])}")
 

@@ -21,7 +21,7 @@ from engine.execution.runners.model.host_client import ModelHost
 from engine.model import SessionState
 from tests.benchmarks.measuring import print_table, time_in_turns
 from tests.execution.model.model_world import KEY, ModelWorld
-from tests.support.model_server import ModelServer, Reply, calls
+from tests.support.model_server import ModelServer, Reply, make_call
 
 SESSIONS, WARM = 25, 3
 """Sessions that are measured, and sessions before them."""
@@ -82,7 +82,7 @@ def test_a_warm_session_costs_little_besides_the_models_time(tmp_path: Path, mon
         world = ModelWorld(tmp_path, SystemClock(), server, host=host)  # type: ignore[arg-type]
         world.configure(crossPollCostCapPerHour=1000, crossPollCostCapPerDay=1000)
         server.answer = lambda request: (
-            calls("write", path="hello.txt", content="Hello\n") if not request.tool_results else DONE
+            make_call("write", path="hello.txt", content="Hello\n") if not request.tool_results else DONE
         )
         times = SessionTimes()
         with world.opened() as engine:

@@ -17,7 +17,7 @@ from engine.api.gateway.access import GatewayLimits
 from tests.api.gateway.conftest import serve
 from tests.api.gateway.served import Serve, Served
 from tests.benchmarks.event_writer import EVENTS_PER_SECOND, EventWriter
-from tests.benchmarks.measuring import p95
+from tests.benchmarks.measuring import compute_p95
 from tests.benchmarks.pulse_clients import ClientReport, connect_clients
 
 __all__ = ["serve"]
@@ -43,7 +43,7 @@ class Delivery:
 
     @property
     def p95_age(self) -> float:
-        return p95(self.received.ages)
+        return compute_p95(self.received.ages)
 
 
 def measure_delivery(served: Served, stalled: int = 0) -> Delivery:
@@ -58,10 +58,12 @@ def measure_delivery(served: Served, stalled: int = 0) -> Delivery:
     ages = [age * 1000 for age in received.ages]
     print(
         f"\n{CLIENTS} clients and {stalled} that stall: {writer.written / SECONDS:,.0f} events a second\n"
-        f"  ages p50 {statistics.median(ages):.0f} ms, p95 {p95(ages):.0f} (bar 250), worst {max(ages):.0f} ms\n"
+        f"  ages p50 {statistics.median(ages):.0f} ms, p95 {compute_p95(ages):.0f} (bar 250), "
+        f"worst {max(ages):.0f} ms\n"
         f"  {received.frames / CLIENTS / SECONDS:.1f} frames a second and client, {received.max_frames_per_second} in "
         f"the busiest second (bar 20)\n"
-        f"  a transaction takes {p95(writer.transaction_seconds) * 1000:.1f} ms at p95; {delivery.cut_off} cut off"
+        f"  a transaction takes {compute_p95(writer.transaction_seconds) * 1000:.1f} ms at p95; "
+        f"{delivery.cut_off} cut off"
     )
     return delivery
 

@@ -20,10 +20,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.generated_recall_sets import chats, code, documents, long_messages, read_docstrings
+from tests.benchmarks.generated_recall_sets import (
+    make_chats,
+    make_code,
+    make_documents,
+    make_long_messages,
+    read_docstrings,
+)
 from tests.benchmarks.recall_fitting import rank_without_itself
 from tests.benchmarks.recall_measuring import collect_rankings, observe, observe_sets, print_recall
-from tests.benchmarks.recall_sets import Conversation, locomo, work
+from tests.benchmarks.recall_sets import Conversation, read_locomo, read_work
 
 BARS = {"talk": (0.81, 0.86), "long chats": (0.66, 0.75)}
 """The least recall at 10 and at 20, by kind of conversation."""
@@ -50,7 +56,7 @@ def test_recall_on_conversations(tmp_path: Path) -> None:
             assert figures["recall"][k] >= bar, (name, k)
 
 
-@pytest.mark.parametrize(("make_set", "slack"), [(documents, 0.0), (code, 0.03), (work, 0.07)])
+@pytest.mark.parametrize(("make_set", "slack"), [(make_documents, 0.0), (make_code, 0.03), (read_work, 0.07)])
 def test_recall_is_best_on_sets_that_nothing_was_fitted_on(
     make_set: Callable[[], Conversation], slack: float, tmp_path: Path
 ) -> None:
@@ -61,8 +67,10 @@ def test_recall_is_best_on_sets_that_nothing_was_fitted_on(
 @pytest.mark.skipif("CLAWPY_DATA" not in os.environ, reason="CLAWPY_DATA names no folder with locomo.json")
 @pytest.mark.parametrize("form", ["chats", "long messages"])
 def test_conversations_in_other_forms(form: str, tmp_path: Path) -> None:
-    conversations = locomo(Path(os.environ["CLAWPY_DATA"]) / "locomo.json")
+    conversations = read_locomo(Path(os.environ["CLAWPY_DATA"]) / "locomo.json")
     conversation = (
-        chats(conversations[0]) if form == "chats" else long_messages(conversations[2], sorted(set(read_docstrings())))
+        make_chats(conversations[0])
+        if form == "chats"
+        else make_long_messages(conversations[2], sorted(set(read_docstrings())))
     )
     assert_recall_is_best(conversation, tmp_path)

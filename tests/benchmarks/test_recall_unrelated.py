@@ -24,9 +24,9 @@ import numpy as np
 from engine.memory.memory import MemoryService
 from engine.memory.ranking import MIN_RELEVANCE, WEIGHTS, rank
 from engine.model import RecallQuery
-from tests.benchmarks.generated_recall_sets import documents
+from tests.benchmarks.generated_recall_sets import make_documents
 from tests.benchmarks.recall_measuring import Ranking, open_memory_with
-from tests.benchmarks.recall_sets import NOW, Conversation, Question, locomo, work
+from tests.benchmarks.recall_sets import NOW, Conversation, Question, read_locomo, read_work
 
 UNRELATED = Path(__file__).with_name("unrelated_questions.txt").read_text(encoding="utf-8").splitlines()
 """Everyday questions to which no memory has an answer."""
@@ -90,9 +90,9 @@ def ask(memory: MemoryService, text: str) -> Answer:
 
 
 def test_unrelated_questions_find_nothing(tmp_path: Path) -> None:
-    conversations: list[Conversation] = [work(), documents(count=50)]
+    conversations: list[Conversation] = [read_work(), make_documents(count=50)]
     if folder := os.environ.get("CLAWPY_DATA"):
-        conversations += locomo(Path(folder) / "locomo.json")[1:2]
+        conversations += read_locomo(Path(folder) / "locomo.json")[1:2]
     chance = random.Random(3)
     questions = {
         conversation.name: chance.sample(conversation.questions, min(QUESTIONS_PER_MEMORY, len(conversation.questions)))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.model import RecallQuery
-from tests.benchmarks.generated_recall_sets import documents
+from tests.benchmarks.generated_recall_sets import make_documents
 from tests.benchmarks.measuring import time_call
 from tests.benchmarks.recall_measuring import open_memory_with
 from tests.support.programs import make_clawpy_command
@@ -33,7 +33,7 @@ def write_lines(file: Path, documents: Iterable[Mapping[str, Any]]) -> Path:
 
 
 def test_the_verbs_find_the_same_as_the_service(tmp_path: Path) -> None:
-    conversation = documents(count=60)
+    conversation = make_documents(count=60)
     turns = write_lines(
         tmp_path / "turns.jsonl",
         (

@@ -20,7 +20,7 @@ from engine.memory.vectors import cut_into_chunks
 from engine.model import NewMemory
 from engine.storage.database import Database
 from tests.benchmarks.made_up_talk import WORDS, make_conversation, open_memory
-from tests.benchmarks.measuring import StallMeter, p95, time_call
+from tests.benchmarks.measuring import StallMeter, compute_p95, time_call
 
 TURNS = int(os.environ.get("CLAWPY_TURNS", "600"))
 
@@ -72,10 +72,15 @@ def test_turns_are_remembered_beside_a_live_screen(database: Database, clock: Fa
         memory.close()
     print(f"\nremembering {TURNS} turns, vectors included   {TURNS / seconds:8.1f} turns/s   (bar {TURNS_BAR:.0f})")
     print(f"  the index included                      {TURNS / indexed:8.1f} turns/s")
-    print(f"  acknowledging {BATCH} turns, p95             {p95(acknowledged) * 1e3:8.1f} ms")
-    print(f"  a thread's wake-up is late, p95         {p95(busy.delays) * 1e3:8.1f} ms (bar {LAG_BAR * 1e3:.0f})")
-    print(f"  the same, idle, and at worst            {p95(idle.delays) * 1e3:.1f}, {max(busy.delays) * 1e3:.1f} ms")
-    assert p95(busy.delays) < LAG_BAR
+    print(f"  acknowledging {BATCH} turns, p95             {compute_p95(acknowledged) * 1e3:8.1f} ms")
+    print(
+        f"  a thread's wake-up is late, p95         {compute_p95(busy.delays) * 1e3:8.1f} ms (bar {LAG_BAR * 1e3:.0f})"
+    )
+    print(
+        f"  the same, idle, and at worst            {compute_p95(idle.delays) * 1e3:.1f}, "
+        f"{max(busy.delays) * 1e3:.1f} ms"
+    )
+    assert compute_p95(busy.delays) < LAG_BAR
     assert TURNS / seconds >= TURNS_BAR
 
 

@@ -43,7 +43,7 @@ class VerbOutput:
 Clawpy = Callable[..., VerbOutput]
 
 
-def document(result: VerbOutput) -> dict[str, Any]:
+def get_document(result: VerbOutput) -> dict[str, Any]:
     """The document of a verb that succeeded."""
     assert result.code == 0, result.out + result.err
     return result.document

@@ -12,17 +12,17 @@ import pytest
 
 from engine import Engine, call, open_engine, read_completion_names
 from engine.home import Home
-from tests.cli.conftest import Clawpy, document
+from tests.cli.conftest import Clawpy, get_document
 from tests.support.helpers import write_settings
 
 
 @pytest.fixture
 def approved_card(clawpy: Clawpy, project: Path) -> dict[str, Any]:
     """What `approve` answered for the card that drafts a changelog; its change waits to be landed."""
-    cards = document(clawpy("predict", "--json"))["predictions"]
+    cards = get_document(clawpy("predict", "--json"))["predictions"]
     card = next(card for card in cards if card["flow"] == "draft_changelog")
     assert (card["workspace"], card["targetChannel"], card["status"]) == (str(project), "chronicle-hub", "pending")
-    return document(clawpy("approve", card["id"].removeprefix("pred_"), "--json"))
+    return get_document(clawpy("approve", card["id"].removeprefix("pred_"), "--json"))
 
 
 @pytest.fixture
@@ -43,15 +43,15 @@ def test_a_card_is_approved_landed_and_undone(
     assert (prediction["status"], prediction["outcome"]) == ("executed", "succeeded")
     assert (approved_card["session"]["state"], approved_card["changeSet"]["state"]) == ("succeeded", "waiting")
     before = (project / "CHANGELOG.md").read_text()
-    landed = document(clawpy("land", change_id, "--json"))
+    landed = get_document(clawpy("land", change_id, "--json"))
     assert landed["changeSet"]["state"] == "landed"
     assert "Discounts without floating point" in (project / "CHANGELOG.md").read_text()
-    undone = document(clawpy("undo", card_id, "--json"))
+    undone = get_document(clawpy("undo", card_id, "--json"))
     assert undone["changeSet"]["state"] == "undone"
     assert (project / "CHANGELOG.md").read_text() == before
     assert "land 1 file again?" in clawpy("status").out
     assert list(read_completion_names(home, "changes")) == [change_id]
-    assert [change["id"] for change in document(clawpy("work", "--json"))["changeSets"]] == [change_id]
+    assert [change["id"] for change in get_document(clawpy("work", "--json"))["changeSets"]] == [change_id]
 
 
 @pytest.mark.long
@@ -69,13 +69,13 @@ def test_a_hunk_lands_and_one_that_does_not_exist_is_refused(clawpy: Clawpy, car
     assert "no hunk 2" in clawpy("land", card_id, "--only", "CHANGELOG.md", "--hunk", "2").err
     assert "it does not change nope" in clawpy("land", card_id, "--only", "nope").err
     assert "see `clawpy work`" in clawpy("land", "zzzz").err
-    part = document(clawpy("land", card_id, "--only", "CHANGELOG.md", "--hunk", "1", "--json"))
+    part = get_document(clawpy("land", card_id, "--only", "CHANGELOG.md", "--hunk", "1", "--json"))
     assert part["changeSet"]["state"] == "landed"  # the only hunk of the only file
 
 
 @pytest.mark.long
 def test_a_comment_stays_with_the_changes_until_it_is_removed(clawpy: Clawpy, card_id: str) -> None:
-    [comment] = document(clawpy("comment", card_id, "CHANGELOG.md:1", "shorter", "--json"))["changeSet"]["comments"]
+    [comment] = get_document(clawpy("comment", card_id, "CHANGELOG.md:1", "shorter", "--json"))["changeSet"]["comments"]
     assert (comment["number"], comment["line"], comment["text"]) == (1, 1, "shorter")
     assert "comment 1 on CHANGELOG.md:1" in clawpy("work", card_id, "--diff").out
     assert "its comments stay as notes" in clawpy("comment", card_id, "--send").err
@@ -95,7 +95,7 @@ def test_an_approved_card_cannot_be_approved_again_and_is_a_task(clawpy: Clawpy,
 def test_tests_that_failed_are_an_exit_code_and_are_learned_from_before_the_verb_returns(
     clawpy: Clawpy, home: Home, project: Path
 ) -> None:
-    [card] = document(clawpy("propose", "run the tests", "--json"))["predictions"]
+    [card] = get_document(clawpy("propose", "run the tests", "--json"))["predictions"]
     ran = clawpy("approve", card["id"], "--wait", "--json")
     session = ran.document["session"]
     assert (ran.code, session["state"], session["check"]["failed"]) == (1, "succeeded", 1)
@@ -110,9 +110,9 @@ def test_tests_that_failed_are_an_exit_code_and_are_learned_from_before_the_verb
 
 @pytest.mark.long
 def test_a_task_that_needs_a_failed_one_is_blocked_in_the_journal(clawpy: Clawpy, home: Home, project: Path) -> None:
-    [card] = document(clawpy("propose", "run the tests", "--json"))["predictions"]
+    [card] = get_document(clawpy("propose", "run the tests", "--json"))["predictions"]
     clawpy("approve", card["id"], "--wait", "--json")
-    [failed] = [task for task in document(clawpy("tasks", "list", "--json"))["tasks"] if task["state"] == "failed"]
+    [failed] = [task for task in get_document(clawpy("tasks", "list", "--json"))["tasks"] if task["state"] == "failed"]
     assert clawpy("tasks", "add", "Release", "--needs", failed["id"]).code == 0
     journals = "".join(path.read_text() for path in home.data.glob("task_graph.journal.*"))
     assert '["blocks","task_' in journals
@@ -154,4 +154,4 @@ def test_a_stop_is_ended_although_the_settings_are_broken(clawpy: Clawpy, home: 
     assert resumed.out.startswith("▶ Resumed after the stop of ")
     assert "▲ The settings are not used: " in resumed.out
     home.config_file.unlink()
-    assert document(clawpy("status", "--json"))["holds"] == []
+    assert get_document(clawpy("status", "--json"))["holds"] == []

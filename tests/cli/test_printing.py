@@ -30,7 +30,7 @@ from engine.model import (
     Status,
     Verdict,
 )
-from tests.api.stand_in import STATED_CONFIDENCE, card
+from tests.api.stand_in import STATED_CONFIDENCE, make_card
 
 AT = datetime(2026, 1, 5, 9, tzinfo=UTC)
 COSTS = ("costThisHour", "costCapPerHour", "costToday", "costCapPerDay", "costThisMonth", "costCapPerMonth")
@@ -192,7 +192,9 @@ GLOSSARY = {
     [(True, Status.PENDING, True), (False, Status.PENDING, False), (True, Status.EXECUTED, False)],
 )
 def test_a_pending_card_is_new_once_its_confidence_is_stated(stated: bool, status: Status, is_shown: bool) -> None:
-    new_card = card("pred_1", AT, has_novel_pair=True, status=status, parts=replace(STATED_CONFIDENCE, stated=stated))
+    new_card = make_card(
+        "pred_1", AT, has_novel_pair=True, status=status, parts=replace(STATED_CONFIDENCE, stated=stated)
+    )
     assert ("NEW" in render_document("cards", {"predictions": [as_json(new_card)]})) is is_shown
 
 
@@ -205,7 +207,7 @@ VERDICTS = (
 
 
 def test_a_card_shows_which_rail_blocks_or_asks() -> None:
-    document = {"predictions": [as_json(card("pred_x", AT, verdicts=VERDICTS))]}
+    document = {"predictions": [as_json(make_card("pred_x", AT, verdicts=VERDICTS))]}
     text = render_document("propose", document)
     assert text.endswith("\n    block content: force push\n    ask cost: dear")
 

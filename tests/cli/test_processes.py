@@ -16,7 +16,7 @@ from engine import open_engine
 from engine.home import Home
 from engine.lock import read_holder
 from engine.safety.stop_file import get_stop_file, is_requested
-from tests.cli.conftest import Clawpy, document
+from tests.cli.conftest import Clawpy, get_document
 from tests.support.fork_server import ForkedProcess, ForkServer
 from tests.support.helpers import wait_until
 from tests.support.programs import make_clawpy_command, run_python
@@ -73,7 +73,7 @@ def _is_session_running(clawpy: Clawpy, home: Home) -> bool:
     holder = read_holder(home)
     if holder is None or not holder.address:
         return False
-    return any(session["state"] == "running" for session in document(clawpy("work", "--json"))["sessions"])
+    return any(session["state"] == "running" for session in get_document(clawpy("work", "--json"))["sessions"])
 
 
 def test_nothing_heavy_is_imported_before_the_console(home: Home, project: Path) -> None:
@@ -99,19 +99,19 @@ def test_a_verb_imports_nothing_that_is_used_later(home: Home, project: Path) ->
 def test_verbs_reach_the_engine_that_holds_the_home(
     clawpy: Clawpy, holder: ForkedProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    item = document(clawpy("propose", "sum up today", "--json"))["predictions"][0]
-    assert [card["id"] for card in document(clawpy("cards", "--json"))["predictions"]] == [item["id"]]
+    item = get_document(clawpy("propose", "sum up today", "--json"))["predictions"][0]
+    assert [card["id"] for card in get_document(clawpy("cards", "--json"))["predictions"]] == [item["id"]]
     refused = clawpy("approve", "pred_of_nobody")
     assert refused.code == 1
     assert "clawpy:" in refused.err
-    assert document(clawpy("dismiss", item["id"], "--json"))["prediction"]["status"] == "rejected"
-    checks = document(clawpy("doctor", "--json"))["checks"]
+    assert get_document(clawpy("dismiss", item["id"], "--json"))["prediction"]["status"] == "rejected"
+    checks = get_document(clawpy("doctor", "--json"))["checks"]
     assert f"process id {holder.pid}" in next(check["message"] for check in checks if check["name"] == "engine")
 
     monkeypatch.chdir(tmp_path)  # outside any repository
-    assert document(clawpy("status", "--json"))["pending"] == 0
+    assert get_document(clawpy("status", "--json"))["pending"] == 0
 
-    stopped = document(clawpy("stop", "enough", "--json"))
+    stopped = get_document(clawpy("stop", "enough", "--json"))
     assert stopped["reached"]
     assert [hold["reason"] for hold in stopped["holds"]] == ["enough"]
     assert clawpy("status", "--format", "short").out == "⏸ stop\n"
@@ -136,14 +136,16 @@ def test_stop_works_while_the_engine_hangs_and_after_it_was_killed(
     assert time.monotonic() - started < 10
     assert is_requested(get_stop_file(home.data))
     holder.send_signal(signal.SIGCONT)
-    wait_until(lambda: document(clawpy("status", "--json"))["holds"], describe=lambda: "the stop file was not found")
-    holds = document(clawpy("status", "--json"))["holds"]
+    wait_until(
+        lambda: get_document(clawpy("status", "--json"))["holds"], describe=lambda: "the stop file was not found"
+    )
+    holds = get_document(clawpy("status", "--json"))["holds"]
     assert [(hold["word"], hold["reason"]) for hold in holds] == [("stop", "it hangs")]
 
     holder.kill()
     holder.wait(30)
     assert read_holder(home) is not None  # its note is still there
-    assert [hold["word"] for hold in document(clawpy("status", "--json"))["holds"]] == ["stop"]
+    assert [hold["word"] for hold in get_document(clawpy("status", "--json"))["holds"]] == ["stop"]
     assert read_holder(home) is None
 
 
@@ -215,12 +217,12 @@ def test_ctrl_c_ends_the_session_it_waits_for(
         "import time, unittest\n\n\nclass Slow(unittest.TestCase):\n    def test_slow(self):\n        time.sleep(600)\n"
     )
     (project / "tests" / "test_slow.py").write_text(slow)
-    cards = document(clawpy("predict", "--json"))["predictions"]
+    cards = get_document(clawpy("predict", "--json"))["predictions"]
     card = next(card for card in cards if card["flow"] == "run_tests")
     with fork_server.clawpy("--home", str(home.root), "approve", card["id"], folder=project) as waiting:
         wait_until(lambda: _is_session_running(clawpy, home), 30, lambda: "the session never ran")
         waiting.send_signal(signal.SIGINT)
         assert "Traceback" not in waiting.communicate()[1]
         assert waiting.returncode == 130
-    [session] = document(clawpy("work", "--json"))["sessions"]
+    [session] = get_document(clawpy("work", "--json"))["sessions"]
     assert session["state"] in ("cancelled", "interrupted", "failed")

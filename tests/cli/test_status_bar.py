@@ -23,7 +23,7 @@ from engine.events import EventBus
 from engine.home import Home
 from engine.lock import HomeLock
 from engine.model import Card, Hold
-from tests.api.stand_in import card
+from tests.api.stand_in import make_card
 from tests.conftest import Repository
 from tests.support.fork_server import ForkServer
 from tests.support.programs import find_imported
@@ -72,7 +72,7 @@ def world(home: Home, clock: FakeClock, bus: EventBus) -> StatusBarWorld:
 
 
 def test_the_long_form_names_the_first_card(world: StatusBarWorld, clock: FakeClock) -> None:
-    world.pending = [card("pred_a", clock.now()), card("pred_b", clock.now())]
+    world.pending = [make_card("pred_a", clock.now()), make_card("pred_b", clock.now())]
     clock.advance(timedelta(minutes=2, seconds=59))
     assert world.line("long") == "🔮 Run the tests · koji-core · 72% · 2m"
     world.pending = []
@@ -80,8 +80,8 @@ def test_the_long_form_names_the_first_card(world: StatusBarWorld, clock: FakeCl
 
 
 def test_the_file_stays_true_when_nobody_writes_it_any_more(world: StatusBarWorld, clock: FakeClock) -> None:
-    world.pending = [card("pred_a", clock.now(), expires_at=clock.now() + timedelta(hours=1))]
-    world.pending += [card("pred_b", clock.now(), snoozed_until=clock.now() + timedelta(hours=2))]
+    world.pending = [make_card("pred_a", clock.now(), expires_at=clock.now() + timedelta(hours=1))]
+    world.pending += [make_card("pred_b", clock.now(), snoozed_until=clock.now() + timedelta(hours=2))]
     document = world.file.document()
     for hours, text in ((0, "🔮 1"), (1, "🔮 0"), (2, "🔮 1"), (24, "🔮 0")):
         assert format_file_line(document, "short", clock.now() + timedelta(hours=hours)) == text
@@ -156,7 +156,7 @@ def test_a_status_bar_tells_of_a_verb_as_soon_as_it_has_returned(
 def test_the_figures_of_an_engine_that_was_killed_are_not_shown(
     world: StatusBarWorld, clock: FakeClock, tmp_path: Path, fork_server: ForkServer
 ) -> None:
-    world.pending = [card("pred_a", clock.now(), expires_at=clock.now() + timedelta(days=36500))]
+    world.pending = [make_card("pred_a", clock.now(), expires_at=clock.now() + timedelta(days=36500))]
     world.file.write()
     argv = ["--home", str(world.home.root), "status", "--format", "short"]
     with fork_server.python(HOLD_HOME, str(world.home.root), folder=tmp_path) as engine:

@@ -36,7 +36,7 @@ def in_front(card: str) -> Until:
     return Until(f"card {card}", lambda app: find_front_id(app) == card)
 
 
-NEW = stand_in_data.card(77, "Something hotter", confidence=0.79)
+NEW = stand_in_data.make_card(77, "Something hotter", confidence=0.79)
 """A card that the stack does not have yet."""
 
 NEXT_STEP = replace(NEW, id="pred_000000000078", source=Source.FOLLOW_UP)

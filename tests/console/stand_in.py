@@ -23,12 +23,12 @@ from tests.console.stand_in_data import (
     BLOG,
     NOW,
     SHOP,
-    agents,
     ago,
-    ledger,
-    permissions,
+    make_ledger,
+    read_agents,
+    read_permissions,
+    read_transcript,
     read_values,
-    transcript,
 )
 from tests.console.stand_in_figures import StandInFigures, StandInSafety, StandInTraining
 from tests.console.stand_in_learning import StandInAdaptation, StandInLearnings
@@ -66,14 +66,14 @@ class StandIn:
         self.learnings = StandInLearnings(self)
         self.learnings_wait = False  # whether candidates and learnings are in the queue
         self.clock = SimpleNamespace(now=lambda: self.now)
-        self.ledger = SimpleNamespace(latest=ledger)
+        self.ledger = SimpleNamespace(latest=make_ledger)
         self.safety = StandInSafety(self)
         self.insights = StandInFigures(self)
         self.training = StandInTraining(self)
         self.settings = StandInSettings(self)
         self.gateway = StandInGateway(self)
         self.tasks = SimpleNamespace(list=lambda **_: read_values(Task, "tasks"))
-        self.agents = SimpleNamespace(list=agents, list_retired=list)
+        self.agents = SimpleNamespace(list=read_agents, list_retired=list)
         self.autonomy = SimpleNamespace(
             update_state=lambda: SimpleNamespace(
                 state=AutonomyState.WATCHING,
@@ -122,9 +122,9 @@ class StandIn:
     def with_agent(self) -> StandIn:
         """With a running session of an agent that has made two calls and asks for two permissions."""
         self.sessions.all.insert(0, read_values(SessionView, "sessions")[-1])
-        self.sessions.transcripts[AGENT] = transcript(AGENT)
+        self.sessions.transcripts[AGENT] = read_transcript(AGENT)
         self.calls.all[AGENT] = read_values(ModelCall, "model_calls")
-        self.permissions.all = permissions()
+        self.permissions.all = read_permissions()
         return self
 
     def objections(self, parts: Sequence[PromptPart]) -> list[list[str]]:

@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 from engine.model import Card, DecidedBy, DismissReason, Mute, RailVerdict, Refusal, Source, Status
-from tests.console.stand_in_data import card, read_cards
+from tests.console.stand_in_data import make_card, read_cards
 from tests.console.stand_in_service import StandInService
 
 
@@ -66,7 +66,7 @@ class StandInCards(StandInService):
         if not may_wait and not self._engine.channel_setup.serves:
             raise Refusal("no_model", "No model or agent can run this text", "clawpy key set openai")
         self.note("propose", text, workspace, *([continues] if continues else []))
-        own_prompt = card(90, text, flow=None, source=Source.OPERATOR, workspace=workspace, confidence=1.0)
+        own_prompt = make_card(90, text, flow=None, source=Source.OPERATOR, workspace=workspace, confidence=1.0)
         self.all[own_prompt.id] = own_prompt
         return own_prompt
 

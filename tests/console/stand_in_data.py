@@ -62,9 +62,11 @@ def ago(**span: float) -> datetime:
     return NOW - timedelta(**span)
 
 
-def card(number: int, prompt: str, *, flow: str | None = "run_tests", workspace: str = SHOP, **fields: Any) -> Card:
+def make_card(
+    number: int, prompt: str, *, flow: str | None = "run_tests", workspace: str = SHOP, **fields: Any
+) -> Card:
     """Another pending card, like the fourth of the stack."""
-    base = cards()[3]
+    base = read_stack()[3]
     assignment = replace(base.assignment, prompt=prompt, workspace=workspace, flow=flow)
     fields = {"created_at": ago(minutes=8 + number), **fields}
     made = replace(base, id=f"pred_{number:012}", kind=flow or "prose", assignment=assignment, **fields)
@@ -84,37 +86,37 @@ def describe_by_flow(card: Card) -> Card:
     return replace(card, work=work, changes=changes, gives_change_set=gives_change_set(flow))
 
 
-def cards(*, stated: bool = True) -> list[Card]:
+def read_stack(*, stated: bool = True) -> list[Card]:
     """The stack from the top. `stated`: the Twin has learnt, so that a confidence is stated."""
     stack = [card for card in read_cards() if card.status is Status.PENDING]
-    return stack if stated else sorted(map(_unstated, stack), key=lambda card: card.tier)
+    return stack if stated else sorted(map(_remove_confidence, stack), key=lambda card: card.tier)
 
 
-def _unstated(card: Card) -> Card:
+def _remove_confidence(card: Card) -> Card:
     """The same card before the Twin has learnt and moved it up."""
     tier = Tier.CHECK if "moved up" in card.parts.words[-1] else card.tier
     parts = replace(card.parts, total=COLD_START, stated=False, words=card.parts.words[:4])
     return replace(card, confidence=COLD_START, band=Band.CARD, parts=parts, tier=tier)
 
 
-def sessions() -> list[SessionView]:
+def read_sessions() -> list[SessionView]:
     return [session for session in read_values(SessionView, "sessions") if session.id != AGENT]
 
 
-def transcript(session_id: str) -> list[TranscriptLine]:
+def read_transcript(session_id: str) -> list[TranscriptLine]:
     lines = enumerate(TABLES["transcripts"].get(session_id, ()), 1)
     return [TranscriptLine(number, NOW, kind, text) for number, (kind, text) in lines]
 
 
-def agents() -> list[AgentView]:
+def read_agents() -> list[AgentView]:
     return read_values(AgentView, "agents")
 
 
-def permissions() -> list[PermissionRequest]:
+def read_permissions() -> list[PermissionRequest]:
     return read_values(PermissionRequest, "permissions")
 
 
-def burns() -> tuple[Burn, ...]:
+def read_burns() -> tuple[Burn, ...]:
     return tuple(read_values(Burn, "burns"))
 
 
@@ -131,7 +133,7 @@ HUNKS = """@@ -12,7 +12,7 @@ def total(cart: Cart) -> Decimal:
 """
 
 
-def ledger(limit: int = 50, *, kinds: tuple[str, ...] = (), before: int | None = None) -> list[LedgerEntry]:
+def make_ledger(limit: int = 50, *, kinds: tuple[str, ...] = (), before: int | None = None) -> list[LedgerEntry]:
     """Rows of the event ledger, the newest first: 450 of them."""
     rows = [
         LedgerEntry(
@@ -144,5 +146,5 @@ def ledger(limit: int = 50, *, kinds: tuple[str, ...] = (), before: int | None =
     return [row for row in rows if before is None or row.id < before][:limit]
 
 
-def found_agent(name: str, title: str, missing: str = "") -> SimpleNamespace:
+def make_found_agent(name: str, title: str, missing: str = "") -> SimpleNamespace:
     return SimpleNamespace(name=name, title=title, missing=missing, hosts=("api.example.com",), login=f"run {name}")

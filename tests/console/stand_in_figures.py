@@ -29,7 +29,7 @@ from engine.model import (
     TrainingView,
     Verdict,
 )
-from tests.console.stand_in_data import NOW, burns, read_values
+from tests.console.stand_in_data import NOW, read_burns, read_values
 from tests.console.stand_in_service import StandInService
 
 LEVELS = (
@@ -78,7 +78,7 @@ class StandInSafety(StandInService):
         self.allowed_once: set[str] = set()
         self.costs = SimpleNamespace(
             state=lambda: CostState(150_000, 1_200_000, 9_000_000, 2_000_000, 20_000_000, 200_000_000),
-            history=burns,
+            history=read_burns,
         )
 
     def rails(self) -> tuple[RailState, ...]:
@@ -102,7 +102,7 @@ class StandInSafety(StandInService):
 KINDS = (("run-tests", "koji-core", 0.74), ("stale-branches", "garden", 0.35), ("summarise-day", "chronicle-hub", 0.58))
 
 
-def decided() -> list[CardFigures]:
+def make_decided_cards() -> list[CardFigures]:
     """Four cards a day except on Sundays. The newer they are, the more of them were approved."""
     cards = []
     for day in range(60, -1, -1):
@@ -135,7 +135,7 @@ class StandInFigures(StandInService):
     """The service `insights`."""
 
     def fill(self) -> None:
-        self.cards = decided()
+        self.cards = make_decided_cards()
         self.training = TrainingView(
             31, 100, "69 more pairs, or any by 28 January, until the next training", None, (run(1, "adopted"),),
             "together:me/twin-1", True, False,

@@ -33,7 +33,7 @@ SESSIONS = [entry.session_id for entry in FOUND]
 NAMES = ("detect", "draft", "score", "corroborate", "review")
 
 
-def stations(candidate: Candidate) -> tuple[Station, ...]:
+def make_stations(candidate: Candidate) -> tuple[Station, ...]:
     """The stations of a candidate, as the engine shows them."""
     words_by_station = (
         "failed_tdd 4 times in backend_builder", "a fix template from 2 records",
@@ -93,7 +93,7 @@ class StandInAdaptation(StandInService):
             PREVIEW,
             self.lift if item.status is CandidateStatus.ACTIVE else None,
             (in_force,) if item.status is CandidateStatus.ACTIVE else (),
-            stations(item),
+            make_stations(item),
         )
 
     def _move(self, id: str, move: CandidateMove, by: str, reason: str) -> Candidate:

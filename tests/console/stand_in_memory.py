@@ -106,7 +106,7 @@ class StandInMemory(StandInService):
 
     def recall(self, query: RecallQuery) -> Recall:
         self.note("recall", query.text, query.layers)
-        matches = [recalled(item, 0.9 - number / 10) for number, item in enumerate(self.all) if item.text]
+        matches = [make_match(item, 0.9 - number / 10) for number, item in enumerate(self.all) if item.text]
         layers = query.layers or frozenset(Layer)
         return Recall(tuple(item for item in matches if item.layer in layers), ("graph: no answer within 0.2 s",))
 
@@ -154,7 +154,7 @@ class StandInMemory(StandInService):
         return ForgetReport((("vectors", 1), ("transcripts", 2)))
 
 
-def recalled(memory: Memory, score: float) -> RecallMatch:
+def make_match(memory: Memory, score: float) -> RecallMatch:
     return RecallMatch(
         memory.id, memory.layer, memory.text, score, tuple(read_values(ScorePart, "score_parts")),
         "the same words: rounded, totals; 2 days old",

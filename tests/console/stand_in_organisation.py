@@ -26,7 +26,7 @@ ACTIVITY = {
 def make_organisation(folder: Path) -> Path:
     """The organisation's files and database in `folder`, for tests to copy; returns `folder`."""
     engine = StandIn()
-    world = _over(engine, folder)
+    world = _serve_organisation(engine, folder)
     world.agents.ensure_organisation()
     add_organisation(engine)  # type: ignore[arg-type]
     world.database.close()
@@ -36,13 +36,13 @@ def make_organisation(folder: Path) -> Path:
 def with_organisation(engine: StandIn, organisation: Path, folder: Path) -> Organisation:
     """Give `engine` a copy, in `folder`, of the files in `organisation`. Close its `database` at the end."""
     shutil.copytree(organisation, folder, dirs_exist_ok=True)
-    world = _over(engine, folder)
+    world = _serve_organisation(engine, folder)
     channels = FixedSettings().current.channels
     engine.settings.current.channels = channels
     return world
 
 
-def _over(engine: StandIn, folder: Path) -> Organisation:
+def _serve_organisation(engine: StandIn, folder: Path) -> Organisation:
     clock = FakeClock(NOW)
     database = Database(folder / "people.db", clock=clock, bus=engine.bus, durable=False)
     world = make_world(folder, database, clock, members=(), read_activity=lambda: ACTIVITY)

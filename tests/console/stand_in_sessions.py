@@ -19,7 +19,7 @@ from engine.model import (
     SessionView,
     TranscriptLine,
 )
-from tests.console.stand_in_data import HUNKS, read_values, sessions, transcript
+from tests.console.stand_in_data import HUNKS, read_sessions, read_transcript, read_values
 from tests.console.stand_in_service import StandInService
 
 
@@ -27,11 +27,11 @@ class StandInSessions(StandInService):
     """The service `sessions`."""
 
     def fill(self) -> None:
-        self.all = sessions()
+        self.all = read_sessions()
         self.sandbox = SimpleNamespace(
             confines=True, describe=lambda network: "bubblewrap: read-only system, no network"
         )
-        self.transcripts = {session.id: transcript(session.id) for session in self.all}
+        self.transcripts = {session.id: read_transcript(session.id) for session in self.all}
         self.unfinished: dict[str, TranscriptLine] = {}
 
     def list(self, *, agent: str | None = None, limit: int = 50) -> list[SessionView]:

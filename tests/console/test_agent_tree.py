@@ -9,7 +9,7 @@ from clawpy_console.screens.agent_tree import MAX_UNFOLDED_AGENTS, FoldState, No
 from engine.model import AgentActivity, AgentView
 
 
-def agent(id: str, reports_to: str, *, worked: bool = True, tier: int = 4, broken: str = "") -> AgentView:
+def make_agent(id: str, reports_to: str, *, worked: bool = True, tier: int = 4, broken: str = "") -> AgentView:
     activity = AgentActivity("broken" if broken else "idle", sessions=int(worked))
     return AgentView(id, "", reports_to, tier, "default", "", (), activity, broken)
 
@@ -23,13 +23,13 @@ def draw_tree(nodes: list[Node]) -> list[str]:
 
 def test_unused_agents_are_folded_from_nine_agents_on() -> None:
     agents = [
-        agent("ceo", "owner", worked=False),
-        *(agent(f"w{number}", "ceo", worked=number == 0) for number in range(MAX_UNFOLDED_AGENTS - 1)),
+        make_agent("ceo", "owner", worked=False),
+        *(make_agent(f"w{number}", "ceo", worked=number == 0) for number in range(MAX_UNFOLDED_AGENTS - 1)),
     ]
     assert (
         len(make_tree_nodes(agents, folds=FoldState())) == 1 + MAX_UNFOLDED_AGENTS
     )  # not so long that it needs folding
-    agents.append(agent("junior", "w1", worked=False))
+    agents.append(make_agent("junior", "w1", worked=False))
     assert draw_tree(make_tree_nodes(agents, folds=FoldState())) == [
         "owner", "  ceo", "    w0", "    +ceo: 7 not used yet: w1, junior, w2, w3, w4, w5, w6",
     ]  # fmt: skip
@@ -40,16 +40,22 @@ def test_unused_agents_are_folded_from_nine_agents_on() -> None:
 
 
 def test_a_filter_shows_matching_agents_below_folded_rows_and_their_leaders() -> None:
-    agents = [agent("ceo", "owner"), agent("cto", "ceo"), agent("lead", "cto", tier=3), agent("coo", "ceo")]
+    agents = [
+        make_agent("ceo", "owner"),
+        make_agent("cto", "ceo"),
+        make_agent("lead", "cto", tier=3),
+        make_agent("coo", "ceo"),
+    ]
     nodes = make_tree_nodes(agents, folds=FoldState(frozenset({"ceo"})), words=["tier", "3"])
     assert [(node.id, node.matches) for node in nodes if node.agent] == [("ceo", False), ("cto", False), ("lead", True)]
 
 
 def test_agents_whose_chain_does_not_reach_the_owner_are_grouped_below_with_the_reason() -> None:
     agents = [
-        agent("ceo", "owner"), agent("orphan", "ghost"), agent("child", "orphan"), agent("a", "b"), agent("b", "a"),
-        agent("tail", "b"), agent("self", "self"), agent("torn", "", broken="comms.json: is missing"),
-        agent("below_torn", "torn"), agent("bad_tools", "ceo", broken="tools.json: x"),
+        make_agent("ceo", "owner"), make_agent("orphan", "ghost"), make_agent("child", "orphan"),
+        make_agent("a", "b"), make_agent("b", "a"), make_agent("tail", "b"), make_agent("self", "self"),
+        make_agent("torn", "", broken="comms.json: is missing"), make_agent("below_torn", "torn"),
+        make_agent("bad_tools", "ceo", broken="tools.json: x"),
     ]  # fmt: skip
     assert draw_tree(make_tree_nodes(agents, folds=FoldState())) == [
         "owner",
@@ -74,11 +80,11 @@ NAMES = [f"n{number}" for number in range(12)]
 
 @given(st.dictionaries(st.sampled_from(NAMES), st.sampled_from([*NAMES, "owner", "ghost", ""])), st.booleans())
 def test_each_agent_is_drawn_once_whatever_its_leader(reports_to: dict[str, str], worked: bool) -> None:
-    agents = [agent(name, leader, worked=worked) for name, leader in reports_to.items()]
+    agents = [make_agent(name, leader, worked=worked) for name, leader in reports_to.items()]
     nodes = make_tree_nodes(agents, folds=FoldState(show_all=True))
     assert sorted(node.id for node in nodes if node.agent) == sorted(reports_to)
 
 
 def test_a_chain_as_long_as_there_are_agents_is_drawn() -> None:
-    agents = [agent("n0", "owner"), *(agent(f"n{number}", f"n{number - 1}") for number in range(1, 3000))]
+    agents = [make_agent("n0", "owner"), *(make_agent(f"n{number}", f"n{number - 1}") for number in range(1, 3000))]
     assert make_tree_nodes(agents, folds=FoldState())[-1].depth == 3000

@@ -154,7 +154,7 @@ async def test_an_event_updates_the_screen_and_rings_without_the_focus(
     monkeypatch.setattr(type(console), "notify_in_terminal", lambda app, text: alerts.append(text))
     monkeypatch.setattr(type(console), "bell", lambda self: alerts.append("bell"))
     async with running(console, size=(120, 60), notifications=True) as pilot:
-        engine.cards.all["pred_new"] = stand_in_data.card(77, "Something new on the horizon")
+        engine.cards.all["pred_new"] = stand_in_data.make_card(77, "Something new on the horizon")
         engine.bus.publish(
             PredictionCreated(subject="pred_new", flow="", channel="", confidence=0.5, source="template")
         )

@@ -39,7 +39,7 @@ PATHS = 'paths = ["shop/cart.py", "shop/price.py", "shop/tax.py"]'
 
 def forget_decisions(engine: StandIn) -> None:
     """The Twin has not learned enough yet to state a confidence."""
-    engine.cards.all = {card.id: card for card in stand_in_data.cards(stated=False)}
+    engine.cards.all = {card.id: card for card in stand_in_data.read_stack(stated=False)}
     engine.phase = Phase(0, 3, "the Twin starts after 30 of your decisions", 30)
 
 

@@ -43,7 +43,9 @@ async def test_hostile_text_is_shown_literally_and_breaks_no_column(
 
 def test_the_engine_gives_the_words_for_the_work_of_a_flow_that_the_console_does_not_know() -> None:
     card = replace(
-        stand_in_data.card(1, "x", flow="paint_the_shed", check_only=False), work="painting", changes="paints it red"
+        stand_in_data.make_card(1, "x", flow="paint_the_shed", check_only=False),
+        work="painting",
+        changes="paints it red",
     )
     assert "shop · painting" in make_headline(card, 80).plain
     assert "paints it red · runs: paint_the_shed" in describe_work(card)
@@ -53,9 +55,9 @@ def test_the_engine_gives_the_words_for_the_work_of_a_flow_that_the_console_does
     ("check_only", "words"), [(True, "only checks, without a sandbox"), (False, "you land the changes")]
 )
 def test_nothing_that_runs_without_a_sandbox_is_called_read_only(check_only: bool, words: str) -> None:
-    assert "read-only" in describe_work(stand_in_data.card(1, "x"))
+    assert "read-only" in describe_work(stand_in_data.make_card(1, "x"))
     waived = RailVerdict("gate", Verdict.ALLOW, "the settings allow that", GateRuleName.SANDBOX_WAIVED)
-    assert words in describe_work(stand_in_data.card(1, "x", check_only=check_only, verdicts=(waived,)))
+    assert words in describe_work(stand_in_data.make_card(1, "x", check_only=check_only, verdicts=(waived,)))
 
 
 @pytest.mark.parametrize(
@@ -68,10 +70,10 @@ def test_nothing_that_runs_without_a_sandbox_is_called_read_only(check_only: boo
     ids=["read-only", "a branch", "an installation"],
 )
 def test_a_card_ends_with_how_to_undo_it(check_only: bool, undo_note: str, end: str) -> None:
-    card = stand_in_data.card(1, "x", check_only=check_only, undo_note=undo_note)
+    card = stand_in_data.make_card(1, "x", check_only=check_only, undo_note=undo_note)
     assert describe_work(card).endswith(end)
 
 
 def test_a_card_without_a_cost_shows_none() -> None:
-    assert "est. $0.05" in describe_work(stand_in_data.card(1, "x", estimate=50_000))
-    assert "$" not in describe_work(stand_in_data.card(1, "x", estimate=0))
+    assert "est. $0.05" in describe_work(stand_in_data.make_card(1, "x", estimate=50_000))
+    assert "$" not in describe_work(stand_in_data.make_card(1, "x", estimate=0))

@@ -9,7 +9,7 @@ from engine.model import RailVerdict, Verdict
 from tests.console.card_steps import SECOND
 from tests.console.driving import running
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import cards
+from tests.console.stand_in_data import read_stack
 from tests.console.stories import carry_out, hides, press, sees
 
 WIDE = (200, 60)
@@ -31,7 +31,7 @@ async def test_the_rails_are_asked_again_when_cards_change(console: ConsoleApp, 
 
 
 async def test_without_learning_the_pane_is_short_and_the_details_are_not(console: ConsoleApp, engine: StandIn) -> None:
-    engine.cards.all = {card.id: card for card in cards(stated=False)}
+    engine.cards.all = {card.id: card for card in read_stack(stated=False)}
     costs = RailVerdict("cost", Verdict.ALLOW, "costs $0.00")
     answer_rails(engine, costs, RailVerdict("gate", Verdict.ASK, "not by itself; phase 0"))
     async with running(console, size=WIDE) as pilot:

@@ -13,7 +13,7 @@ from engine.home import Home
 from engine.model import LocalModels, SetupStep
 from tests.console.driving import make_console
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import NOW, found_agent
+from tests.console.stand_in_data import NOW, make_found_agent
 from tests.console.stories import (
     CLOSED,
     Given,
@@ -29,13 +29,16 @@ from tests.console.stories import (
 )
 
 
-def koji_core_served_by(by: str = "", agents: bool = False, **local: tuple[str, ...]) -> Given:
+def serve_koji_core(by: str = "", agents: bool = False, **local: tuple[str, ...]) -> Given:
     """This serves koji-core; these coding agents and models are on this machine."""
 
     def change(engine: StandIn) -> None:
         engine.channel_setup.serves, engine.channel_setup.local = by, LocalModels(**local)
         if agents:
-            engine.channel_setup.here = [found_agent("claude", "Claude Code"), found_agent("codex", "Codex", "npm i")]
+            engine.channel_setup.here = [
+                make_found_agent("claude", "Claude Code"),
+                make_found_agent("codex", "Codex", "npm i"),
+            ]
 
     return Given(change)
 
@@ -44,7 +47,7 @@ NO_EXTRA = SetupStep("the extra models is missing", "pip install pydantic-ai-sli
 FAULT = "ollama at 127.0.0.1:11434 did not list its models within 0.5 s"
 STORIES: Stories = {
     "who could take text, and a key connects it": (
-        koji_core_served_by(agents=True),
+        serve_koji_core(agents=True),
         sees("H connects Claude Code"),
         press("H"),
         sees("once its adapter is installed: npm i"),
@@ -56,7 +59,7 @@ STORIES: Stories = {
         CLOSED,
     ),
     "which models of this machine could": (
-        koji_core_served_by(ids=("ollama:qwen3", "ollama:llama3.2:3b")),
+        serve_koji_core(ids=("ollama:qwen3", "ollama:llama3.2:3b")),
         sees("H connects ollama:qwen3 or"),
         press("H"),
         sees("a model on this machine"),
@@ -67,25 +70,25 @@ STORIES: Stories = {
         CLOSED,
     ),
     "what listens and tells no model": (
-        koji_core_served_by(faults=(FAULT,)),
+        serve_koji_core(faults=(FAULT,)),
         press("H"),
         sees(FAULT, "No coding agent on the PATH"),
     ),
     "the step that is missing now": (
         Given(lambda engine: setattr(engine.channel_setup, "missing", NO_EXTRA)),
-        koji_core_served_by(),
+        serve_koji_core(),
         sees("your own prompt; the extra models is missing: clawpy doctor"),
         hides("clawpy key set openai"),
     ),
     "who takes text": (
-        koji_core_served_by("ollama:qwen3"),
+        serve_koji_core("ollama:qwen3"),
         sees("hides this", "text prompts go to ollama:qwen3"),
         hides("no model configured"),
     ),
     "who takes text since a verb connected it": (
-        koji_core_served_by(),
+        serve_koji_core(),
         sees("no model configured"),
-        lambda app: koji_core_served_by("acp:mine").change(find_stand_in(app)),
+        lambda app: serve_koji_core("acp:mine").change(find_stand_in(app)),
         lambda app: app.reload(["settings"]),
         sees("hides this", "text prompts go to acp:mine"),
         hides("no model configured"),
@@ -108,7 +111,7 @@ async def test_the_hints_of_a_first_run_fit_their_lines(
         "n writes your own prompt; no model configured: clawpy key set openai",
         "--workspace DIR adds folders · only what you approve runs · esc hides this",
     )
-    await play(console, koji_core_served_by(), sees(*lines), size=size)
+    await play(console, serve_koji_core(), sees(*lines), size=size)
 
 
 async def test_a_summary_after_an_absence_stays_until_a_key(home: Home, engine: StandIn) -> None:

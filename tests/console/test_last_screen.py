@@ -116,4 +116,4 @@ async def test_quitting_saves_the_screen_and_asks_while_sessions_run(console: Co
         await pilot.press("enter", "escape")
         assert len(console.screen_stack) == 1
         await pilot.press("ctrl+q", "Q")
-    assert load_last_screen(home.last_screen).state.cards == tuple(stand_in_data.cards())
+    assert load_last_screen(home.last_screen).state.cards == tuple(stand_in_data.read_stack())

@@ -13,7 +13,7 @@ from engine.model import Phase
 from tests.console.driving import read_lines, until_loaded
 from tests.console.snapshots import CompareSnapshot, in_four_sizes, wait_for_workers
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import cards, found_agent
+from tests.console.stand_in_data import make_found_agent, read_stack
 
 SCREENS = {
     "mission": ("escape",),
@@ -62,7 +62,7 @@ def test_a_risky_card_that_is_armed_looks_as_in_its_picture(
 def test_cards_without_a_confidence_look_as_in_their_picture(
     console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot
 ) -> None:
-    engine.cards.all = {card.id: card for card in cards(stated=False)}
+    engine.cards.all = {card.id: card for card in read_stack(stated=False)}
     engine.phase = Phase(0, 3, "the Twin starts after 30 of your decisions", 30)
     compare_snapshot(console, "80x24", "escape")
 
@@ -81,7 +81,7 @@ def test_an_empty_stack_looks_as_in_its_picture(
 def test_mission_control_before_the_first_session_looks_as_in_its_picture(
     console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot, size: str
 ) -> None:
-    engine.cards.all = {card.id: card for card in cards(stated=False)}
+    engine.cards.all = {card.id: card for card in read_stack(stated=False)}
     engine.sessions.all, engine.changes.all, engine.channel_setup.serves = [], [], ""
     engine.tasks.list = lambda **_: []
     compare_snapshot(console, size)
@@ -128,7 +128,7 @@ def test_dialogs_without_a_model_look_as_in_their_pictures(
 ) -> None:
     engine.channel_setup.serves, engine.channel_setup.here = (
         "",
-        [found_agent("claude", "Claude Code"), found_agent("codex", "Codex", "npm i")],
+        [make_found_agent("claude", "Claude Code"), make_found_agent("codex", "Codex", "npm i")],
     )
     keys = ("n", *"explain", "enter") if dialog == "prompt" else ("H",)
     compare_snapshot(console, size, "escape", *keys)

@@ -11,15 +11,15 @@ from tests.console.stand_in_data import NOW
 pytestmark = pytest.mark.long
 
 
-def memory(text: str, *, forgotten: bool = False) -> Memory:
+def make_memory(text: str, *, forgotten: bool = False) -> Memory:
     return Memory("mem_1", Layer.VECTORS, text, "turn", NOW, Retention.FOREVER, NOW, forgotten=forgotten)
 
 
 @pytest.mark.parametrize(
     ("value", "shown", "is_forgotten"),
     [
-        (memory("forgotten"), "forgotten", False),  # it says so, and is not erased
-        (memory("", forgotten=True), "Forgotten: its text is removed everywhere.", True),
+        (make_memory("forgotten"), "forgotten", False),  # it says so, and is not erased
+        (make_memory("", forgotten=True), "Forgotten: its text is removed everywhere.", True),
     ],
 )
 def test_an_erased_memory_keeps_its_place_and_says_so(value: Memory, shown: str, is_forgotten: bool) -> None:
@@ -32,5 +32,5 @@ def test_an_entry_shows_its_attributes_and_its_problem() -> None:
     file = AgentFile("cto", "memory.md", "", "", problem="is not UTF-8")
     texts = [field.text for field in make_entry_fields(make_entry(file), "/agents", NOW)]
     assert {"/agents/cto/memory.md", "✗ is not UTF-8"} <= set(texts)
-    named = {field.name: field.text for field in make_entry_fields(make_entry(memory("cents")), "/agents", NOW)}
+    named = {field.name: field.text for field in make_entry_fields(make_entry(make_memory("cents")), "/agents", NOW)}
     assert named["kept"] == "forever"

@@ -17,7 +17,7 @@ from tests.console.card_steps import FIRST, in_front
 from tests.console.driving import read_screen, running
 from tests.console.mission_steps import add_problem, go_to, in_pane, remove_all_that_waits, with_session
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import NOW, sessions
+from tests.console.stand_in_data import NOW, read_sessions
 from tests.console.stories import (
     Given,
     Stories,
@@ -162,7 +162,7 @@ async def test_a_pane_that_a_narrow_terminal_shows_uses_its_width(console: Conso
 def test_one_line_about_an_error_that_is_too_long_has_the_beginning_of_the_problem_and_its_fix(
     error: str, line: str
 ) -> None:
-    session = dataclasses.replace(sessions()[1], state=SessionState.CANNOT_RUN, error=error)
+    session = dataclasses.replace(read_sessions()[1], state=SessionState.CANNOT_RUN, error=error)
     text = make_glance("the last line", session, "", 55)
     assert text.removesuffix("…") == line
     assert cell_len(text) <= 55

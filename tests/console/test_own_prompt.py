@@ -19,7 +19,7 @@ from tests.console import stand_in_data
 from tests.console.card_steps import in_front
 from tests.console.driving import make_console, until_loaded
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import BLOG, SHOP, found_agent
+from tests.console.stand_in_data import BLOG, SHOP, make_found_agent
 from tests.console.stories import (
     CLOSED,
     Given,
@@ -40,7 +40,7 @@ from tests.console.stories import (
 )
 
 FORMS = FlowRegistry(FLOWS, list).forms()
-OWN_CARD = in_front(stand_in_data.card(90, "").id)
+OWN_CARD = in_front(stand_in_data.make_card(90, "").id)
 UNSENT = never_called("propose")
 
 
@@ -106,7 +106,7 @@ def serve_by(name: str) -> Step:
 
 def remove_model(engine: StandIn) -> None:
     """Nothing serves a channel, but an agent is installed."""
-    engine.channel_setup.serves, engine.channel_setup.here = "", [found_agent("claude", "Claude Code")]
+    engine.channel_setup.serves, engine.channel_setup.here = "", [make_found_agent("claude", "Claude Code")]
 
 
 def type_at_once(app: ConsoleApp) -> None:

@@ -18,7 +18,7 @@ from tests.conftest import Repository
 from tests.console.driving import format_text, until, until_loaded
 from tests.console.safety_steps import OPEN, UNUSED
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import BLOG, NOW, SHOP, ago, burns
+from tests.console.stand_in_data import BLOG, NOW, SHOP, ago, read_burns
 from tests.console.stories import (
     CLOSED,
     Given,
@@ -132,14 +132,14 @@ def test_the_present_state_is_marked_among_all(state: AutonomyState) -> None:
     assert_contains(lines, f"[{state}]", *AutonomyState)
 
 
-HOUR = burns()[0]
+HOUR = read_burns()[0]
 
 
 @pytest.mark.parametrize(
     ("spent", "texts"),
     [
         (UNUSED, ["Nothing spent. Caps: $2 an hour, $20 a day, $200 a month"]),
-        (burns(), ["$0.15 of $2, $0.05 reserved", "$0.16/h: stays below", "cap at 26 Jan"]),
+        (read_burns(), ["$0.15 of $2, $0.05 reserved", "$0.16/h: stays below", "cap at 26 Jan"]),
         ((dataclasses.replace(HOUR, spent=1_950_000),), ["the cap has been reached"]),  # and 50,000 reserved
         ((dataclasses.replace(HOUR, cap=0),), ["100%"]),
     ],

@@ -26,7 +26,10 @@ def paused_engine(engine: StandIn) -> StandIn:
     paused = [dataclasses.replace(rail, last=last[rail.rail]) for rail in engine.safety.rails() or rails]
     engine.safety.rails = lambda: tuple(paused)  # type: ignore[method-assign]
     engine.autonomy.update_state = lambda: SimpleNamespace(
-        state=AutonomyState.PAUSED, cause="3 dismissals in a row", since=ago(minutes=57), next_change=ago(minutes=-63)
+        state=AutonomyState.PAUSED,
+        cause="3 dismissals in a row",
+        since=ago(minutes=57),
+        next_change=ago(minutes=-63),
     )
     return engine
 

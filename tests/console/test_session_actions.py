@@ -19,7 +19,7 @@ from engine.events import PermissionAsked
 from engine.model import SessionState, SourceKind
 from tests.console.card_steps import find_stack
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import AGENT, SHOP, SOUL_FILE, permissions
+from tests.console.stand_in_data import AGENT, SHOP, SOUL_FILE, read_permissions
 from tests.console.stories import (
     Given,
     Step,
@@ -83,7 +83,7 @@ def with_requests(*requests: object) -> Given:
 
 def ask_permission(app: ConsoleApp) -> None:
     """The agent asks for its two permissions now."""
-    with_requests(*permissions()).change(find_stand_in(app))
+    with_requests(*read_permissions()).change(find_stand_in(app))
     find_stand_in(app).bus.publish(PermissionAsked(subject=PUSH, session_id=AGENT, tool="exec", title="run x"))
 
 
@@ -151,16 +151,16 @@ STORIES: Stories = {
         sees("Permission needed: run x"),
     ),
     "what looks like a diff is shown whole": (
-        with_requests(dataclasses.replace(permissions()[0], detail=LIKE_A_DIFF)),
+        with_requests(dataclasses.replace(read_permissions()[0], detail=LIKE_A_DIFF)),
         sees(*LIKE_A_DIFF.splitlines()),
     ),
     "what the title says whole is not said again": (
-        with_requests(dataclasses.replace(permissions()[0], title="run make all", detail="make all")),
+        with_requests(dataclasses.replace(read_permissions()[0], title="run make all", detail="make all")),
         sees("run make all"),
         Until("no detail", lambda app: not app.screen.query_one("#asked-detail").display),
     ),
     "a command of one long line is shown to its end": (
-        with_requests(dataclasses.replace(permissions()[0], detail=f"{'echo a; ' * 60}echo the end")),
+        with_requests(dataclasses.replace(read_permissions()[0], detail=f"{'echo a; ' * 60}echo the end")),
         sees("echo the end"),
     ),
     "the queue of mission control leads to it": (
@@ -271,7 +271,7 @@ async def test_each_answer_has_a_key(console: ConsoleApp, key: str, answer: str)
 
 
 async def test_a_long_request_keeps_its_keys_in_sight_and_says_that_there_is_more(console: ConsoleApp) -> None:
-    long = with_requests(dataclasses.replace(permissions()[0], detail=LONG_SCRIPT))
+    long = with_requests(dataclasses.replace(read_permissions()[0], detail=LONG_SCRIPT))
     texts = (
         sees("more below", "deny for this session", "line 0 of the script"),
         lambda app: app.screen.go_to("asked-detail"),

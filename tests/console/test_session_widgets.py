@@ -7,18 +7,18 @@ import dataclasses
 from clawpy_console.formats import moment
 from clawpy_console.widgets.session import describe_change_set, make_heading_lines
 from engine.model import ChangeSet, ChangeState, SessionState
-from tests.console.stand_in_data import NOW, read_values, sessions
+from tests.console.stand_in_data import NOW, read_sessions, read_values
 
 
 def test_an_interrupted_session_shows_no_duration() -> None:
-    whole = next(session for session in sessions() if session.state is SessionState.SUCCEEDED)
+    whole = next(session for session in read_sessions() if session.state is SessionState.SUCCEEDED)
     cut = dataclasses.replace(whole, state=SessionState.INTERRUPTED)
     texts = "\n".join(line.plain for line in make_heading_lines(cut, (), NOW, 100))
     assert f"interrupted  started {moment(cut.started_at, NOW)}" in texts
 
 
 def test_a_queued_session_says_why_it_waits_and_names_no_folder() -> None:
-    whole = next(session for session in sessions() if session.state is SessionState.SUCCEEDED)
+    whole = next(session for session in read_sessions() if session.state is SessionState.SUCCEEDED)
     queued = dataclasses.replace(whole, state=SessionState.QUEUED, started_at=None, ended_at=None, cwd=whole.workspace)
     assert "waits until another session ends" in make_heading_lines(queued, (), NOW, 100)[-1].plain
     running_one = dataclasses.replace(queued, state=SessionState.RUNNING, started_at=NOW)

@@ -58,7 +58,7 @@ def slow_engine() -> Iterator[SlowEngine]:
 @pytest.fixture
 def waiting_console(home: Home, slow_engine: SlowEngine) -> ConsoleApp:
     """A console that showed cards when it was left, and whose engine is not open yet."""
-    last_state = AppState(cards=tuple(stand_in_data.cards()), workspaces=(stand_in_data.SHOP,))
+    last_state = AppState(cards=tuple(stand_in_data.read_stack()), workspaces=(stand_in_data.SHOP,))
     save_last_screen(home.last_screen, LastScreen(last_state, saved_at=NOW))
     return make_console(home, slow_engine.open)
 
@@ -89,7 +89,7 @@ async def test_the_first_frame_shows_the_last_known_cards(waiting_console: Conso
 async def test_a_decision_before_the_engine_is_open_is_refused_and_the_card_stays(
     waiting_console: ConsoleApp, slow_engine: SlowEngine
 ) -> None:
-    first, *_ = stand_in_data.cards()
+    first, *_ = stand_in_data.read_stack()
     async with waiting_console.run_test(size=(120, 40)) as pilot:
         await pilot.press("right")
         await until_shown(pilot, "still starting")

@@ -11,7 +11,7 @@ from engine.model import MICRO, Hold
 from engine.model.rails import CostState
 from tests.console.driving import running, until_shown
 from tests.console.stand_in import StandIn
-from tests.console.stand_in_data import NOW, agents
+from tests.console.stand_in_data import NOW, read_agents
 
 
 def test_the_topics_of_events_are_those_of_the_screens() -> None:
@@ -34,7 +34,7 @@ async def test_a_failing_topic_leaves_the_others(console: ConsoleApp, engine: St
     ("app_state", "screens"),
     [
         (AppState(), set()),
-        (AppState(agents=tuple(agents())), {"hierarchy"}),
+        (AppState(agents=tuple(read_agents())), {"hierarchy"}),
         (AppState(served=(("koji-core", "openai:gpt-5"),)), {"hierarchy", "costs"}),
         (AppState(costs=CostState(0, 0, 3, MICRO, MICRO, MICRO)), {"costs"}),
         (AppState(holds=(Hold("pause", "d pressed", NOW),)), {"safety"}),

@@ -28,7 +28,7 @@ KEYS = ("1", "2", "3", "4", "5", "6", "7")
 """The keys of all screens."""
 
 
-def never_used(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def remove_everything(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     engine.cards.all, engine.channel_setup.serves = {}, ""
     for port, name in (
         (engine.agents, "list"), (engine, "layers"), (engine.adaptation, "candidates"),
@@ -109,7 +109,7 @@ def test_costs_warn_from_80_percent_of_their_cap(spent: int, style: str) -> None
 async def test_a_screen_that_is_not_in_use_has_no_tab_until_it_is_opened(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    never_used(engine, monkeypatch)
+    remove_everything(engine, monkeypatch)
     async with running(console) as pilot:
         top = read_screen(console).splitlines()[0]
         assert "1 mission  2 work" in top

@@ -15,7 +15,7 @@ from tests.execution.session_world import ScriptWorld
 PRINT, WAIT = ["sh", "-c", "echo out"], ["sleep", "60"]
 
 
-def cancelled() -> threading.Event:
+def make_cancelled() -> threading.Event:
     event = threading.Event()
     event.set()
     return event
@@ -28,7 +28,7 @@ def cancelled() -> threading.Event:
         (PRINT, {"echo": Echo.NOTHING}, []),
         (PRINT, {"echo": Echo.OUTPUT}, ["output: out", "exit: exit 0 ·"]),
         (WAIT, {"timeout": 0.1}, ["command: sleep 60", "exit: ended after its 0.1 s ·"]),
-        (WAIT, {"cancel": cancelled()}, ["command: sleep 60", "exit: ended ·"]),
+        (WAIT, {"cancel": make_cancelled()}, ["command: sleep 60", "exit: ended ·"]),
     ],
     ids=["as it is", "quiet", "announced", "timeout", "cancelled"],
 )

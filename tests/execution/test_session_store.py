@@ -36,7 +36,7 @@ def store(database: Database, clock: FakeClock) -> SessionStore:
     return store
 
 
-def state_and_summary(store: SessionStore) -> tuple[str, str]:
+def read_state_and_summary(store: SessionStore) -> tuple[str, str]:
     row = store.load_row("sess_1")
     return row.state, row.summary
 
@@ -69,7 +69,7 @@ def test_a_session_that_is_over_neither_begins_nor_ends_again(store: SessionStor
     assert store.end("sess_1", CANCELLED, lines=0)
     assert store.begin("sess_1", "none") is None
     assert not store.end("sess_1", SUCCEEDED, lines=9, write=lambda tx: "change_1")
-    assert state_and_summary(store) == ("cancelled", f"stopped by you; {CHANGES_WAIT}")
+    assert read_state_and_summary(store) == ("cancelled", f"stopped by you; {CHANGES_WAIT}")
     assert store.load_row("sess_1").change_set_id == "change_1", "its thread returned with them after its end"
 
 
@@ -79,7 +79,7 @@ def test_the_summary_of_a_stopped_session_says_that_its_changes_wait(
 ) -> None:
     store.begin("sess_1", "none")
     assert store.end("sess_1", result, lines=0, write=lambda tx: "change_1")
-    assert state_and_summary(store) == (result.state.value, expected)
+    assert read_state_and_summary(store) == (result.state.value, expected)
     assert not attach(database, "sess_1", "change_2")
     assert store.load_row("sess_1").change_set_id == "change_1"
 

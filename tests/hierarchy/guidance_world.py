@@ -139,7 +139,7 @@ def edit_profile(
     return profiles.edit(leader, [ProfileEdit(section, value if isinstance(value, str) else tuple(value), key)])
 
 
-def learning(number: int | str = 1, *, text: str = "", category: str = "code", agent: str = "worker",
+def make_learning(number: int | str = 1, *, text: str = "", category: str = "code", agent: str = "worker",
              confidence: float = 0.9, importance: float = 0.8, trust: Trust = Trust.OPERATOR) -> Learning:  # fmt: skip
     """A learning in the operator's words that passes every gate, unless its arguments say otherwise."""
     text = text or f"alpha{number} beta{number} gamma{number} delta{number}"

@@ -22,8 +22,8 @@ from engine.storage.database import Database
 from tests.hierarchy.guidance_world import (
     Organisation,
     edit_profile,
-    learning,
     list_learned_texts,
+    make_learning,
     select_learned_patterns,
 )
 
@@ -62,7 +62,7 @@ def find_refusing_gate(
     ],
 )
 def test_a_learning_is_refused_by_the_first_gate_that_it_does_not_pass(fields: dict[str, Any], gate: str) -> None:
-    assert find_refusing_gate(learning(1, **fields)) == gate
+    assert find_refusing_gate(make_learning(1, **fields)) == gate
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,13 @@ def test_a_learning_is_refused_by_the_first_gate_that_it_does_not_pass(fields: d
     [(1, "tier", ""), (2, "tier", ""), (3, "tier", ""), (4, "", "leader"), (5, "", "leader")],
 )
 def test_findings_go_from_tiers_4_and_5_to_tiers_1_to_3(tier: int, from_worker: str, to_leader: str) -> None:
-    assert find_refusing_gate(learning(), tier=tier) == from_worker
-    assert find_refusing_gate(learning(), leader=replace(LEADER, tier=tier)) == to_leader
+    assert find_refusing_gate(make_learning(), tier=tier) == from_worker
+    assert find_refusing_gate(make_learning(), leader=replace(LEADER, tier=tier)) == to_leader
 
 
 def test_without_a_leader_or_switched_off_nothing_goes_up() -> None:
-    assert find_refusing_gate(learning(), leader=None) == "leader"
-    assert find_refusing_gate(learning(), config=CascadeConfig(enable_upward_bubbling=False)) == "enabled"
+    assert find_refusing_gate(make_learning(), leader=None) == "leader"
+    assert find_refusing_gate(make_learning(), config=CascadeConfig(enable_upward_bubbling=False)) == "enabled"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def find_refusal(bubble: Bubble) -> tuple[str, str]:
 
 
 def test_a_finding_becomes_a_pattern_and_is_not_new_after_that(world: Organisation) -> None:
-    queued = world.bubbles.offer(learning())
+    queued = world.bubbles.offer(make_learning())
     assert (queued.state, queued.leader, len(queued.gates)) == (BubbleState.QUEUED, "lead", 7)
     assert list_learned_texts(world) == []
     assert world.bubbles.flush().flushed == {"lead": (queued.id,)}
@@ -127,7 +127,7 @@ def test_a_finding_becomes_a_pattern_and_is_not_new_after_that(world: Organisati
     assert pattern.text == "alpha1 beta1 gamma1 delta1"
     [source] = pattern.sources
     assert (source.learning, source.agent, source.session) == ("learning:1", "worker", "ses_1")
-    again = world.bubbles.offer(learning(2, text="Alpha1, beta1: gamma1 and delta1"))
+    again = world.bubbles.offer(make_learning(2, text="Alpha1, beta1: gamma1 and delta1"))
     assert find_refusal(again)[0] == "novelty"
     assert world.bubbles.flush().flushed == {}
     assert [kind for kind in world.read_kinds() if "ubble" in kind] == [
@@ -138,19 +138,19 @@ def test_a_finding_becomes_a_pattern_and_is_not_new_after_that(world: Organisati
 
 
 def test_a_learning_is_judged_again_only_if_it_became_more_certain(world: Organisation) -> None:
-    weak = world.bubbles.offer(learning(confidence=0.5))
+    weak = world.bubbles.offer(make_learning(confidence=0.5))
     assert find_refusal(weak)[0] == "confidence"
-    assert world.bubbles.offer(learning(confidence=0.5)) == weak
-    certain_enough = world.bubbles.offer(learning(confidence=0.75))
+    assert world.bubbles.offer(make_learning(confidence=0.5)) == weak
+    certain_enough = world.bubbles.offer(make_learning(confidence=0.75))
     assert (certain_enough.id, certain_enough.state) == (weak.id, BubbleState.QUEUED)
     world.bubbles.flush()
-    assert world.bubbles.offer(learning(confidence=0.9)).state is BubbleState.FLUSHED
+    assert world.bubbles.offer(make_learning(confidence=0.9)).state is BubbleState.FLUSHED
     assert len(world.bubbles.list()) == 1
 
 
 def test_the_most_important_findings_go_first_and_those_over_the_cap_wait(world: Organisation) -> None:
     for number in range(5):
-        world.bubbles.offer(learning(number, importance=0.6 + number / 20))
+        world.bubbles.offer(make_learning(number, importance=0.6 + number / 20))
     first = world.bubbles.flush()
     assert (len(first.flushed["lead"]), first.waiting) == (3, 2)
     assert sorted(list_learned_texts(world)) == [f"alpha{n} beta{n} gamma{n} delta{n}" for n in (2, 3, 4)]
@@ -159,8 +159,8 @@ def test_the_most_important_findings_go_first_and_those_over_the_cap_wait(world:
 
 
 def test_two_findings_that_say_the_same_become_one_pattern_with_both_sources(world: Organisation) -> None:
-    world.bubbles.offer(learning(1, text="run the migrations before the tests"))
-    world.bubbles.offer(learning(2, text="run the migrations before all the tests"))
+    world.bubbles.offer(make_learning(1, text="run the migrations before the tests"))
+    world.bubbles.offer(make_learning(2, text="run the migrations before all the tests"))
     world.bubbles.flush()
     [pattern] = select_learned_patterns(world.profiles)
     assert {source.learning for source in pattern.sources} == {"learning:1", "learning:2"}
@@ -171,13 +171,13 @@ def test_the_findings_of_a_leader_are_one_entry_that_waits_as_long_as_the_oldest
     world: Organisation, clock: FakeClock
 ) -> None:
     assert world.bubbles.waiting() == []
-    first = world.bubbles.offer(learning(1, importance=0.6))
+    first = world.bubbles.offer(make_learning(1, importance=0.6))
     [entry] = world.bubbles.waiting()
     now = "(now: clawpy bubbles flush)"
     assert (entry.kind, entry.id, entry.since) == ("bubble", first.id, clock.now())
     assert entry.title == f"1 finding goes to lead within 6 h: “alpha1 beta1 gamma1 delta1” {now}"
     clock.advance(timedelta(minutes=5))
-    world.bubbles.offer(learning(2, importance=0.9))
+    world.bubbles.offer(make_learning(2, importance=0.9))
     assert world.bubbles.waiting() == [replace(entry, title=f"2 findings go to lead within 6 h {now}")]
     world.bubbles.flush()
     assert world.bubbles.waiting() == []
@@ -196,7 +196,7 @@ def test_the_findings_of_a_leader_are_one_entry_that_waits_as_long_as_the_oldest
 def test_a_queue_that_cannot_go_up_says_why(
     world: Organisation, settings: dict[str, Any], file: str | None, reason: str
 ) -> None:
-    world.bubbles.offer(learning())
+    world.bubbles.offer(make_learning())
     world.configure(**settings)
     if file:
         (world.folder / "lead" / "comms.json").write_text(file)
@@ -209,8 +209,8 @@ def test_a_queue_that_cannot_go_up_says_why(
 
 
 def test_a_finding_follows_its_agent_to_another_leader_through_the_gates(world: Organisation) -> None:
-    world.bubbles.offer(learning(1))
-    world.bubbles.offer(learning(2))
+    world.bubbles.offer(make_learning(1))
+    world.bubbles.offer(make_learning(2))
     edit_profile(world.profiles, "cto", "patterns", key="known", value="alpha2 beta2 gamma2 delta2")
     world.agents.move("worker", "cto")
     report = world.bubbles.flush()
@@ -224,7 +224,7 @@ def test_a_finding_follows_its_agent_to_another_leader_through_the_gates(world: 
 def test_a_retracted_lesson_leaves_the_queue_the_leader_and_the_souls(world: Organisation) -> None:
     text = "docs end with a full stop"
     world.configure(enable_m2=True)
-    world.bubbles.offer(learning(1, text=text))
+    world.bubbles.offer(make_learning(1, text=text))
     world.run_round()
     world.configure(enable_m2=True, bubble_max_per_cycle=0)
     soul = world.folder / "worker" / "soul.md"
@@ -236,7 +236,7 @@ def test_a_retracted_lesson_leaves_the_queue_the_leader_and_the_souls(world: Org
     retract()
     assert list_learned_texts(world) == []
     assert text not in soul.read_text()
-    queued = world.bubbles.offer(learning(2, text="The docs end with a full stop!"))
+    queued = world.bubbles.offer(make_learning(2, text="The docs end with a full stop!"))
     assert queued.state is BubbleState.QUEUED
     retract()
     [refused] = world.bubbles.list(state=BubbleState.REFUSED)
@@ -244,7 +244,7 @@ def test_a_retracted_lesson_leaves_the_queue_the_leader_and_the_souls(world: Org
 
 
 def test_a_quote_goes_up_only_once_the_operator_approved_it(world: Organisation, clock: FakeClock) -> None:
-    bubble = world.bubbles.offer(learning(trust=Trust.QUOTED))
+    bubble = world.bubbles.offer(make_learning(trust=Trust.QUOTED))
     assert bubble.state is BubbleState.QUEUED
     world.bubbles.flush()
     assert list_learned_texts(world) == []
@@ -286,7 +286,7 @@ def failing_at(database: Database, step: int) -> Iterator[list[int]]:
 def test_a_fault_at_any_step_of_a_flush_loses_and_doubles_nothing(world: Organisation, leader: str) -> None:
     expected = [f"alpha{n} beta{n} gamma{n} delta{n}" for n in range(3)]
     for number in range(3):
-        world.bubbles.offer(learning(number))
+        world.bubbles.offer(make_learning(number))
     if leader != "lead":
         world.agents.move("worker", leader)
     faults = 0

@@ -32,7 +32,7 @@ from engine.model import (
 )
 from engine.services import Overrides
 from tests.conftest import MONDAY_MORNING, Repository
-from tests.hierarchy.guidance_world import edit_profile, learning, read_versions
+from tests.hierarchy.guidance_world import edit_profile, make_learning, read_versions
 from tests.memory.fake_work import view
 from tests.support.programs import run_git
 
@@ -138,7 +138,7 @@ class Machine:
 
     def offer(self, number: int) -> str:
         """Offer a finding; returns its text if it is queued, else ""."""
-        finding = learning(f"{self.name}x{number}", agent="backend_builder", category="backend tests")
+        finding = make_learning(f"{self.name}x{number}", agent="backend_builder", category="backend tests")
         bubble = self.engine.bubbles.offer(finding)
         return bubble.learning.text if bubble.state is BubbleState.QUEUED else ""
 

@@ -28,7 +28,7 @@ from tests.hierarchy.guidance_world import (
     SOUL,
     Organisation,
     edit_profile,
-    learning,
+    make_learning,
     make_world,
     read_versions,
     select_learned_patterns,
@@ -149,7 +149,7 @@ def test_a_profile_that_was_not_edited_changes_nothing(profile: LeaderProfile) -
 
 
 def test_an_undo_restores_what_the_last_save_changed_and_the_trust_of_a_quote(world: Organisation) -> None:
-    quote = world.bubbles.offer(learning(trust=Trust.QUOTED))
+    quote = world.bubbles.offer(make_learning(trust=Trust.QUOTED))
     world.bubbles.approve(quote.id)
     world.bubbles.flush()
     before = world.profiles.read("lead")
@@ -200,7 +200,7 @@ def test_a_text_of_another_version_is_refused(world: Organisation) -> None:
 
 
 def test_a_quote_in_words_that_the_operator_removed_stays_a_quote(world: Organisation) -> None:
-    finding = learning(trust=Trust.QUOTED)
+    finding = make_learning(trust=Trust.QUOTED)
     [key] = [item.key for item in world.profiles.edit("lead", [ProfileEdit("patterns", finding.text)]).patterns][:1]
     world.profiles.edit("lead", [ProfileEdit("patterns", "", key)])
     world.bubbles.approve(world.bubbles.offer(finding).id)

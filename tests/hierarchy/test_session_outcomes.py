@@ -18,15 +18,15 @@ LANDED: Step = ("ChangeSetLanded", {})
 BRANCHED: Step = ("ChangeSetBranched", {})
 
 
-def ended(state: str) -> Step:
+def make_ended(state: str) -> Step:
     return "SessionEnded", {"state": state}
 
 
-def discarded(**payload: str) -> Step:
+def make_discarded(**payload: str) -> Step:
     return "ChangeSetDiscarded", payload
 
 
-def undone(**payload: int) -> Step:
+def make_undone(**payload: int) -> Step:
     return "LandingUndone", payload
 
 
@@ -34,17 +34,17 @@ def undone(**payload: int) -> Step:
     ("steps", "expected"),
     [
         ([SUCCEEDED], "good"),
-        ([ended("failed")], "bad"),
-        ([ended("blocked")], "bad"),
-        ([ended("cancelled")], ""),
-        ([ended("interrupted")], ""),
+        ([make_ended("failed")], "bad"),
+        ([make_ended("blocked")], "bad"),
+        ([make_ended("cancelled")], ""),
+        ([make_ended("interrupted")], ""),
         ([READY, SUCCEEDED], "open"),
         ([READY, SUCCEEDED, LANDED], "good"),
-        ([READY, ("ChangeSetLanded", {"left": 1}), LANDED, undone(left=1)], "good"),
+        ([READY, ("ChangeSetLanded", {"left": 1}), LANDED, make_undone(left=1)], "good"),
         ([READY, SUCCEEDED, BRANCHED], "good"),
-        ([READY, SUCCEEDED, discarded()], "bad"),
-        ([READY, SUCCEEDED, discarded(continued_in="sess_2")], ""),
-        ([READY, SUCCEEDED, LANDED, undone()], "bad"),
+        ([READY, SUCCEEDED, make_discarded()], "bad"),
+        ([READY, SUCCEEDED, make_discarded(continued_in="sess_2")], ""),
+        ([READY, SUCCEEDED, LANDED, make_undone()], "bad"),
         ([TESTS_FAILED, READY, SUCCEEDED], "bad"),
         ([TESTS_FAILED, SUCCEEDED, LANDED], "good"),  # the operator landed it although tests fail
     ],

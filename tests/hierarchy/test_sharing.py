@@ -18,7 +18,7 @@ from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 from engine.storage.shared import SharedRow
 from tests.conftest import MONDAY_MORNING
-from tests.hierarchy.guidance_world import Organisation, edit_profile, learning, make_world, read_versions
+from tests.hierarchy.guidance_world import Organisation, edit_profile, make_learning, make_world, read_versions
 from tests.support.shared_database import LocalSharedDatabase
 
 
@@ -98,7 +98,7 @@ def test_two_homes_converge_whatever_is_cut(
         for home, action, number in actions:
             world = worlds[home]
             if action == "offer":
-                bubble = world.bubbles.offer(learning(number))
+                bubble = world.bubbles.offer(make_learning(number))
                 if bubble.state is BubbleState.QUEUED:
                     queued.add(bubble.learning.text)
             elif action == "edit":

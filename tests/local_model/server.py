@@ -46,7 +46,7 @@ class Smollm2(Endpoint):
     """Runs `serve.py` with its options on a free port, from `with` on. It ends with this process at the latest."""
 
     def __init__(self, **options: str) -> None:
-        self.port = _free_port()
+        self.port = _find_free_port()
         self._command = [sys.executable, str(HERE / "serve.py"), str(self.port), "watch=stdin"]
         self._command += [f"{name}={value}" for name, value in options.items()]
         self._process: subprocess.Popen[str] | None = None
@@ -167,6 +167,6 @@ def _close(connection: socket.socket) -> None:
     connection.close()
 
 
-def _free_port() -> int:
+def _find_free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         return int(listener.getsockname()[1])

@@ -188,7 +188,7 @@ class DecisionWorld:
         return [decision.signal for decision in reversed(self.decisions.load_newest())]
 
 
-def refusal_code(call: object, *arguments: object, **named: object) -> str:
+def find_refusal_code(call: object, *arguments: object, **named: object) -> str:
     """The code of the refusal that a call raises."""
     with pytest.raises(Refusal) as refused:
         call(*arguments, **named)  # type: ignore[operator]

@@ -147,7 +147,9 @@ def make_session(
     return make_session_view(**defaults | fields)
 
 
-def task(title: str, age: timedelta, *, state: str = "open", channel: str = "", session_id: str | None = None) -> Task:
+def make_task(
+    title: str, age: timedelta, *, state: str = "open", channel: str = "", session_id: str | None = None
+) -> Task:
     """A task of the operator that was added, and last changed, `age` ago."""
     return Task("task_1", title, state, channel, "/w", "operator", NOW - age, NOW - age, session_id)
 

@@ -31,7 +31,7 @@ from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.conftest import Repository
-from tests.prediction.deciding import SHOP, DecisionWorld, make_proposal, refusal_code
+from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, make_proposal
 
 
 def test_an_approved_card_runs_with_its_permit(world: DecisionWorld) -> None:
@@ -103,7 +103,7 @@ def test_a_stop_is_not_noted_on_a_card(world: DecisionWorld) -> None:
 
 def test_an_edit_that_asks_is_shown_first(world: DecisionWorld) -> None:
     card = world.make_card()
-    assert refusal_code(world.cards.approve, card.id, edit="paths=risky") == "needs_acknowledgement"
+    assert find_refusal_code(world.cards.approve, card.id, edit="paths=risky") == "needs_acknowledgement"
     shown = world.cards.get(card.id)
     assert shown.assignment.parameters == {"paths": "risky"}
     assert world.cards.approve(card.id).status is Status.APPROVED
@@ -129,7 +129,7 @@ def test_a_heartbeat_runs_by_itself_only_as_the_operator_wrote_it(world: Decisio
     )
     card = world.make_card(kind="heartbeat-1", flow="run_tests", facts={"task": task, RUN_FACT: True}, task_id=task)
     if change == "edited":
-        assert refusal_code(world.cards.approve, card.id, edit="paths=risky") == "needs_acknowledgement"
+        assert find_refusal_code(world.cards.approve, card.id, edit="paths=risky") == "needs_acknowledgement"
     elif change:
         items = {task: False} if change == "demoted" else {}
         world.database.write(lambda tx: board.update_from_heartbeats(tx, items, all_read=True))
@@ -162,7 +162,7 @@ def test_a_trigger_by_a_program_is_no_approval(world: DecisionWorld) -> None:
 def test_a_card_that_cannot_start_is_pending_again(world: DecisionWorld) -> None:
     card = world.make_card()
     world.sessions.cannot_start = True
-    assert refusal_code(world.cards.approve, card.id) == "permit_used"
+    assert find_refusal_code(world.cards.approve, card.id) == "permit_used"
     after = world.cards.get(card.id)
     assert (after.status, after.decided_by) == (Status.PENDING, None)
     assert after.note.startswith("could not start")
@@ -227,7 +227,7 @@ def test_an_error_after_the_start_does_not_make_a_card_pending(
         world.cards.approve(card.id)
     after = world.cards.get(card.id)
     assert (after.status, after.session_id) == (Status.APPROVED, "session_1")
-    assert refusal_code(world.cards.approve, card.id) == "already_decided"
+    assert find_refusal_code(world.cards.approve, card.id) == "already_decided"
 
 
 # The runner to which an approval agrees (SPEC 3.8)
@@ -255,7 +255,7 @@ def test_a_card_never_runs_by_itself_with_another_runner(world: DecisionWorld) -
     card = world.propose("explain the cart")
     world.sessions.text_executor = "openai:gpt"
     for _ in range(2):
-        assert refusal_code(world.cards.approve, card.id, by=DecidedBy.AUTONOMY) == "needs_acknowledgement"
+        assert find_refusal_code(world.cards.approve, card.id, by=DecidedBy.AUTONOMY) == "needs_acknowledgement"
     assert world.cards.get(card.id).consent_text.startswith("ollama:qwen"), "only the operator can agree to it"
 
 
@@ -385,8 +385,8 @@ def test_a_refusal_says_what_makes_a_card_run(world: DecisionWorld, flow: str | 
 
 def test_parameters_are_for_flows_and_a_prompt_has_a_maximum_length(world: DecisionWorld) -> None:
     card = world.propose("explain the cart")
-    assert refusal_code(world.cards.approve, card.id, parameters={"paths": "src"}) == "bad_parameters"
-    assert refusal_code(world.cards.approve, card.id, edit="x" * 20_001) == "long_prompt"
+    assert find_refusal_code(world.cards.approve, card.id, parameters={"paths": "src"}) == "bad_parameters"
+    assert find_refusal_code(world.cards.approve, card.id, edit="x" * 20_001) == "long_prompt"
 
 
 def test_an_edit_that_names_a_flow_needs_no_second_approval_on_a_card_of_a_model(world: DecisionWorld) -> None:

@@ -22,7 +22,7 @@ from engine.model import DecidedBy, Outcome, Refusal, SessionState, Source, Stat
 from engine.prediction.card_rows import TRANSITIONS, CardRow, Move, compute_next_status
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
-from tests.prediction.deciding import SHOP, DecisionWorld, make_proposal, refusal_code
+from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, make_proposal
 
 STEPS = {
     (Status.PENDING, Status.APPROVED),
@@ -234,8 +234,8 @@ def test_a_check_that_ran_by_itself_can_be_undone_or_dismissed_once(
     assert world.store.credit_kept() == 0
     assert world.signals() == [signal]
     assert world.cards.count_similar(card.id) == (0, 1), "it counts against running similar cards by themselves"
-    assert refusal_code(world.cards.undo, card.id) == "nothing_to_undo"
-    assert refusal_code(world.cards.dismiss, card.id) == "already_decided"
+    assert find_refusal_code(world.cards.undo, card.id) == "nothing_to_undo"
+    assert find_refusal_code(world.cards.dismiss, card.id) == "already_decided"
 
 
 def test_a_result_that_nobody_reviewed_counts_nothing(world: DecisionWorld, clock: FakeClock) -> None:
@@ -257,11 +257,11 @@ def test_a_card_expires_after_24_hours(world: DecisionWorld, clock: FakeClock) -
     assert world.store.expire_due() == 0
     clock.advance(MOMENT)
     assert world.cards.list_pending() == []
-    assert refusal_code(world.cards.approve, card.id) == "already_decided"
+    assert find_refusal_code(world.cards.approve, card.id) == "already_decided"
     assert world.store.expire_due() == 1
     assert world.cards.get(card.id).status is Status.EXPIRED
     assert world.signals() == [], "it was never shown"
-    assert refusal_code(world.cards.undo, card.id) == "nothing_to_undo"
+    assert find_refusal_code(world.cards.undo, card.id) == "nothing_to_undo"
 
 
 def test_quiet_hours_do_not_count(database: Database, clock: FakeClock) -> None:

@@ -16,7 +16,7 @@ from engine.prediction.routing import Route
 from engine.safety.trigger_history import find_chain_start
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
-from tests.prediction.deciding import SHOP, DecisionWorld, make_proposal, refusal_code
+from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, make_proposal
 
 MOMENT = timedelta(microseconds=1)
 
@@ -25,9 +25,9 @@ def test_deciding_twice_is_refused(world: DecisionWorld) -> None:
     card = world.make_card()
     world.cards.dismiss(card.id)
     for call in (world.cards.approve, world.cards.dismiss, world.cards.snooze):
-        assert refusal_code(call, card.id) == "already_decided"
+        assert find_refusal_code(call, card.id) == "already_decided"
     assert world.signals() == ["dismissed"]
-    assert refusal_code(world.cards.get, "pred_none") == "unknown_card"
+    assert find_refusal_code(world.cards.get, "pred_none") == "unknown_card"
 
 
 def test_a_suggestion_has_a_kind_and_a_source_of_its_own(world: DecisionWorld, database: Database) -> None:
@@ -84,7 +84,7 @@ def test_at_most_three_of_the_five_places_are_for_suggestions(world: DecisionWor
     remaining_tiers = [card.tier for card in predicted if card.id in pending]
     assert remaining_tiers == [Tier.AT_RISK, Tier.BLOCKS], "the lowest make room"
     assert world.signals() == []
-    assert refusal_code(world.suggest, "one more") == "too_many_cards"
+    assert find_refusal_code(world.suggest, "one more") == "too_many_cards"
     assert len(world.cards.list_pending()) == 5
     world.cards.dismiss(suggested[0].id)
     assert world.suggest("one more").source is Source.PREDICTOR_HOOK
@@ -131,7 +131,7 @@ def test_a_prompt_that_names_a_missing_file_says_so(world: DecisionWorld, prompt
 
 
 def test_a_text_that_nothing_can_run_is_no_card_unless_it_may_wait(world: DecisionWorld) -> None:
-    assert refusal_code(world.propose, "run_tets paths=src", may_wait=False) == "no_model"
+    assert find_refusal_code(world.propose, "run_tets paths=src", may_wait=False) == "no_model"
     assert world.cards.list_recent() == []
     world.sessions.text_executor = "openai:gpt-6"
     assert world.propose("explain the cart", may_wait=False).note == ""
@@ -145,16 +145,16 @@ def test_an_own_prompt_may_name_a_flow_and_lies_on_top(world: DecisionWorld) -> 
     assert world.propose("run_tests of the cart").assignment.flow is None
     world.make_card("urgent", tier=Tier.AT_RISK)
     assert world.cards.list_pending()[0].source is Source.OPERATOR
-    assert refusal_code(world.propose, " \n") == "empty_prompt"
-    assert refusal_code(world.propose, "x", channel="gardn") == "unknown_channel"
-    assert [refusal_code(world.propose, "x", workspace=blank) for blank in ("", " ")] == ["bad_arguments"] * 2
+    assert find_refusal_code(world.propose, " \n") == "empty_prompt"
+    assert find_refusal_code(world.propose, "x", channel="gardn") == "unknown_channel"
+    assert [find_refusal_code(world.propose, "x", workspace=blank) for blank in ("", " ")] == ["bad_arguments"] * 2
 
 
 def test_no_key_gets_into_a_prompt(world: DecisionWorld) -> None:
     key = "sk-test-0123456789abcdefghijklmnop"
-    assert refusal_code(world.propose, f"call the API with {key}") == "secret_in_text"
+    assert find_refusal_code(world.propose, f"call the API with {key}") == "secret_in_text"
     card = world.propose("call the API with $OPENAI_API_KEY")
-    assert refusal_code(world.cards.approve, card.id, edit=f"with {key}") == "secret_in_text"
+    assert find_refusal_code(world.cards.approve, card.id, edit=f"with {key}") == "secret_in_text"
     assert world.cards.get(card.id).assignment.prompt == "call the API with $OPENAI_API_KEY"
 
 
@@ -204,7 +204,7 @@ def test_undo_while_it_runs_cancels_it(world: DecisionWorld) -> None:
 
 def test_undo_later_reverses_the_landing(world: DecisionWorld) -> None:
     card = world.finish_card()
-    assert refusal_code(world.cards.undo, card.id) == "nothing_to_undo"
+    assert find_refusal_code(world.cards.undo, card.id) == "nothing_to_undo"
     world.landings.sessions.add("session_1")
     world.landings.number_left = 1
     undone, landings_left = world.cards.undo(card.id)
@@ -257,7 +257,7 @@ def test_a_correction_of_a_prompt_outlasts_the_result(world: DecisionWorld) -> N
 
 def test_an_undone_dismissal_keeps_the_note_of_the_card(world: DecisionWorld) -> None:
     card = world.propose("run_tests paths=forbidden")
-    assert refusal_code(world.cards.approve, card.id) == "blocked"
+    assert find_refusal_code(world.cards.approve, card.id) == "blocked"
     note = world.cards.get(card.id).note
     for _ in range(2):
         assert world.cards.dismiss(card.id).note == note != ""
@@ -300,7 +300,7 @@ def test_a_snoozed_card_sleeps_two_hours_and_does_not_expire(world: DecisionWorl
 
 @pytest.mark.parametrize("span", [timedelta(0), timedelta(seconds=-1), timedelta(days=30) + MOMENT])
 def test_a_snooze_has_bounds(world: DecisionWorld, span: timedelta) -> None:
-    assert refusal_code(world.cards.snooze, world.make_card().id, span=span) == "bad_span"
+    assert find_refusal_code(world.cards.snooze, world.make_card().id, span=span) == "bad_span"
 
 
 # Dismissed subjects and own prompts
@@ -349,7 +349,7 @@ def test_an_own_prompt_says_if_another_runner_takes_it(world: DecisionWorld) -> 
 
 def test_a_prompt_continues_a_session_that_is_over(world: DecisionWorld) -> None:
     first = world.start_card()
-    assert refusal_code(world.propose, "and now the till", continues="session_1") == "still_running"
+    assert find_refusal_code(world.propose, "and now the till", continues="session_1") == "still_running"
     world.sessions.end(first.id)
     card = world.cards.propose("and now the till", workspace="", continues="session_1")
     work = card.assignment
@@ -361,7 +361,7 @@ def test_a_workspace_that_is_off_gets_no_suggestion(database: Database, clock: F
     world = DecisionWorld(
         database, clock, Settings(workspaces={SHOP: WorkspaceSettings(autonomy=WorkspaceAutonomy.OFF)})
     )
-    assert refusal_code(world.suggest, "tidy the cart") == "autonomy_off"
+    assert find_refusal_code(world.suggest, "tidy the cart") == "autonomy_off"
     assert world.propose("tidy the cart").status is Status.PENDING
 
 

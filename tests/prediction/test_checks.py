@@ -34,7 +34,7 @@ from engine.prediction.context import WorkspaceContext
 from engine.prediction.selection import is_done_by_operator
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING
-from tests.prediction.deciding import SHOP, DecisionWorld, make_proposal, make_proposals, refusal_code, teach
+from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, make_proposal, make_proposals, teach
 from tests.prediction.sensing import PastRun
 from tests.support.helpers import refused
 
@@ -139,7 +139,9 @@ def test_a_card_that_would_run_something_else_by_now_makes_way_for_another(
     [new] = world.check(make_proposal("a", parameters={"paths": ["a", "b"]}))
     assert world.cards.get(old.id).outcome is Outcome.WITHDRAWN
     assert world.cards.get(old.id).note == "another card says what is there now"
-    assert refusal_code(world.cards.approve, old.id) == "already_decided", "an approval runs what was read, or nothing"
+    assert find_refusal_code(world.cards.approve, old.id) == "already_decided", (
+        "an approval runs what was read, or nothing"
+    )
     assert [card.id for card in world.cards.list_pending()] == [new.id]
     world.cards.snooze(new.id)
     assert world.check(make_proposal("a", prompt="run all tests")) == [], "the subject stays snoozed"

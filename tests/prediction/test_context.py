@@ -23,7 +23,7 @@ from tests.prediction.sensing import (
     SensedWorkspace,
     make_old_workspace,
     make_session,
-    task,
+    make_task,
 )
 
 
@@ -163,7 +163,7 @@ def test_a_failed_test_whose_file_is_gone_is_no_problem(world: SensedWorkspace, 
 def test_the_situation_in_words(world: SensedWorkspace, repository: Repository) -> None:
     repository.git("tag", "v1.2")
     repository.write("a.py", "2")
-    world.tasks = [task("cart rounding", timedelta(days=4))]
+    world.tasks = [make_task("cart rounding", timedelta(days=4))]
     world.sessions = [make_session(state=SessionState.FAILED)]
     world.runs = [PastRun(repository.git("rev-parse", "HEAD"), failing=("t",), passed=2)]
     assert world.sense(last_input=NOW - timedelta(minutes=3)).text.splitlines() == [

@@ -8,7 +8,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.model import Card, DismissReason, Outcome, Source, Status
-from tests.prediction.deciding import SHOP, DecisionWorld, make_proposal, refusal_code
+from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, make_proposal
 
 SITE, DAY = "/site", timedelta(days=1)
 
@@ -115,10 +115,10 @@ def test_the_weight_of_a_dismissal_is_that_of_its_reason(
 def test_only_a_dismissed_card_has_a_reason(world: DecisionWorld) -> None:
     card = world.make_card("a")
     world.cards.approve(card.id)
-    assert refusal_code(world.cards.explain, card.id, DismissReason.WRONG) == "not_dismissed"
+    assert find_refusal_code(world.cards.explain, card.id, DismissReason.WRONG) == "not_dismissed"
     other = world.make_card("b")
     world.cards.dismiss(other.id)
-    assert refusal_code(world.cards.dismiss, other.id) == "already_decided"
+    assert find_refusal_code(world.cards.dismiss, other.id) == "already_decided"
 
 
 def test_mutes_end_one_by_one(world: DecisionWorld) -> None:
@@ -130,7 +130,7 @@ def test_mutes_end_one_by_one(world: DecisionWorld) -> None:
     mute_of_subject = next(mute for mute in world.cards.list_mutes() if mute.subject == "a")
     world.cards.unmute(mute_of_subject.id)
     assert len(world.check(make_proposal("a", kind="lint"))) == 1
-    assert refusal_code(world.cards.unmute, mute_of_subject.id) == "unknown_mute"
+    assert find_refusal_code(world.cards.unmute, mute_of_subject.id) == "unknown_mute"
 
 
 def test_a_dismissed_own_prompt_mutes_nothing(world: DecisionWorld) -> None:
@@ -141,7 +141,7 @@ def test_a_dismissed_own_prompt_mutes_nothing(world: DecisionWorld) -> None:
 
 def test_a_dismissed_suggestion_cannot_be_suggested_again(world: DecisionWorld) -> None:
     card = world.suggest("tidy up the cart")
-    assert refusal_code(world.suggest, "Tidy  up the cart") == "already_pending"
+    assert find_refusal_code(world.suggest, "Tidy  up the cart") == "already_pending"
     world.cards.dismiss(card.id)
-    assert refusal_code(world.suggest, "tidy up the cart") == "muted"
+    assert find_refusal_code(world.suggest, "tidy up the cart") == "muted"
     assert world.suggest("tidy up the shelf").source is Source.PREDICTOR_HOOK

@@ -27,7 +27,7 @@ from engine.prediction.predictors import (
 )
 from engine.storage.database import Database
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, SensedWorkspace, commit_at, task, touch
+from tests.prediction.sensing import NOW, SensedWorkspace, commit_at, make_task, touch
 
 CHANNELS = ("koji-core", "garden")
 GOOD = {"prompt": "fix the rounding", "channel": "koji-core", "confidence": 0.7, "reasoning": "red since noon"}
@@ -126,7 +126,7 @@ def test_a_model_that_cannot_be_asked_proposes_nothing(context: WorkspaceContext
 
 
 def test_the_model_is_asked_again_when_more_than_the_time_changed(world: SensedWorkspace) -> None:
-    world.tasks = [task("fix, then ship", timedelta(minutes=5))]
+    world.tasks = [make_task("fix, then ship", timedelta(minutes=5))]
     model_twin = make_twin(ScriptedModel(json.dumps(GOOD), json.dumps(GOOD | {"prompt": "another"})))
     first = model_twin.propose(world.sense())
     world.now += timedelta(minutes=10)

@@ -30,7 +30,7 @@ from tests.conftest import MONDAY_MORNING as NOW
 from tests.prediction.deciding import SHOP, DecisionWorld, make_proposal, teach
 
 
-def draft(name: str, confidence: float, *, kind: str = "run_tests", **fields: Any) -> CardRow:
+def make_draft(name: str, confidence: float, *, kind: str = "run_tests", **fields: Any) -> CardRow:
     """A row about `name`, as a check makes it of a proposal."""
     proposed = make_proposal(name, kind=kind, **fields)
     parts = ConfidenceParts(confidence, confidence, 0.5, confidence, confidence, stated=True)
@@ -51,17 +51,17 @@ class FixedRandomness(Randomness):
 
 
 NEVER, ALWAYS = FixedRandomness(0.99), FixedRandomness(0.0)
-LIKED, DISLIKED = draft("liked", 0.8), draft("disliked", 0.1, kind="lint")
+LIKED, DISLIKED = make_draft("liked", 0.8), make_draft("disliked", 0.1, kind="lint")
 
 
 @pytest.mark.parametrize(
     ("drafts", "decided", "randomness", "selected"),
     [
-        ([draft("out", 0.299999), draft("in", 0.3)], 0, NEVER, ["in"]),
-        ([draft("broken", 0.01, tier=Tier.AT_RISK), draft("tests", 0.01)], 0, NEVER, ["broken"]),
-        ([draft("due", 0.01, kind="heartbeat-1a2b3c4d")], 0, NEVER, ["due"]),
-        ([draft("meeting", 0.01, kind="prepare_meeting")], 0, NEVER, ["meeting"]),
-        ([draft("next", 0.01, source=Source.FOLLOW_UP)], 0, NEVER, ["next"]),
+        ([make_draft("out", 0.299999), make_draft("in", 0.3)], 0, NEVER, ["in"]),
+        ([make_draft("broken", 0.01, tier=Tier.AT_RISK), make_draft("tests", 0.01)], 0, NEVER, ["broken"]),
+        ([make_draft("due", 0.01, kind="heartbeat-1a2b3c4d")], 0, NEVER, ["due"]),
+        ([make_draft("meeting", 0.01, kind="prepare_meeting")], 0, NEVER, ["meeting"]),
+        ([make_draft("next", 0.01, source=Source.FOLLOW_UP)], 0, NEVER, ["next"]),
         ([LIKED, DISLIKED], 0, NEVER, ["liked"]),
         ([LIKED, DISLIKED], EXPLORED_BELOW - 1, ALWAYS, ["liked", "disliked"]),
         ([LIKED, DISLIKED], EXPLORED_BELOW, ALWAYS, ["liked"]),
@@ -77,7 +77,7 @@ def test_which_drafts_are_shown(
 
 
 def test_an_explored_card_says_why_it_is_shown() -> None:
-    [row] = select_rows([draft("disliked", 0.1)], {}, learning=True, randomness=ALWAYS)
+    [row] = select_rows([make_draft("disliked", 0.1)], {}, learning=True, randomness=ALWAYS)
     assert "shown to learn" in row.parts.words[-1]
 
 

@@ -23,7 +23,7 @@ from engine.prediction.signals import (
     make_silence_signal,
     make_tasks_signal,
 )
-from tests.prediction.sensing import NOW, make_session, task
+from tests.prediction.sensing import NOW, make_session, make_task
 
 HALF_HOUR = timedelta(minutes=30)
 
@@ -93,16 +93,16 @@ def test_input_and_edits_are_activity_and_our_own_writes_are_none(
 
 
 def test_the_stalest_task_counts_and_is_named_first() -> None:
-    tasks = [task("ship it", timedelta(hours=1)), task("cart rounding", timedelta(days=4))]
+    tasks = [make_task("ship it", timedelta(hours=1)), make_task("cart rounding", timedelta(days=4))]
     collected = make_tasks_signal(tasks, NOW)
     assert collected.evidence[0] == "“cart rounding”, unchanged since 1 January"
     assert collected.relevance == pytest.approx(0.3 + 0.7 * 4 / 7)
-    assert make_tasks_signal([task("x", timedelta(days=7))], NOW).relevance == 1.0
-    assert make_tasks_signal([task("x", timedelta(days=70))], NOW).relevance == 1.0
+    assert make_tasks_signal([make_task("x", timedelta(days=7))], NOW).relevance == 1.0
+    assert make_tasks_signal([make_task("x", timedelta(days=70))], NOW).relevance == 1.0
 
 
 def test_a_task_is_related_to_a_text_with_a_word_of_its_title() -> None:
-    tasks = [task("rounding in the cart", timedelta(days=7))]
+    tasks = [make_task("rounding in the cart", timedelta(days=7))]
     assert find_related_task(tasks, "Run the tests of cart.py") == tasks[0]
     assert find_related_task(tasks, "branches") is None
 

@@ -14,7 +14,7 @@ from engine.model import Randomness, Refusal, SessionState, SessionView
 from engine.prediction.tasks import TaskBoard, name_workspaces
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.prediction.deciding import DecisionWorld, refusal_code
+from tests.prediction.deciding import DecisionWorld, find_refusal_code
 from tests.prediction.sensing import make_session
 
 
@@ -55,7 +55,7 @@ def test_a_task_is_added_listed_and_done(board: TaskBoard, clock: FakeClock, dat
 
 @pytest.mark.parametrize("title", ["", " ", "\x1b[2J", "x" * 501])
 def test_a_title_has_1_to_500_characters(board: TaskBoard, title: str) -> None:
-    assert refusal_code(board.add, title) == "bad_title"
+    assert find_refusal_code(board.add, title) == "bad_title"
 
 
 def test_the_beginning_of_an_id_is_enough(board: TaskBoard) -> None:
@@ -72,7 +72,7 @@ def test_the_beginning_of_an_id_is_enough(board: TaskBoard) -> None:
 def test_an_id_that_names_no_task_or_several_is_refused(board: TaskBoard, task_id: str, code: str) -> None:
     board.add("one")
     board.add("two")
-    assert refusal_code(board.get, task_id) == code
+    assert find_refusal_code(board.get, task_id) == code
 
 
 def test_a_session_has_a_task_of_its_own(world: DecisionWorld, board: TaskBoard) -> None:
@@ -80,7 +80,7 @@ def test_a_session_has_a_task_of_its_own(world: DecisionWorld, board: TaskBoard)
     [task] = board.list(state="running")
     assert (task.title, task.session_id, task.source) == ("Run the tests", view.id, "session")
     assert world.cards.get(view.prediction_id).task_id == task.id
-    assert refusal_code(board.finish, task.id) == "task_running"
+    assert find_refusal_code(board.finish, task.id) == "task_running"
     end(world, board, view, SessionState.SUCCEEDED, summary="23 passed")
     assert (board.get(task.id).state, board.get(task.id).note) == ("done", "23 passed")
 

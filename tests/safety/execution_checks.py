@@ -150,7 +150,7 @@ class ExecutionChecks:
         assert facts.decisions >= 30, f"{ran} in phase 0"
         assert session.confidence >= 0.8, f"{ran} with confidence {session.confidence}"
         approved, decided = facts.count_approvals(session.kind, session.target_channel)
-        assert oracle.bound(approved, decided) >= 0.8, f"{ran} after {approved} of {decided}"
+        assert oracle.compute_bound(approved, decided) >= 0.8, f"{ran} after {approved} of {decided}"
 
     def check_triggers(self, facts: Facts) -> None:
         """Check every trigger that was let through since the last check: cost, loops and rate."""

@@ -93,7 +93,7 @@ def find_loop(links: Sequence[Passed], last: Passed) -> str:
     return "depth" if len(chain) > 3 else ""
 
 
-def bound(approved: int, decided: int, z: float = 1.645) -> float:
+def compute_bound(approved: int, decided: int, z: float = 1.645) -> float:
     """Wilson's lower bound of the share of approvals; `z` is for 95 % on one side."""
     if decided == 0:
         return 0.0

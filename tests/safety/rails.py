@@ -123,7 +123,7 @@ class Rails:
             self.database.write(lambda tx, row=row: tx.session.add(row))
 
 
-def acting_settings() -> Settings:
+def make_acting_settings() -> Settings:
     """Settings under which the engine may act by itself."""
     return Settings(
         autonomous_mode_enabled=True, workspaces={WORKSPACE: WorkspaceSettings(autonomy=WorkspaceAutonomy.ACT)}
@@ -132,7 +132,7 @@ def acting_settings() -> Settings:
 
 def make_rails(database: Database, clock: FakeClock, data: Path, **hooks: Any) -> Rails:
     """Rails under which the engine may act by itself; `hooks` replace fields of `Hooks`."""
-    settings, decisions = MutableSettings(acting_settings()), StandInDecisions()
+    settings, decisions = MutableSettings(make_acting_settings()), StandInDecisions()
     rails: Rails
     stated: dict[str, Any] = {
         "stop_sessions": lambda reason: rails.stop_sessions(reason), "agent_budget": lambda agent: None,
@@ -171,7 +171,7 @@ def make_unattended(prompt: str = "run the tests", **changes: Any) -> Trigger:
     )  # fmt: skip
 
 
-def on(channel: str, trigger: Trigger) -> Trigger:
+def move_to_channel(channel: str, trigger: Trigger) -> Trigger:
     """The same trigger on another channel."""
     return replace(trigger, assignment=replace(trigger.assignment, channel=channel))
 

@@ -189,7 +189,7 @@ class MachineWorld(RuleBasedStateMachine):
     def earn_trust(self, kind: str, channel: str) -> None:
         """Let such cards have enough approvals to run by themselves, beyond the first phase."""
         facts = self.checks.read_facts(self.clock.now())
-        if facts.decisions < 40 or oracle.bound(*facts.count_approvals(kind, channel)) < 0.82:
+        if facts.decisions < 40 or oracle.compute_bound(*facts.count_approvals(kind, channel)) < 0.82:
             self.record_decisions(DecisionSignal.APPROVED, kind, channel, 40)
 
     def record_decisions(self, signal: DecisionSignal, kind: str, channel: str, count: int) -> None:

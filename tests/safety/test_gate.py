@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from engine.model import MICRO, GateRuleName, RailVerdict, Verdict
 from engine.safety.gate import GateFacts, decide_gate
-from tests.safety.rails import Rails, make_approval, make_unattended, on
+from tests.safety.rails import Rails, make_approval, make_unattended, move_to_channel
 
 CLEAR: dict[str, Any] = {
     "confidence": 0.95, "estimate": 0, "targets": (), "novel_pair": "", "rejections": 0, "decisions": 10,
@@ -128,12 +128,12 @@ def test_an_operators_approval_satisfies_every_rule_but_a_missing_sandbox(facts:
 
 
 def test_a_new_pair_of_channels_asks_until_an_approval_makes_it_known(rails: Rails) -> None:
-    novel = on("garden", make_unattended())
+    novel = move_to_channel("garden", make_unattended())
     within = rails.gate_verdict(make_unattended(from_channel="koji-core"))
     assert within.verdict == "allow", "within a channel that has run there is no pair"
     gate = rails.gate_verdict(novel)
     assert (gate.verdict, gate.rule) == ("ask", "novel-pair")
     assert rails.decide(novel).permit is None
-    assert rails.decide(on("garden", make_approval(prediction_id="b"))).permit
-    by_owner = on("garden", make_approval(confidence=0.9, phase=1, approval_bound=0.9))
+    assert rails.decide(move_to_channel("garden", make_approval(prediction_id="b"))).permit
+    by_owner = move_to_channel("garden", make_approval(confidence=0.9, phase=1, approval_bound=0.9))
     assert rails.gate_verdict(by_owner).verdict == "allow"

@@ -13,7 +13,7 @@ from engine.learning.decisions.decisions import Decisions
 from engine.model import DecidedBy, DecidedCard, DecisionSignal
 from engine.safety.kill_switch import PAUSE, PAUSE_DURATION
 from engine.storage.database import Database, Transaction
-from tests.safety.rails import WORKSPACE, Rails, acting_settings, make_approval, make_rails, make_unattended
+from tests.safety.rails import WORKSPACE, Rails, make_acting_settings, make_approval, make_rails, make_unattended
 
 
 def test_the_third_rejection_in_a_row_pauses_and_resuming_starts_a_new_count(rails: Rails) -> None:
@@ -88,7 +88,7 @@ def test_rejections_pause_nothing_where_nothing_runs_by_itself(
     assert rails.hold_words() == []
     assert rails.decide(make_unattended()).permit is None, "what a program asks for waits for the operator all the same"
     assert rails.hold_words() == []
-    rails.settings.current = acting_settings()
+    rails.settings.current = make_acting_settings()
     assert rails.decide(make_unattended()).permit is None
     assert rails.hold_words() == [PAUSE], "once something may run, its first try pauses it"
 

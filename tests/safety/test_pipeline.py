@@ -16,7 +16,7 @@ from engine.storage.ledger import Ledger
 from tests.safety.rails import Rails, make_approval, make_unattended
 
 
-def refusal_code(rails: Rails, permit: object, digest: str) -> str:
+def find_refusal_code(rails: Rails, permit: object, digest: str) -> str:
     with pytest.raises(Refusal) as refused:
         rails.write(rails.safety.permits.consume, permit, digest)  # type: ignore[arg-type]
     return refused.value.code
@@ -73,17 +73,17 @@ def test_preview_changes_nothing_and_says_what_the_gate_asks(rails: Rails) -> No
 
 def test_a_permit_is_used_once_for_what_it_was_given(rails: Rails) -> None:
     permit = rails.decide(make_approval()).permit
-    assert refusal_code(rails, permit, "other") == "permit_mismatch"
-    assert refusal_code(rails, replace(permit, id="permit_none"), permit.digest) == "permit_unknown"
+    assert find_refusal_code(rails, permit, "other") == "permit_mismatch"
+    assert find_refusal_code(rails, replace(permit, id="permit_none"), permit.digest) == "permit_unknown"
     for other in (replace(permit, prediction_id="x"), replace(permit, trigger_type=TriggerType.CRON)):
-        assert refusal_code(rails, other, permit.digest) == "permit_mismatch"
+        assert find_refusal_code(rails, other, permit.digest) == "permit_mismatch"
     assert rails.safety.permits.read_unconsumed() == [permit]
     rails.write(rails.safety.permits.consume, permit, permit.digest)
-    assert refusal_code(rails, permit, permit.digest) == "permit_used"
+    assert find_refusal_code(rails, permit, permit.digest) == "permit_used"
     assert rails.safety.permits.read_unconsumed() == []
     revoked = rails.decide(make_approval(prediction_id="b")).permit
     rails.write(rails.safety.pipeline.revoke, "b")
-    assert refusal_code(rails, revoked, revoked.digest) == "permit_used"
+    assert find_refusal_code(rails, revoked, revoked.digest) == "permit_used"
 
 
 def test_a_permit_lives_fifteen_minutes(rails: Rails) -> None:
@@ -95,7 +95,7 @@ def test_a_permit_lives_fifteen_minutes(rails: Rails) -> None:
     rails.write(rails.safety.permits.consume, first, first.digest)
     rails.clock.advance(timedelta(microseconds=1))
     assert timedelta(minutes=15) == PERMIT_LIFETIME
-    assert refusal_code(rails, second, second.digest) == "permit_expired"
+    assert find_refusal_code(rails, second, second.digest) == "permit_expired"
     # The next decision gives its reservation back.
     before = rails.costs.state().day
     rails.decide(make_approval(prediction_id="c", estimate=0))

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from engine.model import GateRuleName, RailState, Verdict
 from engine.safety.safety import GATE_BRIEF
-from tests.safety.rails import Rails, make_approval, make_unattended, on
+from tests.safety.rails import Rails, make_approval, make_unattended, move_to_channel
 
 
 def find_rail_state(rails: Rails, name: str) -> RailState:
@@ -69,7 +69,7 @@ def test_the_chain_shows_depth_repeats_and_how_long_a_link_back_is_blocked(rails
     rails.decide(make_approval())
     rails.clock.advance(timedelta(minutes=10))
     rails.know_pairs(("koji-core", "garden"))
-    assert rails.decide(on("garden", make_unattended(from_channel="koji-core"))).permit is not None
+    assert rails.decide(move_to_channel("garden", make_unattended(from_channel="koji-core"))).permit is not None
     newest, first = rails.safety.chain()
     assert (newest.from_channel, newest.to_channel, newest.depth, newest.runs) == ("koji-core", "garden", 2, 1)
     assert newest.answer_until == rails.clock.now() + timedelta(minutes=5)

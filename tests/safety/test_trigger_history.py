@@ -8,7 +8,7 @@ import pytest
 
 from engine.model import DecidedBy, Trigger, TriggerType
 from engine.safety.trigger_history import MAX_LINKS, Link, decide_loop, decide_rate, measure_chain_depth, record_link
-from tests.safety.rails import WORKSPACE, Rails, make_approval, make_unattended, on
+from tests.safety.rails import WORKSPACE, Rails, make_approval, make_unattended, move_to_channel
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 INTERVAL = timedelta(minutes=10)
@@ -123,7 +123,7 @@ def test_a_loop_is_detected_across_a_restart_and_counted(rails: Rails) -> None:
     assert rails.decide(make_unattended()).permit
     rails.safety.recover(lambda prediction_id: None, frozenset())
     assert len(rails.safety.chain(100)) == MAX_LINKS
-    answer = on("research", make_unattended(from_channel="koji-core", prediction_id="pred_2", force=True))
+    answer = move_to_channel("research", make_unattended(from_channel="koji-core", prediction_id="pred_2", force=True))
     ruling = rails.decide(answer)
     assert (ruling.blocked_by.rail, ruling.blocked_by.rule) == ("loop", "reverse")
     assert rails.safety.loop_detection_count() == 1

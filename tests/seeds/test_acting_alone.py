@@ -9,7 +9,7 @@ import pytest
 
 from engine.model import DecidedBy, Outcome
 from tests.seeds.operator_world import OperatorWorld
-from tests.support.model_server import calls
+from tests.support.model_server import make_call
 
 
 @pytest.mark.long
@@ -57,7 +57,7 @@ def test_session_boundaries(trusted: OperatorWorld) -> None:
     assert session.prediction_id
     assert session.sandbox not in ("", "no sandbox")
     trusted.advance(minutes=20)
-    trusted.server.script(calls("exec", command="cat ~/.ssh/id_rsa; echo x > ../escaped.txt"), "I looked.")
+    trusted.server.script(make_call("exec", command="cat ~/.ssh/id_rsa; echo x > ../escaped.txt"), "I looked.")
     trusted.approve(trusted.propose_card("Look around")["id"])
     assert set(trusted.last_request.tools).isdisjoint({"message", "tts", "browser"})
     assert not (Path(session.cwd).parent / "escaped.txt").exists()

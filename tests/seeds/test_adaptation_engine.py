@@ -11,7 +11,7 @@ from engine.events import BudgetExceeded, RetryRepeated
 from engine.model import DecisionSignal, SessionState
 from engine.model.adaptation import CandidateStatus, PromptFragment
 from tests.seeds.operator_world import Document, OperatorWorld
-from tests.support.model_server import Call, Reply, calls
+from tests.support.model_server import Call, Reply, make_call
 
 pytestmark = pytest.mark.long
 
@@ -48,7 +48,7 @@ def eager(closed: OperatorWorld) -> Iterator[OperatorWorld]:
 
 def test_reflection(world: OperatorWorld) -> None:
     """5.1: What happened is weighed from 0 to 100 and says why: your corrections, errors of tools, guidance used."""
-    world.server.script(calls("edit", path="nowhere.txt", old_text="a", new_text="b"))
+    world.server.script(make_call("edit", path="nowhere.txt", old_text="a", new_text="b"))
     world.work_corrected(CORRECTION, "greeting")
     world.say("candidates", action="digest")
     records = {record["kind"]: record for record in world.say("candidates", action="records")["records"]}
@@ -144,7 +144,7 @@ def test_validator_policy_tweaks(closed: OperatorWorld) -> None:
         tries = approve_candidate(closed, "validator_policy_tweak")["effect"]["tries"]
         assert tries < engine.settings.current.validation.tries
         for wrong in (4, 5, 6):
-            closed.server.script(calls("write", path="cart.txt", content=f"{wrong}\n"), "Done.")
+            closed.server.script(make_call("write", path="cart.txt", content=f"{wrong}\n"), "Done.")
         view = closed.work("Tidy the cart")
         assert f"still failing after {tries} attempt" in "\n".join(closed.read_lines(view))
 
@@ -154,8 +154,8 @@ def test_flow_offloads(eager: OperatorWorld) -> None:
     eager.repository.commit("A script", {"check.sh": "echo fine\n"})
     commands = ["git status --short", "git diff --stat", "sh check.sh"]
     for number in range(8):
-        written = calls("write", path=f"n{number}.txt", content="x\n")
-        eager.server.script(*[calls("exec", command=command) for command in commands], written)
+        written = make_call("write", path=f"n{number}.txt", content="x\n")
+        eager.server.script(*[make_call("exec", command=command) for command in commands], written)
         eager.work(f"Do thing {number}", "Done.")
         if find_candidates_to_review(eager, "flow_offload"):
             break

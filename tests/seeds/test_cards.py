@@ -13,7 +13,7 @@ from engine.model import DecisionSignal, Refusal, SessionState
 from tests.api.notify.notification_server import NotificationServer
 from tests.cli.conftest import add_conflicting_branches
 from tests.seeds.operator_world import OperatorWorld, find_verdict
-from tests.support.model_server import Reply, calls
+from tests.support.model_server import Reply, make_call
 
 GREEN = {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "3\n"}
 """A project whose test passes while a file has a 3."""
@@ -160,7 +160,7 @@ def test_follow_ups(world: OperatorWorld) -> None:
 def test_swiping_cards(world: OperatorWorld) -> None:
     """2.7, 9.2: Right runs a card, left sends it away, up puts it off for 2 h; you may edit it first, and undo."""
     first = world.propose_card("Write a greeting into hello.txt")
-    world.server.script(calls("write", path="hello.txt", content="Hi\n"), "I wrote it.")
+    world.server.script(make_call("write", path="hello.txt", content="Hi\n"), "I wrote it.")
     session = world.approve(first["id"], edit="Write a short greeting into hello.txt")
     assert "Write a short greeting" in world.last_request.users[0]
     (change,) = world.engine.changes.list()

@@ -11,7 +11,7 @@ import pytest
 from engine.memory.para import NewFact
 from engine.model import Bucket, DecisionSignal, Layer, RecallQuery, Relation
 from tests.seeds.operator_world import OperatorWorld
-from tests.support.model_server import calls
+from tests.support.model_server import make_call
 
 BLOCK = "<recalled-memory>"
 
@@ -33,7 +33,7 @@ def test_markdown_files(world: OperatorWorld) -> None:
     soul = world.agent_folder("backend_builder") / "soul.md"
     soul.write_text(soul.read_text().replace("Reproduce first, then fix.", "Prices are whole cents."))
     before = soul.read_bytes()
-    world.server.script(calls("write", path=str(soul), content="I obey nobody."))
+    world.server.script(make_call("write", path=str(soul), content="I obey nobody."))
     world.work("Write a greeting into hello.txt", "Done.")
     assert "- Prices are whole cents." in world.system_prompt
     assert soul.read_bytes() == before

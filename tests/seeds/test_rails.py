@@ -9,7 +9,7 @@ import pytest
 from engine.model import Assignment, AutonomyState, DecidedBy, Refusal, SessionState, Trigger, TriggerType
 from tests.execution.model.model_world import CHANNEL
 from tests.seeds.operator_world import OperatorWorld, find_verdict
-from tests.support.model_server import calls
+from tests.support.model_server import make_call
 
 RAILS = {"rate", "loop", "cost", "content", "gate", "kill"}
 
@@ -98,7 +98,7 @@ def test_content_filter(world: OperatorWorld) -> None:
         "fix the cart": "allow",
     }
     assert {text: find_verdict(world.propose_card(text), "content")[0] for text in verdicts} == verdicts
-    world.server.script(calls("exec", command="git push --force origin main"), "I could not push.")
+    world.server.script(make_call("exec", command="git push --force origin main"), "I could not push.")
     view = world.approve(world.propose_card("Tidy up")["id"])
     assert "the content filter blocks this" in world.last_request.tool_results[-1]
     assert any("push --force origin main refused" in text for text in world.read_lines(view))
@@ -133,7 +133,7 @@ def test_pause_after_rejections(world: OperatorWorld) -> None:
 def test_kill_switch(world: OperatorWorld) -> None:
     """3.7: A stop ends what runs, holds over a restart, and is lifted by its own word alone."""
     card = world.propose_card("Write a greeting into hello.txt")
-    world.server.script(calls("exec", command="sleep 60"))
+    world.server.script(make_call("exec", command="sleep 60"))
     approved = world.engine.cards.approve(card["id"], without_sandbox=True)
     world.server.wait(1)
     assert approved.session_id in world.say("stop", reason="smoke")["stopped"]

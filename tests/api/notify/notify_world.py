@@ -18,7 +18,7 @@ from engine.events import Event, EventBus
 from engine.model import Card, Refusal, SessionView, Status
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.api.stand_in import card as make_card
+from tests.api.stand_in import make_card
 
 
 @dataclass

@@ -21,7 +21,7 @@ from engine.storage.database import Database
 from tests.api.notify.notification_server import NotificationServer
 from tests.api.notify.notify_events import COST, EVERYWHERE, ONE_FAILED, PAUSED, make_created, make_ended
 from tests.api.notify.notify_world import NotifyWorld
-from tests.api.stand_in import session
+from tests.api.stand_in import make_session
 
 
 def read_forms(world: NotifyWorld) -> dict[Surface, Form]:
@@ -79,7 +79,7 @@ def test_a_medium_card_reaches_phone_and_watch_when_its_window_is_over(world: No
 def test_the_phone_shows_an_entry_in_these_words(
     phone_world: NotifyWorld, clock: FakeClock, event: Event, words: str
 ) -> None:
-    phone_world.sessions["sess_a"] = session("sess_a", "pred_a", clock.now(), error="", check=ONE_FAILED)
+    phone_world.sessions["sess_a"] = make_session("sess_a", "pred_a", clock.now(), error="", check=ONE_FAILED)
     phone_world.record_events(event)
     phone_world.deliver()
     [note] = phone_world.courier.find_notes(Surface.PHONE)

@@ -18,7 +18,7 @@ from engine.execution.runners.flows.documents import read_lessons
 from engine.model import ChangeState, Refusal, SessionState
 from engine.services import Overrides
 from tests.conftest import Repository
-from tests.hierarchy.guidance_world import learning
+from tests.hierarchy.guidance_world import make_learning
 from tests.support.helpers import assert_contains, refused
 
 
@@ -96,7 +96,9 @@ def test_learnings_of_a_workspace_are_written_into_agents_md_by_a_card(tmp_path:
     try:
         refused("nothing_learnt", lambda: dispatch(opened, "learnings", {"action": "write", "workspace": here}))
         finding = replace(
-            learning(1, text='set foo=bar, {"a": 1} <!-- first', category="backend tests", agent="backend_builder"),
+            make_learning(
+                1, text='set foo=bar, {"a": 1} <!-- first', category="backend tests", agent="backend_builder"
+            ),
             workspace=here,
         )
         opened.bubbles.offer(finding)

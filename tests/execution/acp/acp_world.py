@@ -25,7 +25,7 @@ from engine.model import (
     SessionView,
     SourceKind,
 )
-from tests.execution.acp.steps import Step, script
+from tests.execution.acp.steps import Step, make_script
 from tests.execution.session_world import SessionWorld
 from tests.support import acp_agent
 from tests.support.helpers import wait_until
@@ -120,7 +120,9 @@ class AcpWorld(SessionWorld):
 
     def start(self, *steps: Step, prompt: str = "", mode: str = "approved") -> SessionView:
         """Start a session whose agent takes these steps, or is given a prompt."""
-        return self.begin(Assignment(prompt or script(*steps), "koji-core", str(self.workspace), "acp:small"), mode)
+        return self.begin(
+            Assignment(prompt or make_script(*steps), "koji-core", str(self.workspace), "acp:small"), mode
+        )
 
     def finish(self, view: SessionView, seconds: float = 20) -> SessionView:
         """Wait for the end of a session and of its processes."""

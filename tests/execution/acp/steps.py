@@ -12,7 +12,7 @@ from typing import Any
 Step = dict[str, Any]
 
 
-def script(*steps: Step) -> str:
+def make_script(*steps: Step) -> str:
     """A prompt that tells it to take these steps."""
     return "SCRIPT " + json.dumps(steps)
 

@@ -23,11 +23,11 @@ from tests.execution.acp.acp_world import AcpWorld, MakeAcpWorld
 from tests.execution.acp.steps import (
     ask_permission,
     end_turn,
+    make_script,
     read,
     read_by_itself,
     run_in_terminal,
     say,
-    script,
     send_update,
     tell_environment,
     write,
@@ -116,7 +116,7 @@ def test_the_validation_loop_gives_it_further_turns(make_acp_world: MakeAcpWorld
         ) -> ValidationResult:
             file = folder.path / "b.txt"
             assert file.read_text() == "wrong\n"
-            heal(script(write("b.txt", "right\n")))
+            heal(make_script(write("b.txt", "right\n")))
             assert file.read_text() == "right\n"
             return ValidationResult("1 passed", CheckResult("pytest", passed=1, failed=0))
 
@@ -182,7 +182,7 @@ def engine(tmp_path: Path, repository: Repository) -> Iterator[Any]:
 
 
 def test_the_work_of_an_approved_card_lands_and_is_undone(engine: Any, repository: Repository) -> None:
-    task = script(write("b.txt", "by the agent\n"), ask_permission("Something of its own"), say("Done."))
+    task = make_script(write("b.txt", "by the agent\n"), ask_permission("Something of its own"), say("Done."))
     card = engine.cards.propose(task, workspace=str(repository.path), channel="koji-core")
     assert card.assignment.runner == "acp:small"
     engine.cards.approve(card.id)

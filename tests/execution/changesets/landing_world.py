@@ -174,7 +174,7 @@ def read_git_state(root: Path) -> dict[str, bytes]:
     return state
 
 
-def file_edits(files: Mapping[str, str | None]) -> Callable[[Path], None]:
+def make_edits(files: Mapping[str, str | None]) -> Callable[[Path], None]:
     """An edit that writes these texts, and deletes the files whose text is None."""
 
     def edit(folder: Path) -> None:
@@ -188,12 +188,12 @@ def file_edits(files: Mapping[str, str | None]) -> Callable[[Path], None]:
     return edit
 
 
-def file_edit(name: str, text: str) -> Callable[[Path], None]:
+def make_edit(name: str, text: str) -> Callable[[Path], None]:
     """An edit that writes one file."""
-    return file_edits({name: text})
+    return make_edits({name: text})
 
 
-add_line = file_edit("a.txt", "1\n2\n3\nfour\n")
+add_line = make_edit("a.txt", "1\n2\n3\nfour\n")
 """Adds a line to a file of `tests/execution/changesets/conftest.py`."""
 
 

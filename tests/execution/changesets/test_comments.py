@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.execution.changesets.landing_world import Change, LandingWorld, file_edits
+from tests.execution.changesets.landing_world import Change, LandingWorld, make_edits
 from tests.support.helpers import refused
 
 
 @pytest.fixture
 def change(world: LandingWorld) -> Change:
     """A change set that adds a line to a.txt and deletes b.txt."""
-    return world.make_change(file_edits({"a.txt": "1\n2\n3\nfour\n", "b.txt": None}))
+    return world.make_change(make_edits({"a.txt": "1\n2\n3\nfour\n", "b.txt": None}))
 
 
 def test_comments_quote_a_line_of_the_new_or_the_old_file(world: LandingWorld, change: Change) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from engine.model import ChangeState, CheckResult, FileChange
 from engine.storage.ledger import Ledger
-from tests.execution.changesets.landing_world import LandingWorld, add_line, file_edit
+from tests.execution.changesets.landing_world import LandingWorld, add_line, make_edit
 
 # Contents
 
@@ -75,7 +75,7 @@ def test_undecided_changes_of_the_same_file_are_recorded_with_their_conflicts(
     if is_undone:
         earlier.land()
         earlier.undo()
-    later = world.make_change(file_edit("a.txt", second), name="session_2")
+    later = world.make_change(make_edit("a.txt", second), name="session_2")
     (overlap,) = Ledger(world.database).latest(kinds=["WorkOverlapped"])
     assert (overlap.subject, overlap.payload["other"], overlap.payload["files"]) == (later.id, earlier.id, ["a.txt"])
     assert overlap.payload["conflicting"] == conflicting

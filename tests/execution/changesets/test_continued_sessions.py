@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from engine.model import ChangeState
-from tests.execution.changesets.landing_world import Change, Decision, LandingWorld, file_edits
+from tests.execution.changesets.landing_world import Change, Decision, LandingWorld, make_edits
 from tests.support.helpers import refused, wait_for_threads
 
 
 def run_session_with(world: LandingWorld, session_id: str, files: dict[str, str], *, continues: str = "") -> Change:
     """Run a session that writes `files`. Returns its change set."""
-    return world.make_change(file_edits(files), name=session_id, title=f"of {session_id}", continues=continues)
+    return world.make_change(make_edits(files), name=session_id, title=f"of {session_id}", continues=continues)
 
 
 def test_a_continuing_session_has_the_waiting_changes_in_its_change_set(world: LandingWorld) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from engine.execution.change_store import NEXT_STATES
 from engine.model import ChangeSet, ChangeState, Refusal
-from tests.execution.changesets.landing_world import Change, Decision, LandingWorld, add_line, file_edits, kill_at
+from tests.execution.changesets.landing_world import Change, Decision, LandingWorld, add_line, kill_at, make_edits
 from tests.support.helpers import refused
 
 DECISIONS: dict[Decision, ChangeState] = {
@@ -106,7 +106,7 @@ def test_an_interrupted_decision_is_finished_or_undone_at_the_next_start(
 
 def test_a_landing_can_be_undone_after_a_crash_and_git_gc(world: LandingWorld) -> None:
     before = world.files
-    change = world.make_change(file_edits({"a.txt": None}))
+    change = world.make_change(make_edits({"a.txt": None}))
     kill_at(world, "files done", change.land)
     world.changes.recover()
     assert change.current.state is ChangeState.LANDED

@@ -10,7 +10,7 @@ import pytest
 from engine.model import ChangeState, Refusal
 from engine.storage.state import unfinished_intents
 from tests.execution.changesets.landing_scenarios import find_refusal
-from tests.execution.changesets.landing_world import FILES, TEXT, Change, LandingWorld, file_edit, file_edits, kill_at
+from tests.execution.changesets.landing_world import FILES, TEXT, Change, LandingWorld, kill_at, make_edit, make_edits
 from tests.support.helpers import refused
 
 
@@ -43,12 +43,12 @@ def test_an_edit_during_the_landing_is_never_overwritten(world: LandingWorld, tm
     before = world.files
     steps: list[str] = []
     world.step = steps.append
-    world.make_change(file_edits(files)).land()
+    world.make_change(make_edits(files)).land()
 
     for number_of_step in range(steps.index("files done")):
         edited = LandingWorld(tmp_path / str(number_of_step))
         edited.repository.commit("one", FILES)
-        refusal = land_with_save(edited, edited.make_change(file_edits(files)), name, number_of_step)
+        refusal = land_with_save(edited, edited.make_change(make_edits(files)), name, number_of_step)
         after = edited.files
         edited.close()
         assert after[name][2] == b"saved by the operator\n"
@@ -61,7 +61,7 @@ def test_an_edit_during_the_landing_is_never_overwritten(world: LandingWorld, tm
 
 @pytest.mark.long
 def test_a_file_that_changes_all_the_time_is_refused(world: LandingWorld) -> None:
-    change_set = world.make_change(file_edit("a.txt", TEXT + "theirs\n"))
+    change_set = world.make_change(make_edit("a.txt", TEXT + "theirs\n"))
     numbers_of_attempts = itertools.count()
 
     def change_file(step: str) -> None:
@@ -77,7 +77,7 @@ def test_a_file_that_changes_all_the_time_is_refused(world: LandingWorld) -> Non
 @pytest.mark.parametrize("failing", ["prepare", "write", "make folder", "remove"])
 def test_a_landing_that_fails_to_write_is_rolled_back(world: LandingWorld, failing: str) -> None:
     files = {"a.txt": "theirs\n", "d/only.txt": None, "sub/new.txt": "theirs\n"}
-    change_set = world.make_change(file_edits(files))
+    change_set = world.make_change(make_edits(files))
     before = world.files
 
     def fail(step: str) -> None:
@@ -94,7 +94,7 @@ def test_a_landing_that_fails_to_write_is_rolled_back(world: LandingWorld, faili
 
 
 def test_a_failed_rollback_is_finished_before_the_next_landing(world: LandingWorld) -> None:
-    change_set = world.make_change(file_edits({"a.txt": "theirs\n", "b.txt": "theirs\n"}))
+    change_set = world.make_change(make_edits({"a.txt": "theirs\n", "b.txt": "theirs\n"}))
     before = world.files
 
     def fail(step: str) -> None:
@@ -112,7 +112,7 @@ def test_a_failed_rollback_is_finished_before_the_next_landing(world: LandingWor
 
 
 def test_recovery_keeps_and_names_files_that_were_edited_after_the_crash(world: LandingWorld) -> None:
-    change_set = world.make_change(file_edits({"a.txt": "theirs\n", "b.txt": "theirs\n"}))
+    change_set = world.make_change(make_edits({"a.txt": "theirs\n", "b.txt": "theirs\n"}))
     kill_at(world, "write b.txt", change_set.land)
     (world.root / "a.txt").write_text("edited after the crash\n")
 

@@ -9,7 +9,7 @@ import pytest
 
 from engine.events import ChangeSetReady
 from engine.model import FilePart
-from tests.execution.changesets.landing_world import FILES, TEXT, LandingWorld, assert_landing_is_refused, file_edit
+from tests.execution.changesets.landing_world import FILES, TEXT, LandingWorld, assert_landing_is_refused, make_edit
 from tests.support.helpers import refused
 
 
@@ -34,7 +34,7 @@ def edit_submodule(folder: Path) -> None:
 
 
 def test_lines_that_changed_on_both_sides_are_a_conflict(world: LandingWorld) -> None:
-    change_set = world.make_change(file_edit("a.txt", TEXT.replace("line 3\n", "theirs\n")))
+    change_set = world.make_change(make_edit("a.txt", TEXT.replace("line 3\n", "theirs\n")))
     world.write("a.txt", TEXT.replace("line 3\n", "mine\n"))
 
     refusal = assert_landing_is_refused(world, change_set)
@@ -114,7 +114,7 @@ def test_a_submodule_is_left_as_it_is(world: LandingWorld, tmp_path: Path) -> No
     commit = library.git("rev-parse", "HEAD")
     world.git("-c", "protocol.file.allow=always", "submodule", "add", "-q", str(library.path), "lib")
     world.repository.commit("part")
-    beside = world.make_change(file_edit("a.txt", "beside\n"), name="session_1")
+    beside = world.make_change(make_edit("a.txt", "beside\n"), name="session_1")
     (world.root / "lib/x").write_text("dirty")
     beside.land()
 
@@ -239,7 +239,7 @@ def test_a_file_with_a_filter_program_is_not_landed_and_no_filter_runs(world: La
     world.git("config", "filter.lfs.clean", f"touch {world.folder}/trap; cat")
     world.git("config", "filter.lfs.smudge", f"touch {world.folder}/trap; cat")
     world.write(".gitattributes", "*.bin filter=lfs\n")
-    change_set = world.make_change(file_edit("big.bin", "theirs\n"))
+    change_set = world.make_change(make_edit("big.bin", "theirs\n"))
 
     assert "lfs" in assert_landing_is_refused(world, change_set, "unsupported_files").message
     refused("unsupported_files", change_set.branch)
@@ -250,7 +250,7 @@ def test_a_repository_with_sha256_lands_undoes_and_branches(tmp_path: Path) -> N
     subprocess.run(["git", "init", "-q", "-b", "main", "--object-format=sha256", tmp_path / "shop"], check=True)
     world = LandingWorld(tmp_path)
     world.repository.commit("one", {"a.txt": TEXT})
-    change_set = world.make_change(file_edit("a.txt", "theirs\n"))
+    change_set = world.make_change(make_edit("a.txt", "theirs\n"))
     before = world.files
 
     change_set.land()
@@ -264,7 +264,7 @@ def test_a_repository_with_sha256_lands_undoes_and_branches(tmp_path: Path) -> N
 def test_a_workspace_that_is_a_linked_worktree_lands_and_undoes(world: LandingWorld) -> None:
     linked = world.folder / "linked"
     world.git("worktree", "add", "-q", "-b", "other", str(linked))
-    change_set = world.make_change(file_edit("a.txt", "theirs\n"), workspace=linked)
+    change_set = world.make_change(make_edit("a.txt", "theirs\n"), workspace=linked)
     untouched = world.files
 
     change_set.land()

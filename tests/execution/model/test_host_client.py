@@ -24,7 +24,7 @@ from engine.execution.runners.model.host_protocol import Model
 from engine.model import SessionState, Status
 from tests.execution.model.model_world import KEY, ModelWorld
 from tests.support.helpers import is_alive, wait_until
-from tests.support.model_server import Reply, calls
+from tests.support.model_server import Reply, make_call
 
 pytestmark = pytest.mark.long
 
@@ -65,7 +65,7 @@ def test_a_hanging_provider_is_given_up_after_its_time(world: ModelWorld, charac
 
 
 def test_a_host_that_dies_is_replaced_and_the_conversation_continues(fresh_world: ModelWorld) -> None:
-    fresh_world.server.script(calls("read", path="readme.md"), HANGING, "Done.")
+    fresh_world.server.script(make_call("read", path="readme.md"), HANGING, "Done.")
     with fresh_world.opened():
         session = fresh_world.start()
         fresh_world.server.wait(2)
@@ -157,7 +157,7 @@ def test_a_host_that_cannot_work_fails_the_conversation(
 def test_a_session_ends_at_its_token_limit(world: ModelWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = Limits(120.0, None, 1_000_000, 12_000)
     monkeypatch.setattr(Limits, "of", lambda channel, mode: limits)
-    read = calls("read", path="readme.md").calls
+    read = make_call("read", path="readme.md").calls
     world.server.script(*[Reply(calls=read, usage=(2_500, 10)) for _ in range(9)])
     with world.opened():
         view = world.run()
@@ -171,7 +171,9 @@ def test_a_session_ends_at_its_token_limit(world: ModelWorld, monkeypatch: pytes
 
 def test_the_hourly_cap_is_never_passed(world: ModelWorld) -> None:
     world.configure(crossPollCostCapPerHour=0.06)
-    world.server.script(*[Reply(calls=calls("read", path="readme.md").calls, usage=(2_000, 9_000)) for _ in range(9)])
+    world.server.script(
+        *[Reply(calls=make_call("read", path="readme.md").calls, usage=(2_000, 9_000)) for _ in range(9)]
+    )
     with world.opened():
         view = world.run()
         assert view.state is SessionState.FAILED
@@ -185,7 +187,7 @@ def test_the_key_appears_nowhere(fresh_world: ModelWorld, tmp_path: Path, caplog
     hold = Event()
     fresh_world.server.script(
         Reply(status=500, error=echo),
-        Reply(thought=echo, text=f"First\n{echo}\n", calls=calls("read", path=echo).calls),
+        Reply(thought=echo, text=f"First\n{echo}\n", calls=make_call("read", path=echo).calls),
         Reply(text=echo, piece=7, hold=hold),
         Reply(status=401, error=echo),
     )
@@ -234,7 +236,7 @@ def test_hosts_are_asked_only_over_their_pipe(model_host: ModelHost) -> None:
 def test_twenty_sessions_share_one_host(fresh_world: ModelWorld) -> None:
     fresh_world.configure(maxRunningSessions=20)
     fresh_world.server.answer = lambda request: (
-        Reply(text="Done.", piece=1) if request.tool_results else calls("write", path="hello.txt", content="Hi")
+        Reply(text="Done.", piece=1) if request.tool_results else make_call("write", path="hello.txt", content="Hi")
     )
     with fresh_world.opened():
         sessions = [fresh_world.start(f"Thing {number}") for number in range(20)]

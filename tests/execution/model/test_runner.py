@@ -12,7 +12,7 @@ from engine.model import CheckResult, Outcome, SessionState, Status
 from tests.execution.model.model_world import ModelWorld
 from tests.situations.situation import SHOP
 from tests.support.helpers import wait_until
-from tests.support.model_server import Call, Reply, calls
+from tests.support.model_server import Call, Reply, make_call
 
 pytestmark = pytest.mark.long
 
@@ -67,7 +67,7 @@ def test_a_reply_reaches_the_model_with_its_next_request(world: ModelWorld) -> N
 
 
 def test_a_finished_session_is_continued_with_its_conversation(world: ModelWorld) -> None:
-    world.server.script(calls("write", path="hello.txt", content="Hello\n"), "Written.", "It is in English.")
+    world.server.script(make_call("write", path="hello.txt", content="Hello\n"), "Written.", "It is in English.")
     with world.opened() as engine:
         first = world.run()
         second = world.run("Which language is it?", continues=first.id)
@@ -93,9 +93,9 @@ def test_after_failed_tests_the_summary_is_the_last_answer(world: ModelWorld) ->
     world.repository.commit("Begin", files | {"pytest.ini": without_plugins})
     world.configure(validation=True)
     world.server.script(
-        calls("write", path="cart.py", content="def total():\n    return 4\n"),
+        make_call("write", path="cart.py", content="def total():\n    return 4\n"),
         "The total is 4 now.",
-        calls("write", path="cart.py", content="def total():\n    return 1 + 2\n"),
+        make_call("write", path="cart.py", content="def total():\n    return 1 + 2\n"),
         "The total is a sum now.",
     )
     with world.opened():

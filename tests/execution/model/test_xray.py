@@ -6,7 +6,7 @@ import pytest
 
 from engine.model import PromptPart, SourceKind
 from tests.execution.model.model_world import KEY, ModelWorld
-from tests.support.model_server import calls
+from tests.support.model_server import make_call
 
 pytestmark = pytest.mark.long
 
@@ -19,7 +19,7 @@ def select_texts(parts: tuple[PromptPart, ...], role: str) -> list[str]:
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 def test_the_xray_shows_what_was_sent(world: ModelWorld) -> None:
     (world.repository.path / "AGENTS.md").write_text("Use <tabs> & no spaces.\n")
-    world.server.script(calls("read", path="readme.md"), "Nothing to do.")
+    world.server.script(make_call("read", path="readme.md"), "Nothing to do.")
     with world.opened() as engine:
         view = world.run()
         first, second = engine.calls.for_session(view.id)

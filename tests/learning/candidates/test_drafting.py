@@ -27,7 +27,7 @@ from tests.learning.candidates.adaptation_world import AGENT, HEALED_BY, SHOP, T
 SECRET = "sk-a1b2c3d4a1b2c3d4a1b2c3d4a1b2c3d4"
 
 
-def record(kind: RecordKind, session: str = "sess_1", label: str = "", /, **details: Any) -> LearningRecord:
+def make_record(kind: RecordKind, session: str = "sess_1", label: str = "", /, **details: Any) -> LearningRecord:
     """A record of a session with these details."""
     return LearningRecord(
         f"rec_{session}", MONDAY_MORNING, kind, label or kind.value, "agent", AGENT, 80.0, "", SHOP, AGENT, session, 1,
@@ -39,7 +39,7 @@ def make_heal_record(
     session: str = "sess_1", attempts: int = 2, cost: int = 100_000, failing: tuple[str, ...] = (TOTAL,)
 ) -> LearningRecord:
     """A session fixed the tests that it broke."""
-    return record(
+    return make_record(
         RecordKind.SUCCESSFUL_HEAL, session, f"successful_heal/{failing[0]}", test=failing[0], failing=list(failing),
         attempts=attempts, cost=cost,
     )  # fmt: skip
@@ -47,10 +47,10 @@ def make_heal_record(
 
 def make_failed_retry(session: str = "sess_1", attempts: int = 4, cost: int = 300_000) -> LearningRecord:
     """The attempts of a session left the same test failing."""
-    return record(RecordKind.REPEATED_RETRY, session, attempts=attempts, cost=cost, failing=[TOTAL])
+    return make_record(RecordKind.REPEATED_RETRY, session, attempts=attempts, cost=cost, failing=[TOTAL])
 
 
-def draft_of(
+def make_draft(
     learning_record: LearningRecord, *related: LearningRecord, sources: FakeSources, type: CandidateType | None = None
 ) -> Draft:
     """The draft from a record, by default of the first type that can be drafted from it."""
@@ -64,30 +64,30 @@ def draft_of(
 HANDED_BACK = ("note", "1 test failed; back to the agent, try 1")
 
 
-def diff(name: str, *lines: str, before: str = "") -> str:
+def make_diff(name: str, *lines: str, before: str = "") -> str:
     """The diff of git for one file; `before` is its former name, by default the same."""
     head = [f"diff --git a/{name} b/{name}", "index 1..2 100644", f"--- {before or f'a/{name}'}", f"+++ b/{name}"]
     return "".join(f"{line}\n" for line in [*head, "@@ -1,3 +1,3 @@ def total():", *lines])
 
 
-FIX_DIFF = diff("cart.py", " def total():", "-    return net", "+    return net - discount")
+FIX_DIFF = make_diff("cart.py", " def total():", "-    return net", "+    return net - discount")
 
 
 def test_a_fix_template_is_the_agents_last_message_and_the_changes() -> None:
-    sources = FakeSources(patches={"sess_1": FIX_DIFF + diff("new.py", "+x", before="/dev/null")})
+    sources = FakeSources(patches={"sess_1": FIX_DIFF + make_diff("new.py", "+x", before="/dev/null")})
     sources.transcripts["sess_1"] = make_transcript(
         ("say", "I add the discount."), ("tool", "edit readme.md:1"), HANDED_BACK,
         ("say", "total() left the discount out;"), ("say", "it is subtracted now."),
         ("tool", "edit cart.py failed: no_match"), ("tool", "edit cart.py:4"), ("command", "pytest"), ("say", "Done."),
     )  # fmt: skip
-    assert draft_of(make_heal_record(failing=(TOTAL, "t.py::other")), sources=sources).effect == FixTemplate(
+    assert make_draft(make_heal_record(failing=(TOTAL, "t.py::other")), sources=sources).effect == FixTemplate(
         (TOTAL, "t.py::other"),
         (HEALED_BY, "in cart.py it replaced `return net` by `return net - discount`", "it wrote new.py"),
         sources.patches["sess_1"],
     )
 
 
-LANDED_HEAL = record(
+LANDED_HEAL = make_record(
     RecordKind.SUCCESSFUL_HEAL, "sess_1", f"successful_heal/{TOTAL}", test=TOTAL, failing=[TOTAL], landed="chg_1",
     causes=["TypeError: no discount in cart.py"], project="shop", cost=0,
 )  # fmt: skip
@@ -95,7 +95,7 @@ LANDED_HEAL = record(
 
 def test_a_landed_fix_has_its_diff_and_the_cause() -> None:
     sources = FakeSources(patches={"sess_1": FIX_DIFF}, summaries={"sess_1": "Subtract the discount."})
-    assert draft_of(LANDED_HEAL, sources=sources).effect == FixTemplate(
+    assert make_draft(LANDED_HEAL, sources=sources).effect == FixTemplate(
         (TOTAL,),
         ("Subtract the discount.", "in cart.py it replaced `return net` by `return net - discount`"),
         FIX_DIFF,
@@ -116,7 +116,7 @@ def test_a_landed_fix_has_its_diff_and_the_cause() -> None:
 def test_a_diff_that_is_too_long_or_has_a_secret_is_left_out(ending: str, is_kept: bool) -> None:
     patch = f"{FIX_DIFF}{ending}"
     sources = FakeSources(patches={"sess_1": patch}, summaries={"sess_1": "Subtract the discount."})
-    effect = draft_of(LANDED_HEAL, sources=sources).effect
+    effect = make_draft(LANDED_HEAL, sources=sources).effect
     assert isinstance(effect, FixTemplate)
     assert effect.patch == (patch if is_kept else "")
 
@@ -133,19 +133,19 @@ def test_a_diff_that_is_too_long_or_has_a_secret_is_left_out(ending: str, is_kep
     ],
 )
 def test_a_short_edit_is_quoted_in_a_playbook(lines: list[str], change: str) -> None:
-    sources = FakeSources(patches={"sess_1": diff("cart.py", *lines)}, summaries={"sess_1": "Done."})
-    effect = draft_of(LANDED_HEAL, sources=sources).effect
+    sources = FakeSources(patches={"sess_1": make_diff("cart.py", *lines)}, summaries={"sess_1": "Done."})
+    effect = make_draft(LANDED_HEAL, sources=sources).effect
     assert isinstance(effect, FixTemplate)
     assert effect.repairs == ("Done.", change)
 
 
 def test_a_playbook_without_a_diff_names_the_files_of_the_message_and_at_most_four_changes() -> None:
     sources = FakeSources(files={"sess_1": list("abcde")}, summaries={"sess_1": f"{'Short. ' * 40}{'x' * 99}"})
-    summary_only = draft_of(LANDED_HEAL, sources=sources).effect
+    summary_only = make_draft(LANDED_HEAL, sources=sources).effect
     assert isinstance(summary_only, FixTemplate)
     assert summary_only.repairs == (("Short. " * 40).strip(),), "it is cut after a sentence"
     sources.transcripts["sess_1"] = make_transcript(HANDED_BACK, ("say", HEALED_BY))
-    effect = draft_of(LANDED_HEAL, sources=sources).effect
+    effect = make_draft(LANDED_HEAL, sources=sources).effect
     assert isinstance(effect, FixTemplate)
     assert effect.repairs == (HEALED_BY, *(f"it changed {name}" for name in "abcd"))
 
@@ -160,19 +160,19 @@ USED = ModelsUsed(
     ),
     800,
 )  # fmt: skip
-OVER_BUDGET = record(RecordKind.BUDGET_INCIDENT, spent=1_200_000, budget=1_000_000, day="2026-01-05")
+OVER_BUDGET = make_record(RecordKind.BUDGET_INCIDENT, spent=1_200_000, budget=1_000_000, day="2026-01-05")
 
 
 def test_a_routing_hint_is_the_dearest_of_the_cheaper_models() -> None:
-    effect = draft_of(OVER_BUDGET, sources=FakeSources(models_used=USED)).effect
+    effect = make_draft(OVER_BUDGET, sources=FakeSources(models_used=USED)).effect
     assert effect == RoutingHint(
         "openai:gpt-5-mini", "koji-core", 800,
         f"{AGENT} spent $1.20 of its $1.00 on 2026-01-05; openai:gpt-5-mini costs 80% less than openai:gpt-5",
     )  # fmt: skip
 
 
-CONFLICT = record(RecordKind.TASK_CONFLICT, conflicting=["a.py", "b.py", "c.py", "d.py"])
-ADOPTED = record(RecordKind.SUCCESSFUL_BUBBLE, leader="cto", pattern="small_steps")
+CONFLICT = make_record(RecordKind.TASK_CONFLICT, conflicting=["a.py", "b.py", "c.py", "d.py"])
+ADOPTED = make_record(RecordKind.SUCCESSFUL_BUBBLE, leader="cto", pattern="small_steps")
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ ADOPTED = record(RecordKind.SUCCESSFUL_BUBBLE, leader="cto", pattern="small_step
 def test_a_routing_hint_says_why_and_is_for_the_workspace_of_a_conflict(
     learning_record: LearningRecord, reason: str, workspace: str
 ) -> None:
-    draft = draft_of(learning_record, sources=FakeSources(models_used=USED), type=CandidateType.ROUTING_HINT)
+    draft = make_draft(learning_record, sources=FakeSources(models_used=USED), type=CandidateType.ROUTING_HINT)
     assert isinstance(draft.effect, RoutingHint)
     assert draft.effect.why.partition(";")[0] == reason
     assert (draft.agent_id, draft.run_kind, draft.workspace) == (AGENT, "task", workspace)
@@ -198,9 +198,9 @@ def make_sources_with_price(price: int) -> FakeSources:
 
 
 def test_a_model_is_cheaper_at_four_fifths_of_the_price() -> None:
-    assert draft_of(OVER_BUDGET, sources=make_sources_with_price(2_400_000)).title.endswith("openai:other")
+    assert make_draft(OVER_BUDGET, sources=make_sources_with_price(2_400_000)).title.endswith("openai:other")
     with pytest.raises(NothingToDraft, match="no configured model is cheaper"):
-        draft_of(OVER_BUDGET, sources=make_sources_with_price(2_400_001))
+        make_draft(OVER_BUDGET, sources=make_sources_with_price(2_400_001))
 
 
 # Limits
@@ -220,7 +220,7 @@ def test_a_model_is_cheaper_at_four_fifths_of_the_price() -> None:
 def test_a_limit_lies_between_the_attempts_of_heals_and_those_of_failures(
     records: list[LearningRecord], tweak: PolicyTweak
 ) -> None:
-    assert draft_of(*records, sources=FakeSources(max_attempts=3)).effect == tweak
+    assert make_draft(*records, sources=FakeSources(max_attempts=3)).effect == tweak
 
 
 @pytest.mark.parametrize(
@@ -233,17 +233,17 @@ def test_a_limit_lies_between_the_attempts_of_heals_and_those_of_failures(
 )
 def test_a_limit_that_would_help_nothing_is_not_drafted(records: list[LearningRecord], max_attempts: int) -> None:
     with pytest.raises(NothingToDraft):
-        draft_of(*records, sources=FakeSources(max_attempts=max_attempts))
+        make_draft(*records, sources=FakeSources(max_attempts=max_attempts))
 
 
 def test_a_limit_from_stale_guidance_is_drawn_by_the_failures_of_other_sessions() -> None:
     failures = [make_failed_retry("sess_1", attempts=9), make_failed_retry("sess_2", attempts=3)]
     sources, tweak = FakeSources(max_attempts=5), CandidateType.POLICY_TWEAK
-    draft = draft_of(record(RecordKind.STALE_GUIDANCE, "sess_1"), *failures, sources=sources, type=tweak)
+    draft = make_draft(make_record(RecordKind.STALE_GUIDANCE, "sess_1"), *failures, sources=sources, type=tweak)
     assert draft.effect == PolicyTweak(1)
     assert draft.title == f"Try a repair at most once: attempt 2 changed nothing for {AGENT}"
     with pytest.raises(NothingToDraft, match="no failed attempt here"):
-        draft_of(record(RecordKind.STALE_GUIDANCE, "sess_1"), failures[0], sources=sources, type=tweak)
+        make_draft(make_record(RecordKind.STALE_GUIDANCE, "sess_1"), failures[0], sources=sources, type=tweak)
 
 
 # Fragments
@@ -251,13 +251,13 @@ def test_a_limit_from_stale_guidance_is_drawn_by_the_failures_of_other_sessions(
 
 def draft_guidance(learning_record: LearningRecord, sources: FakeSources, *related: LearningRecord) -> tuple[str, ...]:
     """The lines of the fragment from a record."""
-    effect = draft_of(learning_record, *related, sources=sources, type=CandidateType.PROMPT_FRAGMENT).effect
+    effect = make_draft(learning_record, *related, sources=sources, type=CandidateType.PROMPT_FRAGMENT).effect
     assert isinstance(effect, PromptFragment)
     return effect.guidance
 
 
 def test_a_fragment_from_an_edit_has_the_operators_words() -> None:
-    edit = record(
+    edit = make_record(
         RecordKind.HUMAN_APPROVAL, "sess_1", "human_approval/edited:koji-core:run-tests", added="and run the tests",
         channel="koji-core", kind="fix",
     )  # fmt: skip
@@ -269,14 +269,14 @@ def test_a_fragment_from_an_edit_has_the_operators_words() -> None:
 
 
 def test_a_fragment_from_a_kept_fact_is_the_fact() -> None:
-    kept = record(
+    kept = make_record(
         RecordKind.HUMAN_APPROVAL, "sess_1", "human_approval/fact:preference", text="Prices are whole cents.",
         trust="quoted",
     )  # fmt: skip
     assert draft_guidance(kept, FakeSources()) == ("Prices are whole cents.",)
 
 
-ERROR = record(RecordKind.AGENT_ERROR, tool="edit", message="no_match: the old text is not in src/a.py")
+ERROR = make_record(RecordKind.AGENT_ERROR, tool="edit", message="no_match: the old text is not in src/a.py")
 
 
 def test_a_fragment_from_an_error_says_what_worked_then() -> None:
@@ -298,16 +298,16 @@ GUIDANCE = {"leader": "cto", "ref": "cto#patterns/x", "told": 12, "told_bad": 9,
 
 def test_a_fragment_from_noisy_or_stale_guidance_has_its_figures() -> None:
     sources = FakeSources(texts={"cto#patterns/x": "Mock everything."})
-    (line,) = draft_guidance(record(RecordKind.GUIDANCE_NOISY, harm=0.2, **GUIDANCE), sources)
+    (line,) = draft_guidance(make_record(RecordKind.GUIDANCE_NOISY, harm=0.2, **GUIDANCE), sources)
     assert "“Mock everything”. Of 12 sessions with it 9 ended badly, of 14 without it 2" in line
-    stale = record(RecordKind.STALE_GUIDANCE, leader="cto", ref="cto#patterns/x", days=200, most=180)
+    stale = make_record(RecordKind.STALE_GUIDANCE, leader="cto", ref="cto#patterns/x", days=200, most=180)
     (line,) = draft_guidance(stale, sources)
     assert "200 days old, where 180 are the rule" in line
     with pytest.raises(NothingToDraft, match="no longer in use"):
         draft_guidance(stale, FakeSources())
 
 
-RECALLED = record(RecordKind.CLOUD_MEMORY_RECALL_HIT, memory="mem_1")
+RECALLED = make_record(RecordKind.CLOUD_MEMORY_RECALL_HIT, memory="mem_1")
 
 
 def test_a_fragment_from_a_memory_is_the_memory() -> None:
@@ -328,14 +328,18 @@ def test_a_fragment_from_a_memory_is_the_memory() -> None:
             "ollama:x costs nothing",
         ),
         (RECALLED, FakeSources(), "the memory has been forgotten since"),
-        (record(RecordKind.GUIDANCE_NOISY, candidate_id="cand_1"), FakeSources(), "is rolled back, not worked around"),
+        (
+            make_record(RecordKind.GUIDANCE_NOISY, candidate_id="cand_1"),
+            FakeSources(),
+            "is rolled back, not worked around",
+        ),
     ],
 )
 def test_without_evidence_nothing_is_drafted_and_the_reason_is_told(
     learning_record: LearningRecord, sources: FakeSources, reason: str
 ) -> None:
     with pytest.raises(NothingToDraft, match=reason):
-        draft_of(learning_record, sources=sources)
+        make_draft(learning_record, sources=sources)
 
 
 # Flows and secrets
@@ -343,35 +347,35 @@ def test_without_evidence_nothing_is_drafted_and_the_reason_is_told(
 
 def test_a_flow_has_the_commands_of_most_sessions_word_for_word() -> None:
     calls = ["exec:git status", "exec:pytest", "exec:git diff"]
-    steps = record(RecordKind.TOOL_SEQUENCE, calls=calls, sessions=["sess_1", "sess_2", "sess_3"])
+    steps = make_record(RecordKind.TOOL_SEQUENCE, calls=calls, sessions=["sess_1", "sess_2", "sess_3"])
     sources = FakeSources()
     for session, command in (("sess_1", "pytest -q"), ("sess_2", "pytest -q"), ("sess_3", "pytest -x tests")):
         sources.transcripts[session] = make_transcript(
             ("tool", "exec git status --short"), ("tool", f"exec {command}"), ("tool", "exec git diff"),
         )  # fmt: skip
-    assert draft_of(steps, sources=sources).effect == FlowOffload(
+    assert make_draft(steps, sources=sources).effect == FlowOffload(
         "git_status_then_pytest_then_git_diff", "git status --short > pytest -q > git diff",
         ("git status --short", "pytest -q", "git diff"),
     )  # fmt: skip
     with pytest.raises(NothingToDraft, match="without a shell"):
-        draft_of(steps, sources=FakeSources())
+        make_draft(steps, sources=FakeSources())
 
 
 @pytest.mark.parametrize("secret", [SECRET, "hunter2hunter2"])
 def test_no_secret_is_drafted(secret: str) -> None:
     """The transcript of a coding agent may contain anything."""
     sources = FakeSources(
-        patches={"sess_1": diff("cart.py", "-token = read()", f"+token = '{secret}'")},
+        patches={"sess_1": make_diff("cart.py", "-token = read()", f"+token = '{secret}'")},
         secret_values=("hunter2hunter2",),
     )
     sources.transcripts["sess_1"] = make_transcript(HANDED_BACK, ("say", f"It wanted {secret}."))
-    effect = draft_of(make_heal_record(), sources=sources, type=CandidateType.FIX_TEMPLATE).effect
+    effect = make_draft(make_heal_record(), sources=sources, type=CandidateType.FIX_TEMPLATE).effect
     assert isinstance(effect, FixTemplate)
     assert effect.repairs[0] == "It wanted [secret cut]."
     assert secret not in " ".join(effect.repairs)
-    steps = record(RecordKind.TOOL_SEQUENCE, calls=["exec:curl", "exec:git status"], sessions=["sess_1"])
+    steps = make_record(RecordKind.TOOL_SEQUENCE, calls=["exec:curl", "exec:git status"], sessions=["sess_1"])
     sources.transcripts["sess_1"] = make_transcript(
         ("tool", f"exec curl -u ann:{secret} host"), ("tool", "exec git status")
     )
     with pytest.raises(NothingToDraft, match="a key or a password"):
-        draft_of(steps, sources=sources)
+        make_draft(steps, sources=sources)

@@ -53,7 +53,7 @@ def test_forgotten_words_leave_prompts_at_once_and_an_empty_candidate_is_rolled_
 # Repairs, routing hints and limits
 
 
-def repairs(world: AdaptationWorld, *failing: str, agent: str = "cto", workspace: str = "/w") -> tuple[str, ...]:
+def find_repairs(world: AdaptationWorld, *failing: str, agent: str = "cto", workspace: str = "/w") -> tuple[str, ...]:
     """The repairs that an agent gets while these tests fail."""
     return tuple(world.trials.find_repairs(agent=agent, workspace=workspace, broken=failing, session_id="ses_1"))
 
@@ -62,17 +62,17 @@ def test_a_repair_is_given_when_one_of_its_tests_fails(world: AdaptationWorld) -
     world.activate_effect(
         FixTemplate(("t::a", "t::b"), ("Fix the sum.",)), agent="cto", run_kind="heal", workspace="/w"
     )
-    assert repairs(world, "t::b", "t::c") == ("Fix the sum.",)
-    assert repairs(world, "t::c") == ()
-    assert repairs(world, "t::a", agent="cfo") == ()
-    assert repairs(world, "t::a", workspace="/other") == ()
+    assert find_repairs(world, "t::b", "t::c") == ("Fix the sum.",)
+    assert find_repairs(world, "t::c") == ()
+    assert find_repairs(world, "t::a", agent="cfo") == ()
+    assert find_repairs(world, "t::a", workspace="/other") == ()
 
 
 def test_the_newest_repairs_come_first_each_once_and_at_most_eight(world: AdaptationWorld) -> None:
     for number in range(MAX_REPAIRS + 2):
         world.activate_effect(FixTemplate(("t::a",), (f"Repair {number}.", "Read the test first.")))
     newest_first = [f"Repair {number}." for number in range(MAX_REPAIRS + 1, 2, -1)]
-    assert repairs(world, "t::a") == (newest_first[0], "Read the test first.", *newest_first[1:])
+    assert find_repairs(world, "t::a") == (newest_first[0], "Read the test first.", *newest_first[1:])
 
 
 def test_the_newest_routing_hint_that_applies_is_followed(world: AdaptationWorld) -> None:

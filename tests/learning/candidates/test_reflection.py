@@ -75,25 +75,25 @@ EDITED = PredictionConfirmed(subject="pred_edited", **HERE, decided_by="operator
 UNSHARED = CloudSyncFailed(subject="leadership", message="no route", unsent=10)
 
 
-def overlap(session: str = "sess_1", conflicting: tuple[str, ...] = ("a.py",)) -> Event:
+def make_overlap(session: str = "sess_1", conflicting: tuple[str, ...] = ("a.py",)) -> Event:
     return WorkOverlapped(
         subject="chg_2", **HERE, session_id=session, agent=AGENT, other="chg_1", other_session_id="sess_0",
         files=("a.py", "b.py"), conflicting=conflicting,
     )  # fmt: skip
 
 
-def guidance_applied(items: int = 3) -> Event:
+def make_guidance_applied(items: int = 3) -> Event:
     return GuidanceApplied(
         subject=AGENT, **HERE, session_id="sess_1", call="call_1", chain=("cto",), sources=("cto",),
         items=tuple(f"cto#patterns/{n}" for n in range(items)), wordings=("w",) * items, tokens=40,
     )  # fmt: skip
 
 
-def fact_promoted(fact: str, by: str = "operator") -> Event:
+def make_fact_promoted(fact: str, by: str = "operator") -> Event:
     return FactPromoted(subject=fact, **HERE, by=by)
 
 
-def permission_answered(answer: str, by: str = "") -> Event:
+def make_permission_answered(answer: str, by: str = "") -> Event:
     return PermissionAnswered(subject="perm_1", **HERE, session_id="sess_1", tool="exec", answer=answer, by=by)
 
 
@@ -105,23 +105,23 @@ def permission_answered(answer: str, by: str = "") -> Event:
     [
         (make_validation_failed("sess_1"), [(f"failed_tdd/{TOTAL}", "workspace", SHOP, 80.0)]),
         (make_retry_repeated("sess_1"), [("repeated_retry", "agent", AGENT, 85.0)]),
-        (overlap(), [("task_conflict", "agent", AGENT, 66.5)]),
-        (overlap(conflicting=()), [("task_conflict", "agent", AGENT, 28.0)]),
+        (make_overlap(), [("task_conflict", "agent", AGENT, 66.5)]),
+        (make_overlap(conflicting=()), [("task_conflict", "agent", AGENT, 28.0)]),
         (make_budget_exceeded(), [("budget_incident", "agent", AGENT, 80.0)]),
         (APPROVED, [("human_approval/card", "workspace", SHOP, 20.0)]),
         (PredictionConfirmed(subject="pred_1", **HERE, decided_by="autonomy"), []),
         (EDITED, [("human_approval/edited:koji-core:run-tests", "agent", AGENT, 82.9)]),
-        (permission_answered("allow-once"), [("human_approval/permission:exec", "workspace", SHOP, 25.0)]),
-        (permission_answered("allow-session"), [("human_approval/permission:exec", "workspace", SHOP, 30.0)]),
-        (permission_answered("deny-once"), []),
-        (permission_answered("allow-once", by="perm_0"), []),  # an earlier answer was used again
+        (make_permission_answered("allow-once"), [("human_approval/permission:exec", "workspace", SHOP, 25.0)]),
+        (make_permission_answered("allow-session"), [("human_approval/permission:exec", "workspace", SHOP, 30.0)]),
+        (make_permission_answered("deny-once"), []),
+        (make_permission_answered("allow-once", by="perm_0"), []),  # an earlier answer was used again
         (LANDED, [("human_approval/change_set", "workspace", SHOP, 29.0)]),
-        (fact_promoted("fact_1"), [("human_approval/fact:prices-are-whole-cents", "workspace", SHOP, 65.0)]),
-        (fact_promoted("fact_1", by="nightly"), []),
-        (fact_promoted("fact_gone"), []),
+        (make_fact_promoted("fact_1"), [("human_approval/fact:prices-are-whole-cents", "workspace", SHOP, 65.0)]),
+        (make_fact_promoted("fact_1", by="nightly"), []),
+        (make_fact_promoted("fact_gone"), []),
         (make_agent_erred("sess_1"), [("agent_error/edit/no_match", "agent", AGENT, 60.0)]),
         (FLUSHED, [("successful_bubble", "agent", AGENT, 80.0), ("successful_bubble", "agent", "other", 67.5)]),
-        (guidance_applied(), [("guidance_applied", "agent", AGENT, 31.0)]),
+        (make_guidance_applied(), [("guidance_applied", "agent", AGENT, 31.0)]),
         (NOISY, [("guidance_noisy", "agent", AGENT, 68.0)]),
         (HARMFUL, [("guidance_noisy/overlay", "agent", AGENT, 69.6)]),
         (STALE, [("stale_guidance", "leader", "cto", 50.2)]),

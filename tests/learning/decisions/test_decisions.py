@@ -21,7 +21,7 @@ def decisions(database: Database, clock: FakeClock) -> Decisions:
     return Decisions(database, clock)
 
 
-def card(
+def make_card(
     name: str,
     *,
     channel: str = "koji-core",
@@ -65,7 +65,7 @@ def test_weights_are_those_of_the_specification() -> None:
 def test_an_edit_is_one_decision_with_two_signals_and_its_own_pair(
     database: Database, decisions: Decisions, record: Record
 ) -> None:
-    record(DecisionSignal.APPROVED, card("a", prompt="run them all", original="run the tests"))
+    record(DecisionSignal.APPROVED, make_card("a", prompt="run them all", original="run the tests"))
     assert sorted((past.chosen, past.weight) for past in decisions.load_after(0)) == [(False, 1.0), (True, 1.0)]
     (pair,) = read_pairs(database)
     assert (pair.chosen, pair.rejected) == ("run them all → koji-core", "run the tests → koji-core")
@@ -78,11 +78,11 @@ def test_an_edit_is_one_decision_with_two_signals_and_its_own_pair(
 def test_an_approval_pairs_with_the_latest_rejection_of_the_hour_elsewhere(
     database: Database, clock: FakeClock, record: Record
 ) -> None:
-    record(DecisionSignal.DISMISSED, card("old", channel="garden", prompt="old"))
+    record(DecisionSignal.DISMISSED, make_card("old", channel="garden", prompt="old"))
     clock.advance(timedelta(minutes=30))
-    record(DecisionSignal.EXPIRED, card("ignored", channel="research", prompt="ignored"))
-    record(DecisionSignal.DISMISSED, card("same", prompt="same channel"))
-    record(DecisionSignal.APPROVED, card("yes"))
+    record(DecisionSignal.EXPIRED, make_card("ignored", channel="research", prompt="ignored"))
+    record(DecisionSignal.DISMISSED, make_card("same", prompt="same channel"))
+    record(DecisionSignal.APPROVED, make_card("yes"))
     (pair,) = read_pairs(database)
     assert pair.rejected == "ignored → research"
     assert (pair.chosen_confidence, pair.rejected_confidence) == (0.4, 0.4)
@@ -92,17 +92,17 @@ def test_an_approval_pairs_with_the_latest_rejection_of_the_hour_elsewhere(
 def test_pairing_window_includes_one_hour(
     database: Database, clock: FakeClock, waited: timedelta, pairs_made: int, record: Record
 ) -> None:
-    record(DecisionSignal.DISMISSED, card("no", channel="garden"))
+    record(DecisionSignal.DISMISSED, make_card("no", channel="garden"))
     clock.advance(waited)
-    record(DecisionSignal.APPROVED, card("yes"))
+    record(DecisionSignal.APPROVED, make_card("yes"))
     assert len(read_pairs(database)) == pairs_made
 
 
 def test_a_decision_that_was_taken_back_counts_nowhere(
     database: Database, decisions: Decisions, record: Record
 ) -> None:
-    record(DecisionSignal.DISMISSED, card("no", channel="garden"))
-    record(DecisionSignal.APPROVED, card("yes"))
+    record(DecisionSignal.DISMISSED, make_card("no", channel="garden"))
+    record(DecisionSignal.APPROVED, make_card("yes"))
     database.write(lambda tx: decisions.take_back(tx, "yes"))
     assert read_pairs(database) == []
     assert [decision.prediction_id for decision in decisions.load_newest()] == ["no"]
@@ -111,8 +111,8 @@ def test_a_decision_that_was_taken_back_counts_nowhere(
 
 
 def test_a_later_signal_replaces_the_earlier(database: Database, decisions: Decisions, record: Record) -> None:
-    record(DecisionSignal.APPROVED, card("a"))
-    record(DecisionSignal.UNDONE, card("a"))
+    record(DecisionSignal.APPROVED, make_card("a"))
+    record(DecisionSignal.UNDONE, make_card("a"))
     assert [(past.chosen, past.weight) for past in decisions.load_after(0)] == [(False, 0.8)]
     with database.read() as session:
         assert decisions.read_current_signal(session, "a") is DecisionSignal.UNDONE
@@ -125,12 +125,12 @@ def test_consecutive_rejections_end_with_an_approval(database: Database, decisio
             return decisions.count_consecutive_rejections(session)
 
     for name in "ab":
-        record(DecisionSignal.DISMISSED, card(name))
-    record(DecisionSignal.EXPIRED, card("expired"))
+        record(DecisionSignal.DISMISSED, make_card(name))
+    record(DecisionSignal.EXPIRED, make_card("expired"))
     assert count_rejections() == 2
-    record(DecisionSignal.APPROVED, card("c"))
+    record(DecisionSignal.APPROVED, make_card("c"))
     assert count_rejections() == 0
-    record(DecisionSignal.DISMISSED, card("d", by=DecidedBy.API))
+    record(DecisionSignal.DISMISSED, make_card("d", by=DecidedBy.API))
     assert count_rejections() == 1
     database.write(lambda tx: decisions.take_back(tx, "d"))
     assert count_rejections() == 0
@@ -139,13 +139,13 @@ def test_consecutive_rejections_end_with_an_approval(database: Database, decisio
 def test_similar_cards_are_those_of_the_operator_alone(
     database: Database, decisions: Decisions, record: Record
 ) -> None:
-    record(DecisionSignal.APPROVED, card("a"))
-    record(DecisionSignal.DISMISSED, card("b"))
-    record(DecisionSignal.APPROVED, card("c", by=DecidedBy.API))
-    record(DecisionSignal.APPROVED, card("d", channel="garden"))
-    record(DecisionSignal.APPROVED, card("e", kind="lint"))
-    record(DecisionSignal.EXPIRED, card("f"))
-    record(DecisionSignal.DONE_BY_OPERATOR, card("g"))
+    record(DecisionSignal.APPROVED, make_card("a"))
+    record(DecisionSignal.DISMISSED, make_card("b"))
+    record(DecisionSignal.APPROVED, make_card("c", by=DecidedBy.API))
+    record(DecisionSignal.APPROVED, make_card("d", channel="garden"))
+    record(DecisionSignal.APPROVED, make_card("e", kind="lint"))
+    record(DecisionSignal.EXPIRED, make_card("f"))
+    record(DecisionSignal.DONE_BY_OPERATOR, make_card("g"))
     with database.read() as session:
         assert decisions.count_similar(session, "run_tests", "koji-core", "/shop") == (1, 2)
         assert decisions.count_decided_cards(session) == 5

@@ -57,7 +57,7 @@ def make_view(id: str, **changes: Any) -> SessionView:
     return make_session_view(**succeeded | changes)
 
 
-def ledger_entry(kind: str, subject: str, workspace: str = SHOP, **payload: Any) -> LedgerEntry:
+def make_ledger_entry(kind: str, subject: str, workspace: str = SHOP, **payload: Any) -> LedgerEntry:
     """An entry as the ledger has it."""
     return LedgerEntry(1, MONDAY_MORNING, kind, subject, workspace, payload)
 

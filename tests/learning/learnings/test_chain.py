@@ -28,7 +28,7 @@ from tests.learning.learnings.chain_world import (
     MakeWorld,
     ScriptedModel,
     fail_with_full_disk,
-    ledger_entry,
+    make_ledger_entry,
     make_view,
 )
 from tests.support.helpers import make_session_ended
@@ -166,7 +166,7 @@ def test_no_model_is_asked_about_sessions_that_ended_long_ago_and_no_risks_are_w
     """A new engine reads a home with years of sessions."""
     model = ScriptedModel(NO_CLAIMS)
     world = make_world(model)
-    healed = ledger_entry("ValidationHealed", "s0", failing=["tests/a.py::test_b"], attempts=1, cost=0)
+    healed = make_ledger_entry("ValidationHealed", "s0", failing=["tests/a.py::test_b"], attempts=1, cost=0)
     for session in ("s0", "s1", "s2"):
         world.sessions.records[session] = SessionRecord(make_view(session), "backend_lead", entries=(healed,))
         world.record(SessionStarted(subject=session, workspace=SHOP, prediction_id="p", sandbox="none"))
@@ -364,7 +364,7 @@ def test_a_retraction_names_what_waits_for_another_reason_too(world: ChainWorld)
 
 
 def test_the_copy_in_a_team_is_valid_again_with_its_entry_but_is_not_approved(world: ChainWorld) -> None:
-    healed = ledger_entry("ValidationHealed", "s0", failing=["a name that is a sentence"], attempts=1, cost=0)
+    healed = make_ledger_entry("ValidationHealed", "s0", failing=["a name that is a sentence"], attempts=1, cost=0)
     world.end_session("s0", entries=(healed,))
     [above] = [entry for entry in world.learnings.files.entries() if entry.promoted_from]
     world.learnings.retract(above.id)

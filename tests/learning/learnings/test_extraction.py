@@ -20,12 +20,12 @@ from tests.learning.learnings.chain_world import (
     MakeWorld,
     ScriptedModel,
     fail_with_full_disk,
-    ledger_entry,
+    make_ledger_entry,
     make_view,
 )
 
 TEST = "tests/test_cart.py::test_total"
-HEALED = ledger_entry("ValidationHealed", "s1", failing=[TEST], attempts=2, cost=0)
+HEALED = make_ledger_entry("ValidationHealed", "s1", failing=[TEST], attempts=2, cost=0)
 UV = "We install with uv"
 
 

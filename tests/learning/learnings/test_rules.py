@@ -28,7 +28,7 @@ from engine.model import (
 )
 from engine.model.learnings import Correction
 from tests.conftest import MONDAY_MORNING
-from tests.learning.learnings.chain_world import ledger_entry, make_view
+from tests.learning.learnings.chain_world import make_ledger_entry, make_view
 
 TEST = "tests/test_cart.py::test_total"
 
@@ -47,7 +47,7 @@ def make_permission_request(answer: PermissionAnswer | None, by: str = "operator
 
 
 def test_a_healed_test_is_confirmed_by_tests_and_its_importance_is_what_it_cost() -> None:
-    healed = ledger_entry("ValidationHealed", "s1", failing=[TEST], attempts=2, cost=0)
+    healed = make_ledger_entry("ValidationHealed", "s1", failing=[TEST], attempts=2, cost=0)
     (finding,) = find_findings(entries=(healed,), view=replace(make_view("s1"), cost=250_000))
     assert (finding.about, finding.phase, finding.kind) == (f"healed/{TEST}", "corrective", LearningKind.TASK)
     assert finding.type is LearningType.PROCEDURAL
@@ -76,14 +76,17 @@ def test_a_healed_test_is_confirmed_by_tests_and_its_importance_is_what_it_cost(
     ],
 )
 def test_each_kind_of_ledger_entry_is_a_finding(kind: str, payload: dict[str, Any], about: str, phase: str) -> None:
-    (finding,) = find_findings(entries=(ledger_entry(kind, "s1", **payload),))
+    (finding,) = find_findings(entries=(make_ledger_entry(kind, "s1", **payload),))
     assert (finding.about, finding.phase) == (about, phase)
     assert finding.text
 
 
 def test_changes_that_continue_elsewhere_and_stopped_sessions_are_no_findings() -> None:
-    assert find_findings(entries=(ledger_entry("ChangeSetDiscarded", "c1", session_id="s1", continued_in="s2"),)) == []
-    assert find_findings(entries=(ledger_entry("LandingUndone", "c1", session_id="s1", left=1),)) == []
+    assert (
+        find_findings(entries=(make_ledger_entry("ChangeSetDiscarded", "c1", session_id="s1", continued_in="s2"),))
+        == []
+    )
+    assert find_findings(entries=(make_ledger_entry("LandingUndone", "c1", session_id="s1", left=1),)) == []
     assert find_findings(view=replace(make_view("s1"), state=SessionState.CANCELLED, error="stopped")) == []
     (finding,) = find_findings(view=replace(make_view("s1"), state=SessionState.FAILED, error="no network in 30 s"))
     assert finding.about == "failed/no network in # s"
@@ -101,7 +104,7 @@ def test_only_permission_answers_of_the_operator_are_findings() -> None:
 
 
 def test_a_refusal_is_a_finding_unless_a_person_denied_it() -> None:
-    refused = ledger_entry("ToolRefused", "s1", tool="exec", what="git push origin main", rule="denied")
+    refused = make_ledger_entry("ToolRefused", "s1", tool="exec", what="git push origin main", rule="denied")
     (by_rail,) = find_findings(entries=(refused,))
     assert by_rail.about == "refused/denied/git push origin main"
     (by_person,) = find_findings(entries=(refused,), permissions=(make_permission_request(PermissionAnswer.DENY_ONCE),))

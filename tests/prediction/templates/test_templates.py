@@ -17,7 +17,7 @@ from engine.prediction.signals import WEIGHTS
 from engine.prediction.templates.branches import unfinished_operation
 from engine.prediction.templates.offers import is_usable, is_usable_path
 from tests.conftest import Repository
-from tests.prediction.sensing import NOW, SensedWorkspace, commit_at, make_session, propose_all, task, touch
+from tests.prediction.sensing import NOW, SensedWorkspace, commit_at, make_session, make_task, propose_all, touch
 from tests.support.programs import run_git_that_stops
 
 DAY = timedelta(days=1)
@@ -41,7 +41,7 @@ def propose_when_busy(world: SensedWorkspace, repository: Repository) -> list[Pr
     repository.git("checkout", "-q", "feature/x")
     repository.write("cart.py", "4")
     repository.write("cart_new.py", "4")
-    world.tasks = [task("cart rounding", 8 * DAY, channel="garden")]
+    world.tasks = [make_task("cart rounding", 8 * DAY, channel="garden")]
     world.sessions = [make_session("lint", facts={"rules": {"F401": 1}})]
     return propose_all(world.sense())
 

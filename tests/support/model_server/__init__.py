@@ -1,7 +1,7 @@
 """A provider of models on loopback: real HTTP, OpenAI chat completions and Anthropic messages, streamed or whole.
 
     with ModelServer() as server:
-        server.script(calls("write", path="a.txt", content="hi"), Reply(text="Done."))
+        server.script(make_call("write", path="a.txt", content="hi"), Reply(text="Done."))
         ...                              # point a provider of kind "openai" at server.openai, "anthropic" at .anthropic
         assert server.requests[0].key == "sk-…"
         assert server.requests[1].tool_results == ["wrote a.txt"]
@@ -13,7 +13,7 @@ for the server to close.
 
 from __future__ import annotations
 
-from tests.support.model_server.messages import Call, Reply, Request, calls
+from tests.support.model_server.messages import Call, Reply, Request, make_call
 from tests.support.model_server.server import ModelServer
 
-__all__ = ["Call", "ModelServer", "Reply", "Request", "calls"]
+__all__ = ["Call", "ModelServer", "Reply", "Request", "make_call"]

@@ -82,7 +82,7 @@ class Reply:
         return (text[at : at + self.piece] for at in range(0, len(text), self.piece))
 
 
-def calls(name: str, **arguments: Any) -> Reply:
+def make_call(name: str, **arguments: Any) -> Reply:
     """A reply that calls one tool."""
     return Reply(calls=(Call(name, arguments),))
 
