@@ -47,6 +47,7 @@ from engine.execution.trees import (
     find_unsupported,
     join_paths,
     merge_three_way,
+    printable_path,
 )
 from engine.execution.worktrees import StartingTreeBuilder, Worktree, Worktrees
 from engine.frozen import frozen
@@ -320,7 +321,7 @@ class ChangeSets(ChangeReader):
         """Raise `Refusal` `unsupported_files` if some of its files are only in the session's folder, which is about to
         be removed. `consequence` begins the sentence."""
         folder = self.worktrees.folder_of(row.session_id)
-        if lost := [file["path"] for file in row.left_out_files if _holds_something(folder / file["path"])]:
+        if lost := [file["path"] for file in row.left_out_files if _holds_something(folder, file["path"])]:
             message = f"{consequence}, because these are only in the session's folder, which goes: {join_paths(lost)}"
             raise Refusal("unsupported_files", message, f"move them out of {folder}, then try again")
 
@@ -417,11 +418,14 @@ class ChangeSets(ChangeReader):
         self._database.write(forget)
 
 
-def _holds_something(path: Path) -> bool:
-    """Whether there is a file, a link, or a folder that is not known to be empty. The folder of a submodule stays."""
-    if path.is_symlink() or not path.is_dir():
-        return os.path.lexists(path)
+def _holds_something(folder: Path, printed_path: str) -> bool:
+    """Whether a path in `folder` that is printed like this leads to a file, a link, or a folder that is not known to be
+    empty. The folder of a submodule stays."""
+    paths = [folder]
     try:
-        return any(path.iterdir())
-    except OSError:  # it cannot be read
+        for name in printed_path.rstrip("/").split("/"):
+            entries = [entry for path in paths if path.is_dir() for entry in path.iterdir()]
+            paths = [entry for entry in entries if printable_path(entry.name) == name]
+        return any(path.is_symlink() or not path.is_dir() or any(path.iterdir()) for path in paths)
+    except OSError:  # a folder cannot be read
         return True

@@ -212,6 +212,19 @@ def test_a_submodule_whose_many_files_were_moved_out_is_no_loss(world_with_submo
     assert change_set.branch().state == "branched"
 
 
+@pytest.mark.parametrize("name", ["a\u202eb", "tab\t", "not UTF-8 \udcff"])
+def test_a_file_whose_name_is_printed_otherwise_is_not_lost(world_with_submodule: LandingWorld, name: str) -> None:
+    def edit(folder: Path) -> None:
+        (folder / "a.txt").write_text("new\n")
+        (folder / "vendor/lib" / name).write_text("x")
+
+    world = world_with_submodule
+    change_set = world.make_change(edit)
+    refused("unsupported_files", change_set.branch)
+    (world.worktrees.folder_of(change_set.session_id) / "vendor/lib" / name).rename(world.folder / "moved")
+    assert change_set.branch().state == "branched"
+
+
 def test_a_refusal_names_the_files_and_the_command_that_lands_the_others(world: LandingWorld) -> None:
     def edit(folder: Path) -> None:
         (folder / "the evil").symlink_to("/etc/passwd")
