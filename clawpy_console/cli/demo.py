@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.git import create_repository
+from engine.git.environment import get_temporary_folder
 from engine.model import Learning, ProfileEdit, Refusal, Score, Trust
 
 if TYPE_CHECKING:
@@ -30,10 +31,10 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def temporary_home() -> Iterator[tuple[Path, Path]]:
-    """Yield the paths of a home and of a project, which are removed at the end. Nothing of them is shared with other
-    machines."""
+    """Yield the paths of a home and of a project, which are removed at the end, or by a later process if this one is
+    killed. Nothing of them is shared with other machines."""
     os.environ.pop("CLAWPY_SHARED_DATABASE_URL", None)
-    folder = Path(tempfile.mkdtemp(prefix="clawpy-demo-")).resolve()
+    folder = Path(tempfile.mkdtemp(prefix="clawpy-demo-", dir=get_temporary_folder())).resolve()
     try:
         yield folder / "home", make_project(folder / "shop", datetime.now(UTC))
     finally:

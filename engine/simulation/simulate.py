@@ -21,6 +21,7 @@ from engine.clock import FakeClock
 from engine.config import Settings
 from engine.engine import Engine, open_engine
 from engine.frozen import frozen
+from engine.git.environment import get_temporary_folder
 from engine.hierarchy.bubbles import GATES
 from engine.home import Home
 from engine.model import (
@@ -78,7 +79,10 @@ def simulate(days: int = 30, seed: int = 1) -> dict[str, Any]:
     `bad_days`."""
     if not 1 <= days <= MAX_DAYS:
         raise Refusal("bad_days", f"{days} days cannot be simulated", f"choose 1 to {MAX_DAYS}, for example --days 30")
-    with tempfile.TemporaryDirectory(prefix="clawpy-simulate-") as folder, open_world(Path(folder), seed) as world:
+    with (
+        tempfile.TemporaryDirectory(prefix="clawpy-simulate-", dir=get_temporary_folder()) as folder,
+        open_world(Path(folder), seed) as world,
+    ):
         operator = SimulatedOperator(world.engine, world.projects, random.Random(f"{seed}/operator"))
         month = SimulatedMonth(world.engine, world.clock, operator, world.runner, seed)
         observed = _run_in_thread(month, days)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
@@ -45,6 +47,40 @@ def test_verbs_and_the_status_bar_show_the_cards_of_the_stack_in_its_order(engin
     assert dispatch(engine, "status", {})["top"]["id"] == stack[0].id
     bar = [card["prompt"] for card in engine.status_bar_file.document()["cards"]]
     assert bar == [item.assignment.prompt for item in stack]
+
+
+DEMO_UNTIL_KILLED = """
+import sys
+from clawpy_console.cli.demo import temporary_home
+with temporary_home() as (home, _):
+    print(home.parent, flush=True)
+    sys.stdin.read()
+"""
+SIMULATION_UNTIL_KILLED = """
+import sys
+from engine.simulation import simulate
+def open_world(folder, seed):
+    print(folder, flush=True)
+    sys.stdin.read()
+simulate.open_world = open_world
+simulate.simulate()
+"""
+USE_TEMPORARY_FILES = "from engine.git.environment import get_temporary_folder; get_temporary_folder()"
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("code", [DEMO_UNTIL_KILLED, SIMULATION_UNTIL_KILLED], ids=["demo", "simulation"])
+def test_the_folder_of_a_process_that_was_killed_is_removed_by_the_next_one(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        folder = Path(process.stdout.readline().decode().strip())
+        process.kill()
+    assert folder.is_dir()
+    subprocess.run([sys.executable, "-c", USE_TEMPORARY_FILES], check=True)
+    assert not folder.exists()
 
 
 @pytest.mark.long
