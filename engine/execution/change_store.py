@@ -60,7 +60,7 @@ too."""
 
 _REVERSALS = {
     ChangeState.LANDED: "`clawpy undo {}` undoes it",
-    ChangeState.UNDONE: "`clawpy land {}` lands it again",
+    ChangeState.UNDONE: "`clawpy land {}` lands all that waits",
 }
 """How to reverse a decision, by the state that it led to."""
 

@@ -28,7 +28,7 @@ _ANSWERS = {"bisect": "bisect", "rehearse_revert": "revert", "apply_fix": "fix"}
 
 _CHANGES = {
     ChangeState.WAITING: "its {} waits for you",
-    ChangeState.UNDONE: "its {} was undone; `clawpy land {change.id}` lands it again",
+    ChangeState.UNDONE: "its {} was undone; `clawpy land {change.id}` lands all of it",
     ChangeState.BRANCHED: "its {} is on the branch {change.branch}",
 }
 """What became of an answer whose changes are not in the files, in words."""

@@ -60,7 +60,7 @@ def test_a_landing_and_its_undo_name_each_other(clawpy: Clawpy, card_id: str, ch
     assert clawpy("undo", card_id).out.startswith(f"Landing undone. Land all that waits: `clawpy land {change_id}`\n")
     refused = clawpy("undo", card_id)
     assert f"{change_id} is undone already" in refused.err
-    assert f"`clawpy land {change_id}` lands it again" in refused.err
+    assert f"`clawpy land {change_id}` lands all that waits" in refused.err
     assert clawpy("land", change_id).out.startswith("Landed 1 file.")
 
 

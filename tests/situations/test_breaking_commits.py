@@ -96,7 +96,7 @@ def test_a_landed_revert_whose_tests_passed_needs_no_further_run(shop: Situation
 
     change = reverted.change_set_id
     shop.engine.changes.undo(change)
-    assert find_problem_after_decision(shop).endswith(f"its revert was undone; `clawpy land {change}` lands it again")
+    assert find_problem_after_decision(shop).endswith(f"its revert was undone; `clawpy land {change}` lands all of it")
     shop.engine.adaptation.run_round()
     branch = shop.engine.changes.branch(change).branch
     assert find_problem_after_decision(shop).endswith(f"its revert is on the branch {branch}")
