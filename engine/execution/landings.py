@@ -277,7 +277,7 @@ def open_workspace(workspace: str) -> Beneath:
         return Beneath.open(Path(workspace))
     except OSError as error:
         raise Refusal(
-            "no_folder", f"{printable_path(workspace)}: {error.strerror}", "name an existing folder"
+            "no_folder", f"{printable_path(workspace)}: {error.strerror}", "bring it back, and try again"
         ) from error
 
 

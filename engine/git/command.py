@@ -87,7 +87,7 @@ class Git:
         if repository is not None:
             return repository
         if not self.folder.is_dir():
-            raise Refusal("no_folder", f"{self.folder} does not exist", "name an existing folder")
+            raise Refusal("no_folder", f"{self.folder} does not exist", "bring it back, or name an existing folder")
         if (self.folder / "HEAD").exists() and (self.folder / "objects").is_dir():
             message = f"{self.folder} is a bare repository without working files"
             raise Refusal("bare_repository", message, "clone it first")

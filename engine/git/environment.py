@@ -157,7 +157,7 @@ def run_git(
     except subprocess.TimeoutExpired as error:
         raise GitError(arguments, -1, f"no answer within {error.timeout:.0f} s", folder) from error
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise Refusal("no_folder", f"{folder} does not exist", "name an existing folder") from error
+        raise Refusal("no_folder", f"{folder} does not exist", "bring it back, or name an existing folder") from error
 
 
 # -- shadows of repositories

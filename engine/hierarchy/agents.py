@@ -208,7 +208,8 @@ class Agents:
                 problems.append(refusal.message)
         for name, channel in self._settings.current.channels.items():
             if channel.agent not in views:
-                problems.append(f"channel {name} is served by {channel.agent}, which does not exist")
+                fix = f"clawpy config set channels.{name}.agent OTHER"
+                problems.append(f"channel {name} is served by {channel.agent}, which does not exist: {fix}")
         lineages = [climb_chain(agent, views.get) for agent in intact]
         problems += [f"{lineage.agent.id}: its chain {lineage.end}" for lineage in lineages if lineage.is_loose]
         return problems + list(self.config.read().problems)

@@ -153,6 +153,13 @@ def test_agents_are_listed_shown_added_retired_and_restored(clawpy: Clawpy, engi
     assert "retired" not in clawpy("agents", "list").out
 
 
+def test_an_agent_with_the_id_of_a_retired_one_is_shown_itself(clawpy: Clawpy) -> None:
+    clawpy("agents", "add", "tester", "--to", "cto")
+    clawpy("agents", "retire", "tester")
+    assert "coo (2) → ceo (1) → owner" in clawpy("agents", "add", "tester", "--to", "coo").out
+    assert "Retired" not in clawpy("agents", "show", "tester").out
+
+
 def test_agents_below_a_broken_leader_keep_their_place_in_the_tree(clawpy: Clawpy, home: Home) -> None:
     clawpy("agents")
     (home.agents / "cto" / "tools.json").write_text('{"x')

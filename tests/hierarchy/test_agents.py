@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -163,6 +164,13 @@ def test_a_soul_that_cannot_be_read_is_a_problem_and_keeps_its_agent(agents: Age
         "agents/cto/soul.md cannot be read: No such file or directory",
     ]
     assert not any(agent.broken for agent in agents.list())
+
+
+def test_a_channel_whose_agent_is_gone_is_a_problem_with_its_way_out(agents: Agents, folder: Path) -> None:
+    shutil.rmtree(folder / "researcher")
+    [problem] = agents.find_problems()
+    reason = "channel research is served by researcher, which does not exist"
+    assert problem == f"{reason}: clawpy config set channels.research.agent OTHER"
 
 
 def test_a_broken_agent_has_no_leaders_and_holds_none_of_them_back(agents: Agents, folder: Path) -> None:

@@ -129,9 +129,11 @@ def _parse_tier(value: object) -> int | None:
 
 
 def _make_agent_document(engine: Services, agent_id: str) -> Document:
-    """An agent with its chain of leaders, and fewer fields if it is broken or retired."""
+    """An agent with its chain of leaders, and fewer fields if it is broken or retired. One that works comes before a
+    retired one of the same id."""
     hierarchy = engine.agents
-    retired = next((agent for agent in hierarchy.list_retired() if agent.id == agent_id), None)
+    is_retired = agent_id not in [agent.id for agent in hierarchy.list()]
+    retired = next((agent for agent in hierarchy.list_retired() if is_retired and agent.id == agent_id), None)
     agent = retired or hierarchy.get(agent_id)
     folder = engine.home.agents / ".retired" / agent.id if retired else engine.home.agents / agent.id
     reply: Document = {"agent": document(agent), "archetype": agent.archetype, "folder": str(folder)}

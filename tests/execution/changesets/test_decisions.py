@@ -79,6 +79,7 @@ def test_changes_of_a_repository_that_is_gone_can_be_discarded(world: LandingWor
     change = world.make_change(add_line)
     shutil.rmtree(world.root)
 
+    assert "bring it back" in refused("no_folder", change.land).fix
     assert change.discard().state is ChangeState.DISCARDED
     refused("no_folder", change.diff)
 

@@ -99,10 +99,15 @@ def all_calls_are_answered(world: ModelWorld, view: SessionView) -> None:
     assert "not carried out" in results[39]
 
 
+def may_be_incomplete(world: ModelWorld, view: SessionView) -> None:
+    assert "I beg\nits last answer was cut off; the work may be incomplete" in view.summary
+
+
 CHECKS: dict[str, Checks] = {
     check.__name__: check
     for check in (
-        keeps_half, is_estimated, costs_nothing, costs_a_trigger, is_bounded, nothing_was_sent, all_calls_are_answered
+        keeps_half, is_estimated, costs_nothing, costs_a_trigger, is_bounded, nothing_was_sent, all_calls_are_answered,
+        may_be_incomplete,
     )
 }  # fmt: skip
 

@@ -109,6 +109,8 @@ def test_usage_is_as_reported_or_estimated_where_it_was_cut_short() -> None:
     budget = RequestBudget(PromptSize(estimated=150), 1_000, Price(250_000, 2_000_000))
     reported = budget.compute_answer_usage({"input": 100, "output": 20, "cost": 65}, received=80)
     assert reported == CallUsage(100, 20, 65)
+    odd = budget.compute_answer_usage({"input": 10.5, "output": 3.2, "cost": 65}, received=80)
+    assert (repr(odd.input_tokens), repr(odd.output_tokens)) == ("11", "4")
     assert [request_limits.estimate_tokens(text) for text in ("", "abc", "日本語")] == [0, 2, 9]
     price = Price(1_000_000, 1_000_000)
     cut_short = RequestBudget(PromptSize(40, 60), 50, price).compute_cancelled_usage(1_000_000)

@@ -66,6 +66,9 @@ _MAX_NUDGES = 2
 CUT_OFF_PROMPT = "Your answer was cut off: it may have {max_tokens} tokens. Go on in smaller steps."
 """What a model is told after an answer that was cut off."""
 
+CUT_OFF_NOTE = "its last answer was cut off; the work may be incomplete"
+"""What the operator is told when the answers of a model were cut off until it was not asked to go on any more."""
+
 EMPTY_PROMPT = "Your answer was empty. Go on, or say in a sentence or two what you did and that you are done."
 """What a model is told after an empty answer."""
 
@@ -196,12 +199,19 @@ class AgentLoop:
                 nudges += 1
                 request.add(nudge, "runner")
             elif reply or self._has_worked:
-                return reply or "it ended without an answer"
+                return self._complete_last_answer(reply, answer)
             else:
                 raise self._note_failure(WorkFailed(f"{self._model.name} answered nothing", "choose another model"))
             if self._answers >= MAX_REQUESTS:
                 fix = f"clawpy propose --continue {self._view.id} 'go on'"
                 raise self._note_failure(WorkFailed(f"it did not finish within {MAX_REQUESTS} requests", fix))
+
+    def _complete_last_answer(self, reply: str, answer: Message) -> str:
+        """The last answer of a turn for the operator, with a note if it was cut off to the end."""
+        if answer["finish"] != "length":
+            return reply or "it ended without an answer"
+        self._live.say(CUT_OFF_NOTE)
+        return f"{reply}\n{CUT_OFF_NOTE}".lstrip()
 
     @property
     def _has_worked(self) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
+from math import ceil
 from typing import Any
 
 from engine.execution.model_calls import NOTHING_USED, CallUsage
@@ -145,12 +146,13 @@ class RequestBudget:
         from the number of `received` characters. It never costs more than `max_cost`.
 
         If a provider reports more tokens than the prompt can have, or than the answer was allowed to have, the highest
-        possible number is used instead.
+        possible number is used instead. A part of a token counts as one.
         """
         input_tokens, output_tokens, cost = answer["input"], answer["output"], answer["cost"]
         if input_tokens is None or output_tokens is None or input_tokens < 0 or output_tokens < 0:
             return self._estimate_usage(max(1, received))
-        possible_input, possible_output = min(input_tokens, self.prompt.max_tokens), min(output_tokens, self.max_tokens)
+        possible_input = ceil(min(input_tokens, self.prompt.max_tokens))
+        possible_output = ceil(min(output_tokens, self.max_tokens))
         is_reported = (possible_input, possible_output) == (input_tokens, output_tokens)
         if is_reported and cost is not None and self.price.is_known:
             # Parts of a prompt that a provider caches may cost more than others.
