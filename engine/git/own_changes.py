@@ -39,9 +39,9 @@ class OwnChanges:
     """The numbers of the added lines of each changed file, by its path."""
 
 
-def find_own_changes(git: Git, state: GitState, since: datetime) -> OwnChanges:
-    """The findings in your own commits and uncommitted files. A TODO counts if it was added after `since`. Raises
-    `GitError`."""
+def find_own_changes(git: Git, state: GitState, since: datetime | None) -> OwnChanges:
+    """The findings in your own commits and uncommitted files. A TODO counts if it was added after `since`, and not at
+    all if that is None. Raises `GitError`."""
     patch = read_own_patch(git, state)
     leftovers = find_own_leftovers(git, state, patch, since)
     if state.operation:  # during a merge or the like, nothing else is of interest
@@ -87,14 +87,14 @@ class LocatedLeftover:
         return f"{self.path}:{self.line}"
 
 
-def find_own_leftovers(git: Git, state: GitState, patch: Patch, since: datetime) -> tuple[LocatedLeftover, ...]:
+def find_own_leftovers(git: Git, state: GitState, patch: Patch, since: datetime | None) -> tuple[LocatedLeftover, ...]:
     """At most `MAX_LEFTOVERS` leftovers among the added lines of `patch`, conflict markers first."""
     leftovers: list[LocatedLeftover] = []
     for path, lines in patch.lines_of.items():
         if not _VENDORED_PATH.search(path):
             leftovers += _find_leftovers_of_file(git, path, lines)
     if any(leftover.kind in TODO_KINDS for leftover in leftovers):
-        new = _find_lines_added_since(git, state, patch, since)
+        new = _find_lines_added_since(git, state, patch, since) if since else set()
         leftovers = [
             leftover
             for leftover in leftovers

@@ -104,3 +104,16 @@ def test_a_change_log_that_leads_out_is_not_written(repository: Repository, run_
     with pytest.raises(WorkFailed, match="not a regular file"):
         run_flow("draft_changelog")
     assert (tmp_path / "elsewhere.md").read_text() == "mine"
+
+
+def test_a_release_lists_the_commits_that_users_notice(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("begin", {"a.py": "1\n"})
+    repository.git("tag", "v1.0")
+    for number, subject in enumerate(("feat: gift cards", "Fix the total", "Bump version to 1.1", "fix: rounding")):
+        repository.commit(subject, {"a.py": f"new {number}\n"})
+    run = run_flow("look_at_release", since="v1.0")
+    assert run.summary == "4 commits since v1.0, 3 that users notice: 1 added, 2 fixed"
+    assert run.facts["entries"]["Fixed"] == ["Rounding", "Fix the total"]
+    assert "Added:\n- Gift cards" in run.transcript
+    with pytest.raises(WorkFailed, match="names no commit"):
+        run_flow("look_at_release", since="v9")

@@ -73,6 +73,7 @@ def test_names_are_data_and_what_may_run_is_not() -> None:
     }
     assert texts == {
         ("apply_fix", "patch"),
+        ("look_for_leftovers", "today"),
         ("prepare_environment", "command"),
         ("quarantine", "why"),  # it is written into the file
         ("summarise_day", "since"),

@@ -1,4 +1,5 @@
-"""Steps with git that several flows share: they read commits, try merges, and reset the worktree of a flow.
+"""Steps with git that several flows share: they read commits and your own changes, try merges, and reset the worktree
+of a flow.
 
 `link_packages` lends the worktree the packages of the operator's tree.
 """
@@ -11,6 +12,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime
 from itertools import product
 from pathlib import Path
 from types import MappingProxyType
@@ -24,7 +26,8 @@ from engine.git import Git
 from engine.git.command import LITERAL_PATHS, update_index
 from engine.git.leftovers import find_secret_kind
 from engine.git.operations import read_conflicted_files
-from engine.git.reader import USUAL_BASES
+from engine.git.own_changes import OwnChanges, find_own_changes
+from engine.git.reader import USUAL_BASES, GitReader
 from engine.model.text import count, join_names
 
 MAX_DIFF_LINES = 200
@@ -73,9 +76,19 @@ def resolve_commit(job: Job, revision: str) -> str:
     return require_commit(make_operator_git(job), revision)
 
 
+def read_own_changes(job: Job, today: datetime | None = None) -> OwnChanges:
+    """The operator's own changes. TODOs count only if they were added since `today`; None leaves them out."""
+    return find_own_changes(make_operator_git(job), GitReader().read(job.workspace), today)
+
+
 def read_commit(git: Git, sha: str) -> ShownCommit:
     """A commit's author, date (ISO) and subject."""
     return ShownCommit(*git.text("show", "--no-patch", "--format=%H%x00%an%x00%aI%x00%s", sha).split("\0"))
+
+
+def parse_line_count(lines: str) -> int:
+    """The number of lines that git printed; 0 for a binary file, for which git prints `-`."""
+    return int(lines) if lines.isdigit() else 0
 
 
 def list_commits(job: Job, git: Git, commits: Sequence[str]) -> None:

@@ -1,24 +1,30 @@
-"""Flows about your own changes: what is not committed and which commits to make of it, the debugging and conflict
-markers that your files and commits still have, and the documentation of what they renamed."""
+"""Flows about what your own changes left behind: debugging and conflict markers in your files and commits,
+documentation that names what they renamed or removed, and a file that usually changes with yours."""
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from itertools import islice
-from pathlib import PurePosixPath
-from typing import Annotated
+from collections.abc import Sequence
 
-from pydantic import AfterValidator, Field
+from pydantic import AwareDatetime, Field
 
-from engine.execution.runners.flow import CannotRun, Facts, Flow, FlowResult, Job, Line, Place, RepoFile, make_facts
+from engine.execution.runners.flow import (
+    CannotRun,
+    Facts,
+    Flow,
+    FlowResult,
+    Job,
+    Place,
+    RepoFile,
+    RepoPath,
+    WorkFailed,
+    make_facts,
+)
 from engine.execution.runners.flows.git_steps import (
     link_packages,
     make_operator_git,
-    quote_paths,
-    resolve_commit,
+    parse_line_count,
+    read_own_changes,
     store_tree,
 )
 from engine.execution.runners.flows.suite_runs import (
@@ -30,167 +36,14 @@ from engine.execution.runners.flows.suite_runs import (
     run_test_plan,
 )
 from engine.execution.runners.toolchains.projects import find_innermost_project, find_projects
-from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.files import read_plain
 from engine.frozen import frozen
+from engine.git import Git
+from engine.git.habits import is_group
 from engine.git.leftovers import CONFLICT_MARKER, TODO_KINDS, count_kinds, find_removable_lines, remove_lines, scan_line
-from engine.git.own_changes import LocatedLeftover, Mention, OwnChanges, find_own_changes, read_text
-from engine.git.reader import GitReader
-from engine.git.state import FileState, is_byproduct, read_status
-from engine.git.unpushed import read_uncommitted
-from engine.model import CheckResult
+from engine.git.own_changes import LocatedLeftover, Mention, read_text
+from engine.model import CheckResult, group_pairs, sanitise
 from engine.model.text import count, join_names
-
-# -- uncommitted files, and the commits to make of them
-
-MAX_COUNTED_BYTES = 1_000_000
-"""Maximum size of an untracked file whose lines are counted."""
-
-MAX_GROUPS = 8
-"""Maximum number of suggested commits in the transcript."""
-
-FILES_PER_COMMAND = 20
-"""Maximum number of files in a suggested command. More files get several commands."""
-
-_TEST_STEM = re.compile(r"^(?:test[_-])?(.+?)(?:[._-](?:test|tests|spec))?$", re.I)
-"""The name of a test file without its ending; the group is the name of what it tests."""
-
-_PROSE_FILE = re.compile(r"\.(?:md|rst|adoc|txt)$|(?:^|/)docs?/", re.I)
-
-_SETTINGS_FILE = re.compile(
-    r"\.(?:toml|ya?ml|cfg|ini|lock|mod|sum|gradle|properties)$|(?:^|/)(?:package(?:-lock)?\.json|\.[^/]+)$"
-)
-
-_SOURCE_FILE = re.compile(
-    r"\.(?:py|js|jsx|ts|tsx|mjs|cjs|go|rs|java|kt|rb|php|ex|exs|cs|c|cc|cpp|h|hpp|swift|scala|vue|svelte)$"
-)
-
-
-@frozen
-class UncommittedFile:
-    """One uncommitted file with its numbers of lines, which are 0 for a file that is not text."""
-
-    file: FileState
-    added: int
-    removed: int
-
-    @property
-    def letter(self) -> str:
-        """The letter of its state: ? for an untracked file, D for a deleted one, M for any other."""
-        if self.file.untracked:
-            return "?"
-        return "D" if self.file.deleted else "M"
-
-
-class LookAtChanges(Flow):
-    """Reads the differences from HEAD; nothing is run, staged or written."""
-
-    name = "look_at_changes"
-    label = "Look at uncommitted changes"
-    work = "review"
-    place = Place.OPERATOR_TREE
-
-    def describe(self) -> str:
-        return "Look at what is not committed yet and suggest commits"
-
-    def run(self, job: Job) -> FlowResult:
-        head = resolve_commit(job, "HEAD")
-        status = read_status(job.git)
-        changes = _read_changes(job, head, status.files)
-        if not changes:
-            return FlowResult("Nothing to commit: everything is committed")
-        groups = _group_by_topic(changes)
-        _report_groups(job, groups)
-        risks = read_uncommitted(job.git, head, status.files)
-        for risk in risks:
-            job.say(f"Do not commit: {risk.description_with_commit}")
-        sentences = [f"{count(len(changes), 'file')} not committed"]
-        sentences.append(f"could be {count(len(groups), 'commit')}: {join_names(groups, 3)}")
-        if risks:
-            sentences.append(f"do not commit: {risks[0].description}")
-        facts = {
-            "groups": {topic: [change.file.path for change in members] for topic, members in groups.items()},
-            "next": "secret" if any(risk.is_secret for risk in risks) else "run_tests",
-        }
-        return FlowResult("; ".join(sentences), sound=not risks, facts=facts)
-
-
-def _report_groups(job: Job, groups: Mapping[str, list[UncommittedFile]]) -> None:
-    """Show the first groups, each with its files and the command that commits them."""
-    for number, (topic, members) in enumerate(islice(groups.items(), MAX_GROUPS), 1):
-        lines = f"+{sum(change.added for change in members)} -{sum(change.removed for change in members)}"
-        job.say(f"{number}. {topic}: {count(len(members), 'file')}, {lines}")
-        for change in members:
-            job.say(f"   {change.letter} {change.file.path}  +{change.added} -{change.removed}")
-        paths = [change.file.path for change in members]
-        commands = [
-            f"git add -- {quote_paths(paths[start : start + FILES_PER_COMMAND])}"
-            for start in range(0, len(paths), FILES_PER_COMMAND)
-        ]
-        job.say_list([*commands[:-1], f"{commands[-1]} && git commit"], len(commands), indent="   ")
-    if len(groups) > MAX_GROUPS:
-        job.say(f"and {len(groups) - MAX_GROUPS} more")
-
-
-def _read_changes(job: Job, head: str, files: Iterable[FileState]) -> list[UncommittedFile]:
-    """The uncommitted files with their numbers of lines, without byproducts of tools."""
-    numbers = {}
-    for field in job.git.items("diff-index", "--numstat", "-z", "--no-renames", head):
-        added, removed, path = field.split("\t", 2)
-        numbers[path] = (int(added), int(removed)) if added != "-" else (0, 0)
-    changes = []
-    for file in files:
-        if not file.untracked:
-            changes.append(UncommittedFile(file, *numbers.get(file.path, (0, 0))))
-        elif not is_byproduct(file.path):
-            changes.append(UncommittedFile(file, _count_lines(job, file), 0))
-    return changes
-
-
-def _count_lines(job: Job, file: FileState) -> int:
-    try:
-        data = read_plain(job.folder / file.path, MAX_COUNTED_BYTES, follow=False)
-    except (OSError, ValueError):
-        return 0  # a folder, a pipe, or too large
-    return 0 if b"\0" in data else len(data.splitlines())
-
-
-def _group_by_topic(changes: Sequence[UncommittedFile]) -> Mapping[str, list[UncommittedFile]]:
-    """The changes by topic, the topic with the most files first. A topic is a folder together with the tests of its
-    files, documentation, or settings."""
-    sources = [change.file.path for change in changes if _is_code(change.file.path)]
-    folders = {_find_file_topic(path): _find_topic_folder(path) for path in sources}
-    groups: dict[str, list[UncommittedFile]] = defaultdict(list)
-    for change in changes:
-        path = change.file.path
-        if _is_code(path):
-            topic = _find_topic_folder(path)
-        elif _SOURCE_FILE.search(path):  # a test
-            topic = folders.get(_find_file_topic(path), "tests")
-        elif _PROSE_FILE.search(path):
-            topic = "documentation"
-        else:
-            topic = "settings" if _SETTINGS_FILE.search(path) else _find_topic_folder(path)
-        groups[topic].append(change)
-    return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
-
-
-def _find_file_topic(path: str) -> str:
-    """The topic of a file: `cart` for `cart.py`, `tests/test_cart.py` and `cart.spec.ts`."""
-    name = PurePosixPath(path).stem.lower()
-    match = _TEST_STEM.match(name)
-    return (match[1] if match else name).removesuffix("test")
-
-
-def _is_code(path: str) -> bool:
-    """Whether a path is a source file and not a test."""
-    return bool(_SOURCE_FILE.search(path)) and not TEST_FILE.search(path)
-
-
-def _find_topic_folder(path: str) -> str:
-    folders = PurePosixPath(path).parts[:-1]
-    return "/".join(folders[:3]) if folders else PurePosixPath(path).stem
-
 
 # -- leftovers
 
@@ -201,19 +54,6 @@ MAX_FILE_BYTES = 5_000_000
 """Maximum size of a source file or document that is changed."""
 
 
-def _check_instant(text: str) -> str:
-    """Return `text`, if it is a time with a zone in ISO 8601. Raises `ValueError`."""
-    if datetime.fromisoformat(text).tzinfo is None:
-        raise ValueError("needs a time zone")
-    return text
-
-
-def read_own_changes(job: Job, today: str = "") -> OwnChanges:
-    """The operator's own changes, with TODOs that were added since `today`."""
-    since = datetime.fromisoformat(today or "9000-01-01T00:00:00+00:00")
-    return find_own_changes(make_operator_git(job), GitReader().read(job.workspace), since)
-
-
 class LookForLeftovers(Flow):
     """Shows each leftover with the lines around it, but no line that may hold a secret."""
 
@@ -221,8 +61,8 @@ class LookForLeftovers(Flow):
     label = "Look for leftovers"
     work = "debugging"
     place = Place.OPERATOR_TREE
-    today: Annotated[Line, AfterValidator(_check_instant)] = Field(
-        default="", description="a time with its zone (ISO 8601); TODOs count only if they were added later"
+    today: AwareDatetime | None = Field(
+        default=None, description="a time with its zone (ISO 8601); TODOs count only if they were added later"
     )
 
     def describe(self) -> str:
@@ -233,7 +73,7 @@ class LookForLeftovers(Flow):
         if not findings:
             return FlowResult("No leftovers: no debugging, no conflict markers, no TODOs of today")
         can_remove = False
-        for path, file_findings in _group_by_path(findings).items():
+        for path, file_findings in group_pairs((finding.path, finding) for finding in findings).items():
             text = read_text(job.git, path)
             for finding in file_findings:
                 _show_leftover(job, finding, text)
@@ -248,13 +88,6 @@ class LookForLeftovers(Flow):
         if can_remove:
             facts["next"] = "remove_leftovers"
         return FlowResult(_summarise_leftovers(findings), sound=False, facts=facts)
-
-
-def _group_by_path(findings: Iterable[LocatedLeftover]) -> dict[str, list[LocatedLeftover]]:
-    groups: dict[str, list[LocatedLeftover]] = {}
-    for finding in findings:
-        groups.setdefault(finding.path, []).append(finding)
-    return groups
 
 
 def _show_leftover(job: Job, finding: LocatedLeftover, text: str) -> None:
@@ -289,7 +122,7 @@ class RemoveLeftovers(Flow):
         self.require_present(job.folder)
         findings = [finding for finding in read_own_changes(job).leftovers if finding.kind != CONFLICT_MARKER]
         base = store_tree(job)
-        findings_by_path = _group_by_path(findings)
+        findings_by_path = group_pairs((finding.path, finding) for finding in findings)
         removed = {path: self._remove_from_file(job, path, findings_by_path.get(path, [])) for path in self.paths}
         remaining = [item for item in findings if item.path in removed and item.line not in removed[item.path]]
         for finding in remaining:
@@ -416,3 +249,107 @@ class UpdateDocs(Flow):
             job.say(f"{path}:{mention.line}  {mention.old} → {mention.new}")
         (job.folder / path).write_bytes("\n".join(rows).encode())
         return True
+
+
+# -- a file that usually changes with yours
+
+MAX_SHOWN_COMMITS = 3
+"""Maximum number of commits in the transcript in which both files changed."""
+
+MAX_SHOWN_LINES = 12
+"""Maximum number of the partner's changed lines in the transcript, of the newest of these commits."""
+
+MAX_SEARCHED_COMMITS = 2_000
+"""Maximum number of commits of each file that are searched."""
+
+
+class FindJointChanges(Flow):
+    """Shows the last commits in which both files changed."""
+
+    name = "look_together"
+    label = "Look at what changed together"
+    work = "review"
+    place = Place.OPERATOR_TREE
+    path: RepoPath = Field(description="the file that changed, or `folder/*.ending` for files that lie together")
+    partner: RepoPath = Field(description="the file that usually changes with it")
+
+    def describe(self) -> str:
+        return f"Show how {self.partner} changed with {self.path}"
+
+    def run(self, job: Job) -> FlowResult:
+        git = make_operator_git(job)
+        path, partner = self.path, self.partner
+        commits = _read_joint_commits(git, path, partner)
+        if not commits:
+            raise WorkFailed(f"no commit changed both {path} and {partner}")
+        changes = [_read_joint_change(git, sha, partner) for sha in commits[:MAX_SHOWN_COMMITS]]
+        for commit in changes:
+            job.say(f"{commit.date}  {commit.sha[:10]}  {commit.subject}  (+{commit.added} −{commit.deleted})")
+        newest = changes[0]
+        job.say("")
+        job.say(f"{partner} in {newest.sha[:10]}:")
+        job.say_list(_read_changed_lines(git, newest.sha, partner), MAX_SHOWN_LINES)
+        lines = count(parse_line_count(newest.added) + parse_line_count(newest.deleted), "line")
+        times = "commit changed" if len(commits) == 1 else "commits changed"
+        last = f"the last on {newest.date}: “{newest.subject}”, {lines} of {partner}"
+        facts = {
+            "path": path,
+            "partner": partner,
+            "together": len(commits),
+            "commits": [{"id": commit.sha, "date": commit.date, "subject": commit.subject} for commit in changes],
+        }
+        return FlowResult(f"{len(commits)} {times} both {path} and {partner}, {last}", facts=facts)
+
+
+@frozen
+class JointChange:
+    """A commit that changed both files."""
+
+    sha: str
+    date: str
+    subject: str
+    added: str
+    """The number of the partner's added lines, "-" for a binary file."""
+    deleted: str
+    """The number of its deleted lines, in the same form."""
+
+
+def _read_joint_commits(git: Git, path: str, partner: str) -> list[str]:
+    """The commits in which both files changed, newest first, without merges."""
+    first, second = (
+        git.text(
+            "log", "--no-merges", f"-n{MAX_SEARCHED_COMMITS}", "--format=%H", "HEAD", "--", _make_pathspec(name)
+        ).splitlines()
+        for name in (path, partner)
+    )
+    partner_commits = set(second)
+    return [sha for sha in first if sha in partner_commits]
+
+
+def _make_pathspec(path: str) -> str:
+    """The path for git: a group of files as a pattern, any other name as it stands."""
+    return f":(top,glob){path}" if is_group(path) else f":(top,literal){path}"
+
+
+def _read_joint_change(git: Git, sha: str, partner: str) -> JointChange:
+    form = "--format=%H%x00%cs%x00%s%x00"
+    output = git.text("show", "--no-renames", "--numstat", "-z", form, sha, "--", _make_pathspec(partner))
+    commit, date, subject, numbers = output.split("\0", 3)
+    added, deleted = numbers.lstrip("\0\n").split("\t")[:2]
+    return JointChange(commit, date, subject, added, deleted)
+
+
+def _read_changed_lines(git: Git, sha: str, partner: str) -> list[str]:
+    """The lines of the partner that the commit changed, without the header of the patch."""
+    patch = git.text(
+        "show", "--no-renames", "--unified=0", "--format=", sha, "--", _make_pathspec(partner)
+    ).splitlines()
+    start = next((at for at, line in enumerate(patch) if line.startswith("@@")), len(patch))
+    return [_format_patch_line(line, partner) for line in patch[start:] if line[:1] in ("+", "-")]
+
+
+def _format_patch_line(line: str, partner: str) -> str:
+    """A line of a patch for the transcript. Its white space stays, and a line with a likely secret is replaced."""
+    if any(hit.is_secret for hit in scan_line(partner, line[1:])):
+        return f"{line[:1]} (a likely secret, not shown)"
+    return line[:1] + sanitise(line[1:].replace("\t", "    "))[:200]

@@ -26,12 +26,12 @@ from engine.execution.runners.flows.failing_tests import make_signature_facts
 from engine.execution.runners.flows.git_steps import (
     link_packages,
     read_commit,
+    read_own_changes,
     reset_worktree,
     resolve_commit,
     restore_tree,
     store_tree,
 )
-from engine.execution.runners.flows.own_changes import read_own_changes
 from engine.execution.runners.flows.suite_runs import (
     MAX_COMPARED_TESTS,
     PlannedTests,

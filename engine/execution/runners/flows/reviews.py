@@ -1,7 +1,9 @@
-"""The flow that reviews commits which are not pushed.
+"""Flows that review commits on their way between you and others: those that you have not pushed, and those of a pull
+request.
 
-It shows secrets, large files and leftovers, and gives the commands that take secrets and unwanted files out: out of the
-index, or out of the history, by a new last commit, by fixup commits, or by one commit in place of several.
+`ReviewUnpushed` shows secrets, large files and leftovers, and gives the commands that take secrets and unwanted files
+out: out of the index, or out of the history, by a new last commit, by fixup commits, or by one commit in place of
+several.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from dataclasses import replace
 from pydantic import Field
 
 from engine.execution.runners.flow import Facts, Flow, FlowResult, Job, Line, Place, Revision
-from engine.execution.runners.flows.git_steps import quote_paths, resolve_commit
+from engine.execution.runners.flows.git_steps import find_main_branch, make_operator_git, quote_paths, resolve_commit
 from engine.git.command import LITERAL_PATHS
 from engine.git.history import log_commits
 from engine.git.leftovers import count_kinds, is_secret_file
@@ -33,6 +35,8 @@ from engine.git.unpushed import (
     read_uncommitted,
 )
 from engine.model.text import capitalised, count, join_names, sanitise
+
+# -- unpushed commits
 
 MAX_FINDINGS = 200
 """Maximum number of findings in the transcript and in the facts of a result."""
@@ -346,3 +350,63 @@ def _find_remote_branches(job: Job, secrets: Iterable[UnpushedProblem]) -> list[
     contains = [f"--contains={commit}" for commit in commits if commit]
     refs = job.git.lines("for-each-ref", "--format=%(refname:lstrip=2)", *contains, "refs/remotes") if contains else []
     return [ref for ref in refs if not ref.endswith("/HEAD")]
+
+
+# -- a pull request
+
+MAX_SHOWN_ROWS = 30
+"""Maximum number of commits, and of files, of a pull request in the transcript."""
+
+
+class LookAtPullRequest(Flow):
+    """Says who waits for what, what its branch changes if it is here, and the commands that show the rest."""
+
+    name = "look_at_pull_request"
+    label = "Look at a pull request"
+    work = "review"
+    place = Place.OPERATOR_TREE
+    number: int = Field(ge=1, description="its number")
+    title: Line = Field(default="", description="its title")
+    url: Line = Field(default="", description="where it is")
+    branch: Line = Field(default="", description="the branch to be merged")
+    waits: Line = Field(default="", description="who is waiting for what, and since when")
+    mine: bool = Field(default=False, description="whether it is your own")
+
+    def describe(self) -> str:
+        return f"Look at pull request #{self.number} “{self.title}”"
+
+    def run(self, job: Job) -> FlowResult:
+        for line in (f"#{self.number} {self.title}", self.url, self.waits):
+            if line.strip():
+                job.say(line)
+        changed, ref = self._describe_branch(job)
+        number = self.number
+        job.say(f"Next: gh pr view {number} --comments")
+        job.say(f"      gh pr diff {number}")
+        if not self.mine or not ref:
+            job.say(f"      gh pr checkout {number}")
+        state = self.waits.rstrip(".") or f"Pull request #{number}"
+        summary = f"{state}; {changed or 'its branch is not here'}"
+        return FlowResult(summary, facts={"number": number, "ref": ref})
+
+    def _describe_branch(self, job: Job) -> tuple[str, str]:
+        """(changes of the branch against the main branch in words, ref of the branch). Both are "" if the repository
+        does not have the branch."""
+        git, base, branch = make_operator_git(job), find_main_branch(job), self.branch
+        refs = git.text("for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes").splitlines()
+        candidates = [f"refs/heads/{branch}", *(name for name in refs if name.split("/", 3)[3:] == [branch])]
+        ref = next((name for name in candidates if branch and name in refs), "")
+        if not ref or base is None or ref == f"refs/heads/{base}":
+            return "", ref
+        start = git.text("merge-base", f"refs/heads/{base}", ref, allowed=(0, 1))
+        if not start:
+            return "", ref
+        commits = git.text(
+            "log", "--no-show-signature", "--format=%h %an: %s", f"-n{MAX_SHOWN_ROWS}", f"{start}..{ref}"
+        ).splitlines()
+        files = git.text("diff", "--stat", "--no-color", start, ref).splitlines()
+        for line in [*commits, *files[:MAX_SHOWN_ROWS]]:
+            job.say(line)
+        number = int(git.text("rev-list", "--count", f"{start}..{ref}"))
+        changed = f"{count(number, 'commit')}, {count(max(len(files) - 1, 0), 'file')} changed"
+        return f"{changed} against {base}", ref

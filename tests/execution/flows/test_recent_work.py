@@ -1,0 +1,74 @@
+"""Flows that look at your recent work, and run nothing: a day, and what is not committed (SPEC 3.8)."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+import pytest
+
+from tests.conftest import Repository
+from tests.execution.flows.flow_run import RunFlow
+
+
+def test_a_day_is_summarised_by_branch(
+    repository: Repository, run_flow: RunFlow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "2026-01-04T18:00:00+01:00")
+    repository.commit("yesterday", {"a.txt": "one\n"})
+    monkeypatch.setenv("GIT_COMMITTER_DATE", "2026-01-05T09:00:00+01:00")
+    repository.commit("round the total", {"a.txt": "two\nthree\n"})
+    repository.git("checkout", "-q", "-b", "feature")
+    repository.commit("try a tax", {"tax.txt": "x\n"})
+    repository.write("new file.txt", "not yet")
+    run = run_flow(
+        "summarise_day",
+        since="2026-01-05T00:00:00+01:00",
+        sessions=["full test run: succeeded"],
+        checks=["pytest: 23 passed"],
+    )
+    assert run.facts["text"].splitlines() == [
+        "Monday 05 January: 2 commits, +3 -1 lines",
+        "  feature (Test)",
+        "    - try a tax",
+        "  main (Test)",
+        "    - round the total",
+        "Sessions:",
+        "  - full test run: succeeded",
+        "Checks:",
+        "  - pytest: 23 passed",
+        "Not committed yet: new file.txt.",
+    ]
+    assert run.summary == "2 commits, 2 files changed, 1 session, 1 file not committed"
+
+
+def test_a_day_without_commits_says_so(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("begin", {"a.txt": "one\n"})
+    since = datetime.fromtimestamp(time.time() + 3600, UTC).isoformat()
+    assert run_flow("summarise_day", since=since).facts["text"] == "No commits.\nEverything is committed."
+
+
+def test_uncommitted_files_are_grouped_into_commits_by_what_they_are_about(
+    repository: Repository, run_flow: RunFlow
+) -> None:
+    repository.commit("begin", {"shop/cart.py": "1\n", "old.py": "1\n", "logo.bin": "\x00\n", "notes.md": "1\n"})
+    repository.write("shop/cart.py", "2\n3\n")
+    repository.write("tests/test_cart.py", "1\n2\n")
+    repository.write("tests/test_login.py", "1\n")
+    repository.write("logo.bin", "\x00\x01\n")
+    repository.write("notes.md", "2\n")
+    repository.write("setup.cfg", "1\n")
+    repository.git("rm", "-q", "old.py")
+    run = run_flow("look_at_changes")
+    assert run.facts["groups"] == {
+        "shop": ["shop/cart.py", "tests/test_cart.py"],
+        "documentation": ["notes.md"],
+        "logo": ["logo.bin"],
+        "old": ["old.py"],
+        "settings": ["setup.cfg"],
+        "tests": ["tests/test_login.py"],
+    }
+    assert run.summary == "7 files not committed; could be 6 commits: shop, documentation, logo and 3 more"
+    assert "1. shop: 2 files, +4 -1\n   M shop/cart.py  +2 -1\n   ? tests/test_cart.py  +2 -0" in run.transcript
+    assert "   M logo.bin  +0 -0" in run.transcript
+    assert "   D old.py  +0 -1" in run.transcript
