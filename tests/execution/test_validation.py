@@ -224,7 +224,7 @@ def test_unfinished_changes_are_kept_when_the_agent_fails(world: ValidationWorld
 CAPS = Caps(tries=3, cost=500_000)
 
 
-def attempt(broken: str) -> Attempt:
+def make_attempt(broken: str) -> Attempt:
     """An attempt after which these tests fail, one a letter."""
     failing = tuple(sorted(broken))
     return Attempt(CheckResult("pytest", passed=1, failed=len(failing), failing=failing), frozenset(broken), True)
@@ -242,14 +242,14 @@ def attempt(broken: str) -> Attempt:
     ],
 )
 def test_the_agent_gets_another_turn_until_a_cap_is_reached(broken: str, spent: int, reason: str) -> None:
-    found = find_give_up_reason([attempt(test) for test in broken], caps=CAPS, spent=spent)
+    found = find_give_up_reason([make_attempt(test) for test in broken], caps=CAPS, spent=spent)
     assert bool(found) == bool(reason)
     assert reason in found
 
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=12), *[st.integers(0, 9)] * 3)
 def test_repairs_never_pass_their_caps(broken: list[str], tries: int, cost: int, spent: int) -> None:
-    attempts = [attempt(test) for test in broken]
+    attempts = [make_attempt(test) for test in broken]
     if not find_give_up_reason(attempts, caps=Caps(tries, cost), spent=spent):
         assert len(attempts) <= tries
         assert spent < cost

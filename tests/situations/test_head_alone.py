@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.model import Source, Tier
+from engine.model import SessionView, Source, Tier
 from tests.situations.situation import RIGHT_TOTAL, WRONG_TOTAL, Situation
 
 
@@ -26,32 +26,35 @@ def test_head_does_not_pass_without_the_uncommitted_file(shop: Situation) -> Non
     assert session.summary.endswith("; 1 of 1 passed with the uncommitted files")
 
 
-@pytest.mark.long
-@pytest.mark.parametrize(
-    ("committed", "uncommitted", "finding"),
-    [
-        (RIGHT_TOTAL, f"# not committed\n{WRONG_TOTAL}", "passes without your uncommitted changes: "),
-        (
-            WRONG_TOTAL,
-            f"# not committed\n{WRONG_TOTAL}",
-            "fails without your uncommitted changes. On HEAD alone 1 of 1 test failed",
-        ),
-    ],
-    ids=["the changes broke it", "a commit broke it"],
-)
-def test_the_next_step_says_whether_a_commit_or_your_changes_broke_a_test(
-    shop: Situation, committed: str, uncommitted: str, finding: str
-) -> None:
+def check_head(shop: Situation, committed: str) -> SessionView:
+    """Commit this, break it in an edit, and run the card that asks whether HEAD fails too."""
     shop.commit("Rounding", {"cart.py": f"# rounded\n{committed}"}, days_ago=0)
-    shop.write("cart.py", uncommitted)
+    shop.write("cart.py", f"# not committed\n{WRONG_TOTAL}")
     assert not shop.run_tests().check.green
     card = shop.predict_card("check_clean_head")
     assert card.assignment.prompt == "Does `test_total` fail without your uncommitted changes, too?"
     assert card.source is Source.FOLLOW_UP
-    assert shop.approve(card).summary.startswith(f"tests/test_cart.py::test_total {finding}")
-    assert ("bisect" in shop.predict_kinds()) == (committed == WRONG_TOTAL)
-    assert ("without your uncommitted changes all tests pass" in shop.problem) == (committed != WRONG_TOTAL)
-    assert "check_clean_head" not in shop.predict_kinds()
+    return shop.approve(card)
+
+
+@pytest.mark.long
+def test_the_next_step_says_that_your_changes_broke_a_test(shop: Situation) -> None:
+    session = check_head(shop, RIGHT_TOTAL)
+    assert session.summary.startswith("tests/test_cart.py::test_total passes without your uncommitted changes: ")
+    assert "without your uncommitted changes all tests pass" in shop.problem
+    assert not {"bisect", "check_clean_head"} & set(shop.predict_kinds())
+
+
+@pytest.mark.long
+def test_the_next_step_says_that_a_commit_broke_a_test(shop: Situation) -> None:
+    session = check_head(shop, WRONG_TOTAL)
+    assert session.summary.startswith(
+        "tests/test_cart.py::test_total fails without your uncommitted changes. On HEAD alone 1 of 1 test failed"
+    )
+    assert "without your uncommitted changes all tests pass" not in shop.problem
+    kinds = shop.predict_kinds()
+    assert "bisect" in kinds
+    assert "check_clean_head" not in kinds
 
 
 def test_a_test_that_passes_at_head_is_named_with_that_and_needs_no_run_alone(shop: Situation) -> None:

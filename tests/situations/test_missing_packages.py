@@ -44,18 +44,20 @@ def without_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(programs))
 
 
-def is_node_link_named(situation: Situation) -> bool:
-    """Whether after an edit there is no card that would run npm, and the remarks say where to get it."""
+def edit_price(situation: Situation) -> None:
     situation.write("price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
-    return "prepare_environment" not in situation.predict_kinds() and situation.problem == (
-        "its tests need npm, which is not installed; install Node.js: https://nodejs.org"
-    )
+
+
+def assert_node_is_named(situation: Situation) -> None:
+    """No card would run npm, and the remarks say where to get it."""
+    assert "prepare_environment" not in situation.predict_kinds()
+    assert situation.problem == "its tests need npm, which is not installed; install Node.js: https://nodejs.org"
 
 
 def test_missing_packages_are_upkeep_and_block_you_where_you_changed_something(situation: Situation) -> None:
     situation.commit("Web", WITHOUT_PACKAGES, days_ago=9)
     situation.predict_top_card("prepare_environment", Tier.UPKEEP)
-    situation.write("price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
+    edit_price(situation)
     card = situation.predict_top_card("prepare_environment", Tier.BLOCKS)
     assert card.assignment.prompt == "Install the packages: npm ci"
     assert "network: registry.npmjs.org" in card.reasoning
@@ -85,7 +87,8 @@ def test_packages_that_need_the_network_are_offered_with_it(situation: Situation
 @pytest.mark.usefixtures("without_npm")
 def test_without_the_package_manager_its_link_is_named_instead_of_a_card(situation: Situation) -> None:
     situation.commit("Web", WITHOUT_PACKAGES, days_ago=9)
-    assert is_node_link_named(situation)
+    edit_price(situation)
+    assert_node_is_named(situation)
     refusal = refused("bad_parameters", lambda: situation.propose("run the tests"))
     assert refusal.message == "run_tests: its tests need npm, which is not installed"
 
@@ -94,14 +97,15 @@ def test_without_the_package_manager_its_link_is_named_instead_of_a_card(situati
 def test_the_link_of_the_package_manager_is_named_beside_another_project(situation: Situation) -> None:
     situation.commit("Web", WITHOUT_PACKAGES | API, days_ago=9)
     (situation.path / "packages/api/.venv").symlink_to(sys.prefix, target_is_directory=True)
-    assert is_node_link_named(situation)
+    edit_price(situation)
+    assert_node_is_named(situation)
 
 
 def test_of_two_languages_the_one_that_lacks_packages_is_installed(situation: Situation) -> None:
     situation.commit(
         "Shop and web", WITHOUT_PACKAGES | {"pyproject.toml": '[project]\nname = "shop"\nversion = "1"\n'}, days_ago=9
     )
-    situation.write("price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
+    edit_price(situation)
     card = situation.predict_card("prepare_environment")
     assert "need node_modules, which is not installed" in card.reasoning
     assert card.assignment.prompt == "Install the packages: npm ci"

@@ -12,6 +12,7 @@ import pytest
 from engine.api.gateway.access import THIS_RUN, TOKEN_NAME, USED_PASSES_KEY, Access, GatewayLimits, rotate_token
 from engine.api_keys import Keyring, Keys
 from engine.config.sections import Surface
+from engine.engine import Engine
 from engine.home import Home
 from engine.model import DecidedBy, Refusal, Status
 from engine.storage import state
@@ -29,6 +30,24 @@ def spend_pass(access: Access, credential: str, *, path: str, now: float) -> boo
 def make_keys(tmp_path: Path, keyring: MemoryKeyring | None = None, **environment: str) -> Keys:
     backend = keyring or MemoryKeyring()
     return Keys(Home.locate(tmp_path), environment=environment, keyring=Keyring(lambda: backend))
+
+
+class LockedKeyring(MemoryKeyring):
+    """A keyring that its owner can lock."""
+
+    locked = False
+
+    def get_password(self, service: str, username: str) -> str | None:
+        if self.locked:
+            raise RuntimeError("it is locked")
+        return super().get_password(service, username)
+
+
+def make_keyring(*, is_locked: bool) -> LockedKeyring:
+    """A keyring that is locked or not; while it is, only the file of keys is left."""
+    keyring = LockedKeyring()
+    keyring.locked = is_locked
+    return keyring
 
 
 def test_the_first_start_makes_a_token_and_the_second_finds_it(tmp_path: Path, database: Database) -> None:
@@ -94,17 +113,6 @@ def test_a_pass_whose_use_cannot_be_stored_opens_nothing(tmp_path: Path, databas
         access.spend(credential, now=50)
 
 
-class LockedKeyring(MemoryKeyring):
-    """A keyring that its owner can lock."""
-
-    locked = False
-
-    def get_password(self, service: str, username: str) -> str | None:
-        if self.locked:
-            raise RuntimeError("it is locked")
-        return super().get_password(service, username)
-
-
 def test_a_keyring_that_fails_disconnects_nobody(tmp_path: Path, database: Database) -> None:
     keyring = LockedKeyring()
     keys = make_keys(tmp_path, keyring)
@@ -118,9 +126,7 @@ def test_a_keyring_that_fails_disconnects_nobody(tmp_path: Path, database: Datab
 
 @pytest.mark.parametrize("in_file", [False, True])
 def test_a_deleted_token_lets_nobody_in(tmp_path: Path, database: Database, in_file: bool) -> None:
-    keyring = LockedKeyring()
-    keyring.locked = in_file  # so that only the file is left
-    keys = make_keys(tmp_path, keyring)
+    keys = make_keys(tmp_path, make_keyring(is_locked=in_file))
     access = Access(keys, database)
     token = access.load_or_make(in_file=in_file)
     credential, generation = access.issue_pass("POST", "/a", until=100), access.generation
@@ -132,10 +138,18 @@ def test_a_deleted_token_lets_nobody_in(tmp_path: Path, database: Database, in_f
     assert access.generation == generation + 1, "connections are closed"
     access.refresh()
     assert access.generation == generation + 1
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+def test_a_new_token_replaces_the_old_one_and_its_passes(tmp_path: Path, database: Database, in_file: bool) -> None:
+    keys = make_keys(tmp_path, make_keyring(is_locked=in_file))
+    access = Access(keys, database)
+    token = access.load_or_make(in_file=in_file)
+    credential, generation = access.issue_pass("POST", "/a", until=100), access.generation
     another, source = rotate_token(keys, in_file=in_file)
     access.refresh()
     assert source == ("file" if in_file else "keyring")
-    assert access.generation == generation + 2
+    assert access.generation == generation + 1, "connections are closed"
     assert (access.accepts(another), access.accepts(token)) == (True, False)
     assert not spend_pass(access, credential, path="/a", now=99), "a pass ends with the token of its time"
 
@@ -169,6 +183,9 @@ def make_predicted_cards(served: Served, *flows: str) -> None:
 Buttons = dict[str, dict[str, Any]]
 """The buttons of a notification by their label."""
 
+Phone = tuple[Engine, dict[str, Buttons]]
+"""The engine that notified a phone, and the buttons there by the id of their card."""
+
 
 def notify_phone(served: Served, server: NotificationServer) -> dict[str, Buttons]:
     """Send the phone a notification of each new card; the buttons by the card's id."""
@@ -188,26 +205,34 @@ def notify_phone(served: Served, server: NotificationServer) -> dict[str, Button
     return buttons_by_card
 
 
-@pytest.mark.long
-def test_a_card_is_decided_from_the_phone_once(serve: Serve) -> None:
+@pytest.fixture
+def phone(serve: Serve) -> Phone:
+    """A phone that was notified of two new cards."""
     served = serve(limits=GatewayLimits())  # a slow machine's requests are not cut short
-    engine = served.engine
     with NotificationServer() as server:
         buttons_by_card = notify_phone(served, server)
     assert served.token not in str(buttons_by_card)
-    first, second = [card.id for card in engine.cards.list_pending() if card.id in buttons_by_card][:2]
+    return served.engine, buttons_by_card
 
-    buttons = buttons_by_card[first]
+
+@pytest.mark.long
+def test_a_card_is_approved_from_the_phone_once(phone: Phone) -> None:
+    engine, buttons_by_card = phone
+    card_id, buttons = buttons_by_card.popitem()
     assert press(buttons["Approve"]).status_code == 200
-    assert engine.cards.get(first).status in (Status.APPROVED, Status.EXECUTED)
-    assert engine.cards.get(first).decided_by is DecidedBy.API
+    assert engine.cards.get(card_id).status in (Status.APPROVED, Status.EXECUTED)
+    assert engine.cards.get(card_id).decided_by is DecidedBy.API
     assert press(buttons["Approve"]).status_code == 401, "a pass opens once"
     assert press(buttons["Dismiss"]).status_code == 409, "and a card is decided once"
 
-    buttons = buttons_by_card[second]
+
+@pytest.mark.long
+def test_each_button_of_the_phone_has_a_pass_of_its_own(phone: Phone) -> None:
+    engine, buttons_by_card = phone
+    card_id, buttons = buttons_by_card.popitem()
     assert press(buttons["Snooze"]).status_code == 200
-    assert engine.cards.get(second).snoozed_until is not None
+    assert engine.cards.get(card_id).snoozed_until is not None
     swapped = buttons["Dismiss"] | {"headers": buttons["Approve"]["headers"]}
     assert press(swapped).status_code == 401, "the pass of one button opens no other door"
     assert press(buttons["Dismiss"]).status_code == 200
-    assert engine.cards.get(second).status is Status.DISMISSED
+    assert engine.cards.get(card_id).status is Status.DISMISSED
