@@ -9,6 +9,8 @@ import shutil
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +56,19 @@ def exchange(address: str, sent: bytes) -> Any:
         client.sendall(sent)
         client.shutdown(socket.SHUT_WR)
         return json.loads(client.makefile("rb").readline())
+
+
+OTHER_VERSION = "0.0.9"
+
+
+@contextmanager
+def held(home: Home, clock: FakeClock, address: str, **version: str) -> Iterator[None]:
+    """An engine of this version, by default of ours, holds the home and is reached at this address."""
+    lock = HomeLock(home, clock=clock, **version)
+    lock.acquire()
+    lock.announce(address)
+    yield
+    lock.release()
 
 
 def test_the_socket_is_private(serve: Serve) -> None:
@@ -177,36 +192,29 @@ def test_an_engine_that_is_just_starting_is_waited_for(
     assert len(attempts) == 3
 
 
-OTHER_VERSION = "0.0.9"
-
-
 def test_an_engine_of_another_version_is_only_asked_to_stop(
     engine: StandIn, home: Home, clock: FakeClock, serve: Serve
 ) -> None:
     """As after an upgrade of the package while the engine runs."""
     requested: list[str] = []
-    lock = HomeLock(home, clock=clock, version=OTHER_VERSION)
-    lock.acquire()
-    lock.announce(serve(lambda verb, arguments: requested.append(verb) or {}).address)
-    with pytest.raises(Refusal, match=f"the running engine is clawpy {OTHER_VERSION}, this is ") as caught:
-        control.call(home, "approve", {"id": "pred_1"}, opener=lambda home, **_: engine)
-    assert caught.value.code == "other_version"
-    assert str(os.getpid()) in caught.value.fix
-    [check] = [check for check in control.call(home, "doctor", {}, opener=None)["checks"] if check["name"] == "engine"]
-    assert (check["state"], check["fix"]) == ("warn", caught.value.fix)
-    control.stop(home, "")
+    server = serve(lambda verb, arguments: requested.append(verb) or {})
+    with held(home, clock, server.address, version=OTHER_VERSION):
+        approve = partial(control.call, home, "approve", {"id": "pred_1"}, opener=lambda home, **_: engine)
+        refusal = refused("other_version", approve)
+        assert refusal.message.startswith(f"the running engine is clawpy {OTHER_VERSION}, this is ")
+        assert str(os.getpid()) in refusal.fix
+        checks = control.call(home, "doctor", {}, opener=None)["checks"]
+        [check] = [check for check in checks if check["name"] == "engine"]
+        assert (check["state"], check["fix"]) == ("warn", refusal.fix)
+        control.stop(home, "")
     assert requested == ["stop"]
-    lock.release()
 
 
 def test_the_note_of_a_dead_engine_of_another_version_keeps_no_verb_from_an_engine_of_its_own(
-    engine: StandIn, home: Home, clock: FakeClock, serve: Serve
+    engine: StandIn, home: Home, clock: FakeClock
 ) -> None:
-    lock = HomeLock(home, clock=clock, version=OTHER_VERSION)
-    lock.acquire()
-    lock.announce(str(home.data / "run" / "engine.sock"))
-    note = (home.data / "engine.json").read_bytes()
-    lock.release()
+    with held(home, clock, str(home.data / "run" / "engine.sock"), version=OTHER_VERSION):
+        note = (home.data / "engine.json").read_bytes()
     (home.data / "engine.json").write_bytes(note)
     assert control.call(home, "status", {}, opener=lambda home, **_: engine)["state"] == "WATCHING"
 
@@ -215,14 +223,11 @@ def test_the_note_of_a_dead_engine_of_another_version_keeps_no_verb_from_an_engi
 def copied_home(home: Home, clock: FakeClock, serve: Serve, tmp_path: Path) -> Iterator[Home]:
     """A copy of a home whose engine is running. That engine fails the test if it is asked."""
     server = serve(lambda verb, arguments: pytest.fail(f"the engine of the original was asked to {verb}"))
-    lock = HomeLock(home, clock=clock)
-    lock.acquire()
-    lock.announce(server.address)
     copy = Home.locate(tmp_path / "copy")
     copy.data.mkdir(parents=True)
-    shutil.copyfile(home.data / "engine.json", copy.data / "engine.json")
-    yield copy
-    lock.release()
+    with held(home, clock, server.address):
+        shutil.copyfile(home.data / "engine.json", copy.data / "engine.json")
+        yield copy
 
 
 def test_a_copied_home_does_not_ask_the_engine_of_the_original(engine: StandIn, copied_home: Home) -> None:
@@ -239,27 +244,20 @@ def test_a_stop_in_a_copied_home_is_written_there_alone(home: Home, copied_home:
 def test_the_engine_is_found_by_another_path_to_its_home(
     home: Home, clock: FakeClock, serve: Serve, tmp_path: Path
 ) -> None:
-    lock = HomeLock(home, clock=clock)
-    lock.acquire()
-    lock.announce(serve(echo).address)
-    assert home.root is not None
-    (tmp_path / "link").symlink_to(home.root)
-    assert control.ask_running(Home.locate(tmp_path / "link"), "status")["verb"] == "status"
-    lock.release()
+    with held(home, clock, serve(echo).address):
+        assert home.root is not None
+        (tmp_path / "link").symlink_to(home.root)
+        assert control.ask_running(Home.locate(tmp_path / "link"), "status")["verb"] == "status"
 
 
 @pytest.mark.long
 def test_stop_does_not_wait_for_an_engine_that_hangs(home: Home, clock: FakeClock, serve: Serve) -> None:
     release = threading.Event()
-    server = serve(lambda verb, arguments: {"released": release.wait(20)})
-    lock = HomeLock(home, clock=clock)
-    lock.acquire()
-    lock.announce(server.address)
-    answer = control.stop(home, "it hangs")
+    with held(home, clock, serve(lambda verb, arguments: {"released": release.wait(20)}).address):
+        answer = control.stop(home, "it hangs")
+        release.set()
     assert not answer["reached"]
     assert is_requested(get_stop_file(home.data))
-    release.set()
-    lock.release()
 
 
 def test_a_stop_that_cannot_be_written_says_what_else_to_do(tmp_path: Path) -> None:

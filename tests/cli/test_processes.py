@@ -96,9 +96,7 @@ def test_a_verb_imports_nothing_that_is_used_later(home: Home, project: Path) ->
 
 
 @pytest.mark.long
-def test_verbs_reach_the_engine_that_holds_the_home(
-    clawpy: Clawpy, holder: ForkedProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_verbs_reach_the_cards_of_the_engine_that_holds_the_home(clawpy: Clawpy, holder: ForkedProcess) -> None:
     item = get_document(clawpy("propose", "sum up today", "--json"))["predictions"][0]
     assert [card["id"] for card in get_document(clawpy("cards", "--json"))["predictions"]] == [item["id"]]
     refused = clawpy("approve", "pred_of_nobody")
@@ -108,9 +106,19 @@ def test_verbs_reach_the_engine_that_holds_the_home(
     checks = get_document(clawpy("doctor", "--json"))["checks"]
     assert f"process id {holder.pid}" in next(check["message"] for check in checks if check["name"] == "engine")
 
-    monkeypatch.chdir(tmp_path)  # outside any repository
+
+@pytest.mark.long
+@pytest.mark.usefixtures("holder")
+def test_the_status_is_shown_outside_of_any_repository(
+    clawpy: Clawpy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     assert get_document(clawpy("status", "--json"))["pending"] == 0
 
+
+@pytest.mark.long
+@pytest.mark.usefixtures("holder")
+def test_the_engine_that_holds_the_home_is_stopped_and_resumed(clawpy: Clawpy) -> None:
     stopped = get_document(clawpy("stop", "enough", "--json"))
     assert stopped["reached"]
     assert [hold["reason"] for hold in stopped["holds"]] == ["enough"]
@@ -118,10 +126,15 @@ def test_verbs_reach_the_engine_that_holds_the_home(
     assert "`pause` is not active; stop is" in clawpy("resume", "pause").err
     assert clawpy("resume").out.startswith("▶ Resumed after the stop of ")
     assert "nothing is stopped or paused" in clawpy("resume").err
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("holder")
+def test_resume_names_the_setting_that_stops_everything(clawpy: Clawpy) -> None:
     clawpy("config", "set", "crossPollEnabled", "false")
-    assert "crossPollEnabled is false in the settings" in (error := clawpy("resume").err)
+    error = clawpy("resume").err
+    assert "crossPollEnabled is false in the settings" in error
     assert "clawpy config set crossPollEnabled true" in error
-    clawpy("config", "set", "crossPollEnabled", "true")
 
 
 @pytest.mark.long

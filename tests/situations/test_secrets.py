@@ -8,47 +8,67 @@ from engine.model import ALREADY_REVIEWED, PROBLEM_FOUND, DismissReason, Refusal
 from tests.situations.situation import HARMLESS_TOTAL, Situation
 
 KEY = "AK" + "IA" + "Q7W2E9R4T1Y8U3I6"  # put together here so that no scanner takes this file for a leak
+KEY_FILE = "shop/Zugänge prod.py"
 SETTINGS = f'REGION = "eu"\nKEY = "{KEY}"\n'
 
 
-@pytest.mark.long
-def test_a_key_in_an_unpushed_commit_is_named(pushed: Situation) -> None:
-    culprit = pushed.commit("Upload to the bucket", {"shop/Zugänge prod.py": SETTINGS}, days_ago=0.1)
+@pytest.fixture
+def with_key(pushed: Situation) -> Situation:
+    """A repository with a key in a commit that is not pushed, and another commit above it."""
+    pushed.commit("Upload to the bucket", {KEY_FILE: SETTINGS}, days_ago=0.1)
     pushed.commit("Faster cart", {"cart.py": HARMLESS_TOTAL}, days_ago=0.05)
+    return pushed
 
-    card = pushed.predict_top_card("secret", Tier.AT_RISK)
-    assert card.assignment.prompt == "Do not push yet: shop/Zugänge prod.py:2 holds an AWS access key"
+
+def make_fixup_command(situation: Situation) -> str:
+    """The command that takes the key of `with_key` out of its commit."""
+    culprit = situation.git("rev-parse", "HEAD~1")
+    return f"  git commit -m 'fixup! {culprit[:10]}' -- '{KEY_FILE}'"
+
+
+@pytest.mark.long
+def test_a_key_in_an_unpushed_commit_is_named_with_the_commands_that_take_it_out(with_key: Situation) -> None:
+    card = with_key.predict_top_card("secret", Tier.AT_RISK)
+    assert card.assignment.prompt == f"Do not push yet: {KEY_FILE}:2 holds an AWS access key"
     assert card.reasoning == (
         "It came in with “Upload to the bucket”, which no remote has yet. "
         "Approving this lists the commands that take it out, and changes nothing."
     )
-
-    session = pushed.approve(card)
-    assert session.summary.startswith("Do not push: shop/Zugänge prod.py:2 holds an AWS access key")
-    transcript = pushed.read_transcript(session)
-    commands = f"  git commit -m 'fixup! {culprit[:10]}' -- 'shop/Zugänge prod.py'"
-    assert commands in transcript
+    session = with_key.approve(card)
+    assert session.summary.startswith(f"Do not push: {KEY_FILE}:2 holds an AWS access key")
+    transcript = with_key.read_transcript(session)
+    assert make_fixup_command(with_key) in transcript
     assert KEY not in transcript + session.summary + repr(card)
     assert session.outcome == PROBLEM_FOUND
 
-    next_card, *_ = pushed.engine.cards.list_pending()
+
+@pytest.mark.long
+def test_a_key_that_was_reviewed_is_warned_of_and_not_reviewed_again(with_key: Situation) -> None:
+    card = with_key.predict_top_card("secret")
+    with_key.approve(card)
+    next_card, *_ = with_key.engine.cards.list_pending()
     assert next_card.kind == "secret"
     assert next_card.id != card.id, "it is back at once, and warns until the key is gone"
     assert "You reviewed it at 09:30; the details say how to take it out." in next_card.reasoning
-    assert commands in next_card.reasoning.splitlines()
+    assert make_fixup_command(with_key) in next_card.reasoning.splitlines()
     with pytest.raises(Refusal, match="nothing has changed since") as refused:
-        pushed.engine.cards.approve(next_card.id)
+        with_key.engine.cards.approve(next_card.id)
     assert refused.value.code == ALREADY_REVIEWED
-    assert pushed.engine.cards.list_pending()[0] == next_card, "no run, and no decision"
+    assert with_key.engine.cards.list_pending()[0] == next_card, "no run, and no decision"
 
-    pushed.write("shop/Zugänge prod.py", "KEY = None\n")
-    edited = pushed.predict_top_card("secret")
-    assert edited.assignment.prompt == "Do not push yet: the history of shop/Zugänge prod.py holds an AWS access key"
-    assert commands in pushed.read_transcript(pushed.approve(edited))
-    pushed.commit("No key", {"shop/Zugänge prod.py": "KEY = None\n"}, days_ago=0)
-    pushed.git("reset", "-q", "--soft", "origin/main")
-    pushed.commit("Upload without a key", days_ago=0)
-    assert "secret" not in pushed.predict_kinds()
+
+@pytest.mark.long
+def test_a_key_that_was_edited_out_is_warned_of_until_the_history_is_without_it(with_key: Situation) -> None:
+    with_key.approve(with_key.predict_top_card("secret"))
+    command = make_fixup_command(with_key)
+    with_key.write(KEY_FILE, "KEY = None\n")
+    edited = with_key.predict_top_card("secret")
+    assert edited.assignment.prompt == f"Do not push yet: the history of {KEY_FILE} holds an AWS access key"
+    assert command in with_key.read_transcript(with_key.approve(edited))
+    with_key.commit("No key", {KEY_FILE: "KEY = None\n"}, days_ago=0)
+    with_key.git("reset", "-q", "--soft", "origin/main")
+    with_key.commit("Upload without a key", days_ago=0)
+    assert "secret" not in with_key.predict_kinds()
 
 
 @pytest.mark.long

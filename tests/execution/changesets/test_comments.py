@@ -19,12 +19,17 @@ def test_comments_quote_a_line_of_the_new_or_the_old_file(world: LandingWorld, c
     comments = world.changes.comments
     comments.add(change.id, "a.txt", 4, "write 4\x1b[2J instead")
     [first, second] = comments.add(change.id, "b.txt", 1, "keep it", old=True).comments
-
-    assert first.quote == "four"
-    assert first.text == "write 4 instead"
-    assert second.quote == "b"
-    assert second.old
+    assert (first.quote, first.text, first.old) == ("four", "write 4 instead", False)
+    assert (second.quote, second.text, second.old) == ("b", "keep it", True)
     assert [event.kind for event in events.drain()] == ["ChangeSetCommented"] * 2
+
+
+def test_the_message_to_the_agent_has_each_comment_with_its_place_and_quote(
+    world: LandingWorld, change: Change
+) -> None:
+    comments = world.changes.comments
+    comments.add(change.id, "a.txt", 4, "write 4 instead")
+    comments.add(change.id, "b.txt", 1, "keep it", old=True)
     text, numbers = comments.make_unsent_message(change.id)
     assert numbers == (1, 2)
     assert text.split("\n\n") == [

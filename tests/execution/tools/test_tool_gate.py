@@ -134,24 +134,35 @@ def test_nothing_is_written_before_it_is_allowed(make_belt_world: MakeBeltWorld)
 
 
 @needs_sandbox
-def test_an_agents_own_tools_pass_the_same_gate(make_belt_world: MakeBeltWorld) -> None:
+@pytest.mark.parametrize(
+    ("kind", "arguments", "rule"),
+    [
+        ("think", {}, ""),
+        ("execute", {"command": "pytest -q"}, ""),
+        ("read", {"paths": ["a.py"]}, ""),
+        ("edit", {"paths": ["a.py", "b/c.py"]}, ""),
+        ("search", {}, ""),
+        ("execute", {"command": "rm -rf /"}, "blocked"),
+        ("execute", {"command": "cd a && make deploy"}, "denied"),
+        ("edit", {"paths": ["a.py", "../b"]}, "outside"),
+        ("delete", {"paths": [".git/config"]}, "git_folder"),
+        ("read", {"paths": [".git/config"]}, "git_folder"),
+    ],
+)
+def test_an_agents_own_tools_pass_the_same_gate(
+    make_belt_world: MakeBeltWorld, kind: str, arguments: dict[str, Any], rule: str
+) -> None:
     world = make_belt_world(sandbox=find_best_sandbox(), policy=Policy(allow=TOOL_NAMES, deny=("exec:make *",)))
-
-    def is_allowed(kind: str, **arguments: Any) -> bool:
-        return world.belt.ask_permission(AgentToolCall(kind, "a title", **arguments))
-
-    assert is_allowed("think")
-    assert is_allowed("execute", command="pytest -q")
-    assert is_allowed("read", paths=[str(world.folder / "a.py")])
-    assert is_allowed("edit", paths=["a.py", "b/c.py"])
-    assert is_allowed("search")
-    assert not is_allowed("execute", command="rm -rf /")
-    assert not is_allowed("execute", command="cd a && make deploy")
-    assert not is_allowed("edit", paths=["a.py", "../b"])
-    assert not is_allowed("delete", paths=[".git/config"])
-    assert not is_allowed("read", paths=[".git/config"])
+    is_allowed = world.belt.ask_permission(AgentToolCall(kind, "a title", **arguments))
+    assert is_allowed is (rule == "")
+    assert [entry.rule for entry in world.refused] == [rule] * (not is_allowed)
     assert world.permissions.latest() == []
-    assert [entry.rule for entry in world.refused] == ["blocked", "denied", "outside", "git_folder", "git_folder"]
+
+
+@needs_sandbox
+def test_an_agents_own_tools_may_name_a_file_of_the_session_by_its_full_path(make_belt_world: MakeBeltWorld) -> None:
+    world = make_belt_world(sandbox=find_best_sandbox(), policy=Policy(allow=TOOL_NAMES))
+    assert world.belt.ask_permission(AgentToolCall("read", "a title", paths=[str(world.folder / "a.py")]))
 
 
 @needs_sandbox

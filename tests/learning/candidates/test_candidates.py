@@ -44,7 +44,7 @@ from tests.learning.candidates.adaptation_world import (
 from tests.support.helpers import refused
 
 
-def test_a_second_session_brings_a_candidate_to_review_and_the_operator_decides(world: AdaptationWorld) -> None:
+def test_a_second_session_brings_a_candidate_to_review(world: AdaptationWorld) -> None:
     world.end_healed_session("sess_1")
     world.adaptation.run_round()
     world.end_healed_session("sess_2")
@@ -53,11 +53,20 @@ def test_a_second_session_brings_a_candidate_to_review_and_the_operator_decides(
     assert candidate.status is CandidateStatus.REVIEW
     assert len(candidate.drafted_from) == len(candidate.corroborated_by) == 1
     assert [wait.kind for wait in world.adaptation.waiting()] == ["candidate"]
+
+
+def test_the_operator_approves_a_candidate_once(world: AdaptationWorld) -> None:
+    candidate = world.bring_to_review()
     approved = world.adaptation.approve(candidate.id[:8])
     assert (approved.status, approved.decided_by) == (CandidateStatus.ACTIVE, "operator")
     assert world.list_active_ids() == [candidate.id]
     assert world.adaptation.waiting() == []
     refused("already_decided", lambda: world.adaptation.approve(candidate.id))
+
+
+def test_a_candidate_that_was_rolled_back_can_be_approved_again(world: AdaptationWorld) -> None:
+    candidate = world.bring_to_review()
+    world.adaptation.approve(candidate.id)
     world.adaptation.roll_back(candidate.id, "it did not help")
     assert world.list_active_ids() == []
     world.adaptation.approve(candidate.id)
@@ -65,13 +74,18 @@ def test_a_second_session_brings_a_candidate_to_review_and_the_operator_decides(
     assert world.read_candidate_events() == [
         "CandidateDrafted", "CandidateWeighed", "CandidatePromoted", "CandidateRolledBack", "CandidatePromoted",
     ]  # fmt: skip
+
+
+def test_an_active_candidate_shows_its_stations_records_and_overlays(world: AdaptationWorld) -> None:
+    candidate = world.bring_to_review()
+    world.adaptation.approve(candidate.id)
     view = world.adaptation.view(candidate.id)
     assert [station.name for station in view.stations] == [
         "detect", "draft", "score", "corroborate", "review", "promote",
     ]  # fmt: skip
     assert {station.state for station in view.stations} == {"done"}
     assert len(view.records) == 2
-    assert len(view.overlays) == 2
+    assert len(view.overlays) == 1
 
 
 def test_failing_tests_get_the_repair_of_another_session_and_one_review(world: AdaptationWorld) -> None:

@@ -256,22 +256,27 @@ def test_the_copy_in_a_team_is_valid_again_only_if_it_was_retracted_with_its_ent
     assert [change.entry.id for change in plan if change.entry.active] == [entry.id, *[copy.id] * is_revived]
 
 
-def test_forgetting_leaves_empty_entries_with_their_provenance(promoted_world: ChainWorld) -> None:
-    entry = find_project_entry(promoted_world)
-    before = promoted_world.learnings.view(entry.id)
+def test_forgetting_erases_a_text_in_every_scope_and_on_every_page(promoted_world: ChainWorld) -> None:
     texts, terms = promoted_world.learnings.texts, SearchTerms([UV])
+    entry = find_project_entry(promoted_world)
     assert texts.find_text(entry.id) == UV
     assert {found_text for _, found_text in texts.find(terms)} == {UV}
     assert texts.erase(terms) == 5, "three entries of teams, one of the project, one of all projects"
     assert texts.erase(terms) == 0
     assert list(texts.find(terms)) == []
+    assert texts.find_text(entry.id) is None
     assert all(UV.encode() not in data for data in promoted_world.pages().values())
+    others = [other for other in promoted_world.learnings.files.entries() if other.text == "Tea is at four"]
+    assert len(others) == 4
+
+
+def test_forgetting_leaves_empty_entries_with_their_provenance(promoted_world: ChainWorld) -> None:
+    entry = find_project_entry(promoted_world)
+    before = promoted_world.learnings.view(entry.id)
+    promoted_world.learnings.texts.erase(SearchTerms([UV]))
     after = promoted_world.learnings.view(entry.id)
     assert after.entry.text == ""
     assert (after.entry.status, after.entry.retired_because) == (LearningStatus.RETIRED, "forgotten")
     assert [source.id for source in after.promoted_from] == [source.id for source in before.promoted_from]
     assert after.sessions == before.sessions
-    assert texts.find_text(entry.id) is None
-    others = [other for other in promoted_world.learnings.files.entries() if other.text == "Tea is at four"]
-    assert len(others) == 4
     assert promoted_world.learnings.run_chain().nothing
