@@ -175,10 +175,10 @@ class CheckResult:
 
     @property
     def all_failed_before(self) -> bool:
-        """Whether everything that fails is known to fail without the tested changes as well. Tests of two projects may
-        have the same name, so names are counted."""
-        has_names = self.failed + self.errors <= len(self.faults)
-        return has_names and Counter(self.faults) <= Counter(self.failed_before or ())
+        """Whether everything that fails is known to fail without the tested changes as well. Names are counted, because
+        tests of two projects may have the same name, and `faults` has only one of the errors of several tools."""
+        failed_before = self.failed_before or ()
+        return self.failed + self.errors <= len(failed_before) and Counter(self.faults) <= Counter(failed_before)
 
     @property
     def has_new_failures(self) -> bool:

@@ -89,3 +89,36 @@ def test_what_failed_before_is_known_of_each_tool_alone() -> None:
     both = combine_checks([ToolCheck(tool, known), ToolCheck(tool, unknown)])  # type: ignore[arg-type]
     assert (both.failed_before, both.has_new_failures) == (("a",), True)
     assert combine_checks([ToolCheck(tool, unknown)] * 2).failed_before is None  # type: ignore[arg-type]
+
+
+OLD_ERROR = CheckResult(
+    "maven", 0, 0, errors=1, error="Cart.java:3: ';' expected", failed_before=("Cart.java:3: ';' expected",)
+)
+NEW_ERROR = CheckResult("npm test", 0, 0, errors=1, error="cart.ts(3,5): error TS2304", failed_before=())
+OLD_TEST = CheckResult("pytest", 1, 1, failing=("a",), failed_before=("a",))
+PASSED = CheckResult("go test", 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("checks", "is_new"),
+    [
+        ([OLD_TEST, OLD_ERROR], False),
+        (
+            [
+                OLD_ERROR,
+                replace(OLD_ERROR, error="Tax.java:1: '}' expected", failed_before=("Tax.java:1: '}' expected",)),
+                PASSED,
+            ],
+            False,
+        ),
+        ([OLD_TEST, NEW_ERROR], True),
+        ([OLD_ERROR, NEW_ERROR, PASSED], True),
+        ([NEW_ERROR, OLD_ERROR, PASSED], True),
+    ],
+    ids=["a test and an error", "two errors", "a new error beside a test", "a second new error", "a first new error"],
+)
+def test_each_error_of_several_tools_counts_as_new_unless_it_was_there_before(
+    checks: list[CheckResult], is_new: bool
+) -> None:
+    combined = combine_checks([ToolCheck(None, check) for check in checks])  # type: ignore[arg-type]
+    assert combined.has_new_failures is is_new
