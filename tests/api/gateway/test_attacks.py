@@ -132,17 +132,6 @@ def test_a_pass_carries_no_content(serve: Serve, content: dict[str, Any]) -> Non
 
 
 @pytest.mark.long
-def test_a_pass_decides_its_card_once(serve: Serve) -> None:
-    served = serve()
-    path = f"/api/v1/predictions/{served.propose_card().id}/confirm"
-    statuses = []
-    for lifetime in (60, 61):  # seconds; passes of one request with one end would be the same pass
-        credential = served.gateway.issue_pass("POST", path, until=time.time() + lifetime)
-        statuses.append(served.ask("POST", path, headers={"Authorization": f"Bearer {credential}"}).status_code)
-    assert statuses == [200, 409]
-
-
-@pytest.mark.long
 @pytest.mark.usefixtures("unchanged_engine")
 def test_a_request_that_never_ends_is_cut_off(served: Served) -> None:
     beginnings = {
