@@ -45,7 +45,7 @@ def read_completion_names(home: Home, kind: str) -> Mapping[str, Any]:
             return _read_ids(home, _ID_QUERIES[kind])
         match kind:
             case "agents":
-                return {folder.name: "agent" for folder in sorted(home.agents.iterdir()) if folder.is_dir()}
+                return {folder.name: "agent" for folder in sorted(home.agents.glob("[!.]*")) if folder.is_dir()}
             case "workspaces":
                 return dict.fromkeys(home.configured_workspaces(), "workspace")
             case "channels":

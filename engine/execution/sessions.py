@@ -53,6 +53,7 @@ from engine.model import (
     SessionState,
     SessionView,
     TranscriptLine,
+    label_outcome,
     sanitise,
 )
 from engine.model.secrets import refuse_secret
@@ -239,7 +240,7 @@ class Sessions:
                 raise Refusal(
                     "not_running", f"{session_id} has not started", "send it when the session runs; see `clawpy work`"
                 )
-            message = f"{session_id} has ended ({view.state}) and no longer reads replies"
+            message = f"{session_id} has ended ({label_outcome(view.outcome)}) and no longer reads replies"
             raise Refusal("not_running", message, f"continue it: {make_continue_command(session_id)}")
         if not live.replies.send(reply):
             message = f"{session_id} reads no replies: no agent works in it, or it is finishing"

@@ -117,6 +117,12 @@ def test_without_a_home_nothing_is_offered_and_nothing_printed(home: Home, tmp_p
     assert answers.read_text() == ""
 
 
+def test_the_folder_of_retired_agents_is_no_agent(home: Home) -> None:
+    for name in ("cto", ".retired/tester"):
+        (home.agents / name).mkdir(parents=True)
+    assert read_completion_names(home, "agents") == {"cto": "agent"}
+
+
 def test_the_cached_names_are_collected_again_when_a_file_that_defines_them_changes() -> None:
     classes = (Settings, ProviderSettings, KnownAgent, Flow, *flows.FLOWS.values())
     defining = {Path(inspect.getfile(each)) for each in (*classes, describe_accepted, flows)}

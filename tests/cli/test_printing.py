@@ -71,6 +71,13 @@ def test_do_not_disturb_is_off_in_one_sentence() -> None:
     assert printed == "Do not disturb is off; quiet hours still apply."
 
 
+def test_the_undo_of_running_work_says_that_it_is_being_stopped() -> None:
+    others = dict.fromkeys(("sandbox", "error", "summary"), "") | dict.fromkeys(("check", "flow", "result"))
+    session = {"id": "sess_1", "state": "running", "workspace": "/srv/shop", "targetChannel": "koji-core", **others}
+    printed = render_document("undo", {"prediction": None, "session": session, "changeSet": None})
+    assert printed.splitlines()[-1] == "It is being stopped: `clawpy work sess_1` shows how it ends."
+
+
 def test_a_text_from_outside_has_no_escape_sequences() -> None:
     item = {"id": "task_1", "state": "open", "title": "round\x1b[31m it", "note": "", "waitsFor": []}
     assert render_document("tasks", {"tasks": [item]}, colour=True) == "○ open     \x1b[2mtask_1\x1b[0m  round it"

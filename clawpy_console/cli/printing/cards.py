@@ -270,6 +270,10 @@ def format_undo(document: Document) -> Lines:
     change = document["changeSet"]
     if change is None or change["state"] not in ("undone", "waiting"):
         yield from format_card_with_session(document)
+        session = document["session"]
+        if session and session["state"] in ("queued", "running"):
+            command = f"clawpy work {session['id']}"
+            yield f"It is being stopped: `{bold(command)}` shows how it ends."
         return
     left = f"; {change['landings']} left" if change["landings"] else ""
     command = f"clawpy land {change['id']}"
