@@ -37,12 +37,12 @@ def find_targets_of_trigger(trigger: Trigger, production: ProductionSettings) ->
     prompt speaks of writing to one, or if a parameter has that name, because `main` is also a plain word. A flow never
     writes to a branch or a remote (SPEC 3.9).
     """
-    return _list_targets(_find_named_by_trigger(trigger, production))
+    return _list_targets(_find_named_by_trigger(trigger), production)
 
 
 def find_targets_of_command(command: str, production: ProductionSettings) -> tuple[str, ...]:
     """The production targets among the words of a command."""
-    return _list_targets(_find_named_by_command(_split_shell_words(command), production))
+    return _list_targets(_find_named_by_command(_split_shell_words(command)), production)
 
 
 def find_target_of_file(path: str, workspace: str, production: ProductionSettings) -> tuple[str, ...]:
@@ -58,55 +58,67 @@ def find_target_of_host(host: str, production: ProductionSettings) -> tuple[str,
 
 
 class _Named(NamedTuple):
-    """A possible target: its kind and name, and the production patterns of that kind."""
+    """A possible target."""
 
     kind: str
+    """branch, remote, host, context or path."""
     name: str
-    patterns: Patterns
-
-    @property
-    def is_target(self) -> bool:
-        if _matches_any(self.name, self.patterns):
-            return True
-        is_path = self.kind == "path" and self.name != ""
-        return is_path and _matches_any(str(PurePosixPath(self.name)), self.patterns)  # `./deploy/x` is `deploy/x`
 
 
-def _list_targets(named_targets: Iterator[_Named]) -> tuple[str, ...]:
+def _list_targets(named_targets: Iterator[_Named], production: ProductionSettings) -> tuple[str, ...]:
     """The targets in words, each once."""
-    return tuple(dict.fromkeys(f"{possible.kind} {possible.name}" for possible in named_targets if possible.is_target))
+    patterns = {
+        "branch": production.branches,
+        "remote": production.remotes,
+        "host": production.hosts,
+        "context": production.contexts,
+        "path": production.paths,
+    }
+    return tuple(
+        dict.fromkeys(
+            f"{named.kind} {named.name}" for named in named_targets if _is_target(named, patterns[named.kind])
+        )
+    )
 
 
-def _find_named_by_trigger(trigger: Trigger, production: ProductionSettings) -> Iterator[_Named]:
+def _is_target(named: _Named, patterns: Patterns) -> bool:
+    """Whether the name, or a path without `./`, matches one of the patterns of its kind."""
+    if _matches_any(named.name, patterns):
+        return True
+    is_path = named.kind == "path" and named.name != ""
+    return is_path and _matches_any(str(PurePosixPath(named.name)), patterns)
+
+
+def _find_named_by_trigger(trigger: Trigger) -> Iterator[_Named]:
     """The possible targets in a trigger's prompt and parameters, as `find_targets_of_trigger` says."""
     assignment = trigger.assignment
     words = [word.strip(".,:;!?()[]{}`'\"") for word in assignment.prompt.split()]
     is_prompt = assignment.flow is None
     if is_prompt:
-        yield from _find_named_by_parameters(assignment.parameters, production)
+        yield from _find_named_by_parameters(assignment.parameters)
     writes_to_git = is_prompt and any(word.lower() in _PRODUCTION_WORDS["writing_words"] for word in words)
     for text in (*words, *_collect_strings(assignment.parameters)):
         if writes_to_git:
-            yield from _find_git_targets(text, production)
+            yield from _find_git_targets(text)
         for part in _split_address(text):
-            yield _Named("host", part, production.hosts)
-            yield _Named("context", part, production.contexts)
-        yield _Named("path", text, production.paths)
+            yield _Named("host", part)
+            yield _Named("context", part)
+        yield _Named("path", text)
 
 
-def _find_named_by_parameters(parameters: Mapping[str, Any], production: ProductionSettings) -> Iterator[_Named]:
+def _find_named_by_parameters(parameters: Mapping[str, Any]) -> Iterator[_Named]:
     """The branches and remotes in parameters that have such a name."""
     for key, value in parameters.items():
         if isinstance(value, str) and key.lower() in ("target", "branch", "base", "onto"):
-            yield _Named("branch", value, production.branches)
+            yield _Named("branch", value)
         if isinstance(value, str) and key.lower() == "remote":
-            yield _Named("remote", value, production.remotes)
+            yield _Named("remote", value)
 
 
-def _find_git_targets(word: str, production: ProductionSettings) -> Iterator[_Named]:
+def _find_git_targets(word: str) -> Iterator[_Named]:
     """The branch and the remote that a word may name, as in `HEAD:refs/heads/main` or `origin/main`."""
-    yield _Named("branch", word.rsplit(":", 1)[-1].removeprefix("refs/heads/"), production.branches)
-    yield _Named("remote", word.split("/")[0], production.remotes)
+    yield _Named("branch", word.rsplit(":", 1)[-1].removeprefix("refs/heads/"))
+    yield _Named("remote", word.split("/")[0])
 
 
 def _collect_strings(value: Any) -> list[str]:
@@ -133,36 +145,48 @@ def _split_address(text: str) -> list[str]:
     return parts
 
 
-def _find_named_by_command(words: Sequence[str], production: ProductionSettings) -> Iterator[_Named]:
+def _find_named_by_command(words: Sequence[str]) -> Iterator[_Named]:
     """The possible targets in a command: hosts if it addresses one, contexts if it selects one, branches and remotes if
     it writes to one, and paths anywhere."""
     programs = {word.rsplit("/", 1)[-1] for word in words}
     is_remote = not programs.isdisjoint(_PRODUCTION_WORDS["remote_programs"])
     writes_git = "git" in programs and not _PRODUCTION_WORDS["git_writes"].isdisjoint(words)
     for before, word in pairwise(["", *words]):
-        name, equals, value = word.partition("=")
-        options = [(before, word), *([(name, value)] if equals else [])]
-        hosts = _find_hosts(word, options)
-        if is_remote and not word.startswith("-"):
-            hosts.append(word)
-        for host in hosts:
+        options = _list_options(before, word)
+        for host in _find_hosts(word, options, is_remote=is_remote):
             # First with its port, which a pattern may have. IPv6 addresses have colons too.
-            yield _Named("host", host, production.hosts)
-            yield _Named("host", host.split(":")[0], production.hosts)
-        for option, text in options:
-            if option in _PRODUCTION_WORDS["context_options"]:
-                yield _Named("context", text, production.contexts)
+            yield _Named("host", host)
+            yield _Named("host", host.split(":")[0])
+        yield from (_Named("context", value) for value in _select_values(options, "context_options"))
         if writes_git:
-            yield from _find_git_targets(word, production)
-        yield _Named("path", word, production.paths)
+            yield from _find_git_targets(word)
+        yield _Named("path", word)
 
 
-def _find_hosts(word: str, options: Sequence[tuple[str, str]]) -> list[str]:
-    """The hosts in the URLs of a word, in the values of its options, or in `user@host`."""
+_Options = Sequence[tuple[str, str]]
+"""(option, value)."""
+
+
+def _list_options(before: str, word: str) -> _Options:
+    """The options whose value a word may have: the one before it, and its own in `option=value`."""
+    option, equals, value = word.partition("=")
+    return [(before, word), (option, value)] if equals else [(before, word)]
+
+
+def _select_values(options: _Options, kind: str) -> list[str]:
+    """The values of the options of a kind in `production.toml`."""
+    return [value for option, value in options if option in _PRODUCTION_WORDS[kind]]
+
+
+def _find_hosts(word: str, options: _Options, *, is_remote: bool) -> list[str]:
+    """The hosts in the URLs of a word, in the values of its options, or in `user@host`; and the word itself, if the
+    program `is_remote`, so that it addresses hosts by plain words."""
     hosts: list[str] = re.findall(r"://(?:[^/@\s]*@)?([^/:\s]+)", word)
-    hosts += [text for option, text in options if option in _PRODUCTION_WORDS["host_options"]]
+    hosts += _select_values(options, "host_options")
     if "@" in word and "://" not in word:
         hosts.append(word.rsplit("@", 1)[1])
+    if is_remote and not word.startswith("-"):
+        hosts.append(word)
     return hosts
 
 
