@@ -1,6 +1,7 @@
 """Reads events from the ledger, stores notifications in the outbox, and delivers them (SPEC 10.2).
 
-Each surface has its own thread, so that a service that does not answer delays no other.
+Each surface has its own thread, so that a service that does not answer delays no other. In quiet hours only urgent
+notifications are sent; the others follow in the morning.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.api.documents import Document, instant
 from engine.api.notify.delivery import (
@@ -38,15 +39,7 @@ from engine.api.notify.notes import (
     make_digest,
     make_note,
 )
-from engine.api.notify.outbox import (
-    BACKOFF_S,
-    MAX_AGE,
-    MAX_TRIES,
-    DeliveryState,
-    NotificationRow,
-    Outbox,
-    plan_delivery,
-)
+from engine.api.notify.outbox import DeliveryState, NotificationRow, Outbox
 from engine.background import Background
 from engine.config.sections import Surface, make_address_variable
 from engine.events import Subscription
@@ -59,6 +52,21 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CURSOR_KEY = "notify.read"
+
+BACKOFF_S = (30.0, 120.0, 600.0, 1800.0, 3600.0)
+"""Seconds until the next attempt, by the number of failures in a row. The last value is used for all further ones."""
+
+MAX_TRIES = 8
+"""Maximum number of attempts for one notification."""
+
+MAX_AGE = timedelta(hours=24)
+"""A notification that was not sent by this age is given up. A ledger entry that was not read by this age is skipped."""
+
+QUIET_POLL_S = 60.0
+"""Seconds until the next check whether quiet hours are over."""
+
+MAX_BATCH_NOTIFICATIONS = 50
+"""Maximum number of notifications that are sent as one."""
 
 CLOSE_TIMEOUT_S = 1.0
 """Seconds that `close` waits for a delivery in progress. If it is not finished then, it is repeated at the next
@@ -266,6 +274,29 @@ class Notifications:
             return reply | {"message": "no address", "fix": fix}
         reply |= {"service": address.service, "source": address.source}
         return reply if is_on else reply | {"message": f"{setting} is off", "fix": f"clawpy config set {setting} true"}
+
+
+class DeliveryPlan(NamedTuple):
+    """What is sent to a surface now."""
+
+    batch: Sequence[NotificationRow]
+    """The rows to send now as one notification."""
+    wait: float | None
+    """Seconds until the next check; None if nothing waits."""
+
+
+def plan_delivery(waiting: Sequence[NotificationRow], now: datetime, *, quiet: bool) -> DeliveryPlan:
+    """The plan for the rows that wait for a surface. Urgent rows come first, then the oldest. Collected rows are sent
+    together, also those that are not due yet."""
+    sendable = sorted((row for row in waiting if row.urgent or not quiet), key=lambda row: (not row.urgent, row.id))
+    first = next((row for row in sendable if row.due_at <= now), None)
+    if first is None:
+        waits = [(row.due_at - now).total_seconds() for row in sendable]
+        if len(sendable) < len(waiting):
+            waits.append(QUIET_POLL_S)
+        return DeliveryPlan((), min(waits, default=None))
+    batch = [row for row in sendable if row.is_collected] if first.is_collected else [first]
+    return DeliveryPlan(batch[:MAX_BATCH_NOTIFICATIONS], 0.0)
 
 
 class _Sender:

@@ -1,8 +1,7 @@
-"""Stores notifications that wait, were sent or were given up, and plans when they are sent (SPEC 10.2).
+"""Stores notifications that wait, were sent or were given up (SPEC 10.2).
 
 They are in the database, so a crash loses none. A row has the id of its ledger entry, but no text and no address, so
-nothing in it must be forgotten or kept secret. In quiet hours only urgent notifications are sent; the others follow in
-the morning.
+nothing in it must be forgotten or kept secret.
 """
 
 from __future__ import annotations
@@ -10,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from enum import StrEnum
-from itertools import groupby
-from typing import NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
@@ -20,6 +17,7 @@ from sqlmodel import Field, SQLModel, col, select
 from engine.config.sections import Surface
 from engine.events import Event, NotificationsGivenUp
 from engine.frozen import frozen
+from engine.model import group_pairs
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import utc_field
 
@@ -127,10 +125,10 @@ class Outbox:
         """Notifications that were given up, by surface."""
         with self._database.read() as session:
             given_up = session.exec(select(NotificationRow).where(_IS_GIVEN_UP).order_by(_surface, _id)).all()
+        by_surface = group_pairs((Surface(row.surface), row) for row in given_up)
         return [
-            Undelivered(Surface(name), len(rows), min(row.created_at for row in rows), rows[-1].reason)
-            for name, group in groupby(given_up, key=lambda row: row.surface)
-            if (rows := list(group))
+            Undelivered(surface, len(rows), min(row.created_at for row in rows), rows[-1].reason)
+            for surface, rows in by_surface.items()
         ]
 
     def finish(self, rows: Sequence[NotificationRow], state: DeliveryState, reason: str = "") -> None:
@@ -181,45 +179,3 @@ class Outbox:
 
 def _match_given_up(surface: Surface | None) -> sa.ColumnElement[bool]:
     return _IS_GIVEN_UP if surface is None else _IS_GIVEN_UP & (_surface == surface)
-
-
-# -- timing
-
-
-BACKOFF_S = (30.0, 120.0, 600.0, 1800.0, 3600.0)
-"""Seconds until the next attempt, by the number of failures in a row. The last value is used for all further ones."""
-
-MAX_TRIES = 8
-"""Maximum number of attempts for one notification."""
-
-MAX_AGE = timedelta(hours=24)
-"""A notification that was not sent by this age is given up. A ledger entry that was not read by this age is skipped."""
-
-QUIET_POLL_S = 60.0
-"""Seconds until the next check whether quiet hours are over."""
-
-MAX_BATCH_NOTIFICATIONS = 50
-"""Maximum number of notifications that are sent as one."""
-
-
-class DeliveryPlan(NamedTuple):
-    """What is sent to a surface now."""
-
-    batch: Sequence[NotificationRow]
-    """The rows to send now as one notification."""
-    wait: float | None
-    """Seconds until the next check; None if nothing waits."""
-
-
-def plan_delivery(waiting: Sequence[NotificationRow], now: datetime, *, quiet: bool) -> DeliveryPlan:
-    """The plan for the rows that wait for a surface. Urgent rows come first, then the oldest. Collected rows are sent
-    together, also those that are not due yet."""
-    sendable = sorted((row for row in waiting if row.urgent or not quiet), key=lambda row: (not row.urgent, row.id))
-    first = next((row for row in sendable if row.due_at <= now), None)
-    if first is None:
-        waits = [(row.due_at - now).total_seconds() for row in sendable]
-        if len(sendable) < len(waiting):
-            waits.append(QUIET_POLL_S)
-        return DeliveryPlan((), min(waits, default=None))
-    batch = [row for row in sendable if row.is_collected] if first.is_collected else [first]
-    return DeliveryPlan(batch[:MAX_BATCH_NOTIFICATIONS], 0.0)

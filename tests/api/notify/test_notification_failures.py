@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from engine.api.notify.delivery import Address, Button, DeliveryFailure
 from engine.api.notify.notes import Note
-from engine.api.notify.outbox import BACKOFF_S, MAX_AGE, MAX_TRIES
+from engine.api.notify.notifications import BACKOFF_S, MAX_AGE, MAX_TRIES
 from engine.clock import FakeClock
 from engine.config.sections import Surface
 from engine.events import CostWarned, EventBus

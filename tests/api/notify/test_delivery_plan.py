@@ -1,4 +1,4 @@
-"""When the outbox sends notifications (SPEC 10.2): collecting windows, quiet hours, urgent ones first."""
+"""When notifications are sent (SPEC 10.2): collecting windows, quiet hours, urgent ones first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from engine.api.notify.outbox import MAX_BATCH_NOTIFICATIONS, QUIET_POLL_S, NotificationRow, plan_delivery
+from engine.api.notify.notifications import MAX_BATCH_NOTIFICATIONS, QUIET_POLL_S, plan_delivery
+from engine.api.notify.outbox import NotificationRow
 from tests.conftest import MONDAY_MORNING as NOW
 
 
