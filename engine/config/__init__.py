@@ -1,4 +1,8 @@
-"""The settings of a home: the model, the file and the environment that it is read from, and the names of its keys."""
+"""The settings of a home (SPEC 7.6).
+
+`settings` is their model, whose `sections` stand by themselves. `settings_file` reads it from the file and the
+environment, and says what a key accepts. They may import engine.model and frozen.
+"""
 
 from __future__ import annotations
 

@@ -148,7 +148,6 @@ class Permissions:
             reason=redact(sanitise(reason), secrets),
             key=hex_hash(key),
             state=WAITING,
-            asked_at=view.created_at,  # the time of the transaction replaces it
         )
 
     def _store_request(self, tx: Transaction, row: PermissionRow, *, by_itself: bool) -> PermissionRequest:
@@ -273,10 +272,10 @@ def _load_row(session: Session, request_id: str) -> PermissionRow:
 
 def _check_waiting(row: PermissionRow) -> None:
     """Raises `Refusal` when a request can no longer be answered: `permission_answered`, `permission_withdrawn`."""
-    if row.state == ANSWERED:
+    if row.answer is not None:
         raise Refusal(
             "permission_answered",
-            f"{row.id} was already answered: {row.answer.words if row.answer else 'withdrawn'}",
+            f"{row.id} was already answered: {row.answer.words}",
             f"an answer cannot be changed; to stop the session: clawpy undo {row.session_id}",
         )
     if row.state == WITHDRAWN:

@@ -103,6 +103,10 @@ class _Program:
         """Load the 32 bits at `offset` of the call. The tests that follow compare them."""
         self.code.append((_BPF_LD_W_ABS, 0, 0, offset))
 
+    def load_argument(self, index: int) -> None:
+        """Load the lower half of an argument of the call."""
+        self.load_word(_OFFSET_OF_ARGUMENTS + 8 * index)
+
     def return_action(self, action: int) -> None:
         self.code.append((_BPF_RET, 0, 0, action))
 
@@ -221,7 +225,7 @@ def _make_argument_program(
     """Return `action` if the lower half of argument `index` passes `test` with one of `values`, and `otherwise` if
     not."""
     body = _Program()
-    body.load_word(_OFFSET_OF_ARGUMENTS + 8 * index)
+    body.load_argument(index)
     for value in values:
         body.return_when(test, value, action)
     body.return_action(otherwise)
@@ -232,11 +236,11 @@ def _make_open_program(index: int, refused: int, *, truncation: bool) -> _Progra
     """Refuse to make a file that runs as its owner. Unless `truncation` is confined by Landlock, also refuse to
     truncate a file that is opened for reading only."""
     mode = _Program()
-    mode.load_word(_OFFSET_OF_ARGUMENTS + 8 * index + 8)
+    mode.load_argument(index + 1)
     mode.return_when(_BPF_JSET, _S_ISUID, refused)
-    mode.load_word(_OFFSET_OF_ARGUMENTS + 8 * index)
+    mode.load_argument(index)
     body = _Program()
-    body.load_word(_OFFSET_OF_ARGUMENTS + 8 * index)
+    body.load_argument(index)
     body.code.append((_BPF_JSET, 0, len(mode.code), _O_CREAT | _O_TMPFILE))
     body.code += mode.code
     if not truncation:
@@ -249,7 +253,7 @@ def _make_open_program(index: int, refused: int, *, truncation: bool) -> _Progra
 def _make_socketpair_program() -> _Program:
     """Allow any pair except of datagram sockets, which could be connected to other sockets."""
     body = _Program()
-    body.load_word(_OFFSET_OF_ARGUMENTS + 8)
+    body.load_argument(1)
     body.code.append((_BPF_AND, 0, 0, _SOCK_TYPE_MASK))
     body.return_when(_BPF_JEQ, _SOCK_DGRAM, _SECCOMP_RET_ERRNO | errno.EPROTONOSUPPORT)
     body.return_action(_SECCOMP_RET_ALLOW)
@@ -259,11 +263,11 @@ def _make_socketpair_program() -> _Program:
 def _make_socket_program(allowed: Iterable[int]) -> _Program:
     """Allow sockets of these families, and those that list network interfaces."""
     body = _Program()
-    body.load_word(_OFFSET_OF_ARGUMENTS)
+    body.load_argument(0)
     for family in allowed:
         body.return_when(_BPF_JEQ, family, _SECCOMP_RET_ALLOW)
     body.return_unless(_AF_NETLINK, _SECCOMP_RET_ERRNO | errno.EAFNOSUPPORT)
-    body.load_word(_OFFSET_OF_ARGUMENTS + 16)
+    body.load_argument(2)
     # Of netlink, only protocol 0 (routes) is allowed, because programs list the network interfaces with it.
     body.return_unless(0, _SECCOMP_RET_ERRNO | errno.EPROTONOSUPPORT)
     body.return_action(_SECCOMP_RET_ALLOW)
