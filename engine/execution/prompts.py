@@ -294,9 +294,8 @@ class TaskPart:
             lines += _make_sub_block("why", [card.reasoning, *evidence], about)
         last_check = self._last_run(request.workspace)
         if last_check is not None:
-            tests_source = PromptSource(
-                SourceKind.TASK, request.workspace, "tests", find_trust_of_names(last_check.faults)
-            )
+            names = [*last_check.failing, last_check.error] if last_check.error else last_check.failing
+            tests_source = PromptSource(SourceKind.TASK, request.workspace, "tests", find_trust_of_names(names))
             lines += _make_sub_block("last-tests", _describe_run(last_check), tests_source)
         return make_block("task", lines, role="user")
 

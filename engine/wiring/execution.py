@@ -244,13 +244,21 @@ def _record_prompt(
 
 
 def _find_last_check(services: Services, workspace: str) -> CheckResult | None:
-    """The result of the last tests in a workspace. What was wrong besides tests is with their session alone."""
+    """The result of the last tests in a workspace. What was wrong besides tests is with their session alone, if the
+    session ended with this run."""
     for run in services.validation_runs.latest(workspace, 1):
+        check = run.check
         with suppress(Refusal):  # retention deleted the session
-            if session_check := services.sessions.get(run.session_id).check:
-                return replace(run.check, error=session_check.error)
-        return run.check
+            session_check = services.sessions.get(run.session_id).check
+            if session_check is not None and _count_results(session_check) == _count_results(check):
+                return replace(check, error=session_check.error)
+        return check
     return None
+
+
+def _count_results(check: CheckResult) -> tuple[str, int, int, int]:
+    """(tool, passed, failed, errors)"""
+    return check.tool, check.passed, check.failed, check.errors
 
 
 def _find_reason_not_to_act(services: Services, workspace: str) -> str:

@@ -195,6 +195,7 @@ def test_the_task_has_the_reasons_and_the_last_test_result() -> None:
         "</task>",
     ]
     assert part.lines[1].source == PromptSource(SourceKind.TASK, "pred_1", "task", Trust.QUOTED)
+    assert part.lines[9].source.trust is Trust.QUOTED, "an error may be a sentence, and a message"
 
 
 @pytest.mark.parametrize(

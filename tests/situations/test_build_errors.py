@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.model import PromptRequest, Result, SessionState, Tier
+from engine.model import CheckResult, PromptRequest, Result, SessionState, Tier
 from engine.prediction.kinds import FIX_BY_AGENT
 from tests.situations.situation import Situation
 from tests.support.programs import MAVEN_PROJECT, MAVEN_WRAPPER, make_java_class
@@ -37,6 +37,14 @@ def test_an_agent_that_is_asked_next_reads_the_sentence_of_the_compiler(java: Si
     prompt = java.engine.prompts.assemble(PromptRequest("", "koji-core", str(java.path), "fix the build"))
     [tests] = [line.text for part in prompt.parts for line in part.lines if "expected" in line.text]
     assert tests.startswith("error: ")
+
+
+def test_the_error_of_an_earlier_run_of_the_same_session_is_not_that_of_the_last(java: Situation) -> None:
+    session, engine = java.run_tests(), java.engine
+    passed, place = CheckResult(session.check.tool, 2, 0), {"session_id": session.id, "workspace": str(java.path)}
+    engine.database.write(lambda tx: engine.validation_runs.record(tx, check=passed, **place))
+    prompt = engine.prompts.assemble(PromptRequest("", "koji-core", str(java.path), "add a button"))
+    assert not any("expected" in line.text for part in prompt.parts for line in part.lines)
 
 
 def test_no_card_takes_the_error_for_a_test(java: Situation) -> None:
