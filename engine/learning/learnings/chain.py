@@ -87,7 +87,7 @@ operator or repetition confirmed them."""
 LANDED_AFTER_ALL = "its changes were landed after all"
 """The reason for retiring an entry that says that changes were undone or discarded."""
 
-NO_JUDGE = "`model` of [memory] names none that judges: you decide (clawpy learnings promote ID)"
+NO_JUDGE = "`[memory] model` names no model: you decide (clawpy learnings promote ID)"
 """The verdict on an entry without a model."""
 
 _VERDICTS = {True: "generalises", False: "does not", None: "no answer"}
