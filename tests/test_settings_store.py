@@ -56,6 +56,28 @@ def read_events(database: Database) -> list[tuple[str, str, str]]:
     return [(entry.kind, entry.subject, entry.payload.get("value", "")) for entry in entries]
 
 
+def make_nested_list(depth: int) -> list[object]:
+    """A list in a list, and so on."""
+    value: list[object] = []
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+def list_keys(settings: Mapping[str, Any], *section: str) -> Iterator[str]:
+    for name, value in settings.items():
+        yield format_key((*section, name))
+        yield from list_keys(value, *section, name) if isinstance(value, dict) else ()
+
+
+def find_refusal(store: SettingsStore, key: str, value: object) -> Refusal | None:
+    try:
+        store.set(key, value)
+    except Refusal as refusal:
+        return refusal
+    return None
+
+
 # Edits of ours
 
 
@@ -96,14 +118,6 @@ def test_an_edit_that_a_variable_overrides_is_refused(file: Path, clock: FakeClo
     assert store.find_origin("quietHoursStart") == "CLAWPY_QUIET_HOURS_START"
     refused("overridden", lambda: store.set("quietHoursStart", "21"))
     assert not file.exists()
-
-
-def make_nested_list(depth: int) -> list[object]:
-    """A list in a list, and so on."""
-    value: list[object] = []
-    for _ in range(depth):
-        value = [value]
-    return value
 
 
 @pytest.mark.parametrize(
@@ -197,18 +211,12 @@ def test_a_workspace_is_the_same_by_any_path_to_it(
 # Any key and value
 
 
-def list_keys(settings: Mapping[str, Any], *section: str) -> Iterator[str]:
-    for name, value in settings.items():
-        yield format_key((*section, name))
-        yield from list_keys(value, *section, name) if isinstance(value, dict) else ()
-
-
-WRONG_TYPES = ["", " ", "x", "[1]", "[]", "{}", "-1", "nan", "1979-05-27", "9" * 400, "[" * 2000, "\0"]
+ANY_VALUES = ["", " ", "x", "[1]", "[]", "{}", "-1", "nan", "1979-05-27", "9" * 400, "[" * 2000, "\0"]
 
 
 @pytest.mark.parametrize(
     "value",
-    ["\udcff", None, [None], *(pytest.param(value, marks=pytest.mark.long) for value in WRONG_TYPES)],
+    ["\udcff", None, [None], *(pytest.param(value, marks=pytest.mark.long) for value in ANY_VALUES)],
     ids=lambda value: repr(value)[:12],
 )
 def test_each_setting_accepts_a_value_or_refuses_it_and_changes_nothing(
@@ -222,14 +230,6 @@ def test_each_setting_accepts_a_value_or_refuses_it_and_changes_nothing(
             assert refusal.message.startswith(key)
             assert refusal.fix.startswith("nothing was changed")
             assert before == (file.read_bytes() if file.exists() else b"")
-
-
-def find_refusal(store: SettingsStore, key: str, value: object) -> Refusal | None:
-    try:
-        store.set(key, value)
-    except Refusal as refusal:
-        return refusal
-    return None
 
 
 def test_a_variable_that_is_not_unicode_text_is_refused(file: Path, clock: FakeClock) -> None:
@@ -256,7 +256,7 @@ def test_a_listener_of_a_setting_of_this_run_finds_its_value(store: SettingsStor
 
 
 def test_settings_of_this_run_do_not_change_when_they_cannot_be_recorded(
-    store: SettingsStore, database: Database
+    store: SettingsStore, file: Path, clock: FakeClock, database: Database
 ) -> None:
     store.set_for_this_run({"quiet_hours_start": 21})
     before = store.current
@@ -264,4 +264,8 @@ def test_settings_of_this_run_do_not_change_when_they_cannot_be_recorded(
     with pytest.raises(Refusal):
         store.set_for_this_run({"quiet_hours_start": 20, "quiet_hours_end": 9})
     assert store.current == before
-    assert store._this_run == {"quiet_hours_start": 21}
+    save(file, "silenceThresholdMs = 60000\n")
+    clock.advance(SECOND)
+    assert store.current == before.model_copy(update={"silence_threshold_ms": 60_000}), (
+        "also when the file is read again"
+    )

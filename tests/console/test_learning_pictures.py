@@ -15,15 +15,15 @@ from tests.console.stories import carry_out
 
 
 @in_four_sizes
-@pytest.mark.parametrize("id", [ROUNDING.id, STOCK.id, PROJECT.id], ids=["candidate", "lift", "learning"])
+@pytest.mark.parametrize("item_id", [ROUNDING.id, STOCK.id, PROJECT.id], ids=["candidate", "lift", "learning"])
 def test_candidates_and_learnings_look_as_in_their_pictures(
-    console: ConsoleApp, compare_snapshot: CompareSnapshot, size: str, id: str
+    console: ConsoleApp, compare_snapshot: CompareSnapshot, size: str, item_id: str
 ) -> None:
-    async def to(pilot: Pilot) -> None:
+    async def open_details(pilot: Pilot) -> None:
         await until_loaded(pilot)
-        await carry_out(pilot, *open_item(id))
+        await carry_out(pilot, *open_item(item_id))
 
-    compare_snapshot(console, size, "right", go=to)
+    compare_snapshot(console, size, "right", go=open_details)
 
 
 @in_four_sizes

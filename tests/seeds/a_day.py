@@ -50,7 +50,7 @@ class Week:
         shop = str(self.shop.repository.path)
         self.page += [*(f"    {line.replace(shop, '~/shop')}".rstrip() for line in lines), ""]
 
-    def say(self, verb: str, typed: str = "", **arguments: Any) -> dict[str, Any]:
+    def carry_out(self, verb: str, typed: str = "", **arguments: Any) -> dict[str, Any]:
         """Carry out a verb, and show what it prints. `typed` are its words on a command line."""
         document = dispatch(self.shop.engine, verb, arguments)
         self.show(
@@ -97,11 +97,11 @@ def live_week(shop: Shop) -> list[str]:
         week.work(TASKS[number], RULE.correction)
         shop.end_day()
     week.tell("It has now come up in three tasks. The project learned this by itself:")
-    week.say("learnings", "list", workspace=str(shop.repository.path))
+    week.carry_out("learnings", "list", workspace=str(shop.repository.path))
     week.tell("## Thursday", "The engine proposes a change from the same evidence, and you approve it.")
     dispatch(engine, "candidates", {"action": "digest"})
     waiting = dispatch(engine, "candidates", {"status": "review"})["candidates"]
-    week.say("candidates", "--status review", status="review")
+    week.carry_out("candidates", "--status review", status="review")
     for candidate in waiting:
         dispatch(engine, "candidates", {"action": "approve", "id": candidate["id"]})
     week.tell("What changed in the agent's prompt since Monday morning:")
@@ -120,13 +120,13 @@ def live_week(shop: Shop) -> list[str]:
     shop.end_day()
     for candidate in waiting:
         week.tell("The results of runs with the candidate, compared with the random share of runs without it:")
-        week.say("candidates", f"show {candidate['id']}", action="show", id=candidate["id"])
+        week.carry_out("candidates", f"show {candidate['id']}", action="show", id=candidate["id"])
     week.tell("You change your mind. You roll the candidate back and retract the learnings:")
     for candidate in waiting:
         dispatch(engine, "candidates", {"action": "rollback", "id": candidate["id"]})
     for entry in engine.learnings.list_entries("project", workspace=str(shop.repository.path)):
         if entry.active:
-            week.say("learnings", f"retract {entry.id}", action="retract", id=entry.id, reason="no longer so")
+            week.carry_out("learnings", f"retract {entry.id}", action="retract", id=entry.id, reason="no longer so")
     week.tell("The agent's prompt compared with Monday morning:")
     week.show(*week.find_changed_lines(before, week.read_prompt()))
     return week.page

@@ -54,8 +54,8 @@ def trusted(closed: OperatorWorld) -> Iterator[OperatorWorld]:
         closed.repository.commit(f"Begin {name}", {f"{name}.py": "x = 1\n"}, at="2025-06-01T10:00:00+00:00")
         closed.repository.git("checkout", "-q", "main")
     with closed.opened():
-        closed.decide("hunt_flakes", DecisionSignal.DISMISSED, 40)
-        closed.decide("report_branches", DecisionSignal.APPROVED, 60)
+        closed.record_decisions("hunt_flakes", DecisionSignal.DISMISSED, 40)
+        closed.record_decisions("report_branches", DecisionSignal.APPROVED, 60)
         closed.run_flow("report_branches")  # so that this pair of channels has run before
         closed.advance(minutes=20)
         yield closed

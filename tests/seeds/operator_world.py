@@ -1,5 +1,5 @@
-"""A home, a small shop in git, an engine and a model on loopback, which tests use as an operator does: by verbs and
-files."""
+"""A home, a small shop in git, an engine and a model on loopback. Tests use them as an operator does, by verbs and
+files. Only decisions of earlier weeks are written into the database."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ from engine.model import DecidedBy, DecidedCard, DecisionSignal, SessionView
 from tests.execution.model.model_world import CHANNEL, ModelWorld
 from tests.support.model_server import Request
 
+RAW_OF_APPROVED, RAW_OF_DISMISSED = 0.95, 0.3
+"""What the Twin foresaw of recorded decisions, before its calibration."""
+
 Document = dict[str, Any]
 """What a verb prints as JSON."""
 
@@ -30,15 +33,16 @@ class OperatorWorld(ModelWorld):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._numbers = itertools.count()
-        self.bearer: dict[str, str] = {}
+        self.bearer: dict[str, str]
+        """The header of requests to the gateway, which `serve` opens."""
 
-    def say(self, verb: str, **arguments: Any) -> Document:
+    def carry_out(self, verb: str, **arguments: Any) -> Document:
         """The document that `clawpy VERB --json` prints. Raises `Refusal` where that refuses."""
         return dispatch(self.engine, verb, arguments)
 
-    def set(self, key: str, value: object) -> None:
+    def change_setting(self, key: str, value: object) -> None:
         """Change a setting."""
-        self.say("config", action="set", key=key, value=value)
+        self.carry_out("config", action="set", key=key, value=value)
 
     def append_config(self, text: str) -> None:
         """Add to the configuration file."""
@@ -68,17 +72,19 @@ class OperatorWorld(ModelWorld):
 
     def propose_card(self, text: str, **arguments: Any) -> Document:
         """Propose a card of the operator's own, and return it."""
-        return dict(self.say("propose", text=text, workspace=str(self.repository.path), **arguments)["predictions"][0])
+        return dict(
+            self.carry_out("propose", text=text, workspace=str(self.repository.path), **arguments)["predictions"][0]
+        )
 
     def approve(self, card_id: str, **options: Any) -> SessionView:
         """Approve a card, and return its session when it is over."""
         bare = not self.engine.sessions.sandbox.confines
-        session = self.say("approve", id=card_id, withoutSandbox=bare, **options)["session"]
+        session = self.carry_out("approve", id=card_id, withoutSandbox=bare, **options)["session"]
         return self.finish(self.engine.sessions.get(session["id"]))
 
     def predict(self, **arguments: Any) -> list[Document]:
         """The cards that are pending after a cycle, in the order of the stack."""
-        return list(self.say("predict", **arguments)["predictions"])
+        return list(self.carry_out("predict", **arguments)["predictions"])
 
     def predict_card(self, key: str, value: str) -> Document:
         """The card with this value after a cycle, the first if there are several."""
@@ -123,21 +129,21 @@ class OperatorWorld(ModelWorld):
     def agent_folder(self, name: str) -> Path:
         return self.home.data / "agents" / name
 
-    def rows(self, query: str, **values: Any) -> list[Any]:
+    def read_rows(self, query: str, **values: Any) -> list[Any]:
         """Rows of the home's SQLite database."""
         with self.engine.database.read() as connection:
             return list(connection.execute(text(query), values).mappings())
 
-    def events(self, *kinds: str) -> list[Document]:
+    def read_events(self, *kinds: str) -> list[Document]:
         """The events of these kinds in the ledger, the oldest first, each with its subject."""
         newest = self.engine.ledger.latest(500, kinds=kinds)
         return [{"kind": entry.kind, "subject": entry.subject, **entry.payload} for entry in reversed(newest)]
 
-    def decide(
+    def record_decisions(
         self, kind: str, signal: DecisionSignal, times: int, *, channel: str = CHANNEL, minutes: float = 60
     ) -> None:
-        """Let the operator decide on cards of this kind, one every `minutes`."""
-        raw = 0.95 if signal is DecisionSignal.APPROVED else 0.3
+        """Record decisions on cards of this kind, one every `minutes`, each as the Twin foresaw it."""
+        raw = RAW_OF_APPROVED if signal is DecisionSignal.APPROVED else RAW_OF_DISMISSED
         for _ in range(times):
             self.advance(minutes=minutes)
             number = next(self._numbers)
@@ -147,11 +153,11 @@ class OperatorWorld(ModelWorld):
             )  # fmt: skip
             self.engine.database.write(lambda tx, card=card: self.engine.decisions.record(tx, signal, card))
 
-    def decide_pairs(self, times: int) -> None:
-        """Let the operator dismiss a card of one channel and approve one of another, `times` times."""
+    def record_decision_pairs(self, times: int) -> None:
+        """Record that a card of one channel was dismissed and one of another approved, `times` times."""
         for _ in range(times):
             for signal, channel in ((DecisionSignal.DISMISSED, "garden"), (DecisionSignal.APPROVED, "research")):
-                self.decide(channel, signal, 1, channel=channel, minutes=5)
+                self.record_decisions(channel, signal, 1, channel=channel, minutes=5)
 
     def write_cascade_config(self, **settings: object) -> None:
         """Write `wisdom_cascade_config.json`."""

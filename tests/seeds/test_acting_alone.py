@@ -19,7 +19,7 @@ def test_autonomous_states(trusted: OperatorWorld) -> None:
     def state_after(minutes: int) -> str:
         trusted.advance(minutes=minutes)
         trusted.run_jobs("state")
-        return str(trusted.say("status")["state"])
+        return str(trusted.carry_out("status")["state"])
 
     assert state_after(9) == "WATCHING", "and twenty before"
     assert state_after(2) == "PRIMING"
@@ -27,9 +27,9 @@ def test_autonomous_states(trusted: OperatorWorld) -> None:
     stamp = trusted.clock.now().timestamp()
     os.utime(saved, (stamp, stamp))
     assert state_after(5) == "WATCHING"
-    trusted.set("autonomousModeEnabled", False)
+    trusted.change_setting("autonomousModeEnabled", False)
     assert state_after(60) == "WATCHING"
-    trusted.set("crossPollEnabled", False)
+    trusted.change_setting("crossPollEnabled", False)
     assert state_after(0) == "DISABLED"
 
 
@@ -37,13 +37,13 @@ def test_autonomous_states(trusted: OperatorWorld) -> None:
 def test_autonomous_cycle(trusted: OperatorWorld) -> None:
     """7.2: In your absence it runs what you have always approved, and tells you what it did."""
     trusted.leave_alone()
-    (cycle,) = trusted.events("AutonomousCycleFinished")
+    (cycle,) = trusted.read_events("AutonomousCycleFinished")
     card = trusted.engine.cards.get(cycle["acted"])
     view = trusted.engine.sessions.of_card(card.id)
     trusted.engine.sessions.wait(view.id, 20)
     assert (card.kind, card.decided_by) == ("report_branches", DecidedBy.AUTONOMY)
     assert trusted.engine.cards.get(card.id).outcome is Outcome.SUCCEEDED
-    assert trusted.say("status")["state"] == "AUTONOMOUS"
+    assert trusted.carry_out("status")["state"] == "AUTONOMOUS"
     assert trusted.engine.since().approved_by_itself == 1, "told after an absence"
 
 
@@ -67,15 +67,15 @@ def test_session_boundaries(trusted: OperatorWorld) -> None:
 @pytest.mark.long
 def test_quiet_hours(trusted: OperatorWorld) -> None:
     """7.3: At night and while you asked not to be disturbed cards are made, but nothing runs by itself."""
-    trusted.say("dnd", seconds=7200)
+    trusted.carry_out("dnd", seconds=7200)
     trusted.leave_alone()
-    (cycle,) = trusted.events("AutonomousCycleFinished")
+    (cycle,) = trusted.read_events("AutonomousCycleFinished")
     assert cycle["acted"] == ""
     assert "report_branches" in [card.kind for card in trusted.engine.cards.list_pending()]
-    trusted.say("dnd", off=True)
-    assert trusted.say("status")["quiet"] is False
+    trusted.carry_out("dnd", off=True)
+    assert trusted.carry_out("status")["quiet"] is False
     night = trusted.clock.now().replace(hour=23, minute=30)
     trusted.clock.advance(night - trusted.clock.now())
-    assert trusted.say("status")["quiet"] is True
+    assert trusted.carry_out("status")["quiet"] is True
     trusted.run_jobs("state", "act")
-    assert [cycle["acted"] for cycle in trusted.events("AutonomousCycleFinished")] == ["", ""]
+    assert [cycle["acted"] for cycle in trusted.read_events("AutonomousCycleFinished")] == ["", ""]

@@ -22,20 +22,20 @@ GREEN = {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "3\n"}
 
 def find_candidates_to_review(world: OperatorWorld, kind: str = "") -> list[Document]:
     """The candidates that wait for your decision after a round, of one kind or of all."""
-    world.say("candidates", action="digest")
-    waiting = world.say("candidates", status=CandidateStatus.REVIEW.value)["candidates"]
+    world.carry_out("candidates", action="digest")
+    waiting = world.carry_out("candidates", status=CandidateStatus.REVIEW.value)["candidates"]
     return [candidate for candidate in waiting if kind in ("", candidate["type"])]
 
 
 def approve_candidate(world: OperatorWorld, kind: str) -> Document:
     """Approve the only candidate of this kind."""
     (candidate,) = find_candidates_to_review(world, kind)
-    world.say("candidates", action="approve", id=candidate["id"])
+    world.carry_out("candidates", action="approve", id=candidate["id"])
     return candidate
 
 
 def roll_back(world: OperatorWorld, candidate: Document) -> None:
-    world.say("candidates", action="rollback", id=candidate["id"])
+    world.carry_out("candidates", action="rollback", id=candidate["id"])
 
 
 @pytest.fixture
@@ -50,8 +50,8 @@ def test_reflection(world: OperatorWorld) -> None:
     """5.1: What happened is weighed from 0 to 100 and says why: your corrections, errors of tools, guidance used."""
     world.server.script(make_call("edit", path="nowhere.txt", old_text="a", new_text="b"))
     world.work_corrected(CORRECTION, "greeting")
-    world.say("candidates", action="digest")
-    records = {record["kind"]: record for record in world.say("candidates", action="records")["records"]}
+    world.carry_out("candidates", action="digest")
+    records = {record["kind"]: record for record in world.carry_out("candidates", action="records")["records"]}
     assert {"human_approval", "agent_error", "guidance_applied"} <= set(records)
     for record in records.values():
         assert 0 <= record["score"] <= 100
@@ -63,7 +63,7 @@ def test_digest(eager: OperatorWorld) -> None:
     """5.3: A proposal needs more than the event it is drawn from: others alike that it was not drawn from."""
     eager.work_corrected(CORRECTION, "greeting")
     assert find_candidates_to_review(eager) == []
-    drafts = eager.say("candidates")["candidates"]
+    drafts = eager.carry_out("candidates")["candidates"]
     assert all(draft["score"] <= 45 for draft in drafts), "alone it is capped at 45, and fails"
     eager.work_corrected(CORRECTION, "farewell", "thanks")
     (candidate,) = find_candidates_to_review(eager)
@@ -178,9 +178,9 @@ def test_modes(eager: OperatorWorld) -> None:
     eager.work("Write an apology into sorry.txt", "Done.")
     (line,) = candidate["effect"]["guidance"]
     assert line not in eager.system_prompt
-    eager.decide("lint", DecisionSignal.APPROVED, 30)  # in the first days nothing is active by itself
-    eager.set("adaptation.mode", "autonomous")
+    eager.record_decisions("lint", DecisionSignal.APPROVED, 30)  # in the first days nothing is active by itself
+    eager.change_setting("adaptation.mode", "autonomous")
     eager.run_jobs("adaptation")
-    candidates = {candidate["id"]: candidate for candidate in eager.say("candidates")["candidates"]}
+    candidates = {candidate["id"]: candidate for candidate in eager.carry_out("candidates")["candidates"]}
     promoted = candidates[candidate["id"]]
     assert (promoted["status"], promoted["decidedBy"]) == ("promoted", "autonomy")

@@ -30,7 +30,7 @@ def test_signals(closed: OperatorWorld) -> None:
     closed.append_config(f'[calendar]\nfiles = ["{calendar}"]\n')
     add_conflicting_branches(closed.repository)
     with closed.opened():
-        closed.say("tasks", action="add", title="Write the release notes", workspace=str(closed.repository.path))
+        closed.carry_out("tasks", action="add", title="Write the release notes", workspace=str(closed.repository.path))
         card = closed.predict_card("kind", "forecast_conflicts")
         signals = {signal["name"]: signal for signal in card["signals"]}
         weights = {name: signal["weight"] for name, signal in signals.items()}
@@ -46,9 +46,9 @@ def test_signals(closed: OperatorWorld) -> None:
 def test_active_tasks(world: OperatorWorld) -> None:
     """2.1: Open tasks become cards of their channel, those that have waited longest first."""
     shop = str(world.repository.path)
-    old = world.say("tasks", action="add", title="Fix the rounding of refunds", workspace=shop)["task"]
+    old = world.carry_out("tasks", action="add", title="Fix the rounding of refunds", workspace=shop)["task"]
     world.advance(days=7)
-    new = world.say("tasks", action="add", title="Fix the names of coupons", workspace=shop)["task"]
+    new = world.carry_out("tasks", action="add", title="Fix the names of coupons", workspace=shop)["task"]
     task_ids = [card["taskId"] for card in world.predict() if card["taskId"]]
     assert task_ids[:1] == [old["id"]]
     assert set(task_ids) <= {old["id"], new["id"]}
@@ -61,9 +61,9 @@ def test_twin_model(closed: OperatorWorld) -> None:
     answer = {"prompt": "Round the cart", "channel": "koji-core", "confidence": 0.9, "reasoning": "as on Mondays"}
     closed.server.answer = lambda request: Reply(text=json.dumps(answer))
     with closed.opened():
-        closed.decide("lint", DecisionSignal.APPROVED, 29)
+        closed.record_decisions("lint", DecisionSignal.APPROVED, 29)
         assert "twin-model" not in [card["source"] for card in closed.predict()]
-        closed.decide("lint", DecisionSignal.APPROVED, 1)
+        closed.record_decisions("lint", DecisionSignal.APPROVED, 1)
         card = closed.predict_card("source", "twin-model")
         assert (card["prompt"], card["targetChannel"]) == (answer["prompt"], answer["channel"])
         assert card["confidenceParts"]["twin"] == 0.9
@@ -104,8 +104,8 @@ def test_confidence_bands(trusted: OperatorWorld) -> None:
 @pytest.mark.long
 def test_confidence_follows_decisions(trusted: OperatorWorld) -> None:
     """2.5, 8.6: What you always approved is above 0.9; what you never decided on is as likely as anything new."""
-    trusted.decide("hunt_flakes", DecisionSignal.DISMISSED, 20)
-    trusted.decide("report_branches", DecisionSignal.APPROVED, 1)
+    trusted.record_decisions("hunt_flakes", DecisionSignal.DISMISSED, 20)
+    trusted.record_decisions("report_branches", DecisionSignal.APPROVED, 1)
     add_conflicting_branches(trusted.repository)
     confidences = {card["kind"]: card["confidence"] for card in trusted.predict()}
     assert confidences["report_branches"] > 0.9
@@ -119,7 +119,7 @@ def test_cold_start(world: OperatorWorld) -> None:
     assert cards
     assert {(card["source"], card["confidence"]) for card in cards} == {("template", 0.4)}
     assert "cart.py" in cards[0]["reasoning"], "it says what it saw here"
-    phase = world.say("status")["phase"]
+    phase = world.carry_out("status")["phase"]
     assert (phase["number"], phase["decisions"]) == (0, 0)
     assert "nothing runs by itself in phase 0" in find_verdict(cards[0], "gate")[1]
 
@@ -133,7 +133,7 @@ def test_predictor_hook(world: OperatorWorld) -> None:
         "reasoning": "due",
     }
     (world.home.data / "predictions.jsonl").write_text(json.dumps(line) + "\n{\n")
-    report = world.say("predict")
+    report = world.carry_out("predict")
     (card,) = [card for card in report["predictions"] if card["source"] == "predictor-hook"]
     assert (card["prompt"], card["targetChannel"], card["reasoning"]) == (
         "Write the release notes", "chronicle-hub", "due",
@@ -149,7 +149,7 @@ def test_follow_ups(world: OperatorWorld) -> None:
     world.repository.commit("Break it", {"cart.txt": "4\n"})
     assert not world.run_flow("run_tests").check.green
     world.run_jobs("state")
-    (card,) = [card for card in world.say("cards")["predictions"] if card["source"] == "follow-up"]
+    (card,) = [card for card in world.carry_out("cards")["predictions"] if card["source"] == "follow-up"]
     assert (card["kind"], card["flow"], card["status"]) == ("rerun_failing", "run_tests", "pending")
 
 
@@ -164,17 +164,17 @@ def test_swiping_cards(world: OperatorWorld) -> None:
     session = world.approve(first["id"], edit="Write a short greeting into hello.txt")
     assert "Write a short greeting" in world.last_request.users[0]
     (change,) = world.engine.changes.list()
-    world.say("land", id=change.id)
+    world.carry_out("land", id=change.id)
     assert (world.repository.path / "hello.txt").read_text() == "Hi\n"
-    world.say("undo", id=session.id)
+    world.carry_out("undo", id=session.id)
     assert not (world.repository.path / "hello.txt").exists()
     add_conflicting_branches(world.repository)
     (second, *_) = world.predict()
-    world.say("snooze", id=second["id"])
+    world.carry_out("snooze", id=second["id"])
     assert second["id"] not in [card["id"] for card in world.predict()]
     world.advance(hours=2)
     assert second["id"] in [card["id"] for card in world.predict()]
-    world.say("dismiss", id=second["id"])
+    world.carry_out("dismiss", id=second["id"])
     assert second["kind"] not in [card["kind"] for card in world.predict()], "away for 7 days"
     with pytest.raises(Refusal, match=r"dismissed|already|decided"):
         world.engine.cards.approve(second["id"])
@@ -186,7 +186,7 @@ def test_notifications(world: OperatorWorld) -> None:
     add_conflicting_branches(world.repository)
     with NotificationServer() as server:
         for surface in ("phone", "watch", "glasses"):
-            world.set(f"notify.{surface}.url", f"json://127.0.0.1:{server.port}/{surface}")
+            world.change_setting(f"notify.{surface}.url", f"json://127.0.0.1:{server.port}/{surface}")
         world.engine.notify.catch_up()
         (card, *_) = world.predict()
         world.engine.notify.catch_up()

@@ -19,12 +19,12 @@ def test_feedback_signals(world: OperatorWorld) -> None:
     """8.1: Each thing that you do with a card is a signal of its own weight; a snooze is none."""
     add_conflicting_branches(world.repository)
     (card, *_) = world.predict(shown=True)
-    world.say("snooze", id=card["id"], seconds=60)
-    assert world.say("status")["decisions"] == []
-    world.say("dismiss", id=card["id"])
+    world.carry_out("snooze", id=card["id"], seconds=60)
+    assert world.carry_out("status")["decisions"] == []
+    world.carry_out("dismiss", id=card["id"])
     world.run_flow("report_branches")
     world.work("Write a greeting into hello.txt", "Done.", edit="Write a farewell into bye.txt")
-    rows = world.rows("SELECT signal, chosen, weight FROM decisions ORDER BY id")
+    rows = world.read_rows("SELECT signal, chosen, weight FROM decisions ORDER BY id")
     assert sorted((row["signal"], bool(row["chosen"]), row["weight"]) for row in rows) == [
         ("approved", True, 1.0), ("approved", True, 1.0), ("dismissed", False, 1.0), ("original", False, 1.0),
     ]  # fmt: skip
@@ -35,16 +35,16 @@ def test_preference_pairs(world: OperatorWorld) -> None:
     """8.2, 8.3: An approval and a rejection shortly before make a training pair with the situation it was made in."""
     add_conflicting_branches(world.repository)
     (card, *_) = world.predict()
-    world.say("dismiss", id=card["id"])
+    world.carry_out("dismiss", id=card["id"])
     world.advance(minutes=59)
     world.work("Write a greeting into hello.txt", "Done.")
-    (pair,) = world.rows("SELECT * FROM dpo_pairs")
+    (pair,) = world.read_rows("SELECT * FROM dpo_pairs")
     assert pair["chosen"] == "Write a greeting into hello.txt → koji-core"
     assert pair["rejected"] == f"{card['prompt']} → {card['targetChannel']}"
     with pytest.raises(Refusal, match="50"):
-        world.say("export", what="dpo")
-    world.decide_pairs(49)
-    exported = Path(world.say("export", what="dpo")["file"]).read_text().splitlines()
+        world.carry_out("export", what="dpo")
+    world.record_decision_pairs(49)
+    exported = Path(world.carry_out("export", what="dpo")["file"]).read_text().splitlines()
     assert len(exported) == 50
     assert all(json.loads(line)["prompt"].strip() for line in exported), "without its situation a pair teaches nothing"
     assert set(json.loads(exported[0])["metadata"]) == {"timestamp", "confidence_chosen", "confidence_rejected"}
@@ -63,15 +63,15 @@ def test_twin_training(closed: OperatorWorld, monkeypatch: pytest.MonkeyPatch) -
         answer = {"prompt": "research", "channel": "research", "confidence": 0.9, "reasoning": "as ever"}
         closed.server.answer = lambda request: Reply(text=json.dumps(answer) if request.model == "twin-2" else "?")
         with closed.opened() as engine:
-            closed.decide_pairs(49)
-            assert "1 more pair" in closed.say("train")["next"]
-            closed.decide_pairs(11)
-            assert closed.say("train", action="start")["runs"][0]["method"] == "dpo"
+            closed.record_decision_pairs(49)
+            assert "1 more pair" in closed.carry_out("train")["next"]
+            closed.record_decision_pairs(11)
+            assert closed.carry_out("train", action="start")["runs"][0]["method"] == "dpo"
             assert len(training.files[0].lines) >= 40, "the others are kept to compare both models"
             training.jobs[0].finish("twin-2", dollars=None)
-            closed.say("train")
+            closed.carry_out("train")
             engine.settings.set("providers.school.baseUrl", closed.server.openai)
-            assert closed.say("train")["runs"][0]["state"] == "adopted"
+            assert closed.carry_out("train")["runs"][0]["state"] == "adopted"
             assert engine.settings.current.twin_model_id == "school:twin-2"
 
 
@@ -80,9 +80,9 @@ def test_metrics(world: OperatorWorld) -> None:
     """8.5: How many cards you took, how often, at which confidence, and how well that came true, over any days."""
     add_conflicting_branches(world.repository)
     (card, *waiting) = world.predict(shown=True)
-    world.say("dismiss", id=card["id"])
+    world.carry_out("dismiss", id=card["id"])
     world.run_flow("report_branches")
-    metrics = world.say("metrics", days=7)
+    metrics = world.carry_out("metrics", days=7)
     assert (metrics["period"], metrics["rejected"], metrics["waiting"]) == ("last_7_days", 1, len(waiting))
     assert metrics["approvalRate"] == 0.0, "your own prompts are none of its predictions"
     assert metrics["ownPrompts"] == 1

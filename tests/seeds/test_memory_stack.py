@@ -24,7 +24,7 @@ def read_recalled_memory(world: OperatorWorld) -> str:
 def remember(world: OperatorWorld, *texts: str) -> None:
     """Import these texts, and wait for their vectors."""
     lines = [json.dumps({"id": f"turn_{number}", "text": text}) for number, text in enumerate(texts)]
-    assert world.say("remember", lines=lines, settle=30)["settled"]
+    assert world.carry_out("remember", lines=lines, settle=30)["settled"]
 
 
 @pytest.mark.long
@@ -43,18 +43,18 @@ def test_markdown_files(world: OperatorWorld) -> None:
 @pytest.mark.long
 def test_heartbeat(world: OperatorWorld) -> None:
     """4.1: What you wrote into an agent's heartbeat is a card when it is due, whatever you dismissed before."""
-    world.decide("report_branches", DecisionSignal.DISMISSED, 40)
+    world.record_decisions("report_branches", DecisionSignal.DISMISSED, 40)
     page = world.agent_folder("chronicler") / "heartbeat.md"
     page.write_text("- [ ] every 20m: which branches are stale\n")
     os.utime(page, (world.clock.now().timestamp(),) * 2)
     world.run_jobs("pulse")
     world.advance(minutes=20)
     world.run_jobs("pulse")
-    (task,) = world.say("tasks")["tasks"]
+    (task,) = world.carry_out("tasks")["tasks"]
     card = world.predict_card("taskId", task["id"])
     assert (card["targetAgent"], card["flow"]) == ("chronicler", "report_branches")
     world.approve(card["id"])
-    assert world.say("tasks")["tasks"][0]["state"] == "done"
+    assert world.carry_out("tasks")["tasks"][0]["state"] == "done"
 
 
 @pytest.mark.long
@@ -62,14 +62,14 @@ def test_event_ledger(world: OperatorWorld) -> None:
     """4.2, 4.9: What happened is a row before anything follows of it: events, costs, runs of tests, records."""
     world.work("Write a greeting into hello.txt", "Done.")
     for table in ("memory_events", "cost_entries"):
-        assert world.rows(f"SELECT count(*) AS n FROM {table}")[0]["n"] > 0
-    kinds = [event["kind"] for event in world.events("PredictionConfirmed", "SessionStarted", "SessionEnded")]
+        assert world.read_rows(f"SELECT count(*) AS n FROM {table}")[0]["n"] > 0
+    kinds = [event["kind"] for event in world.read_events("PredictionConfirmed", "SessionStarted", "SessionEnded")]
     assert kinds == ["PredictionConfirmed", "SessionStarted", "SessionEnded"]
-    world.say("candidates", action="digest")
-    assert world.rows("SELECT count(*) AS n FROM learning_records")[0]["n"] > 0
+    world.carry_out("candidates", action="digest")
+    assert world.read_rows("SELECT count(*) AS n FROM learning_records")[0]["n"] > 0
     world.repository.commit("A cart", {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "3\n"})
     world.run_flow("run_tests")
-    (run,) = world.rows("SELECT * FROM validation_runs")
+    (run,) = world.read_rows("SELECT * FROM validation_runs")
     assert run["workspace"] == str(world.repository.path)
 
 
@@ -77,7 +77,7 @@ def test_event_ledger(world: OperatorWorld) -> None:
 def test_vector_search(meaning: OperatorWorld) -> None:
     """4.3: What was said is found by its meaning, in other words, with the layer that knew it and the reason."""
     remember(meaning, "We moved the shop's database from MySQL to PostgreSQL last spring", "Lunch is at noon")
-    results = meaning.say("recall", query="which engine stores our orders now", k=3)["results"]
+    results = meaning.carry_out("recall", query="which engine stores our orders now", k=3)["results"]
     assert "PostgreSQL" in results[0]["text"]
     assert results[0]["layer"] == "C"
     assert results[0]["reason"]
@@ -93,7 +93,7 @@ def test_auto_capture(world: OperatorWorld) -> None:
     )
     view = world.work("Look at the parser", answer)
     world.engine.knowledge.catch_up()
-    captures = {row["kind"]: row for row in world.rows("SELECT * FROM captures ORDER BY line")}
+    captures = {row["kind"]: row for row in world.read_rows("SELECT * FROM captures ORDER BY line")}
     assert set(captures) == {"decision", "fact", "correction"}
     assert "old parser" in captures["decision"]["text"]
     assert captures["decision"]["session_id"] == view.id
@@ -113,7 +113,7 @@ def test_auto_recall(meaning: OperatorWorld) -> None:
     assert question not in read_recalled_memory(meaning), "nothing of its own task"
     lines_with_decision = [line for line in read_recalled_memory(meaning).splitlines() if "never floats" in line]
     assert len(lines_with_decision) == 1, "once, though several layers know it"
-    shown = meaning.say("xray", id=view.id, call=1)["prompt"]
+    shown = meaning.carry_out("xray", id=view.id, call=1)["prompt"]
     lines = [line for part in shown if part["name"] == "recalled-memory" for line in part["lines"] if line["ref"]]
     assert lines
     assert sum(part["tokens"] for part in shown if part["name"] == "recalled-memory") <= 600
@@ -126,8 +126,10 @@ def test_task_graph(world: OperatorWorld) -> None:
     """4.6: Tasks and how they hang together are kept for good: what failed blocks what needs it, until it is done."""
     shop = str(world.repository.path)
     world.repository.commit("A cart", {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "4\n"})
-    tests = world.say("tasks", action="add", title="Run the tests", workspace=shop)["task"]
-    release = world.say("tasks", action="add", title="Tag the release", workspace=shop, needs=[tests["id"]])["task"]
+    tests = world.carry_out("tasks", action="add", title="Run the tests", workspace=shop)["task"]
+    release = world.carry_out("tasks", action="add", title="Tag the release", workspace=shop, needs=[tests["id"]])[
+        "task"
+    ]
     world.engine.knowledge.catch_up()
     card = world.predict_card("taskId", tests["id"])
     view = world.approve(card["id"])
@@ -137,7 +139,7 @@ def test_task_graph(world: OperatorWorld) -> None:
     assert failed.success is False
     edges = graph.get_neighbourhood(release["id"]).edges
     assert [edge.source for edge in edges if edge.relation is Relation.BLOCKS] == [view.id]
-    world.say("tasks", action="done", id=tests["id"])
+    world.carry_out("tasks", action="done", id=tests["id"])
     world.engine.knowledge.catch_up()
     edges = graph.get_neighbourhood(release["id"]).edges
     assert all(edge.invalidated for edge in edges if edge.relation is Relation.BLOCKS)
@@ -172,10 +174,10 @@ def test_nightly_extraction(world: OperatorWorld) -> None:
     world.run_jobs("nightly")
     diary = (world.agent_folder("backend_builder") / "memory.md").read_text()
     assert diary.count("## 2026-01-05") == 1
-    (draft,) = world.say("drafts")["drafts"]
+    (draft,) = world.carry_out("drafts")["drafts"]
     assert "old parser" in draft["fact"]
-    fact = world.say("drafts", action="promote", id=draft["id"])["fact"]
+    fact = world.carry_out("drafts", action="promote", id=draft["id"])["fact"]
     assert fact["status"] == "active"
     world.run_jobs("nightly")
     assert (world.agent_folder("backend_builder") / "memory.md").read_text() == diary
-    assert world.say("drafts")["drafts"] == []
+    assert world.carry_out("drafts")["drafts"] == []

@@ -24,7 +24,7 @@ def teach(world: OperatorWorld, times: int, rule: str = RULE) -> list[str]:
 def read_entries(world: OperatorWorld, scope: str, **arguments: object) -> list[Document]:
     """The entries of a scope that say the rule."""
     where = {} if scope == "global" else {"workspace": str(world.repository.path)}
-    learnings = world.say("learnings", scope=scope, **where, **arguments)["learnings"]
+    learnings = world.carry_out("learnings", scope=scope, **where, **arguments)["learnings"]
     return [entry for entry in learnings if RULE in entry["text"]]
 
 
@@ -65,7 +65,7 @@ def test_session_to_project(world: OperatorWorld) -> None:
 def test_proxy_exclusion(world: OperatorWorld) -> None:
     """6.3: What is about you stays where it was said, however often it is said."""
     teach(world, 4, "I prefer short answers in the morning")
-    assert world.say("learnings", scope="project", workspace=str(world.repository.path))["learnings"] == []
+    assert world.carry_out("learnings", scope="project", workspace=str(world.repository.path))["learnings"] == []
 
 
 def test_project_to_global(closed: OperatorWorld) -> None:
@@ -77,9 +77,9 @@ def test_project_to_global(closed: OperatorWorld) -> None:
         (entry,) = read_entries(closed, "project")
         for unclear in ("It probably does.", '{"generalises": false, "reason": "one shop only"}'):
             answer_questions(closed, unclear)
-            closed.say("learnings", action="chain", judge=True)
+            closed.carry_out("learnings", action="chain", judge=True)
             assert read_entries(closed, "global") == []
-        promoted = closed.say("learnings", action="promote", id=entry["id"])["promoted"]
+        promoted = closed.carry_out("learnings", action="promote", id=entry["id"])["promoted"]
         assert read_entries(closed, "global")[0]["id"] == promoted["id"]
 
 
@@ -87,16 +87,16 @@ def test_provenance(world: OperatorWorld) -> None:
     """6.5: An entry says which sessions it came from; retract it, and all that came from it is named for review."""
     sessions = teach(world, 3)
     (entry,) = read_entries(world, "project")
-    promoted = world.say("learnings", action="promote", id=entry["id"])["promoted"]
-    shown = world.say("learnings", action="show", id=entry["id"])["learning"]
+    promoted = world.carry_out("learnings", action="promote", id=entry["id"])["promoted"]
+    shown = world.carry_out("learnings", action="show", id=entry["id"])["learning"]
     assert set(shown["sessions"]) == set(sessions)
     assert entry["promotedAt"]
-    report = world.say("learnings", action="retract", id=entry["id"], reason="not true any more")
+    report = world.carry_out("learnings", action="retract", id=entry["id"], reason="not true any more")
     assert promoted["id"] in report["queued"]
     assert set(report["sessions"]) == set(sessions)
     assert promoted["id"] in [waiting.id for waiting in world.engine.queue()]
     with pytest.raises(Refusal):
-        world.say("learnings", action="promote", id=entry["id"])
+        world.carry_out("learnings", action="promote", id=entry["id"])
 
 
 def test_extraction_scopes(world: OperatorWorld) -> None:
@@ -104,7 +104,7 @@ def test_extraction_scopes(world: OperatorWorld) -> None:
     prompt = "Write a greeting into hello.txt"
     view = world.work(prompt, "I assume that greetings are English. Done.", edit=f"{prompt}. {RULE}")
     world.engine.learnings.catch_up()
-    found = world.say("learnings", session=view.id)["learnings"]
+    found = world.carry_out("learnings", session=view.id)["learnings"]
     phases = {entry["phase"]: entry["text"] for entry in found}
     assert phases["in-flight"] == "I assume that greetings are English."
     assert RULE in phases["intent-alignment"]

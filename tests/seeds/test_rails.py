@@ -19,11 +19,11 @@ def test_safety_pipeline(world: OperatorWorld) -> None:
     card = world.propose_card("report_branches")
     assert {row["rail"] for row in card["verdicts"]} == RAILS
     world.approve(card["id"])
-    (row,) = world.rows("SELECT * FROM crosspoll_log")
+    (row,) = world.read_rows("SELECT * FROM crosspoll_log")
     stored_verdicts = json.loads(row["verdicts"])
     assert [stored["rail"] for stored in stored_verdicts] == [shown["rail"] for shown in card["verdicts"]]
     assert (row["prediction_id"], row["trigger_type"], row["blocked"]) == (card["id"], "manual", 0)
-    (permit,) = world.rows("SELECT * FROM permits")
+    (permit,) = world.read_rows("SELECT * FROM permits")
     assert permit["digest"] == row["digest"]
     assert permit["consumed_at"], "nothing runs without a permit, and each is used once"
 
@@ -61,7 +61,7 @@ def test_loop_detector(trusted: OperatorWorld) -> None:
 
     assert ask_loop_detector() == "allow"
     assert ask_loop_detector() == "block", "it would answer itself within 5 min"
-    assert trusted.say("status")["crossPollStatus"]["loopDetectionCount"] == 1
+    assert trusted.carry_out("status")["crossPollStatus"]["loopDetectionCount"] == 1
     trusted.advance(minutes=6)
     assert ask_loop_detector() == "allow"
     assert trusted.run_flow("report_branches").state is SessionState.SUCCEEDED
@@ -71,18 +71,18 @@ def test_loop_detector(trusted: OperatorWorld) -> None:
 def test_cost_caps(world: OperatorWorld) -> None:
     """3.4: Nothing starts that would pass a cap of the hour, day or month; what was spent is shown beside it."""
     world.work("Write a greeting into hello.txt", "Done.")
-    spent = world.say("status")["crossPollStatus"]
+    spent = world.carry_out("status")["crossPollStatus"]
     assert 0 < spent["costThisHour"] == spent["costToday"] < spent["costCapPerHour"] == 2.0
-    assert world.rows("SELECT * FROM cost_entries")
+    assert world.read_rows("SELECT * FROM cost_entries")
     for window, default in (("Hour", 2), ("Day", 20), ("Month", 200)):
-        world.set(f"crossPollCostCapPer{window}", 0.001)
+        world.change_setting(f"crossPollCostCapPer{window}", 0.001)
         card = world.propose_card("Write a farewell into bye.txt")
         assert find_verdict(card, "cost")[0] == "block"
-        world.set(f"crossPollCostCapPer{window}", default)
-    world.set("crossPollCostCapPerHour", 0.001)
+        world.change_setting(f"crossPollCostCapPer{window}", default)
+    world.change_setting("crossPollCostCapPerHour", 0.001)
     with pytest.raises(Refusal, match="cost"):
         world.engine.cards.approve(card["id"], without_sandbox=True)
-    world.set("crossPollCostCapPerHour", 2)
+    world.change_setting("crossPollCostCapPerHour", 2)
     world.server.script("Done.")
     assert world.approve(card["id"]).state is SessionState.SUCCEEDED
 
@@ -117,16 +117,16 @@ def test_human_gate(world: OperatorWorld) -> None:
 
 def test_pause_after_rejections(world: OperatorWorld) -> None:
     """3.6, 7.1: After three rejections in a row it pauses, and watches again once you resume it."""
-    world.set("autonomousModeEnabled", True)
-    world.set(f'workspaces."{world.repository.path}".autonomy', "act")
+    world.change_setting("autonomousModeEnabled", True)
+    world.change_setting(f'workspaces."{world.repository.path}".autonomy', "act")
     guesses = [json.dumps({"prediction": f"Try {n}", "confidence": 0.5, "channel": "garden"}) for n in range(3)]
     (world.home.data / "predictions.jsonl").write_text("\n".join(guesses) + "\n")
     for guess in world.predict(channel="garden"):
-        world.say("dismiss", id=guess["id"])
+        world.carry_out("dismiss", id=guess["id"])
     world.run_jobs("state")
-    assert world.say("status")["state"] == "PAUSED", "three rejections in a row"
-    world.say("resume", word="pause")
-    assert world.say("status")["state"] == "WATCHING"
+    assert world.carry_out("status")["state"] == "PAUSED", "three rejections in a row"
+    world.carry_out("resume", word="pause")
+    assert world.carry_out("status")["state"] == "WATCHING"
 
 
 @pytest.mark.long
@@ -136,13 +136,13 @@ def test_kill_switch(world: OperatorWorld) -> None:
     world.server.script(make_call("exec", command="sleep 60"))
     approved = world.engine.cards.approve(card["id"], without_sandbox=True)
     world.server.wait(1)
-    assert approved.session_id in world.say("stop", reason="smoke")["stopped"]
+    assert approved.session_id in world.carry_out("stop", reason="smoke")["stopped"]
     assert world.engine.sessions.wait(approved.session_id or "", 10).state is SessionState.CANCELLED
     with world.restarted() as engine:
         assert engine.autonomy.update_state().state is AutonomyState.DISABLED
         with pytest.raises(Refusal):
             world.run_flow("report_branches")
         with pytest.raises(Refusal):
-            world.say("resume", word="pause")
-        world.say("resume", word="stop")
+            world.carry_out("resume", word="pause")
+        world.carry_out("resume", word="stop")
         assert world.run_flow("report_branches").state is SessionState.SUCCEEDED

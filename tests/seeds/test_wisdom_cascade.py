@@ -21,7 +21,7 @@ def read_guidance_block(world: OperatorWorld) -> str:
 
 def test_five_tiers(world: OperatorWorld) -> None:
     """1.1, 1.3: The first start makes nineteen agents on five tiers; tiers 1 to 3 give guidance, 4 and 5 get it."""
-    agents = {agent["id"]: agent for agent in world.say("agents")["agents"]}
+    agents = {agent["id"]: agent for agent in world.carry_out("agents")["agents"]}
     assert len(agents) == 19
     tiers = {"alfred": 1, "ceo": 1, "cto": 2, "frontend_lead": 3, "backend_builder": 4, "junior_backend": 5}
     assert {name: agents[name]["tier"] for name in tiers} == tiers
@@ -35,7 +35,7 @@ def test_five_tiers(world: OperatorWorld) -> None:
     }
     guided = {}
     for agent in ("ceo", "cto", "backend_lead", "backend_builder", "junior_backend"):
-        guidance = world.say("guidance", id=agent)
+        guidance = world.carry_out("guidance", id=agent)
         guided[agent] = [hop["leader"] for hop in guidance["hops"] if hop["kept"]]
         assert bool(guidance["guidance"]) == (guidance["tier"] >= 4), guidance["reason"]
     assert guided["backend_builder"] == ["backend_lead", "cto", "ceo"]
@@ -46,17 +46,17 @@ def test_tier_resolution(world: OperatorWorld) -> None:
     """1.2: A tier comes from your assignment, else the archetype, else the name, else it is 4; you see which."""
 
     def read_tier(agent: str) -> tuple[int, str]:
-        shown = world.say("agents", action="show", id=agent)["agent"]
+        shown = world.carry_out("agents", action="show", id=agent)["agent"]
         return shown["tier"], shown["tierRule"]
 
     def add(agent: str, archetype: str) -> tuple[int, str]:
-        world.say("agents", action="add", id=agent, reportsTo="cto", archetype=archetype)
+        world.carry_out("agents", action="add", id=agent, reportsTo="cto", archetype=archetype)
         return read_tier(agent)
 
     assert add("quill", "builder_senior") == (2, "archetype builder_senior in tools.json")
     assert add("data_lead", "") == (3, "the name: 'lead' in data_lead")
     assert add("ada", "") == (4, "default; no other rule applies")
-    world.say("agents", action="tier", id="quill", tier=5)
+    world.carry_out("agents", action="tier", id="quill", tier=5)
     assert read_tier("quill") == (5, "tier_assignments in wisdom_cascade_config.json")
     assert json.loads((world.home.data / "wisdom_cascade_config.json").read_text())["tier_assignments"] == {"quill": 5}
 
@@ -65,7 +65,7 @@ def test_reporting_chain(world: OperatorWorld) -> None:
     """1.4: The chain of leaders ends at you, at a circle, at somebody who is not there, or at the depth you set."""
 
     def read_chain() -> tuple[list[str], str]:
-        shown = world.say("agents", action="show", id="junior_backend")
+        shown = world.carry_out("agents", action="show", id="junior_backend")
         return shown["chain"], shown["chainEnd"]
 
     def set_cto_leader(leader: str) -> None:
@@ -82,7 +82,7 @@ def test_reporting_chain(world: OperatorWorld) -> None:
     leaders, why = read_chain()
     assert leaders == whole[:3]
     assert "backend_lead" in why
-    assert world.say("guidance", id="junior_backend")["guidance"], "a broken chain stops nobody's work"
+    assert world.carry_out("guidance", id="junior_backend")["guidance"], "a broken chain stops nobody's work"
     world.write_cascade_config(cascade_depth=2)
     assert read_chain()[0] == whole[:2]
 
@@ -112,7 +112,7 @@ def test_hop_compression(world: OperatorWorld) -> None:
             f"# {leader}\n\n## Principles\n\n- {leader} measures first.\n\n## Learned patterns\n\n"
             f"- {leader}_api: Design the contract first.\n\n## Guardrails\n\n- {leader} never ships on a Friday.\n"
         )
-    hops = world.say("guidance", id=WORKER)["hops"]
+    hops = world.carry_out("guidance", id=WORKER)["hops"]
     sections = [(hop["leader"], {item["section"] for item in hop["kept"]}) for hop in hops]
     assert sections == [
         ("backend_lead", {"principles", "patterns", "guardrails"}),
@@ -122,7 +122,7 @@ def test_hop_compression(world: OperatorWorld) -> None:
     first, *farther = (hop["share"] for hop in hops)
     assert farther == pytest.approx([0.6 * first, 0.3 * first], abs=1)
     world.write_cascade_config(m1_token_budget=100)
-    small = world.say("guidance", id=WORKER)
+    small = world.carry_out("guidance", id=WORKER)
     assert small["tokens"] <= small["budget"] == 100
     assert next(hop["leader"] for hop in small["hops"] if hop["kept"]) == "backend_lead", "the farthest goes first"
     cut = [item["text"] for hop in small["hops"] for item in hop["cut"]]
@@ -153,8 +153,8 @@ def test_bubble_gates(world: OperatorWorld) -> None:
     """1.7: What a worker found out goes up only through seven gates; each refusal names its gate and its reason."""
     world.write_cascade_config(bubble_min_confidence=1.0)
     world.work_corrected("Texts end with a full stop", "greeting", "farewell", "thanks")
-    world.say("bubbles", action="flush")
-    bubbles = world.say("bubbles")["bubbles"]
+    world.carry_out("bubbles", action="flush")
+    bubbles = world.carry_out("bubbles")["bubbles"]
     assert bubbles
     for bubble in bubbles:
         assert (bubble["state"], bubble["refusedBy"]) == ("refused", "confidence")
@@ -169,18 +169,18 @@ def test_discoveries_rise(world: OperatorWorld) -> None:
     world.write_cascade_config(bubble_max_per_cycle=1)
     rules = "Texts end with a full stop. Colours are spelled the British way"
     world.work_corrected(rules, "greeting", "farewell", "thanks")
-    first = world.say("bubbles", action="flush")
+    first = world.carry_out("bubbles", action="flush")
     assert [len(ids) for ids in first["flushed"].values()] == [1]
     with world.restarted():
         world.write_cascade_config(bubble_max_per_cycle=10)
-        second = world.say("bubbles", action="flush")
+        second = world.carry_out("bubbles", action="flush")
         assert list(second["flushed"]) == ["backend_lead"], "what waits survives a restart"
-        assert len(world.events("MemoryBubbleFlushed")) >= 2
+        assert len(world.read_events("MemoryBubbleFlushed")) >= 2
         world.work("Write an apology into sorry.txt", "Done.")
     block = read_guidance_block(world)
     assert "full stop" in block
     assert "British" in block
-    learnings = world.say("learnings", workspace=str(world.repository.path))["learnings"]
+    learnings = world.carry_out("learnings", workspace=str(world.repository.path))["learnings"]
     assert any("full stop" in learning["text"] for learning in learnings)
 
 
@@ -207,7 +207,7 @@ def test_guidance_provenance(world: OperatorWorld) -> None:
     earlier = world.work("Write a greeting into hello.txt", "Done.")
     world.engine.knowledge.catch_up()
     view = world.work("Write a longer greeting into hello.txt", "Done.")
-    shown = world.say("xray", id=view.id, call=1)
+    shown = world.carry_out("xray", id=view.id, call=1)
     provenance = shown["call"]["provenance"]
     assert provenance["leadership_chain"] == ["backend_lead", "cto", "ceo"]
     assert provenance["guidance_sources"] == ["backend_lead", "cto", "ceo"]
@@ -216,6 +216,6 @@ def test_guidance_provenance(world: OperatorWorld) -> None:
     assert any(earlier.id in source["source"] for source in provenance["memory_sources"])
     lines = {line["text"].strip(): line for part in shown["prompt"] for line in part["lines"]}
     assert any("Simple beats clever." in text and line["ref"].startswith("cto#") for text, line in lines.items())
-    world.say("candidates", action="digest")
-    records = world.say("candidates", action="records", kind="guidance_applied")["records"]
+    world.carry_out("candidates", action="digest")
+    records = world.carry_out("candidates", action="records", kind="guidance_applied")["records"]
     assert [record["session"] for record in records] == [view.id, earlier.id], "and adaptation hears of it"

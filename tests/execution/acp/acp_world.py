@@ -134,9 +134,9 @@ class AcpWorld(SessionWorld):
         """Run a session to its end."""
         return self.finish(self.start(*steps, mode=mode))
 
-    def read_lines(self, view: SessionView, kinds: Sequence[str] = ("say",)) -> list[str]:
-        """The lines of its transcript of these kinds; no kinds are all."""
-        return super().read_lines(view, kinds)
+    def read_words(self, view: SessionView) -> list[str]:
+        """What its agent says, line by line."""
+        return self.read_lines(view, ["say"])
 
 
 MakeAcpWorld = Callable[..., AcpWorld]

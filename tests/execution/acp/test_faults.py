@@ -75,7 +75,7 @@ def test_lines_that_are_no_messages_are_shown_and_ignored(make_acp_world: MakeAc
     world = make_acp_world(modes=["--garbage", "--chatter"])
     view = world.run(say("hello"))
     assert view.state is SessionState.SUCCEEDED
-    assert world.read_lines(view) == ["hello"]
+    assert world.read_words(view) == ["hello"]
     assert "Welcome to the agent!" in world.read_lines(view, ["output"])
     assert len([line for line in world.read_lines(view, ["error"]) if "not messages" in line]) == 1
 
@@ -108,10 +108,10 @@ def test_more_than_64_open_requests_are_refused(world: AcpWorld) -> None:
     all_sent = threading.Event()
     world.decide = lambda title: True if all_sent.is_set() else None
     view = world.start(flood_with_requests(500))
-    wait_until(lambda: "sent" in world.read_lines(view), 60)
+    wait_until(lambda: "sent" in world.read_words(view), 60)
     all_sent.set()
     assert world.finish(view, 60).state is SessionState.SUCCEEDED
-    assert world.read_lines(view) == ["sent", f"refused {500 - 64}"]
+    assert world.read_words(view) == ["sent", f"refused {500 - 64}"]
 
 
 def test_a_line_without_end_ends_the_session(world: AcpWorld) -> None:
@@ -137,7 +137,7 @@ def test_control_characters_of_an_agent_are_sanitised(world: AcpWorld) -> None:
         send_raw(message % "half \\ud83d character\\n"),
         send_raw(message % "\\u001b[31mred\\u0007\\n"),
     )
-    assert world.read_lines(view) == ["broken \ufffd byte", "half \ufffd character", "red"]
+    assert world.read_words(view) == ["broken \ufffd byte", "half \ufffd character", "red"]
 
 
 def test_invalid_updates_are_ignored_with_one_warning(world: AcpWorld) -> None:
@@ -148,7 +148,7 @@ def test_invalid_updates_are_ignored_with_one_warning(world: AcpWorld) -> None:
         send_raw('{"jsonrpc": "2.0", "method": "$/unknown", "params": 3}\n'),
         say("ours"),
     )
-    assert world.read_lines(view) == ["ours"]
+    assert world.read_words(view) == ["ours"]
     assert len([line for line in world.read_lines(view, ["error"]) if "another session" in line]) == 1
 
 
@@ -164,8 +164,8 @@ def test_invalid_updates_are_ignored_with_one_warning(world: AcpWorld) -> None:
 )
 def test_an_invalid_request_is_answered_with_an_error(world: AcpWorld, invalid: Step) -> None:
     view = world.run(invalid, say("on"))
-    assert '"code": -32' in world.read_lines(view)[0]
-    assert world.read_lines(view)[-1] == "on"
+    assert '"code": -32' in world.read_words(view)[0]
+    assert world.read_words(view)[-1] == "on"
 
 
 # Stopping
@@ -173,7 +173,7 @@ def test_an_invalid_request_is_answered_with_an_error(world: AcpWorld, invalid: 
 
 def test_a_hanging_agent_is_ended_within_a_second(world: AcpWorld) -> None:
     view = world.start(say("now\n"), start_child(), hang())
-    wait_until(lambda: world.read_lines(view))
+    wait_until(lambda: world.read_words(view))
     wait_until(lambda: len(find_marked_processes(view.id)) >= 2)
     stopped_at = time.monotonic()
     world.sessions.stop(view.id, "enough")
@@ -250,7 +250,7 @@ def test_no_turn_begins_beyond_the_caps(make_acp_world: MakeAcpWorld) -> None:
     world = make_acp_world(reserve=lambda session_id, total: "the day's $20.00 are spent")
     view = world.run(say("never"))
     assert "the day's $20.00" in view.error
-    assert world.read_lines(view) == []
+    assert world.read_words(view) == []
     assert world.calls.begun == []
 
 

@@ -82,7 +82,7 @@ def test_the_policy_allows_and_denies_without_asking(make_railed_world: MakeRail
         ask_permission("Edit", "edit", locations=[{"path": "/etc/passwd"}]),
         run_in_terminal("echo", "from a terminal"),
     )
-    answers = [line for line in world.read_lines(view) if line.startswith("answer")]
+    answers = [line for line in world.read_words(view) if line.startswith("answer")]
     assert answers == [f"answer {verdict}_once" for verdict in ("allow", "reject", "reject", "allow", "reject")]
     assert "from a terminal" in world.read_lines(view, ["output"])
     assert view.state is SessionState.SUCCEEDED
@@ -97,7 +97,7 @@ def test_a_secret_in_a_request_is_checked_by_the_rails_and_never_shown(make_rail
     assert "x x" in request.detail, "nobody is asked for the first"
     assert "ghp" not in request.detail, "also where the end of what is shown tears it"
     world.sessions.stop(view.id, "enough")
-    assert "answer reject_once" in world.read_lines(world.finish(view)), "the first is denied by its words"
+    assert "answer reject_once" in world.read_words(world.finish(view)), "the first is denied by its words"
 
 
 def test_a_person_is_asked_once_or_for_the_session(make_railed_world: MakeRailedWorld) -> None:
@@ -110,7 +110,7 @@ def test_a_person_is_asked_once_or_for_the_session(make_railed_world: MakeRailed
     world.permissions.answer(world.permissions.waiting()[0].id, PermissionAnswer.DENY_ONCE)
     world.finish(view)
     # The engine remembers "for this session". The agent is never told "always", and asks again.
-    assert world.read_lines(view) == ["answer allow_once", "answer allow_once", "answer reject_once"]
+    assert world.read_words(view) == ["answer allow_once", "answer allow_once", "answer reject_once"]
 
 
 def test_nobody_is_asked_for_a_page_of_this_machine_that_the_sandbox_does_not_reach(
@@ -136,7 +136,7 @@ def test_parallel_requests_get_their_own_answers(make_railed_world: MakeRailedWo
         world.permissions.answer(request.id, PermissionAnswer.ALLOW_ONCE if is_allowed else PermissionAnswer.DENY_ONCE)
     world.finish(view)
     expected = ["allow_once" if command in allowed_commands else "reject_once" for command in commands]
-    assert world.read_lines(view) == [f"answers {expected}"]
+    assert world.read_words(view) == [f"answers {expected}"]
 
 
 def test_files_go_through_the_jail(make_railed_world: MakeRailedWorld) -> None:
@@ -151,7 +151,7 @@ def test_files_go_through_the_jail(make_railed_world: MakeRailedWorld) -> None:
         write("fine.txt", "fine\n"),
         read("fine.txt"),
     )
-    *refusals, written, content, _ = world.read_lines(view)
+    *refusals, written, content, _ = world.read_words(view)
     assert len(refusals) == 4
     assert not any("root:" in line or line.endswith("ok") for line in refusals)
     assert written == "wrote ok"
@@ -163,7 +163,7 @@ def test_an_agent_reaches_only_its_provider(make_acp_world: MakeAcpWorld) -> Non
     """The way out of the sandbox is the agent's alone; commands that are run for it have none."""
     world = make_acp_world(sandbox=find_best_sandbox(), section={"hosts": ("api.example.com",)})
     view = world.run(tell_environment("HTTPS_PROXY"), run_in_terminal("sh", "-c", "echo proxy=$HTTPS_PROXY"))
-    environment = json.loads(world.read_lines(view)[0].removeprefix("environment "))
+    environment = json.loads(world.read_words(view)[0].removeprefix("environment "))
     assert environment["HTTPS_PROXY"].startswith("http://127.0.0.1:")
     assert "proxy=" in world.read_lines(view, ["output"])
     assert any("network only to api.example.com" in line for line in world.read_lines(view, ["note"]))

@@ -49,7 +49,7 @@ def test_text_is_shown_and_written_files_become_a_change_set(world: AcpWorld) ->
         say("All done."),
     )
     assert view.state is SessionState.SUCCEEDED, world.read_lines(view, ())
-    assert world.read_lines(view) == ["I look around.", "Then", "read two", "", "wrote ok", "All done."]
+    assert world.read_words(view) == ["I look around.", "Then", "read two", "", "wrote ok", "All done."]
     assert world.read_lines(view, ["thought"]) == ["hm"]
     change = world.find_change(view)
     assert [file.path for file in change.files] == ["b.txt"]
@@ -102,7 +102,7 @@ def test_replies_are_further_turns(world: AcpWorld) -> None:
     world.sessions.reply(view.id, "and then the second thing")
     replied.set()
     view = world.finish(view)
-    assert world.read_lines(view)[-1] == "You said: and then the second thing"
+    assert world.read_words(view)[-1] == "You said: and then the second thing"
     assert [entry["run_kind"] for entry in world.calls.begun] == ["task", "reply"]
     assert world.calls.begun[1]["follows"] == "call_1"
     with pytest.raises(Refusal, match=rf"ended \(succeeded\).*clawpy propose --continue {view.id} TEXT"):
@@ -158,7 +158,7 @@ def test_in_the_sandbox_it_writes_by_itself_only_where_it_may(make_acp_world: Ma
         run_in_terminal("sh", "-c", "echo from the terminal > term.txt; ls $HOME"),
     )
     assert view.state is SessionState.SUCCEEDED, world.read_lines(view, ())
-    lines = world.read_lines(view)
+    lines = world.read_words(view)
     assert lines[0] == lines[1] == "own read FileNotFoundError"
     assert json.loads(lines[2].removeprefix("environment "))["HOME"] == str(world.home.data / "acp" / "small")
     assert [file.path for file in world.find_change(view).files] == ["mine.txt", "term.txt"]

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.long
 
 def read_terminal_answers(world: AcpWorld, view: SessionView) -> list[Any]:
     """What the agent was answered about its first terminal: its end, its output, and whether it is released."""
-    line = next(line for line in world.read_lines(view) if line.startswith("terminal ["))
+    line = next(line for line in world.read_words(view) if line.startswith("terminal ["))
     answers: list[Any] = json.loads(line.removeprefix("terminal "))
     return answers
 
@@ -36,7 +36,7 @@ def test_a_terminal_runs_in_the_worktree_with_its_output_and_exit(world: AcpWorl
 def test_a_terminal_is_killed_alone(world: AcpWorld) -> None:
     view = world.run(run_in_terminal("sh", "-c", "echo ready; sleep 3600", kill=True), say("still here"))
     assert read_terminal_answers(world, view)[0]["signal"] == "SIGTERM"
-    assert world.read_lines(view)[-1] == "still here"
+    assert world.read_words(view)[-1] == "still here"
 
 
 def test_the_signal_that_ended_a_command_is_named(world: AcpWorld) -> None:
@@ -58,7 +58,7 @@ def test_a_terminal_that_is_denied_or_outside_the_folder_does_not_run(world: Acp
     view = world.run(
         run_in_terminal("rm", "-rf", "a.txt"), run_in_terminal("ls", cwd="/etc"), run_in_terminal("no-such-program")
     )
-    lines = world.read_lines(view)
+    lines = world.read_words(view)
     assert "not allowed" in lines[0]
     assert "is not a folder of this session" in lines[1]
     ended, output, _ = read_terminal_answers(world, view)
