@@ -10,18 +10,30 @@ from numpy.typing import NDArray
 
 from engine.inference import Arms
 
-WORLDS, SESSIONS, WITHHELD = 200, 200, 0.2
-"""Worlds of each kind, sessions of each world, and the share of sessions without the effect."""
+WORLDS = 200
+"""Worlds of each kind."""
+
+SESSIONS = 200
+"""Sessions of each world."""
+
+WITHHELD = 0.2
+"""The share of sessions without the effect."""
 
 SPELL = 20
 """Sessions of a spell of easy or hard work."""
+
+HARD, EASY = -0.3, 0.25
+"""What a spell adds to the share of runs that go well."""
+
+SEED = 20
+"""The seed of the benchmark's published figures."""
 
 Numbers = NDArray[Any]
 
 
 @dataclass(frozen=True)
 class RunCounts:
-    """For every world and check the number of runs that went well and badly, with the effect and without."""
+    """For every world and look the number of runs that went well and badly, with the effect and without."""
 
     with_good: Numbers
     with_bad: Numbers
@@ -43,24 +55,24 @@ class RunCounts:
 
 @dataclass(frozen=True)
 class WorldKind:
-    """A kind of world, with the shares of runs that go well with the effect and without it. With `spells`, work is easy
-    or hard, at random, for `SPELL` sessions each. `counted` is the share of runs with the effect that count; all others
-    do."""
+    """A kind of world, with the shares of runs that go well with the effect and without it. With `has_spells`, work is
+    easy or hard, at random, for `SPELL` sessions each. `counted` is the share of runs with the effect that count; all
+    others do."""
 
     name: str
     with_effect: float
     without_effect: float
-    spells: bool = False
+    has_spells: bool = False
     counted: float = 1.0
 
     def simulate(self) -> RunCounts:
         """The counts of `WORLDS` worlds of this kind."""
-        chance = numpy.random.default_rng(20)
+        chance = numpy.random.default_rng(SEED)
         shape = (WORLDS, SESSIONS)
         without, is_counted = chance.random(shape) < WITHHELD, chance.random(shape) < self.counted
         share_of_good = numpy.where(without, self.without_effect, self.with_effect)
-        if self.spells:
-            spells = chance.choice([-0.3, 0.25], (WORLDS, SESSIONS // SPELL))
+        if self.has_spells:
+            spells = chance.choice([HARD, EASY], (WORLDS, SESSIONS // SPELL))
             share_of_good = share_of_good + numpy.repeat(spells, SPELL, axis=1)
         good = chance.random(shape) < share_of_good
         is_counted |= without

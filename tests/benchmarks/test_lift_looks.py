@@ -23,7 +23,7 @@ NOTHING = (
     WorldKind("0 of .5", 0.5, 0.5),
     WorldKind("0 of .7", 0.7, 0.7),
     WorldKind("0 of .9", 0.9, 0.9),
-    WorldKind("0 in spells", 0.65, 0.65, spells=True),
+    WorldKind("0 in spells", 0.65, 0.65, has_spells=True),
     WorldKind("0 lost runs", 0.7, 0.7, counted=0.5),
 )
 GOOD = (WorldKind("+.05", 0.75, 0.7), WorldKind("+.15", 0.75, 0.6), WorldKind("+.3", 0.8, 0.5))

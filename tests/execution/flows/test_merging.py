@@ -10,6 +10,15 @@ from tests.execution.flows.projects import CART, TEST_CART, commit_branches, com
 from tests.support.programs import MAVEN_PROJECT, MAVEN_WRAPPER, make_java_class, run_git_that_stops
 
 
+def commit_failing_main(project: Repository) -> None:
+    """Commit a shop whose test fails on main, and a branch `feature` that has nothing to do with it."""
+    commit_shop(project)
+    project.git("checkout", "-q", "-b", "feature")
+    project.commit("notes", {"notes.txt": "more\n"})
+    project.git("checkout", "-q", "main")
+    project.commit("total changes", {"shop/cart.py": CART.replace("sum(prices)", "sum(prices) + 1")})
+
+
 def test_conflicts_are_forecast_and_nothing_is_written(repository: Repository, run_flow: RunFlow) -> None:
     commit_branches(repository)
     objects = set((repository.path / ".git" / "objects").rglob("*"))
@@ -66,11 +75,7 @@ def test_a_rehearsed_merge_is_tested_and_moves_no_branch(project: Repository, ru
 
 @pytest.mark.long
 def test_a_rehearsed_merge_is_not_blamed_for_a_test_that_failed_before(project: Repository, run_flow: RunFlow) -> None:
-    commit_shop(project)
-    project.git("checkout", "-q", "-b", "feature")
-    project.commit("notes", {"notes.txt": "more\n"})
-    project.git("checkout", "-q", "main")
-    project.commit("total changes", {"shop/cart.py": CART.replace("sum(prices)", "sum(prices) + 1")})
+    commit_failing_main(project)
     run = run_flow("rehearse_merge", source="feature", target="main")
     assert "merges cleanly into main, " in run.summary
     assert run.summary.endswith("; it failed before as well, nothing new fails")
@@ -83,11 +88,7 @@ def test_a_suite_that_passes_is_not_run_again_for_the_failures_of_another_one(
     project.write("mvnw", MAVEN_WRAPPER.replace("\n", "\necho once >>runs.log\n", 1)).chmod(0o755)
     java = {**MAVEN_PROJECT, "Cart.java": make_java_class("return a + b;"), ".gitignore": "runs.log\n"}
     project.commit("Java", java)
-    commit_shop(project)
-    project.git("checkout", "-q", "-b", "feature")
-    project.commit("notes", {"notes.txt": "more\n"})
-    project.git("checkout", "-q", "main")
-    project.commit("total changes", {"shop/cart.py": CART.replace("sum(prices)", "sum(prices) + 1")})
+    commit_failing_main(project)
     run = run_flow("rehearse_merge", source="feature", target="main")
     assert "1 of 4 tests failed" in run.summary
     assert run.summary.endswith("; it failed before as well, nothing new fails")

@@ -3,6 +3,7 @@ figures (SPEC 2.6, 2.12, 8.1, 8.5)."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,10 @@ SUMMARY = "summarise_day since=2026-01-01T00:00:00Z"
 
 
 @pytest.fixture
-def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> AutonomyWorld:
-    return AutonomyWorld(tmp_path, clock, monkeypatch)
+def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[AutonomyWorld]:
+    world = AutonomyWorld(tmp_path, clock, monkeypatch)
+    with world.opened():
+        yield world
 
 
 def propose(world: AutonomyWorld, text: str, reasoning: str = "") -> str:
@@ -41,49 +44,43 @@ def count_decisions(world: AutonomyWorld) -> tuple[int, int, int]:
 
 
 def test_suggestions_that_you_decide_count_everywhere(world: AutonomyWorld) -> None:
-    with world.opened():
-        run(world, propose(world, SUMMARY, "as every day"))
-        dispatch(world.engine, "dismiss", {"id": propose(world, FLOW, "it is due")})
-        assert count_decisions(world) == (2, 2, 2)
+    run(world, propose(world, SUMMARY, "as every day"))
+    dispatch(world.engine, "dismiss", {"id": propose(world, FLOW, "it is due")})
+    assert count_decisions(world) == (2, 2, 2)
 
 
 def test_a_prompt_of_your_own_is_a_decision_but_no_card_in_the_figures(world: AutonomyWorld) -> None:
-    with world.opened():
-        run(world, propose(world, SUMMARY))
-        assert count_decisions(world) == (1, 1, 0)
+    run(world, propose(world, SUMMARY))
+    assert count_decisions(world) == (1, 1, 0)
 
 
 def test_a_prompt_that_nobody_decided_counts_nowhere_as_decided(world: AutonomyWorld) -> None:
     """As those of the demo, which are made up."""
-    with world.opened():
-        card = propose(world, SUMMARY)
-        run(world, card)
-        world.engine.database.write(lambda tx: world.engine.decisions.take_back(tx, card))
-        assert count_decisions(world) == (0, 0, 0)
-        [source] = world.engine.insights.read().metrics.sources
-        assert (source.name, source.predictions, source.approved + source.rejected) == ("operator", 1, 0)
+    card = propose(world, SUMMARY)
+    run(world, card)
+    world.engine.database.write(lambda tx: world.engine.decisions.take_back(tx, card))
+    assert count_decisions(world) == (0, 0, 0)
+    [source] = world.engine.insights.read().metrics.sources
+    assert (source.name, source.predictions, source.approved + source.rejected) == ("operator", 1, 0)
 
 
 def test_what_could_not_run_is_no_decision(world: AutonomyWorld) -> None:
-    with world.opened():
-        run(world, propose(world, "run_tests", "as every day"))
-        assert dispatch(world.engine, "status", {})["since"]["approved"] == 1
-        assert count_decisions(world) == (0, 0, 0)
+    run(world, propose(world, "run_tests", "as every day"))
+    assert dispatch(world.engine, "status", {})["since"]["approved"] == 1
+    assert count_decisions(world) == (0, 0, 0)
 
 
 def test_work_that_was_done_already_is_no_decision(world: AutonomyWorld) -> None:
-    with world.opened():
-        card_id = propose(world, FLOW, "it is due")
-        dispatch(world.engine, "dismiss", {"id": card_id, "reason": "already-done"})
-        assert count_decisions(world) == (0, 0, 0)
-        assert dispatch(world.engine, "metrics", {})["withdrawn"] == 1
+    card_id = propose(world, FLOW, "it is due")
+    dispatch(world.engine, "dismiss", {"id": card_id, "reason": "already-done"})
+    assert count_decisions(world) == (0, 0, 0)
+    assert dispatch(world.engine, "metrics", {})["withdrawn"] == 1
 
 
 def test_a_dismissal_that_was_undone_counts_once_it_is_given_again(world: AutonomyWorld) -> None:
-    with world.opened():
-        card_id = propose(world, FLOW, "it is due")
-        dispatch(world.engine, "dismiss", {"id": card_id})
-        dispatch(world.engine, "undo", {"id": card_id})
-        assert count_decisions(world) == (0, 0, 0)
-        dispatch(world.engine, "dismiss", {"id": card_id})
-        assert count_decisions(world) == (1, 1, 1)
+    card_id = propose(world, FLOW, "it is due")
+    dispatch(world.engine, "dismiss", {"id": card_id})
+    dispatch(world.engine, "undo", {"id": card_id})
+    assert count_decisions(world) == (0, 0, 0)
+    dispatch(world.engine, "dismiss", {"id": card_id})
+    assert count_decisions(world) == (1, 1, 1)
