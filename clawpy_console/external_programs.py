@@ -43,7 +43,7 @@ def open_shell(app: CardConsole, folder: str, *, banner: str, notice: str, if_go
 def _run_shell(app: CardConsole, folder: str, first_line: str, notice: str) -> None:
     """Run the operator's shell in `folder`; it begins with `first_line`."""
     environment = _read_environment(app)
-    shell = environment.get("SHELL", "/bin/sh")
+    shell = shutil.which(environment.get("SHELL", "")) or "/bin/sh"
     if environment.get("TMUX"):
         message = f"A shell opened in a new tmux window. To come back: exit it, or tmux prefix + l. {notice}"
         command = ("/bin/sh", "-c", PRINT_AND_RUN, "sh", first_line, shell)
@@ -60,14 +60,19 @@ def _run_shell(app: CardConsole, folder: str, first_line: str, notice: str) -> N
 def open_editor(app: CardConsole, path: str) -> None:
     """Open `path` in the operator's editor (`VISUAL`, `EDITOR`). Without an editor or the file a toast says so."""
     environment = _read_environment(app)
-    command = shlex.split(environment.get("VISUAL") or environment.get("EDITOR") or "")
+    editor = environment.get("VISUAL") or environment.get("EDITOR") or ""
+    try:
+        command = shlex.split(editor)
+    except ValueError:  # a quotation mark that nothing closes: no program has this name
+        command = [editor]
 
     def on_checked(exists: bool) -> None:
         if not exists:
             app.show_toast(f"{path} no longer exists", "warning")
         elif not command or shutil.which(command[0], path=environment.get("PATH")) is None:
             app.copy_to_clipboard(path)
-            app.show_toast(f"{path} (copied). Set EDITOR to open it there")
+            advice = f"Your editor was not found: {editor}" if editor else "Set EDITOR to open it there"
+            app.show_toast(f"{path} (copied). {advice}", "warning" if editor else "information")
         elif environment.get("TMUX"):
             app.call_engine(lambda _: _open_tmux_window(environment, shlex.join([*command, path])))
         elif app.terminal is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from clawpy_console.app import ConsoleApp
+from clawpy_console.external_programs import open_editor
 from clawpy_console.screens.card_details import Details
 from clawpy_console.screens.permission_pane import REQUEST_GUARD_S, PermissionPane
 from clawpy_console.screens.xray import XRay
@@ -18,6 +19,7 @@ from clawpy_console.widgets.transcript import PromptLines
 from engine.events import PermissionAsked
 from engine.model import SessionState, SourceKind
 from tests.console.card_steps import find_stack
+from tests.console.driving import running
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import AGENT, SHOP, SOUL_FILE, read_permissions
 from tests.console.stories import (
@@ -26,6 +28,7 @@ from tests.console.stories import (
     Stories,
     Until,
     called,
+    carry_out,
     find_stand_in,
     hides,
     make_story_test,
@@ -288,6 +291,39 @@ async def test_enter_on_a_line_opens_the_file_it_came_from(
     await play(
         console, *HERE, *UNTIL_XRAY, *SOULS_LINE, press("enter"), Until("its file", lambda app: opened == [SOUL_FILE])
     )
+
+
+@pytest.mark.parametrize(
+    ("editor", "advice"),
+    [
+        ("", "Set EDITOR to open it there"),
+        ("/nowhere/vim -n", "Your editor was not found: /nowhere/vim -n"),
+        ("vim 'notes", "Your editor was not found: vim 'notes"),
+    ],
+)
+async def test_the_path_of_a_file_is_copied_where_no_editor_can_open_it(
+    console: ConsoleApp, monkeypatch: pytest.MonkeyPatch, editor: str, advice: str
+) -> None:
+    monkeypatch.setenv("VISUAL", "")
+    monkeypatch.setenv("EDITOR", editor)
+    async with running(console) as pilot:
+        open_editor(console, __file__)
+        await carry_out(pilot, sees("(copied)", advice))
+    assert console.clipboard == __file__
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("shell", "opened"), [("/nowhere/fish", "/bin/sh"), ("/bin/pwd", "/bin/pwd")])
+async def test_a_shell_that_is_not_installed_is_replaced(
+    console: ConsoleApp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shell: str, opened: str
+) -> None:
+    ran: list[list[str]] = []
+    monkeypatch.setenv("TMUX", "/tmp/tmux-0/default,1,0")
+    monkeypatch.setenv("SHELL", shell)
+    monkeypatch.setattr(subprocess, "run", lambda command, **_: ran.append(command))
+    window = Until("a window", lambda app: bool(ran))
+    await play(console, *HERE, with_agent_session(cwd=str(tmp_path)), press("o"), window)
+    assert ran[0][-1] == opened
 
 
 @pytest.mark.long
