@@ -390,6 +390,8 @@ def describe_way_out(card: Card, keymap: Mapping[str, str]) -> str:
     )
     if not blocking_verdict.can_be_allowed_once:
         return f"{safety} shows the rails."
+    if card.approval_risk:
+        approve = f"{approve} {format_key('stack.insist', keymap)}"
     # The safety screen lists only work that was blocked, so the card has to be tried first.
     return f"To run it once: {approve}, then {safety} {next_pane} {allow_once} allows it, then {approve} again."
 

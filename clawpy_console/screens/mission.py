@@ -185,8 +185,10 @@ class MissionScreen(ConsoleScreen):
         def key(name: str) -> tuple[str, str]:
             return (self.key_of(f"stack.{name}"), "$accent")
 
-        if stack.armed:
-            return Content.assemble(("▲ risky: ", "bold $wants"), key("insist"), (" approves it anyway", "$grey"))
+        if stack.armed and stack.front is not None:
+            blocking_verdict = stack.front.blocking_verdict
+            effect = f"tries it; {blocking_verdict.rail} would block it" if blocking_verdict else "approves it anyway"
+            return Content.assemble(("▲ risky: ", "bold $wants"), key("insist"), (f" {effect}", "$grey"))
         if stack.reason_card_id:
             reasons: list[str | tuple[str, str]] = []
             for name, label in REASON_LABELS.items():

@@ -127,6 +127,8 @@ class OwnPrompt(Dialog[None]):
     OwnPrompt #status { height: auto; display: none; margin: 0 0 1 0; }
     OwnPrompt.-with-status #status { display: block; }
     OwnPrompt.-with-status #options { min-height: 5; }  /* or the keys below would leave a low terminal */
+    OwnPrompt.-low #text { max-height: 8; }
+    OwnPrompt.-low.-long #options { min-height: 0; margin: 0; }
     OwnPrompt KeyLine { background: $surface; dock: none; padding: 0; }
     """
 
@@ -221,6 +223,7 @@ class OwnPrompt(Dialog[None]):
 
     def _draw_options(self) -> None:
         """Draw the completions around the selected one, and the hint that nothing can run text yet."""
+        self.set_class(self._area.wrapped_document.height > 2, "-long")
         first = max(0, self._selected - MAX_COMPLETIONS + 1)
         shown = self._options[first : first + MAX_COMPLETIONS]
         word_width = max((len(text.split(" ")[-1] or text) for text, _ in shown), default=0)

@@ -443,11 +443,12 @@ class WorkScreen(ConsoleScreen):
         def send(unsent: tuple[str, tuple[int, ...]]) -> None:
             text, numbers = unsent
 
-            def on_card(_: Card) -> None:
+            def on_card(card: Card) -> None:
                 self.app.call_engine(
                     lambda engine: engine.changes.comments.mark_sent(change.id, numbers), on_marked, on_refusal
                 )
-                self.app.show_toast(f"The card that sends your comments waits for you: {self.key_of('app.mission')}")
+                self.app.show_toast("This card sends your comments.")
+                self.app.open("mission", card)
 
             self.app.cards.continue_session(session, text, on_card, on_refusal)
 

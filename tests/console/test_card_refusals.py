@@ -33,6 +33,7 @@ def approve_elsewhere(app: ConsoleApp) -> None:
 
 
 BLOCKED_BY_CONTENT = RailVerdict("content", Verdict.BLOCK, "deletes everything", "test-rule")
+TOUCHES_PRODUCTION = RailVerdict("gate", Verdict.ASK, "touches production: branch main", "production")
 CAP_REACHED = "the hour's cap is reached"
 
 STORIES: Stories = {
@@ -62,6 +63,14 @@ STORIES: Stories = {
         press("A"),
         sees("The rail “content” blocks it. To run it once: →, then 6 ⇥ a"),
         hides("No risk here"),
+    ),
+    "a risky card that the content rail blocks names the second key too": (
+        with_first_card(verdicts=(TOUCHES_PRODUCTION, BLOCKED_BY_CONTENT)),
+        sees("To run it once: → A,"),
+        press("right"),
+        sees("▲ risky: A tries it; content would block it"),
+        press("A"),
+        called("approve", FIRST, None),
     ),
     "a card that another rail blocks names the screen of the rails": (
         with_first_card(verdicts=(RailVerdict("cost", Verdict.BLOCK, "the cap is reached", "the cap is reached"),)),

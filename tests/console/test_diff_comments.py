@@ -6,6 +6,7 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.widgets.texts import ReplyLine
+from tests.console.card_steps import find_stack
 from tests.console.diff_steps import IN_DIFF, find_view, make_sessions_of_agents
 from tests.console.stories import (
     Given,
@@ -94,6 +95,7 @@ STORIES = {
         press("C"),
         Until("the card", lambda app: any("use Decimal" in call for call in find_calls(find_stand_in(app), "propose"))),
         Until("sent", lambda app: app.engine.changes.all[0].comments[0].sent),
+        Until("the card in front", lambda app: "use Decimal" in find_stack(app).front.assignment.prompt),
     ),
 }
 

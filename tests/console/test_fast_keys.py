@@ -216,7 +216,7 @@ async def test_comments_are_sent_once_when_the_key_is_pressed_twice(console: Con
         sees("C send comments"),
         press("C C"),
         answers(read),
-        sees("The card that sends your comments waits for you"),
+        sees("This card sends your comments."),
         Until("they are sent", lambda app: app.state.changes[0].comments[0].sent),
         Until("one card", lambda app: len(find_calls(find_stand_in(app), "propose")) == 1),
     )

@@ -249,6 +249,13 @@ test_story = pytest.mark.long(make_story_test(STORIES))
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("lines", [1, 3, 12])
+async def test_the_keys_stay_in_sight_below_a_text_of_many_lines(console: ConsoleApp, lines: int) -> None:
+    text = "\n".join(f"line {number}" for number in range(lines))
+    keys = sees(f"line {lines - 1}", "⏎ send", "^j new line", "esc close")
+    await play(console, *open_box(), lambda app: find_text_area(app).insert(text), keys, size=(80, 24))
+
+
 async def test_a_prompt_that_was_sent_becomes_a_card_also_if_the_box_is_closed_meanwhile(
     console: ConsoleApp, engine: StandIn
 ) -> None:
