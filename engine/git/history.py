@@ -1,5 +1,6 @@
 """Reads the past of a repository as frozen values: commits, what they changed, and tags; reflogs, and the stashes,
-which are one of them. Other functions say which commit a revision means, and how two commits relate.
+which are one of them. Other functions say which commit a revision means, how two commits relate, and of which project
+a clone is.
 
 What follows from it is in `habits`, `lost_commits` and `inspection`.
 """

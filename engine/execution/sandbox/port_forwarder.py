@@ -24,7 +24,7 @@ _PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 _NO_PROXY = "localhost,127.0.0.1,::1"
 
 
-def forward_command(gate: Path, local_hosts: Sequence[str], argv: Sequence[str]) -> list[str]:
+def make_command(gate: Path, local_hosts: Sequence[str], argv: Sequence[str]) -> list[str]:
     """The command line that runs `argv` with the socket `gate` as its only network.
 
     `local_hosts` are addresses on the operator's loopback, as "host:port". Commands reach them at the same address.

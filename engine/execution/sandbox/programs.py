@@ -93,7 +93,7 @@ class Bubblewrap(Sandbox):
         readable = host_paths.find_readable_places(confinement, argv[0])
         gate = confinement.gate
         if gate is not None:
-            command = port_forwarder.forward_command(Path(GATE_INSIDE), find_local_hosts(confinement.hosts), command)
+            command = port_forwarder.make_command(Path(GATE_INSIDE), find_local_hosts(confinement.hosts), command)
             readable += [
                 *host_paths.find_program_installations(Path(sys.executable), host_paths.find_home(os.environ)),
                 port_forwarder.SCRIPT,

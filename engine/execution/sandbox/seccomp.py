@@ -120,9 +120,14 @@ class _Program:
         self.code.append((_BPF_JEQ, 1, 0, value))
         self.return_action(action)
 
-    def add_block(self, call: int, body: _Program) -> None:
-        """Run `body` for this system call only. `body` must end by returning an action."""
-        self.code.append((_BPF_JEQ, 0, len(body.code), call))
+    def mask(self, bits: int) -> None:
+        """Keep only these bits of the loaded word."""
+        self.code.append((_BPF_AND, 0, 0, bits))
+
+    def add_block(self, value: int, body: _Program, *, test: int = _BPF_JEQ) -> None:
+        """Run `body` only if the loaded word passes `test` with `value`. If what follows needs that word, `body` must
+        return an action or load the word again."""
+        self.code.append((test, 0, len(body.code), value))
         self.code += body.code
 
     def as_bytes(self) -> bytes:
@@ -241,8 +246,7 @@ def _make_open_program(index: int, refused: int, *, truncation: bool) -> _Progra
     mode.load_argument(index)
     body = _Program()
     body.load_argument(index)
-    body.code.append((_BPF_JSET, 0, len(mode.code), _O_CREAT | _O_TMPFILE))
-    body.code += mode.code
+    body.add_block(_O_CREAT | _O_TMPFILE, mode, test=_BPF_JSET)
     if not truncation:
         body.return_when(_BPF_JSET, _O_WRONLY | _O_RDWR, _SECCOMP_RET_ALLOW)
         body.return_when(_BPF_JSET, _O_TRUNC, refused)
@@ -254,7 +258,7 @@ def _make_socketpair_program() -> _Program:
     """Allow any pair except of datagram sockets, which could be connected to other sockets."""
     body = _Program()
     body.load_argument(1)
-    body.code.append((_BPF_AND, 0, 0, _SOCK_TYPE_MASK))
+    body.mask(_SOCK_TYPE_MASK)
     body.return_when(_BPF_JEQ, _SOCK_DGRAM, _SECCOMP_RET_ERRNO | errno.EPROTONOSUPPORT)
     body.return_action(_SECCOMP_RET_ALLOW)
     return body

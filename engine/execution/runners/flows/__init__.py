@@ -22,7 +22,7 @@ from engine.execution.runners.flows.failing_tests import ApplyFix, Bisect, Narro
 from engine.execution.runners.flows.merging import ForecastConflicts, RehearseMerge, UnfinishedOperation
 from engine.execution.runners.flows.own_changes import (
     FindJointChanges,
-    FindOutdatedDocs,
+    LookAtMentions,
     LookForLeftovers,
     RemoveLeftovers,
     UpdateDocs,
@@ -47,7 +47,7 @@ _FLOW_CLASSES: tuple[type[Flow], ...] = (
     RunTests, Bisect, RehearseMerge, RehearseRevert, ApplyFix, HuntFlakes, CheckCleanHead, DraftChangelog, Lint,
     FixLint, ForecastConflicts, ReviewUnpushed, LookAtChanges, UndoLanding, ReclaimSpace, ReportBranches,
     SummariseDay, PrepareEnvironment, UpdateLock, WriteAgentsMd, FindJointChanges, LookAtRelease, UnfinishedOperation,
-    KeepCommits, RehearseAutosquash, LookAtStash, LookForLeftovers, RemoveLeftovers, FindOutdatedDocs, UpdateDocs,
+    KeepCommits, RehearseAutosquash, LookAtStash, LookForLeftovers, RemoveLeftovers, LookAtMentions, UpdateDocs,
     NarrowFailures, UncoveredLines, Quarantine, TimeTests, LookAtPullRequest,
 )  # fmt: skip
 

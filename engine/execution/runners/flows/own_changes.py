@@ -176,7 +176,7 @@ class RemoveLeftovers(Flow):
 # -- documentation with names that your changes renamed or removed
 
 
-class FindOutdatedDocs(Flow):
+class LookAtMentions(Flow):
     """Lists each line of documentation with a name that is gone, and the new name where there is one."""
 
     name = "look_at_mentions"
@@ -209,7 +209,7 @@ class FindOutdatedDocs(Flow):
 
 
 class UpdateDocs(Flow):
-    """Replaces old names with new ones on the lines that `FindOutdatedDocs` lists."""
+    """Replaces old names with new ones on the lines that `LookAtMentions` lists."""
 
     name = "update_docs"
     label = "Update the documentation"
