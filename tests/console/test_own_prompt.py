@@ -256,6 +256,7 @@ async def test_the_keys_stay_in_sight_below_a_text_of_many_lines(console: Consol
     await play(console, *open_box(), lambda app: find_text_area(app).insert(text), keys, size=(80, 24))
 
 
+@pytest.mark.long
 async def test_a_prompt_that_was_sent_becomes_a_card_also_if_the_box_is_closed_meanwhile(
     console: ConsoleApp, engine: StandIn
 ) -> None:
