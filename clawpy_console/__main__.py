@@ -27,19 +27,11 @@ def main() -> int:
     except WrongUse:
         return _run_verb(argv)  # which prints the error
     if verb_words[:1] == ["status"] and not (common.as_json or common.demo):
-        from clawpy_console.cli.status_bar import answer
+        from clawpy_console.cli.status_bar import read_line
 
-        line = answer(common.home_name, verb_words)
+        line = read_line(common.home_name, verb_words)
         if line is not None:
-            if hasattr(sys.stdout, "reconfigure"):
-                sys.stdout.reconfigure(errors="replace")
-            try:
-                print_output(line)
-            except (BrokenPipeError, OutputFailed) as error:
-                from clawpy_console.cli.main import report_failed_output
-
-                return report_failed_output(error)
-            return 0
+            return _print_line(line)
     if verb_words or common.as_json or not _can_draw_screen():
         return _run_verb(argv)
     gc.disable()  # until the client serves its terminal, and until the first frame (`GarbageCollector`)
@@ -53,6 +45,19 @@ def main() -> int:
     except KeyboardInterrupt:  # before the console had the terminal, or after
         print(file=sys.stderr)
         return 130
+
+
+def _print_line(line: str) -> int:
+    """Print a line for a status bar. Returns the exit code."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")  # a terminal that cannot show a sign shows another
+    try:
+        print_output(line)
+    except (BrokenPipeError, OutputFailed) as error:
+        from clawpy_console.cli.main import report_failed_output
+
+        return report_failed_output(error)
+    return 0
 
 
 def _can_draw_screen() -> bool:

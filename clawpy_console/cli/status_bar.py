@@ -19,7 +19,7 @@ NO_ENGINE = "○ no engine"
 """Shown when the engine was killed: its figures are out of date."""
 
 
-def answer(home: str | None, words: Sequence[str]) -> str | None:
+def read_line(home: str | None, words: Sequence[str]) -> str | None:
     """The line for a status bar; None when `words` ask for something else, or when no engine has written the file
     yet."""
     _, *options = " ".join(words).replace("=", " ").split()

@@ -70,6 +70,15 @@ class EditDialog(Dialog[None]):
         self.show_status("▲ Not saved. Press the same key again to discard your edit.")
 
 
+TAB_CELLS = 4
+"""The cells of a tab, as in `sanitise`."""
+
+
+def make_editable(file: AgentFile) -> str:
+    """The text of a file for the editor: without control characters, and with spaces for tabs."""
+    return sanitise(file.text.replace("\r\n", "\n"))
+
+
 class EditFile(EditDialog):
     """Edits one file.
 
@@ -90,7 +99,7 @@ class EditFile(EditDialog):
     def __init__(self, file: AgentFile, on_saved: Callable[[], object]) -> None:
         super().__init__()
         self._file, self._report_saved = file, on_saved
-        self.original = sanitise(file.text.replace("\r\n", "\n"))
+        self.original = make_editable(file)
         self._other_version: AgentFile | None = None
 
     def compose(self) -> ComposeResult:
@@ -101,8 +110,11 @@ class EditFile(EditDialog):
             yield KeyLine()
 
     def on_mount(self) -> None:
-        if self.original != self._file.text.replace("\r\n", "\n"):
+        unchanged = self._file.text.replace("\r\n", "\n")
+        if self.original != unchanged.expandtabs(TAB_CELLS):
             self.show_status("Control characters are not shown, and saving removes them.")
+        elif self.original != unchanged:
+            self.show_status("Tabs are shown as spaces, and saving replaces them.")
         elif self._file.problem:
             self.show_status(f"✗ {self._file.problem}", "$wrong")
 
@@ -135,7 +147,7 @@ class EditFile(EditDialog):
             self.app.show_toast(f"Not saved: another program changed {other.agent}/{other.name}.", "warning")
             return
         self._other_version = other
-        self.query_one("#other", TextArea).text = sanitise(other.text)
+        self.query_one("#other", TextArea).text = make_editable(other)
         self.add_class("-clash")
         self.show_status("▲ Another program changed the file; its text is below. Save again to keep yours.")
         self.refresh_bindings()
@@ -149,7 +161,7 @@ class EditFile(EditDialog):
         """Go on with the other program's text. The editor's own undo brings the operator's text back."""
         if self._other_version is not None:
             area = self._editor
-            area.replace(sanitise(self._other_version.text.replace("\r\n", "\n")), (0, 0), area.document.end)
+            area.replace(make_editable(self._other_version), (0, 0), area.document.end)
 
 
 TYPING_DEBOUNCE_S = 0.3

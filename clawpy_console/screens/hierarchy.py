@@ -73,8 +73,13 @@ class AgentDetail:
     @property
     def tabs(self) -> list[str]:
         """The names of its tabs, from left to right."""
-        contents = (self.who, self.guidance, self.findings, self.guidance, self.sessions)
-        return [name for name, content in zip(TABS, contents, strict=True) if content is not None]
+        contents = {
+            "guidance": self.guidance,
+            "findings": self.findings,
+            "teaching": self.guidance,
+            "work": self.sessions,
+        }
+        return [name for name in TABS if name == "who" or contents[name] is not None]
 
 
 class HierarchyScreen(ConsoleScreen):

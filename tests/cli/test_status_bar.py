@@ -40,10 +40,10 @@ sys.stdin.readline()
 """
 
 
-def answer_without_engine(argv: list[str]) -> str | None:
+def read_line_without_engine(argv: list[str]) -> str | None:
     """The line that `clawpy` prints for these arguments without an engine."""
     common, rest = split_options(argv)
-    return None if common.as_json or rest[0] != "status" else status_bar.answer(common.home_name, rest)
+    return None if common.as_json or rest[0] != "status" else status_bar.read_line(common.home_name, rest)
 
 
 class StatusBarWorld:
@@ -114,16 +114,16 @@ def test_what_is_answered_without_an_engine(
 ) -> None:
     monkeypatch.setenv("CLAWPY_HOME", str(world.home.root))
     argv = [str(world.home.root) if word == "HOME" else word for word in argv]
-    assert answer_without_engine(argv) is None, "nobody has written the file yet"
+    assert read_line_without_engine(argv) is None, "nobody has written the file yet"
     world.file.write()
-    assert answer_without_engine(argv) == ("🔮 0" if answered else None)
+    assert read_line_without_engine(argv) == ("🔮 0" if answered else None)
 
 
 def test_a_stop_file_that_no_engine_has_found_yet_is_shown(world: StatusBarWorld) -> None:
     world.file.write()
     world.home.data.mkdir(parents=True)
     (world.home.data / "STOP").touch()
-    assert answer_without_engine(["--home", str(world.home.root), "status", "--format", "short"]) == "⏸ stop"
+    assert read_line_without_engine(["--home", str(world.home.root), "status", "--format", "short"]) == "⏸ stop"
 
 
 @pytest.mark.long
@@ -140,16 +140,16 @@ def test_a_status_bar_tells_of_a_verb_as_soon_as_it_has_returned(
 
         for number in (1, 2):
             proposed = ask("propose", text=f"report_branches days={number}", workspace=str(repository.path))
-            assert answer_without_engine(argv) == f"🔮 {number}"
+            assert read_line_without_engine(argv) == f"🔮 {number}"
         ask("dismiss", id=proposed["predictions"][0]["id"])
-        assert answer_without_engine(argv) == "🔮 1"
+        assert read_line_without_engine(argv) == "🔮 1"
         stop(home, "lunch")
-        assert answer_without_engine(argv) == "⏸ stop"
+        assert read_line_without_engine(argv) == "⏸ stop"
         ask("config", action="set", key="crossPollEnabled", value="false")
         ask("resume")
-        assert answer_without_engine(argv) == "⏸ config", "which the settings end, so the stop was meant"
+        assert read_line_without_engine(argv) == "⏸ config", "which the settings end, so the stop was meant"
         ask("config", action="unset", key="crossPollEnabled")
-        assert answer_without_engine(argv) == "🔮 1"
+        assert read_line_without_engine(argv) == "🔮 1"
 
 
 @pytest.mark.long
@@ -161,27 +161,27 @@ def test_the_figures_of_an_engine_that_was_killed_are_not_shown(
     argv = ["--home", str(world.home.root), "status", "--format", "short"]
     with fork_server.python(HOLD_HOME, str(world.home.root), folder=tmp_path) as engine:
         assert engine.stdout.readline() == "held\n"
-        assert answer_without_engine(argv) == "🔮 1"
+        assert read_line_without_engine(argv) == "🔮 1"
         os.kill(engine.pid, signal.SIGKILL)
         engine.wait()
-    assert [answer_without_engine(argv), answer_without_engine([*argv[:-1], "long"])] == ["○ no engine"] * 2
+    assert [read_line_without_engine(argv), read_line_without_engine([*argv[:-1], "long"])] == ["○ no engine"] * 2
     world.holds = [Hold("stop", "enough", clock.now(), None)]
     world.file.write()
-    assert answer_without_engine(argv) == "⏸ stop", "a stop outlasts the engine"
+    assert read_line_without_engine(argv) == "⏸ stop", "a stop outlasts the engine"
     world.holds = []
     world.file.write()
     lock = HomeLock(world.home, clock=clock)
     lock.acquire()
-    assert answer_without_engine(argv) == "🔮 1"
+    assert read_line_without_engine(argv) == "🔮 1"
     lock.release()
-    assert answer_without_engine(argv) == "🔮 1", "an engine that ends writes the file a last time"
+    assert read_line_without_engine(argv) == "🔮 1", "an engine that ends writes the file a last time"
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"version": 2}', '{"version": 1, "holds": 3}', "\ud800"])
 def test_a_damaged_file_counts_as_none(world: StatusBarWorld, text: str) -> None:
     world.home.cache.mkdir(parents=True)
     world.home.status_bar_file.write_bytes(text.encode("utf-8", "surrogatepass"))
-    assert answer_without_engine(["--home", str(world.home.root), "status", "--format", "short"]) is None
+    assert read_line_without_engine(["--home", str(world.home.root), "status", "--format", "short"]) is None
 
 
 def test_nothing_heavy_is_imported(world: StatusBarWorld) -> None:

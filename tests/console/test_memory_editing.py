@@ -46,6 +46,11 @@ def file_begins(start: str) -> Until:
     return Until(f"a file with {start}", lambda app: find_stand_in(app).agent_files.all[SOUL].startswith(start))
 
 
+def with_soul(text: str) -> Given:
+    """The soul has this text."""
+    return Given(lambda engine: engine.agent_files.all.update({SOUL: text}))
+
+
 def make_draft_wait(engine: StandIn) -> None:
     read_queue = engine.queue
     engine.queue = lambda: [*read_queue(), Waiting("fact", "draft_2", "keep a fact?", NOW)]  # type: ignore[method-assign]
@@ -58,6 +63,23 @@ STORIES: Stories = {
         press("ctrl+s"),
         file_begins("New # Builder"),
         sees("New # Builder"),
+    ),
+    "control characters of a file are named before an edit": (
+        with_soul("# Builder\x07\tcareful\r\n"),
+        *open_editor(),
+        sees("Control characters are not shown, and saving removes them."),
+        editor_begins("# Builder   careful\n"),
+    ),
+    "tabs of a file are named before an edit": (
+        with_soul("# Builder\tcareful\r\n"),
+        *open_editor(),
+        sees("Tabs are shown as spaces, and saving replaces them."),
+    ),
+    "line ends of Windows are not worth a word": (
+        with_soul("# Builder\r\n"),
+        *open_editor(),
+        editor_begins("# Builder\n"),
+        hides("Control characters", "Tabs"),
     ),
     "an edit of what changed meanwhile shows both texts": (
         *open_editor(),
