@@ -129,9 +129,12 @@ def find_windows(local: datetime) -> Windows:
     Midnight is a time of the wall clock, so a day may have 23 or 25 hours. If midnight does not exist, the day begins
     with the clock change.
     """
-    today = local.date()
-    month = find_midnight(today.replace(day=1), local.tzinfo)
-    return Windows(local.astimezone(UTC) - HOUR, find_midnight(today, local.tzinfo), month)
+    today, zone = local.date(), local.tzinfo
+    return Windows(
+        hour=local.astimezone(UTC) - HOUR,
+        day=find_midnight(today, zone),
+        month=find_midnight(today.replace(day=1), zone),
+    )
 
 
 def find_midnight(day: date, zone: tzinfo | None) -> datetime:

@@ -252,11 +252,12 @@ class ModelRouter:
             choice = self.choose_named(model_id, "looking up its price")
         except Refusal:
             return None
-        if choice.is_free:
+        model = choice.make_model()
+        if model.is_free:
             return 0
         from engine.execution.runners.model.prices import compute_usual_price
 
-        return compute_usual_price(choice.make_model())
+        return compute_usual_price(model)
 
 
 # -- what is missing

@@ -26,6 +26,8 @@ MAX_NAME_CHARS = 300
 
 _PRODUCTION_WORDS = {name: frozenset(words.split()) for name, words in read_table(__file__, "production.toml").items()}
 
+_KIND_OF_PARAMETER = dict.fromkeys(("target", "branch", "base", "onto"), "branch") | {"remote": "remote"}
+
 Patterns = tuple[str, ...]
 """Glob patterns of the settings."""
 
@@ -109,10 +111,9 @@ def _find_named_by_trigger(trigger: Trigger) -> Iterator[_Named]:
 def _find_named_by_parameters(parameters: Mapping[str, Any]) -> Iterator[_Named]:
     """The branches and remotes in parameters that have such a name."""
     for key, value in parameters.items():
-        if isinstance(value, str) and key.lower() in ("target", "branch", "base", "onto"):
-            yield _Named("branch", value)
-        if isinstance(value, str) and key.lower() == "remote":
-            yield _Named("remote", value)
+        kind = _KIND_OF_PARAMETER.get(key.lower())
+        if kind is not None and isinstance(value, str):
+            yield _Named(kind, value)
 
 
 def _find_git_targets(word: str) -> Iterator[_Named]:
