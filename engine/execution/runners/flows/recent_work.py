@@ -21,7 +21,7 @@ from engine.git.unpushed import read_uncommitted
 from engine.model import group_pairs
 from engine.model.text import count, join_names
 
-# -- a day
+# -- the work of a day
 
 MAX_COMMITS = 500
 """Maximum number of commits of a summary."""
@@ -266,24 +266,24 @@ def _group_by_topic(changes: Sequence[UncommittedFile]) -> Mapping[str, list[Unc
     """The changes by topic, the topic with the most files first. A topic is a folder together with the tests of its
     files, documentation, or settings."""
     sources = [change.file.path for change in changes if _is_code(change.file.path)]
-    folders = {_find_file_topic(path): _find_topic_folder(path) for path in sources}
+    folders = {_find_subject(path): _find_topic_folder(path) for path in sources}
     groups = group_pairs((_find_topic(change.file.path, folders), change) for change in changes)
     return dict(sorted(groups.items(), key=lambda item: (-len(item[1]), item[0])))
 
 
 def _find_topic(path: str, folders: Mapping[str, str]) -> str:
-    """The topic of a changed file. `folders` are those of the changed sources, by the topic of the file."""
+    """The topic of a changed file. `folders` are those of the changed sources, by what each is about."""
     if _is_code(path):
         return _find_topic_folder(path)
     if _SOURCE_FILE.search(path):  # a test
-        return folders.get(_find_file_topic(path), "tests")
+        return folders.get(_find_subject(path), "tests")
     if _PROSE_FILE.search(path):
         return "documentation"
     return "settings" if _SETTINGS_FILE.search(path) else _find_topic_folder(path)
 
 
-def _find_file_topic(path: str) -> str:
-    """The topic of a file: `cart` for `cart.py`, `tests/test_cart.py` and `cart.spec.ts`."""
+def _find_subject(path: str) -> str:
+    """What a file is about: `cart` for `cart.py`, `tests/test_cart.py` and `cart.spec.ts`."""
     name = PurePosixPath(path).stem.lower()
     match = _TEST_STEM.match(name)
     return (match[1] if match else name).removesuffix("test")
