@@ -33,7 +33,7 @@ from engine.model import (
     Verdict,
 )
 from engine.storage.database import Database
-from tests.memory.fake_work import view
+from tests.memory.stand_in_work import view
 
 NIGHT = datetime(2026, 1, 5, 23, tzinfo=UTC)
 TICK = timedelta(microseconds=1)

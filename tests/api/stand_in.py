@@ -201,7 +201,7 @@ class StandInChanges(ValuesById):
         self._become(change_id, ChangeState.DISCARDED)
 
     def diff(self, change_id: str) -> list[Any]:
-        return [FileDiff("a.py", "modified", "", False, "@@ -1 +1 @@\n+x\n@@ -9 +9 @@\n+y", landed=(2,))]
+        return [FileDiff("a.py", "modified", "", binary=False, hunks="@@ -1 +1 @@\n+x\n@@ -9 +9 @@\n+y", landed=(2,))]
 
 
 class StandInKillSwitch:

@@ -66,10 +66,10 @@ def test_the_figures_of_a_week_do_not_read_the_decisions_of_all_days(database: D
         database,
         clock,
         read_phase=lambda: Phase(1, 40, "forty"),
-        read_calibration=lambda: CalibrationCheck(40, False, "forty"),
+        read_calibration=lambda: CalibrationCheck(40, is_calibrated=False, reason="forty"),
         read_threshold=lambda: 0.8,
         missing_for=lambda workspace: "",
-        read_training=lambda: TrainingView(0, 50, "", None, (), "", False, False),
+        read_training=lambda: TrainingView(0, 50, "", None, (), "", enabled=False, automatic=False),
     )
     assert reader.read(7).metrics.total == CARDS // DAYS * 7
     seconds = {

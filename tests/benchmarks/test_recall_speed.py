@@ -33,7 +33,7 @@ DENSE_BAR, RECALL_BAR = (1.5, 2.5) if MEMORIES <= 10_000 else (3.0, 4.0)
 """How many times as long as a bare index a search of vectors, and a whole recall, may take."""
 
 
-class FakePassageEmbedder(LocalEmbedder):
+class StandInPassageEmbedder(LocalEmbedder):
     """Gives questions their real vectors, and texts to remember random ones, because those would take minutes."""
 
     def embed(self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False) -> list[Embedding]:
@@ -67,7 +67,7 @@ def make_bare_index(memory: MemoryService) -> chromadb.Collection:
 
 def test_recall_takes_little_longer_than_a_bare_index(database: Database, clock: FakeClock, tmp_path: Path) -> None:
     helper = Helper()
-    memory = open_memory(database, clock, tmp_path / "chroma", FakePassageEmbedder(helper))
+    memory = open_memory(database, clock, tmp_path / "chroma", StandInPassageEmbedder(helper))
     memory.start()
     try:
         fill(memory)

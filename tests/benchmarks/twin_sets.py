@@ -40,8 +40,8 @@ class Row:
 
     def query(self, number: int) -> CardFeatures:
         return CardFeatures(
-            "proposal", "research", self.trace, "", split_prompt_words(self.task), PartOfDay.MORNING, False,
-            BEGIN + timedelta(minutes=number), text=self.seen,
+            "proposal", "research", self.trace, "", split_prompt_words(self.task), PartOfDay.MORNING, weekend=False,
+            at=BEGIN + timedelta(minutes=number), text=self.seen,
         )  # fmt: skip
 
 

@@ -34,7 +34,9 @@ def make_sessions_of_agents(engine: StandIn) -> None:
 def set_hunks(engine: StandIn, text: str, **fields: object) -> None:
     """These are the hunks of every file from now on."""
     files = engine.changes.all[0].files
-    engine.changes.diff = lambda id: [FileDiff(file.path, file.status, "", False, text, **fields) for file in files]  # type: ignore[arg-type, method-assign]
+    engine.changes.diff = lambda id: [
+        FileDiff(file.path, file.status, "", binary=False, hunks=text, **fields) for file in files
+    ]  # type: ignore[arg-type, method-assign]
 
 
 def land_first_hunk_elsewhere(app: ConsoleApp) -> None:

@@ -138,7 +138,7 @@ class StandInFigures(StandInService):
         self.cards = make_decided_cards()
         self.training = TrainingView(
             31, 100, "69 more pairs, or any by 28 January, until the next training", None, (run(1, "adopted"),),
-            "together:me/twin-1", True, False,
+            "together:me/twin-1", enabled=True, automatic=False,
         )  # fmt: skip
         self.check = CalibrationCheck(
             212, True, "its confidence was off by 0.041 on 212 held-out decisions; chance alone explains up to 0.080",

@@ -98,7 +98,7 @@ class StandInChanges(StandInService):
         return [change for change in self.all if change.state.is_undecided][:limit]
 
     def diff(self, id: str) -> list[Any]:
-        return [FileDiff(file.path, file.status, "", False, HUNKS) for file in self.all[0].files]
+        return [FileDiff(file.path, file.status, "", binary=False, hunks=HUNKS) for file in self.all[0].files]
 
     def _set(self, id: str, state: ChangeState, **fields: Any) -> ChangeSet:
         """Give a change set this state and these fields, and note its id under the name of the state."""
@@ -107,7 +107,7 @@ class StandInChanges(StandInService):
         return self.all[0]
 
     def preview_land(self, id: str, only: Any = ()) -> Any:
-        return LandPreview(True, files=len(only) or 3)
+        return LandPreview(clean=True, files=len(only) or 3)
 
     def land(self, id: str, only: Any = ()) -> ChangeSet:
         if only:

@@ -35,7 +35,7 @@ from tests.console.stories import (
 def make_diff_file(hunks: str = HUNKS, **fields: object) -> diff.DiffFile:
     """The diff of one file, with these fields of its `FileDiff`."""
     change = FileChange("shop/cart.py", "modified", 3, 3)
-    [file] = diff.read_files([change], [FileDiff("shop/cart.py", "modified", "", False, hunks, **fields)])  # type: ignore[arg-type]
+    [file] = diff.read_files([change], [FileDiff("shop/cart.py", "modified", "", binary=False, hunks=hunks, **fields)])  # type: ignore[arg-type]
     return file
 
 

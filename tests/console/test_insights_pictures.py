@@ -41,7 +41,7 @@ def test_the_insights_before_any_card_look_as_in_their_picture(
 ) -> None:
     engine.insights.cards = []
     engine.insights.phase = Phase(0, 0, "0 of 30 decisions made; 30 more and the Twin joins in")
-    engine.insights.check = CalibrationCheck(0, False, "0 of 100 decisions were held out")
+    engine.insights.check = CalibrationCheck(0, is_calibrated=False, reason="0 of 100 decisions were held out")
     empty = dataclasses.replace(engine.insights.training, runs=(), model="", pairs=0, needed=50)
     engine.insights.training = empty
     compare_snapshot(console, size, go=open_insights)

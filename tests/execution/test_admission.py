@@ -76,7 +76,7 @@ def test_the_sandbox_names_the_hosts_of_the_workspace_and_of_the_runner() -> Non
 
 
 def test_a_flow_has_no_fallback() -> None:
-    answers: dict[str, Answer] = {"flow": RunnerInfo(False, "`paths` must be a list"), "model": MODEL}
+    answers: dict[str, Answer] = {"flow": RunnerInfo(available=False, reason="`paths` must be a list"), "model": MODEL}
     admission = make_admission(answers, fallback=("model",))
     assert admission.choose(FLOW) == (FLOW, "")
     assert admission.check(FLOW).reason == "`paths` must be a list"

@@ -26,7 +26,12 @@ def make_file_image(text: str, mode: int = 0o644) -> Image:
 
 def test_a_plan_survives_json() -> None:
     plan = Plan(
-        "t", (Entry("a\udcff", ABSENT, make_file_image("one")),), (("d", 0o711),), (("e", 0o755),), "sha256", True
+        "t",
+        (Entry("a\udcff", ABSENT, make_file_image("one")),),
+        (("d", 0o711),),
+        (("e", 0o755),),
+        "sha256",
+        folds_case=True,
     )
     assert Plan.from_json(json.loads(json.dumps(plan.as_json()))) == plan
     assert plan.reversed().reversed() == plan

@@ -33,7 +33,7 @@ from engine.model import (
 from engine.services import Overrides
 from tests.conftest import MONDAY_MORNING, Repository
 from tests.hierarchy.guidance_world import edit_profile, make_learning, read_versions
-from tests.memory.fake_work import view
+from tests.memory.stand_in_work import view
 from tests.support.programs import run_git
 
 psycopg = pytest.importorskip("psycopg")

@@ -9,12 +9,12 @@ import pytest
 from engine.clock import FakeClock
 from engine.memory.captures import Captures
 from engine.storage.database import Database
-from tests.memory.fake_work import FakeWork, view
+from tests.memory.stand_in_work import StandInWork, view
 
 
 @pytest.fixture
-def work() -> FakeWork:
-    work = FakeWork()
+def work() -> StandInWork:
+    work = StandInWork()
     work.add(
         view(),
         ("say", "I read the parser."),
@@ -27,13 +27,13 @@ def work() -> FakeWork:
 
 
 @pytest.fixture
-def captures(database: Database, work: FakeWork) -> Captures:
+def captures(database: Database, work: StandInWork) -> Captures:
     captures = Captures(database, work, work.remember)
     captures.capture_session("session_1")
     return captures
 
 
-def test_a_capture_has_its_source_and_is_remembered(captures: Captures, work: FakeWork) -> None:
+def test_a_capture_has_its_source_and_is_remembered(captures: Captures, work: StandInWork) -> None:
     stored = captures.of_session("session_1")
     assert [(capture.kind, capture.source) for capture in stored] == [
         ("decision", "session_1:2"),
@@ -45,7 +45,7 @@ def test_a_capture_has_its_source_and_is_remembered(captures: Captures, work: Fa
     assert "captured" in memory.tags
 
 
-def test_a_sentence_with_a_key_of_the_operator_is_not_captured(captures: Captures, work: FakeWork) -> None:
+def test_a_sentence_with_a_key_of_the_operator_is_not_captured(captures: Captures, work: StandInWork) -> None:
     work.keys = ("hunter2hunter2",)
     work.add(view("session_2"), ("reply", "Note that the service uses hunter2hunter2 to sign in."))
     assert captures.capture_session("session_2") == []
@@ -53,7 +53,7 @@ def test_a_sentence_with_a_key_of_the_operator_is_not_captured(captures: Capture
     assert captures.capture_session("session_2") != []
 
 
-def test_another_session_that_says_the_same_is_counted_once(captures: Captures, work: FakeWork) -> None:
+def test_another_session_that_says_the_same_is_counted_once(captures: Captures, work: StandInWork) -> None:
     work.add(view("session_2"), ("say", "We decided to keep the old parser!"))
     captures.capture_session("session_2")
     captures.capture_session("session_2")

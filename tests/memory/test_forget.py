@@ -69,7 +69,7 @@ def write_everywhere(engine: Engine) -> None:
     ])  # fmt: skip
     [private_fact] = para.add([NewFact(PRIVATE)])
     para.add([NewFact("She moved away", supersedes=private_fact.id), NewFact(KEPT)])
-    graph.put(GraphNode("session_1", f"Write to {PRIVATE.upper()}", MONDAY_MORNING, True))
+    graph.put(GraphNode("session_1", f"Write to {PRIVATE.upper()}", MONDAY_MORNING, success=True))
     graph.put(GraphNode("session_2", KEPT, MONDAY_MORNING))
     graph.relate("session_2", Relation.DERIVED_FROM, "session_1")
     engine.tasks.add(f"Call {PRIVATE}")

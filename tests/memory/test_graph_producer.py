@@ -15,7 +15,7 @@ from engine.memory.graph_producer import GraphProducer
 from engine.memory.recall import describe_task
 from engine.model import CheckResult, GraphNode, Relation, SessionState, label_outcome
 from engine.storage.ledger import LedgerEntry
-from tests.memory.fake_work import NOW, FakeWork, view
+from tests.memory.stand_in_work import NOW, StandInWork, view
 
 
 @pytest.fixture
@@ -26,12 +26,12 @@ def graph(tmp_path: Path, clock: FakeClock) -> Iterator[TaskGraph]:
 
 
 @pytest.fixture
-def work() -> FakeWork:
-    return FakeWork()
+def work() -> StandInWork:
+    return StandInWork()
 
 
 @pytest.fixture
-def producer(graph: TaskGraph, work: FakeWork) -> GraphProducer:
+def producer(graph: TaskGraph, work: StandInWork) -> GraphProducer:
     return GraphProducer(graph, work, lambda session, k, cosine: {})  # type: ignore[arg-type]
 
 
@@ -52,7 +52,7 @@ def make_session_end(session: str) -> LedgerEntry:
 def test_a_session_becomes_a_task_with_its_outcome(
     producer: GraphProducer,
     graph: TaskGraph,
-    work: FakeWork,
+    work: StandInWork,
     fields: dict[str, Any],
     outcome: str,
     success: bool | None,
@@ -65,7 +65,7 @@ def test_a_session_becomes_a_task_with_its_outcome(
 
 
 def test_a_retry_and_a_continuation_are_derived_from_what_was_before(
-    producer: GraphProducer, graph: TaskGraph, work: FakeWork
+    producer: GraphProducer, graph: TaskGraph, work: StandInWork
 ) -> None:
     work.add(view("failed", state=SessionState.FAILED))
     work.add(view("retry"))
@@ -81,7 +81,7 @@ def test_a_retry_and_a_continuation_are_derived_from_what_was_before(
     }
 
 
-def test_similar_sessions_are_linked_once(graph: TaskGraph, work: FakeWork) -> None:
+def test_similar_sessions_are_linked_once(graph: TaskGraph, work: StandInWork) -> None:
     for name in ("a", "b"):
         graph.put(GraphNode(name, f"Task {name}", NOW))
     similar = {"a": {"a": 1.0, "gone": 1.0, "b": 0.8}, "b": {"b": 1.0, "a": 0.8}}

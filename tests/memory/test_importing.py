@@ -21,7 +21,7 @@ from engine.storage.database import Database
 from engine.wiring.acting import find_last_operator_activity
 from engine.wiring.prediction import find_last_workspace_activity
 from tests.conftest import MONDAY_MORNING, Repository
-from tests.memory.fake_work import FakeWork
+from tests.memory.stand_in_work import StandInWork
 from tests.support.helpers import read_table
 
 TABLE = read_table(__file__)
@@ -49,7 +49,7 @@ CODEX_TURN = make_json_line(
 
 def make_importer(
     database: Database,
-    work: FakeWork,
+    work: StandInWork,
     folders: Sequence[Path],
     *,
     is_ours: Callable[[str], bool] = lambda folder: False,
@@ -73,7 +73,7 @@ def test_turns_are_imported_once_and_bad_lines_are_named(tmp_path: Path, databas
         + make_claude_line(3, "assistant", f"The key is {SECRET}")
         + make_claude_line(4, "user", "half a li")[:-1]
     )
-    work, reports = FakeWork(), list[str]()
+    work, reports = StandInWork(), list[str]()
     folders = [tmp_path / "projects", tmp_path / "none"]
     importer = make_importer(database, work, folders, report=lambda where, problems: reports.append(problems))
     assert importer.run() == 2
@@ -98,7 +98,7 @@ def test_our_own_sessions_are_not_read_and_a_folder_that_is_named_once_counts(
     (tmp_path / "ours.jsonl").write_text(make_claude_line(1, "user", "Do it", cwd="/ours/ses_1"))
     file, head = tmp_path / "rollout-1.jsonl", make_json_line(type="session_meta", payload={"cwd": "/home/me/shop"})
     file.write_text(head)
-    work = FakeWork()
+    work = StandInWork()
     importer = make_importer(database, work, [tmp_path], is_ours=lambda folder: folder.startswith("/ours"))
     assert importer.run() == 0
     file.write_text(head + CODEX_TURN)

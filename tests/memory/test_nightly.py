@@ -31,7 +31,7 @@ from engine.model import Answer, Bucket, Capture, NoAnswer, Question, SessionVie
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from engine.storage.validation_runs import ValidationRuns
-from tests.memory.fake_work import NOW, FakeWork, record_end, view
+from tests.memory.stand_in_work import NOW, StandInWork, record_end, view
 from tests.support.helpers import NobodyAsks, refused
 
 TODAY = date(2026, 1, 5)
@@ -66,7 +66,7 @@ class Nights:
     """A day on which something happened, evaluated by `model` if there is one."""
 
     def __init__(self, folder: Path, database: Database, clock: FakeClock, model: ScriptedModel | None) -> None:
-        self.work: Any = FakeWork()
+        self.work: Any = StandInWork()
         (folder / "agents" / "backend_builder").mkdir(parents=True)
         self.folder, self.database = folder, database
         self.para = Para(folder / "para", database, clock)

@@ -33,7 +33,7 @@ def match(id: str, layer: Layer = Layer.VECTORS, score: float = 0.5, text: str =
     return RecallMatch(id, layer, text, score, parts, "says so", f"source of {id}", "", NOW, about=about)
 
 
-class FakeSource:
+class StandInSource:
     """A layer that finds these matches once it may answer; without any it fails."""
 
     def __init__(self, *matches: RecallMatch, layer: Layer = Layer.VECTORS) -> None:
@@ -52,14 +52,14 @@ class FakeSource:
         return LayerResult(self.matches[: query.k])
 
 
-def make_recaller(*sources: FakeSource) -> Recaller:
+def make_recaller(*sources: StandInSource) -> Recaller:
     return Recaller(sources, FakeClock(NOW))
 
 
 def recall_ids(*matches: RecallMatch, **query: Any) -> list[str]:
     """The ids that are recalled from layers with these matches."""
     layers = dict.fromkeys(item.layer for item in matches)
-    sources = [FakeSource(*(item for item in matches if item.layer is layer), layer=layer) for layer in layers]
+    sources = [StandInSource(*(item for item in matches if item.layer is layer), layer=layer) for layer in layers]
     return [item.id for item in make_recaller(*sources).recall(RecallQuery("what", **query), 5.0).items]
 
 
@@ -97,15 +97,15 @@ def test_matches_of_all_layers_become_one_list(
 
 
 def test_a_broken_layer_is_left_out_and_named() -> None:
-    recall = make_recaller(FakeSource(match("a")), FakeSource(layer=Layer.PARA)).recall(RecallQuery("what"), 5.0)
+    recall = make_recaller(StandInSource(match("a")), StandInSource(layer=Layer.PARA)).recall(RecallQuery("what"), 5.0)
     assert [item.id for item in recall.items] == ["a"]
     assert recall.left_out == ("layer G: OSError: the disk is gone",)
 
 
 def test_a_layer_that_hangs_is_left_out_and_not_asked_again_until_it_answers() -> None:
-    slow = FakeSource(match("f", Layer.PARA), layer=Layer.PARA)
+    slow = StandInSource(match("f", Layer.PARA), layer=Layer.PARA)
     slow.may_answer.clear()
-    layers = make_recaller(FakeSource(match("a")), slow)
+    layers = make_recaller(StandInSource(match("a")), slow)
     recall = layers.recall(RecallQuery("what"), 0.2)
     assert [item.id for item in recall.items] == ["a"]
     assert recall.left_out == ("layer G: no answer within 0.2 s",)
@@ -117,7 +117,7 @@ def test_a_layer_that_hangs_is_left_out_and_not_asked_again_until_it_answers() -
 
 
 def test_each_match_says_how_many_tokens_it_has() -> None:
-    source = FakeSource(match("a", score=0.9, text="short"), match("b", score=0.1, text="x " * 8_000))
+    source = StandInSource(match("a", score=0.9, text="short"), match("b", score=0.1, text="x " * 8_000))
     assert [item.tokens for item in make_recaller(source).recall(RecallQuery("x"), 5.0).items] == [1, 4_000]
 
 
@@ -126,8 +126,8 @@ def test_each_match_says_how_many_tokens_it_has() -> None:
 
 def test_the_graph_finds_similar_tasks_and_what_is_one_step_away(tmp_path: Path, clock: FakeClock) -> None:
     graph = TaskGraph(tmp_path, clock)
-    graph.put(GraphNode("build", "Build it", NOW - timedelta(days=14), False))
-    graph.put(GraphNode("deploy", "Deploy it", NOW, False))
+    graph.put(GraphNode("build", "Build it", NOW - timedelta(days=14), success=False))
+    graph.put(GraphNode("deploy", "Deploy it", NOW, success=False))
     graph.put(GraphNode("old", "Old", NOW))
     graph.relate("build", Relation.BLOCKS, "deploy")
     graph.relate("old", Relation.RELATED_TO, "deploy")

@@ -28,7 +28,7 @@ from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from engine.storage.shared import SharedRow
 from tests.conftest import MONDAY_MORNING
-from tests.memory.fake_work import NOW, FakeWork, record_end, view
+from tests.memory.stand_in_work import NOW, StandInWork, record_end, view
 from tests.support.shared_database import LocalSharedDatabase
 
 # -- the summary of one session
@@ -42,12 +42,12 @@ class WordyModel:
 
 
 @pytest.fixture
-def work() -> FakeWork:
-    return FakeWork()
+def work() -> StandInWork:
+    return StandInWork()
 
 
 @pytest.fixture
-def summariser(database: Database, clock: FakeClock, work: FakeWork) -> SessionSummariser:
+def summariser(database: Database, clock: FakeClock, work: StandInWork) -> SessionSummariser:
     store = MemoryStore(database)
     return SessionSummariser(
         work,  # type: ignore[arg-type]
@@ -81,7 +81,7 @@ def test_a_models_words_are_clipped_and_without_any_the_record_speaks(summariser
 
 
 def test_a_summary_is_remembered_once_for_each_outcome(
-    summariser: SessionSummariser, work: FakeWork, database: Database
+    summariser: SessionSummariser, work: StandInWork, database: Database
 ) -> None:
     session = work.add(view("session_2", check=CheckResult("pytest", 3, 1)))
     work.files["session_2"] = ("parser.py",)

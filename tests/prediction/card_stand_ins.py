@@ -96,7 +96,7 @@ class SimpleRails:
         return RailVerdict("content", Verdict.ALLOW, "harmless")
 
 
-class FakeSessions:
+class StandInSessions:
     """Starts sessions that run until the test ends them."""
 
     def __init__(self, database: Database, clock: FakeClock) -> None:
@@ -162,10 +162,12 @@ class FakeSessions:
 
     def check(self, assignment: Assignment) -> RunnerInfo:
         if self.text_executor:
-            return RunnerInfo(True, executor=self.text_executor, hosts=("api.example.com",), estimate=self.estimate)
+            return RunnerInfo(
+                available=True, executor=self.text_executor, hosts=("api.example.com",), estimate=self.estimate
+            )
         if assignment.flow is None:
-            return RunnerInfo(False, f"no runner {assignment.runner!r} takes prose")
-        return RunnerInfo(True, estimate=0, undo_note="nothing to undo")
+            return RunnerInfo(available=False, reason=f"no runner {assignment.runner!r} takes prose")
+        return RunnerInfo(available=True, estimate=0, undo_note="nothing to undo")
 
     def apply_edit(self, assignment: Assignment, edit: str) -> Assignment:
         if edit == "{}":
@@ -176,7 +178,7 @@ class FakeSessions:
         return replace(assignment, prompt=f"{assignment.flow} {edit}", parameters={key: value})
 
 
-class FakeLandings:
+class StandInLandings:
     """Sessions whose change sets are landed."""
 
     def __init__(self) -> None:

@@ -30,7 +30,7 @@ from engine.prediction.templates import Proposed
 from engine.prediction.twin import Calibrator, EmbeddedTwin
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.prediction.card_stand_ins import FakeLandings, FakeSessions, IdentityCalibrator, SimpleRails
+from tests.prediction.card_stand_ins import IdentityCalibrator, SimpleRails, StandInLandings, StandInSessions
 
 SHOP = "/shop"
 """The workspace of cards."""
@@ -89,8 +89,8 @@ class DecisionWorld:
 
     def __post_init__(self) -> None:
         self.rails = SimpleRails()
-        self.sessions = FakeSessions(self.database, self.clock)
-        self.landings = FakeLandings()
+        self.sessions = StandInSessions(self.database, self.clock)
+        self.landings = StandInLandings()
         self.decisions = Decisions(self.database, self.clock)
         self.twin = EmbeddedTwin(self.decisions, calibrator=self.calibrator or IdentityCalibrator())
         self.workspaces = [SHOP]

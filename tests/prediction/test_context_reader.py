@@ -48,7 +48,9 @@ def test_an_edit_ends_the_silence_and_a_landing_does_not(world: SensedWorkspace)
 
 
 def test_a_conversation_with_another_agent_ends_the_silence_and_is_a_signal(world: SensedWorkspace) -> None:
-    thread = Thread("claude-code:s1", "Claude Code", str(world.path), "Add the cart", "Shall I test it?", False, AFTER)
+    thread = Thread(
+        "claude-code:s1", "Claude Code", str(world.path), "Add the cart", "Shall I test it?", unanswered=False, at=AFTER
+    )
     world.threads = SimpleNamespace(latest=lambda workspace: [thread], find_last_growth=lambda: AFTER)
     context = world.sense(last_input=RUN)
     assert context.silence == timedelta(minutes=5)

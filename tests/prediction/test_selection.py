@@ -35,7 +35,7 @@ def make_draft(name: str, confidence: float, *, kind: str = "run_tests", **field
     proposed = make_proposal(name, kind=kind, **fields)
     parts = ConfidenceParts(confidence, confidence, 0.5, confidence, confidence, stated=True)
     estimate = ConfidenceEstimate(parts, NO_FEATURES)
-    assignment, info = Assignment(proposed.prompt, "koji-core", SHOP, "flow", kind), RunnerInfo(True)
+    assignment, info = Assignment(proposed.prompt, "koji-core", SHOP, "flow", kind), RunnerInfo(available=True)
     return make_row("", proposed, assignment, info, now=NOW, expires_at=NOW, context="", estimate=estimate)
 
 

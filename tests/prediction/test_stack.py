@@ -189,23 +189,29 @@ def test_a_workspace_has_five_places_and_all_together_twelve(taken: int, workspa
     others = ["/shop"] if workspaces == 1 else ["/other0", "/other1", "/other2"]
     cards = [make_stack_card(f"t{number}", workspace=others[number % workspaces]) for number in range(taken)]
     room = Room(CAPS, cards, NOW)
-    assert [room.take(make_stack_card(f"n{number}")) for number in range(left + 1)] == [Seating(True)] * left + [
-        NO_PLACE
-    ]
+    assert [room.take(make_stack_card(f"n{number}")) for number in range(left + 1)] == [
+        Seating(has_place=True)
+    ] * left + [NO_PLACE]
 
 
 def test_the_last_card_of_a_lower_tier_gives_its_place_one_that_was_not_shown_first() -> None:
     awake = [make_stack_card(f"t{number}", confidence=number / 10, shown=number == 0) for number in range(5)]
-    assert Room(CAPS, awake, NOW).take(make_stack_card("broken", Tier.AT_RISK)) == Seating(True, ("t1",))
+    assert Room(CAPS, awake, NOW).take(make_stack_card("broken", Tier.AT_RISK)) == Seating(
+        has_place=True, displaced=("t1",)
+    )
     assert Room(CAPS, awake, NOW).take(make_stack_card("check")) == NO_PLACE
-    assert Room(CAPS, awake, NOW).take(make_stack_card("check"), MayDisplace.ANY) == Seating(True, ("t1",))
+    assert Room(CAPS, awake, NOW).take(make_stack_card("check"), MayDisplace.ANY) == Seating(
+        has_place=True, displaced=("t1",)
+    )
 
 
 @pytest.mark.parametrize("source", Source)
 def test_a_workspace_has_one_upkeep_card(source: Source) -> None:
     present, new = make_stack_card("quarantine", Tier.UPKEEP, source=source), make_stack_card("old_stash", Tier.UPKEEP)
     assert Room(CAPS, [present], NOW).take(new) == NO_PLACE
-    assert Room(CAPS, [present], NOW).take(replace(new, source=Source.FOLLOW_UP)) == Seating(True, ("quarantine",))
+    assert Room(CAPS, [present], NOW).take(replace(new, source=Source.FOLLOW_UP)) == Seating(
+        has_place=True, displaced=("quarantine",)
+    )
     woken = replace(new, snoozed_until=NOW)
     assert find_ids_without_place([present, woken], NOW, CAPS) == {"old_stash"}
     assert find_ids_without_place([woken], NOW, CAPS) == set()

@@ -20,7 +20,7 @@ from engine.storage.ledger import (
     LedgerEntry,
     NotReady,
 )
-from tests.memory.fake_work import record_end, view
+from tests.memory.stand_in_work import record_end, view
 
 KEY = "test.cursor"
 

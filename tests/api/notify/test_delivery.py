@@ -117,7 +117,13 @@ def test_without_a_keyring_a_secret_address_is_refused_with_the_other_ways(home:
 
 
 CARD = NotificationContent(
-    NotificationKind.NEW_HIGH, NOW, "Run tests on <changed> *modules* @everyone", "pred_a", "koji-core", 0.72, True
+    NotificationKind.NEW_HIGH,
+    NOW,
+    "Run tests on <changed> *modules* @everyone",
+    "pred_a",
+    "koji-core",
+    0.72,
+    has_stated_confidence=True,
 )
 
 

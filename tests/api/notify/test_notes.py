@@ -74,7 +74,7 @@ def test_settings_switch_surfaces_on_and_off(surface: Surface) -> None:
 
 CARD = NotificationContent(
     NotificationKind.NEW_HIGH, NOW - timedelta(minutes=2), "Run tests on recently changed modules", "pred_abc123",
-    "koji-core", 0.72, True, Tier.CHECK,
+    "koji-core", 0.72, has_stated_confidence=True, tier=Tier.CHECK,
 )  # fmt: skip
 NEW = replace(CARD, has_stated_confidence=False)
 LOST = replace(CARD, tier=Tier.AT_RISK)

@@ -1,5 +1,5 @@
 """Adaptation with the real ledger, overlays, trials and learned guidance on a real database. A test records the events
-that sessions cause, and gives `FakeSources` what adaptation reads from other packages."""
+that sessions cause, and gives `StandInSources` what adaptation reads from other packages."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def make_fact(fact: str, category: str = "preference", trust: Trust = Trust.QUOT
 
 
 @dataclass
-class FakeSources:
+class StandInSources:
     """A `Sources` with the values that a test puts in."""
 
     corrections_by_card: dict[str, Correction] = field(default_factory=dict)
@@ -146,7 +146,7 @@ class AdaptationWorld:
     def __init__(self, database: Database, clock: FakeClock, *, mode: AdaptationMode = AdaptationMode.MANUAL) -> None:
         self.database = database
         self.clock = clock
-        self.sources = FakeSources()
+        self.sources = StandInSources()
         self.overlays = Overlays(database)
         self.current = Settings(adaptation=AdaptationSettings(mode=mode))
         self.ledger = Ledger(database)

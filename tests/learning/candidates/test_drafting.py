@@ -22,7 +22,7 @@ from engine.model.adaptation import (
     RoutingHint,
 )
 from tests.conftest import MONDAY_MORNING
-from tests.learning.candidates.adaptation_world import AGENT, HEALED_BY, SHOP, TOTAL, FakeSources, make_transcript
+from tests.learning.candidates.adaptation_world import AGENT, HEALED_BY, SHOP, TOTAL, StandInSources, make_transcript
 
 SECRET = "sk-a1b2c3d4a1b2c3d4a1b2c3d4a1b2c3d4"
 
@@ -51,7 +51,10 @@ def make_failed_retry(session: str = "sess_1", attempts: int = 4, cost: int = 30
 
 
 def make_draft(
-    learning_record: LearningRecord, *related: LearningRecord, sources: FakeSources, type: CandidateType | None = None
+    learning_record: LearningRecord,
+    *related: LearningRecord,
+    sources: StandInSources,
+    type: CandidateType | None = None,
 ) -> Draft:
     """The draft from a record, by default of the first type that can be drafted from it."""
     return draft_candidate(
@@ -74,7 +77,7 @@ FIX_DIFF = make_diff("cart.py", " def total():", "-    return net", "+    return
 
 
 def test_a_fix_template_is_the_agents_last_message_and_the_changes() -> None:
-    sources = FakeSources(patches={"sess_1": FIX_DIFF + make_diff("new.py", "+x", before="/dev/null")})
+    sources = StandInSources(patches={"sess_1": FIX_DIFF + make_diff("new.py", "+x", before="/dev/null")})
     sources.transcripts["sess_1"] = make_transcript(
         ("say", "I add the discount."), ("tool", "edit readme.md:1"), HANDED_BACK,
         ("say", "total() left the discount out;"), ("say", "it is subtracted now."),
@@ -94,7 +97,7 @@ LANDED_HEAL = make_record(
 
 
 def test_a_landed_fix_has_its_diff_and_the_cause() -> None:
-    sources = FakeSources(patches={"sess_1": FIX_DIFF}, summaries={"sess_1": "Subtract the discount."})
+    sources = StandInSources(patches={"sess_1": FIX_DIFF}, summaries={"sess_1": "Subtract the discount."})
     assert make_draft(LANDED_HEAL, sources=sources).effect == FixTemplate(
         (TOTAL,),
         ("Subtract the discount.", "in cart.py it replaced `return net` by `return net - discount`"),
@@ -115,7 +118,7 @@ def test_a_landed_fix_has_its_diff_and_the_cause() -> None:
 )
 def test_a_diff_that_is_too_long_or_has_a_secret_is_left_out(ending: str, is_kept: bool) -> None:
     patch = f"{FIX_DIFF}{ending}"
-    sources = FakeSources(patches={"sess_1": patch}, summaries={"sess_1": "Subtract the discount."})
+    sources = StandInSources(patches={"sess_1": patch}, summaries={"sess_1": "Subtract the discount."})
     effect = make_draft(LANDED_HEAL, sources=sources).effect
     assert isinstance(effect, FixTemplate)
     assert effect.patch == (patch if is_kept else "")
@@ -133,14 +136,14 @@ def test_a_diff_that_is_too_long_or_has_a_secret_is_left_out(ending: str, is_kep
     ],
 )
 def test_a_short_edit_is_quoted_in_a_playbook(lines: list[str], change: str) -> None:
-    sources = FakeSources(patches={"sess_1": make_diff("cart.py", *lines)}, summaries={"sess_1": "Done."})
+    sources = StandInSources(patches={"sess_1": make_diff("cart.py", *lines)}, summaries={"sess_1": "Done."})
     effect = make_draft(LANDED_HEAL, sources=sources).effect
     assert isinstance(effect, FixTemplate)
     assert effect.repairs == ("Done.", change)
 
 
 def test_a_playbook_without_a_diff_names_the_files_of_the_message_and_at_most_four_changes() -> None:
-    sources = FakeSources(files={"sess_1": list("abcde")}, summaries={"sess_1": f"{'Short. ' * 40}{'x' * 99}"})
+    sources = StandInSources(files={"sess_1": list("abcde")}, summaries={"sess_1": f"{'Short. ' * 40}{'x' * 99}"})
     summary_only = make_draft(LANDED_HEAL, sources=sources).effect
     assert isinstance(summary_only, FixTemplate)
     assert summary_only.repairs == (("Short. " * 40).strip(),), "it is cut after a sentence"
@@ -164,7 +167,7 @@ OVER_BUDGET = make_record(RecordKind.BUDGET_INCIDENT, spent=1_200_000, budget=1_
 
 
 def test_a_routing_hint_is_the_dearest_of_the_cheaper_models() -> None:
-    effect = make_draft(OVER_BUDGET, sources=FakeSources(models_used=USED)).effect
+    effect = make_draft(OVER_BUDGET, sources=StandInSources(models_used=USED)).effect
     assert effect == RoutingHint(
         "openai:gpt-5-mini", "koji-core", 800,
         f"{AGENT} spent $1.20 of its $1.00 on 2026-01-05; openai:gpt-5-mini costs 80% less than openai:gpt-5",
@@ -186,15 +189,15 @@ ADOPTED = make_record(RecordKind.SUCCESSFUL_BUBBLE, leader="cto", pattern="small
 def test_a_routing_hint_says_why_and_is_for_the_workspace_of_a_conflict(
     learning_record: LearningRecord, reason: str, workspace: str
 ) -> None:
-    draft = make_draft(learning_record, sources=FakeSources(models_used=USED), type=CandidateType.ROUTING_HINT)
+    draft = make_draft(learning_record, sources=StandInSources(models_used=USED), type=CandidateType.ROUTING_HINT)
     assert isinstance(draft.effect, RoutingHint)
     assert draft.effect.why.partition(";")[0] == reason
     assert (draft.agent_id, draft.run_kind, draft.workspace) == (AGENT, "task", workspace)
 
 
-def make_sources_with_price(price: int) -> FakeSources:
+def make_sources_with_price(price: int) -> StandInSources:
     """Sources with another model of this price, where the current one costs 3,000,000."""
-    return FakeSources(models_used=ModelsUsed(USED.current, "koji-core", (ModelPrice("openai:other", price),)))
+    return StandInSources(models_used=ModelsUsed(USED.current, "koji-core", (ModelPrice("openai:other", price),)))
 
 
 def test_a_model_is_cheaper_at_four_fifths_of_the_price() -> None:
@@ -220,7 +223,7 @@ def test_a_model_is_cheaper_at_four_fifths_of_the_price() -> None:
 def test_a_limit_lies_between_the_attempts_of_heals_and_those_of_failures(
     records: list[LearningRecord], tweak: PolicyTweak
 ) -> None:
-    assert make_draft(*records, sources=FakeSources(max_attempts=3)).effect == tweak
+    assert make_draft(*records, sources=StandInSources(max_attempts=3)).effect == tweak
 
 
 @pytest.mark.parametrize(
@@ -233,12 +236,12 @@ def test_a_limit_lies_between_the_attempts_of_heals_and_those_of_failures(
 )
 def test_a_limit_that_would_help_nothing_is_not_drafted(records: list[LearningRecord], max_attempts: int) -> None:
     with pytest.raises(NothingToDraft):
-        make_draft(*records, sources=FakeSources(max_attempts=max_attempts))
+        make_draft(*records, sources=StandInSources(max_attempts=max_attempts))
 
 
 def test_a_limit_from_stale_guidance_is_drawn_by_the_failures_of_other_sessions() -> None:
     failures = [make_failed_retry("sess_1", attempts=9), make_failed_retry("sess_2", attempts=3)]
-    sources, tweak = FakeSources(max_attempts=5), CandidateType.POLICY_TWEAK
+    sources, tweak = StandInSources(max_attempts=5), CandidateType.POLICY_TWEAK
     draft = make_draft(make_record(RecordKind.STALE_GUIDANCE, "sess_1"), *failures, sources=sources, type=tweak)
     assert draft.effect == PolicyTweak(1)
     assert draft.title == f"Try a repair at most once: attempt 2 changed nothing for {AGENT}"
@@ -249,7 +252,9 @@ def test_a_limit_from_stale_guidance_is_drawn_by_the_failures_of_other_sessions(
 # Fragments
 
 
-def draft_guidance(learning_record: LearningRecord, sources: FakeSources, *related: LearningRecord) -> tuple[str, ...]:
+def draft_guidance(
+    learning_record: LearningRecord, sources: StandInSources, *related: LearningRecord
+) -> tuple[str, ...]:
     """The lines of the fragment from a record."""
     effect = make_draft(learning_record, *related, sources=sources, type=CandidateType.PROMPT_FRAGMENT).effect
     assert isinstance(effect, PromptFragment)
@@ -262,10 +267,12 @@ def test_a_fragment_from_an_edit_has_the_operators_words() -> None:
         channel="koji-core", kind="fix",
     )  # fmt: skip
     with pytest.raises(NothingToDraft, match="about a single case"):
-        draft_guidance(edit, FakeSources())
-    assert draft_guidance(edit, FakeSources(), edit, edit) == ("run the tests",), "three tasks had the same instruction"
+        draft_guidance(edit, StandInSources())
+    assert draft_guidance(edit, StandInSources(), edit, edit) == ("run the tests",), (
+        "three tasks had the same instruction"
+    )
     general_edit = replace(edit, details={**edit.details, "added": "Docs end with a full stop."})
-    assert draft_guidance(general_edit, FakeSources()) == ("Docs end with a full stop",)
+    assert draft_guidance(general_edit, StandInSources()) == ("Docs end with a full stop",)
 
 
 def test_a_fragment_from_a_kept_fact_is_the_fact() -> None:
@@ -273,14 +280,14 @@ def test_a_fragment_from_a_kept_fact_is_the_fact() -> None:
         RecordKind.HUMAN_APPROVAL, "sess_1", "human_approval/fact:preference", text="Prices are whole cents.",
         trust="quoted",
     )  # fmt: skip
-    assert draft_guidance(kept, FakeSources()) == ("Prices are whole cents.",)
+    assert draft_guidance(kept, StandInSources()) == ("Prices are whole cents.",)
 
 
 ERROR = make_record(RecordKind.AGENT_ERROR, tool="edit", message="no_match: the old text is not in src/a.py")
 
 
 def test_a_fragment_from_an_error_says_what_worked_then() -> None:
-    sources = FakeSources(corrections_by_session={"sess_1": ["Actually the file uses tabs."]})
+    sources = StandInSources(corrections_by_session={"sess_1": ["Actually the file uses tabs."]})
     sources.transcripts["sess_1"] = make_transcript(
         ("tool", "edit src/a.py:1"), ("tool", "edit src/a.py failed: the old text is not in src/a.py"),
         ("tool", "read src/a.py"), ("tool", "edit src/a.py failed: something else"), ("tool", "edit src/a.py:7"),
@@ -297,46 +304,46 @@ GUIDANCE = {"leader": "cto", "ref": "cto#patterns/x", "told": 12, "told_bad": 9,
 
 
 def test_a_fragment_from_noisy_or_stale_guidance_has_its_figures() -> None:
-    sources = FakeSources(texts={"cto#patterns/x": "Mock everything."})
+    sources = StandInSources(texts={"cto#patterns/x": "Mock everything."})
     (line,) = draft_guidance(make_record(RecordKind.GUIDANCE_NOISY, harm=0.2, **GUIDANCE), sources)
     assert "“Mock everything”. Of 12 sessions with it 9 ended badly, of 14 without it 2" in line
     stale = make_record(RecordKind.STALE_GUIDANCE, leader="cto", ref="cto#patterns/x", days=200, most=180)
     (line,) = draft_guidance(stale, sources)
     assert "200 days old, where 180 are the rule" in line
     with pytest.raises(NothingToDraft, match="no longer in use"):
-        draft_guidance(stale, FakeSources())
+        draft_guidance(stale, StandInSources())
 
 
 RECALLED = make_record(RecordKind.CLOUD_MEMORY_RECALL_HIT, memory="mem_1")
 
 
 def test_a_fragment_from_a_memory_is_the_memory() -> None:
-    assert draft_guidance(RECALLED, FakeSources(texts={"mem_1": "Use uv."})) == ("Use uv.",)
+    assert draft_guidance(RECALLED, StandInSources(texts={"mem_1": "Use uv."})) == ("Use uv.",)
 
 
 @pytest.mark.parametrize(
     ("learning_record", "sources", "reason"),
     [
-        (make_heal_record(), FakeSources(), f"session sess_1 fixed {TOTAL} but does not say how"),
-        (make_heal_record(), FakeSources(running={"sess_1"}), "session sess_1 is still running"),
-        (ERROR, FakeSources(running={"sess_1"}), "session sess_1 is still running"),
-        (ERROR, FakeSources(), "no remedy is known for agent_error"),
-        (OVER_BUDGET, FakeSources(), f"the price of the model of {AGENT} is not known"),
+        (make_heal_record(), StandInSources(), f"session sess_1 fixed {TOTAL} but does not say how"),
+        (make_heal_record(), StandInSources(running={"sess_1"}), "session sess_1 is still running"),
+        (ERROR, StandInSources(running={"sess_1"}), "session sess_1 is still running"),
+        (ERROR, StandInSources(), "no remedy is known for agent_error"),
+        (OVER_BUDGET, StandInSources(), f"the price of the model of {AGENT} is not known"),
         (
             OVER_BUDGET,
-            FakeSources(models_used=replace(USED, current=ModelPrice("ollama:x", 0))),
+            StandInSources(models_used=replace(USED, current=ModelPrice("ollama:x", 0))),
             "ollama:x costs nothing",
         ),
-        (RECALLED, FakeSources(), "the memory has been forgotten since"),
+        (RECALLED, StandInSources(), "the memory has been forgotten since"),
         (
             make_record(RecordKind.GUIDANCE_NOISY, candidate_id="cand_1"),
-            FakeSources(),
+            StandInSources(),
             "is rolled back, not worked around",
         ),
     ],
 )
 def test_without_evidence_nothing_is_drafted_and_the_reason_is_told(
-    learning_record: LearningRecord, sources: FakeSources, reason: str
+    learning_record: LearningRecord, sources: StandInSources, reason: str
 ) -> None:
     with pytest.raises(NothingToDraft, match=reason):
         make_draft(learning_record, sources=sources)
@@ -348,7 +355,7 @@ def test_without_evidence_nothing_is_drafted_and_the_reason_is_told(
 def test_a_flow_has_the_commands_of_most_sessions_word_for_word() -> None:
     calls = ["exec:git status", "exec:pytest", "exec:git diff"]
     steps = make_record(RecordKind.TOOL_SEQUENCE, calls=calls, sessions=["sess_1", "sess_2", "sess_3"])
-    sources = FakeSources()
+    sources = StandInSources()
     for session, command in (("sess_1", "pytest -q"), ("sess_2", "pytest -q"), ("sess_3", "pytest -x tests")):
         sources.transcripts[session] = make_transcript(
             ("tool", "exec git status --short"), ("tool", f"exec {command}"), ("tool", "exec git diff"),
@@ -358,13 +365,13 @@ def test_a_flow_has_the_commands_of_most_sessions_word_for_word() -> None:
         ("git status --short", "pytest -q", "git diff"),
     )  # fmt: skip
     with pytest.raises(NothingToDraft, match="without a shell"):
-        make_draft(steps, sources=FakeSources())
+        make_draft(steps, sources=StandInSources())
 
 
 @pytest.mark.parametrize("secret", [SECRET, "hunter2hunter2"])
 def test_no_secret_is_drafted(secret: str) -> None:
     """The transcript of a coding agent may contain anything."""
-    sources = FakeSources(
+    sources = StandInSources(
         patches={"sess_1": make_diff("cart.py", "-token = read()", f"+token = '{secret}'")},
         secret_values=("hunter2hunter2",),
     )

@@ -19,13 +19,13 @@ from engine.model import Trust
 from engine.model.adaptation import LearningRecord
 from engine.storage.ledger import LedgerEntry
 from tests.conftest import MONDAY_MORNING
-from tests.learning.candidates.adaptation_world import AGENT, SHOP, FakeSources, make_fact
+from tests.learning.candidates.adaptation_world import AGENT, SHOP, StandInSources, make_fact
 
 
-def read(kind: str, payload: dict[str, Any], before: int = 0, sources: FakeSources | None = None) -> LearningRecord:
+def read(kind: str, payload: dict[str, Any], before: int = 0, sources: StandInSources | None = None) -> LearningRecord:
     """The record of an entry, where `before` records had the same cause."""
     entry = LedgerEntry(1, MONDAY_MORNING, kind, "it", SHOP, {"agent": AGENT, **payload})
-    return next(iter(READER_OF_KIND[kind](Reading(entry, sources or FakeSources(), lambda label, scope: before))))
+    return next(iter(READER_OF_KIND[kind](Reading(entry, sources or StandInSources(), lambda label, scope: before))))
 
 
 # Payloads of ledger entries
@@ -96,7 +96,7 @@ def test_formulas_at_their_boundaries(kind: str, payload: dict[str, Any], before
 def test_a_kept_fact_scores_by_whose_words_it_is_and_by_how_often_it_was_kept_before(
     trust: Trust, before: int, score: float
 ) -> None:
-    sources = FakeSources(facts={"it": make_fact("Prices are cents.", trust=trust)})
+    sources = StandInSources(facts={"it": make_fact("Prices are cents.", trust=trust)})
     assert read("FactPromoted", {"by": "operator"}, before, sources).score == score
 
 

@@ -13,8 +13,8 @@ MORNING_CARD = CardFeatures(
     "run_tests",
     frozenset({"run", "tests"}),
     PartOfDay.MORNING,
-    False,
-    MONDAY_MORNING,
-    9,
+    weekend=False,
+    at=MONDAY_MORNING,
+    hour=9,
 )
 """A card in the morning of a working day."""

@@ -13,7 +13,7 @@ from engine.learning.decisions.habits import Habits
 from engine.model import PartOfDay
 from tests.learning.decisions.card_features import MORNING_CARD
 
-APPROVAL = PastDecision(MORNING_CARD, True, 1.0, 2.0)
+APPROVAL = PastDecision(MORNING_CARD, chosen=True, weight=1.0, waited_hours=2.0)
 DISMISSAL = replace(APPROVAL, chosen=False)
 
 

@@ -44,7 +44,7 @@ from engine.storage.database import Database, Transaction
 from tests.support.card_rows import make_card_row
 
 SHOP, BLOG = "/shop", "/blog"
-TRAINING = TrainingView(0, 50, "", None, (), "", False, False)
+TRAINING = TrainingView(0, 50, "", None, (), "", enabled=False, automatic=False)
 
 # Which cards are included
 
@@ -79,7 +79,7 @@ def reader(database: Database, clock: FakeClock) -> InsightsReader:
         database,
         clock,
         read_phase=lambda: Phase(1, 40, "forty"),
-        read_calibration=lambda: CalibrationCheck(40, False, "forty"),
+        read_calibration=lambda: CalibrationCheck(40, is_calibrated=False, reason="forty"),
         read_threshold=lambda: 0.8,
         missing_for=lambda workspace: f"for {workspace or 'all'}",
         read_training=lambda: TRAINING,

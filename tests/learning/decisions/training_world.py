@@ -19,7 +19,7 @@ from engine.storage.database import Database, Transaction
 RUNNING = Job("", "running", "training", "", None)
 
 
-class FakeProvider:
+class StandInProvider:
     """A provider in this process. Its calls are made before they raise `error` or, once, `crash`."""
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class FakeProvider:
         self.opened -= 1
 
 
-class FakeBudget:
+class StandInBudget:
     """Reserves money, unless it `is_exhausted`."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class TrainingWorld:
 
     def __init__(self, database: Database, folder: Path) -> None:
         self.database = database
-        self.provider, self.budget = FakeProvider(), FakeBudget()
+        self.provider, self.budget = StandInProvider(), StandInBudget()
         self.conversations: list[tuple[str, str]] = []
         self.secrets: list[str] = []
         self.exporter = Exporter(
@@ -127,7 +127,7 @@ class TrainingWorld:
             stop_reason=lambda: self.stop_reason,
         )
 
-    def _open_provider(self) -> FakeProvider:
+    def _open_provider(self) -> StandInProvider:
         self.provider.opened += 1
         return self.provider
 

@@ -63,7 +63,7 @@ def make_ledger_entry(kind: str, subject: str, workspace: str = SHOP, **payload:
 
 
 @dataclass
-class FakeSessions:
+class StandInSessions:
     """A `SessionSource` with the `records` and `transcripts` that a test puts in, by session."""
 
     report: Callable[[str, str], None]
@@ -112,7 +112,7 @@ class ChainWorld:
         self.data = folder
         self.database = database
         self.clock = clock
-        self.sessions = FakeSessions(self._report)
+        self.sessions = StandInSessions(self._report)
         self.faults: list[str] = []
         self.learnings = Learnings(
             folder, database, clock, ledger=Ledger(database), sessions=self.sessions,

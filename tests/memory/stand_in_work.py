@@ -34,7 +34,7 @@ def view(name: str = "session_1", **fields: Any) -> SessionView:
 
 
 @dataclass
-class FakeWork:
+class StandInWork:
     """Sessions, their transcripts and changes, as `engine.memory.captures.WorkReader` has them; all that is
     remembered."""
 
