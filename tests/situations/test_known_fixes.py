@@ -36,29 +36,34 @@ def find_offered_fix(situation: Situation) -> Card | None:
     return next((card for card in situation.predict_cards() if card.kind == "apply_fix"), None)
 
 
-def test_a_known_fix_is_offered_and_its_landing_confirms_it(situation: Situation) -> None:
+@pytest.fixture
+def broken_again(situation: Situation) -> Situation:
+    """The same test was fixed, and is broken in the same way by another commit."""
     break_and_fix(situation)
     situation.commit("A discount", {"cart.py": f"# With a discount.\n\n\n{DIVIDING_TOTAL}"}, days_ago=0)
-    card = find_offered_fix(situation)
+    return situation
+
+
+def test_a_known_fix_is_offered_while_the_test_fails(broken_again: Situation) -> None:
+    card = find_offered_fix(broken_again)
     assert card.tier is Tier.BLOCKS
-    culprit = situation.git("log", "-1", "--format=%H", "--grep=Mean price")
+    culprit = broken_again.git("log", "-1", "--format=%H", "--grep=Mean price")
     assert card.assignment.prompt == f"Apply “Revert {culprit[:10]}” again in a worktree and run `test_total`"
     assert "with “ZeroDivisionError: division by zero” as it did before this change, which fixed" in card.reasoning
-    situation.write("cart.py", RIGHT_TOTAL)
-    assert "apply_fix" not in situation.predict_kinds(), "you may have fixed it yourself"
-    situation.git("checkout", "--", "cart.py")
-    card = next(card for card in situation.predict_cards() if card.kind == "apply_fix")
-    assert "still_red" not in situation.predict_kinds(), "it would say less about the same test"
+    assert "still_red" not in broken_again.predict_kinds(), "it would say less about the same test"
+    broken_again.write("cart.py", RIGHT_TOTAL)
+    assert "apply_fix" not in broken_again.predict_kinds(), "you may have fixed it yourself"
 
-    session = situation.approve(card)
+
+def test_a_known_fix_is_applied_and_its_landing_confirms_it(broken_again: Situation) -> None:
+    session = broken_again.approve(find_offered_fix(broken_again))
     assert session.result is Result.SUCCEEDED
     assert session.summary.startswith(f"The fix applies and {TEST} passes")
-    assert "len([])" in (situation.path / "cart.py").read_text(), "nothing is landed yet"
-    situation.land(session)
-    assert (situation.path / "cart.py").read_text() == f"# With a discount.\n\n\n{RIGHT_TOTAL}"
-
-    situation.engine.adaptation.run_round()
-    (fix,) = situation.engine.adaptation.candidates()
+    assert "len([])" in (broken_again.path / "cart.py").read_text(), "nothing is landed yet"
+    broken_again.land(session)
+    assert (broken_again.path / "cart.py").read_text() == f"# With a discount.\n\n\n{RIGHT_TOTAL}"
+    broken_again.engine.adaptation.run_round()
+    (fix,) = broken_again.engine.adaptation.candidates()
     assert isinstance(fix.effect, FixTemplate)
     assert fix.effect.causes == ("ZeroDivisionError: division by zero in cart.py",)
     assert len(fix.corroborated_by) == 1, "another session turned the same test green"

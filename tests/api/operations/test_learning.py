@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,12 +23,18 @@ from tests.hierarchy.guidance_world import make_learning
 from tests.support.helpers import assert_contains, refused
 
 
+@contextmanager
+def opened(folder: Path) -> Iterator[Engine]:
+    """An engine that runs nothing, on a home in this folder."""
+    overrides = Overrides(runners=[], unreachable=True, throw_away=True)
+    with closing(open_engine(Home.locate(folder), start_schedule=False, overrides=overrides)) as engine:
+        yield engine
+
+
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
-    home = Home.locate(tmp_path_factory.mktemp("home"))
-    opened = open_engine(home, start_schedule=False, overrides=Overrides(runners=[], unreachable=True, throw_away=True))
-    yield opened
-    opened.close()
+    with opened(tmp_path_factory.mktemp("home")) as engine:
+        yield engine
 
 
 def run(engine: Engine, *words: str) -> tuple[dict[str, Any], str]:
@@ -37,51 +44,81 @@ def run(engine: Engine, *words: str) -> tuple[dict[str, Any], str]:
     return document, render_document(options.verb, document)
 
 
-@pytest.mark.long
-def test_a_profile_is_edited_as_a_text_that_shows_first_what_it_changes_and_can_be_undone(
-    engine: Engine, tmp_path: Path
-) -> None:
-    file = tmp_path / "cto.md"
+class ProfileVerb:
+    """The verb `profile` for the leader cto, whose principles are one: Simple beats clever."""
 
-    def edit(text: str, *options: str) -> tuple[dict[str, Any], str]:
+    def __init__(self, engine: Engine, file: Path) -> None:
+        self.engine, self.file = engine, file
+
+    def read(self) -> tuple[dict[str, Any], str]:
+        """The profile, and its text."""
+        return run(self.engine, "profile", "cto")
+
+    def edit(self, text: str, *options: str) -> tuple[dict[str, Any], str]:
         """The document and the text of the verb for a file with this text."""
-        file.write_text(text)
-        return run(engine, "profile", "cto", str(file), *options)
+        self.file.write_text(text)
+        return run(self.engine, "profile", "cto", str(self.file), *options)
 
-    def read_guidance() -> str:
-        return str(run(engine, "guidance", "junior_backend")[0]["guidance"])
+    def read_guidance(self) -> str:
+        """The guidance of an agent below the leader."""
+        return str(run(self.engine, "guidance", "junior_backend")[0]["guidance"])
 
-    before, text = run(engine, "profile", "cto")
-    assert edit(text)[1] == "  No changes yet."
+
+@pytest.fixture
+def profile(tmp_path: Path) -> Iterator[ProfileVerb]:
+    with opened(tmp_path / "home") as engine:
+        yield ProfileVerb(engine, tmp_path / "cto.md")
+
+
+@pytest.mark.long
+def test_an_edit_of_a_profile_shows_what_it_changes_and_is_saved_once_you_say_so(profile: ProfileVerb) -> None:
+    _, text = profile.read()
+    assert profile.edit(text)[1] == "  No changes yet."
     plain = text.replace("Simple beats clever.", "Plain beats clever.")
-    shown, read = edit(plain)
+    shown, read = profile.edit(plain)
     assert_contains(
         read, "- cto, principles: Simple beats clever.", "+ cto, principles: Plain beats clever.", "Not saved."
     )
     assert "junior_backend" in shown["prompts"][0]["agents"]
-    assert "Simple beats clever." in read_guidance()
-    assert "Saved. Undo: clawpy profile cto --undo" in edit(plain, "--yes")[1]
-    assert "Plain beats clever." in read_guidance()
+    assert "Simple beats clever." in profile.read_guidance()
+    assert "Saved. Undo: clawpy profile cto --undo" in profile.edit(plain, "--yes")[1]
+    assert "Plain beats clever." in profile.read_guidance()
 
+
+@pytest.mark.long
+def test_an_edit_of_an_old_profile_is_refused_while_it_names_its_version(profile: ProfileVerb) -> None:
+    _, text = profile.read()
+    profile.edit(text.replace("Simple beats clever.", "Plain beats clever."), "--yes")
     with pytest.raises(Refusal, match="delete its version line"):
-        edit(text, "--yes")
-    edit(text.partition("<!-- version")[0], "--yes")
-    text = run(engine, "profile", "cto")[1]
-    with pytest.raises(Refusal, match="no heading “Principels”"):
-        edit(text.replace("## Principles", "## Principels"), "--yes")
+        profile.edit(text, "--yes")
+    profile.edit(text.partition("<!-- version")[0], "--yes")
+    assert "Simple beats clever." in profile.read_guidance()
 
+
+@pytest.mark.long
+def test_an_edit_of_a_profile_with_an_unknown_heading_is_refused(profile: ProfileVerb) -> None:
+    with pytest.raises(Refusal, match="no heading “Principels”"):
+        profile.edit(profile.read()[1].replace("## Principles", "## Principels"), "--yes")
+
+
+@pytest.mark.long
+def test_a_section_that_becomes_empty_is_that_of_the_soul_again_until_this_is_undone(profile: ProfileVerb) -> None:
+    before, text = profile.read()
     head, _, rest = text.partition("## Principles")
-    edit(f"{head}## Principles\n\n- Only this.\n\n## Guardrails{rest.partition('## Guardrails')[2]}", "--yes")
-    only_this, text = run(engine, "profile", "cto")
-    shown, read = edit(text.replace("- Only this.\n", ""))
+    profile.edit(f"{head}## Principles\n\n- Only this.\n\n## Guardrails{rest.partition('## Guardrails')[2]}", "--yes")
+    only_this, text = profile.read()
+    without = text.replace("- Only this.\n", "")
+    shown, read = profile.edit(without)
     assert shown["fromSoul"] == ["principles"]
     assert "▲ principles is empty: what soul.md says of it is used again." in read
-    run(engine, "profile", "cto", str(file), "--yes")
-    assert run(engine, "profile", "cto")[0] == before
+    profile.edit(without, "--yes")
+    assert profile.read()[0] == before
+    assert "as it was before the last save" in run(profile.engine, "profile", "cto", "--undo")[1]
+    assert profile.read()[0] == only_this
+    refused("nothing_to_undo", lambda: run(profile.engine, "profile", "cto", "--undo"))
 
-    assert "as it was before the last save" in run(engine, "profile", "cto", "--undo")[1]
-    assert run(engine, "profile", "cto")[0] == only_this
-    refused("nothing_to_undo", lambda: run(engine, "profile", "cto", "--undo"))
+
+def test_a_profile_is_not_read_from_a_file_that_does_not_exist(engine: Engine, tmp_path: Path) -> None:
     with pytest.raises(WrongUse):
         run(engine, "profile", "cto", str(tmp_path / "nowhere.md"))
 

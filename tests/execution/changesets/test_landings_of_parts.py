@@ -28,12 +28,10 @@ def read_file(world: LandingWorld, name: str) -> str | None:
 # Landing a part and the rest
 
 
-def test_after_a_part_landed_the_rest_waits_and_each_landing_is_undone_alone(world: LandingWorld) -> None:
-    before, state = world.files, world.git_state
+def test_after_a_part_landed_the_rest_waits(world: LandingWorld) -> None:
+    state = world.git_state
     change = world.make_change(edit)
-
     part = change.land(FilePart("b.txt"), FilePart("c.txt"))
-
     assert (part.state, part.landed) == (ChangeState.WAITING, 2)
     assert [file.path for file in part.files] == [file.path for file in change.diff()] == ["a.txt", "new.txt"]
     assert [read_file(world, name) for name in ("b.txt", "c.txt", "a.txt")] == [None, "c\n", TEXT]
@@ -41,6 +39,11 @@ def test_after_a_part_landed_the_rest_waits_and_each_landing_is_undone_alone(wor
     assert [landed.change.id for landed in world.changes.find_undoable_landings(str(world.root))] == [change.id]
     assert world.git_state == state
 
+
+def test_the_rest_lands_and_each_landing_is_undone_alone(world: LandingWorld) -> None:
+    before, state = world.files, world.git_state
+    change = world.make_change(edit)
+    part = change.land(FilePart("b.txt"), FilePart("c.txt"))
     complete = change.land()
     assert (complete.state, complete.files) == (ChangeState.LANDED, change.files)
     assert read_file(world, "a.txt") == make_text({2: "first", 20: "second", 38: "third"})
