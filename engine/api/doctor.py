@@ -71,7 +71,7 @@ PRIMARY_CODE_MASK = 0xFF
 """The part of an error code of SQLite that says what kind of error it is; the rest says more about it."""
 
 MAX_NAMED_FILES = 3
-"""Maximum number of unreadable files of learnings that are named."""
+"""Maximum number of unreadable files of facts, or of learnings, that are named."""
 
 
 def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> dict[str, Any]:
@@ -120,6 +120,7 @@ def _run_checks(
         _check_sandbox(settings),
         check_agents(home, settings),
         check_learnings(home),
+        *check_facts(home),
         *check_coding_agents(home, settings),
         *check_notifications(home, settings, keys),
         *(_check_workspace(path) for path in workspaces),
@@ -462,6 +463,15 @@ def check_shared_database(*, online: bool) -> list[Check]:
         fix = f"fix {SHARED_URL}, or start its server; unsent changes wait"
         return [Check("shared", WARN, f"the shared database cannot be reached: {reason}", fix)]
     return [Check("shared", OK, f"machines share {where}; it answers")]
+
+
+def check_facts(home: Home) -> list[Check]:
+    """A warning if a file of facts cannot be read."""
+    from engine.memory.para import find_broken_files
+
+    broken = find_broken_files(home.data / "para")
+    fix = "fix the file: until then recall goes without its facts"
+    return [Check("facts", WARN, "; ".join(broken[:MAX_NAMED_FILES]), fix)] if broken else []
 
 
 def check_learnings(home: Home) -> Check:

@@ -255,8 +255,7 @@ class Para:
         return {fact.id: fact for group in self._list_groups() for fact in group.facts.values()}
 
     def _list_groups(self) -> list[_Group]:
-        folders = [path for bucket in Bucket for path in sorted((self._folder / bucket).glob("*"))]
-        return [self._load_group(path) for path in folders if path.is_dir() and GROUP.fullmatch(path.name)]
+        return [self._load_group(path) for path in _list_group_folders(self._folder)]
 
     def _load_group(self, folder: Path) -> _Group:
         return self._cache.get(folder, (folder / ITEMS,), lambda: _read_group(folder))
@@ -272,6 +271,16 @@ def make_group_name(text: str) -> str:
     """The name of a group, made of any words: small letters, digits, `-`; "general" if nothing is left of them."""
     words = re.findall(r"[a-z0-9]+", text.lower())
     return "-".join(words)[:60].strip("-") or "general"
+
+
+def find_broken_files(folder: Path) -> list[str]:
+    """The files of facts below `folder` that cannot be read, in words."""
+    return [group.broken for path in _list_group_folders(folder) if (group := _read_group(path)).broken]
+
+
+def _list_group_folders(folder: Path) -> list[Path]:
+    folders = (path for bucket in Bucket for path in sorted((folder / bucket).glob("*")))
+    return [path for path in folders if path.is_dir() and GROUP.fullmatch(path.name)]
 
 
 def _read_group(folder: Path) -> _Group:

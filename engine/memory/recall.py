@@ -340,7 +340,7 @@ class FactSource:
         self._para = para
 
     def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
-        """The `k` best facts, best first. Each counts as accessed."""
+        """The `k` best facts, best first. Each counts as accessed. The warning names the files that cannot be read."""
         terms = key_terms(query.text)
         matches = []
         for fact in self._para.facts(active=True, workspace=query.workspace):
@@ -361,7 +361,7 @@ class FactSource:
                 matches.append(match)
         best = _select_best(matches, query.k)
         self._para.count_access(match.id for match in best)
-        return LayerResult(best)
+        return LayerResult(best, "; ".join(self._para.problems()))
 
 
 def describe_event(entry: LedgerEntry) -> str:

@@ -94,6 +94,14 @@ def test_lines_of_a_heartbeat_and_souls_that_cannot_be_read_are_named_with_their
     assert all(words in agents["message"] for words in (place, soul))
 
 
+def test_a_file_of_facts_that_cannot_be_read_is_named(home: Home) -> None:
+    (group := home.data / "para" / "areas" / "general").mkdir(parents=True)
+    (group / "items.json").write_text("[{,")
+    check = examine(home)["facts"]
+    assert check["state"] == "warn"
+    assert check["message"].startswith("para/areas/general/items.json cannot be read: ")
+
+
 def test_a_channel_whose_coding_agent_is_not_in_the_settings_is_a_warning(home: Home) -> None:
     write_settings(home, '[channels.koji-core]\nagent = "backend_builder"\nrunner = "acp:ghost"\n')
     checks = examine(home)

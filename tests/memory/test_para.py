@@ -11,7 +11,7 @@ import pytest
 
 from engine.clock import FakeClock
 from engine.files import write_atomic
-from engine.memory.para import NewFact, Para, make_group_name
+from engine.memory.para import NewFact, Para, find_broken_files, make_group_name
 from engine.model import Bucket, ParaFact
 from engine.storage.database import Database
 from engine.storage.state import unfinished_intents
@@ -75,6 +75,7 @@ def test_a_file_that_cannot_be_read_is_named_and_never_written_over(para: Para, 
     refused("para_damaged", lambda: para.add([replace(PORT, fact="Another fact of the shop")]))
     assert shop.read_text(errors="surrogateescape") == text
     assert para.problems()[0].startswith("para/projects/shop/items.json cannot be read: ")
+    assert find_broken_files(shop.parents[2]) == para.problems()
     para.add([NewFact("A fact somewhere else")])
 
 

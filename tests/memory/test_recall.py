@@ -155,6 +155,14 @@ def test_a_fact_needs_half_of_the_key_words(
     assert len(FactSource(para).find(RecallQuery(question), NOW, 1.0).items) == found
 
 
+def test_recall_says_which_file_of_facts_it_went_without(tmp_path: Path, database: Database, clock: FakeClock) -> None:
+    para = Para(tmp_path / "para", database, clock)
+    (group := tmp_path / "para" / "areas" / "general").mkdir(parents=True)
+    (group / "items.json").write_text("[{,")
+    recall = Recaller([FactSource(para)], clock).recall(RecallQuery("which port has the gateway"), 5.0)
+    assert recall.left_out[0].startswith("facts (G): para/areas/general/items.json cannot be read: ")
+
+
 @pytest.mark.parametrize(("days", "recency"), [(-3, 1.0), (0, 1.0), (14, 0.3679), (28, 0.1353)])
 def test_a_tasks_memory_counts_less_with_age(days: int, recency: float) -> None:
     decayed = apply_age_decay(match("e", Layer.CONTEXT, 0.8), NOW, NOW + timedelta(days=days))
