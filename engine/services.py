@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from engine import activity
 from engine.activity import DECISION_KINDS, LEARNING_KINDS, ActivitySince, select_activity_since
-from engine.clock import Clock
+from engine.clock import Clock, find_midnight
 from engine.config import WorkspaceAutonomy
 from engine.events import FaultReported, WorkspaceAdded
 from engine.frozen import frozen
@@ -241,8 +241,8 @@ class Services:
     def since(self, instant: datetime | None = None) -> ActivitySince:
         """The activity since `instant`, and the entries that wait for you. Without `instant`, it is the time since you
         were last away, or since midnight if you were not away."""
-        midnight = self.clock.local().replace(hour=0, minute=0, second=0, microsecond=0)
-        instant = instant or self.autonomy.presence.away_since() or midnight
+        local = self.clock.local()
+        instant = instant or self.autonomy.presence.away_since() or find_midnight(local.date(), local.tzinfo)
         with self.database.read() as session:
             decisions = self.decisions.count_decided_cards(session, instant)
         return select_activity_since(

@@ -244,12 +244,12 @@ class ProjectIds:
     def of(self, workspace: str) -> str:
         """The id of the project of a workspace; "" if git fails, or if the clone is shallow."""
         if not self._cache.get(workspace):
+            roots: list[str] = []
             try:
                 git = Git(Path(workspace), timeout=10)
-                is_complete = git.text("rev-parse", "--is-shallow-repository") == "false"
-                roots = git.text("rev-list", "--max-parents=0", "HEAD", allowed=(0, 128)).split() if is_complete else []
+                if git.text("rev-parse", "--is-shallow-repository") == "false":
+                    roots = git.text("rev-list", "--max-parents=0", "HEAD", allowed=(0, 128)).split()
             except Refusal as refusal:
                 log.warning("%s is not a project that could be shared: %s", workspace, refusal)
-                roots = []
             self._cache[workspace] = min(roots, default="")
         return self._cache[workspace]

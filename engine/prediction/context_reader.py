@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from engine.clock import Clock
+from engine.clock import Clock, find_midnight
 from engine.config import SettingsSource
 from engine.execution.housekeeping import FullDisk
 from engine.execution.runners.toolchains.lock_files import LockMismatch, find_mismatches
@@ -249,7 +249,7 @@ class ContextReader:
         """What git says that takes longer to read."""
         if context.git is None:
             return None
-        today = context.local.replace(hour=0, minute=0, second=0, microsecond=0)
+        today = find_midnight(context.local.date(), context.local.tzinfo)
         return self._git.inspect(Path(context.workspace), context.git, context.now, today)
 
     @property
