@@ -34,7 +34,7 @@ from clawpy_console.state import (
 )
 from engine.home import Home
 from engine.model import Hold, Refusal
-from engine.model.text import one_line
+from engine.model.text import capitalised, one_line
 
 if TYPE_CHECKING:
     from clawpy_console.attach.host import Host
@@ -438,6 +438,10 @@ class Console(TerminalApp):
             log.warning("the last screen cannot be saved: %s", error)
 
 
+F12_REASON = "F12 pressed in the console"
+"""The reason of a stop by the stop key."""
+
+
 class StopKey:
     """The stop key of one console. A stop is shown from the key on, before the engine has answered."""
 
@@ -463,7 +467,7 @@ class StopKey:
 
         def stop() -> None:
             try:
-                engine.safety.kill_switch.stop("F12 pressed in the console", "operator")
+                engine.safety.kill_switch.stop(F12_REASON, "operator")
             except Exception as error:
                 log.exception("F12 failed")
                 app.call_later(self._report_stop_failure, error)
@@ -473,5 +477,11 @@ class StopKey:
         threading.Thread(target=stop, name="stop", daemon=True).start()
 
     def _report_stop_failure(self, error: Exception) -> None:
-        self._app.refresh_after_stop()
-        self._app.show_toast(f"Stop failed: {error}. Run `clawpy stop`.", "error")
+        """Say that the stop failed. With a `Refusal` it holds, but is not recorded: it stays in sight for `R`."""
+        if isinstance(error, Refusal):
+            self._app.pressed_stop = Hold("stop", F12_REASON, self._app.now())
+            self._app.on_state_changed(frozenset({"holds"}))
+            self._app.show_toast(capitalised(f"{error}."), "error")
+        else:
+            self._app.refresh_after_stop()
+            self._app.show_toast(f"Stop failed: {error}. Run `clawpy stop`.", "error")

@@ -146,8 +146,8 @@ class KillSwitch:
         self._stop_sessions = stop_sessions
         self._on_change = on_change
         self._enabled_this_run = True
-        self._stopping = ""
-        """The reason of a stop that is being carried out, "" for none."""
+        self._stopping: Hold | None = None
+        """A stop that is being carried out, or could not be recorded."""
         self._was_stopped = False
         self._switched_off_at = clock.now()
         self._changing = threading.Lock()
@@ -171,9 +171,11 @@ class KillSwitch:
             self._watcher = None
 
     def holds(self) -> list[Hold]:
-        """The active holds, strictest first, with `config` and `api`."""
-        facts = self._make_facts(self._holds)
-        switches = [] if facts.enabled else [Hold(CONFIG, SETTING_OFF, None)]
+        """The active holds, strictest first, with `config` and `api`, and a stop that could not be recorded."""
+        facts, stopping = self._make_facts(self._holds), self._stopping
+        is_recorded = any(hold.word == STOP for hold in facts.holds)
+        switches = [] if stopping is None or is_recorded else [stopping]
+        switches += [] if facts.enabled else [Hold(CONFIG, SETTING_OFF, None)]
         switches += [] if facts.enabled_this_run else [Hold(API, SWITCHED_OFF, self._switched_off_at)]
         return list(select_active_holds([*facts.holds, *switches], self._clock.now()))
 
@@ -214,8 +216,9 @@ class KillSwitch:
         """Stop everything (F12, `clawpy stop`): end all sessions, and place the hold `stop`.
 
         The stop file is written first, so that the stop lasts even if the database hangs or this process dies.
+        Raises `Refusal` if the stop cannot be recorded; it holds all the same.
         """
-        self._stopping = reason or stop_file.STOPPED
+        self._stopping = Hold(STOP, sanitise(reason) or stop_file.STOPPED, self._clock.now(), by=by)
         try:
             stop_file.request_stop(self._file.parent, reason, by)
         except OSError:
@@ -223,7 +226,12 @@ class KillSwitch:
         try:
             self._stop_sessions(reason)
         finally:
-            self._place_stop(reason, by)
+            try:
+                self._place_stop(reason, by)
+            except Refusal as error:
+                message = f"everything was stopped, but the stop could not be recorded: {error.message}"
+                fix = f"{error.fix}; until then the stop lasts only as long as this engine runs"
+                raise Refusal(error.code, message, fix) from error
 
     def resume(self, word: str) -> None:
         """End the hold `word`. Raises `Refusal`: `unknown_hold`, `not_held` if it is not active, `setting_off`."""
@@ -237,7 +245,7 @@ class KillSwitch:
         with self._changing:
             has_file = word == STOP and stop_file.is_requested(self._file)
             active = [hold.word for hold in self.holds()]
-            if word not in active and not (word == STOP and (has_file or self._stopping)):
+            if word not in active and not has_file:
                 active_holds = (
                     f"{' and '.join(active)} {'is' if len(active) == 1 else 'are'}" if active else "nothing is"
                 )
@@ -253,7 +261,7 @@ class KillSwitch:
                     ) from error
             self._database.write(lambda transaction: self._end(transaction, word, by_operator=True))
             if word == STOP:
-                self._stopping = ""
+                self._stopping = None
 
     def set_enabled(self, enabled: bool) -> None:
         """Switch everything on or off for this run, by the API. Switching off ends running sessions; if that fails, the
@@ -336,9 +344,15 @@ class KillSwitch:
         return KillFacts(
             enabled=self._settings.current.cross_poll_enabled,
             enabled_this_run=self._enabled_this_run,
-            stop_request=self._stopping or (stop_file.STOPPED if stop_file.is_requested(self._file) else ""),
+            stop_request=self._find_stop_request(),
             holds=select_active_holds(holds, self._clock.now()),
         )
+
+    def _find_stop_request(self) -> str:
+        """The reason of a stop that is no hold yet, "" for none."""
+        if (stopping := self._stopping) is not None:
+            return stopping.reason
+        return stop_file.STOPPED if stop_file.is_requested(self._file) else ""
 
     def _place_stop(self, reason: str, by: str) -> None:
         """Turn a stop into a hold, then remove the file, so that one of them always exists."""
@@ -348,7 +362,7 @@ class KillSwitch:
                 self._file.unlink(missing_ok=True)
             except OSError:
                 log.exception("the stop file could not be removed; `resume stop` reports it")
-            self._stopping = ""
+            self._stopping = None
 
     def _end(self, transaction: Transaction, word: str, *, by_operator: bool) -> None:
         row = load(transaction.session, HoldRow, word)

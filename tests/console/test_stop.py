@@ -15,6 +15,7 @@ from tests.console.driving import make_console, running, until
 from tests.console.stand_in import StandIn
 from tests.console.stories import (
     CLOSED,
+    Given,
     Step,
     Stories,
     Until,
@@ -91,14 +92,22 @@ PLACED = HoldPlaced(subject="stop", reason="F12 pressed in the console")
 COST = CostWarned(subject="hour", window="hour", spent=1_600_000, cap=2_000_000)
 STORIES: Stories = {
     "a stop that fails says what else stops": (
-        refused("stop", "the database is full"),
+        Given(lambda engine: engine.refuse.update(stop=OSError("no more threads"))),  # type: ignore[call-overload]
         press("f12"),
-        sees("clawpy stop"),
+        sees("Stop failed: no more threads. Run `clawpy stop`."),
         hides("STOPPED"),
         press("R"),
         NOT_RESUMED,
         press("f12"),
         STOPPED,
+    ),
+    "a stop that is not recorded stays in sight, and is resumed": (
+        refused("stop", "everything was stopped, but the stop could not be recorded: the disk is full"),
+        press("f12"),
+        sees("Everything was stopped, but the stop could not be recorded: the disk is full", "STOPPED", "R resume"),
+        press("R y"),
+        called("resume", "stop"),
+        hides("STOPPED"),
     ),
     "one key resumes, after a question": (
         press("R"),

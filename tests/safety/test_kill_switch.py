@@ -120,6 +120,24 @@ def test_a_stop_holds_when_the_database_does_not_answer(
     verdict = rails.kill_switch.current_verdict(by_operator=True)
     assert (verdict.verdict, verdict.reason) == ("block", "F12")
     assert (tmp_path / "data" / "STOP").exists() is not disk_is_full, "the file outlives the engine"
+    assert [(hold.word, hold.reason, hold.by) for hold in rails.kill_switch.holds()] == [("stop", "F12", "console")]
+
+
+def test_a_stop_that_could_not_be_recorded_is_resumed(rails: Rails, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise Refusal("disk_full", "the disk is full", "free some space")
+
+    with monkeypatch.context() as full_disk:
+        full_disk.setattr(stop_file, "request_stop", lambda *_: None)
+        full_disk.setattr(rails.database, "write", fail)
+        with pytest.raises(Refusal, match="everything was stopped, but the stop could not be recorded") as error:
+            rails.kill_switch.stop("F12", "console")
+    assert error.value.fix == "free some space; until then the stop lasts only as long as this engine runs"
+    assert rails.find_blocking_rule() == "kill:stop-file"
+    rails.kill_switch.resume("stop")
+    assert (rails.find_blocking_rule(), rails.kill_switch.holds()) == ("", [])
+    with pytest.raises(Refusal, match="not active"):
+        rails.kill_switch.resume("stop")
 
 
 def test_a_permit_is_not_consumed_while_stopped(rails: Rails) -> None:
