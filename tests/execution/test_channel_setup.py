@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -32,25 +32,26 @@ def settings(tmp_path: Path, clock: FakeClock) -> SettingsStore:
 
 @pytest.fixture
 def build_setup(tmp_path: Path, settings: SettingsStore) -> Build:
-    def build_setup(*programs: str, model_for: Callable[[str, str], Any] = refuse_model) -> ChannelSetup:
+    def build(
+        *programs: str, model_for: Callable[[str, str], Any] = refuse_model, steps: Sequence[SetupStep] = STEPS
+    ) -> ChannelSetup:
         tools = tmp_path / "bin"
         for name in programs:
             make_program(tools / name)
         return ChannelSetup(
-            settings, data=tmp_path / "data", model_for=model_for, missing_steps=lambda: STEPS, path=str(tools)
+            settings, data=tmp_path / "data", model_for=model_for, missing_steps=lambda: steps, path=str(tools)
         )
 
-    return build_setup
+    return build
 
 
 def test_a_channel_is_served_by_nothing_before_the_setup(build_setup: Build) -> None:
     assert build_setup("claude-agent-acp").served_by() == ""
 
 
-def test_the_next_step_is_the_first_that_is_missing(build_setup: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_step_is_the_first_that_is_missing(build_setup: Build) -> None:
     assert build_setup().find_next_step() is STEPS[0]
-    monkeypatch.setattr(f"{__name__}.STEPS", [])
-    assert build_setup().find_next_step().shown_command == "clawpy doctor"
+    assert build_setup(steps=[]).find_next_step().shown_command == "clawpy doctor"
 
 
 def test_a_usable_model_serves_the_channel(build_setup: Build) -> None:

@@ -40,7 +40,7 @@ class GuidedWork:
             self.world.database.write(lambda tx, end=end: tx.record(end))  # type: ignore[misc]
             self.world.guided_sessions.catch_up()
 
-    def events(self, kind: str) -> list[dict[str, Any]]:
+    def read_events(self, kind: str) -> list[dict[str, Any]]:
         entries = Ledger(self.world.database).latest(50, kinds=(kind,))
         return [{**entry.payload, "subject": entry.subject} for entry in entries]
 
@@ -72,17 +72,17 @@ def test_noisy_guidance_is_reported_once_in_each_wording(work: GuidedWork) -> No
     work.run(10, bad=False)
     edit_profile(work.world.profiles, "lead", "patterns", key="rush", value="Skip the tests when it is late")
     work.run(9, bad=True)
-    assert work.events("GuidanceFoundNoisy") == []
+    assert work.read_events("GuidanceFoundNoisy") == []
     work.run(1, bad=True)
-    [event] = work.events("GuidanceFoundNoisy")
+    [event] = work.read_events("GuidanceFoundNoisy")
     assert (event["subject"], event["leader"], event["agent"]) == ("lead#patterns/rush", "lead", "worker")
     assert [event[name] for name in ("told", "told_bad", "untold", "untold_bad")] == [10, 10, 10, 0]
     assert event["harm"] > 0.2
     work.run(1, bad=True)
-    assert len(work.events("GuidanceFoundNoisy")) == 1
+    assert len(work.read_events("GuidanceFoundNoisy")) == 1
     edit_profile(work.world.profiles, "lead", "patterns", key="rush", value="Skip slow tests when it is late")
     work.run(17, bad=True)
-    assert len(work.events("GuidanceFoundNoisy")) == 2
+    assert len(work.read_events("GuidanceFoundNoisy")) == 2
 
 
 def test_sessions_of_more_than_90_days_ago_do_not_count(work: GuidedWork, clock: FakeClock) -> None:
@@ -90,7 +90,7 @@ def test_sessions_of_more_than_90_days_ago_do_not_count(work: GuidedWork, clock:
     clock.advance(timedelta(days=90))
     edit_profile(work.world.profiles, "lead", "patterns", key="rush", value="Skip the tests when it is late")
     work.run(12, bad=True)
-    assert work.events("GuidanceFoundNoisy") == []
+    assert work.read_events("GuidanceFoundNoisy") == []
 
 
 @pytest.mark.parametrize(
@@ -103,11 +103,11 @@ def test_an_item_is_reported_once_when_its_time_is_over(
     clock.advance(timedelta(days=days))
     work.run(1, bad=False)
     work.world.run_round()
-    assert work.events("GuidanceFoundStale") == []
+    assert work.read_events("GuidanceFoundStale") == []
     clock.advance(timedelta(microseconds=1))
     for _ in range(2):
         work.world.run_round()
-    [event] = work.events("GuidanceFoundStale")
+    [event] = work.read_events("GuidanceFoundStale")
     assert (event["subject"], event["days"], event["most"]) == (f"lead#{guided_section}/d1", days, days)
     assert event["told"] == 1
 

@@ -126,14 +126,14 @@ class Machine:
     engine: Engine
     workspace: str
 
-    def patterns(self) -> set[tuple[object, ...]]:
+    def read_patterns(self) -> set[tuple[object, ...]]:
         return {
             (leader, pattern.key, pattern.text, pattern.uses, frozenset(pattern.sources))
             for leader in ("backend_lead", "cto")
             for pattern in self.engine.profiles.read(leader).patterns
         }
 
-    def summaries(self) -> set[str]:
+    def read_summaries(self) -> set[str]:
         return {entry.text for entry in self.engine.memory.entries(Layer.CONTEXT) if not entry.forgotten}
 
     def offer(self, number: int) -> str:
@@ -162,7 +162,7 @@ class Machine:
         prompt = Prompt((contribution.part,) if contribution.part else (), (), contribution.provenance)
         self.engine.calls.begin(session, provider="openai", model="m", run_kind="task", prompt=prompt)
 
-    def events(self, kind: str) -> list[dict[str, object]]:
+    def read_events(self, kind: str) -> list[dict[str, object]]:
         return [{**entry.payload, "subject": entry.subject} for entry in self.engine.ledger.latest(500, kinds=(kind,))]
 
 
@@ -229,13 +229,13 @@ def test_two_engines_converge_and_nothing_is_lost(
             assert machine.engine.bubbles.flush().failed == ""
             assert machine.engine.summary_sharing.exchange() == ""
         first, second = both
-        assert first.patterns() == second.patterns()
+        assert first.read_patterns() == second.read_patterns()
         for machine in both:
-            assert findings - {""} <= {str(text) for _, _, text, *_ in machine.patterns()}
+            assert findings - {""} <= {str(text) for _, _, text, *_ in machine.read_patterns()}
             history = {text for n in range(4) for text in read_versions(machine.engine.database, "cto", f"p{n}")}
             assert history == edits
-            assert machine.summaries() == summaries
-        assert first.events("CloudSyncFailed") or second.events("CloudSyncFailed")
+            assert machine.read_summaries() == summaries
+        assert first.read_events("CloudSyncFailed") or second.read_events("CloudSyncFailed")
 
 
 def test_a_call_that_recalls_a_summary_of_another_machine_is_recorded(
@@ -247,16 +247,16 @@ def test_a_call_that_recalls_a_summary_of_another_machine_is_recorded(
         text = first.summarise(1)
         first.engine.summary_sharing.exchange()
         second.call(1, second.engine.recall_part)
-        assert second.events("CloudMemoryRecalled") == []  # it has no summary of the first machine yet
+        assert second.read_events("CloudMemoryRecalled") == []  # it has no summary of the first machine yet
         assert second.engine.summary_sharing.exchange() == ""
         second.call(2, second.engine.recall_part)
-        [event] = second.events("CloudMemoryRecalled")
+        [event] = second.read_events("CloudMemoryRecalled")
         [entry] = second.engine.memory.entries(Layer.CONTEXT)
         assert (entry.text, entry.source) == (text, f"shared:{first.engine.profiles.origin}")
         assert event["memories"] == [entry.id]
         assert (event["subject"], event["origins"]) == ("backend_builder", [first.engine.profiles.origin])
         first.call(3, first.engine.recall_part)
-        assert first.events("CloudMemoryRecalled") == []  # the summary is its own
+        assert first.read_events("CloudMemoryRecalled") == []  # the summary is its own
 
 
 def test_an_unreachable_server_blocks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,4 +267,7 @@ def test_an_unreachable_server_blocks_nothing(tmp_path: Path, monkeypatch: pytes
         assert report.failed
         assert first.engine.bubbles.flush().failed
         assert first.engine.summary_sharing.exchange()
-        assert sorted(str(event["subject"]) for event in first.events("CloudSyncFailed")) == ["leadership", "summaries"]
+        assert sorted(str(event["subject"]) for event in first.read_events("CloudSyncFailed")) == [
+            "leadership",
+            "summaries",
+        ]

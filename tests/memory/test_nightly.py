@@ -98,7 +98,7 @@ class Nights:
         """The `memory.md` of the agent that worked."""
         return (self.folder / "agents/backend_builder/memory.md").read_text()
 
-    def contents(self) -> object:
+    def read_contents(self) -> object:
         """All files of facts and agents, the drafts, and the ledger, to be compared."""
         files = {file: file.read_bytes() for file in self.folder.rglob("*.*") if file.suffix in (".md", ".json")}
         return files, self.drafts.waiting(), Ledger(self.database).latest(1_000)
@@ -156,10 +156,10 @@ def test_a_day_is_worked_through_once_whatever_the_model_answers(
     assert reason in report.reason
     assert [fact.fact for fact in world.para.facts()] == [DECISION] * promoted
     assert "(2 files landed)" in world.diary
-    before = world.contents()
+    before = world.read_contents()
     again = world.nightly.run(TODAY)
     assert (again.promoted, again.drafted) == (0, 0)
-    assert world.contents() == before
+    assert world.read_contents() == before
     assert model is None or len(model.questions) == questions
 
 

@@ -132,7 +132,7 @@ class Machine:
     def forget(self, id: str) -> None:
         self.database.write(lambda tx: self.store.empty(tx, [id]))
 
-    def texts(self) -> set[str]:
+    def read_texts(self) -> set[str]:
         return {entry.text for entry in self.store.entries(Layer.CONTEXT) if not entry.forgotten}
 
 
@@ -193,7 +193,7 @@ def test_other_projects_and_other_layers_stay_here(
     second.summarise(2, workspace="/home/second/other")
     exchange(first, second)
     assert [document["session"] for document in shared_database.documents()] == ["sess_second_2"]
-    assert first.texts() == {"Task: cart 1 was rounded on first.", "a note"}
+    assert first.read_texts() == {"Task: cart 1 was rounded on first.", "a note"}
 
 
 def test_what_is_forgotten_here_is_forgotten_there_for_good(
@@ -202,13 +202,13 @@ def test_what_is_forgotten_here_is_forgotten_there_for_good(
     first, second = machines
     ids = first.summarise(1), second.summarise(2)
     exchange(first, second)
-    assert first.texts() == second.texts()
+    assert first.read_texts() == second.read_texts()
     for id in ids:
         first.forget(id)
     exchange(first, second)
     first.summarise(1)
     exchange(first, second)
-    assert first.texts() == second.texts() == set()
+    assert first.read_texts() == second.read_texts() == set()
     assert shared_database.documents() == [{}, {}]
     assert all(memory is not None and memory.forgotten for memory in map(second.store.get, ids))
 
@@ -222,7 +222,7 @@ def test_what_is_forgotten_in_a_workspace_that_is_gone_is_forgotten_there_too(
     first.projects.clear()
     first.forget(id)
     exchange(first, second)
-    assert second.texts() == set()
+    assert second.read_texts() == set()
     assert shared_database.documents() == [{}]
 
 
@@ -233,13 +233,13 @@ def test_cuts_lose_and_double_nothing_and_each_outage_is_reported_once(
     shared_database.cuts = ["before", "before", "after", "before", "", "after"]
     first.summarise(1)
     assert first.sharing.exchange() == "cut before"
-    assert first.texts() == {"Task: cart 1 was rounded on first."}, "local first"
+    assert first.read_texts() == {"Task: cart 1 was rounded on first."}, "local first"
     first.summarise(2)
     while shared_database.cuts:
         first.sharing.exchange()
     exchange(first, second)
-    assert first.texts() == second.texts()
-    assert len(second.texts()) == 2
+    assert first.read_texts() == second.read_texts()
+    assert len(second.read_texts()) == 2
     [failure] = Ledger(first.database).latest(kinds=("CloudSyncFailed",))
     assert (failure.subject, failure.payload["unsent"]) == ("summaries", 1)
     shared_database.cuts = ["before"]
@@ -261,7 +261,7 @@ def test_a_shared_summary_is_left_out_if_its_id_is_not_its_own_or_its_text_is_re
     (document,) = shared_database.documents()
     shared_database.push(TOPIC, [SharedRow(id, {}, 1), SharedRow(key or id, document | {"text": text}, 2)])
     assert second.sharing.exchange() == ""
-    assert second.texts() == set()
+    assert second.read_texts() == set()
 
 
 def test_the_summaries_of_others_in_a_prompt_are_named_with_their_homes() -> None:

@@ -181,9 +181,9 @@ class DecisionWorld:
         for event in events:
             self.database.write(lambda tx, event=event: tx.record(event))
         self.store.follow_landings()
-        return self.signals()
+        return self.read_signals()
 
-    def signals(self) -> list[str]:
+    def read_signals(self) -> list[str]:
         """The signals that count, oldest first."""
         return [decision.signal for decision in reversed(self.decisions.load_newest())]
 

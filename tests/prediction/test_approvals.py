@@ -40,7 +40,7 @@ def test_an_approved_card_runs_with_its_permit(world: DecisionWorld) -> None:
     ((permit, assignment, mode),) = world.sessions.started
     assert (permit.prediction_id, assignment, mode) == (card.id, card.assignment, "approved")
     assert card.session_id == "session_1"
-    assert world.signals() == ["approved"]
+    assert world.read_signals() == ["approved"]
     assert (world.rails.triggers[0].type, world.rails.triggers[0].from_channel) == (TriggerType.MANUAL, "owner")
     assert world.cards.list_pending() == []
 
@@ -53,7 +53,7 @@ def test_a_blocked_card_stays_pending_with_the_reason(world: DecisionWorld) -> N
     [blocked] = world.cards.list_pending()
     assert blocked.note == "content: it is forbidden"
     assert world.sessions.started == []
-    assert world.signals() == []
+    assert world.read_signals() == []
 
 
 def test_a_repository_that_git_does_not_accept_is_refused_with_what_helps(world: DecisionWorld) -> None:
@@ -79,7 +79,7 @@ def test_a_review_of_the_same_state_is_not_run_again_unless_it_is_edited(
     with pytest.raises(Refusal, match="clawpy work sess_1") as refused:
         world.cards.approve(card.id)
     assert refused.value.code == ALREADY_REVIEWED
-    assert (world.sessions.started, world.signals()) == ([], [])
+    assert (world.sessions.started, world.read_signals()) == ([], [])
     assert world.cards.approve(card.id, edit="paths=other").status is Status.APPROVED
 
 
@@ -107,7 +107,7 @@ def test_an_edit_that_asks_is_shown_first(world: DecisionWorld) -> None:
     shown = world.cards.get(card.id)
     assert shown.assignment.parameters == {"paths": "risky"}
     assert world.cards.approve(card.id).status is Status.APPROVED
-    assert sorted(world.signals()) == ["approved", "original"]
+    assert sorted(world.read_signals()) == ["approved", "original"]
 
 
 def test_an_edited_prompt_that_names_a_flow_becomes_that_flow(world: DecisionWorld) -> None:
@@ -143,7 +143,7 @@ def test_the_trigger_says_who_approved(world: DecisionWorld) -> None:
     world.cards.approve(world.make_card("b").id, by=DecidedBy.API)
     assert [trigger.type for trigger in world.rails.triggers] == [TriggerType.AUTONOMOUS, TriggerType.MANUAL]
     assert [mode for _, _, mode in world.sessions.started] == ["autonomous", "approved"]
-    assert world.signals() == ["approved"], "an approval by autonomy is no decision of the operator"
+    assert world.read_signals() == ["approved"], "an approval by autonomy is no decision of the operator"
 
 
 def test_a_trigger_by_a_program_is_no_approval(world: DecisionWorld) -> None:
@@ -156,7 +156,7 @@ def test_a_trigger_by_a_program_is_no_approval(world: DecisionWorld) -> None:
     by_program = (TriggerType.CRON, DecidedBy.AUTONOMY, "owner")
     assert ruled == [(*by_program, False), (*by_program, True)]
     assert [mode for _, _, mode in world.sessions.started] == ["autonomous", "autonomous"]
-    assert world.signals() == []
+    assert world.read_signals() == []
 
 
 def test_a_card_that_cannot_start_is_pending_again(world: DecisionWorld) -> None:
@@ -166,7 +166,7 @@ def test_a_card_that_cannot_start_is_pending_again(world: DecisionWorld) -> None
     after = world.cards.get(card.id)
     assert (after.status, after.decided_by) == (Status.PENDING, None)
     assert after.note.startswith("could not start")
-    assert world.signals() == []
+    assert world.read_signals() == []
 
 
 # Recovery after a crash
@@ -294,7 +294,7 @@ def test_a_card_whose_session_could_not_begin_is_pending_again(world: DecisionWo
     back = fail_to_begin(world, card)
     assert (back.status, back.outcome, back.session_id) == (Status.PENDING, None, None)
     assert back.note == "not done: openai cannot be reached"
-    assert world.signals() == [], "the operator will decide again"
+    assert world.read_signals() == [], "the operator will decide again"
     world.cards.approve(card.id)
     world.sessions.end(card.id)
     assert world.cards.get(card.id).outcome is Outcome.SUCCEEDED
@@ -313,7 +313,7 @@ def test_an_undone_card_whose_session_could_not_begin_is_not_pending_again(world
     world.sessions.stop = lambda session_id, reason: None
     world.cards.undo(card.id)
     assert fail_to_begin(world, card).status is Status.EXECUTED
-    assert world.signals() == ["undone"]
+    assert world.read_signals() == ["undone"]
 
 
 @pytest.mark.parametrize(

@@ -177,7 +177,7 @@ def test_the_last_decision_on_the_changes_of_a_card_is_its_signal(
     world.finish_card()
     for event in events:
         world.record_and_follow(event)
-    assert world.signals() == [signal]
+    assert world.read_signals() == [signal]
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_an_approval_that_could_not_run_is_taken_back_and_screens_read_the_phase
     card = world.start_card()
     subscription = bus.subscribe(lambda: None)
     world.sessions.end(card.id, SessionState.CANNOT_RUN)
-    assert world.signals() == []
+    assert world.read_signals() == []
     assert "phase" in {topic for event in subscription.drain() for topic in event.topics}
 
 
@@ -215,7 +215,7 @@ def test_a_result_that_was_reviewed_and_kept_for_a_day_was_wanted(world: Decisio
     assert world.store.credit_kept() == 0
     clock.advance(MOMENT)
     assert (world.store.credit_kept(), world.store.credit_kept()) == (1, 0)
-    assert world.signals() == ["kept"]
+    assert world.read_signals() == ["kept"]
 
 
 @pytest.mark.parametrize(("verb", "signal"), [("undo", "undone"), ("dismiss", "dismissed")])
@@ -232,7 +232,7 @@ def test_a_check_that_ran_by_itself_can_be_undone_or_dismissed_once(
     assert world.cards.get(card.id).status is Status.EXECUTED
     clock.advance(timedelta(hours=25))
     assert world.store.credit_kept() == 0
-    assert world.signals() == [signal]
+    assert world.read_signals() == [signal]
     assert world.cards.count_similar(card.id) == (0, 1), "it counts against running similar cards by themselves"
     assert find_refusal_code(world.cards.undo, card.id) == "nothing_to_undo"
     assert find_refusal_code(world.cards.dismiss, card.id) == "already_decided"
@@ -243,7 +243,7 @@ def test_a_result_that_nobody_reviewed_counts_nothing(world: DecisionWorld, cloc
     world.cards.mark_shown([card.id])
     clock.advance(timedelta(hours=25))
     assert world.store.credit_kept() == 0
-    assert world.signals() == []
+    assert world.read_signals() == []
     world.cards.mark_reviewed(card.id)
     assert world.store.credit_kept() == 1, "a review after more than a day counts, too"
 
@@ -260,7 +260,7 @@ def test_a_card_expires_after_24_hours(world: DecisionWorld, clock: FakeClock) -
     assert find_refusal_code(world.cards.approve, card.id) == "already_decided"
     assert world.store.expire_due() == 1
     assert world.cards.get(card.id).status is Status.EXPIRED
-    assert world.signals() == [], "it was never shown"
+    assert world.read_signals() == [], "it was never shown"
     assert find_refusal_code(world.cards.undo, card.id) == "nothing_to_undo"
 
 
@@ -273,7 +273,7 @@ def test_a_card_that_was_shown_gives_a_signal_when_it_expires(world: DecisionWor
     world.cards.mark_shown([world.make_card().id, "pred_none"])
     clock.advance(timedelta(hours=24))
     world.store.expire_due()
-    assert world.signals() == ["expired"]
+    assert world.read_signals() == ["expired"]
 
 
 def test_every_transition_is_an_event(world: DecisionWorld, bus: EventBus) -> None:
@@ -313,4 +313,4 @@ def test_the_cards_of_a_deleted_workspace_are_withdrawn_at_the_next_check_but_yo
     world.check(make_proposal("a"))
     assert [card.id for card in world.cards.list_pending()] == [in_shop.id, own.id]
     assert world.cards.get(in_site.id).note == "its workspace was deleted"
-    assert world.signals() == []
+    assert world.read_signals() == []

@@ -26,7 +26,7 @@ def test_deciding_twice_is_refused(world: DecisionWorld) -> None:
     world.cards.dismiss(card.id)
     for call in (world.cards.approve, world.cards.dismiss, world.cards.snooze):
         assert find_refusal_code(call, card.id) == "already_decided"
-    assert world.signals() == ["dismissed"]
+    assert world.read_signals() == ["dismissed"]
     assert find_refusal_code(world.cards.get, "pred_none") == "unknown_card"
 
 
@@ -83,7 +83,7 @@ def test_at_most_three_of_the_five_places_are_for_suggestions(world: DecisionWor
     assert {card.id for card in suggested} < pending
     remaining_tiers = [card.tier for card in predicted if card.id in pending]
     assert remaining_tiers == [Tier.AT_RISK, Tier.BLOCKS], "the lowest make room"
-    assert world.signals() == []
+    assert world.read_signals() == []
     assert find_refusal_code(world.suggest, "one more") == "too_many_cards"
     assert len(world.cards.list_pending()) == 5
     world.cards.dismiss(suggested[0].id)
@@ -193,13 +193,13 @@ def test_undo_before_the_session_began(world: DecisionWorld) -> None:
     after, _ = world.cards.undo(card.id)
     assert (after.status, after.session_id) == (Status.PENDING, None)
     assert world.rails.revoked == [card.id]
-    assert world.signals() == []
+    assert world.read_signals() == []
 
 
 def test_undo_while_it_runs_cancels_it(world: DecisionWorld) -> None:
     after, _ = world.cards.undo(world.start_card().id)
     assert (after.status, after.outcome) == (Status.EXECUTED, Outcome.CANCELLED)
-    assert world.signals() == ["undone"]
+    assert world.read_signals() == ["undone"]
 
 
 def test_undo_later_reverses_the_landing(world: DecisionWorld) -> None:
@@ -209,11 +209,11 @@ def test_undo_later_reverses_the_landing(world: DecisionWorld) -> None:
     world.landings.number_left = 1
     undone, landings_left = world.cards.undo(card.id)
     assert (undone.status, undone.note, landings_left) == (Status.EXECUTED, "1 landing undone, 1 left", 1)
-    assert world.signals() == ["approved"]
+    assert world.read_signals() == ["approved"]
     world.landings.number_left = 0
     undone, landings_left = world.cards.undo(card.id)
     assert (undone.status, undone.note, landings_left) == (Status.EXECUTED, "", 0)
-    assert world.signals() == ["undone"]
+    assert world.read_signals() == ["undone"]
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_undo_at_the_moment_at_which_the_session_ends_reverses_its_landing(
     monkeypatch.setattr(world.sessions, "of_card", end_meanwhile)
     assert world.cards.undo(card.id)[0].status is Status.EXECUTED
     assert world.landings.sessions == set()
-    assert world.signals() == ["undone"]
+    assert world.read_signals() == ["undone"]
 
 
 # Snoozes
@@ -295,7 +295,7 @@ def test_a_snoozed_card_sleeps_two_hours_and_does_not_expire(world: DecisionWorl
     assert [card.id for card in world.cards.list_pending(include_snoozed=True)] == [card.id]
     clock.advance(MOMENT)
     assert [card.id for card in world.cards.list_pending()] == [card.id]
-    assert world.signals() == []
+    assert world.read_signals() == []
 
 
 @pytest.mark.parametrize("span", [timedelta(0), timedelta(seconds=-1), timedelta(days=30) + MOMENT])

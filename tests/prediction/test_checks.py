@@ -116,7 +116,7 @@ def test_a_card_is_withdrawn_when_its_evidence_is_gone(world: DecisionWorld) -> 
     assert world.checks.run().withdrawn == (card.id,)
     after = world.cards.get(card.id)
     assert (after.status, after.outcome) == (Status.EXPIRED, Outcome.WITHDRAWN)
-    assert world.signals() == []
+    assert world.read_signals() == []
     assert world.cards.get(own.id).status is Status.PENDING
     assert len(world.check(make_proposal("a"))) == 1, "a withdrawn card does not cool down"
 
@@ -170,7 +170,7 @@ def test_a_shown_card_whose_work_the_operator_did_gives_a_signal(
     clock.advance(timedelta(minutes=5))
     world.git_state = make_new_commit_state(world)
     assert world.check() == []
-    assert world.signals() == signals
+    assert world.read_signals() == signals
     if shown:
         assert world.cards.get(card.id).note == "you did it yourself"
 

@@ -80,7 +80,7 @@ def test_other_cards_of_a_kind_that_is_switched_off_leave_the_stack(world: Decis
     world.cards.dismiss(first.id, reason=DismissReason.NEVER_HERE)
     assert [card.id for card in world.cards.list_pending()] == [other.id]
     assert world.cards.get(second.id).outcome is Outcome.WITHDRAWN
-    assert world.signals() == ["dismissed"], "a withdrawn card gives no signal"
+    assert world.read_signals() == ["dismissed"], "a withdrawn card gives no signal"
 
 
 @pytest.mark.parametrize(("reason", "elsewhere"), [("never-here", 1), ("never-anywhere", 0)])

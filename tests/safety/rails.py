@@ -92,7 +92,7 @@ class Rails:
             raise OSError("a process could not be reached")
         self.stopped.append(reason)
 
-    def hold_words(self) -> list[str]:
+    def list_hold_words(self) -> list[str]:
         return [hold.word for hold in self.kill_switch.holds()]
 
     def decide(self, trigger: Trigger) -> Ruling:
@@ -103,7 +103,7 @@ class Rails:
         ruling = self.decide(make_approval())
         return "" if ruling.blocked_by is None else f"{ruling.blocked_by.rail}:{ruling.blocked_by.rule}"
 
-    def gate_verdict(self, trigger: Trigger) -> RailVerdict:
+    def find_gate_verdict(self, trigger: Trigger) -> RailVerdict:
         """What the human gate says to a trigger; nothing is stored."""
         return next(verdict for verdict in self.safety.pipeline.preview(trigger) if verdict.rail == "gate")
 

@@ -63,7 +63,7 @@ def test_the_cap_of_a_month_stops_everything_until_it_is_resumed(rails: Rails) -
     rails.settings.change(cross_poll_cost_cap_per_month=0.10)
     assert rails.decide(make_approval(estimate=60_000)).permit
     assert rails.decide(make_approval(prediction_id="b", estimate=60_000)).permit is None
-    assert rails.hold_words() == ["month"]
+    assert rails.list_hold_words() == ["month"]
     # The next month begins; it stays stopped.
     rails.clock.advance(timedelta(days=40))
     blocked = rails.decide(make_approval(prediction_id="c", estimate=10))
@@ -79,7 +79,7 @@ def test_a_price_above_its_estimate_places_the_month_stop_beyond_the_cap(
     rails.settings.change(cross_poll_cost_cap_per_month=0.10)
     rails.decide(make_approval(estimate=60_000))
     rails.write(rails.safety.session_ended, make_ended_session("pred_1", price))
-    assert rails.hold_words() == holds
+    assert rails.list_hold_words() == holds
 
 
 def test_an_exceeded_budget_of_an_agent_is_recorded_for_sessions_and_other_calls(

@@ -129,11 +129,11 @@ def test_an_operators_approval_satisfies_every_rule_but_a_missing_sandbox(facts:
 
 def test_a_new_pair_of_channels_asks_until_an_approval_makes_it_known(rails: Rails) -> None:
     novel = move_to_channel("garden", make_unattended())
-    within = rails.gate_verdict(make_unattended(from_channel="koji-core"))
+    within = rails.find_gate_verdict(make_unattended(from_channel="koji-core"))
     assert within.verdict == "allow", "within a channel that has run there is no pair"
-    gate = rails.gate_verdict(novel)
+    gate = rails.find_gate_verdict(novel)
     assert (gate.verdict, gate.rule) == ("ask", "novel-pair")
     assert rails.decide(novel).permit is None
     assert rails.decide(move_to_channel("garden", make_approval(prediction_id="b"))).permit
     by_owner = move_to_channel("garden", make_approval(confidence=0.9, phase=1, approval_bound=0.9))
-    assert rails.gate_verdict(by_owner).verdict == "allow"
+    assert rails.find_gate_verdict(by_owner).verdict == "allow"

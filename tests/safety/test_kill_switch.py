@@ -156,9 +156,9 @@ def test_each_hold_ends_by_its_own_word_only(rails: Rails) -> None:
     with pytest.raises(Refusal, match="no stop or pause called 'everything'"):
         rails.kill_switch.resume("everything")
     rails.kill_switch.resume("pause")
-    assert rails.hold_words() == ["stop"]
+    assert rails.list_hold_words() == ["stop"]
     rails.kill_switch.resume("stop")
-    assert rails.hold_words() == []
+    assert rails.list_hold_words() == []
     with pytest.raises(Refusal, match="`stop` is not active; nothing is"):
         rails.kill_switch.resume("stop")
     kinds = [entry.kind for entry in Ledger(rails.database).latest(kinds=("HoldPlaced", "HoldLifted"))]

@@ -19,29 +19,29 @@ from tests.safety.rails import WORKSPACE, Rails, make_acting_settings, make_appr
 def test_the_third_rejection_in_a_row_pauses_and_resuming_starts_a_new_count(rails: Rails) -> None:
     rails.decisions.rejections = 2
     rails.write(rails.kill_switch.pause_after_rejections)
-    assert rails.hold_words() == []
+    assert rails.list_hold_words() == []
     rails.decisions.rejections, rails.decisions.decisions = 3, 103
     rails.write(rails.kill_switch.pause_after_rejections)
-    assert rails.hold_words() == ["pause"]
+    assert rails.list_hold_words() == ["pause"]
     assert rails.decide(make_unattended()).permit is None
     assert rails.decide(make_approval()).permit, "a pause does not stop what the operator approves"
     rails.kill_switch.resume("pause")
     rails.write(rails.kill_switch.pause_after_rejections)
-    assert rails.hold_words() == []
+    assert rails.list_hold_words() == []
     assert rails.decide(make_unattended(prediction_id="b")).permit
     rails.decisions.rejections, rails.decisions.decisions = 6, 106
     rails.write(rails.kill_switch.pause_after_rejections)
-    assert rails.hold_words() == ["pause"]
+    assert rails.list_hold_words() == ["pause"]
 
 
 def test_a_pause_ends_after_two_hours_and_starts_a_new_count(rails: Rails) -> None:
     rails.decisions.rejections = 3
     rails.write(rails.kill_switch.pause_after_rejections)
     rails.clock.advance(PAUSE_DURATION - timedelta(microseconds=1))
-    assert rails.hold_words() != []
+    assert rails.list_hold_words() != []
     assert rails.decide(make_unattended()).permit is None
     rails.clock.advance(timedelta(microseconds=1))
-    assert rails.hold_words() == []
+    assert rails.list_hold_words() == []
     assert rails.decide(make_unattended()).permit, "the rejections before the pause are forgiven"
     rails.write(rails.kill_switch.place, PAUSE, "test")
     rails.clock.advance(PAUSE_DURATION)
@@ -66,14 +66,14 @@ def test_undoing_an_older_decision_after_a_resume_changes_no_count_of_rejections
     decide("older", DecisionSignal.APPROVED)
     for name in "abc":
         decide(name, DecisionSignal.DISMISSED)
-    assert rails.hold_words() == [PAUSE]
+    assert rails.list_hold_words() == [PAUSE]
     rails.kill_switch.resume(PAUSE)
     database.write(lambda tx: decisions.take_back(tx, "older"))
     decide("d", DecisionSignal.DISMISSED)
     decide("e", DecisionSignal.DISMISSED)
-    assert rails.hold_words() == []
+    assert rails.list_hold_words() == []
     decide("f", DecisionSignal.DISMISSED)
-    assert rails.hold_words() == [PAUSE], "the third since the resume"
+    assert rails.list_hold_words() == [PAUSE], "the third since the resume"
 
 
 @pytest.mark.parametrize(("enabled", "autonomy"), [(False, WorkspaceAutonomy.ACT), (True, WorkspaceAutonomy.CARDS)])
@@ -85,12 +85,12 @@ def test_rejections_pause_nothing_where_nothing_runs_by_itself(
     )
     rails.decisions.rejections, rails.decisions.decisions = 3, 103
     rails.write(rails.kill_switch.pause_after_rejections)
-    assert rails.hold_words() == []
+    assert rails.list_hold_words() == []
     assert rails.decide(make_unattended()).permit is None, "what a program asks for waits for the operator all the same"
-    assert rails.hold_words() == []
+    assert rails.list_hold_words() == []
     rails.settings.current = make_acting_settings()
     assert rails.decide(make_unattended()).permit is None
-    assert rails.hold_words() == [PAUSE], "once something may run, its first try pauses it"
+    assert rails.list_hold_words() == [PAUSE], "once something may run, its first try pauses it"
 
 
 def test_who_ended_the_last_pause_is_known_after_a_restart(

@@ -61,7 +61,7 @@ def test_a_rail_that_raises_blocks(rails: Rails, monkeypatch: pytest.MonkeyPatch
 
 
 def test_preview_changes_nothing_and_says_what_the_gate_asks(rails: Rails) -> None:
-    gate = rails.gate_verdict(make_approval())
+    gate = rails.find_gate_verdict(make_approval())
     assert gate.verdict is Verdict.ASK
     assert "low-confidence" in gate.rule
     assert all(entry.prediction_id == "old" for entry in rails.safety.log())

@@ -45,56 +45,58 @@ CASES = {
 }
 
 
-class TestFailures:
-    """A check that has all that it needs and finds something fails, whatever else is missing."""
+# A check that has all that it needs, and finds something, fails: whatever else is missing
 
-    @pytest.mark.long
-    def test_a_failing_test_beside_one_without_network_fails(self, project: Repository, run_flow: RunFlow) -> None:
-        body = "import socket\ndef test_a(): socket.create_connection(('host.invalid', 80))\ndef test_b(): assert 0\n"
-        project.commit("tests", {"test_a.py": body})
-        run = run_flow("run_tests")
-        assert run.check.failed == 2
-        assert "1 test of 2 could not run" in run.transcript
 
-    @pytest.mark.long
-    def test_a_passing_test_that_prints_a_refused_connection_passes(
-        self, project: Repository, run_flow: RunFlow
-    ) -> None:
-        project.commit("tests", {"test_a.py": "def test_a(): print('sh: 1: x: not found, Connection refused')\n"})
-        assert run_flow("run_tests").check.green
+@pytest.mark.long
+def test_a_failing_test_beside_one_without_network_fails(project: Repository, run_flow: RunFlow) -> None:
+    body = "import socket\ndef test_a(): socket.create_connection(('host.invalid', 80))\ndef test_b(): assert 0\n"
+    project.commit("tests", {"test_a.py": body})
+    run = run_flow("run_tests")
+    assert run.check.failed == 2
+    assert "1 test of 2 could not run" in run.transcript
 
-    @pytest.mark.long
-    def test_an_import_of_a_renamed_module_is_an_error(self, project: Repository, run_flow: RunFlow) -> None:
-        project.commit("begin", {"shop/__init__.py": "", "test_a.py": "import shop\ndef test_a(): pass\n"})
-        project.git("mv", "shop", "store")
-        project.commit("renamed")
-        assert run_flow("run_tests").check.errors == 1
 
-    @pytest.mark.long
-    def test_a_missing_file_of_the_project_is_a_failure(self, project: Repository, run_flow: RunFlow) -> None:
-        project.commit("tests", {"test_a.py": "def test_a(): open('data.json')\n"})
-        assert run_flow("run_tests").check.failed == 1
+@pytest.mark.long
+def test_a_passing_test_that_prints_a_refused_connection_passes(project: Repository, run_flow: RunFlow) -> None:
+    project.commit("tests", {"test_a.py": "def test_a(): print('sh: 1: x: not found, Connection refused')\n"})
+    assert run_flow("run_tests").check.green
 
-    @pytest.mark.long
-    @pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
-    def test_a_package_that_package_json_does_not_name_is_a_failure(
-        self, repository: Repository, run_flow: RunFlow
-    ) -> None:
-        """The other packages are installed, so it is a mistake in the code."""
-        package = '{"name": "x", "scripts": {"test": "node --test"}}'
-        source = "const test = require('node:test');\ntest('a', () => require('expresss'));\n"
-        repository.commit("begin", {"package.json": package, "a.test.js": source})
-        (repository.path / "node_modules").mkdir()
-        assert run_flow("run_tests").check.failed == 1
 
-    def test_a_script_of_the_project_with_an_exit_code_is_a_failure(
-        self, repository: Repository, run_flow: RunFlow
-    ) -> None:
-        repository.commit("begin", {"Makefile": "test:\n\t@echo 3 carts are wrong; exit 1\n"})
-        run = run_flow("run_tests")
-        assert (run.check.failed, run.check.counted) == (1, False)
-        assert run.summary.startswith("Make test failed in ")
-        assert run.summary.endswith("its output names no tests")
+@pytest.mark.long
+def test_an_import_of_a_renamed_module_is_an_error(project: Repository, run_flow: RunFlow) -> None:
+    project.commit("begin", {"shop/__init__.py": "", "test_a.py": "import shop\ndef test_a(): pass\n"})
+    project.git("mv", "shop", "store")
+    project.commit("renamed")
+    assert run_flow("run_tests").check.errors == 1
+
+
+@pytest.mark.long
+def test_a_missing_file_of_the_project_is_a_failure(project: Repository, run_flow: RunFlow) -> None:
+    project.commit("tests", {"test_a.py": "def test_a(): open('data.json')\n"})
+    assert run_flow("run_tests").check.failed == 1
+
+
+@pytest.mark.long
+@pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
+def test_a_package_that_package_json_does_not_name_is_a_failure(repository: Repository, run_flow: RunFlow) -> None:
+    """The other packages are installed, so it is a mistake in the code."""
+    package = '{"name": "x", "scripts": {"test": "node --test"}}'
+    source = "const test = require('node:test');\ntest('a', () => require('expresss'));\n"
+    repository.commit("begin", {"package.json": package, "a.test.js": source})
+    (repository.path / "node_modules").mkdir()
+    assert run_flow("run_tests").check.failed == 1
+
+
+def test_a_script_of_the_project_with_an_exit_code_is_a_failure(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("begin", {"Makefile": "test:\n\t@echo 3 carts are wrong; exit 1\n"})
+    run = run_flow("run_tests")
+    assert (run.check.failed, run.check.counted) == (1, False)
+    assert run.summary.startswith("Make test failed in ")
+    assert run.summary.endswith("its output names no tests")
+
+
+# What cannot run
 
 
 @pytest.mark.parametrize(

@@ -17,22 +17,23 @@ from tests.support.model_server import Call, Reply, make_call
 pytestmark = pytest.mark.long
 
 
-@pytest.mark.parametrize("kind", ["openai", "anthropic"])
-def test_a_card_in_prose_becomes_a_change_that_lands(world: ModelWorld) -> None:
+@pytest.fixture
+def _scripted_greeting(world: ModelWorld) -> None:
+    """The model writes hello.txt and says so."""
     write = Call("write", {"path": "hello.txt", "content": "Hello\n"})
     world.server.script(
         Reply(thought="A file it is.", text="I write it.\nThen I am done.", calls=(write,)),
         Reply(text="I wrote a greeting into hello.txt."),
     )
+
+
+@pytest.mark.usefixtures("_scripted_greeting")
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+def test_a_card_in_prose_becomes_a_change_that_lands(world: ModelWorld) -> None:
     with world.opened() as engine:
-        card = world.propose()
-        assert card.assignment.runner == "model"
+        assert world.propose().assignment.runner == "model"
         view = world.run()
         assert (view.state, view.error) == (SessionState.SUCCEEDED, "")
-        assert view.summary == "I wrote a greeting into hello.txt."
-        assert world.read_lines(view, "thought") == ["A file it is."]
-        assert world.read_lines(view, "say") == ["I write it.", "Then I am done.", "I wrote a greeting into hello.txt."]
-        assert any("hello.txt" in text for text in world.read_lines(view, "tool"))
         assert not (world.repository.path / "hello.txt").exists()
         engine.changes.land(view.change_set_id)
         assert (world.repository.path / "hello.txt").read_text() == "Hello\n"
@@ -41,14 +42,31 @@ def test_a_card_in_prose_becomes_a_change_that_lands(world: ModelWorld) -> None:
         world.check_end(view)
         card = world.find_card(view)
         assert (card.status, card.outcome) == (Status.EXECUTED, Outcome.SUCCEEDED)
+
+
+@pytest.mark.usefixtures("_scripted_greeting")
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+def test_what_a_model_thinks_says_and_does_is_in_the_transcript(world: ModelWorld) -> None:
+    with world.opened() as engine:
+        view = world.run()
+        assert view.summary == "I wrote a greeting into hello.txt."
+        assert world.read_lines(view, "thought") == ["A file it is."]
+        assert world.read_lines(view, "say") == ["I write it.", "Then I am done.", "I wrote a greeting into hello.txt."]
+        assert any("hello.txt" in text for text in world.read_lines(view, "tool"))
+        (used,) = engine.ledger.latest(kinds=("ToolsUsed",))
+        assert (used.subject, used.payload["calls"]) == (view.id, ["write"])
+
+
+@pytest.mark.usefixtures("_scripted_greeting")
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+def test_each_call_of_a_model_is_counted_and_charged(world: ModelWorld) -> None:
+    with world.opened():
+        view = world.run()
         first, second = world.read_calls(view)
-        assert first.state == "done"
-        assert second.state == "done"
+        assert (first.state, second.state) == ("done", "done")
         assert (first.input_tokens, first.output_tokens, first.price_known) == (100, 20, True)
         assert view.cost == first.cost + second.cost == world.sum_costs() > 0
         assert view.tokens == 240
-        (used,) = engine.ledger.latest(kinds=("ToolsUsed",))
-        assert (used.subject, used.payload["calls"]) == (view.id, ["write"])
 
 
 def test_a_reply_reaches_the_model_with_its_next_request(world: ModelWorld) -> None:

@@ -61,120 +61,127 @@ def find_summary(engine: Engine, session: str) -> str:
     return next(entry.text for entry in engine.memory.entries(Layer.CONTEXT) if entry.session == session)
 
 
-class TestQuestions:
-    def ask(self, engine: Engine, **changes: object) -> str:
-        return engine.single_questions.ask(f"openai:{GPT}", make_question(**changes)).text
-
-    def test_an_answer_is_charged_and_stored_without_secrets(self, engine: Engine, server: ModelServer) -> None:
-        server.script(Reply(text=f"It is fixed, not {KEY}.", usage=(1_000, 100)))
-        assert self.ask(engine) == "It is fixed, not [secret cut]."
-        assert server.requests[0].system == "Be brief."
-        assert KEY not in server.requests[0].users[0]
-        call = get_only_call(engine)
-        assert (call.state, call.run_kind, call.input_tokens, call.output_tokens) == ("done", "summary", 1_000, 100)
-        assert call.cost > 0
-        assert read_charges(engine) == [("summary", "settled", call.cost)]
-        assert [part.role for part in engine.calls.read_prompt(call.id)] == ["system", "user"]
-        assert engine.calls.reply(call.id) == "It is fixed, not [secret cut]."
-
-    @pytest.mark.parametrize(
-        ("reply", "words"),
-        [
-            (Reply(status=500, error="overloaded"), "is not working at the moment"),
-            (Reply(status=401, error="no such key"), "clawpy key set openai"),
-            (Reply(text="The task was", finish="length"), "cut off"),
-            (Reply(text=""), "answer was empty"),
-        ],
-    )
-    def test_a_failure_is_reported_and_charged(
-        self, engine: Engine, server: ModelServer, reply: Reply, words: str
-    ) -> None:
-        server.script(reply)
-        with pytest.raises(NoAnswer, match=words) as failed:
-            self.ask(engine)
-        call = get_only_call(engine)
-        assert (call.state, call.cost) == ("failed", failed.value.cost)
-        assert read_charges(engine) == [("summary", "settled", call.cost)]
-        assert len(server.requests) == 1, "nothing is tried again, for rules can answer instead"
-
-    @pytest.mark.long
-    def test_a_slow_question_is_given_up_and_its_request_cancelled(
-        self, engine: Engine, world: ModelWorld, server: ModelServer
-    ) -> None:
-        never = threading.Event()
-
-        def answer(request: object) -> Reply:
-            world.clock.advance(timedelta(seconds=30))
-            return Reply(hold=never)
-
-        server.answer = answer
-        with pytest.raises(NoAnswer, match="no answer within 30 s"):
-            self.ask(engine)
-        assert server.requests[0].gone.wait(10)
-        assert get_only_call(engine).cost > 0, "a provider may ask money for what it read"
-
-    def test_a_question_never_passes_a_cap(self, engine: Engine, server: ModelServer) -> None:
-        engine.settings.set("crossPollCostCapPerHour", 0.0001)
-        with pytest.raises(NoAnswer, match="the hour's cap"):
-            self.ask(engine)
-        with pytest.raises(NoAnswer, match="may cost more"):
-            self.ask(engine, budget=10)
-        assert server.requests == []
-        assert read_charges(engine) == []
-
-    def test_no_question_is_asked_while_the_engine_is_stopped(self, engine: Engine, server: ModelServer) -> None:
-        engine.safety.kill_switch.stop("looking into something", "test")
-        with pytest.raises(NoAnswer, match="looking into something"):
-            self.ask(engine)
-        assert server.requests == []
+# Questions
 
 
-class TestSummaries:
-    @pytest.mark.long
-    def test_the_model_summarises_a_session(self, engine: Engine, world: ModelWorld, server: ModelServer) -> None:
-        session = run_session(engine, world, server)
-        server.script(Reply(text="The parser stays as it is, for its users know it."))
-        engine.knowledge.catch_up()
-        assert find_summary(engine, session) == "The parser stays as it is, for its users know it."
-        prompt = server.requests[-1].users[0]
-        assert "Task: Look at the parser" in prompt
-        assert "It said: Decision: we keep the old parser" in prompt
-        assert [call.run_kind for call in engine.calls.for_session(session)] == ["task", "summary"]
-        engine.knowledge.catch_up()
-        assert len(server.requests) == 2
+def ask(engine: Engine, **changes: object) -> str:
+    return engine.single_questions.ask(f"openai:{GPT}", make_question(**changes)).text
 
-    @pytest.mark.long
-    def test_a_session_goes_on_after_its_own_last_answer(
-        self, engine: Engine, world: ModelWorld, server: ModelServer
-    ) -> None:
-        session = run_session(engine, world, server)
-        server.script(Reply(text="A summary."), Reply(text="More was done."))
-        engine.knowledge.catch_up()
-        card = engine.cards.propose("go on", workspace=str(world.repository.path), continues=session)
-        approved = engine.cards.approve(card.id, without_sandbox=True)
-        continued = world.finish(engine.sessions.get(approved.session_id or ""))
-        task = engine.calls.for_session(session)[0]
-        assert engine.calls.for_session(continued.id)[0].follows == task.id
 
-    @pytest.mark.long
-    def test_rules_summarise_when_the_model_fails_and_it_is_recorded_once(
-        self, engine: Engine, world: ModelWorld, server: ModelServer
-    ) -> None:
-        first = run_session(engine, world, server)
-        server.script(Reply(status=500, error="overloaded"))
-        engine.knowledge.catch_up()
-        assert find_summary(engine, first).startswith("Task: Look at the parser.")
-        second = run_session(engine, world, server)
-        engine.knowledge.catch_up()
-        assert find_summary(engine, second).startswith("Task: Look at the parser.")
-        assert len(server.requests) == 3, "it rests for five minutes"
-        faults = [row.payload for row in engine.ledger.latest(200) if row.kind == "FaultReported"]
-        assert [(fault["where"], "summarised by rules" in fault["message"]) for fault in faults] == [("memory", True)]
-        world.clock.advance(timedelta(minutes=5))
-        third = run_session(engine, world, server)
-        server.script(Reply(text="It answers again."))
-        engine.knowledge.catch_up()
-        assert find_summary(engine, third) == "It answers again."
+def test_an_answer_is_charged_and_stored_without_secrets(engine: Engine, server: ModelServer) -> None:
+    server.script(Reply(text=f"It is fixed, not {KEY}.", usage=(1_000, 100)))
+    assert ask(engine) == "It is fixed, not [secret cut]."
+    assert server.requests[0].system == "Be brief."
+    assert KEY not in server.requests[0].users[0]
+    call = get_only_call(engine)
+    assert (call.state, call.run_kind, call.input_tokens, call.output_tokens) == ("done", "summary", 1_000, 100)
+    assert call.cost > 0
+    assert read_charges(engine) == [("summary", "settled", call.cost)]
+    assert [part.role for part in engine.calls.read_prompt(call.id)] == ["system", "user"]
+    assert engine.calls.reply(call.id) == "It is fixed, not [secret cut]."
+
+
+@pytest.mark.parametrize(
+    ("reply", "words"),
+    [
+        (Reply(status=500, error="overloaded"), "is not working at the moment"),
+        (Reply(status=401, error="no such key"), "clawpy key set openai"),
+        (Reply(text="The task was", finish="length"), "cut off"),
+        (Reply(text=""), "answer was empty"),
+    ],
+)
+def test_a_failure_is_reported_and_charged(engine: Engine, server: ModelServer, reply: Reply, words: str) -> None:
+    server.script(reply)
+    with pytest.raises(NoAnswer, match=words) as failed:
+        ask(engine)
+    call = get_only_call(engine)
+    assert (call.state, call.cost) == ("failed", failed.value.cost)
+    assert read_charges(engine) == [("summary", "settled", call.cost)]
+    assert len(server.requests) == 1, "nothing is tried again, for rules can answer instead"
+
+
+@pytest.mark.long
+def test_a_slow_question_is_given_up_and_its_request_cancelled(
+    engine: Engine, world: ModelWorld, server: ModelServer
+) -> None:
+    never = threading.Event()
+
+    def answer(request: object) -> Reply:
+        world.clock.advance(timedelta(seconds=30))
+        return Reply(hold=never)
+
+    server.answer = answer
+    with pytest.raises(NoAnswer, match="no answer within 30 s"):
+        ask(engine)
+    assert server.requests[0].gone.wait(10)
+    assert get_only_call(engine).cost > 0, "a provider may ask money for what it read"
+
+
+def test_a_question_never_passes_a_cap(engine: Engine, server: ModelServer) -> None:
+    engine.settings.set("crossPollCostCapPerHour", 0.0001)
+    with pytest.raises(NoAnswer, match="the hour's cap"):
+        ask(engine)
+    with pytest.raises(NoAnswer, match="may cost more"):
+        ask(engine, budget=10)
+    assert server.requests == []
+    assert read_charges(engine) == []
+
+
+def test_no_question_is_asked_while_the_engine_is_stopped(engine: Engine, server: ModelServer) -> None:
+    engine.safety.kill_switch.stop("looking into something", "test")
+    with pytest.raises(NoAnswer, match="looking into something"):
+        ask(engine)
+    assert server.requests == []
+
+
+# Summaries of sessions
+
+
+@pytest.mark.long
+def test_the_model_summarises_a_session(engine: Engine, world: ModelWorld, server: ModelServer) -> None:
+    session = run_session(engine, world, server)
+    server.script(Reply(text="The parser stays as it is, for its users know it."))
+    engine.knowledge.catch_up()
+    assert find_summary(engine, session) == "The parser stays as it is, for its users know it."
+    prompt = server.requests[-1].users[0]
+    assert "Task: Look at the parser" in prompt
+    assert "It said: Decision: we keep the old parser" in prompt
+    assert [call.run_kind for call in engine.calls.for_session(session)] == ["task", "summary"]
+    engine.knowledge.catch_up()
+    assert len(server.requests) == 2
+
+
+@pytest.mark.long
+def test_a_session_goes_on_after_its_own_last_answer(engine: Engine, world: ModelWorld, server: ModelServer) -> None:
+    session = run_session(engine, world, server)
+    server.script(Reply(text="A summary."), Reply(text="More was done."))
+    engine.knowledge.catch_up()
+    card = engine.cards.propose("go on", workspace=str(world.repository.path), continues=session)
+    approved = engine.cards.approve(card.id, without_sandbox=True)
+    continued = world.finish(engine.sessions.get(approved.session_id or ""))
+    task = engine.calls.for_session(session)[0]
+    assert engine.calls.for_session(continued.id)[0].follows == task.id
+
+
+@pytest.mark.long
+def test_rules_summarise_when_the_model_fails_and_it_is_recorded_once(
+    engine: Engine, world: ModelWorld, server: ModelServer
+) -> None:
+    first = run_session(engine, world, server)
+    server.script(Reply(status=500, error="overloaded"))
+    engine.knowledge.catch_up()
+    assert find_summary(engine, first).startswith("Task: Look at the parser.")
+    second = run_session(engine, world, server)
+    engine.knowledge.catch_up()
+    assert find_summary(engine, second).startswith("Task: Look at the parser.")
+    assert len(server.requests) == 3, "it rests for five minutes"
+    faults = [row.payload for row in engine.ledger.latest(200) if row.kind == "FaultReported"]
+    assert [(fault["where"], "summarised by rules" in fault["message"]) for fault in faults] == [("memory", True)]
+    world.clock.advance(timedelta(minutes=5))
+    third = run_session(engine, world, server)
+    server.script(Reply(text="It answers again."))
+    engine.knowledge.catch_up()
+    assert find_summary(engine, third) == "It answers again."
 
 
 def test_the_model_extracts_facts_of_the_day(engine: Engine, world: ModelWorld, server: ModelServer) -> None:

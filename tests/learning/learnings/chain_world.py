@@ -140,16 +140,16 @@ class ChainWorld:
         """Write an event into the ledger."""
         self.database.write(lambda tx: tx.record(event))
 
-    def events(self, kind: str) -> list[LedgerEntry]:
+    def read_events(self, kind: str) -> list[LedgerEntry]:
         """The ledger entries of a kind."""
         return [entry for entry in Ledger(self.database).since(0, 5_000) if entry.kind == kind]
 
-    def pages(self) -> dict[str, bytes]:
+    def read_pages(self) -> dict[str, bytes]:
         """Every page of the home, byte for byte, by its path."""
         paths = sorted((self.data / "learnings").rglob("*.md"))
         return {path.relative_to(self.data).as_posix(): path.read_bytes() for path in paths}
 
-    def project_entry(self) -> LearningEntry:
+    def find_project_entry(self) -> LearningEntry:
         """The only entry of a project."""
         (entry,) = self.learnings.list_entries("project")
         return entry

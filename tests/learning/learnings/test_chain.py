@@ -50,39 +50,39 @@ def list_project_texts(world: ChainWorld) -> list[str]:
 
 def assert_nothing_changes(world: ChainWorld) -> None:
     """Running the chain again changes no byte."""
-    before = world.pages()
+    before = world.read_pages()
     assert world.learnings.run_chain().nothing
-    assert world.pages() == before
+    assert world.read_pages() == before
 
 
 def test_running_it_again_changes_no_byte_and_counts_nothing_twice(world: ChainWorld) -> None:
     world.end_sessions(UV, count=5, speaker="operator")
-    entry = world.project_entry()
+    entry = world.find_project_entry()
     assert entry.reinforcement_count == 2
     assert entry.reinforced_by == ("s3", "s4")
-    events = len(world.events("LearningReinforced"))
+    events = len(world.read_events("LearningReinforced"))
     world.clock.advance(timedelta(days=1))
     assert_nothing_changes(world)
     world.record(make_session_ended("s4", workspace=SHOP))  # the same event again, as after a crash
     assert_nothing_changes(world)
-    assert len(world.events("LearningReinforced")) == events
+    assert len(world.read_events("LearningReinforced")) == events
 
 
 def test_a_quote_is_reinforced_once_the_operator_kept_it(world: ChainWorld) -> None:
     world.end_sessions(UV)
-    quote = world.project_entry()
+    quote = world.find_project_entry()
     world.end_session("s3", UV)
-    assert world.project_entry().reinforced_by == ()
+    assert world.find_project_entry().reinforced_by == ()
     assert world.learnings.keep(quote.id).may_guide
     world.end_session("s4", UV)
-    assert world.project_entry().reinforced_by == ("s3", "s4")
+    assert world.find_project_entry().reinforced_by == ("s3", "s4")
 
 
 def test_an_entry_that_the_operator_retired_does_not_come_back(world: ChainWorld) -> None:
     world.end_sessions(UV)
-    world.learnings.retract(world.project_entry().id, "we use pip")
+    world.learnings.retract(world.find_project_entry().id, "we use pip")
     world.end_sessions(UV, count=7)
-    entry = world.project_entry()
+    entry = world.find_project_entry()
     assert (entry.status, entry.reinforcement_count) == (LearningStatus.RETIRED, 0)
 
 
@@ -108,7 +108,7 @@ def test_sessions_that_continue_each_other_are_one_piece_of_work(world: ChainWor
     assert list_project_texts(world) == []
     world.end_session("s4", UV)
     world.end_session("s5", UV)
-    entry = world.project_entry()
+    entry = world.find_project_entry()
     world.end_session("s6", UV, continues="s1")
     view = world.learnings.view(entry.id)
     assert view.entry.reinforced_by == ()
@@ -118,7 +118,7 @@ def test_sessions_that_continue_each_other_are_one_piece_of_work(world: ChainWor
 
 def test_no_secret_is_written(world: ChainWorld) -> None:
     world.end_session("s1", "The key is sk-test-0123456789abcdefghijklmnop for good")
-    assert all(b"sk-test" not in data for data in world.pages().values())
+    assert all(b"sk-test" not in data for data in world.read_pages().values())
     assert "[secret cut]" in world.learnings.list_entries()[0].text
 
 
@@ -129,7 +129,7 @@ def test_after_a_crash_at_any_page_the_next_start_finishes_the_promotion(
     undisturbed = ChainWorld(tmp_path / "undisturbed", database, clock)
     for number in range(3):
         undisturbed.end_session(f"u{number}", UV)
-    sources_by_page = [data.count(b"@u") for data in undisturbed.pages().values()]
+    sources_by_page = [data.count(b"@u") for data in undisturbed.read_pages().values()]
     pages_left = 0
 
     def write_or_crash(path: Path, data: bytes) -> None:
@@ -154,8 +154,8 @@ def test_after_a_crash_at_any_page_the_next_start_finishes_the_promotion(
         assert restarted.learnings.recover() == []
         restarted.learnings.catch_up()
         assert list_project_texts(restarted) == [UV]
-        assert [data.count(b"@s") for data in restarted.pages().values()] == sources_by_page
-        promotions = restarted.events("LearningPromoted")
+        assert [data.count(b"@s") for data in restarted.read_pages().values()] == sources_by_page
+        promotions = restarted.read_events("LearningPromoted")
         assert len([event for event in promotions if f"{session}2" in event.payload["sessions"]]) == 1
         assert_nothing_changes(restarted)
 
@@ -214,7 +214,7 @@ def test_entries_that_cannot_be_written_wait_and_the_model_is_not_asked_again(
     world.learnings.catch_up()
     assert [entry.text for entry in world.learnings.list_entries()] == [UV]
     assert unfinished_intents(database, "learnings") == []
-    assert len(world.events("LearningsExtracted")) == 1
+    assert len(world.read_events("LearningsExtracted")) == 1
     assert len(model.questions) == 1, "its entries are written"
 
 
@@ -249,7 +249,7 @@ def test_nothing_is_promoted_without_a_clear_yes(make_world: MakeWorld, answer: 
     (judged,) = world.learnings.run_chain(judge=True).judged.values()
     assert judged.startswith(verdict)
     assert list_global_entries(world) == []
-    assert len(world.events("LearningJudged")) == 1
+    assert len(world.read_events("LearningJudged")) == 1
 
 
 def test_a_yes_promotes_once_with_its_provenance(make_world: MakeWorld) -> None:
@@ -258,7 +258,7 @@ def test_a_yes_promotes_once_with_its_provenance(make_world: MakeWorld) -> None:
     (promoted_id,) = world.learnings.run_chain(judge=True).promoted
     (promoted,) = list_global_entries(world)
     assert promoted.id == promoted_id
-    assert {source.entry for source in promoted.promoted_from} == {world.project_entry().id}
+    assert {source.entry for source in promoted.promoted_from} == {world.find_project_entry().id}
     assert world.learnings.view(promoted.id).sessions == ("s0", "s1", "s2")
     assert world.learnings.run_chain(judge=True).nothing
     world.end_session("s3", UV, speaker="operator")
@@ -289,13 +289,13 @@ def test_a_verdict_about_forgotten_words_is_not_written(make_world: MakeWorld, r
     world.end_sessions(UV, speaker="operator")
     model.forget = lambda: world.learnings.texts.erase(SearchTerms([forgotten]))
     assert world.learnings.run_chain(judge=True).judged == {}
-    assert world.events("LearningJudged") == []
+    assert world.read_events("LearningJudged") == []
     assert list_global_entries(world) == []
 
 
 def test_without_a_model_the_operator_judges(world: ChainWorld) -> None:
     world.end_sessions(UV, speaker="operator")
-    entry = world.project_entry()
+    entry = world.find_project_entry()
     assert world.learnings.run_chain(judge=True).judged == {entry.id: NO_JUDGE}
     assert list_global_entries(world) == []
     promoted = world.learnings.promote(entry.id)
@@ -323,7 +323,7 @@ def test_a_model_that_does_not_answer_is_reported_once_and_the_rules_count(make_
 
 def test_an_entry_that_the_operator_misspelled_is_not_promoted_a_second_time(world: ChainWorld) -> None:
     world.end_sessions("Amounts are whole cents.", speaker="operator")
-    page = world.data / world.project_entry().path
+    page = world.data / world.find_project_entry().path
     page.write_text(page.read_text().replace("status: active", "status: retried"))
     before = page.read_bytes()
     world.end_session("s9", "Amounts are whole cents.", speaker="operator")
@@ -338,7 +338,7 @@ def test_sessions_make_an_entry_by_hand_more_certain_and_its_count_stays(world: 
     page.write_text("---\nid: lrn_mine\ntype: directive\nreinforcement_count: 12\n---\nAmounts are whole cents.\n")
     for number in range(1, 4):
         world.end_session(f"s{number}", "Amounts are whole cents.", speaker="operator")
-    entry = world.project_entry()
+    entry = world.find_project_entry()
     assert (entry.confidence, entry.reinforcement_count) == (0.75, 15)
     assert entry.reasons == ("it was observed repeatedly (3 times)",)
 

@@ -53,7 +53,7 @@ def test_a_confirmed_finding_is_promoted_from_the_team_to_the_session_and_a_clai
     assert [(above.entry, above.session) for above in promoted.promoted_from] == [(source.id, "s1")]
     assert source.path.startswith("learnings/projects/shop-")
     assert "/sessions/s1/teams/backend_lead/tasks/lrn_" in source.path
-    (event,) = world.events("LearningsExtracted")
+    (event,) = world.read_events("LearningsExtracted")
     assert (event.subject, event.payload["entries"], event.payload["by"]) == ("s1", 2, "rules")
     assert {entry.id for entry in world.learnings.list_entries(session="s1")} == {claim.id, promoted.id}, (
         "each is listed once"
@@ -116,7 +116,7 @@ def test_words_that_are_forgotten_while_a_model_answers_are_not_written(make_wor
     model.texts = world.learnings.texts
     world.end_session("s1", UV, "Tea is at four")
     assert world.learnings.list_entries() == []
-    assert world.pages() == {}
+    assert world.read_pages() == {}
     world.learnings.catch_up()
     assert "Prices are net" in {entry.text for entry in world.learnings.list_entries()}, "the session is read again"
 
@@ -127,7 +127,7 @@ def test_pending_changes_are_written_before_words_are_forgotten(
     with monkeypatch.context() as patch:
         patch.setattr("engine.learning.learnings.store.write_atomic", fail_with_full_disk)
         world.end_session("s1", UV)
-        assert world.pages() == {}
+        assert world.read_pages() == {}
     assert world.learnings.texts.erase(SearchTerms([UV])) == 1
     world.learnings.catch_up()
-    assert all(UV.encode() not in data for data in world.pages().values())
+    assert all(UV.encode() not in data for data in world.read_pages().values())

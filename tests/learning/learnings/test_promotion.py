@@ -188,7 +188,7 @@ def test_a_retraction_queues_everything_that_was_promoted_from_it(promoted_world
     waiting = promoted_world.learnings.waiting()
     assert {item.id for item in waiting} == set(report.queued)
     assert {(item.kind, item.since) for item in waiting} == {("learning", promoted_world.clock.now())}
-    (event,) = promoted_world.events("LearningRetracted")
+    (event,) = promoted_world.read_events("LearningRetracted")
     assert (event.subject, event.payload["queued"]) == (source.id, list(report.queued))
     retired = promoted_world.learnings.view(source.id).entry
     assert (retired.status, retired.retired_because) == (LearningStatus.RETIRED, "it was pip")
@@ -265,7 +265,7 @@ def test_forgetting_erases_a_text_in_every_scope_and_on_every_page(promoted_worl
     assert texts.erase(terms) == 0
     assert list(texts.find(terms)) == []
     assert texts.find_text(entry.id) is None
-    assert all(UV.encode() not in data for data in promoted_world.pages().values())
+    assert all(UV.encode() not in data for data in promoted_world.read_pages().values())
     others = [other for other in promoted_world.learnings.files.entries() if other.text == "Tea is at four"]
     assert len(others) == 4
 
