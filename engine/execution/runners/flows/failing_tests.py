@@ -51,7 +51,7 @@ from engine.execution.runners.toolchains.tool_table import TEST_FILE, TOOL_TABLE
 from engine.frozen import frozen
 from engine.git import GitError
 from engine.git.history import is_ancestor
-from engine.model import CheckResult
+from engine.model import CheckResult, group_pairs
 from engine.model.adaptation import MAX_PATCH_CHARS
 from engine.model.text import capitalised, count, find_last_error_line, join_names
 
@@ -92,9 +92,7 @@ class NarrowFailures(ProjectFlow):
         if check.green or not check.failing:
             why = "the earlier failures depend on earlier tests, are unreliable, or are fixed"
             return FlowResult(capitalised(f"{describe_check(check)} now: {why}"), check=check, facts={"causes": []})
-        causes: dict[Cause, list[str]] = {}
-        for test in check.failing:
-            causes.setdefault(find_cause(texts.get(test, ""), str(tool.folder)), []).append(test)
+        causes = group_pairs((find_cause(texts.get(test, ""), str(tool.folder)), test) for test in check.failing)
         groups = sorted(itertools.starmap(CauseGroup, causes.items()), key=lambda group: -len(group.failing))
         fails_alone = self._run_alone(job, tool, groups)
         _report_groups(job, groups, fails_alone)
