@@ -3,6 +3,7 @@ several modules (SPEC 2.7)."""
 
 from __future__ import annotations
 
+import shlex
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -247,15 +248,23 @@ def compute_next_status(row: CardRow, move: Move, now: datetime) -> Status:
     """The status of a card after `move`. Raises `Refusal` `already_decided`, or `nothing_to_undo` for `WAKE` and
     `REOPEN`."""
     if row.status == Status.PENDING and move in _BY_OPERATOR and row.is_expired(now):
-        fix = "clawpy predict makes cards for the present state"
-        raise Refusal("already_decided", f"card {row.id} has expired", fix)
+        raise Refusal("already_decided", f"card {row.id} has expired", _describe_renewal(row))
     if (new_status := TRANSITIONS.get((row.status, move))) is not None:
         return new_status
     message = f"card {row.id} {_IN_WORDS[row.status]} and cannot be {move.value}"
     if move in (Move.WAKE, Move.REOPEN):
         raise Refusal("nothing_to_undo", message)
+    if row.status == Status.EXPIRED:
+        raise Refusal("already_decided", message, _describe_renewal(row))
     undoable = row.status in (Status.APPROVED, Status.DISMISSED)
     raise Refusal("already_decided", message, f"undo it first: clawpy undo {row.id}" if undoable else "")
+
+
+def _describe_renewal(row: CardRow) -> str:
+    """How the operator gets an expired card again. No check makes a prompt of the operator anew."""
+    if row.source == Source.OPERATOR:
+        return f"propose it again: clawpy propose {shlex.quote(row.prompt)}"
+    return "clawpy predict makes cards for the present state"
 
 
 # -- making rows, and values of rows

@@ -81,6 +81,11 @@ def test_each_kind_of_ledger_entry_is_a_finding(kind: str, payload: dict[str, An
     assert finding.text
 
 
+def test_an_overlap_asks_for_what_an_agent_can_do() -> None:
+    (finding,) = find_findings(entries=(make_ledger_entry("WorkOverlapped", "s1", files=["a.py"], conflicting=[]),))
+    assert finding.text == "`a.py` was changed by several pieces of work at once: keep changes to it small."
+
+
 def test_changes_that_continue_elsewhere_and_stopped_sessions_are_no_findings() -> None:
     assert (
         find_findings(entries=(make_ledger_entry("ChangeSetDiscarded", "c1", session_id="s1", continued_in="s2"),))
