@@ -45,7 +45,7 @@ from clawpy_console.widgets.texts import Filter, Heading, ReflowingText
 from clawpy_console.widgets.transcript import PromptLines
 from engine import dispatch
 from engine.frozen import frozen
-from engine.model import AgentView, PromptPart, SourceKind
+from engine.model import AgentView, Bubble, BubbleState, PromptPart, SourceKind
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -65,7 +65,7 @@ class AgentDetail:
     guidance: dict[str, Any] | None = None
     guidance_block: Guidance | None = None
     """The guidance as it stands in the agent's prompts."""
-    findings: Sequence[dict[str, Any]] | None = None
+    findings: Sequence[Bubble] | None = None
     """Its own findings and those that were sent up to it."""
     sessions: Sequence[SessionView] | None = None
     """Its sessions, newest first, in the tab "work"."""
@@ -225,8 +225,8 @@ class HierarchyScreen(ConsoleScreen):
     def _make_finding_groups(self, detail: AgentDetail) -> dict[str, list[Row]]:
         """The findings of an agent itself, and those that others sent up to it, by their headings."""
         findings = detail.findings or ()
-        own = [finding for finding in findings if finding["targetAgent"] == detail.id]
-        others = [finding for finding in findings if finding not in own]
+        own = [finding for finding in findings if finding.learning.agent == detail.id]
+        others = [finding for finding in findings if finding.learning.agent != detail.id]
         titles = {"FOUND BY IT": own, "SENT UP TO IT" if self.agent else "ON THEIR WAY UP": others}
         return {
             f"{title}  {_describe_state_counts(group)}": [_make_finding_row(finding, self.now) for finding in group]
@@ -253,7 +253,7 @@ class HierarchyScreen(ConsoleScreen):
                 return agent_fields.make_teaching_fields(detail.guidance["teaching"], self.now)
             case "findings":
                 selected_id = self._items.current
-                finding = next((finding for finding in detail.findings or () if finding["id"] == selected_id), None)
+                finding = next((finding for finding in detail.findings or () if finding.id == selected_id), None)
                 return agent_fields.make_finding_fields(finding, self.now)
             case "work":
                 return [text_line("No sessions yet.", "grey")]
@@ -432,23 +432,23 @@ class HierarchyScreen(ConsoleScreen):
         self._changes.undo()
 
 
-def _describe_state_counts(findings: list[Any]) -> str:
+def _describe_state_counts(findings: Sequence[Bubble]) -> str:
     """`2 waiting to be sent up  ·  1 refused`."""
     counts = {
-        label.words: sum(finding["state"] == state for finding in findings)
+        label.words: sum(finding.state is state for finding in findings)
         for state, label in agent_fields.FINDING_STATES.items()
     }
     return "  ·  ".join(f"{count} {label}" for label, count in counts.items() if count)
 
 
-def _make_finding_row(finding: Any, now: datetime) -> Row:
-    label = agent_fields.FINDING_STATES[finding["state"]]
-    if finding["refusedBy"]:
-        state, state_style = f"gate {finding['gates'][-1]['number']}", label.tone
+def _make_finding_row(finding: Bubble, now: datetime) -> Row:
+    label = agent_fields.FINDING_STATES[finding.state]
+    if finding.refused_by:
+        state, state_style = f"gate {finding.refused_by.number}", label.tone
     else:
         state, state_style = label.words, "grey"
-    right = f"{state:<8} {formats.age(now - datetime.fromisoformat(finding['createdAt'])):>4}"
-    return Row(finding["id"], one_line(finding["text"]), label.sign, right, "ink", label.tone, state_style)
+    right = f"{state:<8} {formats.age(now - finding.at):>4}"
+    return Row(finding.id, one_line(finding.learning.text), label.sign, right, "ink", label.tone, state_style)
 
 
 MAX_ITEMS = 200
@@ -458,7 +458,7 @@ MAX_ITEMS = 200
 def read_agent(engine: Engine, id: str) -> AgentDetail:
     """The detail of an agent or of the owner. Blocking. Raises `Refusal` `unknown_agent`."""
     if id == OWNER:
-        queued = dispatch(engine, "bubbles", {"state": "queued", "limit": MAX_ITEMS})["bubbles"]
+        queued = engine.bubbles.list(state=BubbleState.QUEUED, limit=MAX_ITEMS)
         return AgentDetail(id, read_organisation_fields(engine), findings=queued)
     agent = dispatch(engine, "agents", {"action": "show", "id": id})
     detail = AgentDetail(id, [*agent_fields.make_agent_fields(agent)])
@@ -467,7 +467,7 @@ def read_agent(engine: Engine, id: str) -> AgentDetail:
     if not agent["agent"]["broken"]:
         guidance = dispatch(engine, "guidance", {"id": id})
         detail = replace(detail, guidance=guidance, guidance_block=engine.cascade.guidance(id))
-    findings = dispatch(engine, "bubbles", {"agent": id, "limit": MAX_ITEMS})["bubbles"]
+    findings = engine.bubbles.list(agent=id, limit=MAX_ITEMS)
     return replace(detail, findings=findings, sessions=engine.sessions.list(agent=id, limit=MAX_ITEMS))
 
 
