@@ -137,7 +137,8 @@ def _find_all(record: SessionRecord) -> Iterator[Finding]:
             values = {"tool": request.tool, "title": request.title}
             yield from find_in_event("allowed" if is_allowed else "denied", values, record)
     view = record.view
-    if view.error and view.state in (SessionState.FAILED, SessionState.BLOCKED):
+    # With changes it had a result, also if a cap or a fault ended it.
+    if view.error and view.state in (SessionState.FAILED, SessionState.BLOCKED) and not view.change_set_id:
         yield from find_in_event("failed", {"error": view.error}, record)
     for statement in (*find_in_correction(record.edit), *record.statements):
         yield _find_in_statement(statement, record)

@@ -81,6 +81,12 @@ def test_each_kind_of_ledger_entry_is_a_finding(kind: str, payload: dict[str, An
     assert finding.text
 
 
+def test_work_that_left_changes_before_a_cap_ended_it_had_a_result() -> None:
+    ended = replace(make_view("s1"), state=SessionState.FAILED, error="it spent $1.00 of $1.00")
+    assert [finding.about for finding in find_findings(view=ended)] == ["failed/it spent #.# of #.#"]
+    assert find_findings(view=replace(ended, change_set_id="change_1")) == []
+
+
 def test_an_overlap_asks_for_what_an_agent_can_do() -> None:
     (finding,) = find_findings(entries=(make_ledger_entry("WorkOverlapped", "s1", files=["a.py"], conflicting=[]),))
     assert finding.text == "`a.py` was changed by several pieces of work at once: keep changes to it small."
