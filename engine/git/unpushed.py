@@ -214,29 +214,38 @@ def mark_edited_out(git: Git, unpushed: UnpushedWork, files: Iterable[FileState]
     """The problems of commits, of which those secrets are marked as in the history only that uncommitted changes
     removed. `files` are the uncommitted files."""
     changed = {file.path for file in files}
-    read_kinds = cache(partial(_find_secret_kinds, git))
+    read_problems = cache(partial(_find_problems_of_lines, git))
 
     def mark(problem: UnpushedProblem) -> UnpushedProblem:
         if not (problem.is_secret and problem.line and problem.path in changed):
             return problem
-        kinds = read_kinds(problem.path)
-        is_edited_out = kinds is not None and problem.kind not in kinds
+        lines = read_problems(problem.path)
+        is_edited_out = lines is not None and problem.kind not in {line.kind for line in lines}
         return replace(problem, is_in_history_only=problem.is_in_history_only or is_edited_out)
 
     return replace(unpushed, committed=tuple(map(mark, unpushed.committed)))
 
 
-def _find_secret_kinds(git: Git, path: str) -> set[str] | None:
-    """The kinds of secrets in a file of the working tree; None if it cannot be read."""
+def read_untracked(git: Git, paths: Iterable[str]) -> tuple[UnpushedProblem, ...]:
+    """Secrets in files that git does not track."""
+    problems = (problem for path in paths for problem in _find_problems_of_lines(git, path) or ())
+    return tuple(problem for problem in problems if problem.is_secret)
+
+
+def _find_problems_of_lines(git: Git, path: str) -> list[UnpushedProblem] | None:
+    """Secrets and leftovers in a file of the working tree; None if it cannot be read."""
     try:
         text = read_plain(git.folder / path, MAX_READ_BYTES, follow=False).decode(errors="surrogateescape")
     except FileNotFoundError:
-        return set()
+        return []
     except (OSError, ValueError):
         return None  # a link, or too large
     lines = text.split("\n")
-    pairs = itertools.zip_longest(lines, lines[1:], fillvalue="")
-    return {leftover.kind for line, after in pairs for leftover in scan_line(path, line, after)}
+    return [
+        UnpushedProblem(leftover.kind, path, number)
+        for number, (line, after) in enumerate(itertools.zip_longest(lines, lines[1:], fillvalue=""), 1)
+        for leftover in scan_line(path, line, after)
+    ]
 
 
 def read_uncommitted(git: Git, head: str, files: Iterable[FileState]) -> tuple[UnpushedProblem, ...]:

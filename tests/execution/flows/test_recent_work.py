@@ -9,6 +9,7 @@ import pytest
 
 from tests.conftest import Repository
 from tests.execution.flows.flow_run import RunFlow
+from tests.execution.flows.unpushed_histories import WITH_KEY
 
 
 def test_a_day_is_summarised_by_branch(
@@ -72,3 +73,11 @@ def test_uncommitted_files_are_grouped_into_commits_by_what_they_are_about(
     assert "1. shop: 2 files, +4 -1\n   M shop/cart.py  +2 -1\n   ? tests/test_cart.py  +2 -0" in run.transcript
     assert "   M logo.bin  +0 -0" in run.transcript
     assert "   D old.py  +0 -1" in run.transcript
+
+
+def test_a_new_file_with_a_key_is_not_to_be_committed(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("begin", {"notes.md": "1\n"})
+    repository.write("settings.py", f"breakpoint()\n{WITH_KEY}")
+    run = run_flow("look_at_changes")
+    assert "Do not commit: settings.py:3 holds a GitHub token, not committed yet" in run.transcript
+    assert run.summary.endswith("; do not commit: settings.py:3 holds a GitHub token")

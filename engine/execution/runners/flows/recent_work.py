@@ -17,7 +17,7 @@ from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.files import read_plain
 from engine.frozen import frozen
 from engine.git.state import FileState, is_byproduct, read_status
-from engine.git.unpushed import read_uncommitted
+from engine.git.unpushed import read_uncommitted, read_untracked
 from engine.model import group_pairs
 from engine.model.text import count, join_names
 
@@ -208,7 +208,8 @@ class LookAtChanges(Flow):
             return FlowResult("Nothing to commit: everything is committed")
         groups = _group_by_topic(changes)
         _report_groups(job, groups)
-        risks = read_uncommitted(job.git, head, status.files)
+        untracked = [change.file.path for change in changes if change.file.untracked]
+        risks = (*read_uncommitted(job.git, head, status.files), *read_untracked(job.git, untracked))
         for risk in risks:
             job.say(f"Do not commit: {risk.description_with_commit}")
         sentences = [f"{count(len(changes), 'file')} not committed"]
