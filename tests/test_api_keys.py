@@ -74,8 +74,8 @@ def test_the_environment_comes_first_then_the_keyring_then_the_file(home: Home) 
     keys.forget()
     assert keys.find_source("openai") == "keyring"
     keys = find_keys(home, backend, CLAWPY_OPENAI_API_KEY=" sk-environment\n")
-    found = keys.get("openai")
-    assert (found.source, found.value) == ("environment", "sk-environment")
+    key = keys.get("openai")
+    assert (key.source, key.value) == ("environment", "sk-environment")
 
 
 def test_names_are_those_of_the_environment_and_the_file(home: Home) -> None:
@@ -163,9 +163,9 @@ def test_only_a_real_keyring_of_the_machine_is_used(monkeypatch: pytest.MonkeyPa
     class Chain:
         backends = (plain_file, keyring.backends.null.Keyring(), good)
 
-    for chosen, found in ((good, good), (Chain(), good)):
+    for chosen, expected in ((good, good), (Chain(), good)):
         monkeypatch.setattr(keyring, "get_keyring", lambda chosen=chosen: chosen)
-        assert find_system_keyring() is found
+        assert find_system_keyring() is expected
     for chosen in (plain_file, keyring.backends.null.Keyring(), keyring.backends.fail.Keyring()):
         monkeypatch.setattr(keyring, "get_keyring", lambda chosen=chosen: chosen)
         with pytest.raises(NoKeyring, match="no usable keyring"):

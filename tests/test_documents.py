@@ -67,10 +67,10 @@ def test_every_cited_section_of_a_document_exists() -> None:
 
 
 def test_the_interface_uses_no_word_that_the_glossary_replaces() -> None:
-    found = [
+    offences = [
         f"{path}:{line}: {text} (say: {better})"
         for path, line, text in collect_sentences()
         for word, better in REPLACED_WORDS.items()
         if path not in SILENT_MODULES and re.search(word, text)
     ]
-    assert found == []
+    assert offences == []

@@ -49,9 +49,9 @@ def test_each_extra_is_declared_by_the_package() -> None:
 @pytest.mark.usefixtures("bare")
 def test_doctor_names_missing_extras_and_the_command_that_installs_them(home: Home) -> None:
     write_settings(home, '[providers.ollama]\nmodel = "qwen3:8b"\n[notify.phone]\nurl = "ntfys://ntfy.sh/x"\n')
-    found = examine(home, [])
-    assert found["ok"], "nothing that is broken"
-    checks = {check["name"]: check for check in found["checks"]}
+    diagnosis = examine(home, [])
+    assert diagnosis["ok"], "nothing that is broken"
+    checks = {check["name"]: check for check in diagnosis["checks"]}
     assert make_extras_command(*EXTRAS) in checks["extras"]["message"]
     assert checks["provider"]["fix"] == make_extras_command("models")
     assert make_extras_command("models") in checks["prose"]["fix"]

@@ -15,15 +15,15 @@ FILES = {
 
 
 def find_imports(module: str) -> set[str]:
-    found = set()
+    modules = set()
     for node in ast.walk(ast.parse(FILES[module].read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module in FILES:
             for alias in node.names:
                 name = f"{node.module}.{alias.name}"
-                found.add(name if name in FILES else node.module)
+                modules.add(name if name in FILES else node.module)
         elif isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names if alias.name in FILES}
-    return found - {module, "engine"}
+            modules |= {alias.name for alias in node.names if alias.name in FILES}
+    return modules - {module, "engine"}
 
 
 def test_no_modules_import_each_other_in_a_circle() -> None:

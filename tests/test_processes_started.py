@@ -52,7 +52,7 @@ def find_in_modules(pattern: re.Pattern[str]) -> dict[str, list[str]]:
     """What the pattern finds in the modules of the product, by their paths."""
     files = sorted(file for folder in ("engine", "clawpy_console") for file in (ROOT / folder).rglob("*.py"))
     matches = {str(file.relative_to(ROOT)): pattern.findall(file.read_text()) for file in files}
-    return {path: found for path, found in matches.items() if found}
+    return {path: hits for path, hits in matches.items() if hits}
 
 
 @pytest.mark.long

@@ -55,8 +55,8 @@ def make_retention(database: Database, clock: FakeClock, document: str = "") -> 
 
 def put_row(database: Database, table: str, **values: Any) -> None:
     """Insert a row with these values. Other columns get those of `USUAL`, and required ones else empty values."""
-    given = USUAL[table] | values
-    columns = {name: as_stored(value) if isinstance(value, datetime) else value for name, value in given.items()}
+    row_values = USUAL[table] | values
+    columns = {name: as_stored(value) if isinstance(value, datetime) else value for name, value in row_values.items()}
     empty = {"INTEGER": 0, "BOOLEAN": 0, "FLOAT": 0, "JSON": "[]"}
     for _, name, kind, needed, default, key in read_rows(database, f"PRAGMA table_info({table})"):
         if needed and not key and default is None:
@@ -230,8 +230,8 @@ def test_learning_records_that_candidates_name_stay(database: Database, clock: F
     for seq in range(1, 8):
         workspace = BLOG if seq == 6 else SHOP
         put_row(database, "learning_records", seq=seq, id=f"r{seq}", at=clock.now(), workspace=workspace)
-    named = {"drafted_from": '["r1"]', "corroborated_by": '["r2"]', "against": '["r3"]'}
-    put_row(database, "candidates", id="c", **named)
+    references = {"drafted_from": '["r1"]', "corroborated_by": '["r2"]', "against": '["r3"]'}
+    put_row(database, "candidates", id="c", **references)
     clock.advance(180 * DAY)
     set_processed(database, 4)
     assert make_retention(database, clock).delete_old_rows() == {}

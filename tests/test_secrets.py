@@ -113,8 +113,8 @@ def test_a_private_key_is_recognised_without_its_first_line(first: str) -> None:
     ids=["a certificate", "a public key", "a public key of OpenSSH"],
 )
 def test_certificates_and_public_keys_stay(first: str) -> None:
-    shown = b64encode(bytes.fromhex(first) + bytes(range(90))).decode()
-    assert redact_lines([shown[:64], shown[64:]]) == [shown[:64], shown[64:]]
+    encoded = b64encode(bytes.fromhex(first) + bytes(range(90))).decode()
+    assert redact_lines([encoded[:64], encoded[64:]]) == [encoded[:64], encoded[64:]]
 
 
 def test_a_secret_is_cut_from_the_moment_it_is_known() -> None:

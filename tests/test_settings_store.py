@@ -249,10 +249,10 @@ def test_values_that_belong_together_are_set_at_once(store: SettingsStore, file:
 
 
 def test_a_listener_of_a_setting_of_this_run_finds_its_value(store: SettingsStore, bus: EventBus) -> None:
-    found: list[int] = []
-    bus.subscribe(lambda: found.append(store.current.quiet_hours_start))
+    hours: list[int] = []
+    bus.subscribe(lambda: hours.append(store.current.quiet_hours_start))
     store.set_for_this_run({"quiet_hours_start": 21})
-    assert found == [21]
+    assert hours == [21]
 
 
 def test_settings_of_this_run_do_not_change_when_they_cannot_be_recorded(

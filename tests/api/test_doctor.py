@@ -84,11 +84,11 @@ def test_lines_of_a_heartbeat_and_souls_that_cannot_be_read_are_named_with_their
     (home.agents / "cfo" / "soul.md").write_bytes(b"\xff")
     place, soul = "agents/coo/heartbeat.md:2: the time is not understood; write `every day", "agents/cfo/soul.md cannot"
     listed: Any = dispatch(engine, "agents", {})
-    shown: Any = {id: dispatch(engine, "agents", {"action": "show", "id": id}) for id in ("coo", "cfo", "cto")}
-    problems = [*listed["problems"], shown["cfo"]["problems"][0], shown["coo"]["problems"][0]]
+    documents: Any = {id: dispatch(engine, "agents", {"action": "show", "id": id}) for id in ("coo", "cfo", "cto")}
+    problems = [*listed["problems"], documents["cfo"]["problems"][0], documents["coo"]["problems"][0]]
     assert [line.startswith(soul) for line in problems] == [True, False, True, False]
     assert [line.startswith(place) for line in problems] == [False, True, False, True]
-    assert shown["cto"]["problems"] == []
+    assert documents["cto"]["problems"] == []
     agents = examine(home)["agents"]
     assert agents["state"] == "warn"
     assert all(words in agents["message"] for words in (place, soul))
@@ -192,16 +192,16 @@ def test_a_folder_that_is_no_usable_workspace_is_named(home: Home, repository: R
 def test_the_server_of_the_index_is_asked_only_online(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CLAWPY_CHROMA_URL", raising=False)
     assert check_index_server(Settings(), online=True) == []
-    named = Settings(memory=MemorySettings(chroma_url="http://127.0.0.1:8000"))
-    [check] = check_index_server(named, online=False)
+    with_server = Settings(memory=MemorySettings(chroma_url="http://127.0.0.1:8000"))
+    [check] = check_index_server(with_server, online=False)
     assert (check.state, check.message) == ("ok", "the index is on 127.0.0.1:8000; `clawpy doctor --online` checks it")
     monkeypatch.setenv("CLAWPY_CHROMA_URL", "http://me:hunter2@chroma.example")
-    [check] = check_index_server(named, online=True)
+    [check] = check_index_server(with_server, online=True)
     assert check.state == "warn"
     assert "hunter2" not in check.message
     with NotificationServer() as silent:
         monkeypatch.setenv("CLAWPY_CHROMA_URL", f"http://127.0.0.1:{silent.port}")
-    [check] = check_index_server(named, online=True)
+    [check] = check_index_server(with_server, online=True)
     assert check.state == "warn"
     assert "it cannot be reached: [Errno 111] Connection refused" in check.message
 
@@ -297,5 +297,5 @@ def test_addresses_and_undelivered_notifications_are_listed(home: Home, monkeypa
         ("warn", "2 not delivered to the phone: cannot be reached"),
         ("warn", "buttons call https://laptop.example, and the gateway does not answer to that name"),
     ]
-    known = settings.model_copy(update={"gateway": GatewaySettings(hosts=("laptop.example",))})
-    assert len(check_notifications(home, known, Keys(home))) == 3
+    with_host = settings.model_copy(update={"gateway": GatewaySettings(hosts=("laptop.example",))})
+    assert len(check_notifications(home, with_host, Keys(home))) == 3

@@ -88,15 +88,15 @@ PROMISED: dict[str, Any] = json.loads(FILE.read_text())
 
 def _find_classes_within(kinds: Iterable[Any]) -> set[type[Any]]:
     """The dataclasses among these types, in their arguments and in the fields of the classes."""
-    found: set[type[Any]] = set()
+    classes: set[type[Any]] = set()
     waiting = list(kinds)
     while waiting:
         kind = waiting.pop()
         waiting += typing.get_args(kind)
-        if isinstance(kind, type) and dataclasses.is_dataclass(kind) and kind not in found:
-            found.add(kind)
+        if isinstance(kind, type) and dataclasses.is_dataclass(kind) and kind not in classes:
+            classes.add(kind)
             waiting += typing.get_type_hints(kind).values()
-    return found
+    return classes
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)

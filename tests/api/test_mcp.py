@@ -135,14 +135,14 @@ async def test_an_agent_asks_a_real_child_process_also_when_no_engine_runs(home:
             recalled = await session.call_tool("recall", {"query": "which port does the service listen on"})
             [line] = recalled.structured_content["results"]
             assert (line["text"], line["by"]) == ("the service listens on port 8001", "claude-code")
-            made = await session.call_tool("propose", {"text": "run the tests", "reason": "the cart changed"})
-            assert [card.id for card in engine.cards.list_pending()] == [made.structured_content["card"]["id"]]
+            proposed = await session.call_tool("propose", {"text": "run the tests", "reason": "the cart changed"})
+            assert [card.id for card in engine.cards.list_pending()] == [proposed.structured_content["card"]["id"]]
             engine.close()
-            shown = await session.call_tool("cards", {})
+            listed = await session.call_tool("cards", {})
     finally:
         engine.close()
-    [waiting] = shown.structured_content["cards"]
-    assert waiting["id"] == made.structured_content["card"]["id"]
+    [waiting] = listed.structured_content["cards"]
+    assert waiting["id"] == proposed.structured_content["card"]["id"]
     assert waiting["reasoning"] == "suggested by claude-code: the cart changed"
     assert waiting["status"] == "pending"
-    assert json.loads(shown.content[0].text) == shown.structured_content
+    assert json.loads(listed.content[0].text) == listed.structured_content

@@ -163,10 +163,10 @@ def test_a_signal_restores_the_terminal_and_lets_the_console_end(client: ClientP
 
 
 def test_messages_may_come_in_pieces_and_have_a_largest_size() -> None:
-    parser, found = MessageParser(), []
+    parser, messages = MessageParser(), []
     for byte in encode_message(OUTPUT, b"one") + encode_message(RESTORE_TERMINAL) + encode_message(OUTPUT, b"two"):
-        found += parser.feed(bytes([byte]))
-    assert found == [(OUTPUT, b"one"), (RESTORE_TERMINAL, b""), (OUTPUT, b"two")]
+        messages += parser.feed(bytes([byte]))
+    assert messages == [(OUTPUT, b"one"), (RESTORE_TERMINAL, b""), (OUTPUT, b"two")]
     with pytest.raises(ValueError, match="a message of"):
         parser.feed(HEAD.pack(OUTPUT, MAX_MESSAGE_BYTES + 1))
 

@@ -140,9 +140,9 @@ def test_the_demo_ignores_the_repository_it_is_opened_in(pane: NewPane, project:
     terminal = pane()
     terminal.type(shlex.join([*CONSOLE, "--demo"]))
     terminal.wait_for(r"CARDS\s+1 of")
-    shown = terminal.wait_for(r"DEMO shop \S+\s*$")  # one repository
-    assert str(project) not in shown
-    assert "Not this repository" not in shown
+    text = terminal.wait_for(r"DEMO shop \S+\s*$")  # one repository
+    assert str(project) not in text
+    assert "Not this repository" not in text
 
 
 def test_a_client_that_is_killed_leaves_no_ghost(pane: NewPane, command: str, home: Home) -> None:

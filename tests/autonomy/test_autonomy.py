@@ -100,9 +100,9 @@ def test_a_listener_of_do_not_disturb_finds_it(
     make_autonomy: Callable[..., Autonomy], clock: FakeClock, bus: EventBus
 ) -> None:
     autonomy = make_autonomy()
-    found: list[object] = []
-    bus.subscribe(lambda: found.append(autonomy.dnd_until()))
-    assert found == [autonomy.set_dnd(timedelta(hours=2))] == [clock.now() + timedelta(hours=2)]
+    ends: list[object] = []
+    bus.subscribe(lambda: ends.append(autonomy.dnd_until()))
+    assert ends == [autonomy.set_dnd(timedelta(hours=2))] == [clock.now() + timedelta(hours=2)]
 
 
 def test_cards_are_made_only_while_the_operator_is_active(

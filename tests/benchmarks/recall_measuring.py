@@ -94,13 +94,13 @@ def observe_question(memory: MemoryService, question: Question) -> Observation:
     refs = tuple(memories[row.seq].ref for row in candidates.rows)
     recalled = memory.recall(RecallQuery(question.text, k=50, now=NOW), deadline=60.0)
     assert not recalled.left_out, recalled.left_out
-    found = search_plainly(memory, question.text) | {"recall": tuple(item.ref for item in recalled.items)}
+    plain_results = search_plainly(memory, question.text) | {"recall": tuple(item.ref for item in recalled.items)}
     return Observation(
         features=np.stack([candidates.features[weight.feature] for weight in WEIGHTS], axis=1),
         refs=refs,
         is_evidence=np.array([ref in question.evidence for ref in refs], float),
         evidence=question.evidence,
-        rankings={way: Ranking(way_refs, question.evidence) for way, way_refs in found.items()},
+        rankings={way: Ranking(way_refs, question.evidence) for way, way_refs in plain_results.items()},
     )
 
 

@@ -19,6 +19,6 @@ def compare_phases(passed: Mapping[str, Sequence[bool]], before: str, after: str
     changed, expected = more + fewer, more if rises else fewer
     chance = sum(math.comb(changed, count) for count in range(expected, changed + 1)) / 2**changed
     rates = (sum(passed[name]) / len(passed[name]) for name in (before, after))
-    shown = "  ".join(f"{rate:6.0%}" for rate in rates)
-    print(f"{before + ' to ' + after:25}  {shown}  {more:5}  {fewer:5}   {chance:.4f}")
+    figures = "  ".join(f"{rate:6.0%}" for rate in rates)
+    print(f"{before + ' to ' + after:25}  {figures}  {more:5}  {fewer:5}   {chance:.4f}")
     return chance

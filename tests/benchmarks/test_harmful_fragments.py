@@ -76,7 +76,7 @@ def test_harmful_fragments_are_found_and_good_ones_kept(
     print("\nafter  fragment                                   with    without    from   to  verdict")
     with shop.opened() as engine:
         planted = {plant_fragment(shop, words): words for words in (*GOOD, *HARMFUL)}
-        found: list[str] = []
+        reported: list[str] = []
         for number, task in enumerate(tasks, 1):
             shop.review(shop.work(task))
             if number % TASKS_PER_CHECK:
@@ -84,11 +84,11 @@ def test_harmful_fragments_are_found_and_good_ones_kept(
             engine.trials.catch_up()
             for overlay, lift in engine.trials.find_harmful():
                 words = planted[overlay.candidate_id]
-                found.append(words)
+                reported.append(words)
                 engine.adaptation.roll_back(overlay.candidate_id, "it does harm")
                 print(format_lift(number, words, lift))
-            if set(HARMFUL) <= set(found):
+            if set(HARMFUL) <= set(reported):
                 break
         for candidate in engine.adaptation.candidates(status=CandidateStatus.ACTIVE):
             print(format_lift(number, planted[candidate.id], engine.adaptation.view(candidate.id).lift))
-    assert set(found) == set(HARMFUL)
+    assert set(reported) == set(HARMFUL)

@@ -125,9 +125,9 @@ def test_a_sentence_is_remembered_and_a_file_is_read(
 
 
 def test_the_sentence_is_one_line_of_a_conversation(clawpy: Clawpy, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = script_remember(monkeypatch)
+    requests = script_remember(monkeypatch)
     assert clawpy("remember", 'Releases are on "Fridays".', "--no-wait").code == 0
-    assert asked == [{"lines": ['{"text": "Releases are on \\"Fridays\\"."}'], "first": 1, "source": "command line"}]
+    assert requests == [{"lines": ['{"text": "Releases are on \\"Fridays\\"."}'], "first": 1, "source": "command line"}]
 
 
 def test_a_line_that_is_stored_without_its_time_is_not_bad(clawpy: Clawpy, monkeypatch: pytest.MonkeyPatch) -> None:

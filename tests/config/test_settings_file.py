@@ -94,8 +94,8 @@ def test_a_mistake_is_answered_with_what_is_accepted(text: str, complaint: str) 
 
 
 def test_a_new_channel_needs_an_agent() -> None:
-    found = find_problems("\n[channels.legal]\nspecialty = 'contracts'\n")
-    assert found[0].startswith("config.toml:2: channels.legal.agent: missing")
+    problems = find_problems("\n[channels.legal]\nspecialty = 'contracts'\n")
+    assert problems[0].startswith("config.toml:2: channels.legal.agent: missing")
 
 
 def test_a_workspace_is_an_absolute_path() -> None:

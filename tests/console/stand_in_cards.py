@@ -37,47 +37,47 @@ class StandInCards(StandInService):
     def approve(
         self, id: str, *, edit: str | None = None, parameters: Mapping[str, Any] | None = None, **_: object
     ) -> Card:
-        self.note("approve", id, edit if edit is not None else parameters)
+        self.record_call("approve", id, edit if edit is not None else parameters)
         return self._decide(id, Status.APPROVED)
 
     def allow_once(self, id: str) -> None:
-        self.note("allow_once", id)
+        self.record_call("allow_once", id)
         self._engine.safety.allowed_once.add(id)
 
     def dismiss(self, id: str) -> Card:
-        self.note("dismiss", id)
+        self.record_call("dismiss", id)
         return self._decide(id, Status.DISMISSED)
 
     def explain(self, id: str, reason: DismissReason) -> Card:
-        self.note("explain", id, reason.value)
+        self.record_call("explain", id, reason.value)
         return self.all[id]
 
     def snooze(self, id: str, *, span: timedelta = timedelta(hours=2)) -> Card:
-        self.note("snooze", id)
+        self.record_call("snooze", id)
         self.all[id] = dataclasses.replace(self.all[id], snoozed_until=self._engine.now + span)
         return self.all[id]
 
     def undo(self, id: str) -> tuple[Card, int]:
-        self.note("undo", id)
+        self.record_call("undo", id)
         self.all[id] = dataclasses.replace(self.all[id], status=Status.PENDING, snoozed_until=None, decided_by=None)
         return self.all[id], 0
 
     def propose(self, text: str, *, workspace: str, continues: str = "", may_wait: bool = True) -> Card:
         if not may_wait and not self._engine.channel_setup.serves:
             raise Refusal("no_model", "No model or agent can run this text", "clawpy key set openai")
-        self.note("propose", text, workspace, *([continues] if continues else []))
+        self.record_call("propose", text, workspace, *([continues] if continues else []))
         own_prompt = make_card(90, text, flow=None, source=Source.OPERATOR, workspace=workspace, confidence=1.0)
         self.all[own_prompt.id] = own_prompt
         return own_prompt
 
     def mark_shown(self, ids: list[str]) -> None:
-        self.note("mark_shown", *ids)
+        self.record_call("mark_shown", *ids)
 
     def list_mutes(self) -> list[Mute]:
         return self.mutes
 
     def unmute(self, id: str) -> Mute:
-        self.note("unmute", id)
+        self.record_call("unmute", id)
         return next(mute for mute in self.mutes if mute.id == id)
 
     def preview_rails(self, id: str) -> tuple[RailVerdict, ...]:
@@ -94,5 +94,5 @@ class StandInApprovals(StandInService):
     """The service `approvals`."""
 
     def refresh_runners(self) -> int:
-        self.note("refresh_runners")
+        self.record_call("refresh_runners")
         return 0

@@ -69,8 +69,8 @@ def make_card(
     base = read_stack()[3]
     assignment = replace(base.assignment, prompt=prompt, workspace=workspace, flow=flow)
     fields = {"created_at": ago(minutes=8 + number), **fields}
-    made = replace(base, id=f"pred_{number:012}", kind=flow or "prose", assignment=assignment, **fields)
-    return describe_by_flow(made)
+    card = replace(base, id=f"pred_{number:012}", kind=flow or "prose", assignment=assignment, **fields)
+    return describe_by_flow(card)
 
 
 def read_cards() -> list[Card]:

@@ -55,11 +55,11 @@ class StandInKillSwitch(StandInService):
         self._holds.append(Hold(word, reason, self._engine.now, until))
 
     def stop(self, reason: str, by: str) -> None:
-        self.note("stop", reason)
+        self.record_call("stop", reason)
         self._holds.append(Hold("stop", reason, self._engine.now, None, by))
 
     def resume(self, word: str) -> None:
-        self.note("resume", word)
+        self.record_call("resume", word)
         self._holds = [hold for hold in self._holds if hold.word != word]
 
     def levels(self) -> tuple[StopLevel, ...]:
@@ -147,7 +147,7 @@ class StandInFigures(StandInService):
         self.phase = Phase(2, 212, "its calibration holds on 212 held-out decisions")
 
     def read(self, days: int | None = 7, workspace: str = "") -> Insights:
-        self.note("insights", days, workspace)
+        self.record_call("insights", days, workspace)
         cards = [card for card in self.cards if days is None or card.at > NOW - timedelta(days=days)]
         since = NOW - timedelta(days=days - 1) if days else cards[0].at if cards else NOW
         newest = [(item.kind, item.counted_as == "approved") for item in select_decided(self.cards)]
@@ -164,22 +164,22 @@ class StandInTraining(StandInService):
     """The service `training`."""
 
     def offer(self) -> TrainingOffer:
-        self.note("offer")
+        self.record_call("offer")
         url = "https://api.together.xyz/v1"
         return TrainingOffer("dpo", "together", url, "Qwen/Qwen3-8B", 112, 184_320, 26, 1_000_000, "together:me/twin-1")
 
     def launch(self) -> TrainingRunView:
-        self.note("launch")
+        self.record_call("launch")
         return run(2, "started")
 
     def cancel(self) -> TrainingRunView:
-        self.note("cancel")
+        self.record_call("cancel")
         return run(2, "cancelled")
 
     def adopt(self) -> TrainingRunView:
-        self.note("adopt")
+        self.record_call("adopt")
         return run(2, "adopted")
 
     def restore_former(self) -> TrainingRunView:
-        self.note("restore_former")
+        self.record_call("restore_former")
         return run(1, "kept_old")

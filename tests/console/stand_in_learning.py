@@ -76,7 +76,7 @@ class StandInAdaptation(StandInService):
 
     def view(self, id: str) -> CandidateView:
         item = self.all[id]
-        named = {*item.drafted_from, *item.corroborated_by, *item.against}
+        record_ids = {*item.drafted_from, *item.corroborated_by, *item.against}
         in_force = Overlay(
             "over_000000000001",
             item.id,
@@ -89,7 +89,7 @@ class StandInAdaptation(StandInService):
         )
         return CandidateView(
             item,
-            tuple(record for record in RECORDS if record.id in named),
+            tuple(record for record in RECORDS if record.id in record_ids),
             PREVIEW,
             self.lift if item.status is CandidateStatus.ACTIVE else None,
             (in_force,) if item.status is CandidateStatus.ACTIVE else (),
@@ -105,19 +105,19 @@ class StandInAdaptation(StandInService):
         return self.all[id]
 
     def approve(self, id: str, by: str = "operator") -> Candidate:
-        self.note("approve_candidate", id)
+        self.record_call("approve_candidate", id)
         return self._move(id, CandidateMove.APPROVE, by, "")
 
     def reject(self, id: str, reason: str = "") -> Candidate:
-        self.note("reject_candidate", id, reason)
+        self.record_call("reject_candidate", id, reason)
         return self._move(id, CandidateMove.REJECT, "operator", reason)
 
     def roll_back(self, id: str, reason: str = "") -> Candidate:
-        self.note("roll_back", id, reason)
+        self.record_call("roll_back", id, reason)
         return self._move(id, CandidateMove.ROLL_BACK, "operator", reason)
 
     def undo(self, id: str) -> Candidate:
-        self.note("undo_candidate", id)
+        self.record_call("undo_candidate", id)
         self.all[id] = self.before.pop(id)
         return self.all[id]
 
@@ -161,7 +161,7 @@ class StandInLearnings(StandInService):
         )
 
     def retract(self, id: str, reason: str = "") -> RetractReport:
-        self.note("retract", id, reason)
+        self.record_call("retract", id, reason)
         queued = tuple(item.id for item in self.view(id).promoted_to)
         self.all[id] = dataclasses.replace(self.all[id], status=LearningStatus.RETIRED, retired_because=reason)
         for name in queued:
@@ -169,12 +169,12 @@ class StandInLearnings(StandInService):
         return RetractReport((id,), queued)
 
     def keep(self, id: str) -> LearningEntry:
-        self.note("keep", id)
+        self.record_call("keep", id)
         self.all[id] = dataclasses.replace(self.all[id], review="")
         return self.all[id]
 
     def promote(self, id: str) -> LearningEntry:
-        self.note("promote", id)
+        self.record_call("promote", id)
         copy = dataclasses.replace(
             self.all[id], id="learn_000000000099", scope=LearningScope.GLOBAL, scope_id="", workspace="",
             promoted_from=(EntrySource(id),), promoted_at=self._engine.now,
@@ -183,7 +183,7 @@ class StandInLearnings(StandInService):
         return copy
 
     def run_chain(self) -> ChainReport:
-        self.note("chain")
+        self.record_call("chain")
         return ChainReport(extracted={SESSIONS[0]: 2}, promoted=(PROJECT.id,))
 
     def waiting(self) -> list[Waiting]:

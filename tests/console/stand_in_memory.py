@@ -61,7 +61,7 @@ class StandInAgentFiles(StandInService):
     def write(self, agent: str, name: str, text: str, *, based_on: str) -> AgentFile:
         if self._file(agent, name).digest != based_on:
             raise Refusal("changed_meanwhile", f"{agent}/{name} was changed by another program", "look at both")
-        self.note("wrote", agent, name)
+        self.record_call("wrote", agent, name)
         self.all[agent, name] = text
         return self._file(agent, name)
 
@@ -97,7 +97,7 @@ class StandInMemory(StandInService):
         return layers
 
     def entries(self, layer: Layer, *, words: str = "", before: int | None = None, limit: int = 200) -> list[Memory]:
-        self.note("entries", layer, words, before)
+        self.record_call("entries", layer, words, before)
         memories = [item for item in self.all if item.layer is layer and (before is None or item.seq < before)]
         return [item for item in memories if all(word in item.text.lower() for word in words.lower().split())][:limit]
 
@@ -105,7 +105,7 @@ class StandInMemory(StandInService):
         return next((item for item in self.all if item.id == id and item.layer is layer), None)
 
     def recall(self, query: RecallQuery) -> Recall:
-        self.note("recall", query.text, query.layers)
+        self.record_call("recall", query.text, query.layers)
         matches = [make_match(item, 0.9 - number / 10) for number, item in enumerate(self.all) if item.text]
         layers = query.layers or frozenset(Layer)
         return Recall(tuple(item for item in matches if item.layer in layers), ("graph: no answer within 0.2 s",))
@@ -131,12 +131,12 @@ class StandInMemory(StandInService):
         return [self._find(self.facts, item) for item in (chain if id in chain else [id])]
 
     def _promote(self, id: str) -> ParaFact:
-        self.note("promote", id)
+        self.record_call("promote", id)
         self.waiting = [item for item in self.waiting if item.id != id]
         return self.facts[0]
 
     def _reject(self, id: str) -> None:
-        self.note("reject", id)
+        self.record_call("reject", id)
         self.waiting = [item for item in self.waiting if item.id != id]
 
     def preview(self, id: str) -> ForgetPreview:
@@ -148,7 +148,7 @@ class StandInMemory(StandInService):
         )  # fmt: skip
 
     def forget(self, texts: tuple[str, ...]) -> ForgetReport:
-        self.note("forget", *texts)
+        self.record_call("forget", *texts)
         stub = {"text": "", "forgotten": True}
         self.all = [dataclasses.replace(item, **stub) if item.text in texts else item for item in self.all]
         return ForgetReport((("vectors", 1), ("transcripts", 2)))
@@ -167,7 +167,7 @@ class StandInRecallPart(StandInService):
     """The service `recall_part`."""
 
     def preview(self, request: PromptRequest) -> Injection:
-        self.note("preview", request.task, request.workspace, request.agent)
+        self.record_call("preview", request.task, request.workspace, request.agent)
         recall = self._engine.memory.recall(RecallQuery(request.task))
         runner = PromptSource(SourceKind.RUNNER, "", "clawpy")
         lines = [PromptLine("<recalled-memory>", runner), PromptLine("Remembered from earlier work.", runner)]

@@ -18,7 +18,7 @@ class StandInService:
     def fill(self) -> None:
         """Set the data that the service returns."""
 
-    def note(self, name: str, *arguments: Any) -> None:
+    def record_call(self, name: str, *arguments: Any) -> None:
         """Note a call, and raise the refusal that a test has set for the next call of this name."""
         self._engine.call_log.append((name, *arguments))
         if (refusal := self._engine.refuse.pop(name, None)) is not None:

@@ -44,10 +44,10 @@ class StandInSessions(StandInService):
         return self.unfinished.get(id)
 
     def stop(self, id: str, reason: str) -> None:
-        self.note("stop_session", id)
+        self.record_call("stop_session", id)
 
     def reply(self, id: str, text: str) -> None:
-        self.note("reply", id, text)
+        self.record_call("reply", id, text)
 
 
 class StandInPermissions(StandInService):
@@ -60,7 +60,7 @@ class StandInPermissions(StandInService):
         return list(self.all)
 
     def answer(self, id: str, answer: PermissionAnswer) -> None:
-        self.note("answer", id, str(answer))
+        self.record_call("answer", id, str(answer))
         self.all = [item for item in self.all if item.id != id]
 
 
@@ -102,7 +102,7 @@ class StandInChanges(StandInService):
 
     def _set(self, id: str, state: ChangeState, **fields: Any) -> ChangeSet:
         """Give a change set this state and these fields, and note its id under the name of the state."""
-        self.note(state.value, id)
+        self.record_call(state.value, id)
         self.all = [dataclasses.replace(item, state=state, **fields) if item.id == id else item for item in self.all]
         return self.all[0]
 
@@ -111,7 +111,7 @@ class StandInChanges(StandInService):
 
     def land(self, id: str, only: Any = ()) -> ChangeSet:
         if only:
-            self.note("landed part", *((item.path, item.hunks) for item in only))
+            self.record_call("landed part", *((item.path, item.hunks) for item in only))
             return self._set(id, ChangeState.WAITING, landed=len(only), landings=1)
         return self._set(id, ChangeState.LANDED, landed=3, landings=1)
 

@@ -34,7 +34,7 @@ class StandInSettings(StandInService):
         )
 
     def set(self, key: str, value: Any) -> None:
-        self.note("set", key, value)
+        self.record_call("set", key, value)
 
 
 class StandInGateway(StandInService):
@@ -50,7 +50,7 @@ class StandInGateway(StandInService):
         return ""
 
     def set_enabled(self, on: bool) -> str:
-        self.note("gateway", on)
+        self.record_call("gateway", on)
         self.url = "http://127.0.0.1:8477" if on else ""
         return "clawpy_secret" if on else ""
 
@@ -80,8 +80,8 @@ class StandInChannelSetup(StandInService):
         return self.local
 
     def assign_model(self, model_id: str) -> None:
-        self.note("assign_model", model_id)
+        self.record_call("assign_model", model_id)
 
     def assign_agent(self, name: str, channel: str = "koji-core") -> Any:
-        self.note("assign_agent", name)
+        self.record_call("assign_agent", name)
         return next(item for item in self.here if item.name == name)

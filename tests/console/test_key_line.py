@@ -65,8 +65,8 @@ async def test_every_key_of_the_key_line_does_something(
                 if action_id in LEAVES:
                     continue
                 screen = await _open_pane(pilot, mode, pane)
-                shown = {key[0] for key in screen.query_one(KeyLine).keys}
-                if action_id not in shown:
+                keys = {key[0] for key in screen.query_one(KeyLine).keys}
+                if action_id not in keys:
                     continue  # what was pressed before took away what it is for
                 before = _observe(console, engine)
                 pressed += 1

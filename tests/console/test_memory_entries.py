@@ -32,5 +32,5 @@ def test_an_entry_shows_its_attributes_and_its_problem() -> None:
     file = AgentFile("cto", "memory.md", "", "", problem="is not UTF-8")
     texts = [field.text for field in make_entry_fields(make_entry(file), "/agents", NOW)]
     assert {"/agents/cto/memory.md", "✗ is not UTF-8"} <= set(texts)
-    named = {field.name: field.text for field in make_entry_fields(make_entry(make_memory("cents")), "/agents", NOW)}
-    assert named["kept"] == "forever"
+    fields = {field.name: field.text for field in make_entry_fields(make_entry(make_memory("cents")), "/agents", NOW)}
+    assert fields["kept"] == "forever"

@@ -131,13 +131,15 @@ async def test_the_palette_has_no_command_of_another_screen_over_a_dialog_and_no
         assert not [title for title in read_palette_titles(console) if title.startswith(prefixes)]
 
 
-@pytest.mark.parametrize(("query", "found"), [("settings", []), ("mouse", ["Mouse off"]), ("OFF mou", ["Mouse off"])])
+@pytest.mark.parametrize(
+    ("query", "commands"), [("settings", []), ("mouse", ["Mouse off"]), ("OFF mou", ["Mouse off"])]
+)
 async def test_a_search_finds_only_commands_with_all_its_words(
-    console: ConsoleApp, query: str, found: list[str]
+    console: ConsoleApp, query: str, commands: list[str]
 ) -> None:
     async with running(console):
         hits = CommandProvider(console.screen).search(query)
-        assert [str(hit.match_display) async for hit in hits if isinstance(hit, Hit)] == found
+        assert [str(hit.match_display) async for hit in hits if isinstance(hit, Hit)] == commands
 
 
 async def test_the_palette_has_each_action_once(console: ConsoleApp) -> None:

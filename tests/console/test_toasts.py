@@ -29,9 +29,9 @@ async def test_toasts_cover_nothing(
             for widget, (region, clip) in console.screen._compositor.visible_widgets.items()
             if widget.visible and not widget.children and region.intersection(clip).area
         }
-        shown = [visible_regions.pop(toast) for toast in console.screen.query("Toast") if toast in visible_regions]
-        assert len(shown) >= 2  # a slow machine has more to say
-        assert not [item for item, region in visible_regions.items() for toast in shown if region.overlaps(toast)]
+        regions = [visible_regions.pop(toast) for toast in console.screen.query("Toast") if toast in visible_regions]
+        assert len(regions) >= 2  # a slow machine has more to say
+        assert not [item for item, region in visible_regions.items() for toast in regions if region.overlaps(toast)]
 
 
 async def test_a_card_keeps_its_lines_below_the_greeting_and_a_banner_and_above_toasts(console: ConsoleApp) -> None:

@@ -57,8 +57,8 @@ def make_film(pictures: list[str]) -> str:
         f"@keyframes shown {{ 0% {{ visibility: visible; }} {share:.3f}% {{ visibility: hidden; }} }}\n"
     )
     style += "".join(f".frame-{n} {{ animation-delay: {n * SECONDS_PER_PICTURE}s; }}\n" for n in range(len(pictures)))
-    shown = "\n".join(f'<g class="frame frame-{n}">{picture}</g>' for n, picture in enumerate(pictures))
-    return f"{opening.group()}\n<style>\n{style}</style>\n{shown}\n</svg>\n"
+    frames = "\n".join(f'<g class="frame frame-{n}">{picture}</g>' for n, picture in enumerate(pictures))
+    return f"{opening.group()}\n<style>\n{style}</style>\n{frames}\n</svg>\n"
 
 
 def main() -> None:

@@ -56,9 +56,9 @@ def test_a_prompt_that_is_nearly_the_name_of_a_flow_is_similar_to_it(prompt: str
     TABLE["named"],
 )
 def test_a_request_may_name_its_files(workspace: Path, prompt: str, flow: str, values: dict[str, list[str]]) -> None:
-    named = find_named_flow(prompt, FLOWS, str(workspace))
-    assert named is not None
-    assert (named[0], json.loads(named[1])) == (flow, values)
+    result = find_named_flow(prompt, FLOWS, str(workspace))
+    assert result is not None
+    assert (result[0], json.loads(result[1])) == (flow, values)
 
 
 @pytest.mark.parametrize(

@@ -74,9 +74,9 @@ def test_after_the_last_attempt_the_change_waits_with_a_failed_check(world: Vali
 @pytest.mark.long
 def test_a_key_in_the_name_of_a_test_is_neither_sent_nor_stored(world: ValidationWorld) -> None:
     key = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
-    named = f"import pytest\n\n\n@pytest.mark.parametrize('key', ['{key}'])\ndef test_login(key):\n    assert not key\n"
+    test = f"import pytest\n\n\n@pytest.mark.parametrize('key', ['{key}'])\ndef test_login(key):\n    assert not key\n"
     _, prompts = world.work(
-        write_files(test_login=named), write_files(cart=RIGHT), validation=ValidationSettings(tries=1)
+        write_files(test_login=test), write_files(cart=RIGHT), validation=ValidationSettings(tries=1)
     )
     assert f"test_login.py::test_login[{CUT}]" in prompts[0]
     (failed,) = Ledger(world.database).latest(50, kinds=("ValidationFailed",))
@@ -242,9 +242,9 @@ def make_attempt(broken: str) -> Attempt:
     ],
 )
 def test_the_agent_gets_another_turn_until_a_cap_is_reached(broken: str, spent: int, reason: str) -> None:
-    found = find_give_up_reason([make_attempt(test) for test in broken], caps=CAPS, spent=spent)
-    assert bool(found) == bool(reason)
-    assert reason in found
+    answer = find_give_up_reason([make_attempt(test) for test in broken], caps=CAPS, spent=spent)
+    assert bool(answer) == bool(reason)
+    assert reason in answer
 
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=12), *[st.integers(0, 9)] * 3)

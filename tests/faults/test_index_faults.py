@@ -67,8 +67,8 @@ def open_twice(folder: Path) -> None:
 def measure_share_found(memory: MemoryService, numbers: list[int]) -> float:
     """The share of memories that are first for their own word."""
     hits = [memory.recall(RecallQuery(f"word{number}", k=1), deadline=30.0).items for number in numbers]
-    found = [bool(hit) and hit[0].ref == f"r{number}" for hit, number in zip(hits, numbers, strict=True)]
-    return sum(found) / len(found)
+    is_first = [bool(hit) and hit[0].ref == f"r{number}" for hit, number in zip(hits, numbers, strict=True)]
+    return sum(is_first) / len(is_first)
 
 
 def index_answers(memory: MemoryService) -> bool:

@@ -100,10 +100,10 @@ def test_a_damaged_rebase_keeps_the_commits_that_it_made(apart: Repository) -> N
     apart.commit("applies", {"more.txt": "1\n"})
     apart.commit("conflicts", {":a.txt": "4\n"})
     run_git_that_stops(apart.path, "rebase", "main")
-    made = apart.git("rev-parse", "HEAD")
+    commit = apart.git("rev-parse", "HEAD")
     (apart.path / ".git/rebase-merge/head-name").unlink()
     end_operation(apart)
-    assert apart.git("branch", "--contains", made, "--format=%(refname:short)") == f"backup-{made[:10]}"
+    assert apart.git("branch", "--contains", commit, "--format=%(refname:short)") == f"backup-{commit[:10]}"
 
 
 def test_a_rebased_detached_head_is_not_called_by_a_branch_at_its_commit(apart: Repository) -> None:

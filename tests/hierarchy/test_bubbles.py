@@ -38,9 +38,9 @@ def find_refusing_gate(
     """The name of the gate that refuses a learning, "" for none."""
     lineage = Lineage(replace(WORKER, tier=tier), (leader,) if leader else ())
     results = ask_gates(learning, lineage, PROFILE, config or CascadeConfig())
-    asked = len(results)
-    assert [(result.number, result.name) for result in results] == [*enumerate(GATES[:asked], 1)]
-    assert [result.passed for result in results[:-1]] == [True] * (asked - 1)
+    gate_count = len(results)
+    assert [(result.number, result.name) for result in results] == [*enumerate(GATES[:gate_count], 1)]
+    assert [result.passed for result in results[:-1]] == [True] * (gate_count - 1)
     assert all(result.reason for result in results)
     return "" if results[-1].passed else results[-1].name
 
@@ -104,8 +104,8 @@ def test_a_category_is_relevant_to_a_domain_that_shares_a_word_or_includes_every
     ],
 )
 def test_a_pattern_says_the_same_from_a_similarity_of_0_6(text: str, pattern: str, is_found: bool) -> None:
-    known = ProfileItem("key", pattern)
-    assert find_pattern(text, (ProfileItem("a", "nothing here"), known)) == (known if is_found else None)
+    item = ProfileItem("key", pattern)
+    assert find_pattern(text, (ProfileItem("a", "nothing here"), item)) == (item if is_found else None)
 
 
 # -- the queue

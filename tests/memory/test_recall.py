@@ -143,16 +143,16 @@ def test_the_graph_finds_similar_tasks_and_what_is_one_step_away(tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    ("question", "found"),
+    ("question", "count"),
     [("which port has the gateway", 1), ("which port has the new gateway", 0), ("which kind of fruit is yellow", 0)],
     ids=["half of the key words", "a third", "none"],
 )
 def test_a_fact_needs_half_of_the_key_words(
-    tmp_path: Path, database: Database, clock: FakeClock, question: str, found: int
+    tmp_path: Path, database: Database, clock: FakeClock, question: str, count: int
 ) -> None:
     para = Para(tmp_path / "para", database, clock)
     para.add([NewFact("The service listens on port 8000")])
-    assert len(FactSource(para).find(RecallQuery(question), NOW, 1.0).items) == found
+    assert len(FactSource(para).find(RecallQuery(question), NOW, 1.0).items) == count
 
 
 def test_recall_says_which_file_of_facts_it_went_without(tmp_path: Path, database: Database, clock: FakeClock) -> None:

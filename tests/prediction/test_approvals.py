@@ -104,8 +104,8 @@ def test_a_stop_is_not_noted_on_a_card(world: DecisionWorld) -> None:
 def test_an_edit_that_asks_is_shown_first(world: DecisionWorld) -> None:
     card = world.make_card()
     assert find_refusal_code(world.cards.approve, card.id, edit="paths=risky") == "needs_acknowledgement"
-    shown = world.cards.get(card.id)
-    assert shown.assignment.parameters == {"paths": "risky"}
+    card_after = world.cards.get(card.id)
+    assert card_after.assignment.parameters == {"paths": "risky"}
     assert world.cards.approve(card.id).status is Status.APPROVED
     assert sorted(world.read_signals()) == ["approved", "original"]
 
@@ -242,10 +242,10 @@ def test_another_runner_is_shown_first_and_used_when_approved_again(world: Decis
         world.cards.approve(card.id)
     assert refused.value.code == "needs_acknowledgement"
     assert not world.sessions.started
-    shown = world.cards.get(card.id)
-    assert (shown.status, shown.estimate) == (Status.PENDING, 900_000)
-    assert shown.consent_text.startswith("openai:gpt")
-    assert shown.note == refused.value.message
+    card_after = world.cards.get(card.id)
+    assert (card_after.status, card_after.estimate) == (Status.PENDING, 900_000)
+    assert card_after.consent_text.startswith("openai:gpt")
+    assert card_after.note == refused.value.message
     assert world.cards.approve(card.id).status is Status.APPROVED
     assert world.sessions.started[0][1].runner == "model"
 

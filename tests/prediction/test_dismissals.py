@@ -101,15 +101,15 @@ def test_the_reason_never_switches_a_kind_off_here_or_everywhere(
 def test_the_weight_of_a_dismissal_is_that_of_its_reason(
     world: DecisionWorld, reason: str | None, weights: list[float]
 ) -> None:
-    given = None if reason is None else DismissReason(reason)
+    dismiss_reason = None if reason is None else DismissReason(reason)
     card = world.make_card("a")
-    world.cards.dismiss(card.id, reason=given)
+    world.cards.dismiss(card.id, reason=dismiss_reason)
     assert [decision.weight for decision in world.decisions.load_newest()] == weights
-    if given is not None:
+    if dismiss_reason is not None:
         world.cards.explain(card.id, DismissReason.WRONG)
-        world.cards.explain(card.id, given)
+        world.cards.explain(card.id, dismiss_reason)
     assert [decision.weight for decision in world.decisions.load_newest()] == weights
-    assert [mute.reason for mute in world.cards.list_mutes() if mute.subject] == [given]
+    assert [mute.reason for mute in world.cards.list_mutes() if mute.subject] == [dismiss_reason]
 
 
 def test_only_a_dismissed_card_has_a_reason(world: DecisionWorld) -> None:

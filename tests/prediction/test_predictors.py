@@ -138,12 +138,12 @@ def test_the_model_is_asked_again_when_more_than_the_time_changed(world: SensedW
 def test_a_model_that_fails_is_asked_again_later_and_later(world: SensedWorkspace) -> None:
     model = ScriptedModel(*["what?"] * 4, json.dumps(GOOD))
     model_twin = make_twin(model)
-    asked = []
+    question_counts = []
     for minute in (0, 9, 10, 29, 30):
         (world.path / f"of_minute_{minute}.py").touch()
         model_twin.propose(replace(world.sense(), now=NOW + timedelta(minutes=minute)))
-        asked.append(len(model.questions))
-    assert asked == [2, 2, 4, 4, 5]
+        question_counts.append(len(model.questions))
+    assert question_counts == [2, 2, 4, 4, 5]
 
 
 @pytest.mark.parametrize("options", [{"twin_model_enabled": False}, {"twin_model_id": ""}, {"phase": 0}])

@@ -222,28 +222,28 @@ def test_a_workspace_has_one_upkeep_card(source: Source) -> None:
 @given(CARDS)
 def test_woken_cards_take_free_places_only(cards: list[Card]) -> None:
     hidden = find_ids_without_place(cards, NOW, CAPS)
-    shown = [card for card in cards if not card.snoozed(NOW) and card.id not in hidden]
+    visible = [card for card in cards if not card.snoozed(NOW) and card.id not in hidden]
     assert all(card.snoozed_until is not None for card in cards if card.id in hidden)
-    woken = [card for card in shown if card.snoozed_until is not None and card.tier is Tier.UPKEEP]
-    assert all(sum(group_upkeep(other) == group_upkeep(card) for other in shown) == 1 for card in woken)
-    never_slept = [card for card in shown if card.snoozed_until is None and takes_place(card, NOW)]
+    woken = [card for card in visible if card.snoozed_until is not None and card.tier is Tier.UPKEEP]
+    assert all(sum(group_upkeep(other) == group_upkeep(card) for other in visible) == 1 for card in woken)
+    never_slept = [card for card in visible if card.snoozed_until is None and takes_place(card, NOW)]
     if is_within_caps(never_slept):
-        assert is_within_caps([card for card in shown if takes_place(card, NOW)])
+        assert is_within_caps([card for card in visible if takes_place(card, NOW)])
 
 
 @given(CARDS, st.data())
 @settings(max_examples=50)
 def test_a_returning_card_displaces_others_within_the_limits(cards: list[Card], data: st.DataObject) -> None:
     hidden = find_ids_without_place(cards, NOW, CAPS)
-    shown = [card for card in cards if not card.snoozed(NOW) and card.id not in hidden]
-    if not shown:
+    visible = [card for card in cards if not card.snoozed(NOW) and card.id not in hidden]
+    if not visible:
         return
-    returning = data.draw(st.sampled_from(shown))
+    returning = data.draw(st.sampled_from(visible))
     displaced = find_displaced_ids(cards, returning.id, NOW, CAPS)
-    rest = [card for card in shown if card.id not in displaced]
+    rest = [card for card in visible if card.id not in displaced]
     assert returning in rest
     if returning.tier is Tier.UPKEEP:
         assert [card for card in rest if group_upkeep(card) == group_upkeep(returning)] == [returning]
-    others = [card for card in shown if card is not returning and takes_place(card, NOW)]
+    others = [card for card in visible if card is not returning and takes_place(card, NOW)]
     if is_within_caps(others):
         assert is_within_caps([card for card in rest if takes_place(card, NOW)])

@@ -57,7 +57,7 @@ PRODUCTION = ProductionSettings(
 
 
 @pytest.mark.parametrize(
-    ("command", "found"),
+    ("command", "target"),
     [
         ("git push origin main", "branch main"), ("git push origin x:refs/heads/main", "branch main"),
         ("git push production x", "remote production"), ("git diff main", ""), ("git log main..x", ""),
@@ -71,8 +71,8 @@ PRODUCTION = ProductionSettings(
         ("vi ./deploy/live.yml", "path ./deploy/live.yml"),
     ],
 )  # fmt: skip
-def test_production_targets_are_found_in_commands(command: str, found: str) -> None:
-    assert found in (find_targets_of_command(command, PRODUCTION) or ("",))
+def test_production_targets_are_found_in_commands(command: str, target: str) -> None:
+    assert target in (find_targets_of_command(command, PRODUCTION) or ("",))
 
 
 @given(st.text(max_size=200))

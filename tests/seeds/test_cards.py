@@ -90,10 +90,10 @@ def test_confidence_bands(trusted: OperatorWorld) -> None:
     """2.5: Confidence is a sum of four parts that you see; what is unlikely is not shown, what is likely is marked."""
     add_conflicting_branches(trusted.repository)
     cards = {card["kind"]: card for card in trusted.predict()}
-    shown = cards["forecast_conflicts"]
-    parts = shown["confidenceParts"]
+    conflicts = cards["forecast_conflicts"]
+    parts = conflicts["confidenceParts"]
     assert {"twin", "pattern", "urgency", "time"} <= set(parts)
-    assert shown["confidence"] == parts["total"]
+    assert conflicts["confidence"] == parts["total"]
     assert parts["fewDecisions"], "nothing was decided on this kind"
     bands = [(0.3, "discard"), (0.6, "card"), (0.8, "suggested"), (1.01, "act")]
     for card in cards.values():

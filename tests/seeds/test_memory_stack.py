@@ -113,10 +113,10 @@ def test_auto_recall(meaning: OperatorWorld) -> None:
     assert question not in read_recalled_memory(meaning), "nothing of its own task"
     lines_with_decision = [line for line in read_recalled_memory(meaning).splitlines() if "never floats" in line]
     assert len(lines_with_decision) == 1, "once, though several layers know it"
-    shown = meaning.carry_out("xray", id=view.id, call=1)["prompt"]
-    lines = [line for part in shown if part["name"] == "recalled-memory" for line in part["lines"] if line["ref"]]
+    prompt = meaning.carry_out("xray", id=view.id, call=1)["prompt"]
+    lines = [line for part in prompt if part["name"] == "recalled-memory" for line in part["lines"] if line["ref"]]
     assert lines
-    assert sum(part["tokens"] for part in shown if part["name"] == "recalled-memory") <= 600
+    assert sum(part["tokens"] for part in prompt if part["name"] == "recalled-memory") <= 600
     meaning.work("Which kind of fruit is yellow?", "A banana.", channel="research")
     assert read_recalled_memory(meaning) == "", "what is not about the question stays away"
 

@@ -88,8 +88,8 @@ def test_provenance(world: OperatorWorld) -> None:
     sessions = teach(world, 3)
     (entry,) = read_entries(world, "project")
     promoted = world.carry_out("learnings", action="promote", id=entry["id"])["promoted"]
-    shown = world.carry_out("learnings", action="show", id=entry["id"])["learning"]
-    assert set(shown["sessions"]) == set(sessions)
+    learning = world.carry_out("learnings", action="show", id=entry["id"])["learning"]
+    assert set(learning["sessions"]) == set(sessions)
     assert entry["promotedAt"]
     report = world.carry_out("learnings", action="retract", id=entry["id"], reason="not true any more")
     assert promoted["id"] in report["queued"]
@@ -104,11 +104,11 @@ def test_extraction_scopes(world: OperatorWorld) -> None:
     prompt = "Write a greeting into hello.txt"
     view = world.work(prompt, "I assume that greetings are English. Done.", edit=f"{prompt}. {RULE}")
     world.engine.learnings.catch_up()
-    found = world.carry_out("learnings", session=view.id)["learnings"]
-    phases = {entry["phase"]: entry["text"] for entry in found}
+    learnings = world.carry_out("learnings", session=view.id)["learnings"]
+    phases = {entry["phase"]: entry["text"] for entry in learnings}
     assert phases["in-flight"] == "I assume that greetings are English."
     assert RULE in phases["intent-alignment"]
-    corrective = next(entry for entry in found if RULE in entry["text"])
+    corrective = next(entry for entry in learnings if RULE in entry["text"])
     assert (corrective["type"], corrective["confidence"]) == ("corrective", 0.9)
     assert corrective["reasons"], "both scores say what they come from"
-    assert json.dumps(found)
+    assert json.dumps(learnings)

@@ -46,8 +46,8 @@ def test_tier_resolution(world: OperatorWorld) -> None:
     """1.2: A tier comes from your assignment, else the archetype, else the name, else it is 4; you see which."""
 
     def read_tier(agent: str) -> tuple[int, str]:
-        shown = world.carry_out("agents", action="show", id=agent)["agent"]
-        return shown["tier"], shown["tierRule"]
+        document = world.carry_out("agents", action="show", id=agent)["agent"]
+        return document["tier"], document["tierRule"]
 
     def add(agent: str, archetype: str) -> tuple[int, str]:
         world.carry_out("agents", action="add", id=agent, reportsTo="cto", archetype=archetype)
@@ -65,8 +65,8 @@ def test_reporting_chain(world: OperatorWorld) -> None:
     """1.4: The chain of leaders ends at you, at a circle, at somebody who is not there, or at the depth you set."""
 
     def read_chain() -> tuple[list[str], str]:
-        shown = world.carry_out("agents", action="show", id="junior_backend")
-        return shown["chain"], shown["chainEnd"]
+        document = world.carry_out("agents", action="show", id="junior_backend")
+        return document["chain"], document["chainEnd"]
 
     def set_cto_leader(leader: str) -> None:
         comms = world.agent_folder("cto") / "comms.json"
@@ -207,14 +207,14 @@ def test_guidance_provenance(world: OperatorWorld) -> None:
     earlier = world.work("Write a greeting into hello.txt", "Done.")
     world.engine.knowledge.catch_up()
     view = world.work("Write a longer greeting into hello.txt", "Done.")
-    shown = world.carry_out("xray", id=view.id, call=1)
-    provenance = shown["call"]["provenance"]
+    xray = world.carry_out("xray", id=view.id, call=1)
+    provenance = xray["call"]["provenance"]
     assert provenance["leadership_chain"] == ["backend_lead", "cto", "ceo"]
     assert provenance["guidance_sources"] == ["backend_lead", "cto", "ceo"]
     assert provenance["guidance_applied"] is True
     assert {"bubble_source_ids", "memory_sources"} <= set(provenance)
     assert any(earlier.id in source["source"] for source in provenance["memory_sources"])
-    lines = {line["text"].strip(): line for part in shown["prompt"] for line in part["lines"]}
+    lines = {line["text"].strip(): line for part in xray["prompt"] for line in part["lines"]}
     assert any("Simple beats clever." in text and line["ref"].startswith("cto#") for text, line in lines.items())
     world.carry_out("candidates", action="digest")
     records = world.carry_out("candidates", action="records", kind="guidance_applied")["records"]

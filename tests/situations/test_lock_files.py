@@ -81,9 +81,9 @@ def test_the_first_lock_file_of_an_installation_is_offered_as_a_diff(situation: 
     card = situation.predict_card("update_lock")
     assert card.tier is Tier.CHECK
     assert card.assignment.prompt == "Make package-lock.json: npm install --package-lock-only --ignore-scripts"
-    made = situation.approve(card)
-    assert situation.engine.changes.get(made.change_set_id).files[0].path == "package-lock.json"
-    situation.land(made)
+    session = situation.approve(card)
+    assert situation.engine.changes.get(session.change_set_id).files[0].path == "package-lock.json"
+    situation.land(session)
     assert "update_lock" not in situation.predict_kinds()
 
 

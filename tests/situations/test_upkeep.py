@@ -217,9 +217,9 @@ def test_branches_are_compared_with_that_of_head_only_while_no_main_branch_is_kn
     assert "Compared with mine" in unknown
     assert hint in unknown
     situation.git("config", "init.defaultBranch", "release/2026")
-    known = situation.read_transcript(situation.approve(situation.propose("report_branches")))
-    assert "Compared with release/2026" in known
-    assert hint not in known
+    transcript = situation.read_transcript(situation.approve(situation.propose("report_branches")))
+    assert "Compared with release/2026" in transcript
+    assert hint not in transcript
 
 
 @pytest.mark.long

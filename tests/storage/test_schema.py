@@ -70,8 +70,8 @@ def test_the_schema_has_the_columns_of_the_tables(tmp_path: Path) -> None:
     by_classes = sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'by_classes.db'}")
     SQLModel.metadata.create_all(by_classes)
     by_classes.dispose()
-    made, expected = read_columns(tmp_path / "made.db"), read_columns(tmp_path / "by_classes.db")
-    assert {table: made.get(table) for table in expected} == expected
+    columns, expected = read_columns(tmp_path / "made.db"), read_columns(tmp_path / "by_classes.db")
+    assert {table: columns.get(table) for table in expected} == expected
 
 
 @pytest.mark.parametrize(("table", "column"), ENUM_COLUMNS)

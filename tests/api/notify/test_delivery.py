@@ -186,8 +186,8 @@ def test_discord_shows_text_literally_and_mentions_nobody(
     assert send("discord://4242424242/abcdefghijklmnop", make(form), Surface.DISCORD) is None
     [post] = server.posts
     assert post.path == "/api/webhooks/4242424242/abcdefghijklmnop"
-    shown = post.body[key]
-    text = shown if isinstance(shown, str) else shown[0]["description"]
+    value = post.body[key]
+    text = value if isinstance(value, str) else value[0]["description"]
     assert r"Run tests on <changed\> \*modules\* @​everyone" in text
     assert "avatar_url" not in post.body
     assert "allow_mentions" not in json.dumps(post.body)
@@ -232,9 +232,9 @@ def make_fake_program(folder: Path, name: str) -> Path:
 @pytest.mark.skipif(sys.platform == "darwin", reason="there it is osascript")
 def test_a_program_shows_a_note_and_another_reads_it_aloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    shown, spoken = make_fake_program(tmp_path, "notify-send"), make_fake_program(tmp_path, "spd-say")
+    notifier, spoken = make_fake_program(tmp_path, "notify-send"), make_fake_program(tmp_path, "spd-say")
     assert send("desktop://", make(Form.CARD), Surface.DESKTOP) is None
-    assert shown.read_text().split("\0") == [
+    assert notifier.read_text().split("\0") == [
         "--app-name=clawpy", "--urgency=normal", "--", "🔮 Cross-Pollination",
         "koji-core • 72% confidence\nRun tests on &lt;changed&gt; *modules* @everyone",
     ]  # fmt: skip

@@ -198,10 +198,10 @@ def test_no_part_of_an_address_is_written_anywhere(
     world.record_events(StateChanged(before="WATCHING", after="PAUSED", cause="cost cap reached"))
     world.deliver()
     assert server.posts[0].headers["authorization"] == "Bearer tk_verysecrettoken"
-    shown = "".join(waiting.title for waiting in world.notifications.waiting()) + log_text.getvalue()
+    texts = "".join(waiting.title for waiting in world.notifications.waiting()) + log_text.getvalue()
     stored = b"".join(file.read_bytes() for file in Path(database.path).parent.glob("clawpy.db*"))
-    assert "the server answers 401" in shown
+    assert "the server answers 401" in texts
     for secret in ("verysecrettoken", "secrettopic"):
-        assert secret not in shown
+        assert secret not in texts
         assert secret.encode() not in stored
         assert secret not in repr(world.notifications.addresses.of(Surface.PHONE))

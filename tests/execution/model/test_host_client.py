@@ -208,7 +208,7 @@ def test_the_key_appears_nowhere(fresh_world: ModelWorld, tmp_path: Path, caplog
         assert view.state is SessionState.SUCCEEDED
         second = fresh_world.run("And now?")
         assert "refuses the key" in second.error
-        shown = "\n".join(
+        texts = "\n".join(
             [*fresh_world.read_lines(view), *fresh_world.read_lines(second), view.summary, second.error, caplog.text]
             + [part.text for call in fresh_world.read_calls(view) for part in engine.calls.read_prompt(call.id)]
             + [
@@ -216,8 +216,8 @@ def test_the_key_appears_nowhere(fresh_world: ModelWorld, tmp_path: Path, caplog
                 for call in fresh_world.read_calls(view) + fresh_world.read_calls(second)
             ]
         )
-        assert KEY not in shown
-        assert "[secret cut]" in shown
+        assert KEY not in texts
+        assert "[secret cut]" in texts
     for file in tmp_path.rglob("*"):
         if file.is_file() and ".git" not in file.parts:
             assert KEY.encode() not in file.read_bytes(), file

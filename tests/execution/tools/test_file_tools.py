@@ -137,8 +137,8 @@ def test_reading_from_the_middle_shows_no_part_of_a_private_key(world: BeltWorld
 def test_the_placeholder_of_a_key_is_not_written_over_it(world: BeltWorld) -> None:
     """A model that writes back what it read would destroy the operator's key."""
     file = world.write_file("settings.py", f'DEBUG = True\nAPI_KEY = "{KEY}"\n')
-    shown = world.get_answer("read", path="settings.py")
-    assert "leave that place" in world.get_problem("write", path="settings.py", content=shown.replace("True", "False"))
+    text = world.get_answer("read", path="settings.py")
+    assert "leave that place" in world.get_problem("write", path="settings.py", content=text.replace("True", "False"))
     assert "leave that place" in world.get_problem(
         "edit", path="settings.py", old_text="DEBUG", new_text='X = "[secret cut]"\nDEBUG'
     )

@@ -52,16 +52,16 @@ def test_this_machine_is_refused_in_any_spelling(make_belt_world: MakeBeltWorld,
 
 def test_a_name_is_resolved_once(make_belt_world: MakeBeltWorld, server: WebServer) -> None:
     """A name server may answer with an address of this machine the second time."""
-    asked: list[str] = []
+    resolved: list[str] = []
 
     def resolve(host: str, port: int) -> list[str]:
-        asked.append(host)
-        return ["203.0.113.7"] if len(asked) == 1 else ["127.0.0.1"]
+        resolved.append(host)
+        return ["203.0.113.7"] if len(resolved) == 1 else ["127.0.0.1"]
 
     world = make_belt_world(policy=ANY_HOST, web={"resolve": resolve, "seconds": 0.5})
     world.get_problem("web_fetch", url=make_url(server, host="rebind.test"))
-    assert server.paths == []
-    assert asked == ["rebind.test"]
+    assert server.resolved == []
+    assert resolved == ["rebind.test"]
 
 
 def test_a_redirect_to_this_machine_is_refused(make_belt_world: MakeBeltWorld, server: WebServer) -> None:

@@ -188,8 +188,8 @@ def test_every_field_of_an_entry_is_read_as_it_was_written() -> None:
 def test_a_value_that_stays_the_same_is_not_written_anew() -> None:
     data = b'---\nid: a\nstatus: "active" # mine\nreview: later\n---\nWords\n'
     (entry,) = read_page(data).entries
-    kept = make_change(entry, status=LearningStatus.ACTIVE, review="")
-    assert read_page(data).edit([kept]) == data.replace(b"review: later", b'review: ""')
+    change = make_change(entry, status=LearningStatus.ACTIVE, review="")
+    assert read_page(data).edit([change]) == data.replace(b"review: later", b'review: ""')
 
 
 def test_an_entry_that_cannot_be_read_is_not_added_a_second_time() -> None:

@@ -201,8 +201,8 @@ def test_an_entry_under_review_is_neither_reinforced_nor_promoted_until_it_is_ke
     assert promoted_world.learnings.view(entry.id).entry.reinforcement_count == 0
     with pytest.raises(Refusal, match="waits for review"):
         promoted_world.learnings.promote(entry.id)
-    kept = promoted_world.learnings.keep(entry.id)
-    assert (kept.review, kept.review_since) == ("", None)
+    entry_after = promoted_world.learnings.keep(entry.id)
+    assert (entry_after.review, entry_after.review_since) == ("", None)
     assert entry.id not in {item.id for item in promoted_world.learnings.waiting()}
     promoted_world.learnings.run_chain()
     assert promoted_world.learnings.view(entry.id).entry.reinforced_by == ("s7",)
@@ -213,8 +213,8 @@ def test_a_retracted_entry_is_valid_again_when_it_is_kept(promoted_world: ChainW
     entry = find_project_entry(promoted_world)
     promoted_world.learnings.retract(entry.id, "a mistake")
     assert entry.lesson in promoted_world.learnings.read_retracted()
-    kept = promoted_world.learnings.keep(entry.id)
-    assert (kept.active, kept.text, kept.retired_because) == (True, UV, "")
+    entry_after = promoted_world.learnings.keep(entry.id)
+    assert (entry_after.active, entry_after.text, entry_after.retired_because) == (True, UV, "")
     assert entry.lesson not in promoted_world.learnings.read_retracted()
     promoted_world.learnings.texts.erase(SearchTerms([UV]))
     refused("not_waiting", lambda: promoted_world.learnings.keep(entry.id))

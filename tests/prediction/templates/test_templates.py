@@ -107,8 +107,8 @@ def test_hostile_names_neither_reach_the_screen_nor_a_parameter(world: SensedWor
     repository.git("update-ref", "refs/heads/x\u202e", "HEAD~1")
     for proposal in propose_all(world.sense()):
         evidence = [line for signal in proposal.signals for line in signal.evidence]
-        shown = "".join([proposal.prompt, proposal.reasoning, *evidence])
-        assert not any(ord(character) < 32 or character == "\u202e" for character in shown)
+        text = "".join([proposal.prompt, proposal.reasoning, *evidence])
+        assert not any(ord(character) < 32 or character == "\u202e" for character in text)
         FLOWS[proposal.flow or ""].model_validate(dict(proposal.parameters))
         parameters = json.dumps(dict(proposal.parameters), ensure_ascii=False)
         parameters.encode()
