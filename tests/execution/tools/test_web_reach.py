@@ -60,7 +60,7 @@ def test_a_name_is_resolved_once(make_belt_world: MakeBeltWorld, server: WebServ
 
     world = make_belt_world(policy=ANY_HOST, web={"resolve": resolve, "seconds": 0.5})
     world.get_problem("web_fetch", url=make_url(server, host="rebind.test"))
-    assert server.resolved == []
+    assert server.paths == []
     assert resolved == ["rebind.test"]
 
 
