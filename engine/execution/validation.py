@@ -248,6 +248,8 @@ class _ChangedTests:
         """The tests that failed before the session, None if these are not known."""
         self.has_changes = False
         """Whether there were any changes at the last run."""
+        self._has_removals = False
+        """Whether there were removed files among them."""
 
     def run(self) -> Attempt | None:
         """Run the tests of the changed files; None when there are none. The first run is skipped if the changes concern
@@ -259,6 +261,8 @@ class _ChangedTests:
         job = self._make_job(listener)
         if paths and not tools and (reason := find_project(job, "").lacking_reason):
             raise CannotRun(reason)
+        if not tools and self._has_removals and self._had_tests(paths):
+            raise CannotRun("no tests are left: the changes removed them")
         if not tools or not (covered or self._runs):
             return None
         with link_packages(job, tools):
@@ -266,6 +270,11 @@ class _ChangedTests:
         assert result.check is not None
         self._runs += 1
         return Attempt(result.check, frozenset(result.check.faults), result.full, listener.text)
+
+    def _had_tests(self, paths: Sequence[str]) -> bool:
+        """Whether the project, where no change has landed, has tests that can concern one of the files at `paths`."""
+        tools = read_project(self._project, self._project).tools
+        return any(tool.covers(path) for tool in tools for path in paths)
 
     def compare_with_base(self, attempt: Attempt) -> Attempt:
         """An attempt, with what is known of the tests that failed before the session. That is found out when the first
@@ -292,6 +301,7 @@ class _ChangedTests:
         present_tree = take_snapshot(git).tree
         changes = diff_trees(git, self._worktree.base, present_tree)
         self.has_changes = bool(changes)
+        self._has_removals = any(change.is_removed for change in changes)
         # A name that is not UTF-8 belongs to no tool's tests.
         return [path for change in changes if not change.is_removed and (path := _decode_path(change.path))]
 

@@ -196,6 +196,19 @@ def test_a_change_without_tests_is_not_checked(world: ValidationWorld) -> None:
     assert view.summary == "none of the changed files has tests"
 
 
+def test_a_change_that_removes_all_tests_is_not_checked_and_says_so(world: ValidationWorld) -> None:
+    world.repository.git("rm", "-q", "pytest.ini")
+    world.repository.commit("Configure nothing", {})
+
+    def turn(live: LiveSession, folder: SessionFolder) -> None:
+        write_files(cart=WRONG)(live, folder)
+        (folder.path / "test_cart.py").unlink()
+
+    view, prompts = world.work(turn)
+    assert (view.check, prompts) == (None, [])
+    assert view.summary == "not checked: no tests are left: the changes removed them"
+
+
 def test_without_changes_the_summary_has_no_word_on_tests(world: ValidationWorld) -> None:
     view, prompts = world.work(lambda live, workspace: None)
     assert (view.summary, prompts) == ("", [])
