@@ -9,7 +9,9 @@ import json
 import re
 import sqlite3
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
+from html import escape
 from typing import Any
 
 from engine.frozen import frozen
@@ -48,7 +50,8 @@ _ZLIB_HEADER = b"\x78"
 
 
 class SearchTerms:
-    """Texts to find and remove: whole words, in any case, with any white space between them."""
+    """Texts to find and remove: whole words, in any case, with any white space between them, also as JSON or XML inside
+    of another text writes them."""
 
     def __init__(self, texts: Iterable[str]) -> None:
         """Raises `Refusal` `too_short` for a text that is too short to be searched for."""
@@ -77,9 +80,24 @@ class SearchTerms:
         return self._pattern.sub(lambda match: " " * len(match[0].encode()), text)
 
 
-def _make_pattern(words: Iterable[str]) -> str:
-    """A pattern of these words, one after the other, with any white space between them."""
-    return r"(?<!\w)" + r"\s+".join(map(re.escape, words)) + r"(?!\w)"
+def _make_pattern(words: Sequence[str]) -> str:
+    """A pattern of these words, one after the other, with any white space between them, also if it is escaped: a
+    backslash and a letter."""
+    text = r"(?:\s|\\+[nrt])+".join(map(_make_word_pattern, words))
+    return rf"(?={_make_character_pattern(words[0][0])})(?<!\w(?<!\\.)){text}(?!\w)"  # looking ahead first is faster
+
+
+def _make_word_pattern(word: str) -> str:
+    return "".join(map(_make_character_pattern, word))
+
+
+@cache
+def _make_character_pattern(character: str) -> str:
+    """A pattern of a character as it is, as XML writes it, and as JSON does, with more backslashes in JSON within
+    JSON."""
+    forms = dict.fromkeys((character, escape(character), json.dumps(character)[1:-1]))
+    patterns = dict.fromkeys(re.sub(r"(?:\\\\)+", r"\\\\+", re.escape(form)) for form in forms)
+    return next(iter(patterns)) if len(patterns) == 1 else f"(?:{'|'.join(patterns)})"
 
 
 def search_terms_of(text: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import sqlite3
 import zlib
@@ -34,6 +35,28 @@ def test_whole_words_and_long_quotes_are_found_and_removed(term: str, text: str,
     terms = SearchTerms([term])
     assert terms.match(text) is (rest is not None)
     assert terms.remove_from(text) == (text if rest is None else rest)
+
+
+TOLD = 'Zoë said "größer & <b>" to C:\\\\Jörg\n😀 there'
+
+
+@pytest.mark.parametrize(
+    "escaped",
+    [
+        pytest.param(html.escape(TOLD), id="XML"),
+        pytest.param(json.dumps({"content": f"# Notes\n{TOLD}"}), id="JSON"),
+        pytest.param(
+            json.dumps({"content": f"# Notes\n{TOLD}"}, ensure_ascii=False), id="JSON with letters of any kind"
+        ),
+        pytest.param(json.dumps(json.dumps([TOLD])), id="JSON within JSON"),
+        pytest.param(json.dumps(html.escape(TOLD, quote=False)), id="XML within JSON"),
+    ],
+)
+def test_a_text_is_removed_in_the_form_that_another_text_gives_it(escaped: str) -> None:
+    terms = SearchTerms([TOLD])
+    rest = terms.remove_from(f"write({escaped})")
+    assert "said" not in rest
+    assert rest.endswith(escaped[escaped.index("there") + 5 :] + ")")
 
 
 @given(st.text(), st.text(min_size=1))
