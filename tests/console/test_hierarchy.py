@@ -69,7 +69,7 @@ def add_strays(engine: StandIn) -> None:
         world.write_agent(name, leader, 4)
 
 
-AT_TREE = Until("the tree", lambda app: app.screen.query_one(Tree).current == "backend_lead")
+AT_BACKEND_LEAD = Until("backend_lead", lambda app: app.screen.query_one(Tree).current == "backend_lead")
 LEADER = PromptSource(SourceKind.LEADER, "cfo#principles", "cfo, 2 up")
 COMMS = '{"reports_to": "cino", "title": "Dreamer", "tier": 4}'
 
@@ -92,7 +92,7 @@ STORIES: Stories = {
         press("left left"),
         tree_hides("backend_lead"),
         press("right right"),
-        AT_TREE,
+        AT_BACKEND_LEAD,
         press("space"),
         tree_shows("backend_builder"),
     ),

@@ -46,6 +46,11 @@ class Served:
     def headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self.token}"}
 
+    @property
+    def server(self) -> Any:
+        """The HTTP server, whose end or whose connections are nobody's business but a test's."""
+        return self.gateway._server
+
     def ask(self, method: str, path: str, **options: Any) -> httpx.Response:
         headers = self.headers | options.pop("headers", {})
         return httpx.request(method, self.url + path, headers=headers, timeout=30, trust_env=False, **options)

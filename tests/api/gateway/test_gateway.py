@@ -66,8 +66,7 @@ def test_an_invalid_address_is_refused(options: dict[str, Any]) -> None:
 @pytest.mark.long
 def test_a_gateway_that_ended_by_itself_is_reported(serve: Serve) -> None:
     served = serve()
-    server = served.gateway._server
-    server.close()
+    served.server.close()
     served.gateway.apply_settings()
     state = served.gateway.state()
     assert (state.listening, state.description) == (False, STOPPED)

@@ -46,8 +46,7 @@ def silent_client(served: Served) -> Iterator[socket.socket]:
 
 
 def count_connections(served: Served) -> int:
-    server = served.gateway._server
-    return len(server.server_state.connections)
+    return len(served.server.server_state.connections)
 
 
 @pytest.mark.long
@@ -118,12 +117,11 @@ def test_pings_of_a_client_that_does_not_read_the_answers_take_no_memory(serve: 
     served = serve(limits=replace(SMALL, stall_seconds=0.4))
     pings = (bytes([0x89, 0x80 | 125]) + b"\0\0\0\0" + b"x" * 125) * 4000
     with silent_client(served) as client:
-        server = served.gateway._server
         most_kept, end = 0, time.monotonic() + 60
         with contextlib.suppress(OSError):  # cut off
             while time.monotonic() < end:
                 client.sendall(pings)
-                for connection in list(server.server_state.connections):
+                for connection in list(served.server.server_state.connections):
                     most_kept = max(most_kept, connection.transport.get_write_buffer_size())
         assert most_kept < 1_000_000
         while count_connections(served):

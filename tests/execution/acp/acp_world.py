@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from engine.config import Settings
@@ -110,12 +111,13 @@ class AcpWorld(SessionWorld):
         super().__init__(*parts, settings=Settings().model_copy(update={"acp": {"small": agent}}), **options)
 
     def make_runners(self) -> list[Runner]:
-        services = AgentServices(self.folders, self._prompts, self.calls, self, self.settings, self._validation)
+        belts: Any = SimpleNamespace(open=self.open_belt)
+        services = AgentServices(self.folders, self._prompts, self.calls, belts, self.settings, self._validation)
         self.runner = AcpRunner(services, data=self.home.data, version="0", start_seconds=self._start_seconds)
         return [self.runner]
 
-    def open(self, live: LiveSession, view: SessionView, folder: Path) -> Any:
-        """Open the toolbelt of a session, as the `belts` of `AgentServices` do, for which the world stands in."""
+    def open_belt(self, live: LiveSession, view: SessionView, folder: Path) -> Any:
+        """The toolbelt of a session."""
         return StandInToolbelt(self, live, folder)
 
     def start(self, *steps: Step, prompt: str = "", mode: str = "approved") -> SessionView:

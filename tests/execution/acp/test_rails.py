@@ -54,7 +54,7 @@ class RailedWorld(AcpWorld):
         )
         self.sessions.store.observe_end(self.permissions.session_ended)
 
-    def open(self, live: LiveSession, view: SessionView, folder: Path) -> Any:
+    def open_belt(self, live: LiveSession, view: SessionView, folder: Path) -> Any:
         return self._toolbelts.open(live, view, folder)
 
     def wait_for_requests(self, count: int) -> list[PermissionRequest]:

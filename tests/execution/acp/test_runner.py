@@ -105,7 +105,7 @@ def test_replies_are_further_turns(world: AcpWorld) -> None:
     assert world.read_words(view)[-1] == "You said: and then the second thing"
     assert [entry["run_kind"] for entry in world.calls.begun] == ["task", "reply"]
     assert world.calls.begun[1]["follows"] == "call_1"
-    with pytest.raises(Refusal, match=rf"ended \(succeeded\).*clawpy propose --continue {view.id} TEXT"):
+    with pytest.raises(Refusal, match=rf"ended \(finished\).*clawpy propose --continue {view.id} TEXT"):
         world.sessions.reply(view.id, "too late")
 
 

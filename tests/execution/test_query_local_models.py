@@ -84,13 +84,20 @@ def test_a_server_with_another_answer_is_a_fault(serve_body: Serve, body: bytes)
     assert find_faults(serve_body(body)) == ["answers, but without a list of models"]
 
 
-def test_neither_a_missing_server_nor_one_without_models_is_a_fault_and_no_redirection_is_followed(
-    serve_body: Serve,
-) -> None:
-    other = serve_body(MODEL_LIST)
+def test_a_missing_server_is_no_fault() -> None:
     assert find_faults("http://127.0.0.1:9/v1") == []
+
+
+def test_a_server_without_models_is_no_fault(serve_body: Serve) -> None:
     assert find_faults(serve_body(b'{"object": "list", "data": null}')) == []
+
+
+def test_a_server_that_refuses_the_question_is_a_fault(serve_body: Serve) -> None:
     assert find_faults(serve_body(MODEL_LIST, 401)) == ["answers 401 instead of its list of models"]
+
+
+def test_no_redirection_is_followed(serve_body: Serve) -> None:
+    other = serve_body(MODEL_LIST)
     assert find_faults(serve_body(b"", 302, f"{other}/models")) == ["answers 302 instead of its list of models"]
 
 
