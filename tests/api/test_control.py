@@ -27,6 +27,7 @@ from tests.api.stand_in import StandIn
 from tests.support.helpers import refused, wait_until
 
 Serve = Callable[[Callable[[str, Any], Any]], ControlServer]
+Call = Callable[..., Any]
 
 
 @pytest.fixture
@@ -56,6 +57,12 @@ def exchange(address: str, sent: bytes) -> Any:
         client.sendall(sent)
         client.shutdown(socket.SHUT_WR)
         return json.loads(client.makefile("rb").readline())
+
+
+@pytest.fixture
+def call(engine: StandIn) -> Call:
+    """Carries out a verb in a home, by the stand-in where no engine holds the home."""
+    return partial(control.call, opener=lambda home, **_: engine)
 
 
 OTHER_VERSION = "0.0.9"
@@ -166,14 +173,14 @@ def _engine_that_hangs_up(engine: StandIn, home: Home, monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("_engine_that_hangs_up")
-def test_a_question_whose_answer_was_lost_is_asked_again(engine: StandIn, home: Home) -> None:
-    assert control.call(home, "status", {}, opener=lambda home, **_: engine)["state"] == "WATCHING"
+def test_a_question_whose_answer_was_lost_is_asked_again(call: Call, home: Home) -> None:
+    assert call(home, "status", {})["state"] == "WATCHING"
 
 
 @pytest.mark.usefixtures("_engine_that_hangs_up")
 @pytest.mark.parametrize("verb", ["propose", "approve"])
-def test_a_change_whose_answer_was_lost_is_not_repeated(engine: StandIn, home: Home, verb: str) -> None:
-    refused("no_answer", lambda: control.call(home, verb, {}, opener=lambda home, **_: engine))
+def test_a_change_whose_answer_was_lost_is_not_repeated(call: Call, home: Home, verb: str) -> None:
+    refused("no_answer", lambda: call(home, verb, {}))
 
 
 def test_an_engine_that_is_just_starting_is_waited_for(
@@ -193,14 +200,13 @@ def test_an_engine_that_is_just_starting_is_waited_for(
 
 
 def test_an_engine_of_another_version_is_only_asked_to_stop(
-    engine: StandIn, home: Home, clock: FakeClock, serve: Serve
+    call: Call, home: Home, clock: FakeClock, serve: Serve
 ) -> None:
     """As after an upgrade of the package while the engine runs."""
     requested: list[str] = []
     server = serve(lambda verb, arguments: requested.append(verb) or {})
     with held(home, clock, server.address, version=OTHER_VERSION):
-        approve = partial(control.call, home, "approve", {"id": "pred_1"}, opener=lambda home, **_: engine)
-        refusal = refused("other_version", approve)
+        refusal = refused("other_version", lambda: call(home, "approve", {"id": "pred_1"}))
         assert refusal.message.startswith(f"the running engine is clawpy {OTHER_VERSION}, this is ")
         assert str(os.getpid()) in refusal.fix
         checks = control.call(home, "doctor", {}, opener=None)["checks"]
@@ -211,12 +217,12 @@ def test_an_engine_of_another_version_is_only_asked_to_stop(
 
 
 def test_the_note_of_a_dead_engine_of_another_version_keeps_no_verb_from_an_engine_of_its_own(
-    engine: StandIn, home: Home, clock: FakeClock
+    call: Call, home: Home, clock: FakeClock
 ) -> None:
     with held(home, clock, str(home.data / "run" / "engine.sock"), version=OTHER_VERSION):
         note = (home.data / "engine.json").read_bytes()
     (home.data / "engine.json").write_bytes(note)
-    assert control.call(home, "status", {}, opener=lambda home, **_: engine)["state"] == "WATCHING"
+    assert call(home, "status", {})["state"] == "WATCHING"
 
 
 @pytest.fixture
@@ -230,8 +236,8 @@ def copied_home(home: Home, clock: FakeClock, serve: Serve, tmp_path: Path) -> I
         yield copy
 
 
-def test_a_copied_home_does_not_ask_the_engine_of_the_original(engine: StandIn, copied_home: Home) -> None:
-    assert control.call(copied_home, "status", {}, opener=lambda home, **_: engine)["state"] == "WATCHING"
+def test_a_copied_home_does_not_ask_the_engine_of_the_original(call: Call, copied_home: Home) -> None:
+    assert call(copied_home, "status", {})["state"] == "WATCHING"
     assert control.ask_running(copied_home, "status") == {}
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from engine.autonomy.autonomy import CARD_JOB, STATE_JOB
 from engine.clock import FakeClock
+from engine.engine import Engine
 from engine.model import Outcome, Refusal, Status
 from engine.prediction import workspace_watch
 from engine.prediction.workspace_watch import SETTLE_TIME
@@ -20,6 +22,13 @@ from tests.support.helpers import wait_until
 @pytest.fixture
 def world(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> AutonomyWorld:
     return AutonomyWorld(tmp_path, clock, monkeypatch)
+
+
+@pytest.fixture
+def engine(world: AutonomyWorld) -> Iterator[Engine]:
+    """The open engine of the world."""
+    with world.opened() as engine:
+        yield engine
 
 
 @pytest.fixture
@@ -49,116 +58,107 @@ def raise_error() -> None:
 
 @pytest.mark.long
 def test_a_workspace_that_is_added_later_is_checked_at_once_and_only_once(
-    world: AutonomyWorld, second_repository: Repository
+    world: AutonomyWorld, engine: Engine, second_repository: Repository
 ) -> None:
-    with world.opened() as engine:
-        engine.autonomy.schedule.run(CARD_JOB)
-        engine.watch_workspace(str(second_repository.path / "src"))
-        engine.watch_workspace(str(second_repository.path))
-        assert engine.workspaces == [world.workspace, str(second_repository.path)]
-        engine.autonomy.schedule.run(STATE_JOB)
-        assert set(engine.checks.last_checked()) == {world.workspace, str(second_repository.path)}
-        [added] = engine.ledger.latest(9, kinds=("WorkspaceAdded",))
-        assert added.subject == str(second_repository.path)
-        assert len(engine.ledger.latest(9, kinds=("CycleFinished",))) == 2
-        engine.autonomy.schedule.run(STATE_JOB)
-        assert len(engine.ledger.latest(9, kinds=("CycleFinished",))) == 2
+    engine.autonomy.schedule.run(CARD_JOB)
+    engine.watch_workspace(str(second_repository.path / "src"))
+    engine.watch_workspace(str(second_repository.path))
+    assert engine.workspaces == [world.workspace, str(second_repository.path)]
+    engine.autonomy.schedule.run(STATE_JOB)
+    assert set(engine.checks.last_checked()) == {world.workspace, str(second_repository.path)}
+    [added] = engine.ledger.latest(9, kinds=("WorkspaceAdded",))
+    assert added.subject == str(second_repository.path)
+    assert len(engine.ledger.latest(9, kinds=("CycleFinished",))) == 2
+    engine.autonomy.schedule.run(STATE_JOB)
+    assert len(engine.ledger.latest(9, kinds=("CycleFinished",))) == 2
 
 
 def test_a_workspace_that_the_settings_switch_off_cannot_be_added(
-    world: AutonomyWorld, second_repository: Repository
+    world: AutonomyWorld, engine: Engine, second_repository: Repository
 ) -> None:
-    with world.opened() as engine:
-        engine.settings.set(f"workspaces.{json.dumps(str(second_repository.path))}.autonomy", "off")
-        with pytest.raises(Refusal, match="switched off"):
-            engine.watch_workspace(str(second_repository.path))
-        assert engine.workspaces == [world.workspace]
-        assert str(second_repository.path) not in engine.configured_workspaces
+    engine.settings.set(f"workspaces.{json.dumps(str(second_repository.path))}.autonomy", "off")
+    with pytest.raises(Refusal, match="switched off"):
+        engine.watch_workspace(str(second_repository.path))
+    assert engine.workspaces == [world.workspace]
+    assert str(second_repository.path) not in engine.configured_workspaces
 
 
 def test_the_root_of_a_named_workspace_is_looked_for_once(
-    world: AutonomyWorld, monkeypatch: pytest.MonkeyPatch
+    world: AutonomyWorld, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with world.opened() as engine:
-        engine.settings.set(f"workspaces.{json.dumps(world.workspace)}.autonomy", "cards")
-        monkeypatch.setattr(
-            "engine.services.find_repository_root", lambda path: pytest.fail(f"{path} is looked up again")
-        )
-        assert engine.configured_workspaces == engine.workspaces == [world.workspace]
+    engine.settings.set(f"workspaces.{json.dumps(world.workspace)}.autonomy", "cards")
+    monkeypatch.setattr("engine.services.find_repository_root", lambda path: pytest.fail(f"{path} is looked up again"))
+    assert engine.configured_workspaces == engine.workspaces == [world.workspace]
 
 
 @pytest.mark.parametrize("job", [STATE_JOB, CARD_JOB])
-def test_the_cards_of_a_workspace_that_is_switched_off_are_withdrawn(world: AutonomyWorld, job: str) -> None:
-    with world.opened() as engine:
-        engine.checks.run()
-        cards = engine.cards.list_pending()
-        assert cards
-        engine.cards.snooze(cards[0].id)
-        engine.cards.mark_shown([card.id for card in cards])
-        set_autonomy(world, "off", job)
-        for card in (engine.cards.get(card.id) for card in cards):
-            assert (card.status, card.outcome) == (Status.EXPIRED, Outcome.WITHDRAWN)
-            assert card.note == "autonomy is off in this workspace"
-        assert engine.decisions.load_newest() == [], "that says nothing about the cards"
+def test_the_cards_of_a_workspace_that_is_switched_off_are_withdrawn(
+    world: AutonomyWorld, engine: Engine, job: str
+) -> None:
+    engine.checks.run()
+    cards = engine.cards.list_pending()
+    assert cards
+    engine.cards.snooze(cards[0].id)
+    engine.cards.mark_shown([card.id for card in cards])
+    set_autonomy(world, "off", job)
+    for card in (engine.cards.get(card.id) for card in cards):
+        assert (card.status, card.outcome) == (Status.EXPIRED, Outcome.WITHDRAWN)
+        assert card.note == "autonomy is off in this workspace"
+    assert engine.decisions.load_newest() == [], "that says nothing about the cards"
 
 
-def test_your_own_card_stays_in_a_workspace_that_is_switched_off(world: AutonomyWorld) -> None:
-    with world.opened() as engine:
-        own = engine.cards.propose(FLOW, workspace=world.workspace)
-        set_autonomy(world, "off", STATE_JOB)
-        assert [card.id for card in engine.cards.list_pending()] == [own.id]
+def test_your_own_card_stays_in_a_workspace_that_is_switched_off(world: AutonomyWorld, engine: Engine) -> None:
+    own = engine.cards.propose(FLOW, workspace=world.workspace)
+    set_autonomy(world, "off", STATE_JOB)
+    assert [card.id for card in engine.cards.list_pending()] == [own.id]
 
 
-def test_a_workspace_that_is_switched_on_again_gets_its_cards_back(world: AutonomyWorld) -> None:
-    with world.opened() as engine:
-        engine.checks.run()
-        kinds = {card.kind for card in engine.cards.list_pending()}
-        set_autonomy(world, "off", STATE_JOB)
-        set_autonomy(world, "cards", STATE_JOB)
-        engine.checks.run()
-        assert {card.kind for card in engine.cards.list_pending()} == kinds
+def test_a_workspace_that_is_switched_on_again_gets_its_cards_back(world: AutonomyWorld, engine: Engine) -> None:
+    engine.checks.run()
+    kinds = {card.kind for card in engine.cards.list_pending()}
+    set_autonomy(world, "off", STATE_JOB)
+    set_autonomy(world, "cards", STATE_JOB)
+    engine.checks.run()
+    assert {card.kind for card in engine.cards.list_pending()} == kinds
 
 
 @pytest.mark.long
 def test_a_workspace_whose_files_change_is_checked_within_seconds(
-    world: AutonomyWorld, second_repository: Repository, monkeypatch: pytest.MonkeyPatch
+    world: AutonomyWorld, engine: Engine, second_repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(workspace_watch, "POLL_MS", 20)
-    with world.opened() as engine:
-        engine.watch_workspace(str(second_repository.path))
-        engine.checks.run()
-        before = engine.checks.last_checked()
+    engine.watch_workspace(str(second_repository.path))
+    engine.checks.run()
+    before = engine.checks.last_checked()
 
-        def is_checked_again() -> bool:
-            world.clock.advance(SETTLE_TIME)
-            return engine.checks.last_checked() != before
+    def is_checked_again() -> bool:
+        world.clock.advance(SETTLE_TIME)
+        return engine.checks.last_checked() != before
 
-        engine.workspace_watch.start()
-        wait_until(engine.workspace_watch.is_watching.is_set)
-        second_repository.write("src/rates.py", "RATE = 2\n")
-        wait_until(is_checked_again)
-        after = engine.checks.last_checked()
-        assert [path for path in before if after[path] != before[path]] == [str(second_repository.path)]
+    engine.workspace_watch.start()
+    wait_until(engine.workspace_watch.is_watching.is_set)
+    second_repository.write("src/rates.py", "RATE = 2\n")
+    wait_until(is_checked_again)
+    after = engine.checks.last_checked()
+    assert [path for path in before if after[path] != before[path]] == [str(second_repository.path)]
 
 
-def test_while_everything_is_stopped_changed_files_lead_to_no_check(world: AutonomyWorld) -> None:
-    with world.opened() as engine:
-        engine.safety.kill_switch.stop("enough", by="operator")
-        report_changed_files(world)
-        assert engine.checks.last_checked() == {}
-        engine.safety.kill_switch.resume("stop")
-        report_changed_files(world)
-        assert [*engine.checks.last_checked()] == [world.workspace]
+def test_while_everything_is_stopped_changed_files_lead_to_no_check(world: AutonomyWorld, engine: Engine) -> None:
+    engine.safety.kill_switch.stop("enough", by="operator")
+    report_changed_files(world)
+    assert engine.checks.last_checked() == {}
+    engine.safety.kill_switch.resume("stop")
+    report_changed_files(world)
+    assert [*engine.checks.last_checked()] == [world.workspace]
 
 
 @pytest.mark.long
-def test_an_added_task_is_a_card_with_the_next_housekeeping(world: AutonomyWorld) -> None:
-    with world.opened() as engine:
-        engine.tasks.add("Paint the office", workspace=world.workspace)
-        engine.autonomy.schedule.run(STATE_JOB)
-        assert [card.assignment.prompt for card in engine.cards.list_pending() if card.kind == "open_task"] == [
-            "Paint the office"
-        ]
+def test_an_added_task_is_a_card_with_the_next_housekeeping(world: AutonomyWorld, engine: Engine) -> None:
+    engine.tasks.add("Paint the office", workspace=world.workspace)
+    engine.autonomy.schedule.run(STATE_JOB)
+    assert [card.assignment.prompt for card in engine.cards.list_pending() if card.kind == "open_task"] == [
+        "Paint the office"
+    ]
 
 
 @pytest.mark.long
