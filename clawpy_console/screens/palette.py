@@ -190,10 +190,11 @@ def _make_console_commands(app: CardConsole) -> Iterable[SystemCommand]:
 class Palette(CommandPalette, GuardedScreen[None]):
     """The list of commands by name."""
 
+    @on(Input.Changed)
     @on(Input.Submitted)
     @on(OptionList.OptionSelected)
-    def _ignore_second_enter(self, event: Input.Submitted | OptionList.OptionSelected) -> None:
-        if not self.is_active:  # the first Enter has run the command
+    def _ignore_late_input(self, event: Input.Changed | Input.Submitted | OptionList.OptionSelected) -> None:
+        if not self.is_active:  # a key before has closed it: a search would write into widgets that are gone
             event.prevent_default().stop()
 
     def _action_command_list(self, action: str) -> None:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 from textual.command import Hit
+from textual.widgets import Input
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.card_details import MUTE_KEYS
-from clawpy_console.screens.palette import CommandProvider
+from clawpy_console.screens.palette import CommandProvider, Palette
 from clawpy_console.widgets.frame import SCREENS
 from engine.model import DismissReason, Mute
 from tests.console.driving import running, until
@@ -129,6 +130,21 @@ async def test_the_palette_has_no_command_of_another_screen_over_a_dialog_and_no
         await carry_out(pilot, press("M"), sees("Messages"))
         prefixes = tuple(f"{mode.capitalize()}: " for mode in SCREENS)
         assert not [title for title in read_palette_titles(console) if title.startswith(prefixes)]
+
+
+async def test_what_was_typed_before_the_palette_closed_begins_no_search_after_it(
+    console: ConsoleApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched: list[str] = []
+    monkeypatch.setattr(Palette, "_gather_commands", lambda _, text: searched.append(text))
+    async with running(console, "ctrl+p", "s") as pilot:
+        await until(pilot, lambda: "s" in searched)
+        palette = console.screen
+        assert isinstance(palette, Palette)
+        palette._action_escape()
+        palette.post_message(Input.Changed(palette.query_one(Input), "st"))  # a key that was typed at the same time
+        await until(pilot, lambda: not palette.is_running)
+    assert searched == ["", "s"]
 
 
 @pytest.mark.parametrize(
