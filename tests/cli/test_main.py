@@ -150,14 +150,22 @@ def test_stop_works_with_no_engine_and_anywhere(
     assert json.loads(get_stop_file(home.data).read_text())["reason"] == "looking into it"
 
 
-def test_agents_are_listed_shown_added_retired_and_restored(clawpy: Clawpy, engines: list[StandIn]) -> None:
+@pytest.mark.usefixtures("engines")
+def test_agents_are_listed_with_their_channels_and_below_them_the_coding_agents(clawpy: Clawpy) -> None:
     tree = clawpy("agents", "list").out
     assert "\n4        backend_builder" in tree
     assert "← koji-core" in tree
     assert "\ncoding agents\nNone is installed here. Supported: Claude Code, Codex, " in tree
+
+
+@pytest.mark.usefixtures("engines")
+def test_an_agent_is_shown_with_its_soul(clawpy: Clawpy) -> None:
+    assert "# Chief technology officer" in clawpy("agents", "show", "cto").out
+
+
+@pytest.mark.usefixtures("engines")
+def test_an_agent_is_added_retired_and_restored(clawpy: Clawpy) -> None:
     assert "cto (2) → ceo (1) → owner" in clawpy("agents", "add", "tester", "--to", "cto", "--domain", "tests").out
-    result = clawpy("agents", "show", "cto")
-    assert "# Chief technology officer" in result.out
     assert clawpy("agents", "retire", "researcher").code == 1
     assert "Retired: it runs nothing. Its folder is kept." in clawpy("agents", "retire", "tester").out
     assert "retired: tester; `clawpy agents restore` restores one" in clawpy("agents", "list").out

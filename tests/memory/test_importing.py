@@ -61,7 +61,9 @@ def make_importer(
     )  # fmt: skip
 
 
-def test_turns_are_imported_once_and_bad_lines_are_named(tmp_path: Path, database: Database) -> None:
+@pytest.fixture
+def transcript(tmp_path: Path) -> Path:
+    """A transcript with a line that is broken, two that say nothing, and one that is not complete yet."""
     file = tmp_path / "projects/shop/s1.jsonl"
     file.parent.mkdir(parents=True)
     tool_call = {"role": "assistant", "content": [{"type": "tool_use", "name": "Bash", "input": {}}]}
@@ -73,22 +75,38 @@ def test_turns_are_imported_once_and_bad_lines_are_named(tmp_path: Path, databas
         + make_claude_line(3, "assistant", f"The key is {SECRET}")
         + make_claude_line(4, "user", "half a li")[:-1]
     )
-    work, reports = StandInWork(), list[str]()
-    folders = [tmp_path / "projects", tmp_path / "none"]
-    importer = make_importer(database, work, folders, report=lambda where, problems: reports.append(problems))
-    assert importer.run() == 2
-    assert "s1.jsonl line 2: not JSON" in reports[0]
-    assert "is not a folder" in reports[0]
+    return file
+
+
+def test_turns_are_remembered_with_their_speaker_and_place_and_without_secrets(
+    transcript: Path, database: Database
+) -> None:
+    work = StandInWork()
+    assert make_importer(database, work, [transcript.parents[1]]).run() == 2
     turn = work.remembered["claude-code:s1:u1"]
     assert (turn.speaker, turn.session, turn.workspace) == ("user", "claude-code:s1", "/home/me/shop")
     assert turn.source.endswith("s1.jsonl:1")
     assert turn.retention is None
     assert RETENTION_BY_KIND[turn.kind] == Retention.MONTH
     assert SECRET not in work.remembered["claude-code:s1:u3"].text
+
+
+def test_bad_lines_and_folders_are_named(transcript: Path, tmp_path: Path, database: Database) -> None:
+    reports: list[str] = []
+    folders = [transcript.parents[1], tmp_path / "none"]
+    make_importer(database, StandInWork(), folders, report=lambda where, problems: reports.append(problems)).run()
+    assert "s1.jsonl line 2: not JSON" in reports[0]
+    assert "is not a folder" in reports[0]
+
+
+def test_a_turn_is_imported_once_and_only_when_it_is_complete(transcript: Path, database: Database) -> None:
+    work = StandInWork()
+    importer = make_importer(database, work, [transcript.parents[1]])
+    assert importer.run() == 2
     times = work.times
     assert importer.run() == 0
     assert work.times == times
-    file.write_text(file.read_text() + "\n" + make_claude_line(5, "user", "and then?"))
+    transcript.write_text(transcript.read_text() + "\n" + make_claude_line(5, "user", "and then?"))
     assert importer.run() == 2
 
 

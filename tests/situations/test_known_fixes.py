@@ -119,34 +119,38 @@ def test_a_fix_that_the_files_have_is_not_offered(situation: Situation) -> None:
     assert by_hand.result is Result.FAILED
 
 
-def test_a_fix_that_does_not_help_says_so(situation: Situation) -> None:
+def test_a_fix_is_not_offered_for_another_error_of_the_same_test(situation: Situation) -> None:
     break_and_fix(situation)
     situation.commit("A typo", {"cart.py": "def total(prices):\n    return summ(prices)\n"}, days_ago=0)
-    card = find_offered_fix(situation)
-    assert card is None, "another error of the same test"
+    assert find_offered_fix(situation) is None
 
+
+def test_a_fix_that_does_not_apply_is_tried_once_on_the_same_files(situation: Situation) -> None:
+    break_and_fix(situation)
     situation.commit("Wrong twice", {"cart.py": "def total(prices):\n    return 0 / (0 * len(prices))\n"}, days_ago=0)
-    card = find_offered_fix(situation)
-    assert card is not None
-    session = situation.approve(card)
-    assert (session.result, session.summary) == (
-        Result.FAILED,
-        "The fix does not apply: it conflicts in 1 file: cart.py",
-    )
-    assert session.change_set_id is None
+    session = situation.approve(find_offered_fix(situation))
+    assert (session.result, session.summary, session.change_set_id) == (
+        Result.FAILED, "The fix does not apply: it conflicts in 1 file: cart.py", None,
+    )  # fmt: skip
     assert "<<<<" not in (situation.path / "cart.py").read_text()
-    assert "apply_fix" not in situation.predict_kinds(), "it was tried on these files"
+    assert "apply_fix" not in situation.predict_kinds()
 
+
+def test_a_fix_after_which_the_test_still_fails_is_discarded(situation: Situation) -> None:
+    break_and_fix(situation)
     tax = "def tax(price):\n    return price / (price - price)\n\n\n"
     test = "def test_total():\n    from cart import tax, total\n    assert total([1, 2]) + tax(1) == 3\n"
     situation.commit("A tax", {"cart.py": tax + DIVIDING_TOTAL, "tests/test_cart.py": test}, days_ago=0)
-    card = find_offered_fix(situation)
-    assert card is not None
-    session = situation.approve(card)
+    session = situation.approve(find_offered_fix(situation))
     assert session.result is Result.FAILED
     assert session.summary.startswith(f"The fix applies, but {TEST} still fails, so the fix is discarded")
     assert session.change_set_id is None
 
-    (fix,) = situation.engine.adaptation.candidates()
-    situation.engine.adaptation.reject(fix.id, "it does not help")
-    assert find_offered_fix(situation) is None, "the candidate was rejected"
+
+def test_a_fix_that_was_rejected_is_not_offered(broken_again: Situation) -> None:
+    broken_again.engine.adaptation.run_round()
+    (fix,) = broken_again.engine.adaptation.candidates()
+    assert find_offered_fix(broken_again)
+    broken_again.engine.adaptation.reject(fix.id, "it does not help")
+    broken_again.write("README.md", "# Shop\n")
+    assert find_offered_fix(broken_again) is None

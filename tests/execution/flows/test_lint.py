@@ -54,25 +54,37 @@ def test_the_fix_for_a_missing_linter_uses_the_projects_package_manager(
     assert caught.value.fix == command
 
 
-@pytest.mark.long
-@needs_ruff
-def test_lint_counts_by_rule_and_fix_lint_changes_only_the_named_files(project: Repository, run_flow: RunFlow) -> None:
+@pytest.fixture
+def with_findings(project: Repository) -> Repository:
+    """A project with two committed findings of ruff, and two more in an edit of one of the files."""
     project.commit("begin", {"ruff.toml": "lint.select = ['F']\n", "a.py": "import os\n", "b.py": "import os\n"})
     project.write("a.py", "import os\nimport sys\nx = undefined\n")
-    run = run_flow("lint")
-    assert run.summary == "ruff: 4 findings in 2 files (F401 3, F821 1)"
+    return project
+
+
+@pytest.mark.long
+@needs_ruff
+def test_lint_counts_by_rule_and_tells_new_findings_from_known_ones(
+    with_findings: Repository, run_flow: RunFlow
+) -> None:
+    assert run_flow("lint").summary == "ruff: 4 findings in 2 files (F401 3, F821 1)"
     run = run_flow("lint", paths=["a.py", "gone.py"])
     assert run.facts["rules"] == {"F401": 1, "F821": 1}
     assert run.summary == "ruff: 2 findings in 1 file are new (F401 1, F821 1)"
     assert (run.result.sound, run.facts["known"], run.facts["next"]) == (False, 1, "fix_lint")
-    assert project.git("status", "--porcelain") == "M a.py", "the operator's files are as they were"
-    project.write("c.py", "x = {  'a':1 }\n")
+    assert with_findings.git("status", "--porcelain") == "M a.py", "the operator's files are as they were"
+
+
+@pytest.mark.long
+@needs_ruff
+def test_fix_lint_changes_only_the_named_files_and_not_yours(with_findings: Repository, run_flow: RunFlow) -> None:
+    with_findings.write("c.py", "x = {  'a':1 }\n")
     fixed = run_flow("fix_lint", paths=["a.py", "c.py"])
     assert fixed.facts["changed"] == ["a.py", "c.py"]
     assert (fixed.folder / "a.py").read_text() == "x = undefined\n"
     assert (fixed.folder / "c.py").read_text() == 'x = {"a": 1}\n'
     assert (fixed.folder / "b.py").read_text() == "import os\n"
-    assert (project.path / "c.py").read_text() == "x = {  'a':1 }\n"
+    assert (with_findings.path / "c.py").read_text() == "x = {  'a':1 }\n"
     assert run_flow("lint", paths=["c.py"]).summary == "ruff found nothing in 1 file"
 
 

@@ -41,7 +41,9 @@ Opens = Callable[..., Provider]
 
 @pytest.mark.long
 @pytest.mark.parametrize("api", ["together", "openai"])
-def test_an_upload_a_job_and_its_model(server: TrainingServer, tmp_path: Path, open_provider: Opens, api: str) -> None:
+def test_a_file_is_uploaded_once_and_its_job_ends_with_a_model(
+    server: TrainingServer, tmp_path: Path, open_provider: Opens, api: str
+) -> None:
     provider = open_provider(api, f"{server.url}/v1")
     file = tmp_path / "train_1.jsonl"
     file.write_text('{"a": 1}\n{"a": 2}\n')
