@@ -130,7 +130,7 @@ class NightlyFinished(Event, topics="memory changes"):
         return f"night of {self.subject}: {facts}{because(self.reason)}"
 
 
-class MemoryForgotten(Event, topics="memory sessions"):
+class MemoryForgotten(Event, topics="memory cards permissions sessions changes tasks agents log learnings adaptation"):
     """The operator deleted memories (SPEC 4.10). The event has only the number of places that had them."""
 
     places: int

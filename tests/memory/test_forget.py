@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from clawpy_console.state import TOPICS, ReadScope, read_topics
 from engine.clock import FakeClock
 from engine.engine import Engine, open_engine
+from engine.events import MemoryForgotten
 from engine.execution.model_calls import Caller
 from engine.home import Home
 from engine.memory.forget import Forgetting
@@ -34,7 +36,7 @@ from engine.services import Overrides
 from engine.storage.database import Database
 from engine.storage.erasing import SearchTerms
 from engine.storage.state import unfinished_intents
-from tests.conftest import MONDAY_MORNING
+from tests.conftest import MONDAY_MORNING, Repository
 from tests.hierarchy.guidance_world import edit_profile
 from tests.support.helpers import refused
 
@@ -106,6 +108,12 @@ def test_the_words_are_in_no_file_afterwards(engine: Engine, tmp_path: Path) -> 
     assert find_files(tmp_path) == []
     assert len(find_files(tmp_path, "port 8000")) >= 4
     assert forgetting.preview(PRIVATE).total == 0
+
+
+def test_a_console_reads_again_what_showed_it(engine: Engine, repository: Repository) -> None:
+    engine.cards.propose(f"Write to {PRIVATE}", workspace=str(repository.path))
+    showing = {topic for topic in TOPICS if "Vandersloot" in repr(read_topics(engine, [topic], ReadScope()))}
+    assert {"cards", "tasks"} <= showing <= set(MemoryForgotten.topics)
 
 
 def test_stubs_keep_graphs_and_chains_whole(engine: Engine) -> None:
