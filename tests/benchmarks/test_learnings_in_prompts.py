@@ -16,7 +16,7 @@ from engine.learning.learnings.store import LearningFiles, LearningStore, Scope,
 from engine.model import LearningKind, PromptRequest
 from engine.storage.database import Database
 from tests.benchmarks.measuring import compute_p95, print_table, time_call
-from tests.learning.learnings.chain_world import make_entry
+from tests.learning.learnings.made_up_entries import make_entry
 
 ENTRIES, RUNS = 300, 200
 

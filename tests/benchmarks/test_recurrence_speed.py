@@ -23,7 +23,7 @@ from engine.model import LearningEntry, LearningKind, LearningScope
 from engine.storage.database import Database
 from tests.benchmarks.measuring import Measured
 from tests.conftest import MONDAY_MORNING
-from tests.learning.learnings.chain_world import make_entry
+from tests.learning.learnings.made_up_entries import make_entry
 
 ENTRIES, SESSIONS, TOPICS, DIMENSIONS = 10_000, 500, 1_500, 384
 PART = 600

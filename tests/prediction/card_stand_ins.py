@@ -36,7 +36,7 @@ class IdentityCalibrator:
         return CalibrationCheck(held_out=0, is_calibrated=False, reason="confidence is not calibrated yet")
 
 
-class SimpleRails:
+class StandInRails:
     """Rails that let everything pass except prompts with `forbidden`, which they block, and with `risky`, about which
     they ask until the operator acknowledged it."""
 

@@ -30,7 +30,7 @@ from engine.prediction.templates import Proposed
 from engine.prediction.twin import Calibrator, EmbeddedTwin
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
-from tests.prediction.card_stand_ins import IdentityCalibrator, SimpleRails, StandInLandings, StandInSessions
+from tests.prediction.card_stand_ins import IdentityCalibrator, StandInLandings, StandInRails, StandInSessions
 
 SHOP = "/shop"
 """The workspace of cards."""
@@ -88,7 +88,7 @@ class DecisionWorld:
     """The workspaces that are gone from the disk."""
 
     def __post_init__(self) -> None:
-        self.rails = SimpleRails()
+        self.rails = StandInRails()
         self.sessions = StandInSessions(self.database, self.clock)
         self.landings = StandInLandings()
         self.decisions = Decisions(self.database, self.clock)

@@ -1,41 +1,28 @@
-"""A home with the promotion chain, on real files and a real database; a test says what sessions did. Also entries, and
-embeddings with known angles, for tests of single functions."""
+"""A home with the promotion chain, on real files and a real database; a test says what sessions did."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from zlib import crc32
-
-import numpy
 
 from engine.clock import FakeClock
 from engine.events import Event, FaultReported, SessionStarted
 from engine.learning.learnings.findings import SessionRecord, Statement
 from engine.learning.learnings.learnings import Learnings
-from engine.learning.learnings.promotion import place_entry
 from engine.learning.learnings.recurrence import StoredVectors
-from engine.learning.learnings.store import Scope
 from engine.model import (
     Answer,
     Asks,
     LearningEntry,
-    LearningKind,
-    LearningScope,
-    LearningStatus,
-    LearningType,
     NoAnswer,
     Question,
     SessionState,
     SessionView,
     TranscriptLine,
-    Trust,
 )
-from engine.model.learnings import make_lesson_id
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger, LedgerEntry
 from tests.conftest import MONDAY_MORNING
@@ -166,62 +153,3 @@ MakeWorld = Callable[[Asks], ChainWorld]
 def fail_with_full_disk(path: Path, data: bytes) -> None:
     """What writes a file when the disk is full."""
     raise OSError(28, "No space left on device")
-
-
-# Entries and vectors
-
-
-def make_entry(text: str, session: str = "s1", **changes: Any) -> LearningEntry:
-    """An entry of a session, in the operator's words."""
-    entry = LearningEntry(
-        id="",
-        scope=LearningScope.SESSION,
-        scope_id=session,
-        kind=LearningKind.INSTITUTIONAL,
-        type=LearningType.DECLARATIVE,
-        domain="team",
-        text=text,
-        title=text[:40],
-        importance=0.5,
-        confidence=0.5,
-        reasons=("it was observed once",),
-        phase="observations",
-        status=LearningStatus.ACTIVE,
-        created_at=MONDAY_MORNING,
-        session_id=session,
-        trust=Trust.OPERATOR,
-        lesson=make_lesson_id(text),
-    )
-    entry = replace(entry, **changes)
-    return entry if entry.id else replace(entry, id=place_entry(entry, Scope("shop", entry.scope_id)).id)
-
-
-def make_no_vectors(texts: Sequence[str]) -> list[bytes | None]:
-    """No text has a vector, as without a model."""
-    return [None] * len(texts)
-
-
-def make_word_vectors(texts: Sequence[str]) -> list[bytes | None]:
-    """Texts with common words are near: the cosine of two texts is about that of their word counts."""
-    return [_sum_of_words(text) for text in texts]
-
-
-def _sum_of_words(text: str) -> bytes:
-    """The unit vector of the sum of a random vector for each word."""
-    total = numpy.zeros(384)
-    for word in text.lower().split():
-        total += numpy.random.default_rng(crc32(word.encode())).standard_normal(384)
-    return (total / numpy.linalg.norm(total)).astype("<f4").tobytes()
-
-
-def make_angle_vectors(texts: Sequence[str]) -> list[bytes | None]:
-    """Vectors in the plane: a text `a30 …` has the angle of 30 degrees, one with `a36x5` of 36.5; others have none."""
-    return [_make_direction(text.split()[0]) for text in texts]
-
-
-def _make_direction(word: str) -> bytes | None:
-    """The unit vector of the angle that a word names, None for another word."""
-    if not word.startswith("a"):
-        return None
-    angle = math.radians(float(word[1:].replace("x", ".")))
-    return numpy.array([math.cos(angle), math.sin(angle)], dtype="<f4").tobytes()

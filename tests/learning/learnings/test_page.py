@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from engine.learning.learnings.page import Change, Page, clean_text, make_change, make_title
 from engine.model import EntrySource, LearningKind, LearningScope, LearningStatus, LearningType
 from tests.conftest import MONDAY_MORNING
-from tests.learning.learnings.chain_world import make_entry
+from tests.learning.learnings.made_up_entries import make_entry
 
 PLACE = {
     "path": "learnings/x/institutional.md", "scope": LearningScope.SESSION, "scope_id": "s1",

@@ -25,7 +25,8 @@ from engine.learning.learnings.store import Scope
 from engine.model import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, LearningType, Refusal
 from engine.storage.erasing import SearchTerms
 from tests.conftest import MONDAY_MORNING
-from tests.learning.learnings.chain_world import ChainWorld, make_angle_vectors, make_entry
+from tests.learning.learnings.chain_world import ChainWorld
+from tests.learning.learnings.made_up_entries import make_angle_vectors, make_entry
 from tests.support.helpers import refused
 
 PROJECT = Scope("shop")

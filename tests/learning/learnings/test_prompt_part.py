@@ -23,7 +23,7 @@ from engine.learning.learnings.prompt_part import (
 from engine.learning.learnings.store import GLOBAL, LearningStore, Scope, make_project_key
 from engine.model import Contribution, LearningEntry, LearningKind, LearningStatus, PromptRequest
 from engine.storage.database import Database, Transaction
-from tests.learning.learnings.chain_world import make_entry
+from tests.learning.learnings.made_up_entries import make_entry
 
 
 class PromptWorkspace:

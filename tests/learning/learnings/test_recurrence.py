@@ -6,7 +6,7 @@ import pytest
 
 from engine.learning.learnings.recurrence import Vectors, find_clusters, find_names, find_sides
 from engine.model import LearningEntry
-from tests.learning.learnings.chain_world import make_angle_vectors, make_entry, make_no_vectors, make_word_vectors
+from tests.learning.learnings.made_up_entries import make_angle_vectors, make_entry, make_no_vectors, make_word_vectors
 
 RUN_TESTS = "please run the tests of the whole shopping cart before you hand it over"
 PARSER = "decision for the whole of this project and all who work on it we {} the old parser of the shop"
