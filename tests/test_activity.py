@@ -118,7 +118,7 @@ def test_learned_things_are_counted_by_sort() -> None:
     assert count_learned(entries, LATER) == LearnedCounts()
 
 
-# -- the queue
+# The queue
 
 NOW = datetime(2026, 1, 5, 12, tzinfo=UTC)
 CHANGE = ChangeSet("change_1", "sess_0", "pred_0", "/shop", ChangeState.WAITING, (), "fix", NOW)

@@ -62,7 +62,7 @@ def find_keys(home: Home, backend: KeyringBackend | None = None, **environment: 
     return Keys(home, environment=environment, keyring=Keyring(find, seconds=0.1), clock=FakeClock(START))
 
 
-# -- the sources of a key
+# The sources of a key
 
 
 def test_the_environment_comes_first_then_the_keyring_then_the_file(home: Home) -> None:
@@ -84,7 +84,7 @@ def test_names_are_those_of_the_environment_and_the_file(home: Home) -> None:
     assert keys.names() == ("together", "openai")
 
 
-# -- storing and deleting a key
+# Storing and deleting a key
 
 
 def test_a_key_is_stored_in_one_place_only(home: Home) -> None:
@@ -124,7 +124,7 @@ def test_a_malformed_key_is_not_stored(home: Home, value: str) -> None:
     assert "hush" not in str(refusal)
 
 
-# -- keyrings that do not work
+# Keyrings that do not work
 
 
 def test_a_keyring_that_hangs_blocks_nothing(home: Home) -> None:
@@ -172,7 +172,7 @@ def test_only_a_real_keyring_of_the_machine_is_used(monkeypatch: pytest.MonkeyPa
             find_system_keyring()
 
 
-# -- files that must not be used
+# Files that must not be used
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o606, 0o660, 0o610])
@@ -198,7 +198,7 @@ def test_a_damaged_key_file_is_refused_without_repeating_its_text(home: Home, te
     assert file.read_text() == text
 
 
-# -- no text contains a key
+# No text contains a key
 
 
 def test_no_text_of_a_key_contains_its_value(home: Home) -> None:

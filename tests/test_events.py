@@ -58,7 +58,7 @@ def test_a_closed_subscription_gets_no_events(bus: EventBus) -> None:
     assert subscription.drain() == []
 
 
-# -- sentences
+# Sentences
 
 KINDS = [
     kind

@@ -161,7 +161,7 @@ async def test_a_damaged_database_is_refused_and_unchanged(
     assert list_card_ids(clawpy) == [card]
 
 
-# -- a settings file with faults
+# A settings file with faults
 
 BROKEN_CONFIGS = {
     "a key with a slip": (b"crossPolEnabled = true\n", ("config.toml:1", "did you mean crossPollEnabled?")),

@@ -105,7 +105,7 @@ def disable_line_caches(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("textual.strip.FIFOCache", lambda size: no_cache)
 
 
-# -- waiting
+# Waiting
 
 
 def wait_until_idle_only(patch: pytest.MonkeyPatch) -> None:

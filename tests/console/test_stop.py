@@ -159,7 +159,7 @@ async def test_the_palette_resumes_only_after_y(console: ConsoleApp, screen: str
     await play(console, press(f"{screen} f12"), STOPPED, *resume)
 
 
-# -- leaving
+# Leaving
 
 
 @pytest.fixture

@@ -108,7 +108,7 @@ def test_a_pattern_says_the_same_from_a_similarity_of_0_6(text: str, pattern: st
     assert find_pattern(text, (ProfileItem("a", "nothing here"), item)) == (item if is_found else None)
 
 
-# -- the queue
+# The queue
 
 
 def find_refusal(bubble: Bubble) -> tuple[str, str]:
@@ -260,7 +260,7 @@ def test_a_quote_goes_up_only_once_the_operator_approved_it(world: Organisation,
         world.bubbles.approve("bub_none")
 
 
-# -- faults
+# Faults
 
 
 @contextmanager

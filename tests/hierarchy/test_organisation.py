@@ -79,7 +79,7 @@ def test_an_assigned_tier_is_written_and_the_rest_of_the_file_stays(tmp_path: Pa
     assert file.path.read_text() == "{"
 
 
-# -- tiers and chains
+# Tiers and chains
 
 
 @pytest.mark.parametrize(

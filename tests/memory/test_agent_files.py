@@ -138,7 +138,7 @@ def test_the_engine_adds_to_the_memory_and_never_to_the_soul(files: AgentFiles, 
     assert read_recorded_changes(database) == [("gardener", "memory.md", "by the engine")]
 
 
-# -- watching
+# Watching
 
 
 @pytest.mark.long

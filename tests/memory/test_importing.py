@@ -134,7 +134,7 @@ def test_a_malformed_line_is_refused(line: bytes) -> None:
         read_turn(line, "s")
 
 
-# -- in a whole engine
+# In a whole engine
 
 
 def test_transcripts_that_cannot_be_read_are_reported_once(shop_engine: Engine, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_conversation_elsewhere_is_a_sign_of_the_operator_and_no_write(
     assert find_last_workspace_activity(shop_engine, [str(repository.path)]) == before
 
 
-# -- lines of JSON
+# Lines of JSON
 
 
 def test_a_line_becomes_a_memory_with_everything_it_says() -> None:

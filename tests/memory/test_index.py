@@ -197,7 +197,7 @@ def test_an_embedder_that_changes_while_the_index_opens_gets_an_index_of_its_own
         assert helper.opened == ["words", "other words"]
 
 
-# -- chunks
+# Chunks
 
 
 @given(st.lists(st.integers(1, 9), max_size=1200))
@@ -213,7 +213,7 @@ def test_chunks_cover_the_text_fit_the_embedder_and_overlap(lengths: list[int]) 
         assert sum(start <= first and last <= stop for first, last in offsets) <= MAX_CHUNK_TOKENS
 
 
-# -- on a server
+# On a server
 
 
 class RunningChroma:
@@ -267,6 +267,9 @@ def memory_on_server(
         embedder=WordVectors(),
     )
     memory.start()
+    memory.remember(make_turns(*(f"word{number} thing{number % 7}" for number in range(30))))
+    assert memory.settle(LONG)
+    assert memory.index.wait(LONG)
     yield memory
     memory.close()
 
@@ -277,17 +280,17 @@ def count_on_server(memory: MemoryService) -> int:
 
 
 @pytest.mark.long
-def test_a_server_holds_the_index_and_may_be_lost(
-    memory_on_server: MemoryService, server: RunningChroma, tmp_path: Path
-) -> None:
-    memory = memory_on_server
-    memory.remember(make_turns(*(f"word{number} thing{number % 7}" for number in range(30))))
-    assert memory.settle(LONG)
-    assert memory.index.wait(LONG)
-    assert find_nearest(memory, "word17 thing3") == "word17 thing3"
-    assert count_on_server(memory) == 30
+def test_a_server_holds_the_index(memory_on_server: MemoryService, tmp_path: Path) -> None:
+    assert find_nearest(memory_on_server, "word17 thing3") == "word17 thing3"
+    assert count_on_server(memory_on_server) == 30
     assert not (tmp_path / "chroma").exists()
 
+
+@pytest.mark.long
+def test_without_its_server_memory_is_degraded_until_the_server_is_back(
+    memory_on_server: MemoryService, server: RunningChroma
+) -> None:
+    memory = memory_on_server
     server.kill()
     until(lambda: find_nearest(memory, "word17 thing3") == "")
     state = memory.index.state
@@ -300,16 +303,18 @@ def test_a_server_holds_the_index_and_may_be_lost(
     memory.remember(make_turns("word99 thing1"))
     assert memory.vectoriser.settle(LONG)
     assert [layer.state for layer in memory.layers() if layer.layer is Layer.VECTORS] == ["degraded"]
-
-    server.start()  # with all its data
+    server.start()
     until(lambda: find_nearest(memory, "word99 thing1") == "word99 thing1")
     assert count_on_server(memory) == 31
 
+
+@pytest.mark.long
+def test_a_server_that_lost_its_data_gets_it_again(memory_on_server: MemoryService, server: RunningChroma) -> None:
     server.kill()
     shutil.rmtree(server.folder)
-    server.start()  # with no data
-    until(lambda: find_nearest(memory, "word17 thing3") == "word17 thing3")
-    assert count_on_server(memory) == 31
+    server.start()
+    until(lambda: find_nearest(memory_on_server, "word17 thing3") == "word17 thing3")
+    assert count_on_server(memory_on_server) == 30
 
 
 def test_the_token_is_not_shown() -> None:

@@ -121,7 +121,7 @@ def test_each_match_says_how_many_tokens_it_has() -> None:
     assert [item.tokens for item in make_recaller(source).recall(RecallQuery("x"), 5.0).items] == [1, 4_000]
 
 
-# -- layers F and G
+# Layers F and G
 
 
 def test_the_graph_finds_similar_tasks_and_what_is_one_step_away(tmp_path: Path, clock: FakeClock) -> None:
@@ -170,7 +170,7 @@ def test_a_tasks_memory_counts_less_with_age(days: int, recency: float) -> None:
     assert decayed.score == pytest.approx(sum(part.value * part.weight for part in decayed.parts))
 
 
-# -- layers C and E, in the real store
+# Layers C and E, in the real store
 
 
 class MissingEmbedder(WordVectors):

@@ -92,7 +92,7 @@ def test_whole_memories_fill_the_budget_and_the_preview_names_the_rest() -> None
     assert contribution.notes == ()
 
 
-# -- hostile memories
+# Hostile memories
 
 
 def assert_contains_only(lines: list[str], item: RecallMatch) -> None:

@@ -31,7 +31,7 @@ from tests.conftest import MONDAY_MORNING
 from tests.memory.stand_in_work import NOW, StandInWork, record_end, view
 from tests.support.shared_database import LocalSharedDatabase
 
-# -- the summary of one session
+# The summary of one session
 
 
 class WordyModel:
@@ -103,7 +103,7 @@ def test_a_summary_is_remembered_once_for_each_outcome(
     assert earlier.superseded_by == latest.id
 
 
-# -- shared between machines
+# Shared between machines
 
 TOPIC = "summaries/f00d"
 

@@ -85,7 +85,7 @@ def sort_ids(cards: list[Card]) -> list[str]:
     return [card.id for card in sort_cards(cards, NOW)]
 
 
-# -- the order
+# The order
 
 
 def test_cards_that_cannot_run_come_last() -> None:
@@ -147,7 +147,7 @@ def test_own_prompts_lie_on_top_the_newest_first() -> None:
     assert sort_ids([make_stack_card("a", Tier.AT_RISK, 0.9), older, newer]) == ["f", "e", "a"]
 
 
-# -- places
+# Places
 
 CAPS = Settings(max_pending_cards=5, max_pending_cards_in_all=12)
 

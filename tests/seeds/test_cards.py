@@ -153,7 +153,7 @@ def test_follow_ups(world: OperatorWorld) -> None:
     assert (card["kind"], card["flow"], card["status"]) == ("rerun_failing", "run_tests", "pending")
 
 
-# -- a card
+# A card
 
 
 @pytest.mark.long
