@@ -108,7 +108,8 @@ class Forgetting:
         self._lock = threading.Lock()
 
     def preview(self, id_or_words: str) -> ForgetPreview:
-        """What forgetting an entry, or all that contains these words, would erase. Raises `Refusal` `too_short`."""
+        """What forgetting an entry, or all that contains these words, would erase. Raises `Refusal` `too_short`, and
+        `nothing_found` for an entry without a text."""
         terms = self._search_terms(id_or_words)
         matches_by_store = {store.name: list(store.find(terms)) for store in self._stores}
         places = [
@@ -163,7 +164,10 @@ class Forgetting:
 
     def _search_terms(self, id_or_words: str) -> SearchTerms:
         text = self._text_of(id_or_words.strip())
-        if text:
+        if text is not None and not text.strip():
+            message = f"{id_or_words.strip()} has no text: it was forgotten already"
+            raise Refusal("nothing_found", message, "give the words, if they are elsewhere")
+        if text is not None:
             return SearchTerms(search_terms_of(text))
         return SearchTerms([id_or_words, *search_terms_of(id_or_words)[1:]])
 

@@ -129,7 +129,12 @@ def build_knowledge(services: Services, overrides: Overrides) -> None:
         files=services.agent_files,
         model=MemoryModel(services),
         other_texts=OtherTexts(
-            (services.profiles, learnt, CandidateTexts(services.database)), find_by_prefix={"lrn": learnt.find_text}
+            (services.profiles, learnt, CandidateTexts(services.database)),
+            find_by_prefix={
+                "lrn": learnt.find_text,
+                "pred": lambda card_id: services.cards.get(card_id).assignment.prompt,
+                "change": lambda change_set_id: services.changes.get(change_set_id).title,
+            },
         ),
         report=services.report,
     )

@@ -116,6 +116,14 @@ def test_a_console_reads_again_what_showed_it(engine: Engine, repository: Reposi
     assert {"cards", "tasks"} <= showing <= set(MemoryForgotten.topics)
 
 
+def test_a_card_is_forgotten_by_its_id_with_its_prompt(engine: Engine, repository: Repository) -> None:
+    card = engine.cards.propose(f"Write to {PRIVATE}", workspace=str(repository.path))
+    engine.knowledge.forgetting.forget(card.id)
+    engine.knowledge.forgetting.forget("Write to")
+    refused("nothing_found", lambda: engine.knowledge.forgetting.preview(card.id))
+    assert "Vandersloot" not in engine.cards.get(card.id).assignment.prompt
+
+
 def test_stubs_keep_graphs_and_chains_whole(engine: Engine) -> None:
     engine.knowledge.forgetting.forget(PRIVATE)
     stub = engine.knowledge.graph.get_neighbourhood("session_1")
