@@ -151,6 +151,13 @@ STORIES: Stories = {
 test_story = make_story_test(STORIES)
 
 
+@pytest.mark.parametrize("theme", ["clawpy-dark", "clawpy-ansi"])
+async def test_a_stop_is_seen_above_the_palette(console: ConsoleApp, theme: str) -> None:
+    async with running(console) as pilot:
+        console.theme = theme
+        await carry_out(pilot, press("ctrl+p"), sees("WATCHING"), press("f12"), sees("STOPPED"))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("screen", ["1", "6"])
 async def test_the_palette_resumes_only_after_y(console: ConsoleApp, screen: str) -> None:
