@@ -172,6 +172,17 @@ def _engine_that_hangs_up(engine: StandIn, home: Home, monkeypatch: pytest.Monke
     monkeypatch.setattr(control, "ask", hang_up)
 
 
+@pytest.fixture
+def copied_home(home: Home, clock: FakeClock, serve: Serve, tmp_path: Path) -> Iterator[Home]:
+    """A copy of a home whose engine is running. That engine fails the test if it is asked."""
+    server = serve(lambda verb, arguments: pytest.fail(f"the engine of the original was asked to {verb}"))
+    copy = Home.locate(tmp_path / "copy")
+    copy.data.mkdir(parents=True)
+    with held(home, clock, server.address):
+        shutil.copyfile(home.data / "engine.json", copy.data / "engine.json")
+        yield copy
+
+
 @pytest.mark.usefixtures("_engine_that_hangs_up")
 def test_a_question_whose_answer_was_lost_is_asked_again(call: Call, home: Home) -> None:
     assert call(home, "status", {})["state"] == "WATCHING"
@@ -223,17 +234,6 @@ def test_the_note_of_a_dead_engine_of_another_version_keeps_no_verb_from_an_engi
         note = (home.data / "engine.json").read_bytes()
     (home.data / "engine.json").write_bytes(note)
     assert call(home, "status", {})["state"] == "WATCHING"
-
-
-@pytest.fixture
-def copied_home(home: Home, clock: FakeClock, serve: Serve, tmp_path: Path) -> Iterator[Home]:
-    """A copy of a home whose engine is running. That engine fails the test if it is asked."""
-    server = serve(lambda verb, arguments: pytest.fail(f"the engine of the original was asked to {verb}"))
-    copy = Home.locate(tmp_path / "copy")
-    copy.data.mkdir(parents=True)
-    with held(home, clock, server.address):
-        shutil.copyfile(home.data / "engine.json", copy.data / "engine.json")
-        yield copy
 
 
 def test_a_copied_home_does_not_ask_the_engine_of_the_original(call: Call, copied_home: Home) -> None:

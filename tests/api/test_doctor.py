@@ -189,6 +189,13 @@ def test_a_folder_that_is_no_usable_workspace_is_named(home: Home, repository: R
 # Beyond this machine
 
 
+def make_sqlite_error(message: str, code: int) -> sqlite3.Error:
+    """An error as SQLite raises it."""
+    error = sqlite3.OperationalError(message)
+    error.sqlite_errorcode = code
+    return error
+
+
 def test_the_server_of_the_index_is_asked_only_online(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CLAWPY_CHROMA_URL", raising=False)
     assert check_index_server(Settings(), online=True) == []
@@ -204,13 +211,6 @@ def test_the_server_of_the_index_is_asked_only_online(monkeypatch: pytest.Monkey
     [check] = check_index_server(with_server, online=True)
     assert check.state == "warn"
     assert "it cannot be reached: [Errno 111] Connection refused" in check.message
-
-
-def make_sqlite_error(message: str, code: int) -> sqlite3.Error:
-    """An error as SQLite raises it."""
-    error = sqlite3.OperationalError(message)
-    error.sqlite_errorcode = code
-    return error
 
 
 @pytest.mark.parametrize(

@@ -138,6 +138,17 @@ GIT_NAMES = (
 )  # fmt: skip
 
 
+def run_with_own_mounts(script: str) -> None:
+    """Run a script that can mount, and ends with 77 if this machine does not let it."""
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("a mount needs root and unshare")
+    command = ["unshare", "--mount", sys.executable, "-c", textwrap.dedent(script)]
+    completed = subprocess.run(command, cwd=Path.cwd(), check=False)
+    if completed.returncode == 77:
+        pytest.skip("this machine does not let root mount")
+    assert completed.returncode == 0
+
+
 @pytest.mark.parametrize("name", [*GIT_NAMES, "..", "."])
 @pytest.mark.parametrize("at", ["top", pytest.param("below", marks=pytest.mark.slow_attack)])
 def test_names_that_lead_to_git_or_out_of_the_project_are_not_landed(
@@ -236,17 +247,6 @@ def test_a_rename_that_changes_only_the_case_changes_nothing_outside(world: Land
     with pytest.raises(Refusal):
         change.land()
     canary.assert_untouched()
-
-
-def run_with_own_mounts(script: str) -> None:
-    """Run a script that can mount, and ends with 77 if this machine does not let it."""
-    if os.geteuid() != 0 or shutil.which("unshare") is None:
-        pytest.skip("a mount needs root and unshare")
-    command = ["unshare", "--mount", sys.executable, "-c", textwrap.dedent(script)]
-    completed = subprocess.run(command, cwd=Path.cwd(), check=False)
-    if completed.returncode == 77:
-        pytest.skip("this machine does not let root mount")
-    assert completed.returncode == 0
 
 
 @pytest.mark.slow_attack

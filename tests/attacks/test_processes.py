@@ -47,6 +47,14 @@ def victim(victim: Victim) -> Victim:
 # Other processes
 
 
+def read_process_settings(pid: int) -> list[Any]:
+    if sys.platform != "linux":  # the type checker does not know of the mark above
+        return []
+    process = psutil.Process(pid)
+    scheduling = [os.sched_getaffinity(pid), os.sched_getscheduler(pid), resource.prlimit(pid, resource.RLIMIT_NOFILE)]
+    return [process.nice(), process.ionice(), *scheduling, Path(f"/proc/{pid}/oom_score_adj").read_text()]
+
+
 @each_attack("signals")
 def test_no_signal_reaches_another_process(victim: Victim, other_process: subprocess.Popen[bytes], code: str) -> None:
     victim.attempt(code, pid=other_process.pid)
@@ -67,14 +75,6 @@ def test_no_signal_reaches_the_engine(victim: Victim) -> None:
 def test_another_process_is_not_read(victim: Victim, other_process: subprocess.Popen[bytes], code: str) -> None:
     at = int(Path(f"/proc/{other_process.pid}/maps").read_text().split("-")[0], 16)
     assert "hunter2" not in victim.attempt(code, pid=other_process.pid, at=at).output
-
-
-def read_process_settings(pid: int) -> list[Any]:
-    if sys.platform != "linux":  # the type checker does not know of the mark above
-        return []
-    process = psutil.Process(pid)
-    scheduling = [os.sched_getaffinity(pid), os.sched_getscheduler(pid), resource.prlimit(pid, resource.RLIMIT_NOFILE)]
-    return [process.nice(), process.ionice(), *scheduling, Path(f"/proc/{pid}/oom_score_adj").read_text()]
 
 
 @each_attack("changes")

@@ -39,6 +39,20 @@ WORKSPACES = {"": "/srv/api", "shop": "/srv/shop"}
 """Each workspace by the name that items use; "" if they name none."""
 
 
+@pytest.fixture
+def board(database: Database) -> TaskBoard:
+    return TaskBoard(database, randomness=Randomness(1))
+
+
+@pytest.fixture
+def make_heartbeat(database: Database, clock: FakeClock, board: TaskBoard) -> Callable[[str], Heartbeat]:
+    def make(text: str) -> Heartbeat:
+        page = HeartbeatPage("cto", text, clock.now(), "koji-core")
+        return Heartbeat(database, clock, board=board, pages=lambda: ([page], []), find_workspace=WORKSPACES.get)
+
+    return make
+
+
 def test_every_documented_form_is_read() -> None:
     text = """# Heartbeat
 - [ ] every day 09:00: Sum up yesterday
@@ -137,20 +151,6 @@ def test_an_interval_is_due_at_its_multiples(span: int, passed: int) -> None:
     occurrence = find_last_occurrence(Every(timedelta(minutes=span)), NOW, NOW + timedelta(minutes=passed), UTC)
     times = passed // span
     assert occurrence == (NOW + timedelta(minutes=span * times) if times else None)
-
-
-@pytest.fixture
-def board(database: Database) -> TaskBoard:
-    return TaskBoard(database, randomness=Randomness(1))
-
-
-@pytest.fixture
-def make_heartbeat(database: Database, clock: FakeClock, board: TaskBoard) -> Callable[[str], Heartbeat]:
-    def make(text: str) -> Heartbeat:
-        page = HeartbeatPage("cto", text, clock.now(), "koji-core")
-        return Heartbeat(database, clock, board=board, pages=lambda: ([page], []), find_workspace=WORKSPACES.get)
-
-    return make
 
 
 def test_missed_occurrences_make_one_task_and_a_restart_none(

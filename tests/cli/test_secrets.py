@@ -42,6 +42,23 @@ def piped_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO(f"{SECRET}\n"))
 
 
+class ProviderServer(LoopbackServer):
+    """Takes one key; sends whoever asks for `/moved` elsewhere."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            good = self.headers.get("authorization") == f"Bearer {SECRET}" or self.headers.get("x-api-key") == SECRET
+            self.send_response(302 if self.path.startswith("/moved") else 200 if good else 401)
+            self.send_header("location", "https://example.org/")
+            self.end_headers()
+
+
+@pytest.fixture
+def provider() -> Iterator[str]:
+    with ProviderServer() as server:
+        yield server.url
+
+
 @pytest.mark.usefixtures("piped_key")
 def test_a_key_is_stored_and_its_effect_is_named(clawpy: Clawpy, ring: MemoryKeyring, home: Home) -> None:
     result = clawpy("key", "set", "openai")
@@ -132,23 +149,6 @@ def test_keys_need_neither_the_engine_nor_valid_settings(
         assert clawpy("key", "list").code == 0
     finally:
         lock.release()
-
-
-class ProviderServer(LoopbackServer):
-    """Takes one key; sends whoever asks for `/moved` elsewhere."""
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            good = self.headers.get("authorization") == f"Bearer {SECRET}" or self.headers.get("x-api-key") == SECRET
-            self.send_response(302 if self.path.startswith("/moved") else 200 if good else 401)
-            self.send_header("location", "https://example.org/")
-            self.end_headers()
-
-
-@pytest.fixture
-def provider() -> Iterator[str]:
-    with ProviderServer() as server:
-        yield server.url
 
 
 @pytest.mark.long

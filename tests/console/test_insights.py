@@ -181,6 +181,16 @@ def read() -> Insights:
     return StandIn().insights.read(30)
 
 
+def replace_metrics(read: Insights, **figures: object) -> Insights:
+    """Insights with these figures."""
+    return dataclasses.replace(read, metrics=dataclasses.replace(read.metrics, **figures))  # type: ignore[arg-type]
+
+
+def make_bucket(stated: float, rate: float, decided: int = 20, unstated: int = 0) -> dict[str, Any]:
+    item = ConfidenceBucket(0.6, 0.7, decided, rate, stated, rate - 0.1, rate + 0.1, unstated)
+    return document(replace_metrics(StandIn().insights.read(30), calibration=(item,)))["calibration"][0]
+
+
 def test_an_approved_card_that_could_not_run_is_not_called_undecided(read: Insights) -> None:
     message = insights.explain_no_figures(replace_metrics(read, approved=0, rejected=0, cannot_run=1), DEFAULT_KEY)
     assert message.startswith("1 could not run, so it counts in no rate. On mission control (1)")
@@ -197,16 +207,6 @@ def test_decisions_on_prompts_of_your_own_alone_are_named(read: Insights, own: i
     phase = dataclasses.replace(read.phase, decisions=decisions)
     message = insights.explain_no_figures(dataclasses.replace(undecided, phase=phase), DEFAULT_KEY)
     assert message.startswith(f"You have not decided any of these {words}")
-
-
-def replace_metrics(read: Insights, **figures: object) -> Insights:
-    """Insights with these figures."""
-    return dataclasses.replace(read, metrics=dataclasses.replace(read.metrics, **figures))  # type: ignore[arg-type]
-
-
-def make_bucket(stated: float, rate: float, decided: int = 20, unstated: int = 0) -> dict[str, Any]:
-    item = ConfidenceBucket(0.6, 0.7, decided, rate, stated, rate - 0.1, rate + 0.1, unstated)
-    return document(replace_metrics(StandIn().insights.read(30), calibration=(item,)))["calibration"][0]
 
 
 @pytest.mark.parametrize(

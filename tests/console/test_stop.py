@@ -43,6 +43,14 @@ PLACES = {
 """The keys that lead to each place."""
 
 
+def publish(*events: object) -> Step:
+    def publish_all(app: ConsoleApp) -> None:
+        for event in events:
+            app.engine.bus.publish(event)  # type: ignore[union-attr, arg-type]
+
+    return publish_all
+
+
 @pytest.mark.long
 async def test_f12_stops_on_every_screen_and_in_every_dialog_and_text_field(
     console: ConsoleApp, engine: StandIn
@@ -77,14 +85,6 @@ async def test_f12_before_the_engine_is_open_stops_as_soon_as_it_is(home: Home) 
         await pilot.press("f12")
         opened.set()
         await until(pilot, lambda: any(call[0] == "stop" for call in engine.call_log))
-
-
-def publish(*events: object) -> Step:
-    def publish_all(app: ConsoleApp) -> None:
-        for event in events:
-            app.engine.bus.publish(event)  # type: ignore[union-attr, arg-type]
-
-    return publish_all
 
 
 LUNCH, SETTINGS = "kill: stop: lunch", "kill: crossPollEnabled is false in the settings"

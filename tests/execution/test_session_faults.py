@@ -108,16 +108,6 @@ def test_the_start_in_a_copied_home_ends_no_session_of_the_original(
 # What cannot be stored or started
 
 
-def test_a_transcript_that_cannot_be_made_fails_the_session(world: ScriptWorld) -> None:
-    world.home.data.mkdir(parents=True, exist_ok=True)
-    world.home.transcripts.write_text("in the way")
-    view = world.run("gate")
-    assert view.state is SessionState.FAILED
-    assert view.summary.startswith("it could not be started")
-    assert world.runner.started_ids == []
-    assert world.ended[0].state is SessionState.FAILED
-
-
 def refuse_ends(patched: pytest.MonkeyPatch) -> list[str]:
     """Have the disk be full whenever the end of a session is stored. Returns the ids of these sessions, one for each
     refusal."""
@@ -129,6 +119,16 @@ def refuse_ends(patched: pytest.MonkeyPatch) -> list[str]:
 
     patched.setattr(SessionStore, "end", refuse)
     return refused_ids
+
+
+def test_a_transcript_that_cannot_be_made_fails_the_session(world: ScriptWorld) -> None:
+    world.home.data.mkdir(parents=True, exist_ok=True)
+    world.home.transcripts.write_text("in the way")
+    view = world.run("gate")
+    assert view.state is SessionState.FAILED
+    assert view.summary.startswith("it could not be started")
+    assert world.runner.started_ids == []
+    assert world.ended[0].state is SessionState.FAILED
 
 
 @pytest.mark.long

@@ -182,6 +182,15 @@ def test_tool_calls_and_errors_are_recorded_however_the_session_ended(world: Scr
 # Replies
 
 
+def _try_reply(world: ScriptWorld, session_id: str) -> bool:
+    """Send a reply. Returns whether the session listened already."""
+    try:
+        world.sessions.reply(session_id, "rather in green")
+    except Refusal:
+        return False
+    return True
+
+
 def test_a_reply_that_nobody_reads_is_refused_with_the_way_out(world: ScriptWorld) -> None:
     view = world.start("gate")
     wait_until(lambda: world.runner.started_ids)
@@ -216,12 +225,3 @@ def test_a_reply_is_read_once_and_keeps_the_session_listening(world: ScriptWorld
     wait_until(lambda: world.runner.started_ids and _try_reply(world, view.id))
     assert world.wait(view).summary == "rather in green"
     assert read_replies(view.id) == ["rather in green"]
-
-
-def _try_reply(world: ScriptWorld, session_id: str) -> bool:
-    """Send a reply. Returns whether the session listened already."""
-    try:
-        world.sessions.reply(session_id, "rather in green")
-    except Refusal:
-        return False
-    return True

@@ -43,6 +43,21 @@ def world(make_world: MakeWorld, repository: Repository) -> ValidationWorld:
     return make_world(ValidationWorld, repository=repository, sandbox=find_best_sandbox())
 
 
+def commit_java(world: ValidationWorld, statement: str) -> None:
+    """Commit a project of Maven, whose method has this statement."""
+    world.repository.write("mvnw", MAVEN_WRAPPER).chmod(0o755)
+    world.repository.commit("Java", {**MAVEN_PROJECT, "Cart.java": make_java_class(statement)})
+
+
+def write_java(statement: str) -> Turn:
+    """A turn that gives the method this statement."""
+
+    def turn(live: LiveSession, folder: SessionFolder) -> None:
+        (folder.path / "Cart.java").write_text(make_java_class(statement))
+
+    return turn
+
+
 @pytest.mark.long
 def test_a_test_that_the_agent_broke_goes_back_to_it_with_the_output(world: ValidationWorld) -> None:
     view, prompts = world.work(write_files(cart=WRONG), write_files(cart=RIGHT + "# rounded\n"))
@@ -125,21 +140,6 @@ def test_what_cannot_be_tested_without_the_changes_is_not_known_to_have_failed_b
     assert view.check.failed_before is None
     assert "it is not known whether it failed before" in view.summary
     assert world.find_change(view).files[0].path == "cart.py"
-
-
-def commit_java(world: ValidationWorld, statement: str) -> None:
-    """Commit a project of Maven, whose method has this statement."""
-    world.repository.write("mvnw", MAVEN_WRAPPER).chmod(0o755)
-    world.repository.commit("Java", {**MAVEN_PROJECT, "Cart.java": make_java_class(statement)})
-
-
-def write_java(statement: str) -> Turn:
-    """A turn that gives the method this statement."""
-
-    def turn(live: LiveSession, folder: SessionFolder) -> None:
-        (folder.path / "Cart.java").write_text(make_java_class(statement))
-
-    return turn
 
 
 @pytest.mark.long

@@ -82,6 +82,11 @@ def test_an_assigned_tier_is_written_and_the_rest_of_the_file_stays(tmp_path: Pa
 # Tiers and chains
 
 
+def make_agents(reports_to: dict[str, str]) -> dict[str, AgentView]:
+    """Agents by id; `reports_to` has the leader of each."""
+    return {name: AgentView(name, "", leader, 4, "", "", ()) for name, leader in reports_to.items()}
+
+
 @pytest.mark.parametrize(
     ("agent_id", "tier"),
     [
@@ -96,11 +101,6 @@ def test_without_assignment_and_archetype_the_name_decides_the_tier(agent_id: st
     resolved, rule = resolve_tier(agent_id, assigned=None, archetype="")
     assert resolved == tier
     assert rule.partition(":")[0] == "the name"
-
-
-def make_agents(reports_to: dict[str, str]) -> dict[str, AgentView]:
-    """Agents by id; `reports_to` has the leader of each."""
-    return {name: AgentView(name, "", leader, 4, "", "", ()) for name, leader in reports_to.items()}
 
 
 @pytest.mark.parametrize(("leaders", "end"), [(10, "reaches the owner"), (11, "stops after 10 leaders")])

@@ -99,6 +99,20 @@ def crash_after_write(database: Database) -> None:
     raise KeyboardInterrupt
 
 
+COUNT_TASKS = """
+import sqlite3, sys
+database = sqlite3.connect(sys.argv[1])
+print(database.execute("SELECT count(*) FROM tasks").fetchone()[0])
+database.close()
+"""
+
+
+def count_tasks_in_another_program(database: Path) -> int:
+    """The number of tasks that a program outside of the engine reads, such as a backup."""
+    command = [sys.executable, "-c", COUNT_TASKS, str(database)]
+    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
 def test_the_words_are_in_no_file_afterwards(engine: Engine, tmp_path: Path) -> None:
     forgetting = engine.knowledge.forgetting
     assert len(find_files(tmp_path)) >= 6
@@ -211,20 +225,6 @@ def test_a_transcript_that_is_being_written_is_not_touched(engine: Engine, monke
     monkeypatch.setattr(forgetting, "_running", lambda: ["session_1"])
     refused("session_running", lambda: forgetting.forget(PRIVATE))
     assert forgetting.preview(PRIVATE).total > 0
-
-
-COUNT_TASKS = """
-import sqlite3, sys
-database = sqlite3.connect(sys.argv[1])
-print(database.execute("SELECT count(*) FROM tasks").fetchone()[0])
-database.close()
-"""
-
-
-def count_tasks_in_another_program(database: Path) -> int:
-    """The number of tasks that a program outside of the engine reads, such as a backup."""
-    command = [sys.executable, "-c", COUNT_TASKS, str(database)]
-    return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
 def test_what_is_written_after_a_search_is_in_the_file_even_if_another_program_opens_it(engine: Engine) -> None:

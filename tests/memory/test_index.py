@@ -67,6 +67,21 @@ def assert_searches_again(memory: MemoryService) -> None:
     until(lambda: find_nearest(memory, "word17 thing3") == "word17 thing3")
 
 
+class SwitchingHelper(Helper):
+    """Holds no vectors. While it opens an index for the first time, the operator chooses another embedder."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: list[str] = []
+        self.model = "words"
+
+    def call(self, method: str, *arguments: Any, timeout: float, bulk: bool = True) -> Any:
+        if method == "open":
+            self.opened.append(arguments[1])
+            self.model = "other words"
+        return []
+
+
 @pytest.mark.long
 def test_the_index_and_the_exact_search_find_the_same(
     indexed_memory: MemoryService, monkeypatch: pytest.MonkeyPatch
@@ -169,21 +184,6 @@ def test_another_embedder_makes_all_vectors_anew(make_memory: MakeMemory) -> Non
     embedding = memory.vectors.embed("one thing")
     assert embedding.array.shape == (16,)
     assert find_nearest(memory, "[05 January 2026] Ada: one thing") == "one thing"
-
-
-class SwitchingHelper(Helper):
-    """Holds no vectors. While it opens an index for the first time, the operator chooses another embedder."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.opened: list[str] = []
-        self.model = "words"
-
-    def call(self, method: str, *arguments: Any, timeout: float, bulk: bool = True) -> Any:
-        if method == "open":
-            self.opened.append(arguments[1])
-            self.model = "other words"
-        return []
 
 
 def test_an_embedder_that_changes_while_the_index_opens_gets_an_index_of_its_own(

@@ -34,6 +34,13 @@ from tests.conftest import Repository
 from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, make_proposal
 
 
+def make_reviewed_card(world: DecisionWorld, repository: Repository) -> Card:
+    """A card about the present state of a repository, which session `sess_1` reviewed."""
+    facts = {REVIEWED_IN: "sess_1", REVIEWED_STATE: read_status(Git(repository.path)).digest}
+    world.workspaces[:] = [str(repository.path)]
+    return world.make_card("a", workspace=str(repository.path), facts=facts)
+
+
 def test_an_approved_card_runs_with_its_permit(world: DecisionWorld) -> None:
     card = world.cards.approve(world.make_card().id)
     assert (card.status, card.decided_by) == (Status.APPROVED, DecidedBy.OPERATOR)
@@ -63,13 +70,6 @@ def test_a_repository_that_git_does_not_accept_is_refused_with_what_helps(world:
         Refusal, match=f"nothing can run: {foreign.message} .{foreign.fix}; then approve the card again"
     ):
         world.cards.approve(world.make_card().id)
-
-
-def make_reviewed_card(world: DecisionWorld, repository: Repository) -> Card:
-    """A card about the present state of a repository, which session `sess_1` reviewed."""
-    facts = {REVIEWED_IN: "sess_1", REVIEWED_STATE: read_status(Git(repository.path)).digest}
-    world.workspaces[:] = [str(repository.path)]
-    return world.make_card("a", workspace=str(repository.path), facts=facts)
 
 
 def test_a_review_of_the_same_state_is_not_run_again_unless_it_is_edited(

@@ -178,6 +178,17 @@ def test_a_shown_card_whose_work_the_operator_did_gives_a_signal(
 # Errors, stops and workspaces that are off
 
 
+class RunningClock(FakeClock):
+    """A clock that goes on by a second each time it is read."""
+
+    def now(self) -> datetime:
+        self.advance(timedelta(seconds=1))
+        return super().now()
+
+    def local(self) -> datetime:
+        return self.now()
+
+
 def test_nothing_is_withdrawn_when_a_source_failed(world: DecisionWorld) -> None:
     card = world.make_card("a")
     world.context_errors = ("runs: the table is locked",)
@@ -292,17 +303,6 @@ def test_confidence_is_fixed_in_phase_0_and_the_twins_in_phase_1(world: Decision
         "moved up to “blocks”: you approved 29 of 29 like it",
     )
     assert card.tier is Tier.BLOCKS
-
-
-class RunningClock(FakeClock):
-    """A clock that goes on by a second each time it is read."""
-
-    def now(self) -> datetime:
-        self.advance(timedelta(seconds=1))
-        return super().now()
-
-    def local(self) -> datetime:
-        return self.now()
 
 
 def test_proposals_of_one_check_are_equally_urgent_however_long_it_takes(database: Database) -> None:

@@ -8,6 +8,17 @@ from engine.model import SessionView, Source, Tier
 from tests.situations.situation import RIGHT_TOTAL, WRONG_TOTAL, Situation
 
 
+def check_head(shop: Situation, committed: str) -> SessionView:
+    """Commit this, break it in an edit, and run the card that asks whether HEAD fails too."""
+    shop.commit("Rounding", {"cart.py": f"# rounded\n{committed}"}, days_ago=0)
+    shop.write("cart.py", f"# not committed\n{WRONG_TOTAL}")
+    assert not shop.run_tests().check.green
+    card = shop.predict_card("check_clean_head")
+    assert card.assignment.prompt == "Does `test_total` fail without your uncommitted changes, too?"
+    assert card.source is Source.FOLLOW_UP
+    return shop.approve(card)
+
+
 @pytest.mark.long
 def test_head_does_not_pass_without_the_uncommitted_file(shop: Situation) -> None:
     shop.record_test_run()
@@ -24,17 +35,6 @@ def test_head_does_not_pass_without_the_uncommitted_file(shop: Situation) -> Non
     session = shop.approve(card)
     assert not session.check.green
     assert session.summary.endswith("; 1 of 1 passed with the uncommitted files")
-
-
-def check_head(shop: Situation, committed: str) -> SessionView:
-    """Commit this, break it in an edit, and run the card that asks whether HEAD fails too."""
-    shop.commit("Rounding", {"cart.py": f"# rounded\n{committed}"}, days_ago=0)
-    shop.write("cart.py", f"# not committed\n{WRONG_TOTAL}")
-    assert not shop.run_tests().check.green
-    card = shop.predict_card("check_clean_head")
-    assert card.assignment.prompt == "Does `test_total` fail without your uncommitted changes, too?"
-    assert card.source is Source.FOLLOW_UP
-    return shop.approve(card)
 
 
 @pytest.mark.long

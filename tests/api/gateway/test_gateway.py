@@ -63,6 +63,20 @@ def test_an_invalid_address_is_refused(options: dict[str, Any]) -> None:
 # Opening and closing
 
 
+def run_openssl(*arguments: str) -> None:
+    """Run OpenSSL. Skips the test where it is not installed."""
+    needs("openssl")
+    subprocess.run(["openssl", *arguments], check=True, capture_output=True)
+
+
+def make_certificate(folder: Path) -> Path:
+    """Make a certificate for this machine, and its key, in one file."""
+    file = folder / "both.pem"
+    name = ("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1")
+    run_openssl("req", "-x509", "-nodes", "-newkey", "rsa:2048", "-keyout", str(file), "-out", str(file), *name)
+    return file
+
+
 @pytest.mark.long
 def test_a_gateway_that_ended_by_itself_is_reported(serve: Serve) -> None:
     served = serve()
@@ -159,20 +173,6 @@ def test_a_gateway_that_was_opened_by_hand_takes_on_names_and_origins_of_the_set
         settings.set("gateway.hosts", [])
         served.gateway.apply_settings()
         assert client.get("/api/v1/health", headers=renamed).status_code == 421
-
-
-def run_openssl(*arguments: str) -> None:
-    """Run OpenSSL. Skips the test where it is not installed."""
-    needs("openssl")
-    subprocess.run(["openssl", *arguments], check=True, capture_output=True)
-
-
-def make_certificate(folder: Path) -> Path:
-    """Make a certificate for this machine, and its key, in one file."""
-    file = folder / "both.pem"
-    name = ("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1")
-    run_openssl("req", "-x509", "-nodes", "-newkey", "rsa:2048", "-keyout", str(file), "-out", str(file), *name)
-    return file
 
 
 @pytest.mark.long

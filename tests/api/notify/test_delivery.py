@@ -43,6 +43,40 @@ def make_settings(url: str) -> MutableSettings:
     return MutableSettings(Settings(notify=NotifySettings(phone=SurfaceSettings(url=url))))
 
 
+CARD = NotificationContent(
+    NotificationKind.NEW_HIGH,
+    NOW,
+    "Run tests on <changed> *modules* @everyone",
+    "pred_a",
+    "koji-core",
+    0.72,
+    has_stated_confidence=True,
+)
+
+
+@pytest.fixture
+def server() -> Iterator[NotificationServer]:
+    with NotificationServer() as server:
+        yield server
+
+
+def make_test_note(form: Form, content: NotificationContent = CARD) -> Note:
+    return make_note(content, form, pending=3, now=NOW + timedelta(minutes=2))
+
+
+def send(url: str, note: Note, surface: Surface = Surface.PHONE, **buttons: Button) -> DeliveryFailure | None:
+    return deliver(Address(surface, url, "settings"), note, buttons)
+
+
+def make_fake_program(folder: Path, name: str) -> Path:
+    """Make a program that writes its arguments to a file; returns the file."""
+    program, arguments_file = folder / name, folder / f"{name}.arguments"
+    write_arguments = f'open({str(arguments_file)!r}, "w").write("\\0".join(sys.argv[1:]))'
+    program.write_text(f"#!{sys.executable}\nimport sys\n{write_arguments}\n")
+    program.chmod(0o755)
+    return arguments_file
+
+
 @pytest.mark.parametrize("url", ADDRESSES["open"])
 def test_addresses_without_a_secret_may_stand_in_the_settings(url: str) -> None:
     assert find_address_problem(url) == ""
@@ -116,36 +150,11 @@ def test_without_a_keyring_a_secret_address_is_refused_with_the_other_ways(home:
     assert "clawpy notify set discord --store file" in refusal.fix
 
 
-CARD = NotificationContent(
-    NotificationKind.NEW_HIGH,
-    NOW,
-    "Run tests on <changed> *modules* @everyone",
-    "pred_a",
-    "koji-core",
-    0.72,
-    has_stated_confidence=True,
-)
-
-
-@pytest.fixture
-def server() -> Iterator[NotificationServer]:
-    with NotificationServer() as server:
-        yield server
-
-
-def make(form: Form, content: NotificationContent = CARD) -> Note:
-    return make_note(content, form, pending=3, now=NOW + timedelta(minutes=2))
-
-
-def send(url: str, note: Note, surface: Surface = Surface.PHONE, **buttons: Button) -> DeliveryFailure | None:
-    return deliver(Address(surface, url, "settings"), note, buttons)
-
-
 def test_a_card_reaches_ntfy_with_its_buttons(server: NotificationServer) -> None:
     base = "https://here.example/api/v1/predictions/pred_a"
     verbs = {"approve": "confirm", "reject": "reject", "snooze": "snooze"}
     buttons = {name: Button(f"{base}/{verb}", f"pass_{name}") for name, verb in verbs.items()}
-    assert send(server.ntfy, make(Form.CARD), **buttons) is None
+    assert send(server.ntfy, make_test_note(Form.CARD), **buttons) is None
     [post] = server.posts
     assert post.body == {
         "topic": "clawpy",
@@ -164,7 +173,7 @@ def test_a_card_reaches_ntfy_with_its_buttons(server: NotificationServer) -> Non
 
 
 def test_a_voice_of_this_machine_does_not_ask_for_an_answer(server: NotificationServer) -> None:
-    assert send(server.json, make(Form.SPOKEN), Surface.GLASSES) is None
+    assert send(server.json, make_test_note(Form.SPOKEN), Surface.GLASSES) is None
     [post] = server.posts
     assert post.body["aps"]["alert"]["body"].endswith("Confidence 72 percent.")
     assert "answers" not in post.body
@@ -172,7 +181,7 @@ def test_a_voice_of_this_machine_does_not_ask_for_an_answer(server: Notification
 
 def test_a_program_that_can_answer_is_asked(server: NotificationServer) -> None:
     url = "https://here.example/api/v1/predictions/pred_a/reject"
-    assert send(server.json, make(Form.SPOKEN), Surface.GLASSES, reject=Button(url, "pass_reject")) is None
+    assert send(server.json, make_test_note(Form.SPOKEN), Surface.GLASSES, reject=Button(url, "pass_reject")) is None
     [post] = server.posts
     assert post.body["aps"]["alert"]["body"].endswith("Confidence 72 percent. Say approve or skip.")
     assert post.body["answers"]["reject"] == {"url": url, "authorization": "Bearer pass_reject"}
@@ -183,7 +192,7 @@ def test_discord_shows_text_literally_and_mentions_nobody(
     server: NotificationServer, monkeypatch: pytest.MonkeyPatch, form: Form, key: str
 ) -> None:
     monkeypatch.setattr(NotifyDiscord, "notify_url", f"http://127.0.0.1:{server.port}/api/webhooks")
-    assert send("discord://4242424242/abcdefghijklmnop", make(form), Surface.DISCORD) is None
+    assert send("discord://4242424242/abcdefghijklmnop", make_test_note(form), Surface.DISCORD) is None
     [post] = server.posts
     assert post.path == "/api/webhooks/4242424242/abcdefghijklmnop"
     value = post.body[key]
@@ -206,13 +215,15 @@ def test_a_status_below_500_lasts_unless_it_asks_for_patience(
     server: NotificationServer, status: int, failure: DeliveryFailure
 ) -> None:
     server.status = status
-    assert send(server.ntfy, make(Form.BANNER)) == failure
+    assert send(server.ntfy, make_test_note(Form.BANNER)) == failure
 
 
 def test_a_server_that_never_answers_is_a_failure(server: NotificationServer, monkeypatch: pytest.MonkeyPatch) -> None:
     server.open.clear()
     monkeypatch.setattr(delivery, "TIMEOUT_S", 0.05)
-    assert send(server.ntfy, make(Form.BANNER)) == DeliveryFailure("it did not accept the notification within 0.05 s")
+    assert send(server.ntfy, make_test_note(Form.BANNER)) == DeliveryFailure(
+        "it did not accept the notification within 0.05 s"
+    )
 
 
 @pytest.mark.parametrize("lines", [[], ["something else entirely at ntfy://user:pass@host"]])
@@ -220,30 +231,21 @@ def test_the_words_of_a_library_are_never_repeated(lines: list[str]) -> None:
     assert describe_failure(lines) == DeliveryFailure("it did not accept the notification")
 
 
-def make_fake_program(folder: Path, name: str) -> Path:
-    """Make a program that writes its arguments to a file; returns the file."""
-    program, arguments_file = folder / name, folder / f"{name}.arguments"
-    write_arguments = f'open({str(arguments_file)!r}, "w").write("\\0".join(sys.argv[1:]))'
-    program.write_text(f"#!{sys.executable}\nimport sys\n{write_arguments}\n")
-    program.chmod(0o755)
-    return arguments_file
-
-
 @pytest.mark.skipif(sys.platform == "darwin", reason="there it is osascript")
 def test_a_program_shows_a_note_and_another_reads_it_aloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     notifier, spoken = make_fake_program(tmp_path, "notify-send"), make_fake_program(tmp_path, "spd-say")
-    assert send("desktop://", make(Form.CARD), Surface.DESKTOP) is None
+    assert send("desktop://", make_test_note(Form.CARD), Surface.DESKTOP) is None
     assert notifier.read_text().split("\0") == [
         "--app-name=clawpy", "--urgency=normal", "--", "🔮 Cross-Pollination",
         "koji-core • 72% confidence\nRun tests on &lt;changed&gt; *modules* @everyone",
     ]  # fmt: skip
-    assert send("speak://", make(Form.SPOKEN, replace(CARD, text="--help me")), Surface.GLASSES) is None
+    assert send("speak://", make_test_note(Form.SPOKEN, replace(CARD, text="--help me")), Surface.GLASSES) is None
     assert spoken.read_text().split("\0")[2].startswith("Cross-pollination suggestion: --help me. Confidence 72")
 
 
 def test_a_machine_without_a_desktop_fails_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(sys, "platform", "linux")
-    failure = send("desktop://", make(Form.CARD), Surface.DESKTOP)
+    failure = send("desktop://", make_test_note(Form.CARD), Surface.DESKTOP)
     assert failure.lasting

@@ -47,6 +47,10 @@ ROWS = [[cell.strip() for cell in line.split("|")] for line in TABLE.strip().spl
 CELLS = [(row[0], surface, row[column]) for row in ROWS for surface, column in COLUMN_OF_SURFACE.items()]
 
 
+def make_test_note(content: NotificationContent, form: Form, pending: int = 1) -> Note:
+    return make_note(content, form, pending=pending, now=NOW, secrets=["hunter2hunter2"])
+
+
 @pytest.mark.parametrize(("kind", "surface", "form"), CELLS)
 def test_each_entry_has_its_form_on_each_surface(kind: str, surface: str, form: str) -> None:
     note = FORMS[NotificationKind(kind)].get(Surface(surface))
@@ -80,10 +84,6 @@ NEW = replace(CARD, has_stated_confidence=False)
 LOST = replace(CARD, tier=Tier.AT_RISK)
 READ_IT = "Say skip, or read it before you approve."
 DONE = NotificationContent(NotificationKind.COMPLETED, NOW, "Done: 41 passed", "pred_abc123", "koji-core")
-
-
-def make_test_note(content: NotificationContent, form: Form, pending: int = 1) -> Note:
-    return make_note(content, form, pending=pending, now=NOW, secrets=["hunter2hunter2"])
 
 
 def test_the_payload_of_a_phone_is_the_one_of_the_spec() -> None:

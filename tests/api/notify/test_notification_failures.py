@@ -161,19 +161,6 @@ STEP = st.sampled_from(
 )
 
 
-@pytest.mark.long
-@settings(max_examples=25)
-@given(steps=st.lists(STEP, max_size=25))
-def test_no_notification_is_lost_or_doubled_whatever_fails(steps: list[str]) -> None:
-    clock = FakeClock(MONDAY_MORNING)
-    with tempfile.TemporaryDirectory() as folder:
-        database = Database(Path(folder) / "clawpy.db", clock=clock, bus=EventBus())
-        try:
-            check_steps(steps, database, clock)
-        finally:
-            database.close()
-
-
 def check_steps(steps: list[str], database: Database, clock: FakeClock) -> None:
     """Carry the steps out, then let everything be delivered, and count the notes on the phone."""
     phone, amounts, crashed = StandInPhone(), [], False
@@ -212,3 +199,16 @@ def check_steps(steps: list[str], database: Database, clock: FakeClock) -> None:
     assert set(phone.counts) == set(amounts) or missed
     if not crashed:
         assert all(number == 1 for number in phone.counts.values())
+
+
+@pytest.mark.long
+@settings(max_examples=25)
+@given(steps=st.lists(STEP, max_size=25))
+def test_no_notification_is_lost_or_doubled_whatever_fails(steps: list[str]) -> None:
+    clock = FakeClock(MONDAY_MORNING)
+    with tempfile.TemporaryDirectory() as folder:
+        database = Database(Path(folder) / "clawpy.db", clock=clock, bus=EventBus())
+        try:
+            check_steps(steps, database, clock)
+        finally:
+            database.close()

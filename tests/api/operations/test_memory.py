@@ -77,12 +77,6 @@ def test_a_name_of_its_own_is_kept(name: str) -> None:
 # forget
 
 
-def test_recall_as_an_agent_that_never_existed_is_refused(shop_engine: Engine) -> None:
-    refused("unknown_agent", lambda: dispatch(shop_engine, "recall", {"query": "rounding", "agent": "nobody"}))
-    shop_engine.agents.retire("cfo")
-    assert dispatch(shop_engine, "recall", {"query": "rounding", "agent": "cfo"})["results"] == []
-
-
 def store_captures(engine: Engine, *texts: str) -> None:
     """Store `texts` as captured from a session."""
     rows = [
@@ -94,6 +88,12 @@ def store_captures(engine: Engine, *texts: str) -> None:
         for number, text in enumerate(texts)
     ]  # fmt: skip
     engine.database.write(lambda tx: tx.session.add_all(rows))
+
+
+def test_recall_as_an_agent_that_never_existed_is_refused(shop_engine: Engine) -> None:
+    refused("unknown_agent", lambda: dispatch(shop_engine, "recall", {"query": "rounding", "agent": "nobody"}))
+    shop_engine.agents.retire("cfo")
+    assert dispatch(shop_engine, "recall", {"query": "rounding", "agent": "cfo"})["results"] == []
 
 
 def test_forget_shows_first_what_it_would_delete_everywhere(shop_engine: Engine) -> None:

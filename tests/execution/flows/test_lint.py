@@ -26,6 +26,14 @@ def commit_python_project(repository: Repository, **files: str) -> None:
     (repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
 
 
+@pytest.fixture
+def with_findings(project: Repository) -> Repository:
+    """A project with two committed findings of ruff, and two more in an edit of one of the files."""
+    project.commit("begin", {"ruff.toml": "lint.select = ['F']\n", "a.py": "import os\n", "b.py": "import os\n"})
+    project.write("a.py", "import os\nimport sys\nx = undefined\n")
+    return project
+
+
 def test_a_makefile_target_is_a_linter_when_it_names_lines(repository: Repository, run_flow: RunFlow) -> None:
     repository.commit("begin", {"Makefile": "lint:\n\t@echo 'a.c:3: too long'; echo all is lost; exit 1\n"})
     assert run_flow("lint").summary == "make lint: 1 finding in 1 file (lint 1)"
@@ -52,14 +60,6 @@ def test_the_fix_for_a_missing_linter_uses_the_projects_package_manager(
     with pytest.raises(WorkFailed) as caught:
         run_flow("lint")
     assert caught.value.fix == command
-
-
-@pytest.fixture
-def with_findings(project: Repository) -> Repository:
-    """A project with two committed findings of ruff, and two more in an edit of one of the files."""
-    project.commit("begin", {"ruff.toml": "lint.select = ['F']\n", "a.py": "import os\n", "b.py": "import os\n"})
-    project.write("a.py", "import os\nimport sys\nx = undefined\n")
-    return project
 
 
 @pytest.mark.long

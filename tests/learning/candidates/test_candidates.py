@@ -168,6 +168,13 @@ def candidate(world: AdaptationWorld) -> Candidate:
     return world.bring_to_review()
 
 
+def read_last_stations(world: AdaptationWorld, candidate: Candidate) -> list[tuple[str, str, str]]:
+    """(name, words, state) of the last two stages of a candidate."""
+    return [
+        (station.name, station.words, station.state) for station in world.adaptation.view(candidate.id).stations[-2:]
+    ]
+
+
 def test_only_the_operators_own_last_step_can_be_undone(world: AdaptationWorld, candidate: Candidate) -> None:
     def is_refused() -> bool:
         with pytest.raises(Refusal) as refusal:
@@ -197,13 +204,6 @@ def test_an_undone_rejection_is_in_review_and_an_undone_roll_back_active_again(
     assert world.adaptation.undo(candidate.id).status is CandidateStatus.ACTIVE
     assert world.list_active_ids() == [candidate.id]
     assert world.adaptation.roll_back(candidate.id).status is CandidateStatus.ROLLED_BACK
-
-
-def read_last_stations(world: AdaptationWorld, candidate: Candidate) -> list[tuple[str, str, str]]:
-    """(name, words, state) of the last two stages of a candidate."""
-    return [
-        (station.name, station.words, station.state) for station in world.adaptation.view(candidate.id).stations[-2:]
-    ]
 
 
 def test_the_last_stage_of_a_candidate_says_how_it_was_decided(world: AdaptationWorld, candidate: Candidate) -> None:

@@ -166,6 +166,11 @@ USED = ModelsUsed(
 OVER_BUDGET = make_record(RecordKind.BUDGET_INCIDENT, spent=1_200_000, budget=1_000_000, day="2026-01-05")
 
 
+def make_sources_with_price(price: int) -> StandInSources:
+    """Sources with another model of this price, where the current one costs 3,000,000."""
+    return StandInSources(models_used=ModelsUsed(USED.current, "koji-core", (ModelPrice("openai:other", price),)))
+
+
 def test_a_routing_hint_is_the_dearest_of_the_cheaper_models() -> None:
     effect = make_draft(OVER_BUDGET, sources=StandInSources(models_used=USED)).effect
     assert effect == RoutingHint(
@@ -193,11 +198,6 @@ def test_a_routing_hint_says_why_and_is_for_the_workspace_of_a_conflict(
     assert isinstance(draft.effect, RoutingHint)
     assert draft.effect.why.partition(";")[0] == reason
     assert (draft.agent_id, draft.run_kind, draft.workspace) == (AGENT, "task", workspace)
-
-
-def make_sources_with_price(price: int) -> StandInSources:
-    """Sources with another model of this price, where the current one costs 3,000,000."""
-    return StandInSources(models_used=ModelsUsed(USED.current, "koji-core", (ModelPrice("openai:other", price),)))
 
 
 def test_a_model_is_cheaper_at_four_fifths_of_the_price() -> None:

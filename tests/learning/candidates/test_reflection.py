@@ -233,21 +233,6 @@ def end_sessions_with_steps(world: AdaptationWorld, sessions: range) -> None:
         world.record(make_tools_used(f"sess_{number}", *other[: number % 4], *STEPS, *other[number % 4 :]))
 
 
-def test_repeated_steps_are_a_record_of_each_session_that_has_them(world: AdaptationWorld) -> None:
-    end_sessions_with_steps(world, range(6))
-    world.adaptation.run_round()
-    records = world.adaptation.records("tool_sequence")
-    assert {record.source_label for record in records} == {
-        "tool_sequence/exec:git status > exec:git diff > exec:pytest"
-    }
-    assert {record.session_id for record in records} == {f"sess_{number}" for number in range(6)}
-    assert all(record.score >= 60 for record in records)
-    end_sessions_with_steps(world, range(6, 7))
-    world.adaptation.catch_up()
-    world.adaptation.run_round()
-    assert len(world.adaptation.records("tool_sequence")) == 7
-
-
 def run_commands(*names: str) -> list[str]:
     """The calls of a run that consist of these commands."""
     return [EXEC_PREFIX + name for name in names]
@@ -267,6 +252,21 @@ def make_random_runs(seed: int, planted: Sequence[str]) -> list[list[str]]:
             run[at:at] = planted
         runs.append(run)
     return runs
+
+
+def test_repeated_steps_are_a_record_of_each_session_that_has_them(world: AdaptationWorld) -> None:
+    end_sessions_with_steps(world, range(6))
+    world.adaptation.run_round()
+    records = world.adaptation.records("tool_sequence")
+    assert {record.source_label for record in records} == {
+        "tool_sequence/exec:git status > exec:git diff > exec:pytest"
+    }
+    assert {record.session_id for record in records} == {f"sess_{number}" for number in range(6)}
+    assert all(record.score >= 60 for record in records)
+    end_sessions_with_steps(world, range(6, 7))
+    world.adaptation.catch_up()
+    world.adaptation.run_round()
+    assert len(world.adaptation.records("tool_sequence")) == 7
 
 
 def test_planted_sequences_are_found_and_random_calls_have_none() -> None:

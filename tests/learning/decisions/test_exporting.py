@@ -57,6 +57,10 @@ def read_situations(file: Path) -> list[str]:
 # Batches
 
 
+class _Crash(BaseException):
+    """The process dies here."""
+
+
 def test_a_batch_has_fifty_pairs_or_more(database: Database, exporter: Exporter, clock: FakeClock) -> None:
     add_pairs(database, MIN_BATCH - 1)
     assert not exporter.is_due(clock.now())
@@ -98,10 +102,6 @@ def test_the_cards_of_exported_pairs_are_marked(database: Database, exporter: Ex
     with database.read() as session:
         marked = {card.id: card.dpo_exported for card in session.exec(select(CardRow))}
     assert marked == {"pred_chosen": True, "pred_rejected": True, "pred_other": False}
-
-
-class _Crash(BaseException):
-    """The process dies here."""
 
 
 @pytest.mark.parametrize(

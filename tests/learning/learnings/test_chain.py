@@ -235,6 +235,18 @@ def list_global_entries(world: ChainWorld) -> list[LearningEntry]:
     return world.learnings.list_entries("global")
 
 
+class ForgettingJudge(ScriptedModel):
+    """A judge during whose answer the operator forgets something."""
+
+    forget: Callable[[], object] = staticmethod(lambda: None)
+
+    def ask(self, question: Question, /) -> Answer | None:
+        answer = super().ask(question)
+        if question.purpose == JUDGE:
+            self.forget()
+        return answer
+
+
 @pytest.mark.parametrize(
     ("answer", "verdict"),
     [
@@ -264,18 +276,6 @@ def test_a_yes_promotes_once_with_its_provenance(make_world: MakeWorld) -> None:
     world.end_session("s3", UV, speaker="operator")
     assert world.learnings.run_chain(judge=True).reinforced == (promoted.id,)
     assert list_global_entries(world)[0].reinforced_by == ("s3",)
-
-
-class ForgettingJudge(ScriptedModel):
-    """A judge during whose answer the operator forgets something."""
-
-    forget: Callable[[], object] = staticmethod(lambda: None)
-
-    def ask(self, question: Question, /) -> Answer | None:
-        answer = super().ask(question)
-        if question.purpose == JUDGE:
-            self.forget()
-        return answer
 
 
 @pytest.mark.parametrize(

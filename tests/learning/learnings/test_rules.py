@@ -46,6 +46,10 @@ def make_permission_request(answer: PermissionAnswer | None, by: str = "operator
     )
 
 
+def find_in_edit(original: str, edited: str) -> list[Finding]:
+    return find_findings(edit=Correction(original, edited))
+
+
 def test_a_healed_test_is_confirmed_by_tests_and_its_importance_is_what_it_cost() -> None:
     healed = make_ledger_entry("ValidationHealed", "s1", failing=[TEST], attempts=2, cost=0)
     (finding,) = find_findings(entries=(healed,), view=replace(make_view("s1"), cost=250_000))
@@ -120,10 +124,6 @@ def test_a_refusal_is_a_finding_unless_a_person_denied_it() -> None:
     assert by_rail.about == "refused/denied/git push origin main"
     (by_person,) = find_findings(entries=(refused,), permissions=(make_permission_request(PermissionAnswer.DENY_ONCE),))
     assert by_person.about == "denied/exec/git push origin main"
-
-
-def find_in_edit(original: str, edited: str) -> list[Finding]:
-    return find_findings(edit=Correction(original, edited))
 
 
 def test_an_edit_is_a_finding_about_the_added_sentences_or_else_the_removed_ones() -> None:
