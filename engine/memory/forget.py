@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -41,6 +42,11 @@ MAX_SHOWN = 20
 
 MAX_EXCERPT_CHARS = 120
 """Maximum number of characters of a place in a preview."""
+
+_ID = re.compile(
+    r"(?:bub|call|cand|cap|change|draft|fact|land|les|lrn|mem|mute|perm|permit|pred|sess|task|train)_[0-9a-z]{12,16}"
+)
+"""Matches an id. It is not searched for as a word: to erase it would break what refers to it, and leave its text."""
 
 NOT_ERASED = (
     "worktrees, repositories and anything else outside of this home",
@@ -109,7 +115,7 @@ class Forgetting:
 
     def preview(self, id_or_words: str) -> ForgetPreview:
         """What forgetting an entry, or all that contains these words, would erase. Raises `Refusal` `too_short`, and
-        `nothing_found` for an entry without a text."""
+        `nothing_found` for an id without a text."""
         terms = self._search_terms(id_or_words)
         matches_by_store = {store.name: list(store.find(terms)) for store in self._stores}
         places = [
@@ -164,10 +170,10 @@ class Forgetting:
 
     def _search_terms(self, id_or_words: str) -> SearchTerms:
         text = self._text_of(id_or_words.strip())
-        if text is not None and not text.strip():
-            message = f"{id_or_words.strip()} has no text: it was forgotten already"
-            raise Refusal("nothing_found", message, "give the words, if they are elsewhere")
-        if text is not None:
+        if not (text or "").strip() and _ID.fullmatch(id_or_words.strip()):
+            message = f"{id_or_words.strip()} has no text of its own, or was forgotten already"
+            raise Refusal("nothing_found", message, "give the words")
+        if text:
             return SearchTerms(search_terms_of(text))
         return SearchTerms([id_or_words, *search_terms_of(id_or_words)[1:]])
 

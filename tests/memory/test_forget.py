@@ -138,6 +138,12 @@ def test_a_card_is_forgotten_by_its_id_with_its_prompt(engine: Engine, repositor
     assert "Vandersloot" not in engine.cards.get(card.id).assignment.prompt
 
 
+@pytest.mark.parametrize("id", ["les_f0dfbca5f1f7", "cand_u5mkljub4jrw", "lrn_34cb51ef70d88242"])
+def test_an_id_without_a_text_is_not_searched_for_as_a_word(engine: Engine, id: str) -> None:
+    engine.memory.remember([NewMemory(f"It came of {id}")])
+    refused("nothing_found", lambda: engine.knowledge.forgetting.preview(id))
+
+
 def test_stubs_keep_graphs_and_chains_whole(engine: Engine) -> None:
     engine.knowledge.forgetting.forget(PRIVATE)
     stub = engine.knowledge.graph.get_neighbourhood("session_1")
