@@ -33,7 +33,7 @@ from engine.model import (
     Verdict,
 )
 from engine.storage.database import Database
-from tests.memory.stand_in_work import view
+from tests.memory.stand_in_work import make_view
 
 NIGHT = datetime(2026, 1, 5, 23, tzinfo=UTC)
 TICK = timedelta(microseconds=1)
@@ -42,7 +42,7 @@ LATER = NIGHT + TICK
 
 
 def make_session(name: str, ended_at: datetime | None, **fields: Any) -> SessionView:
-    return replace(view(name), ended_at=ended_at, **fields)
+    return replace(make_view(name), ended_at=ended_at, **fields)
 
 
 def log_entry(at: datetime, *verdicts: RailVerdict) -> Any:

@@ -50,7 +50,7 @@ def examine_document(home: Home, *workspaces: str) -> dict[str, Any]:
     return json.loads(json.dumps(document))
 
 
-def examine(home: Home, *workspaces: str) -> dict[str, Any]:
+def examine_home(home: Home, *workspaces: str) -> dict[str, Any]:
     """The checks of doctor by name."""
     return {check["name"]: check for check in examine_document(home, *workspaces)["checks"]}
 
@@ -68,7 +68,7 @@ def test_a_home_in_use_is_described(engine: StandIn, home: Home, clock: FakeCloc
     lock = HomeLock(home, clock=clock)
     lock.acquire()
     repository.commit("begin", {"README.md": "x"})
-    checks = examine(home, str(repository.path))
+    checks = examine_home(home, str(repository.path))
     assert "fail" not in [check["state"] for check in checks.values()]
     assert checks["database"]["message"].startswith("intact, ")
     assert checks["agents"]["message"] == "19 agents, no problems"
@@ -89,7 +89,7 @@ def test_lines_of_a_heartbeat_and_souls_that_cannot_be_read_are_named_with_their
     assert [line.startswith(soul) for line in problems] == [True, False, True, False]
     assert [line.startswith(place) for line in problems] == [False, True, False, True]
     assert documents["cto"]["problems"] == []
-    agents = examine(home)["agents"]
+    agents = examine_home(home)["agents"]
     assert agents["state"] == "warn"
     assert all(words in agents["message"] for words in (place, soul))
 
@@ -97,32 +97,32 @@ def test_lines_of_a_heartbeat_and_souls_that_cannot_be_read_are_named_with_their
 def test_a_file_of_facts_that_cannot_be_read_is_named(home: Home) -> None:
     (group := home.data / "para" / "areas" / "general").mkdir(parents=True)
     (group / "items.json").write_text("[{,")
-    check = examine(home)["facts"]
+    check = examine_home(home)["facts"]
     assert check["state"] == "warn"
     assert check["message"].startswith("para/areas/general/items.json cannot be read: ")
 
 
 def test_a_channel_whose_coding_agent_is_not_in_the_settings_is_a_warning(home: Home) -> None:
     write_settings(home, '[channels.koji-core]\nagent = "backend_builder"\nrunner = "acp:ghost"\n')
-    checks = examine(home)
+    checks = examine_home(home)
     assert checks["coding agent"]["message"] == "koji-core names acp:ghost, which is not in the settings"
     assert "ghost" not in checks["prose"]["message"]
 
 
 def test_what_the_twin_model_answered_last_is_said(engine: StandIn, home: Home) -> None:
     write_settings(home, "twinModelEnabled = true\ntwinModelId = 'ollama:small'\n")
-    assert examine(home)["twin"]["state"] == "ok"
+    assert examine_home(home)["twin"]["state"] == "ok"
     engine.database.record(TwinAnswered(subject="ollama:small", usable=False, reason="Invalid JSON"))
-    check = examine(home)["twin"]
+    check = examine_home(home)["twin"]
     assert (check["state"], check["message"]) == ("warn", "ollama:small gave no usable answer: Invalid JSON")
     engine.database.record(TwinAnswered(subject="ollama:small", usable=True, reason=""))
-    assert examine(home)["twin"]["state"] == "ok"
+    assert examine_home(home)["twin"]["state"] == "ok"
 
 
 def test_a_misspelt_variable_is_named_and_a_key_is_not_shown(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLAWPY_CROSSPOLL_ENABLED", "false")
     monkeypatch.setenv("CLAWPY_TOGETHER_API_KEY", "secret-value")
-    checks = examine(home)
+    checks = examine_home(home)
     assert checks["environment"]["message"] == "CLAWPY_CROSSPOLL_ENABLED is not a setting and does nothing"
     assert "secret-value" not in json.dumps(examine_document(home))
 
@@ -131,13 +131,13 @@ def test_a_keyring_that_never_answers_is_named(home: Home, monkeypatch: pytest.M
     release = threading.Event()
     monkeypatch.setattr(keyring, "get_keyring", lambda: release.wait(30))
     monkeypatch.setattr(Keyring.__init__, "__kwdefaults__", {"seconds": 0.05})
-    assert "answer" in examine(home)["keys"]["message"]
+    assert "answer" in examine_home(home)["keys"]["message"]
     release.set()
 
 
 def test_keys_in_a_plain_file_are_named_and_not_shown(home: Home) -> None:
     Keys(home).set("openai", "sk-hush-hush", consent_file=True)
-    checks = examine(home)
+    checks = examine_home(home)
     assert "openai" in checks["keys"]["message"]
     assert checks["provider"]["message"].startswith("openai: ")
     assert checks["provider"]["message"].endswith("key: file")
@@ -145,14 +145,14 @@ def test_keys_in_a_plain_file_are_named_and_not_shown(home: Home) -> None:
 
 
 def test_the_models_that_would_answer_text_prompts_are_named(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "clawpy key set openai" in examine(home)["prose"]["fix"]
+    assert "clawpy key set openai" in examine_home(home)["prose"]["fix"]
     monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", "sk-hush-hush")
-    check = examine(home)["prose"]
+    check = examine_home(home)["prose"]
     assert check["state"] == "ok"
     channels = "koji-core, chronicle-hub, dream-weaver, research, garden"
     assert f"{channels} on openai:{PROVIDERS['openai'].model}" in check["message"]
     write_settings(home, "[channels.garden]\nmodel = 'ollama:qwen3'\n[providers.together]\n")
-    assert "garden" in examine(home)["prose"]["fix"]
+    assert "garden" in examine_home(home)["prose"]["fix"]
     assert any("together: no key" in check["message"] for check in examine_document(home)["checks"])
 
 
@@ -165,7 +165,7 @@ def test_providers_are_asked_only_online(home: Home, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(model_checks, "check_provider", check_provider)
     monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", "sk-hush-hush")
-    examine(home)
+    examine_home(home)
     assert hosts == []
     document = doctor.examine(home, [], online=True)
     assert hosts == ["api.openai.com"]
@@ -177,13 +177,13 @@ def test_providers_are_asked_only_online(home: Home, monkeypatch: pytest.MonkeyP
 )
 def test_a_git_older_than_2_38_fails(home: Home, monkeypatch: pytest.MonkeyPatch, version: str, state: str) -> None:
     monkeypatch.setattr(doctor, "read_git_version", lambda: version)
-    assert examine(home)["git"]["state"] == state
+    assert examine_home(home)["git"]["state"] == state
 
 
 def test_a_folder_that_is_no_usable_workspace_is_named(home: Home, repository: Repository, tmp_path: Path) -> None:
-    assert "no commit yet" in examine(home, str(repository.path))["workspace"]["message"]
-    assert examine(home, str(tmp_path))["workspace"]["state"] == "fail"
-    assert examine(home)["workspace"]["message"] == "no workspace"
+    assert "no commit yet" in examine_home(home, str(repository.path))["workspace"]["message"]
+    assert examine_home(home, str(tmp_path))["workspace"]["state"] == "fail"
+    assert examine_home(home)["workspace"]["message"] == "no workspace"
 
 
 # Beyond this machine

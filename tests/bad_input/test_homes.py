@@ -38,7 +38,7 @@ def list_card_ids(clawpy: Clawpy) -> list[str]:
     return [prediction["id"] for prediction in list_cards(clawpy, "cards")]
 
 
-def execute(home: Home, statement: str) -> None:
+def execute_in_database(home: Home, statement: str) -> None:
     """Execute a statement in the database of a home."""
     with closing(sqlite3.connect(home.database)) as connection:
         connection.execute(statement)
@@ -119,7 +119,7 @@ def test_a_disk_that_fills_up_while_the_engine_runs_loses_nothing(home: Home, cl
 async def test_a_home_of_a_newer_version_is_refused_and_unchanged(
     home: Home, clawpy: Clawpy, card: str, shop: Repository, failed_start: FailedStart
 ) -> None:
-    execute(home, "PRAGMA user_version = 9999")
+    execute_in_database(home, "PRAGMA user_version = 9999")
     before = read_files(home.data)
     assert_refused(clawpy("cards", "--json"), "newer_home", str(home.database), "9999", "upgrade")
     assert_refused(clawpy("approve", card, "--json"), "newer_home")

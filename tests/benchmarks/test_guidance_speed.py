@@ -29,7 +29,7 @@ WARM, COLD = 500, 15
 SENTENCE = "when the schema changes, migrate first, then run the tests of what reads it, number {n} of {who}"
 
 
-def fill(world: Organisation) -> None:
+def make_leaders(world: Organisation) -> None:
     """Ten leaders above one worker, each with a long soul; the other agents beside them."""
     above = "owner"
     for number in range(DEPTH):
@@ -58,7 +58,7 @@ def test_guidance_at_the_bottom_of_a_deep_chain_is_made_quickly(
     # Files that were just written are cached, as if they were old.
     monkeypatch.setattr(files, "SETTLED_NS", 0)
     world = make_world(tmp_path, database, clock, members=())
-    fill(world)
+    make_leaders(world)
     tokenizer.count("load")
     cold = []
     for _ in range(COLD):

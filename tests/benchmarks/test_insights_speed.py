@@ -30,7 +30,7 @@ WEEK_SHARE = 0.17
 """Maximum time that the figures of a week take, as a share of the time that those of all days take."""
 
 
-def fill(database: Database, clock: FakeClock) -> None:
+def add_cards(database: Database, clock: FakeClock) -> None:
     """Add cards, as many on each day."""
     decisions, at = Decisions(database, clock), clock.now()
 
@@ -61,7 +61,7 @@ def fill(database: Database, clock: FakeClock) -> None:
 
 
 def test_the_figures_of_a_week_do_not_read_the_decisions_of_all_days(database: Database, clock: FakeClock) -> None:
-    fill(database, clock)
+    add_cards(database, clock)
     reader = InsightsReader(
         database,
         clock,

@@ -44,7 +44,7 @@ class StandInPassageEmbedder(LocalEmbedder):
         return [Embedding(make_unit_vector(chance.normal(size=384).tolist()), tokens) for _ in texts]
 
 
-def fill(memory: MemoryService) -> None:
+def remember_turns(memory: MemoryService) -> None:
     """Remember `MEMORIES` turns, and wait until they are indexed."""
     turns = make_conversation(MEMORIES)
     for start in range(0, MEMORIES, 500):
@@ -70,7 +70,7 @@ def test_recall_takes_little_longer_than_a_bare_index(database: Database, clock:
     memory = open_memory(database, clock, tmp_path / "chroma", StandInPassageEmbedder(helper))
     memory.start()
     try:
-        fill(memory)
+        remember_turns(memory)
         bare_index, model, chance = make_bare_index(memory), MiniLM(), random.Random(5)
 
         def make_question() -> str:

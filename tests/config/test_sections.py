@@ -12,12 +12,12 @@ from engine.config.sections import PROVIDERS, find_model_problem, find_runner_pr
 from engine.config.settings_file import BadConfig, describe_accepted, parse_key, read_settings
 
 
-def read(text: str) -> Settings:
+def parse_settings(text: str) -> Settings:
     return read_settings(text, file="config.toml", environment={})
 
 
 def test_the_file_overrides_single_values_of_a_built_in_provider() -> None:
-    settings = read('[providers.openai]\nmodel = "gpt-6-luna"\n[providers.ollama]\n')
+    settings = parse_settings('[providers.openai]\nmodel = "gpt-6-luna"\n[providers.ollama]\n')
     assert settings.provider("openai") == PROVIDERS["openai"].model_copy(update={"model": "gpt-6-luna"})
     assert list(settings.providers) == ["openai", "ollama"], "only those that are named"
     assert settings.provider("anthropic") == PROVIDERS["anthropic"]
@@ -26,7 +26,9 @@ def test_the_file_overrides_single_values_of_a_built_in_provider() -> None:
 
 
 def test_a_provider_of_the_file_has_a_kind_and_an_address() -> None:
-    settings = read('[providers.vllm]\nkind = "openai"\nbaseUrl = "http://127.0.0.1:8000/v1/"\nkeyless = true\n')
+    settings = parse_settings(
+        '[providers.vllm]\nkind = "openai"\nbaseUrl = "http://127.0.0.1:8000/v1/"\nkeyless = true\n'
+    )
     provider = settings.provider("vllm")
     assert describe_accepted(parse_key("providers.vllm.price")) == "a section with input, output"
     assert describe_accepted(parse_key("providers.vllm.price.input")) == "a number from 0 to 1000000"
@@ -54,7 +56,7 @@ def test_a_provider_of_the_file_has_a_kind_and_an_address() -> None:
 )
 def test_a_problem_names_line_key_and_fix(text: str, line: int, key: str, words: str) -> None:
     with pytest.raises(BadConfig) as caught:
-        read(text)
+        parse_settings(text)
     problems = [problem for problem in caught.value.problems if problem.key == key]
     assert problems, caught.value.message
     assert problems[0].where == f"config.toml:{line}"
@@ -72,7 +74,7 @@ def test_a_problem_names_line_key_and_fix(text: str, line: int, key: str, words:
 )
 def test_no_problem_repeats_a_secret(text: str) -> None:
     with pytest.raises(BadConfig) as caught:
-        read(text)
+        parse_settings(text)
     assert "hush" not in str(caught.value)
 
 

@@ -15,19 +15,19 @@ from engine.model import Refusal
 from tests.support.helpers import write_settings
 
 
-def read(text: str, **environment: str) -> Settings:
+def parse_settings(text: str, **environment: str) -> Settings:
     return read_settings(text, file="config.toml", environment=environment)
 
 
 def find_problems(text: str, **environment: str) -> list[str]:
     """The problems of a text that is refused."""
     with pytest.raises(BadConfig) as caught:
-        read(text, **environment)
+        parse_settings(text, **environment)
     return [str(problem) for problem in caught.value.problems]
 
 
 def test_a_value_of_a_channel_leaves_the_defaults_of_the_others() -> None:
-    settings = read("[channels.research]\nsessionMinutes = 5\n")
+    settings = parse_settings("[channels.research]\nsessionMinutes = 5\n")
     assert settings.channels["research"].session_minutes == 5
     assert settings.channels["research"].agent == "researcher"
     assert len(settings.channels) == 5
@@ -119,7 +119,7 @@ def test_a_syntax_error_is_reported_with_line_and_column() -> None:
 
 
 def test_the_environment_wins_over_the_file() -> None:
-    settings = read(
+    settings = parse_settings(
         "crossPollEnabled = true\n",
         CLAWPY_CROSS_POLL_ENABLED="off",
         CLAWPY_CONSOLE_THEME="clawpy-light",
@@ -172,7 +172,7 @@ VALUES = ("true", "3", "-1", "1.5", "nan", '"x"', "[1, 'a']", "{ a = 1 }", "2026
 def test_any_text_gives_settings_or_problems_with_their_place(lines: list[str]) -> None:
     problems = None
     try:
-        read("\n".join(lines))
+        parse_settings("\n".join(lines))
     except BadConfig as error:
         problems = error.problems
     assert problems is None or problems
@@ -185,7 +185,10 @@ def test_a_workspace_is_found_by_its_resolved_path(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("HOME", str(tmp_path))
     real = str((tmp_path / "disk/shop").resolve())
     for name in ("~/work/shop", str(tmp_path / "work/shop"), f"{real}/"):
-        assert read(f'[workspaces."{name}"]\nautonomy = "off"\n').workspace(real).autonomy is WorkspaceAutonomy.OFF
+        assert (
+            parse_settings(f'[workspaces."{name}"]\nautonomy = "off"\n').workspace(real).autonomy
+            is WorkspaceAutonomy.OFF
+        )
     [found] = find_problems(f'[workspaces."~/work/shop"]\n[workspaces."{real}"]\n')
     assert "are the same folder" in found
 

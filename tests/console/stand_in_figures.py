@@ -121,7 +121,7 @@ def make_decided_cards() -> list[CardFigures]:
     return [card for card in cards if card.at <= NOW]
 
 
-def run(number: int, state: str, **fields: object) -> TrainingRunView:
+def make_run(number: int, state: str, **fields: object) -> TrainingRunView:
     """A run of the training in this state, with these fields; a higher number is a newer run."""
     base = TrainingRunView(
         f"train_{number}", state, "dpo", "together", "Qwen/Qwen3-8B", 112, f"me/twin-{number}", "", 0.71, 0.5, 23,
@@ -137,7 +137,7 @@ class StandInFigures(StandInService):
     def fill(self) -> None:
         self.cards = make_decided_cards()
         self.training = TrainingView(
-            31, 100, "69 more pairs, or any by 28 January, until the next training", None, (run(1, "adopted"),),
+            31, 100, "69 more pairs, or any by 28 January, until the next training", None, (make_run(1, "adopted"),),
             "together:me/twin-1", enabled=True, automatic=False,
         )  # fmt: skip
         self.check = CalibrationCheck(
@@ -170,16 +170,16 @@ class StandInTraining(StandInService):
 
     def launch(self) -> TrainingRunView:
         self.record_call("launch")
-        return run(2, "started")
+        return make_run(2, "started")
 
     def cancel(self) -> TrainingRunView:
         self.record_call("cancel")
-        return run(2, "cancelled")
+        return make_run(2, "cancelled")
 
     def adopt(self) -> TrainingRunView:
         self.record_call("adopt")
-        return run(2, "adopted")
+        return make_run(2, "adopted")
 
     def restore_former(self) -> TrainingRunView:
         self.record_call("restore_former")
-        return run(1, "kept_old")
+        return make_run(1, "kept_old")

@@ -21,7 +21,7 @@ from engine.model import CardGroup, ConfidenceBucket, DecisionSlice, Insights, T
 from tests.console.driving import format_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, SHOP
-from tests.console.stand_in_figures import run
+from tests.console.stand_in_figures import make_run
 from tests.console.stories import (
     CLOSED,
     Given,
@@ -67,7 +67,7 @@ def with_cards_counted_as(*counted: CountedAs) -> Given:
 
 def with_swappable_model(state: str) -> Given:
     """A run of the training in this state, whose model can be put in place of the former one."""
-    return with_training(run(2, state, updated_at=NOW - timedelta(days=1), former_model="together:me/twin-1"))
+    return with_training(make_run(2, state, updated_at=NOW - timedelta(days=1), former_model="together:me/twin-1"))
 
 
 READ = Until("the figures", lambda app: app.screen._insights)
@@ -113,7 +113,7 @@ STORIES: Stories = {
         sees("clawpy key set together"),
     ),
     "a training under way is stopped by the same key": (
-        with_training(run(2, "started"), active=run(2, "started")),
+        with_training(make_run(2, "started"), active=make_run(2, "started")),
         press("s"),
         hides("Swap"),
         press("t"),

@@ -46,7 +46,7 @@ PROMPT = Prompt(
 )
 
 
-def begin(calls: ModelCalls, session_id: str = "sess_1", **options: Any) -> str:
+def begin_call(calls: ModelCalls, session_id: str = "sess_1", **options: Any) -> str:
     """Store a call of a session. Returns its id."""
     return calls.begin(
         make_session_view(id=session_id), provider="openai", model="gpt-5-mini", run_kind="task", **options
@@ -54,7 +54,7 @@ def begin(calls: ModelCalls, session_id: str = "sess_1", **options: Any) -> str:
 
 
 def test_a_call_is_stored_before_it_is_made_and_finished_with_its_usage(calls: ModelCalls, clock: FakeClock) -> None:
-    call = begin(calls, prompt=PROMPT)
+    call = begin_call(calls, prompt=PROMPT)
     assert calls.get(call).state == "running"
     assert calls.get(call).seconds is None
 
@@ -71,13 +71,13 @@ def test_a_call_is_stored_before_it_is_made_and_finished_with_its_usage(calls: M
 
 def test_a_conversation_is_stored_once_and_read_whole(calls: ModelCalls, database: Database) -> None:
     long = "a long system prompt\n" * 500
-    first = begin(calls, prompt=Prompt((make_part("identity", long, "system"),)))
-    second = begin(
+    first = begin_call(calls, prompt=Prompt((make_part("identity", long, "system"),)))
+    second = begin_call(
         calls,
         messages=[make_part("answer", "I look", "assistant"), make_part("tool", "1 file", "tool")],
         follows=first,
     )
-    third = begin(calls, messages=[make_part("answer", "done", "assistant")], follows=second)
+    third = begin_call(calls, messages=[make_part("answer", "done", "assistant")], follows=second)
 
     assert [part.name for part in calls.read_prompt(third)] == ["identity", "answer", "tool", "answer"]
     assert [part.name for part in calls.read_prompt(first)] == ["identity"]
@@ -93,7 +93,7 @@ def test_each_call_of_a_conversation_that_runs_in_a_circle_is_read_once(
 ) -> None:
     ids: list[str] = []
     for name in ("first", "second", "third"):
-        ids.append(begin(calls, messages=[make_part(name, name)], follows=ids[-1] if ids else ""))
+        ids.append(begin_call(calls, messages=[make_part(name, name)], follows=ids[-1] if ids else ""))
     database.write(
         lambda tx: tx.session.execute(
             sqlalchemy.update(ModelCallRow).where(sqlmodel.col(ModelCallRow.id) == ids[0]).values(follows=ids[followed])
@@ -110,9 +110,9 @@ def test_every_call_of_a_conversation_has_its_provenance_and_is_observed_once(da
         on_prompt=lambda tx, session, call, provenance: reported.append((call, provenance["leadership_chain"])),
     )
 
-    first = begin(calls, prompt=PROMPT)
-    second = begin(calls, messages=[make_part("tool", "1 file", "tool")], follows=first)
-    third = begin(calls, messages=[make_part("tool", "2 files", "tool")], follows=second)
+    first = begin_call(calls, prompt=PROMPT)
+    second = begin_call(calls, messages=[make_part("tool", "1 file", "tool")], follows=first)
+    third = begin_call(calls, messages=[make_part("tool", "2 files", "tool")], follows=second)
     assert reported == [(first, ["cto"])]
     assert [calls.get(call_id).provenance for call_id in (first, second, third)] == [
         {"leadership_chain": ["cto"]},
@@ -122,7 +122,7 @@ def test_every_call_of_a_conversation_has_its_provenance_and_is_observed_once(da
 
 
 def test_a_reply_has_no_control_characters(calls: ModelCalls) -> None:
-    call = begin(calls, prompt=PROMPT)
+    call = begin_call(calls, prompt=PROMPT)
     calls.finish(call, state=CallState.FAILED, error="no\x1b]0;title\x07", reply="fine\x1b[2J\ndone\r")
     text = calls.get(call).error + calls.reply(call)
     assert "\x1b" not in text
@@ -131,7 +131,7 @@ def test_a_reply_has_no_control_characters(calls: ModelCalls) -> None:
 
 
 def test_no_secret_of_a_call_is_stored(calls: ModelCalls, database: Database) -> None:
-    call = begin(
+    call = begin_call(
         calls, prompt=Prompt((make_part("task", f"log in with {SECRET}\nsk-{'x9' * 20}"),), (f"{SECRET} note",))
     )
     calls.finish(call, state=CallState.FAILED, error=f"401 for {SECRET}", reply=f"I used {SECRET}")
@@ -145,7 +145,7 @@ def test_no_secret_of_a_call_is_stored(calls: ModelCalls, database: Database) ->
 
 
 def test_calls_that_ran_during_a_crash_are_interrupted(calls: ModelCalls) -> None:
-    finished, unfinished = begin(calls), begin(calls)
+    finished, unfinished = begin_call(calls), begin_call(calls)
     calls.finish(finished, state=CallState.DONE)
 
     assert calls.recover() == 1
@@ -155,7 +155,7 @@ def test_calls_that_ran_during_a_crash_are_interrupted(calls: ModelCalls) -> Non
 
 
 def test_calls_are_cancelled_with_their_session_and_late_usage_is_stored(calls: ModelCalls, database: Database) -> None:
-    call, unrelated = begin(calls), begin(calls, session_id="sess_2")
+    call, unrelated = begin_call(calls), begin_call(calls, session_id="sess_2")
     database.write(lambda tx: calls.session_ended(tx, make_session_view(state=SessionState.CANCELLED)))
     assert calls.get(call).state == "cancelled"
     assert calls.get(unrelated).state == "running"
@@ -167,7 +167,7 @@ def test_calls_are_cancelled_with_their_session_and_late_usage_is_stored(calls: 
 
 
 def test_a_finished_call_does_not_change(calls: ModelCalls) -> None:
-    call = begin(calls)
+    call = begin_call(calls)
     calls.finish(call, state=CallState.DONE, usage=CallUsage(cost=5))
     calls.finish(call, state=CallState.FAILED, usage=CallUsage(cost=9))
 
@@ -183,10 +183,10 @@ def test_the_calls_that_recalled_a_memory_are_found(calls: ModelCalls) -> None:
         sources = [{"id": memory_id, "layer": "C", "score": 0.5} for memory_id in memory_ids]
         return Prompt(PROMPT.parts, (), {"memory_sources": sources})
 
-    first = begin(calls, prompt=make_recalled("mem_a", "fact_1"))
-    begin(calls, prompt=make_recalled("mem_ab"))
-    second = begin(calls, prompt=make_recalled("mem_a"), session_id="sess_2")
-    begin(calls)
+    first = begin_call(calls, prompt=make_recalled("mem_a", "fact_1"))
+    begin_call(calls, prompt=make_recalled("mem_ab"))
+    second = begin_call(calls, prompt=make_recalled("mem_a"), session_id="sess_2")
+    begin_call(calls)
     assert [call.id for call in calls.find_calls_with_memory("mem_a")] == [second, first]
     assert [call.id for call in calls.find_calls_with_memory("fact_1")] == [first]
     assert calls.find_calls_with_memory("mem%") == []

@@ -41,7 +41,7 @@ def read_state_and_summary(store: SessionStore) -> tuple[str, str]:
     return row.state, row.summary
 
 
-def attach(database: Database, session_id: str, change_set_id: str = "change_1") -> bool:
+def attach_change_set(database: Database, session_id: str, change_set_id: str = "change_1") -> bool:
     return database.write(lambda tx: attach_changes(tx, session_id, lambda tx: change_set_id, cwd="/srv/shop"))
 
 
@@ -80,7 +80,7 @@ def test_the_summary_of_a_stopped_session_says_that_its_changes_wait(
     store.begin("sess_1", "none")
     assert store.end("sess_1", result, lines=0, write=lambda tx: "change_1")
     assert read_state_and_summary(store) == (result.state.value, expected)
-    assert not attach(database, "sess_1", "change_2")
+    assert not attach_change_set(database, "sess_1", "change_2")
     assert store.load_row("sess_1").change_set_id == "change_1"
 
 
@@ -89,10 +89,10 @@ def test_later_changes_are_attached_unless_the_card_was_undone(
     store: SessionStore, database: Database, error: str, is_attached: bool
 ) -> None:
     store.begin("sess_1", "none")
-    assert not attach(database, "sess_1"), "it runs still"
+    assert not attach_change_set(database, "sess_1"), "it runs still"
     store.end("sess_1", SessionResult(SessionState.CANCELLED, error, error=error), lines=0)
-    assert attach(database, "sess_1") is is_attached
-    assert not attach(database, "sess_2")
+    assert attach_change_set(database, "sess_1") is is_attached
+    assert not attach_change_set(database, "sess_2")
     assert store.load_row("sess_1").change_set_id == ("change_1" if is_attached else None)
 
 

@@ -18,7 +18,7 @@ from tests.conftest import Repository
 from tests.support.helpers import GITHUB_TOKEN
 
 
-def inspect(repository: Repository, now: datetime | None = None) -> Inspection:
+def inspect_repository(repository: Repository, now: datetime | None = None) -> Inspection:
     reader = GitReader()
     now = now or datetime.now(UTC)
     return reader.inspect(repository.path, reader.read(repository.path), now, now)
@@ -40,21 +40,21 @@ def test_commits_of_any_remote_branch_are_pushed(repository: Repository, tmp_pat
     repository.git("switch", "-q", "-c", "work")
     repository.commit("key", {"Schlüssel für alle.txt": f"x = 1\nKEY = '{GITHUB_TOKEN}'\n"})
     for _ in ("work", "a detached HEAD"):
-        result = inspect(repository).unpushed
+        result = inspect_repository(repository).unpushed
         assert (result.commits, result.shared, list_places(result)) == (1, True, [("Schlüssel für alle.txt", 2)])
         repository.git("switch", "-q", "--detach")
     repository.git("push", "-q", "origin", "work:elsewhere")
     repository.git("fetch", "-q", "origin")
-    assert inspect(repository).unpushed == UnpushedWork()
+    assert inspect_repository(repository).unpushed == UnpushedWork()
 
 
 def test_without_a_remote_the_commits_of_the_last_week_are_not_pushed(repository: Repository) -> None:
     now = datetime(2026, 3, 2, tzinfo=UTC)
     repository.commit("begin", {"a.py": "x = 1\n"}, at=(now - timedelta(days=30)).isoformat())
     repository.commit("key", {"config.py": f"KEY = '{GITHUB_TOKEN}'\n"}, at=(now - timedelta(days=2)).isoformat())
-    result = inspect(repository, now).unpushed
+    result = inspect_repository(repository, now).unpushed
     assert (result.shared, list_places(result)) == (False, [("config.py", 1)])
-    assert list_places(inspect(repository, now + timedelta(days=6)).unpushed) == []
+    assert list_places(inspect_repository(repository, now + timedelta(days=6)).unpushed) == []
 
 
 def test_staged_and_changed_files_are_read_and_untracked_ones_are_not(repository: Repository) -> None:
@@ -64,7 +64,7 @@ def test_staged_and_changed_files_are_read_and_untracked_ones_are_not(repository
     repository.write("a.py", "x = 1\n")  # taken out again, but it is still staged
     repository.write("b [1].py", f"y = '{GITHUB_TOKEN}'\n")
     repository.write(".env", f"KEY={GITHUB_TOKEN}\n")
-    uncommitted = inspect(repository).uncommitted
+    uncommitted = inspect_repository(repository).uncommitted
     assert [(problem.path, problem.line) for problem in uncommitted] == [("a.py", 2), ("b [1].py", 1)]
 
 
@@ -180,7 +180,7 @@ def test_findings_that_cannot_be_compared_with_the_files_are_still_found(
         raise MemoryError
 
     monkeypatch.setattr(inspection, "mark_edited_out", fail)
-    result = inspect(repository)
+    result = inspect_repository(repository)
     assert (list_places(result.unpushed), dict(result.unknown)) == ([("config.py", 1)], {"unpushed": "MemoryError()"})
 
 

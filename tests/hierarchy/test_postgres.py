@@ -33,7 +33,7 @@ from engine.model import (
 from engine.services import Overrides
 from tests.conftest import MONDAY_MORNING, Repository
 from tests.hierarchy.guidance_world import edit_profile, make_learning, read_versions
-from tests.memory.stand_in_work import view
+from tests.memory.stand_in_work import make_view
 from tests.support.programs import run_git
 
 psycopg = pytest.importorskip("psycopg")
@@ -158,7 +158,7 @@ class Machine:
         request = PromptRequest("backend_builder", "koji-core", self.workspace, "fix the basket", session_id=session_id)
         contribution = part.make_part(request)
         assert isinstance(contribution, Contribution)
-        session = view(session_id, workspace=self.workspace, state=SessionState.RUNNING, ended_at=None)
+        session = make_view(session_id, workspace=self.workspace, state=SessionState.RUNNING, ended_at=None)
         prompt = Prompt((contribution.part,) if contribution.part else (), (), contribution.provenance)
         self.engine.calls.begin(session, provider="openai", model="m", run_kind="task", prompt=prompt)
 

@@ -23,7 +23,7 @@ from tests.conftest import MONDAY_MORNING as NOW
 from tests.support.helpers import make_session_view
 
 
-def view(name: str = "session_1", **fields: Any) -> SessionView:
+def make_view(name: str = "session_1", **fields: Any) -> SessionView:
     """A session that succeeded; `fields` replace some of its fields."""
     succeeded = {
         "id": name, "prompt": "Fix the parser", "workspace": "/home/me/shop", "cwd": "/home/me/shop",

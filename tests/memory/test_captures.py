@@ -9,14 +9,14 @@ import pytest
 from engine.clock import FakeClock
 from engine.memory.captures import Captures
 from engine.storage.database import Database
-from tests.memory.stand_in_work import StandInWork, view
+from tests.memory.stand_in_work import StandInWork, make_view
 
 
 @pytest.fixture
 def work() -> StandInWork:
     work = StandInWork()
     work.add(
-        view(),
+        make_view(),
         ("say", "I read the parser."),
         ("say", "We decided to keep the old parser."),
         ("output", "The service listens on port 9999."),
@@ -47,14 +47,14 @@ def test_a_capture_has_its_source_and_is_remembered(captures: Captures, work: St
 
 def test_a_sentence_with_a_key_of_the_operator_is_not_captured(captures: Captures, work: StandInWork) -> None:
     work.keys = ("hunter2hunter2",)
-    work.add(view("session_2"), ("reply", "Note that the service uses hunter2hunter2 to sign in."))
+    work.add(make_view("session_2"), ("reply", "Note that the service uses hunter2hunter2 to sign in."))
     assert captures.capture_session("session_2") == []
     work.keys = ()
     assert captures.capture_session("session_2") != []
 
 
 def test_another_session_that_says_the_same_is_counted_once(captures: Captures, work: StandInWork) -> None:
-    work.add(view("session_2"), ("say", "We decided to keep the old parser!"))
+    work.add(make_view("session_2"), ("say", "We decided to keep the old parser!"))
     captures.capture_session("session_2")
     captures.capture_session("session_2")
     (capture,) = captures.entries(words="old parser")

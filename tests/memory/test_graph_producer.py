@@ -15,7 +15,7 @@ from engine.memory.graph_producer import GraphProducer
 from engine.memory.recall import describe_task
 from engine.model import CheckResult, GraphNode, Relation, SessionState, label_outcome
 from engine.storage.ledger import LedgerEntry
-from tests.memory.stand_in_work import NOW, StandInWork, view
+from tests.memory.stand_in_work import NOW, StandInWork, make_view
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_a_session_becomes_a_task_with_its_outcome(
     outcome: str,
     success: bool | None,
 ) -> None:
-    work.add(view(**fields))
+    work.add(make_view(**fields))
     producer.handle(make_session_end("session_1"))
     node = graph.get("session_1")
     assert (node.outcome, node.success) == (outcome, success)
@@ -67,10 +67,10 @@ def test_a_session_becomes_a_task_with_its_outcome(
 def test_a_retry_and_a_continuation_are_derived_from_what_was_before(
     producer: GraphProducer, graph: TaskGraph, work: StandInWork
 ) -> None:
-    work.add(view("failed", state=SessionState.FAILED))
-    work.add(view("retry"))
-    work.add(view("continuation", prompt="Go on"))
-    work.add(view("after success"))
+    work.add(make_view("failed", state=SessionState.FAILED))
+    work.add(make_view("retry"))
+    work.add(make_view("continuation", prompt="Go on"))
+    work.add(make_view("after success"))
     work.continued["continuation"] = "retry"
     for session in work.views:
         producer.handle(make_session_end(session))

@@ -31,7 +31,7 @@ from engine.model import Answer, Bucket, Capture, NoAnswer, Question, SessionVie
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from engine.storage.validation_runs import ValidationRuns
-from tests.memory.stand_in_work import NOW, StandInWork, record_end, view
+from tests.memory.stand_in_work import NOW, StandInWork, make_view, record_end
 from tests.support.helpers import NobodyAsks, refused
 
 TODAY = date(2026, 1, 5)
@@ -89,7 +89,7 @@ class Nights:
 
     def add_session(self, name: str, *lines: tuple[str, str]) -> SessionView:
         """A session with these lines of (kind, text) in its transcript, whose captures are taken."""
-        session: SessionView = self.work.add(view(name), *lines)
+        session: SessionView = self.work.add(make_view(name), *lines)
         self.captures.capture_session(name)
         return session
 

@@ -26,7 +26,7 @@ NOW = datetime(2025, 6, 15, 12, tzinfo=UTC)
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-def ask(text: str, turns: list[tuple[str, str]], *, session: str = "s", meaning: list[float] | None = None,
+def rank_turns(text: str, turns: list[tuple[str, str]], *, session: str = "s", meaning: list[float] | None = None,
         words: list[float] | None = None, times: list[datetime] | None = None,
         tokens: list[float] | None = None) -> list[tuple[int, RankedCandidate]]:  # fmt: skip
     """Rank turns of (speaker, text) for a question. Returns those that are found, the best first, each with its place
@@ -50,7 +50,7 @@ def ask(text: str, turns: list[tuple[str, str]], *, session: str = "s", meaning:
 
 
 def test_lines_of_the_speaker_who_is_asked_about_come_first() -> None:
-    ranked = ask("What does Ada grow?", [("Bob", "beans in pots"), ("Ada", "beans in pots")], session="")
+    ranked = rank_turns("What does Ada grow?", [("Bob", "beans in pots"), ("Ada", "beans in pots")], session="")
     assert ranked[0][0] == 1
     assert "Ada says it" in ranked[0][1].reason
 
@@ -62,21 +62,21 @@ def test_rules_of_the_user_count_and_preferences_if_advice_is_asked_for() -> Non
         ("user", "always name the calories when I ask about dinner"),
         ("assistant", "I prefer dinner with beans"),
     ]
-    places = [place for place, _ in ask("What was for dinner?", turns, session="")]
+    places = [place for place, _ in rank_turns("What was for dinner?", turns, session="")]
     assert (places[0], places[-1]) == (2, 3)
-    assert {place for place, _ in ask("What would you suggest for dinner?", turns, session="")[:2]} == {1, 2}
+    assert {place for place, _ in rank_turns("What would you suggest for dinner?", turns, session="")[:2]} == {1, 2}
 
 
 def test_a_line_of_the_date_that_is_asked_about_comes_first() -> None:
     times = [datetime(2023, 4, 7, tzinfo=UTC), datetime(2023, 5, 7, tzinfo=UTC)]
-    ranked = ask("What was sown on 7 May 2023?", [("", "beans")] * 2, session="", times=times)
+    ranked = rank_turns("What was sown on 7 May 2023?", [("", "beans")] * 2, session="", times=times)
     assert ranked[0][0] == 1
     assert "said on 2023-05-07" in ranked[0][1].reason
 
 
 def test_of_two_equal_lines_the_newer_comes_first() -> None:
     times = [datetime(2025, 1, 1, tzinfo=UTC), datetime(2025, 6, 14, tzinfo=UTC)]
-    assert ask("beans", [("", "beans")] * 2, session="", times=times)[0][0] == 1
+    assert rank_turns("beans", [("", "beans")] * 2, session="", times=times)[0][0] == 1
 
 
 def test_an_answer_to_a_matching_turn_is_above_an_unrelated_line() -> None:
@@ -86,27 +86,32 @@ def test_an_answer_to_a_matching_turn_is_above_an_unrelated_line() -> None:
         ("Bob", "What beans do you grow?"),
         ("Ada", "Runners, tall ones"),
     ]
-    ranked = ask("beans grown", turns, meaning=[0.3, 0.3, 0.8, 0.3], words=[0, 0, 5.0, 0])
+    ranked = rank_turns("beans grown", turns, meaning=[0.3, 0.3, 0.8, 0.3], words=[0, 0, 5.0, 0])
     order = [place for place, _ in ranked]
     assert order.index(3) < order.index(0)
 
 
 def test_a_line_that_is_far_and_shares_no_word_is_not_found() -> None:
-    assert ask("beans", [("", "quite another matter")], session="", meaning=[MIN_RELEVANCE - 0.01]) == []
-    assert len(ask("beans", [("", "quite another matter")], session="", meaning=[MIN_RELEVANCE])) == 1
+    assert rank_turns("beans", [("", "quite another matter")], session="", meaning=[MIN_RELEVANCE - 0.01]) == []
+    assert len(rank_turns("beans", [("", "quite another matter")], session="", meaning=[MIN_RELEVANCE])) == 1
 
 
 def test_half_of_the_key_words_are_near_enough_without_vectors() -> None:
-    assert len(ask("beans peas", [("", "two beans"), ("", "peas")], session="", meaning=[0.0, 0.0])) == 2
-    assert ask("beans peas leeks", [("", "beans"), ("", "peas"), ("", "leeks")], session="", meaning=[0.0] * 3) == []
+    assert len(rank_turns("beans peas", [("", "two beans"), ("", "peas")], session="", meaning=[0.0, 0.0])) == 2
+    assert (
+        rank_turns("beans peas leeks", [("", "beans"), ("", "peas"), ("", "leeks")], session="", meaning=[0.0] * 3)
+        == []
+    )
 
 
 def test_farther_lines_are_found_beside_a_relevant_one_or_in_its_session() -> None:
     turns = [("Bob", "What beans do you grow?"), ("Ada", "Runners, tall ones")]
-    assert [place for place, _ in ask("beans grown", turns, meaning=[0.8, 0.0], words=[5.0, 0])] == [0, 1]
-    assert len(ask("beans grown", turns, session="", meaning=[0.8, MIN_RELEVANCE / COMPANION_DIVISOR])) == 2
-    assert len(ask("beans grown", turns, session="", meaning=[0.8, MIN_RELEVANCE / COMPANION_DIVISOR - 0.01])) == 1
-    assert ask("beans grown", turns[1:], session="", meaning=[0.0]) == []
+    assert [place for place, _ in rank_turns("beans grown", turns, meaning=[0.8, 0.0], words=[5.0, 0])] == [0, 1]
+    assert len(rank_turns("beans grown", turns, session="", meaning=[0.8, MIN_RELEVANCE / COMPANION_DIVISOR])) == 2
+    assert (
+        len(rank_turns("beans grown", turns, session="", meaning=[0.8, MIN_RELEVANCE / COMPANION_DIVISOR - 0.01])) == 1
+    )
+    assert rank_turns("beans grown", turns[1:], session="", meaning=[0.0]) == []
 
 
 @pytest.mark.long
@@ -120,7 +125,7 @@ def test_parts_add_up_to_the_score(turns: list[tuple[str, str]], text: str, sess
     unit = st.floats(-1, 1)
     meaning = data.draw(st.lists(unit | st.just(float("nan")), min_size=len(turns), max_size=len(turns)))
     words = data.draw(st.lists(st.floats(0, 30), min_size=len(turns), max_size=len(turns)))
-    ranked = ask(text, turns, session=session, meaning=meaning, words=words)
+    ranked = rank_turns(text, turns, session=session, meaning=meaning, words=words)
     assert len({place for place, _ in ranked}) == len(ranked)
     scores = [candidate.score for _, candidate in ranked]
     assert all(score > next_score - 1e-5 for score, next_score in itertools.pairwise(scores))

@@ -26,7 +26,9 @@ from tests.memory.conftest import MakeMemory, WordVectors, make_turns
 NOW = datetime(2025, 6, 15, tzinfo=UTC)
 
 
-def match(id: str, layer: Layer = Layer.VECTORS, score: float = 0.5, text: str = "", about: str = "") -> RecallMatch:
+def make_match(
+    id: str, layer: Layer = Layer.VECTORS, score: float = 0.5, text: str = "", about: str = ""
+) -> RecallMatch:
     """A match of a layer; `about` is the session that it describes."""
     parts = (ScorePart("words", score, 1.0),)
     text = text or f"text of {id}"
@@ -63,14 +65,14 @@ def recall_ids(*matches: RecallMatch, **query: Any) -> list[str]:
     return [item.id for item in make_recaller(*sources).recall(RecallQuery("what", **query), 5.0).items]
 
 
-FACTS = [match(f"fact_{number}", Layer.PARA, 0.1) for number in range(MAX_LEADING_FACTS + 1)]
+FACTS = [make_match(f"fact_{number}", Layer.PARA, 0.1) for number in range(MAX_LEADING_FACTS + 1)]
 """One fact more than come before everything else."""
 
 ONE_SESSION = [
-    match("a"),
-    match("b", Layer.LEDGER, 0.9, about="session_1"),
-    match("e", Layer.CONTEXT, 0.4, about="session_1"),
-    match("f", Layer.GRAPH, 0.8, about="session_1"),
+    make_match("a"),
+    make_match("b", Layer.LEDGER, 0.9, about="session_1"),
+    make_match("e", Layer.CONTEXT, 0.4, about="session_1"),
+    make_match("f", Layer.GRAPH, 0.8, about="session_1"),
 ]
 """Matches of three layers about one session, and another match."""
 
@@ -78,14 +80,15 @@ ONE_SESSION = [
 @pytest.mark.parametrize(
     ("matches", "query", "ids"),
     [
-        ([match("a", score=0.8), match("b", score=0.9), *FACTS], {"k": 20},
+        ([make_match("a", score=0.8), make_match("b", score=0.9), *FACTS], {"k": 20},
          [*(f"fact_{number}" for number in range(MAX_LEADING_FACTS)), "b", "a", f"fact_{MAX_LEADING_FACTS}"]),
-        ([match("a", score=0.9, text="Rounds  HALF up"), match("f", Layer.PARA, 0.2, "rounds half UP")], {}, ["f"]),
-        ([match("a", score=0.9, text="yes"), match("b", text="Yes")], {}, ["a"]),
-        ([match("a", score=0.9), match("f", Layer.PARA)], {"layers": frozenset({Layer.PARA})}, ["f"]),
+        ([make_match("a", score=0.9, text="Rounds  HALF up"), make_match("f", Layer.PARA, 0.2, "rounds half UP")],
+         {}, ["f"]),
+        ([make_match("a", score=0.9, text="yes"), make_match("b", text="Yes")], {}, ["a"]),
+        ([make_match("a", score=0.9), make_match("f", Layer.PARA)], {"layers": frozenset({Layer.PARA})}, ["f"]),
         (ONE_SESSION, {}, ["a", "e"]),
         (ONE_SESSION, {"session": "session_1"}, ["a"]),
-        ([match("a")], {"k": 0}, []),
+        ([make_match("a")], {"k": 0}, []),
     ],
     ids=["facts first, then by score", "the same in two layers", "the same twice in one layer", "one layer is asked",
          "a session once", "nothing of the session that asks", "none wanted"],
@@ -97,15 +100,17 @@ def test_matches_of_all_layers_become_one_list(
 
 
 def test_a_broken_layer_is_left_out_and_named() -> None:
-    recall = make_recaller(StandInSource(match("a")), StandInSource(layer=Layer.PARA)).recall(RecallQuery("what"), 5.0)
+    recall = make_recaller(StandInSource(make_match("a")), StandInSource(layer=Layer.PARA)).recall(
+        RecallQuery("what"), 5.0
+    )
     assert [item.id for item in recall.items] == ["a"]
     assert recall.left_out == ("layer G: OSError: the disk is gone",)
 
 
 def test_a_layer_that_hangs_is_left_out_and_not_asked_again_until_it_answers() -> None:
-    slow = StandInSource(match("f", Layer.PARA), layer=Layer.PARA)
+    slow = StandInSource(make_match("f", Layer.PARA), layer=Layer.PARA)
     slow.may_answer.clear()
-    layers = make_recaller(StandInSource(match("a")), slow)
+    layers = make_recaller(StandInSource(make_match("a")), slow)
     recall = layers.recall(RecallQuery("what"), 0.2)
     assert [item.id for item in recall.items] == ["a"]
     assert recall.left_out == ("layer G: no answer within 0.2 s",)
@@ -117,7 +122,7 @@ def test_a_layer_that_hangs_is_left_out_and_not_asked_again_until_it_answers() -
 
 
 def test_each_match_says_how_many_tokens_it_has() -> None:
-    source = StandInSource(match("a", score=0.9, text="short"), match("b", score=0.1, text="x " * 8_000))
+    source = StandInSource(make_match("a", score=0.9, text="short"), make_match("b", score=0.1, text="x " * 8_000))
     assert [item.tokens for item in make_recaller(source).recall(RecallQuery("x"), 5.0).items] == [1, 4_000]
 
 
@@ -165,7 +170,7 @@ def test_recall_says_which_file_of_facts_it_went_without(tmp_path: Path, databas
 
 @pytest.mark.parametrize(("days", "recency"), [(-3, 1.0), (0, 1.0), (14, 0.3679), (28, 0.1353)])
 def test_a_tasks_memory_counts_less_with_age(days: int, recency: float) -> None:
-    decayed = apply_age_decay(match("e", Layer.CONTEXT, 0.8), NOW, NOW + timedelta(days=days))
+    decayed = apply_age_decay(make_match("e", Layer.CONTEXT, 0.8), NOW, NOW + timedelta(days=days))
     assert decayed.score == pytest.approx(0.7 * 0.8 + 0.3 * recency, abs=1e-4)
     assert decayed.score == pytest.approx(sum(part.value * part.weight for part in decayed.parts))
 

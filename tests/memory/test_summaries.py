@@ -28,7 +28,7 @@ from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from engine.storage.shared import SharedRow
 from tests.conftest import MONDAY_MORNING
-from tests.memory.stand_in_work import NOW, StandInWork, record_end, view
+from tests.memory.stand_in_work import NOW, StandInWork, make_view, record_end
 from tests.support.shared_database import LocalSharedDatabase
 
 # The summary of one session
@@ -63,7 +63,7 @@ def summariser(database: Database, clock: FakeClock, work: StandInWork) -> Sessi
 def test_a_summary_by_rules_has_all_parts_and_at_most_120_words() -> None:
     words = " ".join(["word"] * 500)
     files = tuple(f"a/{number}.py" for number in range(200))
-    summary = SessionFacts(view(prompt=words, summary=words), (f"keep {words}", words), files).summarise_by_rules()
+    summary = SessionFacts(make_view(prompt=words, summary=words), (f"keep {words}", words), files).summarise_by_rules()
     assert len(summary.split()) <= MAX_WORDS == 120
     for part in ("Task:", "Outcome: finished", "Decided:", "Files: a/0.py", "more."):
         assert part in summary
@@ -76,14 +76,14 @@ def test_a_text_of_more_than_120_words_is_cut(words: int, end: str) -> None:
 
 
 def test_a_models_words_are_clipped_and_without_any_the_record_speaks(summariser: SessionSummariser) -> None:
-    assert len(summariser.summary(SessionFacts(view())).split()) == MAX_WORDS
-    assert summariser.summary(SessionFacts(view("session_2"))).startswith("Task: Fix the parser.")
+    assert len(summariser.summary(SessionFacts(make_view())).split()) == MAX_WORDS
+    assert summariser.summary(SessionFacts(make_view("session_2"))).startswith("Task: Fix the parser.")
 
 
 def test_a_summary_is_remembered_once_for_each_outcome(
     summariser: SessionSummariser, work: StandInWork, database: Database
 ) -> None:
-    session = work.add(view("session_2", check=CheckResult("pytest", 3, 1)))
+    session = work.add(make_view("session_2", check=CheckResult("pytest", 3, 1)))
     work.files["session_2"] = ("parser.py",)
     record_end(database, session)
     (entry,) = Ledger(database).latest(1)

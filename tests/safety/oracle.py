@@ -16,7 +16,7 @@ Query = Callable[..., Sequence[Any]]
 """Runs a query with named values and returns the rows."""
 
 
-def stamp(at: datetime) -> str:
+def format_instant(at: datetime) -> str:
     """An instant as the database writes it."""
     return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
@@ -34,7 +34,7 @@ def read_spent(query: Query, now: datetime) -> dict[str, int]:
         [(amount,)] = query(
             "SELECT coalesce(sum(amount_microusd), 0) FROM cost_entries"
             " WHERE state = 'reserved' OR (state = 'settled' AND at >= :begin)",
-            begin=stamp(begin),
+            begin=format_instant(begin),
         )
         amounts[window] = int(amount)
     return amounts

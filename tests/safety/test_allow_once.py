@@ -20,7 +20,7 @@ def make_prompt_approval(text: str, **changes: object) -> Trigger:
     return make_approval(assignment=Assignment(text, "koji-core", WORKSPACE, "model"), **changes)
 
 
-def block(rails: Rails, trigger: Trigger) -> None:
+def block_by_content(rails: Rails, trigger: Trigger) -> None:
     """Have the content filter block a trigger, so that it can be allowed once."""
     assert rails.decide(trigger).permit is None
     rails.safety.allow_once(trigger.prediction_id)
@@ -79,7 +79,7 @@ FORBIDDEN = "run `rm -rf /` please"
 
 def test_an_allowance_lifts_nothing_but_the_session_of_its_own_work(rails: Rails) -> None:
     trigger = make_prompt_approval(FORBIDDEN)
-    block(rails, trigger)
+    block_by_content(rails, trigger)
     others = [{"workspace": "/other"}, {"agent": "b"}, {"parameters": {"command": ["rm -rf /"]}}]
     assert all(
         rails.decide(replace(trigger, assignment=replace(trigger.assignment, **other))).permit is None
@@ -97,7 +97,7 @@ def test_an_allowance_lifts_nothing_but_the_session_of_its_own_work(rails: Rails
 
 def test_an_allowance_comes_back_with_an_approval_that_started_nothing(rails: Rails) -> None:
     trigger = make_prompt_approval(FORBIDDEN)
-    block(rails, trigger)
+    block_by_content(rails, trigger)
     for undo in (
         lambda: rails.write(rails.safety.pipeline.revoke, trigger.prediction_id),
         lambda: rails.clock.advance(PERMIT_LIFETIME),
@@ -119,7 +119,7 @@ def test_a_second_allowance_of_the_same_work_withdraws_nothing(rails: Rails) -> 
     first, second = (make_prompt_approval(FORBIDDEN, prediction_id=name) for name in ("first", "second"))
     permits = []
     for trigger in (first, second):
-        block(rails, trigger)
+        block_by_content(rails, trigger)
         permits.append(rails.decide(trigger).permit)
         rails.clock.advance(timedelta(seconds=1))
     assert [permit and rails.safety.pipeline.is_allowed_once(permit.id) for permit in permits] == [True, True]
@@ -128,7 +128,7 @@ def test_a_second_allowance_of_the_same_work_withdraws_nothing(rails: Rails) -> 
 
 def test_an_allowance_ends_after_a_day_and_survives_a_restart(rails: Rails) -> None:
     trigger = make_prompt_approval(FORBIDDEN)
-    block(rails, trigger)
+    block_by_content(rails, trigger)
     rails.clock.advance(ALLOWANCE_LIFETIME - timedelta(microseconds=1))
     again = make_rails(rails.database, rails.clock, rails.data)
     with closing(again.kill_switch):
@@ -145,7 +145,7 @@ def test_an_unknown_channel_and_a_filter_that_failed_cannot_be_allowed(
 ) -> None:
     unknown = make_approval(assignment=Assignment("run the tests", "nowhere", WORKSPACE, "flow"))
     with pytest.raises(Refusal, match="no approval lifts this: 'nowhere' is not a registered channel"):
-        block(rails, unknown)
+        block_by_content(rails, unknown)
     monkeypatch.setattr(pipeline_module, "check_assignment", lambda *_, **more: 1 / 0)
     with pytest.raises(Refusal, match="no approval lifts this: the rail failed"):
-        block(rails, make_approval(prediction_id="other"))
+        block_by_content(rails, make_approval(prediction_id="other"))

@@ -59,7 +59,7 @@ def issue_permit(world: AutonomyWorld) -> tuple[Permit, Assignment]:
     return permit, card.assignment
 
 
-def start(world: AutonomyWorld, permit: Permit, assignment: Assignment) -> str:
+def find_refusal_of_start(world: AutonomyWorld, permit: Permit, assignment: Assignment) -> str:
     """The refusal's code, or "" when a session was made."""
     before = len(world.engine.sessions.list())
     try:
@@ -99,7 +99,9 @@ def test_every_session_has_a_permit_of_the_pipeline_whatever_started_it(world: A
 @pytest.mark.long
 def test_a_session_starts_only_with_an_unused_permit_for_its_assignment(world: AutonomyWorld) -> None:
     permit, assignment = issue_permit(world)
-    assert start(world, replace(permit, id="permit_forged"), assignment) == "permit_unknown"
-    assert start(world, permit, replace(assignment, parameters={"since": "HEAD~1"})) == "permit_mismatch"
-    assert start(world, permit, assignment) == ""
-    assert start(world, permit, assignment) == "permit_used"
+    assert find_refusal_of_start(world, replace(permit, id="permit_forged"), assignment) == "permit_unknown"
+    assert (
+        find_refusal_of_start(world, permit, replace(assignment, parameters={"since": "HEAD~1"})) == "permit_mismatch"
+    )
+    assert find_refusal_of_start(world, permit, assignment) == ""
+    assert find_refusal_of_start(world, permit, assignment) == "permit_used"

@@ -16,7 +16,7 @@ INTERVAL = timedelta(minutes=10)
 UNATTENDED_TYPES = [kind for kind in TriggerType if kind is not TriggerType.MANUAL]
 
 
-def link(
+def make_link(
     from_channel: str, to_channel: str, ago: timedelta = timedelta(0), workspace: str = "/w", *, ran: bool = True
 ) -> Link:
     return Link(from_channel, to_channel, "p", workspace, NOW - ago, ran)
@@ -67,21 +67,25 @@ def test_only_unattended_triggers_that_passed_count_for_the_rate(rails: Rails) -
 
 @pytest.mark.parametrize(("seconds", "verdict"), [(299, "block"), (300, "allow")])
 def test_a_link_back_is_blocked_for_five_minutes(seconds: int, verdict: str) -> None:
-    links = [link("owner", "b", timedelta(hours=1)), link("b", "a", timedelta(seconds=seconds)), link("owner", "a")]
-    assert decide_loop(link("a", "b"), links).verdict == verdict
+    links = [
+        make_link("owner", "b", timedelta(hours=1)),
+        make_link("b", "a", timedelta(seconds=seconds)),
+        make_link("owner", "a"),
+    ]
+    assert decide_loop(make_link("a", "b"), links).verdict == verdict
 
 
 def test_a_chain_of_three_channels_passes_and_of_four_is_blocked() -> None:
-    links = [link("owner", "a", timedelta(minutes=30)), link("a", "b", timedelta(minutes=20))]
+    links = [make_link("owner", "a", timedelta(minutes=30)), make_link("a", "b", timedelta(minutes=20))]
     assert measure_chain_depth(links, "b") == 2
-    assert decide_loop(link("b", "c"), links).verdict == "allow"
-    links.append(link("b", "c", timedelta(minutes=10)))
-    blocked = decide_loop(link("c", "d"), links)
+    assert decide_loop(make_link("b", "c"), links).verdict == "allow"
+    links.append(make_link("b", "c", timedelta(minutes=10)))
+    blocked = decide_loop(make_link("c", "d"), links)
     assert (blocked.verdict, blocked.rule) == ("block", "depth")
     # An approval on c starts anew.
-    assert decide_loop(link("c", "d"), [*links, link("owner", "c")]).verdict == "allow"
+    assert decide_loop(make_link("c", "d"), [*links, make_link("owner", "c")]).verdict == "allow"
     # Another workspace is another chain.
-    assert decide_loop(link("c", "d", workspace="/v"), links).verdict == "allow"
+    assert decide_loop(make_link("c", "d", workspace="/v"), links).verdict == "allow"
 
 
 @pytest.mark.parametrize("ran", [True, False])
@@ -92,28 +96,28 @@ def test_a_pair_of_channels_may_be_triggered_twice_in_ten_minutes(
     """Whether it ran or the rate held it back."""
     links = []
     for minutes in sorted(ages, reverse=True):
-        links += [link("a", "b", timedelta(minutes=minutes), ran=ran)]
-    assert decide_loop(link("a", "b"), links).verdict == verdict
+        links += [make_link("a", "b", timedelta(minutes=minutes), ran=ran)]
+    assert decide_loop(make_link("a", "b"), links).verdict == verdict
 
 
 def test_a_link_that_did_not_run_is_part_of_no_chain() -> None:
-    assert decide_loop(link("a", "b"), [link("b", "a", ran=False)]).verdict == "allow"
-    links = [link("owner", "a"), link("a", "b"), link("b", "c", ran=False)]
-    assert decide_loop(link("c", "d"), links).verdict == "allow"
-    assert decide_loop(link("c", "d"), [*links[:2], link("b", "c")]).rule == "depth"
+    assert decide_loop(make_link("a", "b"), [make_link("b", "a", ran=False)]).verdict == "allow"
+    links = [make_link("owner", "a"), make_link("a", "b"), make_link("b", "c", ran=False)]
+    assert decide_loop(make_link("c", "d"), links).verdict == "allow"
+    assert decide_loop(make_link("c", "d"), [*links[:2], make_link("b", "c")]).rule == "depth"
 
 
 @pytest.mark.parametrize("origin", ["gateway", "research"])
 def test_a_program_that_asks_is_the_start_of_a_link(origin: str) -> None:
     """Only links from a person, and from what the engine itself predicts, are free."""
-    ran = [link(origin, "a", timedelta(minutes=20)), link("a", "b", timedelta(minutes=15))]
-    assert decide_loop(link("b", "c"), ran).rule == "depth"
-    assert decide_loop(link(origin, "a"), [link(origin, "a"), link(origin, "a")]).rule == "pair"
+    ran = [make_link(origin, "a", timedelta(minutes=20)), make_link("a", "b", timedelta(minutes=15))]
+    assert decide_loop(make_link("b", "c"), ran).rule == "depth"
+    assert decide_loop(make_link(origin, "a"), [make_link(origin, "a"), make_link(origin, "a")]).rule == "pair"
 
 
 def test_links_from_the_owner_are_never_blocked() -> None:
-    links = [link("owner", "a"), link("a", "owner"), link("owner", "a")]
-    assert decide_loop(link("owner", "a"), links).verdict == "allow"
+    links = [make_link("owner", "a"), make_link("a", "owner"), make_link("owner", "a")]
+    assert decide_loop(make_link("owner", "a"), links).verdict == "allow"
 
 
 def test_a_loop_is_detected_across_a_restart_and_counted(rails: Rails) -> None:

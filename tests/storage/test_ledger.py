@@ -20,7 +20,7 @@ from engine.storage.ledger import (
     LedgerEntry,
     NotReady,
 )
-from tests.memory.stand_in_work import record_end, view
+from tests.memory.stand_in_work import make_view, record_end
 
 KEY = "test.cursor"
 
@@ -61,7 +61,7 @@ def handle_subjects(cursor: LedgerCursor) -> list[str]:
 
 def test_an_entry_about_changes_names_their_session_and_one_about_a_session_itself(database: Database) -> None:
     database.write(lambda tx: tx.record(ChangeSetDiscarded(subject="change_1", session_id="session_2")))
-    record_end(database, view("session_1"))
+    record_end(database, make_view("session_1"))
     assert [entry.session_id for entry in Ledger(database).since(0)] == ["session_2", "session_1"]
 
 
@@ -129,7 +129,7 @@ def test_a_consumer_that_was_stopped_or_died_continues_there_or_before(database:
         return LedgerConsumer("test", Ledger(database), ENDED, handle, key="test.follow")
 
     for number in (1, 2, 3):
-        record_end(database, view(f"session_{number}"))
+        record_end(database, make_view(f"session_{number}"))
     consumer().catch_up(lambda: not handled)
     database.write(lambda tx: None)  # the position is stored with the next write
     with pytest.raises(SystemExit):
@@ -148,7 +148,7 @@ def test_an_entry_that_is_not_ready_delays_those_after_it(database: Database) ->
         handled.append(entry.subject)
 
     consumer = LedgerConsumer("test", Ledger(database), ENDED, handle, key="test.follow")
-    record_end(database, view("session_1"))
+    record_end(database, make_view("session_1"))
     for _ in range(MAX_ATTEMPTS + 2):
         assert consumer.catch_up() == []
     ready = True
@@ -171,7 +171,7 @@ def test_an_entry_that_always_fails_is_reported_and_skipped(database: Database) 
         service="test",
     )
     for number in (1, 2):
-        record_end(database, view(f"session_{number}"))
+        record_end(database, make_view(f"session_{number}"))
     for _ in range(MAX_ATTEMPTS - 1):
         thread.catch_up()
     assert handled == []

@@ -164,7 +164,7 @@ def test_a_short_token_of_the_environment_is_refused(tmp_path: Path, database: D
 # A button of a notification, from the card to the press (SPEC 10.2)
 
 
-def press(button: dict[str, Any]) -> httpx.Response:
+def press_button(button: dict[str, Any]) -> httpx.Response:
     return httpx.request(button["method"], button["url"], headers=button["headers"], timeout=30, trust_env=False)
 
 
@@ -219,20 +219,20 @@ def phone(serve: Serve) -> Phone:
 def test_a_card_is_approved_from_the_phone_once(phone: Phone) -> None:
     engine, buttons_by_card = phone
     card_id, buttons = buttons_by_card.popitem()
-    assert press(buttons["Approve"]).status_code == 200
+    assert press_button(buttons["Approve"]).status_code == 200
     assert engine.cards.get(card_id).status in (Status.APPROVED, Status.EXECUTED)
     assert engine.cards.get(card_id).decided_by is DecidedBy.API
-    assert press(buttons["Approve"]).status_code == 401, "a pass opens once"
-    assert press(buttons["Dismiss"]).status_code == 409, "and a card is decided once"
+    assert press_button(buttons["Approve"]).status_code == 401, "a pass opens once"
+    assert press_button(buttons["Dismiss"]).status_code == 409, "and a card is decided once"
 
 
 @pytest.mark.long
 def test_each_button_of_the_phone_has_a_pass_of_its_own(phone: Phone) -> None:
     engine, buttons_by_card = phone
     card_id, buttons = buttons_by_card.popitem()
-    assert press(buttons["Snooze"]).status_code == 200
+    assert press_button(buttons["Snooze"]).status_code == 200
     assert engine.cards.get(card_id).snoozed_until is not None
     swapped = buttons["Dismiss"] | {"headers": buttons["Approve"]["headers"]}
-    assert press(swapped).status_code == 401, "the pass of one button opens no other door"
-    assert press(buttons["Dismiss"]).status_code == 200
+    assert press_button(swapped).status_code == 401, "the pass of one button opens no other door"
+    assert press_button(buttons["Dismiss"]).status_code == 200
     assert engine.cards.get(card_id).status is Status.DISMISSED

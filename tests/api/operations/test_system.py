@@ -90,7 +90,7 @@ def world(database: Database, clock: FakeClock, bus: EventBus) -> NotifyWorld:
     return NotifyWorld(database, clock, bus)
 
 
-def notify(world: NotifyWorld, **arguments: Any) -> dict[str, Any]:
+def carry_out_notify(world: NotifyWorld, **arguments: Any) -> dict[str, Any]:
     """The document of the verb `notify`."""
     engine: Any = SimpleNamespace(
         notify=world.notifications,
@@ -107,7 +107,7 @@ def print_notify(document: dict[str, Any]) -> str:
 def test_every_surface_is_listed_with_what_is_missing(world: NotifyWorld) -> None:
     world.set_addresses(phone="ntfy://topic", discord="key")
     world.quiet = True
-    assert print_notify(notify(world)).splitlines() == [
+    assert print_notify(carry_out_notify(world)).splitlines() == [
         "✓ phone    ntfy (settings)",
         "- watch    no address  clawpy notify set watch, or set CLAWPY_NOTIFY_WATCH_URL",
         "- glasses  no address  clawpy notify set glasses, or set CLAWPY_NOTIFY_GLASSES_URL",
@@ -124,28 +124,30 @@ def test_an_undelivered_notification_is_shown_retried_and_dismissed(world: Notif
     world.courier.failures[Surface.PHONE] = DeliveryFailure("the server answers 401", lasting=True)
     world.record_events(StateChanged(before="WATCHING", after="PAUSED", cause="3 dismissals in a row"))
     world.deliver()
-    document = notify(world)
+    document = carry_out_notify(world)
     assert (document["surfaces"][0]["undelivered"], document["surfaces"][0]["why"]) == (1, "the server answers 401")
     assert "1 not delivered: the server answers 401; clawpy notify retry phone" in print_notify(document)
-    retried = notify(world, action="retry", surface="phone")
+    retried = carry_out_notify(world, action="retry", surface="phone")
     assert retried["retried"] == 1
     assert print_notify(retried).startswith("1 tried again\n")
     world.deliver()
-    assert notify(world, action="dismiss")["dismissed"] == 1
-    assert notify(world)["surfaces"][0]["undelivered"] == 0
+    assert carry_out_notify(world, action="dismiss")["dismissed"] == 1
+    assert carry_out_notify(world)["surfaces"][0]["undelivered"] == 0
 
 
 def test_a_test_notification_says_how_it_went(world: NotifyWorld) -> None:
     with pytest.raises(Refusal) as refused:
-        notify(world, action="test")
+        carry_out_notify(world, action="test")
     assert refused.value.code == "no_surface"
     world.set_addresses(phone="ntfy://topic", watch="key")
     world.courier.failures[Surface.PHONE] = DeliveryFailure("it cannot be reached")
-    document = notify(world, action="test")
+    document = carry_out_notify(world, action="test")
     assert [surface["delivered"] for surface in document["tested"]] == [False, False]
     assert print_notify(document).startswith(
         "✗ phone    it cannot be reached  is its address right? clawpy notify set phone\n"
     )
     world.courier.failures.clear()
-    assert print_notify(notify(world, action="test", surface="phone")).startswith("✓ phone    accepted by the service")
+    assert print_notify(carry_out_notify(world, action="test", surface="phone")).startswith(
+        "✓ phone    accepted by the service"
+    )
     assert world.courier.sent[-1][1].body == "a test of the phone: notifications arrive"

@@ -24,7 +24,7 @@ JUNIT = """<?xml version="1.0" encoding="utf-8"?><testsuites name="pytest tests"
 </testsuite></testsuites>"""
 
 
-def read(
+def read_output(
     output_format: str, output: str = "", exit_code: int = 1, *, report: str = "", folder: Path = Path("/")
 ) -> CheckResult:
     """The result of a run of a tool that printed an output, or wrote a report."""
@@ -35,7 +35,7 @@ def test_junit_reports_have_node_ids(tmp_path: Path) -> None:
     (tmp_path / "tests").mkdir()
     for name in ("test_cart.py", "test_broken.py"):
         (tmp_path / "tests" / name).touch()
-    check = read("junit", report=JUNIT, folder=tmp_path)
+    check = read_output("junit", report=JUNIT, folder=tmp_path)
     assert (check.passed, check.failed, check.errors, check.skipped, check.seconds) == (1, 1, 2, 1, 1.234)
     assert check.failing == ("tests/test_cart.py::test_tax", "tests/test_cart.py::test_db", "tests/test_broken.py")
     assert check.durations[:2] == (
@@ -46,14 +46,14 @@ def test_junit_reports_have_node_ids(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("exit_code", "errors"), [(5, 0), (3, 1), (-11, 1)])
 def test_a_run_without_its_report_has_an_error(exit_code: int, errors: int) -> None:
-    check = read("junit", report="<testsuite", exit_code=exit_code)
+    check = read_output("junit", report="<testsuite", exit_code=exit_code)
     assert (check.passed, check.errors, check.green, check.failing) == (0, errors, False, ())
     assert bool(check.error) == bool(errors)
 
 
 @pytest.mark.parametrize("row", TABLE["runner"], ids=lambda row: row["format"])
 def test_the_output_of_a_test_runner_is_read(row: dict[str, Any]) -> None:
-    check = read(row["format"], row.get("start", "") + row["output"], row["exit_code"], folder=Path("/shop"))
+    check = read_output(row["format"], row.get("start", "") + row["output"], row["exit_code"], folder=Path("/shop"))
     assert [check.passed, check.failed, check.skipped, check.errors] == row["counts"]
     assert (list(check.failing), check.error) == (row["failing"], row.get("error", ""))
     assert check.seconds == pytest.approx(row["seconds"], abs=0.01)
@@ -62,7 +62,7 @@ def test_the_output_of_a_test_runner_is_read(row: dict[str, Any]) -> None:
 
 def test_the_time_of_each_go_test_is_read() -> None:
     output = next(row["output"] for row in TABLE["runner"] if row["format"] == "go")
-    assert read("go", output).durations[0] == ("example.com/shop/cart::TestAdd", 0.1)
+    assert read_output("go", output).durations[0] == ("example.com/shop/cart::TestAdd", 0.1)
 
 
 @pytest.mark.parametrize(
@@ -76,13 +76,13 @@ def test_the_time_of_each_go_test_is_read() -> None:
     ],
 )
 def test_a_skipped_test_has_no_time(output_format: str, output: str) -> None:
-    check = read(output_format, output, 0)
+    check = read_output(output_format, output, 0)
     assert (check.passed, check.skipped, check.durations) == (0, 1, ())
 
 
 @pytest.mark.parametrize(("exit_code", "passed"), [(0, 1), (2, 0)])
 def test_of_output_without_results_only_the_exit_code_counts(exit_code: int, passed: int) -> None:
-    check = read("words", "compiled with great success\n", exit_code)
+    check = read_output("words", "compiled with great success\n", exit_code)
     assert (check.counted, check.passed, check.failed) == (False, passed, 1 - passed)
 
 

@@ -22,7 +22,9 @@ from tests.conftest import MONDAY_MORNING
 from tests.learning.candidates.adaptation_world import AGENT, SHOP, StandInSources, make_fact
 
 
-def read(kind: str, payload: dict[str, Any], before: int = 0, sources: StandInSources | None = None) -> LearningRecord:
+def read_record(
+    kind: str, payload: dict[str, Any], before: int = 0, sources: StandInSources | None = None
+) -> LearningRecord:
     """The record of an entry, where `before` records had the same cause."""
     entry = LedgerEntry(1, MONDAY_MORNING, kind, "it", SHOP, {"agent": AGENT, **payload})
     return next(iter(READER_OF_KIND[kind](Reading(entry, sources or StandInSources(), lambda label, scope: before))))
@@ -84,7 +86,7 @@ RECALLED = {"memories": ["m"], "origins": ["o"], "session_id": "s"}
     ],
 )
 def test_formulas_at_their_boundaries(kind: str, payload: dict[str, Any], before: int, score: float) -> None:
-    record = read(kind, payload, before)
+    record = read_record(kind, payload, before)
     assert record.score == score
     assert record.reason
 
@@ -97,7 +99,7 @@ def test_a_kept_fact_scores_by_whose_words_it_is_and_by_how_often_it_was_kept_be
     trust: Trust, before: int, score: float
 ) -> None:
     sources = StandInSources(facts={"it": make_fact("Prices are cents.", trust=trust)})
-    assert read("FactPromoted", {"by": "operator"}, before, sources).score == score
+    assert read_record("FactPromoted", {"by": "operator"}, before, sources).score == score
 
 
 def test_a_heal_at_a_later_attempt_scores_less() -> None:
@@ -113,6 +115,6 @@ def test_a_score_is_from_0_to_100(parts: list[tuple[float, str]]) -> None:
 
 
 def test_a_reason_names_its_parts() -> None:
-    assert read("RetryRepeated", make_validation(3, FULL_COST_MICROUSD, 1)).reason == (
+    assert read_record("RetryRepeated", make_validation(3, FULL_COST_MICROUSD, 1)).reason == (
         "another attempt left the same tests failing: +45; 2 attempts made: +20; $0.50 spent on it: +25"
     )

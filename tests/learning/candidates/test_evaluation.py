@@ -37,7 +37,7 @@ AGENT = "backend_builder"
 TEST = "tests/test_cart.py::test_total"
 
 
-def record(number: int, *, label: str = "repeated_retry", score: float = 80.0, **changes: Any) -> LearningRecord:
+def make_record(number: int, *, label: str = "repeated_retry", score: float = 80.0, **changes: Any) -> LearningRecord:
     """A record of the session with this number, which is also its hour."""
     kind = RecordKind(label.partition("/")[0])
     original = LearningRecord(
@@ -88,16 +88,21 @@ def test_each_type_is_drafted_from_the_kinds_of_the_specification(type: Candidat
 
 @pytest.mark.parametrize(("score", "opportunities"), [(59.9, 0), (60.0, 1), (100.0, 1)])
 def test_a_record_is_an_opportunity_from_60_points_on(score: float, opportunities: int) -> None:
-    assert len(select_opportunities([record(1, score=score)])) == opportunities
+    assert len(select_opportunities([make_record(1, score=score)])) == opportunities
 
 
 def test_opportunities_are_the_best_and_newest_of_each_key() -> None:
-    with_same_key = [record(1, score=70), record(2, score=90), record(3, score=90), record(4, score=61)]
+    with_same_key = [
+        make_record(1, score=70),
+        make_record(2, score=90),
+        make_record(3, score=90),
+        make_record(4, score=61),
+    ]
     (opportunity,) = select_opportunities(with_same_key)
     assert opportunity.record.id == "rec_3"
     assert opportunity.key == f"validator_policy_tweak:agent:{AGENT}:repeated_retry"
     assert select_opportunities(with_same_key, {opportunity.key}) == []
-    with_own_keys = [record(number, scope_id=f"agent_{number}", score=60 + number) for number in range(30)]
+    with_own_keys = [make_record(number, scope_id=f"agent_{number}", score=60 + number) for number in range(30)]
     scores = [opportunity.record.score for opportunity in select_opportunities(with_own_keys)]
     assert scores == list(range(89, 64, -1))
 
@@ -147,7 +152,7 @@ def test_kept_facts_support_each_other_if_they_say_much_the_same_and_replace_no_
     fact: str, other: str, is_support: bool
 ) -> None:
     first, second = (
-        record(number, label=f"human_approval/fact:{text}", details={"kept": "", "text": text})
+        make_record(number, label=f"human_approval/fact:{text}", details={"kept": "", "text": text})
         for number, text in enumerate((fact, other), 1)
     )
     assert select_supporting(make_candidate(first), [first], [first, second]) == [second] * is_support
@@ -155,34 +160,34 @@ def test_kept_facts_support_each_other_if_they_say_much_the_same_and_replace_no_
 
 
 def test_supporting_records_have_the_same_label_and_scope_and_another_session() -> None:
-    first = record(1)
+    first = make_record(1)
     others = [
         first,
-        record(2),
-        record(3, label="failed_tdd/a"),
-        record(4, scope_id="other"),
-        record(5, scope_type="workspace"),
-        record(6, session_id="sess_1"),  # the session that the candidate was drafted from
-        record(7, session_id="sess_2", score=90),  # a higher score in the same session
-        record(8, session_id=""),
-        record(9, session_id=""),  # records without a session count alone
+        make_record(2),
+        make_record(3, label="failed_tdd/a"),
+        make_record(4, scope_id="other"),
+        make_record(5, scope_type="workspace"),
+        make_record(6, session_id="sess_1"),  # the session that the candidate was drafted from
+        make_record(7, session_id="sess_2", score=90),  # a higher score in the same session
+        make_record(8, session_id=""),
+        make_record(9, session_id=""),  # records without a session count alone
     ]
     supporting = select_supporting(make_candidate(first), [first], others)
     assert [record.id for record in supporting] == ["rec_7", "rec_8", "rec_9"]
 
 
-def test_a_candidate_passes_only_with_a_supporting_record() -> None:
-    first = record(1, score=100)
+def test_a_candidate_passes_only_with_a_supporting_make_record() -> None:
+    first = make_record(1, score=100)
     alone = evaluate(make_candidate(first), [first], [first])
     assert (alone.score, alone.has_passed, alone.corroborated_by) == (45.0, False, ())
     assert "no other record" in alone.reason
-    assert evaluate(make_candidate(first), [first], [first, record(2, score=65)]).has_passed
-    assert not evaluate(make_candidate(first), [first], [first, record(2, score=64)]).has_passed
+    assert evaluate(make_candidate(first), [first], [first, make_record(2, score=65)]).has_passed
+    assert not evaluate(make_candidate(first), [first], [first, make_record(2, score=64)]).has_passed
 
 
 # Records against a candidate
 
-HEAL = record(
+HEAL = make_record(
     2, label=f"successful_heal/{TEST}", details={"attempts": 3, "cost": 200_000, "test": TEST, "failing": [TEST]}
 )
 FLOW = FlowOffload("f", "f", ("git status --short", "pytest"))
@@ -190,7 +195,7 @@ FLOW = FlowOffload("f", "f", ("git status --short", "pytest"))
 
 def make_command_error(message: str) -> LearningRecord:
     """The record of a command that could not run."""
-    return record(2, label="agent_error/exec/x", details={"tool": "exec", "message": message})
+    return make_record(2, label="agent_error/exec/x", details={"tool": "exec", "message": message})
 
 
 @pytest.mark.parametrize(
@@ -201,10 +206,14 @@ def make_command_error(message: str) -> LearningRecord:
         (PolicyTweak(None, 199_999), HEAL, True),
         (PolicyTweak(None, 200_000), HEAL, False),
         (PolicyTweak(1), replace(HEAL, agent="other"), False),
-        (RoutingHint("openai:small"), record(2, label=f"failed_tdd/{TEST}"), True),
-        (RoutingHint("openai:small"), record(0, label=f"failed_tdd/{TEST}"), False),  # before the record of the draft
-        (PromptFragment(("x",)), record(2, label="guidance_noisy"), True),
-        (PromptFragment(("x",)), record(2, label="stale_guidance"), False),
+        (RoutingHint("openai:small"), make_record(2, label=f"failed_tdd/{TEST}"), True),
+        (
+            RoutingHint("openai:small"),
+            make_record(0, label=f"failed_tdd/{TEST}"),
+            False,
+        ),  # before the record of the draft
+        (PromptFragment(("x",)), make_record(2, label="guidance_noisy"), True),
+        (PromptFragment(("x",)), make_record(2, label="stale_guidance"), False),
         (FLOW, make_command_error("exec:git status: code 127"), True),
         (FLOW, make_command_error("exec:ruff: code 127"), False),
     ],
@@ -212,14 +221,14 @@ def make_command_error(message: str) -> LearningRecord:
 def test_records_against_an_effect_are_listed_and_do_not_change_the_score(
     effect: Effect, against: LearningRecord, speaks: bool
 ) -> None:
-    first = record(1)
+    first = make_record(1)
     evaluation = evaluate(make_candidate(first, effect), [first], [first, against])
     assert (evaluation.against == (against.id,)) is speaks
     assert evaluation.score == 45.0
 
 
 def test_records_against_a_fix_template_are_those_since_it_became_active() -> None:
-    failure = record(5, label=f"failed_tdd/{TEST}", details={"test": TEST})
+    failure = make_record(5, label=f"failed_tdd/{TEST}", details={"test": TEST})
     template = make_candidate(HEAL, FixTemplate((TEST,), ("fix it",)), type=CandidateType.FIX_TEMPLATE)
     assert not speaks_against(template, failure, HEAL.at, active_since=None)
     assert speaks_against(template, failure, HEAL.at, active_since=HEAL.at)
@@ -252,10 +261,10 @@ def test_a_rejected_candidate_is_reopened_by_as_many_new_records_as_before_and_a
     old: int, new: int, is_reopened: bool
 ) -> None:
     """`old` records supported it when it was rejected, besides the one it was drafted from."""
-    first = record(0)
-    old_records = [record(number) for number in range(1, old + 1)]
-    new_records = [record(50 + number) for number in range(1, new + 1)]
+    first = make_record(0)
+    old_records = [make_record(number) for number in range(1, old + 1)]
+    new_records = [make_record(50 + number) for number in range(1, new + 1)]
     supporting = tuple(record.id for record in old_records)
-    rejected_candidate = make_candidate(first, corroborated_by=supporting, changed_at=record(50).at)
+    rejected_candidate = make_candidate(first, corroborated_by=supporting, changed_at=make_record(50).at)
     records = [first, *old_records, *new_records]
     assert has_new_evidence(rejected_candidate, [first], records) is is_reopened
