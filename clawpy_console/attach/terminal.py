@@ -182,6 +182,7 @@ class Terminal(asyncio.Protocol):
 
 
 _BEFORE_ESCAPE = re.compile("(?=\x1b)")
+_PASTE_START, _PASTE_END = "\x1b[200~", "\x1b[201~"
 
 
 class TerminalDriver(Driver):
@@ -194,6 +195,9 @@ class TerminalDriver(Driver):
         self._parser = XTermParser(debug)
         self._parser_timer: asyncio.TimerHandle | None = None
         self._decode = getincrementaldecoder("utf-8")(errors="replace").decode
+        self._is_pasting = False
+        self._last_input = ""  # the last characters, which may be the beginning of `_PASTE_START`
+        self._held_back = ""  # the end of what was pasted until now, which may be the beginning of `_PASTE_END`
 
     def write(self, data: str) -> None:
         self._terminal.draw(data)
@@ -216,13 +220,30 @@ class TerminalDriver(Driver):
         """Pass on what was typed. What may be the beginning of a longer sequence, as Escape and a letter are, is passed
         on when nothing more comes in time. Else all keys after it would wait, too. It is also passed on when another
         sequence begins. Else Textual would make two keys of Alt and a letter."""
-        for part in _BEFORE_ESCAPE.split(self._decode(data)):
-            if part.startswith("\x1b"):
-                self._end_sequence()
-            self._dispatch(self._parser.feed(part) if part else ())
+        *parts, last = _BEFORE_ESCAPE.split(self._held_back + self._decode(data))
+        self._held_back = ""
+        for part in parts:
+            self._feed(part)
+        if self._is_pasting and len(last) < len(_PASTE_END) and _PASTE_END.startswith(last):
+            self._held_back = last
+        else:
+            self._feed(last)
         if self._parser_timer is not None:
             self._parser_timer.cancel()
         self._parser_timer = self._loop.call_later(constants.ESCAPE_DELAY + 0.001, self._end_sequence)
+
+    def _feed(self, part: str) -> None:
+        """Pass on what was typed from one Escape to the next. An Escape that was pasted is left out: Textual would take
+        the rest of what is pasted as keys, and carry them out."""
+        if self._is_pasting:
+            self._is_pasting = not part.startswith(_PASTE_END)
+            part = part.removeprefix("\x1b") if self._is_pasting else part
+        if part.startswith("\x1b"):
+            self._end_sequence()
+        self._dispatch(self._parser.feed(part) if part else ())
+        latest = self._last_input + part
+        self._is_pasting = self._is_pasting or _PASTE_START in latest
+        self._last_input = latest[1 - len(_PASTE_START) :]
 
     def _end_sequence(self) -> None:
         """Pass on what the parser holds back as the beginning of a longer sequence."""

@@ -112,6 +112,13 @@ async def test_what_is_typed_pasted_and_resized_arrives() -> None:
         assert app.size == (50, 15)
 
 
+@pytest.mark.parametrize("size", [1, 3, 7, 100], ids=lambda size: f"{size} at a time")
+async def test_what_is_pasted_is_text_although_it_has_escape_sequences(size: int) -> None:
+    typed = b"a\x1b[200~b\x1b[31m\x1b\x1bc\x1b[0md\x1b[20e\x1b[201~z"
+    chunks = tuple(typed[start : start + size] for start in range(0, len(typed), size))
+    assert await type_until(chunks, "z") == "ab[31mc[0md[20ez"
+
+
 @pytest.mark.parametrize("chunks", [(b"\x1bnq",), (b"\x1bn", b"q"), (b"\x1b", b"n", b"q")], ids=str)
 async def test_a_letter_just_after_escape_does_not_hold_back_the_keys_after_it(chunks: tuple[bytes, ...]) -> None:
     assert await type_until(chunks, "q")
