@@ -80,24 +80,46 @@ class SearchTerms:
         return self._pattern.sub(lambda match: " " * len(match[0].encode()), text)
 
 
+_BACKSLASHES = r"\\+"
+
+_SPACES = (r"\s", rf"{_BACKSLASHES}[nrt]")
+"""The patterns of white space as it is, and as JSON writes it."""
+
+
 def _make_pattern(words: Sequence[str]) -> str:
-    """A pattern of these words, one after the other, with any white space between them, also if it is escaped: a
-    backslash and a letter."""
-    text = r"(?:\s|\\+[nrt])+".join(map(_make_word_pattern, words))
-    return rf"(?={_make_character_pattern(words[0][0])})(?<!\w(?<!\\.)){text}(?!\w)"  # looking ahead first is faster
+    """A pattern of these words, one after the other, with any white space between them, also if it is escaped."""
+    text, begin = _make_text_pattern(" ".join(words)), _join_forms(_find_forms(words[0][0]))
+    return rf"(?={begin})(?<!\w(?<!\\.)){text}(?!\w)"  # looking ahead first is faster
 
 
-def _make_word_pattern(word: str) -> str:
-    return "".join(map(_make_character_pattern, word))
+def _make_text_pattern(text: str) -> str:
+    """A pattern of a text with one space between words. A backslash matches all that follow each other, and nothing
+    after it begins with one: two ways to divide them would take exponential time."""
+    patterns, follows_backslash = [], False
+    for character in text:
+        if character == "\\":
+            patterns += [] if follows_backslash else [_BACKSLASHES]
+        else:
+            forms = _SPACES if character == " " else _find_forms(character)
+            patterns.append(
+                _join_forms(form.removeprefix(_BACKSLASHES) if follows_backslash else form for form in forms)
+            )
+            patterns += [f"{_join_forms(_SPACES)}*"] if character == " " else []
+        follows_backslash = character == "\\"
+    return "".join(patterns)
 
 
 @cache
-def _make_character_pattern(character: str) -> str:
-    """A pattern of a character as it is, as XML writes it, and as JSON does, with more backslashes in JSON within
+def _find_forms(character: str) -> Sequence[str]:
+    """The patterns of a character as it is, as XML writes it, and as JSON does, with more backslashes in JSON within
     JSON."""
-    forms = dict.fromkeys((character, escape(character), json.dumps(character)[1:-1]))
-    patterns = dict.fromkeys(re.sub(r"(?:\\\\)+", r"\\\\+", re.escape(form)) for form in forms)
-    return next(iter(patterns)) if len(patterns) == 1 else f"(?:{'|'.join(patterns)})"
+    forms = (character, escape(character), json.dumps(character)[1:-1])
+    return [re.sub(r"(?:\\\\)+", r"\\\\+", re.escape(form)) for form in forms]
+
+
+def _join_forms(forms: Iterable[str]) -> str:
+    different = list(dict.fromkeys(forms))
+    return different[0] if len(different) == 1 else f"(?:{'|'.join(different)})"
 
 
 def search_terms_of(text: str) -> list[str]:

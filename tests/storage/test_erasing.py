@@ -59,6 +59,16 @@ def test_a_text_is_removed_in_the_form_that_another_text_gives_it(escaped: str) 
     assert rest.endswith(escaped[escaped.index("there") + 5 :] + ")")
 
 
+@pytest.mark.parametrize("part", ["\\", '\\"a', "\\\na", "\\ö"], ids=["backslashes", "quotes", "lines", "letters"])
+def test_a_text_with_many_backslashes_is_searched_for_in_linear_time(part: str) -> None:
+    """Otherwise this test does not end."""
+    told = f"abc{part * 60}def"
+    terms = SearchTerms([told])
+    for escaped in (told, json.dumps(told), json.dumps(json.dumps(told))):
+        assert not terms.match(escaped.replace("def", "deg"))
+        assert "abc" not in terms.remove_from(escaped)
+
+
 @given(st.text(), st.text(min_size=1))
 def test_a_term_that_is_accepted_is_removed(text: str, term: str) -> None:
     try:
