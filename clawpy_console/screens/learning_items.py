@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
 
 
 MAX_LISTED_ITEMS = 500
-"""Maximum number of candidates, and of learnings, that are listed, newest first. The filter finds older ones too."""
+"""Maximum number of candidates, and of learnings, that are listed. Of the learnings, those of sessions are left out
+first, and of these the oldest. The filter finds the others too."""
 
 NEEDS_DECISION = "Needs your decision"
 """The heading of what waits for you."""
@@ -87,12 +89,18 @@ def _read_candidates(engine: Engine) -> Iterator[ListedRow]:
 
 def _read_learnings(engine: Engine, words: str, required_id: str) -> Iterator[ListedRow]:
     """The learnings by scope, those of all projects first."""
-    entries, now = list(engine.learnings.list_entries(words=words, limit=MAX_LISTED_ITEMS)), engine.clock.now()
+    scopes = [*LearningScope][::-1]
+
+    def sort(entries: Sequence[LearningEntry]) -> list[LearningEntry]:
+        return sorted(entries, key=lambda entry: (not _needs_review(entry), scopes.index(entry.scope)))
+
+    # Each session has risks of its own, so that the newest of all scopes would soon be these alone.
+    entries = sort(engine.learnings.list_entries(words=words, limit=sys.maxsize))[:MAX_LISTED_ITEMS]
+    now = engine.clock.now()
     if required_id and not required_id.startswith("cand_") and required_id not in {entry.id for entry in entries}:
         with contextlib.suppress(Refusal):  # the screen says that it no longer exists
             entries.append(engine.learnings.view(required_id).entry)
-    scopes = [*LearningScope][::-1]
-    for entry in sorted(entries, key=lambda entry: scopes.index(entry.scope)):
+    for entry in sort(entries):
         task = entry.session_task if entry.scope is LearningScope.SESSION else ""
         scope = learning_fields.describe_scope(entry.scope, entry.scope_id, entry.workspace, task)
         heading = NEEDS_DECISION if _needs_review(entry) else f"Learned: {scope}"
