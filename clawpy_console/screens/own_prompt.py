@@ -309,10 +309,11 @@ class OwnPrompt(Dialog[None]):
             if last.draft.strip() != text:  # ↑ shows it
                 self.app.save_prompt(last.draft, last.draft_of, sent=text)
             return
-        ways = refusal.fix
+        sentence = str(refusal)
         if refusal.code == "no_model":  # the hint below the text says how to get one
-            self._confirmed_text, ways = text, f"Press {self.key_of('prompt.send')} again to keep it as a card."
-        self.show_status(f"▲ {refusal.message}. {ways}".removesuffix(" "))
+            self._confirmed_text = text
+            sentence = f"{refusal.message}. Press {self.key_of('prompt.send')} again to keep it as a card."
+        self.show_status(f"▲ {sentence}")
 
     def show_status(self, text: str, style: str = "$wants") -> None:
         super().show_status(text, style)

@@ -229,6 +229,13 @@ STORIES: Stories = {
         press("= b enter"),
         called("propose", "bisect a.py=b", SHOP),
     ),
+    "a refusal is one sentence": (
+        refused("propose", "the prompt has 20001 characters", "at most 20000"),
+        *open_box(),
+        type_text("look"),
+        press("enter"),
+        sees("▲ the prompt has 20001 characters (at most 20000)"),
+    ),
     "Tab completes a flow and its parameters": (
         *open_box(),
         sees("run_tests"),
