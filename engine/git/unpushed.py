@@ -227,9 +227,11 @@ def mark_edited_out(git: Git, unpushed: UnpushedWork, files: Iterable[FileState]
 
 
 def read_untracked(git: Git, paths: Iterable[str]) -> tuple[UnpushedProblem, ...]:
-    """Secrets in files that git does not track."""
-    problems = (problem for path in paths for problem in _find_problems_of_lines(git, path) or ())
-    return tuple(problem for problem in problems if problem.is_secret)
+    """Secrets in files that git does not track, as far as `MAX_BYTES` and `MAX_PROBLEMS` allow."""
+    costs = ((path, _bound_read_cost(_read_size_on_disk(git.folder / path))) for path in paths)
+    searched = _take_within_limit(itertools.islice(costs, MAX_PROBLEMS))
+    problems = (problem for path in searched for problem in _find_problems_of_lines(git, path) or ())
+    return tuple(itertools.islice((problem for problem in problems if problem.is_secret), MAX_PROBLEMS))
 
 
 def _find_problems_of_lines(git: Git, path: str) -> list[UnpushedProblem] | None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from engine.git import unpushed
 from tests.conftest import Repository
 from tests.execution.flows.flow_run import RunFlow
 from tests.execution.flows.unpushed_histories import WITH_KEY
@@ -81,3 +82,15 @@ def test_a_new_file_with_a_key_is_not_to_be_committed(repository: Repository, ru
     run = run_flow("look_at_changes")
     assert "Do not commit: settings.py:3 holds a GitHub token, not committed yet" in run.transcript
     assert run.summary.endswith("; do not commit: settings.py:3 holds a GitHub token")
+
+
+def test_new_files_are_searched_for_keys_up_to_a_limit(
+    repository: Repository, run_flow: RunFlow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(unpushed, "MAX_BYTES", len(WITH_KEY))
+    repository.commit("begin", {"notes.md": "1\n"})
+    for name in ("a.py", "b.py"):
+        repository.write(name, WITH_KEY)
+    transcript = run_flow("look_at_changes").transcript
+    assert "Do not commit: a.py:2" in transcript
+    assert "Do not commit: b.py" not in transcript
