@@ -248,8 +248,8 @@ class _ChangedTests:
         """The tests that failed before the session, None if these are not known."""
         self.has_changes = False
         """Whether there were any changes at the last run."""
-        self._has_removals = False
-        """Whether there were removed files among them."""
+        self._removed_paths: list[str] = []
+        """The files among them that were removed."""
 
     def run(self) -> Attempt | None:
         """Run the tests of the changed files; None when there are none. The first run is skipped if the changes concern
@@ -261,7 +261,7 @@ class _ChangedTests:
         job = self._make_job(listener)
         if paths and not tools and (reason := find_project(job, "").lacking_reason):
             raise CannotRun(reason)
-        if not tools and self._has_removals and self._had_tests(paths):
+        if not tools and self._removed_paths and self._had_tests([*paths, *self._removed_paths]):
             raise CannotRun("no tests are left: the changes removed them")
         if not tools or not (covered or self._runs):
             return None
@@ -301,9 +301,10 @@ class _ChangedTests:
         present_tree = take_snapshot(git).tree
         changes = diff_trees(git, self._worktree.base, present_tree)
         self.has_changes = bool(changes)
-        self._has_removals = any(change.is_removed for change in changes)
         # A name that is not UTF-8 belongs to no tool's tests.
-        return [path for change in changes if not change.is_removed and (path := _decode_path(change.path))]
+        readable = [(change, path) for change in changes if (path := _decode_path(change.path))]
+        self._removed_paths = [path for change, path in readable if change.is_removed]
+        return [path for change, path in readable if not change.is_removed]
 
     def _make_job(self, listener: _OutputCollector) -> Job:
         return Job(

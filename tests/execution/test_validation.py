@@ -196,12 +196,15 @@ def test_a_change_without_tests_is_not_checked(world: ValidationWorld) -> None:
     assert view.summary == "none of the changed files has tests"
 
 
-def test_a_change_that_removes_all_tests_is_not_checked_and_says_so(world: ValidationWorld) -> None:
+@pytest.mark.parametrize("files", [{"cart": WRONG}, {}], ids=["with another change", "alone"])
+def test_a_change_that_removes_all_tests_is_not_checked_and_says_so(
+    world: ValidationWorld, files: dict[str, str]
+) -> None:
     world.repository.git("rm", "-q", "pytest.ini")
     world.repository.commit("Configure nothing", {})
 
     def turn(live: LiveSession, folder: SessionFolder) -> None:
-        write_files(cart=WRONG)(live, folder)
+        write_files(**files)(live, folder)
         (folder.path / "test_cart.py").unlink()
 
     view, prompts = world.work(turn)
