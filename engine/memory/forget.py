@@ -28,7 +28,7 @@ from engine.model import ForgetMatch, ForgetPreview, ForgetReport, Refusal
 from engine.model.text import plain
 from engine.storage import erasing
 from engine.storage.database import Database, Transaction
-from engine.storage.erasing import SearchTerms, json_contains, remove_from_json, search_terms_of
+from engine.storage.erasing import MIN_WORDS, SearchTerms, json_contains, remove_from_json, search_terms_of
 from engine.storage.rows import driver_of
 from engine.storage.state import Intent, begin_intent, finish_intent_now, unfinished_intents
 
@@ -53,6 +53,7 @@ NOT_ERASED = (
     "the settings",
     "names of folders and workspaces",
     "earlier wordings and names of leaders' patterns, on machines that share a database with this one",
+    f"lines of fewer than {MIN_WORDS} words where a transcript has them alone: forget these one by one",
 )
 """What forgetting does not erase, in words."""
 
