@@ -452,8 +452,9 @@ class StopKey:
     def press(self) -> None:
         """Stop everything; if the engine is not open yet, as soon as it is."""
         self._was_pressed = True
-        self._app.pressed_stop = Hold("stop", "Stopping… (F12)", self._app.now())
-        self._app.on_state_changed(frozenset({"holds"}))
+        if all(hold.word != "stop" for hold in self._app.holds):
+            self._app.pressed_stop = Hold("stop", "Stopping… (F12)", self._app.now())
+            self._app.on_state_changed(frozenset({"holds"}))
         if self._app.engine is not None:
             self._stop_in_thread(self._app.engine)
 

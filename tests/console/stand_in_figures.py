@@ -56,7 +56,8 @@ class StandInKillSwitch(StandInService):
 
     def stop(self, reason: str, by: str) -> None:
         self.record_call("stop", reason)
-        self._holds.append(Hold("stop", reason, self._engine.now, None, by))
+        if all(hold.word != "stop" for hold in self._holds):
+            self._holds.append(Hold("stop", reason, self._engine.now, None, by))
 
     def resume(self, word: str) -> None:
         self.record_call("resume", word)

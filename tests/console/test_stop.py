@@ -109,6 +109,14 @@ STORIES: Stories = {
         called("resume", "stop"),
         hides("STOPPED"),
     ),
+    "a second stop is not shown as one that is still being carried out": (
+        press("f12"),
+        STOPPED,
+        press("f12"),
+        Until("both stops", lambda app: [name for name, *_ in app.engine.call_log].count("stop") == 2),
+        Until("what it read", lambda app: not any(worker.is_running for worker in app.workers)),
+        hides("Stopping…"),
+    ),
     "one key resumes, after a question": (
         press("R"),
         NOT_RESUMED,
