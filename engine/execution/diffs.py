@@ -17,6 +17,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import NamedTuple
 
+from engine.execution.runners.toolchains.tool_table import TEST_FILE
 from engine.execution.trees import (
     ABSENT,
     DURABLE,
@@ -123,6 +124,8 @@ def _make_review_note(git: Git, file: TreeChange, *, in_bare: bool) -> str:
         notes.append(f"mode {old[-3:]} → {new[-3:]}, {became}")
     if in_bare:
         notes.append("part of a bare git repository: git run in it obeys its configuration, which can start programs")
+    if file.is_removed and TEST_FILE.search(os.fsdecode(file.path)):
+        notes.append("a test file is deleted")
     paths = {file.path} if file.is_removed else file.paths
     notes += sorted({explain_automatic_use(os.fsdecode(path)) for path in paths} - {""})
     return "; ".join(notes)

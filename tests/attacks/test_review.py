@@ -1,5 +1,5 @@
-"""The review of a change set names, before the diff: links, modes, nested repositories, files that tools run (SPEC
-3.9)."""
+"""The review of a change set names, before the diff: links, modes, nested repositories, files that tools run,
+deleted tests (SPEC 3.9)."""
 
 from __future__ import annotations
 
@@ -71,6 +71,21 @@ def test_files_that_are_executed_automatically_have_a_note(world: LandingWorld) 
     text = print_work(change_set)
     assert "direnv runs it" in text
     assert "VS Code runs its tasks" in text
+
+
+def test_a_deleted_test_file_has_a_note_and_a_moved_one_has_none(world: LandingWorld) -> None:
+    world.repository.commit("tests", {"tests/test_cart.py": "1\n", "tests/test_shop.py": "2\n"})
+
+    def edit(folder: Path) -> None:
+        (folder / "a.txt").unlink()
+        (folder / "tests/test_cart.py").unlink()
+        (folder / "tests/test_shop.py").rename(folder / "tests/test_store.py")
+
+    change_set, files = change_files(world, edit)
+    assert {path: file.note for path, file in files.items()} == {
+        "a.txt": "", "tests/test_cart.py": "a test file is deleted", "tests/test_store.py": "",
+    }  # fmt: skip
+    assert "▲ a test file is deleted" in print_work(change_set)
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../outside", "d/../../outside"])
