@@ -373,8 +373,8 @@ LEFT_OUT = "left out"
 @frozen
 class FileChange:
     """One file of a change set. status: "added", "modified", "deleted", "renamed", "mode", `LEFT_OUT`; lines None for
-    binary. `note` says in one line what a reviewer must know first: that it is a link or a deleted test file, a change of
-    its mode, which tool runs it, where it is if it is left out. `refused`: why it cannot be landed."""
+    binary. `note` says in one line what a reviewer must know first: that it is a link or a deleted test file, a change
+    of its mode, which tool runs it, where it is if it is left out. `refused`: why it cannot be landed."""
 
     path: str
     status: str
