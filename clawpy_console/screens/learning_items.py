@@ -282,7 +282,8 @@ def is_decision_possible(name: str, view: View) -> bool:
         case "keep":
             return entry.can_be_kept
         case "promote":
-            return entry.active and entry.scope is LearningScope.PROJECT and entry.kind is not LearningKind.PROXY
+            is_valid = entry.active and not entry.review  # a review comes first: `keep` ends it
+            return is_valid and entry.scope is LearningScope.PROJECT and entry.kind is not LearningKind.PROXY
     return False
 
 

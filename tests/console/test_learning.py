@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,10 +10,10 @@ import pytest
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens import learning
 from clawpy_console.screens.dialog import Question
-from clawpy_console.screens.learning_items import DecisionDialog
+from clawpy_console.screens.learning_items import DecisionDialog, is_decision_possible
 from clawpy_console.screens.xray import open_source
 from clawpy_console.widgets.rows import Rows
-from engine.model import PromptSource, Refusal, SourceKind
+from engine.model import LearningView, PromptSource, Refusal, SourceKind
 from tests.console.learning_steps import WIDE, open_item, shows_item
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_learning import (
@@ -252,6 +253,14 @@ OFFERED = {
     TASK: {"retract", "promote"}, GLOBAL: {"retract"}, PROXY: {"retract"}, OLD: {"keep"},
 }  # fmt: skip
 DECISIONS = ("approve", "reject", "roll back", "retract", "keep", "promote")
+
+
+@pytest.mark.parametrize(
+    ("review", "possible"), [("", {"retract", "promote"}), ("its source went", {"retract", "keep"})]
+)
+def test_a_learning_that_waits_for_review_is_kept_before_it_can_be_promoted(review: str, possible: set[str]) -> None:
+    view = LearningView(replace(TASK, review=review))
+    assert {name for name in DECISIONS if is_decision_possible(name, view)} == possible
 
 
 @pytest.mark.long
