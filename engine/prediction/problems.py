@@ -49,7 +49,8 @@ def knows_problems(context: WorkspaceContext) -> bool:
 
 def find_unsolved_problem(context: WorkspaceContext, muted: Sequence[Proposal] = ()) -> str:
     """The newest problem that is known in a workspace and still holds, in words; "" for none. It is named also after
-    its cards were approved and other work has run, but not if its card is among those that are `muted`."""
+    its cards were approved and other work has run. Secrets and unfinished operations are left out if their card is
+    among those that are `muted`."""
     if context.git is None:
         return ""
     muted_kinds = {proposal.kind for proposal in muted if proposal.facts.get("committed", True)}
