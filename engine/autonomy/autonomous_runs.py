@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 import shlex
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from engine.config import SettingsSource, WorkspaceAutonomy
@@ -31,6 +32,9 @@ WAITING_RULES = (
 )  # fmt: skip
 """Rules of the human gate. If one of them applies, a card is not tried and waits for the operator (SPEC 2.5, 2.6, 7.3,
 7.4). If any other rule applies, the card is tried, so that the log shows what the gate stopped."""
+
+MAX_STARTS = 3
+"""How often a card is started by itself if its session could not begin. Then it waits for the operator."""
 
 
 @frozen
@@ -163,6 +167,9 @@ class AutonomousRuns:
         self._refused_by_gate: dict[str, str] = {}
         """By card id: the reason why the human gate refused it. A card is not tried again for the same reason, because
         each attempt makes a row in the log."""
+        self._starts = Counter[str]()
+        """By card id: how often a pending card was started by itself. Its session could not begin: a provider was down,
+        or the first call would have cost more than the cap of a session."""
 
     def run_check(self) -> tuple[str, ...]:
         """Check all workspaces; returns the errors."""
@@ -170,7 +177,8 @@ class AutonomousRuns:
 
     def start_first(self, is_still_inactive: Callable[[], bool]) -> AutonomousCycleFinished:
         """Try the pending cards from the top until one is started. At most one is, because cards that run by themselves
-        are ten minutes apart (SPEC 3.2). `is_still_inactive` is asked before each card.
+        are ten minutes apart (SPEC 3.2). `is_still_inactive` is asked before each card. Cards whose session could not
+        begin come after all others, so that they do not keep them from running.
 
         The event says which card was started, which were blocked by a rail or could not start, and which are kept for
         the operator."""
@@ -179,7 +187,8 @@ class AutonomousRuns:
         self._refused_by_gate = {
             card.id: self._refused_by_gate[card.id] for card in cards if card.id in self._refused_by_gate
         }
-        for card in cards:
+        self._starts = Counter({card.id: self._starts[card.id] for card in cards if card.id in self._starts})
+        for card in sorted(cards, key=lambda card: self._starts[card.id]):
             verdicts = self._cards.preview_rails(card.id)
             objection = _find_objection(verdicts)
             if reason := self._find_reason_to_keep(card, verdicts, objection):
@@ -189,6 +198,7 @@ class AutonomousRuns:
                 break
             try:
                 acted = self._cards.approve(card.id, by=DecidedBy.AUTONOMY).id
+                self._starts[acted] += 1
                 break
             except Refusal as refusal:
                 blocked.append(f"{card.id}: {refusal.message}")
@@ -198,6 +208,8 @@ class AutonomousRuns:
 
     def _find_reason_to_keep(self, card: Card, verdicts: Sequence[RailVerdict], objection: str) -> str:
         """Why a card is not tried, "" if it is. `objection` is what the human gate has against it, "" for nothing."""
+        if self._starts[card.id] == MAX_STARTS:
+            return f"it was started {MAX_STARTS} times by itself and came back, so it waits for you ({card.note})"
         reason = find_reason_to_wait(card.kind, verdicts) or self._sessions.find_blocking_reason(card.assignment)
         return reason or (objection if self._refused_by_gate.get(card.id) == objection else "")
 

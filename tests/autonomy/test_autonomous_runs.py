@@ -9,12 +9,26 @@ from pathlib import Path
 
 import pytest
 
-from engine.autonomy.autonomous_runs import find_reason_to_wait
+from engine.autonomy.autonomous_runs import AutonomousRuns, find_reason_to_wait
 from engine.autonomy.autonomy import ACT_JOB, STATE_JOB
 from engine.clock import FakeClock
-from engine.model import AutonomyState, ChangeState, DecidedBy, RailVerdict, Refusal, SessionState, Status, Verdict
+from engine.execution.live_session import LiveSession
+from engine.execution.runners.flow_runner import FlowRunner
+from engine.execution.runners.runner import RunnerResult
+from engine.model import (
+    AutonomyState,
+    ChangeState,
+    DecidedBy,
+    RailVerdict,
+    Refusal,
+    SessionState,
+    SessionView,
+    Status,
+    Verdict,
+)
 from engine.safety.kill_switch import PAUSE
-from tests.autonomy.autonomy_world import AutonomyWorld
+from tests.autonomy.autonomy_world import CHANNEL, FLOW, AutonomyWorld
+from tests.support.card_rows import make_card_row
 
 
 @pytest.fixture
@@ -102,6 +116,41 @@ def test_a_card_that_the_gate_refused_is_not_tried_again_for_the_same_reason(wor
     assert len(world.engine.safety.log(100)) == tried
     world.engine.settings.set("crossPollCostCapPerDay", "20")
     assert world.run_cycle().acted
+
+
+@pytest.mark.long
+def test_a_card_that_cannot_begin_comes_after_the_others_and_waits_after_three_starts(
+    world: AutonomyWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, now = FlowRunner.run, world.clock.now()
+
+    def run_or_ask_for_too_much(runner: FlowRunner, live: LiveSession, view: SessionView) -> RunnerResult:
+        if view.prediction_id == "pred_first":
+            live.reserve_cost(1_000_001)  # a session may cost a dollar
+        return run(runner, live, view)
+
+    monkeypatch.setattr(FlowRunner, "run", run_or_ask_for_too_much)
+    monkeypatch.setattr(AutonomousRuns, "run_check", lambda runs: ())  # it would withdraw the two cards
+    rows = [
+        make_card_row(
+            card_id, now, kind=FLOW, flow="summarise_day", parameters={"since": now.isoformat()}, tier=tier,
+            target_agent="backend_builder", target_channel=CHANNEL, workspace=world.workspace, confidence=0.95,
+            expires_at=now + timedelta(hours=24),
+        )
+        for tier, card_id in [(1, "pred_first"), (2, "pred_second")]
+    ]  # fmt: skip
+    world.go_away()
+    world.engine.database.write(lambda tx: tx.session.add_all(rows))
+    started, last = [], world.run_cycle()
+    while last.acted and len(started) < 9:
+        if last.acted in ("pred_first", "pred_second"):
+            started.append(last.acted)
+        world.wait_for_session(last.acted)
+        world.clock.advance(timedelta(minutes=10))
+        last = world.run_cycle()
+    assert started == ["pred_first", "pred_second", "pred_first", "pred_first"]
+    assert world.engine.cards.get("pred_first").status is Status.PENDING
+    assert [line for line in last.kept if "started 3 times by itself and came back" in line]
 
 
 def test_an_operator_who_works_in_an_editor_is_not_inactive(world: AutonomyWorld) -> None:
