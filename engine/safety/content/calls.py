@@ -131,7 +131,7 @@ def _add_script(text: str, result: Unwrapped, depth: int, via: tuple[str, ...], 
     if len(simples) >= MAX_COMMANDS or len(result.calls) >= MAX_COMMANDS:
         result.unreadable = "more commands than can be checked"
     for simple in simples:
-        if reader is not None and simple.stdin is None and simple.source is None:
+        if reader is not None and not simple.has_input:
             simple.stdin, simple.source = reader.stdin, reader.source
         for nested in simple.nested:
             _add_script(nested, result, depth + 1, (*via, "$()"))

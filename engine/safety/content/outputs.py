@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from engine.safety.content.rules import read_word_list
 from engine.safety.content.shell import Simple, parse, unescape
@@ -17,13 +17,17 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/=_-]{8,}")
 
 
 def walk_pipe(simple: Simple) -> Iterator[Simple]:
-    """A command and the commands that feed it through pipes, the last one first, at most 50."""
-    command: Simple | None = simple
-    for _ in range(50):
-        if command is None:
-            return
+    """A command and the commands that feed it through pipes, also those of a group, each once, the last one first."""
+    waiting, seen = [simple], set[int]()
+    while waiting:
+        command = waiting.pop()
+        if id(command) in seen:
+            continue
+        seen.add(id(command))
         yield command
-        command = command.source
+        waiting += command.body
+        if command.source is not None:
+            waiting.append(command.source)
 
 
 def find_program(simple: Simple) -> str:
@@ -57,17 +61,29 @@ MAX_PIPE_LENGTH = 7
 
 
 def find_output(simple: Simple, length: int = 1) -> str | None:
-    """The output of a command: echo, printf, cat, base64 -d, rev, tr; None if the text does not show it. `length` is
-    the number of commands from this one to the end of the pipe."""
-    if length > MAX_PIPE_LENGTH:
-        return None
+    """The output of a command: echo, printf, cat, base64 -d, rev, tr, or of a group of these; None if the text does not
+    show it. `length` is the number of commands from this one to the end of the pipe."""
     program, args = find_program(simple), simple.argv[1:]
     if program in _OUTPUT_WITHOUT_INPUT:
         return _OUTPUT_WITHOUT_INPUT[program](args)
-    input_text = find_input(simple, length)
-    return (
-        _OUTPUT_OF_INPUT[program](args, input_text) if program in _OUTPUT_OF_INPUT and input_text is not None else None
-    )
+    if length > MAX_PIPE_LENGTH:
+        return None
+    if simple.body:
+        return _find_group_output(simple.body, length)
+    input_text = find_input(simple, length) if program in _OUTPUT_OF_INPUT else None
+    return None if input_text is None else _OUTPUT_OF_INPUT[program](args, input_text)
+
+
+def _find_group_output(body: Sequence[Simple], length: int) -> str | None:
+    """What the commands of a group print, as far as the text shows it; None if it shows nothing, or if the rest may be
+    decoded text. `length` is that of the group; each command counts as one."""
+    feeders = {id(command.source) for command in body}
+    last_ones = [command for command in body if id(command) not in feeders]
+    outputs = [find_output(command, index) for index, command in enumerate(last_ones, length + 1)]
+    shown = [output for output in outputs if output is not None]
+    if not shown or (None in outputs and pipe_decodes(Simple(body=body))):
+        return None
+    return "\n".join(shown)
 
 
 def find_input(simple: Simple, length: int = 0) -> str | None:

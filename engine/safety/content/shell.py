@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 MAX_COMMAND_LINE_CHARS = 8_000
@@ -25,6 +26,9 @@ class Simple:
     stdin: str | None = None
     source: Simple | None = None
     """The command whose output is piped in."""
+    body: Sequence[Simple] = ()
+    """The commands of a group, for instance `(…)` or a loop. Then this has no words, but the input and redirections of
+    the group."""
     redirects: list[tuple[str, str]] = field(default_factory=list)
     """(operator, file)."""
     nested: list[str] = field(default_factory=list)
@@ -33,6 +37,13 @@ class Simple:
     """The variables set before the command, by name."""
     globs: set[str] = field(default_factory=set)
     """Words that the shell replaces by the names of matching files."""
+
+    @property
+    def has_input(self) -> bool:
+        """Whether it has a standard input of its own."""
+        return (
+            self.stdin is not None or self.source is not None or any(operator == "<" for operator, _ in self.redirects)
+        )
 
     def remove_words(self, start: int, end: int | None = None) -> None:
         """Remove the words from index `start` up to `end`, by default all that follow."""
@@ -55,7 +66,10 @@ _DEFAULT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*):?[-=]([^${}`()]*)\}")
 _ANSI = re.compile(r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|U[0-9a-fA-F]{1,8}|[0-7]{1,3}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "", "b": "", "e": "", "E": "", "f": "", "v": ""}
 _BRACES = re.compile(r"^([^{}]*)\{([^{}]*,[^{}]*)\}([^{}]*)$")
-_KEYWORDS = frozenset({"if", "then", "else", "elif", "do", "while", "until", "!", "{", "}", "fi", "done", "coproc"})
+_GROUP_ENDS = {"{": "}", "if": "fi", "while": "done", "until": "done", "for": "done", "select": "done", "case": "esac"}
+"""The words that begin a group of commands, with the word at its end."""
+_KEYWORDS = frozenset({"if", "then", "else", "elif", "do", "while", "until", "!", "{", "coproc"})
+"""Words before a command that are no part of it."""
 
 
 def unescape(text: str) -> str:
@@ -78,6 +92,14 @@ def parse(text: str) -> list[Simple]:
     return _Parser(text[:MAX_COMMAND_LINE_CHARS]).run()
 
 
+def _pass_input_on(group: Simple) -> None:
+    """Give the standard input of a group to its commands that have none of their own."""
+    source = Simple(nested=group.nested) if ("<", "<()") in group.redirects else group.source
+    for command in group.body:
+        if not command.has_input:
+            command.stdin, command.source = group.stdin, source
+
+
 def find_nested_in_quotes(text: str) -> list[str]:
     """The scripts that the shell runs when it expands `text` in double quotes."""
     quoted = '"' + text.replace('"', " ") + '"'
@@ -96,6 +118,18 @@ class _Heredoc:
     """Whether the shell runs the scripts within it."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """A group of commands whose end is not read yet."""
+
+    end: str
+    """The word or parenthesis at its end."""
+    start: int
+    """The number of commands before it."""
+    source: Simple | None
+    """The command whose output is piped in."""
+
+
 class _Parser:
     """Reads one text from left to right; `current` is the command that is being read."""
 
@@ -105,6 +139,9 @@ class _Parser:
         self.position = 0
         self.commands: list[Simple] = []
         self.current = Simple()
+        self.open_groups: list[_Group] = []
+        self.groups: list[Simple] = []
+        """The groups whose end was read, inner ones first."""
         self.variables: dict[str, str] = {}
         self.heredocs: list[_Heredoc] = []
         self.has_glob = False
@@ -128,6 +165,10 @@ class _Parser:
             else:
                 self._add_word()
         self._end_command()
+        while self.open_groups:
+            self._end_group(Simple())
+        for group in self.groups:
+            _pass_input_on(group)
         return self.commands
 
     def _read_operator(self, character: str) -> None:
@@ -140,19 +181,51 @@ class _Parser:
             upstream = self.current
             self.position += 2 if text.startswith("|&", self.position) else 1
             self._end_command()
-            self.current.source = upstream if upstream.argv or upstream.source else None
+            self.current.source = upstream if upstream.argv or upstream.source or upstream.body else None
             return
         if character == ")" and self.case_end <= self.position:
             self.current.globs.clear()  # a pattern of `case`
         self.position += 1
+        source = self.current.source
         self._end_command()
+        if character == "(":
+            self.open_groups.append(_Group(")", len(self.commands), source))
+        elif character == ")":
+            self._end_parenthesis()
+
+    def _end_parenthesis(self) -> None:
+        """End the innermost `(…)`, and what is open within it. At a pattern of `case` there is none."""
+        is_pattern = bool(self.open_groups) and self.open_groups[-1].end == "esac"
+        if is_pattern or all(group.end != ")" for group in self.open_groups):
+            return
+        while self.open_groups[-1].end != ")":
+            self._end_group(Simple())
+        self._end_group(self.current)
+
+    def _end_group(self, group: Simple) -> None:
+        """End the innermost group. `group` gets its input and its commands, and the redirections that follow."""
+        ended = self.open_groups.pop()
+        group.source, group.body = ended.source, self.commands[ended.start :]
+        if group.body:
+            self.groups.append(group)
+
+    def _remove_keywords(self, simple: Simple) -> None:
+        """Remove the words before a command that are no part of it, and begin or end the groups that they stand for."""
+        while simple.argv and not simple.quoted[0]:
+            word = simple.argv[0]
+            if word in _GROUP_ENDS:
+                self.open_groups.append(_Group(_GROUP_ENDS[word], len(self.commands), simple.source))
+            elif self.open_groups and word == self.open_groups[-1].end:
+                self._end_group(simple)
+            if word not in _KEYWORDS and word not in _GROUP_ENDS.values():
+                return
+            simple.remove_words(0, 1)
 
     def _end_command(self) -> None:
         simple, self.current = self.current, Simple()
         if simple.argv[:1] == ["function"] and len(simple.argv) > 2:
             simple.remove_words(0, 2)
-        while simple.argv and not simple.quoted[0] and simple.argv[0] in _KEYWORDS:
-            simple.remove_words(0, 1)
+        self._remove_keywords(simple)
         while simple.argv and (assignment := _ASSIGNMENT.fullmatch(simple.argv[0])):
             simple.assigned[assignment[1]] = assignment[2][:1000]
             simple.remove_words(0, 1)
