@@ -23,7 +23,7 @@ from clawpy_console.screens.agent_dialogs import edit_file
 from clawpy_console.screens.base import FILTER_DEBOUNCE_S, ConsoleScreen
 from clawpy_console.screens.dialog import confirm
 from clawpy_console.screens.memory_entries import DRAFTS, LAYER_NAMES, Entry, EntryValue
-from clawpy_console.screens.recall_preview import RecallPreview
+from clawpy_console.screens.prompt_dialogs import RecallPreview
 from clawpy_console.widgets.rows import Pane, Row, Rows, ScrollPane, group_rows
 from clawpy_console.widgets.texts import Filter, Heading, ReflowingText
 from engine import dispatch

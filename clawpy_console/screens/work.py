@@ -306,7 +306,7 @@ class WorkScreen(ConsoleScreen):
         write_own_prompt(self.app, self.session.workspace if self.session else self.app.workspace_filter)
 
     def action_xray(self) -> None:
-        from clawpy_console.screens.xray import XRay, open_source
+        from clawpy_console.screens.prompt_dialogs import XRay, open_source
 
         if (session := self.session) is not None:
             self.app.ask(XRay(session), lambda source: open_source(self.app, source, session.id))

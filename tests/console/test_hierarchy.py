@@ -9,7 +9,7 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.agent_tree import Tree
-from clawpy_console.screens.xray import open_source
+from clawpy_console.screens.prompt_dialogs import open_source
 from clawpy_console.widgets.rows import Rows
 from engine.config import FixedSettings
 from engine.events import AgentFileChanged

@@ -11,7 +11,7 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.screens import learning
 from clawpy_console.screens.dialog import Question
 from clawpy_console.screens.learning_items import DecisionDialog, is_decision_possible
-from clawpy_console.screens.xray import open_source
+from clawpy_console.screens.prompt_dialogs import open_source
 from clawpy_console.widgets.rows import Rows
 from engine.model import LearningView, PromptSource, Refusal, SourceKind
 from tests.console.learning_steps import WIDE, open_item, shows_item
