@@ -29,7 +29,7 @@ from engine.lock import HomeLock
 from engine.model import Card, Randomness, Refusal, SessionState
 from engine.retention import Retention
 from engine.services import Overrides
-from engine.wiring import acting, execution, foundation, learning, prediction
+from engine.wiring import acting, candidates, execution, foundation, learnings, prediction
 
 if TYPE_CHECKING:
     from engine.api.gateway.server import Server
@@ -95,13 +95,13 @@ class Engine(ApiServices):
         foundation.build_storage(self, overrides)
         foundation.build_organisation(self, overrides)
         execution.build_rails(self)
-        learning.build_effects(self)
-        learning.build_learnings(self)
+        candidates.build_effects(self)
+        learnings.build(self)
         launcher = execution.build(self, overrides)
         prediction.build_twin(self)
         prediction.build_prediction(self, launcher, overrides)
         foundation.build_knowledge(self, overrides)
-        learning.build_adaptation(self)
+        candidates.build_adaptation(self)
         self.retention = Retention(self.database, clock, self.settings, self.ledger.cursor_keys)
         acting.build(self, launcher, follow_gateway=lambda: self.gateway.apply_settings())
         self.gateway = Gateway(self, _build_gateway, announce=lock.announce_gateway)

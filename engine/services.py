@@ -117,7 +117,8 @@ class Services:
     decisions: Decisions
     exporter: Exporter
 
-    # candidates of changed behaviour, those that are active, and learnings (`engine.wiring.learning`)
+    # candidates of changed behaviour, and those that are active (`engine.wiring.candidates`); learnings
+    # (`engine.wiring.learnings`)
     adaptation: Adaptation
     overlays: Overlays
     trials: Trials

@@ -36,11 +36,11 @@ from engine.learning.learnings.prompt_part import LearningsPart, record_uses
 from engine.memory.recall_in_prompts import RecallPromptPart
 from engine.memory.summaries import list_shared_sources
 from engine.model import CheckResult, Refusal, SessionView
+from engine.model.base import find_or_none
 from engine.safety.pipeline import Hooks
 from engine.safety.safety import Safety
 from engine.services import Overrides
 from engine.storage.database import Transaction
-from engine.wiring.learning import find_card
 from engine.wiring.prediction import find_last_workspace_activity
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def _build_prompts(services: Services) -> None:
             ProjectPart(),
             services.learnings_part,
             services.recall_part,
-            TaskPart(partial(find_card, services), partial(_find_last_check, services)),
+            TaskPart(lambda card_id: find_or_none(services.cards.get, card_id), partial(_find_last_check, services)),
         ],
         deadlines={services.recall_part.name: RECALL_TIMEOUT_S, services.learnings_part.name: RECALL_TIMEOUT_S},
         secrets=services.keys.secrets,

@@ -45,7 +45,7 @@ from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from engine.storage.shared import SHARED_URL, SharedDatabase
 from engine.storage.validation_runs import ValidationRuns
-from engine.wiring.learning import MemoryModel
+from engine.wiring.learnings import MemoryModel
 
 if TYPE_CHECKING:
     from engine.services import Services

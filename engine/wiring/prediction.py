@@ -41,7 +41,7 @@ from engine.prediction.threads import Threads
 from engine.prediction.twin import EmbeddedTwin, EmbeddingCache
 from engine.services import Overrides
 from engine.settings_store import SettingsStore
-from engine.wiring.learning import collect_learned_work
+from engine.wiring.candidates import collect_learned_work
 
 if TYPE_CHECKING:
     from engine.services import Services

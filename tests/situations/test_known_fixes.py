@@ -9,7 +9,7 @@ import pytest
 
 from engine.model import Card, Refusal, Result, Tier
 from engine.model.adaptation import FixTemplate
-from engine.wiring import learning
+from engine.wiring import candidates
 from tests.situations.situation import RIGHT_TOTAL, TESTS, Situation
 
 pytestmark = pytest.mark.long
@@ -95,7 +95,7 @@ def test_a_repository_in_which_git_gives_no_answer_still_teaches(
     situation: Situation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_and_fix(situation)
-    monkeypatch.setattr(learning, "find_workspace_refusal", lambda workspace: Refusal("git_failed", "no answer"))
+    monkeypatch.setattr(candidates, "find_workspace_refusal", lambda workspace: Refusal("git_failed", "no answer"))
     situation.engine.adaptation.run_round()
     assert situation.engine.adaptation.candidates()
 

@@ -138,7 +138,7 @@ class Adaptation:
 
     def _still_holds(self, record: LearningRecord) -> bool:
         """Whether a record is evidence. That of a landing that was undone is none."""
-        return "landed" not in record.details or bool(self._sources.title(record.session_id))
+        return "landed" not in record.details or bool(self._sources.landed_prompt(record.session_id))
 
     def view(self, candidate_id: str) -> CandidateView:
         """A candidate with its details, by its id or a prefix. Raises `Refusal` `unknown_candidate`, `ambiguous_id`."""
@@ -175,8 +175,8 @@ class Adaptation:
             if row.workspace != workspace or not isinstance(effect, FixTemplate) or not effect.patch:
                 continue
             for record in self._records.by_id(row.drafted_from):
-                if "landed" in record.details and (title := self._sources.title(record.session_id)):
-                    scores_and_fixes.append((row.score, KnownFix(row.id, title, record.at, effect)))
+                if "landed" in record.details and (prompt := self._sources.landed_prompt(record.session_id)):
+                    scores_and_fixes.append((row.score, KnownFix(row.id, prompt, record.at, effect)))
         best_first = sorted(scores_and_fixes, key=lambda pair: (pair[0], pair[1].at), reverse=True)
         return [fix for _, fix in best_first]
 

@@ -1,6 +1,6 @@
 """What adaptation reads: its own learning records, in an append-only table (SPEC 4.2, 5.1), which of them can become
 candidates (SPEC 5.2, 5.3), and `Sources`, the protocol by which it reads from packages above it.
-`engine.wiring.learning` implements that.
+`engine.wiring.candidates` implements that.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ class Sources(Protocol):
         """The tests that a session fixed, None for none."""
 
     def session_ended(self, session_id: str, /) -> bool:
-        """Whether the session is over, so that its transcript no longer grows."""
+        """Whether the session is over or unknown, so that its transcript no longer grows."""
 
     def transcript(self, session_id: str, /) -> Sequence[TranscriptLine]:
         """The newest lines, empty for an unknown session."""
@@ -236,7 +236,7 @@ class Sources(Protocol):
     def changed_files(self, session_id: str, /) -> Sequence[str]:
         """The paths in its change set; empty without one."""
 
-    def title(self, session_id: str, /) -> str:
+    def landed_prompt(self, session_id: str, /) -> str:
         """The prompt of a session that changed files; "" if no part of its changes is landed any more."""
 
     def summary(self, session_id: str, /) -> str:

@@ -1,6 +1,6 @@
 """What learnings are made of (SPEC 6.6, 6.7): findings, each rated, and the record of the session that they are from.
 
-`SessionSource` is the protocol by which this package reads sessions; `engine.wiring.learning` implements it.
+`SessionSource` is the protocol by which this package reads sessions; `engine.wiring.learnings` implements it.
 """
 
 from __future__ import annotations

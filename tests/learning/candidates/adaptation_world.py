@@ -116,7 +116,7 @@ class StandInSources:
     def patch(self, session_id: str, *, landed: bool) -> str:
         return self.patches.get(session_id, "")
 
-    def title(self, session_id: str) -> str:
+    def landed_prompt(self, session_id: str) -> str:
         return "" if session_id in self.undone_sessions else f"the task of {session_id}"
 
     def healed_tests(self, session_id: str) -> HealedTests | None:
