@@ -37,6 +37,10 @@ MAX_STARTS = 3
 """How often a card is started by itself if its session could not begin. Then it waits for the operator."""
 
 
+MODE_OFF, TURN_ON = "autonomous mode is off", "clawpy config set autonomousModeEnabled true"
+"""The reason why nothing runs by itself in any workspace, and the command that changes it."""
+
+
 @frozen
 class ApprovalRecord:
     """The operator's decisions on similar cards: those of one kind on one channel."""
@@ -109,7 +113,7 @@ def find_requirements(
     `records` are of the workspaces that are set to `act`, or of all if none is. `quiet` says why it is quiet, if so."""
     missing = []
     if not autonomous:
-        missing.append("autonomous mode is off (clawpy config set autonomousModeEnabled true)")
+        missing.append(f"{MODE_OFF} ({TURN_ON})")
     if WorkspaceAutonomy.ACT not in autonomies.values():
         name = f"workspaces.{json.dumps(next(iter(autonomies), 'DIR'), ensure_ascii=False)}.autonomy"
         missing.append(f"no workspace is set to `act` (clawpy config set {shlex.quote(name)} act)")
@@ -124,6 +128,18 @@ def find_requirements(
         best = f" (best: {ranked[0].progress})" if ranked else ""
         missing.append(f"no kind of card has earned it yet{best}")
     return AutonomyRequirements(tuple(missing), earned, threshold, orders_run)
+
+
+def find_reason_not_to_start(*, stopped: str, autonomous: bool, autonomy: WorkspaceAutonomy, quiet: str) -> str:
+    """Why nothing may start by itself in a workspace with this `autonomy` (SPEC 7.1, 7.3, 7.4); "" if it may.
+    `stopped` says why everything is stopped, and `quiet` why it is quiet; "" if it is not."""
+    if stopped:
+        return stopped
+    if not autonomous:
+        return f"{MODE_OFF}: {TURN_ON}"
+    if autonomy is not WorkspaceAutonomy.ACT:
+        return gate.NOT_SET_TO_ACT
+    return f"{quiet}: nothing runs by itself" if quiet else ""
 
 
 def find_reason_to_wait(kind: str, verdicts: Sequence[RailVerdict]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from engine.autonomy.autonomous_runs import AutonomousRuns, AutonomyRequirements
+from engine.autonomy.autonomous_runs import AutonomousRuns, AutonomyRequirements, find_reason_not_to_start
 from engine.autonomy.schedule import Job, Schedule
 from engine.autonomy.state import (
     AutonomyTrigger,
@@ -207,6 +207,16 @@ class Autonomy:
     def requirements(self, workspaces: Sequence[str]) -> AutonomyRequirements:
         """The requirements for cards in `workspaces` to run by themselves."""
         return self._runs.requirements(workspaces)
+
+    def find_reason_not_to_start(self, workspace: str) -> str:
+        """Why nothing may start by itself in a workspace now, "" if it may."""
+        settings = self._settings.current
+        return find_reason_not_to_start(
+            stopped=self._kill_switch.block_reason(),
+            autonomous=settings.autonomous_mode_enabled,
+            autonomy=settings.workspace(workspace).autonomy,
+            quiet=self.quiet(),
+        )
 
     def silence(self) -> timedelta:
         """Time since the operator's last activity."""

@@ -19,6 +19,8 @@ COSTLY_ABOVE_MICROUSD = 1 * MICRO
 """Work with a higher estimate needs an approval."""
 NO_CONFINEMENT = f"no sandbox on this machine, so nothing confines what this runs: {SANDBOX_FIX} to get one"
 """The reason of a rule about a missing sandbox."""
+NOT_SET_TO_ACT = "the autonomy of this workspace is not set to `act`"
+"""The reason of a rule about the settings of a workspace."""
 MIN_DECISIONS_TO_ACT = 10
 """Minimum number of decisions before anything runs by itself."""
 MIN_APPROVAL_BOUND = 0.8
@@ -114,7 +116,7 @@ def find_gate_rules(facts: GateFacts) -> list[tuple[GateRuleName, str]]:
             GateRuleName.ONBOARDING,
             f"first days: {facts.decisions} of {MIN_DECISIONS_TO_ACT} decisions made",
         ),
-        (not facts.workspace_acts, GateRuleName.WORKSPACE, "the autonomy of this workspace is not set to `act`"),
+        (not facts.workspace_acts, GateRuleName.WORKSPACE, NOT_SET_TO_ACT),
         (bool(facts.quiet), GateRuleName.QUIET, facts.quiet),
         (facts.rejections >= MAX_REJECTIONS, GateRuleName.REJECTIONS, f"{facts.rejections} dismissals in a row"),
         (is_near_cap(facts.day_cost, facts.day_cap), GateRuleName.DAY_COST, "more than 80 % of the day's cap is spent"),

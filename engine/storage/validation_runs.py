@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import sqlalchemy
 from sqlalchemy import bindparam, func
 from sqlmodel import Field, col, desc
 
-from engine.model import ChangeState, CheckResult
+from engine.model import ChangeState, CheckResult, SessionView
+from engine.model.base import find_or_none
 from engine.model.sessions import KEPT_DURATIONS
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import (
@@ -111,6 +114,10 @@ _SELECT_OF_SESSION = (
 )
 
 
+_get_counts = attrgetter("tool", "passed", "failed", "errors")
+"""The tool of a result, and its counts."""
+
+
 class ValidationRuns:
     """Writes and reads runs."""
 
@@ -134,6 +141,17 @@ class ValidationRuns:
         if landed:
             runs = sorted([*runs, *landed], key=lambda run: (run.ran_at, run.id), reverse=True)
         return runs[:limit]
+
+    def find_last_check(self, workspace: str, get_session: Callable[[str], SessionView]) -> CheckResult | None:
+        """The result of the latest run, None without any. What was wrong besides tests is stored with the session
+        alone, which `get_session` gives. It belongs to the result if the session ended with this run."""
+        for run in self.latest(workspace, 1):
+            session = find_or_none(get_session, run.session_id)  # retention may have deleted it
+            session_check = None if session is None else session.check
+            if session_check is not None and _get_counts(session_check) == _get_counts(run.check):
+                return replace(run.check, error=session_check.error)
+            return run.check
+        return None
 
     def of_session(self, session_id: str) -> list[ValidationRun]:
         """The runs of a session, the oldest first."""

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from engine.api_keys import Keys
-from engine.config import WorkspaceAutonomy
 from engine.events import CloudMemoryRecalled
 from engine.execution.changesets import ChangeSets
 from engine.execution.channel_setup import ChannelSetup
@@ -35,7 +32,7 @@ from engine.execution.validation import Validation
 from engine.learning.learnings.prompt_part import LearningsPart, record_uses
 from engine.memory.recall_in_prompts import RecallPromptPart
 from engine.memory.summaries import list_shared_sources
-from engine.model import CheckResult, Refusal, SessionView
+from engine.model import SessionView
 from engine.model.base import find_or_none
 from engine.safety.pipeline import Hooks
 from engine.safety.safety import Safety
@@ -154,18 +151,18 @@ def _build_runners(services: Services, caches: Caches) -> list[Runner]:
     """Build the runners of flows, models and coding agents."""
     folders = SessionFolders(services.database, services.settings, services.changes, caches)
     flows = FlowRunner(services.flows, folders=folders, clock=services.clock, upkeep=services.housekeeping)
-    judging = Validation(
+    validation = Validation(
         services.database,
         settings=services.settings,
         repairs=lambda **about: services.adaptation.find_repairs(**about),
         tweaks=services.overlays.find_tweaks,
     )
     agent_services = AgentServices(
-        folders, services.prompts, services.calls, services.toolbelts, services.settings, judging
+        folders, services.prompts, services.calls, services.toolbelts, services.settings, validation
     )
-    histories = ConversationStore(services.home.transcripts, services.keys.secrets)
+    conversations = ConversationStore(services.home.transcripts, services.keys.secrets)
     loop_services = LoopServices(
-        services.model_host, services.model_router, histories, services.clock, services.randomness
+        services.model_host, services.model_router, conversations, services.clock, services.randomness
     )
     models = ModelRunner(agent_services, loop_services)
     agents = AcpRunner(agent_services, data=services.home.data, version=services.version)
@@ -197,7 +194,10 @@ def _build_prompts(services: Services) -> None:
             ProjectPart(),
             services.learnings_part,
             services.recall_part,
-            TaskPart(lambda card_id: find_or_none(services.cards.get, card_id), partial(_find_last_check, services)),
+            TaskPart(
+                lambda card_id: find_or_none(services.cards.get, card_id),
+                lambda workspace: services.validation_runs.find_last_check(workspace, services.sessions.get),
+            ),
         ],
         deadlines={services.recall_part.name: RECALL_TIMEOUT_S, services.learnings_part.name: RECALL_TIMEOUT_S},
         secrets=services.keys.secrets,
@@ -214,13 +214,13 @@ def _build_sessions(services: Services, runners: Sequence[Runner], sandbox: Sand
         randomness=services.randomness,
         settings=services.settings,
         rails=SessionRails(
-            services.safety.permits.consume,
-            services.safety.kill_switch.stop_reason,
-            services.safety.check_command,
-            services.safety.pipeline.is_allowed_once,
-            services.safety.costs.raise_reservation,
+            consume=services.safety.permits.consume,
+            stop_signal=services.safety.kill_switch.stop_reason,
+            check=services.safety.check_command,
+            is_allowed_once=services.safety.pipeline.is_allowed_once,
+            reserve=services.safety.costs.raise_reservation,
             last_write=lambda workspace: find_last_workspace_activity(services, [workspace]),
-            unattended=partial(_find_reason_not_to_act, services),
+            unattended=lambda workspace: services.autonomy.find_reason_not_to_start(workspace),
             secrets=services.keys.secrets,
             sandbox=sandbox,
         ),
@@ -241,34 +241,3 @@ def _record_prompt(
     if memories:
         about = {"subject": caller.agent, "workspace": caller.workspace, "session_id": caller.id}
         tx.record(CloudMemoryRecalled(**about, call=call_id, memories=memories, origins=origins))
-
-
-def _find_last_check(services: Services, workspace: str) -> CheckResult | None:
-    """The result of the last tests in a workspace. What was wrong besides tests is with their session alone, if the
-    session ended with this run."""
-    for run in services.validation_runs.latest(workspace, 1):
-        check = run.check
-        with suppress(Refusal):  # retention deleted the session
-            session_check = services.sessions.get(run.session_id).check
-            if session_check is not None and _count_results(session_check) == _count_results(check):
-                return replace(check, error=session_check.error)
-        return check
-    return None
-
-
-def _count_results(check: CheckResult) -> tuple[str, int, int, int]:
-    """(tool, passed, failed, errors)"""
-    return check.tool, check.passed, check.failed, check.errors
-
-
-def _find_reason_not_to_act(services: Services, workspace: str) -> str:
-    """Why nothing may start by itself in a workspace now (SPEC 7.1, 7.3, 7.4); "" when it may."""
-    if reason := services.safety.kill_switch.block_reason():
-        return reason
-    settings = services.settings.current
-    if not settings.autonomous_mode_enabled:
-        return "autonomous mode is off: clawpy config set autonomousModeEnabled true"
-    if settings.workspace(workspace).autonomy is not WorkspaceAutonomy.ACT:
-        return "the autonomy of this workspace is not set to `act`"
-    quiet = services.autonomy.quiet()
-    return f"{quiet}: nothing runs by itself" if quiet else ""

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.autonomy.autonomous_runs import ApprovalRecord, AutonomyRequirements, find_requirements
+from engine.autonomy.autonomous_runs import (
+    ApprovalRecord,
+    AutonomyRequirements,
+    find_reason_not_to_start,
+    find_requirements,
+)
 from engine.config import WorkspaceAutonomy
 from engine.inference import wilson_lower_bound
 
@@ -47,6 +53,25 @@ def test_missing_requirements_are_one_line() -> None:
         "no kind of card has earned it yet",
     )  # fmt: skip
     assert off.words.startswith("does not act by itself yet: ")
+
+
+@pytest.mark.parametrize(
+    ("facts", "reason"),
+    [
+        ({}, ""),
+        ({"quiet": "do not disturb"}, "do not disturb: nothing runs by itself"),
+        ({"quiet": "quiet hours", "autonomy": "cards"}, "the autonomy of this workspace is not set to `act`"),
+        (
+            {"autonomy": "cards", "autonomous": False},
+            "autonomous mode is off: clawpy config set autonomousModeEnabled true",
+        ),
+        ({"autonomous": False, "stopped": "stopped by you"}, "stopped by you"),
+    ],
+)
+def test_what_stops_all_workspaces_is_said_before_what_stops_one(facts: dict[str, str | bool], reason: str) -> None:
+    values = {"stopped": "", "autonomous": True, "autonomy": "act", "quiet": ""} | facts
+    values["autonomy"] = WorkspaceAutonomy(values["autonomy"])
+    assert find_reason_not_to_start(**values) == reason  # type: ignore[arg-type]
 
 
 @given(st.integers(1, 60), st.data())

@@ -1,10 +1,16 @@
-"""What stored runs say of one test (SPEC 4.9): whether it passed, and whether it did both with the same files."""
+"""What stored runs say (SPEC 4.9): of one test, whether it passed, and whether it did both with the same files; of a
+workspace, its last result."""
 
 from __future__ import annotations
 
 import dataclasses
 
-from engine.storage.validation_runs import find_flipped_tests, read_verdict_on
+import pytest
+
+from engine.model import CheckResult, Refusal, SessionView
+from engine.storage.database import Database
+from engine.storage.validation_runs import ValidationRuns, find_flipped_tests, read_verdict_on
+from tests.support.helpers import make_session_view
 from tests.support.past_run import PastRun
 
 
@@ -21,3 +27,37 @@ def test_a_flip_needs_the_same_files() -> None:
     assert find_flipped_tests([red, green]) == [("t", "1")]
     assert find_flipped_tests([red, dataclasses.replace(green, tree="2")]) == []
     assert find_flipped_tests([dataclasses.replace(red, tree=""), dataclasses.replace(green, tree="")]) == []
+
+
+BROKEN = CheckResult("go", 3, 0, errors=1, error="cart.go:2: undefined: total")
+
+
+@pytest.mark.parametrize(
+    ("session_check", "error"),
+    [
+        pytest.param(BROKEN, BROKEN.error, id="the session ended with this run"),
+        pytest.param(dataclasses.replace(BROKEN, passed=4), "", id="another run came after it"),
+        pytest.param(None, "", id="the session has no result"),
+    ],
+)
+def test_what_was_wrong_besides_tests_is_with_the_session_that_ended_with_the_run(
+    database: Database, session_check: CheckResult | None, error: str
+) -> None:
+    runs = ValidationRuns(database)
+    database.write(lambda tx: runs.record(tx, check=BROKEN, session_id="sess_1", workspace="/w/shop"))
+
+    last_check = runs.find_last_check("/w/shop", lambda id: make_session_view(id=id, check=session_check))
+
+    assert last_check is not None
+    assert (last_check.errors, last_check.error) == (1, error)
+
+
+def test_the_last_result_outlives_its_session(database: Database) -> None:
+    def refuse(session_id: str) -> SessionView:
+        raise Refusal("unknown_session", session_id)
+
+    runs = ValidationRuns(database)
+    assert runs.find_last_check("/w/shop", refuse) is None
+    database.write(lambda tx: runs.record(tx, check=BROKEN, session_id="sess_1", workspace="/w/shop"))
+    last_check = runs.find_last_check("/w/shop", refuse)
+    assert last_check == dataclasses.replace(BROKEN, error="")
