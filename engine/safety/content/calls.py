@@ -55,6 +55,8 @@ _SUBSTITUTION_MARK = re.compile(r"(\$\(\)|<\(\))")
 
 _READS_SCRIPTS = SHELLS | {"su", "eval", "source", ".", "ssh", "runuser", "mosh", "sg"}
 _RUNS_FILES = SHELLS | set(INTERPRETERS) | {"source", "."}
+_STANDARD_INPUT = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+"""The files through which a program reads its standard input."""
 _CONTAINER_PROGRAMS = read_word_list("containers")
 _TEXT_WRAPPERS = read_word_list("text_wrappers")
 _CODE_ANYWHERE = read_word_list("code_anywhere")
@@ -135,11 +137,14 @@ def _add_script(text: str, result: Unwrapped, depth: int, via: tuple[str, ...], 
             simple.stdin, simple.source = reader.stdin, reader.source
         for nested in simple.nested:
             _add_script(nested, result, depth + 1, (*via, "$()"))
+        for script in simple.readers:
+            _add_script(script, result, depth + 1, (*via, "$()"), Simple(source=simple))
         if len(result.calls) >= MAX_COMMANDS:
             return
         if simple.argv:
             _add_call(_substitute_outputs(simple), simple, result, depth, via)
         elif simple.redirects:
+            result.downloaded_files |= find_saved_files("", [], simple)
             result.calls.append(Call("", [], simple, via))
 
 
@@ -191,7 +196,7 @@ def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, vi
     ):
         result.unresolved = " ".join(argv)
     files_run = {argv[0], *call.args} if call.base in _RUNS_FILES else {argv[0]}
-    result.downloaded_files |= find_saved_files(call.base, call.args, simple.redirects)
+    result.downloaded_files |= find_saved_files(call.base, call.args, simple)
     result.runs_download |= not result.downloaded_files.isdisjoint(files_run)
     inner_via = (*via, "find" if call.base == "fd" else call.base)
     for script in _find_carried_commands(call):
@@ -236,6 +241,8 @@ def _find_inner_commands(call: Call, result: Unwrapped) -> Iterator[InnerCommand
             yield " ".join(command)
         else:
             yield from _read_input_scripts(call.simple, result)
+    elif base in ("at", "batch"):
+        yield from _read_input_scripts(call.simple, result)
     elif base in _READS_SCRIPTS:
         yield from _find_scripts(call, result)
     elif base in _CONTAINER_PROGRAMS:
@@ -442,7 +449,7 @@ def _find_input_scripts(call: Call, result: Unwrapped) -> Iterator[str]:
     """The script that a shell reads from its standard input. xargs and parallel may leave it theirs, as with `-a`."""
     args = [word for word in call.args if word != _APPENDED_INPUT]
     reads_input = not skip_options(args, frozenset({"-o"})) or "-s" in args or args[:1] == ["-"]
-    if "/dev/stdin" in args or (reads_input and call.base not in ("source", ".")):
+    if not _STANDARD_INPUT.isdisjoint(args) or (reads_input and call.base not in ("source", ".")):
         yield from _read_input_scripts(call.simple, result)
 
 
@@ -479,7 +486,7 @@ def _find_program_texts(call: Call, result: Unwrapped) -> Iterator[tuple[str, st
 def _find_interpreted_text(call: Call, result: Unwrapped) -> str | None:
     """The program text in an option or the standard input of an interpreter; None if the text does not show it."""
     text = _find_option_text(call.base, call.args)
-    if text is not None or (call.args and call.args[0] != "-"):
+    if text is not None or (call.args and call.args[0] != "-" and call.args[0] not in _STANDARD_INPUT):
         return text
     if call.simple.stdin is None and call.simple.source is not None:
         result.runs_download |= pipe_downloads(call.simple.source)

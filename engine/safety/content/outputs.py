@@ -43,9 +43,13 @@ def pipe_downloads(simple: Simple) -> bool:
     )
 
 
-def scripts_download(nested: list[str]) -> bool:
-    """Whether one of these scripts downloads something."""
-    return any(find_program(simple) in _DOWNLOADING_PROGRAMS for text in nested for simple in parse(text))
+def scripts_download(nested: list[str], depth: int = 0) -> bool:
+    """Whether one of these scripts downloads something, also one of the scripts in their words, down to the third."""
+    return depth < 3 and any(
+        find_program(simple) in _DOWNLOADING_PROGRAMS or scripts_download(simple.nested, depth + 1)
+        for text in nested
+        for simple in parse(text)
+    )
 
 
 def pipe_decodes(simple: Simple) -> bool:
@@ -181,16 +185,28 @@ def _decode_or_none(decode: Callable[[], bytes]) -> str | None:
         return None
 
 
-def find_saved_files(program: str, args: list[str], redirects: list[tuple[str, str]]) -> set[str]:
-    """The files that a downloader writes: `-o file`, `> file`, the last part of the address."""
-    if program not in _DOWNLOADING_PROGRAMS:
+def find_saved_files(program: str, args: list[str], simple: Simple) -> set[str]:
+    """The files into which a command or a group writes what it downloads or gets from a download by a pipe: `-o file`,
+    `> file`, the last part of the address, the files of tee, sponge and dd."""
+    files = [target for operator, target in simple.redirects if ">" in operator]
+    if program in _DOWNLOADING_PROGRAMS:
+        files += _find_files_of_downloader(program, args)
+    elif program in ("tee", "sponge"):
+        files += [word for word in args if word[:1] != "-"]
+    elif program == "dd":
+        files += [word.removeprefix("of=") for word in args if word.startswith("of=")]
+    named_files = {file for file in files if file not in ("", "-", "/dev/null") and not file.isdigit()}
+    if not named_files or not (program in _DOWNLOADING_PROGRAMS or pipe_downloads(simple)):
         return set()
-    files = {target for operator, target in redirects if ">" in operator}
+    return named_files | {f"./{file}" for file in named_files if "/" not in file}
+
+
+def _find_files_of_downloader(program: str, args: list[str]) -> list[str]:
+    files: list[str] = []
     by_address = program == "wget" or any(arg[:1] == "-" and "O" in arg for arg in args)
     for index, word in enumerate(args):
         if word in ("-o", "-O", "--output", "--output-document") and index + 1 < len(args):
-            files.add(args[index + 1])
+            files.append(args[index + 1])
         if by_address and "://" in word:
-            files.add(word.partition("?")[0].rsplit("/", 1)[-1])
-    named_files = {file for file in files if file not in ("", "-", "/dev/null")}
-    return named_files | {f"./{file}" for file in named_files if "/" not in file}
+            files.append(word.partition("?")[0].rsplit("/", 1)[-1])
+    return files

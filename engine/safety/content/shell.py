@@ -2,7 +2,8 @@
 
 It runs nothing, and expands only syntax that can hide a word: quotes, `$'\\x72'`, `${IFS}`, braces, and variables set
 in the same text. Anything it does not understand stays as plain words. Text in `$(…)`, backticks and `<(…)` becomes
-`nested`, which is parsed separately. Call `fold_text` first: it returns a text as a reader sees it.
+`nested`, and text in `>(…)` `readers`, which are parsed separately. Call `fold_text` first: it returns a text as a
+reader sees it.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ class Simple:
     """(operator, file)."""
     nested: list[str] = field(default_factory=list)
     """The texts of `$(…)`, backticks and `<(…)`, to be parsed separately."""
+    readers: Sequence[str] = ()
+    """The texts of `>(…)`, whose commands read what it writes there."""
     assigned: dict[str, str] = field(default_factory=dict)
     """The variables set before the command, by name."""
     globs: set[str] = field(default_factory=set)
@@ -343,8 +346,12 @@ class _Parser:
             return self._read_backticks()
         if character in "<>":
             self.position += 2
-            self.current.nested.append(self._read_to_closing())
-            return "<()"
+            script = self._read_to_closing()
+            if character == "<":
+                self.current.nested.append(script)
+            else:
+                self.current.readers = (*self.current.readers, script)
+            return f"{character}()"
         self.position = begin  # ~ # { } inside a word
         return character
 
