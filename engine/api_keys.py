@@ -249,6 +249,11 @@ class Keys:
             self.forget()
 
 
+def find_key_variables(environment: Mapping[str, str]) -> list[str]:
+    """The variables of an environment that hold keys of providers, by name."""
+    return sorted(name for name, value in environment.items() if VARIABLE.fullmatch(name) and value.strip())
+
+
 def make_variable_name(name: str) -> str:
     """The environment variable of the key of `name`."""
     return f"CLAWPY_{name.upper().replace('-', '_')}_API_KEY"

@@ -7,6 +7,7 @@ listening.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Sequence
 from logging.handlers import RotatingFileHandler
@@ -20,6 +21,7 @@ from engine.api.notify.notifications import Notifications
 from engine.api.operations import dispatch
 from engine.api.operations.operation import ApiServices
 from engine.api.status_bar_file import StatusBarFile
+from engine.api_keys import find_key_variables
 from engine.clock import Clock, SystemClock
 from engine.events import EngineStarted, EngineStopped
 from engine.files import remove_temporaries
@@ -261,7 +263,8 @@ def open_engine(
     `bad_config`, and what `find_repository_root` says of a folder.
     """
     clock = clock or SystemClock()
-    lock = HomeLock(home, clock=clock, version=engine.__version__, kind=kind)
+    key_variables = find_key_variables(os.environ)
+    lock = HomeLock(home, clock=clock, version=engine.__version__, kind=kind, key_variables=key_variables)
     lock.acquire()
     try:
         set_up_logging(home)

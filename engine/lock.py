@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import threading
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import datetime
 from pathlib import Path
@@ -39,7 +40,8 @@ RELEASE_TIMEOUT_S = 2.0
 class Holder:
     """The holder of a home. `since` is an ISO instant in UTC. `address` is the path of the control socket, or "".
     `kind` is "console" or "headless" (consoles attach to both), or "" for a verb. `gateway` is the URL of its gateway,
-    or "". `data` is the path of the home's data folder."""
+    or "". `data` is the path of the home's data folder. `key_variables` are the variables of its environment that hold
+    keys, None if the note does not say."""
 
     pid: int
     since: str
@@ -48,6 +50,7 @@ class Holder:
     kind: str = ""
     gateway: str = ""
     data: str = ""
+    key_variables: tuple[str, ...] | None = None
 
 
 def read_holder(home: Home) -> Holder | None:
@@ -58,20 +61,31 @@ def read_holder(home: Home) -> Holder | None:
         if not isinstance(note, dict):
             return None
         words = {name: str(note.get(name, "")) for name in ("version", "address", "kind", "gateway", "data")}
-        holder = Holder(int(note["pid"]), str(note["since"]), **words)
+        variables = note.get("key_variables")
+        key_variables = tuple(map(str, variables)) if isinstance(variables, list) else None
+        holder = Holder(int(note["pid"]), str(note["since"]), **words, key_variables=key_variables)
     except (OSError, ValueError, KeyError, TypeError):
         return None
     return holder if home.has_data_folder(holder.data) else None
 
 
+def read_living_holder(home: Home) -> Holder | None:
+    """The holder in the note if its process lives."""
+    holder = read_holder(home)
+    return holder if holder is not None and _is_alive(holder.pid) else None
+
+
 class HomeLock:
     """The lock of one home. Acquire it before SQLite is opened, release it after SQLite is closed."""
 
-    def __init__(self, home: Home, *, clock: Clock, version: str = "", kind: str = "") -> None:
+    def __init__(
+        self, home: Home, *, clock: Clock, version: str = "", kind: str = "", key_variables: Sequence[str] = ()
+    ) -> None:
         self._home = home
         self._clock = clock
         self._version = version
         self._kind = kind
+        self._key_variables = tuple(key_variables)
         self._holder: Holder | None = None
         self._note_lock = threading.RLock()
         # The lock is not thread-local: the engine may be opened in one thread and closed in another.
@@ -92,7 +106,16 @@ class HomeLock:
             raise make_held_refusal(self._home)
         try:
             since = self._clock.now().isoformat(timespec="seconds")
-            self._write_note(Holder(os.getpid(), since, self._version, kind=self._kind, data=str(self._home.data)))
+            self._write_note(
+                Holder(
+                    os.getpid(),
+                    since,
+                    self._version,
+                    kind=self._kind,
+                    data=str(self._home.data),
+                    key_variables=self._key_variables,
+                )
+            )
         except BaseException:
             self._lock.release()
             raise

@@ -26,11 +26,13 @@ from engine.api.model_checks import (
     check_coding_agents,
     check_embedder,
     check_key_storage,
+    check_keys_of_engine,
     check_memory_model,
     check_providers,
     check_text_prompt,
     check_twin_model,
     check_url,
+    find_keys_unknown_to_engine,
     make_offline_router,
 )
 from engine.api.notify.delivery import Addresses
@@ -96,7 +98,8 @@ def examine(home: Home, workspaces: Sequence[str], *, online: bool = False) -> d
 def _run_checks(
     home: Home, settings: Settings, config: Check, workspaces: Sequence[str], *, online: bool
 ) -> list[Check]:
-    keys = Keys(home)
+    unknown_to_engine = find_keys_unknown_to_engine(home, os.environ)
+    keys = Keys(home, environment={name: os.environ[name] for name in os.environ if name not in unknown_to_engine})
     router = make_offline_router(home, FixedSettings(settings), keys)
     checks = [
         _check_home(home),
@@ -113,6 +116,7 @@ def _run_checks(
         _check_git(),
         _check_gh(),
         check_key_storage(keys),
+        *check_keys_of_engine(unknown_to_engine),
         *check_providers(router, keys, online=online),
         check_text_prompt(settings, router),
         *check_memory_model(settings, router),

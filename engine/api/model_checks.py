@@ -10,16 +10,17 @@ from __future__ import annotations
 import contextlib
 import difflib
 import json
+import os
 import shutil
 import sqlite3
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from engine.api.documents import Document
 from engine.api.offline import read_rows
-from engine.api_keys import ENVIRONMENT, TWIN, Keys, NoKeyring, check_name, make_variable_name
+from engine.api_keys import ENVIRONMENT, TWIN, Keys, NoKeyring, check_name, find_key_variables, make_variable_name
 from engine.autonomy.heartbeat import find_heartbeat_problems
 from engine.clock import SystemClock
 from engine.config import FixedSettings, Settings, SettingsSource
@@ -29,6 +30,7 @@ from engine.frozen import frozen
 from engine.hierarchy.agents import Agents
 from engine.home import Home
 from engine.installed import MODELS, has_extra, install_command, make_not_installed_refusal
+from engine.lock import read_living_holder
 from engine.memory.index import KEY as CHROMA
 from engine.model import Refusal, group_pairs
 from engine.model.text import count
@@ -199,6 +201,22 @@ def check_key_storage(keys: Keys) -> Check:
     return Check("keys", OK, f"kept in {keyring}")
 
 
+def find_keys_unknown_to_engine(home: Home, environment: Mapping[str, str]) -> list[str]:
+    """The variables of an environment that hold keys which the running engine, started without them, does not have."""
+    holder = read_living_holder(home)
+    if holder is None or holder.key_variables is None:
+        return []
+    return [name for name in find_key_variables(environment) if name not in holder.key_variables]
+
+
+def check_keys_of_engine(variables: Sequence[str]) -> list[Check]:
+    """A warning about the variables of `find_keys_unknown_to_engine`."""
+    if not variables:
+        return []
+    message = f"{', '.join(variables)} was exported after the engine began, which does not see it"
+    return [Check("keys", WARN, message, "end the engine (q in its console), and start clawpy in this terminal")]
+
+
 def check_providers(router: ModelRouter, keys: Keys, *, online: bool) -> list[Check]:
     """Providers that can be used, and those in the settings that cannot."""
     return [
@@ -237,12 +255,13 @@ def check_text_prompt(settings: Settings, router: ModelRouter) -> Check:
         for entry in models
         if entry.runner.removeprefix(ACP_PREFIX) in settings.acp
     ]
-    if not answers:
-        return Check("prose", WARN, "no model configured; flows need none", describe_setup(router.find_missing_steps()))
+    steps = router.find_missing_steps()
+    if not answers and steps:
+        return Check("prose", WARN, f"{steps[0].problem}; flows need none", describe_setup(steps))
     channel_by_reason = {entry.reason: entry.channel for entry in models if entry.reason}  # an example for each reason
     if channel_by_reason:
         fix = "; ".join(f"{channel}: {reason}" for reason, channel in channel_by_reason.items())
-        return Check("prose", WARN, "; ".join(answers), fix)
+        return Check("prose", WARN, "; ".join(answers) or "no channel can use its model; flows need none", fix)
     return Check("prose", OK, "; ".join(answers))
 
 
@@ -369,6 +388,11 @@ def list_keys(home: Home) -> Document:
             source = keys.find_source(name)
             message = "" if source else f"no key: clawpy key set {name}"
             entries.append({"name": name, "source": source, "usable": bool(source), "message": message})
+    unknown_to_engine = find_keys_unknown_to_engine(home, os.environ)
+    for entry in entries:
+        if entry["source"] == ENVIRONMENT and make_variable_name(str(entry["name"])) in unknown_to_engine:
+            entry["usable"] = False
+            entry["message"] = "the running engine began without it: end that engine, and start clawpy in this terminal"
     try:
         keyring = keys.keyring_name()
     except NoKeyring as error:

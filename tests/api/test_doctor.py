@@ -20,7 +20,7 @@ from engine.api import doctor, model_checks
 from engine.api.doctor import check_database, check_index_server, check_notifications, check_shared_database
 from engine.api.offline import read_rows
 from engine.api.operations import dispatch
-from engine.api_keys import Keyring, Keys
+from engine.api_keys import Keyring, Keys, find_key_variables
 from engine.clock import FakeClock
 from engine.config import GatewaySettings, MemorySettings, Settings
 from engine.config.sections import PROVIDERS, NotifySettings, SurfaceSettings
@@ -154,6 +154,29 @@ def test_the_models_that_would_answer_text_prompts_are_named(home: Home, monkeyp
     write_settings(home, "[channels.garden]\nmodel = 'ollama:qwen3'\n[providers.together]\n")
     assert "garden" in examine_home(home)["prose"]["fix"]
     assert any("together: no key" in check["message"] for check in examine_document(home)["checks"])
+
+
+def test_a_provider_with_a_model_that_lacks_only_its_key_is_named(home: Home) -> None:
+    write_settings(home, "[providers.box]\nkind = 'openai'\nbaseUrl = 'https://box.test/v1'\nmodel = 'm'\n")
+    check = examine_home(home)["prose"]
+    assert (check["message"], check["fix"]) == ("box has no key; flows need none", "`clawpy key set box`")
+
+
+def test_a_key_that_was_exported_after_the_engine_began_serves_nothing(
+    home: Home, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLAWPY_TOGETHER_API_KEY", "sk-known")
+    lock = HomeLock(home, clock=clock, key_variables=find_key_variables(os.environ))
+    lock.acquire()
+    monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", "sk-hush-hush")
+    document = examine_document(home)
+    assert "CLAWPY_OPENAI_API_KEY was exported after the engine began" in json.dumps(document)
+    assert "openai:" not in json.dumps(document["checks"])
+    keys = {entry["name"]: entry for entry in model_checks.list_keys(home)["keys"]}
+    assert "the running engine began without it" in keys["openai"]["message"]
+    assert keys["together"]["message"] == ""
+    lock.release()
+    assert "openai:" in json.dumps(examine_document(home)["checks"])
 
 
 def test_providers_are_asked_only_online(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -246,7 +246,8 @@ def format_key(document: Document) -> Lines:
     if "keys" in document:
         for entry in document["keys"]:
             sign = good("✓") if entry["usable"] else dim("-")
-            yield f"{sign} {entry['name']:12}  {entry['source'] or entry['message']}"
+            words = ": ".join(filter(None, (entry["source"], entry["message"])))
+            yield f"{sign} {entry['name']:12}  {words}"
         yield dim(f"keyring: {document['keyring']}")
     else:
         yield document["message"]
