@@ -14,8 +14,10 @@ from typing import Any
 
 from sqlmodel import Session, col, select
 
+from engine.config.sections import AUTO
 from engine.events import PredictionReassigned
 from engine.execution.runners.flow_runner import find_named_flow
+from engine.execution.session_store import CONTINUES
 from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.git import Git
@@ -149,7 +151,7 @@ class Approvals:
             row = self._store.load(card_id)
             compute_next_status(row, Move.APPROVE, self._store.clock.now())
             self._refuse_missing_workspace(row)
-            assignment, other_runner = self.launcher.choose(self._apply_operator_edit(row.assignment, edit, parameters))
+            assignment, other_runner = self._choose_runner(self._apply_operator_edit(row.assignment, edit, parameters))
             if assignment == row.assignment:
                 _refuse_second_review(row)
             info = self.launcher.check(assignment)
@@ -173,7 +175,7 @@ class Approvals:
     def _refresh_runner(self, card_id: str) -> bool:
         """Store the present runner of a pending card. Returns whether it changed."""
         row = self._store.load(card_id)
-        assignment, other_runner = self.launcher.choose(row.assignment)
+        assignment, other_runner = self._choose_runner(row.assignment)
         info = self.launcher.check(assignment)
         if (info.consent_text, info.undo_note) == (row.consent_text, row.undo_note):
             return False
@@ -181,6 +183,7 @@ class Approvals:
         note = other_runner or ("" if info.available else info.reason)
 
         def change(tx: Transaction, row: CardRow) -> None:
+            row.runner = assignment.runner
             row.set_offer(info, verdicts, note)
             subject, workspace = row.id, row.workspace
             tx.record(PredictionReassigned(subject=subject, workspace=workspace, served=info.consent_text, note=note))
@@ -190,6 +193,13 @@ class Approvals:
             if is_pending:
                 self._store.change(card_id, change)
         return is_pending
+
+    def _choose_runner(self, assignment: Assignment) -> tuple[Assignment, str]:
+        """The work with the runner that would do it now, and a sentence if that replaces the channel's. The settings of
+        the channel may have changed since the card was made; only work that continues a session keeps its runner."""
+        if assignment.flow is None and CONTINUES not in assignment.parameters:
+            assignment = replace(assignment, runner=AUTO)
+        return self.launcher.choose(assignment)
 
     def recover(self, unconsumed: Sequence[Permit], *, resume: bool = True) -> list[str]:
         """Start approved cards that never began, at the start of the engine; those whose permit expired become pending.

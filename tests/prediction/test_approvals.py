@@ -12,10 +12,12 @@ from typing import Any
 import pytest
 
 from engine.clock import FakeClock
+from engine.config.sections import AUTO
 from engine.git import Git
 from engine.git.state import read_status
 from engine.model import (
     ALREADY_REVIEWED,
+    Assignment,
     Card,
     DecidedBy,
     Outcome,
@@ -276,6 +278,27 @@ def test_pending_cards_name_their_runner_when_a_model_comes_or_goes(world: Decis
     entries = [entry for entry in Ledger(database).since(0, 50) if entry.kind == "PredictionReassigned"]
     served = [(entry.subject, entry.payload["served"]) for entry in entries]
     assert served == [(card.id, with_model.consent_text), (other.id, "")]
+
+
+@pytest.mark.parametrize("is_refreshed", [True, False], ids=["after the housekeeping", "before it"])
+def test_a_card_follows_its_channel_to_another_runner(world: DecisionWorld, is_refreshed: bool) -> None:
+    serving = ["acp:mine"]
+
+    def choose_by_channel(assignment: Assignment) -> tuple[Assignment, str]:
+        return replace(assignment, runner=serving[0]) if assignment.runner == AUTO else assignment, ""
+
+    world.sessions.choose_other, world.sessions.text_executor = choose_by_channel, "mine"
+    card = world.propose("explain the cart")
+    assert card.assignment.runner == "acp:mine"
+    serving[0], world.sessions.text_executor = "model", "openai:gpt"
+    if is_refreshed:
+        assert world.approvals.refresh_runners() == 1
+    else:
+        assert find_refusal_code(world.cards.approve, card.id) == "needs_acknowledgement"
+    shown = world.cards.get(card.id)
+    assert (shown.assignment.runner, shown.consent_text.partition(";")[0]) == ("model", "openai:gpt")
+    world.cards.approve(card.id)
+    assert world.sessions.started[0][1].runner == "model"
 
 
 # Sessions that could not begin (SPEC 2.7, 3.8)
