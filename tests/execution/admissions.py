@@ -43,16 +43,18 @@ def make_admission(
     *,
     confines: bool = True,
     workspace: WorkspaceSettings | None = None,
+    others: Mapping[str, ChannelSettings] | None = None,
     **channel: Any,
 ) -> Admission:
-    """Admission with runners that answer `answers`, and an earlier cost by the name of a runner."""
+    """Admission with runners that answer `answers`, and an earlier cost by the name of a runner. `channel` are the
+    settings of the channel of `PROSE`, `others` other channels."""
     sandbox = SimpleNamespace(
         confines=confines,
         describe=lambda network, hosts: f"to {', '.join(hosts)}",
         find_hosts_problem=lambda hosts: "it cannot filter hosts" if hosts else "",
         describe_way_out=lambda other: f"use another, or {other}",
     )
-    channels = {"koji-core": ChannelSettings(agent="builder", **channel)}
+    channels = {"koji-core": ChannelSettings(agent="builder", **channel), **(others or {})}
     workspaces = {PROSE.workspace: workspace} if workspace is not None else {}
     families = {f"{name.partition(':')[0]}:*" if ":" in name else name for name in answers}
     return Admission(

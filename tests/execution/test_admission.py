@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.config import WorkspaceSettings
+from engine.config import ChannelSettings, WorkspaceSettings
 from engine.model import Assignment, Refusal, RunnerInfo
 from tests.execution.admissions import PROSE, Answer, make_admission
 from tests.support.helpers import refused
@@ -73,6 +73,14 @@ def test_auto_has_the_fallback_of_its_channel() -> None:
 def test_the_sandbox_names_the_hosts_of_the_workspace_and_of_the_runner() -> None:
     admission = make_admission({"model": MODEL}, workspace=WorkspaceSettings(hosts=("localhost:5432",)))
     assert admission.check(replace(PROSE, runner="model")).sandbox == "to localhost:5432, api.openai.com"
+
+
+def test_a_channel_that_nothing_serves_names_one_that_can_take_the_prompt() -> None:
+    answers: dict[str, Answer] = {"model": NO_KEY, "acp:claude": CLAUDE}
+    admission = make_admission(answers, others={"code": ChannelSettings(agent="builder", runner="acp:claude")})
+    expected = "no provider has a key; Claude Code serves code: `clawpy propose --channel code TEXT`"
+    assert admission.check(PROSE).reason == expected
+    assert make_admission(answers).check(PROSE).reason == "no provider has a key"
 
 
 def test_a_flow_has_no_fallback() -> None:
