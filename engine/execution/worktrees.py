@@ -33,7 +33,7 @@ from engine.execution.trees import (
 )
 from engine.files import read_plain, remove_folder
 from engine.frozen import frozen
-from engine.git import Git, GitError
+from engine.git import Git
 from engine.git.command import join_nul, split_nul
 from engine.git.environment import get_temporary_folder
 from engine.home import Home
@@ -268,7 +268,7 @@ class Worktrees:
     def release(self, workspace: Path, session_id: str) -> None:
         """Let git collect the trees of a session, if the repository still exists."""
         if workspace.is_dir():
-            with contextlib.suppress(GitError):  # no repository any more
+            with contextlib.suppress(Refusal):  # no repository any more
                 release_objects(Git(workspace).pin(), session_id)
 
     def recover(self, *, keep: Collection[str] = (), keep_refs: Collection[str] = ()) -> list[str]:
@@ -306,7 +306,7 @@ class Worktrees:
             return  # the repository is gone
         try:
             git = Git(workspace).pin()
-        except GitError:
+        except Refusal:
             return  # no repository any more
         admin = _find_admin_folder(git, folder)
         if admin.is_dir():

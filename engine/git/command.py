@@ -82,7 +82,7 @@ class Git:
 
     @property
     def repository(self) -> Repository:
-        """The repository of `folder`. Raises `Refusal`: `no_folder`, `bare_repository`, `git_failed`."""
+        """The repository of `folder`. Raises `Refusal`: `no_folder`, `bare_repository`, `no_repository`."""
         repository = self.pinned or find_repository(self.folder)
         if repository is not None:
             return repository
@@ -91,7 +91,8 @@ class Git:
         if (self.folder / "HEAD").exists() and (self.folder / "objects").is_dir():
             message = f"{self.folder} is a bare repository without working files"
             raise Refusal("bare_repository", message, "clone it first")
-        raise GitError(["rev-parse"], 128, "not a git repository", self.folder)
+        fix = "bring its .git folder back, and try again"
+        raise Refusal("no_repository", f"{self.folder} is in no git repository any more", fix)
 
     def pin(self) -> Git:
         """The same git, bound to the repository that is there now. Raises as `repository`."""

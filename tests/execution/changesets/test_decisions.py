@@ -84,6 +84,15 @@ def test_changes_of_a_repository_that_is_gone_can_be_discarded(world: LandingWor
     refused("no_folder", change.diff)
 
 
+def test_changes_of_a_folder_that_is_no_repository_any_more_can_be_discarded(world: LandingWorld) -> None:
+    change = world.make_change(add_line)
+    shutil.rmtree(world.root / ".git")
+
+    assert "bring its .git folder back" in refused("no_repository", change.land).fix
+    assert "bring its .git folder back" in refused("no_repository", change.branch).fix
+    assert change.discard().state is ChangeState.DISCARDED
+
+
 @pytest.mark.parametrize(
     ("decide", "step", "state"),
     [
