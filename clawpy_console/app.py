@@ -393,6 +393,11 @@ class ConsoleApp(CardConsole):
         if not isinstance(self.screen, Question):
             self.ask(Question("Quit?", answers), lambda answer: self.quit(keep_engine=answer.key == "k"))
 
+    def action_suspend_process(self) -> None:
+        """Give the terminal back to its shell until that continues the console; the engine works on."""
+        if self.terminal is not None:
+            self.terminal.suspend()
+
     def action_help_quit(self) -> None:
         """Say which keys quit and stop: Ctrl+C does neither."""
         quit_key = format_key("app.quit_typing", self.keymap)

@@ -28,6 +28,8 @@ RESTORE_TERMINAL = b"L"
 """Restore the terminal."""
 RUN = b"R"
 """Give the terminal to a program until it ends: JSON with `command`, `folder`, `banner`."""
+SUSPEND = b"Z"
+"""Stop until the shell continues the client."""
 EXIT = b"X"
 """End: a `ClientEnd` as JSON."""
 

@@ -29,6 +29,7 @@ from clawpy_console.attach import (
     RUN,
     SHUTDOWN_S,
     SIZE,
+    SUSPEND,
     TAKE_TERMINAL,
     TERMINAL_IS_FREE,
     ClientEnd,
@@ -242,6 +243,8 @@ class Client:
                 self._restore_terminal()
             elif kind == RUN:
                 self._run_program(json.loads(content))
+            elif kind == SUSPEND:
+                os.kill(0, signal.SIGTSTP)  # to the whole job of the shell, as the terminal does: `uvx` waits above it
             elif kind == EXIT and self._end is None:
                 self._end = ClientEnd(**json.loads(content))
 
@@ -253,9 +256,12 @@ class Client:
             self._end_after(number)
         elif number == signal.SIGTSTP:
             self._restore_terminal()
-            os.kill(os.getpid(), signal.SIGSTOP)
+            # By the default action the system stops no process that has no shell to continue it.
+            with signal_handlers({signal.SIGTSTP: signal.SIG_DFL, signal.SIGCONT: signal.SIG_DFL}):
+                os.kill(os.getpid(), signal.SIGTSTP)
+            self._send_terminal_is_free()
         elif number == signal.SIGCONT:
-            self._send(TERMINAL_IS_FREE, json.dumps(read_terminal_size()).encode())
+            self._send_terminal_is_free()
 
     def _end_after(self, number: int) -> None:
         """End after a signal: tell the console, and wait until it has ended, too. If that takes longer than
@@ -277,6 +283,10 @@ class Client:
             self._connection.sendall(encode_message(kind, content))
         except OSError:
             self._connected = False
+
+    def _send_terminal_is_free(self) -> None:
+        """Have the console take the terminal again, and draw."""
+        self._send(TERMINAL_IS_FREE, json.dumps(read_terminal_size()).encode())
 
     def _write_all(self) -> None:
         """Write all pending output, however long the terminal takes."""
@@ -336,7 +346,7 @@ class Client:
             print(f"clawpy: {error}", file=sys.stderr)
         finally:
             signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        self._send(TERMINAL_IS_FREE, json.dumps(read_terminal_size()).encode())
+        self._send_terminal_is_free()
 
 
 def _read_engine_note(home: Home) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from clawpy_console.attach import (
     RESTORE_TERMINAL,
     RUN,
     SIZE,
+    SUSPEND,
     TAKE_TERMINAL,
     TERMINAL_IS_FREE,
     ClientEnd,
@@ -124,6 +125,10 @@ class Terminal(asyncio.Protocol):
     def run(self, command: Sequence[str], folder: str, banner: str) -> None:
         """Give the terminal to a program until it ends; then draw the screen again."""
         self.send(RUN, json.dumps({"command": list(command), "folder": folder, "banner": banner}).encode())
+
+    def suspend(self) -> None:
+        """Stop the client until its shell continues it; then the screen is drawn again."""
+        self.send(SUSPEND)
 
     async def end_client(self, end: ClientEnd) -> None:
         """Tell the client to end, and wait until it has read that or is gone."""

@@ -29,6 +29,7 @@ from clawpy_console.attach import (
     RESTORE_TERMINAL,
     RUN,
     SIZE,
+    SUSPEND,
     TAKE_TERMINAL,
     TERMINAL_IS_FREE,
     ClientEnd,
@@ -150,6 +151,16 @@ def test_a_program_has_the_terminal_until_it_ends(client: ClientProcess, tmp_pat
     assert client.receive()[0] == TERMINAL_IS_FREE
     client.send(TAKE_TERMINAL, b"<enter again>")
     assert b"meanwhile" not in client.read_until(b"<enter again>")
+
+
+def test_without_a_shell_that_could_continue_it_a_suspended_client_draws_again_at_once(client: ClientProcess) -> None:
+    client.take_terminal()  # it leads its session
+    client.send(SUSPEND)
+    client.read_until(RESTORING_SEQUENCES)
+    assert client.receive()[0] == TERMINAL_IS_FREE
+    client.send(TAKE_TERMINAL, b"<enter again>")
+    client.read_until(b"<enter again>")
+    assert not client.is_cooked()
 
 
 def test_a_signal_restores_the_terminal_and_lets_the_console_end(client: ClientProcess) -> None:

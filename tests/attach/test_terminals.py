@@ -229,10 +229,14 @@ def test_two_that_start_at_once_share_one_engine(pane: NewPane, command: str, ho
     assert read_holder(home) is None
 
 
-def test_stopped_in_the_shell_and_brought_back(pane: NewPane, command: str, home: Home) -> None:
+@pytest.mark.parametrize("is_key", [True, False], ids=["ctrl+z", "by a signal"])
+def test_stopped_in_the_shell_and_brought_back(pane: NewPane, command: str, home: Home, is_key: bool) -> None:
     terminal = pane()
     terminal.open(f"set -m; {command}")
-    os.kill(terminal.find_client_pid(), signal.SIGTSTP)
+    if is_key:
+        terminal.press("C-z")
+    else:
+        os.kill(terminal.find_client_pid(), signal.SIGTSTP)
     terminal.wait_for("(?i)stopped")
     assert terminal.is_restored()
     terminal.open("clear; fg")
