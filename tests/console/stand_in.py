@@ -30,9 +30,10 @@ from tests.console.stand_in_data import (
     read_transcript,
     read_values,
 )
-from tests.console.stand_in_figures import StandInFigures, StandInSafety, StandInTraining
+from tests.console.stand_in_insights import StandInInsights, StandInTraining
 from tests.console.stand_in_learning import StandInAdaptation, StandInLearnings
 from tests.console.stand_in_memory import StandInAgentFiles, StandInMemory, StandInRecallPart
+from tests.console.stand_in_safety import StandInSafety
 from tests.console.stand_in_sessions import StandInCalls, StandInChanges, StandInPermissions, StandInSessions
 from tests.console.stand_in_system import StandInChannelSetup, StandInGateway, StandInSettings
 
@@ -68,7 +69,7 @@ class StandIn:
         self.clock = SimpleNamespace(now=lambda: self.now)
         self.ledger = SimpleNamespace(latest=make_ledger)
         self.safety = StandInSafety(self)
-        self.insights = StandInFigures(self)
+        self.insights = StandInInsights(self)
         self.training = StandInTraining(self)
         self.settings = StandInSettings(self)
         self.gateway = StandInGateway(self)

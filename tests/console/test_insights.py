@@ -21,7 +21,7 @@ from engine.model import CardGroup, ConfidenceBucket, DecisionSlice, Insights, T
 from tests.console.driving import format_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, SHOP
-from tests.console.stand_in_figures import make_run
+from tests.console.stand_in_insights import make_run
 from tests.console.stories import (
     CLOSED,
     Given,
