@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.git import Git, GitError, find_repository_root
+from engine.git.repository import find_workspace_refusal
 from tests.conftest import Repository
 from tests.support.helpers import refused
 from tests.support.programs import run_git
@@ -119,3 +120,12 @@ def test_the_environment_cannot_point_git_elsewhere(
 ) -> None:
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
     assert Git(repository.path).text("rev-parse", "--is-inside-work-tree") == "true"
+
+
+def test_a_workspace_whose_repository_is_that_of_a_folder_above_is_lost(repository: Repository) -> None:
+    inner = repository.path / "inner"
+    inner.mkdir()
+    refusal = find_workspace_refusal(str(inner))
+    assert refusal is not None
+    assert refusal.message == f"{inner} is no repository of its own any more"
+    assert find_workspace_refusal(str(repository.path)) is None

@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from engine.home import Home
 from engine.model import SessionState, Tier
 from tests.situations.situation import Situation
 
@@ -92,3 +93,24 @@ def test_the_first_lock_file_of_an_installation_is_offered_as_a_diff(situation: 
 def test_the_first_lock_file_is_not_offered_where_it_is_ignored(situation: Situation) -> None:
     install_packages(situation, "node_modules\npackage-lock.json\n")
     assert "update_lock" not in situation.predict_kinds()
+
+
+@pytest.mark.long
+@needs_npm_and_bwrap
+def test_a_command_against_your_rule_runs_once_after_allow_once(situation: Situation) -> None:
+    config = Home.locate(situation.home).config_file
+    config.parent.mkdir(parents=True)
+    config.write_text('[content]\nblock = ["npm install"]\n')
+    situation.commit(
+        "Web", {"package.json": make_manifest("^7.0.0"), "package-lock.json": LOCK.format("^6.0.0")}, days_ago=5
+    )
+    assert situation.predict_kinds() == []
+    [entry] = situation.engine.safety.log(blocked_only=True)
+    situation.engine.cards.allow_once(entry.prediction_id)
+    session = situation.approve(situation.predict_card("update_lock"))
+    assert session.state is SessionState.SUCCEEDED
+    assert "allowed once: your rule: npm install" in situation.read_transcript(session)
+
+    situation.engine.changes.discard(session.change_set_id)
+    situation.advance(hours=25)
+    assert situation.predict_kinds() == [], "it was allowed once"

@@ -9,9 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from engine.execution.runners.toolchains.installing import (
-    find_installations,
-)
+from engine.execution.runners.toolchains.installing import find_installations
 from engine.execution.runners.toolchains.projects import find_packages
 from engine.model import SessionState, SessionView
 from tests.execution.flow_world import FlowWorld
@@ -25,6 +23,7 @@ UV_PROJECT = {
     "test_shop.py": "import iniconfig\n\ndef test_it():\n    assert iniconfig\n",
 }
 NPM_PROJECT = {"package.json": {"name": "a", "dependencies": {"ms": "2"}}, "package-lock.json": "{}"}
+GO_PROJECT = {"go.mod": "module example.org/shop\n\ngo 1.19\n", "go.sum": ""}
 
 
 def commit_project(world: SessionWorld, files: dict[str, Any], ignored: str = "node_modules\n.venv\n") -> Path:

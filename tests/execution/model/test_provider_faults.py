@@ -1,7 +1,8 @@
-"""Faults between a session and its model: it ends with a reason, within its limits, and leaves nothing (SPEC 3.4, 3.8).
+"""A provider that refuses, fails, breaks off or makes no sense: the session ends with a reason, within its limits, and
+leaves nothing (SPEC 3.4, 3.8).
 
-The scenarios are in `test_agent_loop.toml`. After each, `ModelWorld.check_end` checks that session and calls are over,
-that the sums agree and pass no cap, that no process is left, and that the key can be read nowhere.
+The scenarios are in `test_provider_faults.toml`. After each, `ModelWorld.check_end` checks that session and calls are
+over, that the sums agree and pass no cap, that no process is left, and that the key can be read nowhere.
 """
 
 from __future__ import annotations
@@ -22,8 +23,6 @@ from tests.execution.model.model_world import KEY, ModelWorld
 from tests.support.helpers import read_table
 from tests.support.model_server import Call, ModelServer, Reply
 
-Checks = Callable[[ModelWorld, SessionView], None]
-
 
 @dataclass(frozen=True)
 class Scenario:
@@ -33,27 +32,27 @@ class Scenario:
     replies: list[str]
     """The names of its answers in the table, one for each request."""
 
-    times: int = 1
+    repetitions: int = 1
     """How often these answers come, one after the other."""
 
-    words: str = ""
-    """What the error of the session contains; "" if it succeeds."""
+    error: str | None = None
+    """What the error of the session contains; None if it succeeds."""
 
-    given_back: bool = False
-    """Whether the card is pending again."""
+    is_pending_again: bool = False
+    """Whether the card can be approved again afterwards, because nothing was begun."""
 
-    requests: int = 0
-    """How many requests are made; 0 if that is not checked."""
+    requests: int | None = None
+    """How many requests are made; None if that is not checked."""
 
-    kind: str = "openai"
-    """The protocol of the provider."""
-
+    protocol: str = "openai"
     settings: dict[str, Any] = field(default_factory=dict)
-    also: str = ""
-    """The name of a further check of `CHECKS`."""
+    """Settings of provider and channel, named as in `ModelWorld.configure`."""
 
-    result: str = ""
+    tool_result: str = ""
     """What the result of the model's tool call contains."""
+
+    further_check: str = ""
+    """The name of a function of `FURTHER_CHECKS`, or ""."""
 
 
 def stream_without_end() -> Iterable[bytes]:
@@ -61,58 +60,63 @@ def stream_without_end() -> Iterable[bytes]:
     return (b": nothing to say\n" * 60_000 for _ in range(100))
 
 
-def keeps_half(world: ModelWorld, view: SessionView) -> None:
+def check_half_is_kept(world: ModelWorld, view: SessionView) -> None:
     """What the session changed before its error waits as a change set."""
     assert [file.path for file in world.engine.changes.get(view.change_set_id).files] == ["hello.txt"]
 
 
-def is_estimated(world: ModelWorld, view: SessionView) -> None:
+def check_costs_are_estimated(world: ModelWorld, view: SessionView) -> None:
     assert [call.price_known for call in world.read_calls(view)] == [False]
     assert view.cost > 0
 
 
-def costs_nothing(world: ModelWorld, view: SessionView) -> None:
+def check_costs_are_zero(world: ModelWorld, view: SessionView) -> None:
     """A model that nobody is paid for costs nothing, on the card and afterwards."""
     assert world.find_card(view).estimate == 0
     assert view.cost == 0
 
 
-def costs_a_trigger(world: ModelWorld, view: SessionView) -> None:
+def check_cost_is_that_of_a_trigger(world: ModelWorld, view: SessionView) -> None:
     """If the price is unknown, a session costs the estimate of a trigger, and each call a guess in addition."""
     assert 50_000 <= view.cost < 51_000
     assert [call.price_known for call in world.read_calls(view)] == [False, False]
 
 
-def is_bounded(world: ModelWorld, view: SessionView) -> None:
-    is_estimated(world, view)
+def check_claims_are_bounded(world: ModelWorld, view: SessionView) -> None:
+    check_costs_are_estimated(world, view)
     assert view.tokens < 100_000
     assert view.cost < 100_000
 
 
-def nothing_was_sent(world: ModelWorld, view: SessionView) -> None:
+def check_nothing_was_sent(world: ModelWorld, view: SessionView) -> None:
     assert world.server.requests == []
 
 
-def all_calls_are_answered(world: ModelWorld, view: SessionView) -> None:
+def check_every_call_is_answered(world: ModelWorld, view: SessionView) -> None:
     results = world.server.requests[1].tool_results
     assert len(results) == 40
     assert "not carried out" in results[39]
 
 
-def may_be_incomplete(world: ModelWorld, view: SessionView) -> None:
+def check_summary_says_incomplete(world: ModelWorld, view: SessionView) -> None:
     assert "I beg\nits last answer was cut off; the work may be incomplete" in view.summary
 
 
-CHECKS: dict[str, Checks] = {
+FURTHER_CHECKS: dict[str, Callable[[ModelWorld, SessionView], None]] = {
     check.__name__: check
     for check in (
-        keeps_half, is_estimated, costs_nothing, costs_a_trigger, is_bounded, nothing_was_sent, all_calls_are_answered,
-        may_be_incomplete,
+        check_half_is_kept,
+        check_costs_are_estimated,
+        check_costs_are_zero,
+        check_cost_is_that_of_a_trigger,
+        check_claims_are_bounded,
+        check_nothing_was_sent,
+        check_every_call_is_answered,
+        check_summary_says_incomplete,
     )
-}  # fmt: skip
+}
 
 TABLE = read_table(__file__)
-SCENARIOS = [Scenario(**row) for row in TABLE["scenario"]]
 SPECIAL_REPLIES = {
     "refused": Reply(status=401, error=f"Incorrect API key provided: {KEY}"),
     "an answer without end": Reply(body=stream_without_end),
@@ -143,59 +147,64 @@ def get_shared_world(
     worlds: dict[str, ModelWorld] = {}
     with ExitStack() as stack:
 
-        def get(kind: str) -> ModelWorld:
-            if kind not in worlds:
+        def get(protocol: str) -> ModelWorld:
+            if protocol not in worlds:
                 server = stack.enter_context(ModelServer())
                 clock = FakeClock(MONDAY_MORNING)
-                worlds[kind] = ModelWorld(tmp_path_factory.mktemp(kind), clock, server, kind=kind, host=model_host)
-                stack.enter_context(worlds[kind].opened())
-            worlds[kind].server.reset()
-            worlds[kind].clock.advance(timedelta(hours=2))
-            return worlds[kind]
+                worlds[protocol] = ModelWorld(
+                    tmp_path_factory.mktemp(protocol), clock, server, kind=protocol, host=model_host
+                )
+                stack.enter_context(worlds[protocol].opened())
+            worlds[protocol].server.reset()
+            worlds[protocol].clock.advance(timedelta(hours=2))
+            return worlds[protocol]
 
         yield get
 
 
 def check_scenario(world: ModelWorld, scenario: Scenario) -> None:
     """Run a session with the answers of a scenario, and check what becomes of it."""
-    world.server.script(*map(make_reply, scenario.replies * scenario.times))
+    world.server.script(*map(make_reply, scenario.replies * scenario.repetitions))
     view = world.run(f"Write a greeting into hello.txt: {scenario.name}")
     world.check_end(view)
-    failed = SessionState.CANNOT_RUN if view.not_begun else SessionState.FAILED
-    assert view.state is (failed if scenario.words else SessionState.SUCCEEDED), view.error
-    assert scenario.words in view.error
-    if scenario.requests:
-        assert len(world.server.requests) == scenario.requests
+    if scenario.error is None:
+        assert view.state is SessionState.SUCCEEDED, view.error
+    else:
+        assert view.state is (SessionState.CANNOT_RUN if scenario.is_pending_again else SessionState.FAILED), view.error
+        assert scenario.error in view.error
     card = world.find_card(view)
-    if scenario.given_back:
+    assert view.not_begun is scenario.is_pending_again
+    if scenario.is_pending_again:
         assert card.status == Status.PENDING
-        assert view.not_begun
         assert card.note == f"not done: {view.error}"
     else:
         assert card.status == Status.EXECUTED
-        assert not view.not_begun
-        assert card.outcome is (Outcome.FAILED if scenario.words else Outcome.SUCCEEDED)
-    if scenario.result:
-        assert scenario.result in world.server.requests[1].tool_results[0]
-    if scenario.also:
-        CHECKS[scenario.also](world, view)
+        assert card.outcome is (Outcome.SUCCEEDED if scenario.error is None else Outcome.FAILED)
+    if scenario.requests is not None:
+        assert len(world.server.requests) == scenario.requests
+    if scenario.tool_result:
+        assert scenario.tool_result in world.server.requests[1].tool_results[0]
+    if scenario.further_check:
+        FURTHER_CHECKS[scenario.further_check](world, view)
+
+
+def parametrise(table: str) -> pytest.MarkDecorator:
+    """One case for each scenario of a table."""
+    scenarios = [Scenario(**row) for row in TABLE[table]]
+    return pytest.mark.parametrize("scenario", scenarios, ids=[scenario.name for scenario in scenarios])
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "scenario", [scenario for scenario in SCENARIOS if not scenario.settings], ids=lambda scenario: scenario.name
-)
-def test_any_faulty_provider_ends_the_session_with_a_reason_within_its_limits(
+@parametrise("scenarios")
+def test_a_session_with_a_faulty_provider_ends_with_a_reason_within_its_limits(
     get_shared_world: Callable[[str], ModelWorld], scenario: Scenario
 ) -> None:
-    check_scenario(get_shared_world(scenario.kind), scenario)
+    check_scenario(get_shared_world(scenario.protocol), scenario)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(
-    "scenario", [scenario for scenario in SCENARIOS if scenario.settings], ids=lambda scenario: scenario.name
-)
-def test_a_faulty_provider_with_other_settings_ends_the_session_too(world: ModelWorld, scenario: Scenario) -> None:
+@parametrise("scenarios_with_settings")
+def test_so_does_a_session_with_other_settings(world: ModelWorld, scenario: Scenario) -> None:
     world.configure(**scenario.settings)
     with world.opened():
         check_scenario(world, scenario)
