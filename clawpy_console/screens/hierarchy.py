@@ -38,11 +38,11 @@ from clawpy_console.screens.agent_tree import (
     make_tree_nodes,
 )
 from clawpy_console.screens.base import CURSOR_DEBOUNCE_S, ConsoleScreen
+from clawpy_console.screens.prompt_dialogs import PromptLines
 from clawpy_console.widgets.frame import TabLine
 from clawpy_console.widgets.rows import Pane, Row, Rows, ScrollPane, group_rows
 from clawpy_console.widgets.session import make_session_row
 from clawpy_console.widgets.texts import Filter, Heading, ReflowingText
-from clawpy_console.widgets.transcript import PromptLines
 from engine import dispatch
 from engine.frozen import frozen
 from engine.model import AgentView, Bubble, BubbleState, PromptPart, SourceKind

@@ -13,9 +13,8 @@ from clawpy_console.app import ConsoleApp
 from clawpy_console.external_programs import open_editor
 from clawpy_console.screens.card_details import Details
 from clawpy_console.screens.permission_pane import REQUEST_GUARD_S, PermissionPane
-from clawpy_console.screens.prompt_dialogs import XRay
+from clawpy_console.screens.prompt_dialogs import PromptLines, XRay
 from clawpy_console.widgets.texts import ReplyLine
-from clawpy_console.widgets.transcript import PromptLines
 from engine.events import PermissionAsked
 from engine.model import SessionState, SourceKind
 from tests.console.card_steps import find_stack

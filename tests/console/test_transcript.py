@@ -16,9 +16,10 @@ from textual.selection import Selection
 from textual.widget import Widget
 
 from clawpy_console.app import ConsoleApp
+from clawpy_console.screens.prompt_dialogs import SOURCE_CELLS, PromptLines
 from clawpy_console.widgets.session import PROGRESS_BAR_CELLS, Progress
 from clawpy_console.widgets.texts import ReflowingText
-from clawpy_console.widgets.transcript import SOURCE_CELLS, LinesView, PromptLines, Transcript, find_row_starts
+from clawpy_console.widgets.transcript import LinesView, Transcript, find_row_starts
 from engine.events import SessionOutput
 from engine.model import CheckResult, PromptLine, PromptPart, PromptSource, SessionState, SourceKind, TranscriptLine
 from tests.console.driving import read_screen, running, until, until_shown
