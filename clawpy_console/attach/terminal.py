@@ -291,6 +291,7 @@ class TerminalApp(App[None]):
     def __init__(self, terminal: Terminal | None) -> None:
         self.terminal = terminal  # before `super().__init__`, which asks for the driver
         super().__init__()
+        self._disable_tooltips = True  # no widget has one, and Textual would make a widget for them on each screen
         if terminal is not None:
             terminal.apply_colours(self)
             # Textual would take the process's streams, which the consoles share, and give them back in another order.

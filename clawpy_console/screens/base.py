@@ -68,7 +68,8 @@ class BaseScreen(GuardedScreen[Result]):
     Textual draws the whole of a screen that comes up. It forgets to do so if a layout falls into the same frame: then
     it draws only what the layout moved, and a dialog that is gone stays in sight. Here the whole screen is drawn.
     Textual also draws a dialog again for each change behind it. Here a screen behind a dialog of ours draws nothing:
-    the dialog shows a picture of it.
+    the dialog shows a picture of it. In a batch of changes, such as that before the first frame, Textual draws a whole
+    screen and then drops it. Here nothing is drawn until it can be shown.
 
     Textual also matches every widget of a screen that comes up with every style rule, as if the theme had changed
     meanwhile. Here that happens only if the theme did change. A new screen gets its classes for the size of the
@@ -111,6 +112,8 @@ class BaseScreen(GuardedScreen[Result]):
         self._dirty_widgets.add(self)
 
     def _compositor_refresh(self) -> None:
+        if self.app._batch_count:
+            return
         if self.app.screen is self or not isinstance(self.app.screen, BaseScreen):
             super()._compositor_refresh()
         else:

@@ -188,6 +188,19 @@ async def test_the_terminal_can_be_resized_behind_a_dialog(
         assert [line.cell_length for line in read_lines(console)] == [after[0]] * after[1]
 
 
+async def test_nothing_is_drawn_until_it_can_be_shown(console: ConsoleApp, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[Size] = []
+    async with console.run_test(size=(120, 40)) as pilot:
+        await open_screen(pilot, "mission")
+        monkeypatch.setattr(Compositor, "render_update", lambda self, screen_stack: drawn.append(self.size))
+        with console.batch_update():  # as before the first frame
+            await pilot.resize_terminal(100, 40)
+            assert console.screen.has_class("-normal")
+            assert console.screen.size == (100, 40)
+            assert drawn == []
+        await until(pilot, lambda: drawn and drawn[-1] == (100, 40), "for a frame of the new size")
+
+
 @pytest.mark.parametrize("size", [Size(40, 12), Size(160, 50)], ids=["smaller", "larger"])
 async def test_a_dialog_is_drawn_in_its_old_size_until_the_new_one_has_reached_it(
     console: ConsoleApp, size: Size

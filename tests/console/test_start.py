@@ -11,10 +11,14 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from textual.pilot import Pilot
+from textual.widget import Widget
+from textual.widgets import Tooltip
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.last_screen import LastScreen, save_last_screen
 from clawpy_console.state import AppState
+from clawpy_console.widgets.frame import Frame
 from engine.home import Home
 from tests.console import stand_in_data
 from tests.console.card_steps import find_stack
@@ -30,8 +34,9 @@ HEAVY = (
 """Packages that take long to import."""
 
 LIGHT = {
-    "engine", "engine.files", "engine.frozen", "engine.home", "engine.installed", "engine.model",
-    "engine.git", "engine.git.command", "engine.git.environment", "engine.git.repository",
+    "engine", "engine.files", "engine.frozen", "engine.home", "engine.installed",
+    "engine.model", "engine.model.base", "engine.model.cards", "engine.model.rails", "engine.model.sessions",
+    "engine.model.text", "engine.git", "engine.git.command", "engine.git.environment", "engine.git.repository",
 }  # fmt: skip
 """What is imported of the engine before the first frame. `engine.git` finds the repository of the current folder."""
 
@@ -69,8 +74,7 @@ def test_importing_the_app_imports_nothing_heavy() -> None:
     code = f"import json, sys, {imported}; print(json.dumps(sorted(sys.modules)))"
     loaded = json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
     assert [item for item in loaded if item.partition(".")[0] in HEAVY] == []
-    engine = {item for item in loaded if item.partition(".")[0] == "engine" and not item.startswith("engine.model.")}
-    assert engine == LIGHT
+    assert {item for item in loaded if item.partition(".")[0] == "engine"} == LIGHT
     screens = {item.rpartition(".")[2] for item in loaded if item.startswith("clawpy_console.screens.")}
     assert screens == {"base", "card_stack", "mission", "mission_panes"}
 
@@ -83,6 +87,18 @@ async def test_the_first_frame_shows_the_last_known_cards(waiting_console: Conso
         slow_engine.may_open.set()
         await until_loaded(pilot)
         assert "WATCHING" in read_screen(waiting_console)
+
+
+async def test_a_screen_has_no_widget_for_tooltips(home: Home, engine: StandIn) -> None:
+    async def look(pilot: Pilot[None]) -> None:
+        await until_loaded(pilot)
+        widgets.extend(pilot.app.screen.children)
+        pilot.app.exit()
+
+    widgets: list[Widget] = []
+    await make_console(home, lambda: engine).run_async(headless=True, size=(120, 40), auto_pilot=look)
+    assert any(isinstance(widget, Frame) for widget in widgets)
+    assert not any(isinstance(widget, Tooltip) for widget in widgets)
 
 
 @pytest.mark.long
