@@ -125,16 +125,16 @@ class Knowledge:
     def layers(self) -> list[LayerState]:
         """The states of layers D, F and G (SPEC 9.5)."""
         capture_count, newest_capture = self.captures.count()
-        facts, problems, waiting = self.para.facts(), self.para.problems(), self.drafts.waiting()
-        notes = [*problems[:3], *([f"waiting for you: {count(len(waiting), 'draft')}"] if waiting else [])]
+        para, waiting = self.para.read(), self.drafts.waiting()
+        notes = [*para.problems[:3], *([f"waiting for you: {count(len(waiting), 'draft')}"] if waiting else [])]
         graph = self.graph
         state = "degraded" if graph.faults else "ready" if graph.is_ready else "building"
         progress = 0.0 if state == "building" else 1.0
-        newest = max((fact.created_at for fact in facts), default=None)
+        newest = max((fact.created_at for fact in para.facts), default=None)
         return [
             LayerState(Layer.CAPTURE, capture_count, newest_capture, "ready"),
             LayerState(Layer.GRAPH, len(graph), graph.newest_at, state, "; ".join(graph.faults[:3]), progress),
-            LayerState(Layer.PARA, len(facts), newest, "degraded" if problems else "ready", "; ".join(notes)),
+            LayerState(Layer.PARA, len(para.facts), newest, "degraded" if para.problems else "ready", "; ".join(notes)),
         ]
 
     def waiting(self) -> list[Waiting]:

@@ -77,6 +77,14 @@ class _Group:
     broken: str = ""
 
 
+@frozen
+class FactReading:
+    """The facts that were asked for, newest first, and in words the files that could not be read."""
+
+    facts: list[ParaFact]
+    problems: list[str]
+
+
 class Para:
     """The facts of one home. All methods may be called from any thread."""
 
@@ -94,17 +102,22 @@ class Para:
 
     # -- reading
 
-    def facts(self, *, words: str = "", active: bool = False, workspace: str | None = None) -> list[ParaFact]:
-        """Facts with all `words`, newest first. A fact without a workspace belongs to every workspace."""
-        terms = words.casefold().split()
+    def read(self, *, words: str = "", active: bool = False, workspace: str | None = None) -> FactReading:
+        """Read the facts with all `words`. A fact without a workspace belongs to every workspace."""
+        groups, terms = self._list_groups(), words.casefold().split()
         matching = [
             fact
-            for fact in self._read_all_facts().values()
+            for fact in _index_facts(groups).values()
             if (fact.active or not active)
             and (workspace is None or fact.workspace in ("", workspace))
             and all(word in fact.fact.casefold() for word in terms)
         ]
-        return sorted(matching, key=lambda fact: (fact.created_at, fact.id), reverse=True)
+        newest_first = sorted(matching, key=lambda fact: (fact.created_at, fact.id), reverse=True)
+        return FactReading(newest_first, [group.broken for group in groups if group.broken])
+
+    def facts(self, *, words: str = "", active: bool = False) -> list[ParaFact]:
+        """Facts with all `words`, newest first."""
+        return self.read(words=words, active=active).facts
 
     def get(self, fact_id: str) -> ParaFact:
         """One fact. Raises `Refusal` `unknown_fact`."""
@@ -125,10 +138,6 @@ class Para:
         last = chains[_require_fact(facts, fact_id).id][-1]
         members = [fact for fact in facts.values() if chains[fact.id][-1] == last]
         return sorted(members, key=lambda fact: (-len(chains[fact.id]), fact.created_at, fact.id))
-
-    def problems(self) -> list[str]:
-        """The files that cannot be read, in words."""
-        return [group.broken for group in self._list_groups() if group.broken]
 
     # -- writing
 
@@ -252,7 +261,7 @@ class Para:
                 _write_if_changed(folder / SUMMARY, render_summary(folder, facts.values()).encode(errors="replace"))
 
     def _read_all_facts(self) -> dict[str, ParaFact]:
-        return {fact.id: fact for group in self._list_groups() for fact in group.facts.values()}
+        return _index_facts(self._list_groups())
 
     def _list_groups(self) -> list[_Group]:
         return [self._load_group(path) for path in _list_group_folders(self._folder)]
@@ -295,6 +304,10 @@ def _read_group(folder: Path) -> _Group:
         reason = describe_validation_faults(error)[0] if isinstance(error, ValidationError) else error
         return _Group(folder, broken=sanitise(f"para/{bucket}/{group}/{ITEMS} cannot be read: {reason}"))
     return _Group(folder, {fact.id: fact for fact in facts})
+
+
+def _index_facts(groups: Iterable[_Group]) -> dict[str, ParaFact]:
+    return {fact.id: fact for group in groups for fact in group.facts.values()}
 
 
 def _refuse_broken(group: _Group) -> None:

@@ -343,7 +343,8 @@ class FactSource:
         """The `k` best facts, best first. Each counts as accessed. The warning names the files that cannot be read."""
         terms = key_terms(query.text)
         matches = []
-        for fact in self._para.facts(active=True, workspace=query.workspace):
+        para = self._para.read(active=True, workspace=query.workspace)
+        for fact in para.facts:
             if (share := compute_share_of_terms(terms, fact.fact)) >= MIN_SHARE:
                 parts = (ScorePart("words", share, SEMANTIC_WEIGHT), ScorePart("ground truth", 1.0, REST_WEIGHT))
                 match = RecallMatch(
@@ -361,7 +362,7 @@ class FactSource:
                 matches.append(match)
         best = _select_best(matches, query.k)
         self._para.count_access(match.id for match in best)
-        return LayerResult(best, "; ".join(self._para.problems()))
+        return LayerResult(best, "; ".join(para.problems))
 
 
 def describe_event(entry: LedgerEntry) -> str:

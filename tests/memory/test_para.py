@@ -74,8 +74,8 @@ def test_a_file_that_cannot_be_read_is_named_and_never_written_over(para: Para, 
     shop.write_text(text, errors="surrogateescape")
     refused("para_damaged", lambda: para.add([replace(PORT, fact="Another fact of the shop")]))
     assert shop.read_text(errors="surrogateescape") == text
-    assert para.problems()[0].startswith("para/projects/shop/items.json cannot be read: ")
-    assert find_broken_files(shop.parents[2]) == para.problems()
+    assert para.read().problems[0].startswith("para/projects/shop/items.json cannot be read: ")
+    assert find_broken_files(shop.parents[2]) == para.read().problems
     para.add([NewFact("A fact somewhere else")])
 
 
@@ -146,6 +146,6 @@ def test_a_change_of_two_files_is_finished_at_the_next_start(
     again = Para(tmp_path / "para", database, clock)
     assert again.recover() == []
     assert [fact.active for fact in again.corrections(old.id)] == [False, True]
-    assert again.problems() == []
+    assert again.read().problems == []
     assert "8001" in (tmp_path / "para/areas/ports/summary.md").read_text()
     assert unfinished_intents(database, "para") == []

@@ -19,7 +19,7 @@ from engine.memory.memory import MemoryService
 from engine.memory.para import NewFact, Para
 from engine.memory.recall import MAX_LEADING_FACTS, FactSource, GraphSource, LayerResult, Recaller
 from engine.memory.search import apply_age_decay
-from engine.model import GraphNode, Layer, NewMemory, RecallMatch, RecallQuery, Relation, ScorePart
+from engine.model import Bucket, GraphNode, Layer, NewMemory, RecallMatch, RecallQuery, Relation, ScorePart
 from engine.storage.database import Database
 from tests.memory.conftest import MakeMemory, WordVectors, make_turns
 
@@ -166,6 +166,18 @@ def test_recall_says_which_file_of_facts_it_went_without(tmp_path: Path, databas
     (group / "items.json").write_text("[{,")
     recall = Recaller([FactSource(para)], clock).recall(RecallQuery("which port has the gateway"), 5.0)
     assert recall.left_out[0].startswith("facts (G): para/areas/general/items.json cannot be read: ")
+
+
+def test_recall_lists_the_folders_of_facts_once(
+    tmp_path: Path, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    para = Para(tmp_path / "para", database, clock)
+    para.add([NewFact("The service listens on port 8000")])
+    listed: list[str] = []
+    list_folder = Path.glob
+    monkeypatch.setattr(Path, "glob", lambda path, pattern: [listed.append(path.name), *list_folder(path, pattern)][1:])
+    assert FactSource(para).find(RecallQuery("which port has the service"), NOW, 1.0).items
+    assert listed == list(Bucket)
 
 
 @pytest.mark.parametrize(("days", "recency"), [(-3, 1.0), (0, 1.0), (14, 0.3679), (28, 0.1353)])
