@@ -22,7 +22,7 @@ from clawpy_console import formats
 from clawpy_console.fields import work
 from clawpy_console.formats import crop, fit_to_width, one_line, workspace_name
 from clawpy_console.keys import bindings, format_key
-from clawpy_console.widgets.texts import PlainText
+from clawpy_console.widgets.texts import PlainText, limit_lines, wrap_text
 from engine.model import NO_SANDBOX_WARNING, Band, Card, DismissReason, Signal, Source, Tier
 
 if TYPE_CHECKING:
@@ -440,11 +440,11 @@ def _make_card_parts(card: Card, width: int, way_out: str, *, with_signals: bool
     signals = [signal for signal in card.signals if with_signals and signal.relevance > 0.02]
     signals.sort(key=lambda signal: -signal.share)
     return {
-        "prompt": _wrap(card.assignment.prompt, "bold $ink", width, 5),
-        "reason": _wrap(card.reasoning.partition("\n")[0], "$grey", width, 5),  # the details show the rest
+        "prompt": wrap_text(card.assignment.prompt, "bold $ink", width, 5),
+        "reason": wrap_text(card.reasoning.partition("\n")[0], "$grey", width, 5),  # the details show the rest
         "signals": [make_signal_line(signal).truncate(width, ellipsis=True) for signal in signals],
-        "caution": _wrap(*find_caution(card, way_out), width, 6),
-        "facts": _wrap(describe_work(card), "$faint", width, 5),
+        "caution": wrap_text(*find_caution(card, way_out), width, 6),
+        "facts": wrap_text(describe_work(card), "$faint", width, 5),
     }
 
 
@@ -467,18 +467,4 @@ def _shrink(parts: CardParts, width: int, height: int) -> None:
         if excess > 0:
             limit = max(min_lines, len(parts[name]) - excess)
             # Each signal is a line of its own, so that no ellipsis says that its text goes on.
-            parts[name] = parts[name][:limit] if name == "signals" else _limit_lines(parts[name], limit, width)
-
-
-def _wrap(text: str, style: str, width: int, limit: int) -> list[Content]:
-    """`text` as at most `limit` lines; no lines for an empty text."""
-    return _limit_lines(Content.styled(one_line(text), style).wrap(width), limit, width) if text else []
-
-
-def _limit_lines(lines: list[Content], limit: int, width: int) -> list[Content]:
-    """At most `limit` of the lines; the last one ends with an ellipsis where more follow."""
-    if len(lines) <= limit:
-        return lines
-    if not limit:
-        return []
-    return [*lines[: limit - 1], (lines[limit - 1].rstrip() + " …").truncate(width, ellipsis=True)]
+            parts[name] = parts[name][:limit] if name == "signals" else limit_lines(parts[name], limit, width)

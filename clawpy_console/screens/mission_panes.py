@@ -21,7 +21,7 @@ from clawpy_console.screens.base import find_base_screen
 from clawpy_console.state import AppState, Autonomy
 from clawpy_console.widgets.rows import Pane, Row, Rows
 from clawpy_console.widgets.session import describe_result, find_last_event_time, make_session_label
-from clawpy_console.widgets.texts import Heading, PlainText, ReflowingText, render_fields
+from clawpy_console.widgets.texts import Heading, PlainText, ReflowingText, limit_lines, render_fields
 from engine.model import AgentView, Card, Layer, Result, SessionView, TaskState, Tier, Waiting
 
 if TYPE_CHECKING:
@@ -205,10 +205,8 @@ MAX_DETAIL_ROWS = 3
 def _make_detail_rows(text: str, width: int) -> list[Row]:
     """`text` as at most three rows of `width` cells, which the cursor skips."""
     text_width = max(8, width - 4)
-    lines = [line.plain.rstrip() for line in Content(text).wrap(text_width)] if text else []
-    if len(lines) > MAX_DETAIL_ROWS:
-        lines[MAX_DETAIL_ROWS - 1] = crop(f"{lines[MAX_DETAIL_ROWS - 1]} …", text_width)
-    return [Row("", f"   {line}") for line in lines[:MAX_DETAIL_ROWS]]
+    lines = limit_lines(Content(text).wrap(text_width), MAX_DETAIL_ROWS, text_width) if text else []
+    return [Row("", f"   {line.plain.rstrip()}") for line in lines]
 
 
 def make_glance(last_line: str, session: SessionView | None, place: str, width: int) -> str:

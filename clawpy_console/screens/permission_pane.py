@@ -15,7 +15,7 @@ from clawpy_console import formats
 from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import format_key
 from clawpy_console.screens.base import find_next_choice
-from clawpy_console.widgets.texts import ReflowingText
+from clawpy_console.widgets.texts import ReflowingText, limit_lines
 from clawpy_console.widgets.transcript import LinesView, find_row_starts
 from engine.model import PermissionAnswer, PermissionRequest, Refusal
 
@@ -149,7 +149,7 @@ class PermissionPane(Vertical):
         other lines leave, so that these are always in sight."""
         title = Content.styled(one_line(request.title), "bold $ink").wrap(width)
         why = Content.assemble(("why  ", "$faint"), (one_line(request.reason), "$grey"))
-        lines = [*title[:MAX_HEAD_LINES], *why.wrap(width)[:MAX_HEAD_LINES]]
+        lines = [*limit_lines(title, MAX_HEAD_LINES, width), *limit_lines(why.wrap(width), MAX_HEAD_LINES, width)]
         verb, _, subject = request.title.partition(" ")
         shown_texts = (request.title, subject) if verb in OWN_VERBS else (request.title,)
         detail = request.detail.strip()

@@ -14,11 +14,16 @@ from clawpy_console import formats
 from clawpy_console.fields import Label, work
 from clawpy_console.formats import crop, one_line, workspace_name
 from clawpy_console.widgets.rows import Row
+from clawpy_console.widgets.texts import wrap_text
 from engine.model import LEFT_OUT, ChangeSet, ChangeState, CheckResult, FileChange, Result, SessionState, SessionView
 from engine.model.text import failures, seconds_in_words
 
 if TYPE_CHECKING:
     from engine.model import ModelCall
+
+
+MAX_HEADING_LINES = 2
+"""Maximum number of lines of the prompt, and of the result, in the heading of a session."""
 
 
 def is_waiting_to_land(change: ChangeSet | None) -> bool:
@@ -99,14 +104,14 @@ def make_heading_lines(session: SessionView, calls: Sequence[ModelCall], now: da
     workspace = workspace_name(session.workspace)
     mode = "by itself" if session.mode == "autonomous" else session.mode
     origin = f"{workspace} → {session.channel} · {session.flow or session.runner} · {mode}"
-    result = one_line(session.error or session.summary)
+    result = session.error or session.summary
     place = session.gone or session.cwd
     if session.state is SessionState.QUEUED:
         place = "waits until another session ends; `maxRunningSessions` sets how many run at once"
     elif not session.state.over and session.cwd == session.workspace:
         place = ""  # its own folder is not made yet
     lines = [
-        *Content.styled(one_line(session.prompt), "bold $ink").wrap(width)[:2],
+        *wrap_text(session.prompt, "bold $ink", width, MAX_HEADING_LINES),
         Content.assemble(
             (f"{label.sign} {label.words}", f"${label.tone}"),
             (f"  {duration} · {describe_cost(session, calls)}", "$grey"),
@@ -118,7 +123,7 @@ def make_heading_lines(session: SessionView, calls: Sequence[ModelCall], now: da
     if models := describe_models(session, calls):
         lines.insert(-2, Content.styled(crop(models, width), "$grey"))
     if result and session.state.over:
-        lines[3:3] = Content.styled(result, "$wrong" if session.error else "$ink").wrap(width)[:2]
+        lines[3:3] = wrap_text(result, "$wrong" if session.error else "$ink", width, MAX_HEADING_LINES)
     return lines
 
 

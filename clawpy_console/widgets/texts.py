@@ -14,7 +14,7 @@ from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from clawpy_console.fields import Field, compute_label_width
-from clawpy_console.formats import crop
+from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.widgets.rows import make_selectable
 
@@ -93,6 +93,20 @@ class ReflowingText(Widget):
 
 STYLE_OF_TONE = {"title": "bold $ink", "heading": "bold $faint"}
 """Styles of the tones that are no colour."""
+
+
+def wrap_text(text: str, style: str, width: int, limit: int) -> list[Content]:
+    """`text` as at most `limit` lines of `width` cells; no lines for an empty text."""
+    return limit_lines(Content.styled(one_line(text), style).wrap(width), limit, width) if text else []
+
+
+def limit_lines(lines: list[Content], limit: int, width: int) -> list[Content]:
+    """At most `limit` of the lines; the last one ends with an ellipsis where more follow."""
+    if len(lines) <= limit:
+        return lines
+    if not limit:
+        return []
+    return [*lines[: limit - 1], (lines[limit - 1].rstrip() + " …").truncate(width, ellipsis=True)]
 
 
 def render_fields(fields: Iterable[Field], width: int) -> list[Content]:

@@ -25,6 +25,14 @@ def test_a_queued_session_says_why_it_waits_and_names_no_folder() -> None:
     assert make_heading_lines(running_one, (), NOW, 100)[-1].plain == ""
 
 
+def test_a_prompt_or_a_result_that_is_cut_off_ends_with_an_ellipsis() -> None:
+    whole = next(session for session in read_sessions() if session.state is SessionState.SUCCEEDED)
+    long = dataclasses.replace(whole, prompt="write a test " * 20, summary="one test failed " * 20, error="")
+    prompt, result = make_heading_lines(long, (), NOW, 40)[1], make_heading_lines(long, (), NOW, 40)[4]
+    assert [line.plain[-1] for line in (prompt, result)] == ["…", "…"]
+    assert max(prompt.cell_length, result.cell_length) <= 40
+
+
 def test_changes_that_another_session_took_over_are_not_called_discarded() -> None:
     change = dataclasses.replace(read_values(ChangeSet, "change_sets")[0], state=ChangeState.DISCARDED)
     assert describe_change_set(change, None) == "3 files discarded"
