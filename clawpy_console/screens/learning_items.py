@@ -27,7 +27,7 @@ from clawpy_console.widgets.rows import Row
 from clawpy_console.widgets.texts import ReflowingText, render_fields
 from engine import document
 from engine.frozen import frozen
-from engine.model import LearningEntry, LearningKind, LearningScope, LearningView, Refusal
+from engine.model import LearningEntry, LearningScope, LearningView, Refusal
 from engine.model.adaptation import (
     CANDIDATE_MOVES,
     Candidate,
@@ -282,8 +282,7 @@ def is_decision_possible(name: str, view: View) -> bool:
         case "keep":
             return entry.can_be_kept
         case "promote":
-            is_valid = entry.active and not entry.review  # a review comes first: `keep` ends it
-            return is_valid and entry.scope is LearningScope.PROJECT and entry.kind is not LearningKind.PROXY
+            return entry.can_be_promoted
     return False
 
 

@@ -268,6 +268,12 @@ class LearningStatus(StrEnum):
     COMPACTED = "compacted"
 
 
+PROSPECTIVE, IN_FLIGHT = "prospective", "in-flight"
+"""The phases of a risk, which is found before a session, and of an assumption of its agent."""
+
+UNPROVEN_PHASES = (PROSPECTIVE, IN_FLIGHT)
+
+
 @frozen
 class EntrySource:
     """The source of a promoted entry: another entry, and the session that it came from."""
@@ -348,6 +354,21 @@ class LearningEntry:
     def active(self) -> bool:
         """Whether it is valid."""
         return self.status is LearningStatus.ACTIVE
+
+    @property
+    def is_comparable(self) -> bool:
+        """Whether it is valid and may be compared with others. What is about the operator may not (SPEC 6.3)."""
+        return self.active and not self.review and self.kind is not LearningKind.PROXY and bool(self.text.strip())
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it may be promoted or used in a prompt: it is comparable, and no mere risk or assumption."""
+        return self.is_comparable and self.phase not in UNPROVEN_PHASES
+
+    @property
+    def can_be_promoted(self) -> bool:
+        """Whether the operator may have it used in all projects. If it waits for review, that comes first."""
+        return self.is_settled and self.scope is LearningScope.PROJECT
 
     @property
     def can_be_kept(self) -> bool:

@@ -256,10 +256,18 @@ DECISIONS = ("approve", "reject", "roll back", "retract", "keep", "promote")
 
 
 @pytest.mark.parametrize(
-    ("review", "possible"), [("", {"retract", "promote"}), ("its source went", {"retract", "keep"})]
+    ("values", "possible"),
+    [
+        pytest.param({}, {"retract", "promote"}, id="a valid learning"),
+        pytest.param({"review": "its source went"}, {"retract", "keep"}, id="one that waits for review"),
+        pytest.param({"phase": "in-flight"}, {"retract"}, id="an assumption"),
+        pytest.param({"text": " "}, {"retract"}, id="one without words"),
+    ],
 )
-def test_a_learning_that_waits_for_review_is_kept_before_it_can_be_promoted(review: str, possible: set[str]) -> None:
-    view = LearningView(replace(TASK, review=review))
+def test_only_a_learning_that_the_engine_promotes_can_be_applied_in_all_projects(
+    values: dict[str, Any], possible: set[str]
+) -> None:
+    view = LearningView(replace(TASK, **values))
     assert {name for name in DECISIONS if is_decision_possible(name, view)} == possible
 
 

@@ -8,24 +8,22 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from datetime import timedelta
-from functools import partial
+from datetime import datetime, timedelta
 
 from engine.clock import Clock
 from engine.events import LearningJudged, LearningsExtracted
-from engine.learning.learnings.findings import IN_FLIGHT, PROSPECTIVE, Finding, SessionRecord, SessionSource
+from engine.learning.learnings.findings import Finding, SessionRecord, SessionSource
 from engine.learning.learnings.page import Change
 from engine.learning.learnings.promotion import (
-    HIGH_SCOPES,
     VALID,
     Provenance,
     add_promoted,
+    find_obstacle,
     is_about_own_tools,
-    is_promotable,
     make_entry,
+    make_report,
     plan_compaction,
     plan_decision,
     plan_global,
@@ -33,7 +31,7 @@ from engine.learning.learnings.promotion import (
     plan_retraction,
     promote_entry,
 )
-from engine.learning.learnings.questions import Verdict, ask_judge, ask_learnings
+from engine.learning.learnings.questions import ask_judge, ask_learnings
 from engine.learning.learnings.recurrence import Vectors
 from engine.learning.learnings.rules import find_assumptions, find_in_event, find_learnings, find_risks
 from engine.learning.learnings.store import GLOBAL, LearningStore, NotWritable, Scope, make_project_key
@@ -44,12 +42,12 @@ from engine.model import (
     LearningEntry,
     LearningKind,
     LearningScope,
-    LearningStatus,
     NoAnswer,
     Refusal,
     Result,
     Trust,
 )
+from engine.model.learnings import UNPROVEN_PHASES
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry, NotReady
@@ -74,10 +72,7 @@ RECENT = timedelta(days=1)
 GATE_KINDS = frozenset({"SessionEnded", "ChangeSetDiscarded", "LandingUndone"})
 """The kinds of ledger entries after which the gates of the project are checked."""
 
-NOT_WRITABLE = "not writable"
-"""Under this key it is reported once that pages cannot be written."""
-
-PENDING_PROJECTS = "learnings.wanted"
+WANTED_PROJECTS = "learnings.wanted"
 """Key in the state table: the projects whose gates must be checked."""
 
 MIN_SESSION_CONFIDENCE = 0.75
@@ -119,6 +114,9 @@ class Chain:
         self._model = model
         self._retracted = retracted
         self._reported: set[str] = set()
+        """The problems that were reported, in words."""
+        self._is_writable = True
+        """False once it was reported that pages cannot be written, until they can."""
         self._work_lock = threading.Lock()
         """Held while ledger entries are handled or gates are checked, even while a model is asked."""
 
@@ -134,19 +132,20 @@ class Chain:
                 self._store.check(scope)  # before a model is asked, whose answer could not be written
                 self._extract(entry, scope)
         except NotWritable as refusal:
-            self._report_once(f"learnings from sessions cannot be written yet: {refusal}", NOT_WRITABLE)
+            if self._is_writable:
+                self._is_writable = False
+                self._sessions.report("learnings", f"learnings from sessions cannot be written yet: {refusal}")
             raise
-        self._reported.discard(NOT_WRITABLE)
+        self._is_writable = True
         if entry.kind in GATE_KINDS:
 
-            def mark_pending(tx: Transaction) -> None:
-                state.put(tx, PENDING_PROJECTS, sorted({*state.get(tx.session, PENDING_PROJECTS, ()), scope.project}))
+            def mark_wanted(tx: Transaction) -> None:
+                state.put(tx, WANTED_PROJECTS, sorted({*state.get(tx.session, WANTED_PROJECTS, ()), scope.project}))
 
-            self._database.write(mark_pending)  # so that a crash does not lose it
+            self._database.write(mark_wanted)  # so that a crash does not lose it
 
     def _extract(self, entry: LedgerEntry, scope: Scope) -> None:
-        """Write what a ledger entry about a session teaches, and merge what says the same. The latest decision on the
-        session's changes counts."""
+        """Write what a ledger entry about a session teaches, and merge what says the same."""
         erasures, is_end = self._store.erasures, entry.kind == "SessionEnded"
         record = (self._sessions.load_record if is_end else self._sessions.load_start)(scope.session)
         if record is None:
@@ -157,12 +156,10 @@ class Chain:
         with self._store.lock:
             if self._store.erasures != erasures:
                 raise NotReady("something was forgotten meanwhile")
-            for other in known:
-                is_undone = other.active and other.about.startswith("undone/")
-                if entry.kind in LANDED_KINDS and is_undone:
-                    self._store.apply(plan_retraction(other, self._trace(), LANDED_AFTER_ALL, entry.at)[0])
-                elif entry.kind == "LandingUndone" and findings and other.retired_because == LANDED_AFTER_ALL:
-                    self._store.apply(plan_decision(other, self._trace(), VALID, entry.at))
+            if entry.kind in LANDED_KINDS:
+                self._retire_undone(known, entry.at)
+            elif entry.kind == "LandingUndone" and findings:
+                self._revive_undone(known, entry.at)
             made = [
                 (make_entry(finding, record, entry.at, secrets), finding.general)
                 for finding in (*findings, *(claims or ()))
@@ -170,6 +167,18 @@ class Chain:
             self._write(made, scope, known, "rules" if claims is None else "rules and model")
             if is_end:
                 self.compact(scope)
+
+    def _retire_undone(self, known: Iterable[LearningEntry], at: datetime) -> None:
+        """Retire the entries of a session which say that its changes were undone or discarded: they were landed."""
+        for entry in known:
+            if entry.active and entry.about.startswith("undone/"):
+                self._store.apply(plan_retraction(entry, self._trace(), LANDED_AFTER_ALL, at)[0])
+
+    def _revive_undone(self, known: Iterable[LearningEntry], at: datetime) -> None:
+        """Make the entries valid again that `_retire_undone` retired: the changes were undone again."""
+        for entry in known:
+            if entry.retired_because == LANDED_AFTER_ALL:
+                self._store.apply(plan_decision(entry, self._trace(), VALID, at))
 
     def _find(self, entry: LedgerEntry, record: SessionRecord) -> list[Finding]:
         """What a ledger entry about a session teaches, by rules."""
@@ -192,7 +201,7 @@ class Chain:
         """What the configured model finds in a session that ended lately, and whose entries are not written yet; None
         without a model or an answer."""
         view = record.view
-        is_written = any(other.phase not in (PROSPECTIVE, IN_FLIGHT) for other in known)
+        is_written = any(other.phase not in UNPROVEN_PHASES for other in known)
         is_old = entry.at <= self._clock.now() - RECENT
         if is_written or is_old or view.flow is not None or view.result is Result.CANNOT_RUN:
             return None
@@ -245,10 +254,10 @@ class Chain:
         """Promote within the projects that have new learnings. One check covers many sessions."""
         with self._work_lock:
             with self._database.read() as session:
-                projects = list(state.get(session, PENDING_PROJECTS, ()))
+                projects = list(state.get(session, WANTED_PROJECTS, ()))
             failed = list(self._promote_to_projects(projects))
             if projects != failed:
-                self._database.write(lambda tx: state.put(tx, PENDING_PROJECTS, failed))
+                self._database.write(lambda tx: state.put(tx, WANTED_PROJECTS, failed))
 
     def _promote_to_projects(self, projects: Iterable[str]) -> dict[str, str]:
         """Promote within these projects. Returns the error of each that failed, which is reported, too."""
@@ -295,7 +304,7 @@ class Chain:
         """Promote an entry from its project to all projects, as the operator decided; returns the id of the entry
         that it became or reinforced. Raises `Refusal`: `not_promotable`, `already_promoted`."""
         with self._store.lock:
-            if obstacle := _find_obstacle(entry):
+            if obstacle := find_obstacle(entry):
                 raise Refusal("not_promotable", f"{entry.id} {obstacle}", "see `clawpy learnings show`")
             plan = self._plan_global(entry, "operator")
             if not plan:
@@ -316,8 +325,10 @@ class Chain:
                 self._report_once(f"{error}; it is ignored until you fix it in an editor")
             projects = sorted({scope.project for scope, _ in self._store.pages()} - {""})
             errors += self._promote_to_projects(projects).values()
-            steps = [partial(self._judge, judged)] if judge else []
-            for step in (*steps, partial(self.compact, GLOBAL)):
+            steps: list[Callable[[], None]] = [lambda: self.compact(GLOBAL)]
+            if judge:
+                steps.insert(0, lambda: judged.update(self._judge()))
+            for step in steps:
                 try:
                     step()
                 except Refusal as refusal:
@@ -326,29 +337,34 @@ class Chain:
                     errors.append(str(refusal))
             return make_report(before, self._store.entries(), judged, errors)
 
-    def _judge(self, judged: dict[str, str]) -> None:
+    def _judge(self) -> Iterator[tuple[str, str]]:
         """Ask the model about each project entry that is not global yet, and promote the entry if the answer is a clear
-        yes, unless it changed meanwhile. The verdicts are added to `judged`. It ends if words are forgotten meanwhile.
-        Quotes are left to the operator (SPEC 6.8). Raises `Refusal`."""
+        yes, unless it changed meanwhile. An entry that is global already is reinforced. Gives the id of each entry that
+        the model was asked about, with the verdict in words, and ends if words are forgotten meanwhile. Quotes are left
+        to the operator (SPEC 6.8). Raises `Refusal`."""
         erasures = self._store.erasures
         for entry in self._store.entries():
-            if entry.scope is not LearningScope.PROJECT or not is_promotable(entry) or entry.trust is Trust.QUOTED:
+            if not entry.can_be_promoted or entry.trust is Trust.QUOTED:
                 continue
-            is_new = any(not change.fields for change in self._plan_global(entry, "model"))
-            verdict = ask_judge(self._model, entry) if is_new else Verdict(generalises=True)
-            if verdict is None:
-                judged[entry.id] = NO_JUDGE
-                continue
-            with self._store.lock:  # words that are forgotten later are erased from the ledger later, too
-                if self._store.erasures != erasures:
-                    return
-                if is_new:
+            if any(not change.fields for change in self._plan_global(entry, "model")):  # it would be a new entry
+                verdict = ask_judge(self._model, entry)
+                if verdict is None:
+                    yield entry.id, NO_JUDGE
+                    continue
+                with self._store.lock:  # words that are forgotten later are erased from the ledger later, too
+                    if self._store.erasures != erasures:
+                        return
                     word = _VERDICTS[verdict.generalises]
-                    judged[entry.id] = f"{word}: {verdict.reason or 'no reason was given'}"
                     self._database.record(
                         LearningJudged(subject=entry.id, workspace=entry.workspace, verdict=word, reason=verdict.reason)
                     )
-                if verdict.generalises and entry in self._store.entries():
+                yield entry.id, f"{word}: {verdict.reason or 'no reason was given'}"
+                if not verdict.generalises:
+                    continue
+            with self._store.lock:
+                if self._store.erasures != erasures:
+                    return
+                if entry in self._store.entries():
                     self._store.apply(self._plan_global(entry, "model"))
 
     def _plan_global(self, entry: LearningEntry, by: str) -> list[Change]:
@@ -359,38 +375,8 @@ class Chain:
         """The provenance of all entries."""
         return Provenance(self._store.entries())
 
-    def _report_once(self, message: str, key: str = "") -> None:
-        """Report a problem that does not stop work, but only once for the same words or the same `key`."""
-        if (key or message) not in self._reported:
-            self._reported.add(key or message)
+    def _report_once(self, message: str) -> None:
+        """Report a problem that does not stop work, but only once for the same words."""
+        if message not in self._reported:
+            self._reported.add(message)
             self._sessions.report("learnings", message)
-
-
-def make_report(
-    before: Sequence[LearningEntry], after: Sequence[LearningEntry], judged: Mapping[str, str], errors: Sequence[str]
-) -> ChainReport:
-    """The report of a run, from the entries of a home before and after it. Pure."""
-    former = {entry.id: entry for entry in before}
-    changed = [(entry, former.get(entry.id)) for entry in after if former.get(entry.id) != entry]
-    high = [(entry, old) for entry, old in changed if entry.scope in HIGH_SCOPES]
-    return ChainReport(
-        extracted=Counter(entry.session_id for entry, old in changed if not old and entry.scope not in HIGH_SCOPES),
-        promoted=tuple(entry.id for entry, old in high if not old),
-        reinforced=tuple(entry.id for entry, old in high if old and entry.last_reinforced != old.last_reinforced),
-        compacted=tuple(
-            entry.id for entry, old in changed if entry.merged_into and (old is None or not old.merged_into)
-        ),
-        judged=judged,
-        faults=tuple(errors),
-    )
-
-
-def _find_obstacle(entry: LearningEntry) -> str:
-    """Why an entry cannot be promoted to all projects, in words; "" if it can."""
-    if entry.scope is not LearningScope.PROJECT:
-        return f"is an entry of the scope {entry.scope.value}; only project entries can be promoted"
-    if not entry.active:
-        return "was retracted" if entry.status is LearningStatus.RETIRED else "was merged into another"
-    if entry.review:
-        return f"waits for review: {entry.review}"
-    return "" if is_promotable(entry) else "is about the human, or was only assumed"

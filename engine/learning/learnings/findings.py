@@ -29,8 +29,8 @@ from engine.model.text import count, money
 from engine.storage.ledger import LedgerEntry
 
 OBSERVATIONS, ESCALATION, ALIGNMENT = "observations", "escalation", "intent-alignment"
-PROSPECTIVE, IN_FLIGHT, CORRECTIVE = "prospective", "in-flight", "corrective"
-"""The phases of findings, see `rules`."""
+CORRECTIVE = "corrective"
+"""The phases of findings, see `rules`; two more are `UNPROVEN_PHASES`."""
 
 FAILURE_WEIGHT = 0.4
 TIME_WEIGHT = 0.2

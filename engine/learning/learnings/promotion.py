@@ -15,7 +15,7 @@ together with quotes, and need the operator's approval in the project.
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -25,8 +25,6 @@ from engine.events import LearningPromoted, LearningReinforced, LearningRetracte
 from engine.inference import share
 from engine.learning.learnings.findings import (
     FULL_REACH,
-    IN_FLIGHT,
-    PROSPECTIVE,
     REACH_WEIGHT,
     Basis,
     Finding,
@@ -37,9 +35,18 @@ from engine.learning.learnings.findings import (
 from engine.learning.learnings.page import Change, get_domain, make_change, make_title
 from engine.learning.learnings.recurrence import DISTINCT_SESSIONS, Vectors, find_clusters, find_matches
 from engine.learning.learnings.store import GLOBAL, Scope, make_project_key
-from engine.model import EntrySource, LearningEntry, LearningKind, LearningScope, LearningStatus, RetractReport, Trust
+from engine.model import (
+    ChainReport,
+    EntrySource,
+    LearningEntry,
+    LearningKind,
+    LearningScope,
+    LearningStatus,
+    RetractReport,
+    Trust,
+)
 from engine.model.base import find_lowest_trust, hex_hash, may_guide
-from engine.model.learnings import make_lesson_id, normalise
+from engine.model.learnings import UNPROVEN_PHASES, make_lesson_id, normalise
 from engine.model.secrets import redact
 
 _REVIEW = "its source, or an entry that says the same, was retracted"
@@ -70,7 +77,7 @@ def make_entry(finding: Finding, record: SessionRecord, at: datetime, secrets: I
     assumption and what is about the operator are of the session, others of the team."""
     view = record.view
     session = Scope(make_project_key(view.workspace), view.id)
-    stays = finding.phase in (PROSPECTIVE, IN_FLIGHT) or finding.kind is LearningKind.PROXY
+    stays = finding.phase in UNPROVEN_PHASES or finding.kind is LearningKind.PROXY
     text, about, title = (redact(part, secrets) for part in (finding.text, finding.about, finding.title))
     text = text[:MAX_TEXT_CHARS]
     confidence, importance = rate_confidence(finding.basis), rate_importance(finding.impact)
@@ -111,14 +118,15 @@ def is_about_own_tools(entry: LearningEntry) -> bool:
     return entry.about.startswith(("erred/", "refused/")) and not entry.about.startswith("erred/exec/exec")
 
 
-def is_promotable(entry: LearningEntry) -> bool:
-    """Whether an entry may be promoted or used in a prompt."""
-    return _is_comparable(entry) and entry.phase not in (PROSPECTIVE, IN_FLIGHT)
-
-
-def _is_comparable(entry: LearningEntry) -> bool:
-    """Whether an entry is valid and may be compared with others. Those about the operator are not (SPEC 6.3)."""
-    return entry.active and not entry.review and entry.kind is not LearningKind.PROXY and bool(entry.text.strip())
+def find_obstacle(entry: LearningEntry) -> str:
+    """Why an entry cannot be promoted to all projects, in words; "" if it can."""
+    if entry.scope is not LearningScope.PROJECT:
+        return f"is an entry of the scope {entry.scope.value}; only project entries can be promoted"
+    if not entry.active:
+        return "was retracted" if entry.status is LearningStatus.RETIRED else "was merged into another"
+    if entry.review:
+        return f"waits for review: {entry.review}"
+    return "" if entry.can_be_promoted else "is about the human, or was only assumed"
 
 
 def plan_project(
@@ -136,7 +144,7 @@ def plan_project(
     by_id = {entry.id: entry for entry in entries}
     work_by_session = {entry.session_id: entry.work for entry in by_id.values()}
     promotable = [
-        entry for entry in by_id.values() if is_promotable(entry) and entry.session_id and not is_about_own_tools(entry)
+        entry for entry in by_id.values() if entry.is_settled and entry.session_id and not is_about_own_tools(entry)
     ]
     promoted: dict[str, LearningEntry] = {}
     while new := _promote_recurring(promotable, [*existing, *promoted.values()], scope, vectors, now):
@@ -279,7 +287,7 @@ def plan_compaction(entries: Iterable[LearningEntry], scope: Scope, vectors: Vec
     """Plan to merge the entries of a scope that are the same (SPEC 6.6). No source and no session is lost; a session
     that reinforced several entries is counted once."""
     plan: list[Change] = []
-    for cluster in find_clusters(filter(_is_comparable, entries), vectors, min_sessions=1):
+    for cluster in find_clusters((entry for entry in entries if entry.is_comparable), vectors, min_sessions=1):
         centre, *others = cluster
         if not others:
             continue
@@ -303,7 +311,7 @@ def plan_compaction(entries: Iterable[LearningEntry], scope: Scope, vectors: Vec
     return plan
 
 
-# -- provenance
+# -- provenance, and what a run of the chain changed
 
 
 class Provenance:
@@ -339,6 +347,25 @@ class Provenance:
         return tuple(
             sorted({entry.session_id for entry in entries}.union(*(entry.source_sessions for entry in entries)) - {""})
         )
+
+
+def make_report(
+    before: Sequence[LearningEntry], after: Sequence[LearningEntry], judged: Mapping[str, str], errors: Sequence[str]
+) -> ChainReport:
+    """The report of a run, from the entries of a home before and after it."""
+    former = {entry.id: entry for entry in before}
+    changed = [(entry, former.get(entry.id)) for entry in after if former.get(entry.id) != entry]
+    high = [(entry, old) for entry, old in changed if entry.scope in HIGH_SCOPES]
+    return ChainReport(
+        extracted=Counter(entry.session_id for entry, old in changed if not old and entry.scope not in HIGH_SCOPES),
+        promoted=tuple(entry.id for entry, old in high if not old),
+        reinforced=tuple(entry.id for entry, old in high if old and entry.last_reinforced != old.last_reinforced),
+        compacted=tuple(
+            entry.id for entry, old in changed if entry.merged_into and (old is None or not old.merged_into)
+        ),
+        judged=judged,
+        faults=tuple(errors),
+    )
 
 
 def _walk(graph: Mapping[str, Iterable[str]], start: str) -> list[str]:

@@ -13,7 +13,6 @@ from sqlmodel import Field, col, desc, func, select
 from engine import tokenizer
 from engine.config import SettingsSource
 from engine.files import LEARNT, read_plain, read_section
-from engine.learning.learnings.promotion import is_promotable
 from engine.learning.learnings.recurrence import find_names
 from engine.learning.learnings.store import GLOBAL, LearningFiles, Scope, make_project_key
 from engine.model import (
@@ -119,7 +118,7 @@ class LearningsPart:
         valid = []
         for entry in (entry for scope in scopes for entry in self._files.entries(scope, below=False)):
             is_repeated = entry.lesson in lessons or (agents_md and normalise(entry.text) in agents_md)
-            if is_promotable(entry) and entry.may_guide and not is_repeated:
+            if entry.is_settled and entry.may_guide and not is_repeated:
                 lessons.add(entry.lesson)
                 valid.append(entry)
         return valid

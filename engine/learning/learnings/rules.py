@@ -24,9 +24,7 @@ from engine.frozen import frozen
 from engine.learning.learnings.findings import (
     ALIGNMENT,
     CORRECTIVE,
-    IN_FLIGHT,
     OBSERVATIONS,
-    PROSPECTIVE,
     Basis,
     Finding,
     Impact,
@@ -36,7 +34,15 @@ from engine.learning.learnings.findings import (
 from engine.learning.learnings.recurrence import find_names
 from engine.model import LearningEntry, LearningKind, LearningScope, LearningType, SessionState, TranscriptLine, Trust
 from engine.model.base import find_trust_of_names
-from engine.model.learnings import Correction, distil_rule, find_added_sentences, normalise, split_sentences
+from engine.model.learnings import (
+    IN_FLIGHT,
+    PROSPECTIVE,
+    Correction,
+    distil_rule,
+    find_added_sentences,
+    normalise,
+    split_sentences,
+)
 from engine.model.secrets import redact
 from engine.model.text import plain
 

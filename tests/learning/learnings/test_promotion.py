@@ -16,7 +16,6 @@ from engine.learning.learnings.promotion import (
     VALID,
     Provenance,
     is_about_own_tools,
-    is_promotable,
     plan_compaction,
     plan_decision,
     plan_project,
@@ -99,7 +98,7 @@ def test_a_plan_that_was_carried_out_leaves_nothing_to_plan_whatever_the_order(
     for entry in promoted:
         sources = [by_id[source.entry] for source in entry.promoted_from]
         assert len({source.session_id for source in sources}) >= 3
-        assert all(is_promotable(source) for source in sources)
+        assert all(source.is_settled for source in sources)
         assert {(source.kind, source.type) for source in sources} == {(entry.kind, entry.type)}
         assert entry.kind is not LearningKind.PROXY
     before = {entry.id: entry for entry in [*project, *promoted]}
