@@ -1,4 +1,4 @@
-"""Dialogs over a dimmed picture of the screen behind them: their base, a preview of a change, a question."""
+"""Dialogs over a dimmed picture of the screen behind them: their base, a preview of a change, questions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from rich.segment import Segment
 from rich.style import Style
-from textual import events
+from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
@@ -16,10 +16,12 @@ from textual.renderables.background_screen import BackgroundScreen
 from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widget import Widget
+from textual.widgets import Input
 
 from clawpy_console.fields import Field
+from clawpy_console.keys import bindings
 from clawpy_console.screens.base import BaseScreen
-from clawpy_console.widgets.frame import Frame
+from clawpy_console.widgets.frame import Frame, KeyLine
 from clawpy_console.widgets.texts import PlainText, ReflowingText
 
 if TYPE_CHECKING:
@@ -174,6 +176,44 @@ class PreviewDialog(Dialog[Result]):
     def action_page(self, by: int) -> None:
         pane = self.query_one("#pane", VerticalScroll)
         pane.scroll_relative(y=by * max(1, pane.size.height - 1), animate=False)
+
+
+class ReasonDialog(PreviewDialog[str | None]):
+    """Asks for the reason of a decision, below what it changes. Gives the reason, "" for none; None on Escape.
+
+    Enter does nothing and says so, because one key too many would decide.
+    """
+
+    BINDINGS = bindings("deciding", "preview")
+    AUTO_FOCUS = "#reason"
+    DEFAULT_CSS = """
+    ReasonDialog .dialog { width: 100; }
+    ReasonDialog #pane { height: auto; max-height: 60vh; padding: 0; }
+    ReasonDialog #reason { height: 3; margin: 1 0 0 0; }
+    ReasonDialog KeyLine { dock: none; margin: 1 0 0 0; }
+    """
+
+    def __init__(self, title: str, preview: list[Field]) -> None:
+        """`preview`: what the decision changes."""
+        super().__init__()
+        self._title, self._preview = title, preview
+
+    def compose(self) -> ComposeResult:
+        with self.make_frame(self._title):
+            with VerticalScroll(id="pane", can_focus=False):
+                yield ReflowingText(id="change")
+            yield Input(placeholder="Reason, in a few words (kept with it)", id="reason", max_length=400)
+            yield KeyLine()
+
+    def on_mount(self) -> None:
+        self.show(self._preview)
+
+    @on(Input.Submitted)
+    def _explain_enter(self) -> None:
+        self.show_enter_hint(f"{self.key_of('deciding.decide')} confirms")
+
+    def action_decide(self) -> None:
+        self.dismiss(self.query_one("#reason", Input).value.strip())
 
 
 class Answer(NamedTuple):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from textual import getters, on
 from textual.app import ComposeResult
@@ -12,37 +12,42 @@ from textual.containers import Horizontal
 from textual.content import Content
 
 from clawpy_console import formats
-from clawpy_console.fields import Field, text_line
+from clawpy_console.fields import Document, Field, text_line
 from clawpy_console.fields import learning as learning_fields
-from clawpy_console.formats import one_line
+from clawpy_console.formats import crop, one_line
 from clawpy_console.keys import bindings
 from clawpy_console.screens.base import CURSOR_DEBOUNCE_S, FILTER_DEBOUNCE_S, ConsoleScreen, find_next_choice
-from clawpy_console.screens.learning_items import (
+from clawpy_console.screens.dialog import ReasonDialog, confirm
+from clawpy_console.screens.learning_rows import (
     CANDIDATE_HEADINGS,
-    DECISIONS,
     FAULT,
     NEEDS_DECISION,
     ListedRow,
-    View,
-    ask_for_decision,
-    find_subject,
-    is_decision_possible,
+    is_candidate,
     make_link_rows,
     read_list,
     select_rows,
 )
 from clawpy_console.widgets.rows import Pane, Rows, ScrollPane, group_rows
-from clawpy_console.widgets.texts import Filter, Heading, ReflowingText
+from clawpy_console.widgets.texts import Filter, Heading, ReflowingText, render_fields
 from engine import document
-from engine.model import Refusal
-from engine.model.adaptation import Candidate, CandidateView, LearningRecord
+from engine.frozen import frozen
+from engine.model import LearningEntry, LearningView, Refusal
+from engine.model.adaptation import CANDIDATE_MOVES, Candidate, CandidateView, LearningRecord
 from engine.model.learnings import ChainReport, RetractReport
+
+if TYPE_CHECKING:
+    from clawpy_console.console import Console
+    from engine import Engine
 
 EMPTY_TEXT = "Learnings come from sessions. A candidate appears when the same thing happens repeatedly."
 """The text in place of the details while there is nothing to list."""
 
 REFRESH_S = 5.0
 """Seconds after which the list is read again, because no event says that you edited a file of learnings."""
+
+
+View = CandidateView | LearningView
 
 
 class LearningScreen(ConsoleScreen):
@@ -123,7 +128,7 @@ class LearningScreen(ConsoleScreen):
             return
 
         self.read(
-            lambda engine: engine.adaptation.view(id) if id.startswith("cand_") else engine.learnings.view(id),
+            lambda engine: engine.adaptation.view(id) if is_candidate(id) else engine.learnings.view(id),
             self._show_view,
             self._on_view_refused,
             group="view",
@@ -277,11 +282,11 @@ class LearningScreen(ConsoleScreen):
         id, carry_out = find_subject(view).id, DECISIONS[name].carry_out
 
         def decide(reason: str) -> None:
-            self.app.call_engine(lambda engine: carry_out(engine, id, reason), partial(self._on_decided, name, id))
+            self.app.call_engine(lambda engine: carry_out(engine, id, reason), partial(self._on_decided, name, view))
 
         ask_for_decision(self.app, name, view, decide)
 
-    def _on_decided(self, name: str, id: str, result: object) -> None:
+    def _on_decided(self, name: str, view: View, result: object) -> None:
         message = DECISIONS[name].message
         if name == "retract":
             message += f". {self.key_of('learnings.keep')} makes it valid again"
@@ -289,8 +294,8 @@ class LearningScreen(ConsoleScreen):
             message += (
                 f"; {formats.count(len(result.queued), 'learning')} promoted from it: check below “{NEEDS_DECISION}”"
             )
-        if id.startswith("cand_"):
-            self._last_decided_id = id
+        if isinstance(view, CandidateView):
+            self._last_decided_id = view.candidate.id
             message += f". Undo: {self.key_of('candidates.undo')}"
         self.app.show_toast(message)
         self._refresh_all()
@@ -338,3 +343,89 @@ class LearningScreen(ConsoleScreen):
     def _refresh_all(self) -> None:
         self.app.reload(["changes"])
         self.read_again()
+
+
+# Decisions, and what they change
+
+
+@frozen
+class Decision:
+    """A decision about a candidate or a learning."""
+
+    question: str
+    """Asked before, "" for no question."""
+    message: str
+    """Shown when it is done."""
+    carry_out: Callable[[Engine, str, str], object]
+    """`carry_out(engine, id, reason)`: blocking. Raises the engine's refusals."""
+    verb: str = ""
+    """The answer that confirms it, "" where the question asks for a reason."""
+    is_possible: Callable[[LearningEntry], bool] = lambda entry: False
+    """Whether it can be made about a learning now. Those about a candidate are in `CANDIDATE_MOVES`."""
+    make_effect: Callable[[Document], Iterable[Field]] | None = None
+    """What it changes for a learning."""
+
+
+DECISIONS = {
+    "approve": Decision(
+        "Activate it?", "Active now", lambda engine, id, _: engine.adaptation.approve(id), verb="activate"
+    ),
+    "reject": Decision("Reject it?", "Rejected", lambda engine, id, reason: engine.adaptation.reject(id, reason)),
+    "roll back": Decision(
+        "Roll it back?",
+        "Rolled back: its changes are removed",
+        lambda engine, id, reason: engine.adaptation.roll_back(id, reason),
+    ),
+    "retract": Decision(
+        "Retract it?",
+        "Retracted",
+        lambda engine, id, reason: engine.learnings.retract(id, reason),
+        is_possible=lambda entry: entry.active,
+        make_effect=learning_fields.make_retraction_fields,
+    ),
+    "keep": Decision(
+        "", "It is valid", lambda engine, id, _: engine.learnings.keep(id), is_possible=lambda entry: entry.can_be_kept
+    ),
+    "promote": Decision(
+        "Apply it in all projects?",
+        "It now applies in all projects",
+        lambda engine, id, _: engine.learnings.promote(id),
+        verb="apply everywhere",
+        is_possible=lambda entry: entry.can_be_promoted,
+        make_effect=learning_fields.make_promotion_fields,
+    ),
+}
+"""The decisions by their name in the table of keys."""
+
+
+def find_subject(view: View) -> Candidate | LearningEntry:
+    """The candidate or the learning that `view` is about."""
+    return view.candidate if isinstance(view, CandidateView) else view.entry
+
+
+def is_decision_possible(name: str, view: View) -> bool:
+    """Whether the decision `name` can be made about it now."""
+    if isinstance(view, CandidateView):
+        return (view.candidate.status, name) in CANDIDATE_MOVES
+    return DECISIONS[name].is_possible(view.entry)
+
+
+UNWRAPPED_CELLS = 10_000
+"""A width at which no line wraps: the dialog wraps the text itself."""
+
+
+def ask_for_decision(app: Console, name: str, view: View, decide: Callable[[str], object]) -> None:
+    """Ask whether to carry out the decision `name`, and show what it changes. `decide` gets the reason, "" for none."""
+    decision, subject = DECISIONS[name], find_subject(view)
+    if not decision.question:
+        decide("")
+        return
+    text = subject.text if isinstance(subject, LearningEntry) else ""
+    title = f"{decision.question} {crop(learning_fields.make_title(subject.title, text), 60)}"
+    make_effect = decision.make_effect or partial(learning_fields.make_decision_fields, move=name)
+    effect = list(make_effect(document(view)))
+    if decision.verb:
+        preview = Content("\n").join(render_fields(effect, UNWRAPPED_CELLS))
+        confirm(app, title, preview, decision.verb, partial(decide, ""))
+    else:
+        app.ask(ReasonDialog(title, effect), decide)

@@ -9,8 +9,8 @@ import pytest
 
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens import learning
-from clawpy_console.screens.dialog import Question
-from clawpy_console.screens.learning_items import DecisionDialog, is_decision_possible
+from clawpy_console.screens.dialog import Question, ReasonDialog
+from clawpy_console.screens.learning import is_decision_possible
 from clawpy_console.screens.prompt_dialogs import open_source
 from clawpy_console.widgets.rows import Rows
 from engine.model import LearningView, PromptSource, Refusal, SourceKind
@@ -130,7 +130,7 @@ STORIES: Stories = {
         sees("Nothing changes in how agents act."),
         type_text("yes few"),
         press("enter"),
-        Until("the dialog", lambda app: isinstance(app.screen, DecisionDialog)),
+        Until("the dialog", lambda app: isinstance(app.screen, ReasonDialog)),
         UNDECIDED,
         press("ctrl+s"),
         called("reject_candidate", TRIES.id, "yes few"),

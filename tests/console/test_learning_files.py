@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from clawpy_console.screens import learning, learning_items
-from clawpy_console.screens.learning_items import read_list
+from clawpy_console.screens import learning, learning_rows
+from clawpy_console.screens.learning_rows import read_list
 from clawpy_console.widgets.rows import Rows
 from engine.engine import Engine
 from engine.home import Home
@@ -42,7 +42,7 @@ async def test_a_file_edited_by_hand_is_read_again_while_the_screen_is_open(
 def test_new_learnings_of_sessions_do_not_take_the_place_of_those_of_all_projects(
     demo_engine: Engine, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(learning_items, "MAX_LISTED_ITEMS", 2)
+    monkeypatch.setattr(learning_rows, "MAX_LISTED_ITEMS", 2)
     texts = {
         "global": ENTRY.format("tea", 1),
         "projects/shop/sessions/sess_1": ENTRY.format("milk", 2) + ENTRY.format("coffee", 3),

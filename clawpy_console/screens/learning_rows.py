@@ -5,31 +5,16 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from textual import on
-from textual.app import ComposeResult
-from textual.containers import VerticalScroll
-from textual.content import Content
-from textual.widgets import Input
-
 from clawpy_console import formats
-from clawpy_console.fields import Field
 from clawpy_console.fields import learning as learning_fields
-from clawpy_console.formats import crop, has_words, one_line
-from clawpy_console.keys import bindings
-from clawpy_console.screens.dialog import PreviewDialog, confirm
-from clawpy_console.widgets.frame import KeyLine
+from clawpy_console.formats import has_words, one_line
 from clawpy_console.widgets.rows import Row
-from clawpy_console.widgets.texts import ReflowingText, render_fields
-from engine import document
-from engine.frozen import frozen
 from engine.model import LearningEntry, LearningScope, LearningView, Refusal
 from engine.model.adaptation import (
-    CANDIDATE_MOVES,
     Candidate,
     CandidateStatus,
     CandidateView,
@@ -39,7 +24,6 @@ from engine.model.adaptation import (
 )
 
 if TYPE_CHECKING:
-    from clawpy_console.console import Console
     from engine import Engine
 
 
@@ -51,13 +35,21 @@ NEEDS_DECISION = "Needs your decision"
 """The heading of what waits for you."""
 
 CANDIDATE_HEADINGS = {
-    "review": NEEDS_DECISION, "promoted": "Active", "drafted": "Needs more evidence",
-    "rejected": "Rejected / rolled back", "rolled_back": "Rejected / rolled back",
-}  # fmt: skip
+    CandidateStatus.REVIEW: NEEDS_DECISION,
+    CandidateStatus.ACTIVE: "Active",
+    CandidateStatus.DRAFTED: "Needs more evidence",
+    CandidateStatus.REJECTED: "Rejected / rolled back",
+    CandidateStatus.ROLLED_BACK: "Rejected / rolled back",
+}
 """The headings of candidates by their status, in the order of the list; learnings follow by scope."""
 
 FAULT = "fault: "
 """The prefix of the id of a row for a file that cannot be read."""
+
+
+def is_candidate(id: str) -> bool:
+    """Whether a row with this id is a candidate, not a learning or a fault."""
+    return id.startswith("cand_")
 
 
 class ListedRow(NamedTuple):
@@ -97,10 +89,10 @@ def _read_learnings(engine: Engine, words: str, required_id: str) -> Iterator[Li
     # Each session has risks of its own, so that the newest of all scopes would soon be these alone.
     entries = sort(engine.learnings.list_entries(words=words, limit=sys.maxsize))[:MAX_LISTED_ITEMS]
     now = engine.clock.now()
-    if required_id and not required_id.startswith("cand_") and required_id not in {entry.id for entry in entries}:
+    if required_id and not is_candidate(required_id) and required_id not in {entry.id for entry in entries}:
         with contextlib.suppress(Refusal):  # the screen says that it no longer exists
-            entries.append(engine.learnings.view(required_id).entry)
-    for entry in sort(entries):
+            entries = sort([*entries, engine.learnings.view(required_id).entry])
+    for entry in entries:
         task = entry.session_task if entry.scope is LearningScope.SESSION else ""
         scope = learning_fields.describe_scope(entry.scope, entry.scope_id, entry.workspace, task)
         heading = NEEDS_DECISION if _needs_review(entry) else f"Learned: {scope}"
@@ -152,7 +144,8 @@ def make_candidate_row(candidate: Candidate, lift: Lift | None) -> Row:
         sign, tone = "▲", "wants"  # you may want to roll it back
     text_style = "ink" if candidate.status in (CandidateStatus.REVIEW, CandidateStatus.ACTIVE) else "grey"
     text = f"{learning_fields.CANDIDATE_TYPES[candidate.type][0]:<8}{one_line(candidate.title)}"
-    return Row(candidate.id, text, sign, right, text_style, tone, "wrong" if harms else "grey")
+    right_style = "wrong" if harms else "grey"
+    return Row(candidate.id, text, sign, right, style=text_style, mark_style=tone, right_style=right_style)
 
 
 def make_learning_row(entry: LearningEntry, now: datetime, prefix: str = "") -> Row:
@@ -162,7 +155,8 @@ def make_learning_row(entry: LearningEntry, now: datetime, prefix: str = "") -> 
         sign, tone = "▲", "wants"
     text = f"{learning_fields.LEARNING_KINDS[entry.kind][0]:<6}{learning_fields.make_title(entry.title, entry.text)}"
     found_at = formats.moment(entry.created_at, now) if entry.created_at else ""
-    return Row(prefix + entry.id, text, sign, found_at, "ink" if entry.active else "faint", tone, "grey")
+    text_style = "ink" if entry.active else "faint"
+    return Row(prefix + entry.id, text, sign, found_at, style=text_style, mark_style=tone, right_style="grey")
 
 
 def make_link_rows(view: CandidateView | LearningView, prompts: Mapping[str, str], now: datetime) -> Iterator[Row]:
@@ -209,129 +203,3 @@ def _make_provenance_rows(view: LearningView, prompts: Mapping[str, str], now: d
         "sessions": [Row(f"session:{id}", prompts.get(id, id), "○") for id in view.sessions],
         f"reached {formats.count(view.prompts, 'prompt')}, the newest": reached,
     }
-
-
-View = CandidateView | LearningView
-
-
-@frozen
-class Decision:
-    """A decision about a candidate or a learning."""
-
-    question: str
-    """Asked before, "" for no question."""
-    message: str
-    """Shown when it is done."""
-    carry_out: Callable[[Engine, str, str], object]
-    """`carry_out(engine, id, reason)`: blocking. Raises the engine's refusals."""
-    verb: str = ""
-    """The answer that confirms it, "" where the question asks for a reason."""
-
-
-class DecisionDialog(PreviewDialog[str | None]):
-    """Asks for the reason of a decision. Gives the reason, "" for none; None on Escape.
-
-    Enter does nothing and says so, because one key too many would decide.
-    """
-
-    BINDINGS = bindings("deciding", "preview")
-    AUTO_FOCUS = "#reason"
-    DEFAULT_CSS = """
-    DecisionDialog .dialog { width: 100; }
-    DecisionDialog #pane { height: auto; max-height: 60vh; padding: 0; }
-    DecisionDialog #reason { height: 3; margin: 1 0 0 0; }
-    DecisionDialog KeyLine { dock: none; margin: 1 0 0 0; }
-    """
-
-    def __init__(self, title: str, preview: list[Field]) -> None:
-        """`preview`: what the decision changes."""
-        super().__init__()
-        self._title, self._preview = title, preview
-
-    def compose(self) -> ComposeResult:
-        with self.make_frame(self._title):
-            with VerticalScroll(id="pane", can_focus=False):
-                yield ReflowingText(id="change")
-            yield Input(placeholder="Reason, in a few words (kept with it)", id="reason", max_length=400)
-            yield KeyLine()
-
-    def on_mount(self) -> None:
-        self.show(self._preview)
-
-    @on(Input.Submitted)
-    def _explain_enter(self) -> None:
-        self.show_enter_hint(f"{self.key_of('deciding.decide')} confirms")
-
-    def action_decide(self) -> None:
-        self.dismiss(self.query_one("#reason", Input).value.strip())
-
-
-def find_subject(view: View) -> Candidate | LearningEntry:
-    """The candidate or the learning that `view` is about."""
-    return view.candidate if isinstance(view, CandidateView) else view.entry
-
-
-def is_decision_possible(name: str, view: View) -> bool:
-    """Whether the decision `name` can be made about it now."""
-    if isinstance(view, CandidateView):
-        return (view.candidate.status, name) in CANDIDATE_MOVES
-    entry = view.entry
-    match name:
-        case "retract":
-            return entry.active
-        case "keep":
-            return entry.can_be_kept
-        case "promote":
-            return entry.can_be_promoted
-    return False
-
-
-UNWRAPPED_CELLS = 10_000
-"""A width at which no line wraps: the dialog wraps the text itself."""
-
-DECISIONS = {
-    "approve": Decision(
-        "Activate it?", "Active now", lambda engine, id, _: engine.adaptation.approve(id), verb="activate"
-    ),
-    "reject": Decision("Reject it?", "Rejected", lambda engine, id, reason: engine.adaptation.reject(id, reason)),
-    "roll back": Decision(
-        "Roll it back?",
-        "Rolled back: its changes are removed",
-        lambda engine, id, reason: engine.adaptation.roll_back(id, reason),
-    ),
-    "retract": Decision("Retract it?", "Retracted", lambda engine, id, reason: engine.learnings.retract(id, reason)),
-    "keep": Decision("", "It is valid", lambda engine, id, _: engine.learnings.keep(id)),
-    "promote": Decision(
-        "Apply it in all projects?",
-        "It now applies in all projects",
-        lambda engine, id, _: engine.learnings.promote(id),
-        verb="apply everywhere",
-    ),
-}
-"""The decisions by their name in the table of keys."""
-
-
-def ask_for_decision(app: Console, name: str, view: View, decide: Callable[[str], object]) -> None:
-    """Ask whether to carry out the decision `name`, and show what it changes. `decide` gets the reason, "" for none."""
-    decision, subject = DECISIONS[name], find_subject(view)
-    if not decision.question:
-        decide("")
-        return
-    text = subject.text if isinstance(subject, LearningEntry) else ""
-    title = f"{decision.question} {crop(learning_fields.make_title(subject.title, text), 60)}"
-    effect = list(_make_effect_fields(name, view))
-    if decision.verb:
-        preview = Content("\n").join(render_fields(effect, UNWRAPPED_CELLS))
-        confirm(app, title, preview, decision.verb, partial(decide, ""))
-    else:
-        app.ask(DecisionDialog(title, effect), decide)
-
-
-def _make_effect_fields(name: str, view: View) -> Iterator[Field]:
-    """The effect of the decision `name`."""
-    match name:
-        case "retract":
-            return learning_fields.make_retraction_fields(document(view))
-        case "promote":
-            return learning_fields.make_promotion_fields(document(view))
-    return learning_fields.make_decision_fields(document(view), name)
