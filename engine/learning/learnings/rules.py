@@ -19,6 +19,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from engine.config.sections import ACP_PREFIX, MODEL
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.learning.learnings.findings import (
@@ -45,6 +46,7 @@ from engine.model.learnings import (
 )
 from engine.model.secrets import redact
 from engine.model.text import plain
+from engine.storage.ledger import LedgerEntry
 
 MAX_PER_ENTRY = 5
 """Maximum number of tests, files or sentences of one ledger entry or edit that become findings."""
@@ -133,7 +135,10 @@ def _find_all(record: SessionRecord) -> Iterator[Finding]:
     """All findings of a session by rules."""
     answers = [(request, request.answer.allows) for request in record.permissions if request.answer is not None]
     denied = [f"{request.title}\n{request.detail}" for request, is_allowed in answers if not is_allowed]
+    faults = [entry for entry in record.entries if _is_fault_of_executor(entry)]
     for entry in record.entries:
+        if entry in faults:
+            continue
         # What a person denied is a finding already.
         if entry.kind != "ToolRefused" or not any(entry.payload.get("what", "") in call for call in denied):
             yield from find_in_event(entry.kind, entry.payload, record)
@@ -143,11 +148,19 @@ def _find_all(record: SessionRecord) -> Iterator[Finding]:
             values = {"tool": request.tool, "title": request.title}
             yield from find_in_event("allowed" if is_allowed else "denied", values, record)
     view = record.view
-    # With changes it had a result, also if a cap or a fault ended it.
-    if view.error and view.state in (SessionState.FAILED, SessionState.BLOCKED) and not view.change_set_id:
+    # With changes it had a result, also if a cap or a fault ended it. A fault of its model says nothing of the work.
+    ended_by_fault = any(view.error.startswith(str(entry.payload["message"])) for entry in faults)
+    has_failed = view.state in (SessionState.FAILED, SessionState.BLOCKED) and not view.change_set_id
+    if view.error and has_failed and not ended_by_fault:
         yield from find_in_event("failed", {"error": view.error}, record)
     for statement in (*find_in_correction(record.edit), *record.statements):
         yield _find_in_statement(statement, record)
+
+
+def _is_fault_of_executor(entry: LedgerEntry) -> bool:
+    """Whether the model, its provider or the coding agent failed. It teaches nothing about the project."""
+    tool = str(entry.payload.get("tool", ""))
+    return entry.kind == "AgentErred" and (tool in ("", MODEL) or tool.startswith(ACP_PREFIX))
 
 
 def find_in_event(kind: str, values: Mapping[str, Any], record: SessionRecord) -> Iterator[Finding]:
@@ -160,7 +173,6 @@ def find_in_event(kind: str, values: Mapping[str, Any], record: SessionRecord) -
     words = defaultdict(str, {field: _shorten(str(value)) for field, value in values.items()})
     words["prompt"] = _shorten(record.view.prompt)
     words["task"] = normalise(words["prompt"])
-    words["tool"] = words["tool"] or "its model"
     words["signature"] = make_signature(words[rule.signed], record.view.cwd)
     is_own = "{prompt}" in rule.text and record.own_words
     for name in names[:MAX_PER_ENTRY] if rule.names else [""]:

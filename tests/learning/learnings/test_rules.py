@@ -85,6 +85,16 @@ def test_each_kind_of_ledger_entry_is_a_finding(kind: str, payload: dict[str, An
     assert finding.text
 
 
+@pytest.mark.parametrize("tool", ["model", "acp:claude"])
+def test_a_fault_of_the_model_or_agent_teaches_nothing_about_the_project(tool: str) -> None:
+    message = "box does not accept the request (400): too many tools"
+    ended = replace(make_view("s1"), state=SessionState.FAILED, error=f"{message} (choose another model)")
+    erred = make_ledger_entry("AgentErred", "s1", tool=tool, message=message)
+    assert find_findings(view=ended, entries=(erred,)) == []
+    capped = replace(ended, error="it made 50 requests")
+    assert [finding.about for finding in find_findings(view=capped, entries=(erred,))] == ["failed/it made # requests"]
+
+
 def test_work_that_left_changes_before_a_cap_ended_it_had_a_result() -> None:
     ended = replace(make_view("s1"), state=SessionState.FAILED, error="it spent $1.00 of $1.00")
     assert [finding.about for finding in find_findings(view=ended)] == ["failed/it spent #.# of #.#"]
