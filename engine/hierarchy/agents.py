@@ -229,8 +229,11 @@ class Agents:
             self._check_leader(agent_id, reports_to)
             name = sanitise(title) or agent_id.replace("_", " ").replace("-", " ").capitalize()
             role = Role(name, reports_to, archetype, sanitise(domain))
-            with refuse_if_unwritable(self._folder), _create_folder(self._folder / agent_id) as unfinished:
-                create_agent_folder(unfinished, role)
+            with refuse_if_unwritable(self._folder):
+                if (self._retired / agent_id).exists():  # no two agents of one id
+                    _move_folder(self._retired / agent_id, self._retired / self._make_retired_name(agent_id))
+                with _create_folder(self._folder / agent_id) as unfinished:
+                    create_agent_folder(unfinished, role)
         self._record(AgentAdded(subject=agent_id, reports_to=reports_to))
         return self.get(agent_id)
 
@@ -253,8 +256,7 @@ class Agents:
         """
         with self._lock, refuse_if_unwritable(self._folder):
             self.check_retire(agent_id)
-            names = itertools.chain([agent_id], (f"{agent_id}.{number}" for number in itertools.count(2)))
-            name = next(name for name in names if not (self._retired / name).exists())
+            name = self._make_retired_name(agent_id)
             self._retired.mkdir(mode=0o700, exist_ok=True)
             _move_folder(self._folder / agent_id, self._retired / name)
         self._record(AgentRetired(subject=agent_id))
@@ -298,17 +300,24 @@ class Agents:
         """
         agent_id = _strip_number(name)
         with self._lock, refuse_if_unwritable(self._folder):
+            if AGENT_ID.fullmatch(agent_id) and (self._folder / agent_id).exists():
+                raise Refusal("agent_exists", f"{agent_id} already exists again", "retire that one first")
             if name not in self._list_retired_names():
                 raise Refusal("unknown_agent", f"no {sanitise(name)} was retired", f"see {self._retired}")
-            if (self._folder / agent_id).exists():
-                raise Refusal("agent_exists", f"{agent_id} already exists again", "retire that one first")
             _move_folder(self._retired / name, self._folder / agent_id)
         view = self.get(agent_id)
         self._record(AgentAdded(subject=agent_id, reports_to=view.reports_to))
         return view
 
+    def _make_retired_name(self, agent_id: str) -> str:
+        """A free name for the folder of a retired agent: `cfo`, or `cfo.2` and so on if one was retired before."""
+        names = self._list_retired_names()
+        if all(_strip_number(name) != agent_id for name in names):
+            return agent_id
+        return next(name for number in itertools.count(2) if (name := f"{agent_id}.{number}") not in names)
+
     def _list_retired_names(self) -> Sequence[str]:
-        """The names of the folders of retired agents. A second retired `cfo` has the folder `cfo.2`."""
+        """The names of the folders of retired agents."""
         return sorted(folder.name for folder in self._retired.glob("[!.]*") if folder.is_dir())
 
     def _check_leader(self, agent_id: str, reports_to: str) -> None:

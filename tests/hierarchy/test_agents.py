@@ -83,10 +83,13 @@ def test_a_retired_agent_can_be_restored(agents: Agents, folder: Path, database:
     agents.add("junior_backend", reports_to="ceo")
     refused("agent_exists", lambda: agents.add("junior_backend", reports_to="ceo"))
     refused("agent_exists", lambda: agents.restore("junior_backend"))
-    assert agents.retire("junior_backend") == "junior_backend.2"
+    [agent] = agents.list_retired()
+    assert (agent.id, agent.reports_to) == ("junior_backend.2", "backend_builder"), "no two agents have one id"
+    refused("agent_exists", lambda: agents.restore("junior_backend.2"))
+    assert agents.retire("junior_backend") == "junior_backend.3"
     retired = [(agent.id, agent.reports_to) for agent in agents.list_retired()]
-    assert retired == [("junior_backend", "backend_builder"), ("junior_backend.2", "ceo")]
-    assert agents.restore("junior_backend").reports_to == "backend_builder"
+    assert retired == [("junior_backend.2", "backend_builder"), ("junior_backend.3", "ceo")]
+    assert agents.restore("junior_backend.2").reports_to == "backend_builder"
     assert (folder / "junior_backend" / "soul.md").read_bytes() == soul
     refused("unknown_agent", lambda: agents.restore("../dreamer"))
     assert read_recorded_kinds(database) == ["AgentRetired", "AgentAdded", "AgentRetired", "AgentAdded"]
