@@ -263,7 +263,8 @@ def compute_next_status(row: CardRow, move: Move, now: datetime) -> Status:
 def _describe_renewal(row: CardRow) -> str:
     """How the operator gets an expired card again. No check makes a prompt of the operator anew."""
     if row.source == Source.OPERATOR:
-        return f"propose it again: clawpy propose {shlex.quote(row.prompt)}"
+        workspace, prompt = map(shlex.quote, (row.workspace, row.prompt))
+        return f"propose it again: clawpy --workspace {workspace} propose {prompt}"
     return "clawpy predict makes cards for the present state"
 
 

@@ -267,7 +267,7 @@ def test_a_card_expires_after_24_hours(world: DecisionWorld, clock: FakeClock) -
 
 def test_the_text_of_an_expired_prompt_of_your_own_is_not_lost(world: DecisionWorld, clock: FakeClock) -> None:
     card = world.propose("why's cart slow")
-    fix = "propose it again: clawpy propose 'why'\"'\"'s cart slow'"
+    fix = f"propose it again: clawpy --workspace {card.workspace} propose 'why'\"'\"'s cart slow'"
     clock.advance(timedelta(hours=24))
     assert refused("already_decided", lambda: world.cards.approve(card.id)).fix == fix
     world.store.expire_due()
