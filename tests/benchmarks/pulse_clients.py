@@ -135,7 +135,7 @@ async def _connect(port: int, token: str) -> tuple[asyncio.StreamReader, asyncio
     writer.write(_make_handshake(token))
     head = await reader.readuntil(b"\r\n\r\n")
     assert b" 101 " in head, head
-    writer.write(_make_frame(SUBSCRIBE))
+    writer.write(_make_subscription())
     return reader, writer
 
 
@@ -146,7 +146,7 @@ def _connect_silently(port: int, token: str) -> socket.socket:
     silent.connect(("127.0.0.1", port))
     silent.sendall(_make_handshake(token))
     silent.recv(1000)
-    silent.sendall(_make_frame(SUBSCRIBE))
+    silent.sendall(_make_subscription())
     return silent
 
 
@@ -158,7 +158,6 @@ def _make_handshake(token: str) -> bytes:
     )
 
 
-def _make_frame(text: bytes) -> bytes:
-    """A frame from a client, with a mask of zeros."""
-    assert len(text) < 126
-    return bytes([0x81, 0x80 | len(text)]) + b"\0\0\0\0" + text
+def _make_subscription() -> bytes:
+    """The frame that subscribes, with a mask of zeros."""
+    return bytes([0x81, 0x80 | len(SUBSCRIBE)]) + b"\0\0\0\0" + SUBSCRIBE

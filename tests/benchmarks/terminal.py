@@ -111,9 +111,9 @@ class Terminal:
         self._run_tmux("kill-window", "-t", self._window)
         self.wait_for_end()
 
-    def wait_for_end(self, timeout: float = 15) -> None:
+    def wait_for_end(self) -> None:
         """Wait until the program has ended."""
-        deadline = time.monotonic() + timeout
+        deadline = time.monotonic() + 15
         with suppress(psutil.NoSuchProcess):  # that it is gone is what is waited for
             while psutil.Process(self._pid).status() != psutil.STATUS_ZOMBIE:
                 assert time.monotonic() < deadline, f"it did not end\n{self.read_screen()}"

@@ -281,17 +281,17 @@ def test_the_exit_code_of_approve_is_that_of_its_session(document: dict[str, Any
 # With a real engine
 
 
-def read_ids_by_flow(clawpy: Clawpy, verb: str) -> dict[str, str]:
-    """The ids of the cards that a verb prints, by their flows."""
-    return {prediction["flow"]: prediction["id"] for prediction in clawpy(verb, "--json").document["predictions"]}
+def read_ids_by_flow(clawpy: Clawpy) -> dict[str, str]:
+    """The ids of the cards that are predicted, by their flows."""
+    return {prediction["flow"]: prediction["id"] for prediction in clawpy("predict", "--json").document["predictions"]}
 
 
 @pytest.mark.long
 def test_a_mute_is_listed_with_its_reason_and_removed(clawpy: Clawpy, project: Path) -> None:
     assert clawpy("muted").out == "Nothing is muted.\n"
-    card = read_ids_by_flow(clawpy, "predict")["forecast_conflicts"]
+    card = read_ids_by_flow(clawpy)["forecast_conflicts"]
     assert clawpy("dismiss", card, "--reason", "wrong").code == 0
-    assert "forecast_conflicts" not in read_ids_by_flow(clawpy, "predict")
+    assert "forecast_conflicts" not in read_ids_by_flow(clawpy)
     [mute] = clawpy("muted", "--json").document["muted"]
     assert (mute["kind"], mute["reason"], mute["prediction"], mute["workspace"]) == (
         "forecast_conflicts", "wrong", card, str(project),
@@ -304,7 +304,7 @@ def test_a_mute_is_listed_with_its_reason_and_removed(clawpy: Clawpy, project: P
     assert unmuted.code == 0
     assert "unmuted" in unmuted.out
     assert clawpy("muted", "--json").document == {"muted": []}
-    assert "forecast_conflicts" in read_ids_by_flow(clawpy, "predict")
+    assert "forecast_conflicts" in read_ids_by_flow(clawpy)
 
 
 @pytest.mark.long

@@ -35,9 +35,9 @@ def shows_details(id: str) -> Until:
     return Until(f"the details of {id}", lambda app: id in read_text_in(app, app.screen.query_one("#entry").region))
 
 
-def has_called(times: int, name: str) -> Until:
-    """The engine was called by this name so many times."""
-    return Until(f"{name} was called {times} times", lambda app: len(find_calls(find_stand_in(app), name)) == times)
+def was_called_once(name: str) -> Until:
+    """The engine was called by this name once and not again."""
+    return Until(f"one call of {name}", lambda app: len(find_calls(find_stand_in(app), name)) == 1)
 
 
 def editor_begins(start: str) -> Until:

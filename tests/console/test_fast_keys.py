@@ -15,7 +15,7 @@ from clawpy_console.screens.card_details import Details
 from tests.console.diff_steps import IN_DIFF, make_sessions_of_agents
 from tests.console.driving import running
 from tests.console.hierarchy_steps import edit_text, guidance_has, open_agent
-from tests.console.memory_steps import WIDE, has_called, open_editor
+from tests.console.memory_steps import WIDE, open_editor, was_called_once
 from tests.console.stand_in import StandIn
 from tests.console.stories import (
     ALL_ANSWERED,
@@ -150,7 +150,7 @@ async def test_a_file_is_saved_once_when_the_key_is_pressed_twice(console: Conso
         press_at_once("ctrl+s ctrl+s"),
         CLOSED,
         sees("saved backend_builder/soul.md"),
-        has_called(1, "wrote"),
+        was_called_once("wrote"),
         has_said_nothing("another program"),
         size=WIDE,
     )

@@ -29,10 +29,10 @@ def reports_to(agent: str, leader: str) -> Until:
     return Until(f"{agent} under {leader}", lambda app: find_world(app).agents.get(agent).reports_to == leader)
 
 
-def has_tier(agent: str, tier: int) -> Until:
-    """The agent has this tier, in its file and on the screen."""
+def dreamer_has_tier(tier: int) -> Until:
+    """`dreamer` has this tier, in its file and on the screen."""
     return Until(
-        f"tier {tier}", lambda app: find_world(app).agents.get(agent).tier == tier and app.screen.agent.tier == tier
+        f"tier {tier}", lambda app: find_world(app).agents.get("dreamer").tier == app.screen.agent.tier == tier
     )
 
 
@@ -83,12 +83,12 @@ STORIES: Stories = {
     "a tier is given and taken back": (
         *open_agent("dreamer"),
         press("t 3"),
-        has_tier("dreamer", 3),
+        dreamer_has_tier(3),
         sees("by tier_assignments in wisdom_cascade_config.json"),
         press("t a"),
-        has_tier("dreamer", 4),
+        dreamer_has_tier(4),
         press("u"),
-        has_tier("dreamer", 3),
+        dreamer_has_tier(3),
     ),
     "a soul is edited here": (
         *open_agent("dreamer"),

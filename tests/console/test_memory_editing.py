@@ -11,10 +11,10 @@ from tests.console.memory_steps import (
     SOUL,
     WIDE,
     editor_begins,
-    has_called,
     open_editor,
     open_layer,
     shows_details,
+    was_called_once,
     write_outside,
 )
 from tests.console.stand_in import StandIn
@@ -118,8 +118,8 @@ STORIES: Stories = {
         called("promote", "draft_1"),
         hides("DRAFTS"),
         press("a n"),  # no draft is under the cursor: they do nothing
-        has_called(1, "promote"),
-        has_called(1, "reject"),
+        was_called_once("promote"),
+        was_called_once("reject"),
     ),
     "forgetting shows what it touches and asks for a second key": (
         *open_layer(Layer.VECTORS),
@@ -129,7 +129,7 @@ STORIES: Stories = {
         never_called("forget"),
         press("X"),
         hides("We take Decimal"),
-        has_called(1, "forget"),
+        was_called_once("forget"),
     ),
     "rows of the ledger are not forgotten": (
         *open_layer(Layer.LEDGER),

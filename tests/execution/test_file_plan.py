@@ -20,8 +20,8 @@ def top_folder(tmp_path: Path) -> Iterator[Beneath]:
         yield opened
 
 
-def make_file_image(text: str, mode: int = 0o644) -> Image:
-    return Image(ImageKind.FILE, compute_blob_id(text.encode()), mode)
+def make_file_image(text: str) -> Image:
+    return Image(ImageKind.FILE, compute_blob_id(text.encode()), 0o644)
 
 
 def test_a_plan_survives_json() -> None:

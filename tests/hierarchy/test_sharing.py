@@ -58,9 +58,9 @@ def exchange(*worlds: Organisation) -> None:
         assert world.bubbles.flush().failed == ""
 
 
-def read_shared_texts(shared: LocalSharedDatabase, key: str) -> dict[str, str]:
-    """The wordings of a pattern in the shared database, by leader."""
-    return {row["leader"]: row["texts"][0] for row in shared.documents() if row["key"] == key}
+def read_shared_texts(shared: LocalSharedDatabase) -> dict[str, str]:
+    """The wordings of the pattern `p` in the shared database, by leader."""
+    return {row["leader"]: row["texts"][0] for row in shared.documents() if row["key"] == "p"}
 
 
 def count_uses(world: Organisation) -> int:
@@ -75,10 +75,10 @@ def test_only_leaders_are_shared(
     for name in ("ceo", "lead", "worker", "junior"):
         edit_profile(world.profiles, name, "patterns", key="p", value=f"said by {name}")
     exchange(world)
-    assert sorted(read_shared_texts(shared_database, "p")) == ["ceo", "lead"]
+    assert sorted(read_shared_texts(shared_database)) == ["ceo", "lead"]
     world.agents.assign_tier("worker", 3)
     exchange(world)
-    assert sorted(read_shared_texts(shared_database, "p")) == ["ceo", "lead", "worker"], (
+    assert sorted(read_shared_texts(shared_database)) == ["ceo", "lead", "worker"], (
         "an agent that comes to lead is shared"
     )
 
@@ -167,7 +167,7 @@ def test_another_shared_database_is_sent_everything(
     exchange(first, second)
     new_database = LocalSharedDatabase("another")
     exchange(make_world(tmp_path / "home1", first.database, clock, shared=new_database))
-    assert read_shared_texts(new_database, "p") == {"lead": "Write the test first."}
+    assert read_shared_texts(new_database) == {"lead": "Write the test first."}
 
 
 def test_what_is_forgotten_does_not_return_with_an_older_copy_of_another_home(

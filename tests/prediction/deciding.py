@@ -162,9 +162,9 @@ class DecisionWorld:
         """Make and approve a card, whose session runs then."""
         return self.cards.approve(self.make_card(name).id, by=by)
 
-    def finish_card(self, name: str = "a", by: DecidedBy = DecidedBy.OPERATOR) -> Card:
+    def finish_card(self, by: DecidedBy = DecidedBy.OPERATOR) -> Card:
         """Make and approve a card, and let its session succeed."""
-        card = self.start_card(name, by)
+        card = self.start_card(by=by)
         self.sessions.end(card.id)
         return card
 

@@ -160,10 +160,10 @@ def make_approval(prompt: str = "run the tests", **changes: Any) -> Trigger:
     return replace(trigger, **changes)
 
 
-def make_unattended(prompt: str = "run the tests", **changes: Any) -> Trigger:
+def make_unattended(**changes: Any) -> Trigger:
     """A trigger of the same by the engine itself; no rail has anything against it."""
     return replace(
-        make_approval(prompt),
+        make_approval(),
         **{
             "type": TriggerType.AUTONOMOUS, "decided_by": DecidedBy.AUTONOMY, "confidence": 0.95, "phase": 1,
             "approval_bound": 0.9, "from_channel": "research", **changes,
@@ -184,7 +184,7 @@ def make_ended_session(
     return view if started else replace(view, started_at=None)
 
 
-def start_session(rails: Rails, estimate: int) -> None:
-    """Start session `auto_1` of card `pred_1` for which `estimate` is reserved."""
-    rails.decide(make_approval(estimate=estimate))
+def start_session(rails: Rails) -> None:
+    """Start session `auto_1` of card `pred_1` for which 50,000 micro-dollars are reserved."""
+    rails.decide(make_approval(estimate=50_000))
     rails.write(rails.costs.session_started, make_ended_session("pred_1", 0))

@@ -40,7 +40,7 @@ def test_a_session_that_never_started_gives_its_reservation_back(rails: Rails) -
 
 
 def test_a_reservation_is_raised_before_a_call_and_never_lowered(rails: Rails) -> None:
-    start_session(rails, 50_000)
+    start_session(rails)
     assert rails.costs.raise_reservation("auto_1", 300_000) == ""
     assert rails.costs.state().hour == 300_000
     assert rails.costs.raise_reservation("auto_1", 200_000) == "", "what was reserved stays so"
@@ -50,7 +50,7 @@ def test_a_reservation_is_raised_before_a_call_and_never_lowered(rails: Rails) -
 
 
 def test_a_running_session_cannot_pass_a_cap(rails: Rails) -> None:
-    start_session(rails, 50_000)
+    start_session(rails)
     cap = rails.costs.state().hour_cap
     assert rails.costs.raise_reservation("auto_1", cap) == "", "a cap may be reached"
     assert "the hour's cap" in rails.costs.raise_reservation("auto_1", cap + 1)

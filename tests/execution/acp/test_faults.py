@@ -142,8 +142,8 @@ def test_control_characters_of_an_agent_are_sanitised(world: AcpWorld) -> None:
 
 def test_invalid_updates_are_ignored_with_one_warning(world: AcpWorld) -> None:
     view = world.run(
-        say_elsewhere("psst"),
-        say_elsewhere("psst"),
+        say_elsewhere(),
+        say_elsewhere(),
         send_update("telepathy", text="x"),
         send_raw('{"jsonrpc": "2.0", "method": "$/unknown", "params": 3}\n'),
         say("ours"),

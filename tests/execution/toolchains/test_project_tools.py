@@ -12,21 +12,21 @@ from engine.execution.runners.toolchains.tool_table import TEST_RUNNERS
 from tests.execution.toolchains.installations import make_environment
 
 
-def make_toolchain(name: str, folder: Path, **placeholders: tuple[str, ...]) -> Toolchain:
-    """The tool of a row of the table in a folder, whether or not it is installed here."""
-    row = next(row for row in TEST_RUNNERS if row.name == name)
-    return Toolchain(row=row, folder=folder, workspace=folder, title=row.title, placeholders=placeholders)
+def make_go_toolchain(folder: Path) -> Toolchain:
+    """The tool of Go in a folder, whether or not it is installed here."""
+    row = next(row for row in TEST_RUNNERS if row.name == "go")
+    return Toolchain(row=row, folder=folder, workspace=folder, title=row.title)
 
 
 def test_go_runs_a_single_test(tmp_path: Path) -> None:
-    argv = make_toolchain("go", tmp_path).test_command(["example.com/shop/cart::TestTax/gift_1.5"], tmp_path / "r").argv
+    argv = make_go_toolchain(tmp_path).test_command(["example.com/shop/cart::TestTax/gift_1.5"], tmp_path / "r").argv
     assert argv == ("go", "test", "-v", "-count=1", r"-run=^TestTax$/^gift_1\.5$", "example.com/shop/cart")
 
 
 def test_go_maps_a_file_to_its_package(tmp_path: Path) -> None:
     (tmp_path / "cart").mkdir()
     (tmp_path / "cart" / "cart_test.go").touch()
-    go = make_toolchain("go", tmp_path)
+    go = make_go_toolchain(tmp_path)
     assert go.find_tests_for(["cart/cart.go", "other/x.go"]) == {"cart/cart.go": ["./cart"], "other/x.go": []}
 
 

@@ -36,11 +36,11 @@ def repeating(change: Callable[[], None]) -> Iterator[None]:
         thread.join()
 
 
-def swap(folder: Path, first: str, second: str) -> None:
-    """Let two names of a folder change places."""
-    (folder / first).rename(folder / "spare")
-    (folder / second).rename(folder / first)
-    (folder / "spare").rename(folder / second)
+def swap_with_link(folder: Path, name: str) -> None:
+    """Let a name of a folder and `link` change places."""
+    (folder / name).rename(folder / "spare")
+    (folder / "link").rename(folder / name)
+    (folder / "spare").rename(folder / "link")
 
 
 @pytest.mark.parametrize("tool", ["read", "edit"])
@@ -49,7 +49,7 @@ def test_a_folder_that_is_replaced_by_a_link_leads_nowhere_outside(world: BeltWo
     world.write_file("d/secret.txt", "inside")
     (world.folder / "link").symlink_to(world.outside)
     arguments = {"path": "d/secret.txt"} | ({"old_text": "s", "new_text": "S"} if tool == "edit" else {})
-    with repeating(lambda: swap(world.folder, "d", "link")):
+    with repeating(lambda: swap_with_link(world.folder, "d")):
         for _ in range(300):
             assert SECRET not in world.belt.call(tool, arguments).text
 
@@ -84,7 +84,7 @@ def test_a_link_that_is_turned_to_outside_is_not_written_through(world: BeltWorl
 def test_a_file_that_is_replaced_by_a_link_is_not_read(world: BeltWorld) -> None:
     world.write_file("f", "inside")
     (world.folder / "link").symlink_to(world.secret)
-    with repeating(lambda: swap(world.folder, "f", "link")):
+    with repeating(lambda: swap_with_link(world.folder, "f")):
         for _ in range(300):
             assert world.belt.call("read", {"path": "f"}).text != SECRET
 

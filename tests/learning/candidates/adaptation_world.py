@@ -56,9 +56,9 @@ def make_correction(original: str, edited: str, *, session: str = "") -> Correct
     return Correction(original, edited, AGENT, "fix", "koji-core", session)
 
 
-def make_fact(fact: str, category: str = "preference", trust: Trust = Trust.QUOTED) -> ParaFact:
+def make_fact(fact: str, trust: Trust = Trust.QUOTED) -> ParaFact:
     """A fact that the operator keeps."""
-    return ParaFact("fact_1", fact, category, "", "active", Bucket.AREAS, "", MONDAY_MORNING, trust=trust)
+    return ParaFact("fact_1", fact, "preference", "", "active", Bucket.AREAS, "", MONDAY_MORNING, trust=trust)
 
 
 @dataclass
@@ -209,9 +209,7 @@ class AdaptationWorld:
         self.sources.summaries[session] = "Rounded once."
         self.record(ChangeSetLanded(subject=f"chg_{session}", workspace=SHOP, session_id=session, files=1))
 
-    def end_healed_session(
-        self, session: str, *, attempts: int = 2, cost: int = 100_000, failing: tuple[str, ...] = (TOTAL,)
-    ) -> None:
+    def end_healed_session(self, session: str, *, attempts: int = 2, failing: tuple[str, ...] = (TOTAL,)) -> None:
         """A session that fixed the tests it broke, with a transcript that says how."""
         self.sources.transcripts[session] = make_transcript(
             ("note", "1 test failed; back to the agent, try 1"), ("say", HEALED_BY), ("tool", "edit cart.py:4"),
@@ -220,7 +218,7 @@ class AdaptationWorld:
         self.sources.files[session] = ["cart.py"]
         self.record(
             ValidationHealed(
-                subject=session, workspace=SHOP, agent=AGENT, attempts=attempts, cost=cost, failing=failing
+                subject=session, workspace=SHOP, agent=AGENT, attempts=attempts, cost=100_000, failing=failing
             )
         )
 
@@ -255,12 +253,10 @@ class AdaptationWorld:
         """Activate a fragment with these lines in a scope."""
         return self.activate_effect(PromptFragment(lines or ("Keep it small.",)), **scope)
 
-    def make_guidance(
-        self, session: str = "", *, agent: str = GUIDED_AGENT, run_kind: str = "task", workspace: str = ""
-    ) -> Contribution:
+    def make_guidance(self, session: str = "") -> Contribution:
         """The learned guidance in a prompt of an agent."""
         return self.fragments.make_part(
-            PromptRequest(agent, "koji-core", workspace, "do it", run_kind, session_id=session)
+            PromptRequest(GUIDED_AGENT, "koji-core", "", "do it", "task", session_id=session)
         )
 
     def end_guided_session(self, session: str, *, good: bool) -> None:
@@ -283,16 +279,14 @@ def make_transcript(*kinds_and_texts: tuple[str, str]) -> list[TranscriptLine]:
     ]
 
 
-def make_validation_failed(
-    session: str, *, attempts: int = 4, cost: int = 100_000, failing: tuple[str, ...] = (TOTAL,)
-) -> Event:
+def make_validation_failed(session: str, *, failing: tuple[str, ...] = (TOTAL,)) -> Event:
     return ValidationFailed(
-        subject=session, workspace=SHOP, agent=AGENT, attempts=attempts, cost=cost, failing=failing, reason="given up"
+        subject=session, workspace=SHOP, agent=AGENT, attempts=4, cost=100_000, failing=failing, reason="given up"
     )
 
 
-def make_retry_repeated(session: str, *, attempts: int = 4, cost: int = 200_000) -> Event:
-    return RetryRepeated(subject=session, workspace=SHOP, agent=AGENT, attempts=attempts, cost=cost, failing=(TOTAL,))
+def make_retry_repeated(session: str) -> Event:
+    return RetryRepeated(subject=session, workspace=SHOP, agent=AGENT, attempts=4, cost=200_000, failing=(TOTAL,))
 
 
 def make_agent_erred(
@@ -301,8 +295,8 @@ def make_agent_erred(
     return AgentErred(subject=session, workspace=SHOP, agent=AGENT, tool=tool, message=message)
 
 
-def make_budget_exceeded(spent: int = 1_500_000, budget: int = 1_000_000) -> Event:
-    return BudgetExceeded(subject=AGENT, spent=spent, budget=budget)
+def make_budget_exceeded(spent: int = 1_500_000) -> Event:
+    return BudgetExceeded(subject=AGENT, spent=spent, budget=1_000_000)
 
 
 def make_tools_used(session: str, *calls: str) -> Event:

@@ -45,8 +45,8 @@ def make_overlap(files: int, conflicting: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def make_stale(days: int, most: int, told: int) -> dict[str, Any]:
-    return {"leader": "cto", "days": days, "most": most, "told": told}
+def make_stale(days: int, told: int) -> dict[str, Any]:
+    return {"leader": "cto", "days": days, "most": 180, "told": told}
 
 
 def make_error(tool: str, message: str) -> dict[str, Any]:
@@ -71,9 +71,9 @@ RECALLED = {"memories": ["m"], "origins": ["o"], "session_id": "s"}
         ("AgentErred", make_error("exec", "ruff broke off"), 3, 60.0),
         ("AgentErred", make_error("model", "overloaded"), 99, 50.0),  # guidance cannot prevent it
         ("GuidanceFoundNoisy", {"harm": 0.0}, 0, 60.0),
-        ("GuidanceFoundStale", make_stale(360, 180, 0), 0, 60.0),
-        ("GuidanceFoundStale", make_stale(359, 180, 0), 0, 59.9),
-        ("GuidanceFoundStale", make_stale(720, 180, 99), 0, 80.0),
+        ("GuidanceFoundStale", make_stale(360, 0), 0, 60.0),
+        ("GuidanceFoundStale", make_stale(359, 0), 0, 59.9),
+        ("GuidanceFoundStale", make_stale(720, 99), 0, 80.0),
         ("CloudSyncFailed", {"unsent": 9}, 0, 58.0),
         ("CloudSyncFailed", {"unsent": 10}, 0, 60.0),
         ("CloudSyncFailed", {"unsent": 0}, 4, 60.0),

@@ -36,9 +36,9 @@ def make_red_runs(head: str, older: str) -> list[PastRun]:
     ]
 
 
-def change_run(runs: list[PastRun], index: int, **fields: Any) -> list[PastRun]:
-    """The runs, with these fields of the one at `index` changed."""
-    return [*runs[:index], dataclasses.replace(runs[index], **fields), *runs[index + 1 :]]
+def change_last_run(runs: list[PastRun], **fields: Any) -> list[PastRun]:
+    """The runs, with these fields of the last one changed."""
+    return [*runs[:-1], dataclasses.replace(runs[-1], **fields)]
 
 
 @pytest.mark.long
@@ -54,11 +54,11 @@ def test_no_bisect_without_all_of_its_evidence(
         "it never passed": runs[:2],
         "it passes by now": [green_now, *runs],
         "it failed with edits": [dataclasses.replace(run, clean=False) if run.head == head else run for run in runs],
-        "it passed with edits": change_run(runs, 2, clean=False),
-        "it passed on another line of history": change_run(runs, 2, head=elsewhere),
-        "only other tests ran": change_run(runs, 2, full=False),
-        "nothing ran": change_run(runs, 2, passed=0),
-        "it failed already": change_run(runs, 2, failing=(CART,)),
+        "it passed with edits": change_last_run(runs, clean=False),
+        "it passed on another line of history": change_last_run(runs, head=elsewhere),
+        "only other tests ran": change_last_run(runs, full=False),
+        "nothing ran": change_last_run(runs, passed=0),
+        "it failed already": change_last_run(runs, failing=(CART,)),
     }
     for name, case in cases.items():
         world.runs = case
