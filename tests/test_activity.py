@@ -59,7 +59,7 @@ BLOCK = RailVerdict("gate", Verdict.BLOCK, "later rail")
 
 def make_activity(**read: Any) -> ActivitySince:
     """The activity since `NIGHT`, of what was `read`; of everything else there was nothing."""
-    nothing: dict[str, Any] = {"sessions": (), "blocked_entries": (), "decision_entries": (), "spent": 0, "waiting": ()}
+    nothing = {"sessions": (), "blocked_entries": (), "decision_entries": (), "spent": 0, "waiting": ()}
     return select_activity_since(NIGHT, **(nothing | read))
 
 
@@ -148,8 +148,8 @@ def test_an_interrupted_session_leaves_the_queue_when_it_ran_again_or_after_a_da
 
 def test_interrupted_work_that_is_pending_again_is_not_in_the_queue_besides() -> None:
     stopped = make_interrupted("sess_1")
-    again: Any = SimpleNamespace(workspace=stopped.workspace, assignment=SimpleNamespace(prompt=stopped.prompt))
-    elsewhere: Any = SimpleNamespace(workspace="/other", assignment=again.assignment)
+    again = SimpleNamespace(workspace=stopped.workspace, assignment=SimpleNamespace(prompt=stopped.prompt))
+    elsewhere = SimpleNamespace(workspace="/other", assignment=again.assignment)
     assert make_waiting_entries([], [stopped], [], NOW, pending=[again]) == []
     assert make_waiting_entries([], [stopped], [], NOW, pending=[elsewhere])
 

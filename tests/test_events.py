@@ -22,7 +22,7 @@ def read_titles(subscription: Subscription) -> list[str]:
 
 
 def test_a_burst_of_events_wakes_a_subscriber_once_and_is_read_in_order(bus: EventBus) -> None:
-    woken: list[int] = []
+    woken = []
     subscription = bus.subscribe(lambda: woken.append(1))
     for number in range(100):
         bus.publish(TaskAdded(title=str(number)))

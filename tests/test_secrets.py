@@ -118,7 +118,7 @@ def test_certificates_and_public_keys_stay(first: str) -> None:
 
 
 def test_a_secret_is_cut_from_the_moment_it_is_known() -> None:
-    known: list[str] = []
+    known = []
     redactor = Redactor(lambda: known)
     assert redactor.redact([KNOWN]) == [KNOWN]
     known.append(KNOWN)

@@ -58,7 +58,7 @@ def read_events(database: Database) -> list[tuple[str, str, str]]:
 
 def make_nested_list(depth: int) -> list[object]:
     """A list in a list, and so on."""
-    value: list[object] = []
+    value = []
     for _ in range(depth):
         value = [value]
     return value
@@ -249,7 +249,7 @@ def test_values_that_belong_together_are_set_at_once(store: SettingsStore, file:
 
 
 def test_a_listener_of_a_setting_of_this_run_finds_its_value(store: SettingsStore, bus: EventBus) -> None:
-    hours: list[int] = []
+    hours = []
     bus.subscribe(lambda: hours.append(store.current.quiet_hours_start))
     store.set_for_this_run({"quiet_hours_start": 21})
     assert hours == [21]

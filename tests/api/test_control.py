@@ -32,7 +32,7 @@ Call = Callable[..., Any]
 
 @pytest.fixture
 def serve(home: Home) -> Iterator[Serve]:
-    servers: list[ControlServer] = []
+    servers = []
 
     def start(work: Callable[[str, Any], Any]) -> ControlServer:
         home.data.mkdir(parents=True, exist_ok=True)
@@ -137,7 +137,7 @@ def test_a_slow_verb_delays_no_other(serve: Serve) -> None:
         return {"verb": verb}
 
     server = serve(work)
-    answers: list[Any] = []
+    answers = []
     slow = threading.Thread(target=lambda: answers.append(ask(server.address, "slow", {}, timeout=None)))
     slow.start()
     assert arrived.wait(10)
@@ -198,7 +198,7 @@ def test_an_engine_that_is_just_starting_is_waited_for(
     engine: StandIn, home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(control, "CONNECT_TIMEOUT_S", 30.0)
-    attempts: list[int] = []
+    attempts = []
 
     def opener(home: Home, **options: Any) -> StandIn:
         attempts.append(1)
@@ -214,7 +214,7 @@ def test_an_engine_of_another_version_is_only_asked_to_stop(
     call: Call, home: Home, clock: FakeClock, serve: Serve
 ) -> None:
     """As after an upgrade of the package while the engine runs."""
-    requested: list[str] = []
+    requested = []
     server = serve(lambda verb, arguments: requested.append(verb) or {})
     with held(home, clock, server.address, version=OTHER_VERSION):
         refusal = refused("other_version", lambda: call(home, "approve", {"id": "pred_1"}))
@@ -275,7 +275,7 @@ def test_a_stop_that_cannot_be_written_says_what_else_to_do(tmp_path: Path) -> N
 def test_a_console_keeps_its_connection_when_the_request_is_answered(tmp_path: Path) -> None:
     home = Home.locate(tmp_path / "home")
     home.data.mkdir(parents=True)
-    connections: queue.SimpleQueue[socket.socket] = queue.SimpleQueue()
+    connections = queue.SimpleQueue()
     threads_before = set(threading.enumerate())  # other servers of the tests may have such threads
 
     def new_threads() -> set[threading.Thread]:

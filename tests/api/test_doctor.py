@@ -83,8 +83,8 @@ def test_lines_of_a_heartbeat_and_souls_that_cannot_be_read_are_named_with_their
     (home.agents / "coo" / "heartbeat.md").write_text("- [ ] every 2h: look\n- [ ] every day 25:00: report\n")
     (home.agents / "cfo" / "soul.md").write_bytes(b"\xff")
     place, soul = "agents/coo/heartbeat.md:2: the time is not understood; write `every day", "agents/cfo/soul.md cannot"
-    listed: Any = dispatch(engine, "agents", {})
-    documents: Any = {id: dispatch(engine, "agents", {"action": "show", "id": id}) for id in ("coo", "cfo", "cto")}
+    listed = dispatch(engine, "agents", {})
+    documents = {id: dispatch(engine, "agents", {"action": "show", "id": id}) for id in ("coo", "cfo", "cto")}
     problems = [*listed["problems"], documents["cfo"]["problems"][0], documents["coo"]["problems"][0]]
     assert [line.startswith(soul) for line in problems] == [True, False, True, False]
     assert [line.startswith(place) for line in problems] == [False, True, False, True]
@@ -180,7 +180,7 @@ def test_a_key_that_was_exported_after_the_engine_began_serves_nothing(
 
 
 def test_providers_are_asked_only_online(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    hosts: list[str] = []
+    hosts = []
 
     def check_provider(provider: Any, key: str | None) -> str:
         hosts.append(provider.host)

@@ -88,7 +88,7 @@ PROMISED: dict[str, Any] = json.loads(FILE.read_text())
 
 def _find_classes_within(kinds: Iterable[Any]) -> set[type[Any]]:
     """The dataclasses among these types, in their arguments and in the fields of the classes."""
-    classes: set[type[Any]] = set()
+    classes = set()
     waiting = list(kinds)
     while waiting:
         kind = waiting.pop()

@@ -19,9 +19,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print what was tried: a failed test is an attack that succeeded."""
-    tried: Counter[str] = Counter()
-    succeeded: Counter[str] = Counter()
-    skipped: Counter[str] = Counter()
+    tried = Counter()
+    succeeded = Counter()
+    skipped = Counter()
     for outcome in ("passed", "failed", "error", "skipped"):
         for report in terminalreporter.stats.get(outcome, []):
             kind = dict(getattr(report, "user_properties", ())).get(PROPERTY)

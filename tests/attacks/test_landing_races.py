@@ -83,7 +83,7 @@ def exchange_all_the_time(path: Path, link: Path) -> Iterator[None]:
 def test_a_folder_that_becomes_a_link_before_a_call_leads_nowhere(
     tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, call: str, move: Move
 ) -> None:
-    place: Any = beneath if call == "resolve" else os
+    place = beneath if call == "resolve" else os
     name = "_open_folder" if call == "resolve" else call
     real = getattr(place, name)
     for number in range(1000):

@@ -136,7 +136,7 @@ class Victim:
 
     def attempt(self, code: str, terminal: int | None = None, **paths: object) -> Attempt:
         """Make an attempt to its end, with a `terminal` for its input and errors."""
-        variables: dict[str, object] = {
+        variables = {
             "user": str(self.user),
             "project": str(self.project),
             "folder": str(self.confinement.folder),
@@ -164,7 +164,7 @@ class Victim:
 
     def read_file_states(self) -> dict[str, tuple[object, ...]]:
         """All of the operator's files, but for the engine's cache: mode, owner, time, links, bytes."""
-        entries: dict[str, tuple[object, ...]] = {}
+        entries = {}
         for folder, folders, names in os.walk(self.user):
             if Path(folder) == self.home.cache:
                 folders.clear()

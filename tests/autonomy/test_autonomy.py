@@ -100,7 +100,7 @@ def test_a_listener_of_do_not_disturb_finds_it(
     make_autonomy: Callable[..., Autonomy], clock: FakeClock, bus: EventBus
 ) -> None:
     autonomy = make_autonomy()
-    ends: list[object] = []
+    ends = []
     bus.subscribe(lambda: ends.append(autonomy.dnd_until()))
     assert ends == [autonomy.set_dnd(timedelta(hours=2))] == [clock.now() + timedelta(hours=2)]
 
@@ -108,7 +108,7 @@ def test_a_listener_of_do_not_disturb_finds_it(
 def test_cards_are_made_only_while_the_operator_is_active(
     make_autonomy: Callable[..., Autonomy], clock: FakeClock, kill_switch: KillSwitch
 ) -> None:
-    cycles: list[int] = []
+    cycles = []
     autonomy = make_autonomy(lambda: cycles.append(1))
     assert autonomy.schedule.run(CARD_JOB)
     assert autonomy.next_cycle() == clock.now() + timedelta(minutes=10)

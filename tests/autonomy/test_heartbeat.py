@@ -195,8 +195,8 @@ def test_a_task_follows_the_changes_of_its_item(database: Database, clock: FakeC
     """The task is done when its item is ticked or gone, and open when it is back. It is an order while the item says
     `run`."""
     run, plain = "- [ ] 2026-01-05 09:00 run: lint\n", "- [ ] 2026-01-05 09:00: lint\n"
-    pages: list[HeartbeatPage] = []
-    faults: list[str] = []
+    pages = []
+    faults = []
     heartbeat = Heartbeat(database, clock, board=board, pages=lambda: (pages, faults), find_workspace=WORKSPACES.get)
 
     def pulse_with(text: str | None, *page_faults: str) -> tuple[str, str]:

@@ -44,7 +44,7 @@ def test_a_job_is_due_an_interval_after_it_ran_and_never_in_the_past(last: int |
 def test_a_job_runs_at_the_start_and_when_it_is_requested_and_not_again_after_a_restart(
     system_database: Database,
 ) -> None:
-    runs: list[int] = []
+    runs = []
     has_run = threading.Event()
 
     def action() -> None:
@@ -67,7 +67,7 @@ def test_a_job_runs_at_the_start_and_when_it_is_requested_and_not_again_after_a_
 
 
 def test_a_job_that_ran_while_it_was_looked_whether_it_is_due_does_not_run_again(system_database: Database) -> None:
-    runs: list[int] = []
+    runs = []
     has_run = threading.Event()
 
     def run_meanwhile() -> timedelta:
@@ -114,7 +114,7 @@ def test_the_log_has_only_warnings_of_apscheduler(tmp_path: Path) -> None:
 
 
 def test_a_job_that_is_requested_while_it_runs_runs_once_more(system_database: Database) -> None:
-    runs: list[int] = []
+    runs = []
     has_run_again = threading.Event()
 
     def action() -> None:

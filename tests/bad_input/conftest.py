@@ -39,7 +39,7 @@ def assert_refused(result: VerbOutput, code: str, *words: str) -> dict[str, str]
     """Check that a verb with --json was refused: exit code 1, one document, this `code`, and these `words` in the
     message or the fix. Returns the refusal."""
     assert result.code == 1, result.out + result.err
-    error: dict[str, str] = result.document["error"]
+    error = result.document["error"]
     assert error["code"] == code
     for word in words:
         assert word in error["message"] + error["fix"], error

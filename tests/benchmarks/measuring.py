@@ -33,7 +33,7 @@ def time_call(work: Callable[[], object], clock: Callable[[], float] = time.perf
 
 def time_in_turns(ways: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
     """Seconds of each way. They are called in turns, so that what else the machine does slows all of them down."""
-    seconds: dict[str, list[float]] = {name: [] for name in ways}
+    seconds = {name: [] for name in ways}
     for _ in range(rounds):
         for name, way in ways.items():
             seconds[name].append(time_call(way))

@@ -55,8 +55,7 @@ class ClientProcess:
     def end(self) -> ClientReport:
         """Let the clients stop listening. Returns what they received."""
         self._pipe.send("enough")
-        report: ClientReport = self._pipe.recv()
-        return report
+        return self._pipe.recv()
 
 
 @contextmanager
@@ -80,7 +79,7 @@ def _run_clients(pipe: Connection, port: int, token: str, number: int, stalled: 
 
 async def _listen(pipe: Connection, port: int, token: str, number: int, stalled: int) -> None:
     clients, tasks = [], []
-    open_connections: list[object] = []  # a connection that nothing refers to is closed
+    open_connections = []  # a connection that nothing refers to is closed
     for _ in range(number):
         reader, writer = await _connect(port, token)
         open_connections.append(writer)

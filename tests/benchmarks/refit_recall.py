@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from tests.benchmarks.recall_fitting import BY_HAND, fit_weights, rank_without_itself, rerank
-from tests.benchmarks.recall_measuring import Ranking, observe_sets, print_recall
+from tests.benchmarks.recall_measuring import observe_sets, print_recall
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
         name: [question for questions in kind.values() for question in questions] for name, kind in kinds.items()
     }
     weights = fit_weights(list(questions_by_kind.values()))
-    rows: dict[str, list[Ranking]] = {}
+    rows = {}
     for name, questions in questions_by_kind.items():
         rows[f"{name}, shipped"] = [question.rankings["recall"] for question in questions]
         rows[f"{name}, fitted on all"] = [rerank(question, weights) for question in questions]

@@ -110,7 +110,7 @@ def print_thresholds(embed: Callable[[list[str]], Any]) -> None:
     shares = routing._compute_probabilities(prompts, embed(prompts))
     print(f"{'threshold':>9}{'right':>7}{'wrong':>7}{'left alone':>12}{'no work, left alone':>21}")
     for threshold in THRESHOLDS:
-        counts: Counter[str] = Counter()
+        counts = Counter()
         for line, row in zip(tuning, shares, strict=True):
             channels = routing._sum_by_channel(row, Settings())
             best = max(channels, key=lambda name: channels[name])

@@ -101,7 +101,7 @@ def make_proposals(chance: random.Random, number: int) -> list[Proposal]:
 def select_as_templates(proposals: Sequence[Proposal]) -> list[Proposal]:
     """What would be shown without a Twin: the proposals with the strongest signals, at most `MAX_SAME_KIND` of a
     kind."""
-    best: list[Proposal] = []
+    best = []
     for candidate in sorted(proposals, key=lambda proposal: proposal.signals[0].share, reverse=True):
         if len(best) < MAX_SHOWN and sum(earlier.kind == candidate.kind for earlier in best) < MAX_SAME_KIND:
             best.append(candidate)

@@ -30,7 +30,7 @@ def test_success_rises_with_what_is_learnt_and_returns_without_it(
     tmp_path: Path, server: ModelServer, model_host: ModelHost
 ) -> None:
     phases = ("off", "on", "rolled back", "on again")
-    passed: dict[str, list[bool]] = {name: [] for name in phases}
+    passed = {name: [] for name in phases}
     print("\nseed  phase         green   effects active")
     for seed in SEEDS:
         shop = Shop(tmp_path / str(seed), server, model_host, seed)

@@ -57,8 +57,8 @@ def _show(mistake: str, command: str, rule: str) -> None:
 
 
 def test_destructive_commands_are_stopped_and_safe_ones_pass() -> None:
-    right: Counter[tuple[str, str, bool]] = Counter()
-    total: Counter[tuple[str, str, bool]] = Counter()
+    right = Counter()
+    total = Counter()
     for line in _read_lines("commands.jsonl"):
         command, expected, even = line["command"], line["expected"], _is_even(line["command"])
         verdict = check_command(command)
@@ -82,8 +82,8 @@ def test_destructive_commands_are_stopped_and_safe_ones_pass() -> None:
 
 def test_everyday_commands_pass_unless_they_are_harmful() -> None:
     labels = {row["sha256"]: row["label"] for row in map(json.loads, LABELS.read_text().splitlines())}
-    counts: Counter[tuple[str, bool]] = Counter()
-    rules: Counter[str] = Counter()
+    counts = Counter()
+    rules = Counter()
     unlabelled = []
     for line in _read_lines("everyday_commands.jsonl"):
         command, even = line["command"], _is_even(line["command"])

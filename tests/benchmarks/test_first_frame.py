@@ -67,7 +67,7 @@ def test_the_first_useful_frame_is_near_that_of_a_hello_world(tmp_path: Path) ->
     program = tmp_path / "hello.py"
     program.write_text(HELLO)
 
-    times: dict[str, list[float]] = {"hello": [], "frame": [], "ready": []}
+    times = {"hello": [], "frame": [], "ready": []}
     with closing(Terminal()) as screen:
         for _ in range(RUNS):  # alternating, so that a busy moment hits both
             began = screen.start([sys.executable, str(program)], cwd=repository.path)

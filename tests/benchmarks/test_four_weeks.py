@@ -38,7 +38,7 @@ def live_four_weeks(root: Path, server: ModelServer, model_host: ModelHost, seed
     tasks = make_tasks(seed, DAYS)
     model = server.answer = ShopModel(tasks)
     model.follow_share, model.guess_share = 0.9, 0.2
-    results: list[bool] = []
+    results = []
     with shop.opened():
         for day, task in enumerate(tasks):
             is_corrected = day < CORRECTED_DAYS
@@ -56,7 +56,7 @@ def live_four_weeks(root: Path, server: ModelServer, model_host: ModelHost, seed
 def test_four_weeks_with_everything_on_and_each_ladder_alone(
     tmp_path: Path, server: ModelServer, model_host: ModelHost
 ) -> None:
-    passed: dict[str, list[bool]] = {way: [] for way in WAYS}
+    passed = {way: [] for way in WAYS}
     print("\nseed  on           right at the first try, task by task")
     for way, on in WAYS.items():
         for seed in SEEDS:

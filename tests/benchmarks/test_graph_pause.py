@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -62,7 +61,7 @@ def write_graph(graph: TaskGraph) -> None:
 def test_no_thread_stalls_while_the_graph_works(tmp_path: Path) -> None:
     write_snapshot(tmp_path)
     graph = TaskGraph(tmp_path, FakeClock(NOW))
-    steps: list[tuple[str, Callable[[], object]]] = [
+    steps = [
         ("read", graph.load),
         ("queried", lambda: query_graph(graph)),
         ("1,500 tasks and edges written", lambda: write_graph(graph)),

@@ -76,7 +76,7 @@ def test_harmful_fragments_are_found_and_good_ones_kept(
     print("\nafter  fragment                                   with    without    from   to  verdict")
     with shop.opened() as engine:
         planted = {plant_fragment(shop, words): words for words in (*GOOD, *HARMFUL)}
-        reported: list[str] = []
+        reported = []
         for number, task in enumerate(tasks, 1):
             shop.review(shop.work(task))
             if number % TASKS_PER_CHECK:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
 from datetime import timedelta
 
 from engine.clock import FakeClock
@@ -58,7 +57,7 @@ def test_a_ledger_of_a_million_rows_is_queried_and_written_quickly(database: Dat
     fill_ledger(database, clock)
     ledger = Ledger(database)
     chance = random.Random(3)
-    queries: dict[str, Callable[[], object]] = {
+    queries = {
         "latest 50": lambda: ledger.latest(50),
         "latest 50 of one kind": lambda: ledger.latest(50, kinds=(chance.choice(KINDS),)),
     }

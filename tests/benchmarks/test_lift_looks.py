@@ -36,7 +36,7 @@ def looks_harmful(counts: RunCounts) -> Numbers:
     runs, without = numpy.maximum(counts.with_effect, 1), numpy.maximum(counts.without, 1)
     pooled = (counts.with_good + counts.without_good) / (runs + without)
     error = numpy.sqrt(pooled * (1 - pooled) * (1 / runs + 1 / without))
-    is_worse: Numbers = counts.without_good / without - counts.with_good / runs > 1.2816 * error
+    is_worse = counts.without_good / without - counts.with_good / runs > 1.2816 * error
     return is_worse & (counts.with_effect >= 10) & (counts.without >= 10)
 
 

@@ -26,7 +26,7 @@ from engine.memory.ranking import MIN_RELEVANCE, WEIGHTS, rank
 from engine.model import RecallQuery
 from tests.benchmarks.generated_recall_sets import make_documents
 from tests.benchmarks.recall_measuring import Ranking, open_memory_with
-from tests.benchmarks.recall_sets import NOW, Conversation, Question, read_locomo, read_work
+from tests.benchmarks.recall_sets import NOW, Question, read_locomo, read_work
 
 UNRELATED = Path(__file__).with_name("unrelated_questions.txt").read_text(encoding="utf-8").splitlines()
 """Everyday questions to which no memory has an answer."""
@@ -90,7 +90,7 @@ def ask(memory: MemoryService, text: str) -> Answer:
 
 
 def test_unrelated_questions_find_nothing(tmp_path: Path) -> None:
-    conversations: list[Conversation] = [read_work(), make_documents(count=50)]
+    conversations = [read_work(), make_documents(count=50)]
     if folder := os.environ.get("CLAWPY_DATA"):
         conversations += read_locomo(Path(folder) / "locomo.json")[1:2]
     chance = random.Random(3)

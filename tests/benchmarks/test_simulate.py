@@ -22,9 +22,9 @@ def test_a_month_takes_less_than_sixteen_seconds() -> None:
 
 
 def test_over_twenty_seeds_every_rail_blocks_and_every_block_is_shown_with_its_rail() -> None:
-    total: Counter[str] = Counter()
-    seeds_without_block: Counter[str] = Counter()
-    gates_without_refusal: Counter[str] = Counter()
+    total = Counter()
+    seeds_without_block = Counter()
+    gates_without_refusal = Counter()
     for seed in range(1, 21):
         document = json.loads(json.dumps(simulate(30, seed)))
         counts = {rail["rail"]: rail["blocked"] for rail in document["rails"]}

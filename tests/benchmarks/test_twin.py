@@ -135,7 +135,7 @@ def test_the_twin_on_a_trace_that_it_has_not_learned(all_rows: list[Row]) -> Non
 @pytest.mark.parametrize("how", ["rows in any order", "trace by trace"])
 def test_the_twin_from_a_cold_start(all_rows: list[Row], how: str) -> None:
     print(f"\nfrom a cold start, {how}; AUC from decision {FROM} on")
-    sure_verdicts: list[bool] = []
+    sure_verdicts = []
     for seed in ORDERS:
         order = order_rows(all_rows, how, seed)
         wanted = numpy.array([row.wanted for row in order])

@@ -107,7 +107,7 @@ def clawpy(home: Home, capsys: pytest.CaptureFixture[str]) -> Clawpy:
 @pytest.fixture
 def engines(monkeypatch: pytest.MonkeyPatch, clock: FakeClock, shop: Repository) -> list[StandIn]:
     """The engines that were opened; each is a stand-in."""
-    opened: list[StandIn] = []
+    opened = []
 
     def open_stand_in(home: Home, *, workspaces: list[str], start_schedule: bool, resume: bool) -> StandIn:
         assert not start_schedule

@@ -19,7 +19,7 @@ from tests.support.helpers import write_settings
 
 def script_remember(monkeypatch: pytest.MonkeyPatch, **answer: Any) -> list[dict[str, Any]]:
     """Answer each `remember` with this; returns the list to which its requests are added."""
-    asked: list[dict[str, Any]] = []
+    asked = []
 
     @contextmanager
     def connect(*_: object, **__: object) -> Iterator[Any]:

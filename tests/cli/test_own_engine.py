@@ -130,7 +130,7 @@ def test_what_was_remembered_is_forgotten_only_after_a_yes(clawpy: Clawpy, tmp_p
 @pytest.mark.long
 def test_a_session_that_another_verb_approved_runs_to_its_end(home: Home, project: Path) -> None:
     """An engine opened for one verb is reached by others; it does not close over what they began."""
-    card_ids: list[str] = []
+    card_ids = []
 
     def opener(home: Home, **options: Any) -> Engine:
         engine = open_engine(home, **options)

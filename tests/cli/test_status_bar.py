@@ -8,7 +8,6 @@ from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -53,7 +52,7 @@ class StatusBarWorld:
         self.home, self.clock, self.bus = home, clock, bus
         self.pending: list[Card] = []
         self.holds: list[Hold] = []
-        engine: Any = SimpleNamespace(
+        engine = SimpleNamespace(
             home=home,
             bus=bus,
             clock=clock,

@@ -46,7 +46,7 @@ async def running(
 
 async def until_loaded(pilot: Pilot) -> None:
     """Wait until the engine is open and everything was read once."""
-    app: Any = pilot.app  # a console
+    app = pilot.app  # a console
     await until(pilot, lambda: app.state.phase and not is_reading(app), "for the engine")
 
 

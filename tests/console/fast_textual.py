@@ -159,7 +159,7 @@ _to_thread = asyncio.to_thread
 
 async def _track_to_thread(work: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """In place of `asyncio.to_thread`: remember the call until it ends."""
-    threads: list[int] = []
+    threads = []
 
     def run() -> Any:
         threads.append(threading.get_ident())

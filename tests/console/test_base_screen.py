@@ -108,7 +108,7 @@ async def test_a_long_list_is_scrolled_as_it_was_and_its_cursor_is_in_sight(cons
 @pytest.mark.long
 async def test_results_are_not_drawn_while_the_app_ends(console: ConsoleApp) -> None:
     async with running(console) as pilot:
-        drawn: list[str] = []
+        drawn = []
         console.screen.read(lambda _: "there", drawn.append, group="before")
         await until(pilot, lambda: drawn == ["there"])
         await console.screen.remove_children()
@@ -121,7 +121,7 @@ async def test_results_are_not_drawn_while_the_app_ends(console: ConsoleApp) -> 
 async def test_the_lines_on_top_are_not_drawn_while_the_app_ends(
     console: ConsoleApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    drawn: list[Frame] = []
+    drawn = []
     monkeypatch.setattr(Frame, "draw", lambda frame: drawn.append(frame))
     monkeypatch.setattr(Frame, "on_unmount", lambda frame: frame.app.draw_frames(), raising=False)
     async with running(console):
@@ -173,7 +173,7 @@ async def test_the_terminal_can_be_resized_behind_a_dialog(
         drawn.append(screen)
 
     before, after = sizes
-    drawn: list[Screen[object]] = []
+    drawn = []
     draw = Compositor.render_update
     async with console.run_test(size=before) as pilot:
         await open_screen(pilot, "mission")

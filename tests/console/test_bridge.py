@@ -150,7 +150,7 @@ def test_no_kind_of_toast_is_left_out_above() -> None:
 async def test_an_event_updates_the_screen_and_rings_without_the_focus(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alerts: list[str] = []
+    alerts = []
     monkeypatch.setattr(type(console), "notify_in_terminal", lambda app, text: alerts.append(text))
     monkeypatch.setattr(type(console), "bell", lambda self: alerts.append("bell"))
     async with running(console, size=(120, 60), notifications=True) as pilot:

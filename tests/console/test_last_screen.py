@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass, replace
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import get_args, get_type_hints
 
 import pytest
 
@@ -98,8 +98,8 @@ def test_a_field_of_the_last_screen_that_cannot_be_read_is_left_out_alone(
 
 def test_other_fields_of_the_state_are_another_version() -> None:
     """If this fails, raise `LAST_SCREEN_VERSION`, and put the version and the new hash here."""
-    hints: list[Any] = [AppState]
-    fields: dict[str, list[str]] = {}
+    hints = [AppState]
+    fields = {}
     for hint in hints:
         hints += get_args(hint)
         if isinstance(hint, type) and is_dataclass(hint) and hint.__name__ not in fields:

@@ -76,7 +76,7 @@ async def test_nothing_ticks_faster_than_a_second_and_a_still_screen_is_not_draw
     async with running(console) as pilot:
         await until(pilot, lambda: not any(worker.is_running for worker in console.workers), "for the greeting")
         assert all(timer._interval >= 1 for timer in console._timers)
-        drawn: list[str] = []
+        drawn = []
         for widget in console.screen.query("*"):
             original = widget.refresh
             widget.refresh = lambda *a, _o=original, _w=widget, **k: (drawn.append(repr(_w)), _o(*a, **k))[1]
@@ -115,7 +115,7 @@ async def test_the_loop_is_free_while_everything_happens_in_a_real_engine(
         predicting = threading.Thread(target=predict, daemon=True)
         predicting.start()
         watchdog = Watchdog(monkeypatch)
-        worst: dict[str, list[float]] = {key: [] for key in KEYS}
+        worst = {key: [] for key in KEYS}
         for key in KEYS * ROUNDS:
             watchdog.worst = 0.0
             app.simulate_key(key)

@@ -152,7 +152,7 @@ async def test_the_heading_of_drafts_names_the_keys_of_the_operator(console: Con
 async def test_the_operators_editor_gets_the_file(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened: list[str] = []
+    opened = []
     monkeypatch.setattr("clawpy_console.external_programs.open_editor", lambda app, path: opened.append(path))
     await play(console, *open_layer(Layer.MARKDOWN), press("E"), size=WIDE)
     assert opened == [str(engine.agent_files.folder / "/".join(SOUL))]

@@ -135,7 +135,7 @@ async def test_the_palette_has_no_command_of_another_screen_over_a_dialog_and_no
 async def test_what_was_typed_before_the_palette_closed_begins_no_search_after_it(
     console: ConsoleApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    searched: list[str] = []
+    searched = []
     monkeypatch.setattr(Palette, "_gather_commands", lambda _, text: searched.append(text))
     async with running(console, "ctrl+p", "s") as pilot:
         await until(pilot, lambda: "s" in searched)

@@ -285,7 +285,7 @@ async def test_a_long_request_keeps_its_keys_in_sight_and_says_that_there_is_mor
 async def test_enter_on_a_line_opens_the_file_it_came_from(
     console: ConsoleApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    opened: list[str] = []
+    opened = []
     monkeypatch.setattr("clawpy_console.external_programs.open_editor", lambda app, path: opened.append(path))
     await play(
         console, *HERE, *UNTIL_XRAY, *SOULS_LINE, press("enter"), Until("its file", lambda app: opened == [SOUL_FILE])
@@ -316,7 +316,7 @@ async def test_the_path_of_a_file_is_copied_where_no_editor_can_open_it(
 async def test_a_shell_that_is_not_installed_is_replaced(
     console: ConsoleApp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shell: str, opened: str
 ) -> None:
-    ran: list[list[str]] = []
+    ran = []
     monkeypatch.setenv("TMUX", "/tmp/tmux-0/default,1,0")
     monkeypatch.setenv("SHELL", shell)
     monkeypatch.setattr(subprocess, "run", lambda command, **_: ran.append(command))
@@ -329,7 +329,7 @@ async def test_a_shell_that_is_not_installed_is_replaced(
 async def test_the_folder_opens_in_a_window_of_tmux(
     console: ConsoleApp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    ran: list[list[str]] = []
+    ran = []
     monkeypatch.setenv("TMUX", "/tmp/tmux-0/default,1,0")
     monkeypatch.setattr(subprocess, "run", lambda command, **_: ran.append(command))
     opened = Until("tmux", lambda app: bool(ran))

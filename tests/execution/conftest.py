@@ -25,7 +25,7 @@ def landing_world(tmp_path: Path) -> Iterator[LandingWorld]:
 @pytest.fixture
 def make_world(tmp_path: Path, database: Database, clock: FakeClock, bus: EventBus) -> Iterator[MakeWorld]:
     """Makes worlds on one database: the second one is the next engine of that home."""
-    worlds: list[SessionWorld] = []
+    worlds = []
 
     def make(kind: type[SessionWorld] = ScriptWorld, **options: object) -> SessionWorld:
         worlds.append(kind(tmp_path, database, clock, bus, **options))

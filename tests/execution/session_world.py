@@ -76,7 +76,7 @@ class ChangingSettings:
 def make_rails(verdict: Callable[[str], Verdict] = lambda command: Verdict.ALLOW, **replacements: Any) -> SessionRails:
     """Rails on which every permit is good once and `verdict` is the content filter's. `replacements` are used in
     place of the rest."""
-    arguments: dict[str, Any] = {
+    arguments = {
         "consume": StandInPermits().consume,
         "stop_signal": str,
         "check": lambda command: RailVerdict("content", verdict(command), "a rule says so"),

@@ -76,7 +76,7 @@ def test_the_sandbox_names_the_hosts_of_the_workspace_and_of_the_runner() -> Non
 
 
 def test_a_channel_that_nothing_serves_names_one_that_can_take_the_prompt() -> None:
-    answers: dict[str, Answer] = {"model": NO_KEY, "acp:claude": CLAUDE}
+    answers = {"model": NO_KEY, "acp:claude": CLAUDE}
     admission = make_admission(answers, others={"code": ChannelSettings(agent="builder", runner="acp:claude")})
     expected = "no provider has a key; Claude Code serves code: `clawpy propose --channel code TEXT`"
     assert admission.check(PROSE).reason == expected
@@ -84,7 +84,7 @@ def test_a_channel_that_nothing_serves_names_one_that_can_take_the_prompt() -> N
 
 
 def test_a_flow_has_no_fallback() -> None:
-    answers: dict[str, Answer] = {"flow": RunnerInfo(available=False, reason="`paths` must be a list"), "model": MODEL}
+    answers = {"flow": RunnerInfo(available=False, reason="`paths` must be a list"), "model": MODEL}
     admission = make_admission(answers, fallback=("model",))
     assert admission.choose(FLOW) == (FLOW, "")
     assert admission.check(FLOW).reason == "`paths` must be a list"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.execution.diffs import HunkSpan, apply_hunks, find_hunks
+from engine.execution.diffs import apply_hunks, find_hunks
 
 
 def test_hunks_apply_with_and_without_a_final_line_break() -> None:
@@ -20,7 +20,7 @@ def test_the_hunks_of_a_file_are_found_in_it(data: st.DataObject) -> None:
     """Also where lines repeat, hunks are empty on one side, or lie side by side."""
     lines = st.lists(st.sampled_from((b"a\n", b"b\n", b"a\r\n")), max_size=3)
     old, new = b"", b""
-    spans: list[HunkSpan] = []
+    spans = []
     for same, removed, added in data.draw(st.lists(st.tuples(lines, lines, lines), max_size=6)):
         old, new = old + b"".join(same), new + b"".join(same)
         start, new_start = old.count(b"\n"), new.count(b"\n")

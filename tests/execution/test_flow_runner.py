@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from datetime import datetime
-from pathlib import Path
 
 import pytest
 
@@ -34,7 +32,7 @@ def write_by_command(job: Job, name: str, text: str = "x\n") -> None:
 
 
 def test_a_flow_has_the_clock_of_its_engine(world: FlowWorld) -> None:
-    read: list[datetime] = []
+    read = []
 
     def perform(job: Job) -> FlowResult:
         read.append(job.clock.now())
@@ -96,7 +94,7 @@ def test_a_forbidden_command_runs_as_often_as_the_allowed_assignment_names_it(
 
 
 def test_a_check_runs_in_the_operators_tree(world: FlowWorld) -> None:
-    jobs: list[Job] = []
+    jobs = []
 
     def perform(job: Job) -> FlowResult:
         jobs.append(job)
@@ -131,7 +129,7 @@ def test_a_check_of_a_tree_that_changed_meanwhile_is_recorded_for_no_state(world
 def test_a_worktree_has_the_present_files_and_is_removed(world: FlowWorld) -> None:
     world.repository.write("draft.py", "draft\n")
     before = world.repository.git("status", "--porcelain")
-    folders: list[Path] = []
+    folders = []
 
     def perform(job: Job) -> FlowResult:
         folders.append(job.folder)

@@ -91,7 +91,7 @@ def test_a_conversation_is_stored_once_and_read_whole(calls: ModelCalls, databas
 def test_each_call_of_a_conversation_that_runs_in_a_circle_is_read_once(
     calls: ModelCalls, database: Database, followed: int
 ) -> None:
-    ids: list[str] = []
+    ids = []
     for name in ("first", "second", "third"):
         ids.append(begin_call(calls, messages=[make_part(name, name)], follows=ids[-1] if ids else ""))
     database.write(
@@ -103,7 +103,7 @@ def test_each_call_of_a_conversation_that_runs_in_a_circle_is_read_once(
 
 
 def test_every_call_of_a_conversation_has_its_provenance_and_is_observed_once(database: Database) -> None:
-    reported: list[tuple[str, object]] = []
+    reported = []
     calls = ModelCalls(
         database,
         Randomness(2),

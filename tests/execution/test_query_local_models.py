@@ -27,7 +27,7 @@ def find_address(server: WebServer) -> str:
 @pytest.fixture
 def new_server() -> Iterator[NewServer]:
     """Starts a server of this machine, which answers nothing yet."""
-    servers: list[WebServer] = []
+    servers = []
 
     def start() -> WebServer:
         servers.append(WebServer())

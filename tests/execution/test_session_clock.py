@@ -23,7 +23,7 @@ def test_a_pause_ends_only_once_its_time_is_left_out() -> None:
     """Another thread that finds a stopwatch running again must find its seconds without the pause."""
     clock = WatchedClock(datetime(2026, 1, 5, 9, tzinfo=UTC))
     stopwatch = Stopwatch(clock)
-    states: list[bool] = []
+    states = []
     with stopwatch.pause():
         clock.advance(timedelta(minutes=5))
         clock.watch = lambda: states.append(stopwatch.is_paused)

@@ -111,7 +111,7 @@ def test_the_start_in_a_copied_home_ends_no_session_of_the_original(
 def refuse_ends(patched: pytest.MonkeyPatch) -> list[str]:
     """Have the disk be full whenever the end of a session is stored. Returns the ids of these sessions, one for each
     refusal."""
-    refused_ids: list[str] = []
+    refused_ids = []
 
     def refuse(store: SessionStore, session_id: str, *_: object, **__: object) -> None:
         refused_ids.append(session_id)
@@ -136,7 +136,7 @@ def test_an_end_that_cannot_be_stored_is_retried_and_reported(
     world: ScriptWorld, bus: EventBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events = bus.subscribe(lambda: None)
-    messages: list[str] = []
+    messages = []
 
     def is_stored_now() -> bool:
         messages.extend(event.message for event in events.drain() if isinstance(event, FaultReported))

@@ -36,7 +36,7 @@ def test_an_approved_session_ends_at_its_time_limits(
     make_world: MakeWorld, clock: FakeClock, channel: dict[str, object], span: timedelta, message: str
 ) -> None:
     world = make_world(channel=channel)
-    running: list[LiveSession] = []
+    running = []
 
     def work(live: LiveSession) -> str:
         running.append(live)

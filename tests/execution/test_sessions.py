@@ -91,7 +91,7 @@ def test_an_error_of_the_runner_fails_the_session_with_its_message(
 
 @pytest.mark.parametrize("verdict", [Verdict.ASK, Verdict.BLOCK])
 def test_the_content_filter_is_asked_before_every_command(make_world: MakeWorld, verdict: Verdict) -> None:
-    commands: list[str] = []
+    commands = []
 
     def judge(command: str) -> Verdict:
         commands.append(command)

@@ -25,7 +25,7 @@ def path(tmp_path: Path) -> Path:
 @pytest.mark.long
 @given(st.lists(st.tuples(st.sampled_from(["say", "thought"]), st.text("ab \n", max_size=30) | st.text()), max_size=20))
 def test_streamed_text_is_complete(pieces: list[tuple[str, str]]) -> None:
-    lines: list[tuple[str, str]] = []
+    lines = []
     streamed = StreamedText(lambda kind, text: lines.append((kind, text)), redact)
     for kind, text in pieces:
         streamed.add(kind, text)
@@ -38,7 +38,7 @@ def test_streamed_text_is_complete(pieces: list[tuple[str, str]]) -> None:
 @pytest.mark.parametrize("text", ["x " * 100_000, "x" * 200_000])
 def test_a_huge_piece_of_text_is_split_in_time_that_grows_with_its_length(text: str) -> None:
     cleaned = 0
-    lines: list[str] = []
+    lines = []
 
     def clean(part: str) -> str:
         nonlocal cleaned

@@ -199,7 +199,7 @@ def test_a_file_that_cannot_be_read_stays_as_in_the_index(repository: Repository
     repository.write("a.txt", "2\n").chmod(0)
     repository.write("b.txt", "2\n")
     repository.write("new.txt", "2\n").chmod(0)
-    confined: list[str] = []
+    confined = []
     if os.geteuid() == 0:
         if shutil.which("setpriv") is None:
             pytest.skip("setpriv is not there")

@@ -179,7 +179,7 @@ def test_git_shows_an_agent_what_it_changed(make_world: MakeWorld, repository: R
         pytest.skip(f"{name} does not work on this machine")
     repository.commit("Begin", {"a.txt": "a\n"})
     world = make_world(AgentWorld, repository=repository, sandbox=sandbox)
-    outputs: list[str] = []
+    outputs = []
 
     def change_and_ask_git(live: LiveSession, folder: SessionFolder) -> None:
         (folder.path / "a.txt").write_text("changed\n")

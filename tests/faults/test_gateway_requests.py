@@ -27,7 +27,7 @@ REQUESTS, RUNS = 10_000, 5
 
 def test_ten_thousand_requests_get_described_replies(serve: Serve) -> None:
     sent, began = 0, time.monotonic()
-    counts: Counter[str] = Counter()
+    counts = Counter()
     for run in range(20 * RUNS):
         report = fuzz(serve(limits=UNHURRIED), REQUESTS // RUNS, start=run + 1)
         sent += report.total()

@@ -107,7 +107,7 @@ def run_in_child(work: Callable[..., object], *arguments: object, about: str = "
 def check(lap: Lap, before: FileStates) -> Counter[str]:
     """Open the home again, and check every guarantee. Returns the acknowledged stages and what was found, counted."""
     acknowledged = lap.read_acknowledgements()
-    counts: Counter[str] = Counter(stage for stage in ("approved", "ran", "landed", "undone") if stage in acknowledged)
+    counts = Counter(stage for stage in ("approved", "ran", "landed", "undone") if stage in acknowledged)
     engine = open_engine(lap.home, workspaces=[str(lap.repository)], start_schedule=False)
     try:
         started = next(event for event in engine.ledger.latest(20, kinds=(EngineStarted.__name__,)))
@@ -206,7 +206,7 @@ def test_a_kill_at_any_instant_loses_nothing(tmp_path: Path) -> None:
     assert "undone" in first.read_acknowledgements()
 
     chance = random.Random(20260105)
-    totals: Counter[str] = Counter()
+    totals = Counter()
     for number in range(1, ROUNDS + 1):
         lap = make_round(tmp_path, number, template)
         before = read_file_states(lap.repository)

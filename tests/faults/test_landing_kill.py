@@ -148,7 +148,7 @@ def _let_git_finish(folder: Path) -> None:
 def test_a_kill_at_any_step_leaves_a_landing_whole_or_undone(prepared_landing: tuple[Path, str]) -> None:
     folder, change_set_id = prepared_landing
     before, after = read_states_around_landing(folder, change_set_id)
-    counted: Counter[str] = Counter()
+    counted = Counter()
     for decision, start, end, final_state in (
         ("land", before, after, ChangeState.LANDED),
         ("undo", after, before, ChangeState.UNDONE),
@@ -171,7 +171,7 @@ def test_a_kill_at_any_instant_leaves_a_landing_whole_or_undone(prepared_landing
     folder, change_set_id = prepared_landing
     before, after = read_states_around_landing(folder, change_set_id)
     chance = random.Random(20260105)
-    counted: Counter[str] = Counter()
+    counted = Counter()
     started = time.monotonic()
     run_in_process(folder, decide(change_set_id, "land"))
     longest = time.monotonic() - started

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.faults
 
 
 def test_five_hundred_scenarios_land_as_git_would() -> None:
-    outcomes: Counter[str] = Counter()
+    outcomes = Counter()
 
     @settings(max_examples=500, suppress_health_check=list(HealthCheck))
     @given(SCENARIOS)

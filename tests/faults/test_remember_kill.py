@@ -39,7 +39,7 @@ while True:
 @pytest.mark.faults
 def test_no_acknowledged_memory_is_lost(tmp_path: Path) -> None:
     chance = random.Random(1)
-    acknowledged: dict[int, int] = {}
+    acknowledged = {}
     for run in range(KILLS):
         acknowledged[run] = max(map(int, run_until_killed(chance, MAX_SECONDS, WRITER, run, tmp_path)), default=0)
     memory, database = open_memory(tmp_path)

@@ -169,7 +169,7 @@ def test_submodules_are_not_entered(repository: Repository, read_state: Read, tm
 def test_nothing_is_walked_again_until_a_ref_moves(
     repository: Repository, read_state: Read, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commands: list[str] = []
+    commands = []
     run = Git.run
 
     def run_recorded(self: Git, *arguments: str, **details: object) -> object:

@@ -155,7 +155,7 @@ def test_a_changed_file_with_many_keys_is_read_once(repository: Repository, monk
     repository.commit("gone", {"gone.py": ""})
     for name in ("keys.py", "gone.py"):
         repository.write(name, "KEYS = ()\n")
-    read: list[Path] = []
+    read = []
 
     def read_and_count(path: Path, size: int, *, follow: bool = True) -> bytes:
         read.append(path)

@@ -136,7 +136,7 @@ def test_what_was_reported_is_forgotten_with_the_last_session_that_had_the_guida
 def test_a_review_reads_no_old_sessions_while_nothing_is_reported(work: GuidedWork, clock: FakeClock) -> None:
     work.run(1, bad=False)
     clock.advance(timedelta(days=31))
-    loaded: list[GuidedSession] = []
+    loaded = []
 
     def add_loaded(row: GuidedSession, _: object) -> None:
         loaded.append(row)

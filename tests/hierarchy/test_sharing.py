@@ -93,7 +93,7 @@ def test_two_homes_converge_whatever_is_cut(
     tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[int, str, int]], cuts: list[str]
 ) -> None:
     shared = LocalSharedDatabase(cuts=cuts)
-    queued: set[str] = set()
+    queued = set()
     with open_homes(tmp_path_factory.mktemp("homes"), FakeClock(MONDAY_MORNING), shared) as worlds:
         for home, action, number in actions:
             world = worlds[home]

@@ -242,7 +242,7 @@ def test_what_is_written_after_a_search_is_in_the_file_even_if_another_program_o
 
 def test_stores_of_the_second_pass_are_erased_again_at_the_end(database: Database) -> None:
     """A session that ends meanwhile copies into an earlier store what a later one still has."""
-    order: list[str] = []
+    order = []
 
     class RecordingStore:
         def __init__(self, name: str) -> None:

@@ -96,7 +96,7 @@ def test_an_edge_is_refused_exactly_if_it_closes_a_circle(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, Relation, int, bool]]
 ) -> None:
     graph = open_graph(tmp_path_factory.mktemp("graph"), *"01234567")
-    edges: dict[Relation, set[tuple[str, str]]] = {relation: set() for relation in ACYCLIC}
+    edges = {relation: set() for relation in ACYCLIC}
     for source, relation, target, is_cut in steps:
         edge = (str(source), str(target))
         if is_cut and edge in edges[relation]:

@@ -92,7 +92,7 @@ def test_turns_are_remembered_with_their_speaker_and_place_and_without_secrets(
 
 
 def test_bad_lines_and_folders_are_named(transcript: Path, tmp_path: Path, database: Database) -> None:
-    reports: list[str] = []
+    reports = []
     folders = [transcript.parents[1], tmp_path / "none"]
     make_importer(database, StandInWork(), folders, report=lambda where, problems: reports.append(problems)).run()
     assert "s1.jsonl line 2: not JSON" in reports[0]

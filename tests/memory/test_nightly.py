@@ -89,7 +89,7 @@ class Nights:
 
     def add_session(self, name: str, *lines: tuple[str, str]) -> SessionView:
         """A session with these lines of (kind, text) in its transcript, whose captures are taken."""
-        session: SessionView = self.work.add(make_view(name), *lines)
+        session = self.work.add(make_view(name), *lines)
         self.captures.capture_session(name)
         return session
 

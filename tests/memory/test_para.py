@@ -131,7 +131,7 @@ def test_a_change_of_two_files_is_finished_at_the_next_start(
     para: Para, database: Database, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
     old = para.add([PORT])[0]
-    written: list[Path] = []
+    written = []
 
     def write(path: Path, data: bytes) -> None:
         if len(written) == after:

@@ -42,7 +42,7 @@ WITHOUT_QUIET_HOURS = Settings(quiet_hours_start=0, quiet_hours_end=0)
 
 def make_proposal(name: str = "a", *, kind: str = "run_tests", workspace: str = SHOP, **fields: Any) -> Proposal:
     """A proposal about `name`, with these other fields."""
-    defaults: dict[str, Any] = {
+    defaults = {
         "prompt": f"run the tests of {name}",
         "reasoning": f"{name} changed",
         "subject": name,

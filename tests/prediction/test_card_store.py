@@ -42,7 +42,7 @@ def test_the_table_has_exactly_the_legal_steps() -> None:
 
 @pytest.mark.parametrize(("status", "move"), list(product(Status, Move)))
 def test_every_other_move_is_refused(status: Status, move: Move) -> None:
-    columns: Any = {"id": "pred_x", "status": status, "expires_at": MONDAY_MORNING + timedelta(hours=1)}
+    columns = {"id": "pred_x", "status": status, "expires_at": MONDAY_MORNING + timedelta(hours=1)}
     row = CardRow(**columns)
     if (status, move) in TRANSITIONS:
         assert compute_next_status(row, move, MONDAY_MORNING) is TRANSITIONS[status, move]
@@ -135,7 +135,7 @@ class RandomSteps(RuleBasedStateMachine):
     def the_signal_agrees_with_the_status(self) -> None:
         signals = {decision.prediction_id: decision.signal for decision in self.world.decisions.load_newest(1000)}
         for card in self.world.cards.list_recent(1000):
-            expected: dict[Status, tuple[str | None, ...]] = {
+            expected = {
                 Status.PENDING: (None,),
                 Status.DISMISSED: ("dismissed",),
                 Status.APPROVED: ("approved",),

@@ -357,7 +357,7 @@ def test_a_workspace_that_is_switched_off_while_it_is_read_is_not_said_to_get_no
 def test_a_second_check_waits_for_the_first(world: DecisionWorld) -> None:
     is_reading, may_continue = threading.Event(), threading.Event()
     read_contexts = world.read_contexts
-    read_workspaces: list[Sequence[str]] = []
+    read_workspaces = []
 
     def read_slowly(workspaces: Sequence[str]) -> Sequence[WorkspaceContext]:
         read_workspaces.append(workspaces)
@@ -408,7 +408,7 @@ def commit_at(moment: datetime, **state: Any) -> dict[str, Any]:
     ],
 )
 def test_whether_the_operator_did_the_work_of_a_card(kind: str, state: dict[str, Any], is_done: bool) -> None:
-    columns: Any = {"kind": kind, "facts": {"branches": [["x", "t"]]}, "parameters": {"target": "x"}}
+    columns = {"kind": kind, "facts": {"branches": [["x", "t"]]}, "parameters": {"target": "x"}}
     row = CardRow(created_at=MONDAY_MORNING, **columns)
     context = WorkspaceContext(SHOP, LATER, LATER, **({"git": GitState()} | state))
     assert is_done_by_operator(row, context, {"own"}) is is_done

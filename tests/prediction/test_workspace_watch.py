@@ -54,7 +54,7 @@ class Watched:
 def watch_over(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Watched]]:
     """Starts watches, and closes them at the end."""
     monkeypatch.setattr(workspace_watch, "POLL_MS", 20)
-    started: list[Watched] = []
+    started = []
 
     def start(*paths: Path) -> Watched:
         started.append(Watched(clock, *paths))

@@ -134,7 +134,7 @@ def make_rails(database: Database, clock: FakeClock, data: Path, **hooks: Any) -
     """Rails under which the engine may act by itself; `hooks` replace fields of `Hooks`."""
     settings, decisions = MutableSettings(make_acting_settings()), StandInDecisions()
     rails: Rails
-    stated: dict[str, Any] = {
+    stated = {
         "stop_sessions": lambda reason: rails.stop_sessions(reason), "agent_budget": lambda agent: None,
         "quiet": lambda: rails.quiet, "confined": lambda: True, "data_parameters": lambda flow: frozenset(),
         "on_change": lambda: None,

@@ -96,7 +96,7 @@ def test_rejections_pause_nothing_where_nothing_runs_by_itself(
 def test_who_ended_the_last_pause_is_known_after_a_restart(
     database: Database, clock: FakeClock, tmp_path: Path
 ) -> None:
-    changes: list[int] = []
+    changes = []
     rails = make_rails(database, clock, tmp_path, on_change=lambda: changes.append(1))
     kill_switch = rails.kill_switch
     for by_operator in (True, False):

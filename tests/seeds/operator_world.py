@@ -96,7 +96,7 @@ class OperatorWorld(ModelWorld):
         url = self.engine.gateway.state().url
 
         def ask(method: str, path: str, /, **body: Any) -> Document:
-            content: Any = {"params": body} if method == "GET" else {"json": body}
+            content = {"params": body} if method == "GET" else {"json": body}
             reply = httpx.request(method, url + path, headers=self.bearer, timeout=30, trust_env=False, **content)
             return dict(reply.json())
 

@@ -21,7 +21,7 @@ def test_gateway(world: OperatorWorld) -> None:
     with connect(url.replace("http", "ws") + "/pulse", additional_headers=world.bearer, proxy=None) as pulse:
         pulse.send(json.dumps({"type": "subscribe", "channels": ["crosspoll"]}))
         card = world.propose_card("report_branches")
-        types: list[str] = []
+        types = []
         while "prediction.new" not in types:
             message = json.loads(pulse.recv(timeout=10))
             types += [event["type"] for event in message.get("events", [message])]

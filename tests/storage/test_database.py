@@ -24,7 +24,7 @@ from tests.support.helpers import refused
 
 
 def test_an_event_is_in_the_ledger_before_it_is_published(database: Database, bus: EventBus) -> None:
-    entries_at_wake: list[int] = []
+    entries_at_wake = []
     ledger = Ledger(database)
     subscription = bus.subscribe(lambda: entries_at_wake.append(len(ledger.latest())))
     database.write(lambda tx: tx.record(TaskAdded(subject="task_1", title="tidy up")))

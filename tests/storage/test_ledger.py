@@ -54,7 +54,7 @@ def read_position_after_write(database: Database) -> int:
 
 def handle_subjects(cursor: LedgerCursor) -> list[str]:
     """The subjects of the entries that the cursor handles now."""
-    subjects: list[str] = []
+    subjects = []
     cursor.handle_new(lambda entries: subjects.extend(entry.subject for entry in entries))
     return subjects
 
@@ -85,7 +85,7 @@ def test_the_position_is_stored_after_a_whole_batch_of_irrelevant_entries(
 
 
 def test_an_unhandled_entry_and_all_after_it_come_the_next_time(database: Database, cursor: LedgerCursor) -> None:
-    subjects: list[str] = []
+    subjects = []
 
     def handle_at_most(limit: int) -> Callable[[Sequence[LedgerEntry]], int]:
         def handle(entries: Sequence[LedgerEntry]) -> int:
@@ -118,7 +118,7 @@ def test_a_batch_that_fails_comes_again(database: Database, cursor: LedgerCursor
 
 
 def test_a_consumer_that_was_stopped_or_died_continues_there_or_before(database: Database) -> None:
-    handled: list[str] = []
+    handled = []
 
     def handle(entry: LedgerEntry) -> None:
         if entry.subject == "session_3" and handled.count("session_2") < 2:
@@ -140,7 +140,7 @@ def test_a_consumer_that_was_stopped_or_died_continues_there_or_before(database:
 
 def test_an_entry_that_is_not_ready_delays_those_after_it(database: Database) -> None:
     ready = False
-    handled: list[str] = []
+    handled = []
 
     def handle(entry: LedgerEntry) -> None:
         if not ready:
@@ -157,14 +157,14 @@ def test_an_entry_that_is_not_ready_delays_those_after_it(database: Database) ->
 
 
 def test_an_entry_that_always_fails_is_reported_and_skipped(database: Database) -> None:
-    handled: list[str] = []
+    handled = []
 
     def handle(entry: LedgerEntry) -> None:
         if entry.subject == "session_1":
             raise ValueError("broken")
         handled.append(entry.subject)
 
-    reports: list[str] = []
+    reports = []
     thread = ConsumerThread(
         [LedgerConsumer("test", Ledger(database), ENDED, handle, key="test.follow")],
         lambda where, message: reports.append(message),

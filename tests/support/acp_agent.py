@@ -128,7 +128,7 @@ class Agent:
             return {"result": {"stopReason": "end_turn"}}
         for step in json.loads(script):
             ((verb, value),) = step.items()
-            turn_end: dict[str, Any] | None = getattr(self, f"do_{verb}")(value)
+            turn_end = getattr(self, f"do_{verb}")(value)
             if turn_end is not None:
                 return turn_end
         return {"result": {"stopReason": "end_turn"}}

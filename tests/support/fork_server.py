@@ -128,8 +128,7 @@ class ForkServer:
     def find_exit_code(self, pid: int) -> int | None:
         """The exit code of a process, None while it runs."""
         self._requests.sendall(b"?")
-        code: int | None = self._ask({"ended": pid})
-        return code
+        return self._ask({"ended": pid})
 
     def _ask(self, request: dict[str, Any]) -> Any:
         self._requests.sendall(json.dumps(request).encode() + b"\n")

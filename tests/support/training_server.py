@@ -71,7 +71,7 @@ class SentJob:
     @property
     def together(self) -> Json:
         at = "2026-01-05T10:00:00Z"
-        document: Json = {
+        document = {
             "id": self.id, "object": "fine-tune", "status": self.status, "user_id": "me", "created_at": at,
             "updated_at": at, "training_file": self.parameters["training_file"], "model": self.parameters.get("model"),
         }  # fmt: skip

@@ -12,8 +12,7 @@ def request(served: Served, method: str, path: str, status: int = 200, **options
     reply = served.ask(method, f"/api/v1{path}", **options)
     assert reply.status_code == status, reply.text
     assert reply.headers["cache-control"] == "no-store"
-    document: dict[str, Any] = reply.json()
-    return document
+    return reply.json()
 
 
 def trigger(served: Served, body: dict[str, Any], status: int = 200) -> dict[str, Any]:

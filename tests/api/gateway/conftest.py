@@ -16,7 +16,7 @@ from tests.conftest import GIT_CONFIG
 @pytest.fixture(scope="module")
 def serve(tmp_path_factory: pytest.TempPathFactory, empty_database: Callable[[], bytes]) -> Iterator[Serve]:
     """Opens engines with a gateway; closes them after the module."""
-    opened: list[Served] = []
+    opened = []
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("gateway")
         (folder / "gitconfig").write_text(GIT_CONFIG)

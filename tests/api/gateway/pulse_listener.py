@@ -47,7 +47,7 @@ class Listener:
 
     def receive_expired_ids(self, count: int) -> list[int]:
         """The ids of so many messages about expired cards, in the order in which they come."""
-        ids: list[int] = []
+        ids = []
         while len(ids) < count:
             ids += [message["id"] for message in self.receive() if message["type"] == "prediction.expired"]
         return ids

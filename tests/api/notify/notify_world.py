@@ -88,7 +88,7 @@ class NotifyWorld:
         """Whether these are quiet hours."""
         self.gateway_listens = False
         """Whether the gateway listens, so that notifications have buttons."""
-        engine: Any = SimpleNamespace(
+        engine = SimpleNamespace(
             database=database,
             clock=clock,
             bus=bus,

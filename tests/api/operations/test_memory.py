@@ -22,7 +22,7 @@ TABLE = read_table(__file__)
 
 
 def test_a_note_is_stored_with_its_author(engine: StandIn, ask: Ask) -> None:
-    stored: list[NewMemory] = []
+    stored = []
 
     class RecordingMemory:
         def remember(self, memories: list[NewMemory]) -> RememberResult:

@@ -92,7 +92,7 @@ def world(database: Database, clock: FakeClock, bus: EventBus) -> NotifyWorld:
 
 def carry_out_notify(world: NotifyWorld, **arguments: Any) -> dict[str, Any]:
     """The document of the verb `notify`."""
-    engine: Any = SimpleNamespace(
+    engine = SimpleNamespace(
         notify=world.notifications,
         settings=world.settings,
         autonomy=SimpleNamespace(quiet=lambda: world.quiet, dnd_until=lambda: None, note_activity=lambda source: None),

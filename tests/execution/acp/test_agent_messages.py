@@ -61,7 +61,7 @@ def test_the_chosen_option_never_allows_more_than_was_decided(kinds: list[str], 
 
 @given(st.lists(st.tuples(st.sampled_from(["say", "thought"]), st.text())))
 def test_each_chunk_of_text_is_streamed_and_what_is_said_is_the_message(chunks: list[tuple[str, str]]) -> None:
-    streamed: list[tuple[str, str]] = []
+    streamed = []
     stream, end_stream = lambda *chunk: streamed.append(chunk), lambda: streamed.append(("the end", ""))
     transcript = AgentTranscript(print, print, stream=stream, end_stream=end_stream)
     for kind, text in chunks:

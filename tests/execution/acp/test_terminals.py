@@ -17,8 +17,7 @@ pytestmark = pytest.mark.long
 def read_terminal_answers(world: AcpWorld, view: SessionView) -> list[Any]:
     """What the agent was answered about its first terminal: its end, its output, and whether it is released."""
     line = next(line for line in world.read_words(view) if line.startswith("terminal ["))
-    answers: list[Any] = json.loads(line.removeprefix("terminal "))
-    return answers
+    return json.loads(line.removeprefix("terminal "))
 
 
 def test_a_terminal_runs_in_the_worktree_with_its_output_and_exit(world: AcpWorld) -> None:

@@ -33,7 +33,7 @@ def make_counter(charged: list[tuple[int, int]], estimate: int) -> UsageCounter:
 @pytest.mark.long
 @given(st.lists(REPORT), st.integers(0, 10**6))
 def test_totals_are_counted_once_and_only_upwards(reports: list[tuple[int, float | None, str]], estimate: int) -> None:
-    charged: list[tuple[int, int]] = []
+    charged = []
     counter = make_counter(charged, estimate)
     for total, amount, currency in reports:
         counter.count_totals(total, None if amount is None else schema.Cost(amount=amount, currency=currency))
@@ -50,7 +50,7 @@ def test_totals_are_counted_once_and_only_upwards(reports: list[tuple[int, float
 
 
 def test_nothing_is_charged_before_a_price_is_named() -> None:
-    charged: list[tuple[int, int]] = []
+    charged = []
     counter = make_counter(charged, 50_000)
     counter.end_turn(None)
     for amount in (0.02, 0.08):

@@ -60,7 +60,7 @@ def _play_scenario(scenario: Scenario, world: LandingWorld) -> str:
     world.repository.commit("one", {"a.txt": text, "b.txt": text[:200], "d/c.txt": text[100:], "x/y/z.txt": text * 2})
     apply_edits(world, scenario.earlier)
     base = write_tree(root)
-    results: list[str] = []
+    results = []
 
     def work(inside: Path) -> None:
         for edit in scenario.session:

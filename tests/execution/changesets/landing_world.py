@@ -145,7 +145,7 @@ class LandingWorld:
 
 def read_file_states(root: Path) -> FileStates:
     """Every file, link and folder below `root` but git's own."""
-    entries: FileStates = {}
+    entries = {}
     for folder, folders, files in os.walk(root):
         if Path(folder) == root and ".git" in folders:
             folders.remove(".git")

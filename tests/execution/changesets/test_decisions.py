@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from engine.execution.change_store import NEXT_STATES
-from engine.model import ChangeSet, ChangeState, Refusal
+from engine.model import ChangeState, Refusal
 from tests.execution.changesets.landing_world import Change, Decision, LandingWorld, add_line, kill_at, make_edits
 from tests.support.helpers import refused
 
@@ -45,8 +45,8 @@ def test_an_unknown_change_set_is_refused(world: LandingWorld) -> None:
 
 def test_decisions_from_many_threads_decide_once(world: LandingWorld) -> None:
     change = world.make_change(add_line)
-    decided: list[ChangeSet] = []
-    refusals: list[str] = []
+    decided = []
+    refusals = []
 
     def try_to(decide: Decision) -> None:
         try:

@@ -41,7 +41,7 @@ def test_an_edit_during_the_landing_is_never_overwritten(world: LandingWorld, tm
     """At every step; and the landing happens as a whole or not at all."""
     files = {"a.txt": "theirs\n", "b.txt": "theirs\n", "d/only.txt": None, "new.txt": "theirs\n"}
     before = world.files
-    steps: list[str] = []
+    steps = []
     world.step = steps.append
     world.make_change(make_edits(files)).land()
 

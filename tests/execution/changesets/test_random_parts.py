@@ -133,7 +133,7 @@ DECISIONS: dict[str, Callable[[Change], ChangeSet]] = {
 @pytest.mark.parametrize("decision", DECISIONS)
 def test_a_landing_that_is_killed_at_any_step_is_complete_or_rolled_back(tmp_path: Path, decision: str) -> None:
     """After a rollback the same decision succeeds."""
-    outcomes: list[tuple[object, ...]] = []
+    outcomes = []
     completed = 0
     killed = True
     while killed:

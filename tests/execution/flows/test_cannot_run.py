@@ -108,7 +108,7 @@ def test_the_refusal_names_what_is_missing_and_the_fix(
     case: Case, request: pytest.FixtureRequest, run_flow: RunFlow, without: Callable[..., None]
 ) -> None:
     needs(*case.needs)
-    repository: Repository = request.getfixturevalue("project" if case in CASES["pytest"] else "repository")
+    repository = request.getfixturevalue("project" if case in CASES["pytest"] else "repository")
     repository.commit("begin", case.files)
     if case.without:
         without(*case.without)

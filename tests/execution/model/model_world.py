@@ -155,7 +155,7 @@ class ModelWorld:
         A call that failed and was made again is followed by none.
         """
         remaining = self.engine.calls.for_session(view.id)
-        ordered: list[ModelCall] = []
+        ordered = []
         while remaining:
             waiting = {call.id for call in remaining}
             ready = [call for call in remaining if call.follows not in waiting]

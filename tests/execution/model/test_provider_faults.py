@@ -144,7 +144,7 @@ def get_shared_world(
     tmp_path_factory: pytest.TempPathFactory, model_host: ModelHost
 ) -> Iterator[Callable[[str], ModelWorld]]:
     """Gives the world of a protocol. Its engine stays open from scenario to scenario."""
-    worlds: dict[str, ModelWorld] = {}
+    worlds = {}
     with ExitStack() as stack:
 
         def get(protocol: str) -> ModelWorld:

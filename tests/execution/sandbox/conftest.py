@@ -44,7 +44,7 @@ def server() -> Iterator[int]:
 @pytest.fixture
 def open_gate() -> Iterator[GateOpener]:
     """Opens gates, and closes them after the test."""
-    gates: list[GateWorld] = []
+    gates = []
 
     def open_new(*hosts: str, **addresses: dict[str, list[str]]) -> GateWorld:
         gates.append(GateWorld(*hosts, **addresses))
@@ -58,7 +58,7 @@ def open_gate() -> Iterator[GateOpener]:
 @pytest.fixture
 def received_by_host(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """What a host receives to which every connection leads."""
-    received: list[bytes] = []
+    received = []
 
     def connect(address: tuple[str, int], timeout: float) -> socket.socket:
         near, far = socket.socketpair()

@@ -26,7 +26,7 @@ def test_a_stop_sends_sigterm_to_the_command_in_the_sandbox(world: ScriptWorld) 
         "def bye(*_): open(os.environ['COVERAGE_FILE'], 'w').close(); sys.exit(0)\n"
         "signal.signal(signal.SIGTERM, bye); print('ready', flush=True); time.sleep(60)"
     )
-    has_tidied_up: list[bool] = []
+    has_tidied_up = []
 
     def work(live: LiveSession) -> str:
         try:

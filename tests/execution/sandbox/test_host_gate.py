@@ -101,7 +101,7 @@ def test_the_next_address_of_a_host_is_tried(
     open_gate: GateOpener, received_by_host: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect = socket.create_connection
-    addresses: list[str] = []
+    addresses = []
 
     def fail_once(address: tuple[str, int], timeout: float) -> socket.socket:
         addresses.append(address[0])

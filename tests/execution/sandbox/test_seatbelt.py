@@ -34,7 +34,7 @@ def remove_strings(text: str) -> str:
 
 def split_quoted(text: str) -> tuple[list[str], str]:
     """The strings of a profile, and the text outside of them."""
-    texts: list[str] = []
+    texts = []
     outside, inside, escaped = "", False, False
     for character in text:
         if not inside:

@@ -74,7 +74,7 @@ def test_the_gate_ends_with_its_command_and_leaves_the_exit_code_alone(
             codes.append(live.execute(["sh", "-c", script], cwd=live.folder).exit_code)
         return "done"
 
-    folders: list[Path] = []
+    folders = []
 
     def make_folder(**options: Any) -> str:
         folders.append(Path(tempfile.mkdtemp(**options)))

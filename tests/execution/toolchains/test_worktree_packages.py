@@ -38,7 +38,7 @@ def test_the_worktree_of_an_agent_gets_packages_where_the_settings_allow_it(agen
     (top / ".venv/bin/python").symlink_to("/usr/bin/false")  # the operator's own is not the worktree's
     agent_world.settings.current = Settings(workspaces={str(top): WorkspaceSettings(prepare=True)})
 
-    found: list[str] = []
+    found = []
 
     def import_package(live: LiveSession, folder: SessionFolder) -> None:
         script = "import sys, iniconfig; print(sys.prefix, iniconfig.__file__)"

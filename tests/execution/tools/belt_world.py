@@ -123,7 +123,7 @@ class BeltWorld:
 
     def stop_during_call(self, is_running: Callable[[], object], tool: str, **arguments: Any) -> object:
         """What becomes of a call whose session is stopped while it runs: the reason, or its result."""
-        outcomes: list[object] = []
+        outcomes = []
 
         def call() -> None:
             try:

@@ -17,7 +17,7 @@ from tests.support.web_server import WebServer
 
 @pytest.fixture
 def make_belt_world(tmp_path: Path, database: Database, clock: FakeClock) -> Iterator[MakeBeltWorld]:
-    worlds: list[BeltWorld] = []
+    worlds = []
 
     def make_world(**options: Any) -> BeltWorld:
         worlds.append(BeltWorld(tmp_path / f"w{len(worlds)}", database, clock, **options))

@@ -27,7 +27,7 @@ def test_read_returns_ranges_of_lines_and_says_so(world: BeltWorld) -> None:
 def test_the_parts_of_a_long_file_are_the_whole_file(world: BeltWorld) -> None:
     whole = "".join(f"{number} {'x' * 90}\n" for number in range(2_000))
     world.write_file("long.txt", whole)
-    parts: list[str] = []
+    parts = []
     note = "go on with first_line 1]"
     while "go on with" in note:
         first_line = int(note.rpartition(" ")[2].rstrip("]"))

@@ -52,7 +52,7 @@ def test_this_machine_is_refused_in_any_spelling(make_belt_world: MakeBeltWorld,
 
 def test_a_name_is_resolved_once(make_belt_world: MakeBeltWorld, server: WebServer) -> None:
     """A name server may answer with an address of this machine the second time."""
-    resolved: list[str] = []
+    resolved = []
 
     def resolve(host: str, port: int) -> list[str]:
         resolved.append(host)

@@ -159,7 +159,7 @@ def test_a_transient_error_is_retried_and_a_lasting_one_ends_the_run(world: Trai
 def test_measuring_continues_where_an_error_interrupted_it(world: TrainingWorld) -> None:
     world.begin_run()
     world.finish("me/twin-1")
-    situations: list[str] = []
+    situations = []
 
     def answer_or_fail(situation: str) -> str:
         situations.append(situation)

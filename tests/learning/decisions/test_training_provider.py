@@ -25,7 +25,7 @@ def server() -> Iterator[TrainingServer]:
 @pytest.fixture
 def open_provider() -> Iterator[Callable[..., Provider]]:
     """Opens providers, and closes them at the end."""
-    providers: list[Provider] = []
+    providers = []
 
     def open_new(api: str, url: str, *command: str) -> Provider:
         providers.append(Provider(Account(api, url, KEY), command or COMMAND))

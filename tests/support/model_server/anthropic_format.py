@@ -13,7 +13,7 @@ _STOP_REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_to
 
 def make_message(reply: Reply, request: Request) -> Json:
     """The reply as one document."""
-    content: list[Json] = []
+    content = []
     if reply.thought:
         content.append({"type": "thinking", "thinking": reply.thought, "signature": ""})
     if reply.text:

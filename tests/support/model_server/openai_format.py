@@ -11,10 +11,10 @@ from tests.support.model_server.messages import Call, Json, Reply, Request
 
 def make_message(reply: Reply, request: Request) -> Json:
     """The reply as one document."""
-    message: Json = {"role": "assistant", "content": reply.text or None}
+    message = {"role": "assistant", "content": reply.text or None}
     if reply.calls:
         message["tool_calls"] = [_make_call(call) for call in reply.calls_with_ids]
-    whole: Json = {
+    whole = {
         "id": "chatcmpl-1",
         "object": "chat.completion",
         "created": 1,

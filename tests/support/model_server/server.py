@@ -12,7 +12,7 @@ from types import ModuleType, TracebackType
 from typing import Any
 
 from tests.support.model_server import anthropic_format, openai_format
-from tests.support.model_server.messages import Json, Reply, Request
+from tests.support.model_server.messages import Reply, Request
 
 _CHECK_SECONDS = 0.02
 """How often it is checked whether a client that waits has gone."""
@@ -168,7 +168,7 @@ class _Handler(BaseHTTPRequestHandler):
         body = reply.body
         if body is None:
             error = {"type": "error" if reply.status < 500 else "server_error", "message": reply.error}
-            document: Json = {"error": error}
+            document = {"error": error}
             body = json.dumps({"type": "error", **document} if kind == "anthropic" else document).encode()
         if isinstance(body, bytes):
             content_type = reply.content_type if reply.body is not None else "application/json"
