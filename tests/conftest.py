@@ -1,7 +1,5 @@
 """Fixtures of all tests: a clock that stands still, a home, a real database and repository; and marks of slow tests."""
 
-from __future__ import annotations
-
 import atexit
 import gc
 import os

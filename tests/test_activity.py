@@ -1,7 +1,5 @@
 """When you come back (SPEC 9.3): what is counted of the time since, what waits for you, and in which order."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Keys (SPEC 11.1): where they are found and stored, what is refused, and that no text ever contains a key."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle

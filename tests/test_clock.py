@@ -1,7 +1,5 @@
 """Days and quiet hours across midnight and changes of the clock (SPEC 7.3)."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 

@@ -1,7 +1,5 @@
 """The documents are short enough, their links have targets, and their words are plain."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

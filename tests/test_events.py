@@ -1,8 +1,6 @@
 """Events (ARCHITECTURE rule 3): the bus loses none without a count, and every stored event is a sentence, which
 `clawpy run` prints."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import fields

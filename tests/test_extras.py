@@ -1,7 +1,5 @@
 """Optional extras: without one, everything that needs it names the command that installs it."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import subprocess

@@ -1,8 +1,6 @@
 """Files are written whole or not at all, what a crash left is removed, and no link is followed (SPEC
 11.3)."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

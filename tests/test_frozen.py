@@ -1,7 +1,5 @@
 """Value classes of the engine behave like frozen dataclasses of the standard library, but are made more quickly."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from dataclasses import FrozenInstanceError, field, replace

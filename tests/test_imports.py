@@ -1,7 +1,5 @@
 """No modules import each other in a circle, even for types only and inside functions (ARCHITECTURE rule 1)."""
 
-from __future__ import annotations
-
 import ast
 from graphlib import TopologicalSorter
 from pathlib import Path

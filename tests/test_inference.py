@@ -1,7 +1,5 @@
 """Statistics: the interval of a difference by its numbers, and the error of stated probabilities."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

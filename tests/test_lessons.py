@@ -1,7 +1,5 @@
 """Lessons: the rule in a sentence, whether it generalises, and its identity (SPEC 6.8)."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """A home has only one engine (SPEC 7.5). That the lock ends with its process is tested with a real one."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

@@ -1,8 +1,6 @@
 """Values that all services share: money, ids, digests and fingerprints are exact, and hostile text is made harmless
 (SPEC 3.1, 3.4)."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,8 +1,6 @@
 """Only the modules that are listed here, each with a reason, start other programs, and only one of them runs git
 (SPEC 3.8). A fork is no other program."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Rows are deleted after the days in the settings, by table and workspace. Sums by day, and rows that are still needed,
 stay (SPEC 4.2)."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Secrets are removed from text that comes as a whole, in pieces, or over several lines (SPEC 11.1)."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 
 import pytest

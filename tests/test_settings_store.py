@@ -1,8 +1,6 @@
 """Settings while the engine runs (SPEC 7.6, 11.2): edits keep the format of the file, edits of other programs are read,
 and invalid ones change nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Stand-ins of the engine have the same methods as the real services, so that a rename cannot be forgotten there."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import inspect

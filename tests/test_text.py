@@ -1,8 +1,6 @@
 """Text: a marked section is written without a change of any other byte of the file (SPEC 1.6), and names are joined in
 words."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st

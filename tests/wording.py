@@ -4,8 +4,6 @@ A sentence is a string of the code with at least two words in it that is not a d
 regular expression. What is filled in stands as `{…}`.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 import sys

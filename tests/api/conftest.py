@@ -1,7 +1,5 @@
 """A stand-in engine in a home of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

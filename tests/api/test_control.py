@@ -1,7 +1,5 @@
 """The socket by which verbs reach the engine that holds a home (SPEC 7.5)."""
 
-from __future__ import annotations
-
 import json
 import os
 import queue

@@ -1,7 +1,5 @@
 """Doctor on homes and machines in all states (SPEC 9.8, 11.2): it changes nothing and always answers."""
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

@@ -4,8 +4,6 @@ For an intended change, `python -m tests.api.test_documents` writes `documents.j
 with is added to `CLASSES` first.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import json

@@ -1,7 +1,5 @@
 """Real terminals: panes of a tmux server that a test starts and ends."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The client alone, on a pseudo-terminal (SPEC 7.5); the test is the console at the other end of its socket."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

@@ -1,7 +1,5 @@
 """Which clients get a console, and what happens to a console whose terminal is gone (SPEC 7.5)."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import json

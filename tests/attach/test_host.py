@@ -1,7 +1,5 @@
 """Full garbage collections wait until nobody types, but not for ever (SPEC 11.4)."""
 
-from __future__ import annotations
-
 import gc
 import sys
 from collections.abc import Iterator

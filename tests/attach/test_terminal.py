@@ -1,7 +1,5 @@
 """The console's end of a connection (SPEC 7.5), with an app drawn on it."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 from collections.abc import AsyncIterator

@@ -1,7 +1,5 @@
 """One engine, several terminals, with real processes (SPEC 7.5)."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import signal

@@ -1,7 +1,5 @@
 """Counts the attacks of a run by their class, and prints what was tried, held and succeeded."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

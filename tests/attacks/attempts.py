@@ -6,8 +6,6 @@ must do no harm outside the home: a clock is set to what it shows, a signal is 0
 nothing is written.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 PRELUDE = """

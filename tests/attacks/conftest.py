@@ -1,7 +1,5 @@
 """Fixtures of the attacks: a folder outside every sandbox, the operator's home and process, and the rungs."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@ It has capture, extraction by a model, the promotion chain and its judge, bubble
 adaptation that promotes without asking.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

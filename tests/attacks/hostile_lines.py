@@ -1,7 +1,5 @@
 """Lines that want to become instructions of later agents, each with a host of its own by which it is found again."""
 
-from __future__ import annotations
-
 import re
 
 

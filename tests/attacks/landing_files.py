@@ -1,7 +1,5 @@
 """Files of the operator that a landing must not change, a project, and changes and plans of a landing."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

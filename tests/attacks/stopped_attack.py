@@ -1,7 +1,5 @@
 """An engine that runs a hostile command and does nothing any more, and `clawpy stop`, which has to end it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

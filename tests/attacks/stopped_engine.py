@@ -1,7 +1,5 @@
 """A program that starts and follows one command as an engine does. Arguments: HOME ROOT RUNG SESSION CODE."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

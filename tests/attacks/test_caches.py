@@ -1,7 +1,5 @@
 """Attempts of one session to leave something in a cache that another one believes (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace

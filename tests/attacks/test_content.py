@@ -5,8 +5,6 @@ operator's files are left. Another one runs each command without the filter, so 
 nothing.
 """
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path

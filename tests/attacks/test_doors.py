@@ -3,8 +3,6 @@
 `tests/api/gateway/test_attacks.py` has requests that the gateway refuses.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import socket

@@ -1,7 +1,5 @@
 """Variables in the engine's environment do not reach a session: secrets, and those that control tools (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import functools
 
 import pytest

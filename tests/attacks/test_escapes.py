@@ -1,8 +1,6 @@
 """Attempts of a session's commands to read, change and start what is the operator's, and to take the machine down (SPEC
 3.7, 3.8, 3.9). Most are rows of `test_escapes.toml`."""
 
-from __future__ import annotations
-
 import os
 import pty
 import sys

@@ -1,7 +1,5 @@
 """Forged files that name a process which is not the engine's: `clawpy stop` does not kill it (SPEC 3.7)."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A command that starts processes without end is stopped by the limit on the processes of a user (SPEC 3.7)."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import shutil

@@ -4,8 +4,6 @@ An attempt is Python code that runs as a command of the session. `attempts` defi
 and prints whether it was held, `write` writes a file, and `P` has the paths of the operator.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

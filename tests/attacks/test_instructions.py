@@ -4,8 +4,6 @@ Three sessions bring every hostile line in every way, each with a canary of its 
 receives next: no canary is among the instructions, or it stands only inside <evidence>.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Landing change sets with planted files, hostile names and links: nothing outside the project changes (SPEC 3.9)."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

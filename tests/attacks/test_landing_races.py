@@ -1,8 +1,6 @@
 """Folders that become links while a change set lands, at any call, step or instant: nothing outside changes (SPEC
 3.9)."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A session's processes end with it, and take no more of the machine than its limits (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 The check of these tests leaves a mark when it runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Pipes in place of files that the engine or git reads: nothing waits for them without end (SPEC 11.4)."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A session plants repositories and programs. The engine never enters or runs them (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """Attacks on processes and files outside, through every call that names one, and on the machine's resources (SPEC
 3.8)."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import resource

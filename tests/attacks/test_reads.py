@@ -1,8 +1,6 @@
 """Attempts of a session to read files that it must not read (SPEC 3.8). One command tries all places and prints what it
 gets. The attempt succeeds if the output has a word that is only in such a file."""
 
-from __future__ import annotations
-
 import functools
 import os
 import subprocess

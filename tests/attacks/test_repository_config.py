@@ -1,7 +1,5 @@
 """Programs that a repository's own git configuration names are never run, by no git command (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import subprocess

@@ -1,8 +1,6 @@
 """The review of a change set names, before the diff: links, modes, nested repositories, files that tools run,
 deleted tests (SPEC 3.9)."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

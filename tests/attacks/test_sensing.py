@@ -1,7 +1,5 @@
 """Looking at a repository starts no program that reads configuration, plugins or code of it (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

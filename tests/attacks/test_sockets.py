@@ -1,8 +1,6 @@
 """Attempts to reach programs of the operator by sockets and pipes (SPEC 3.8). An attempt succeeds if the program that
 listens outside receives anything."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

@@ -1,7 +1,5 @@
 """`clawpy stop` against processes that want to live, while the engine does nothing (SPEC 3.7)."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from collections.abc import Iterator

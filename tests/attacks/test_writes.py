@@ -1,8 +1,6 @@
 """Attempts of a check to make lasting changes in the operator's tree or elsewhere (SPEC 3.9). The whole home of the
 operator is compared before and after: modes, owners, times, links and bytes."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.execution.sandbox.mounts import list_written_files

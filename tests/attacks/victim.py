@@ -1,7 +1,5 @@
 """An operator whom commands in a sandbox attack: a home with secrets, a repository, an engine with two sessions."""
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import functools

@@ -1,7 +1,5 @@
 """A whole engine on a real repository under a fake clock, with an operator whose past approvals have earned trust."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,8 +1,6 @@
 """SPEC 7.2 with a whole engine on a real repository: only cards whose kind has earned enough trust run by
 themselves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The service of autonomy: its state across a restart, do-not-disturb, and when cards are made (SPEC 7.1, 7.3, 2.9)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is missing until something runs by itself, in words (SPEC 7.2)."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

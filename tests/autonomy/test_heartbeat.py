@@ -1,7 +1,5 @@
 """SPEC 4.1: items of heartbeat.md come due by the operator's clock, once each, also across a restart."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, time, timedelta

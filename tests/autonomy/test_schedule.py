@@ -1,7 +1,5 @@
 """Jobs run an interval after their last run, once however often they were missed, also after a restart (SPEC 7.2)."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from collections.abc import Callable, Iterator

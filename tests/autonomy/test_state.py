@@ -1,7 +1,5 @@
 """SPEC 7.1: the state machine does what its table says, and every path through it is legal; SPEC 2.2: presence."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """Which workspaces are watched, and what follows when one is added or switched off (SPEC 2.9, 7.4), or a task added."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Checks of results of `clawpy`, the text of a console that cannot start, and disks that fill up."""
 
-from __future__ import annotations
-
 import subprocess
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Broken agent folders, and invalid data on the control socket: one fault never affects the rest (SPEC 4.1, 11.2)."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import socket

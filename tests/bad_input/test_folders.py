@@ -1,7 +1,5 @@
 """Folders that cannot be a workspace, and valid workspaces with unusual names or contents (SPEC 11.2)."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Nothing in them changes, and when they are repaired they have all their data.
 """
 
-from __future__ import annotations
-
 import sqlite3
 from collections.abc import Callable, Mapping
 from contextlib import closing

@@ -1,7 +1,5 @@
 """Names of files and branches that try to be options, commands, escape sequences or markup (SPEC 3.5, 11.2)."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

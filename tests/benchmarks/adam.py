@@ -1,7 +1,5 @@
 """Minimises a function by its gradient with the Adam method."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -2,8 +2,6 @@
 `test_key_latency_gateway`: `python -m tests.benchmarks.busy_console --home DIR`.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

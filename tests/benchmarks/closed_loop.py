@@ -3,8 +3,6 @@
 Everything is real but the model (see `shop_model`): git, worktrees, pytest, the validation loop, prompts and learning.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

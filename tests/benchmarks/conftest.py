@@ -1,8 +1,6 @@
 """Marks every test here as a benchmark. Benchmarks use databases as operators do: each is created anew, and writes wait
 for the disk."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

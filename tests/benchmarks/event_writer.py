@@ -1,7 +1,5 @@
 """Records events at an even rate, as a busy engine does, for the benchmarks of the gateway's `/pulse`."""
 
-from __future__ import annotations
-
 import time
 
 from engine.engine import Engine

@@ -1,7 +1,5 @@
 """An app that shows one widget of the console, and times the frames that it draws."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import Awaitable, Callable

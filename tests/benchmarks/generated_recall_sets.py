@@ -10,8 +10,6 @@
   have.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import random

@@ -5,8 +5,6 @@ which a lone Escape waits for the rest of a longer sequence (`clawpy_console/__i
 counts its keys. Its figure is the floor: the time of the machine, tmux and Textual.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import time

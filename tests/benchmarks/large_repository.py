@@ -1,7 +1,5 @@
 """Makes a repository with a long history by one `git fast-import`, for the benchmark of the cycle."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from datetime import timedelta

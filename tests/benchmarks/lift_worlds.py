@@ -1,7 +1,5 @@
 """Simulated sessions with and without an effect, for the benchmark of how often lift is wrong."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

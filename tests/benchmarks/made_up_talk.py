@@ -1,7 +1,5 @@
 """Turns of made-up conversations, and a memory for them, for the benchmarks of the speed of memory."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from collections.abc import Sequence

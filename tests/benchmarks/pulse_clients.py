@@ -4,8 +4,6 @@ They are clients of our own on bare sockets, which do as little work as possible
 library would take more time than the gateway that is measured.
 """
 
-from __future__ import annotations
-
 import asyncio
 import multiprocessing
 import re

@@ -4,8 +4,6 @@
 model that gives the right candidates a high probability: that of a softmax over all of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Remembers conversations in a real store, asks their questions, and measures how many answers are among the first."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Conversations with questions whose answers are known, for the benchmarks of recall."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass

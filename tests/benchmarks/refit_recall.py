@@ -7,8 +7,6 @@ Weights that are set by hand are printed as they are. Round the others, paste th
 which measures the new weights on conversations that they have not seen.
 """
 
-from __future__ import annotations
-
 import os
 import pickle
 import sys

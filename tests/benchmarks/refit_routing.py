@@ -8,8 +8,6 @@ prompts of the test (`tests/prediction/placing_prompts.jsonl`) were used once, a
 change something here because of their result, you need other prompts for the test.
 """
 
-from __future__ import annotations
-
 import json
 import random
 import sys

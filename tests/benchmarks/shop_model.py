@@ -5,8 +5,6 @@ It writes naive code, which breaks a rule of the shop. After the failing test it
 there.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """The rules of a shop, and tasks whose naive solution breaks one of them."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Compares the same tasks in two phases: whether more of them passed than chance explains."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

@@ -4,8 +4,6 @@ In each round there is work of six kinds in two repositories about five subjects
 once. Rates are the probability of an approval, so that chance in the answers is not in the figures.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

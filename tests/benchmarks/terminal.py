@@ -1,7 +1,5 @@
 """Runs a program in a real terminal (tmux): presses keys, reads the screen, and measures how long changes take."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

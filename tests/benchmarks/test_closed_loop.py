@@ -7,8 +7,6 @@ learned, then the engine's candidates are approved, then all are rolled back, th
 its tests pass at the end. A fifth of the runs goes without the candidates, at random.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from engine.execution.runners.model.host_client import ModelHost

@@ -13,8 +13,6 @@ All else, and what has no label, is `harmless`. `labels_everyday.jsonl` holds th
 reasons. CLAWPY_SHOW=unlabelled prints what has none yet, in an order that tells nothing.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -7,8 +7,6 @@ Bars: the first cycle of a new home under 5 s, later ones under 500 ms at p95, a
 baseline is one full `git log` walk.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from contextlib import closing

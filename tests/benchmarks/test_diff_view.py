@@ -8,8 +8,6 @@ comparison, the same run shows the same text as plain lines (`LinesView`).
 Bars: open within 300 ms, p95 from a key to its frame within 50 ms.
 """
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import statistics

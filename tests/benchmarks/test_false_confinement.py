@@ -7,8 +7,6 @@ becomes a repository with a virtual environment. Its tests are run bare and as a
 result.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tarfile

@@ -8,8 +8,6 @@ The engine is ready within 2 s after it. Idle (from 30 s after the start), engin
 of a core and 110 MiB.
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import sys

@@ -6,8 +6,6 @@ There is one task each working day, in a real repository with a real engine (see
 operator adds the rule of the shop to the prompts, and later nothing. The tasks of the later days count.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path

@@ -4,8 +4,6 @@ written and compacted. A thread that wakes up every 5 ms measures them.
 pytest tests/benchmarks/test_graph_pause.py -m benchmark -s
 """
 
-from __future__ import annotations
-
 import gc
 import json
 from datetime import timedelta

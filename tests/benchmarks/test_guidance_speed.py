@@ -6,8 +6,6 @@ tokenizer, which every prompt needs anyway, is loaded).
 pytest tests/benchmarks/test_guidance_speed.py -m benchmark -s
 """
 
-from __future__ import annotations
-
 import statistics
 from pathlib import Path
 

@@ -6,8 +6,6 @@ Tasks are run in a real repository with a real engine (see `closed_loop`). Befor
 most tasks, and other commands in any order.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from engine.execution.runners.model.host_client import ModelHost

@@ -6,8 +6,6 @@ Good and harmful fragments are planted among the candidates and approved. Then t
 real engine (see `closed_loop`), and the lift of each fragment is checked again and again.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from engine.execution.runners.model.host_client import ModelHost

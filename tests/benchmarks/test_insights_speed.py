@@ -3,8 +3,6 @@
 pytest tests/benchmarks/test_insights_speed.py -m benchmark -s
 """
 
-from __future__ import annotations
-
 import time
 from datetime import timedelta
 

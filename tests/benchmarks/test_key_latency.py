@@ -7,8 +7,6 @@ agents talk to a model and run commands. `key_bench` says what is measured. Bar:
 of at least 100 keys beside the agents.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from pathlib import Path

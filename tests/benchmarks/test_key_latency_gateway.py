@@ -6,8 +6,6 @@ clients (SPEC 10.1, 11.4).
 `key_bench` says what is measured. Bar: p95 of at least 100 keys < 50 ms, and p95 of delivery < 250 ms meanwhile.
 """
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 pytest tests/benchmarks/test_learnings_in_prompts.py -m benchmark -s
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

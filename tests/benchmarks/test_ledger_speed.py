@@ -5,8 +5,6 @@
 `CLAWPY_LEDGER` (1000000) is the number of rows.
 """
 
-from __future__ import annotations
-
 import os
 import random
 from datetime import timedelta

@@ -8,8 +8,6 @@ each. "Ever" is the share of worlds in which the effect was called harmful at so
 had happened in half of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import cache
 

@@ -3,8 +3,6 @@
 pytest tests/benchmarks/test_model_overhead.py -m benchmark -s
 """
 
-from __future__ import annotations
-
 import resource
 import statistics
 import time

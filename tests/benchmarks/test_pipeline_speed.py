@@ -3,8 +3,6 @@
 pytest tests/benchmarks/test_pipeline_speed.py -m benchmark -s
 """
 
-from __future__ import annotations
-
 import time
 from datetime import datetime, timedelta
 from functools import cache, partial

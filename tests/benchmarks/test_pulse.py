@@ -7,8 +7,6 @@ age of an event when they have read it. Bars: p95 of the ages below 250 ms, at m
 nothing lost. Beside ten clients that read nothing, the others may not wait more than half as long again.
 """
 
-from __future__ import annotations
-
 import statistics
 import time
 from dataclasses import dataclass

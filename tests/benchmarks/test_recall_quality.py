@@ -12,8 +12,6 @@ messages, documentation, code, and memories of sessions (`generated_recall_sets`
 the ranking helps, and does no harm, in texts without names and dates.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

@@ -5,8 +5,6 @@
 `CLAWPY_MEMORIES` (10000) is the number of memories.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import statistics

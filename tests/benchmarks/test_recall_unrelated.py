@@ -10,8 +10,6 @@ memory, and its own questions. The baseline in the same run is recall without a 
 `recall_sets.work`.
 """
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Mapping, Sequence

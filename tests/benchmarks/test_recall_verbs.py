@@ -4,8 +4,6 @@ the start of the program (SPEC 4.4).
     pytest tests/benchmarks/test_recall_verbs.py -m benchmark -s
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Iterable, Mapping

@@ -6,8 +6,6 @@ because its time grows with the square of their number.
 pytest tests/benchmarks/test_recurrence_speed.py -m benchmark -s
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -5,8 +5,6 @@
 `CLAWPY_TURNS` (600) is the number of turns of a conversation.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import statistics

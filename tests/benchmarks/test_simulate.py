@@ -3,8 +3,6 @@
 pytest tests/benchmarks/test_simulate.py -m benchmark -s
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 

@@ -9,8 +9,6 @@ until the last process is gone, and how long the program itself takes. The slowe
 doctor it is the fastest, because the machine does other work, too.
 """
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -7,8 +7,6 @@ Twin has no trained weights: what it knows about a trace, it learned from the ot
 rows in the same run, and for each figure the best of them is compared.
 """
 
-from __future__ import annotations
-
 import os
 import random
 from collections.abc import Callable, Sequence

@@ -6,8 +6,6 @@ The decisions are in a real database, and the Twin learns them as it would after
 the processor, so that other work of the machine does not count; p95 over the last decisions.
 """
 
-from __future__ import annotations
-
 import random
 import time
 from datetime import datetime, timedelta

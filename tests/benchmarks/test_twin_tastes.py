@@ -7,8 +7,6 @@ would have. Of the cards that the operator likes at least half must have a confi
 with so much eight in ten must be approved.
 """
 
-from __future__ import annotations
-
 from contextlib import closing
 from pathlib import Path
 from statistics import mean

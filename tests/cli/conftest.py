@@ -1,7 +1,5 @@
 """`clawpy` through its own main(), with a stand-in for the engine where no real one is needed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

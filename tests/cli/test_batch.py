@@ -1,7 +1,5 @@
 """Verbs that read a file of JSON lines (SPEC 9.8): `check`, `recall` and `remember`, which takes a sentence as well."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Completions in real shells (SPEC 9.8): bash, zsh and fish run the script that `clawpy completion` prints."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import shutil

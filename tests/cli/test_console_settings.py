@@ -1,7 +1,5 @@
 """Settings that only the console can check (SPEC 7.6, 9.7): keys and themes, before they are set and in doctor."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The made-up project of `--demo`: every surface shows the same cards, and verbs say that it is the demo (SPEC 9.8)."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """`clawpy run` and `serve`, with real processes (SPEC 7.5, 10.1)."""
 
-from __future__ import annotations
-
 import io
 import json
 import signal

@@ -1,7 +1,5 @@
 """`clawpy help` (SPEC 9.8): the pages in `docs/`, plain when piped and rendered in a terminal; all verbs as JSON."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pty

@@ -1,7 +1,5 @@
 """Verbs as a person types them: text, JSON, exit codes (SPEC 9.8)."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import json

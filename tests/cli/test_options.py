@@ -1,7 +1,5 @@
 """Options may stand before or after any verb (SPEC 9.8)."""
 
-from __future__ import annotations
-
 import pytest
 
 from clawpy_console.cli import split_options

@@ -1,7 +1,5 @@
 """Verbs that open a real engine of their own, on the demo's repository (SPEC 7.5)."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 from contextlib import closing

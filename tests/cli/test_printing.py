@@ -1,7 +1,5 @@
 """What verbs print of sessions, settings, decisions and cards (SPEC 9.8): no internal names, no escape sequences."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any

@@ -1,7 +1,5 @@
 """`clawpy` as a process of its own, and beside another process whose engine holds the home (SPEC 7.5, 9.8)."""
 
-from __future__ import annotations
-
 import os
 import select
 import signal

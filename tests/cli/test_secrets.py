@@ -1,7 +1,5 @@
 """Secrets that verbs read from a hidden prompt or standard input, store, and never show (SPEC 11.1)."""
 
-from __future__ import annotations
-
 import getpass
 import io
 import json

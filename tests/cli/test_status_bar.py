@@ -1,7 +1,5 @@
 """The file from which a status bar is answered, and the line that is made of it without an engine (SPEC 10.3)."""
 
-from __future__ import annotations
-
 import os
 import signal
 from contextlib import closing

@@ -1,7 +1,5 @@
 """The parser of verbs (SPEC 9.8): help, wrong use, spans of time."""
 
-from __future__ import annotations
-
 import argparse
 import re
 

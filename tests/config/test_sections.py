@@ -1,8 +1,6 @@
 """Settings of providers, coding agents, runners and models (SPEC 3.8, 7.6): what is accepted, and that no problem
 repeats a secret."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

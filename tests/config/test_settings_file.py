@@ -1,7 +1,5 @@
 """Settings from a text and the environment (SPEC 7.6): each mistake is reported with its place and what is accepted."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

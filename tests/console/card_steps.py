@@ -1,7 +1,5 @@
 """Steps of stories about the stack of cards on mission control."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from clawpy_console.app import ConsoleApp

@@ -1,7 +1,5 @@
 """Fixtures of the tests of the console: an app over the stand-in engine, in its own home, at a fixed time in UTC."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Steps of stories about the diff of the work screen."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from clawpy_console.app import ConsoleApp

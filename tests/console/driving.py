@@ -4,8 +4,6 @@ Neither Textual nor the console has a public way to what is drawn, to the toasts
 Their private parts are used here, so that tests need not know them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence

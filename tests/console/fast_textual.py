@@ -1,8 +1,6 @@
 """Patches that make Textual quick in tests: nothing is parsed, drawn or cached that nobody sees, and a test only waits
 for the end of the work. Apps end as on a terminal."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 import threading

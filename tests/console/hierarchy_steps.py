@@ -1,7 +1,5 @@
 """Steps of stories about the hierarchy screen, over the real services of the organisation."""
 
-from __future__ import annotations
-
 from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp

@@ -1,7 +1,5 @@
 """Steps of tests of the insights screen."""
 
-from __future__ import annotations
-
 from textual.pilot import Pilot
 
 from tests.console.driving import until, until_loaded

@@ -1,7 +1,5 @@
 """Steps of stories about the learning screen."""
 
-from __future__ import annotations
-
 from clawpy_console.app import ConsoleApp
 from clawpy_console.screens.learning import LearningScreen
 from tests.console.stand_in import StandIn

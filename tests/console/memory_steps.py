@@ -1,7 +1,5 @@
 """Steps of stories about the memory screen."""
 
-from __future__ import annotations
-
 from textual.widgets import TextArea
 
 from clawpy_console.app import ConsoleApp

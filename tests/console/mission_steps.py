@@ -1,7 +1,5 @@
 """Steps of stories about mission control around the cards."""
 
-from __future__ import annotations
-
 import dataclasses
 from datetime import datetime
 

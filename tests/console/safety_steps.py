@@ -1,7 +1,5 @@
 """Steps of tests of the safety screen."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from textual.pilot import Pilot

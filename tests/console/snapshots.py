@@ -1,7 +1,5 @@
 """Snapshots of the console: their sizes, and the comparison with the stored picture."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import groupby
 from typing import Any

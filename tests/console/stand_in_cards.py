@@ -1,7 +1,5 @@
 """The cards of the stand-in engine."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from datetime import timedelta

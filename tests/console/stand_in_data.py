@@ -1,7 +1,5 @@
 """The data of the stand-in engine, from `stand_in_data.toml`: two repositories at one moment."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

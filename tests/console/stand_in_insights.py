@@ -3,8 +3,6 @@
 The figures are counted by the real functions, from two months of made-up cards.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from datetime import UTC
 from random import Random

@@ -1,7 +1,5 @@
 """Candidates and learnings of the stand-in engine: one candidate of each type and status, learnings of every scope."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from engine.model import LearningEntry, LearningReach, LearningScope, LearningStatus, LearningView, Waiting

@@ -1,7 +1,5 @@
 """The memory of the stand-in engine: entries of its seven layers."""
 
-from __future__ import annotations
-
 import dataclasses
 from datetime import timedelta
 from pathlib import PurePosixPath

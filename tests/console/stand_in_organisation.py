@@ -1,7 +1,5 @@
 """The demo's organisation for the stand-in engine: real folders, guidance, gates and queue; the activity is made up."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from types import SimpleNamespace

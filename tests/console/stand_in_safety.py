@@ -1,8 +1,6 @@
 """The service `safety` of the stand-in engine: rails, chain, log and costs from the table, and a kill switch that tests
 throw."""
 
-from __future__ import annotations
-
 import dataclasses
 from datetime import datetime
 from types import SimpleNamespace

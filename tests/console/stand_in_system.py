@@ -1,7 +1,5 @@
 """Settings, gateway and channels of the stand-in engine."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Stories: tests as a list of steps. A step presses keys, or waits for a text on the screen or a call of the engine."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import replace

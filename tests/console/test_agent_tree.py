@@ -1,7 +1,5 @@
 """The tree of agents (SPEC 1.4, 9.1): leaders and workers, folded agents, and chains that do not reach the owner."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

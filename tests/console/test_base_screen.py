@@ -1,7 +1,5 @@
 """What every screen does (SPEC 9.7): a pane zooms, text typed ahead is kept, results are drawn only on widgets."""
 
-from __future__ import annotations
-
 import pytest
 from textual import events
 from textual._compositor import Compositor, CompositorUpdate

@@ -1,7 +1,5 @@
 """Events of the engine reach the console as a few messages, which update the screen and become toasts (SPEC 11.4)."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

@@ -1,7 +1,5 @@
 """The details of a card: what they say, and its approval with an edited prompt or parameters (SPEC 2.5, 9.2)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Which card is in front when cards come, go and are decided (SPEC 9.2)."""
 
-from __future__ import annotations
-
 import pytest
 
 from clawpy_console.app import ConsoleApp

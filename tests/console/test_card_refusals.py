@@ -1,7 +1,5 @@
 """Cards that a rail or the engine holds back: what they say, and which key still approves them (SPEC 3.1, 9.2)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

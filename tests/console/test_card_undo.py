@@ -1,7 +1,5 @@
 """Undo of decisions on cards, one key for each, also while the engine is slow (SPEC 2.7, 9.2)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """How a card describes its work, also with hostile text in it (SPEC 9.2)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The stack of cards: its keys, decisions, checks for new cards, and what is said after them (SPEC 9.2)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The diff of the work screen: every sort of change, and how one moves in it (SPEC 9.4)."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import pytest

@@ -1,7 +1,5 @@
 """Comments on the lines of a diff, and how they go to the agent (SPEC 3.9, 9.4)."""
 
-from __future__ import annotations
-
 import pytest
 
 from clawpy_console.app import ConsoleApp

@@ -1,7 +1,5 @@
 """Marked files and hunks of a diff land alone, and marks are not lost unseen (SPEC 3.9, 9.4)."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A letter just after a dismissal is its reason (SPEC 9.2)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """What mission control says when there is no card: what waits, and what is known to be wrong (SPEC 2.10, 9.3)."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from clawpy_console.app import ConsoleApp

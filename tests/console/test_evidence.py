@@ -1,7 +1,5 @@
 """The evidence beside a card on a wide terminal (SPEC 2.5, 9.3)."""
 
-from __future__ import annotations
-
 import pytest
 
 from clawpy_console.app import ConsoleApp

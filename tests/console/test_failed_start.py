@@ -1,7 +1,5 @@
 """A console whose engine cannot be opened: it says why, and lets the operator try again or leave (SPEC 11.4)."""
 
-from __future__ import annotations
-
 import pytest
 
 from clawpy_console.last_screen import LastScreen, save_last_screen

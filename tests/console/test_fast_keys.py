@@ -1,7 +1,5 @@
 """Keys that come faster than the console can follow, such as the same key twice before the first has worked."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """The fields of learnings, candidates and agents, which screens and verbs show (SPEC 9.5)."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """The greeting above the cards: hints of a first run, and a summary after an absence (SPEC 9.3)."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """The hierarchy screen over real folders, guidance, gates and queue: what it shows and where it leads (SPEC 1, 9.1)."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Changes of the organisation on the hierarchy screen: moves, tiers, souls, guidance, retirement (SPEC 1, 9.1)."""
 
-from __future__ import annotations
-
 import pytest
 from textual.widgets import Input
 

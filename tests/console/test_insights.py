@@ -1,7 +1,5 @@
 """The insights screen: figures, calibration, training, and each key (SPEC 8.4 to 8.6, 9.1)."""
 
-from __future__ import annotations
-
 import dataclasses
 from datetime import UTC, datetime, timedelta
 from functools import partial

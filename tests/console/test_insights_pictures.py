@@ -1,7 +1,5 @@
 """The appearance of the insights screen (SPEC 9.1, 9.7)."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Jump mode (SPEC 9.7): a label on each place that can be jumped to, on every screen and dialog."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The key line (SPEC 9.7): in every pane of every screen, each key that it shows does something."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

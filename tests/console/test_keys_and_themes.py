@@ -1,7 +1,5 @@
 """Keys in one table, remapped by settings; themes as files, every colour parsed (SPEC 9.7)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

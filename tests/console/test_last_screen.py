@@ -1,7 +1,5 @@
 """The last screen: what it keeps over a restart, whatever state its file is in (SPEC 11.4)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass, replace

@@ -1,7 +1,5 @@
 """Answers of the engine that come late: the operator has closed or covered the dialog, or gone elsewhere, meanwhile."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The learning screen: the list of candidates and learnings, details and links, decisions (SPEC 5.6, 6.5, 9.5)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

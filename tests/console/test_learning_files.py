@@ -1,7 +1,5 @@
 """What the learning screen reads from files of learnings (SPEC 6.1, 9.5)."""
 
-from __future__ import annotations
-
 import pytest
 
 from clawpy_console.screens import learning, learning_rows

@@ -1,7 +1,5 @@
 """The event loop is never blocked, and a screen without changes is not drawn again (SPEC 11.4)."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import statistics

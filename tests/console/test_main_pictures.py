@@ -3,8 +3,6 @@
 The other screens have their pictures in the modules `test_…_pictures`.
 """
 
-from __future__ import annotations
-
 import pytest
 from textual.pilot import Pilot
 

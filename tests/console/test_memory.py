@@ -1,7 +1,5 @@
 """The memory screen: layers, entries and their links, filter, search by meaning, preview of recall (SPEC 4, 9.5)."""
 
-from __future__ import annotations
-
 import pytest
 
 from clawpy_console.app import ConsoleApp

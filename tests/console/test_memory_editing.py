@@ -1,7 +1,5 @@
 """Changes of memory on its screen: files are edited, drafts decided, texts forgotten (SPEC 4.1, 4.8, 4.10)."""
 
-from __future__ import annotations
-
 import pytest
 
 from clawpy_console.app import ConsoleApp

@@ -1,7 +1,5 @@
 """How an entry of memory is described on the memory screen (SPEC 4, 9.5)."""
 
-from __future__ import annotations
-
 import pytest
 
 from clawpy_console.screens.memory_entries import make_entry, make_entry_fields, make_full_text

@@ -1,7 +1,5 @@
 """The appearance of the memory screen (SPEC 9.5, 9.7)."""
 
-from __future__ import annotations
-
 import pytest
 
 from clawpy_console.app import ConsoleApp

@@ -1,7 +1,5 @@
 """Mission control around the cards: its panes, their lists, and what they open (SPEC 9.3)."""
 
-from __future__ import annotations
-
 import dataclasses
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """The mouse (SPEC 9.7): tabs, rows and keys are clicked, the wheel scrolls."""
 
-from __future__ import annotations
-
 from textual.events import MouseScrollDown
 from textual.pilot import Pilot
 from textual.widget import Widget

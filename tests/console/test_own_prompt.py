@@ -1,7 +1,5 @@
 """The prompt box (SPEC 9.2): drafts, completions, refusals; a flow runs at once, text becomes a card."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A console shows the cards and the work of its own repositories, and counts those of others (SPEC 9.2)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from clawpy_console.app import ConsoleApp

@@ -1,7 +1,5 @@
 """The commands of the palette: each action once, mutes, the gateway's switch (SPEC 2.9, 10.1)."""
 
-from __future__ import annotations
-
 import dataclasses
 from datetime import timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The safety screen: rails, blocked work, switches, holds; one test runs over a real engine (SPEC 3, 9.1)."""
 
-from __future__ import annotations
-
 import dataclasses
 from datetime import datetime, timedelta
 from pathlib import Path

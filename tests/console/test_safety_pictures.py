@@ -1,7 +1,5 @@
 """The appearance of the safety screen (SPEC 9.1, 9.7)."""
 
-from __future__ import annotations
-
 import dataclasses
 from datetime import timedelta
 from types import SimpleNamespace

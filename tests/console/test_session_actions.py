@@ -1,7 +1,5 @@
 """Actions on an agent's session: permissions, replies, continuing, X-ray, its folder (SPEC 9.4, 9.6)."""
 
-from __future__ import annotations
-
 import dataclasses
 import subprocess
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """The heading of a session and the words for its changes (SPEC 9.4)."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from clawpy_console.formats import moment

@@ -1,8 +1,6 @@
 """The start of a console (SPEC 11.4): what is imported before the first frame, and what that shows and keeps until the
 engine is open."""
 
-from __future__ import annotations
-
 import gc
 import json
 import subprocess

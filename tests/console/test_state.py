@@ -1,7 +1,5 @@
 """The state of the console: the topics that are read, and the screens in use."""
 
-from __future__ import annotations
-
 import pytest
 
 from clawpy_console.app import ConsoleApp

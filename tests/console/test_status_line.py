@@ -1,7 +1,5 @@
 """The two lines on top: tabs, state and stop key fit every width (SPEC 9.1, 9.7)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

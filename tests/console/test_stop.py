@@ -1,7 +1,5 @@
 """F12 on every screen and in every dialog (SPEC 3.7), resuming, and leaving the console (SPEC 7.5)."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Toasts and messages: they cover nothing, keep their beginning, and are removed after a while (SPEC 9.3)."""
 
-from __future__ import annotations
-
 import pytest
 from textual.content import Content
 

@@ -1,8 +1,6 @@
 """Output (SPEC 9.4): long lines wrap at words, a selection is copied as it was, progress is one row with a bar, and the
 end stays in sight while lines come."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Two consoles over one engine decide at once (SPEC 7.5)."""
 
-from __future__ import annotations
-
 import pytest
 
 from clawpy_console.app import ConsoleApp

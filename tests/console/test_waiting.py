@@ -1,7 +1,5 @@
 """The operator's queue on mission control, and decisions on its entries, over the real engine (SPEC 1.8, 9.3)."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace

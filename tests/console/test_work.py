@@ -1,7 +1,5 @@
 """The work screen: the session it opens on, landing, branch, discard, undo (SPEC 3.9, 9.4)."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

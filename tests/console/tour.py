@@ -3,8 +3,6 @@
 python -m tests.console.tour docs/tour.svg
 """
 
-from __future__ import annotations
-
 import asyncio
 import re
 import sys

@@ -1,7 +1,5 @@
 """Steps of stories about the work screen."""
 
-from __future__ import annotations
-
 from clawpy_console.screens.work import WorkScreen
 from tests.console.stand_in import StandIn
 from tests.console.stories import Until

@@ -1,7 +1,5 @@
 """Admission with runners that answer what a test says, and without a database."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Sessions of an agent whose work a test gives, and sessions as a crash leaves them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from engine.execution.live_session import LiveSession

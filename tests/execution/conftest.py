@@ -1,7 +1,5 @@
 """Worlds of sessions and of change sets, closed after the test."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

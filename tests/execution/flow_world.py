@@ -1,7 +1,5 @@
 """Sessions of flows on a real repository, in the best sandbox of this machine."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

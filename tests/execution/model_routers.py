@@ -1,7 +1,5 @@
 """Routers of models with the settings, keys and hints that a test names."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from engine.api_keys import Key

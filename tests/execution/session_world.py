@@ -1,7 +1,5 @@
 """Sessions in a real home with real processes. The rails are stubs: permits, kill switch, content filter."""
 
-from __future__ import annotations
-
 import itertools
 import sys
 import threading

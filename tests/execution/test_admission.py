@@ -1,7 +1,5 @@
 """Admission: the runner that an assignment gets, fallbacks, edits in prose, estimates (SPEC 3.4, 3.8)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any

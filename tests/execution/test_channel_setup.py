@@ -1,7 +1,5 @@
 """A coding agent or a model of this machine is found, and serves a channel only when you ask for it (SPEC 3.8)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Hunks: applying some of them, and finding which are in a file (SPEC 3.9)."""
 
-from __future__ import annotations
-
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -1,7 +1,5 @@
 """Plans of files: what they find at a path, how they are stored, and their rollback, without git (SPEC 3.9)."""
 
-from __future__ import annotations
-
 import errno
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Parameters of flows as text: edits are accepted, or refused with what is accepted (SPEC 9.2)."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import time

@@ -1,7 +1,5 @@
 """Flows as sessions run them: in their places, with what is stored and what is discarded (SPEC 3.8, 3.9)."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Housekeeping: when a full disk is urgent, and which caches of a workspace are kept (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import os
 import time
 from pathlib import Path

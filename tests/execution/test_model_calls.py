@@ -1,7 +1,5 @@
 """Model calls: the exact prompt of each, conversations stored once, no secrets, no call left running (SPEC 9.6)."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

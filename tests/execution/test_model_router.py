@@ -1,7 +1,5 @@
 """The router of models: the order of choices, hints, providers without a key or a model (SPEC 3.8, 5.4)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Permission requests: one answer for each, none lost, none for a session that runs by itself (SPEC 3.5, 9.3)."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import replace
 from datetime import timedelta

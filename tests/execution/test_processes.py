@@ -1,7 +1,5 @@
 """The processes of a session end with it: children, grandchildren, and processes that try to escape (SPEC 3.7)."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -3,8 +3,6 @@
 No text can close its block, and guidance never leads out of the workspace.
 """
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from types import SimpleNamespace

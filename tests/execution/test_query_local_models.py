@@ -1,8 +1,6 @@
 """Model servers of this machine are asked for their models: within a deadline, and whatever they answer (SPEC 2.3,
 11.2)."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Callable, Iterator

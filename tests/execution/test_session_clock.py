@@ -1,7 +1,5 @@
 """The stopwatch of a session (SPEC 3.8)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 

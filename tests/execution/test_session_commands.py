@@ -1,7 +1,5 @@
 """How the commands of a session stand in its transcript, and why one does not start (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sessions whose engine is killed, and sessions that cannot be started or stored (SPEC 3.8, 11.3)."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A session ends at the limits of its time, its silence, its cost and the disk (SPEC 3.4, 3.8)."""
 
-from __future__ import annotations
-
 import os
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """What a session works on by the place that its flow asks for, and what it leaves there (SPEC 3.8, 3.9)."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.execution.runners.flow import FlowResult, Job, Place

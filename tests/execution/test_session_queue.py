@@ -1,7 +1,5 @@
 """How many sessions run at once, in which order others follow, what a closed engine leaves of them (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """A stopped session ends within a second with all that it started (SPEC 3.7, 3.8)."""
 
-from __future__ import annotations
-
 import subprocess
 import threading
 import time

@@ -1,7 +1,5 @@
 """Rows of sessions: only legal transitions are stored, and changes are stored once (SPEC 3.8, 3.9)."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """A session from its permit to its end: its commands, what it prints, and why it can fail (SPEC 3.7, 3.8)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Text that streams is shown word by word, complete and without its secrets (SPEC 3.8, 11.1)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """No secret is in a transcript, an error or a summary, also where a chunk or the end of a line tears it (SPEC 11.1)."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.events import EventBus, SessionOutput

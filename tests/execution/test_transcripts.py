@@ -1,7 +1,5 @@
 """Transcripts: harmless lines, limits, pages, and what a crash or a full disk leaves (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import resource
 import signal
 import threading

@@ -3,8 +3,6 @@
 That they run no program of the repository is tested in `tests/attacks/test_repository_config.py`.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

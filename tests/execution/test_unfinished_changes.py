@@ -1,8 +1,6 @@
 """Changes of a session that was stopped, or that a crash interrupted, wait, and one that continues it is told of them
 (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The validation loop: failing tests go back to the agent, within caps; earlier failures do not (SPEC 4.9)."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from typing import Never

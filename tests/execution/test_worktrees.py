@@ -3,8 +3,6 @@
 That no hook and no `.git` file of a session runs a program is tested in `tests/attacks/`.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

@@ -1,7 +1,5 @@
 """Sessions of an agent whose turns a test gives, with the real validation loop."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 
 from sqlmodel import col, select

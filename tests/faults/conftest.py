@@ -1,7 +1,5 @@
 """Fixtures for the conditions that operators have (new databases, and writes that wait for the disk), and memories."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.memory.conftest import make_memory as make_memory

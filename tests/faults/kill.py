@@ -1,7 +1,5 @@
 """Kills a program at a random instant, and returns the lines by which it acknowledged its work until then."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """Parts of an engine in a folder, opened by the process that is killed and by the test that looks at what is left."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from engine.clock import FakeClock, SystemClock

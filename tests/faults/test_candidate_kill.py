@@ -4,8 +4,6 @@ decision or all those after it, and an acknowledged decision stays (SPEC 5.4, 11
 pytest tests/faults/test_candidate_kill.py -m faults -s          (CLAWPY_KILLS=20 for a short sweep)
 """
 
-from __future__ import annotations
-
 import os
 import random
 from itertools import pairwise

@@ -6,8 +6,6 @@ The requests are valid and invalid, on cards that exist and cards that do not. C
 undone.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 

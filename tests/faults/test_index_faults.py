@@ -4,8 +4,6 @@
 pytest tests/faults/test_index_faults.py -m faults -s          (CLAWPY_MEMORIES=2000)
 """
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

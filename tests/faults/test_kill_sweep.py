@@ -7,8 +7,6 @@ drawn over the length of a lap. The next start must find: every answered decisio
 half landing, nothing left running, and a message on what was interrupted. `CLAWPY_KILLS` sets the number of rounds.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

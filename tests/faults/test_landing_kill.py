@@ -4,8 +4,6 @@ Real processes and real SIGKILL: at every single step, and at random instants. A
 a decision happened or nothing, in the files as in the database. `-s` prints how often which.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import re

@@ -3,8 +3,6 @@
 `-s` prints how often which outcome came.
 """
 
-from __future__ import annotations
-
 import tempfile
 from collections import Counter
 from pathlib import Path

@@ -3,8 +3,6 @@
 pytest tests/faults/test_remember_kill.py -m faults -s          (CLAWPY_KILLS=60 for a short sweep)
 """
 
-from __future__ import annotations
-
 import os
 import random
 from pathlib import Path

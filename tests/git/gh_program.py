@@ -1,7 +1,5 @@
 """A program that stands in for `gh`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`gh` is asked in the background, rarely, and no failure of it fails a cycle (SPEC 2.1)."""
 
-from __future__ import annotations
-
 import json
 from datetime import timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The habits of a project: files that change together, and the rhythm of its releases (SPEC 2.1)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from math import inf
 

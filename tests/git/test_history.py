@@ -1,7 +1,5 @@
 """The past of a repository: commits, tags and reflogs, and which revision is meant (SPEC 2.1)."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

@@ -1,7 +1,5 @@
 """A check of the inspection that fails is named, and tried again only after a change (SPEC 2.1)."""
 
-from __future__ import annotations
-
 from engine.git.reader import GitReader
 from tests.conftest import MONDAY_MORNING as NOW
 from tests.conftest import Repository

@@ -1,7 +1,5 @@
 """Lines that should not stay or be pushed: leftovers in code, secrets, and tests in quarantine (SPEC 2.1, 2.9)."""
 
-from __future__ import annotations
-
 from datetime import date
 
 import pytest

@@ -1,7 +1,5 @@
 """Commits that no ref reaches any more are found for a month, unless others have their work (SPEC 2.1)."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,8 +1,6 @@
 """Unfinished operations in a repository, read from git's own files, damaged ones included; a merge that is tried (SPEC
 2.1)."""
 
-from __future__ import annotations
-
 import subprocess
 
 import pytest

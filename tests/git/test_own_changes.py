@@ -1,7 +1,5 @@
 """Leftovers in your own changes: debugging, markers, and documents that name removed things (SPEC 2.1)."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 from engine.git import Git

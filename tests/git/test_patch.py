@@ -1,7 +1,5 @@
 """Your own work is read as one patch, within a budget, committed or not (SPEC 2.1)."""
 
-from __future__ import annotations
-
 from engine.git import Git
 from engine.git.patch import MAX_BYTES, MAX_LINES, read_own_patch, read_patch, unquote_name
 from engine.git.reader import GitReader

@@ -1,7 +1,5 @@
 """The state of a repository is read from git as cards need it, also in odd repositories (SPEC 2.1)."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Git runs without side effects, and a folder that cannot be used is refused in words (SPEC 3.8, 11.2)."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Secrets, large files and fixup commits in unpushed commits and uncommitted changes (SPEC 2.1, 2.9)."""
 
-from __future__ import annotations
-
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

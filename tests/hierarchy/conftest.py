@@ -1,7 +1,5 @@
 """The fixture `world`: five agents, one above the other, with the real services over them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

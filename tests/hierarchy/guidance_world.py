@@ -1,7 +1,5 @@
 """A small organisation on disk, with the real services that guide it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

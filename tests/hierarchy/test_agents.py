@@ -1,7 +1,5 @@
 """Agents as folders (SPEC 1.1, 4.1): what the operator may change, and that a broken folder harms no other."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

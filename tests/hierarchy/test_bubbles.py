@@ -1,8 +1,6 @@
 """Findings go up (SPEC 1.7, 1.8, 6.7): seven gates, tested at their boundaries, let them into a queue that loses and
 doubles none."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace

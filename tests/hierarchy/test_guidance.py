@@ -1,8 +1,6 @@
 """Guidance of leaders (SPEC 1.4, 1.5): the block is within its budget, no text leaves it, and each change counts at
 once."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Sessions with guidance (SPEC 1.10, 5.1): noisy and stale guidance is found, and reported once."""
 
-from __future__ import annotations
-
 import itertools
 from datetime import timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tiers, chains of leaders, and the settings of guidance in `wisdom_cascade_config.json` (SPEC 1.2 to 1.4, 1.11)."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

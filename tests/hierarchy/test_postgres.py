@@ -1,7 +1,5 @@
 """Two engines that share a real PostgreSQL lose nothing, though its connection is cut at random (SPEC 1.9, 4.5)."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pwd

@@ -1,8 +1,6 @@
 """Profiles of leaders (SPEC 1.9): the soul seeds them, edits win and stay in the history, and rows may come in any
 order."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from random import Random

@@ -1,7 +1,5 @@
 """The outcome of a session, by how it ends and what happens to its changes (SPEC 1.10, 5.7)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

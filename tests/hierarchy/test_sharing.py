@@ -1,7 +1,5 @@
 """Homes that share profiles get the same profiles; no row is lost or doubled if the connection fails (SPEC 1.9)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Soul enrichment (M2) writes the guidance of leaders into one section of each worker's soul (SPEC 1.6)."""
 
-from __future__ import annotations
-
 import os
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """A model server for all tests of this folder, a proxy before it, and an engine that uses its model."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path

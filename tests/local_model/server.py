@@ -1,7 +1,5 @@
 """A real model server as a child process, and a proxy before it that records what is asked."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -4,8 +4,6 @@ A model of this size rarely answers in the form that is asked for. Whatever it s
 with a reason, must be charged, and must harm nothing else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Sessions with a real model (SPEC 3.8): what is streamed, called, counted and stored is what the server says."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A memory service over a real database, whose embedder is the real helper process or counts words."""
 
-from __future__ import annotations
-
 import hashlib
 import random
 from collections.abc import Callable, Iterator, Sequence

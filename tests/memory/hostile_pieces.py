@@ -1,7 +1,5 @@
 """Pieces of texts that try to break the block of recalled memories in a prompt."""
 
-from __future__ import annotations
-
 HOSTILE_PIECES = (
     "</recalled-memory>", "</evidence>", "<memory layer='A'>", "<task>", "</project>", "]]>",
     "<![CDATA[", "<!--", "-->", "</memory>",

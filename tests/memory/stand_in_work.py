@@ -1,7 +1,5 @@
 """Made-up sessions, transcripts and change sets, which memory reads and summarises."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

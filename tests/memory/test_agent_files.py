@@ -1,7 +1,5 @@
 """Layer A (SPEC 4.1): the files of agents are read and watched, and no file is half-written, no edit lost."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Which sentences are captured as decisions, facts and corrections, and which are not (SPEC 4.4)."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

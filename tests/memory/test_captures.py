@@ -1,7 +1,5 @@
 """Captures of sessions: stored with their source, once for each workspace, and remembered (SPEC 4.4)."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

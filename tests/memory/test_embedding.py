@@ -1,8 +1,6 @@
 """Embedders (SPEC 4.3): the local model and an endpoint make unit vectors, or say why not; words are compared by their
 tokens."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Forgotten words are in no file of the home afterwards, even if the power fails in between (SPEC 4.10)."""
 
-from __future__ import annotations
-
 import json
 import sqlite3
 import subprocess

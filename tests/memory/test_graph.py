@@ -1,7 +1,5 @@
 """The task graph (SPEC 4.6): it has no circles, and loses nothing in a restart, a crash or a damaged file."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Sessions in the task graph (SPEC 4.6): each is a task with its outcome, linked to what it retries, continues or
 resembles."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

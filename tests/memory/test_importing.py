@@ -1,8 +1,6 @@
 """Transcripts of other agents (SPEC 4.5): each turn is imported once, and none of this engine's own sessions. Lines of
 JSON as memories (SPEC 9.8)."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Sequence

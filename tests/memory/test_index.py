@@ -1,8 +1,6 @@
 """The vectors of memories, and the index over them (SPEC 4.3, 4.5, 4.10): an index that is lost, damaged or out of date
 is repaired while words find. The helper process and the Chroma server are real."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import shutil

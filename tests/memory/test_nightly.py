@@ -1,8 +1,6 @@
 """The night work (SPEC 4.8): it handles each day once and within its caps, whatever the model answers or the clock
 does."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Canonical facts (SPEC 4.7): each is kept once, superseded but never deleted, and no crash or bad edit loses one."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from datetime import timedelta

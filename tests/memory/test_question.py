@@ -1,7 +1,5 @@
 """How a question is read (SPEC 4.4): its topic, the speakers that it is about, and the dates that it names."""
 
-from __future__ import annotations
-
 from datetime import UTC, date, datetime
 
 import pytest

@@ -1,7 +1,5 @@
 """The ranking of a recall (SPEC 4.4): what puts a candidate before others, and which candidates are relevant."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from datetime import UTC, datetime

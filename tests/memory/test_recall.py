@@ -1,7 +1,5 @@
 """Recall over layers (SPEC 4.4): what is found in which order, layers that fail, and the search of the real store."""
 
-from __future__ import annotations
-
 import re
 import threading
 from collections.abc import Sequence

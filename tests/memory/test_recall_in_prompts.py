@@ -1,7 +1,5 @@
 """Recall in prompts (SPEC 4.4): within its budget, each line with its source, and no memory can break the block."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from typing import Any
 from xml.etree import ElementTree

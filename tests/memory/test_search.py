@@ -1,7 +1,5 @@
 """The search for words in a large store of memories (SPEC 4.4)."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.memory import search

@@ -1,7 +1,5 @@
 """Layers C and E in SQLite (SPEC 4.3, 4.5): what is kept once, for how long, and without secrets."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 

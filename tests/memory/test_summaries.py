@@ -1,8 +1,6 @@
 """Summaries of sessions (SPEC 4.5): a session is summarised once for each outcome, and machines that share summaries
 lose and double none, whichever connection is cut."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """What cards need of rails, sessions, change sets and calibration, as values that a test sets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """The fixture `world`: cards with simple rails and sessions on a new database."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.clock import FakeClock

@@ -3,8 +3,6 @@
 The rails issue permits by the words of a prompt, a test ends the sessions, and it says what templates propose.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta

@@ -1,8 +1,6 @@
 """Contexts of real repositories, for tests of the reader and of templates. A test supplies the test runs, tasks and
 sessions, and may let a source fail."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field

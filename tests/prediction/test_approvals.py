@@ -1,8 +1,6 @@
 """Approvals of cards: what the rails are asked, how edits and another runner are agreed to, the start, and what a crash
 or a session that could not begin leaves (SPEC 2.7, 3.1, 3.8)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace

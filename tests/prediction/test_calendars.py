@@ -1,7 +1,5 @@
 """Meetings in calendar files, and how relevant the next one is (SPEC 2.2)."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo

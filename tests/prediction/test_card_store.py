@@ -1,7 +1,5 @@
 """Transitions of cards: what each stores and signals, and that only legal ones happen (SPEC 2.7, 8.1)."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Iterable
 from datetime import timedelta

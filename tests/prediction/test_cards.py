@@ -1,7 +1,5 @@
 """Cards: own prompts and suggestions, decisions, undo, snoozes, and which cards are read (SPEC 2.7, 2.9, 8.1)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

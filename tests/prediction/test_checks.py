@@ -1,7 +1,5 @@
 """A check (SPEC 2.1 to 2.9): which proposals become cards, which cards are withdrawn, and what is reported."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,8 +1,6 @@
 """The context of a workspace (SPEC 2.1, 2.10): what changed since a run, problems that still hold, and the situation in
 words."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """Contexts as they are read: activity, conversations, changes since a run, and sources that fail (SPEC 2.1, 2.2)."""
 
-from __future__ import annotations
-
 import subprocess
 from datetime import timedelta
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Dismissals: what they mute and switch off, the weight of their reasons, and how mutes end (SPEC 2.9, 8.1)."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """The table of kinds (SPEC 2.11): every kind runs a flow or is a text prompt, and the pages about them name each."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import fields
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The next step of a session (SPEC 2.10): the card that follows when it ends, and what is read again then."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

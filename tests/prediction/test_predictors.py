@@ -1,8 +1,6 @@
 """Predictions of the Twin model, and of other programs in `predictions.jsonl`: what is read, proposed and reported
 (SPEC 2.3, 2.8)."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from dataclasses import replace

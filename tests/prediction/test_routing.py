@@ -1,7 +1,5 @@
 """The channel and the agent of a piece of work, also by the meaning of a prompt (SPEC 2.4)."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator

@@ -1,8 +1,6 @@
 """Which proposals are shown at which confidence, which kinds are explored, the tiers that follow the operator's
 decisions, and cool-downs (SPEC 2.5, 2.9, 2.11)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any

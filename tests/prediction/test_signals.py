@@ -1,8 +1,6 @@
 """The signals (SPEC 2.1, 2.2): what raises silence, tasks, sessions, conversations and work that
 waits."""
 
-from __future__ import annotations
-
 from datetime import datetime, timedelta
 
 import pytest

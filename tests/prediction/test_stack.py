@@ -1,7 +1,5 @@
 """The order of the stack and its places (SPEC 2.9, 2.11)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import datetime, timedelta
 

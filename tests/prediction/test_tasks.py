@@ -1,7 +1,5 @@
 """The task board: the operator's tasks, those of files, and how sessions change tasks (SPEC 9.3)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Conversations with other agents, as they are read from transcripts: open questions, and when one grew last (SPEC 2.1,
 2.2)."""
 
-from __future__ import annotations
-
 import json
 import os
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """The embedded Twin follows decisions; confidence, its bands and the phases (SPEC 2.3, 2.5, 2.6)."""
 
-from __future__ import annotations
-
 import random
 from datetime import timedelta
 

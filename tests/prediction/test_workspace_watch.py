@@ -1,7 +1,5 @@
 """Workspaces are checked some seconds after their files change (SPEC 2.9). Files and git are real."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta

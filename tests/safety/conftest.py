@@ -1,7 +1,5 @@
 """Fixtures of rails that allow everything by default: known pairs of channels, many decisions, autonomy on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

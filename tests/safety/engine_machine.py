@@ -4,8 +4,6 @@
 value that stands twice in `sampled_from` is chosen twice as often.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from datetime import timedelta
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Reads the lists of examples of the content filter (SPEC 3.5): one a line in a file of `content_examples/`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 FOLDER = Path(__file__).parent / "content_examples"

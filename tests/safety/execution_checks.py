@@ -3,8 +3,6 @@
 `oracle` computes a second time what must hold: from raw rows, and from what the machine itself did (`MachineState`).
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from dataclasses import dataclass

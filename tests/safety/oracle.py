@@ -1,7 +1,5 @@
 """The rules of the rails (SPEC 2.5, 3.3, 3.4), computed a second time: from raw rows and plain arithmetic."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -1,7 +1,5 @@
 """A whole `Safety` for the tests of the rails, with triggers and sessions to decide on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path

@@ -3,8 +3,6 @@
 `execution_checks` checks what was executed after each step.
 """
 
-from __future__ import annotations
-
 import atexit
 import json
 import shutil

@@ -1,7 +1,5 @@
 """What an operator allows once: exactly this work, within a day, and nothing that no approval lifts (SPEC 3.5)."""
 
-from __future__ import annotations
-
 from contextlib import closing
 from dataclasses import replace
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """The content filter (SPEC 3.5): every rule's examples, prompts and parameters, and a bound on time for any input."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

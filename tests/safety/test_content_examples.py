@@ -1,7 +1,5 @@
 """Ordinary work passes the content filter, and orders to destroy are stopped, on lists of examples (SPEC 3.5)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """What the safety screen shows of costs: money by time, reserved money, and when a cap is reached (SPEC 3.4, 9.1)."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """Money is reserved before work and settled after it, also across a crash (SPEC 3.4)."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,7 +1,5 @@
 """The caps of an hour, a day and a month, at their boundaries and across changes of the clock (SPEC 3.4)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path

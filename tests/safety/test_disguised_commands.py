@@ -1,7 +1,5 @@
 """No disguise hides a destructive command from the content filter, and none stops an ordinary one (SPEC 3.5)."""
 
-from __future__ import annotations
-
 import base64
 import re
 from collections.abc import Callable, Mapping

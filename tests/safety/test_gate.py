@@ -1,7 +1,5 @@
 """The human gate (SPEC 3.6): each rule at its boundary, and what an operator's approval satisfies."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The kill switch (SPEC 3.7): four levels, what each ends and blocks, and holds that end by their own word alone."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path

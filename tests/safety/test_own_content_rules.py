@@ -1,7 +1,5 @@
 """The operator's own rules and allow-lists of the content filter (SPEC 3.5)."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 

@@ -1,7 +1,5 @@
 """Three rejections in a row pause what runs by itself, for two hours or until it is resumed (SPEC 3.6, 7.1)."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """No path of a whole engine starts work without a permit (SPEC 3.1): own prompt, verb, socket, check, cycle,
 schedule, heartbeat."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path

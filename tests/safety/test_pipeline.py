@@ -1,7 +1,5 @@
 """The pipeline (SPEC 3.1): the order of the rails, the log, and how long and for what a permit is valid."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

@@ -1,8 +1,6 @@
 """Production targets (SPEC 3.6): which branches, remotes, hosts, contexts and paths a prompt, a command, a file or a
 host touches."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The safety screen shows the verdicts with which the rails decide (SPEC 9.1)."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from engine.model import GateRuleName, RailState, Verdict

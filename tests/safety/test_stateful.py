@@ -5,8 +5,6 @@ The long run, 100,000 steps in parts of 4,000, each with a seed of its own, from
 CLAWPY_SEED=1 CLAWPY_STEPS=100000 pytest tests/safety/test_stateful.py -m faults -s
 """
 
-from __future__ import annotations
-
 import os
 import time
 

@@ -1,7 +1,5 @@
 """The file by which `clawpy stop` stops an engine from outside (SPEC 3.7)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

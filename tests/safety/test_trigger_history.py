@@ -1,7 +1,5 @@
 """Every boundary of the rate limiter and the loop detector (SPEC 3.2 and 3.3)."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

@@ -4,8 +4,6 @@ The engine, the repository, its tests and every prompt are real; the model is th
 benchmark, and time is the fake clock.
 """
 
-from __future__ import annotations
-
 import difflib
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """Worlds of these tests: with an engine that is open or closed, that may act by itself, or whose memory has vectors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path

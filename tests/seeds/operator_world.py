@@ -1,8 +1,6 @@
 """A home, a small shop in git, an engine and a model on loopback. Tests use them as an operator does, by verbs and
 files. Only decisions of earlier weeks are written into the database."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 A part is a test. Its numbers and its effect are the first line of the docstring.
 """
 
-from __future__ import annotations
-
 import ast
 import re
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What the engine does by itself, and when it does nothing (sections 3 and 7 of docs/SPEC.md)."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

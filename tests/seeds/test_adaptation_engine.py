@@ -1,7 +1,5 @@
 """From what happened to a change of how the engine acts, and back (section 5 of docs/SPEC.md)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 

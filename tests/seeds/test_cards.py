@@ -1,7 +1,5 @@
 """Cards that suggest themselves, and what you do with them (sections 2, 9 and 10 of docs/SPEC.md)."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

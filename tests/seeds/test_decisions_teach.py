@@ -1,7 +1,5 @@
 """What is learnt of your decisions, and how it is shown (section 8 of docs/SPEC.md)."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Seven layers of memory, and what brings them into a prompt (section 4 of docs/SPEC.md)."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace

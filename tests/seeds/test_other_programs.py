@@ -1,7 +1,5 @@
 """Other programs that read and decide cards (section 10 of docs/SPEC.md)."""
 
-from __future__ import annotations
-
 import json
 
 import httpx

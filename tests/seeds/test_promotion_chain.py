@@ -1,7 +1,5 @@
 """What sessions learn, from the narrowest scope to the widest (section 6 of docs/SPEC.md)."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The rails around a card, in the whole engine (section 3 of docs/SPEC.md)."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

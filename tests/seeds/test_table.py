@@ -1,7 +1,5 @@
 """The table in docs/SPEC.md is made of the tests, and the numbers in it exist."""
 
-from __future__ import annotations
-
 import re
 
 from tests.seeds.table import PAGE, read_parts, replace_table

@@ -1,7 +1,5 @@
 """Guidance down the organisation, and findings up (docs/SPEC.md, section 1)."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

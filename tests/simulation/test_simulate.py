@@ -1,7 +1,5 @@
 """`clawpy simulate`: the real engine lives made-up days (SPEC 7, 9.8)."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

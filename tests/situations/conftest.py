@@ -1,7 +1,5 @@
 """The three repositories in which situations begin: empty, with the project `SHOP`, and with all of it pushed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -8,8 +8,6 @@ def test_it(situation: Situation) -> None:
     assert "leftovers" not in situation.predict_kinds()
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """Branches that are behind their base, or that collide, become cards that rehearse the merge (SPEC 2.11)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

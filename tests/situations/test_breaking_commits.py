@@ -1,7 +1,5 @@
 """A test passed before a commit and fails after it: the commit is found, and its revert offered (SPEC 2.10, 2.11)."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.model import SessionView, Tier

@@ -1,7 +1,5 @@
 """Tests passed, a change was landed, and they fail since: its undo is offered, unless you edited it (SPEC 2.11)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """The code does not compile, so no test runs: the error of the build is no test, in no card and no run (SPEC 2.12)."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.model import CheckResult, PromptRequest, Result, SessionState, Tier

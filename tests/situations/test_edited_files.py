@@ -1,7 +1,5 @@
 """An edit leads to its tests, its lint, its documentation and the file that usually changes with it (SPEC 2.11)."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.model import PROBLEM_FOUND, SessionState, Tier

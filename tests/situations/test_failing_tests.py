@@ -1,7 +1,5 @@
 """Tests fail, and no commit is known at which they passed: they run alone, and are grouped by cause (SPEC 2.11)."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.model import Tier

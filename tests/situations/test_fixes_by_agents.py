@@ -1,7 +1,5 @@
 """A flow found what no flow can mend, and a coding agent is offered to mend it (SPEC 2.10)."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.model import Tier

@@ -1,7 +1,5 @@
 """Fixup commits that nobody else has are squashed in a rehearsal, which names the command that does it (SPEC 2.11)."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.model import Tier

@@ -1,7 +1,5 @@
 """Does HEAD pass without what is not committed, and did a commit or your changes break a test? (SPEC 2.10, 2.12)"""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.model import SessionView, Source, Tier

@@ -1,8 +1,6 @@
 """A check that cannot see everything, or whose repository is gone: which cards stay, and what approving one says (SPEC
 2.7)."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

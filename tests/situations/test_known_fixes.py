@@ -1,7 +1,5 @@
 """A landed change made a test pass. If the test fails in the same way again, the change is offered (SPEC 5.2, 5.4)."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

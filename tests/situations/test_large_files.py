@@ -1,7 +1,5 @@
 """A large file in a commit that nobody else has, or about to be committed, is warned of before the push (SPEC 2.9)."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.model import Tier

@@ -1,8 +1,6 @@
 """A breakpoint, a `console.log` or conflict markers in what nobody else has yet are shown, and removed (SPEC 2.11,
 3.9)."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.model import PROBLEM_FOUND, Tier, Verdict

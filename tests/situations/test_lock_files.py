@@ -1,8 +1,6 @@
 """A lock file that is missing, or whose manifest asks for another version, is updated as a diff that waits (SPEC
 3.9)."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

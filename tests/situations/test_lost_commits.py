@@ -3,8 +3,6 @@
 Rewritten commits are not lost: each helper rewrites the commit “Invoices”.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

@@ -1,7 +1,5 @@
 """The tests need packages that are not installed: a card installs them, or a remark says how to (SPEC 2.12)."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 from pathlib import Path

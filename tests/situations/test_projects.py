@@ -1,7 +1,5 @@
 """Several projects in one repository: the one that you changed is tested, by its own tools, and named (SPEC 2.9)."""
 
-from __future__ import annotations
-
 import shutil
 import sys
 

@@ -1,7 +1,5 @@
 """A pull request in which somebody asked for changes becomes a card; one that waits for others does not (SPEC 2.11)."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

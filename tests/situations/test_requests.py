@@ -1,7 +1,5 @@
 """You ask for work on a file or folder in a sentence of your own. What is not there is refused by name (SPEC 11.2)."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.model import SessionState

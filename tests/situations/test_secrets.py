@@ -1,7 +1,5 @@
 """A secret in a commit that nobody else has, or about to be committed, is warned of until it is gone (SPEC 2.9)."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.model import ALREADY_REVIEWED, PROBLEM_FOUND, DismissReason, Refusal, Tier

@@ -1,7 +1,5 @@
 """The changed lines that no test runs are found, and an agent is offered to write the tests (SPEC 2.10)."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.model import SessionState, Tier

@@ -1,7 +1,5 @@
 """A merge, rebase, cherry-pick, revert or bisect that was begun and left is the first card (SPEC 2.11, tier 1)."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.model import Tier

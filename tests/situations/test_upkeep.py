@@ -3,8 +3,6 @@
 A repository in which everything is committed, pushed and tested has no card.
 """
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

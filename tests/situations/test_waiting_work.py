@@ -1,7 +1,5 @@
 """Work that waits for days: files in no commit, commits that nobody has. Dismissed cards stay away (SPEC 2.9)."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 

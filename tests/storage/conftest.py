@@ -1,7 +1,5 @@
 """Fixtures of a new database whose writes wait for the disk, because these tests are about the database itself."""
 
-from __future__ import annotations
-
 import pytest
 
 

@@ -1,8 +1,6 @@
 """Errors of files beneath a folder name the path that was asked for (SPEC 11.2). `tests/attacks` tries to leave the
 folder."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """The database has one writer. A write that returned is on disk; one that raised has changed nothing (SPEC 4.2,
 11.3)."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 import sys

@@ -1,7 +1,5 @@
 """Search terms find whole words and long quotes, and are removed from every text of a database (SPEC 4.10)."""
 
-from __future__ import annotations
-
 import html
 import json
 import sqlite3

@@ -1,7 +1,5 @@
 """The ledger and its consumers, which miss nothing, also after a crash, and write nothing in vain (SPEC 11.3)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """Rows read by a constant statement equal those of the ORM, and only a writing session writes them back (SPEC 4.2)."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 import pytest

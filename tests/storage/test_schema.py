@@ -1,8 +1,6 @@
 """`schema.sql` makes exactly the tables that the program works with; a home of another version stays as it is (SPEC
 11.2)."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 import sqlite3

@@ -1,7 +1,5 @@
 """The table that machines share (SPEC 1.9, 4.5): the highest version stays, nothing is missed, no password is shown."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.storage import shared as shared_module

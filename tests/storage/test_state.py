@@ -1,7 +1,5 @@
 """Named values and intents: no update is lost, and an intent stays until it is finished (SPEC 11.3)."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

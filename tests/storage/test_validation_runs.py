@@ -1,8 +1,6 @@
 """What stored runs say (SPEC 4.9): of one test, whether it passed, and whether it did both with the same files; of a
 workspace, its last result."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -6,8 +6,6 @@ option of the command line it begins wrongly (--silent, --garbage, --login, --ol
 when it should (--stubborn).
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

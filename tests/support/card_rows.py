@@ -1,7 +1,5 @@
 """Rows of cards, for tests that write them past the store."""
 
-from __future__ import annotations
-
 from datetime import datetime
 from typing import Any
 

@@ -1,8 +1,6 @@
 """Small helpers of many tests: skips, tables of cases, checks of texts and refusals, waiting, programs, stand-ins, a
 view of a session and the event of its end."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import subprocess

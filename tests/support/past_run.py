@@ -1,7 +1,5 @@
 """A past run of the tests, as templates and the reading of stored runs see it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 

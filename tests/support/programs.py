@@ -1,7 +1,5 @@
 """Programs that tests run: git, Python and `clawpy` in processes of their own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Requests to the routes of the gateway, and the documents of their replies."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.api.gateway.served import Served

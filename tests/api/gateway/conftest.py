@@ -1,7 +1,5 @@
 """Fixtures of a real engine with its gateway. There is one for each module, because opening one takes a second."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Makes random requests from the gateway's OpenAPI document, valid and invalid, and checks every reply."""
 
-from __future__ import annotations
-
 import contextlib
 import random
 from collections import Counter

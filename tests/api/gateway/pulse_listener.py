@@ -1,7 +1,5 @@
 """A client of the WebSocket `/pulse`, and events for it."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

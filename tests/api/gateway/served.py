@@ -1,7 +1,5 @@
 """A real engine whose gateway listens, and requests to it."""
 
-from __future__ import annotations
-
 import json
 import socket
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The gateway's token, which is made once and can be replaced, and passes, which work once (SPEC 10.1, 11.1)."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

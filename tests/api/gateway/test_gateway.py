@@ -1,7 +1,5 @@
 """Opening and closing the gateway, and where it listens (SPEC 10.1, 11.1)."""
 
-from __future__ import annotations
-
 import socket
 import ssl
 import subprocess

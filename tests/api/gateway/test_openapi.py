@@ -3,8 +3,6 @@
 `tests/faults/test_gateway_requests.py` makes ten thousand requests in the same way.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.api.gateway.calls import request

@@ -1,7 +1,5 @@
 """The WebSocket `/pulse`: which events a client gets, how it resumes, and what it may send (SPEC 10.1)."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

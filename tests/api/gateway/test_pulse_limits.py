@@ -1,7 +1,5 @@
 """Clients of `/pulse` that send too much or read too little, and the end of a connection (SPEC 10.1)."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

@@ -1,7 +1,5 @@
 """The routes of the gateway over a real engine: cards, settings of this run, the Twin, JSON-RPC (SPEC 10.1)."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

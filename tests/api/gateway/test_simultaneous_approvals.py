@@ -1,7 +1,5 @@
 """The same card approved in every way at once runs once, and all others are refused (SPEC 2.7, 3.1)."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

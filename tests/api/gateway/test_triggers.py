@@ -1,7 +1,5 @@
 """Triggers of other programs over the gateway: which approve a card, and which only ask (SPEC 3.3, 3.6, 10.1)."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

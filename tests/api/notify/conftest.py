@@ -1,7 +1,5 @@
 """Notifications of a fresh home."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.clock import FakeClock

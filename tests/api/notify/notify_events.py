@@ -1,7 +1,5 @@
 """Events that are notified, for the tests of notifications."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from engine.config.sections import Surface

@@ -1,7 +1,5 @@
 """Notifications over a real database and ledger; cards and sessions are values."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace

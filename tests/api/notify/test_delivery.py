@@ -1,8 +1,6 @@
 """Addresses of surfaces, and deliveries (SPEC 10.2, 11.1): over HTTP to a server that speaks as ntfy and Discord do, or
 by local programs."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

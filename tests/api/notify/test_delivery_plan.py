@@ -1,7 +1,5 @@
 """When notifications are sent (SPEC 10.2): collecting windows, quiet hours, urgent ones first."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from typing import Any
 

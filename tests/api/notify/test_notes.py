@@ -1,7 +1,5 @@
 """The form and the words of a notification (SPEC 10.2)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

@@ -1,7 +1,5 @@
 """Notifications when surfaces fail or the engine crashes: each is sent once, and delays no other (SPEC 10.2)."""
 
-from __future__ import annotations
-
 import tempfile
 import threading
 from collections import Counter

@@ -1,7 +1,5 @@
 """Notifications: which event reaches which surface, with which words, and when (SPEC 10.2)."""
 
-from __future__ import annotations
-
 import io
 import logging
 from collections.abc import Iterator

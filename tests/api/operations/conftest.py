@@ -1,7 +1,5 @@
 """Fixtures that carry out operations on a stand-in engine through `dispatch`, as the control socket does."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

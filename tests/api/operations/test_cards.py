@@ -3,8 +3,6 @@
 The stand-in engine has two pending cards: `pred_abc1` in /srv/shop and `pred_abd2` in /srv/other.
 """
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from tests.api.operations.conftest import Ask

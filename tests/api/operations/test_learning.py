@@ -1,7 +1,5 @@
 """Operations on guidance and learnings, as verbs type them, with a real engine (SPEC 9.8)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Operations on memory: notes and suggestions of agents, forgetting (SPEC 4, 9.8, 10.4)."""
 
-from __future__ import annotations
-
 import pytest
 
 from clawpy_console.cli.printing import render_document

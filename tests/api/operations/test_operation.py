@@ -1,7 +1,5 @@
 """Rules for every operation: checks of arguments (SPEC 11.2), and whether it shows that you are present (SPEC 2.2)."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from functools import partial
 from pathlib import Path

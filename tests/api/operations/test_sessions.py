@@ -1,7 +1,5 @@
 """Operations on sessions, their changes, and the prompts that were sent to models (SPEC 3.9, 9.6, 9.8)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Operations on the engine as a whole (SPEC 9.8): a setting that is refused, its state, and notifications."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

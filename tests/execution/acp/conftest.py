@@ -1,7 +1,5 @@
 """Repositories with one file in which a scripted coding agent works."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -4,8 +4,6 @@ docstrings "it" is this agent, and a step has the name of its function.
 It says what it is answered: "wrote ok", "read TEXT", "answer allow_once", "terminal [...]", "got {...}".
 """
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

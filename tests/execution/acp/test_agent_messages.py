@@ -1,7 +1,5 @@
 """Messages of a coding agent are read whatever they are: any line, texts, commands, options (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

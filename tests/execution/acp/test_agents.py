@@ -1,7 +1,5 @@
 """Coding agents are found on the PATH, and can read only their installation of the operator's files (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

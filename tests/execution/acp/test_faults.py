@@ -1,7 +1,5 @@
 """Coding agents that misbehave: the session ends with a reason, in time and within its cost (SPEC 3.4, 3.7, 3.8)."""
 
-from __future__ import annotations
-
 import threading
 import time
 from dataclasses import replace

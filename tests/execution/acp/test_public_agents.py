@@ -5,8 +5,6 @@ or the one that CLAWPY_ACP_PYTHON names) and npm. fast-agent's model `passthroug
 the tool that `***CALL_TOOL name {...}` names. The others start, and report that they have no login.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A session of a coding agent from the permit to the change set (SPEC 3.8, 3.9, 9.4)."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Commands that a coding agent runs through the client: their output, their end, and who allows them (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The totals that a coding agent reports are charged once, and nothing where it reports no price (SPEC 3.4)."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

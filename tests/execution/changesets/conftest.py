@@ -1,7 +1,5 @@
 """The repository on which most tests of change sets begin."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.execution.changesets.landing_world import LandingWorld

@@ -4,8 +4,6 @@ Trees are made by `git add -A` on a scratch index, the merge by `git merge-tree`
 way" is known by `git checkout --no-overwrite-ignore` in a copy of the whole repository.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,8 +1,6 @@
 """Random scenarios of a change set and later edits: the landing must be what git would do, and the undo its reverse
 (SPEC 3.9)."""
 
-from __future__ import annotations
-
 import stat
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A repository with its change sets, and the exact states of its files and of git, for the tests of SPEC 3.9."""
 
-from __future__ import annotations
-
 import os
 import stat
 import subprocess

@@ -1,7 +1,5 @@
 """A change set of several files and hunks, for tests that land parts of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

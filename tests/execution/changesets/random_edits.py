@@ -1,7 +1,5 @@
 """Random edits of the files of a folder: of a session, of the operator meanwhile and before, and later ones."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

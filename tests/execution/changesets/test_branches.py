@@ -1,7 +1,5 @@
 """A change set that becomes a branch: its commit, its name, and what cannot be a branch (SPEC 3.9)."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

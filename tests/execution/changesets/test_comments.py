@@ -1,7 +1,5 @@
 """Comments on lines of a change set, which go to the agent as one message, or stay as notes (SPEC 3.9)."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.execution.changesets.landing_world import Change, LandingWorld, make_edits

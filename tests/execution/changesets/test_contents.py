@@ -1,7 +1,5 @@
 """Change sets: their files, diffs and checks for the operator, and those that change the same files (SPEC 3.9)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """A session that continues another one builds on its waiting changes, and takes their place (SPEC 9.4)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

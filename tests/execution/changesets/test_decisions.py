@@ -1,8 +1,6 @@
 """Decisions on change sets: land, branch, discard, undo. Each is made once and whole, also after a crash (SPEC 3.9,
 11.3)."""
 
-from __future__ import annotations
-
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial

@@ -1,7 +1,5 @@
 """A landing that the operator's edits, a full disk or a crash disturbs happens as a whole or not at all (SPEC 3.9)."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Five hundred random scenarios: `pytest -m faults tests/faults/test_landing_scenarios.py`.
 """
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 

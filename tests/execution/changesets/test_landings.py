@@ -1,7 +1,5 @@
 """Landing and undo of each sort of file and repository (SPEC 3.9)."""
 
-from __future__ import annotations
-
 import subprocess
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Landing part of a change set, then the rest, and undoing each (SPEC 3.9)."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

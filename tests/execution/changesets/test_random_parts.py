@@ -1,8 +1,6 @@
 """Any sequence of landed parts lands the whole and is undone step by step, and a kill at any step leaves no half
 (SPEC 3.9)."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import tempfile

@@ -1,7 +1,5 @@
 """Fixtures that run a flow on a real repository with real processes, and choose the programs that it finds."""
 
-from __future__ import annotations
-
 import itertools
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """What a flow that ran in a test leaves: its result, the lines and commands of its session, and its folder."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import time

@@ -1,7 +1,5 @@
 """Small projects for flows to work on."""
 
-from __future__ import annotations
-
 from tests.conftest import Repository
 
 CART = "def total(prices):\n    return sum(prices)\n"

@@ -1,7 +1,5 @@
 """Lessons go into one marked section of AGENTS.md, and no other byte of the file changes (SPEC 1.12)."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Branches and stashes are reported with their state and the command that deletes them; none is deleted (SPEC 3.9)."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime, timedelta
 
 import pytest

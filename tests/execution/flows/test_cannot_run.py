@@ -3,8 +3,6 @@
 The refusal names what is missing and how to get it. The cases are in `test_cannot_run.toml`.
 """
 
-from __future__ import annotations
-
 import shutil
 import socket
 from collections.abc import Callable

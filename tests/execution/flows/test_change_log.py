@@ -1,7 +1,5 @@
 """The change log: what goes into it, in which section, and that the style of the file is kept (SPEC 2.11)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

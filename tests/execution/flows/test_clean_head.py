@@ -1,7 +1,5 @@
 """The flow `check_clean_head` says what each failing test does at HEAD alone, and no more (SPEC 2.12)."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

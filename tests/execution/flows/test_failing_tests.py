@@ -1,8 +1,6 @@
 """The causes of failing tests as their output names them, and the flow that finds the commit that broke one (SPEC
 2.12)."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.execution.runners.flow import WorkFailed

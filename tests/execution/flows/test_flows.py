@@ -1,8 +1,6 @@
 """What holds for every flow: its parameters are described, checked and no commands, its texts sanitised (SPEC 3.5,
 11.2)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The linters of a project: only new findings are reported, and fixes change only the named files (SPEC 2.12)."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

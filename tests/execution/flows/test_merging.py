@@ -1,7 +1,5 @@
 """Conflicts of merges are forecast without a trace, and a rehearsed merge is tested and moves no branch (SPEC 3.9)."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.conftest import Repository

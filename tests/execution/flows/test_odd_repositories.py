@@ -1,7 +1,5 @@
 """Flows in repositories without commits, and with file names that are no text (SPEC 2.12)."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """Flows about what your own changes left behind, and about a file that usually changes with yours (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 

@@ -1,7 +1,5 @@
 """The tests of a project in a folder of its repository run there, in its environment (SPEC 2.12)."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """Flows that look at your recent work, and run nothing: a day, and what is not committed (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, datetime
 

@@ -1,8 +1,6 @@
 """The advice against what must not be pushed, followed word for word: that is gone then, and nothing else (SPEC
 2.9)."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from datetime import UTC, datetime

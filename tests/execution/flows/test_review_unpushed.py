@@ -1,8 +1,6 @@
 """The flow that reviews unpushed commits: what it finds, and what it advises in each state of a repository (SPEC
 2.9)."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.conftest import Repository

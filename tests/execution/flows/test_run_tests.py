@@ -1,7 +1,5 @@
 """The flow `run_tests` with the real pytest: what it runs, and what is no failed test (SPEC 2.12)."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

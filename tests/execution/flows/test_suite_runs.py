@@ -1,7 +1,5 @@
 """The flow `run_tests` with every tool that it knows: tests that pass and fail, and a missing tool (SPEC 2.12)."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import os

@@ -1,7 +1,5 @@
 """What is said of a run of the tests: its results in a sentence, and which failures are new (SPEC 2.12, 4.9)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Unreliable and slow tests are found, skipped until a day, and timed at two commits (SPEC 2.12)."""
 
-from __future__ import annotations
-
 import ast
 from datetime import date
 

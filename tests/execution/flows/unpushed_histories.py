@@ -3,8 +3,6 @@
 Each is made on top of what a repository has, and leaves what must not be pushed in its commits, its index or both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from tests.conftest import Repository

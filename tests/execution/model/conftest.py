@@ -1,7 +1,5 @@
 """A scripted model, and worlds whose engine uses it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

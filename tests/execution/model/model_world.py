@@ -1,7 +1,5 @@
 """A world with a whole engine and a scripted model on loopback. All but the model is real, rails and costs included."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterator

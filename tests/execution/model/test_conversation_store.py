@@ -1,7 +1,5 @@
 """A conversation that another session continues shows no key (SPEC 11.1)."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """The model host or its provider hangs, dies or does not obey: limits of time, tokens and cost hold (SPEC 3.4, 3.7,
 3.8)."""
 
-from __future__ import annotations
-
 import json
 import os
 import sqlite3

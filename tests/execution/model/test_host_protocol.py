@@ -1,7 +1,5 @@
 """Messages between engine and model host can always be sent, and show no key (SPEC 11.1)."""
 
-from __future__ import annotations
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

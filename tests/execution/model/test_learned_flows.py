@@ -1,7 +1,5 @@
 """An approval holds for the model and the commands on the card, and learned flows pass the rails (SPEC 5.4)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Prices of models are read from the list, without asking a provider (SPEC 5.4)."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.config import FixedSettings, Settings

@@ -5,8 +5,6 @@ The scenarios are in `test_provider_faults.toml`. After each, `ModelWorld.check_
 over, that the sums agree and pass no cap, that no process is left, and that the key can be read nowhere.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What a request may cost at most, what it cost, and how often it is tried again (SPEC 3.4, 3.8)."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

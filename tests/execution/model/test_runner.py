@@ -1,8 +1,6 @@
 """A model carries out a text prompt: its conversation, its changes, its costs, and what is learned of it (SPEC 3.8,
 5.2)."""
 
-from __future__ import annotations
-
 import sys
 import threading
 

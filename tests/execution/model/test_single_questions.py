@@ -1,8 +1,6 @@
 """Single questions to a model, those of memory among them, with a real model host, real calls and costs (SPEC 3.4,
 4.8)."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

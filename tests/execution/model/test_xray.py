@@ -1,7 +1,5 @@
 """What was sent to a model is stored line by line with its sources, and without secrets (SPEC 9.6)."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.model import PromptPart, SourceKind

@@ -1,7 +1,5 @@
 """Sessions in the best sandbox, host gates, and servers that a gate may lead to."""
 
-from __future__ import annotations
-
 import socket
 import threading
 from collections.abc import Iterator

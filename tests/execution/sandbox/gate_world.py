@@ -1,7 +1,5 @@
 """A host gate with clients on the other side of its socket."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 from collections.abc import Callable, Iterator

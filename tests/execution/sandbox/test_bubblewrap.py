@@ -1,7 +1,5 @@
 """Bubblewrap with real commands of sessions (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import socket
 import subprocess
 import tempfile

@@ -1,7 +1,5 @@
 """The host gate lets a session reach its listed hosts and nothing else, within limits of size and time (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import contextlib
 import select
 import socket

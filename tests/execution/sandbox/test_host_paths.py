@@ -1,7 +1,5 @@
 """The installations that commands may read, the variables that they inherit, and the places of secrets (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Which hosts and addresses the commands of a session and the web tools may reach: the decisions alone (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import ipaddress
 
 import pytest

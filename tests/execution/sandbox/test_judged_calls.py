@@ -1,7 +1,5 @@
 """Every system call that a filter passes on is judged, and one that nobody judges is refused."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The ladder: which rung is in force, and the reports on and measurements of all rungs (SPEC 3.8, 9.8)."""
 
-from __future__ import annotations
-
 import platform
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The mounts of a sandbox: folders that commands may write, and folders of git that they may only read (SPEC 3.8)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The profiles of Seatbelt, the rung of macOS, which cannot be run here (SPEC 3.8)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

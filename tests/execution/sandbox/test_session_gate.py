@@ -1,8 +1,6 @@
 """The gate of a session: its commands reach the listed host and nothing else, and the gate ends with them (SPEC
 3.8)."""
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Through port 443 only TLS passes, and only to the host that was named when the tunnel was opened (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import ssl
 
 import pytest

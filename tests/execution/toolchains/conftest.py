@@ -1,7 +1,5 @@
 """A world of flows that install packages, in a sandbox that limits commands to the hosts of their registries."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.execution.sandbox import Sandbox

@@ -1,8 +1,6 @@
 """Projects whose packages are installed by the flow `prepare_environment`, in sessions with a gate to their
 registries."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

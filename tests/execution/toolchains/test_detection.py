@@ -1,8 +1,6 @@
 """Which test runners, linters and package managers a folder has, and how to install what is missing (SPEC 2.12,
 3.8)."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

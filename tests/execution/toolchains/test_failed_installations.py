@@ -1,7 +1,5 @@
 """Packages that cannot be installed leave your tree as it is, and nothing is put elsewhere (SPEC 2.12, 3.8)."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

@@ -1,8 +1,6 @@
 """What a card of an installation says, and what it accepts: its command, network and changes to your tree (SPEC
 3.5)."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.execution.runners.toolchains.installing import find_installations, find_lock_updates

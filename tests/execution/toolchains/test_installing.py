@@ -3,8 +3,6 @@
 A test whose tool or registry is not there is skipped.
 """
 
-from __future__ import annotations
-
 import pytest
 
 from tests.execution.flow_world import FlowWorld

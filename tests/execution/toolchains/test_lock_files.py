@@ -1,7 +1,5 @@
 """Lock files that do not fit their manifest are found, and a fresh one is never reported. Nothing is run (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

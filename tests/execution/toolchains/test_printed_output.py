@@ -1,7 +1,5 @@
 """The output and the reports of test runners and linters are read, from realistic samples (SPEC 2.12)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The commands of a project's tools, and the tests that a tool runs for a changed file (SPEC 2.12)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The projects of a repository: which folders are one, and which of them run their tests (SPEC 2.12)."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Which tests of a Python project belong to a changed file (SPEC 2.12)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

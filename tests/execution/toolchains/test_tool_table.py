@@ -1,7 +1,5 @@
 """The table of test runners, linters and package managers: its rows, and which files are tests (SPEC 2.12)."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.execution.runners.toolchains.tool_table import TEST_FILE, ToolRow, build_row

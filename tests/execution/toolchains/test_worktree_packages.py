@@ -1,7 +1,5 @@
 """The worktree of an agent gets packages where the settings allow it, and tests run with them (SPEC 3.8)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import cast
 

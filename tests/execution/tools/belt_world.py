@@ -1,7 +1,5 @@
 """A toolbelt with everything around it real: a session, a database, the content filter, a folder in a larger world."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Mapping

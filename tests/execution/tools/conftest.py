@@ -1,7 +1,5 @@
 """Worlds with a toolbelt, which are closed after each test, and a web server that they may reach."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

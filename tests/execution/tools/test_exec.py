@@ -1,7 +1,5 @@
 """The tool that runs commands: what it returns, when it ends, and what it does not run (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.execution.runners.flow import SessionStopped

@@ -1,7 +1,5 @@
 """The tools that read, write and edit files, and what they keep from a model (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import os
 import stat
 from concurrent.futures import ThreadPoolExecutor

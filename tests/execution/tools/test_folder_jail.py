@@ -1,7 +1,5 @@
 """Ways out of the folder, each tried with the file tools: none reads, writes or names anything outside (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import os
 import stat
 

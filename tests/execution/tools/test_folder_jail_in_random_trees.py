@@ -1,7 +1,5 @@
 """In no tree of files and links does any path lead the jail out of its folder, or to the files of git (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Files and folders that are replaced while the file tools work on them lead nowhere outside (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

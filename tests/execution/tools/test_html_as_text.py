@@ -1,7 +1,5 @@
 """HTML becomes text that a person would read, in linear time, however broken it is."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """`tools.json`: deny wins over ask, and ask over allow; no spelling of a command bypasses a pattern (SPEC 4.1)."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

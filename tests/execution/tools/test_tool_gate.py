@@ -1,8 +1,6 @@
 """Every call of a tool passes its policy, the content filter, production targets, and where needed a person (SPEC 3.5,
 3.6, 4.1)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The tools of an agent, the answer to a call that is wrong, and what the journal records of the calls (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """web_fetch against a real server: pages become text, within limits of size and time (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import gzip
 import threading
 import time

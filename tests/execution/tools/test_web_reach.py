@@ -1,7 +1,5 @@
 """Attempts to make web_fetch reach this machine or another host than the one that was allowed (SPEC 3.5, 3.8)."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st

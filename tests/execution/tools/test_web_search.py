@@ -1,7 +1,5 @@
 """web_search asks the operator's search engine, and returns what is usable of its answer (SPEC 3.8)."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """A web server on loopback, and a world that may reach it by the name `here.test`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.execution.tools.belt_world import BeltWorld, MakeBeltWorld

@@ -1,8 +1,6 @@
 """Adaptation with the real ledger, overlays, trials and learned guidance on a real database. A test records the events
 that sessions cause, and gives `StandInSources` what adaptation reads from other packages."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field

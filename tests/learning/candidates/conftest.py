@@ -1,7 +1,5 @@
 """The fixture `world`: adaptation on a new database."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.clock import FakeClock

@@ -1,7 +1,5 @@
 """Who activates candidates, which are rolled back by themselves, and failures on the way (SPEC 5.6, 5.7, 11.3)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import pytest

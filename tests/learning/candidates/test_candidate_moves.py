@@ -1,8 +1,6 @@
 """A candidate makes only legal moves, in any order of sessions, decisions, changes of the mode and restarts (SPEC 5.3,
 5.4)."""
 
-from __future__ import annotations
-
 import tempfile
 from contextlib import suppress
 from datetime import timedelta

@@ -1,8 +1,6 @@
 """The life of a candidate, from the sessions that support it to the operator's decisions and their undo, until it is
 forgotten (SPEC 5.3 to 5.7)."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from functools import partial
 

@@ -1,8 +1,6 @@
 """Drafts of candidates: what effect each kind of evidence leads to, and that without evidence nothing is drafted (SPEC
 5.2, 5.4)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

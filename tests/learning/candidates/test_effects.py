@@ -1,8 +1,6 @@
 """Effects of candidates: they are read as they were written, refused if they are invalid, previewed in words, and lose
 the texts that are forgotten (SPEC 5.4)."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """The scores of records by kind of ledger entry, at the boundaries of their formulas (SPEC 5.1)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,8 +1,6 @@
 """The rules by which candidates are judged (SPEC 5.3): opportunities, supporting records, scores, records against a
 candidate, and when a rejected one is reopened."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Parameters that the operator gives a flow are not learned as words of the operator (SPEC 5.1, 6.8)."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 from engine import Engine

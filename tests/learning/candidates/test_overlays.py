@@ -1,8 +1,6 @@
 """Overlays (SPEC 5.5, 5.7): where they apply, what repairs and routing hints they give, their lift and trials, and how
 fragments stand in prompts and are forgotten."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

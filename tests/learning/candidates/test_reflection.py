@@ -1,8 +1,6 @@
 """Ledger entries become records once, each kind with its label, scope and score; signatures of errors, and which
 repeated commands are sequences (SPEC 5.1)."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Sequence
 from dataclasses import replace

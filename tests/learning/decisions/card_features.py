@@ -1,7 +1,5 @@
 """What decisions are learned from: the features of a card."""
 
-from __future__ import annotations
-
 from engine.learning.decisions.decisions import CardFeatures
 from engine.model import PartOfDay
 from tests.conftest import MONDAY_MORNING

@@ -1,7 +1,5 @@
 """Calibration of scores by their outcomes: that of the Twin (SPEC 2.6), and that of kinds of card (8.6)."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,8 +1,6 @@
 """What counts as a decision counts everywhere: in the status, in the phase, in the time since you were away and in the
 figures (SPEC 2.6, 2.12, 8.1, 8.5)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Decisions: which signal counts (SPEC 8.1), which pairs are made (8.2), and the counts that rails and phases use."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 

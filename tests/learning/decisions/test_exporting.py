@@ -1,8 +1,6 @@
 """Training files (SPEC 8.3): each pair is exported once, also after a crash, in the lines of each format, and our check
 finds what a provider would refuse."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta

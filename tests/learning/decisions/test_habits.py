@@ -1,7 +1,5 @@
 """Habits: the share approved by time, the usual wait and the usual channel of past decisions (SPEC 2.3b, 2.5)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta

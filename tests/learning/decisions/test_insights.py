@@ -1,8 +1,6 @@
 """The figures of a home: which cards they include, and how rates, costs, slices of time and drift are computed (SPEC
 8.5)."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Features of a proposal's text, which are stored with a decision (SPEC 2.3b)."""
 
-from __future__ import annotations
-
 import numpy
 import pytest
 

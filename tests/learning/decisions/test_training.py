@@ -1,8 +1,6 @@
 """Training runs, from examples to a model in use: when one is due, crashes and errors at each step, stops and caps, and
 which model stays in use (SPEC 8.4)."""
 
-from __future__ import annotations
-
 import json
 from datetime import timedelta
 from pathlib import Path

@@ -1,8 +1,6 @@
 """The client of a provider: both providers' own libraries, in a child process, against a server with their protocols
 (SPEC 8.4)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 

@@ -1,8 +1,6 @@
 """Which pairs are held back from training, how a model is measured on them, and when it may replace another (SPEC
 8.4)."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 from engine.learning.decisions.decisions import Preference

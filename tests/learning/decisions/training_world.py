@@ -1,7 +1,5 @@
 """Training on a real database, with a provider and a budget in this process."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

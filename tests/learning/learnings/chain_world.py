@@ -1,7 +1,5 @@
 """A home with the promotion chain, on real files and a real database; a test says what sessions did."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta

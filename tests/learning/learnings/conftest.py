@@ -1,7 +1,5 @@
 """Fixtures of a home in which sessions learn, without a model and with one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Entries of learnings, and embeddings with known angles, for tests of single functions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,8 +1,6 @@
 """The promotion chain: it promotes from sessions to their project (SPEC 6.2, 6.3) and from a project to all projects
 (6.4) only once, also after a crash, a full disk or an error."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from datetime import timedelta

@@ -1,7 +1,5 @@
 """The learnings that are written for a session: when, and in which scope (SPEC 6.6)."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

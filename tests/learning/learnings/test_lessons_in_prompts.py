@@ -1,8 +1,6 @@
 """One correction is one lesson: in a prompt once, in the nearest part, and gone from everywhere when it is retracted
 (SPEC 6.8). Edits of cards, sessions of a model on loopback, files and prompts are real."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Pages of entries: they are read as they were written, and what is not changed stays byte for byte."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime
 

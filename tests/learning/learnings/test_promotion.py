@@ -1,8 +1,6 @@
 """Promotion and retraction (SPEC 6.2, 6.5). With random entries, the order does not matter, nothing is promoted twice,
 and kinds are not mixed. Entries that were promoted from a retracted one wait for review."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Learnings in prompts (SPEC 6, 9.6): which are included, in what order, within their budget, and escaped."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

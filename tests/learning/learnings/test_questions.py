@@ -1,7 +1,5 @@
 """Answers of models about sessions and learnings: only the required form counts (SPEC 6.4, 6.6)."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Entries that recur in three distinct sessions, at a cosine of 0.8 (SPEC 6.2), in whatever order they are read."""
 
-from __future__ import annotations
-
 import pytest
 
 from engine.learning.learnings.recurrence import Vectors, find_clusters, find_names, find_sides

@@ -1,7 +1,5 @@
 """Findings by rules from the record of a session (SPEC 6.6, 6.7)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

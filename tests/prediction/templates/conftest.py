@@ -1,7 +1,5 @@
 """Fixtures of these tests: a repository with two commits, from which contexts are made."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 
 import pytest

@@ -1,8 +1,6 @@
 """Cards about your own changes (SPEC 2.3): debugging that you left, secrets, files that belong in no repository, and
 lint."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 

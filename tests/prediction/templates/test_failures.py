@@ -1,8 +1,6 @@
 """Cards about tests that fail (SPEC 2.3): when a bisect is offered and how far back it goes, and when a failing test is
 run alone. Also cards about lock files that do not fit their manifests."""
 
-from __future__ import annotations
-
 import dataclasses
 from datetime import timedelta
 from typing import Any

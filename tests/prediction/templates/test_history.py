@@ -1,8 +1,6 @@
 """Templates about the history (SPEC 2.3): which commits only release, when a working day begins, how a meeting is
 prepared."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo

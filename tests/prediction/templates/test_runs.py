@@ -1,7 +1,5 @@
 """Cards that offer to run tests (SPEC 2.3): of changed files, because CI fails, and because a test got slower."""
 
-from __future__ import annotations
-
 from datetime import timedelta
 from pathlib import Path
 

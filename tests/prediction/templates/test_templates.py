@@ -1,8 +1,6 @@
 """Rules of every proposal: its evidence and fields, its fingerprint and subject, and hostile names. Also the age at
 which waiting work is proposed (SPEC 2.1, 2.3c, 2.9)."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Cards for tasks of the board (SPEC 2.1) and for flows that were learned (SPEC 5.2)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any

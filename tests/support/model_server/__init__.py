@@ -11,8 +11,6 @@ script is over it says "Done.". Nothing sleeps: what hangs waits for its `hold` 
 for the server to close.
 """
 
-from __future__ import annotations
-
 from tests.support.model_server.messages import Call, Reply, Request, make_call
 from tests.support.model_server.server import ModelServer
 

@@ -1,7 +1,5 @@
 """Replies in the format of Anthropic's messages, whole or as events of a stream."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

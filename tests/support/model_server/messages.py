@@ -1,7 +1,5 @@
 """What is asked of the model server, and what a test lets it answer, whichever protocol the client speaks."""
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Replies in the format of OpenAI's chat completions, whole or as events of a stream."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any
