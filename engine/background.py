@@ -20,30 +20,14 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import IO, ClassVar, Generic, TypeVar
 
-T = TypeVar("T")
-
-CLOSE_TIMEOUT_S = 5.0
-"""Seconds that `close` waits for the step in progress."""
-
 log = logging.getLogger(__name__)
 
-END_TIMEOUT_S = 2.0
-"""Seconds to wait for the end of a process that was killed."""
-
-_BASIC_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
-"""Environment variables that every helper gets."""
-
-_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
-NETWORK_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR", *_PROXIES, *map(str.upper, _PROXIES))
-"""Environment variables that a process may need to reach a provider."""
-
-_IMPORT_ROOT = Path(__file__).parents[1]
-"""The folder from which `engine` is imported."""
+Result = TypeVar("Result")
 
 
-def run_in_thread(name: str, work: Callable[[], T]) -> Future[T]:
+def run_in_thread(name: str, work: Callable[[], Result]) -> Future[Result]:
     """Run `work` on a daemon thread. Neither the caller nor the exit of the interpreter has to wait for it."""
-    future: Future[T] = Future()
+    future: Future[Result] = Future()
     future.set_running_or_notify_cancel()  # so that a caller that stops waiting cannot cancel it
 
     def run() -> None:
@@ -56,6 +40,10 @@ def run_in_thread(name: str, work: Callable[[], T]) -> Future[T]:
     return future
 
 
+CLOSE_TIMEOUT_S = 5.0
+"""Seconds that `Background.close` waits for the step in progress."""
+
+
 class Background:
     """A thread that runs a step whenever it is woken. It starts with the first `wake`. Callable from any thread."""
 
@@ -64,37 +52,38 @@ class Background:
         to wait for `wake`. If `interruptible`, `wake` ends the pause before the next step."""
         self._name = name
         self._step = step
-        self._interruptible = interruptible
+        self._is_interruptible = interruptible
         self._condition = threading.Condition()
         self._thread: threading.Thread | None = None
-        self._woken = False
-        self._woken_by_caller = False
-        """Whether `wake` was called since the last step began. `_woken` is also set if a step asks for another one."""
-        self._busy = False
-        self._closed = False
+        self._is_called = False
+        """Whether `wake` was called since the last step began."""
+        self._wants_step = False
+        """Whether the last step asked for another one."""
+        self._is_busy = False
+        self._is_closed = False
 
     @property
-    def closed(self) -> bool:
+    def is_closed(self) -> bool:
         """Whether `close` was called."""
-        return self._closed
+        return self._is_closed
 
     @property
-    def woken(self) -> bool:
+    def is_woken(self) -> bool:
         """Whether another step will follow."""
-        return self._woken
+        return self._is_called or self._wants_step
 
     @property
-    def idle(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether no step is in progress and none will follow."""
         with self._condition:
-            return not self._woken and not self._busy
+            return not self.is_woken and not self._is_busy
 
     def wake(self) -> None:
         """Run a step soon. Returns at once; does nothing after `close`."""
         with self._condition:
-            if self._closed:
+            if self._is_closed:
                 return
-            self._woken = self._woken_by_caller = True
+            self._is_called = True
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
                 self._thread.start()
@@ -108,7 +97,7 @@ class Background:
     def close(self, seconds: float = CLOSE_TIMEOUT_S) -> None:
         """Stop after the step in progress, and wait up to `seconds` for it. Safe to call twice."""
         with self._condition:
-            self._closed = True
+            self._is_closed = True
             self._condition.notify_all()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(seconds)
@@ -116,19 +105,30 @@ class Background:
     def _run(self) -> None:
         while True:
             with self._condition:
-                self._condition.wait_for(lambda: self._woken or self._closed)
-                if self._closed:
+                self._condition.wait_for(lambda: self.is_woken or self._is_closed)
+                if self._is_closed:
                     return
-                self._woken, self._woken_by_caller, self._busy = False, False, True
+                self._is_called, self._wants_step, self._is_busy = False, False, True
             delay = self._step()
             with self._condition:
-                self._busy = False
-                self._woken = self._woken or delay is not None
+                self._is_busy = False
+                self._wants_step = delay is not None
                 self._condition.notify_all()
                 if delay:
                     self._condition.wait_for(
-                        lambda: self._closed or (self._interruptible and self._woken_by_caller), delay
+                        lambda: self._is_closed or (self._is_interruptible and self._is_called), delay
                     )
+
+
+_BASIC_VARIABLES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
+"""Environment variables that every helper gets."""
+
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
+NETWORK_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR", *_PROXIES, *map(str.upper, _PROXIES))
+"""Environment variables that a helper may need to reach a provider, for `inherited`."""
+
+_IMPORT_ROOT = Path(__file__).parents[1]
+"""The folder from which `engine` is imported."""
 
 
 def start_helper(
@@ -160,6 +160,10 @@ def kill_helper(process: subprocess.Popen[bytes]) -> None:
 
 class HelperGone(Exception):
     """A helper process ended before it answered, was killed, or cannot be started."""
+
+
+END_TIMEOUT_S = 2.0
+"""Seconds to wait for the end of a process that was killed."""
 
 
 class HelperProcess(ABC):
@@ -254,7 +258,7 @@ class HelperKeeper(Generic[Process]):
         self._lock = threading.Lock()
         self._running: Process | None = None
         self._not_before = 0.0
-        self._closed = False
+        self._is_closed = False
 
     @property
     def pid(self) -> int | None:
@@ -262,10 +266,10 @@ class HelperKeeper(Generic[Process]):
         running = self._running
         return running.pid if running is not None and running.is_alive else None
 
-    def running(self) -> Process:
+    def get_or_start(self) -> Process:
         """The process, which is started if there is none. Does not wait for it. Raises `HelperGone`."""
         with self._lock:
-            if self._closed:
+            if self._is_closed:
                 raise HelperGone("the engine is closing")
             if self._running is None or not self._running.is_alive:
                 title = self._process_type.title
@@ -289,5 +293,5 @@ class HelperKeeper(Generic[Process]):
     def close(self) -> None:
         """End the process, and never start one again."""
         with self._lock:
-            self._closed = True
+            self._is_closed = True
         self.end()

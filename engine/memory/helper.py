@@ -52,7 +52,7 @@ class Helper(HelperKeeper["_MemoryProcess"]):
 
     def submit(self, method: str, *arguments: Any, bulk: bool = True) -> Future[Any]:
         """Send a request. The future has the answer, or raises `HelperGone` or `HelperFailed`. Raises `HelperGone`."""
-        return self.running().ask(bulk, method, arguments)
+        return self.get_or_start().ask(bulk, method, arguments)
 
     def call(self, method: str, *arguments: Any, timeout: float, bulk: bool = True) -> Any:
         """Send a request and wait for the answer. Raises `HelperGone`, `HelperFailed`, and TimeoutError after `timeout`

@@ -176,7 +176,7 @@ class Index:
     def wait(self, timeout: float) -> bool:
         """Wait until the index is ready and complete; False after `timeout` seconds."""
         self.wake()
-        return self._background.wait_for(lambda: self._background.idle and self.state.state == "ready", timeout)
+        return self._background.wait_for(lambda: self._background.is_idle and self.state.state == "ready", timeout)
 
     def close(self) -> None:
         """Stop. Safe to call twice."""
@@ -190,7 +190,7 @@ class Index:
             self._sync()
             self._failures = 0
         except (*_FAULTS, DamagedIndex) as error:
-            return None if self._background.closed else self._recover_from(error)
+            return None if self._background.is_closed else self._recover_from(error)
         except Exception as error:
             log.exception("the index has stopped")
             self._set_state("degraded", f"{type(error).__name__}: {error}")
@@ -242,7 +242,7 @@ class Index:
             repaired = self._reconcile()
             if repaired and self.state.state == "ready":
                 log.warning("the index differed from the database in %d places; it is fixed", repaired)
-        if not self._background.woken:
+        if not self._background.is_woken:
             self._set_state("ready")
 
     def _is_open(self) -> bool:
@@ -302,7 +302,7 @@ class Index:
         """The ids that the index has of a layer."""
         ids: set[int] = set()
         offset = 0
-        while not self._background.closed:
+        while not self._background.is_closed:
             page = self._helper.call("ids", layer.value, offset, IDS_PAGE, timeout=CHANGE_TIMEOUT_S)
             ids.update(page)
             offset += len(page)
@@ -326,7 +326,7 @@ class Index:
                 raise DamagedIndex(f"chunk {number} does not find itself")
 
     def _add_new(self) -> None:
-        while not self._background.closed:
+        while not self._background.is_closed:
             page = self._store.read_vector_page(self._model(), self._last_chunk, PAGE)
             if not page:
                 return
@@ -337,7 +337,7 @@ class Index:
     def _add(self, layer: Layer, vectors: Mapping[int, bytes]) -> None:
         ids = list(vectors)
         for start in range(0, len(ids), ADD_BATCH):
-            if self._background.closed:
+            if self._background.is_closed:
                 raise HelperGone("the engine is closing")
             batch = ids[start : start + ADD_BATCH]
             body = b"".join(vectors[number] for number in batch)

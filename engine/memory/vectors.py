@@ -123,8 +123,8 @@ class Vectoriser:
         """Wait until no vectors are missing; False after `timeout` seconds, or if none can be made."""
         self.wake()
         thread = self._background
-        has_ended = thread.wait_for(lambda: thread.closed or bool(self.problem) or thread.idle, timeout)
-        return has_ended and not (thread.closed or self.problem)
+        has_ended = thread.wait_for(lambda: thread.is_closed or bool(self.problem) or thread.is_idle, timeout)
+        return has_ended and not (thread.is_closed or self.problem)
 
     def close(self) -> None:
         """Stop after the batch in progress. Safe to call twice."""

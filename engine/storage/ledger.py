@@ -256,12 +256,12 @@ class ConsumerThread:
         handles the rest."""
 
         def should_continue() -> bool:
-            return not self._background.closed and (until is None or time.monotonic() < until)
+            return not self._background.is_closed and (until is None or time.monotonic() < until)
 
         for consumer in self._consumers:
             for message in consumer.catch_up(should_continue):
                 self._report(f"{self._service} ({consumer.name})", message)
-        if not self._background.closed:
+        if not self._background.is_closed:
             self._on_caught_up()
 
     def close(self) -> None:
@@ -272,5 +272,5 @@ class ConsumerThread:
         try:
             self.catch_up()
         except Exception:
-            if not self._background.closed:
+            if not self._background.is_closed:
                 log.exception("following the ledger failed; it continues with the next entry")

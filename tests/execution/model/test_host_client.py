@@ -121,7 +121,7 @@ def test_an_engine_that_is_killed_leaves_no_host() -> None:
     program = (
         "import sys, os, signal\n"
         "from engine.execution.runners.model.host_client import ModelHost\n"
-        "host = ModelHost()\nhost.running()\nprint(host.pid, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
+        "host = ModelHost()\nhost.get_or_start()\nprint(host.pid, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)\n"
     )
     killed = subprocess.run(
         [host_client.COMMAND[0], "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
@@ -225,7 +225,7 @@ def test_the_key_appears_nowhere(fresh_world: ModelWorld, tmp_path: Path, caplog
 
 def test_hosts_are_asked_only_over_their_pipe(model_host: ModelHost) -> None:
     """It listens nowhere, and leads a process group of its own."""
-    model_host.running()
+    model_host.get_or_start()
     process = psutil.Process(model_host.pid)
     assert [connection for connection in process.net_connections() if connection.status == psutil.CONN_LISTEN] == []
     assert os.getpgid(process.pid) == process.pid != os.getpgid(0)

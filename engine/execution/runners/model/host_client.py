@@ -51,7 +51,7 @@ class ModelHost(HelperKeeper["_HostProcess"]):
 
     def open_conversation(self) -> Conversation:
         """Make a conversation, on which `open` must be called. Raises `HelperGone` if no host can be started."""
-        return self.running().add(f"c{next(self._numbers)}")
+        return self.get_or_start().add(f"c{next(self._numbers)}")
 
 
 class Conversation:

@@ -71,7 +71,7 @@ class ModelRunner(AgentRunner):
         sandbox = live.sandbox.describe(network=live.confinement.network, hosts=(choice.host,))
         live.say(f"{choice.id} ({choice.reason}) · {'free · ' if choice.is_free else ''}sandbox: {sandbox}")
         with suppress(HelperGone):  # the first request reports it
-            self._loop_services.host.running()  # it starts while the worktree is made
+            self._loop_services.host.get_or_start()  # it starts while the worktree is made
         with self._services.folders.open(live, view, Place.CHANGE_SET, for_agent=True) as folder:
             prompt = self._assemble_prompt(live, view, folder, kind)
             loop = AgentLoop(
