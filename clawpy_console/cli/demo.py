@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.git import create_repository
 from engine.git.environment import get_temporary_folder
-from engine.model import Learning, ProfileEdit, Refusal, Score, Trust
+from engine.model import OfferedFinding, ProfileEdit, Refusal, Score, Trust
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -76,12 +76,12 @@ def _write(folder: Path, files: Mapping[str, str]) -> None:
         file.write_text(text)
 
 
-def _make_findings() -> Iterator[Learning]:
+def _make_findings() -> Iterator[OfferedFinding]:
     scores = {name: Score(score["value"], tuple(score["reasons"])) for name, score in _load_story()["scores"].items()}
     for number, finding in enumerate(_load_story()["findings"], 1):
         measured = {name: scores[finding[name]] for name in ("confidence", "importance")}
         values = finding | measured | {"evidence": tuple(finding["evidence"])}
-        yield Learning(f"demo:{number}", session="", trust=Trust.MEASURED, **values)
+        yield OfferedFinding(f"demo:{number}", session="", trust=Trust.MEASURED, **values)
 
 
 def add_organisation(engine: Engine) -> None:

@@ -31,6 +31,11 @@ from engine.storage.beneath import REPLACED, Beneath, parents
 Step = Callable[[str], None]
 """Called with the name of each step before it. Tests kill the process there."""
 
+
+def _ignore_step(name: str) -> None:
+    """The `Step` where no test kills the process."""
+
+
 Contents = Callable[[Iterable[str]], dict[str, bytes]]
 """Returns the bytes of blobs by their ids."""
 
@@ -227,7 +232,7 @@ class Rollback(NamedTuple):
     """Paths that somebody else changed meanwhile. They stay as they are."""
 
 
-def carry_out(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda name: None) -> dict[str, int]:
+def carry_out(root: Beneath, plan: Plan, contents: Contents, step: Step = _ignore_step) -> dict[str, int]:
     """Change the files by `plan`. Returns the `mtime_ns` of every path that was written.
 
     Everything is rolled back when this raises `FilesChanged` (a path is not as expected), `OSError` or `GitError`.
@@ -267,7 +272,7 @@ def _read_modification_time(root: Beneath, path: str) -> int:
     return 0 if status is None else status.st_mtime_ns
 
 
-def roll_back(root: Beneath, plan: Plan, contents: Contents, step: Step = lambda name: None) -> Rollback:
+def roll_back(root: Beneath, plan: Plan, contents: Contents, step: Step = _ignore_step) -> Rollback:
     """Restore the files to their state before `plan`, however far it was carried out. Safe to repeat. A path that is
     neither as before nor as after the plan was changed by somebody else, and stays as it is."""
     remove_temporaries(root, plan)
@@ -299,13 +304,15 @@ def _find_carried_out(root: Beneath, backwards: Plan) -> tuple[list[Entry], list
 
 
 def is_carried_out(root: Beneath, plan: Plan) -> bool:
-    """Whether every path is as after the plan, so that only the record of it is missing. If so, temporary files and
-    empty folders that a crash left are removed."""
-    if any(plan.observe_image(root, entry.path) != entry.after for entry in plan.entries):
-        return False
-    _commit_changes(root, replace(plan, entries=()), {}, lambda name: None, {})
+    """Whether every path is as after the plan. After a crash, temporary files and folders may be left all the same."""
+    return all(plan.observe_image(root, entry.path) == entry.after for entry in plan.entries)
+
+
+def finish(root: Beneath, plan: Plan) -> None:
+    """Do what a crash left undone of a plan whose files are carried out: remove its old folders if they are empty, make
+    its new ones, remove its temporary files. Safe to repeat."""
+    _commit_changes(root, replace(plan, entries=()), {}, _ignore_step, {})
     remove_temporaries(root, plan)
-    return True
 
 
 def remove_temporaries(root: Beneath, plan: Plan) -> None:

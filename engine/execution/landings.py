@@ -25,6 +25,7 @@ from engine.execution.file_plan import (
     Plan,
     carry_out,
     find_changed,
+    finish,
     is_carried_out,
     read_modification_times,
     roll_back,
@@ -259,6 +260,7 @@ class Landings:
         with self._locks.hold(workspace), open_workspace(workspace) as root:
             git = Git(Path(workspace)).pin()
             if is_carried_out(root, plan):
+                finish(root, plan)
                 # Other files may have changed in the meantime.
                 plan = dataclasses.replace(plan, tree="", tree_before="")
                 self._record(root, begun, plan, read_modification_times(root, plan), intent.id)

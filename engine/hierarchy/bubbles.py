@@ -26,7 +26,7 @@ from engine.model import (
     FlushReport,
     GateResult,
     LeaderProfile,
-    Learning,
+    OfferedFinding,
     PatternSource,
     ProfileEdit,
     ProfileItem,
@@ -74,7 +74,7 @@ class BubbleRow(Row, table=True):
     @property
     def bubble(self) -> Bubble:
         """The finding of this row."""
-        return value_of(self, Bubble, learning=value_of(self, Learning, id=self.learning_id))
+        return value_of(self, Bubble, learning=value_of(self, OfferedFinding, id=self.learning_id))
 
 
 _QUEUED = (
@@ -104,7 +104,7 @@ class Bubbles:
         self._randomness = randomness
         self._exchange = exchange
 
-    def offer(self, learning: Learning) -> Bubble:
+    def offer(self, learning: OfferedFinding) -> Bubble:
         """Ask the gates about a learning, and store it with their results. One that was offered before is asked about
         again only if it was refused and is more certain or important now.
 
@@ -297,7 +297,7 @@ GATES = ("enabled", "confidence", "importance", "tier", "leader", "domain", "nov
 
 
 def ask_gates(
-    learning: Learning, lineage: Lineage, profile: LeaderProfile, config: CascadeConfig
+    learning: OfferedFinding, lineage: Lineage, profile: LeaderProfile, config: CascadeConfig
 ) -> tuple[GateResult, ...]:
     """Ask the gates in order until one refuses. If all pass, there are seven results. `lineage` is that of the worker,
     and `profile` that of its direct leader."""

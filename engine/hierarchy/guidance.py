@@ -26,10 +26,10 @@ from engine.hierarchy.profiles import Profiles
 from engine.model import (
     Contribution,
     Guidance,
+    GuidanceChange,
     GuidanceHop,
     GuidanceItem,
     LeaderProfile,
-    MovePreview,
     ProfileEdit,
     ProfileItem,
     ProfilePreview,
@@ -138,10 +138,10 @@ class Cascade:
         self._cache[key] = _CachedGuidance(basis, until, guidance)
         return guidance
 
-    def preview_move(self, agent_id: str, reports_to: str) -> MovePreview:
+    def preview_move(self, agent_id: str, reports_to: str) -> GuidanceChange:
         """The agent's guidance now, and after a move to `reports_to`. Raises as `Agents.move`."""
         after = self._make_guidance(self._agents.find_lineage(agent_id, under=reports_to))
-        return MovePreview(agent_id, self.guidance(agent_id), after)
+        return GuidanceChange(agent_id, self.guidance(agent_id), after)
 
     def preview_edits(self, leader: str, edits: Sequence[ProfileEdit]) -> ProfilePreview:
         """The profile of a leader after these edits, and the agents whose prompts change. Raises `Refusal` as
@@ -157,7 +157,7 @@ class Cascade:
                 before = self._make_guidance(lineage)
                 after = self._make_guidance(lineage, edited=profile)
                 if before.block != after.block:
-                    previews.append(MovePreview(agent_id, before, after))
+                    previews.append(GuidanceChange(agent_id, before, after))
         return ProfilePreview(profile, tuple(previews), from_soul)
 
     def _make_guidance(

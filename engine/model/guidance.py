@@ -1,5 +1,5 @@
-"""Findings that agents send up to their leaders (SPEC 1.7, 1.8), profiles of leaders, and the guidance that agents get
-from them (1.5, 1.6, 1.9, 1.10).
+"""What goes up and down the organisation: a finding of an agent becomes a pattern in the profile of its leader (SPEC
+1.7 to 1.9), and the guidance of the agents below is made of that profile (1.5, 1.6, 1.10).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from engine.model.base import Trust, hex_hash, may_guide
 from engine.model.learnings import LESSON_PREFIX, make_lesson_id
 from engine.model.prompts import PromptLine
 
-# -- findings
+# -- up: findings
 
 
 @frozen
@@ -27,12 +27,14 @@ class Score:
 
 
 @frozen
-class Learning:
-    """A finding of an agent. `id` is the same whenever it is offered again; `category` is a list of words."""
+class OfferedFinding:
+    """A finding as it is offered to the leader of its agent."""
 
     id: str
+    """The same whenever it is offered again."""
     text: str
     category: str
+    """The topics that it concerns, as words separated by spaces."""
     agent: str
     session: str
     confidence: Score
@@ -44,15 +46,16 @@ class Learning:
 
 @frozen
 class AcceptedFinding:
-    """A finding of a workspace that became a pattern of a leader, with its agent and session. `at` is the time of the
-    flush."""
+    """A finding of a workspace that became a pattern of a leader."""
 
     text: str
     leader: str
     pattern: str
+    """The key of the pattern."""
     agent: str
     session: str
     at: datetime
+    """The time of the flush."""
 
 
 class BubbleState(StrEnum):
@@ -75,17 +78,18 @@ class GateResult:
 
 @frozen
 class Bubble:
-    """A finding on its way to the direct leader. `gates` are the results of the gates that were asked, in order. If the
-    finding was refused, the last one refused it. `pattern` is the key of the pattern that it became."""
+    """A finding on its way to the direct leader."""
 
     id: str
-    learning: Learning
+    learning: OfferedFinding
     leader: str
     state: BubbleState
     gates: tuple[GateResult, ...]
+    """The results of the gates that were asked, in order. If the finding was refused, the last one refused it."""
     at: datetime
     flushed_at: datetime | None = None
     pattern: str = ""
+    """The key of the pattern that it became, "" before."""
     approved_at: datetime | None = None
 
     @property
@@ -101,11 +105,14 @@ class Bubble:
 
 @frozen
 class FlushReport:
-    """The result of a flush: by leader, the findings that became patterns; the number that wait; the error, if any."""
+    """The result of a flush."""
 
     flushed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """By leader: the findings that became patterns."""
     waiting: int = 0
+    """The number of findings that still wait."""
     failed: str = ""
+    """The error, "" for none."""
 
 
 # -- profiles
@@ -118,23 +125,25 @@ def is_descriptive_key(key: str) -> bool:
 
 @frozen
 class PatternSource:
-    """The finding that a pattern was learnt from: the learning's id, its agent and session."""
+    """The finding that a pattern was learnt from."""
 
     learning: str
+    """The id of the finding as it was offered."""
     agent: str
     session: str = ""
 
 
 @frozen
 class ProfileItem:
-    """A pattern, which is a practice that a leader knows to work, or a decision that a leader made lately. `uses` is
-    the number of prompts that contained it; `at` is the time of this version, None for one in `soul.md`. A quote is
+    """A pattern, which is a practice that a leader knows to work, or a decision that a leader made lately. A quote is
     only an item after the operator approved it."""
 
     key: str
     text: str
     uses: int = 0
+    """The number of prompts that contained it."""
     at: datetime | None = None
+    """The time of this version, None for one in `soul.md`."""
     sources: tuple[PatternSource, ...] = ()
     trust: Trust = Trust.OPERATOR
 
@@ -146,46 +155,52 @@ class ProfileItem:
 
 @frozen
 class LeaderProfile:
-    """The profile of a leader (SPEC 1.9). Patterns are ordered by use, then newest first."""
+    """The profile of a leader (SPEC 1.9)."""
 
     leader: str
     domain: str = ""
     principles: tuple[str, ...] = ()
     patterns: tuple[ProfileItem, ...] = ()
+    """By use, the most used first, then newest first."""
     guardrails: tuple[str, ...] = ()
     decisions: tuple[ProfileItem, ...] = ()
 
     def find_text(self, section: str, key: str) -> str:
         """The text of a pattern or decision, "" for none; `section` is "patterns" or "decisions"."""
-        return next((item.text for item in getattr(self, section) if item.key == key), "")
+        items = self.patterns if section == "patterns" else self.decisions
+        return next((item.text for item in items if item.key == key), "")
 
 
 @frozen
 class ProfileEdit:
-    """One change of a profile: a new text of "domain", new items of "principles" or "guardrails", or a new text of the
-    pattern or decision with this `key`; without a key it is a new one. An empty value removes it, or restores the
-    section from `soul.md`."""
+    """One change of a profile."""
 
     section: str
+    """The name of a field of `LeaderProfile`."""
     value: str | tuple[str, ...]
+    """The new text of "domain", of a pattern or of a decision; the new items of "principles" or "guardrails". An empty
+    value removes the pattern or decision, or restores the section from `soul.md`."""
     key: str = ""
+    """That of the pattern or decision, "" for a new one and for other sections."""
 
 
-# -- guidance
+# -- down: guidance
 
 
 @frozen
 class GuidanceItem:
-    """One item of a leader's guidance. `section` is "principles", "patterns", "guardrails" or "recent-decisions";
-    `ref`, for example `cto#patterns/api_first`, is the source of its line in a prompt. `at` is as in `ProfileItem`."""
+    """One item of a leader's guidance."""
 
     section: str
+    """ "principles", "patterns", "guardrails" or "recent-decisions"."""
     ref: str
+    """The source of its line in a prompt, for example `cto#patterns/api_first`."""
     text: str
     tokens: int
     sources: tuple[PatternSource, ...] = ()
     trust: Trust = Trust.OPERATOR
     at: datetime | None = None
+    """As in `ProfileItem`."""
 
     @property
     def lesson(self) -> str:
@@ -201,33 +216,39 @@ class GuidanceItem:
 
 @frozen
 class GuidanceHop:
-    """One leader of the chain. `share` is the number of tokens it may use, `tokens` what it uses; `why` says why it
-    gives no guidance, "" if it does."""
+    """One leader of the chain."""
 
     leader: str
     tier: int
     hop: int
+    """0 for the direct leader, one more for each leader above."""
     share: int = 0
+    """The number of tokens that it may use."""
     tokens: int = 0
+    """The number of tokens that it uses."""
     kept: tuple[GuidanceItem, ...] = ()
     cut: tuple[GuidanceItem, ...] = ()
+    """The items that did not fit into its share."""
     why: str = ""
+    """Why it gives no guidance, "" if it does."""
 
 
 @frozen
 class Guidance:
-    """The guidance of an agent (SPEC 1.5). `lines` is the block with a source for each line; if it is empty, `reason`
-    says why. `chain_end` says in words where the chain of leaders ends."""
+    """The guidance of an agent (SPEC 1.5)."""
 
     agent: str
     tier: int
     lines: tuple[PromptLine, ...] = ()
+    """The block, with a source for each line."""
     tokens: int = 0
     budget: int = 0
     hops: tuple[GuidanceHop, ...] = ()
     chain: tuple[str, ...] = ()
     chain_end: str = ""
+    """Where the chain of leaders ends, in words."""
     reason: str = ""
+    """Why there are no lines, "" if there are."""
 
     @property
     def block(self) -> str:
@@ -260,7 +281,7 @@ class Guidance:
 
 
 @frozen
-class MovePreview:
+class GuidanceChange:
     """The guidance of an agent before and after a change of its leader or of a profile."""
 
     agent: str
@@ -270,20 +291,22 @@ class MovePreview:
 
 @frozen
 class PromptChange:
-    """The lines that the prompts of some agents lose (`- …`) and gain (`+ …`)."""
+    """What changes in the prompts of some agents."""
 
     agents: tuple[str, ...]
     lines: tuple[str, ...]
+    """The lines that they lose (`- …`) and gain (`+ …`)."""
 
 
 @frozen
 class ProfilePreview:
-    """The profile after edits, and the guidance of each agent that changes. `from_soul` are the sections that the edits
-    restore from `soul.md`."""
+    """The profile after edits, and what they change."""
 
     profile: LeaderProfile
-    prompts: tuple[MovePreview, ...]
+    prompts: tuple[GuidanceChange, ...]
+    """The guidance of each agent that changes."""
     from_soul: tuple[str, ...] = ()
+    """The sections that the edits restore from `soul.md`."""
 
     @property
     def changes(self) -> list[PromptChange]:
@@ -300,15 +323,18 @@ class ProfilePreview:
 
 @frozen
 class TeachingState:
-    """Soul enrichment (SPEC 1.6). `diff` is what the next round would change in the agent's `soul.md`, as a unified
-    diff, "" for nothing; `reason` says why it cannot be taught. Instants are None when there was, or will be, none."""
+    """Soul enrichment of an agent (SPEC 1.6)."""
 
     agent: str
     enabled: bool
     last: datetime | None
+    """The time of the last round, None if there was none."""
     next: datetime | None
+    """The time of the next round, None if there will be none."""
     diff: str = ""
+    """What the next round would change in the agent's `soul.md`, as a unified diff; "" for nothing."""
     reason: str = ""
+    """Why it cannot be taught, "" if it can."""
 
 
 class TeachingOutcome(StrEnum):
@@ -321,8 +347,9 @@ class TeachingOutcome(StrEnum):
 
 @frozen
 class TeachingResult:
-    """The result of a round of teaching for one agent, with the reason why it was skipped."""
+    """The result of a round of teaching for one agent."""
 
     agent: str
     outcome: TeachingOutcome
     reason: str = ""
+    """Why it was skipped, "" if it was not."""

@@ -20,8 +20,8 @@ from engine.memory.embedding import LOCAL_MODEL, NoEmbedder
 from engine.model import (
     Answer,
     BubbleState,
-    Learning,
     LearningEntry,
+    OfferedFinding,
     Question,
     Refusal,
     Score,
@@ -145,7 +145,7 @@ class _SessionSource:
         view = find_or_none(services.sessions.get, entry.session_id)
         channel = None if view is None else services.settings.current.channels.get(view.channel)
         offered = services.bubbles.offer(
-            Learning(
+            OfferedFinding(
                 id=entry.id,
                 text=entry.text,
                 category=find_topics(entry.text, channel.specialty if channel else ""),

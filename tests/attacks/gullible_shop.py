@@ -14,7 +14,7 @@ import pytest
 
 from engine.api.operations import dispatch
 from engine.hierarchy.teaching import run_round
-from engine.model import Learning, Refusal, Score
+from engine.model import OfferedFinding, Refusal, Score
 from tests.attacks.hostile_lines import PRINTED, READ, SAID, make_canary_host, make_hostile_order
 from tests.execution.model.model_world import ModelWorld
 from tests.support.model_server import Reply, Request, make_call
@@ -103,7 +103,7 @@ class Shop(ModelWorld):
         dispatch(self.engine, "remember", {"lines": turns, "source": "talk.jsonl"})
         sure = Score(1.0, ("tests confirmed it",))
         for number in range(ROUNDS):
-            learning = Learning(
+            learning = OfferedFinding(
                 f"evil:{number}", make_hostile_order("bubble"), "backend tests", "backend_builder", "s", sure, sure
             )
             self.engine.bubbles.offer(learning)

@@ -9,7 +9,7 @@ from clawpy_console.fields import make_change_fields
 from clawpy_console.fields.agent import make_finding_fields, make_profile_fields
 from clawpy_console.widgets.texts import render_fields
 from engine import document
-from engine.model import Bubble, BubbleState, Learning, Score
+from engine.model import Bubble, BubbleState, OfferedFinding, Score
 from tests.console.driving import format_text
 from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW
@@ -82,7 +82,7 @@ def test_patterns_name_their_finders_and_uses() -> None:
 
 def test_a_delivered_finding_names_its_pattern() -> None:
     def describe_finding(pattern: str) -> str:
-        learning = Learning("learning:1", SAID, "", "ui", "", Score(0.9, ()), Score(0.8, ()))
+        learning = OfferedFinding("learning:1", SAID, "", "ui", "", Score(0.9, ()), Score(0.8, ()))
         finding = Bubble("bub_1", learning, "lead", BubbleState.FLUSHED, (), NOW, NOW, pattern)
         return "\n".join(line.text for line in make_finding_fields(finding, NOW))
 

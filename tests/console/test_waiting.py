@@ -12,13 +12,13 @@ from engine import open_engine
 from engine.engine import Engine
 from engine.events import StateChanged
 from engine.home import Home
-from engine.model import BubbleState, Learning, Score, Trust
+from engine.model import BubbleState, OfferedFinding, Score, Trust
 from tests.api.notify.notification_server import NotificationServer
 from tests.console.driving import running, until, until_shown
 
 pytestmark = pytest.mark.long
 
-FINDING = Learning(
+FINDING = OfferedFinding(
     "learning:1", "run the migrations before the tests", "backend tests", "backend_builder", "",
     Score(0.9, ("tests confirmed it",)), Score(0.8, ("a failure was avoided",)), trust=Trust.MEASURED,
 )  # fmt: skip

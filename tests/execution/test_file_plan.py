@@ -9,6 +9,7 @@ import pytest
 
 from engine.execution import file_plan
 from engine.execution.file_plan import ABSENT, Entry, Image, ImageKind, Plan, carry_out, compute_blob_id
+from engine.files import TEMPORARY_PREFIX
 from engine.storage.beneath import Beneath
 
 
@@ -60,3 +61,29 @@ def test_a_file_whose_time_cannot_be_read_after_it_was_written_is_rolled_back(
     with pytest.raises(OSError, match="the disk failed"):
         carry_out(top_folder, plan, lambda blob_ids: {blob_id: contents[blob_id] for blob_id in blob_ids})
     assert (tmp_path / "a").read_bytes() == b"one"
+
+
+def test_whether_a_plan_is_carried_out_is_asked_without_a_change_and_its_rest_is_done_after(
+    tmp_path: Path, top_folder: Beneath
+) -> None:
+    plan = Plan(
+        "land_x",
+        (Entry("a", ABSENT, make_file_image("one")),),
+        old_folders=(("old", 0o755),),
+        new_folders=(("new", 0o755),),
+    )
+    (tmp_path / "a").write_text("one")
+    (tmp_path / "a").chmod(0o644)
+    (tmp_path / "old").mkdir()
+    temporary = tmp_path / f"{TEMPORARY_PREFIX}land_x-0"
+    temporary.write_text("one")
+
+    assert file_plan.is_carried_out(top_folder, plan)
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "old", temporary.name}
+
+    for _ in range(2):
+        file_plan.finish(top_folder, plan)
+        assert {path.name for path in tmp_path.iterdir()} == {"a", "new"}
+
+    (tmp_path / "a").write_text("edited")
+    assert not file_plan.is_carried_out(top_folder, plan)

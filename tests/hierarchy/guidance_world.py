@@ -16,7 +16,7 @@ from engine.hierarchy.guided_sessions import GuidedSessions
 from engine.hierarchy.profile_rows import ProfileEntry, ProfileSharing
 from engine.hierarchy.profiles import LoadDecisions, Profiles
 from engine.hierarchy.teaching import Teaching, run_round
-from engine.model import FlushReport, LeaderProfile, Learning, ProfileEdit, ProfileItem, Randomness, Score, Trust
+from engine.model import FlushReport, LeaderProfile, OfferedFinding, ProfileEdit, ProfileItem, Randomness, Score, Trust
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from engine.storage.shared import SharedDatabase
@@ -138,10 +138,11 @@ def edit_profile(
 
 
 def make_learning(number: int | str = 1, *, text: str = "", category: str = "code", agent: str = "worker",
-             confidence: float = 0.9, importance: float = 0.8, trust: Trust = Trust.OPERATOR) -> Learning:  # fmt: skip
+                  confidence: float = 0.9, importance: float = 0.8, trust: Trust = Trust.OPERATOR
+                  ) -> OfferedFinding:  # fmt: skip
     """A learning in the operator's words that passes every gate, unless its arguments say otherwise."""
     text = text or f"alpha{number} beta{number} gamma{number} delta{number}"
-    return Learning(
+    return OfferedFinding(
         f"learning:{number}", text, category, agent, f"ses_{number}",
         Score(confidence, ("tests confirmed it",)), Score(importance, ("a failure was avoided",)), trust=trust,
     )  # fmt: skip

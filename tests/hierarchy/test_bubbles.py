@@ -14,7 +14,7 @@ from engine.clock import FakeClock
 from engine.hierarchy.bubbles import GATES, ask_gates, find_pattern, is_relevant
 from engine.hierarchy.organisation import CascadeConfig, Lineage
 from engine.hierarchy.teaching import remove_lesson
-from engine.model import AgentView, Bubble, BubbleState, LeaderProfile, Learning, ProfileItem, Refusal, Trust
+from engine.model import AgentView, Bubble, BubbleState, LeaderProfile, OfferedFinding, ProfileItem, Refusal, Trust
 from engine.model.learnings import make_lesson_id
 from engine.storage.database import Database
 from tests.hierarchy.guidance_world import (
@@ -31,7 +31,7 @@ PROFILE = LeaderProfile("lead", patterns=(ProfileItem("known", "one two three fo
 
 
 def find_refusing_gate(
-    learning: Learning, *, tier: int = 4, leader: AgentView | None = LEADER, config: CascadeConfig | None = None
+    learning: OfferedFinding, *, tier: int = 4, leader: AgentView | None = LEADER, config: CascadeConfig | None = None
 ) -> str:
     """The name of the gate that refuses a learning, "" for none."""
     lineage = Lineage(replace(WORKER, tier=tier), (leader,) if leader else ())

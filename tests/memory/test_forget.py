@@ -21,8 +21,8 @@ from engine.memory.para import NewFact
 from engine.model import (
     GraphNode,
     Layer,
-    Learning,
     NewMemory,
+    OfferedFinding,
     PromptLine,
     PromptPart,
     PromptSource,
@@ -177,7 +177,9 @@ def test_patterns_findings_and_prompts_that_came_of_it_are_forgotten_too(engine:
     edit_profile(engine.profiles, "backend_lead", "principles", value=[text, KEPT])
     quote = f"On koji-core the operator wants “{text[:50]}…” rather than “{KEPT}”"
     sure = Score(0.9, ())
-    engine.bubbles.offer(Learning("corrected:pred_1", quote, "letters", "backend_builder", "session_1", sure, sure))
+    engine.bubbles.offer(
+        OfferedFinding("corrected:pred_1", quote, "letters", "backend_builder", "session_1", sure, sure)
+    )
     engine.calls.begin(
         Caller("session_1", "backend_builder", ""), provider="openai", model="x", run_kind="task",
         messages=[PromptPart("recalled", (PromptLine(f"- {text[:60]}…", PromptSource(SourceKind.MEMORY)),), "user")],
