@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from engine.frozen import frozen
 
-Z_ONE_SIDED_95 = 1.645
-"""One-sided 95 % of the normal distribution."""
+Z_ONE_SIDED_95, Z_TWO_SIDED_95 = 1.645, 1.96
+"""The numbers of standard deviations below which, and on both sides of the mean within which, 95 % of a normal
+distribution are."""
 
 TUNED_DIFFERENCE = 0.3
 """The difference that `compute_difference_interval` is best at finding. Its error rate is valid for every

@@ -1,4 +1,5 @@
-"""The figures of predictions for a period and a workspace (SPEC 8.5): rates, calibration, slices of time, drift.
+"""The figures of predictions for a period and a workspace (SPEC 8.5): rates, calibration, groups, costs, the trend,
+slices of time, and the drift of taste.
 
 Rates include only decisions of a person, in the console or over the API. Cards that ran by themselves are counted
 separately. Prompts typed by the operator are counted only among the sources. The time of a card is that of its
@@ -13,13 +14,13 @@ from datetime import datetime, timedelta, tzinfo
 from enum import StrEnum
 from math import ceil
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlmodel import Session
 
 from engine.clock import Clock
 from engine.frozen import frozen
-from engine.inference import wilson_lower_bound, wilson_upper_bound
+from engine.inference import Z_TWO_SIDED_95, wilson_lower_bound, wilson_upper_bound
 from engine.learning.decisions.decisions import DECIDED_CARDS_SQL
 from engine.model import (
     COLD_START,
@@ -159,66 +160,62 @@ _SELECT_CARDS = f"""
            )
     FROM predictions WHERE at >= :since AND :workspace IN ('', workspace) ORDER BY at
 """
-# SQLite keeps the order of a CROSS JOIN. To look up the decision of each card takes twice as long here.
-_SELECT_NEWEST = f"""
-    SELECT kind, status <> '{Status.DISMISSED}'
-    FROM ({DECIDED_CARDS_SQL}) CROSS JOIN predictions ON id = prediction_id
-    WHERE status IN ('{Status.APPROVED}', '{Status.EXECUTED}', '{Status.DISMISSED}') AND decided_at IS NOT NULL
-    AND decided_by <> '{DecidedBy.AUTONOMY}' AND source <> '{Source.OPERATOR}' AND :workspace IN ('', workspace)
-    ORDER BY decided_at DESC LIMIT :limit
-"""
+
+
+class _CardRow(NamedTuple):
+    """The columns of `_SELECT_CARDS`, in their order."""
+
+    source: str
+    channel: str
+    confidence: float
+    status: str
+    outcome: str | None
+    decided_by: str | None
+    kind: str
+    is_discarded: int
+    is_decision: int
+    """Whether a person's decision on it counts. Not asked, and 0, for a card whose status alone says it."""
+    is_undone: int
+    at: str
+    cost: int
 
 
 def _load_cards(session: Session, since: datetime | None, workspace: str, zone: tzinfo) -> list[CardFigures]:
     """The cards from a time on (None for all) and of a workspace ("" for all), oldest first."""
     values = {"since": "" if since is None else as_stored(since), "workspace": workspace}
-    return [_make_figures(row, zone) for row in ask(session, _SELECT_CARDS, values)]
+    return [_make_figures(_CardRow(*row), zone) for row in ask(session, _SELECT_CARDS, values)]
 
 
-def _make_figures(row: Sequence[Any], zone: tzinfo) -> CardFigures:
-    """The card in a row of `_SELECT_CARDS`."""
-    source, channel, confidence, status, outcome, decided_by, kind, is_discarded, is_decision, is_undone, at, cost = row
-    counted_as = CountedAs.DISCARDED if is_discarded else _count_as(status, outcome, is_decision=bool(is_decision))
-    if source == Source.OPERATOR and decided_by != DecidedBy.AUTONOMY and not is_decision:
+def _make_figures(row: _CardRow, zone: tzinfo) -> CardFigures:
+    is_autonomous = row.decided_by == DecidedBy.AUTONOMY
+    counted_as = CountedAs.DISCARDED if row.is_discarded else _count_as(row)
+    if row.source == Source.OPERATOR and not is_autonomous and not row.is_decision:
         counted_as = CountedAs.PENDING  # nobody decided the prompts of the demo
     return CardFigures(
-        source=source,
-        channel=channel,
-        confidence=confidence,
+        source=row.source,
+        channel=row.channel,
+        confidence=row.confidence,
         counted_as=counted_as,
-        autonomous=decided_by == DecidedBy.AUTONOMY,
-        undone=bool(is_undone),
-        at=datetime.fromisoformat(at).astimezone(zone),
-        cost=cost,
-        kind=kind,
-        stated=confidence != COLD_START,
+        autonomous=is_autonomous,
+        undone=bool(row.is_undone),
+        at=datetime.fromisoformat(row.at).astimezone(zone),
+        cost=row.cost,
+        kind=row.kind,
+        stated=row.confidence != COLD_START,
     )
 
 
-NEWEST = 50
-"""Number of the newest decisions for drift."""
-
-BEFORE = 200
-"""Number of decisions before the newest ones that drift compares with them."""
-
-
-def _load_newest(session: Session, workspace: str) -> list[tuple[str, bool]]:
-    """(kind, approved) of a person's newest decisions, oldest first."""
-    rows = ask(session, _SELECT_NEWEST, {"workspace": workspace, "limit": NEWEST + BEFORE})
-    return [(kind, bool(is_approved)) for kind, is_approved in reversed(rows)]
-
-
-def _count_as(status: str, outcome: str | None, *, is_decision: bool) -> CountedAs:
-    """What a card of this status and outcome is counted as, if its work was not discarded. A dismissal that is no
-    decision says that the work was done already."""
-    if outcome == Outcome.CANNOT_RUN:
+def _count_as(row: _CardRow) -> CountedAs:
+    """What a card is counted as, if its work was not discarded. A dismissal that is no decision says that the work was
+    done already."""
+    if row.outcome == Outcome.CANNOT_RUN:
         return CountedAs.CANNOT_RUN
-    if status in (Status.APPROVED, Status.EXECUTED):
+    if row.status in (Status.APPROVED, Status.EXECUTED):
         return CountedAs.APPROVED
-    if outcome == Outcome.WITHDRAWN or (status == Status.DISMISSED and not is_decision):
+    if row.outcome == Outcome.WITHDRAWN or (row.status == Status.DISMISSED and not row.is_decision):
         return CountedAs.WITHDRAWN
-    if status in (Status.DISMISSED, Status.EXPIRED):
-        return CountedAs(status)
+    if row.status in (Status.DISMISSED, Status.EXPIRED):
+        return CountedAs(row.status)
     return CountedAs.PENDING
 
 
@@ -317,47 +314,6 @@ def count_per_slice(
     )
 
 
-MIN_DRIFT = 20
-"""Minimum number of the newest decisions for drift."""
-
-MIN_DRIFT_KIND = 4
-"""Minimum number of decisions on a kind, among the newest and among those before."""
-
-
-def find_drift(decisions: Sequence[tuple[str, bool]]) -> TasteDrift:
-    """The kinds of card on which the operator decides differently than before. A kind is one of them if the 95 %
-    intervals of the share approved among the newest decisions and among those before do not overlap. `decisions` are
-    (kind, approved), oldest first."""
-    newest, earlier = decisions[-NEWEST:], decisions[-NEWEST - BEFORE : -NEWEST]
-    if len(newest) < MIN_DRIFT:
-        decisions_missing = count(MIN_DRIFT - len(newest), "more decision")
-        return TasteDrift(len(newest), f"{decisions_missing} until changes of taste can be detected")
-    newest_by_kind, earlier_by_kind = group_pairs(newest), group_pairs(earlier)
-    compared = [
-        kind
-        for kind in sorted(newest_by_kind.keys() & earlier_by_kind)
-        if min(len(newest_by_kind[kind]), len(earlier_by_kind[kind])) >= MIN_DRIFT_KIND
-    ]
-    if not compared:
-        return TasteDrift(len(newest), "too few earlier decisions to detect changes of taste")
-    possible_shifts = (_find_shift(kind, newest_by_kind[kind], earlier_by_kind[kind]) for kind in compared)
-    shifts = tuple(shift for shift in possible_shifts if shift is not None)
-    if shifts:
-        return TasteDrift(len(newest), f"your taste changed in the last {len(newest)} decisions", shifts)
-    return TasteDrift(len(newest), f"no change: the last {len(newest)} decisions were like the earlier ones")
-
-
-def _find_shift(kind: str, newest: Sequence[bool], earlier: Sequence[bool]) -> TasteShift | None:
-    """The change of taste about a kind, None if the intervals of its shares approved overlap."""
-    if _may_differ_by_chance(newest, earlier):
-        return None
-    return TasteShift(kind, sum(newest), len(newest), sum(earlier) / len(earlier))
-
-
-Z_TWO_SIDED_95 = 1.96
-"""The number of standard deviations on both sides of the mean within which 95 % of a normal distribution are."""
-
-
 def _estimate_interval(approved: int, decided: int) -> tuple[float, float]:
     """The 95 % interval of a share approved."""
     low = wilson_lower_bound(approved, decided, Z_TWO_SIDED_95)
@@ -435,3 +391,61 @@ def _divide(part: int, whole: int) -> float | None:
 def _compute_mean_confidence(cards: Sequence[CardFigures]) -> float | None:
     """The mean confidence of cards, None without cards."""
     return fmean(card.confidence for card in cards) if cards else None
+
+
+NEWEST_DECISIONS, EARLIER_DECISIONS = 50, 200
+"""Number of the newest decisions for drift, and of those before, with which they are compared."""
+
+# SQLite keeps the order of a CROSS JOIN. To look up the decision of each card takes twice as long here.
+_SELECT_NEWEST = f"""
+    SELECT kind, status <> '{Status.DISMISSED}'
+    FROM ({DECIDED_CARDS_SQL}) CROSS JOIN predictions ON id = prediction_id
+    WHERE status IN ('{Status.APPROVED}', '{Status.EXECUTED}', '{Status.DISMISSED}') AND decided_at IS NOT NULL
+    AND decided_by <> '{DecidedBy.AUTONOMY}' AND source <> '{Source.OPERATOR}' AND :workspace IN ('', workspace)
+    ORDER BY decided_at DESC LIMIT :limit
+"""
+
+
+def _load_newest(session: Session, workspace: str) -> list[tuple[str, bool]]:
+    """(kind, approved) of a person's newest decisions, oldest first."""
+    limit = NEWEST_DECISIONS + EARLIER_DECISIONS
+    rows = ask(session, _SELECT_NEWEST, {"workspace": workspace, "limit": limit})
+    return [(kind, bool(is_approved)) for kind, is_approved in reversed(rows)]
+
+
+MIN_DRIFT = 20
+"""Minimum number of the newest decisions for drift."""
+
+MIN_DRIFT_KIND = 4
+"""Minimum number of decisions on a kind, among the newest and among those before."""
+
+
+def find_drift(decisions: Sequence[tuple[str, bool]]) -> TasteDrift:
+    """The kinds of card on which the operator decides differently than before. A kind is one of them if the 95 %
+    intervals of the share approved among the newest decisions and among those before do not overlap. `decisions` are
+    (kind, approved), oldest first."""
+    newest = decisions[-NEWEST_DECISIONS:]
+    earlier = decisions[-NEWEST_DECISIONS - EARLIER_DECISIONS : -NEWEST_DECISIONS]
+    if len(newest) < MIN_DRIFT:
+        decisions_missing = count(MIN_DRIFT - len(newest), "more decision")
+        return TasteDrift(len(newest), f"{decisions_missing} until changes of taste can be detected")
+    newest_by_kind, earlier_by_kind = group_pairs(newest), group_pairs(earlier)
+    compared = [
+        kind
+        for kind in sorted(newest_by_kind.keys() & earlier_by_kind)
+        if min(len(newest_by_kind[kind]), len(earlier_by_kind[kind])) >= MIN_DRIFT_KIND
+    ]
+    if not compared:
+        return TasteDrift(len(newest), "too few earlier decisions to detect changes of taste")
+    possible_shifts = (_find_shift(kind, newest_by_kind[kind], earlier_by_kind[kind]) for kind in compared)
+    shifts = tuple(shift for shift in possible_shifts if shift is not None)
+    if shifts:
+        return TasteDrift(len(newest), f"your taste changed in the last {len(newest)} decisions", shifts)
+    return TasteDrift(len(newest), f"no change: the last {len(newest)} decisions were like the earlier ones")
+
+
+def _find_shift(kind: str, newest: Sequence[bool], earlier: Sequence[bool]) -> TasteShift | None:
+    """The change of taste about a kind, None if the intervals of its shares approved overlap."""
+    if _may_differ_by_chance(newest, earlier):
+        return None
+    return TasteShift(kind, sum(newest), len(newest), sum(earlier) / len(earlier))

@@ -16,7 +16,7 @@ from engine.learning.decisions.insights import (
     MIN_DRIFT,
     MIN_DRIFT_KIND,
     MIN_TREND_HALF,
-    NEWEST,
+    NEWEST_DECISIONS,
     CardFigures,
     CountedAs,
     InsightsReader,
@@ -136,8 +136,8 @@ def test_withdrawn_cards_are_neither_expired_nor_undecided(decide: Decide, reade
 
 def test_drift_is_of_decisions_of_a_person_however_old(decide: Decide, reader: InsightsReader) -> None:
     old = timedelta(days=90)
-    decide(NEWEST, old, decided_by=DecidedBy.AUTONOMY, status=Status.DISMISSED)
-    decide(NEWEST, old, source=Source.OPERATOR)
+    decide(NEWEST_DECISIONS, old, decided_by=DecidedBy.AUTONOMY, status=Status.DISMISSED)
+    decide(NEWEST_DECISIONS, old, source=Source.OPERATOR)
     decide(MIN_DRIFT - 1, old, status=Status.DISMISSED)
     assert reader.read(7).drift.words == "1 more decision until changes of taste can be detected"
     decide(status=Status.DISMISSED)
@@ -261,5 +261,5 @@ def test_a_changed_taste_is_reported_with_the_share_before() -> None:
 @pytest.mark.parametrize(("recent", "shifts"), [(MIN_DRIFT_KIND - 1, 0), (MIN_DRIFT_KIND, 1)])
 def test_a_kind_with_too_few_decisions_is_not_compared(recent: int, shifts: int) -> None:
     earlier = [("garden", True)] * 60
-    newest = [("garden", False)] * recent + [("lint", True)] * (NEWEST - recent)
+    newest = [("garden", False)] * recent + [("lint", True)] * (NEWEST_DECISIONS - recent)
     assert len(find_drift([*earlier, *newest]).shifts) == shifts
