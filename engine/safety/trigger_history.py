@@ -15,29 +15,36 @@ from sqlmodel import Field, Session
 
 from engine.frozen import frozen
 from engine.model import DecidedBy, RailVerdict, Trigger, TriggerType, Verdict
+from engine.model.text import span
 from engine.storage.database import Transaction
 from engine.storage.rows import Row, as_stored, ask, shallow_dict, utc_field
 
 RATE_RAIL, LOOP_RAIL = "rate", "loop"
+"""The names of the rails in verdicts."""
 
 OWNER = "owner"
+"""The start of a link that no other work caused."""
 REVERSE_WINDOW = timedelta(minutes=5)
+"""Time after a link ran in which its reverse is a loop."""
 PAIR_WINDOW = timedelta(minutes=10)
+"""Time in which equal links are counted."""
 MAX_EQUAL_LINKS = 2
 """Maximum number of equal links within `PAIR_WINDOW`; one more is a loop."""
 MAX_DEPTH = 3
 """Maximum number of channels in a chain: A→B→C passes, →D does not."""
 MAX_LINKS = 50
 """Maximum number of links that ran of which a chain is made."""
+MAX_READ_LINKS = 500
+"""Maximum number of stored links that are read, whether they ran or not."""
 
 
 _SELECT_LAST_UNATTENDED = """
     SELECT created_at FROM crosspoll_log WHERE unattended IS 1 AND blocked IS 0 ORDER BY created_at DESC LIMIT 1
 """
 
-_SELECT_NEWEST_LINKS = """
+_SELECT_NEWEST_LINKS = f"""
     SELECT from_channel, to_channel, prediction_id, workspace, at, ran FROM chain_links
-    ORDER BY at DESC, id DESC LIMIT 500
+    ORDER BY at DESC, id DESC LIMIT {MAX_READ_LINKS}
 """
 
 
@@ -67,8 +74,8 @@ def decide_rate(trigger: Trigger, last: datetime | None, now: datetime, interval
     return RailVerdict(RATE_RAIL, Verdict.ALLOW, f"more than {_format_span(interval)} since the last trigger")
 
 
-def _format_span(span: timedelta) -> str:
-    seconds = max(1, round(span.total_seconds()))
+def _format_span(length: timedelta) -> str:
+    seconds = max(1, round(length.total_seconds()))
     return f"{seconds} s" if seconds < 120 else f"{-(-seconds // 60)} min"
 
 
@@ -139,7 +146,7 @@ def decide_loop(link: Link, links: Sequence[Link]) -> RailVerdict:
     ran = [earlier for earlier in same_workspace if earlier.ran]
     step = f"{link.from_channel} → {link.to_channel}"
     if any(earlier.pair == link.pair[::-1] and link.at - earlier.at < REVERSE_WINDOW for earlier in ran):
-        reason = f"{step} would reverse {link.to_channel} → {link.from_channel} within 5 min"
+        reason = f"{step} would reverse {link.to_channel} → {link.from_channel} within {span(REVERSE_WINDOW)}"
         return RailVerdict(LOOP_RAIL, Verdict.BLOCK, reason, "reverse")
     channels = measure_chain_depth(ran, link.from_channel) + 1
     if channels > MAX_DEPTH:
@@ -147,7 +154,7 @@ def decide_loop(link: Link, links: Sequence[Link]) -> RailVerdict:
         return RailVerdict(LOOP_RAIL, Verdict.BLOCK, reason, "depth")
     repeats = count_repeats(same_workspace, link.pair, link.at)
     if repeats >= MAX_EQUAL_LINKS:
-        reason = f"{step} was asked for {repeats} times in 10 min, and is asked for again now"
+        reason = f"{step} was asked for {repeats} times in {span(PAIR_WINDOW)}, and is asked for again now"
         return RailVerdict(LOOP_RAIL, Verdict.BLOCK, reason, "pair")
     return RailVerdict(LOOP_RAIL, Verdict.ALLOW, f"chain of {channels} channels")
 

@@ -84,7 +84,7 @@ def test_a_dismissal_is_printed(clawpy: Clawpy) -> None:
 def test_the_end_of_a_snooze_is_printed_until_it_is_over(
     clawpy: Clawpy, monkeypatch: pytest.MonkeyPatch, is_over: bool
 ) -> None:
-    monkeypatch.setattr("clawpy_console.cli.printing.cards.is_future", lambda time: not is_over)
+    monkeypatch.setattr("clawpy_console.cli.printing.work.is_future", lambda time: not is_over)
     assert ("snoozed until" in clawpy("snooze", "abc", "--for", "30m").out) is not is_over
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from clawpy_console.cli.printing import render_document, style
-from clawpy_console.cli.printing.cards import CARD_LABELS
 from clawpy_console.cli.printing.style import paint_session_outcome, strip_colours
 from clawpy_console.cli.printing.system import DECISION_LABELS
+from clawpy_console.cli.printing.work import CARD_LABELS
 from clawpy_console.fields.work import LEARNED_FORMS
 from engine.api.documents import document as as_json
 from engine.model import (

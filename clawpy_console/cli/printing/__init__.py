@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from clawpy_console.cli.printing import cards, learning, system
+from clawpy_console.cli.printing import learning, system, work
 from clawpy_console.cli.printing.style import Lines, bad, clean, dim, strip_colours
 from clawpy_console.fields import Document
 from engine.model import Refusal
 
 PRINTERS: Mapping[str, Callable[[Document], Lines]] = {
     "agents": learning.format_agents,
-    "branch": cards.format_branch,
+    "branch": work.format_branch,
     "bubbles": learning.format_bubbles,
     "candidates": learning.format_candidates,
-    "cards": cards.format_cards,
+    "cards": work.format_cards,
     "check": system.format_check,
     "config": system.format_config,
-    "discard": cards.format_discard,
+    "discard": work.format_discard,
     "dnd": system.format_dnd,
     "doctor": system.format_doctor,
     "drafts": learning.format_drafts,
@@ -29,29 +29,29 @@ PRINTERS: Mapping[str, Callable[[Document], Lines]] = {
     "forget": learning.format_forget,
     "guidance": learning.format_guidance,
     "key": system.format_key,
-    "land": cards.format_land,
+    "land": work.format_land,
     "learnings": learning.format_learnings,
     "metrics": learning.format_metrics,
-    "muted": cards.format_muted,
-    "muted unmute": cards.format_unmuted,
+    "muted": work.format_muted,
+    "muted unmute": work.format_unmuted,
     "notify": system.format_notify,
-    "permissions": cards.format_permissions,
-    "predict": cards.format_cards,
+    "permissions": work.format_permissions,
+    "predict": work.format_cards,
     "profile": learning.format_profile,
-    "propose": cards.format_cards,
+    "propose": work.format_cards,
     "recall": learning.format_recall,
     "remember": learning.format_remember,
-    "reply": cards.format_reply,
+    "reply": work.format_reply,
     "resume": system.format_resume,
     "simulate": system.format_simulate,
     "status": system.format_status,
     "stop": system.format_stop,
-    "tasks": cards.format_tasks,
+    "tasks": work.format_tasks,
     "token": system.format_token,
     "train": learning.format_train,
-    "undo": cards.format_undo,
-    "work": cards.format_work,
-    "xray": cards.format_xray,
+    "undo": work.format_undo,
+    "work": work.format_work,
+    "xray": work.format_xray,
 }
 """The function that prints the document of a verb, or of one of its actions."""
 
@@ -68,7 +68,7 @@ EMPTY_TEXTS = {
 
 def render_document(verb: str, document: Document, action: str | None = None, *, colour: bool = False) -> str:
     """The text for the document of a verb or of one of its actions; by default its card, session and changes."""
-    printer = PRINTERS.get(f"{verb} {action}") or PRINTERS.get(verb, cards.format_card_with_session)
+    printer = PRINTERS.get(f"{verb} {action}") or PRINTERS.get(verb, work.format_card_with_session)
     text = "\n".join(printer(clean(document))) or EMPTY_TEXTS.get(verb, "")
     return text if colour else strip_colours(text)
 

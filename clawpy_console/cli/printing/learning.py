@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from clawpy_console.cli.printing.cards import format_cards
 from clawpy_console.cli.printing.style import (
     Lines,
     bad,
@@ -17,6 +16,7 @@ from clawpy_console.cli.printing.style import (
     paint,
     wants,
 )
+from clawpy_console.cli.printing.work import format_cards
 from clawpy_console.fields import Document, Field, predictions, text_line
 from clawpy_console.fields import agent as agent_fields
 from clawpy_console.fields import learning as learning_fields

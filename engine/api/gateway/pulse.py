@@ -29,7 +29,7 @@ from engine.api.gateway.replies import INVALID_REQUEST, RpcCall, make_error_repl
 from engine.api.operations.operation import describe_fault
 from engine.api.operations.system import cross_poll_status
 from engine.events import Event
-from engine.model import Refusal
+from engine.model import AutonomyState, Refusal
 from engine.storage.ledger import LedgerEntry
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ STATUS_PAUSE_S = 0.25
 TOKEN_POLL_S = 5.0
 """Seconds between two checks of the token."""
 
-HELD_STATES = frozenset({"PAUSED", "DISABLED"})
+HELD_STATES = frozenset({AutonomyState.PAUSED, AutonomyState.DISABLED})
 """States of SPEC 7.1 in which nothing runs by itself."""
 
 STATUS_TOPICS = frozenset({"cards", "autonomy", "costs", "log"})

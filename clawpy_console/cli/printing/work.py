@@ -1,4 +1,5 @@
-"""Output of the verbs on cards, their sessions and changes, model calls, tasks and permissions."""
+"""Output of the verbs on work: the cards and tasks that it comes from, its sessions with their changes and model calls,
+and the permissions that they ask for."""
 
 from __future__ import annotations
 
@@ -239,17 +240,19 @@ def format_work(document: Document) -> Lines:
     for change in document["changeSets"]:
         yield from _format_change_set(change)
     if not document["sessions"] and not document["changeSets"]:
-        yield _explain_no_work(document.get("elsewhere", {}))
+        yield from _explain_no_work(document.get("elsewhere", {}))
 
 
-def _explain_no_work(elsewhere: Mapping[str, int]) -> str:
+def _explain_no_work(elsewhere: Mapping[str, int]) -> Lines:
     """That no session ran here, and where some did."""
     if not elsewhere:
-        return "Nothing has run yet."
+        yield "Nothing has run yet."
+        return
     listed = [f"{count(number, 'session')} in {path}" for path, number in list(elsewhere.items())[:3]]
     others = f" and {len(elsewhere) - 3} more" if len(elsewhere) > 3 else ""
     first = shlex.quote(next(iter(elsewhere)))
-    return f"Nothing has run here; {', '.join(listed)}{others}.\n  `clawpy --workspace {first} work` shows them"
+    yield f"Nothing has run here; {', '.join(listed)}{others}."
+    yield f"  `clawpy --workspace {first} work` shows them"
 
 
 def format_land(document: Document) -> Lines:
@@ -260,7 +263,7 @@ def format_land(document: Document) -> Lines:
     command = f"clawpy undo {change['id']}"
     yield f"{result}. Undo: `{bold(command)}`"
     yield from _format_change_set(change, document["session"])
-    comments = work.describe_open_comments([bool(comment["sent"]) for comment in document["changeSet"]["comments"]])
+    comments = work.describe_open_comments([bool(comment["sent"]) for comment in change["comments"]])
     if comments:
         yield wants(comments)
 
