@@ -105,12 +105,14 @@ def find_requirements(
     autonomous: bool,
     autonomies: Mapping[str, WorkspaceAutonomy],
     quiet: str,
+    decisions: int,
     phase: int,
     records: Sequence[ApprovalRecord],
     threshold: float,
 ) -> AutonomyRequirements:
     """The requirements for cards to run by themselves. `autonomies` are the autonomy settings by workspace.
-    `records` are of the workspaces that are set to `act`, or of all if none is. `quiet` says why it is quiet, if so."""
+    `records` are of the workspaces that are set to `act`, or of all if none is. `quiet` says why it is quiet, if so.
+    `decisions` is the number of cards that the operator has decided."""
     missing = []
     if not autonomous:
         missing.append(f"{MODE_OFF} ({TURN_ON})")
@@ -119,6 +121,8 @@ def find_requirements(
         missing.append(f"no workspace is set to `act` (clawpy config set {shlex.quote(name)} act)")
     if quiet:
         missing.append(quiet)
+    if decisions < gate.MIN_DECISIONS_TO_ACT:
+        missing.append(gate.describe_first_days(decisions))
     orders_run = not missing
     if phase < 1:
         missing.append("the Twin is still learning")
@@ -236,10 +240,12 @@ class AutonomousRuns:
         acting = {workspace for workspace, autonomy in autonomies.items() if autonomy is WorkspaceAutonomy.ACT}
         with self._database.read() as session:
             approvals = self._decisions.count_by_group(session)
+            decisions = self._decisions.count_decided_cards(session)
         return find_requirements(
             autonomous=settings.autonomous_mode_enabled,
             autonomies=autonomies,
             quiet=self._quiet(),
+            decisions=decisions,
             phase=self._twin.read_phase().number,
             records=[
                 ApprovalRecord(kind, channel, approved, decided)

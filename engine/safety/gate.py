@@ -114,7 +114,7 @@ def find_gate_rules(facts: GateFacts) -> list[tuple[GateRuleName, str]]:
         (
             facts.decisions < MIN_DECISIONS_TO_ACT,
             GateRuleName.ONBOARDING,
-            f"first days: {facts.decisions} of {MIN_DECISIONS_TO_ACT} decisions made",
+            describe_first_days(facts.decisions),
         ),
         (not facts.workspace_acts, GateRuleName.WORKSPACE, NOT_SET_TO_ACT),
         (bool(facts.quiet), GateRuleName.QUIET, facts.quiet),
@@ -139,6 +139,11 @@ def find_gate_rules(facts: GateFacts) -> list[tuple[GateRuleName, str]]:
         (is_guess and bool(facts.novel_pair), GateRuleName.NOVEL_PAIR, f"NEW: {facts.novel_pair}"),
     )
     return [(rule, reason) for applies, rule, reason in table if applies]
+
+
+def describe_first_days(decisions: int) -> str:
+    """Why nothing runs by itself in the first days: the decisions made so far, and the minimum."""
+    return f"first days: {decisions} of {MIN_DECISIONS_TO_ACT} decisions made"
 
 
 def decide_gate(facts: GateFacts) -> RailVerdict:

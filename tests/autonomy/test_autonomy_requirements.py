@@ -15,12 +15,13 @@ from engine.inference import wilson_lower_bound
 
 
 def make_requirements(
-    *records: ApprovalRecord, autonomous: bool = True, phase: int = 1, autonomy: str = "act"
+    *records: ApprovalRecord, autonomous: bool = True, phase: int = 1, autonomy: str = "act", decisions: int = 10
 ) -> AutonomyRequirements:
     return find_requirements(
         autonomous=autonomous,
         autonomies={"/home/me/my shop": WorkspaceAutonomy(autonomy)},
         quiet="",
+        decisions=decisions,
         phase=phase,
         records=records,
         threshold=0.8,
@@ -51,6 +52,13 @@ def test_missing_requirements_are_one_line() -> None:
         "no kind of card has earned it yet",
     )  # fmt: skip
     assert off.words.startswith("does not act by itself yet: ")
+
+
+def test_run_items_of_heartbeats_wait_for_the_first_decisions_too() -> None:
+    first_days = make_requirements(phase=0, decisions=9)
+    assert first_days.words.startswith("does not act by itself yet: first days: 9 of 10 decisions made, ")
+    assert not first_days.orders_run
+    assert make_requirements(phase=0).orders_run
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,7 @@ class StandIn:
                 autonomous=False,
                 autonomies={SHOP: WorkspaceAutonomy.CARDS, BLOG: WorkspaceAutonomy.ACT},
                 quiet="",
+                decisions=30,
                 phase=1,
                 records=[ApprovalRecord("run_tests", "koji-core", 8, 8)],
                 threshold=0.8,
