@@ -41,6 +41,14 @@ def test_what_a_prompt_of_your_own_has_shown_is_not_offered(shop: Situation) -> 
 
 
 @pytest.mark.long
+def test_a_prompt_of_your_own_looks_for_the_todos_of_today_as_a_card_does(shop: Situation) -> None:
+    assert shop.approve(shop.propose("look_for_leftovers")).summary.endswith(", no TODOs of today")
+    shop.write("cart.py", "# TODO: round it\n", days_ago=0.01)
+    assert shop.approve(shop.propose("look_for_leftovers")).summary == "1 TODO: cart.py:1"
+    assert "leftovers" not in shop.predict_kinds()
+
+
+@pytest.mark.long
 def test_a_breakpoint_is_named_where_the_name_of_its_file_reads_like_a_command(shop: Situation) -> None:
     shop.run_tests()
     shop.write("x; rm -rf ~/conf.py", TOTAL_WITH_BREAKPOINT, days_ago=0.01)

@@ -23,6 +23,7 @@ from engine.prediction.templates.offers import (
     find_ended_sessions,
     find_head_time,
     find_last_success,
+    format_midnight,
     is_usable_path,
     select_usable_paths,
     template,
@@ -72,7 +73,7 @@ def leftovers(context: WorkspaceContext) -> Iterator[Offer]:
         f"Show what is left in {places}",
         f"You added {summary} in {places}, {state} yet.",
         **_collect_evidence(shown_leftovers, all_leftovers),
-        parameters={"today": _format_day_begin(context)},
+        parameters={"today": format_midnight(context.local)},
         evidence_at=written_at(git, files),
         tier=Tier.BLOCKS if marked else None,
     )
@@ -234,11 +235,6 @@ def _collect_evidence(
     kinds = dict.fromkeys(f"{leftover.kind} in {plain(leftover.path, 100)}" for leftover in shown_leftovers)
     lines = sorted(f"{leftover.kind} {leftover.path} {leftover.text}" for leftover in all_leftovers)
     return {"subject": ", ".join([*kinds][:MAX_NAMED]), "facts": {"found": lines}}
-
-
-def _format_day_begin(context: WorkspaceContext) -> str:
-    """The start of the operator's day, in ISO format as flows expect it."""
-    return context.local.replace(hour=0, minute=0, second=0, microsecond=0).isoformat()
 
 
 def _make_mention_facts(mentions: Sequence[Mention]) -> dict[str, list[str]]:

@@ -209,7 +209,14 @@ def count_others(items: Sequence[object], joint: str = " and ", noun: str = "oth
 def make_default_parameters(flow: str | None, local: datetime) -> dict[str, str]:
     """The parameters for a flow that is named without parameters, at the time `local`. Parameters with a default in the
     flow itself are left out."""
-    return {"since": find_day_begin(local).isoformat()} if flow == "summarise_day" else {}
+    if flow == "summarise_day":
+        return {"since": find_day_begin(local).isoformat()}
+    return {"today": format_midnight(local)} if flow == "look_for_leftovers" else {}
+
+
+def format_midnight(local: datetime) -> str:
+    """The start of the calendar day of a local time, in ISO format as flows expect it."""
+    return local.replace(hour=0, minute=0, second=0, microsecond=0).isoformat()
 
 
 def find_day_begin(local: datetime) -> datetime:

@@ -30,6 +30,12 @@ def test_todos_count_only_with_a_time_after_which_they_were_added(
     assert [f"{finding['path']}:{finding['line']}" for finding in findings] == places
 
 
+def test_without_a_time_nothing_is_said_about_todos(repository: Repository, run_flow: RunFlow) -> None:
+    repository.commit("begin", {"a.py": "1\n"}, at=format_january(1))
+    repository.write("cart.py", "# TODO: tax\n")
+    assert run_flow("look_for_leftovers").summary == "No leftovers: no debugging, no conflict markers"
+
+
 @pytest.mark.parametrize("today", ["2026-01-05T00:00:00", "today"])
 def test_the_time_after_which_todos_count_needs_a_zone(run_flow: RunFlow, today: str) -> None:
     with pytest.raises(ValidationError):

@@ -71,7 +71,8 @@ class LookForLeftovers(Flow):
     def run(self, job: Job) -> FlowResult:
         findings = read_own_changes(job, self.today).leftovers
         if not findings:
-            return FlowResult("No leftovers: no debugging, no conflict markers, no TODOs of today")
+            todos = ", no TODOs of today" if self.today else ""
+            return FlowResult(f"No leftovers: no debugging, no conflict markers{todos}")
         can_remove = False
         for path, file_findings in group_pairs((finding.path, finding) for finding in findings).items():
             text = read_text(job.git, path)
