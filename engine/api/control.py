@@ -341,7 +341,7 @@ def connect(home: Home, *, workspaces: Sequence[str] = (), opener: Opener) -> It
 def stop(home: Home, reason: str) -> Document:
     """Stop everything in `home`, whatever state its engine is in (SPEC 3.7).
 
-    First the stop file is written: the engine finds it within a tenth of a second, or at its next start. Then the
+    First the stop file is written: the engine finds it within a fifth of a second, or at its next start. Then the
     engine is asked to stop, unless its process is suspended. Processes of sessions that still run after a second are
     killed here. `killed` is the number of processes that ended, `left` names those that did not. Raises `Refusal`
     `unwritable_home` if the file cannot be written (a full disk) and no engine answers; sessions are ended even then.

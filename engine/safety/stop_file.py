@@ -2,7 +2,7 @@
 
 It works in any state of the engine. `clawpy stop` writes it before it connects to the engine, so the verb works even if
 the console hangs; `touch DATA/STOP` does the same. The kill switch looks for the file at every question, and its
-watcher every tenth of a second. The watcher ends running sessions, replaces the file by the hold `stop`, which survives
+watcher five times a second. The watcher ends running sessions, replaces the file by the hold `stop`, which survives
 a restart, and deletes the file. Only `resume stop` ends the hold. An engine that is not running finds the file when it
 starts.
 

@@ -101,6 +101,12 @@ class Terminal:
         time.sleep(seconds)
         return 100 * (read_cpu_seconds() - before) / (time.perf_counter() - began)
 
+    def count_wakeups(self) -> int:
+        """How often the threads of the program and its children were woken until now."""
+        files = [Path(f"/proc/{process.pid}/task") for process in self.list_processes()]
+        texts = [status.read_text() for folder in files for status in folder.glob("*/status")]
+        return sum(int(text.partition("\nvoluntary_ctxt_switches:")[2].split()[0]) for text in texts)
+
     def measure_memory(self) -> float:
         """MiB of the program and its children; what processes share is counted once."""
         return sum(process.memory_full_info().pss for process in self.list_processes()) / 2**20
