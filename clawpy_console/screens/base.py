@@ -290,7 +290,6 @@ class ConsoleScreen(BaseScreen[None]):
     def on_screen_resume(self) -> None:
         self.read_again()
         self.refresh_state(frozenset())
-        self._key_line.update_keys()
 
     def on_resize(self, event: events.Resize) -> None:
         self.tick()
@@ -332,7 +331,6 @@ class ConsoleScreen(BaseScreen[None]):
 
     def on_descendant_focus(self) -> None:
         self._show_column(self.pane)
-        self._key_line.update_keys()
         if self.ready:
             self.draw_columns()
 
