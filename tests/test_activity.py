@@ -164,7 +164,7 @@ def test_a_permission_comes_before_what_waits_longer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("refused", "question"),
+    "refused, question",
     [
         (("",), "land 1 file?"),
         (("", "", "a submodule"), "land 2 files?"),

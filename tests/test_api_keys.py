@@ -109,7 +109,7 @@ def test_a_key_is_deleted_where_it_is_stored(home: Home) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "code"), [("openai", "no_key"), ("together", "in_environment"), (SECRET, "bad_name")], ids=range(3)
+    "name, code", [("openai", "no_key"), ("together", "in_environment"), (SECRET, "bad_name")], ids=range(3)
 )
 def test_what_cannot_be_deleted_is_refused_without_its_value(home: Home, name: str, code: str) -> None:
     keys = find_keys(home, MemoryKeyring(), CLAWPY_TOGETHER_API_KEY=SECRET)

@@ -19,7 +19,7 @@ CLOCK_CHANGES = [
 
 
 @pytest.mark.parametrize(
-    ("zone", "day", "hours"),
+    "zone, day, hours",
     [
         ("Europe/Berlin", (2026, 3, 29), 23),
         ("Europe/Berlin", (2026, 10, 25), 25),
@@ -38,7 +38,7 @@ def test_a_day_lasts_from_midnight_to_midnight(zone: str, day: tuple[int, int, i
 
 
 @pytest.mark.parametrize(
-    ("time_of_day", "quiet"),
+    "time_of_day, quiet",
     [("22:59", False), ("23:00", True), ("00:00", True), ("07:59", True), ("08:00", False), ("12:00", False)],
 )
 def test_the_night_is_quiet(time_of_day: str, quiet: bool) -> None:
@@ -74,7 +74,7 @@ def test_active_time_agrees_with_a_clock_that_steps_by_quarter_hours(
     assert add_active_time(begin, timedelta(minutes=15 * quarters), zone, start, end) == now
 
 
-@pytest.mark.parametrize(("hour", "end_hour"), [(22, 22), (23, 32)])
+@pytest.mark.parametrize("hour, end_hour", [(22, 22), (23, 32)])
 def test_an_empty_span_is_over_at_once_or_when_the_night_ends(hour: int, end_hour: int) -> None:
     midnight = datetime(2026, 1, 5, tzinfo=UTC)
     end = add_active_time(midnight + timedelta(hours=hour), timedelta(0), UTC, 23, 8)

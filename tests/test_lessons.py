@@ -76,7 +76,7 @@ def test_an_order_about_one_thing_does_not_generalise(sentence: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sentence", "rule"),
+    "sentence, rule",
     [
         ("Please make sure that docs end with a full stop.", "docs end with a full stop"),
         ("Decision: we agreed to use uv", "use uv"),
@@ -116,7 +116,7 @@ def test_topics_are_those_of_the_text_and_of_the_work() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "remaining"),
+    "text, remaining",
     [
         ("Describe the cart. Docs end with a full stop. Go on", "Describe the cart. Go on"),
         ("task_1: Describe the cart, and docs end with a full stop", "task_1: Describe the cart"),

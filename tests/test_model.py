@@ -45,7 +45,7 @@ def test_the_same_facts_give_the_same_fingerprint_in_any_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hostile", "harmless"),
+    "hostile, harmless",
     [
         ("\x1b[31mred\x1b[0m", "red"),
         ("\x1b]0;owned\x07title", "title"),

@@ -116,7 +116,7 @@ def test_by_default_only_learning_records_are_deleted_after_half_a_year() -> Non
 
 
 @pytest.mark.parametrize(
-    ("table", "least"),
+    "table, least",
     [("memoryEvents", 35), ("learningRecords", 90), ("validationRuns", 35), ("costEntries", 35), ("crosspollLog", 35)],
 )
 @pytest.mark.parametrize("section", ["retention", 'workspaces."/srv/shop".retention'])

@@ -66,7 +66,7 @@ def test_lines_in_pieces_are_cut_like_the_whole(lines: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "shown"),
+    "lines, shown",
     [
         ([PRIVATE[0], BASE64, BASE64], [CUT, CUT, CUT]),
         ([PRIVATE[0], "Proc-Type: 4,ENCRYPTED", "", BASE64], [CUT, CUT, "", CUT]),

@@ -119,7 +119,7 @@ def test_an_edit_that_a_variable_overrides_is_refused(file: Path, clock: FakeClo
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
+    "key, value",
     [
         ("console.theme", "x" * 300_000),
         ("production.branches", make_nested_list(5000)),

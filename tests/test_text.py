@@ -40,7 +40,7 @@ def test_every_other_byte_stays_and_twice_is_once(data: bytes, body: str, former
 
 
 @pytest.mark.parametrize(
-    ("data", "body", "expected"),
+    "data, body, expected",
     [
         (b"# A\r\ntext", "one\ntwo", f"# A\r\ntext\r\n\r\n{OPEN}\r\none\r\ntwo\r\n{CLOSE}\r\n"),
         (b"", "one", f"{OPEN}\none\n{CLOSE}\n"),

@@ -194,7 +194,7 @@ def test_providers_are_asked_only_online(home: Home, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize(
-    ("version", "state"), [("git version 2.37.9", "fail"), ("git version 2.38.0", "ok"), ("git version 3.1", "ok")]
+    "version, state", [("git version 2.37.9", "fail"), ("git version 2.38.0", "ok"), ("git version 3.1", "ok")]
 )
 def test_a_git_older_than_2_38_fails(home: Home, monkeypatch: pytest.MonkeyPatch, version: str, state: str) -> None:
     monkeypatch.setattr(doctor, "read_git_version", lambda: version)
@@ -235,7 +235,7 @@ def test_the_server_of_the_index_is_asked_only_online(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(
-    ("error", "fix"),
+    "error, fix",
     [
         (make_sqlite_error("disk I/O error", sqlite3.SQLITE_IOERR_WRITE), "free some space"),  # also on a full disk
         (make_sqlite_error("database or disk is full", sqlite3.SQLITE_FULL), "free some space"),

@@ -68,7 +68,7 @@ async def test_recall_is_of_this_project_unless_everywhere_is_asked_for() -> Non
     ]
 
 
-@pytest.mark.parametrize(("agent", "by"), [("", "mcp"), ("reviewer", "reviewer")])
+@pytest.mark.parametrize("agent, by", [("", "mcp"), ("reviewer", "reviewer")])
 async def test_what_an_agent_remembers_has_its_name(agent: str, by: str) -> None:
     ask = ScriptedAnswers(note={"id": "mem_1", "new": True, "by": by})
     async with make_client(ask, agent=agent) as session:
@@ -88,7 +88,7 @@ async def test_a_refusal_is_told_with_its_remedy_and_without_secrets() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "arguments", "words"),
+    "tool, arguments, words",
     [("recall", {}, "query: it is missing or empty"),
      ("recall", {"query": "x", "k": 0}, "k: Input should be greater than or equal to 1"),
      ("recall", {"query": "x", "k": 51}, "k: Input should be less than or equal to 50"),

@@ -211,7 +211,7 @@ def test_a_copied_home_does_not_attach_to_the_engine_of_the_original(tmp_path: P
 
 
 @pytest.mark.parametrize(
-    ("version", "message"),
+    "version, message",
     [
         ("0.0.9", r"The running engine is clawpy 0\.0\.9, this is .*: kill 77"),
         (__version__, r"process 77\) does not answer.* kill 77 ends it"),

@@ -135,7 +135,7 @@ async def test_f12_waits_for_no_other_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "size"),
+    "content, size",
     [(b"[100000, 100000]", MAX_SIZE), (b"[0, -1]", (1, 1)), (b'["a", 1]', None), (b"7", None), (b"[", None)],
     ids=["too large", "too small", "words", "a number", "no JSON"],
 )  # fmt: skip
@@ -158,7 +158,7 @@ async def test_a_client_that_reads_nothing_delays_nothing_and_gets_the_whole_scr
 
 
 @pytest.mark.parametrize(
-    ("environment", "colours"),
+    "environment, colours",
     [({"TERM": "xterm", "COLORTERM": "truecolor"}, "truecolor"), ({"TERM": "xterm-256color"}, "256"),
      ({"TERM": "xterm"}, "standard")],
     ids=["truecolor", "256", "16"],

@@ -110,7 +110,7 @@ def test_a_console_in_a_folder_that_was_removed_shows_no_other_repository(
     there.wait_for(r"shop main\*\s*$")
 
 
-@pytest.mark.parametrize(("setting", "words"), [("TERM=dumb", "TERM is dumb"), ("-u TERM", "TERM is not set")])
+@pytest.mark.parametrize("setting, words", [("TERM=dumb", "TERM is dumb"), ("-u TERM", "TERM is not set")])
 def test_a_terminal_without_a_full_screen_gets_no_console_but_verbs(
     pane: NewPane, command: str, setting: str, words: str
 ) -> None:

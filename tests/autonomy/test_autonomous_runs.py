@@ -59,7 +59,7 @@ def allow_cards_only(world: AutonomyWorld) -> None:
     world.configure("cards")
 
 
-@pytest.mark.parametrize(("approvals", "acts"), [(10, False), (11, True)])
+@pytest.mark.parametrize("approvals, acts", [(10, False), (11, True)])
 def test_a_kind_runs_by_itself_after_eleven_approvals_until_the_operator_returns(
     closed_world: AutonomyWorld, approvals: int, acts: bool
 ) -> None:
@@ -181,7 +181,7 @@ def test_a_change_of_files_while_it_predicts_ends_the_cycle(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("ago", "starts"), [(timedelta(minutes=9, seconds=59), False), (timedelta(minutes=10), True)])
+@pytest.mark.parametrize("ago, starts", [(timedelta(minutes=9, seconds=59), False), (timedelta(minutes=10), True)])
 def test_work_that_writes_does_not_start_within_ten_minutes_of_a_change_of_files(
     world: AutonomyWorld, ago: timedelta, starts: bool
 ) -> None:
@@ -201,7 +201,7 @@ def test_work_that_writes_does_not_start_within_ten_minutes_of_a_change_of_files
 
 
 @pytest.mark.parametrize(
-    ("kind", "verdict", "waits"),
+    "kind, verdict, waits",
     [
         ("lint", RailVerdict("gate", Verdict.ALLOW, "nothing to ask"), False),
         ("lint", RailVerdict("gate", Verdict.ASK, "quiet hours", "quiet"), True),
@@ -249,7 +249,7 @@ def test_a_task_never_runs_by_itself_however_many_were_approved(
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("hinder", "word"),
+    "hinder, word",
     [
         (forbid_disturbing, "do not disturb"),
         (pause, "pause"),

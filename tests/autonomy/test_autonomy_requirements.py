@@ -62,7 +62,7 @@ def test_run_items_of_heartbeats_wait_for_the_first_decisions_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "reason"),
+    "facts, reason",
     [
         ({}, ""),
         ({"quiet": "do not disturb"}, "do not disturb: nothing runs by itself"),

@@ -31,7 +31,7 @@ def make_schedule(database: Database, action: Callable[[], None]) -> Schedule:
     return Schedule(database, SystemClock(UTC), [Job("cards", lambda: timedelta(minutes=10), action)])
 
 
-@pytest.mark.parametrize(("last", "expected"), [(None, 0), (-3, 7), (-10, 0), (-1000, 0), (5, 10)])
+@pytest.mark.parametrize("last, expected", [(None, 0), (-3, 7), (-10, 0), (-1000, 0), (5, 10)])
 def test_a_job_is_due_an_interval_after_it_ran_and_never_in_the_past(last: int | None, expected: int) -> None:
     """`last` and `expected` are minutes from now."""
     now = datetime(2026, 1, 5, tzinfo=UTC)

@@ -54,7 +54,7 @@ def test_recall_on_conversations(tmp_path: Path) -> None:
             assert figures["recall"][k] >= bar, (name, k)
 
 
-@pytest.mark.parametrize(("make_set", "slack"), [(make_documents, 0.0), (make_code, 0.03), (read_work, 0.07)])
+@pytest.mark.parametrize("make_set, slack", [(make_documents, 0.0), (make_code, 0.03), (read_work, 0.07)])
 def test_recall_is_best_on_sets_that_nothing_was_fitted_on(
     make_set: Callable[[], Conversation], slack: float, tmp_path: Path
 ) -> None:

@@ -102,7 +102,7 @@ def test_a_byte_that_is_no_text_spoils_no_file_of_objects(clawpy: Clawpy, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("argument", "is_text"),
+    "argument, is_text",
     [
         ("Releases are on Fridays.", True),
         ("see README.md first", True),

@@ -122,7 +122,7 @@ def test_serve_accepts_its_token_and_writes_it_to_no_file(
         assert token not in text
 
 
-@pytest.mark.parametrize(("output", "shown"), [(TerminalOutput(), True), (io.StringIO(), False)], ids=["tty", "pipe"])
+@pytest.mark.parametrize("output, shown", [(TerminalOutput(), True), (io.StringIO(), False)], ids=["tty", "pipe"])
 def test_a_new_token_is_shown_on_a_terminal_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], output: io.StringIO, shown: bool
 ) -> None:

@@ -96,7 +96,7 @@ def test_the_diff_of_changes_has_the_hunks_that_are_not_landed(clawpy: Clawpy) -
 
 
 @pytest.mark.parametrize(
-    ("words", "argument"),
+    "words, argument",
     [
         (["approve", ""], "id"),
         (["work", ""], "id"),  # it must not list everything
@@ -242,7 +242,7 @@ def test_a_setting_is_set_and_read(clawpy: Clawpy, home: Home) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "words"),
+    "value, words",
     [("25", "expected a whole number from 0 to 23"), ("", 'quietHoursStart: "" is not accepted')],
     ids=["too late", "empty"],
 )
@@ -261,7 +261,7 @@ def test_clawpy_home_names_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    ("document", "code"),
+    "document, code",
     [
         ({"session": {"result": "succeeded"}}, 0),
         ({"session": {"result": "failed"}}, 1),

@@ -35,7 +35,7 @@ COSTS = ("costThisHour", "costCapPerHour", "costToday", "costCapPerDay", "costTh
 
 
 @pytest.mark.parametrize(
-    ("state", "result", "check", "word"),
+    "state, result, check, word",
     [
         ("succeeded", "succeeded", None, "finished"),
         ("succeeded", "succeeded", {"failed": 0, "errors": 0}, "finished"),
@@ -82,7 +82,7 @@ def test_a_text_from_outside_has_no_escape_sequences() -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "note", "line"),
+    "state, note, line",
     [
         ("failed", "problem found: 1 failed", "▲ problem found  task_1  Lint  1 failed"),
         ("failed", "cannot_run: no linter", "○ could not run  task_1  Lint  no linter"),
@@ -154,13 +154,13 @@ WORDS = [
 ]
 
 
-@pytest.mark.parametrize(("value", "labels"), WORDS, ids=lambda value: getattr(value, "name", ""))
+@pytest.mark.parametrize("value, labels", WORDS, ids=lambda value: getattr(value, "name", ""))
 def test_no_decision_session_or_card_is_printed_by_an_internal_name(value: str, labels: dict[str, str]) -> None:
     assert labels.get(value, value) in GLOSSARY
 
 
 @pytest.mark.parametrize(
-    ("state", "label"),
+    "state, label",
     [(DraftState.WAITING, ""), (DraftState.PROMOTED, "  kept"), (DraftState.REJECTED, "  dismissed")],
 )
 def test_a_draft_that_was_decided_is_kept_or_dismissed(state: DraftState, label: str) -> None:
@@ -170,7 +170,7 @@ def test_a_draft_that_was_decided_is_kept_or_dismissed(state: DraftState, label:
 
 
 @pytest.mark.parametrize(
-    ("statuses", "refused", "steps"),
+    "statuses, refused, steps",
     [
         (("modified",), "", "land, branch or discard it"),
         (("modified", LEFT_OUT), "", "land the other files or discard it"),
@@ -193,7 +193,7 @@ GLOSSARY = {
 
 
 @pytest.mark.parametrize(
-    ("stated", "status", "is_shown"),
+    "stated, status, is_shown",
     [(True, Status.PENDING, True), (False, Status.PENDING, False), (True, Status.EXECUTED, False)],
 )
 def test_a_pending_card_is_new_once_its_confidence_is_stated(stated: bool, status: Status, is_shown: bool) -> None:

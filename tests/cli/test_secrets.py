@@ -83,7 +83,7 @@ def test_at_a_terminal_a_key_is_typed_unseen(
 
 @pytest.mark.usefixtures("piped_key")
 @pytest.mark.parametrize(
-    ("words", "code", "reason"),
+    "words, code, reason",
     [
         (["openai", SECRET], 2, "do not give the key as an argument"),
         (["openai", "--store", "keyring", SECRET], 2, "do not give the key as an argument"),
@@ -209,7 +209,7 @@ def test_an_address_as_an_argument_is_refused_and_not_repeated(
 
 
 @pytest.mark.parametrize(
-    ("typed", "message"),
+    "typed, message",
     [
         ("\n", "no address was given, so the one for phone was not changed"),
         ("hunter2\n", "that is not an address"),

@@ -94,7 +94,7 @@ def test_a_hold_is_shown_until_it_ends(world: StatusBarWorld, clock: FakeClock) 
 
 
 @pytest.mark.parametrize(
-    ("argv", "answered"),
+    "argv, answered",
     [
         (["status", "--format", "short"], True),
         (["--home", "HOME", "status", "--format=short"], True),

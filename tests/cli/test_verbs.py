@@ -31,7 +31,7 @@ def test_the_version_is_printed(clawpy: Clawpy) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "message"),
+    "word, message",
     [
         ("/srv/shop", "clawpy --workspace /srv/shop"),
         ("pedict", "unknown verb pedict; did you mean predict?"),
@@ -45,9 +45,7 @@ def test_an_unknown_verb_names_what_may_have_been_meant(clawpy: Clawpy, word: st
     assert "choose from" not in result.err
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"), [("90s", 90), ("30m", 1800), ("2h", 7200), ("1h30m", 5400), ("30d", 2592000)]
-)
+@pytest.mark.parametrize("text, seconds", [("90s", 90), ("30m", 1800), ("2h", 7200), ("1h30m", 5400), ("30d", 2592000)])
 def test_a_span_is_read_as_seconds(text: str, seconds: int) -> None:
     assert parse_span(text) == seconds
 

@@ -34,7 +34,7 @@ def test_a_provider_of_the_file_has_a_kind_and_an_address() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "key", "words"),
+    "text, line, key, words",
     [
         ("[providers.vllm]\nmodel = 'x'\n", 1, "providers.vllm.kind", "missing"),
         ("[providers.openai]\nkind = 'gemini'\n", 2, "providers.openai.kind", '"openai", "anthropic"'),
@@ -95,7 +95,7 @@ def test_plain_http_is_accepted_for_nearby_addresses_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("problem", "accepted", "refused"),
+    "problem, accepted, refused",
     [
         (
             find_runner_problem,

@@ -32,7 +32,7 @@ def test_a_value_of_a_channel_leaves_the_defaults_of_the_others() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "advice"),
+    "key, advice",
     [
         ("quiet", "did you mean quietHoursStart or quietHoursEnd?"),
         ("foo", "`clawpy help settings` explains the keys"),
@@ -51,7 +51,7 @@ def test_an_unknown_key_is_answered_with_what_was_probably_meant_or_where_all_ar
 
 
 @pytest.mark.parametrize(
-    ("text", "complaint"),
+    "text, complaint",
     [
         ("crosspollEnabld = true", "crosspollEnabld: unknown key; did you mean crossPollEnabled?"),
         ('theme = "x"', "theme: unknown key; did you mean console.theme?"),
@@ -192,7 +192,7 @@ def test_a_workspace_is_found_by_its_resolved_path(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    ("text", "problem"),
+    "text, problem",
     [
         ('[workspaces."~nobody-at-all/shop"]\n', "is not an absolute path"),
         *(

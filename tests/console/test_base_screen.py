@@ -130,7 +130,7 @@ async def test_the_lines_on_top_are_not_drawn_while_the_app_ends(
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("before", "key", "opens"),
+    "before, key, opens",
     [
         ((), "n", "PromptArea"),
         ((), "?", "Filter"),

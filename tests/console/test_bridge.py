@@ -69,7 +69,7 @@ async def test_a_closed_bridge_posts_nothing(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize(
-    ("state", "toast"),
+    "state, toast",
     [("succeeded", ("Done: tidied · 2 changed files to land", "warning")),
      ("failed", ("Failed: tidied · 2 changed files to land", "error"))],
 )  # fmt: skip
@@ -134,7 +134,7 @@ TOASTS: dict[Event, Toast | None] = {
 
 
 @pytest.mark.parametrize(
-    ("event", "toast"), TOASTS.items(), ids=[f"{event.kind}-{number}" for number, event in enumerate(TOASTS)]
+    "event, toast", TOASTS.items(), ids=[f"{event.kind}-{number}" for number, event in enumerate(TOASTS)]
 )
 def test_each_sort_of_event_has_its_toast(event: Event, toast: Toast | None) -> None:
     assert list(make_toasts([event])) == ([toast] if toast is not None else [])

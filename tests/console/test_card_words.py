@@ -50,7 +50,7 @@ def test_the_engine_gives_the_words_for_the_work_of_a_flow_that_the_console_does
 
 
 @pytest.mark.parametrize(
-    ("check_only", "words"), [(True, "only checks, without a sandbox"), (False, "you land the changes")]
+    "check_only, words", [(True, "only checks, without a sandbox"), (False, "you land the changes")]
 )
 def test_nothing_that_runs_without_a_sandbox_is_called_read_only(check_only: bool, words: str) -> None:
     assert "read-only" in describe_work(stand_in_data.make_card(1, "x"))
@@ -59,7 +59,7 @@ def test_nothing_that_runs_without_a_sandbox_is_called_read_only(check_only: boo
 
 
 @pytest.mark.parametrize(
-    ("check_only", "undo_note", "end"),
+    "check_only, undo_note, end",
     [
         (True, "nothing to undo: it only reads your tree", " · nothing to undo: it only reads your tree"),
         (False, "delete the branch", " · undo: delete the branch"),

@@ -132,7 +132,7 @@ test_story = pytest.mark.long(make_story_test(STORIES))
 
 
 @pytest.mark.parametrize(
-    ("key", "call"),
+    "key, call",
     [("right", "approve"), ("l", "approve"), ("left", "dismiss"), ("h", "dismiss"), ("up", "snooze"), ("s", "snooze")],
 )
 async def test_a_decision_shows_the_next_card_at_once(

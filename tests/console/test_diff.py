@@ -46,7 +46,7 @@ def change_every_sort(engine: StandIn) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "replacement", "changed"),
+    "line, replacement, changed",
     [
         ("rate = 1", "rate = 2", "1"),
         ("f(a,b)", "f(a, b)", ""),
@@ -116,7 +116,7 @@ async def test_very_long_lines_are_moved(console: ConsoleApp) -> None:
     )
 
 
-@pytest.mark.parametrize(("size", "split"), [((160, 50), True), ((159, 50), False)])
+@pytest.mark.parametrize("size, split", [((160, 50), True), ((159, 50), False)])
 async def test_a_diff_is_side_by_side_where_there_is_room(
     console: ConsoleApp, size: tuple[int, int], split: bool
 ) -> None:

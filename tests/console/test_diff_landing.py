@@ -83,7 +83,7 @@ def land_elsewhere(until: threading.Event) -> Step:
 
 
 @pytest.mark.parametrize(
-    ("more", "marked", "hunks"),
+    "more, marked, hunks",
     [
         ({}, {2}, [(2,)]),
         ({}, {1, 2}, [()]),

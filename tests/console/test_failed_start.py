@@ -14,7 +14,7 @@ REFUSAL = Refusal("home_held", "another clawpy (process 4711) holds it", "use --
 
 
 @pytest.mark.parametrize(
-    ("error", "texts"),
+    "error, texts",
     [(REFUSAL, ("4711", "use --home")), (RuntimeError("disk on fire"), ("disk on fire",))],
     ids=["a_refusal", "an_unexpected_error"],
 )

@@ -17,7 +17,7 @@ SHOTS = {
 
 
 @pytest.mark.parametrize(
-    ("shot", "size"),
+    "shot, size",
     [
         *(("who", size) for size in SIZES),
         *((shot, size) for shot in ("guidance", "findings") for size in ("80x24", "200x60")),

@@ -197,7 +197,7 @@ def test_an_approved_card_that_could_not_run_is_not_called_undecided(read: Insig
 
 
 @pytest.mark.parametrize(
-    ("own", "decisions", "words"),
+    "own, decisions, words",
     [(0, 4, "cards. On"), (4, 0, "cards. On"), (4, 4, "cards, only prompts of your own. On")],
 )
 def test_decisions_on_prompts_of_your_own_alone_are_named(read: Insights, own: int, decisions: int, words: str) -> None:
@@ -208,7 +208,7 @@ def test_decisions_on_prompts_of_your_own_alone_are_named(read: Insights, own: i
 
 
 @pytest.mark.parametrize(
-    ("bucket_document", "verdict"),
+    "bucket_document, verdict",
     [
         (make_bucket(0.65, 0.74), "✓ stated 65%"),
         (make_bucket(0.65, 0.7501), "▲ too low: 65%"),

@@ -82,7 +82,7 @@ def test_the_keys_as_shipped_do_not_clash() -> None:
 
 
 @pytest.mark.parametrize(
-    ("keys", "named"),
+    "keys, named",
     [
         ({"stack.aprove": "x"}, "stack.aprove"),
         ({"nonsense": "x"}, "nonsense"),
@@ -101,7 +101,7 @@ def test_a_bad_entry_of_the_keymap_is_named(keys: dict[str, str], named: str) ->
 
 
 @pytest.mark.parametrize(
-    ("action_id", "fix"),
+    "action_id, fix",
     [
         ("stack.aprove", "did you mean stack.approve?"),
         ("approve", "did you mean stack.approve or "),
@@ -186,7 +186,7 @@ test_story = pytest.mark.long(make_story_test(STORIES))
 
 
 @pytest.mark.parametrize(
-    ("screen", "size", "hint"),
+    "screen, size, hint",
     [("1", (80, 24), "F6 shows them"), ("6", (120, 40), "F6 switches")],
     ids=["mission", "safety"],
 )
@@ -203,7 +203,7 @@ def test_all_shipped_themes_are_good() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "named"),
+    "old, new, named",
     [
         ('accent = "#ff00ff"', 'accent = "#ff00zz"', "colors.accent"),
         ('accent = "#ff00ff"', "accent = 7", "colors.accent"),
@@ -224,7 +224,7 @@ def test_a_bad_theme_names_file_and_key(tmp_path: Path, old: str, new: str, name
     assert named in str(refused.value)
 
 
-@pytest.mark.parametrize(("name", "least"), [("clawpy-dark", 4.5), ("clawpy-light", 4.5), ("clawpy-high-contrast", 7)])
+@pytest.mark.parametrize("name, least", [("clawpy-dark", 4.5), ("clawpy-light", 4.5), ("clawpy-high-contrast", 7)])
 def test_text_can_be_read(name: str, least: float) -> None:
     import tomllib
 

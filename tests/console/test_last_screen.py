@@ -82,7 +82,7 @@ def test_a_file_that_is_no_last_screen_is_ignored(tmp_path: Path, content: bytes
 
 
 @pytest.mark.parametrize(
-    ("name", "value"),
+    "name, value",
     [("saved_at", "noon"), ("draft", 5), ("prompts", "abc"), ("theme", 7.5), ("keys", {"work.land": 5}), ("keys", [])],
 )
 def test_a_field_of_the_last_screen_that_cannot_be_read_is_left_out_alone(

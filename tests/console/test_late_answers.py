@@ -150,7 +150,7 @@ async def test_details_that_the_palette_covers_when_their_card_is_approved_close
 
 
 @pytest.mark.parametrize(
-    ("elsewhere", "there"),
+    "elsewhere, there",
     [(press("2"), on_screen("work")), (press("question_mark"), on_screen("mission", dialogs=1))],
     ids=["another screen", "another dialog"],
 )
@@ -249,7 +249,7 @@ async def test_no_second_undo_begins_when_the_cursor_moved_during_the_first(
 
 
 @pytest.mark.parametrize(
-    ("mode", "list_id", "make_message"),
+    "mode, list_id, make_message",
     [
         ("memory", "#links", lambda rows: Rows.Opened(rows, "gone")),
         ("hierarchy", "#tree", lambda rows: Tree.Fold("gone")),

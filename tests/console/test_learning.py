@@ -254,7 +254,7 @@ DECISIONS = ("approve", "reject", "roll back", "retract", "keep", "promote")
 
 
 @pytest.mark.parametrize(
-    ("values", "possible"),
+    "values, possible",
     [
         pytest.param({}, {"retract", "promote"}, id="a valid learning"),
         pytest.param({"review": "its source went"}, {"retract", "keep"}, id="one that waits for review"),

@@ -14,7 +14,7 @@ ENTRY = "---\nid: lrn_{0}\ncreated_at: 2026-01-0{1}T00:00:00Z\n---\nThere is {0}
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("refresh_s", "keys"), [(0.05, ()), (3600.0, ("down",))], ids=["in time", "by the cursor"])
+@pytest.mark.parametrize("refresh_s, keys", [(0.05, ()), (3600.0, ("down",))], ids=["in time", "by the cursor"])
 async def test_a_file_edited_by_hand_is_read_again_while_the_screen_is_open(
     demo_engine: Engine, home: Home, monkeypatch: pytest.MonkeyPatch, refresh_s: float, keys: tuple[str, ...]
 ) -> None:

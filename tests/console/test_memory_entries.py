@@ -14,7 +14,7 @@ def make_memory(text: str, *, forgotten: bool = False) -> Memory:
 
 
 @pytest.mark.parametrize(
-    ("value", "shown", "is_forgotten"),
+    "value, shown, is_forgotten",
     [
         (make_memory("forgotten"), "forgotten", False),  # it says so, and is not erased
         (make_memory("", forgotten=True), "Forgotten: its text is removed everywhere.", True),

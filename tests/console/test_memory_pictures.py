@@ -26,7 +26,7 @@ SHOWN = (
 )
 
 
-@pytest.mark.parametrize(("screen", "size"), SHOWN)
+@pytest.mark.parametrize("screen, size", SHOWN)
 def test_the_layers_look_as_in_their_pictures(
     console: ConsoleApp, compare_snapshot: CompareSnapshot, screen: str, size: str
 ) -> None:

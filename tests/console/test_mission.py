@@ -147,7 +147,7 @@ async def test_a_pane_that_a_narrow_terminal_shows_uses_its_width(console: Conso
 
 
 @pytest.mark.parametrize(
-    ("error", "line"),
+    "error, line",
     [
         ("ruff is not found (pip install ruff)", "last output  ruff is not found (pip install ruff)"),
         (
@@ -166,7 +166,7 @@ def test_one_line_about_an_error_that_is_too_long_has_the_beginning_of_the_probl
     assert cell_len(text) <= 55
 
 
-@pytest.mark.parametrize(("since", "age"), [(timedelta(seconds=59), "just now"), (timedelta(minutes=1), "oldest 1m")])
+@pytest.mark.parametrize("since, age", [(timedelta(seconds=59), "just now"), (timedelta(minutes=1), "oldest 1m")])
 async def test_the_folded_queue_says_how_long_its_oldest_item_waits(
     console: ConsoleApp, since: timedelta, age: str
 ) -> None:
@@ -174,7 +174,7 @@ async def test_the_folded_queue_says_how_long_its_oldest_item_waits(
 
 
 @pytest.mark.parametrize(
-    ("state", "label"), [(SessionState.RUNNING, "  live  "), (SessionState.SUCCEEDED, "  last output  ")]
+    "state, label", [(SessionState.RUNNING, "  live  "), (SessionState.SUCCEEDED, "  last output  ")]
 )
 async def test_output_below_the_cards_is_called_live_while_its_session_runs(
     console: ConsoleApp, state: SessionState, label: str

@@ -312,7 +312,7 @@ GOOD = FlowForm("bisect", "Bisect", (("good", "a commit at which it passed", Tru
 
 
 @pytest.mark.parametrize(
-    ("text", "becomes"),
+    "text, becomes",
     [
         ("run the te", ["run_tests ", "uncovered_lines "]),
         ("lin", ["lint ", "fix_lint ", "uncovered_lines "]),

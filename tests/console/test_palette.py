@@ -145,9 +145,7 @@ async def test_what_was_typed_before_the_palette_closed_begins_no_search_after_i
     assert searched == ["", "s"]
 
 
-@pytest.mark.parametrize(
-    ("query", "commands"), [("settings", []), ("mouse", ["Mouse off"]), ("OFF mou", ["Mouse off"])]
-)
+@pytest.mark.parametrize("query, commands", [("settings", []), ("mouse", ["Mouse off"]), ("OFF mou", ["Mouse off"])])
 async def test_a_search_finds_only_commands_with_all_its_words(
     console: ConsoleApp, query: str, commands: list[str]
 ) -> None:

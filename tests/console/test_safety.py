@@ -134,7 +134,7 @@ HOUR = read_burns()[0]
 
 
 @pytest.mark.parametrize(
-    ("spent", "texts"),
+    "spent, texts",
     [
         (UNUSED, ["Nothing spent. Caps: $2 an hour, $20 a day, $200 a month"]),
         (read_burns(), ["$0.15 of $2, $0.05 reserved", "$0.16/h: stays below", "cap at 26 Jan"]),
@@ -148,7 +148,7 @@ def test_gauges_of_costs(spent: tuple[object, ...], texts: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spent", "cap", "tone"),
+    "spent, cap, tone",
     [(1_599_999, 2_000_000, "ink"), (1_600_000, 2_000_000, "wants"), (2_000_000, 2_000_000, "wrong"), (1, 0, "wrong")],
     ids=["below 80 %", "at 80 %", "at the cap", "no cap"],
 )
@@ -163,7 +163,7 @@ def test_a_wait_that_is_over_does_not_count_down() -> None:
     assert safety_fields.make_rail_label(rate, NOW, acts_by_itself=True).words == "waits"
 
 
-@pytest.mark.parametrize(("end", "words"), [(NOW + timedelta(minutes=63), "by you"), (None, "held")])
+@pytest.mark.parametrize("end, words", [(NOW + timedelta(minutes=63), "by you"), (None, "held")])
 def test_only_a_hold_without_an_end_holds_all_work(end: datetime | None, words: str) -> None:
     kill_switch = dataclasses.replace(StandIn().safety.rails()[-1], rail="kill", verdict=Verdict.BLOCK, until=end)
     assert safety_fields.make_unapproved_work_label((kill_switch,), acts_by_itself=True).words == words

@@ -264,7 +264,7 @@ test_story = pytest.mark.long(make_story_test(STORIES, *HERE))
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("key", "answer"), [("a", "allow-once"), ("A", "allow-session"), ("n", "deny-once"), ("N", "deny-session")]
+    "key, answer", [("a", "allow-once"), ("A", "allow-session"), ("n", "deny-once"), ("N", "deny-session")]
 )
 async def test_each_answer_has_a_key(console: ConsoleApp, key: str, answer: str) -> None:
     await play(console, *HERE, press(key), called("answer", PUSH, answer))
@@ -291,7 +291,7 @@ async def test_enter_on_a_line_opens_the_file_it_came_from(
 
 
 @pytest.mark.parametrize(
-    ("editor", "advice"),
+    "editor, advice",
     [
         ("", "Set EDITOR to open it there"),
         ("/nowhere/vim -n", "Your editor was not found: /nowhere/vim -n"),
@@ -310,7 +310,7 @@ async def test_the_path_of_a_file_is_copied_where_no_editor_can_open_it(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("shell", "opened"), [("/nowhere/fish", "/bin/sh"), ("/bin/pwd", "/bin/pwd")])
+@pytest.mark.parametrize("shell, opened", [("/nowhere/fish", "/bin/sh"), ("/bin/pwd", "/bin/pwd")])
 async def test_a_shell_that_is_not_installed_is_replaced(
     console: ConsoleApp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shell: str, opened: str
 ) -> None:

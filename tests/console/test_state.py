@@ -29,7 +29,7 @@ async def test_a_failing_topic_leaves_the_others(console: ConsoleApp, engine: St
 
 
 @pytest.mark.parametrize(
-    ("app_state", "screens"),
+    "app_state, screens",
     [
         (AppState(), set()),
         (AppState(agents=tuple(read_agents())), {"hierarchy"}),

@@ -37,7 +37,7 @@ def remove_everything(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("phase", "label"),
+    "phase, label",
     [
         (Phase(0, 0, "", 30), ""),  # before any decision there is nothing to say
         (Phase(0, 1, "", 30), "Learning from your decisions: 1 of 30"),
@@ -53,7 +53,7 @@ def test_learning_is_counted_from_the_first_decision_until_the_twin_starts(phase
 
 
 @pytest.mark.parametrize(
-    ("state", "resume_key", "acts_by_itself", "is_shown"),
+    "state, resume_key, acts_by_itself, is_shown",
     [
         (AutonomyState.WATCHING, "", True, True),
         (AutonomyState.AUTONOMOUS, "", True, True),
@@ -93,7 +93,7 @@ def test_both_lines_fit_and_name_the_screen_and_the_state(width: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spent", "style"),
+    "spent, style",
     [(1_599_999, "$grey"), (1_600_000, "bold $wants"), (2_000_000, "bold $wrong")],
     ids=["below 80 %", "at 80 %", "at the cap"],
 )
@@ -124,7 +124,7 @@ async def test_a_screen_whose_key_was_changed_has_that_key_in_its_tab(console: C
         await until(pilot, lambda: "F6 safety" in read_screen(console).splitlines()[0])
 
 
-@pytest.mark.parametrize(("width", "label"), [(120, "do not disturb until 11:30"), (80, "dnd 11:30")])
+@pytest.mark.parametrize("width, label", [(120, "do not disturb until 11:30"), (80, "dnd 11:30")])
 def test_do_not_disturb_is_shown_until_it_ends(width: int, label: str) -> None:
     until = datetime(2026, 1, 5, 11, 30, tzinfo=UTC)
     watching = Autonomy(state=AutonomyState.WATCHING, next_cycle=until + timedelta(minutes=5))

@@ -188,7 +188,7 @@ ASKED = sees("Quit?", "1 running session")
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("key", "keeps_running"), [("Q", False), ("k", True)])
+@pytest.mark.parametrize("key, keeps_running", [("Q", False), ("k", True)])
 async def test_quitting_asks_whether_the_engine_keeps_running(
     home: Home, engine: StandIn, consoles: Consoles, key: str, keeps_running: bool
 ) -> None:

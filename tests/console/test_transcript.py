@@ -68,7 +68,7 @@ def make_output(first: int, last: int) -> list[TranscriptLine]:
 
 
 @pytest.mark.parametrize(
-    ("text", "rows"),
+    "text, rows",
     [
         ("one two three", ["one two ", "three"]),
         ("12345678", ["12345678"]),
@@ -139,7 +139,7 @@ async def test_drawn_lines_can_be_selected() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "row"),
+    "lines, row",
     [
         (["........F. [ 59%]", "..F [100%]"], "100 %  13 run, 2 failed"),
         (["tests/test_cart.py ..                       [ 40%]"], " 40 %  2 run"),
@@ -257,7 +257,7 @@ async def test_a_line_that_streams_in_grows_and_is_replaced_when_it_is_complete(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("notes", "first_row"), [(3, "line 9"), (40, "note 1")])
+@pytest.mark.parametrize("notes, first_row", [(3, "line 9"), (40, "note 1")])
 async def test_a_finished_transcript_opens_where_its_result_begins_and_stays_where_it_was_scrolled_to(
     console: ConsoleApp, engine: StandIn, notes: int, first_row: str
 ) -> None:

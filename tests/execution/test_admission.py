@@ -31,7 +31,7 @@ CHOICES = {
 """An assignment, what the runners answer, the settings of its channel, and the runner that it gets."""
 
 
-@pytest.mark.parametrize(("assignment", "answers", "channel", "runner"), CHOICES.values(), ids=CHOICES)
+@pytest.mark.parametrize("assignment, answers, channel, runner", CHOICES.values(), ids=CHOICES)
 def test_auto_becomes_a_flow_or_the_runner_of_the_channel_or_a_model(
     assignment: Assignment, answers: dict[str, Answer], channel: dict[str, Any], runner: str
 ) -> None:
@@ -46,7 +46,7 @@ def test_without_a_runner_for_prose_the_card_says_how_to_set_one_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("claude", "reason"),
+    "claude, reason",
     [({}, "there is no runner"), ({"acp:claude": NO_KEY}, "no provider"), ({"acp:claude": NO_CLAUDE}, "Claude Code")],
     ids=["unknown", "not available", "refused"],
 )
@@ -97,7 +97,7 @@ def test_a_flow_that_is_edited_in_prose_becomes_work_for_an_agent_or_model() -> 
     assert edited == replace(PROSE, prompt=EDIT, runner="model")
 
 
-@pytest.mark.parametrize(("model", "edit"), [(NO_KEY, EDIT), (MODEL, "cart")], ids=["no model", "no sentence"])
+@pytest.mark.parametrize("model, edit", [(NO_KEY, EDIT), (MODEL, "cart")], ids=["no model", "no sentence"])
 def test_an_edit_that_is_neither_parameters_nor_work_for_a_model_is_refused(model: Answer, edit: str) -> None:
     admission = make_admission({"flow": FREE, "model": model})
     refusal = refused("bad_parameters", partial(admission.apply_edit, EDITED_FLOW, edit))
@@ -113,7 +113,7 @@ ESTIMATES = {
 """An assignment, what the model answers, the usual costs of runners, and the estimate."""
 
 
-@pytest.mark.parametrize(("assignment", "model", "usual_costs", "estimate"), ESTIMATES.values(), ids=ESTIMATES)
+@pytest.mark.parametrize("assignment, model, usual_costs, estimate", ESTIMATES.values(), ids=ESTIMATES)
 def test_the_estimate_is_nothing_or_the_usual_cost_or_the_setting(
     assignment: Assignment, model: RunnerInfo, usual_costs: dict[str, int], estimate: int
 ) -> None:

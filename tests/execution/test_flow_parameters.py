@@ -42,7 +42,7 @@ def test_missing_parameters_are_named_with_their_meaning() -> None:
 
 
 @pytest.mark.parametrize(
-    ("prompt", "flow"),
+    "prompt, flow",
     TABLE["similar"],
 )  # fmt: skip
 def test_a_prompt_that_is_nearly_the_name_of_a_flow_is_similar_to_it(prompt: str, flow: str) -> None:
@@ -50,7 +50,7 @@ def test_a_prompt_that_is_nearly_the_name_of_a_flow_is_similar_to_it(prompt: str
 
 
 @pytest.mark.parametrize(
-    ("prompt", "flow", "values"),
+    "prompt, flow, values",
     TABLE["named"],
 )
 def test_a_request_may_name_its_files(workspace: Path, prompt: str, flow: str, values: dict[str, list[str]]) -> None:
@@ -78,7 +78,7 @@ def test_the_title_of_named_tests_does_not_claim_that_they_ran_before(workspace:
 
 
 @pytest.mark.parametrize(
-    ("prompt", "flow"), [("test_shop", "test_shop"), ("Test shop", "test_shop"), ("lint-shop", "lint-shop")]
+    "prompt, flow", [("test_shop", "test_shop"), ("Test shop", "test_shop"), ("lint-shop", "lint-shop")]
 )
 def test_the_name_of_a_flow_precedes_a_request(workspace: Path, prompt: str, flow: str) -> None:
     assert find_named_flow(prompt, [*FLOWS, "test_shop", "lint-shop"], str(workspace)) == (flow, "")
@@ -96,7 +96,7 @@ CURRENT = {"tests": ["a"], "times": 20}
 
 
 @pytest.mark.parametrize(
-    ("edit", "expected"),
+    "edit, expected",
     TABLE["edits"],
 )
 def test_an_edit_changes_the_named_parameters(edit: str, expected: dict[str, Any]) -> None:
@@ -127,7 +127,7 @@ def test_any_edit_is_accepted_or_refused(edit: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "tests"),
+    "text, tests",
     [
         ('"a b.py"', ["a b.py"]),
         ("'a, b.py', c.py", ["a, b.py", "c.py"]),
@@ -140,7 +140,7 @@ def test_items_of_a_list_may_stand_in_quotes(text: str, tests: list[str]) -> Non
 
 
 @pytest.mark.parametrize(
-    ("edit", "commands"),
+    "edit, commands",
     [
         ("command=npm install, project=web", ["npm install"]),
         ("command='npm ci' \"npm run x\"", ["npm ci", "npm run x"]),

@@ -57,7 +57,7 @@ class Repeated(LearnedFlow):
 
 
 @pytest.mark.parametrize(
-    ("is_allowed_once", "flow", "prompt", "state"),
+    "is_allowed_once, flow, prompt, state",
     [
         (True, make_learned_flow("twice", "Twice", (ECHO, ECHO), ""), "", SessionState.SUCCEEDED),
         (True, Repeated, "", SessionState.BLOCKED),

@@ -41,7 +41,7 @@ def test_a_hint_comes_before_the_agents_tools_the_channel_and_the_first_provider
     assert choose_model(router, row.get("run_kind", "task")) == row["model"]
 
 
-@pytest.mark.parametrize(("default", "hint", "model"), ROWS["local"])
+@pytest.mark.parametrize("default, hint, model", ROWS["local"])
 def test_a_hint_never_moves_work_from_a_local_model_to_a_remote_one(default: str, hint: str, model: str) -> None:
     router = make_router(
         "openai", config='[providers.ollama]\nmodel = "qwen3"\n', models={"default": default}, hint=hint
@@ -72,7 +72,7 @@ def test_the_model_of_the_agent_is_never_replaced_by_another(model: str) -> None
     assert find_refusal(make_router("openai", models={"task": model})).fix
 
 
-@pytest.mark.parametrize(("has_extra", "keys", "config", "commands"), ROWS["missing_steps"])
+@pytest.mark.parametrize("has_extra, keys, config, commands", ROWS["missing_steps"])
 def test_each_missing_step_is_named_and_no_other(
     monkeypatch: pytest.MonkeyPatch, has_extra: bool, keys: tuple[str, ...], config: str, commands: list[str]
 ) -> None:

@@ -197,7 +197,7 @@ def test_the_task_has_the_reasons_and_the_last_test_result() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "lines"),
+    "source, lines",
     [
         pytest.param(
             Source.OPERATOR,

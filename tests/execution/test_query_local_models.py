@@ -109,7 +109,7 @@ def test_an_endless_answer_is_not_read_to_its_end(new_server: NewServer) -> None
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("before", "drop"),
+    "before, drop",
     [(b"", b"H"), (b"HTTP/1.1 200 OK\r\n", b"X-More: 1\r\n"), (HEAD, b" ")],
     ids=["first line", "headers", "body"],
 )

@@ -20,7 +20,7 @@ def make_cancelled() -> threading.Event:
 
 
 @pytest.mark.parametrize(
-    ("argv", "options", "lines"),
+    "argv, options, lines",
     [
         (PRINT, {}, ["command: sh -c 'echo out'", "output: out", "exit: exit 0 ·"]),
         (PRINT, {"echo": Echo.NOTHING}, []),

@@ -15,7 +15,7 @@ from tests.support.helpers import wait_until
 
 
 @pytest.mark.parametrize(
-    ("mode", "limits"),
+    "mode, limits",
     [("approved", Limits(45 * 60, 10 * 60, 1_000_000)), ("autonomous", Limits(120, None, 1_000_000, 50_000))],
 )
 def test_a_session_has_the_limits_of_its_channel_and_mode(mode: str, limits: Limits) -> None:
@@ -24,7 +24,7 @@ def test_a_session_has_the_limits_of_its_channel_and_mode(mode: str, limits: Lim
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("channel", "span", "message"),
+    "channel, span, message",
     [
         ({"session_minutes": 45, "session_silence_minutes": 60}, timedelta(minutes=45), "ran for 45 min"),
         ({}, timedelta(minutes=10), "printed nothing for 10 min"),
@@ -66,7 +66,7 @@ def test_a_session_ends_when_it_passes_its_cost_cap(world: ScriptWorld) -> None:
 
 
 @pytest.mark.parametrize(
-    ("minimum", "message"),
+    "minimum, message",
     [("MIN_FREE_BYTES", "MB are free on the disk of"), ("MIN_FREE_FILES", "more files")],
 )
 def test_a_session_ends_when_the_disk_is_nearly_full(
@@ -83,7 +83,7 @@ def test_a_session_ends_when_the_disk_is_nearly_full(
 
 
 @pytest.mark.parametrize(
-    ("calls", "state", "not_begun"),
+    "calls, state, not_begun",
     [(0, SessionState.CANNOT_RUN, True), (1, SessionState.FAILED, False)],
     ids=["first call", "later call"],
 )

@@ -71,7 +71,7 @@ def test_a_session_that_is_over_neither_begins_nor_ends_again(store: SessionStor
     assert store.load_row("sess_1").change_set_id == "change_1", "its thread returned with them after its end"
 
 
-@pytest.mark.parametrize(("result", "expected"), [(SUCCEEDED, "done"), (CANCELLED, f"stopped by you; {CHANGES_WAIT}")])
+@pytest.mark.parametrize("result, expected", [(SUCCEEDED, "done"), (CANCELLED, f"stopped by you; {CHANGES_WAIT}")])
 def test_the_summary_of_a_stopped_session_says_that_its_changes_wait(
     store: SessionStore, database: Database, result: SessionResult, expected: str
 ) -> None:
@@ -82,7 +82,7 @@ def test_the_summary_of_a_stopped_session_says_that_its_changes_wait(
     assert store.load_row("sess_1").change_set_id == "change_1"
 
 
-@pytest.mark.parametrize(("error", "is_attached"), [("stopped by you", True), (UNDONE, False)])
+@pytest.mark.parametrize("error, is_attached", [("stopped by you", True), (UNDONE, False)])
 def test_later_changes_are_attached_unless_the_card_was_undone(
     store: SessionStore, database: Database, error: str, is_attached: bool
 ) -> None:

@@ -265,7 +265,7 @@ def test_a_printable_path_has_no_invisible_characters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("title", "name"),
+    "title, name",
     [
         ("Fix lint in cart", "clawpy/fix-lint-in-cart"),
         ("  fix: lint in cart/*.py (2 files)\nand more", "clawpy/fix-lint-in-cart-py-2-files"),

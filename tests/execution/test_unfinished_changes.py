@@ -217,7 +217,7 @@ def test_an_agent_that_may_succeed_later_leaves_nothing(make_agent_world: MakeAg
 
 
 @pytest.mark.parametrize(
-    ("decide", "words"),
+    "decide, words",
     [
         (lambda changes, id: None, "The files hold what you changed"),
         (lambda changes, id: changes.land(id), "The files hold what you changed"),

@@ -245,7 +245,7 @@ def make_attempt(broken: str) -> Attempt:
 
 
 @pytest.mark.parametrize(
-    ("broken", "spent", "reason"),
+    "broken, spent, reason",
     [
         ("a", 0, ""),
         ("a", 499999, ""),

@@ -243,7 +243,7 @@ NOT_A_SMALL_FILE = "it is not a regular file of at most 64 KB"
 
 
 @pytest.mark.parametrize(
-    ("make_list", "reason"),
+    "make_list, reason",
     [
         pytest.param(os.mkfifo, NOT_A_SMALL_FILE, id="pipe"),
         pytest.param(lambda path: path.write_text("x\n" * 100_000), NOT_A_SMALL_FILE, id="large"),

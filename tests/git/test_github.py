@@ -67,14 +67,14 @@ def test_gh_is_asked_in_the_background_at_most_every_five_minutes(
     assert count_calls(tmp_path) == 2
 
 
-@pytest.mark.parametrize(("script", "error"), TABLE["failures"])
+@pytest.mark.parametrize("script, error", TABLE["failures"])
 def test_a_failure_of_gh_becomes_an_error(tmp_path: Path, script: str, error: str) -> None:
     state = ask_github("github.com/shop/cart", make_gh(tmp_path, script))
     assert error in state.error
     assert state.pull_requests == ()
 
 
-@pytest.mark.parametrize(("remotes", "address"), TABLE["remotes"])
+@pytest.mark.parametrize("remotes, address", TABLE["remotes"])
 def test_the_remote_is_read_by_our_own_git(repository: Repository, remotes: dict[str, str], address: str) -> None:
     for name, url in remotes.items():
         repository.git("remote", "add", name, url)

@@ -75,7 +75,7 @@ def measure_rhythm(history: list[Change]) -> ReleaseRhythm:
 
 
 @pytest.mark.parametrize(
-    ("commits", "files", "expected"),
+    "commits, files, expected",
     [
         (PAIR, ["price.py"], Partner("rules.toml", "price.py", 12, 12)),
         (repeat_commits("price.py,rules.toml", times=4), ["price.py"], Partner("rules.toml", "price.py", 4, 4)),
@@ -120,7 +120,7 @@ def test_the_rhythm_is_that_of_the_last_releases() -> None:
     assert (rhythm.files, rhythm.preparing) == ({"new.py"}, "")
 
 
-@pytest.mark.parametrize(("commits", "days", "is_due"), [(8, 10, False), (8, 11, True), (7, 365, False)])
+@pytest.mark.parametrize("commits, days, is_due", [(8, 10, False), (8, 11, True), (7, 365, False)])
 def test_a_release_is_due_when_the_wait_and_the_work_are_beyond_the_usual(
     commits: int, days: int, is_due: bool
 ) -> None:
@@ -162,6 +162,6 @@ def test_a_tag_is_of_a_release_or_of_what_comes_before_it() -> None:
     assert not any(map(is_release_tag, others))
 
 
-@pytest.mark.parametrize(("subject", "is_release"), TABLE["release_subjects"])
+@pytest.mark.parametrize("subject, is_release", TABLE["release_subjects"])
 def test_a_subject_says_whether_it_prepares_a_release(subject: str, is_release: bool) -> None:
     assert bool(is_preparing_release(subject)) is is_release

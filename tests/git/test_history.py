@@ -66,7 +66,7 @@ def test_the_log_has_the_newest_commit_first_with_its_parents(repository: Reposi
 
 
 @pytest.mark.parametrize(
-    ("subject", "target"),
+    "subject, target",
     [
         ("fixup! cart", "cart"),
         ("amend! fixup! cart", "cart"),

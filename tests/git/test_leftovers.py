@@ -20,13 +20,13 @@ from tests.support.helpers import GITHUB_TOKEN, read_table
 TABLE = read_table(__file__)
 
 
-@pytest.mark.parametrize(("path", "line", "kinds"), TABLE["lines"])
+@pytest.mark.parametrize("path, line, kinds", TABLE["lines"])
 def test_debugging_markers_and_todos_are_found_in_a_line(path: str, line: str, kinds: list[str]) -> None:
     assert [hit.kind for hit in scan_line(path, line)] == kinds
 
 
 @pytest.mark.parametrize(
-    ("kinds", "words"),
+    "kinds, words",
     [
         (["breakpoint"] * 3, "3 breakpoints"),
         (["console.log", "console.log", "debug print"], "2 `console.log` and 1 debug print"),
@@ -81,13 +81,13 @@ def test_python_loses_only_whole_statements() -> None:
     assert find_removable_lines("a.py", "def a(:\n    breakpoint()\n", [2]) == []
 
 
-@pytest.mark.parametrize(("path", "text", "expected"), TABLE["removable_lines"])
+@pytest.mark.parametrize("path, text, expected", TABLE["removable_lines"])
 def test_other_languages_are_judged_by_their_lines(path: str, text: str, expected: list[int]) -> None:
     assert find_removable_lines(path, text, range(1, 5)) == expected
 
 
 @pytest.mark.parametrize(
-    ("path", "line", "kind"),
+    "path, line, kind",
     [
         # put together here so that no scanner takes this file for a leak
         ("config.py", "AK" + "IA" + "Q7W2E9R4T1Y8U3I6", "AWS access key"),
@@ -126,7 +126,7 @@ def test_a_line_that_holds_a_secret_is_told_from_one_that_only_looks_like_it(pat
 
 
 @pytest.mark.parametrize(
-    ("name", "holds_keys"),
+    "name, holds_keys",
     [(".env", True), ("a/id_rsa", True), ("b.pfx", True), (".env.example", False), ("id_rsa.pub", False)],
 )
 def test_files_that_hold_keys_are_known_by_their_names(name: str, holds_keys: bool) -> None:

@@ -76,7 +76,7 @@ def test_the_commits_that_a_rebase_has_left_are_read(apart: Repository) -> None:
     assert [commit[:7] for commit in rebase.remaining] == [commit[:7] for commit in following]
 
 
-@pytest.mark.parametrize(("begin", "damaged"), TABLE["damaged"])
+@pytest.mark.parametrize("begin, damaged", TABLE["damaged"])
 @pytest.mark.parametrize("is_deleted", [True, False])
 def test_an_operation_whose_state_is_damaged_is_ended_by_its_commands(
     apart: Repository, begin: str, damaged: str, is_deleted: bool
@@ -110,7 +110,7 @@ def test_a_rebased_detached_head_is_not_called_by_a_branch_at_its_commit(apart: 
     assert read_current(apart).rebased == apart.git("rev-parse", "side")[:10]
 
 
-@pytest.mark.parametrize(("damaged", "branch"), [("BISECT_START", " BRANCH"), ("BISECT_NAMES", "")])
+@pytest.mark.parametrize("damaged, branch", [("BISECT_START", " BRANCH"), ("BISECT_NAMES", "")])
 def test_a_damaged_bisect_can_be_ended_on_its_branch(repository: Repository, damaged: str, branch: str) -> None:
     first, *_, last = [repository.commit(str(number)) for number in range(6)]
     repository.git("bisect", "start", last, first)

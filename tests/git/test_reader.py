@@ -128,7 +128,7 @@ def test_a_clone_has_its_base_and_its_upstream_at_the_remote(repository: Reposit
     assert {branch.name for branch in state.branches} == {"stable", "origin/stable", "origin/idea"}
 
 
-@pytest.mark.parametrize(("default", "base"), [("release/2026", "release/2026"), ("gone", "develop"), ("", "develop")])
+@pytest.mark.parametrize("default, base", [("release/2026", "release/2026"), ("gone", "develop"), ("", "develop")])
 def test_the_base_of_a_repository_without_a_remote_can_be_named_by_git_itself(
     repository: Repository, read_state: Read, default: str, base: str
 ) -> None:

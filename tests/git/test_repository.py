@@ -21,7 +21,7 @@ def test_the_root_is_found_from_any_folder_inside(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "code"), [("bare.git", "bare_repository"), ("plain", "no_repository"), ("gone", "no_folder")]
+    "name, code", [("bare.git", "bare_repository"), ("plain", "no_repository"), ("gone", "no_folder")]
 )
 def test_folders_without_a_working_tree_are_refused(tmp_path: Path, name: str, code: str) -> None:
     run_git(tmp_path, "init", "-q", "--bare", "bare.git")
@@ -30,7 +30,7 @@ def test_folders_without_a_working_tree_are_refused(tmp_path: Path, name: str, c
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "part"),
+    "file, content, part",
     [
         (".git/HEAD", "garbage", "git does not accept the repository in"),
         (".git/config", "[unclosed", "fatal: bad config"),

@@ -99,7 +99,7 @@ def test_an_agent_that_serves_a_channel_or_leads_others_cannot_be_retired(agents
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "reason"),
+    "file, text, reason",
     [
         ("comms.json", None, "comms.json: is missing"),
         ("comms.json", "{", "comms.json: Invalid JSON"),

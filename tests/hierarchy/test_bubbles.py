@@ -44,7 +44,7 @@ def find_refusing_gate(
 
 
 @pytest.mark.parametrize(
-    ("fields", "gate"),
+    "fields, gate",
     [
         ({}, ""),
         ({"confidence": 0.75}, ""),
@@ -64,7 +64,7 @@ def test_a_learning_is_refused_by_the_first_gate_that_it_does_not_pass(fields: d
 
 
 @pytest.mark.parametrize(
-    ("tier", "from_worker", "to_leader"),
+    "tier, from_worker, to_leader",
     [(1, "tier", ""), (2, "tier", ""), (3, "tier", ""), (4, "", "leader"), (5, "", "leader")],
 )
 def test_findings_go_from_tiers_4_and_5_to_tiers_1_to_3(tier: int, from_worker: str, to_leader: str) -> None:
@@ -78,7 +78,7 @@ def test_without_a_leader_or_switched_off_nothing_goes_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("category", "domain", "expected"),
+    "category, domain, expected",
     [
         ("api error", "api", True), ("api error", "database", False), ("anything", "executive", True),
         ("anything", "General ", True), ("", "operations", True), ("", "api", False), ("api", "", True),
@@ -92,7 +92,7 @@ def test_a_category_is_relevant_to_a_domain_that_shares_a_word_or_includes_every
 
 
 @pytest.mark.parametrize(
-    ("text", "pattern", "is_found"),
+    "text, pattern, is_found",
     [
         ("one two three", "one two three four five", True),
         ("One, TWO; three", "one two three four five", True),
@@ -182,7 +182,7 @@ def test_the_findings_of_a_leader_are_one_entry_that_waits_as_long_as_the_oldest
 
 
 @pytest.mark.parametrize(
-    ("settings", "file", "reason"),
+    "settings, file, reason",
     [
         ({"bubble_max_per_cycle": 0}, None, "bubble_max_per_cycle is 0 in wisdom_cascade_config.json"),
         ({"tier_assignments": {"lead": 4}}, None, "tier 4 leads nobody; give it another tier"),

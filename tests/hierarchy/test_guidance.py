@@ -152,7 +152,7 @@ def test_the_nearer_a_leader_the_more_sections_it_has() -> None:
 
 
 @pytest.mark.parametrize(
-    ("distances", "expected"),
+    "distances, expected",
     [([0], [800]), ([0, 1], [500, 300]), ([0, 1, 2], [421, 252, 126]), ([1, 2], [533, 266]), ([], [])],
 )
 def test_shares_are_1_to_0_6_to_0_3_of_the_whole_chain(distances: list[int], expected: list[int]) -> None:

@@ -49,7 +49,7 @@ def work(tmp_path: Path, database: Database, clock: FakeClock) -> GuidedWork:
 
 
 @pytest.mark.parametrize(
-    ("arms", "is_noisy"),
+    "arms, is_noisy",
     [
         (Arms(MIN_SESSIONS, 0, MIN_SESSIONS, MIN_SESSIONS), True),
         (Arms(MIN_SESSIONS - 1, 0, 100, 100), False),
@@ -92,7 +92,7 @@ def test_sessions_of_more_than_90_days_ago_do_not_count(work: GuidedWork, clock:
 
 
 @pytest.mark.parametrize(
-    ("section", "guided_section", "days"), [("decisions", "recent-decisions", 30), ("patterns", "patterns", 180)]
+    "section, guided_section, days", [("decisions", "recent-decisions", 30), ("patterns", "patterns", 180)]
 )
 def test_an_item_is_reported_once_when_its_time_is_over(
     work: GuidedWork, clock: FakeClock, section: str, guided_section: str, days: int

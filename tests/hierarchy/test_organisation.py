@@ -31,7 +31,7 @@ def test_the_defaults_are_those_of_the_specification() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
+    "key, value",
     [
         ("enable_m1", "yes"), ("cascade_depth", 0), ("cascade_depth", 101), ("m1_token_budget", -1),
         ("m1_token_budget", 1.5), ("m2_interval_seconds", 59), ("bubble_min_confidence", 1.01),
@@ -86,7 +86,7 @@ def make_agents(reports_to: dict[str, str]) -> dict[str, AgentView]:
 
 
 @pytest.mark.parametrize(
-    ("agent_id", "tier"),
+    "agent_id, tier",
     [
         ("alfred", 1), ("ceo", 1),
         ("cto", 2), ("cfo", 2), ("coo", 2), ("cmo", 2), ("cino", 2), ("cro", 2), ("oeo", 2), ("cto-emea", 2),
@@ -101,7 +101,7 @@ def test_without_assignment_and_archetype_the_name_decides_the_tier(agent_id: st
     assert rule.partition(":")[0] == "the name"
 
 
-@pytest.mark.parametrize(("leaders", "end"), [(10, "reaches the owner"), (11, "stops after 10 leaders")])
+@pytest.mark.parametrize("leaders, end", [(10, "reaches the owner"), (11, "stops after 10 leaders")])
 def test_a_chain_has_at_most_ten_leaders(leaders: int, end: str) -> None:
     names = [f"a{n}" for n in range(leaders + 1)]
     agents = make_agents(dict(zip(names, [*names[1:], OWNER], strict=True)))

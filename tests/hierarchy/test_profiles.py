@@ -74,7 +74,7 @@ def test_edits_win_over_the_soul_and_an_empty_one_brings_it_back(world: Organisa
 
 
 @pytest.mark.parametrize(
-    ("section", "value", "code"),
+    "section, value, code",
     [("nonsense", "x", "bad_section"), ("principles", "x", "bad_profile"), ("patterns", "", "bad_profile"),
      ("domain", ["x"], "bad_profile")],
 )  # fmt: skip

@@ -29,7 +29,7 @@ def make_undone(**payload: int) -> Step:
 
 
 @pytest.mark.parametrize(
-    ("steps", "expected"),
+    "steps, expected",
     [
         ([SUCCEEDED], "good"),
         ([make_ended("failed")], "bad"),

@@ -73,7 +73,7 @@ def test_an_edit_of_a_file_that_changed_meanwhile_is_refused_and_loses_nothing(f
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "problem"),
+    "name, text, problem",
     [
         ("comms.json", '{"reports_to": "coo",\n "title" "x"}', "Expecting ':' delimiter: line 2 column 10"),
         ("comms.json", '{\n\n "reports_to": 7}', "line 3: reports_to: Input should be"),
@@ -110,7 +110,7 @@ def test_a_file_that_cannot_be_read_says_why(files: AgentFiles) -> None:
 
 
 @pytest.mark.parametrize(
-    ("agent", "name"),
+    "agent, name",
     [("..", "soul.md"), ("gardener", "../ceo/soul.md"), ("gardener", "passwd"), ("a/b", "soul.md"), ("", "soul.md")],
 )
 def test_nothing_but_the_files_of_agents_is_touched(files: AgentFiles, agent: str, name: str) -> None:

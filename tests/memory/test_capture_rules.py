@@ -8,7 +8,7 @@ from engine.memory.capture_rules import MAX_LENGTH, Speaker, capture_sentences, 
 
 
 @pytest.mark.parametrize(
-    ("sentence", "kind"),
+    "sentence, kind",
     [
         ("We decided to use SQLite for the queue.", "decision"),
         ("I've chosen to keep the old parser.", "decision"),
@@ -64,14 +64,14 @@ def test_what_is_asked_supposed_planned_or_quoted_is_not_captured(sentence: str)
     assert classify_sentence(sentence) is None
 
 
-@pytest.mark.parametrize(("length", "kind"), [(MAX_LENGTH, "fact"), (MAX_LENGTH + 1, None)])
+@pytest.mark.parametrize("length, kind", [(MAX_LENGTH, "fact"), (MAX_LENGTH + 1, None)])
 def test_a_sentence_has_at_most_400_characters(length: int, kind: str | None) -> None:
     assert MAX_LENGTH == 400
     assert classify_sentence("The service uses ".ljust(length - 1, "x") + ".") == kind
 
 
 @pytest.mark.parametrize(
-    ("sentence", "kind"),
+    "sentence, kind",
     [("We go with a", "decision"), ("I go with a", None), ("We decided to", None)],
     ids=["12 characters", "11 characters", "3 words"],
 )
@@ -111,7 +111,7 @@ def test_a_sentence_with_a_secret_is_not_captured() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "kinds"),
+    "text, kinds",
     [
         ("Decision: the port stays 8000 for now.", ["decision"]),
         ("The service listens on port 8000.", []),

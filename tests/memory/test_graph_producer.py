@@ -38,7 +38,7 @@ def make_session_end(session: str) -> LedgerEntry:
 
 
 @pytest.mark.parametrize(
-    ("fields", "outcome", "success"),
+    "fields, outcome, success",
     [
         ({}, "succeeded", True),
         ({"state": SessionState.FAILED}, "failed", False),

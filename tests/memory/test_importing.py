@@ -186,7 +186,7 @@ MAY = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("text", "time"),
+    "text, time",
     [*TABLE["times"].items(), (1683554160, MAY), (1683554160000, MAY), ("", None), (None, None)],
 )
 def test_times_are_read_as_people_and_programs_write_them(text: object, time: datetime | None) -> None:

@@ -125,7 +125,7 @@ def world(make_world: Callable[..., Nights]) -> Nights:
 
 
 @pytest.mark.parametrize(
-    ("model", "questions", "promoted", "drafted", "reason"),
+    "model, questions, promoted, drafted, reason",
     [
         (None, 0, 0, 3, "no model"),
         (ScriptedModel(), 0, 0, 3, "no model evaluated it"),
@@ -247,7 +247,7 @@ def test_after_days_away_each_day_is_worked_through_once(world: Nights, clock: F
 
 
 @pytest.mark.parametrize(
-    ("change", "fault"),
+    "change, fault",
     [
         ({}, ""),
         ({"source": "[session_1:2]"}, ""),
@@ -270,18 +270,18 @@ def test_an_answer_has_at_most_8_facts_as_json() -> None:
     assert parse_evaluation("I cannot", "")[1] == ("the answer is not a JSON object",)
 
 
-@pytest.mark.parametrize(("hour", "minute", "day"), [(2, 59, 4), (3, 0, 5)])
+@pytest.mark.parametrize("hour, minute, day", [(2, 59, 4), (3, 0, 5)])
 def test_a_day_is_over_at_three_in_the_night(hour: int, minute: int, day: int) -> None:
     assert find_latest_day(datetime(2026, 1, 6, hour, minute, tzinfo=UTC)) == date(2026, 1, day)
 
 
-@pytest.mark.parametrize(("last", "expected"), [(11, 0), (10, 0), (9, 1), (3, 7), (2, 7)])
+@pytest.mark.parametrize("last, expected", [(11, 0), (10, 0), (9, 1), (3, 7), (2, 7)])
 def test_at_most_seven_missed_days_are_caught_up_with(last: int, expected: int) -> None:
     days = [date(2026, 1, day) for day in range(4, 11)]
     assert list_missed_days(date(2026, 1, last), days[-1]) == days[len(days) - expected :]
 
 
-@pytest.mark.parametrize(("day", "hours"), [(date(2026, 3, 28), 24), (date(2026, 3, 29), 23), (date(2026, 10, 25), 25)])
+@pytest.mark.parametrize("day, hours", [(date(2026, 3, 28), 24), (date(2026, 3, 29), 23), (date(2026, 10, 25), 25)])
 def test_a_day_on_which_clocks_change_has_23_or_25_hours(day: date, hours: int) -> None:
     start, end = find_day_bounds(day, FakeClock(NOW, ZoneInfo("Europe/Berlin")))
     assert (end - start) / timedelta(hours=1) == hours
@@ -298,7 +298,7 @@ def test_rules_draft_at_most_8_facts_and_a_diary_has_at_most_12_lines() -> None:
     assert (len(lines), lines[-1]) == (12, "and 9 more")
 
 
-@pytest.mark.parametrize(("sessions", "drafts"), [(1, 0), (2, 1)])
+@pytest.mark.parametrize("sessions, drafts", [(1, 0), (2, 1)])
 def test_a_test_that_fails_in_two_sessions_becomes_a_draft(sessions: int, drafts: int) -> None:
     failing = FailingTests("/home/me/shop", ("tests/test_a.py::test_x",))
     facts = Day("2026-01-05", failing={f"session_{number}": failing for number in range(sessions)}).draft([])

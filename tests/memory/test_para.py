@@ -82,12 +82,12 @@ def test_a_group_with_an_invalid_name_is_refused(para: Para, name: str) -> None:
     refused("bad_fact", lambda: para.add([NewFact("A fact", group=name)]))
 
 
-@pytest.mark.parametrize(("text", "name"), [("../../Etc passwd", "etc-passwd"), ("…", "general"), ("a" * 61, "a" * 60)])
+@pytest.mark.parametrize("text, name", [("../../Etc passwd", "etc-passwd"), ("…", "general"), ("a" * 61, "a" * 60)])
 def test_any_words_make_a_valid_group_name(text: str, name: str) -> None:
     assert make_group_name(text) == name
 
 
-@pytest.mark.parametrize(("length", "is_kept"), [(0, False), (1, True), (1_000, True), (1_001, False)])
+@pytest.mark.parametrize("length, is_kept", [(0, False), (1, True), (1_000, True), (1_001, False)])
 def test_a_fact_has_1_to_1000_characters(para: Para, length: int, is_kept: bool) -> None:
     new = NewFact(" " + "x" * length)
     if is_kept:

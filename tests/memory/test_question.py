@@ -22,7 +22,7 @@ def test_a_question_that_does_not_name_one_person_is_about_nobody(text: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "topic"),
+    "text, topic",
     [
         (
             "Can you list the order in which I brought up different aspects of my garden throughout our chats?",
@@ -38,7 +38,7 @@ def test_how_a_question_asks_is_no_part_of_its_topic(text: str, topic: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("text", "speakers"),
+    "text, speakers",
     [
         ("What did I plant in May?", {"user"}),
         ("Which work about birds was it?", {"user"}),
@@ -52,7 +52,7 @@ def test_with_an_assistant_a_question_is_about_what_the_user_or_it_said(text: st
 
 
 @pytest.mark.parametrize(
-    ("text", "day", "fit"),
+    "text, day, fit",
     [
         ("on 7 May 2023", date(2023, 5, 7), 1.0),
         ("on May 7th, 2023", date(2023, 5, 8), 1.0),

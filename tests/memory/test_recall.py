@@ -76,7 +76,7 @@ ONE_SESSION = [
 
 
 @pytest.mark.parametrize(
-    ("matches", "query", "ids"),
+    "matches, query, ids",
     [
         ([make_match("a", score=0.8), make_match("b", score=0.9), *FACTS], {"k": 20},
          [*(f"fact_{number}" for number in range(MAX_LEADING_FACTS)), "b", "a", f"fact_{MAX_LEADING_FACTS}"]),
@@ -146,7 +146,7 @@ def test_the_graph_finds_similar_tasks_and_what_is_one_step_away(tmp_path: Path,
 
 
 @pytest.mark.parametrize(
-    ("question", "count"),
+    "question, count",
     [("which port has the gateway", 1), ("which port has the new gateway", 0), ("which kind of fruit is yellow", 0)],
     ids=["half of the key words", "a third", "none"],
 )
@@ -178,7 +178,7 @@ def test_recall_lists_the_folders_of_facts_once(
     assert listed == list(Bucket)
 
 
-@pytest.mark.parametrize(("days", "recency"), [(-3, 1.0), (0, 1.0), (14, 0.3679), (28, 0.1353)])
+@pytest.mark.parametrize("days, recency", [(-3, 1.0), (0, 1.0), (14, 0.3679), (28, 0.1353)])
 def test_a_tasks_memory_counts_less_with_age(days: int, recency: float) -> None:
     decayed = apply_age_decay(make_match("e", Layer.CONTEXT, 0.8), NOW, NOW + timedelta(days=days))
     assert decayed.score == pytest.approx(0.7 * 0.8 + 0.3 * recency, abs=1e-4)
@@ -219,7 +219,7 @@ def test_a_long_message_is_found_by_what_is_deep_in_it(memory: MemoryService) ->
 
 
 @pytest.mark.parametrize(
-    ("scope", "refs"),
+    "scope, refs",
     [
         ({"workspace": "/a"}, {"here", "bob", "nobody", "task"}),
         ({"workspace": "/a", "agent": "ada"}, {"here", "nobody", "task"}),

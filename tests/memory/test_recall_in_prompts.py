@@ -73,7 +73,7 @@ def test_each_line_names_layer_date_and_source_and_leads_to_its_memory() -> None
     assert (query.text, *scope) == ("Round cart totals", "/shop", "backend_builder", "sess_9")
 
 
-@pytest.mark.parametrize(("task", "budget"), [("", 600), ("  \n", 600), ("Round", 0)])
+@pytest.mark.parametrize("task, budget", [("", 600), ("  \n", 600), ("Round", 0)])
 def test_without_a_task_or_a_budget_nothing_is_recalled(task: str, budget: int) -> None:
     part, memory = make_part(make_match(1, "x"), budget=budget)
     assert part.make_part(make_request(task)).part is None

@@ -72,7 +72,7 @@ def test_memories_expire_after_a_month_or_a_day_after_their_session(make_memory:
 
 
 @pytest.mark.parametrize(
-    ("new_memory", "code"),
+    "new_memory, code",
     [
         (NewMemory("  \n"), "empty_memory"),
         (NewMemory("x" * (MAX_MEMORY_BYTES + 1)), "memory_too_long"),

@@ -67,7 +67,7 @@ def test_a_summary_by_rules_has_all_parts_and_at_most_120_words() -> None:
         assert part in summary
 
 
-@pytest.mark.parametrize(("words", "end"), [(120, "word"), (121, "word…")])
+@pytest.mark.parametrize("words, end", [(120, "word"), (121, "word…")])
 def test_a_text_of_more_than_120_words_is_cut(words: int, end: str) -> None:
     clipped = clip_words(" ".join(["word"] * words), 120).split()
     assert (len(clipped), clipped[-1]) == (120, end)
@@ -246,7 +246,7 @@ def test_cuts_lose_and_double_nothing_and_each_outage_is_reported_once(
 
 
 @pytest.mark.parametrize(
-    ("key", "text"),
+    "key, text",
     [("", "something else"), ("mem_b", " "), ("mem_c", "x" * (1024 * 1024 + 1))],
     ids=["another text", "no text", "too long"],
 )

@@ -338,7 +338,7 @@ def test_an_undone_card_whose_session_could_not_begin_is_not_pending_again(world
 
 
 @pytest.mark.parametrize(
-    ("state", "error"), [(SessionState.INTERRUPTED, ""), (SessionState.CANCELLED, "the engine was closed")]
+    "state, error", [(SessionState.INTERRUPTED, ""), (SessionState.CANCELLED, "the engine was closed")]
 )
 def test_interrupted_work_is_a_pending_card_again(world: DecisionWorld, state: SessionState, error: str) -> None:
     card = world.start_card()
@@ -386,7 +386,7 @@ def test_recovery_says_what_became_of_each_card(world: DecisionWorld) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flow", "way_out"),
+    "flow, way_out",
     [
         ("run_tests", "set the missing parameters: clawpy approve {} --edit 'KEY=VALUE …'"),
         (

@@ -77,7 +77,7 @@ def test_a_file_that_is_no_calendar_is_named(tmp_path: Path, content: bytes) -> 
 
 
 @pytest.mark.parametrize(
-    ("wait", "relevance"),
+    "wait, relevance",
     [
         (timedelta(0), 1.0),
         (timedelta(hours=1), 0.75),

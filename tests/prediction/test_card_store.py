@@ -38,7 +38,7 @@ def test_the_table_has_exactly_the_legal_steps() -> None:
     assert {(before, after) for (before, _), after in TRANSITIONS.items() if before is not after} == STEPS
 
 
-@pytest.mark.parametrize(("status", "move"), list(product(Status, Move)))
+@pytest.mark.parametrize("status, move", list(product(Status, Move)))
 def test_every_other_move_is_refused(status: Status, move: Move) -> None:
     columns = {"id": "pred_x", "status": status, "expires_at": MONDAY_MORNING + timedelta(hours=1)}
     row = CardRow(**columns)
@@ -159,7 +159,7 @@ DISCARDED = ChangeSetDiscarded(subject="change_1", session_id="session_1")
 
 
 @pytest.mark.parametrize(
-    ("events", "signal"),
+    "events, signal",
     [
         ([LANDED], "approved"),
         ([LANDED, UNDONE], "undone"),
@@ -180,7 +180,7 @@ def test_the_last_decision_on_the_changes_of_a_card_is_its_signal(
 
 
 @pytest.mark.parametrize(
-    ("state", "outcome"),
+    "state, outcome",
     [
         (SessionState.SUCCEEDED, Outcome.SUCCEEDED),
         (SessionState.FAILED, Outcome.FAILED),
@@ -217,7 +217,7 @@ def test_a_result_that_was_reviewed_and_kept_for_a_day_was_wanted(world: Decisio
     assert world.read_signals() == ["kept"]
 
 
-@pytest.mark.parametrize(("verb", "signal"), [("undo", "undone"), ("dismiss", "dismissed")])
+@pytest.mark.parametrize("verb, signal", [("undo", "undone"), ("dismiss", "dismissed")])
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_check_that_ran_by_itself_can_be_undone_or_dismissed_once(
     world: DecisionWorld, clock: FakeClock, verb: str, signal: str, kept: bool

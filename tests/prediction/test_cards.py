@@ -41,7 +41,7 @@ def test_a_suggestion_has_a_kind_and_a_source_of_its_own(world: DecisionWorld, d
 
 
 @pytest.mark.parametrize(
-    ("flow", "check_only", "work", "changes"),
+    "flow, check_only, work, changes",
     [
         ("run_tests", True, "tests", "read-only"),
         ("keep_commits", False, "branches", "makes a branch"),
@@ -112,7 +112,7 @@ def test_a_suggestion_with_the_title_of_a_pending_card_is_a_card_of_its_own(worl
 
 
 @pytest.mark.parametrize(
-    ("prompt", "file"),
+    "prompt, file",
     [
         ("run tests/test_nope.py", "tests/test_nope.py"),
         ("run the tests of src/nope.js", "src/nope.js"),
@@ -215,7 +215,7 @@ def test_undo_later_reverses_the_landing(world: DecisionWorld) -> None:
 
 
 @pytest.mark.parametrize(
-    ("flow", "check_only", "change_set_id", "words"),
+    "flow, check_only, change_set_id, words",
     [
         ("run_tests", True, None, "was read-only and changed nothing (there is nothing to undo)"),
         ("fix_lint", False, "change_1", "has no landed changes (`clawpy discard {} --yes` discards what waits)"),

@@ -158,7 +158,7 @@ def test_a_card_that_the_operator_edited_stays_as_edited(world: DecisionWorld) -
     assert (after.id, after.assignment.parameters) == (card.id, {"paths": "src"})
 
 
-@pytest.mark.parametrize(("shown", "signals"), [(True, ["did_himself"]), (False, [])])
+@pytest.mark.parametrize("shown, signals", [(True, ["did_himself"]), (False, [])])
 def test_a_shown_card_whose_work_the_operator_did_gives_a_signal(
     world: DecisionWorld, clock: FakeClock, shown: bool, signals: list[str]
 ) -> None:
@@ -390,7 +390,7 @@ def commit_at(moment: datetime, **state: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "state", "is_done"),
+    "kind, state, is_done",
     [
         ("run_tests", {"runs": (RUN,)}, True),
         ("run_tests", {"runs": (replace(RUN, ran_at=EARLIER),)}, False),

@@ -35,7 +35,7 @@ def list_paths(changed: tuple[ChangedFile, ...]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("between", "exact", "at", "expected"),
+    "between, exact, at, expected",
     [
         ((), True, BEFORE, ["a"]),  # the run saw the file as HEAD has it, now it differs
         (("a",), True, BEFORE, []),  # it differed already, and was not written since
@@ -55,7 +55,7 @@ def test_whether_an_uncommitted_file_changed_since_a_run(
 
 
 @pytest.mark.parametrize(
-    ("between", "exact", "expected"),
+    "between, exact, expected",
     [((), True, ["gone"]), (("gone",), True, []), ((), False, []), (None, True, [])],
 )
 def test_a_deleted_file_changed_if_the_run_saw_it(
@@ -69,7 +69,7 @@ FAILED = "`test_a` failed at 08:30 and has not passed since; fix it"
 
 
 @pytest.mark.parametrize(
-    ("runs", "problem"),
+    "runs, problem",
     [
         ([], ""),
         ([("t.py::test_a",)], FAILED),
@@ -98,7 +98,7 @@ def test_a_run_of_other_tests_does_not_answer_a_failed_test(world: SensedWorkspa
 
 
 @pytest.mark.parametrize(
-    ("latest", "answer"),
+    "latest, answer",
     [
         (make_session("bisect", SessionState.RUNNING, prompt="Find what broke `test_a`"), "a bisect is running"),
         (

@@ -73,7 +73,7 @@ def test_the_last_activity_is_that_of_any_workspace(world: SensedWorkspace, tmp_
 
 
 @pytest.mark.parametrize(
-    ("broken", "signal"), [("tasks", "tasks"), ("sessions", "conversations"), ("runs", ""), ("tools", "")]
+    "broken, signal", [("tasks", "tasks"), ("sessions", "conversations"), ("runs", ""), ("tools", "")]
 )
 def test_a_source_that_fails_leaves_the_others(world: SensedWorkspace, broken: str, signal: str) -> None:
     world.broken = {broken}
@@ -131,7 +131,7 @@ def test_a_deletion_is_a_change_since_the_last_run(world: SensedWorkspace, repos
 
 
 @pytest.mark.parametrize(
-    ("test", "is_deleted"),
+    "test, is_deleted",
     [
         ("test_c.py::test_it", True),
         ("a_test.py::test_it", False),

@@ -81,7 +81,7 @@ def test_other_cards_of_a_kind_that_is_switched_off_leave_the_stack(world: Decis
     assert world.read_signals() == ["dismissed"], "a withdrawn card gives no signal"
 
 
-@pytest.mark.parametrize(("reason", "elsewhere"), [("never-here", 1), ("never-anywhere", 0)])
+@pytest.mark.parametrize("reason, elsewhere", [("never-here", 1), ("never-anywhere", 0)])
 def test_the_reason_never_switches_a_kind_off_here_or_everywhere(
     world: DecisionWorld, reason: str, elsewhere: int
 ) -> None:
@@ -93,7 +93,7 @@ def test_the_reason_never_switches_a_kind_off_here_or_everywhere(
 
 
 @pytest.mark.parametrize(
-    ("reason", "weights"),
+    "reason, weights",
     [("not-now", [0.5]), ("wrong", [1.0]), ("already-done", []), ("never-here", [1.0]), (None, [1.0])],
 )
 def test_the_weight_of_a_dismissal_is_that_of_its_reason(

@@ -36,7 +36,7 @@ def fail_tests(world: DecisionWorld, name: str = "a", *others: Proposal) -> None
 
 
 @pytest.mark.parametrize(
-    ("view", "kinds"),
+    "view, kinds",
     [
         (make_session(check=RED), FOLLOW_UPS_OF_FAILED_TESTS),
         (make_session(check=BROKEN), FOLLOW_UPS_OF_FAILED_TESTS),
@@ -114,7 +114,7 @@ def test_a_session_that_is_gone_leads_to_nothing(world: DecisionWorld) -> None:
     assert [card.kind for card in world.checks.follow_up()] == ["bisect"]
 
 
-@pytest.mark.parametrize(("checked_next", "is_read"), [((), True), ((SHOP,), False)])
+@pytest.mark.parametrize("checked_next, is_read", [((), True), ((SHOP,), False)])
 def test_a_workspace_where_changes_were_decided_is_read_unless_it_is_checked_next(
     world: DecisionWorld, clock: FakeClock, checked_next: tuple[str, ...], is_read: bool
 ) -> None:
@@ -157,7 +157,7 @@ def test_a_stopped_session_has_its_workspace_read_again(world: DecisionWorld, cl
     assert world.checks.last_checked()[view.workspace] == clock.now()
 
 
-@pytest.mark.parametrize(("age", "cards"), [(timedelta(hours=24), 1), (timedelta(hours=24, seconds=1), 0)])
+@pytest.mark.parametrize("age, cards", [(timedelta(hours=24), 1), (timedelta(hours=24, seconds=1), 0)])
 def test_nothing_follows_a_session_that_ended_more_than_a_day_ago(
     world: DecisionWorld, clock: FakeClock, age: timedelta, cards: int
 ) -> None:

@@ -78,7 +78,7 @@ def test_a_reply_is_one_object_with_or_without_words_around_it(reply: str) -> No
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change, message",
     [
         ({"prompt": ""}, "prompt"),
         ({"confidence": 1.01}, "confidence"),
@@ -150,7 +150,7 @@ def test_a_model_that_is_off_or_in_phase_0_is_not_asked(context: WorkspaceContex
 
 
 @pytest.mark.parametrize(
-    ("text", "full_id"),
+    "text, full_id",
     [("ollama:twin", "ollama:twin"), ("ft:twin-sft-v1:together:2025-02", "together:ft:twin-sft-v1:together:2025-02"),
      ("me/twin", "together:me/twin"), ("openai:ft:gpt:me", "openai:ft:gpt:me")],
 )  # fmt: skip
@@ -263,7 +263,7 @@ def test_another_file_in_its_place_is_read_from_the_start(hooked_file: HookedFil
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change, message",
     [
         ({"prediction": ""}, "prediction: "),
         ({"prediction": "x" * 2_001}, "prediction: "),

@@ -53,7 +53,7 @@ LIKED, DISLIKED = make_draft("liked", 0.8), make_draft("disliked", 0.1, kind="li
 
 
 @pytest.mark.parametrize(
-    ("drafts", "decided", "randomness", "selected"),
+    "drafts, decided, randomness, selected",
     [
         ([make_draft("out", 0.299999), make_draft("in", 0.3)], 0, NEVER, ["in"]),
         ([make_draft("broken", 0.01, tier=Tier.AT_RISK), make_draft("tests", 0.01)], 0, NEVER, ["broken"]),
@@ -79,7 +79,7 @@ def test_an_explored_card_says_why_it_is_shown() -> None:
     assert "shown to learn" in row.parts.words[-1]
 
 
-@pytest.mark.parametrize(("age", "is_shown"), [(EXPLORED_AFTER, False), (EXPLORED_AFTER + timedelta(seconds=1), True)])
+@pytest.mark.parametrize("age, is_shown", [(EXPLORED_AFTER, False), (EXPLORED_AFTER + timedelta(seconds=1), True)])
 def test_a_kind_is_explored_again_after_a_month_without_a_decision(
     database: Database, clock: FakeClock, age: timedelta, is_shown: bool
 ) -> None:
@@ -95,7 +95,7 @@ def test_at_most_four_cards_are_of_one_kind(world: DecisionWorld) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tier", "approved", "decided", "to"),
+    "tier, approved, decided, to",
     [
         (Tier.CHECK, 11, 11, Tier.BLOCKS),
         (Tier.CHECK, 10, 10, Tier.CHECK),
@@ -120,7 +120,7 @@ def test_decisions_move_a_kind_by_one_tier_from_this_number_on(
 
 
 @pytest.mark.parametrize(
-    ("kind", "status", "outcome", "shown", "undone", "days"),
+    "kind, status, outcome, shown, undone, days",
     [
         ("lint", Status.EXECUTED, Outcome.SUCCEEDED, True, False, 7),
         ("lint", Status.EXECUTED, Outcome.FAILED, True, False, 1),

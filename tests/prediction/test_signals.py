@@ -32,7 +32,7 @@ def make_thread(ago: timedelta = timedelta(0), *, asks: str = "", unanswered: bo
 
 
 @pytest.mark.parametrize(
-    ("silence", "relevance"),
+    "silence, relevance",
     [
         (None, 0.0),
         (timedelta(0), 0.0),
@@ -54,7 +54,7 @@ REPORT, EARLIER_REPORT = (Touch("coverage.xml", at, untracked=True) for at in (E
 
 
 @pytest.mark.parametrize(
-    ("last_input", "touch", "ours", "expected"),
+    "last_input, touch, ours, expected",
     [
         (None, None, None, None),
         (NOW - MINUTE, Touch("cart.py", EDIT), None, NOW - MINUTE),
@@ -133,7 +133,7 @@ def test_a_conversation_that_an_agent_may_be_answering_is_not_relevant() -> None
 
 
 @pytest.mark.parametrize(
-    ("state", "github", "stale", "relevance"),
+    "state, github, stale, relevance",
     [
         (GitState(head="h"), None, False, 0.0),
         (GitState(head="h", operation="merge", files=(FileState("a"),)), None, False, 0.9),

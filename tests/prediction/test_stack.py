@@ -163,7 +163,7 @@ def is_within_caps(cards: list[Card]) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("card", "takes_a_place"),
+    "card, takes_a_place",
     [
         (make_stack_card("a"), True),
         (make_stack_card("a", snoozed=LATER), False),
@@ -180,7 +180,7 @@ def test_snoozed_own_ordered_and_follow_up_cards_take_no_place(card: Card, takes
 
 
 @pytest.mark.parametrize(
-    ("taken", "workspaces", "left"),
+    "taken, workspaces, left",
     [(0, 1, 5), (4, 1, 1), (5, 1, 0), (6, 1, 0), (7, 3, 5), (11, 3, 1), (12, 3, 0), (13, 3, 0)],
 )
 def test_a_workspace_has_five_places_and_all_together_twelve(taken: int, workspaces: int, left: int) -> None:

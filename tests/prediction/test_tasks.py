@@ -64,7 +64,7 @@ def test_the_beginning_of_an_id_is_enough(board: TaskBoard) -> None:
 
 
 @pytest.mark.parametrize(
-    ("task_id", "code"),
+    "task_id, code",
     [("task_", "ambiguous_id"), ("nope", "unknown_task"), ("", "unknown_task"), ("%", "unknown_task")],
 )
 def test_an_id_that_names_no_task_or_several_is_refused(board: TaskBoard, task_id: str, code: str) -> None:
@@ -156,7 +156,7 @@ def test_a_task_of_a_file_is_open_again_when_its_box_is_unchecked_or_written_aga
 
 
 @pytest.mark.parametrize(
-    ("watched", "checked_before", "workspace"),
+    "watched, checked_before, workspace",
     [
         pytest.param(["/srv/shop"], [], "/srv/shop", id="it is watched"),
         pytest.param(["/srv/shop", "/old/shop"], [], "", id="two of its name are watched"),

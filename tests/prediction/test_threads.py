@@ -52,7 +52,7 @@ def transcripts(tmp_path: Path) -> Transcripts:
 
 
 @pytest.mark.parametrize(
-    ("text", "question"),
+    "text, question",
     [
         ("Done. Shall I also migrate the tests?", "Shall I also migrate the tests?"),
         ("Two ways:\n1. keep it\n2. drop it\n\n**Which one do you want?**", "Which one do you want?"),

@@ -94,7 +94,7 @@ def test_a_calibration_needs_100_held_out_decisions(twin_world: TwinWorld) -> No
 
 
 @pytest.mark.parametrize(
-    ("confidence", "band"),
+    "confidence, band",
     [
         (0.0, Band.DISCARDED),
         (0.299999, Band.DISCARDED),
@@ -111,7 +111,7 @@ def test_bands_include_their_lower_end(confidence: float, band: Band) -> None:
 
 
 @pytest.mark.parametrize(
-    ("terms", "total"),
+    "terms, total",
     [
         ((1, 0, 0, 0), 0.4), ((0, 1, 0, 0), 0.25), ((0, 0, 1, 0), 0.2), ((0, 0, 0, 1), 0.15),
         ((0.3,) * 4, 0.3), ((0.6,) * 4, 0.6), ((0.8,) * 4, 0.8),
@@ -133,7 +133,7 @@ def test_urgency_is_age_against_the_usual_wait() -> None:
 
 
 @pytest.mark.parametrize(
-    ("decisions", "held_out", "is_calibrated", "number"),
+    "decisions, held_out, is_calibrated, number",
     [(130, 100, True, 2), (130, 99, True, 1), (130, 100, False, 1), (29, 100, True, 0)],
 )
 def test_phase_2_needs_a_calibration_that_holds(

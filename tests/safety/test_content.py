@@ -47,7 +47,7 @@ def test_the_parameters_and_the_channel_of_an_assignment_are_checked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("prompt", "parameters", "expected"),
+    "prompt, parameters, expected",
     [
         ("Run the tests of x; rm -rf ~/conf.py", {"paths": ["x; rm -rf ~/conf.py"]}, Verdict.ALLOW),
         ("Run the tests", {"paths": ["a.py", "rm -rf /"]}, Verdict.ALLOW),

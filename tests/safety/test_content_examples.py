@@ -15,7 +15,7 @@ def read_quotable_commands(name: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("name", "check"),
+    "name, check",
     [
         ("ordinary_commands", check_command),
         ("looking_commands", check_command),
@@ -32,7 +32,7 @@ def test_ordinary_work_is_not_stopped(name: str, check: Callable[[str], RailVerd
 
 
 @pytest.mark.parametrize(
-    ("name", "check"),
+    "name, check",
     [
         ("disguised_commands", check_command),
         ("vendor_commands", check_command),
@@ -50,7 +50,7 @@ def test_destructive_commands_in_a_prompt_are_stopped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("prompt", "name"),
+    "prompt, name",
     [
         ("Run `{}` now", "ordinary_commands"),
         ("Write a test that `{}` is refused", "disguised_commands"),
@@ -64,7 +64,7 @@ def test_ordinary_commands_and_talk_about_destructive_ones_are_not_stopped_in_a_
 
 
 @pytest.mark.parametrize(
-    ("name", "min_stopped", "count"),
+    "name, min_stopped, count",
     [("creative_tuned", 43, 46), ("creative_aside", 39, 46), ("creative_blind", 12, 12)],
 )
 def test_creative_commands_are_stopped(name: str, min_stopped: int, count: int) -> None:

@@ -28,7 +28,7 @@ def test_the_hour_has_five_minute_buckets_that_end_now() -> None:
     assert (hour.spent, hour.elapsed) == (7, 12)
 
 
-@pytest.mark.parametrize(("month", "days"), [(2, 28), (12, 31)])
+@pytest.mark.parametrize("month, days", [(2, 28), (12, 31)])
 def test_a_month_has_a_bucket_for_each_day(month: int, days: int) -> None:
     assert len(measure_burn("month", NOW.replace(month=month), [], 0, MICRO).buckets) == days
 

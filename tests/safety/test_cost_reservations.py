@@ -74,7 +74,7 @@ def test_recovery_settles_or_releases_what_a_crash_left_reserved(rails: Rails) -
     assert rails.safety.recover(sessions.get, frozenset()) == 0
 
 
-@pytest.mark.parametrize(("counted", "price"), [(0, 100_000), (99_999, 100_000), (130_000, 130_000)])
+@pytest.mark.parametrize("counted, price", [(0, 100_000), (99_999, 100_000), (130_000, 130_000)])
 def test_an_interrupted_session_costs_at_least_its_reservation(rails: Rails, counted: int, price: int) -> None:
     rails.decide(make_approval(estimate=100_000))
     ended = make_ended_session("pred_1", counted, state=SessionState.INTERRUPTED)

@@ -70,7 +70,7 @@ def test_the_cap_of_a_month_stops_everything_until_it_is_resumed(rails: Rails) -
     assert rails.decide(make_approval(prediction_id="d", estimate=10)).permit
 
 
-@pytest.mark.parametrize(("price", "holds"), [(100_000, []), (100_001, ["month"])])
+@pytest.mark.parametrize("price, holds", [(100_000, []), (100_001, ["month"])])
 def test_a_price_above_its_estimate_places_the_month_stop_beyond_the_cap(
     rails: Rails, price: int, holds: list[str]
 ) -> None:

@@ -56,7 +56,7 @@ BOUNDARIES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 """Each rule by the name that is stored, with facts at its boundary and beyond it."""
 
 
-@pytest.mark.parametrize(("rule", "passes", "asks"), BOUNDARIES)
+@pytest.mark.parametrize("rule, passes, asks", BOUNDARIES)
 def test_a_rule_asks_beyond_its_boundary_and_passes_at_it(
     rule: str, passes: dict[str, Any], asks: dict[str, Any]
 ) -> None:

@@ -20,7 +20,7 @@ def request_stop_from_outside(rails: Rails) -> None:
 
 
 @pytest.mark.parametrize(
-    ("level", "throw", "end", "rule", "reason"),  # `throw` activates the level, `end` ends it
+    "level, throw, end, rule, reason",  # `throw` activates the level, `end` ends it
     [
         (
             "config",

@@ -48,7 +48,7 @@ def test_the_operators_rules_on_prompts_count() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "message"),
+    "pattern, message",
     [
         ("", "is empty"),
         ("prompt:", "is empty"),

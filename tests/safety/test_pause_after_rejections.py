@@ -74,7 +74,7 @@ def test_undoing_an_older_decision_after_a_resume_changes_no_count_of_rejections
     assert rails.list_hold_words() == [PAUSE], "the third since the resume"
 
 
-@pytest.mark.parametrize(("enabled", "autonomy"), [(False, WorkspaceAutonomy.ACT), (True, WorkspaceAutonomy.CARDS)])
+@pytest.mark.parametrize("enabled, autonomy", [(False, WorkspaceAutonomy.ACT), (True, WorkspaceAutonomy.CARDS)])
 def test_rejections_pause_nothing_where_nothing_runs_by_itself(
     rails: Rails, enabled: bool, autonomy: WorkspaceAutonomy
 ) -> None:

@@ -19,7 +19,7 @@ from tests.safety.rails import make_approval
 
 
 @pytest.mark.parametrize(
-    ("prompt", "parameters", "expected"),
+    "prompt, parameters, expected",
     [
         ("restart https://me@shop.example.com:8443/x", {}, "host shop.example.com"),
         ("log in at root@shop.example.com:/srv", {}, "host shop.example.com"),
@@ -55,7 +55,7 @@ PRODUCTION = ProductionSettings(
 
 
 @pytest.mark.parametrize(
-    ("command", "target"),
+    "command, target",
     [
         ("git push origin main", "branch main"), ("git push origin x:refs/heads/main", "branch main"),
         ("git push production x", "remote production"), ("git diff main", ""), ("git log main..x", ""),

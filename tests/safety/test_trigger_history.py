@@ -29,7 +29,7 @@ def ask_by_gateway(number: int) -> Trigger:
 
 @pytest.mark.parametrize("kind", UNATTENDED_TYPES)
 @pytest.mark.parametrize(
-    ("ago", "verdict"),
+    "ago, verdict",
     [
         (INTERVAL, "allow"),
         (INTERVAL - timedelta(microseconds=1), "block"),
@@ -63,7 +63,7 @@ def test_only_unattended_triggers_that_passed_count_for_the_rate(rails: Rails) -
     assert rails.decide(make_unattended(prediction_id="pred_3")).permit
 
 
-@pytest.mark.parametrize(("seconds", "verdict"), [(299, "block"), (300, "allow")])
+@pytest.mark.parametrize("seconds, verdict", [(299, "block"), (300, "allow")])
 def test_a_link_back_is_blocked_for_five_minutes(seconds: int, verdict: str) -> None:
     links = [
         make_link("owner", "b", timedelta(hours=1)),
@@ -87,7 +87,7 @@ def test_a_chain_of_three_channels_passes_and_of_four_is_blocked() -> None:
 
 
 @pytest.mark.parametrize("ran", [True, False])
-@pytest.mark.parametrize(("ages", "verdict"), [((1,), "allow"), ((1, 9), "block"), ((1, 10), "allow")])
+@pytest.mark.parametrize("ages, verdict", [((1,), "allow"), ((1, 9), "block"), ((1, 10), "allow")])
 def test_a_pair_of_channels_may_be_triggered_twice_in_ten_minutes(
     ages: tuple[int, ...], verdict: str, ran: bool
 ) -> None:

@@ -50,7 +50,7 @@ def test_a_landing_that_broke_a_test_is_undone(situation: Situation) -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "restored"),
+    "parts, restored",
     [
         ((FilePart("cart.py"),), ["cart.py"]),
         ((FilePart("more.py", (1,)),), ["more.py"]),
@@ -76,7 +76,7 @@ TWO_FUNCTIONS = "def total(prices):\n    return {}(prices)\n\n\n# ----\n\n\ndef 
 
 
 @pytest.mark.parametrize(
-    ("edited", "text", "is_before"),
+    "edited, text, is_before",
     [
         ("cart.py", WRONG_TOTAL, True),
         ("cart.py", WRONG_TOTAL, False),

@@ -8,7 +8,7 @@ from tests.support.helpers import refused
 
 
 @pytest.mark.parametrize(
-    ("prompt", "problem", "command"),
+    "prompt, problem, command",
     [
         (
             "remove_leftovers paths=gone.py",

@@ -102,7 +102,7 @@ def test_a_rebase_whose_state_is_damaged_names_what_ends_it(situation: Situation
 
 
 @pytest.mark.parametrize(
-    ("verb", "commit", "subject"), [("cherry-pick", "tax", "Sum with tax"), ("revert", "HEAD~1", "Round the sum")]
+    "verb, commit, subject", [("cherry-pick", "tax", "Sum with tax"), ("revert", "HEAD~1", "Round the sum")]
 )
 def test_a_commit_that_does_not_apply_is_named(situation: Situation, verb: str, commit: str, subject: str) -> None:
     commit_conflicting_branches(situation)

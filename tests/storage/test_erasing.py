@@ -18,7 +18,7 @@ SENTENCE = "The operator of this shop lives in Utrecht and never answers before 
 
 
 @pytest.mark.parametrize(
-    ("term", "text", "rest"),
+    "term, text, rest",
     [
         ("Bob Lee", "so BOB\n  lee said", "so  said"),
         ("Bob Lee", "hi Bob  Lee!", "hi !"),

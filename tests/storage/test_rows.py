@@ -81,7 +81,7 @@ def test_of_rows_of_the_same_time_the_last_that_was_stored_is_the_newest(databas
         assert [row.id for row in read_newest_rows(session, TaskRow, None)] == list(reversed(ids))
 
 
-@pytest.mark.parametrize(("prefix", "row_id"), [("task_1", "task_1"), ("task_12", "task_123"), ("123", "task_123")])
+@pytest.mark.parametrize("prefix, row_id", [("task_1", "task_1"), ("task_12", "task_123"), ("123", "task_123")])
 def test_a_row_is_found_by_its_id_or_by_the_only_beginning(database: Database, prefix: str, row_id: str) -> None:
     database.write(lambda tx: tx.session.add_all([make_task("task_1"), make_task("task_123")]))
     with database.read() as session:

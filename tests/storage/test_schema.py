@@ -72,7 +72,7 @@ def test_the_schema_has_the_columns_of_the_tables(tmp_path: Path) -> None:
     assert {table: columns.get(table) for table in expected} == expected
 
 
-@pytest.mark.parametrize(("table", "column"), ENUM_COLUMNS)
+@pytest.mark.parametrize("table, column", ENUM_COLUMNS)
 def test_a_column_of_an_enum_may_hold_its_values_and_no_others(table: str, column: str) -> None:
     script = SCHEMA_FILE.read_text(encoding="utf-8")
     statement = script.partition(f"CREATE TABLE {table} (")[2].partition("\n);")[0]
@@ -102,9 +102,7 @@ def test_an_empty_database_is_damaged(tmp_path: Path) -> None:
         create_or_check(path)
 
 
-@pytest.mark.parametrize(
-    ("version", "code"), [(0, "older_home"), (SCHEMA_VERSION, ""), (SCHEMA_VERSION + 1, "newer_home")]
-)
+@pytest.mark.parametrize("version, code", [(0, "older_home"), (SCHEMA_VERSION, ""), (SCHEMA_VERSION + 1, "newer_home")])
 def test_only_a_home_of_this_version_is_opened_and_none_is_changed(tmp_path: Path, version: int, code: str) -> None:
     path = tmp_path / "clawpy.db"
     create_or_check(path)

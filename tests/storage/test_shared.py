@@ -8,7 +8,7 @@ from tests.support.helpers import refused
 from tests.support.shared_database import LocalSharedDatabase
 
 
-@pytest.mark.parametrize(("version", "text"), [(0, "old"), (1, "old"), (2, "new")])
+@pytest.mark.parametrize("version, text", [(0, "old"), (1, "old"), (2, "new")])
 def test_a_row_replaces_one_of_its_key_only_with_a_higher_version(version: int, text: str) -> None:
     shared = LocalSharedDatabase()
     shared.push("notes", [SharedRow("a", {"text": "old"}, 1)])

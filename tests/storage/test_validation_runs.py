@@ -31,7 +31,7 @@ BROKEN = CheckResult("go", 3, 0, errors=1, error="cart.go:2: undefined: total")
 
 
 @pytest.mark.parametrize(
-    ("session_check", "error"),
+    "session_check, error",
     [
         pytest.param(BROKEN, BROKEN.error, id="the session ended with this run"),
         pytest.param(dataclasses.replace(BROKEN, passed=4), "", id="another run came after it"),

@@ -19,7 +19,7 @@ from tests.support.helpers import needs, refused
 
 
 @pytest.mark.parametrize(
-    ("settings", "host", "answers"),
+    "settings, host, answers",
     [
         ({}, "127.0.0.1:8477", True),
         ({}, "localhost:9000", True),
@@ -40,7 +40,7 @@ def test_the_gateway_answers_to_its_own_host_names_only(settings: dict[str, Any]
 
 
 @pytest.mark.parametrize(
-    ("settings", "code"),
+    "settings, code",
     [
         ({"host": "0.0.0.0"}, "unsafe_address"),
         ({"host": "192.168.1.7"}, "unsafe_address"),

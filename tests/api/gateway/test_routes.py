@@ -25,7 +25,7 @@ def test_the_newest_pending_predictions_are_listed(served: Served) -> None:
     assert request(served, "GET", "/twin/predict?channel=garden")["predictions"] == []
 
 
-@pytest.mark.parametrize(("count", "status"), [(1_000, 200), (1_001, 422)])
+@pytest.mark.parametrize("count, status", [(1_000, 200), (1_001, 422)])
 def test_every_card_that_can_wait_is_listed(served: Served, count: int, status: int) -> None:
     request(served, "GET", f"/twin/predict?count={count}", status)
     assert ("error" in call(served, "pulse.predictions.latest", {"count": count})) is (status == 422)

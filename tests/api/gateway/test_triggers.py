@@ -78,7 +78,7 @@ def test_a_programs_trigger_passes_every_rail(served: Served, engine: Engine, fo
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "code"),
+    "body, status, code",
     [
         ({"targetChannel": "nowhere", "hint": "x"}, 404, "unknown_channel"),
         ({"hint": "x", "workspace": "/etc"}, 404, "unknown_workspace"),

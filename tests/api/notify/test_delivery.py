@@ -91,7 +91,7 @@ def test_addresses_that_may_hold_a_secret_are_refused_and_not_repeated(url: str)
 
 
 @pytest.mark.parametrize(
-    ("url", "environment", "address"),
+    "url, environment, address",
     [
         ("key", {"CLAWPY_NOTIFY_PHONE_URL": "ntfy://mine"}, ("ntfy://mine", "environment", "ntfy")),
         ("key", {}, ("discord://1/kept", "keyring", "discord")),
@@ -107,7 +107,7 @@ def test_an_address_is_of_the_environment_or_as_the_settings_say(
     assert (found.url, found.source, found.service) == address
 
 
-@pytest.mark.parametrize(("stored", "code"), [({}, "no_address"), ({"notify-phone": "hunter2"}, "bad_address")])
+@pytest.mark.parametrize("stored, code", [({}, "no_address"), ({"notify-phone": "hunter2"}, "bad_address")])
 def test_a_stored_address_that_is_missing_or_malformed_is_refused(stored: dict[str, str], code: str) -> None:
     refusal = refused(
         code, lambda: Addresses(make_settings("key"), StandInKeys(stored), environment={}).of(Surface.PHONE)
@@ -185,7 +185,7 @@ def test_a_program_that_can_answer_is_asked(server: NotificationServer) -> None:
     assert post.body["answers"]["reject"] == {"url": url, "authorization": "Bearer pass_reject"}
 
 
-@pytest.mark.parametrize(("form", "key"), [(Form.EMBED, "embeds"), (Form.RESULT, "embeds"), (Form.TICK, "content")])
+@pytest.mark.parametrize("form, key", [(Form.EMBED, "embeds"), (Form.RESULT, "embeds"), (Form.TICK, "content")])
 def test_discord_shows_text_literally_and_mentions_nobody(
     server: NotificationServer, monkeypatch: pytest.MonkeyPatch, form: Form, key: str
 ) -> None:
@@ -201,7 +201,7 @@ def test_discord_shows_text_literally_and_mentions_nobody(
 
 
 @pytest.mark.parametrize(
-    ("status", "failure"),
+    "status, failure",
     [
         (401, DeliveryFailure("the server answers 401", lasting=True)),
         (404, DeliveryFailure("the server answers 404", lasting=True)),

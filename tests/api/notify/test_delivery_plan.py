@@ -22,7 +22,7 @@ MANY = [make_row(number, collected=True) for number in range(MAX_BATCH_NOTIFICAT
 
 
 @pytest.mark.parametrize(
-    ("waiting", "after_s", "quiet", "batch", "wait_s"),
+    "waiting, after_s, quiet, batch, wait_s",
     [
         ([], 0, False, [], None),
         ([NORMAL, URGENT], 0, False, [URGENT], 0),

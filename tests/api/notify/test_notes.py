@@ -49,7 +49,7 @@ def make_test_note(content: NotificationContent, form: Form, pending: int = 1) -
     return make_note(content, form, pending=pending, now=NOW, secrets=["hunter2hunter2"])
 
 
-@pytest.mark.parametrize(("kind", "surface", "form"), CELLS)
+@pytest.mark.parametrize("kind, surface, form", CELLS)
 def test_each_entry_has_its_form_on_each_surface(kind: str, surface: str, form: str) -> None:
     note = FORMS[NotificationKind(kind)].get(Surface(surface))
     assert note is (None if form == "–" else Form(form))
@@ -156,7 +156,7 @@ FAILED = replace(DONE, kind=NotificationKind.FAILED, text="Failed: 2 tests")
 
 
 @pytest.mark.parametrize(
-    ("content", "form", "haptic"),
+    "content, form, haptic",
     [(CARD, Form.HAPTIC_BADGE, "notice"), (DONE, Form.HAPTIC, "success"), (FAILED, Form.HAPTIC, "failure")],
 )
 def test_success_failure_and_a_new_card_feel_different(content: NotificationContent, form: Form, haptic: str) -> None:

@@ -30,7 +30,7 @@ def read_forms(world: NotifyWorld) -> dict[Surface, Form]:
 
 
 @pytest.mark.parametrize(
-    ("tier", "stated", "confidence", "high"),
+    "tier, stated, confidence, high",
     [
         (Tier.AT_RISK, False, 0.4, True),
         (Tier.AT_RISK, True, 0.1, True),
@@ -65,7 +65,7 @@ def test_a_medium_card_reaches_phone_and_watch_when_its_window_is_over(world: No
 
 
 @pytest.mark.parametrize(
-    ("event", "words"),
+    "event, words",
     [
         (make_ended(), "Problem found: 41 passed"),
         (make_ended("failed", "2 tests"), "Failed: 2 tests"),
@@ -140,7 +140,7 @@ def test_at_night_only_urgent_ones_are_sent_and_the_rest_in_the_morning(
 # Buttons
 
 
-@pytest.mark.parametrize(("is_listening", "gateway"), [(False, "https://here"), (True, "")])
+@pytest.mark.parametrize("is_listening, gateway", [(False, "https://here"), (True, "")])
 def test_a_card_has_no_buttons_that_nothing_would_answer(world: NotifyWorld, is_listening: bool, gateway: str) -> None:
     world.gateway_listens = is_listening
     world.set_addresses(phone=EVERYWHERE["phone"], gateway=gateway)

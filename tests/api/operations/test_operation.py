@@ -27,7 +27,7 @@ def test_only_a_deciding_verb_means_that_the_operator_is_there(engine: StandIn, 
 
 
 @pytest.mark.parametrize(
-    ("verb", "arguments", "code"),
+    "verb, arguments, code",
     [
         ("fly", {}, "unknown_verb"),
         ("approve", {}, "bad_arguments"),

@@ -32,7 +32,7 @@ def test_work_takes_a_session_or_a_change_set_and_the_beginning_of_either(ask: A
     assert (file["hunks"].count("@@ -"), file["landedHunks"]) == (2, [2])
 
 
-@pytest.mark.parametrize(("verb", "state"), [("land", "landed"), ("branch", "branched"), ("discard", "discarded")])
+@pytest.mark.parametrize("verb, state", [("land", "landed"), ("branch", "branched"), ("discard", "discarded")])
 def test_a_change_set_is_decided(engine: StandIn, ask: Ask, verb: str, state: str) -> None:
     engine.cards.approve("pred_abc1")
     decision = {"yes": True} if verb == "discard" else {}
@@ -96,7 +96,7 @@ def session_id(engine: StandIn) -> str:
 
 
 @pytest.mark.parametrize(
-    ("flow", "state", "reason"),
+    "flow, state, reason",
     [
         ("run_tests", SessionState.SUCCEEDED, "no model calls: a flow runs without a model"),
         (None, SessionState.QUEUED, "no model calls yet"),

@@ -51,7 +51,7 @@ def test_the_last_state_is_that_of_an_engine_and_not_of_verbs(
     assert "last state: WATCHING since " in render_document("status", status)
 
 
-@pytest.mark.parametrize(("is_stopped", "state"), [(False, "WATCHING"), (True, "DISABLED")])
+@pytest.mark.parametrize("is_stopped, state", [(False, "WATCHING"), (True, "DISABLED")])
 def test_before_the_first_start_the_state_is_that_in_which_an_engine_would_begin(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, is_stopped: bool, state: str
 ) -> None:

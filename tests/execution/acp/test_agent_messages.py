@@ -70,7 +70,7 @@ def test_each_chunk_of_text_is_streamed_and_what_is_said_is_the_message(chunks: 
 
 
 @pytest.mark.parametrize(
-    ("tool_input", "command"),
+    "tool_input, command",
     [
         ({"command": "make test"}, "make test"),
         ({"command": ["bash", "-lc", "make test"]}, "make test"),

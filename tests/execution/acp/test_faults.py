@@ -42,7 +42,7 @@ pytestmark = pytest.mark.long
 
 
 @pytest.mark.parametrize(
-    ("mode", "words"),
+    "mode, words",
     [
         ("--silent", "did not answer `initialize` within"),
         ("--old", "speaks version 7"),

@@ -125,7 +125,7 @@ def test_the_validation_loop_gives_it_further_turns(make_acp_world: MakeAcpWorld
     assert [entry["run_kind"] for entry in world.calls.begun] == ["task", "heal"]
 
 
-@pytest.mark.parametrize(("reason", "words"), [("max_tokens", "token limit"), ("max_turn_requests", "request limit")])
+@pytest.mark.parametrize("reason, words", [("max_tokens", "token limit"), ("max_turn_requests", "request limit")])
 def test_work_that_was_cut_short_is_kept_and_says_so(world: AcpWorld, reason: str, words: str) -> None:
     view = world.run(write("b.txt", "half\n"), end_turn(reason))
     assert view.state is SessionState.SUCCEEDED
@@ -133,7 +133,7 @@ def test_work_that_was_cut_short_is_kept_and_says_so(world: AcpWorld, reason: st
     assert view.change_set_id
 
 
-@pytest.mark.parametrize(("reason", "words"), [("refusal", "refused"), ("cancelled", "ended the turn early")])
+@pytest.mark.parametrize("reason, words", [("refusal", "refused"), ("cancelled", "ended the turn early")])
 def test_a_turn_that_did_not_end_well_fails_the_session(world: AcpWorld, reason: str, words: str) -> None:
     view = world.run(end_turn(reason))
     assert view.state is SessionState.FAILED

@@ -38,7 +38,7 @@ def test_the_message_to_the_agent_has_each_comment_with_its_place_and_quote(
 
 
 @pytest.mark.parametrize(
-    ("path", "line", "text", "code"),
+    "path, line, text, code",
     [
         ("a.txt", 5, "no", "unknown_line"),
         ("b.txt", 1, "no", "unknown_line"),

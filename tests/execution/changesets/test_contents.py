@@ -62,7 +62,7 @@ def test_the_diff_has_the_hunks_of_each_file(world: LandingWorld) -> None:
 
 
 @pytest.mark.parametrize(
-    ("second", "conflicting", "is_undone"),
+    "second, conflicting, is_undone",
     [("one\n2\n3\n", [], False), ("1\n2\n3\nmine\n", ["a.txt"], False), ("one\n2\n3\n", [], True)],
     ids=["other lines", "the same lines", "of a landing that was undone"],
 )

@@ -92,7 +92,7 @@ def test_changes_of_a_folder_that_is_no_repository_any_more_can_be_discarded(wor
 
 
 @pytest.mark.parametrize(
-    ("decide", "step", "state"),
+    "decide, step, state",
     [
         (Change.branch, "branch intent", ChangeState.WAITING),
         (Change.branch, "branch made", ChangeState.BRANCHED),

@@ -35,7 +35,7 @@ CASES = {
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("session", "meanwhile", "later", "outcome"), CASES.values(), ids=CASES)
+@pytest.mark.parametrize("session, meanwhile, later, outcome", CASES.values(), ids=CASES)
 def test_what_would_lose_something_of_yours_is_refused_and_nothing_else(
     tmp_path: Path, session: Edit, meanwhile: Edit | None, later: Edit | None, outcome: str
 ) -> None:

@@ -41,7 +41,7 @@ def test_a_squashed_branch_counts_as_applied(repository: Repository, run_flow: R
     assert (fact["name"], fact["state"], fact["ahead"]) == ("feature", "applied", 2)
 
 
-@pytest.mark.parametrize(("days", "stale"), [(29, False), (30, True)])
+@pytest.mark.parametrize("days, stale", [(29, False), (30, True)])
 def test_stale_begins_at_the_day(repository: Repository, run_flow: RunFlow, days: int, stale: bool) -> None:
     commit_branches(repository)
     clock = FakeClock(datetime.now(UTC) + timedelta(days=days, hours=1))
@@ -58,7 +58,7 @@ def test_branch_names_are_quoted_in_commands() -> None:
 # Stashes
 
 
-@pytest.mark.parametrize(("in_head", "state"), TABLE["heads"])
+@pytest.mark.parametrize("in_head, state", TABLE["heads"])
 def test_a_stash_applies_unless_head_differs_in_its_files(
     repository: Repository, run_flow: RunFlow, in_head: dict[str, str], state: str
 ) -> None:

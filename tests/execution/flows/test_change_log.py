@@ -36,7 +36,7 @@ CHANGE_LOG = """# Changelog
 SHA = "0123456789abcdef0123456789abcdef01234567"
 
 
-@pytest.mark.parametrize(("subject", "section", "entry"), TABLE["subjects"])
+@pytest.mark.parametrize("subject, section, entry", TABLE["subjects"])
 def test_a_commit_goes_into_the_section_that_its_subject_names(subject: str, section: str, entry: str) -> None:
     assert classify_subject(subject) == (section, entry)
 

@@ -130,7 +130,7 @@ RUST_TESTS = "    #[test]\n    fn test_total() { assert_eq!(super::total(), 3); 
 
 
 @pytest.mark.parametrize(
-    ("body", "test", "summary"),
+    "body, test, summary",
     [
         ("sum()", "test_total", "On HEAD alone 1 error, no tests ran in .*"),
         ("3", "test_total", "HEAD is complete: the one test passed"),

@@ -57,7 +57,7 @@ def test_bisect_follows_merges_and_whole_suites(repository: Repository, run_flow
     assert run_flow("bisect", test="make test", good=first).facts["culprit"] == culprit
 
 
-@pytest.mark.parametrize(("here", "at_bad", "verdict"), TABLE["verdicts"])
+@pytest.mark.parametrize("here, at_bad, verdict", TABLE["verdicts"])
 def test_errors_alone_are_bad_only_where_the_bad_end_has_errors_alone(
     here: list[int], at_bad: list[int], verdict: str
 ) -> None:
@@ -74,7 +74,7 @@ def test_the_cause_is_read_from_the_output(row: dict[str, str]) -> None:
     assert find_cause(row["output"], "/repo") == Cause(row["error"], row["message"], row["place"])
 
 
-@pytest.mark.parametrize(("error", "message", "place", "signature"), TABLE["signature"])
+@pytest.mark.parametrize("error, message, place, signature", TABLE["signature"])
 def test_the_signature_is_the_error_with_its_file_or_with_the_test_of_an_assertion(
     error: str, message: str, place: str, signature: str
 ) -> None:

@@ -42,7 +42,7 @@ def test_a_learned_flow_is_called_by_its_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("flow", "changes"),
+    "flow, changes",
     [
         ("fix_lint", "you land the changes"), ("keep_commits", "makes a branch"),
         ("prepare_environment", "installs packages"), ("undo_landing", "undoes a landing"),

@@ -43,7 +43,7 @@ def test_a_makefile_target_is_a_linter_when_it_names_lines(repository: Repositor
 
 
 @pytest.mark.parametrize(
-    ("files", "command"),
+    "files, command",
     [
         ({"a.py": "1"}, "python3 -m venv .venv && .venv/bin/pip install ruff"),
         ({"a.py": "1", "pyproject.toml": "", "uv.lock": ""}, "uv add --dev ruff"),

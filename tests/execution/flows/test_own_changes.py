@@ -13,7 +13,7 @@ def format_january(day: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "places"),
+    "parameters, places",
     [
         ({}, ["cart.py:1"]),
         ({"today": "2026-01-05T00:00:00+01:00"}, ["cart.py:1", "cart.py:2"]),

@@ -29,7 +29,7 @@ def test_findings_have_their_present_line_and_whether_only_the_history_has_them(
 
 
 @pytest.mark.parametrize(
-    ("path", "size_bytes", "sentence"),
+    "path, size_bytes, sentence",
     [
         ("web/node_modules/x/a.js", 17, "web/node_modules holds files that a tool fills"),
         ("a.zip", 2_000_000, "a.zip is 2.0 MB (archive)"),

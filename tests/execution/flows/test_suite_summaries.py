@@ -9,7 +9,7 @@ from engine.model import CheckResult
 
 
 @pytest.mark.parametrize(
-    ("check", "words"),
+    "check, words",
     [
         (CheckResult("pytest", 23, 0, seconds=1.25), "all 23 tests passed in 1.2 s"),
         (CheckResult("pytest", 1, 0, skipped=2), "the one test passed in <0.1 s, 2 skipped"),
@@ -28,7 +28,7 @@ def test_results_are_described_in_a_sentence(check: CheckResult, words: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("failing", "failed_before", "words", "is_new"),
+    "failing, failed_before, words, is_new",
     [
         ("a", None, "it is not known whether it failed before", True),
         ("ab", None, "it is not known whether they failed before", True),
@@ -50,7 +50,7 @@ def test_changes_are_blamed_only_for_tests_that_did_not_fail_before(
 
 
 @pytest.mark.parametrize(
-    ("errors", "failing", "failed_before", "words"),
+    "errors, failing, failed_before, words",
     [
         (1, "a", "a", "that was so before as well"),
         (2, "aa", "a", "1 of them failed before as well: a"),
@@ -98,7 +98,7 @@ PASSED = CheckResult("go test", 1, 0)
 
 
 @pytest.mark.parametrize(
-    ("checks", "is_new"),
+    "checks, is_new",
     [
         ([OLD_TEST, OLD_ERROR], False),
         (

@@ -56,7 +56,7 @@ def test_a_slower_test_is_reported_with_its_ratio(project: Repository, run_flow:
     assert f"git log --oneline {fast[:10]}..HEAD" in run.transcript
 
 
-@pytest.mark.parametrize(("text", "names"), FILES)
+@pytest.mark.parametrize("text, names", FILES)
 def test_a_skip_mark_names_its_last_day_and_is_recognised(text: str, names: list[str]) -> None:
     after = add_skip_mark(text, names, LAST_DAY, "flaky: failed 3 of 20")
     assert find_quarantined_tests("t.py", after.split("\n")) == [QuarantinedTest("::".join(["t.py", *names]), LAST_DAY)]

@@ -32,7 +32,7 @@ HANGING = Reply(text="It begins, and then there is nothing.", hold=Event(), hold
 """An answer that stops in the middle, for ever."""
 
 
-@pytest.mark.parametrize(("characters", "seconds"), [(0, FIRST_BYTE_S), (3, IDLE_S)])
+@pytest.mark.parametrize("characters, seconds", [(0, FIRST_BYTE_S), (3, IDLE_S)])
 def test_a_hanging_provider_is_given_up_after_its_time(world: ModelWorld, characters: int, seconds: float) -> None:
     hanging = Reply(text="One more word. " * 9, hold=Event(), hold_after=characters)
     world.server.script(hanging, hanging)

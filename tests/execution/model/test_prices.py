@@ -40,7 +40,7 @@ def test_a_listed_model_with_a_key_has_its_listed_price(router: ModelRouter) -> 
     assert router.find_usual_price("anthropic:claude-sonnet-4-5") is None, "without a key it cannot be had"
 
 
-@pytest.mark.parametrize(("provider", "expected"), [("local", 0), ("box", 0), ("deepseek", 0), ("lan", None)])
+@pytest.mark.parametrize("provider, expected", [("local", 0), ("box", 0), ("deepseek", 0), ("lan", None)])
 def test_a_model_that_is_not_listed_is_free_on_this_machine_or_without_a_key(
     router: ModelRouter, provider: str, expected: int | None
 ) -> None:

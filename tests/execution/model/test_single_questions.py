@@ -80,7 +80,7 @@ def test_an_answer_is_charged_and_stored_without_secrets(engine: Engine, server:
 
 
 @pytest.mark.parametrize(
-    ("reply", "words"),
+    "reply, words",
     [
         (Reply(status=500, error="overloaded"), "is not working at the moment"),
         (Reply(status=401, error="no such key"), "clawpy key set openai"),

@@ -29,7 +29,7 @@ def make_confinement(root: Path, *, readable: tuple[Path, ...] = ()) -> Confinem
     return confinement
 
 
-@pytest.mark.parametrize(("program", "path", "readable"), TABLE["readable"])
+@pytest.mark.parametrize("program, path, readable", TABLE["readable"])
 def test_the_installations_of_the_path_and_of_the_program_are_readable(
     tmp_path: Path, program: str, path: str, readable: list[str]
 ) -> None:
@@ -90,7 +90,7 @@ ENVIRONMENTS = {
 """The environment of the engine, the active one, whether the workspace has its own, and the one that commands get."""
 
 
-@pytest.mark.parametrize(("engine", "active", "has_own", "expected"), ENVIRONMENTS.values(), ids=ENVIRONMENTS)
+@pytest.mark.parametrize("engine, active, has_own, expected", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
 def test_commands_get_the_virtual_environment_of_the_workspace_and_not_that_of_the_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, active: str, has_own: bool, expected: str
 ) -> None:
@@ -123,7 +123,7 @@ def test_secret_places_follow_pointers_and_links(tmp_path: Path) -> None:
     assert user not in find_secret_places(home, {"HOME": str(user)})
 
 
-@pytest.mark.parametrize(("root", "is_shown"), [("home", False), (".", False), ("home/pyenv", True)])
+@pytest.mark.parametrize("root, is_shown", [("home", False), (".", False), ("home/pyenv", True)])
 def test_neither_a_tool_nor_a_setting_makes_the_home_readable(tmp_path: Path, root: str, is_shown: bool) -> None:
     tool = tmp_path / root
     for folder in ("home/pyenv", "session_home"):

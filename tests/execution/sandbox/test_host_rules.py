@@ -20,12 +20,12 @@ from tests.support.helpers import read_table, refused
 ROWS = read_table(__file__)
 
 
-@pytest.mark.parametrize(("entry", "host", "port", "through"), ROWS["an_entry_lets_these_hosts_through"])
+@pytest.mark.parametrize("entry, host, port, through", ROWS["an_entry_lets_these_hosts_through"])
 def test_an_entry_lets_these_hosts_through(entry: str, host: str, port: int, through: bool) -> None:
     assert parse_rules([entry])[0].matches(normalise_host(host), port) is through
 
 
-@pytest.mark.parametrize(("entry", "address", "admitted"), ROWS["an_entry_admits_these_addresses"])
+@pytest.mark.parametrize("entry, address, admitted", ROWS["an_entry_admits_these_addresses"])
 def test_an_entry_admits_these_addresses(entry: str, address: str, admitted: bool) -> None:
     assert parse_rules([entry])[0].admits(ipaddress.ip_address(address)) is admitted
 
@@ -49,7 +49,7 @@ def test_private_addresses_are_not_public(address: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "is_for_pages"), [("::ffff:8.8.8.8", False), ("2002:808:808::", False), ("64:ff9b::808:808", True)]
+    "text, is_for_pages", [("::ffff:8.8.8.8", False), ("2002:808:808::", False), ("64:ff9b::808:808", True)]
 )
 def test_a_public_ipv4_address_in_ipv6_is_for_commands_and_only_as_nat64_for_pages(
     text: str, is_for_pages: bool

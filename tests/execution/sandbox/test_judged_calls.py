@@ -21,7 +21,7 @@ def test_each_call_that_is_passed_on_is_judged() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="these are Linux' system calls")
-@pytest.mark.parametrize(("listed_as", "problem"), [("setpriority", ""), ("unlisted", "Operation not permitted")])
+@pytest.mark.parametrize("listed_as, problem", [("setpriority", ""), ("unlisted", "Operation not permitted")])
 def test_a_call_that_nobody_judges_is_refused(tmp_path: Path, listed_as: str, problem: str) -> None:
     landlock = Landlock()
     if landlock.problem:

@@ -39,7 +39,7 @@ def test_a_rung_that_works_is_in_force() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "fix"),
+    "error, fix",
     [
         ("No permissions to create new namespace, likely because the kernel does not allow it", "user namespaces"),
         ("setting up uid map: Permission denied", "AppArmor"),
@@ -88,7 +88,7 @@ def test_every_version_of_landlock_holds_a_command(abi: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "fix"),
+    "error, fix",
     [
         ("sandbox_apply: Operation not permitted", "outside of other sandboxes"),
         ("something else", "check that `seatbelt` can run"),

@@ -31,7 +31,7 @@ def make_programs(project: Path, *names: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("script", "runner"),
+    "script, runner",
     TABLE["scripts"],
 )
 def test_a_script_that_only_calls_a_runner_is_that_runner(
@@ -45,7 +45,7 @@ def test_a_script_that_only_calls_a_runner_is_that_runner(
 
 
 @pytest.mark.parametrize(
-    ("lock", "manager", "test", "single_test"),
+    "lock, manager, test, single_test",
     TABLE["locks"],
 )
 def test_the_package_manager_is_that_of_the_lock_file(
@@ -62,7 +62,7 @@ def test_the_package_manager_is_that_of_the_lock_file(
     assert project.packages[0].manager == manager
 
 
-@pytest.mark.parametrize(("files", "manager", "install"), TABLE["install"])
+@pytest.mark.parametrize("files, manager, install", TABLE["install"])
 def test_the_lock_file_decides_how_packages_are_installed(
     tmp_path: Path, files: dict[str, str], manager: str, install: str
 ) -> None:
@@ -73,7 +73,7 @@ def test_the_lock_file_decides_how_packages_are_installed(
     assert packages.hosts
 
 
-@pytest.mark.parametrize(("files", "command"), TABLE["environment"])
+@pytest.mark.parametrize("files, command", TABLE["environment"])
 def test_the_command_that_makes_an_environment(tmp_path: Path, files: dict[str, str], command: str) -> None:
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -103,14 +103,14 @@ def test_missing_pytest_is_named_with_the_command_that_installs_it(
 
 
 @pytest.mark.parametrize(
-    ("made_by", "has_uv", "command"),
+    "made_by, has_uv, command",
     [
         ("", True, ENSUREPIP),
         ("uv = 0.9.0", True, "uv pip install --python {environment} pytest -e ."),
         ("uv = 0.9.0", False, ENSUREPIP),
     ],
 )
-@pytest.mark.parametrize(("path", "environment"), [("", ".venv"), ("packages/py", "../../.venv")])
+@pytest.mark.parametrize("path, environment", [("", ".venv"), ("packages/py", "../../.venv")])
 def test_pytest_is_installed_into_the_nearest_environment_even_if_it_has_no_pip(
     repository: Repository,
     tmp_path: Path,
@@ -178,7 +178,7 @@ def test_a_broken_package_json_is_no_test(tmp_path: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "text", "title"),
+    "file, text, title",
     TABLE["targets"],
 )
 def test_a_target_named_test_is_the_test_command(

@@ -36,7 +36,7 @@ def test_an_installation_into_the_cache_leaves_the_tree_alone(world: FlowWorld) 
 
 
 @pytest.mark.parametrize(
-    ("lock", "command"),
+    "lock, command",
     [
         ("package-lock.json", "npm install --package-lock-only --ignore-scripts"),
         ("pnpm-lock.yaml", "pnpm install --lockfile-only --ignore-scripts --no-frozen-lockfile"),

@@ -47,7 +47,7 @@ def replace_text(file: Path, old: str, new: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("host", "project", "command"),
+    "host, project, command",
     [
         pytest.param("registry.npmjs.org", "npm", "npm install --package-lock-only --no-audit",
                      marks=pytest.mark.long),
@@ -79,7 +79,7 @@ def test_a_changed_manifest_is_named(tmp_path: Path, change: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize(
-    ("project", "manifest", "required", "beside"),
+    "project, manifest, required, beside",
     [("go", "go.mod", "a v1", "vendor/modules.txt"), ("poetry", "pyproject.toml", "Six", "uv.lock")],
 )
 def test_a_lock_file_that_is_not_used_is_passed_over(

@@ -42,7 +42,7 @@ def test_junit_reports_have_node_ids(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(("exit_code", "errors"), [(5, 0), (3, 1), (-11, 1)])
+@pytest.mark.parametrize("exit_code, errors", [(5, 0), (3, 1), (-11, 1)])
 def test_a_run_without_its_report_has_an_error(exit_code: int, errors: int) -> None:
     check = read_output("junit", report="<testsuite", exit_code=exit_code)
     assert (check.passed, check.errors, check.green, check.failing) == (0, errors, False, ())
@@ -64,7 +64,7 @@ def test_the_time_of_each_go_test_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("output_format", "output"),
+    "output_format, output",
     [
         ("tap", "TAP version 13\nok 1 - later # SKIP\n  duration_ms: 1.5\n# pass 0\n# fail 0\n# skipped 1\n"),
         ("go", "--- SKIP: TestLater (0.00s)\nok  \texample.com/shop\t0.002s\n"),
@@ -78,7 +78,7 @@ def test_a_skipped_test_has_no_time(output_format: str, output: str) -> None:
     assert (check.passed, check.skipped, check.durations) == (0, 1, ())
 
 
-@pytest.mark.parametrize(("exit_code", "passed"), [(0, 1), (2, 0)])
+@pytest.mark.parametrize("exit_code, passed", [(0, 1), (2, 0)])
 def test_of_output_without_results_only_the_exit_code_counts(exit_code: int, passed: int) -> None:
     check = read_output("words", "compiled with great success\n", exit_code)
     assert (check.counted, check.passed, check.failed) == (False, passed, 1 - passed)

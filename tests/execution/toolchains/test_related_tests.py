@@ -16,7 +16,7 @@ TESTS = {
 
 
 @pytest.mark.parametrize(
-    ("changed", "related"),
+    "changed, related",
     [
         ("a/cart.py", ["tests/a/test_cart.py", "tests/test_flow.py"]),
         ("b/cart.py", ["tests/b/cart_test.py", "tests/b/test_cart.py"]),

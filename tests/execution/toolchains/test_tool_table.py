@@ -6,7 +6,7 @@ from engine.execution.runners.toolchains.tool_table import TEST_FILE, ToolRow, b
 
 
 @pytest.mark.parametrize(
-    ("row", "key"),
+    "row, key",
     [
         ({"name": "x", "program": "x"}, "kind"),
         ({"name": "x", "kind": "y", "detected_by": "z", "programm": "x"}, "programm"),
@@ -18,7 +18,7 @@ def test_a_row_of_a_tool_with_a_missing_or_an_unknown_key_is_refused(row: dict[s
 
 
 @pytest.mark.parametrize(
-    ("path", "is_test"),
+    "path, is_test",
     [
         ("tests/data.json", True), ("spec/cart.rb", True), ("web/__tests__/cart.js", True), ("test_cart.py", True),
         ("cart_test.go", True), ("cart.spec.ts", True), ("CartTest.java", True), ("src/TestCart.java", True),

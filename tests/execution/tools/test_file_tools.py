@@ -65,7 +65,7 @@ def test_edit_replaces_a_text_that_occurs_once(world: BeltWorld) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "old", "new", "after"),
+    "before, old, new, after",
     [
         (b"a\r\nb\r\nc\r\n", "a\nb", "x\ny\nz", b"x\r\ny\r\nz\r\nc\r\n"),
         (b"a\r\nb\r\n", "b", "b\nc", b"a\r\nb\r\nc\r\n"),
@@ -148,7 +148,7 @@ def test_the_placeholder_of_a_key_is_not_written_over_it(world: BeltWorld) -> No
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "changes"),
+    "before, after, changes",
     [
         pytest.param("a\r\nb\r\n", "a\nb\n", ["-a␍", "-b␍", "+a", "+b"], id="line ends"),
         pytest.param("a\n", "a", ["-a", "+a", "\\ No newline at end of file"], id="the last newline"),

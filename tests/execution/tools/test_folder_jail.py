@@ -46,7 +46,7 @@ def test_paths_to_outside_are_refused(world: BeltWorld, path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "words"),
+    "path, words",
     [
         ("a\n../outside/secret.txt", "control characters"),
         ("a\x1b[2Kb", "control characters"),
@@ -89,7 +89,7 @@ OUTSIDE, GIT, CIRCLE = "not in the project", ".git is not for the file tools", "
 
 
 @pytest.mark.parametrize(
-    ("target", "path", "problem"),
+    "target, path, problem",
     [
         ("{outside}/secret.txt", "link", OUTSIDE), ("../outside/secret.txt", "link", OUTSIDE),
         ("{outside}/new.txt", "link", OUTSIDE), ("/", "link{outside}/secret.txt", OUTSIDE),

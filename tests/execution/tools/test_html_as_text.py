@@ -48,7 +48,7 @@ def test_any_html_becomes_text(html: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("html", "text"),
+    "html, text",
     [
         ("a<b>b</b> c", "ab c"), ("a\n\n b", "a b"), ("1 < 2 > 1", "1 < 2 > 1"), ("<p>a<p>b", "a\n\nb"),
         ("<script>a<p></SCRIPT >b", "b"), ("<pre>  a\n\tb</pre>", "```\n  a\n\tb\n```"), ("<a href=x>a</a>", "a"),

@@ -133,7 +133,7 @@ def test_nothing_is_written_before_it_is_allowed(make_belt_world: MakeBeltWorld)
 
 @needs_sandbox
 @pytest.mark.parametrize(
-    ("kind", "arguments", "rule"),
+    "kind, arguments, rule",
     [
         ("think", {}, ""),
         ("execute", {"command": "pytest -q"}, ""),
@@ -164,7 +164,7 @@ def test_an_agents_own_tools_may_name_a_file_of_the_session_by_its_full_path(mak
 
 
 @needs_sandbox
-@pytest.mark.parametrize(("kind", "arguments", "reason"), TABLE["asked_about"])
+@pytest.mark.parametrize("kind, arguments, reason", TABLE["asked_about"])
 def test_a_person_is_asked_about_unknown_kinds_of_tools(
     make_belt_world: MakeBeltWorld, kind: str, arguments: dict[str, Any], reason: str
 ) -> None:

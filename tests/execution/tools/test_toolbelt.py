@@ -22,7 +22,7 @@ from tests.support.helpers import read_table
 TABLE = read_table(__file__)
 
 
-@pytest.mark.parametrize(("tool", "arguments", "problem"), TABLE["mistakes"])
+@pytest.mark.parametrize("tool, arguments, problem", TABLE["mistakes"])
 def test_a_mistake_is_answered_with_a_fix(world: BeltWorld, tool: str, arguments: Any, problem: str) -> None:
     world.write_file("a.txt", "x x")
     result = world.belt.call(tool, arguments)
@@ -56,7 +56,7 @@ def test_an_agent_has_the_tools_of_its_folder_and_none_if_that_is_broken(
     assert "tools.json" in result.text
 
 
-@pytest.mark.parametrize(("programs", "recorded"), TABLE["recorded_commands"])
+@pytest.mark.parametrize("programs, recorded", TABLE["recorded_commands"])
 def test_a_command_is_its_program_and_a_plain_word(programs: list[str], recorded: str) -> None:
     assert name_command(programs) == recorded
 

@@ -35,7 +35,7 @@ y</pre></body></html>"""
 
 
 @pytest.mark.parametrize(
-    ("body", "kind", "encoding", "text"),
+    "body, kind, encoding, text",
     [
         (b'{"a": 1}', "application/json", "identity", '{"a": 1}'),
         ("gr\u00fc\u00dfe".encode("latin-1"), "text/plain; charset=ISO-8859-1", "identity", "gr\u00fc\u00dfe"),

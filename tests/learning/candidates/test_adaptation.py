@@ -187,7 +187,7 @@ def _fail(*_: object) -> None:
     raise PowerFailure
 
 
-@pytest.mark.parametrize(("failing", "step"), [(Transaction, "record"), (Session, "flush")], ids=["event", "commit"])
+@pytest.mark.parametrize("failing, step", [(Transaction, "record"), (Session, "flush")], ids=["event", "commit"])
 def test_a_decision_that_fails_at_any_step_changes_nothing(
     world: AdaptationWorld, monkeypatch: pytest.MonkeyPatch, failing: type, step: str
 ) -> None:

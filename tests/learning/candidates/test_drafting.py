@@ -106,7 +106,7 @@ def test_a_landed_fix_has_its_diff_and_the_cause() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ending", "is_kept"),
+    "ending, is_kept",
     [
         (" " * (MAX_PATCH_CHARS - len(FIX_DIFF)), True),
         (" " * (MAX_PATCH_CHARS - len(FIX_DIFF) + 1), False),
@@ -123,7 +123,7 @@ def test_a_diff_that_is_too_long_or_has_a_secret_is_left_out(ending: str, is_kep
 
 
 @pytest.mark.parametrize(
-    ("lines", "change"),
+    "lines, change",
     [
         (["+    return net"], "in cart.py it added `return net`"),
         (["-    return net", "+"], "in cart.py it took out `return net`"),
@@ -182,7 +182,7 @@ ADOPTED = make_record(RecordKind.SUCCESSFUL_BUBBLE, leader="cto", pattern="small
 
 
 @pytest.mark.parametrize(
-    ("learning_record", "reason", "workspace"),
+    "learning_record, reason, workspace",
     [
         (OVER_BUDGET, f"{AGENT} spent $1.20 of its $1.00 on 2026-01-05", ""),
         (CONFLICT, f"the work of {AGENT} conflicted with other work in a.py, b.py, c.py", SHOP),
@@ -208,7 +208,7 @@ def test_a_model_is_cheaper_at_four_fifths_of_the_price() -> None:
 
 
 @pytest.mark.parametrize(
-    ("records", "tweak"),
+    "records, tweak",
     [
         ([make_failed_retry()], PolicyTweak(1)),
         ([make_failed_retry(attempts=3)], PolicyTweak(1)),
@@ -225,7 +225,7 @@ def test_a_limit_lies_between_the_attempts_of_heals_and_those_of_failures(
 
 
 @pytest.mark.parametrize(
-    ("records", "max_attempts"),
+    "records, max_attempts",
     [
         ([make_failed_retry(attempts=2)], 3),  # one attempt is always allowed
         ([make_failed_retry()], 1),  # the settings allow only one attempt
@@ -320,7 +320,7 @@ def test_a_fragment_from_a_memory_is_the_memory() -> None:
 
 
 @pytest.mark.parametrize(
-    ("learning_record", "sources", "reason"),
+    "learning_record, sources, reason",
     [
         (make_heal_record(), StandInSources(), f"session sess_1 fixed {TOTAL} but does not say how"),
         (make_heal_record(), StandInSources(running={"sess_1"}), "session sess_1 is still running"),

@@ -65,7 +65,7 @@ def test_a_flow_with_the_commands_of_another_is_refused_unless_their_workspaces_
 
 
 @pytest.mark.parametrize(
-    ("effect", "reason"),
+    "effect, reason",
     [
         (PromptFragment(()), "says nothing"),
         (PromptFragment((" \n",)), "says nothing"),
@@ -88,7 +88,7 @@ def test_an_invalid_effect_is_refused_with_the_reason(effect: Effect, reason: st
 
 
 @pytest.mark.parametrize(
-    ("effect", "lines"),
+    "effect, lines",
     [
         (PromptFragment(("Prefer concrete patterns.",)), ["- Prefer concrete patterns."]),
         (
@@ -112,7 +112,7 @@ def test_previews_in_words(effect: Effect, lines: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("effect", "remaining"),
+    "effect, remaining",
     [
         (PromptFragment(("Ask Ann.", "Test first.")), PromptFragment(("Test first.",))),
         (RoutingHint("openai:gpt-6-luna", why="Ann said so"), RoutingHint("openai:gpt-6-luna")),

@@ -55,7 +55,7 @@ RECALLED = {"memories": ["m"], "origins": ["o"], "session_id": "s"}
 
 
 @pytest.mark.parametrize(
-    ("kind", "payload", "before", "score"),
+    "kind, payload, before, score",
     [
         ("ValidationFailed", make_validation(2, 0, 2), 0, 59.0),  # one attempt that failed is no opportunity yet
         ("ValidationFailed", make_validation(2, 0, 3), 0, 61.0),
@@ -90,7 +90,7 @@ def test_formulas_at_their_boundaries(kind: str, payload: dict[str, Any], before
 
 
 @pytest.mark.parametrize(
-    ("trust", "before", "score"),
+    "trust, before, score",
     [(Trust.QUOTED, 0, 65.0), (Trust.QUOTED, 1, 70.0), (Trust.OPERATOR, 0, 75.0), (Trust.QUOTED, 9, 85.0)],
 )
 def test_a_kept_fact_scores_by_whose_words_it_is_and_by_how_often_it_was_kept_before(

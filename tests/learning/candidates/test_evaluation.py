@@ -59,7 +59,7 @@ def make_candidate(drafted_from: LearningRecord, effect: Effect | None = None, *
 
 
 @pytest.mark.parametrize(
-    ("type", "kinds"),
+    "type, kinds",
     [
         (CandidateType.FIX_TEMPLATE, {RecordKind.FAILED_TDD, RecordKind.SUCCESSFUL_HEAL}),
         (
@@ -84,7 +84,7 @@ def test_each_type_is_drafted_from_the_kinds_of_the_specification(type: Candidat
     assert all(find_types(kind) for kind in RecordKind)
 
 
-@pytest.mark.parametrize(("score", "opportunities"), [(59.9, 0), (60.0, 1), (100.0, 1)])
+@pytest.mark.parametrize("score, opportunities", [(59.9, 0), (60.0, 1), (100.0, 1)])
 def test_a_record_is_an_opportunity_from_60_points_on(score: float, opportunities: int) -> None:
     assert len(select_opportunities([make_record(1, score=score)])) == opportunities
 
@@ -109,7 +109,7 @@ def test_opportunities_are_the_best_and_newest_of_each_key() -> None:
 
 
 @pytest.mark.parametrize(
-    ("drafted", "scores", "expected"),
+    "drafted, scores, expected",
     [
         (100.0, [], 45.0),
         (30.0, [], 30.0),
@@ -131,7 +131,7 @@ def test_the_score_is_that_of_the_specification(drafted: float, scores: list[flo
 
 
 @pytest.mark.parametrize(
-    ("fact", "other", "is_support"),
+    "fact, other, is_support",
     [
         ("prices are stored as whole cents", "all prices are stored as whole cents!", True),
         ("prices are stored as whole cents", "releases are tagged on Mondays", False),
@@ -197,7 +197,7 @@ def make_command_error(message: str) -> LearningRecord:
 
 
 @pytest.mark.parametrize(
-    ("effect", "against", "speaks"),
+    "effect, against, speaks",
     [
         (PolicyTweak(1), HEAL, True),
         (PolicyTweak(2), HEAL, False),
@@ -234,7 +234,7 @@ def test_records_against_a_fix_template_are_those_since_it_became_active() -> No
 
 
 @pytest.mark.parametrize(
-    ("effect", "other", "same"),
+    "effect, other, same",
     [
         (RoutingHint("openai:small", "c", 10, "why"), RoutingHint("openai:small", "c", 20, "because"), True),
         (RoutingHint("openai:small", "c"), RoutingHint("openai:small", "d"), False),
@@ -254,7 +254,7 @@ def test_effects_that_make_the_same_change(effect: Effect, other: Effect, same: 
 # Rejected candidates
 
 
-@pytest.mark.parametrize(("old", "new", "is_reopened"), [(1, 2, False), (1, 3, True), (4, 4, False), (4, 5, True)])
+@pytest.mark.parametrize("old, new, is_reopened", [(1, 2, False), (1, 3, True), (4, 4, False), (4, 5, True)])
 def test_a_rejected_candidate_is_reopened_by_as_many_new_records_as_before_and_at_least_three(
     old: int, new: int, is_reopened: bool
 ) -> None:

@@ -105,7 +105,7 @@ def test_the_limits_for_an_agent_in_a_workspace_all_apply(world: AdaptationWorld
 
 
 @pytest.mark.parametrize(
-    ("arms", "verdict"),
+    "arms, verdict",
     [
         (Arms(), "not enough evidence"),
         (Arms(40, 0, 0, 0), "not enough evidence"),  # nothing to compare with

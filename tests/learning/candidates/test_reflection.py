@@ -99,7 +99,7 @@ def make_permission_answered(answer: str, by: str = "") -> Event:
 
 
 @pytest.mark.parametrize(
-    ("event", "expected"),
+    "event, expected",
     [
         (make_validation_failed("sess_1"), [(f"failed_tdd/{TOTAL}", "workspace", SHOP, 80.0)]),
         (make_retry_repeated("sess_1"), [("repeated_retry", "agent", AGENT, 85.0)]),
@@ -202,7 +202,7 @@ def test_earlier_errors_raise_the_score_also_within_one_reading(world: Adaptatio
 
 
 @pytest.mark.parametrize(
-    ("tool", "message", "signature"),
+    "tool, message, signature",
     [
         ("edit", "no_match: the old text is not in src/a.py", "no_match"),
         ("grep", "there is no tool 'grep'; there are read, write", "there-tool-there-are-read-write"),

@@ -19,7 +19,7 @@ def learn_kinds(cases: list[tuple[str, float, bool]]) -> KindCalibration:
     return calibration
 
 
-@pytest.mark.parametrize(("outcomes", "is_credible"), [(11, False), (12, True)])
+@pytest.mark.parametrize("outcomes, is_credible", [(11, False), (12, True)])
 def test_a_high_score_is_credible_after_twelve_that_came_true(outcomes: int, is_credible: bool) -> None:
     calibration = TwinCalibration()
     for _ in range(outcomes):
@@ -34,7 +34,7 @@ def test_after_the_twelfth_outcome_the_prior_fades() -> None:
     assert calibration.calibrate(0.999) == pytest.approx(26 / 28)
 
 
-@pytest.mark.parametrize(("score", "is_near"), [(0.8, False), (0.88, True), (0.98, True)])
+@pytest.mark.parametrize("score, is_near", [(0.8, False), (0.88, True), (0.98, True)])
 def test_a_high_score_is_credible_by_the_outcomes_of_scores_from_a_little_below_on(score: float, is_near: bool) -> None:
     calibration = TwinCalibration()
     for _ in range(12):
@@ -73,7 +73,7 @@ def test_a_low_score_never_lowers_a_kind_that_was_always_approved(
     assert calibration.calibrate("bisect", score) >= share - 0.001
 
 
-@pytest.mark.parametrize(("dismissed", "raised"), [(MIN_UNANIMOUS - 1, True), (MIN_UNANIMOUS, False)])
+@pytest.mark.parametrize("dismissed, raised", [(MIN_UNANIMOUS - 1, True), (MIN_UNANIMOUS, False)])
 def test_a_high_score_raises_a_dismissed_kind_only_until_twelve_dismissals(dismissed: int, raised: bool) -> None:
     calibration = learn_kinds([("lint", 0.3, False)] * dismissed)
     assert (calibration.calibrate("lint", 0.9) > calibration.calibrate("lint", 0.3)) is raised

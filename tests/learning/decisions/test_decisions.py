@@ -86,7 +86,7 @@ def test_an_approval_pairs_with_the_latest_rejection_of_the_hour_elsewhere(
     assert (pair.chosen_confidence, pair.rejected_confidence) == (0.4, 0.4)
 
 
-@pytest.mark.parametrize(("waited", "pairs_made"), [(HOUR, 1), (HOUR + timedelta(microseconds=1), 0)])
+@pytest.mark.parametrize("waited, pairs_made", [(HOUR, 1), (HOUR + timedelta(microseconds=1), 0)])
 def test_pairing_window_includes_one_hour(
     database: Database, clock: FakeClock, waited: timedelta, pairs_made: int, record: Record
 ) -> None:

@@ -204,7 +204,7 @@ OUTPUTS = ("input", "preferred_output", "non_preferred_output")
 
 
 @pytest.mark.parametrize(
-    ("shape", "keys"),
+    "shape, keys",
     [(Shape.TOGETHER, OUTPUTS), (Shape.OPENAI, OUTPUTS), (Shape.TRL, ("prompt", "chosen", "rejected"))],
 )
 def test_a_format_with_messages_has_one_of_the_assistant_on_each_side(shape: Shape, keys: tuple[str, ...]) -> None:
@@ -230,7 +230,7 @@ def test_every_format_is_read_as_it_was_written(context: str, chosen: str, rejec
 
 
 @pytest.mark.parametrize(
-    ("line", "reason"),
+    "line, reason",
     [
         ("{", "no JSON"),
         ("[]", "the line is not an object"),

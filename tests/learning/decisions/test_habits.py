@@ -40,7 +40,7 @@ def test_the_usual_wait_is_known_from_five_approvals_on() -> None:
     assert learn_habits([APPROVAL] * 5).find_usual_wait("run_tests") == timedelta(hours=2)
 
 
-@pytest.mark.parametrize(("approvals", "dismissals", "channel"), [(2, 0, None), (3, 0, "garden"), (3, 3, None)])
+@pytest.mark.parametrize("approvals, dismissals, channel", [(2, 0, None), (3, 0, "garden"), (3, 3, None)])
 def test_the_usual_channel_needs_three_approvals_and_a_majority(
     approvals: int, dismissals: int, channel: str | None
 ) -> None:

@@ -177,7 +177,7 @@ def test_rates_are_of_decisions_of_a_person() -> None:
 
 
 @pytest.mark.parametrize(
-    ("confidence", "bucket"),
+    "confidence, bucket",
     [(0.3, "0.3-0.4"), (0.3999, "0.3-0.4"), (0.4, "0.4-0.5"), (0.7999, "0.7-0.8"), (0.8, "0.8-1.0"), (1.0, "0.8-1.0")],
 )
 def test_buckets_at_their_bounds(confidence: float, bucket: str) -> None:
@@ -187,7 +187,7 @@ def test_buckets_at_their_bounds(confidence: float, bucket: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("older", "newer", "trend"),
+    "older, newer, trend",
     [
         (5, 5, "steady"),
         (1, 9, "improving"),
@@ -229,7 +229,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
 
 
 @pytest.mark.parametrize(
-    ("days", "number", "length"),
+    "days, number, length",
     [(1, 1, 1), (7, 7, 1), (31, 31, 1), (32, 5, 7), (90, 13, 7), (400, 29, 14), (3650, 11, 364)],
 )
 def test_slices_of_time_are_equal_and_end_today(days: int, number: int, length: int) -> None:
@@ -258,7 +258,7 @@ def test_a_changed_taste_is_reported_with_the_share_before() -> None:
     assert "taste changed" in result.words
 
 
-@pytest.mark.parametrize(("recent", "shifts"), [(MIN_DRIFT_KIND - 1, 0), (MIN_DRIFT_KIND, 1)])
+@pytest.mark.parametrize("recent, shifts", [(MIN_DRIFT_KIND - 1, 0), (MIN_DRIFT_KIND, 1)])
 def test_a_kind_with_too_few_decisions_is_not_compared(recent: int, shifts: int) -> None:
     earlier = [("garden", True)] * 60
     newest = [("garden", False)] * recent + [("lint", True)] * (NEWEST_DECISIONS - recent)

@@ -246,7 +246,7 @@ class ForgettingJudge(ScriptedModel):
 
 
 @pytest.mark.parametrize(
-    ("answer", "verdict"),
+    "answer, verdict",
     [
         (NO_ANSWER, "no answer: no answer: the model did not answer within 30 s"),
         ("yes", "no answer: the answer is not the JSON object"),
@@ -277,7 +277,7 @@ def test_a_yes_promotes_once_with_its_provenance(make_world: MakeWorld) -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "forgotten"),
+    "reason, forgotten",
     [("it is said that we install with uv", UV), ("so says Ann", UV), ("Ann sees to it", "Ann sees to it")],
     ids=["the reason quotes the entry", "the entry", "the reason"],
 )

@@ -96,7 +96,7 @@ def test_everything_but_the_changed_value_stays_byte_for_byte() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "id", "error"),
+    "data, id, error",
     [
         (BY_HAND, "lrn_a", "line 20: 'nonsense' is not `key: value`"),
         (b"---\nid: a\n---\nfirst\n---\nid: a\n---\nsecond\n", "a", "line 5: a appears twice"),
@@ -113,7 +113,7 @@ def test_an_entry_that_cannot_be_read_is_reported_with_its_line_and_left_alone(
 
 
 @pytest.mark.parametrize(
-    ("line", "error"),
+    "line, error",
     [
         ("type: poem", "line 3: type is 'poem': Input should be 'declarative', "),
         ("importance: 1.5", "line 3: importance is 1.5: it must be from 0 to 1"),
@@ -136,7 +136,7 @@ def test_an_entry_without_an_id_gets_one_that_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "field", "value"),
+    "written, field, value",
     [
         ("title: Use uv: always", "title", "Use uv: always"),
         ("created_at: 2026-01-02", "created_at", datetime(2026, 1, 2, tzinfo=UTC)),

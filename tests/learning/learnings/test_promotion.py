@@ -160,7 +160,7 @@ def test_compaction_loses_no_source_and_no_session(entries: list[LearningEntry])
 
 
 @pytest.mark.parametrize(
-    ("about", "is_own"),
+    "about, is_own",
     [
         ("erred/edit/not_once: the old text is in the file # times", True),
         ("erred/acp:codex/the connection broke", True),
@@ -243,7 +243,7 @@ def test_an_entry_waits_until_all_its_retracted_sources_are_kept(promoted_world:
     assert learnings.waiting() == []
 
 
-@pytest.mark.parametrize(("reason", "is_revived"), [("wrong", True), ("its changes were not landed", False)])
+@pytest.mark.parametrize("reason, is_revived", [("wrong", True), ("its changes were not landed", False)])
 def test_the_copy_in_a_team_is_valid_again_only_if_it_was_retracted_with_its_entry(
     reason: str, is_revived: bool
 ) -> None:

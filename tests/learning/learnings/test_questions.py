@@ -15,7 +15,7 @@ CLAIM = {"text": "Amounts are cents", "scope": "corrective", "about": "team", "t
 
 
 @pytest.mark.parametrize(
-    ("answer", "generalises"),
+    "answer, generalises",
     [
         ('{"generalises": true, "reason": "it always helps"}', True),
         ('```\n{"generalises": true}\n```', True),

@@ -24,7 +24,7 @@ def test_a_cluster_has_three_distinct_sessions() -> None:
     assert {entry.session_id for entry in cluster} == {"s1", "s2", "s3"}
 
 
-@pytest.mark.parametrize(("angle", "clusters"), [("a36x86", 1), ("a36x88", 0)], ids=["0.80010", "0.79989"])
+@pytest.mark.parametrize("angle, clusters", [("a36x86", 1), ("a36x88", 0)], ids=["0.80010", "0.79989"])
 def test_the_threshold_is_a_cosine_of_four_fifths(angle: str, clusters: int) -> None:
     assert len(cluster_texts("a0 one", "a0 two", f"{angle} three", vectors=make_angle_vectors)) == clusters
 
@@ -40,7 +40,7 @@ def test_findings_of_rules_are_the_same_if_they_are_about_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("texts", "clusters"),
+    "texts, clusters",
     [
         ([f"{RUN_TESTS} {name}" for name in ("tests/cart.py", "tests/user.py", "tests/till.py")], 0),
         ([RUN_TESTS, RUN_TESTS, f"never {RUN_TESTS}"], 0),

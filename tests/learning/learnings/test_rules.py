@@ -61,7 +61,7 @@ def test_a_healed_test_is_confirmed_by_tests_and_its_importance_is_what_it_cost(
 
 
 @pytest.mark.parametrize(
-    ("kind", "payload", "about", "phase"),
+    "kind, payload, about, phase",
     [
         ("ValidationFailed", {"failing": [TEST]}, f"unmended/{TEST}", "corrective"),
         ("RetryRepeated", {"failing": [TEST]}, f"circles/{TEST}", "observations"),
@@ -145,7 +145,7 @@ def test_an_edit_is_a_finding_about_the_added_sentences_or_else_the_removed_ones
 
 
 @pytest.mark.parametrize(
-    ("original", "edited"), [("Go.", "Go. I prefer short names."), ("Go. I prefer short names.", "Go.")]
+    "original, edited", [("Go.", "Go. I prefer short names."), ("Go. I prefer short names.", "Go.")]
 )
 def test_what_you_like_stays_where_it_was_said(original: str, edited: str) -> None:
     """SPEC 6.3."""
@@ -174,7 +174,7 @@ def test_confidence_comes_from_how_it_was_established() -> None:
 
 
 @pytest.mark.parametrize(
-    ("impact", "value"),
+    "impact, value",
     [
         (Impact(reach=0), 0.0),
         (Impact(failure_avoided=True, seconds=600, cost=100_000, reach=2), 0.6),

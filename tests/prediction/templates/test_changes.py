@@ -66,7 +66,7 @@ def test_another_secret_in_the_same_file_is_another_subject(world: SensedWorkspa
 
 
 @pytest.mark.parametrize(
-    ("problem", "prompt"),
+    "problem, prompt",
     [
         (
             UnpushedProblem("files that a tool fills", "web/node_modules", size=17),

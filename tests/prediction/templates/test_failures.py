@@ -113,7 +113,7 @@ def test_a_bisect_goes_back_behind_a_head_that_changed_the_file_of_an_older_test
 
 
 @pytest.mark.parametrize(
-    ("failing", "passed", "prompt"),
+    "failing, passed, prompt",
     [
         ((CART,), 1, "Run `test_cart` alone: does it fail without the other tests?"),
         ((CART,), 0, None),
@@ -130,7 +130,7 @@ def test_a_single_failing_test_is_run_alone_once(
 
 
 @pytest.mark.parametrize(
-    ("facts", "later", "is_offered"),
+    "facts, later, is_offered",
     [
         ({"culprit": "0" * 40, "subject": "Faster cart"}, (), False),
         ({"culprit": "0" * 40, "subject": "Faster cart"}, (CART,), True),  # it passed since, and fails anew

@@ -17,7 +17,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
 
 
 @pytest.mark.parametrize(
-    ("subject", "routine"),
+    "subject, routine",
     [
         ("Release 2.2.0", True), ("release: v2", True), ("chore(release): 2.2.0", True), ("Bump version", True),
         ("chore: bump to 1.2", True), ("v1.2.3", True), ("2.2.0 (#12)", True), ("Version 3", True),
@@ -31,7 +31,7 @@ def test_a_commit_that_only_releases_is_known_by_its_subject(subject: str, routi
 
 
 @pytest.mark.parametrize(
-    ("at", "begin"),
+    "at, begin",
     [
         (datetime(2026, 1, 5, 5, tzinfo=UTC), datetime(2026, 1, 5, 5, tzinfo=UTC)),
         (datetime(2026, 1, 5, 4, 59, tzinfo=UTC), datetime(2026, 1, 4, 5, tzinfo=UTC)),

@@ -59,7 +59,7 @@ def test_failing_ci_offers_a_run_here(
 
 
 @pytest.mark.parametrize(
-    ("times", "expected"),
+    "times, expected",
     [
         ((3.0, 2.6, 0.5, 0.6, 0.5), "`test_total` took 2.6 s in the last two runs, and 0.5 s before."),
         ((3.0, 0.6, 0.5, 0.6, 0.5), ""),

@@ -147,7 +147,7 @@ def make_branch_without_commit(repository: Repository, age: timedelta) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "kind", "age"),
+    "make, kind, age",
     [
         (commit_that_is_not_pushed, "waiting_work", 2 * DAY),
         (commit_on_a_branch, "waiting_work", 2 * DAY),

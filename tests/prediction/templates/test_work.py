@@ -21,7 +21,7 @@ def make_task(world: SensedWorkspace, name: str, age: timedelta, **fields: Any) 
     return replace(original, **fields)
 
 
-@pytest.mark.parametrize(("age", "kind"), [(timedelta(days=7, seconds=-1), OPEN_TASK), (timedelta(days=7), STALE_TASK)])
+@pytest.mark.parametrize("age, kind", [(timedelta(days=7, seconds=-1), OPEN_TASK), (timedelta(days=7), STALE_TASK)])
 def test_a_task_without_a_change_for_seven_days_is_stale(world: SensedWorkspace, age: timedelta, kind: str) -> None:
     world.tasks = [make_task(world, "stock", timedelta(days=1), source="session"), make_task(world, "cart", age)]
     (card,) = open_task(world.sense())
