@@ -61,20 +61,20 @@ def make_activity(**read: Any) -> ActivitySince:
     return select_activity_since(NIGHT, **(nothing | read))
 
 
-def test_sessions_that_ended_later_count_sorted_by_their_end() -> None:
+def test_sessions_that_ended_later_count_sorted_by_their_end():
     later, before, running = make_session("b", LATER), make_session("a", NIGHT), make_session("c", None)
     latest = make_session("d", NIGHT + 2 * TICK)
     assert [ended.id for ended in make_activity(sessions=[running, latest, later, before]).ended_sessions] == ["b", "d"]
 
 
-def test_blocked_work_names_the_first_rail_that_did_not_allow_it() -> None:
+def test_blocked_work_names_the_first_rail_that_did_not_allow_it():
     result = make_activity(blocked_entries=[log_entry(LATER, ALLOW, ASK, BLOCK), log_entry(NIGHT, BLOCK)])
     assert [(work.rail, work.verdict, work.reason) for work in result.blocked] == [
         ("content", Verdict.ASK, "it pushes")
     ]
 
 
-def test_decisions_are_counted_by_who_made_them() -> None:
+def test_decisions_are_counted_by_who_made_them():
     confirmed, rejected = "PredictionConfirmed", "PredictionRejected"
     result = make_activity(
         decision_entries=[
@@ -86,7 +86,7 @@ def test_decisions_are_counted_by_who_made_them() -> None:
     assert (result.approved, result.approved_by_itself, result.rejected) == (2, 1, 1)
 
 
-def test_a_reversed_decision_does_not_count_and_a_later_one_counts_once() -> None:
+def test_a_reversed_decision_does_not_count_and_a_later_one_counts_once():
     confirmed, rejected, reopened = "PredictionConfirmed", "PredictionRejected", "PredictionReopened"
     newest_first = [
         make_entry(NIGHT + 4 * TICK, confirmed),
@@ -100,7 +100,7 @@ def test_a_reversed_decision_does_not_count_and_a_later_one_counts_once() -> Non
     assert set(DECISION_KINDS) == {confirmed, rejected, reopened}
 
 
-def test_learned_things_are_counted_by_sort() -> None:
+def test_learned_things_are_counted_by_sort():
     entries = [
         make_entry(LATER, "LearningPromoted"),
         make_entry(LATER, "LearningPromoted", card="y"),
@@ -131,12 +131,12 @@ def list_queued_ids(*newest_first: SessionView, now: datetime = NOW) -> list[str
     return [entry.id for entry in sort_queue(make_waiting_entries([CHANGE], newest_first, [], now))]
 
 
-def test_the_queue_begins_with_what_waits_longest() -> None:
+def test_the_queue_begins_with_what_waits_longest():
     early = make_interrupted("sess_1", NOW - timedelta(hours=1))
     assert list_queued_ids(early) == ["sess_1", "change_1"]
 
 
-def test_an_interrupted_session_leaves_the_queue_when_it_ran_again_or_after_a_day() -> None:
+def test_an_interrupted_session_leaves_the_queue_when_it_ran_again_or_after_a_day():
     stopped, later = make_interrupted("sess_1"), make_session("sess_2", NOW, flow="run_tests")
     assert "sess_1" in list_queued_ids(later, stopped)
     assert "sess_1" not in list_queued_ids(replace(later, flow="lint"), stopped)
@@ -144,7 +144,7 @@ def test_an_interrupted_session_leaves_the_queue_when_it_ran_again_or_after_a_da
     assert "sess_1" not in list_queued_ids(stopped, now=NOW + timedelta(hours=24))
 
 
-def test_interrupted_work_that_is_pending_again_is_not_in_the_queue_besides() -> None:
+def test_interrupted_work_that_is_pending_again_is_not_in_the_queue_besides():
     stopped = make_interrupted("sess_1")
     again = SimpleNamespace(workspace=stopped.workspace, assignment=SimpleNamespace(prompt=stopped.prompt))
     elsewhere = SimpleNamespace(workspace="/other", assignment=again.assignment)
@@ -152,7 +152,7 @@ def test_interrupted_work_that_is_pending_again_is_not_in_the_queue_besides() ->
     assert make_waiting_entries([], [stopped], [], NOW, pending=[elsewhere])
 
 
-def test_a_permission_comes_before_what_waits_longer() -> None:
+def test_a_permission_comes_before_what_waits_longer():
     permission = PermissionRequest(
         "perm_1", "sess_1", "builder", "/shop", "exec", "exec git push", "git push", "why", NOW
     )
@@ -171,13 +171,13 @@ def test_a_permission_comes_before_what_waits_longer() -> None:
         (("a submodule",), "copy or discard 1 file that cannot be landed:"),
     ],
 )
-def test_only_files_that_can_be_landed_are_to_be_landed(refused: tuple[str, ...], question: str) -> None:
+def test_only_files_that_can_be_landed_are_to_be_landed(refused: tuple[str, ...], question: str):
     files = tuple(FileChange(f"{number}", "added", 1, 0, refused=reason) for number, reason in enumerate(refused))
     [entry] = make_waiting_entries([replace(CHANGE, files=files)], [], [], NOW)
     assert entry.title == f"{question} {CHANGE.title}"
 
 
-def test_acknowledged_sessions_are_stored_for_a_day(database: Database, clock: FakeClock) -> None:
+def test_acknowledged_sessions_are_stored_for_a_day(database: Database, clock: FakeClock):
     """After a day an interrupted session has left the queue anyway."""
     assert read_acknowledged_sessions(database) == frozenset()
     acknowledge_session(database, "sess_1")
@@ -186,6 +186,6 @@ def test_acknowledged_sessions_are_stored_for_a_day(database: Database, clock: F
     assert read_acknowledged_sessions(database) == {"sess_2"}
 
 
-def test_an_acknowledged_session_is_not_in_the_queue() -> None:
+def test_an_acknowledged_session_is_not_in_the_queue():
     queue = make_waiting_entries([CHANGE], [make_interrupted("sess_1")], [], NOW, {"sess_1"})
     assert [entry.id for entry in queue] == ["change_1"]

@@ -63,7 +63,7 @@ def find_keys(home: Home, backend: KeyringBackend | None = None, **environment: 
 # The sources of a key
 
 
-def test_the_environment_comes_first_then_the_keyring_then_the_file(home: Home) -> None:
+def test_the_environment_comes_first_then_the_keyring_then_the_file(home: Home):
     backend = MemoryKeyring()
     KeyFile(home.config / "keys.json").set("openai", "sk-file")
     keys = find_keys(home, backend)
@@ -76,7 +76,7 @@ def test_the_environment_comes_first_then_the_keyring_then_the_file(home: Home) 
     assert (key.source, key.value) == ("environment", "sk-environment")
 
 
-def test_names_are_those_of_the_environment_and_the_file(home: Home) -> None:
+def test_names_are_those_of_the_environment_and_the_file(home: Home):
     keys = find_keys(home, CLAWPY_TOGETHER_API_KEY="x", CLAWPY_HOME="/x")
     keys.set("openai", SECRET, consent_file=True)
     assert keys.names() == ("together", "openai")
@@ -85,7 +85,7 @@ def test_names_are_those_of_the_environment_and_the_file(home: Home) -> None:
 # Storing and deleting a key
 
 
-def test_a_key_is_stored_in_one_place_only(home: Home) -> None:
+def test_a_key_is_stored_in_one_place_only(home: Home):
     backend = MemoryKeyring()
     keys = find_keys(home, backend)
     keys.set("openai", "sk-1", consent_file=True)
@@ -101,7 +101,7 @@ def test_a_key_is_stored_in_one_place_only(home: Home) -> None:
     assert keys.badge() == ""
 
 
-def test_a_key_is_deleted_where_it_is_stored(home: Home) -> None:
+def test_a_key_is_deleted_where_it_is_stored(home: Home):
     keys = find_keys(home, MemoryKeyring())
     keys.set("openai", SECRET)
     assert keys.delete("openai") == ("keyring",)
@@ -111,13 +111,13 @@ def test_a_key_is_deleted_where_it_is_stored(home: Home) -> None:
 @pytest.mark.parametrize(
     "name, code", [("openai", "no_key"), ("together", "in_environment"), (SECRET, "bad_name")], ids=range(3)
 )
-def test_what_cannot_be_deleted_is_refused_without_its_value(home: Home, name: str, code: str) -> None:
+def test_what_cannot_be_deleted_is_refused_without_its_value(home: Home, name: str, code: str):
     keys = find_keys(home, MemoryKeyring(), CLAWPY_TOGETHER_API_KEY=SECRET)
     assert "hush" not in str(refused(code, lambda: keys.delete(name)))
 
 
 @pytest.mark.parametrize("value", ["", "  ", "sk hush", "sk-hush\nsk-hush", "sk-h\u00fcsh", "s" * 4001, "sk-\x1b[2J"])
-def test_a_malformed_key_is_not_stored(home: Home, value: str) -> None:
+def test_a_malformed_key_is_not_stored(home: Home, value: str):
     refusal = refused("bad_key", lambda: find_keys(home, MemoryKeyring()).set("openai", value))
     assert "hush" not in str(refusal)
 
@@ -125,7 +125,7 @@ def test_a_malformed_key_is_not_stored(home: Home, value: str) -> None:
 # Keyrings that do not work
 
 
-def test_a_keyring_that_hangs_blocks_nothing(home: Home) -> None:
+def test_a_keyring_that_hangs_blocks_nothing(home: Home):
     backend = HangingKeyring()
     keys = find_keys(home, backend)
     before = threading.active_count()
@@ -140,12 +140,12 @@ def test_a_keyring_that_hangs_blocks_nothing(home: Home) -> None:
         backend.answered.set()
 
 
-def test_a_keyring_that_drops_values_is_noticed(home: Home) -> None:
+def test_a_keyring_that_drops_values_is_noticed(home: Home):
     with pytest.raises(Refusal, match="did not store it"):
         find_keys(home, keyring.backends.null.Keyring()).set("openai", SECRET)
 
 
-def test_the_error_of_a_keyring_contains_no_secret(home: Home) -> None:
+def test_the_error_of_a_keyring_contains_no_secret(home: Home):
     keys = find_keys(home, FailingKeyring())
     assert keys.get("openai") is None
     with pytest.raises(Refusal) as caught:
@@ -154,7 +154,7 @@ def test_the_error_of_a_keyring_contains_no_secret(home: Home) -> None:
     assert "hush" not in "".join(traceback.format_exception(caught.value))
 
 
-def test_only_a_real_keyring_of_the_machine_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_a_real_keyring_of_the_machine_is_used(monkeypatch: pytest.MonkeyPatch):
     good = MemoryKeyring()
     plain_file = type("PlaintextKeyring", (MemoryKeyring,), {"__module__": "keyrings.alt.file"})()
 
@@ -174,7 +174,7 @@ def test_only_a_real_keyring_of_the_machine_is_used(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o640, 0o606, 0o660, 0o610])
-def test_a_file_that_others_may_read_is_refused_with_the_command_to_run(home: Home, mode: int) -> None:
+def test_a_file_that_others_may_read_is_refused_with_the_command_to_run(home: Home, mode: int):
     keys = find_keys(home)
     keys.set("openai", SECRET, consent_file=True)
     file = home.config / "keys.json"
@@ -186,7 +186,7 @@ def test_a_file_that_others_may_read_is_refused_with_the_command_to_run(home: Ho
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"a": 1}', '{"a": null}', SECRET, "[" * 100_000, '"' + "x" * 70_000])
-def test_a_damaged_key_file_is_refused_without_repeating_its_text(home: Home, text: str) -> None:
+def test_a_damaged_key_file_is_refused_without_repeating_its_text(home: Home, text: str):
     home.config.mkdir(parents=True)
     file = home.config / "keys.json"
     file.write_text(text)
@@ -199,7 +199,7 @@ def test_a_damaged_key_file_is_refused_without_repeating_its_text(home: Home, te
 # No text contains a key
 
 
-def test_no_text_of_a_key_contains_its_value(home: Home) -> None:
+def test_no_text_of_a_key_contains_its_value(home: Home):
     keys = find_keys(home, MemoryKeyring())
     keys.set("openai", SECRET)
     key = keys.get("openai")
@@ -214,7 +214,7 @@ def test_no_text_of_a_key_contains_its_value(home: Home) -> None:
     assert keys.secrets() == (SECRET,), "it is known, so that it can be removed from texts"
 
 
-def test_secrets_are_known_before_they_are_used(home: Home) -> None:
+def test_secrets_are_known_before_they_are_used(home: Home):
     """A command that prints a `.env` may print a key that was not read yet."""
     KeyFile(home.config / "keys.json").set("openai", "file-value-1")
     others = {"GITHUB_TOKEN": "abc123abc123abc123", "SIGNING_TOKEN": "disabled", "MY_PASSWORD": "/run/secrets/db-1"}
@@ -228,6 +228,6 @@ def test_secrets_are_known_before_they_are_used(home: Home) -> None:
     assert "file-value-2" in keys.secrets(), "the operator fixed that"
 
 
-def test_the_keyring_library_is_imported_only_when_it_is_used() -> None:
+def test_the_keyring_library_is_imported_only_when_it_is_used():
     assert not find_imported("import engine.api_keys", "keyring", "filelock")
     assert KEYRING_TIMEOUT_S == 3.0

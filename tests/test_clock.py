@@ -28,7 +28,7 @@ CLOCK_CHANGES = [
         ("Europe/Berlin", (2026, 6, 1), 24),
     ],
 )
-def test_a_day_lasts_from_midnight_to_midnight(zone: str, day: tuple[int, int, int], hours: int) -> None:
+def test_a_day_lasts_from_midnight_to_midnight(zone: str, day: tuple[int, int, int], hours: int):
     late = datetime(*day, 23, 59, 59, tzinfo=ZoneInfo(zone))
     begin = find_windows(late).day
     following = find_windows((late.astimezone(UTC) + timedelta(seconds=1)).astimezone(ZoneInfo(zone))).day
@@ -41,12 +41,12 @@ def test_a_day_lasts_from_midnight_to_midnight(zone: str, day: tuple[int, int, i
     "time_of_day, quiet",
     [("22:59", False), ("23:00", True), ("00:00", True), ("07:59", True), ("08:00", False), ("12:00", False)],
 )
-def test_the_night_is_quiet(time_of_day: str, quiet: bool) -> None:
+def test_the_night_is_quiet(time_of_day: str, quiet: bool):
     local = datetime.fromisoformat(f"2026-01-05T{time_of_day}").replace(tzinfo=BERLIN)
     assert is_quiet(local, 23, 8) is quiet
 
 
-def test_quiet_hours_may_lie_within_a_day_or_be_none() -> None:
+def test_quiet_hours_may_lie_within_a_day_or_be_none():
     before_two = datetime(2026, 1, 5, 13, 59, tzinfo=BERLIN)
     assert is_quiet(before_two, 12, 14)
     assert not is_quiet(before_two, 14, 15)
@@ -63,7 +63,7 @@ def test_quiet_hours_may_lie_within_a_day_or_be_none() -> None:
 )
 def test_active_time_agrees_with_a_clock_that_steps_by_quarter_hours(
     change: tuple[ZoneInfo, datetime], offset: int, quarters: int, start: int, end: int
-) -> None:
+):
     zone, day = change
     begin = day + timedelta(minutes=15 * offset)
     now, remaining = begin, quarters
@@ -75,7 +75,7 @@ def test_active_time_agrees_with_a_clock_that_steps_by_quarter_hours(
 
 
 @pytest.mark.parametrize("hour, end_hour", [(22, 22), (23, 32)])
-def test_an_empty_span_is_over_at_once_or_when_the_night_ends(hour: int, end_hour: int) -> None:
+def test_an_empty_span_is_over_at_once_or_when_the_night_ends(hour: int, end_hour: int):
     midnight = datetime(2026, 1, 5, tzinfo=UTC)
     end = add_active_time(midnight + timedelta(hours=hour), timedelta(0), UTC, 23, 8)
     assert end == midnight + timedelta(hours=end_hour)

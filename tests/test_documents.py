@@ -31,18 +31,18 @@ SILENT_MODULES = {
 """Modules whose strings are compared or traced, and never shown."""
 
 
-def test_the_readme_has_at_most_900_words() -> None:
+def test_the_readme_has_at_most_900_words():
     assert len((ROOT / "README.md").read_text(encoding="utf-8").split()) <= 900
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_link_of_a_page_leads_to_a_file(page: Path) -> None:
+def test_every_link_of_a_page_leads_to_a_file(page: Path):
     links = re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text(encoding="utf-8"))
     missing = [link for link in links if not (page.parent / link.replace("%5B", "[").replace("%5D", "]")).exists()]
     assert missing == []
 
 
-def test_every_cited_section_of_a_document_exists() -> None:
+def test_every_cited_section_of_a_document_exists():
     spec = (ROOT / "docs/SPEC.md").read_text(encoding="utf-8")
     rules = (ROOT / "docs/ARCHITECTURE.md").read_text(encoding="utf-8")
     numbers = {
@@ -64,7 +64,7 @@ def test_every_cited_section_of_a_document_exists() -> None:
     assert len(cited) > 500
 
 
-def test_the_interface_uses_no_word_that_the_glossary_replaces() -> None:
+def test_the_interface_uses_no_word_that_the_glossary_replaces():
     offences = [
         f"{path}:{line}: {text} (say: {better})"
         for path, line, text in collect_sentences()

@@ -19,7 +19,7 @@ def read_titles(subscription: Subscription) -> list[str]:
     return [event.title for event in subscription.drain() if isinstance(event, TaskAdded)]
 
 
-def test_a_burst_of_events_wakes_a_subscriber_once_and_is_read_in_order(bus: EventBus) -> None:
+def test_a_burst_of_events_wakes_a_subscriber_once_and_is_read_in_order(bus: EventBus):
     woken = []
     subscription = bus.subscribe(lambda: woken.append(1))
     for number in range(100):
@@ -30,7 +30,7 @@ def test_a_burst_of_events_wakes_a_subscriber_once_and_is_read_in_order(bus: Eve
     assert len(woken) == 2
 
 
-def test_a_slow_subscriber_loses_the_oldest_events_and_knows_how_many(bus: EventBus) -> None:
+def test_a_slow_subscriber_loses_the_oldest_events_and_knows_how_many(bus: EventBus):
     subscription = bus.subscribe(lambda: None, capacity=10)
     for number in range(25):
         bus.publish(TaskAdded(title=str(number)))
@@ -38,7 +38,7 @@ def test_a_slow_subscriber_loses_the_oldest_events_and_knows_how_many(bus: Event
     assert subscription.dropped == 15
 
 
-def test_a_subscriber_that_fails_is_removed_and_harms_no_other(bus: EventBus) -> None:
+def test_a_subscriber_that_fails_is_removed_and_harms_no_other(bus: EventBus):
     def broken() -> None:
         raise RuntimeError("screen is gone")
 
@@ -49,7 +49,7 @@ def test_a_subscriber_that_fails_is_removed_and_harms_no_other(bus: EventBus) ->
     assert len(healthy.drain()) == 2
 
 
-def test_a_closed_subscription_gets_no_events(bus: EventBus) -> None:
+def test_a_closed_subscription_gets_no_events(bus: EventBus):
     subscription = bus.subscribe(lambda: None)
     subscription.close()
     bus.publish(TaskAdded(title="one"))
@@ -97,7 +97,7 @@ def make_value(hint: Any, name: str, empty: bool) -> Any:
 
 @pytest.mark.parametrize("empty", [False, True], ids=["filled", "empty"])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
-def test_each_kind_has_a_sentence_of_its_own_or_none(kind: type[Event], empty: bool) -> None:
+def test_each_kind_has_a_sentence_of_its_own_or_none(kind: type[Event], empty: bool):
     line = read_sentence(make_example(kind, empty=empty))
     assert (line == "") is (kind.__name__ in WITHOUT_SENTENCE)
     assert kind.__name__ not in line
@@ -106,15 +106,15 @@ def test_each_kind_has_a_sentence_of_its_own_or_none(kind: type[Event], empty: b
 
 
 @pytest.mark.parametrize("row", read_table(__file__)["events"], ids=itemgetter("sentence"))
-def test_an_event_is_told_in_this_sentence(row: dict[str, Any]) -> None:
+def test_an_event_is_told_in_this_sentence(row: dict[str, Any]):
     assert Event.kinds[row["kind"]](**row["fields"]).sentence() == row["sentence"]
 
 
-def test_a_tier_that_rules_decide_is_told_as_such() -> None:
+def test_a_tier_that_rules_decide_is_told_as_such():
     assert read_sentence(TierAssigned(subject="ui", tier=None)) == "the rules decide the tier of ui again"
 
 
-def test_a_block_is_told_with_one_reason() -> None:
+def test_a_block_is_told_with_one_reason():
     reason = "autonomous mode is off; first days; NEW"
     event = TriggerBlocked(subject="pred_1", rail="gate", verdict="ask", reason=reason)
     assert event.sentence() == "blocked by gate: pred_1, autonomous mode is off, and for 2 other reasons"

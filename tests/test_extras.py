@@ -36,7 +36,7 @@ def read_declared_extras() -> dict[str, list[str]]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 
-def test_each_extra_is_declared_by_the_package() -> None:
+def test_each_extra_is_declared_by_the_package():
     declared = read_declared_extras()
     assert set(EXTRAS) == set(declared) - {"all", "local-model", "test"}
     assert declared["all"] == [f"clawpy-console[{','.join(sorted(EXTRAS))}]"]
@@ -45,7 +45,7 @@ def test_each_extra_is_declared_by_the_package() -> None:
 
 @pytest.mark.long
 @pytest.mark.usefixtures("bare")
-def test_doctor_names_missing_extras_and_the_command_that_installs_them(home: Home) -> None:
+def test_doctor_names_missing_extras_and_the_command_that_installs_them(home: Home):
     write_settings(home, '[providers.ollama]\nmodel = "qwen3:8b"\n[notify.phone]\nurl = "ntfys://ntfy.sh/x"\n')
     diagnosis = examine(home, [])
     assert diagnosis["ok"], "nothing that is broken"
@@ -57,7 +57,7 @@ def test_doctor_names_missing_extras_and_the_command_that_installs_them(home: Ho
 
 
 @pytest.mark.usefixtures("bare")
-def test_a_verb_that_needs_a_missing_extra_names_it(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_verb_that_needs_a_missing_extra_names_it(home: Home, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", "sk-of-the-test-alone")
     listed = model_checks.list_keys(home)
     [openai] = [row for row in listed["keys"] if row["name"] == "openai"]
@@ -73,7 +73,7 @@ def test_a_verb_that_needs_a_missing_extra_names_it(home: Home, monkeypatch: pyt
 
 
 @pytest.mark.usefixtures("bare")
-def test_desktop_notifications_need_no_extra_and_others_name_theirs() -> None:
+def test_desktop_notifications_need_no_extra_and_others_name_theirs():
     assert is_known_service("desktop://")
     note = Note(Form.BANNER, "title", "body")
     failed = deliver(Address(Surface.PHONE, "ntfys://ntfy.sh/x", "settings"), note, {})
@@ -81,7 +81,7 @@ def test_desktop_notifications_need_no_extra_and_others_name_theirs() -> None:
     assert make_extras_command("notify") in failed.message
 
 
-def test_the_command_installs_into_the_running_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_installs_into_the_running_environment(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys, "executable", "/my env/bin/python")
     monkeypatch.setattr("engine.installed.find_spec", lambda name: name == "pip" or None)
     assert install_command("a>1", "b") == "'/my env/bin/python' -m pip install 'a>1' b"
@@ -90,7 +90,7 @@ def test_the_command_installs_into_the_running_environment(monkeypatch: pytest.M
 
 
 @pytest.mark.long
-def test_the_command_installs_the_packages_of_the_extras_and_not_this_program() -> None:
+def test_the_command_installs_the_packages_of_the_extras_and_not_this_program():
     """So it works although this program is in no registry."""
     command = make_extras_command(*EXTRAS)
     assert "clawpy-console" not in command
@@ -103,7 +103,7 @@ def test_the_command_installs_the_packages_of_the_extras_and_not_this_program() 
         assert f"Requirement already satisfied: {package.partition('[')[0]}" in done.stdout
 
 
-def test_in_a_checkout_that_is_not_installed_the_command_installs_the_checkout(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_checkout_that_is_not_installed_the_command_installs_the_checkout(monkeypatch: pytest.MonkeyPatch):
     def requires(name: str) -> list[str]:
         raise metadata.PackageNotFoundError(name)
 

@@ -10,7 +10,7 @@ import pytest
 from engine.files import TEMPORARY_PREFIX, remove_folder, remove_temporaries, write_atomic
 
 
-def test_a_new_file_is_private_and_a_replaced_file_keeps_its_mode(tmp_path: Path) -> None:
+def test_a_new_file_is_private_and_a_replaced_file_keeps_its_mode(tmp_path: Path):
     file = tmp_path / "soul.md"
     write_atomic(file, b"one")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
@@ -20,7 +20,7 @@ def test_a_new_file_is_private_and_a_replaced_file_keeps_its_mode(tmp_path: Path
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
 
 
-def test_a_link_stays_a_link(tmp_path: Path) -> None:
+def test_a_link_stays_a_link(tmp_path: Path):
     real = tmp_path / "real.md"
     real.write_text("old")
     link = tmp_path / "link.md"
@@ -30,9 +30,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert real.read_text() == "new"
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_temporary_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_write_leaves_the_old_file_and_no_temporary_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     file = tmp_path / "config.toml"
     file.write_text("old")
 
@@ -46,7 +44,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_temporary_one(
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_temporary_files_of_a_crash_are_removed(tmp_path: Path) -> None:
+def test_temporary_files_of_a_crash_are_removed(tmp_path: Path):
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / f"{TEMPORARY_PREFIX}abc").write_text("half")
     (tmp_path / "deep" / "kept").write_text("whole")
@@ -54,7 +52,7 @@ def test_temporary_files_of_a_crash_are_removed(tmp_path: Path) -> None:
     assert [file.name for file in (tmp_path / "deep").iterdir()] == ["kept"]
 
 
-def test_a_folder_is_removed_without_following_links(tmp_path: Path) -> None:
+def test_a_folder_is_removed_without_following_links(tmp_path: Path):
     (tmp_path / "precious").mkdir()
     (tmp_path / "precious/x").write_text("x")
     (tmp_path / "doomed/a").mkdir(parents=True)

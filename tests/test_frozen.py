@@ -30,7 +30,7 @@ class Offer(Price):
     shop: str = ""
 
 
-def test_the_parameters_are_those_of_a_dataclass() -> None:
+def test_the_parameters_are_those_of_a_dataclass():
     first, second = Price(5), Price(5, note="net")
     assert first.currency == "EUR"
     assert first.tags == []
@@ -48,14 +48,14 @@ def test_the_parameters_are_those_of_a_dataclass() -> None:
         Price(-1)
 
 
-def test_values_are_compared_by_their_fields_and_their_class() -> None:
+def test_values_are_compared_by_their_fields_and_their_class():
     assert Price(5, tags=["new"]) == Price(5)
     assert hash(Price(5, tags=["new"])) == hash(Price(5))
     assert Price(5) != Price(6)
     assert Offer(5) != Price(5)
 
 
-def test_values_cannot_be_changed_but_copied() -> None:
+def test_values_cannot_be_changed_but_copied():
     price = Price(5, tags=["new"])
     with pytest.raises(FrozenInstanceError, match="'cents'"):
         price.cents = 6  # type: ignore[misc]
@@ -68,7 +68,7 @@ def test_values_cannot_be_changed_but_copied() -> None:
         assert (copied, copied.tags) == (price, ["new"])
 
 
-def test_a_class_with_keyword_arguments_is_made_in_place() -> None:
+def test_a_class_with_keyword_arguments_is_made_in_place():
     class Sale:
         cents: int
         values: tuple[str, ...] = ()

@@ -40,7 +40,7 @@ from engine.model.learnings import (
         "We no longer use pip",
     ],
 )
-def test_a_sentence_about_a_kind_of_thing_generalises(sentence: str) -> None:
+def test_a_sentence_about_a_kind_of_thing_generalises(sentence: str):
     assert distil_rule(sentence).general, distil_rule(sentence).why
 
 
@@ -71,7 +71,7 @@ def test_a_sentence_about_a_kind_of_thing_generalises(sentence: str) -> None:
         "Bugs are in the cart module",
     ],
 )
-def test_an_order_about_one_thing_does_not_generalise(sentence: str) -> None:
+def test_an_order_about_one_thing_does_not_generalise(sentence: str):
     assert not distil_rule(sentence).general, distil_rule(sentence).why
 
 
@@ -88,19 +88,19 @@ def test_an_order_about_one_thing_does_not_generalise(sentence: str) -> None:
         ("You must never use print", "never use print"),
     ],
 )
-def test_a_rule_is_the_sentence_without_its_introduction(sentence: str, rule: str) -> None:
+def test_a_rule_is_the_sentence_without_its_introduction(sentence: str, rule: str):
     assert distil_rule(sentence).text == rule
     assert make_lesson_id(sentence) == make_lesson_id(rule)
 
 
 @given(st.text(max_size=80))
-def test_a_rule_is_its_own_rule_and_has_the_id_of_its_sentence(text: str) -> None:
+def test_a_rule_is_its_own_rule_and_has_the_id_of_its_sentence(text: str):
     rule = distil_rule(text)
     assert distil_rule(rule.text).text == rule.text
     assert make_lesson_id(rule.text) == make_lesson_id(text)
 
 
-def test_added_sentences_are_listed_one_by_one() -> None:
+def test_added_sentences_are_listed_one_by_one():
     edited = "Write the docs. Docs end with a full stop. And keep summaries short"
     assert find_added_sentences("Write the docs", edited) == ["Docs end with a full stop.", "And keep summaries short"]
     assert [rule.text for rule in map(distil_rule, split_sentences(edited))] == [
@@ -110,7 +110,7 @@ def test_added_sentences_are_listed_one_by_one() -> None:
     ]
 
 
-def test_topics_are_those_of_the_text_and_of_the_work() -> None:
+def test_topics_are_those_of_the_text_and_of_the_work():
     assert find_topics("docs end with a full stop", "code, builds, tests") == "documentation code builds tests"
     assert find_topics("be kind") == ""
 
@@ -127,6 +127,6 @@ def test_topics_are_those_of_the_text_and_of_the_work() -> None:
         ("Docs end with a semicolon, and so on", "Docs end with a semicolon, and so on"),
     ],
 )
-def test_only_the_sentences_of_a_lesson_are_removed(text: str, remaining: str) -> None:
+def test_only_the_sentences_of_a_lesson_are_removed(text: str, remaining: str):
     assert remove_lessons(text, frozenset({make_lesson_id("docs end with a full stop")})) == remaining
     assert remove_lessons(text, frozenset()) == text

@@ -24,7 +24,7 @@ sys.stdin.read()
 """
 
 
-def test_the_folders_of_a_home_are_private(home: Home, clock: FakeClock) -> None:
+def test_the_folders_of_a_home_are_private(home: Home, clock: FakeClock):
     lock = HomeLock(home, clock=clock)
     lock.acquire()
     for folder in (home.config, home.data, home.cache, home.logs):
@@ -35,7 +35,7 @@ def test_the_folders_of_a_home_are_private(home: Home, clock: FakeClock) -> None
 
 
 @pytest.mark.long
-def test_kill_dash_nine_frees_the_home(home: Home, clock: FakeClock) -> None:
+def test_kill_dash_nine_frees_the_home(home: Home, clock: FakeClock):
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD_UNTIL_KILLED, str(home.root)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
@@ -50,7 +50,7 @@ def test_kill_dash_nine_frees_the_home(home: Home, clock: FakeClock) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": "x", "since": 3}'])
-def test_a_damaged_file_of_the_holder_harms_nothing(home: Home, clock: FakeClock, text: str) -> None:
+def test_a_damaged_file_of_the_holder_harms_nothing(home: Home, clock: FakeClock, text: str):
     lock = HomeLock(home, clock=clock)
     lock.acquire()
     (home.data / "engine.json").write_text(text)

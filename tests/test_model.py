@@ -12,17 +12,17 @@ from engine.model.base import dollars, microusd
 
 
 @given(st.integers(min_value=0, max_value=10**9))
-def test_money_survives_the_way_to_dollars_and_back(amount: int) -> None:
+def test_money_survives_the_way_to_dollars_and_back(amount: int):
     assert microusd(dollars(amount)) == amount
 
 
-def test_ids_repeat_with_a_seed_and_never_without() -> None:
+def test_ids_repeat_with_a_seed_and_never_without():
     assert Randomness(7).new_id("pred") == Randomness(7).new_id("pred")
     assert Randomness().new_id("pred") != Randomness().new_id("pred")
     assert Randomness(7).new_id("pred").startswith("pred_")
 
 
-def test_any_edit_changes_the_digest() -> None:
+def test_any_edit_changes_the_digest():
     assignment = Assignment("run tests", "koji-core", "/shop", "flow", "run_tests", {"paths": ["a.py"]})
     edits = [
         dataclasses.replace(assignment, prompt="run Tests"),
@@ -36,7 +36,7 @@ def test_any_edit_changes_the_digest() -> None:
     assert dataclasses.replace(assignment, parameters={"paths": ["a.py"]}).digest == assignment.digest
 
 
-def test_the_same_facts_give_the_same_fingerprint_in_any_order() -> None:
+def test_the_same_facts_give_the_same_fingerprint_in_any_order():
     def make_proposal(facts: dict[str, object]) -> Proposal:
         return Proposal("lint", "/shop", "Lint", "because", "main", facts, "lint")
 
@@ -58,5 +58,5 @@ def test_the_same_facts_give_the_same_fingerprint_in_any_order() -> None:
         ("two\nlines", "two\nlines"),
     ],
 )
-def test_escapes_and_controls_never_reach_a_terminal(hostile: str, harmless: str) -> None:
+def test_escapes_and_controls_never_reach_a_terminal(hostile: str, harmless: str):
     assert sanitise(hostile) == harmless

@@ -54,13 +54,13 @@ def find_in_modules(pattern: re.Pattern[str]) -> dict[str, list[str]]:
 
 
 @pytest.mark.long
-def test_only_the_listed_modules_start_processes() -> None:
+def test_only_the_listed_modules_start_processes():
     assert set(find_in_modules(_STARTS)) == set(STARTERS), "start git by engine.git, commands by a session"
 
 
-def test_only_one_module_runs_git() -> None:
+def test_only_one_module_runs_git():
     assert set(find_in_modules(_RUNS_GIT)) == {"engine/git/environment.py"}
 
 
-def test_no_command_of_git_enters_nested_repositories() -> None:
+def test_no_command_of_git_enters_nested_repositories():
     assert set(find_in_modules(_DANGEROUS)) == set(MAKERS_OF_REPOSITORIES)

@@ -109,7 +109,7 @@ def mark_all_read(database: Database, *readers: str) -> None:
     mark_read_to(database, max(read_keys(database, "memory_events"), default=0), *readers)
 
 
-def test_by_default_only_learning_records_are_deleted_after_half_a_year() -> None:
+def test_by_default_only_learning_records_are_deleted_after_half_a_year():
     assert make_settings().retention.model_dump() == {
         "memory_events": 0, "learning_records": 180, "validation_runs": 0, "cost_entries": 0, "crosspoll_log": 0,
     }  # fmt: skip
@@ -120,7 +120,7 @@ def test_by_default_only_learning_records_are_deleted_after_half_a_year() -> Non
     [("memoryEvents", 35), ("learningRecords", 90), ("validationRuns", 35), ("costEntries", 35), ("crosspollLog", 35)],
 )
 @pytest.mark.parametrize("section", ["retention", 'workspaces."/srv/shop".retention'])
-def test_a_table_accepts_its_fewest_days_and_no_less(section: str, table: str, least: int) -> None:
+def test_a_table_accepts_its_fewest_days_and_no_less(section: str, table: str, least: int):
     assert make_settings(f"[{section}]\n{table} = {least}\n")
     assert make_settings(f"[{section}]\n{table} = 0\n")
     for wrong in (least - 1, 1, -1, 36_501):
@@ -129,7 +129,7 @@ def test_a_table_accepts_its_fewest_days_and_no_less(section: str, table: str, l
     assert str(least) in describe_accepted(parse_key(f"{section}.{table}"))
 
 
-def test_an_event_of_exactly_its_days_stays_and_an_older_one_is_deleted(database: Database, clock: FakeClock) -> None:
+def test_an_event_of_exactly_its_days_stays_and_an_older_one_is_deleted(database: Database, clock: FakeClock):
     land_changes(database, "older")
     clock.advance(INSTANT)
     land_changes(database, "exact")
@@ -147,7 +147,7 @@ def test_an_event_of_exactly_its_days_stays_and_an_older_one_is_deleted(database
 
 def test_days_are_counted_back_from_the_first_event_that_the_slowest_consumer_has_not_read(
     database: Database, clock: FakeClock
-) -> None:
+):
     """A consumer may look back from the entry that it reads, for example to the beginning of a session."""
     land_changes(database, "too old")
     clock.advance(INSTANT)
@@ -163,7 +163,7 @@ def test_days_are_counted_back_from_the_first_event_that_the_slowest_consumer_ha
     assert read_keys(database, "memory_events", "subject") == ["", "90 days before", "unread"]
 
 
-def test_the_newest_event_stays_however_old(database: Database, clock: FakeClock) -> None:
+def test_the_newest_event_stays_however_old(database: Database, clock: FakeClock):
     land_changes(database, "a", "b")
     mark_all_read(database)
     clock.advance(400 * DAY)
@@ -171,7 +171,7 @@ def test_the_newest_event_stays_however_old(database: Database, clock: FakeClock
     assert read_keys(database, "memory_events", "subject")[-1] == "b"
 
 
-def test_events_that_something_refers_to_stay(database: Database, clock: FakeClock) -> None:
+def test_events_that_something_refers_to_stay(database: Database, clock: FakeClock):
     land_changes(database, "unsent", "sent", "evidence", "running", "ended", "open", "decided")
     unsent, sent, evidence = read_keys(database, "memory_events")[:3]
     for event_id, standing in ((unsent, "waiting"), (sent, "sent")):
@@ -188,7 +188,7 @@ def test_events_that_something_refers_to_stay(database: Database, clock: FakeClo
     assert {"unsent", "evidence", "running", "open"} <= set(read_keys(database, "memory_events", "subject"))
 
 
-def test_deleted_costs_stay_in_sums_by_day(database: Database, clock: FakeClock) -> None:
+def test_deleted_costs_stay_in_sums_by_day(database: Database, clock: FakeClock):
     first = clock.now()
     put_row(database, "cost_entries", id=1, at=first, amount_microusd=70)
     put_row(database, "cost_entries", id=2, at=first, amount_microusd=30, purpose="twin")
@@ -209,7 +209,7 @@ def test_deleted_costs_stay_in_sums_by_day(database: Database, clock: FakeClock)
     assert first_day == [("judge", 1, 70), ("released", 1, 0), ("twin", 1, 30)]
 
 
-def test_costs_that_count_stay(database: Database, clock: FakeClock) -> None:
+def test_costs_that_count_stay(database: Database, clock: FakeClock):
     at = clock.now()
     put_row(database, "cost_entries", id=1, at=at, state="reserved")
     put_row(database, "cost_entries", id=2, at=at, prediction_id="p1")
@@ -224,7 +224,7 @@ def test_costs_that_count_stay(database: Database, clock: FakeClock) -> None:
     assert read_keys(database, "cost_entries") == [1, 2, 3, 4, 6], "the newest stays, so that no id is used twice"
 
 
-def test_learning_records_that_candidates_name_stay(database: Database, clock: FakeClock) -> None:
+def test_learning_records_that_candidates_name_stay(database: Database, clock: FakeClock):
     for seq in range(1, 8):
         workspace = BLOG if seq == 6 else SHOP
         put_row(database, "learning_records", seq=seq, id=f"r{seq}", at=clock.now(), workspace=workspace)
@@ -242,7 +242,7 @@ def test_learning_records_that_candidates_name_stay(database: Database, clock: F
     assert read_sums(database, "learning_records") == {"2026-01-05": (2, 0)}
 
 
-def test_the_newest_validation_runs_and_those_of_open_sessions_stay(database: Database, clock: FakeClock) -> None:
+def test_the_newest_validation_runs_and_those_of_open_sessions_stay(database: Database, clock: FakeClock):
     put_session(database, "running", "running")
     put_row(database, "validation_runs", id=1, ran_at=clock.now(), session_id="running")
     put_row(database, "validation_runs", id=2, ran_at=clock.now(), failed=1)
@@ -256,7 +256,7 @@ def test_the_newest_validation_runs_and_those_of_open_sessions_stay(database: Da
     assert read_rows(database, "SELECT kind, number FROM table_days ORDER BY kind") == [("green", 1), ("red", 1)]
 
 
-def test_only_blocked_triggers_of_decided_cards_are_deleted(database: Database, clock: FakeClock) -> None:
+def test_only_blocked_triggers_of_decided_cards_are_deleted(database: Database, clock: FakeClock):
     at = clock.now()
     put_card(database, "open", "pending")
     put_row(database, "crosspoll_log", id=1, created_at=at)
@@ -270,7 +270,7 @@ def test_only_blocked_triggers_of_decided_cards_are_deleted(database: Database, 
 
 def test_rows_are_deleted_in_small_batches_and_the_rest_in_the_next_round(
     database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setattr(retention, "BATCH_ROWS", 2)
     monkeypatch.setattr(retention, "MAX_BATCHES", 3)
     for id in range(1, 10):

@@ -45,12 +45,12 @@ def clean(text: str) -> str:
 
 
 @pytest.mark.parametrize("piece", ["a.", "a-", "-eyJaaaaaaaaaaa", "://a:", "://a", "ya29."])
-def test_a_hostile_line_is_searched_for_secrets_in_one_pass(piece: str) -> None:
+def test_a_hostile_line_is_searched_for_secrets_in_one_pass(piece: str):
     line = piece * (400_000 // len(piece))
     assert redact(line) == line, "in time that grows with its square this would not end"
 
 
-def test_a_password_in_an_address_is_cut_out() -> None:
+def test_a_password_in_an_address_is_cut_out():
     assert redact("git clone https://me:hunter2@box/repo") == "git clone https://me:[secret cut]@box/repo"
     assert redact("postgresql+psycopg://u:p4ss@h/d") == "postgresql+psycopg://u:[secret cut]@h/d"
     assert redact("see https://box:8080/a@b") == "see https://box:8080/a@b"
@@ -58,7 +58,7 @@ def test_a_password_in_an_address_is_cut_out() -> None:
 
 
 @given(st.lists(st.sampled_from(["plain", "", f"x {KNOWN} y", f"PASSWORD={NAMED}", SHAPED, *PRIVATE]), max_size=12))
-def test_lines_in_pieces_are_cut_like_the_whole(lines: list[str]) -> None:
+def test_lines_in_pieces_are_cut_like_the_whole(lines: list[str]):
     whole = redact_lines(lines, [KNOWN])
     for cut in range(len(lines) + 1):
         redactor = Redactor(lambda: [KNOWN])
@@ -75,17 +75,17 @@ def test_lines_in_pieces_are_cut_like_the_whole(lines: list[str]) -> None:
     ],
     ids=["two lines", "encrypted", "a short last line", "a text that speaks of keys"],
 )
-def test_only_the_lines_of_a_private_key_without_end_are_cut(lines: list[str], shown: list[str]) -> None:
+def test_only_the_lines_of_a_private_key_without_end_are_cut(lines: list[str], shown: list[str]):
     other_lines = ["Collecting tests", "", "tests/core/test_values.py ..", "3 passed", "done"]
     assert redact_lines([*lines, *other_lines]) == [*shown, *other_lines]
 
 
-def test_lines_of_another_program_between_those_of_a_key_stay() -> None:
+def test_lines_of_another_program_between_those_of_a_key_stay():
     lines = [PRIVATE[0], BASE64, "warning: no such file", BASE64, "3 tests passed", BASE64]
     assert redact_lines(lines) == [CUT, CUT, "warning: no such file", CUT, "3 tests passed", CUT]
 
 
-def test_a_line_long_after_a_private_key_is_not_part_of_it() -> None:
+def test_a_line_long_after_a_private_key_is_not_part_of_it():
     other_lines = ["3 tests passed"] * PRIVATE_KEY_LINES
     assert redact_lines([PRIVATE[0], *other_lines, BASE64]) == [CUT, *other_lines, BASE64]
 
@@ -93,13 +93,13 @@ def test_a_line_long_after_a_private_key_is_not_part_of_it() -> None:
 @pytest.mark.parametrize(
     "shown", ["{}", "  {}", "+{}", "    12\t{}", "12:{}", "id_rsa:12:{}", '    "{}\\n"', "> {}", "2026-01-01 INFO {}"]
 )
-def test_a_private_key_is_recognised_however_its_lines_are_shown(shown: str) -> None:
+def test_a_private_key_is_recognised_however_its_lines_are_shown(shown: str):
     lines = [shown.format(line) for line in (PRIVATE[0], BASE64, BASE64, PRIVATE[-1])]
     assert redact_lines([*lines, "done"]) == [CUT] * 4 + ["done"]
 
 
 @pytest.mark.parametrize("first", FIRST_BYTES.values(), ids=FIRST_BYTES)
-def test_a_private_key_is_recognised_without_its_first_line(first: str) -> None:
+def test_a_private_key_is_recognised_without_its_first_line(first: str):
     key = b64encode(bytes.fromhex(first) + bytes(range(90))).decode()
     lines = [key[:64], key[64:128], key[128:], "3 tests passed"]
     assert redact_lines(lines) == [CUT, CUT, CUT, "3 tests passed"]
@@ -110,12 +110,12 @@ def test_a_private_key_is_recognised_without_its_first_line(first: str) -> None:
     ["308203773082025fa003020102", "30820122300d06092a864886f70d01010105000382010f00", b"\0\0\0\7ssh-rsa".hex()],
     ids=["a certificate", "a public key", "a public key of OpenSSH"],
 )
-def test_certificates_and_public_keys_stay(first: str) -> None:
+def test_certificates_and_public_keys_stay(first: str):
     encoded = b64encode(bytes.fromhex(first) + bytes(range(90))).decode()
     assert redact_lines([encoded[:64], encoded[64:]]) == [encoded[:64], encoded[64:]]
 
 
-def test_a_secret_is_cut_from_the_moment_it_is_known() -> None:
+def test_a_secret_is_cut_from_the_moment_it_is_known():
     known = []
     redactor = Redactor(lambda: known)
     assert redactor.redact([KNOWN]) == [KNOWN]
@@ -126,7 +126,7 @@ def test_a_secret_is_cut_from_the_moment_it_is_known() -> None:
 @given(TEXTS, st.lists(st.integers(0, 400), max_size=6))
 @example(f"the password: {NAMED} is done.", [25])
 @example(f"Authorization: Bearer {KNOWN}", [30])
-def test_no_secret_is_split_where_a_text_is_split(text: str, stops: list[int]) -> None:
+def test_no_secret_is_split_where_a_text_is_split(text: str, stops: list[int]):
     shown, begin = [], 0
     for stop in sorted(stops):  # the text has grown to here
         length = find_split(text[begin:stop], clean)
@@ -143,11 +143,11 @@ def test_no_secret_is_split_where_a_text_is_split(text: str, stops: list[int]) -
     "code",
     ["password=getpassword2(user)", "secret = base64.b64decode(text)", "api_key: str", "if token == other_token_2:"],
 )
-def test_code_that_only_names_a_secret_stays_readable(code: str) -> None:
+def test_code_that_only_names_a_secret_stays_readable(code: str):
     assert redact(code) == code
 
 
-def test_secrets_are_cut_out_of_every_text_of_a_json_value_but_excepted_keys() -> None:
+def test_secrets_are_cut_out_of_every_text_of_a_json_value_but_excepted_keys():
     value = {"facts": [SHAPED, 3, None], "id": SHAPED, "deep": {"text": f"PASSWORD={NAMED}"}}
     expected = {"facts": [CUT, 3, None], "id": SHAPED, "deep": {"text": f"PASSWORD={CUT}"}}
     assert redact_json(value, kept={"id"}) == expected

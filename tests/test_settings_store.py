@@ -79,14 +79,14 @@ def find_refusal(store: SettingsStore, key: str, value: object) -> Refusal | Non
 # Edits of ours
 
 
-def test_set_writes_the_file_and_records_the_change(store: SettingsStore, file: Path, database: Database) -> None:
+def test_set_writes_the_file_and_records_the_change(store: SettingsStore, file: Path, database: Database):
     store.set("crossPollEnabled", "false")
     assert not store.current.cross_poll_enabled
     assert file.stat().st_mode & 0o777 == 0o600
     assert read_events(database) == [("SettingChanged", "crossPollEnabled", "False")]
 
 
-def test_set_keeps_comments_and_order(file: Path, clock: FakeClock) -> None:
+def test_set_keeps_comments_and_order(file: Path, clock: FakeClock):
     save(file, WRITTEN)
     store = open_store(file, clock)
     store.set("quietHoursStart", 21)
@@ -102,7 +102,7 @@ def test_set_keeps_comments_and_order(file: Path, clock: FakeClock) -> None:
     assert again.current.silence_threshold_ms == 60_000
 
 
-def test_unset_restores_the_default(file: Path, clock: FakeClock) -> None:
+def test_unset_restores_the_default(file: Path, clock: FakeClock):
     save(file, WRITTEN)
     store = open_store(file, clock)
     assert store.unset("quietHoursStart") == 23
@@ -110,7 +110,7 @@ def test_unset_restores_the_default(file: Path, clock: FakeClock) -> None:
     refused("not_set", lambda: store.unset("quietHoursStart"))
 
 
-def test_an_edit_that_a_variable_overrides_is_refused(file: Path, clock: FakeClock) -> None:
+def test_an_edit_that_a_variable_overrides_is_refused(file: Path, clock: FakeClock):
     store = open_store(file, clock, CLAWPY_QUIET_HOURS_START="20")
     assert store.get("quietHoursStart") == 20
     assert store.find_origin("quietHoursStart") == "CLAWPY_QUIET_HOURS_START"
@@ -129,7 +129,7 @@ def test_an_edit_that_a_variable_overrides_is_refused(file: Path, clock: FakeClo
 )
 def test_a_value_after_which_the_file_could_not_be_read_is_refused(
     file: Path, clock: FakeClock, key: str, value: object
-) -> None:
+):
     save(file, WRITTEN)
     before, store = file.read_bytes(), open_store(file, clock)
     assert refused("bad_config", lambda: store.set(key, value)).fix.startswith("nothing was changed")
@@ -141,7 +141,7 @@ def test_a_value_after_which_the_file_could_not_be_read_is_refused(
 
 def test_an_edit_by_another_program_counts_within_a_second(
     store: SettingsStore, file: Path, clock: FakeClock, database: Database
-) -> None:
+):
     save(file, "quietHoursStart = 20\n")
     assert store.current.quiet_hours_start == 23  # looked at less than a second ago
     clock.advance(SECOND)
@@ -156,7 +156,7 @@ def test_an_edit_by_another_program_counts_within_a_second(
 
 def test_an_invalid_edit_keeps_the_last_valid_settings_and_is_reported_once(
     store: SettingsStore, file: Path, clock: FakeClock, database: Database
-) -> None:
+):
     store.set("quietHoursStart", "20")
     save(file, "quietHoursStart = 99\n")
     for _ in range(3):
@@ -174,18 +174,18 @@ def test_an_invalid_edit_keeps_the_last_valid_settings_and_is_reported_once(
 
 def test_settings_may_be_read_inside_a_transaction(
     store: SettingsStore, file: Path, clock: FakeClock, database: Database
-) -> None:
+):
     save(file, "quietHoursStart = 20\n")
     clock.advance(SECOND)
     assert database.write(lambda tx: store.current.quiet_hours_start) == 20
 
 
-def test_a_file_that_is_too_large_refuses_the_start(file: Path, clock: FakeClock) -> None:
+def test_a_file_that_is_too_large_refuses_the_start(file: Path, clock: FakeClock):
     save(file, "#" * 262_145)
     assert "larger than 262144" in refused("bad_config", lambda: open_store(file, clock)).message
 
 
-def test_windows_line_ends_and_a_byte_order_mark_are_accepted(file: Path, clock: FakeClock) -> None:
+def test_windows_line_ends_and_a_byte_order_mark_are_accepted(file: Path, clock: FakeClock):
     file.parent.mkdir()
     file.write_bytes(b"\xef\xbb\xbfquietHoursStart = 1\r\n[console]\r\nbell = false\r\n")
     store = open_store(file, clock)
@@ -194,7 +194,7 @@ def test_windows_line_ends_and_a_byte_order_mark_are_accepted(file: Path, clock:
 
 def test_a_workspace_is_the_same_by_any_path_to_it(
     store: SettingsStore, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     (tmp_path / "shop").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path))
     store.set('workspaces."~/shop".autonomy', "act")
@@ -217,9 +217,7 @@ ANY_VALUES = ["", " ", "x", "[1]", "[]", "{}", "-1", "nan", "1979-05-27", "9" * 
     ["\udcff", None, [None], *(pytest.param(value, marks=pytest.mark.long) for value in ANY_VALUES)],
     ids=lambda value: repr(value)[:12],
 )
-def test_each_setting_accepts_a_value_or_refuses_it_and_changes_nothing(
-    file: Path, clock: FakeClock, value: object
-) -> None:
+def test_each_setting_accepts_a_value_or_refuses_it_and_changes_nothing(file: Path, clock: FakeClock, value: object):
     store = open_store(file, clock)
     for key in [*list_keys(store.make_document()), 'workspaces."/srv".autonomy', "providers.own", "keys.nothing"]:
         before = file.read_bytes() if file.exists() else b""
@@ -230,12 +228,12 @@ def test_each_setting_accepts_a_value_or_refuses_it_and_changes_nothing(
             assert before == (file.read_bytes() if file.exists() else b"")
 
 
-def test_a_variable_that_is_not_unicode_text_is_refused(file: Path, clock: FakeClock) -> None:
+def test_a_variable_that_is_not_unicode_text_is_refused(file: Path, clock: FakeClock):
     refusal = refused("bad_config", lambda: open_store(file, clock, CLAWPY_CONSOLE_THEME="\udcff"))
     assert "a variable CLAWPY_… in the environment is not Unicode text" in refusal.message
 
 
-def test_values_that_belong_together_are_set_at_once(store: SettingsStore, file: Path) -> None:
+def test_values_that_belong_together_are_set_at_once(store: SettingsStore, file: Path):
     """A provider has a kind and an address. Setting one of them is refused, and the refusal says how to set both."""
     with pytest.raises(Refusal) as caught:
         store.set("providers.box.kind", "openai")
@@ -246,7 +244,7 @@ def test_values_that_belong_together_are_set_at_once(store: SettingsStore, file:
     assert store.current.providers["box"].base_url == "http://127.0.0.1:8000/v1"
 
 
-def test_a_listener_of_a_setting_of_this_run_finds_its_value(store: SettingsStore, bus: EventBus) -> None:
+def test_a_listener_of_a_setting_of_this_run_finds_its_value(store: SettingsStore, bus: EventBus):
     hours = []
     bus.subscribe(lambda: hours.append(store.current.quiet_hours_start))
     store.set_for_this_run({"quiet_hours_start": 21})
@@ -255,7 +253,7 @@ def test_a_listener_of_a_setting_of_this_run_finds_its_value(store: SettingsStor
 
 def test_settings_of_this_run_do_not_change_when_they_cannot_be_recorded(
     store: SettingsStore, file: Path, clock: FakeClock, database: Database
-) -> None:
+):
     store.set_for_this_run({"quiet_hours_start": 21})
     before = store.current
     database.close()

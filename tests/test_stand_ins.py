@@ -47,7 +47,7 @@ def stand_in(request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock) -
     return ApiStandIn(Home.locate(tmp_path), clock) if request.param == "api" else ConsoleStandIn()
 
 
-def test_a_stand_in_has_no_method_that_the_service_lacks(stand_in: Any) -> None:
+def test_a_stand_in_has_no_method_that_the_service_lacks(stand_in: Any):
     names = list_services()
     replaced = {service: value for service, value in vars(stand_in).items() if service in names}
     missing = []

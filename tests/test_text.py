@@ -21,7 +21,7 @@ BODIES = st.text(max_size=60) | st.sampled_from(["", OPEN, CLOSE, f"{CLOSE}\n{OP
 @given(DATA, BODIES, BODIES)
 @example(b"no newline at the end", "body", "")
 @example(f"{OPEN}stray\n{OPEN}\nold\n{CLOSE} tail {CLOSE}".encode(), "body", "other")
-def test_every_other_byte_stays_and_twice_is_once(data: bytes, body: str, former_body: str) -> None:
+def test_every_other_byte_stays_and_twice_is_once(data: bytes, body: str, former_body: str):
     written = write_section(data, body, INHERITED)
     assert write_section(written, body, INHERITED) == written
     before, after = find_section(data, INHERITED), find_section(written, INHERITED)
@@ -47,11 +47,11 @@ def test_every_other_byte_stays_and_twice_is_once(data: bytes, body: str, former
     ],
     ids=["windows", "empty file"],
 )
-def test_a_section_has_the_line_ends_of_its_file(data: bytes, body: str, expected: str) -> None:
+def test_a_section_has_the_line_ends_of_its_file(data: bytes, body: str, expected: str):
     assert write_section(data, body, INHERITED) == expected.encode()
 
 
-def test_names_are_joined_in_words_and_cut_from_the_left() -> None:
+def test_names_are_joined_in_words_and_cut_from_the_left():
     assert join_names([]) == ""
     assert join_names(["a"]) == "a"
     assert join_names(["a", "b", "c"]) == "a, b and c"

@@ -76,13 +76,13 @@ def held(home: Home, clock: FakeClock, address: str, **version: str) -> Iterator
     lock.release()
 
 
-def test_the_socket_is_private(serve: Serve) -> None:
+def test_the_socket_is_private(serve: Serve):
     path = Path(serve(echo).address)
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_path_that_is_too_long_is_replaced_by_a_temporary_folder(tmp_path: Path) -> None:
+def test_a_path_that_is_too_long_is_replaced_by_a_temporary_folder(tmp_path: Path):
     home = Home.locate(tmp_path / ("deep" * 25))
     home.data.mkdir(parents=True)
     server = ControlServer(home, echo)
@@ -94,7 +94,7 @@ def test_a_path_that_is_too_long_is_replaced_by_a_temporary_folder(tmp_path: Pat
     assert not Path(server.address).parent.exists()
 
 
-def test_a_refusal_arrives_whole(serve: Serve) -> None:
+def test_a_refusal_arrives_whole(serve: Serve):
     def refuse(verb: str, arguments: Any) -> Any:
         raise Refusal("blocked", "the hour's cap is reached", "wait until 14:30")
 
@@ -105,7 +105,7 @@ def test_a_refusal_arrives_whole(serve: Serve) -> None:
     )  # fmt: skip
 
 
-def test_a_bug_is_reported_and_the_next_request_served(serve: Serve, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_is_reported_and_the_next_request_served(serve: Serve, caplog: pytest.LogCaptureFixture):
     def fail(verb: str, arguments: Any) -> Any:
         if verb == "bad":
             raise ZeroDivisionError("by zero")
@@ -120,12 +120,12 @@ def test_a_bug_is_reported_and_the_next_request_served(serve: Serve, caplog: pyt
     assert "a verb failed" in caplog.text
 
 
-def test_a_request_that_is_too_large_is_refused(serve: Serve) -> None:
+def test_a_request_that_is_too_large_is_refused(serve: Serve):
     server = serve(echo)
     assert exchange(server.address, b"x" * (control.MAX_REQUEST_BYTES + 1))["error"]["code"] == "too_large"
 
 
-def test_a_slow_verb_delays_no_other(serve: Serve) -> None:
+def test_a_slow_verb_delays_no_other(serve: Serve):
     release, arrived = threading.Event(), threading.Event()
 
     def work(verb: str, arguments: Any) -> Any:
@@ -146,7 +146,7 @@ def test_a_slow_verb_delays_no_other(serve: Serve) -> None:
     assert answers == [{"verb": "slow"}]
 
 
-def test_an_address_without_an_engine_is_unreachable(tmp_path: Path, serve: Serve) -> None:
+def test_an_address_without_an_engine_is_unreachable(tmp_path: Path, serve: Serve):
     with pytest.raises(Unreachable):
         ask(str(tmp_path / "none.sock"), "x", {})
     server = serve(echo)
@@ -182,19 +182,17 @@ def copied_home(home: Home, clock: FakeClock, serve: Serve, tmp_path: Path) -> I
 
 
 @pytest.mark.usefixtures("_engine_that_hangs_up")
-def test_a_question_whose_answer_was_lost_is_asked_again(call: Call, home: Home) -> None:
+def test_a_question_whose_answer_was_lost_is_asked_again(call: Call, home: Home):
     assert call(home, "status", {})["state"] == "WATCHING"
 
 
 @pytest.mark.usefixtures("_engine_that_hangs_up")
 @pytest.mark.parametrize("verb", ["propose", "approve"])
-def test_a_change_whose_answer_was_lost_is_not_repeated(call: Call, home: Home, verb: str) -> None:
+def test_a_change_whose_answer_was_lost_is_not_repeated(call: Call, home: Home, verb: str):
     refused("no_answer", lambda: call(home, verb, {}))
 
 
-def test_an_engine_that_is_just_starting_is_waited_for(
-    engine: StandIn, home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_engine_that_is_just_starting_is_waited_for(engine: StandIn, home: Home, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(control, "CONNECT_TIMEOUT_S", 30.0)
     attempts = []
 
@@ -208,9 +206,7 @@ def test_an_engine_that_is_just_starting_is_waited_for(
     assert len(attempts) == 3
 
 
-def test_an_engine_of_another_version_is_only_asked_to_stop(
-    call: Call, home: Home, clock: FakeClock, serve: Serve
-) -> None:
+def test_an_engine_of_another_version_is_only_asked_to_stop(call: Call, home: Home, clock: FakeClock, serve: Serve):
     """As after an upgrade of the package while the engine runs."""
     requested = []
     server = serve(lambda verb, arguments: requested.append(verb) or {})
@@ -227,27 +223,25 @@ def test_an_engine_of_another_version_is_only_asked_to_stop(
 
 def test_the_note_of_a_dead_engine_of_another_version_keeps_no_verb_from_an_engine_of_its_own(
     call: Call, home: Home, clock: FakeClock
-) -> None:
+):
     with held(home, clock, str(home.data / "run" / "engine.sock"), version=OTHER_VERSION):
         note = (home.data / "engine.json").read_bytes()
     (home.data / "engine.json").write_bytes(note)
     assert call(home, "status", {})["state"] == "WATCHING"
 
 
-def test_a_copied_home_does_not_ask_the_engine_of_the_original(call: Call, copied_home: Home) -> None:
+def test_a_copied_home_does_not_ask_the_engine_of_the_original(call: Call, copied_home: Home):
     assert call(copied_home, "status", {})["state"] == "WATCHING"
     assert control.ask_running(copied_home, "status") == {}
 
 
-def test_a_stop_in_a_copied_home_is_written_there_alone(home: Home, copied_home: Home) -> None:
+def test_a_stop_in_a_copied_home_is_written_there_alone(home: Home, copied_home: Home):
     assert not control.stop(copied_home, "it is a copy")["reached"]
     assert is_requested(get_stop_file(copied_home.data))
     assert not is_requested(get_stop_file(home.data))
 
 
-def test_the_engine_is_found_by_another_path_to_its_home(
-    home: Home, clock: FakeClock, serve: Serve, tmp_path: Path
-) -> None:
+def test_the_engine_is_found_by_another_path_to_its_home(home: Home, clock: FakeClock, serve: Serve, tmp_path: Path):
     with held(home, clock, serve(echo).address):
         assert home.root is not None
         (tmp_path / "link").symlink_to(home.root)
@@ -255,7 +249,7 @@ def test_the_engine_is_found_by_another_path_to_its_home(
 
 
 @pytest.mark.long
-def test_stop_does_not_wait_for_an_engine_that_hangs(home: Home, clock: FakeClock, serve: Serve) -> None:
+def test_stop_does_not_wait_for_an_engine_that_hangs(home: Home, clock: FakeClock, serve: Serve):
     release = threading.Event()
     with held(home, clock, serve(lambda verb, arguments: {"released": release.wait(20)}).address):
         answer = control.stop(home, "it hangs")
@@ -264,13 +258,13 @@ def test_stop_does_not_wait_for_an_engine_that_hangs(home: Home, clock: FakeCloc
     assert is_requested(get_stop_file(home.data))
 
 
-def test_a_stop_that_cannot_be_written_says_what_else_to_do(tmp_path: Path) -> None:
+def test_a_stop_that_cannot_be_written_says_what_else_to_do(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(Refusal, match="F12"):
         control.stop(Home.locate(tmp_path / "file"), "")
 
 
-def test_a_console_keeps_its_connection_when_the_request_is_answered(tmp_path: Path) -> None:
+def test_a_console_keeps_its_connection_when_the_request_is_answered(tmp_path: Path):
     home = Home.locate(tmp_path / "home")
     home.data.mkdir(parents=True)
     connections = queue.SimpleQueue()

@@ -53,7 +53,7 @@ def examine_home(home: Home, *workspaces: str) -> dict[str, Any]:
     return {check["name"]: check for check in examine_document(home, *workspaces)["checks"]}
 
 
-def test_a_home_that_does_not_exist_is_fine_and_is_not_created(home: Home) -> None:
+def test_a_home_that_does_not_exist_is_fine_and_is_not_created(home: Home):
     document = examine_document(home)
     assert document["ok"]
     states = {check["name"]: check["state"] for check in document["checks"]}
@@ -62,7 +62,7 @@ def test_a_home_that_does_not_exist_is_fine_and_is_not_created(home: Home) -> No
     assert not home.root.exists()
 
 
-def test_a_home_in_use_is_described(engine: StandIn, home: Home, clock: FakeClock, repository: Repository) -> None:
+def test_a_home_in_use_is_described(engine: StandIn, home: Home, clock: FakeClock, repository: Repository):
     lock = HomeLock(home, clock=clock)
     lock.acquire()
     repository.commit("begin", {"README.md": "x"})
@@ -75,9 +75,7 @@ def test_a_home_in_use_is_described(engine: StandIn, home: Home, clock: FakeCloc
     lock.release()
 
 
-def test_lines_of_a_heartbeat_and_souls_that_cannot_be_read_are_named_with_their_file(
-    engine: StandIn, home: Home
-) -> None:
+def test_lines_of_a_heartbeat_and_souls_that_cannot_be_read_are_named_with_their_file(engine: StandIn, home: Home):
     (home.agents / "coo" / "heartbeat.md").write_text("- [ ] every 2h: look\n- [ ] every day 25:00: report\n")
     (home.agents / "cfo" / "soul.md").write_bytes(b"\xff")
     place, soul = "agents/coo/heartbeat.md:2: the time is not understood; write `every day", "agents/cfo/soul.md cannot"
@@ -92,7 +90,7 @@ def test_lines_of_a_heartbeat_and_souls_that_cannot_be_read_are_named_with_their
     assert all(words in agents["message"] for words in (place, soul))
 
 
-def test_a_file_of_facts_that_cannot_be_read_is_named(home: Home) -> None:
+def test_a_file_of_facts_that_cannot_be_read_is_named(home: Home):
     (group := home.data / "para" / "areas" / "general").mkdir(parents=True)
     (group / "items.json").write_text("[{,")
     check = examine_home(home)["facts"]
@@ -100,14 +98,14 @@ def test_a_file_of_facts_that_cannot_be_read_is_named(home: Home) -> None:
     assert check["message"].startswith("para/areas/general/items.json cannot be read: ")
 
 
-def test_a_channel_whose_coding_agent_is_not_in_the_settings_is_a_warning(home: Home) -> None:
+def test_a_channel_whose_coding_agent_is_not_in_the_settings_is_a_warning(home: Home):
     write_settings(home, '[channels.koji-core]\nagent = "backend_builder"\nrunner = "acp:ghost"\n')
     checks = examine_home(home)
     assert checks["coding agent"]["message"] == "koji-core names acp:ghost, which is not in the settings"
     assert "ghost" not in checks["prose"]["message"]
 
 
-def test_what_the_twin_model_answered_last_is_said(engine: StandIn, home: Home) -> None:
+def test_what_the_twin_model_answered_last_is_said(engine: StandIn, home: Home):
     write_settings(home, "twinModelEnabled = true\ntwinModelId = 'ollama:small'\n")
     assert examine_home(home)["twin"]["state"] == "ok"
     engine.database.record(TwinAnswered(subject="ollama:small", usable=False, reason="Invalid JSON"))
@@ -117,7 +115,7 @@ def test_what_the_twin_model_answered_last_is_said(engine: StandIn, home: Home) 
     assert examine_home(home)["twin"]["state"] == "ok"
 
 
-def test_a_misspelt_variable_is_named_and_a_key_is_not_shown(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_misspelt_variable_is_named_and_a_key_is_not_shown(home: Home, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CLAWPY_CROSSPOLL_ENABLED", "false")
     monkeypatch.setenv("CLAWPY_TOGETHER_API_KEY", "secret-value")
     checks = examine_home(home)
@@ -125,7 +123,7 @@ def test_a_misspelt_variable_is_named_and_a_key_is_not_shown(home: Home, monkeyp
     assert "secret-value" not in json.dumps(examine_document(home))
 
 
-def test_a_keyring_that_never_answers_is_named(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_keyring_that_never_answers_is_named(home: Home, monkeypatch: pytest.MonkeyPatch):
     release = threading.Event()
     monkeypatch.setattr(keyring, "get_keyring", lambda: release.wait(30))
     monkeypatch.setattr(Keyring.__init__, "__kwdefaults__", {"seconds": 0.05})
@@ -133,7 +131,7 @@ def test_a_keyring_that_never_answers_is_named(home: Home, monkeypatch: pytest.M
     release.set()
 
 
-def test_keys_in_a_plain_file_are_named_and_not_shown(home: Home) -> None:
+def test_keys_in_a_plain_file_are_named_and_not_shown(home: Home):
     Keys(home).set("openai", "sk-hush-hush", consent_file=True)
     checks = examine_home(home)
     assert "openai" in checks["keys"]["message"]
@@ -142,7 +140,7 @@ def test_keys_in_a_plain_file_are_named_and_not_shown(home: Home) -> None:
     assert "hush" not in json.dumps(checks)
 
 
-def test_the_models_that_would_answer_text_prompts_are_named(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_models_that_would_answer_text_prompts_are_named(home: Home, monkeypatch: pytest.MonkeyPatch):
     assert "clawpy key set openai" in examine_home(home)["prose"]["fix"]
     monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", "sk-hush-hush")
     check = examine_home(home)["prose"]
@@ -154,7 +152,7 @@ def test_the_models_that_would_answer_text_prompts_are_named(home: Home, monkeyp
     assert any("together: no key" in check["message"] for check in examine_document(home)["checks"])
 
 
-def test_a_provider_with_a_model_that_lacks_only_its_key_is_named(home: Home) -> None:
+def test_a_provider_with_a_model_that_lacks_only_its_key_is_named(home: Home):
     write_settings(home, "[providers.box]\nkind = 'openai'\nbaseUrl = 'https://box.test/v1'\nmodel = 'm'\n")
     check = examine_home(home)["prose"]
     assert (check["message"], check["fix"]) == ("box has no key; flows need none", "`clawpy key set box`")
@@ -162,7 +160,7 @@ def test_a_provider_with_a_model_that_lacks_only_its_key_is_named(home: Home) ->
 
 def test_a_key_that_was_exported_after_the_engine_began_serves_nothing(
     home: Home, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setenv("CLAWPY_TOGETHER_API_KEY", "sk-known")
     lock = HomeLock(home, clock=clock, key_variables=find_key_variables(os.environ))
     lock.acquire()
@@ -177,7 +175,7 @@ def test_a_key_that_was_exported_after_the_engine_began_serves_nothing(
     assert "openai:" in json.dumps(examine_document(home)["checks"])
 
 
-def test_providers_are_asked_only_online(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_providers_are_asked_only_online(home: Home, monkeypatch: pytest.MonkeyPatch):
     hosts = []
 
     def check_provider(provider: Any, key: str | None) -> str:
@@ -196,12 +194,12 @@ def test_providers_are_asked_only_online(home: Home, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     "version, state", [("git version 2.37.9", "fail"), ("git version 2.38.0", "ok"), ("git version 3.1", "ok")]
 )
-def test_a_git_older_than_2_38_fails(home: Home, monkeypatch: pytest.MonkeyPatch, version: str, state: str) -> None:
+def test_a_git_older_than_2_38_fails(home: Home, monkeypatch: pytest.MonkeyPatch, version: str, state: str):
     monkeypatch.setattr(doctor, "read_git_version", lambda: version)
     assert examine_home(home)["git"]["state"] == state
 
 
-def test_a_folder_that_is_no_usable_workspace_is_named(home: Home, repository: Repository, tmp_path: Path) -> None:
+def test_a_folder_that_is_no_usable_workspace_is_named(home: Home, repository: Repository, tmp_path: Path):
     assert "no commit yet" in examine_home(home, str(repository.path))["workspace"]["message"]
     assert examine_home(home, str(tmp_path))["workspace"]["state"] == "fail"
     assert examine_home(home)["workspace"]["message"] == "no workspace"
@@ -217,7 +215,7 @@ def make_sqlite_error(message: str, code: int) -> sqlite3.Error:
     return error
 
 
-def test_the_server_of_the_index_is_asked_only_online(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_server_of_the_index_is_asked_only_online(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("CLAWPY_CHROMA_URL", raising=False)
     assert check_index_server(Settings(), online=True) == []
     with_server = Settings(memory=MemorySettings(chroma_url="http://127.0.0.1:8000"))
@@ -248,7 +246,7 @@ def test_the_server_of_the_index_is_asked_only_online(monkeypatch: pytest.Monkey
 )
 def test_only_a_damaged_database_is_to_be_moved_away(
     home: Home, monkeypatch: pytest.MonkeyPatch, error: sqlite3.Error, fix: str
-) -> None:
+):
     home.data.mkdir(parents=True)
     create_or_check(home.database)
 
@@ -261,7 +259,7 @@ def test_only_a_damaged_database_is_to_be_moved_away(
     assert check.fix.startswith(fix)
 
 
-def test_a_database_that_another_program_writes_to_is_waited_for(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_database_that_another_program_writes_to_is_waited_for(home: Home, monkeypatch: pytest.MonkeyPatch):
     home.data.mkdir(parents=True)
     create_or_check(home.database)
     monkeypatch.setattr(doctor, "read_rows", partial(read_rows, seconds=0))
@@ -274,7 +272,7 @@ def test_a_database_that_another_program_writes_to_is_waited_for(home: Home, mon
     assert check_database(home.database).state == "ok"
 
 
-def test_the_shared_database_is_asked_only_online(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shared_database_is_asked_only_online(monkeypatch: pytest.MonkeyPatch):
     """One that answers: `tests/hierarchy/test_postgres.py`."""
     monkeypatch.delenv("CLAWPY_SHARED_DATABASE_URL", raising=False)
     assert check_shared_database(online=True) == []
@@ -293,7 +291,7 @@ def test_the_shared_database_is_asked_only_online(monkeypatch: pytest.MonkeyPatc
     assert (check.state, check.message) == ("warn", "CLAWPY_SHARED_DATABASE_URL is not a database URL")
 
 
-def test_addresses_and_undelivered_notifications_are_listed(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_addresses_and_undelivered_notifications_are_listed(home: Home, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CLAWPY_NOTIFY_DISCORD_URL", "discord://4242/hunter2hunter2")
     home.data.mkdir(parents=True)
     create_or_check(home.database)

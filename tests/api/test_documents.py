@@ -98,11 +98,11 @@ def _find_classes_within(kinds: Iterable[Any]) -> set[type[Any]]:
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
-def test_the_document_of_a_class_is_as_promised(kind: type[Any]) -> None:
+def test_the_document_of_a_class_is_as_promised(kind: type[Any]):
     assert json.loads(json.dumps(document(make_example(kind)))) == PROMISED[kind.__name__]
 
 
-def test_each_class_with_rules_of_its_own_is_in_a_document() -> None:
+def test_each_class_with_rules_of_its_own_is_in_a_document():
     assert set(PROMISED) == {kind.__name__ for kind in CLASSES}
     rules = read_table(documents.__file__, "documents.toml")
     assert rules.keys() <= {kind.__name__ for kind in _find_classes_within(CLASSES)}

@@ -47,7 +47,7 @@ class ScriptedAnswers:
 
 
 @pytest.mark.long
-async def test_recall_is_of_this_project_unless_everywhere_is_asked_for() -> None:
+async def test_recall_is_of_this_project_unless_everywhere_is_asked_for():
     line = {
         "id": "mem_1", "score": 0.9, "layer": "C", "reason": "the words", "text": "we round half to even",
         "source": "mcp:codex", "speaker": "codex", "timestamp": "2026-01-05T09:30:00Z", "parts": {},
@@ -69,7 +69,7 @@ async def test_recall_is_of_this_project_unless_everywhere_is_asked_for() -> Non
 
 
 @pytest.mark.parametrize("agent, by", [("", "mcp"), ("reviewer", "reviewer")])
-async def test_what_an_agent_remembers_has_its_name(agent: str, by: str) -> None:
+async def test_what_an_agent_remembers_has_its_name(agent: str, by: str):
     ask = ScriptedAnswers(note={"id": "mem_1", "new": True, "by": by})
     async with make_client(ask, agent=agent) as session:
         await session.call_tool("remember", {"text": "the port is 8001", "kind": "decision"})
@@ -79,7 +79,7 @@ async def test_what_an_agent_remembers_has_its_name(agent: str, by: str) -> None
     assert arguments["workspace"] == "/srv/shop"
 
 
-async def test_a_refusal_is_told_with_its_remedy_and_without_secrets() -> None:
+async def test_a_refusal_is_told_with_its_remedy_and_without_secrets():
     refused = Refusal("x", "sk-abcdefghijklmnopqrstuvwx is not a key", "take another")
     async with make_client(ScriptedAnswers(cards=refused)) as session:
         result = await session.call_tool("cards", {})
@@ -96,7 +96,7 @@ async def test_a_refusal_is_told_with_its_remedy_and_without_secrets() -> None:
      ("remember", {"text": "x", "kind": "secret"}, "kind: Input should be 'fact', 'decision', 'correction' or 'note'"),
      ("propose", {"text": "x" * 4_001}, "text: String should have at most 4000 characters")],
 )  # fmt: skip
-async def test_wrong_arguments_reach_no_engine(tool: str, arguments: dict[str, Any], words: str) -> None:
+async def test_wrong_arguments_reach_no_engine(tool: str, arguments: dict[str, Any], words: str):
     ask = ScriptedAnswers()
     async with make_client(ask) as session:
         result = await session.call_tool(tool, arguments)
@@ -106,7 +106,7 @@ async def test_wrong_arguments_reach_no_engine(tool: str, arguments: dict[str, A
 
 
 @pytest.mark.long
-def test_a_line_that_is_no_message_is_answered_with_an_error_unless_it_is_empty(home: Home) -> None:
+def test_a_line_that_is_no_message_is_answered_with_an_error_unless_it_is_empty(home: Home):
     command = make_clawpy_command(home.root, "mcp")
     output = subprocess.run(command, input="not JSON\n\n  \n[]\n", capture_output=True, text=True, check=True).stdout
     answers = [json.loads(line) for line in output.splitlines()]
@@ -114,7 +114,7 @@ def test_a_line_that_is_no_message_is_answered_with_an_error_unless_it_is_empty(
 
 
 @pytest.mark.long
-async def test_an_agent_asks_a_real_child_process_also_when_no_engine_runs(home: Home, repository: Repository) -> None:
+async def test_an_agent_asks_a_real_child_process_also_when_no_engine_runs(home: Home, repository: Repository):
     """By the engine that runs; and when that is gone, by one opened for the question's own time."""
     from mcp import StdioServerParameters
     from mcp.client import Client

@@ -109,7 +109,7 @@ def client() -> Iterator[ClientProcess]:
     client.close()
 
 
-def test_keys_go_to_the_console_and_its_drawing_to_the_terminal(client: ClientProcess) -> None:
+def test_keys_go_to_the_console_and_its_drawing_to_the_terminal(client: ClientProcess):
     client.take_terminal()
     os.write(client.terminal, "q\x03ü\r".encode())  # Ctrl+C is a key like any other
     assert client.receive() == (INPUT, "q\x03ü\r".encode())
@@ -121,7 +121,7 @@ def test_keys_go_to_the_console_and_its_drawing_to_the_terminal(client: ClientPr
     assert client.wait_for_exit_code() == 7
 
 
-def test_a_new_size_of_the_terminal_is_sent(client: ClientProcess) -> None:
+def test_a_new_size_of_the_terminal_is_sent(client: ClientProcess):
     client.take_terminal()
     fcntl.ioctl(client.terminal, termios.TIOCSWINSZ, struct.pack("4H", 50, 132, 0, 0))
     kind, content = client.receive()
@@ -129,7 +129,7 @@ def test_a_new_size_of_the_terminal_is_sent(client: ClientProcess) -> None:
     assert json.loads(content) == [132, 50]
 
 
-def test_a_console_that_dies_without_a_word_leaves_the_terminal_as_it_was(client: ClientProcess) -> None:
+def test_a_console_that_dies_without_a_word_leaves_the_terminal_as_it_was(client: ClientProcess):
     client.take_terminal()
     client.connection.close()
     client.read_until(RESTORING_SEQUENCES)
@@ -137,7 +137,7 @@ def test_a_console_that_dies_without_a_word_leaves_the_terminal_as_it_was(client
     assert client.wait_for_exit_code() == 98
 
 
-def test_a_program_has_the_terminal_until_it_ends(client: ClientProcess, tmp_path: Path) -> None:
+def test_a_program_has_the_terminal_until_it_ends(client: ClientProcess, tmp_path: Path):
     client.take_terminal()
     program = [sys.executable, "-c", "import os; print(os.getcwd(), os.isatty(0)); input()"]
     client.send(RUN, json.dumps({"command": program, "folder": str(tmp_path), "banner": "a shell"}).encode())
@@ -151,7 +151,7 @@ def test_a_program_has_the_terminal_until_it_ends(client: ClientProcess, tmp_pat
     assert b"meanwhile" not in client.read_until(b"<enter again>")
 
 
-def test_without_a_shell_that_could_continue_it_a_suspended_client_draws_again_at_once(client: ClientProcess) -> None:
+def test_without_a_shell_that_could_continue_it_a_suspended_client_draws_again_at_once(client: ClientProcess):
     client.take_terminal()  # it leads its session
     client.send(SUSPEND)
     client.read_until(RESTORING_SEQUENCES)
@@ -161,7 +161,7 @@ def test_without_a_shell_that_could_continue_it_a_suspended_client_draws_again_a
     assert not client.is_cooked()
 
 
-def test_a_signal_restores_the_terminal_and_lets_the_console_end(client: ClientProcess) -> None:
+def test_a_signal_restores_the_terminal_and_lets_the_console_end(client: ClientProcess):
     client.take_terminal()
     os.kill(client.pid, signal.SIGTERM)
     client.read_until(RESTORING_SEQUENCES)
@@ -171,7 +171,7 @@ def test_a_signal_restores_the_terminal_and_lets_the_console_end(client: ClientP
     assert client.wait_for_exit_code() == 128 + signal.SIGTERM
 
 
-def test_messages_may_come_in_pieces_and_have_a_largest_size() -> None:
+def test_messages_may_come_in_pieces_and_have_a_largest_size():
     parser, messages = MessageParser(), []
     for byte in encode_message(OUTPUT, b"one") + encode_message(RESTORE_TERMINAL) + encode_message(OUTPUT, b"two"):
         messages += parser.feed(bytes([byte]))
@@ -181,7 +181,7 @@ def test_messages_may_come_in_pieces_and_have_a_largest_size() -> None:
 
 
 @pytest.mark.parametrize("note", ["", "{", "[]"])
-def test_an_invalid_note_gives_no_connection(tmp_path: Path, note: str) -> None:
+def test_an_invalid_note_gives_no_connection(tmp_path: Path, note: str):
     home = Home.locate(tmp_path)
     home.data.mkdir()
     (home.data / "engine.json").write_text(note)
@@ -189,14 +189,14 @@ def test_an_invalid_note_gives_no_connection(tmp_path: Path, note: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["", "/no/socket", "\0"])
-def test_without_an_engine_that_answers_there_is_no_connection(tmp_path: Path, address: str) -> None:
+def test_without_an_engine_that_answers_there_is_no_connection(tmp_path: Path, address: str):
     home = Home.locate(tmp_path)
     home.data.mkdir()
     (home.data / "engine.json").write_text(json.dumps({"address": address, "data": str(home.data)}))
     assert attach(home, []) is None
 
 
-def test_a_copied_home_does_not_attach_to_the_engine_of_the_original(tmp_path: Path) -> None:
+def test_a_copied_home_does_not_attach_to_the_engine_of_the_original(tmp_path: Path):
     original, copy = Home.locate(tmp_path / "original"), Home.locate(tmp_path / "copy")
     original.data.mkdir(parents=True)
     address = str(tmp_path / "socket")
@@ -220,7 +220,7 @@ def test_a_copied_home_does_not_attach_to_the_engine_of_the_original(tmp_path: P
 )
 def test_an_engine_that_gives_no_console_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, message: str
-) -> None:
+):
     monkeypatch.setattr("clawpy_console.attach.client.ANSWER_TIMEOUT_S", 0.05)
     home = Home.locate(tmp_path)
     home.data.mkdir()
@@ -236,7 +236,7 @@ def test_an_engine_that_gives_no_console_is_named(
 
 def test_a_console_that_was_open_for_long_attaches_to_the_engine_that_another_started(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     """It could not start an engine, and `r` was pressed a minute later: meanwhile another terminal had started one."""
     ends = [ClientEnd(again=True), ClientEnd()]
     monkeypatch.setattr(

@@ -42,7 +42,7 @@ def attach(home: Home, description: Any, *admit: Any) -> None:
         ask(server.address, "attach", description)
 
 
-def test_an_engine_that_was_opened_for_a_verb_admits_no_terminal(home: Home) -> None:
+def test_an_engine_that_was_opened_for_a_verb_admits_no_terminal(home: Home):
     with pytest.raises(Refusal, match="for one command"):
         attach(home, DESCRIPTION)
 
@@ -52,7 +52,7 @@ def test_an_engine_that_was_opened_for_a_verb_admits_no_terminal(home: Home) -> 
     [None, 7, {}, DESCRIPTION | {"size": [80]}, DESCRIPTION | {"environment": {"TERM": 1}}, DESCRIPTION | {"x": 1}],
     ids=["nothing", "a number", "empty", "one side", "a variable that is no text", "an unknown field"],
 )
-def test_a_terminal_that_is_described_wrongly_is_refused(home: Home, consoles: Consoles, description: Any) -> None:
+def test_a_terminal_that_is_described_wrongly_is_refused(home: Home, consoles: Consoles, description: Any):
     refused("bad_arguments", lambda: attach(home, description, consoles.admit))
     assert not consoles.apps
 
@@ -61,7 +61,7 @@ def test_a_terminal_that_is_described_wrongly_is_refused(home: Home, consoles: C
 @pytest.mark.parametrize("drawn_until", [b"", b"\x1b[?1049h", b"koji-core"], ids=["at once", "mounting", "in use"])
 def test_a_console_whose_terminal_vanishes_is_freed_and_reports_no_crash(
     home: Home, consoles: Consoles, drawn_until: bytes
-) -> None:
+):
     caches_before = sum(type(item) is StylesCache for item in gc.get_objects())
     for _ in range(2):
         client_socket, console_socket = socket.socketpair()
@@ -83,7 +83,7 @@ def test_a_console_whose_terminal_vanishes_is_freed_and_reports_no_crash(
 
 
 @pytest.mark.long
-def test_closing_ends_a_console_that_is_still_mounting_without_a_crash(home: Home, consoles: Consoles) -> None:
+def test_closing_ends_a_console_that_is_still_mounting_without_a_crash(home: Home, consoles: Consoles):
     client_socket, console_socket = socket.socketpair()
     with client_socket:
         consoles.admit(DESCRIPTION)(console_socket)
@@ -97,7 +97,7 @@ def test_closing_ends_a_console_that_is_still_mounting_without_a_crash(home: Hom
 @pytest.mark.parametrize("step", ["_find_repositories", "_make_app"])
 def test_a_console_that_cannot_open_ends_its_client_with_a_message_and_an_engine_without_other_consoles(
     home: Home, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
+):
     def fail(*_: object) -> None:
         raise OSError("the disk is gone")
 
@@ -119,7 +119,7 @@ def test_a_console_that_cannot_open_ends_its_client_with_a_message_and_an_engine
 @pytest.mark.long
 def test_a_client_that_attaches_while_the_last_console_closes_goes_to_the_next_engine(
     home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     is_attaching, may_attach = threading.Event(), threading.Event()
 
     def find_slowly(consoles: Consoles, client: object) -> list[str]:

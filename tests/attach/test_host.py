@@ -20,7 +20,7 @@ def restore_collector() -> Iterator[None]:
 
 
 @pytest.mark.long
-def test_full_collections_wait_until_nobody_types(restore_collector: None) -> None:
+def test_full_collections_wait_until_nobody_types(restore_collector: None):
     seconds = 0.0
     collector = GarbageCollector(lambda: seconds)
 

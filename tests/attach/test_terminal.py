@@ -95,7 +95,7 @@ async def type_until(chunks: tuple[bytes, ...], ending: str) -> str:
         return app.query_one(Input).value
 
 
-async def test_what_is_typed_pasted_and_resized_arrives() -> None:
+async def test_what_is_typed_pasted_and_resized_arrives():
     async with running_app({"TERM": "xterm", "COLORTERM": "truecolor"}) as (app, _, client):
         client.send(INPUT, b"a\xc3")
         client.send(INPUT, b"\xbc\x1b[200~b\nc\x1b[201~")
@@ -111,23 +111,23 @@ async def test_what_is_typed_pasted_and_resized_arrives() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 100], ids=lambda size: f"{size} at a time")
-async def test_what_is_pasted_is_text_although_it_has_escape_sequences(size: int) -> None:
+async def test_what_is_pasted_is_text_although_it_has_escape_sequences(size: int):
     typed = b"a\x1b[200~b\x1b[31m\x1b\x1bc\x1b[0md\x1b[20e\x1b[201~z"
     chunks = tuple(typed[start : start + size] for start in range(0, len(typed), size))
     assert await type_until(chunks, "z") == "ab[31mc[0md[20ez"
 
 
 @pytest.mark.parametrize("chunks", [(b"\x1bnq",), (b"\x1bn", b"q"), (b"\x1b", b"n", b"q")], ids=str)
-async def test_a_letter_just_after_escape_does_not_hold_back_the_keys_after_it(chunks: tuple[bytes, ...]) -> None:
+async def test_a_letter_just_after_escape_does_not_hold_back_the_keys_after_it(chunks: tuple[bytes, ...]):
     assert await type_until(chunks, "q")
 
 
 @pytest.mark.parametrize("chunks", [(b"\x1bq\x1b[Cz",), (b"\x1bq", b"\x1b[<35;1;1M", b"z")], ids=["arrow", "mouse"])
-async def test_alt_and_a_letter_is_not_two_keys_when_a_sequence_follows_at_once(chunks: tuple[bytes, ...]) -> None:
+async def test_alt_and_a_letter_is_not_two_keys_when_a_sequence_follows_at_once(chunks: tuple[bytes, ...]):
     assert "^" not in await type_until(chunks, "z")  # Textual's word for an Escape that it takes for a key of its own
 
 
-async def test_f12_waits_for_no_other_key() -> None:
+async def test_f12_waits_for_no_other_key():
     async with running_app({"TERM": "xterm"}) as (app, _, client):
         client.send(INPUT, 500 * b"a" + b"\x1b[24~")
         await asyncio.wait_for(app.is_stopped.wait(), 20)
@@ -141,7 +141,7 @@ async def test_f12_waits_for_no_other_key() -> None:
 )  # fmt: skip
 async def test_a_size_that_no_terminal_has_is_bounded_or_ends_the_connection(
     content: bytes, size: tuple[int, int] | None
-) -> None:
+):
     terminal, transport = Terminal({}, (80, 24)), Mock(spec=asyncio.Transport)
     terminal.connection_made(transport)
     terminal.data_received(encode_message(SIZE, content))
@@ -149,7 +149,7 @@ async def test_a_size_that_no_terminal_has_is_bounded_or_ends_the_connection(
     assert transport.abort.called == (size is None)
 
 
-async def test_a_client_that_reads_nothing_delays_nothing_and_gets_the_whole_screen_later() -> None:
+async def test_a_client_that_reads_nothing_delays_nothing_and_gets_the_whole_screen_later():
     async with running_app({"TERM": "xterm"}) as (_, terminal, client):
         for _ in range(40):
             terminal.draw("#" * 100_000)
@@ -163,9 +163,7 @@ async def test_a_client_that_reads_nothing_delays_nothing_and_gets_the_whole_scr
      ({"TERM": "xterm"}, "standard")],
     ids=["truecolor", "256", "16"],
 )  # fmt: skip
-async def test_colours_are_the_terminals(
-    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], colours: str
-) -> None:
+async def test_colours_are_the_terminals(monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], colours: str):
     monkeypatch.setenv("NO_COLOR", "1")
     app = SmallApp(Terminal(environment, (80, 24)))
     assert app.console.color_system == colours

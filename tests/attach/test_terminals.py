@@ -47,7 +47,7 @@ def make_second_repository(project: Path) -> Path:
     return second.path
 
 
-def test_a_second_terminal_attaches_and_either_may_leave(pane: NewPane, command: str, home: Home) -> None:
+def test_a_second_terminal_attaches_and_either_may_leave(pane: NewPane, command: str, home: Home):
     first, second = open_two_panes(pane, command)
     engine = read_engine_pid(home)
     second.press("Escape")
@@ -76,7 +76,7 @@ def test_a_second_terminal_attaches_and_either_may_leave(pane: NewPane, command:
 
 def test_a_console_in_another_repository_has_it_looked_after_and_begins_there(
     pane: NewPane, command: str, project: Path
-) -> None:
+):
     second = make_second_repository(project)
     here, there = pane(), pane()
     here.open(command)
@@ -96,9 +96,7 @@ def test_a_console_in_another_repository_has_it_looked_after_and_begins_there(
     here.wait_for("in shop")
 
 
-def test_a_console_in_a_folder_that_was_removed_shows_no_other_repository(
-    pane: NewPane, command: str, project: Path
-) -> None:
+def test_a_console_in_a_folder_that_was_removed_shows_no_other_repository(pane: NewPane, command: str, project: Path):
     removed = project.parent / "removed"
     removed.mkdir()
     here, there = pane(), pane()
@@ -113,7 +111,7 @@ def test_a_console_in_a_folder_that_was_removed_shows_no_other_repository(
 @pytest.mark.parametrize("setting, words", [("TERM=dumb", "TERM is dumb"), ("-u TERM", "TERM is not set")])
 def test_a_terminal_without_a_full_screen_gets_no_console_but_verbs(
     pane: NewPane, command: str, setting: str, words: str
-) -> None:
+):
     terminal = pane()
     terminal.type(f"env {setting} {command}")
     terminal.wait_for("code 2")
@@ -126,7 +124,7 @@ def test_a_terminal_without_a_full_screen_gets_no_console_but_verbs(
 
 def test_cards_that_a_verb_makes_in_another_repository_are_counted_in_every_console(
     pane: NewPane, command: str, project: Path
-) -> None:
+):
     second = make_second_repository(project)
     consoles, verb = open_two_panes(pane, command), pane()
     verb.type(f"{command.partition(';')[0]} --workspace {second} predict")
@@ -134,7 +132,7 @@ def test_cards_that_a_verb_makes_in_another_repository_are_counted_in_every_cons
         console.wait_for(r"CARDS\s+\d of 2\s+\+1 in 1 other repository: w")
 
 
-def test_the_demo_ignores_the_repository_it_is_opened_in(pane: NewPane, project: Path) -> None:
+def test_the_demo_ignores_the_repository_it_is_opened_in(pane: NewPane, project: Path):
     terminal = pane()
     terminal.type(shlex.join([*CONSOLE, "--demo"]))
     terminal.wait_for(r"CARDS\s+1 of")
@@ -143,7 +141,7 @@ def test_the_demo_ignores_the_repository_it_is_opened_in(pane: NewPane, project:
     assert "Not this repository" not in text
 
 
-def test_a_client_that_is_killed_leaves_no_ghost(pane: NewPane, command: str, home: Home) -> None:
+def test_a_client_that_is_killed_leaves_no_ghost(pane: NewPane, command: str, home: Home):
     first, second = open_two_panes(pane, command)
     engine, client = read_engine_pid(home), second.find_client_pid()
     connected = count_open_sockets(engine)
@@ -156,7 +154,7 @@ def test_a_client_that_is_killed_leaves_no_ghost(pane: NewPane, command: str, ho
     assert read_holder(home) is None, "the engine ended in order"
 
 
-def test_an_engine_that_is_killed_gives_the_terminals_back(pane: NewPane, command: str, home: Home) -> None:
+def test_an_engine_that_is_killed_gives_the_terminals_back(pane: NewPane, command: str, home: Home):
     first, second = open_two_panes(pane, command)
     engine = read_engine_pid(home)
     os.kill(engine, signal.SIGKILL)
@@ -171,7 +169,7 @@ def test_an_engine_that_is_killed_gives_the_terminals_back(pane: NewPane, comman
     first.quit()
 
 
-def test_a_signal_to_the_engine_ends_its_consoles(pane: NewPane, command: str, home: Home) -> None:
+def test_a_signal_to_the_engine_ends_its_consoles(pane: NewPane, command: str, home: Home):
     terminal = pane()
     terminal.open(command)
     os.kill(read_engine_pid(home), signal.SIGTERM)
@@ -180,7 +178,7 @@ def test_a_signal_to_the_engine_ends_its_consoles(pane: NewPane, command: str, h
     assert read_holder(home) is None
 
 
-def test_consoles_come_and_go_while_clawpy_run_runs(pane: NewPane, command: str, home: Home) -> None:
+def test_consoles_come_and_go_while_clawpy_run_runs(pane: NewPane, command: str, home: Home):
     running, terminal = pane(), pane()
     running.type(shlex.join(make_clawpy_command(home.root, "run")))
     running.wait_for("watching shop")
@@ -197,7 +195,7 @@ def test_consoles_come_and_go_while_clawpy_run_runs(pane: NewPane, command: str,
     assert read_holder(home) is None
 
 
-def test_an_engine_that_is_kept_waits_for_the_next_console(pane: NewPane, command: str, home: Home) -> None:
+def test_an_engine_that_is_kept_waits_for_the_next_console(pane: NewPane, command: str, home: Home):
     terminal = pane()
     terminal.open(command)
     engine = read_engine_pid(home)
@@ -215,7 +213,7 @@ def test_an_engine_that_is_kept_waits_for_the_next_console(pane: NewPane, comman
     wait_until(lambda: not is_alive(engine), 60)
 
 
-def test_two_that_start_at_once_share_one_engine(pane: NewPane, command: str, home: Home) -> None:
+def test_two_that_start_at_once_share_one_engine(pane: NewPane, command: str, home: Home):
     first, second = pane(), pane()
     first.type(command)
     second.type(command)
@@ -228,7 +226,7 @@ def test_two_that_start_at_once_share_one_engine(pane: NewPane, command: str, ho
 
 
 @pytest.mark.parametrize("is_key", [True, False], ids=["ctrl+z", "by a signal"])
-def test_stopped_in_the_shell_and_brought_back(pane: NewPane, command: str, home: Home, is_key: bool) -> None:
+def test_stopped_in_the_shell_and_brought_back(pane: NewPane, command: str, home: Home, is_key: bool):
     terminal = pane()
     terminal.open(f"set -m; {command}")
     if is_key:
@@ -244,9 +242,7 @@ def test_stopped_in_the_shell_and_brought_back(pane: NewPane, command: str, home
     wait_until(lambda: read_holder(home) is None, 60)
 
 
-def test_a_console_that_crashes_writes_a_report_and_gives_the_terminal_back(
-    pane: NewPane, command: str, home: Home
-) -> None:
+def test_a_console_that_crashes_writes_a_report_and_gives_the_terminal_back(pane: NewPane, command: str, home: Home):
     first, second = pane(), pane()
     patched = (
         "import sys; from clawpy_console import __main__, app\n"

@@ -45,7 +45,7 @@ def make_branch(victim: Victim, name: str, onto: str) -> str:
     return victim.commit(name)
 
 
-def test_a_check_of_the_same_or_a_later_commit_finds_its_cache(victim: Victim, caches: Caches) -> None:
+def test_a_check_of_the_same_or_a_later_commit_finds_its_cache(victim: Victim, caches: Caches):
     first = victim.commit("one")
     run_check(victim, caches, first, POISON)
     assert "POISONED" in run_check(victim, caches, first, LOOK_FOR_POISON)
@@ -54,9 +54,7 @@ def test_a_check_of_the_same_or_a_later_commit_finds_its_cache(victim: Victim, c
 
 @pytest.mark.attack("caches")
 @pytest.mark.parametrize("later", ["the commit before", "a sibling", "another root"])
-def test_the_cache_of_a_hostile_commit_is_seen_by_no_unrelated_commit(
-    victim: Victim, caches: Caches, later: str
-) -> None:
+def test_the_cache_of_a_hostile_commit_is_seen_by_no_unrelated_commit(victim: Victim, caches: Caches, later: str):
     """What the tests of a branch left in the cache is seen by no commit that is not built on it."""
     start = victim.commit("start")
     run_check(victim, caches, start, LOOK_FOR_POISON)
@@ -71,7 +69,7 @@ def test_the_cache_of_a_hostile_commit_is_seen_by_no_unrelated_commit(
 
 
 @pytest.mark.attack("caches")
-def test_a_session_that_writes_has_a_cache_of_its_own(victim: Victim, caches: Caches) -> None:
+def test_a_session_that_writes_has_a_cache_of_its_own(victim: Victim, caches: Caches):
     """An agent, a model and a fix have a cache of their own."""
     head = victim.commit("one")
     run_check(victim, caches, head, LOOK_FOR_POISON)
@@ -81,7 +79,7 @@ def test_a_session_that_writes_has_a_cache_of_its_own(victim: Victim, caches: Ca
 
 
 @pytest.mark.attack("caches")
-def test_a_cache_in_use_is_not_given_to_another_commit(victim: Victim, caches: Caches) -> None:
+def test_a_cache_in_use_is_not_given_to_another_commit(victim: Victim, caches: Caches):
     """A cache that is in use at one commit is not given to another, also not to one built on it."""
     start = victim.commit("start")
     workspace = str(victim.project)
@@ -92,7 +90,7 @@ def test_a_cache_in_use_is_not_given_to_another_commit(victim: Victim, caches: C
 
 
 @pytest.mark.attack("caches")
-def test_a_cache_is_not_seen_by_another_workspace(victim: Victim, caches: Caches) -> None:
+def test_a_cache_is_not_seen_by_another_workspace(victim: Victim, caches: Caches):
     head = victim.commit("one")
     run_check(victim, caches, head, POISON)
     assert "clean" in run_check(victim, caches, head, LOOK_FOR_POISON, workspace="/srv/other")
@@ -100,7 +98,7 @@ def test_a_cache_is_not_seen_by_another_workspace(victim: Victim, caches: Caches
 
 @pytest.mark.attack("caches")
 @pytest.mark.parametrize("name", ["head", "tree", "../1"])
-def test_nothing_beside_a_cache_can_be_forged_or_linked(victim: Victim, caches: Caches, name: str) -> None:
+def test_nothing_beside_a_cache_can_be_forged_or_linked(victim: Victim, caches: Caches, name: str):
     """Neither the commit that a cache is for can be forged, nor a link be put where the next session mounts."""
     head = victim.commit("one")
     code = (
@@ -118,7 +116,7 @@ def test_nothing_beside_a_cache_can_be_forged_or_linked(victim: Victim, caches: 
 
 
 @pytest.mark.attack("caches")
-def test_a_cache_in_the_tree_cannot_become_a_link(victim: Victim, caches: Caches) -> None:
+def test_a_cache_in_the_tree_cannot_become_a_link(victim: Victim, caches: Caches):
     """The folder that stands for .pytest_cache cannot be exchanged for a link that the next check follows."""
     if not victim.confinement.is_ephemeral:
         pytest.skip(f"{victim.rung.name} lays nothing over the tree")

@@ -41,7 +41,7 @@ def secret(outside: Path) -> Path:
 
 
 @pytest.mark.parametrize("command", DESTRUCTIVE_COMMANDS)
-def test_an_agent_cannot_destroy_files_without_an_approval(belt: BeltWorld, secret: Path, command: str) -> None:
+def test_an_agent_cannot_destroy_files_without_an_approval(belt: BeltWorld, secret: Path, command: str):
     belt.answer_request(PermissionAnswer.DENY_ONCE)
     belt("exec", command=command.replace("$1", str(secret.parent)))
     assert secret.read_text() == SECRET
@@ -49,7 +49,7 @@ def test_an_agent_cannot_destroy_files_without_an_approval(belt: BeltWorld, secr
 
 @pytest.mark.long
 @pytest.mark.parametrize("command", DESTRUCTIVE_COMMANDS)
-def test_each_command_destroys_files_where_nothing_stops_it(tmp_path: Path, command: str) -> None:
+def test_each_command_destroys_files_where_nothing_stops_it(tmp_path: Path, command: str):
     folder = tmp_path / "kept"
     folder.mkdir()
     file = folder / "secret.txt"

@@ -50,7 +50,7 @@ def link_to_pipe(home: Home) -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", WITHOUT_BODY])
-def test_idle_clients_do_not_keep_an_honest_one_waiting(gateway: Served, sent: bytes) -> None:
+def test_idle_clients_do_not_keep_an_honest_one_waiting(gateway: Served, sent: bytes):
     with contextlib.ExitStack() as idle:
         for _ in range(IDLE_CLIENTS):
             connection = idle.enter_context(socket.create_connection(("127.0.0.1", gateway.port)))
@@ -62,7 +62,7 @@ def test_idle_clients_do_not_keep_an_honest_one_waiting(gateway: Served, sent: b
 
 
 @pytest.mark.parametrize("sent", [b"", b'{"verb": ', b'{"verb": "status"}\n'])
-def test_idle_clients_do_not_keep_a_verb_waiting(control_server: ControlServer, sent: bytes) -> None:
+def test_idle_clients_do_not_keep_a_verb_waiting(control_server: ControlServer, sent: bytes):
     with contextlib.ExitStack() as idle:
         for _ in range(IDLE_CLIENTS):
             connection = idle.enter_context(socket.socket(socket.AF_UNIX))
@@ -75,7 +75,7 @@ def test_idle_clients_do_not_keep_a_verb_waiting(control_server: ControlServer, 
 
 @pytest.mark.long
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
-def test_another_user_does_not_reach_the_control_socket(control_server: ControlServer) -> None:
+def test_another_user_does_not_reach_the_control_socket(control_server: ControlServer):
     script = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1]); s.send(b'{}\\n'); s.recv(1)"
     completed = subprocess.run(
         ["/usr/bin/env", "python3", "-c", script, control_server.address], user=65534, capture_output=True
@@ -85,7 +85,7 @@ def test_another_user_does_not_reach_the_control_socket(control_server: ControlS
 
 
 @pytest.mark.slow_attack
-def test_no_agent_takes_the_name_of_an_authority(tmp_path: Path) -> None:
+def test_no_agent_takes_the_name_of_an_authority(tmp_path: Path):
     argv = make_clawpy_command(tmp_path / "home", "mcp", "--agent", "0perator")
     completed = subprocess.run(argv, input=b"", capture_output=True, timeout=60, cwd=tmp_path)
     assert completed.returncode == 1
@@ -104,7 +104,7 @@ UNUSUAL_FILES: dict[str, Callable[[Home], object]] = {
 
 @pytest.mark.slow_attack
 @pytest.mark.parametrize("make", UNUSUAL_FILES.values(), ids=UNUSUAL_FILES)
-def test_an_unusual_file_in_the_home_blocks_nothing(tmp_path: Path, make: Callable[[Home], object]) -> None:
+def test_an_unusual_file_in_the_home_blocks_nothing(tmp_path: Path, make: Callable[[Home], object]):
     home = Home.locate(tmp_path / "home")
     home.config.mkdir(parents=True)
     home.data.mkdir(parents=True, exist_ok=True)

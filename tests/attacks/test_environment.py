@@ -24,7 +24,7 @@ def run_env(rung: Sandbox) -> str:
 
 @pytest.mark.attack("environment")
 @pytest.mark.parametrize("name", VARIABLES)
-def test_a_variable_of_the_engine_does_not_reach_a_session(rung: Sandbox, name: str) -> None:
+def test_a_variable_of_the_engine_does_not_reach_a_session(rung: Sandbox, name: str):
     output = run_env(rung)
     assert "PATH=" in output
     assert CANARIES[name] not in output

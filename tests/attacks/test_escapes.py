@@ -19,12 +19,12 @@ pytestmark = pytest.mark.attack("escapes")
 
 
 @pytest.mark.parametrize("name", ATTEMPTS["held"])
-def test_an_attempt_from_a_worktree_is_held(worker: Victim, name: str) -> None:
+def test_an_attempt_from_a_worktree_is_held(worker: Victim, name: str):
     worker.assert_held(ATTEMPTS["held"][name])
 
 
 @pytest.mark.parametrize("name", ATTEMPTS["in_the_operators_tree"])
-def test_an_attempt_from_the_operators_tree_is_held(checker: Victim, name: str) -> None:
+def test_an_attempt_from_the_operators_tree_is_held(checker: Victim, name: str):
     checker.assert_held(ATTEMPTS["in_the_operators_tree"][name])
 
 
@@ -32,7 +32,7 @@ def test_an_attempt_from_the_operators_tree_is_held(checker: Victim, name: str) 
 
 
 @pytest.mark.long
-def test_no_link_replaces_a_folder_that_the_next_command_mounts(worker: Victim) -> None:
+def test_no_link_replaces_a_folder_that_the_next_command_mounts(worker: Victim):
     for name in ("files", "tmp", "home", "layers", "caches"):
         worker.attempt(
             f"name = P['scratch'] + '/../{name}'\n"
@@ -47,7 +47,7 @@ def test_no_link_replaces_a_folder_that_the_next_command_mounts(worker: Victim) 
     assert (worker.user / "notes.txt").read_text() == "the operator's notes\n"
 
 
-def test_a_hidden_folder_in_the_workspace_is_not_moved_out_of_its_place(checker: Victim) -> None:
+def test_a_hidden_folder_in_the_workspace_is_not_moved_out_of_its_place(checker: Victim):
     inner = checker.project / "deep" / "er"
     inner.mkdir(parents=True)
     (inner / "key").write_text("PRIVATE")
@@ -61,7 +61,7 @@ def test_a_hidden_folder_in_the_workspace_is_not_moved_out_of_its_place(checker:
     checker.assert_held("attempt(read, 'deep/er/key'); attempt(read, 'moved/er/key')")
 
 
-def test_files_of_other_programs_in_tmp_are_not_seen(worker: Victim) -> None:
+def test_files_of_other_programs_in_tmp_are_not_seen(worker: Victim):
     with tempfile.NamedTemporaryFile(dir="/tmp", prefix="clawpy-other-", mode="w") as file:
         file.write("a session of another program")
         file.flush()
@@ -71,7 +71,7 @@ def test_files_of_other_programs_in_tmp_are_not_seen(worker: Victim) -> None:
         assert Path(file.name).read_text() == "a session of another program"
 
 
-def test_nothing_is_left_in_the_tmp_of_the_machine(worker: Victim) -> None:
+def test_nothing_is_left_in_the_tmp_of_the_machine(worker: Victim):
     name = f"clawpy-left-{os.getpid()}"
     worker.attempt("for place in ('/tmp/', '/var/tmp/', '/dev/shm/'): attempt(write, place + P['name'])", name=name)
     assert not any(Path(place, name).exists() for place in ("/tmp", "/var/tmp", "/dev/shm"))
@@ -80,7 +80,7 @@ def test_nothing_is_left_in_the_tmp_of_the_machine(worker: Victim) -> None:
 # Users, terminals, descriptors and resources
 
 
-def test_setuid_programs_have_no_effect(worker: Victim) -> None:
+def test_setuid_programs_have_no_effect(worker: Victim):
     attempt = worker.attempt("print(open('/proc/self/status').read())")
     status = dict(line.split(":\t", 1) for line in attempt.output.splitlines() if ":\t" in line)
     assert status["NoNewPrivs"] == "1"
@@ -90,7 +90,7 @@ def test_setuid_programs_have_no_effect(worker: Victim) -> None:
         assert int(status["CapBnd"], 16) == 0
 
 
-def test_nothing_is_typed_into_the_terminal_of_the_operator(worker: Victim) -> None:
+def test_nothing_is_typed_into_the_terminal_of_the_operator(worker: Victim):
     """TIOCSTI puts characters where the operator's shell reads them."""
     code = (
         "import fcntl\n"
@@ -111,7 +111,7 @@ def test_nothing_is_typed_into_the_terminal_of_the_operator(worker: Victim) -> N
     assert not attempt.escapes
 
 
-def test_no_descriptor_of_the_engine_is_inherited(worker: Victim) -> None:
+def test_no_descriptor_of_the_engine_is_inherited(worker: Victim):
     with Path(worker.home.data / "keep.txt").open() as secret:
         os.set_inheritable(secret.fileno(), False)
         attempt = worker.attempt(
@@ -121,7 +121,7 @@ def test_no_descriptor_of_the_engine_is_inherited(worker: Victim) -> None:
     assert "memfd" not in attempt.output
 
 
-def test_the_session_is_killed_first_when_memory_runs_out(worker: Victim) -> None:
+def test_the_session_is_killed_first_when_memory_runs_out(worker: Victim):
     attempt = worker.attempt(
         "print(open('/proc/self/oom_score_adj').read())\nattempt(write, '/proc/self/oom_score_adj', '-1000')"
     )

@@ -64,7 +64,7 @@ def pids(outside: Path) -> Path:
 @pytest.mark.parametrize("way", [*FORGED_FILES, *NOT_REGULAR])
 def test_a_forged_pid_file_kills_no_other_process(
     outside: Path, pids: Path, other_process: subprocess.Popen[bytes], way: str
-) -> None:
+):
     if way in NOT_REGULAR:
         NOT_REGULAR[way](pids / "sess_x.1.command", other_process.pid)
     else:
@@ -77,7 +77,7 @@ def test_a_forged_pid_file_kills_no_other_process(
 
 
 @pytest.mark.long
-def test_a_reused_process_id_is_not_killed(outside: Path, pids: Path) -> None:
+def test_a_reused_process_id_is_not_killed(outside: Path, pids: Path):
     """The process that the file names is gone. The one that has its id now carries the mark of a session."""
     with subprocess.Popen(["sleep", "60"], env={SESSION_MARK: "sess_other"}) as process:
         (pids / "sess_x.1.command").write_text(_make_earlier_stat(process.pid))
@@ -89,7 +89,7 @@ def test_a_reused_process_id_is_not_killed(outside: Path, pids: Path) -> None:
 @pytest.mark.long
 def test_a_control_group_of_another_name_is_not_killed(
     outside: Path, pids: Path, other_process: subprocess.Popen[bytes]
-) -> None:
+):
     parent = find_parent_group()
     if parent is None:
         pytest.skip("no control group can be made here")

@@ -57,7 +57,7 @@ def make_readable(argv: list[str], root: Path) -> list[str]:
     return ["/dev/null" if word.startswith("/proc/") and "/fd/" in word else word for word in argv]
 
 
-def test_a_fork_bomb_is_stopped_by_the_limit_on_processes(rung: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fork_bomb_is_stopped_by_the_limit_on_processes(rung: Sandbox, monkeypatch: pytest.MonkeyPatch):
     """Root is exempt from the limit, so another user makes the attempt where the tests run as root."""
     monkeypatch.setattr(sandbox, "MAX_PROCESSES", 200)
     maximum = 1000 + len(psutil.pids())

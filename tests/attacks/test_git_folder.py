@@ -40,7 +40,7 @@ def add_submodule(tree: Path) -> list[Path]:
         "lambda: (os.unlink('.git'), os.symlink('/etc', '.git'))",
     ],
 )
-def test_the_git_file_of_a_worktree_is_unchanged_after_the_command(worker: Victim, action: str) -> None:
+def test_the_git_file_of_a_worktree_is_unchanged_after_the_command(worker: Victim, action: str):
     own_git = worker.confinement.folder / ".git"
     before = own_git.read_bytes()
     attempt = worker.attempt(f"attempt({action}); attempt(lambda: os.rename(P['folder'], P['folder'] + '2'))")
@@ -50,7 +50,7 @@ def test_the_git_file_of_a_worktree_is_unchanged_after_the_command(worker: Victi
     assert worker.confinement.folder.is_dir()
 
 
-def test_a_git_folder_that_is_a_link_is_unchanged(checker: Victim) -> None:
+def test_a_git_folder_that_is_a_link_is_unchanged(checker: Victim):
     moved = checker.user / "project.git"
     (checker.project / ".git").rename(moved)
     (checker.project / ".git").symlink_to(moved)
@@ -63,7 +63,7 @@ def test_a_git_folder_that_is_a_link_is_unchanged(checker: Victim) -> None:
     assert (moved / "config").read_bytes() == config
 
 
-def test_nothing_is_written_beside_a_git_folder_that_is_a_link(mounting_worker: Victim) -> None:
+def test_nothing_is_written_beside_a_git_folder_that_is_a_link(mounting_worker: Victim):
     own_git = mounting_worker.confinement.folder / ".git"
     moved = mounting_worker.confinement.folder / "moved.git"
     own_git.rename(moved)
@@ -78,14 +78,14 @@ attempt(os.rename, 'deep', 'moved'); attempt(write, '.gitmodules'); attempt(os.u
 """
 
 
-def test_the_configuration_of_a_submodule_is_unchanged(checker: Victim) -> None:
+def test_the_configuration_of_a_submodule_is_unchanged(checker: Victim):
     files = add_submodule(checker.project)
     before = [file.read_bytes() for file in files]
     checker.attempt(f"os.chdir(P['project'])\n{SUBMODULE}")
     assert [file.read_bytes() for file in files] == before
 
 
-def test_the_configuration_of_a_submodule_in_a_worktree_is_held(mounting_worker: Victim) -> None:
+def test_the_configuration_of_a_submodule_in_a_worktree_is_held(mounting_worker: Victim):
     files = add_submodule(mounting_worker.confinement.folder)
     before = [file.read_bytes() for file in files]
     mounting_worker.assert_held(SUBMODULE)

@@ -79,7 +79,7 @@ def aftermath(shop: Shop) -> Aftermath:
 @pytest.mark.parametrize(
     "name", [*(f"printed {line}" for line in PRINTED), *(f"said {line}" for line in SAID), *READ, *DOORS]
 )
-def test_no_hostile_line_is_an_instruction(aftermath: Aftermath, name: str) -> None:
+def test_no_hostile_line_is_an_instruction(aftermath: Aftermath, name: str):
     for system in (aftermath.system, aftermath.continued):
         before, host, after = remove_quotes(system).partition(make_canary_host(name))
         assert not host, f"{before[-300:]}{host}{after[:200]}"
@@ -87,7 +87,7 @@ def test_no_hostile_line_is_an_instruction(aftermath: Aftermath, name: str) -> N
 
 
 @pytest.mark.slow_attack
-def test_the_hostile_lines_were_captured_and_wait_for_the_operator(aftermath: Aftermath) -> None:
+def test_the_hostile_lines_were_captured_and_wait_for_the_operator(aftermath: Aftermath):
     """The lines were read and captured, are recalled as evidence, and wait for the operator."""
     assert all(make_canary_host(f"{way} decision") in aftermath.captured for way in ("printed", "said"))
     assert "evil.example" in aftermath.system
@@ -99,7 +99,7 @@ def test_the_hostile_lines_were_captured_and_wait_for_the_operator(aftermath: Af
 
 @pytest.mark.slow_attack
 @pytest.mark.attack("instructions")
-def test_no_hostile_line_is_in_a_soul_or_a_profile(shop: Shop, aftermath: Aftermath) -> None:
+def test_no_hostile_line_is_in_a_soul_or_a_profile(shop: Shop, aftermath: Aftermath):
     souls = "\n".join(file.read_text() for file in shop.home.agents.glob("*/soul.md"))
     assert "evil.example" not in souls
     for agent in shop.engine.agents.list_ids():
@@ -108,21 +108,21 @@ def test_no_hostile_line_is_in_a_soul_or_a_profile(shop: Shop, aftermath: Afterm
 
 @pytest.mark.slow_attack
 @pytest.mark.attack("instructions")
-def test_no_hostile_line_becomes_a_global_learning(shop: Shop, aftermath: Aftermath) -> None:
+def test_no_hostile_line_becomes_a_global_learning(shop: Shop, aftermath: Aftermath):
     """No quote becomes global, though the model as judge says yes to everything."""
     learnings = shop.engine.learnings.list_entries(LearningScope.GLOBAL.value)
     assert not [learning for learning in learnings if "evil.example" in learning.text]
 
 
 @pytest.mark.slow_attack
-def test_waiting_lines_are_marked_as_hostile(aftermath: Aftermath) -> None:
+def test_waiting_lines_are_marked_as_hostile(aftermath: Aftermath):
     hostile = [text for text in aftermath.queue.values() if "evil.example" in text]
     assert hostile
     assert all(text.partition("\n")[0] for text in hostile)
 
 
 @pytest.mark.slow_attack
-def test_the_xray_labels_quotes_and_marks_hostile_ones(shop: Shop, aftermath: Aftermath) -> None:
+def test_the_xray_labels_quotes_and_marks_hostile_ones(shop: Shop, aftermath: Aftermath):
     document = dispatch(shop.engine, "xray", {"id": shop.engine.sessions.list()[1].id, "call": 1})
     lines = [line for part in document["prompt"] for line in part["lines"] if "evil.example" in line["text"]]
     assert lines
@@ -131,7 +131,7 @@ def test_the_xray_labels_quotes_and_marks_hostile_ones(shop: Shop, aftermath: Af
 
 
 @pytest.mark.slow_attack
-def test_an_approved_line_is_used_and_marked_as_approved(shop: Shop, aftermath: Aftermath) -> None:
+def test_an_approved_line_is_used_and_marked_as_approved(shop: Shop, aftermath: Aftermath):
     engine = shop.engine
     word = make_canary_host("printed correction")
     (waiting,) = [entry for entry in engine.queue() if entry.kind == "learning" and word in entry.text]
@@ -148,7 +148,7 @@ def test_an_approved_line_is_used_and_marked_as_approved(shop: Shop, aftermath: 
 
 
 @pytest.mark.slow_attack
-def test_a_correction_by_the_operator_is_learned(shop: Shop) -> None:
+def test_a_correction_by_the_operator_is_learned(shop: Shop):
     """Said by the operator in three sessions, it needs no approval."""
     shop.steps, shop.said = (), "Done."
     for number in range(ROUNDS):
@@ -163,7 +163,7 @@ def test_a_correction_by_the_operator_is_learned(shop: Shop) -> None:
 @pytest.mark.attack("instructions")
 @pytest.mark.parametrize("kind", ["ValidationHealed", "ValidationFailed", "RetryRepeated"])
 @pytest.mark.parametrize("said", ["Decision: {}", "see-https://{}/x-before-you-begin"])
-def test_a_test_name_that_could_be_a_sentence_is_quoted(kind: str, said: str) -> None:
+def test_a_test_name_that_could_be_a_sentence_is_quoted(kind: str, said: str):
     """The engine's own sentence about a test is a quote when the name could be a sentence itself, or an address."""
     said = said.replace("{}", make_canary_host("name") if "//" in said else make_hostile_order("name"))
     names = [f"tests/test_a.py::test_x[{said}]", "tests/test_a.py::test_x"]

@@ -73,7 +73,7 @@ Plant = Callable[[Path, Canary], None]
 @pytest.mark.parametrize("plant", PLANTS)
 def test_nothing_outside_changes_when_a_file_is_replaced_before_it_is_written(
     world: LandingWorld, canary: Canary, plant: Plant, when: str
-) -> None:
+):
     change = world.make_change(make_all_changes)
     place = world.root / "d/f.txt"
 
@@ -92,7 +92,7 @@ def test_nothing_outside_changes_when_a_file_is_replaced_before_it_is_written(
 @pytest.mark.parametrize("plant", PLANTS)
 def test_nothing_outside_changes_when_names_of_temporary_files_are_taken(
     world: LandingWorld, canary: Canary, plant: Plant
-) -> None:
+):
     change = world.make_change(make_all_changes)
     planted = []
 
@@ -151,7 +151,7 @@ def run_with_own_mounts(script: str) -> None:
 @pytest.mark.parametrize("at", ["top", pytest.param("below", marks=pytest.mark.slow_attack)])
 def test_names_that_lead_to_git_or_out_of_the_project_are_not_landed(
     world: LandingWorld, canary: Canary, name: str, at: str
-) -> None:
+):
     blob = world.repository.git("hash-object", "-w", "top")
     inner = make_git_tree(world, f"100755 blob {blob}\tpost-checkout", f"100644 blob {blob}\tconfig")
     evil = f"040000 tree {inner}\t{name}"
@@ -167,7 +167,7 @@ def test_names_that_lead_to_git_or_out_of_the_project_are_not_landed(
     canary.assert_untouched()
 
 
-def test_a_submodule_is_not_landed(world: LandingWorld, canary: Canary) -> None:
+def test_a_submodule_is_not_landed(world: LandingWorld, canary: Canary):
     change = change_with(world, f"160000 commit {'1' * 40}\tsub")
     with pytest.raises(Refusal, match="submodule"):
         change.land()
@@ -179,7 +179,7 @@ TARGETS = ("{outside}", "{outside}/authorized_keys", "../{up}{outside}", "d/../.
 
 @pytest.mark.long
 @pytest.mark.parametrize("target", TARGETS)
-def test_no_file_lands_behind_a_link_that_leads_out(world: LandingWorld, canary: Canary, target: str) -> None:
+def test_no_file_lands_behind_a_link_that_leads_out(world: LandingWorld, canary: Canary, target: str):
     up = "../" * len(world.root.parts)
     to = target.format(outside=canary.folder, up=up)
     first = world.make_change(lambda folder: (folder / "x").symlink_to(to))
@@ -196,7 +196,7 @@ def test_no_file_lands_behind_a_link_that_leads_out(world: LandingWorld, canary:
     canary.assert_untouched()
 
 
-def test_links_that_lead_out_only_together_are_not_landed(world: LandingWorld, canary: Canary) -> None:
+def test_links_that_lead_out_only_together_are_not_landed(world: LandingWorld, canary: Canary):
     """Each link alone stays within the project; one behind the other they lead out."""
 
     def edit(folder: Path) -> None:
@@ -209,7 +209,7 @@ def test_links_that_lead_out_only_together_are_not_landed(world: LandingWorld, c
         change.land()
 
 
-def test_links_within_the_project_are_landed(world: LandingWorld) -> None:
+def test_links_within_the_project_are_landed(world: LandingWorld):
     def edit(folder: Path) -> None:
         (folder / "d/up").symlink_to("../top")
         (folder / "d/here").symlink_to(".")
@@ -221,7 +221,7 @@ def test_links_within_the_project_are_landed(world: LandingWorld) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o4755, 0o2755, 0o6755, 0o1777])
-def test_no_setuid_bit_is_landed(world: LandingWorld, mode: int) -> None:
+def test_no_setuid_bit_is_landed(world: LandingWorld, mode: int):
     file = world.root / "d/f.txt"
     change = world.make_change(make_all_changes)
     file.chmod(mode)
@@ -233,7 +233,7 @@ def test_no_setuid_bit_is_landed(world: LandingWorld, mode: int) -> None:
     assert not file.stat().st_mode & 0o7000
 
 
-def test_a_rename_that_changes_only_the_case_changes_nothing_outside(world: LandingWorld, canary: Canary) -> None:
+def test_a_rename_that_changes_only_the_case_changes_nothing_outside(world: LandingWorld, canary: Canary):
     """With a link to outside at the other spelling."""
 
     def edit(folder: Path) -> None:
@@ -249,7 +249,7 @@ def test_a_rename_that_changes_only_the_case_changes_nothing_outside(world: Land
 
 @pytest.mark.slow_attack
 @pytest.mark.skipif(beneath._load_openat2() is None, reason="the kernel has no openat2")
-def test_nothing_is_written_into_a_mounted_folder(tmp_path: Path, canary: Canary) -> None:
+def test_nothing_is_written_into_a_mounted_folder(tmp_path: Path, canary: Canary):
     top = make_tree(tmp_path / "top")
     run_with_own_mounts(f"""
         import subprocess
@@ -266,7 +266,7 @@ def test_nothing_is_written_into_a_mounted_folder(tmp_path: Path, canary: Canary
 
 
 @pytest.mark.slow_attack
-def test_another_file_system_is_no_part_of_the_folder_where_each_step_is_opened_alone(tmp_path: Path) -> None:
+def test_another_file_system_is_no_part_of_the_folder_where_each_step_is_opened_alone(tmp_path: Path):
     (tmp_path / "d/inner").mkdir(parents=True)
     run_with_own_mounts(f"""
         import errno, subprocess
@@ -291,7 +291,7 @@ def test_another_file_system_is_no_part_of_the_folder_where_each_step_is_opened_
 # While a session may write there
 
 
-def test_nothing_lands_while_a_session_works_in_the_same_files(world: LandingWorld) -> None:
+def test_nothing_lands_while_a_session_works_in_the_same_files(world: LandingWorld):
     change = world.make_change(make_all_changes)
     locks = world.worktrees.locks
     with locks.register_writer("session_7", world.root, is_confined=True):
@@ -302,7 +302,7 @@ def test_nothing_lands_while_a_session_works_in_the_same_files(world: LandingWor
         assert "session_7" in refused("session_writes", change.undo).message
 
 
-def test_nothing_lands_while_a_session_runs_without_a_sandbox(world: LandingWorld, tmp_path: Path) -> None:
+def test_nothing_lands_while_a_session_runs_without_a_sandbox(world: LandingWorld, tmp_path: Path):
     change = world.make_change(make_all_changes)
     with world.worktrees.locks.register_writer("session_7", tmp_path / "elsewhere", is_confined=False):
         refused("session_writes", change.land)

@@ -80,7 +80,7 @@ def exchange_all_the_time(path: Path, link: Path) -> Iterator[None]:
 @pytest.mark.parametrize("call", [*CALLS, pytest.param("resolve", marks=pytest.mark.slow_attack)])
 def test_a_folder_that_becomes_a_link_before_a_call_leads_nowhere(
     tmp_path: Path, canary: Canary, monkeypatch: pytest.MonkeyPatch, call: str, move: Move
-) -> None:
+):
     place = beneath if call == "resolve" else os
     name = "_open_folder" if call == "resolve" else call
     real = getattr(place, name)
@@ -113,7 +113,7 @@ def test_a_folder_that_becomes_a_link_before_a_call_leads_nowhere(
 
 @pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("move", MOVES)
-def test_parents_that_are_links_lead_nowhere(tmp_path: Path, canary: Canary, move: Move) -> None:
+def test_parents_that_are_links_lead_nowhere(tmp_path: Path, canary: Canary, move: Move):
     (tmp_path / "d").symlink_to(canary.folder)
     with Beneath.open(tmp_path) as files:
         ignore_failure(partial(move, files))
@@ -123,7 +123,7 @@ def test_parents_that_are_links_lead_nowhere(tmp_path: Path, canary: Canary, mov
 @pytest.mark.slow_attack
 @pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("move", MOVES)
-def test_a_folder_that_a_process_exchanges_for_a_link_leads_nowhere(tmp_path: Path, canary: Canary, move: Move) -> None:
+def test_a_folder_that_a_process_exchanges_for_a_link_leads_nowhere(tmp_path: Path, canary: Canary, move: Move):
     for number in range(20):
         top = make_tree(tmp_path / str(number))
         with Beneath.open(top) as files:
@@ -138,9 +138,7 @@ def test_a_folder_that_a_process_exchanges_for_a_link_leads_nowhere(tmp_path: Pa
 
 @pytest.mark.slow_attack
 @pytest.mark.parametrize("decision", ["land", "undo"])
-def test_a_folder_that_is_exchanged_during_a_landing_leads_nowhere(
-    world: LandingWorld, canary: Canary, decision: str
-) -> None:
+def test_a_folder_that_is_exchanged_during_a_landing_leads_nowhere(world: LandingWorld, canary: Canary, decision: str):
     change = world.make_change(make_all_changes)
     if decision == "undo":
         change.land()
@@ -159,7 +157,7 @@ STEPS = ("planned", "intent", "prepare", "remove d", "remove folder", "make fold
 @pytest.mark.parametrize("when", STEPS)
 def test_a_folder_that_becomes_a_link_at_a_step_leads_nowhere(
     world: LandingWorld, canary: Canary, when: str, decision: str
-) -> None:
+):
     change = world.make_change(make_all_changes)
     if decision == "undo":
         change.land()
@@ -176,7 +174,7 @@ def test_a_folder_that_becomes_a_link_at_a_step_leads_nowhere(
 
 
 @pytest.mark.parametrize("killed_at", ["remove d", "remove folder", "write"])
-def test_recovery_follows_no_link(world: LandingWorld, canary: Canary, killed_at: str) -> None:
+def test_recovery_follows_no_link(world: LandingWorld, canary: Canary, killed_at: str):
     change = world.make_change(make_all_changes)
     kill_at(world, killed_at, change.land)
     replace_by_link(world.root / "d", canary.folder)

@@ -46,20 +46,20 @@ def run_session(victim: Victim, code: str, **limits: int) -> Iterator[tuple[Proc
 
 
 @pytest.mark.parametrize("code", WAYS_OUT.values(), ids=WAYS_OUT)
-def test_no_process_outlives_its_command(victim_on_every_rung: Victim, code: str) -> None:
+def test_no_process_outlives_its_command(victim_on_every_rung: Victim, code: str):
     seconds = make_unique_seconds()
     attempt = victim_on_every_rung.attempt(code, time=seconds)
     assert attempt.exit_code == 0, attempt.errors
     wait_until(lambda: not find_sleepers(seconds))
 
 
-def test_a_command_that_kills_itself_has_the_exit_code_of_the_signal(victim_on_every_rung: Victim) -> None:
+def test_a_command_that_kills_itself_has_the_exit_code_of_the_signal(victim_on_every_rung: Victim):
     attempt = victim_on_every_rung.attempt("os.kill(os.getpid(), 9)")
     assert attempt.exit_code in (-9, 137)
 
 
 @pytest.mark.long
-def test_a_session_that_uses_too_much_memory_exceeds_its_limit(victim_on_every_rung: Victim) -> None:
+def test_a_session_that_uses_too_much_memory_exceeds_its_limit(victim_on_every_rung: Victim):
     """All its processes count together."""
     code = "b = b'x' * 300_000_000; print('full', flush=True); time.sleep(60)"
     with run_session(victim_on_every_rung, code, memory=200_000_000) as (processes, line):
@@ -69,7 +69,7 @@ def test_a_session_that_uses_too_much_memory_exceeds_its_limit(victim_on_every_r
 
 def test_a_session_with_too_many_processes_exceeds_its_limit(
     victim_on_every_rung: Victim, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setattr(sandbox, "MAX_PROCESSES", 20)
     code = "c = [subprocess.Popen(['sleep', '60']) for _ in range(30)]; print('many', flush=True); time.sleep(60)"
     with run_session(victim_on_every_rung, code) as (processes, line):
@@ -77,7 +77,7 @@ def test_a_session_with_too_many_processes_exceeds_its_limit(
         assert not line or "processes" in processes.find_exceeded_limit(read_children())
 
 
-def test_a_file_cannot_grow_beyond_the_limit(victim_on_every_rung: Victim) -> None:
+def test_a_file_cannot_grow_beyond_the_limit(victim_on_every_rung: Victim):
     code = "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); os.truncate(os.open('big', 66), 10 * 1024**3)"
     victim_on_every_rung.attempt(code)
     assert (victim_on_every_rung.confinement.folder / "big").stat().st_size <= sandbox.MAX_WRITTEN_FILE_BYTES

@@ -116,7 +116,7 @@ WITHOUT_THE_OPERATOR = (run_by_itself, confirm_by_itself, trigger_by_program, fo
 @pytest.mark.parametrize("start", [*BY_THE_OPERATOR, *WITHOUT_THE_OPERATOR])
 def test_nothing_runs_without_a_sandbox_unless_confirmed(
     engine: Engine, card: Card, mark_file: Path, start: Callable[[Engine, Card], None]
-) -> None:
+):
     with pytest.raises(Refusal):
         start(engine, card)
     assert engine.sessions.running() == []
@@ -127,14 +127,14 @@ def test_nothing_runs_without_a_sandbox_unless_confirmed(
 @pytest.mark.parametrize("start", WITHOUT_THE_OPERATOR)
 def test_no_setting_lets_a_session_start_by_itself_without_a_sandbox(
     engine: Engine, repository: Repository, card: Card, mark_file: Path, start: Callable[[Engine, Card], None]
-) -> None:
+):
     allow_without_sandbox(engine, repository)
     with pytest.raises(Refusal):
         start(engine, card)
     assert not mark_file.exists()
 
 
-def test_an_approval_for_a_sandbox_does_not_run_without_one(engine: Engine, card: Card, mark_file: Path) -> None:
+def test_an_approval_for_a_sandbox_does_not_run_without_one(engine: Engine, card: Card, mark_file: Path):
     """It was approved where a sandbox worked; after a restart none does."""
     with pytest.raises(Refusal) as refused:
         engine.sessions.admission.admit(card.assignment, "approved", without_sandbox=False)
@@ -143,7 +143,7 @@ def test_an_approval_for_a_sandbox_does_not_run_without_one(engine: Engine, card
     assert not mark_file.exists()
 
 
-def test_the_card_names_the_missing_sandbox(engine: Engine, repository: Repository, card: Card) -> None:
+def test_the_card_names_the_missing_sandbox(engine: Engine, repository: Repository, card: Card):
     document = dispatch(engine, "cards", {})["predictions"][0]
     assert document["withoutSandbox"]
     assert document["needsConfirmation"]
@@ -160,9 +160,7 @@ def test_the_card_names_the_missing_sandbox(engine: Engine, repository: Reposito
 
 
 @pytest.mark.long
-def test_a_confirmation_counts_for_one_card(
-    engine: Engine, repository: Repository, card: Card, mark_file: Path
-) -> None:
+def test_a_confirmation_counts_for_one_card(engine: Engine, repository: Repository, card: Card, mark_file: Path):
     approved = dispatch(engine, "approve", {"id": card.id, "withoutSandbox": True, "wait": True})
     assert approved["session"]["sandbox"] == "no sandbox"
     assert mark_file.exists(), "the attack was real"
@@ -171,7 +169,7 @@ def test_a_confirmation_counts_for_one_card(
         engine.cards.approve(second_card.id)
 
 
-def test_a_setting_is_enough_for_an_approval(engine: Engine, repository: Repository, mark_file: Path) -> None:
+def test_a_setting_is_enough_for_an_approval(engine: Engine, repository: Repository, mark_file: Path):
     allow_without_sandbox(engine, repository)
     card = engine.cards.propose("run_tests", workspace=str(repository.path))
     assert card.without_sandbox

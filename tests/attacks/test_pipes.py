@@ -40,7 +40,7 @@ def alarm_after_a_minute() -> Iterator[None]:
 @pytest.mark.long
 @pytest.mark.usefixtures("alarm_after_a_minute")
 @pytest.mark.parametrize("name", read_table(__file__)["read_files"])
-def test_a_pipe_in_the_tree_blocks_nothing(repository: Repository, name: str) -> None:
+def test_a_pipe_in_the_tree_blocks_nothing(repository: Repository, name: str):
     repository.commit("one", {"a.py": "1"})
     if name == ".git/config.worktree":
         repository.git("config", "extensions.worktreeConfig", "true")
@@ -56,7 +56,7 @@ def test_a_pipe_in_the_tree_blocks_nothing(repository: Repository, name: str) ->
 
 @pytest.mark.usefixtures("alarm_after_a_minute")
 @pytest.mark.parametrize("name", [".git/config", ".git"])
-def test_a_repository_whose_own_files_are_pipes_is_refused(repository: Repository, name: str) -> None:
+def test_a_repository_whose_own_files_are_pipes_is_refused(repository: Repository, name: str):
     place = repository.path / name
     shutil.rmtree(place) if place.is_dir() else place.unlink()
     os.mkfifo(place)
@@ -65,7 +65,7 @@ def test_a_repository_whose_own_files_are_pipes_is_refused(repository: Repositor
 
 
 @pytest.mark.usefixtures("alarm_after_a_minute")
-def test_a_calendar_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
+def test_a_calendar_that_is_a_pipe_is_refused(tmp_path: Path):
     os.mkfifo(tmp_path / "meetings.ics")
     with pytest.raises(Refusal, match="not a regular file"):
         CalendarReader().meetings([str(tmp_path / "meetings.ics")], MONDAY_MORNING)
@@ -74,7 +74,7 @@ def test_a_calendar_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.usefixtures("alarm_after_a_minute")
 @pytest.mark.parametrize("name", ["sub/.gitignore", ".gitattributes", "sub/.git/HEAD"])
-def test_a_pipe_that_git_itself_would_wait_for_ends_with_its_name(repository: Repository, name: str) -> None:
+def test_a_pipe_that_git_itself_would_wait_for_ends_with_its_name(repository: Repository, name: str):
     repository.commit("one", {"a.py": "1"})
     (repository.path / name).parent.mkdir(parents=True, exist_ok=True)
     (repository.path / "sub").mkdir(exist_ok=True)

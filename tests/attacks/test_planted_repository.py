@@ -115,7 +115,7 @@ SUBMODULE_PLANTS = {
 @pytest.mark.parametrize("name", SUBMODULE_PLANTS)
 def test_an_uninitialised_submodule_runs_no_planted_program_in_the_operators_tree(
     world: LandingWorld, outside: Path, name: str, key: str
-) -> None:
+):
     plant, proof = SUBMODULE_PLANTS[name]
     shop, trap = make_project_with_submodule(world, list_key=key), Trap.make(outside)
     plant(shop.path, trap)
@@ -130,7 +130,7 @@ def test_an_uninitialised_submodule_runs_no_planted_program_in_the_operators_tre
 @pytest.mark.parametrize("name", SUBMODULE_PLANTS)
 def test_an_uninitialised_submodule_runs_no_planted_program_in_a_worktree(
     world: LandingWorld, outside: Path, name: str
-) -> None:
+):
     plant, proof = SUBMODULE_PLANTS[name]
     shop, trap = make_project_with_submodule(world), Trap.make(outside)
 
@@ -174,9 +174,7 @@ def put_link_to_another(folder: Path, trap: Trap) -> None:
 
 @pytest.mark.slow_attack
 @pytest.mark.parametrize("exchange", [put_another_repository, put_file_to_another, put_link_to_another])
-def test_an_exchanged_git_folder_of_a_worktree_runs_no_program(
-    world: LandingWorld, outside: Path, exchange: Plant
-) -> None:
+def test_an_exchanged_git_folder_of_a_worktree_runs_no_program(world: LandingWorld, outside: Path, exchange: Plant):
     make_project(world)
     trap = Trap.make(outside)
 
@@ -196,7 +194,7 @@ def test_an_exchanged_git_folder_of_a_worktree_runs_no_program(
 
 @pytest.mark.slow_attack
 @pytest.mark.parametrize("bare", [False, True], ids=["nested", "bare"])
-def test_a_nested_repository_runs_no_program(world: LandingWorld, outside: Path, bare: bool) -> None:
+def test_a_nested_repository_runs_no_program(world: LandingWorld, outside: Path, bare: bool):
     shop, trap = make_project(world), Trap.make(outside)
     nested = shop.path / "docs"
     if bare:
@@ -215,7 +213,7 @@ def test_a_nested_repository_runs_no_program(world: LandingWorld, outside: Path,
 @pytest.mark.parametrize(
     "line", ["path = sub", "PATH = sub", 'Path="sub"', "path = sub ; said", "pa\\\n = x\n\tpath = sub"]
 )
-def test_the_sandbox_holds_the_git_of_every_submodule_that_git_knows(tmp_path: Path, line: str) -> None:
+def test_the_sandbox_holds_the_git_of_every_submodule_that_git_knows(tmp_path: Path, line: str):
     (tmp_path / ".git").mkdir()
     (tmp_path / "sub/.git").mkdir(parents=True)
     (tmp_path / ".gitmodules").write_text(f'[SubModule "x"]\n\t{line}\n')
@@ -224,7 +222,7 @@ def test_the_sandbox_holds_the_git_of_every_submodule_that_git_knows(tmp_path: P
     assert (tmp_path / "sub/.git" in find_protected_git_paths(tmp_path)) == (listed == "sub\n")
 
 
-def test_a_list_of_submodules_includes_nothing(tmp_path: Path, outside: Path) -> None:
+def test_a_list_of_submodules_includes_nothing(tmp_path: Path, outside: Path):
     (outside / "more").write_text('[submodule "y"]\n\tpath = secret\n')
     (tmp_path / ".gitmodules").write_text(f'[include]\n\tpath = {outside}/more\n[submodule "x"]\n\tpath = sub\n')
     assert read_submodule_paths(tmp_path) == ("sub",)
@@ -232,9 +230,7 @@ def test_a_list_of_submodules_includes_nothing(tmp_path: Path, outside: Path) ->
 
 @pytest.mark.slow_attack
 @pytest.mark.parametrize("verb", ["predict", "doctor"])
-def test_clawpy_reads_no_planted_repository(
-    world: LandingWorld, outside: Path, fork_server: ForkServer, verb: str
-) -> None:
+def test_clawpy_reads_no_planted_repository(world: LandingWorld, outside: Path, fork_server: ForkServer, verb: str):
     shop, trap = make_project_with_submodule(world), Trap.make(outside)
     plant_monitor(shop.path, trap)
     trap.assert_works(shop.path, STATUS)

@@ -54,12 +54,12 @@ def read_process_settings(pid: int) -> list[Any]:
 
 
 @each_attack("signals")
-def test_no_signal_reaches_another_process(victim: Victim, other_process: subprocess.Popen[bytes], code: str) -> None:
+def test_no_signal_reaches_another_process(victim: Victim, other_process: subprocess.Popen[bytes], code: str):
     victim.attempt(code, pid=other_process.pid)
     assert psutil.Process(other_process.pid).status() == psutil.STATUS_SLEEPING
 
 
-def test_no_signal_reaches_the_engine(victim: Victim) -> None:
+def test_no_signal_reaches_the_engine(victim: Victim):
     arrived = threading.Event()
     before = signal.signal(signal.SIGUSR1, lambda *_: arrived.set())
     try:
@@ -70,13 +70,13 @@ def test_no_signal_reaches_the_engine(victim: Victim) -> None:
 
 
 @each_attack("reads")
-def test_another_process_is_not_read(victim: Victim, other_process: subprocess.Popen[bytes], code: str) -> None:
+def test_another_process_is_not_read(victim: Victim, other_process: subprocess.Popen[bytes], code: str):
     at = int(Path(f"/proc/{other_process.pid}/maps").read_text().split("-")[0], 16)
     assert "hunter2" not in victim.attempt(code, pid=other_process.pid, at=at).output
 
 
 @each_attack("changes")
-def test_another_process_is_not_changed(victim: Victim, other_process: subprocess.Popen[bytes], code: str) -> None:
+def test_another_process_is_not_changed(victim: Victim, other_process: subprocess.Popen[bytes], code: str):
     before = read_process_settings(other_process.pid)
     victim.attempt(code, pid=other_process.pid)
     assert read_process_settings(other_process.pid) == before
@@ -92,7 +92,7 @@ def read_file_state(file: Path) -> Any:
 
 
 @each_attack("on_files")
-def test_a_file_outside_is_neither_read_nor_changed(victim: Victim, outside: Path, code: str) -> None:
+def test_a_file_outside_is_neither_read_nor_changed(victim: Victim, outside: Path, code: str):
     canary = outside / "canary"
     canary.write_text("canary 4711")
     canary.chmod(0o600)
@@ -104,7 +104,7 @@ def test_a_file_outside_is_neither_read_nor_changed(victim: Victim, outside: Pat
     assert "4711" not in attempt.output
 
 
-def test_the_files_of_a_session_may_be_changed(victim: Victim) -> None:
+def test_the_files_of_a_session_may_be_changed(victim: Victim):
     attempt = victim.attempt(
         "open('f', 'w').close(); os.chmod('f', 0o755); os.utime('f', (5, 5)); os.chown('f', -1, os.getgid())\n"
         "fd = os.open('f', os.O_RDWR); os.fchmod(fd, 0o700); os.truncate('f', 3); os.utime(fd, (7, 7))\n"
@@ -122,13 +122,13 @@ def test_the_files_of_a_session_may_be_changed(victim: Victim) -> None:
 
 
 @each_attack("set_user_id")
-def test_no_program_runs_as_its_owner(victim: Victim, code: str) -> None:
+def test_no_program_runs_as_its_owner(victim: Victim, code: str):
     victim.attempt(code)
     file = victim.confinement.folder / "f"
     assert not file.exists() or not file.stat().st_mode & stat.S_ISUID
 
 
-def test_a_command_does_not_become_another_user(victim: Victim) -> None:
+def test_a_command_does_not_become_another_user(victim: Victim):
     attempt = victim.attempt(
         "print(subprocess.run(['su', '-c', 'id -u', 'nobody'], capture_output=True, text=True).stdout)"
     )
@@ -140,12 +140,12 @@ def test_a_command_does_not_become_another_user(victim: Victim) -> None:
 # What the machine shares
 
 
-def test_a_crash_leaves_no_core_dump(victim: Victim) -> None:
+def test_a_crash_leaves_no_core_dump(victim: Victim):
     victim.attempt("os.kill(os.getpid(), signal.SIGSEGV); time.sleep(5)")
     assert not list(victim.confinement.folder.glob("core*"))
 
 
-def test_the_keyring_of_the_operator_is_not_read(victim: Victim) -> None:
+def test_the_keyring_of_the_operator_is_not_read(victim: Victim):
     libc = ctypes.CDLL(None, use_errno=True)
     if os.uname().machine != "x86_64" or libc.syscall(ADD_KEY, b"user", b"clawpy-attack", b"hunter2", 7, -3) < 0:
         pytest.skip("this kernel has no keyring")
@@ -154,7 +154,7 @@ def test_the_keyring_of_the_operator_is_not_read(victim: Victim) -> None:
     assert "hunter2" not in attempt.output
 
 
-def test_shared_memory_of_the_machine_is_not_opened(victim: Victim) -> None:
+def test_shared_memory_of_the_machine_is_not_opened(victim: Victim):
     libc = ctypes.CDLL(None, use_errno=True)
     key = libc.shmget(0x4711CA, 4096, 0o1600)
     try:
@@ -165,7 +165,7 @@ def test_shared_memory_of_the_machine_is_not_opened(victim: Victim) -> None:
 
 
 @each_attack("connecting")
-def test_a_socket_of_another_program_is_not_reached(victim: Victim, outside: Path, code: str) -> None:
+def test_a_socket_of_another_program_is_not_reached(victim: Victim, outside: Path, code: str):
     path, datagram_path, name = str(outside / "s"), str(outside / "d"), f"clawpy-attack-{os.getpid()}"
     with (
         socket.socket(socket.AF_UNIX) as file,

@@ -75,23 +75,23 @@ def reading(rung: Sandbox) -> Reading:
 
 
 @pytest.mark.parametrize("name", PLACES["home"])
-def test_the_operators_home_and_other_sessions_are_not_read(reading: Reading, name: str) -> None:
+def test_the_operators_home_and_other_sessions_are_not_read(reading: Reading, name: str):
     assert reading.secret_words[name] not in reading.output
 
 
 @pytest.mark.parametrize("path", PLACES["system"])
-def test_private_files_of_the_machine_are_not_read(reading: Reading, path: str) -> None:
+def test_private_files_of_the_machine_are_not_read(reading: Reading, path: str):
     """Whether anything of it came out; it may be there and be empty."""
     _, separator, following = reading.output.partition(f"\n>> {path}\n")
     text = following.partition("\n>> ")[0].strip()
     assert not separator or not text
 
 
-def test_the_environment_of_another_process_is_not_read(reading: Reading) -> None:
+def test_the_environment_of_another_process_is_not_read(reading: Reading):
     assert reading.token not in reading.output
 
 
-def test_the_environment_of_the_first_process_is_not_read(reading: Reading) -> None:
+def test_the_environment_of_the_first_process_is_not_read(reading: Reading):
     """The machine's own, not that of the namespace."""
     try:
         environment = Path("/proc/1/environ").read_bytes().decode("latin-1")
@@ -103,7 +103,7 @@ def test_the_environment_of_the_first_process_is_not_read(reading: Reading) -> N
 
 
 @pytest.mark.parametrize("way", ["symlink", "hard link", "dots", "proc root", "proc cwd", "glob"])
-def test_a_key_is_not_read_by_another_path(victim: Victim, way: str) -> None:
+def test_a_key_is_not_read_by_another_path(victim: Victim, way: str):
     word = make_canary()
     key = victim.write_file(".ssh/id_ed25519", word)
     command = {

@@ -110,7 +110,7 @@ ATTACKS = [Attack(name, **entry) for name, entry in read_table(__file__).items()
 
 @pytest.mark.slow_attack
 @pytest.mark.parametrize("attack", ATTACKS, ids=str)
-def test_a_program_that_the_repository_names_is_not_run(world: LandingWorld, outside: Path, attack: Attack) -> None:
+def test_a_program_that_the_repository_names_is_not_run(world: LandingWorld, outside: Path, attack: Attack):
     shop, trap = make_project(world), Trap.make(outside)
     attack.plant(shop, trap)
     copy = world.folder / "copy"
@@ -125,7 +125,7 @@ def test_a_program_that_the_repository_names_is_not_run(world: LandingWorld, out
     assert not trap.pop_mark()
 
 
-def test_files_that_the_configuration_puts_elsewhere_are_refused(world: LandingWorld, outside: Path) -> None:
+def test_files_that_the_configuration_puts_elsewhere_are_refused(world: LandingWorld, outside: Path):
     shop = make_project(world)
     shop.git("config", "core.worktree", str(outside))
     with pytest.raises(Refusal, match=r"core\.worktree|elsewhere"):
@@ -136,7 +136,7 @@ def test_files_that_the_configuration_puts_elsewhere_are_refused(world: LandingW
 @pytest.mark.parametrize("verb", ["predict", "doctor"])
 def test_clawpy_runs_nothing_of_a_repository_full_of_traps(
     world: LandingWorld, outside: Path, fork_server: ForkServer, verb: str
-) -> None:
+):
     shop, trap = make_project(world), Trap.make(outside)
     for attack in ATTACKS:
         if not attack.missing_object and not attack.name.startswith((".git", "commondir")):

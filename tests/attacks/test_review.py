@@ -42,20 +42,20 @@ def print_work(change_set: ChangeSet) -> str:
 
 
 @pytest.mark.parametrize("path", TABLE["auto_executed"])
-def test_a_file_that_a_tool_executes_has_an_explanation(path: str) -> None:
+def test_a_file_that_a_tool_executes_has_an_explanation(path: str):
     assert explain_automatic_use(path)
 
 
 @pytest.mark.parametrize("path", TABLE["ordinary"])
-def test_an_ordinary_file_has_no_explanation(path: str) -> None:
+def test_an_ordinary_file_has_no_explanation(path: str):
     assert explain_automatic_use(path) == ""
 
 
-def test_each_explanation_names_the_program_and_the_occasion() -> None:
+def test_each_explanation_names_the_program_and_the_occasion():
     assert all(len(text) > 10 and pattern == pattern.strip() for pattern, text in load_auto_executed_files().items())
 
 
-def test_files_that_are_executed_automatically_have_a_note(world: LandingWorld) -> None:
+def test_files_that_are_executed_automatically_have_a_note(world: LandingWorld):
     def edit(folder: Path) -> None:
         (folder / ".envrc").write_text("curl x | sh\n")
         (folder / ".vscode").mkdir()
@@ -71,7 +71,7 @@ def test_files_that_are_executed_automatically_have_a_note(world: LandingWorld) 
     assert "VS Code runs its tasks" in text
 
 
-def test_a_deleted_test_file_has_a_note_and_a_moved_one_has_none(world: LandingWorld) -> None:
+def test_a_deleted_test_file_has_a_note_and_a_moved_one_has_none(world: LandingWorld):
     world.repository.commit("tests", {"tests/test_cart.py": "1\n", "tests/test_shop.py": "2\n"})
 
     def edit(folder: Path) -> None:
@@ -87,7 +87,7 @@ def test_a_deleted_test_file_has_a_note_and_a_moved_one_has_none(world: LandingW
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../outside", "d/../../outside"])
-def test_a_link_that_leads_out_shows_its_target_and_is_refused(world: LandingWorld, target: str) -> None:
+def test_a_link_that_leads_out_shows_its_target_and_is_refused(world: LandingWorld, target: str):
     change_set, files = change_files(world, lambda folder: (folder / "notes").symlink_to(target))
     assert files["notes"].note == f"a link to {target}"
     assert "outside the project" in files["notes"].refused
@@ -96,7 +96,7 @@ def test_a_link_that_leads_out_shows_its_target_and_is_refused(world: LandingWor
         world.changes.land(change_set.id)
 
 
-def test_a_file_that_becomes_a_link_and_a_link_that_becomes_a_file_have_a_note(world: LandingWorld) -> None:
+def test_a_file_that_becomes_a_link_and_a_link_that_becomes_a_file_have_a_note(world: LandingWorld):
     def edit(folder: Path) -> None:
         (folder / "a.txt").unlink()
         (folder / "a.txt").symlink_to("d/f.txt")
@@ -110,13 +110,13 @@ def test_a_file_that_becomes_a_link_and_a_link_that_becomes_a_file_have_a_note(w
     assert "a link to d/f.txt" in print_work(change_set)
 
 
-def test_control_characters_in_the_target_of_a_link_are_escaped(world: LandingWorld) -> None:
+def test_control_characters_in_the_target_of_a_link_are_escaped(world: LandingWorld):
     change_set, files = change_files(world, lambda folder: (folder / "x").symlink_to("d\x1b[2J\u202e/f\nlanded"))
     assert files["x"].note == "a link to d\\x1b[2J\\u202e/f\\nlanded"
     assert "\x1b[2J" not in print_work(change_set)
 
 
-def test_a_changed_mode_has_a_note(world: LandingWorld) -> None:
+def test_a_changed_mode_has_a_note(world: LandingWorld):
     def edit(folder: Path) -> None:
         (folder / "run.sh").chmod(0o755)
         (folder / "new.sh").write_text("x")
@@ -127,7 +127,7 @@ def test_a_changed_mode_has_a_note(world: LandingWorld) -> None:
     assert files["new.sh"].note == "executable"
 
 
-def test_a_nested_repository_is_named_and_left_out(world: LandingWorld) -> None:
+def test_a_nested_repository_is_named_and_left_out(world: LandingWorld):
     def edit(folder: Path) -> None:
         (folder / "a.txt").write_text("b\n")
         Repository(folder / "nested")
@@ -140,7 +140,7 @@ def test_a_nested_repository_is_named_and_left_out(world: LandingWorld) -> None:
     assert not (world.root / "nested").exists()
 
 
-def test_a_bare_repository_is_named(world: LandingWorld) -> None:
+def test_a_bare_repository_is_named(world: LandingWorld):
     def edit(folder: Path) -> None:
         run_git(folder, "init", "-q", "--bare", "data")
         (folder / "data/hooks/post-checkout").write_text("#!/bin/sh\n")
@@ -150,7 +150,7 @@ def test_a_bare_repository_is_named(world: LandingWorld) -> None:
         assert "a bare git repository" in files[path].note
 
 
-def test_a_submodule_is_named_and_refused(world: LandingWorld) -> None:
+def test_a_submodule_is_named_and_refused(world: LandingWorld):
     def edit(folder: Path) -> None:
         (folder / "d/f.txt").unlink()
         (folder / "d").rmdir()
@@ -165,7 +165,7 @@ def test_a_submodule_is_named_and_refused(world: LandingWorld) -> None:
 
 
 @pytest.mark.parametrize("name", TABLE["names"])
-def test_invisible_characters_in_a_name_are_shown(world: LandingWorld, name: str) -> None:
+def test_invisible_characters_in_a_name_are_shown(world: LandingWorld, name: str):
     change_set, files = change_files(world, lambda folder: (folder / name).write_text("x\n"))
     (text,) = files
     assert text.isprintable()
@@ -174,14 +174,14 @@ def test_invisible_characters_in_a_name_are_shown(world: LandingWorld, name: str
 
 
 @pytest.mark.parametrize("line", TABLE["lines"])
-def test_invisible_characters_in_a_line_are_shown(world: LandingWorld, line: str) -> None:
+def test_invisible_characters_in_a_line_are_shown(world: LandingWorld, line: str):
     change_set, _ = change_files(world, lambda folder: (folder / "a.txt").write_bytes(f"{line}\n".encode()))
     (diff,) = world.changes.diff(change_set.id)
     assert "x<U+" in diff.hunks
     assert all(part.isprintable() for part in diff.hunks.split("\n"))
 
 
-def test_a_very_long_line_is_cut_with_a_note(world: LandingWorld) -> None:
+def test_a_very_long_line_is_cut_with_a_note(world: LandingWorld):
     change_set, _ = change_files(world, lambda folder: (folder / "a.txt").write_text("x" * 50_000 + "\nafter\n"))
     (diff,) = world.changes.diff(change_set.id)
     assert "more characters in this line" in diff.hunks

@@ -75,7 +75,7 @@ def make_environment(folder: Path, trap: Trap) -> None:
 @pytest.mark.parametrize("name", TOOLS)
 def test_sensing_starts_no_tool(
     trapped_repository: tuple[Repository, Trap], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+):
     repository, trap = trapped_repository
     tools = tmp_path / "tools"
     tools.mkdir()
@@ -95,7 +95,7 @@ def test_sensing_starts_no_program_of_the_repository(
     monkeypatch: pytest.MonkeyPatch,
     name: str,
     entry: str,
-) -> None:
+):
     """`entry` is first on the PATH, and leads into the repository."""
     repository, trap = trapped_repository
     entry = entry.replace("REPOSITORY", str(repository.path))
@@ -117,7 +117,7 @@ def test_sensing_starts_no_program_of_the_repository(
 
 def test_code_of_the_repository_is_not_imported_by_the_operators_interpreter(
     trapped_repository: tuple[Repository, Trap], monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     """By PYTHONPATH the operator's python would start with the repository's `sitecustomize`."""
     repository, trap = trapped_repository
     monkeypatch.setenv("PYTHONPATH", str(repository.path))
@@ -134,7 +134,7 @@ def test_an_environment_kept_elsewhere_is_found_and_not_run(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     locate: Callable[[Path, Path], Path],
-) -> None:
+):
     repository, trap = trapped_repository
     for variable in ("XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME", "WORKON_HOME"):
         monkeypatch.delenv(variable, raising=False)
@@ -148,7 +148,7 @@ def test_an_environment_kept_elsewhere_is_found_and_not_run(
 
 def test_the_repository_cannot_say_where_its_environment_is(
     trapped_repository: tuple[Repository, Trap], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     repository, trap = trapped_repository
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
     planted = repository.path / "envs"
@@ -167,7 +167,7 @@ def test_clawpy_starts_no_program_of_the_repository(
     fork_server: ForkServer,
     monkeypatch: pytest.MonkeyPatch,
     verb: str,
-) -> None:
+):
     repository, trap = trapped_repository
     tools = tmp_path / "tools"
     tools.mkdir()

@@ -76,7 +76,7 @@ PLACES: dict[str, Callable[[Victim], str]] = {
 
 @pytest.mark.parametrize("kind", ["stream", "datagram"])
 @pytest.mark.parametrize("place", PLACES)
-def test_a_socket_of_the_operator_is_not_reached(victim: Victim, place: str, kind: str) -> None:
+def test_a_socket_of_the_operator_is_not_reached(victim: Victim, place: str, kind: str):
     path = PLACES[place](victim)
     with listening(path, socket.SOCK_STREAM if kind == "stream" else socket.SOCK_DGRAM) as server:
         assert "ready" in victim.run_python(CONNECT, kind, "0", path)
@@ -85,7 +85,7 @@ def test_a_socket_of_the_operator_is_not_reached(victim: Victim, place: str, kin
 
 @pytest.mark.long
 @pytest.mark.parametrize("place", ["home", "the tree", "a terminal multiplexer", "an abstract name", "shared memory"])
-def test_a_socket_made_while_a_command_runs_is_not_reached(victim: Victim, place: str) -> None:
+def test_a_socket_made_while_a_command_runs_is_not_reached(victim: Victim, place: str):
     path = PLACES[place](victim)
     process = victim.start([*PYTHON, CONNECT, "stream", "0.4", path])
     assert process.stdout.readline() == "ready\n"
@@ -95,7 +95,7 @@ def test_a_socket_made_while_a_command_runs_is_not_reached(victim: Victim, place
 
 
 @pytest.mark.parametrize("place", ["home", "the tree", "tmp"])
-def test_a_pipe_of_the_operator_is_not_written(victim: Victim, place: str) -> None:
+def test_a_pipe_of_the_operator_is_not_written(victim: Victim, place: str):
     folder = {"home": victim.user, "the tree": victim.project, "tmp": Path(tempfile.gettempdir())}[place]
     pipe = folder / f"clawpy-pipe-{os.getpid()}"
     os.mkfifo(pipe)
@@ -114,7 +114,7 @@ def test_a_pipe_of_the_operator_is_not_written(victim: Victim, place: str) -> No
 @pytest.mark.parametrize(
     "way", ["direct", "any address", "gate", "gate by name", "gate by another spelling", "abstract"]
 )
-def test_an_allowed_network_does_not_reach_this_machine(victim: Victim, way: str) -> None:
+def test_an_allowed_network_does_not_reach_this_machine(victim: Victim, way: str):
     """An allowed network is the world's, not this machine's."""
     if not victim.rung.can_filter_hosts:
         pytest.skip(f"{victim.rung.name} has no gate")
@@ -161,7 +161,7 @@ print({{"direct": lambda: direct("127.0.0.1"), "any address": lambda: direct("0.
         "/run/snapd.socket", "/run/podman/podman.sock", "/run/systemd/journal/socket", "/dev/log",
     ],
 )  # fmt: skip
-def test_sockets_of_system_services_are_not_seen(victim: Victim, path: str) -> None:
+def test_sockets_of_system_services_are_not_seen(victim: Victim, path: str):
     """Nothing is there, whether this machine has it or not."""
     word = make_canary()
     output = victim.run(["sh", "-c", f"test -S {path} && echo {word[:6]}{word[6:]}; echo the end"])

@@ -30,7 +30,7 @@ def attack(every_rung: Sandbox, outside: Path) -> Iterator[Attack]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("way", CHILDREN)
-def test_stop_kills_every_child_of_a_stopped_engine(attack: Attack, way: str) -> None:
+def test_stop_kills_every_child_of_a_stopped_engine(attack: Attack, way: str):
     attack.start(IGNORE_SIGNALS + CHILDREN[way], 20)
     before = len(attack.find_living())
     assert before >= 21
@@ -45,7 +45,7 @@ def test_stop_kills_every_child_of_a_stopped_engine(attack: Attack, way: str) ->
 
 @pytest.mark.slow_attack
 @pytest.mark.parametrize("group", ["its own group", "no group"])
-def test_stop_kills_processes_that_fork_all_the_time(attack: Attack, group: str) -> None:
+def test_stop_kills_processes_that_fork_all_the_time(attack: Attack, group: str):
     """None of them lives long enough to be killed by a process id that was listed."""
     hydra = (
         "end = time.monotonic() + 60\n"  # so that it ends even if the test is killed
@@ -68,7 +68,7 @@ def test_stop_kills_processes_that_fork_all_the_time(attack: Attack, group: str)
 
 
 @pytest.mark.long
-def test_stop_ends_two_sessions(every_rung: Sandbox, outside: Path) -> None:
+def test_stop_ends_two_sessions(every_rung: Sandbox, outside: Path):
     attacks = []
     for name in ("a", "b"):
         (outside / name).mkdir()
@@ -87,7 +87,7 @@ def test_stop_ends_two_sessions(every_rung: Sandbox, outside: Path) -> None:
 
 
 @pytest.mark.long
-def test_stop_in_a_copy_of_the_home_ends_nothing_of_the_original(attack: Attack) -> None:
+def test_stop_in_a_copy_of_the_home_ends_nothing_of_the_original(attack: Attack):
     """The files that name the processes are copied with the home."""
     attack.start(CHILDREN["setsid"], 20)
     before = attack.find_living()
@@ -99,7 +99,7 @@ def test_stop_in_a_copy_of_the_home_ends_nothing_of_the_original(attack: Attack)
 
 
 @pytest.mark.long
-def test_stop_finds_nothing_of_a_killed_engine(attack: Attack) -> None:
+def test_stop_finds_nothing_of_a_killed_engine(attack: Attack):
     """An engine that is killed takes its sessions with it. A later stop finds nothing and forgets them."""
     attack.start(CHILDREN["all of it"], 20)
     attack.engine.kill()

@@ -37,13 +37,13 @@ def list_git_files(victim: Victim) -> str:
 @pytest.mark.slow_attack
 @pytest.mark.attack("writes in checks")
 @pytest.mark.parametrize("name", ATTACKS["shell"])
-def test_no_shell_command_changes_the_operators_files(victim: Victim, name: str) -> None:
+def test_no_shell_command_changes_the_operators_files(victim: Victim, name: str):
     assert_changes_nothing(victim, "sh", "-c", ATTACKS["shell"][name].format(project=victim.project, user=victim.user))
 
 
 @pytest.mark.attack("writes in checks")
 @pytest.mark.parametrize("name", ATTACKS["python"])
-def test_no_system_call_changes_the_operators_files(victim: Victim, name: str) -> None:
+def test_no_system_call_changes_the_operators_files(victim: Victim, name: str):
     attack = ATTACKS["python"][name]
     code = f"import ctypes, os, sys\ntry:\n    exec({attack!r})\nexcept Exception as error:\n    print(error)"
     assert_changes_nothing(victim, *PYTHON, code, str(victim.project))
@@ -51,7 +51,7 @@ def test_no_system_call_changes_the_operators_files(victim: Victim, name: str) -
 
 @pytest.mark.attack("writes in checks")
 @pytest.mark.parametrize("place", ["home", "tmp", "files"])
-def test_no_planted_link_leads_the_next_mount_outside(victim: Victim, place: str) -> None:
+def test_no_planted_link_leads_the_next_mount_outside(victim: Victim, place: str):
     """A link in a writable place, where the next command's places are mounted, leads nowhere outside."""
     before = victim.read_file_states()
     at = {"home": "$HOME", "tmp": "$TMPDIR", "files": "${COVERAGE_FILE%/*}"}[place]
@@ -65,7 +65,7 @@ def test_no_planted_link_leads_the_next_mount_outside(victim: Victim, place: str
     assert victim.read_file_states() == before
 
 
-def test_written_files_of_a_check_are_listed(victim: Victim) -> None:
+def test_written_files_of_a_check_are_listed(victim: Victim):
     if not victim.confinement.is_ephemeral:
         pytest.skip(f"{victim.rung.name} lays nothing over the tree")
     victim.run(

@@ -62,7 +62,7 @@ def allow_cards_only(world: AutonomyWorld) -> None:
 @pytest.mark.parametrize("approvals, acts", [(10, False), (11, True)])
 def test_a_kind_runs_by_itself_after_eleven_approvals_until_the_operator_returns(
     closed_world: AutonomyWorld, approvals: int, acts: bool
-) -> None:
+):
     world = closed_world
     with world.opened() as engine:
         world.earn(approvals, others=30)
@@ -83,7 +83,7 @@ def test_a_kind_runs_by_itself_after_eleven_approvals_until_the_operator_returns
 
 
 @pytest.mark.long
-def test_a_card_that_runs_by_itself_lands_nothing(world: AutonomyWorld) -> None:
+def test_a_card_that_runs_by_itself_lands_nothing(world: AutonomyWorld):
     before = (world.repository.path / "part0.py").read_bytes(), world.repository.git("status", "--porcelain")
     world.go_away()
     card = world.engine.cards.get(world.run_cycle().acted)
@@ -100,7 +100,7 @@ def test_a_card_that_runs_by_itself_lands_nothing(world: AutonomyWorld) -> None:
 
 
 @pytest.mark.long
-def test_a_card_that_the_gate_refused_is_not_tried_again_for_the_same_reason(world: AutonomyWorld) -> None:
+def test_a_card_that_the_gate_refused_is_not_tried_again_for_the_same_reason(world: AutonomyWorld):
     world.engine.settings.set("crossPollCostCapPerDay", "0")  # more than 80 % of nothing is spent
     world.go_away()
     first = world.run_cycle()
@@ -119,7 +119,7 @@ def test_a_card_that_the_gate_refused_is_not_tried_again_for_the_same_reason(wor
 @pytest.mark.long
 def test_a_card_that_cannot_begin_comes_after_the_others_and_waits_after_three_starts(
     world: AutonomyWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     run, now = FlowRunner.run, world.clock.now()
 
     def run_or_ask_for_too_much(runner: FlowRunner, live: LiveSession, view: SessionView) -> RunnerResult:
@@ -151,7 +151,7 @@ def test_a_card_that_cannot_begin_comes_after_the_others_and_waits_after_three_s
     assert [line for line in last.kept if "started 3 times by itself and came back" in line]
 
 
-def test_an_operator_who_works_in_an_editor_is_not_inactive(world: AutonomyWorld) -> None:
+def test_an_operator_who_works_in_an_editor_is_not_inactive(world: AutonomyWorld):
     world.clock.advance(timedelta(minutes=29))
     world.edit_file()
     world.go_away(timedelta(minutes=1))
@@ -164,9 +164,7 @@ def test_an_operator_who_works_in_an_editor_is_not_inactive(world: AutonomyWorld
 
 
 @pytest.mark.long
-def test_a_change_of_files_while_it_predicts_ends_the_cycle(
-    world: AutonomyWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_change_of_files_while_it_predicts_ends_the_cycle(world: AutonomyWorld, monkeypatch: pytest.MonkeyPatch):
     world.engine.autonomy.schedule.run(STATE_JOB)  # tasks that are new have their cards
     run_cycle = world.engine.checks.run
 
@@ -184,7 +182,7 @@ def test_a_change_of_files_while_it_predicts_ends_the_cycle(
 @pytest.mark.parametrize("ago, starts", [(timedelta(minutes=9, seconds=59), False), (timedelta(minutes=10), True)])
 def test_work_that_writes_does_not_start_within_ten_minutes_of_a_change_of_files(
     world: AutonomyWorld, ago: timedelta, starts: bool
-) -> None:
+):
     world.engine.settings.set("silenceThresholdMs", "60000")  # so that ten minutes of calm are not implied
     world.go_away()
     world.edit_file(ago=ago)
@@ -214,15 +212,13 @@ def test_work_that_writes_does_not_start_within_ten_minutes_of_a_change_of_files
 )
 def test_a_card_waits_for_the_operator_by_these_rules_and_is_tried_by_others(
     kind: str, verdict: RailVerdict, waits: bool
-) -> None:
+):
     assert bool(find_reason_to_wait(kind, [verdict])) is waits
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", ["open_task", "stale_task"])
-def test_a_task_never_runs_by_itself_however_many_were_approved(
-    closed_world: AutonomyWorld, tmp_path: Path, kind: str
-) -> None:
+def test_a_task_never_runs_by_itself_however_many_were_approved(closed_world: AutonomyWorld, tmp_path: Path, kind: str):
     """Anyone who can write into `tasksDir` can make tasks, so approvals of some say nothing about the next."""
     world = closed_world
     folder = tmp_path / "todo"
@@ -260,7 +256,7 @@ def test_a_task_never_runs_by_itself_however_many_were_approved(
 )
 def test_a_queued_run_starts_after_a_restart_only_if_it_still_may(
     closed_world: AutonomyWorld, hinder: Callable[[AutonomyWorld], None] | None, word: str
-) -> None:
+):
     with closed_world.opened() as engine:
         closed_world.earn()
         closed_world.go_away()

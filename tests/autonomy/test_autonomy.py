@@ -56,7 +56,7 @@ def make_autonomy(
 
 def test_a_pause_is_the_state_with_its_cause_and_end_also_after_a_restart(
     make_autonomy: Callable[..., Autonomy], place: Callable[..., None], clock: FakeClock
-) -> None:
+):
     autonomy = make_autonomy()
     autonomy.update_state()
     place(PAUSE, "3 dismissals in a row")
@@ -67,7 +67,7 @@ def test_a_pause_is_the_state_with_its_cause_and_end_also_after_a_restart(
 
 def test_the_cause_says_why_a_pause_began_and_how_it_ended(
     make_autonomy: Callable[..., Autonomy], kill_switch: KillSwitch, place: Callable[..., None], clock: FakeClock
-) -> None:
+):
     autonomy = make_autonomy()
     autonomy.update_state()
     place(PAUSE, "3 dismissals in a row")
@@ -83,7 +83,7 @@ def test_the_cause_says_why_a_pause_began_and_how_it_ended(
     assert autonomy.update_state().state is AutonomyState.DISABLED
 
 
-def test_do_not_disturb_is_quiet_until_its_time(make_autonomy: Callable[..., Autonomy], clock: FakeClock) -> None:
+def test_do_not_disturb_is_quiet_until_its_time(make_autonomy: Callable[..., Autonomy], clock: FakeClock):
     autonomy = make_autonomy()
     autonomy.set_dnd(timedelta(hours=2))
     assert make_autonomy().quiet() == "do not disturb"
@@ -94,9 +94,7 @@ def test_do_not_disturb_is_quiet_until_its_time(make_autonomy: Callable[..., Aut
     assert not autonomy.quiet()
 
 
-def test_a_listener_of_do_not_disturb_finds_it(
-    make_autonomy: Callable[..., Autonomy], clock: FakeClock, bus: EventBus
-) -> None:
+def test_a_listener_of_do_not_disturb_finds_it(make_autonomy: Callable[..., Autonomy], clock: FakeClock, bus: EventBus):
     autonomy = make_autonomy()
     ends = []
     bus.subscribe(lambda: ends.append(autonomy.dnd_until()))
@@ -105,7 +103,7 @@ def test_a_listener_of_do_not_disturb_finds_it(
 
 def test_cards_are_made_only_while_the_operator_is_active(
     make_autonomy: Callable[..., Autonomy], clock: FakeClock, kill_switch: KillSwitch
-) -> None:
+):
     cycles = []
     autonomy = make_autonomy(lambda: cycles.append(1))
     assert autonomy.schedule.run(CARD_JOB)
@@ -121,7 +119,7 @@ def test_cards_are_made_only_while_the_operator_is_active(
 
 def test_the_next_change_is_known_only_where_time_alone_brings_it(
     make_autonomy: Callable[..., Autonomy], kill_switch: KillSwitch, place: Callable[..., None], clock: FakeClock
-) -> None:
+):
     autonomy, now = make_autonomy(), clock.now()
     assert autonomy.update_state().next_change == now + timedelta(minutes=30), "silence grows"
     place(PAUSE, "test")

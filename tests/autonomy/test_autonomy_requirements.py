@@ -28,7 +28,7 @@ def make_requirements(
     )
 
 
-def test_no_requirement_is_missing_where_a_kind_has_earned_it() -> None:
+def test_no_requirement_is_missing_where_a_kind_has_earned_it():
     earned = make_requirements(
         ApprovalRecord("run_tests", "koji-core", 11, 11), ApprovalRecord("status", "koji-core", 1, 4)
     )
@@ -36,7 +36,7 @@ def test_no_requirement_is_missing_where_a_kind_has_earned_it() -> None:
     assert earned.words.endswith("on cards with a confidence of 0.80 or more: “Tests of what changed” on koji-core")
 
 
-def test_missing_requirements_are_one_line() -> None:
+def test_missing_requirements_are_one_line():
     learning = make_requirements(
         ApprovalRecord("status", "docs", 1, 4), ApprovalRecord("run_tests", "koji-core", 8, 8), phase=0
     )
@@ -54,7 +54,7 @@ def test_missing_requirements_are_one_line() -> None:
     assert off.words.startswith("does not act by itself yet: ")
 
 
-def test_run_items_of_heartbeats_wait_for_the_first_decisions_too() -> None:
+def test_run_items_of_heartbeats_wait_for_the_first_decisions_too():
     first_days = make_requirements(phase=0, decisions=9)
     assert first_days.words.startswith("does not act by itself yet: first days: 9 of 10 decisions made, ")
     assert not first_days.orders_run
@@ -74,7 +74,7 @@ def test_run_items_of_heartbeats_wait_for_the_first_decisions_too() -> None:
         ({"autonomous": False, "stopped": "stopped by you"}, "stopped by you"),
     ],
 )
-def test_what_stops_all_workspaces_is_said_before_what_stops_one(facts: dict[str, str | bool], reason: str) -> None:
+def test_what_stops_all_workspaces_is_said_before_what_stops_one(facts: dict[str, str | bool], reason: str):
     values = {"stopped": "", "autonomous": True, "autonomy": "act", "quiet": ""} | facts
     values["autonomy"] = WorkspaceAutonomy(values["autonomy"])
     assert find_reason_not_to_start(**values) == reason  # type: ignore[arg-type]
@@ -83,7 +83,7 @@ def test_what_stops_all_workspaces_is_said_before_what_stops_one(facts: dict[str
 @given(st.integers(1, 60), st.data())
 def test_the_stated_number_of_further_approvals_reaches_the_bound_and_one_less_does_not(
     decided: int, data: st.DataObject
-) -> None:
+):
     record = ApprovalRecord("kind", "channel", data.draw(st.integers(0, decided)), decided)
     further = int(record.progress.rpartition(" of ")[2]) - decided
     assert wilson_lower_bound(record.approved + further, decided + further) >= 0.8

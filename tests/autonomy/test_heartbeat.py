@@ -51,7 +51,7 @@ def make_heartbeat(database: Database, clock: FakeClock, board: TaskBoard) -> Ca
     return make
 
 
-def test_every_documented_form_is_read() -> None:
+def test_every_documented_form_is_read():
     text = """# Heartbeat
 - [ ] every day 09:00: Sum up yesterday
 - [ ] every weekday 17:30: look: twice
@@ -86,14 +86,14 @@ def test_every_documented_form_is_read() -> None:
      "2026-02-30 10:00: x", "every day: x", "every 2h in : x", "every frıday 09:00: x", "every ſunday 09:00: x",
      "every 5 MİN: x", ""],
 )  # fmt: skip
-def test_an_item_that_cannot_be_read_is_reported_with_its_line(line: str) -> None:
+def test_an_item_that_cannot_be_read_is_reported_with_its_line(line: str):
     items, problems = parse_items(f"# Heartbeat\n\n- [ ] {line}\n")
     assert items == []
     assert [number for number, _ in problems] == ([3] if line else [])
 
 
 @pytest.mark.parametrize("begin", ["", "- ", "* ", "-[ ] ", "- [] ", "- [ ]", "  - "])
-def test_an_item_without_a_check_box_is_reported(begin: str) -> None:
+def test_an_item_without_a_check_box_is_reported(begin: str):
     text = f"Every day has its work.\n{begin}every day 09:00: x\n\n    every day 10:00: an example\n"
     assert parse_items(text) == ([], [(2, "it has no check box; begin it with `- [ ] `")])
 
@@ -103,24 +103,24 @@ def test_an_item_without_a_check_box_is_reported(begin: str) -> None:
     ["<!--\nevery day 09:00: x\n\n- [ ] every day 10:00: x\n-->", "<!-- off\n```\n-->\n<!-- every day 09:00: x -->",
      "- [-] every day 10:00: x\n* [/] every day 11:00: x", "```\n<!--\n```\n````\n```\nevery day 10:00: x\n````\n<!--"],
 )  # fmt: skip
-def test_comments_code_and_cancelled_items_are_no_items(text: str) -> None:
+def test_comments_code_and_cancelled_items_are_no_items(text: str):
     items, problems = parse_items(f"{text}\n- [ ] every day 12:00: y\n")
     assert [(item.text, item.line) for item in items] == [("y", text.count("\n") + 2)]
     assert problems == []
 
 
-def test_the_words_of_an_item_are_not_taken_for_its_workspace() -> None:
+def test_the_words_of_an_item_are_not_taken_for_its_workspace():
     items, _ = parse_items("- [ ] every day 09:00 in shop: lint\n- [ ] every day 09:00: in shop lint\n")
     assert len({item.key for item in items}) == 2
 
 
 @given(st.text(max_size=200))
-def test_any_text_is_parsed_without_an_error(text: str) -> None:
+def test_any_text_is_parsed_without_an_error(text: str):
     parse_items(text)
     parse_items(f"- [ ] {text}")
 
 
-def test_a_daily_item_comes_at_its_time_and_not_before_it_was_written() -> None:
+def test_a_daily_item_comes_at_its_time_and_not_before_it_was_written():
     item, nine = Daily(WEEK, time(9)), datetime(2026, 1, 5, 9, tzinfo=UTC)
     written = nine - timedelta(minutes=2)
     assert find_last_occurrence(item, written, nine - timedelta(seconds=1), UTC) is None
@@ -130,7 +130,7 @@ def test_a_daily_item_comes_at_its_time_and_not_before_it_was_written() -> None:
     assert find_last_occurrence(saturdays, NOW - timedelta(days=30), NOW, UTC) == nine - timedelta(days=2)
 
 
-def test_an_item_is_due_once_when_the_clock_skips_or_repeats_its_time() -> None:
+def test_an_item_is_due_once_when_the_clock_skips_or_repeats_its_time():
     half_past_two = Daily(WEEK, time(2, 30))
     spring = datetime(2026, 3, 29, tzinfo=UTC)  # the clock skips this time
     due = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)
@@ -145,7 +145,7 @@ def test_an_item_is_due_once_when_the_clock_skips_or_repeats_its_time() -> None:
 
 
 @given(st.integers(5, 5000), st.integers(0, 100_000))
-def test_an_interval_is_due_at_its_multiples(span: int, passed: int) -> None:
+def test_an_interval_is_due_at_its_multiples(span: int, passed: int):
     occurrence = find_last_occurrence(Every(timedelta(minutes=span)), NOW, NOW + timedelta(minutes=passed), UTC)
     times = passed // span
     assert occurrence == (NOW + timedelta(minutes=span * times) if times else None)
@@ -153,7 +153,7 @@ def test_an_interval_is_due_at_its_multiples(span: int, passed: int) -> None:
 
 def test_missed_occurrences_make_one_task_and_a_restart_none(
     make_heartbeat: Callable[[str], Heartbeat], clock: FakeClock, board: TaskBoard
-) -> None:
+):
     text = "- [ ] every 2h: look at CI\n- [ ] every day 10:00: sum up\n"
     heartbeat = make_heartbeat(text)
     assert heartbeat.pulse() == []
@@ -174,7 +174,7 @@ def test_missed_occurrences_make_one_task_and_a_restart_none(
 
 def test_the_task_of_an_item_is_about_the_workspace_that_it_names_and_is_due_since_its_time(
     make_heartbeat: Callable[[str], Heartbeat], clock: FakeClock, board: TaskBoard, database: Database
-) -> None:
+):
     text = "- [ ] every 2h in shop: lint\n- [ ] every 2h: audit\n- [ ] every 2h in nowhere: summarise\n"
     due = clock.now() + timedelta(hours=2)
     heartbeat = make_heartbeat(text)
@@ -189,7 +189,7 @@ def test_the_task_of_an_item_is_about_the_workspace_that_it_names_and_is_due_sin
     assert fault.payload["message"].startswith("agents/cto/heartbeat.md:3: no workspace nowhere is known")
 
 
-def test_a_task_follows_the_changes_of_its_item(database: Database, clock: FakeClock, board: TaskBoard) -> None:
+def test_a_task_follows_the_changes_of_its_item(database: Database, clock: FakeClock, board: TaskBoard):
     """The task is done when its item is ticked or gone, and open when it is back. It is an order while the item says
     `run`."""
     run, plain = "- [ ] 2026-01-05 09:00 run: lint\n", "- [ ] 2026-01-05 09:00: lint\n"
@@ -251,7 +251,7 @@ def bring_due(world: AutonomyWorld) -> Card:
 
 
 @pytest.mark.long
-def test_an_item_marked_run_does_not_run_after_nine_decisions(world: AutonomyWorld) -> None:
+def test_an_item_marked_run_does_not_run_after_nine_decisions(world: AutonomyWorld):
     decide_other_kinds(world, 9)
     bring_due(world)
     cycle = world.run_cycle()
@@ -260,7 +260,7 @@ def test_an_item_marked_run_does_not_run_after_nine_decisions(world: AutonomyWor
 
 
 @pytest.mark.long
-def test_an_item_marked_run_runs_after_ten_decisions_none_of_which_was_on_its_kind(world: AutonomyWorld) -> None:
+def test_an_item_marked_run_runs_after_ten_decisions_none_of_which_was_on_its_kind(world: AutonomyWorld):
     decide_other_kinds(world, 10)
     card = bring_due(world)
     assert world.run_cycle().acted == card.id

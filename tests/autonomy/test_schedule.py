@@ -32,7 +32,7 @@ def make_schedule(database: Database, action: Callable[[], None]) -> Schedule:
 
 
 @pytest.mark.parametrize("last, expected", [(None, 0), (-3, 7), (-10, 0), (-1000, 0), (5, 10)])
-def test_a_job_is_due_an_interval_after_it_ran_and_never_in_the_past(last: int | None, expected: int) -> None:
+def test_a_job_is_due_an_interval_after_it_ran_and_never_in_the_past(last: int | None, expected: int):
     """`last` and `expected` are minutes from now."""
     now = datetime(2026, 1, 5, tzinfo=UTC)
     last_run = None if last is None else now + timedelta(minutes=last)
@@ -41,7 +41,7 @@ def test_a_job_is_due_an_interval_after_it_ran_and_never_in_the_past(last: int |
 
 def test_a_job_runs_at_the_start_and_when_it_is_requested_and_not_again_after_a_restart(
     system_database: Database,
-) -> None:
+):
     runs = []
     has_run = threading.Event()
 
@@ -64,7 +64,7 @@ def test_a_job_runs_at_the_start_and_when_it_is_requested_and_not_again_after_a_
     assert restarted.next_run_of("cards") > SystemClock(UTC).now() + timedelta(minutes=9)
 
 
-def test_a_job_that_ran_while_it_was_looked_whether_it_is_due_does_not_run_again(system_database: Database) -> None:
+def test_a_job_that_ran_while_it_was_looked_whether_it_is_due_does_not_run_again(system_database: Database):
     runs = []
     has_run = threading.Event()
 
@@ -86,7 +86,7 @@ def test_a_job_that_ran_while_it_was_looked_whether_it_is_due_does_not_run_again
     assert len(runs) == 1
 
 
-def test_the_last_run_of_a_job_is_stored_only_where_it_is_wanted(database: Database, clock: FakeClock) -> None:
+def test_the_last_run_of_a_job_is_stored_only_where_it_is_wanted(database: Database, clock: FakeClock):
     jobs = [
         Job(name, lambda: timedelta(seconds=30), lambda: None, is_stored=name == "kept") for name in ("kept", "often")
     ]
@@ -101,17 +101,17 @@ def test_the_last_run_of_a_job_is_stored_only_where_it_is_wanted(database: Datab
 
 
 @pytest.mark.long
-def test_apscheduler_is_imported_only_at_start() -> None:
+def test_apscheduler_is_imported_only_at_start():
     assert not find_imported("import engine.autonomy.autonomy", "apscheduler")
 
 
-def test_the_log_has_only_warnings_of_apscheduler(tmp_path: Path) -> None:
+def test_the_log_has_only_warnings_of_apscheduler(tmp_path: Path):
     set_up_logging(Home.locate(tmp_path))
     logger = logging.getLogger("apscheduler.executors.default")
     assert (logger.isEnabledFor(logging.INFO), logger.isEnabledFor(logging.WARNING)) == (False, True)
 
 
-def test_a_job_that_is_requested_while_it_runs_runs_once_more(system_database: Database) -> None:
+def test_a_job_that_is_requested_while_it_runs_runs_once_more(system_database: Database):
     runs = []
     has_run_again = threading.Event()
 

@@ -24,7 +24,7 @@ HALF_HOUR, SECOND = timedelta(minutes=30), timedelta(seconds=1)
 SPECIFIED = read_table(__file__)["transitions"]
 
 
-def test_exactly_the_specified_transitions_exist() -> None:
+def test_exactly_the_specified_transitions_exist():
     transitions = [[before.name, trigger.name, after.name] for (before, trigger), after in TRANSITIONS.items()]
     assert sorted(transitions) == sorted(SPECIFIED)
     assert compute_next_state(AutonomyState.DISABLED, AutonomyTrigger.SILENT) is AutonomyState.DISABLED
@@ -45,7 +45,7 @@ FACTS = st.builds(
 @given(st.sampled_from(AutonomyState), st.lists(st.one_of(FACTS, st.sampled_from(AutonomyTrigger)), max_size=30))
 def test_every_sequence_of_facts_and_triggers_ends_in_a_state_that_fits_the_facts(
     state: AutonomyState, steps: list[Facts | AutonomyTrigger]
-) -> None:
+):
     for step in steps:
         if isinstance(step, AutonomyTrigger):
             state = compute_next_state(state, step)
@@ -64,7 +64,7 @@ def test_every_sequence_of_facts_and_triggers_ends_in_a_state_that_fits_the_fact
             )
 
 
-def test_an_absence_is_remembered_after_the_return(database: Database, clock: FakeClock) -> None:
+def test_an_absence_is_remembered_after_the_return(database: Database, clock: FakeClock):
     presence = Presence(database, clock)
     presence.note_now("key")
     left = clock.now()
@@ -77,14 +77,14 @@ def test_an_absence_is_remembered_after_the_return(database: Database, clock: Fa
     assert Presence(database, clock).away_since() == left, "a restart forgets it"
 
 
-def test_an_older_sign_of_presence_does_not_replace_a_newer_one(database: Database, clock: FakeClock) -> None:
+def test_an_older_sign_of_presence_does_not_replace_a_newer_one(database: Database, clock: FakeClock):
     presence = Presence(database, clock)
     presence.note_now("key")
     presence.note(clock.now() - SECOND, "files of a workspace")
     assert presence.last() == (clock.now(), "key")
 
 
-def test_a_crash_loses_less_than_half_a_minute_of_presence(database: Database, clock: FakeClock) -> None:
+def test_a_crash_loses_less_than_half_a_minute_of_presence(database: Database, clock: FakeClock):
     presence = Presence(database, clock)
     presence.note_now("verb")
     stored = clock.now(), "verb"

@@ -57,7 +57,7 @@ def raise_error() -> None:
 @pytest.mark.long
 def test_a_workspace_that_is_added_later_is_checked_at_once_and_only_once(
     world: AutonomyWorld, engine: Engine, second_repository: Repository
-) -> None:
+):
     engine.autonomy.schedule.run(CARD_JOB)
     engine.watch_workspace(str(second_repository.path / "src"))
     engine.watch_workspace(str(second_repository.path))
@@ -73,7 +73,7 @@ def test_a_workspace_that_is_added_later_is_checked_at_once_and_only_once(
 
 def test_a_workspace_that_the_settings_switch_off_cannot_be_added(
     world: AutonomyWorld, engine: Engine, second_repository: Repository
-) -> None:
+):
     engine.settings.set(f"workspaces.{json.dumps(str(second_repository.path))}.autonomy", "off")
     with pytest.raises(Refusal, match="switched off"):
         engine.watch_workspace(str(second_repository.path))
@@ -83,16 +83,14 @@ def test_a_workspace_that_the_settings_switch_off_cannot_be_added(
 
 def test_the_root_of_a_named_workspace_is_looked_for_once(
     world: AutonomyWorld, engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     engine.settings.set(f"workspaces.{json.dumps(world.workspace)}.autonomy", "cards")
     monkeypatch.setattr("engine.services.find_repository_root", lambda path: pytest.fail(f"{path} is looked up again"))
     assert engine.configured_workspaces == engine.workspaces == [world.workspace]
 
 
 @pytest.mark.parametrize("job", [STATE_JOB, CARD_JOB])
-def test_the_cards_of_a_workspace_that_is_switched_off_are_withdrawn(
-    world: AutonomyWorld, engine: Engine, job: str
-) -> None:
+def test_the_cards_of_a_workspace_that_is_switched_off_are_withdrawn(world: AutonomyWorld, engine: Engine, job: str):
     engine.checks.run()
     cards = engine.cards.list_pending()
     assert cards
@@ -105,13 +103,13 @@ def test_the_cards_of_a_workspace_that_is_switched_off_are_withdrawn(
     assert engine.decisions.load_newest() == [], "that says nothing about the cards"
 
 
-def test_your_own_card_stays_in_a_workspace_that_is_switched_off(world: AutonomyWorld, engine: Engine) -> None:
+def test_your_own_card_stays_in_a_workspace_that_is_switched_off(world: AutonomyWorld, engine: Engine):
     own = engine.cards.propose(FLOW, workspace=world.workspace)
     set_autonomy(world, "off", STATE_JOB)
     assert [card.id for card in engine.cards.list_pending()] == [own.id]
 
 
-def test_a_workspace_that_is_switched_on_again_gets_its_cards_back(world: AutonomyWorld, engine: Engine) -> None:
+def test_a_workspace_that_is_switched_on_again_gets_its_cards_back(world: AutonomyWorld, engine: Engine):
     engine.checks.run()
     kinds = {card.kind for card in engine.cards.list_pending()}
     set_autonomy(world, "off", STATE_JOB)
@@ -123,7 +121,7 @@ def test_a_workspace_that_is_switched_on_again_gets_its_cards_back(world: Autono
 @pytest.mark.long
 def test_a_workspace_whose_files_change_is_checked_within_seconds(
     world: AutonomyWorld, engine: Engine, second_repository: Repository, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setattr(workspace_watch, "POLL_MS", 20)
     engine.watch_workspace(str(second_repository.path))
     engine.checks.run()
@@ -141,7 +139,7 @@ def test_a_workspace_whose_files_change_is_checked_within_seconds(
     assert [path for path in before if after[path] != before[path]] == [str(second_repository.path)]
 
 
-def test_while_everything_is_stopped_changed_files_lead_to_no_check(world: AutonomyWorld, engine: Engine) -> None:
+def test_while_everything_is_stopped_changed_files_lead_to_no_check(world: AutonomyWorld, engine: Engine):
     engine.safety.kill_switch.stop("enough", by="operator")
     report_changed_files(world)
     assert engine.checks.last_checked() == {}
@@ -151,7 +149,7 @@ def test_while_everything_is_stopped_changed_files_lead_to_no_check(world: Auton
 
 
 @pytest.mark.long
-def test_an_added_task_is_a_card_with_the_next_housekeeping(world: AutonomyWorld, engine: Engine) -> None:
+def test_an_added_task_is_a_card_with_the_next_housekeeping(world: AutonomyWorld, engine: Engine):
     engine.tasks.add("Paint the office", workspace=world.workspace)
     engine.autonomy.schedule.run(STATE_JOB)
     assert [card.assignment.prompt for card in engine.cards.list_pending() if card.kind == "open_task"] == [
@@ -162,7 +160,7 @@ def test_an_added_task_is_a_card_with_the_next_housekeeping(world: AutonomyWorld
 @pytest.mark.long
 def test_a_check_makes_cards_although_tasks_or_what_was_learned_cannot_be_read(
     world: AutonomyWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     world.configure(tasksDir="'/no/such/folder'")
     with world.opened() as engine:
         monkeypatch.setattr(engine.adaptation, "run_round", raise_error)

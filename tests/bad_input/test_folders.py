@@ -22,7 +22,7 @@ def plain_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.long
-def test_a_folder_outside_a_repository_is_refused(clawpy: Clawpy, plain_folder: Path) -> None:
+def test_a_folder_outside_a_repository_is_refused(clawpy: Clawpy, plain_folder: Path):
     assert_refused(clawpy("predict", "--json"), "no_repository", str(plain_folder), "git init")
     assert_refused(clawpy("--workspace", ".", "cards", "--json"), "no_repository", str(plain_folder))
     assert get_document(clawpy("status", "--json"))["workspaces"] == []  # needs none
@@ -32,7 +32,7 @@ def test_a_folder_outside_a_repository_is_refused(clawpy: Clawpy, plain_folder: 
     assert list(plain_folder.iterdir()) == []
 
 
-def test_the_console_does_not_start_outside_a_repository(clawpy: Clawpy, home: Home, plain_folder: Path) -> None:
+def test_the_console_does_not_start_outside_a_repository(clawpy: Clawpy, home: Home, plain_folder: Path):
     result = clawpy()
     assert result.code == 1
     assert f"{plain_folder} is not in a git repository" in result.err
@@ -41,7 +41,7 @@ def test_the_console_does_not_start_outside_a_repository(clawpy: Clawpy, home: H
 
 
 @pytest.mark.long
-def test_a_repository_without_commits_says_so_and_takes_prompts(clawpy: Clawpy, repository: Repository) -> None:
+def test_a_repository_without_commits_says_so_and_takes_prompts(clawpy: Clawpy, repository: Repository):
     repository.write("cart.py", "total = 0\n")
     workspace = ("--workspace", str(repository.path))
     result = get_document(clawpy(*workspace, "predict", "--json"))
@@ -54,7 +54,7 @@ def test_a_repository_without_commits_says_so_and_takes_prompts(clawpy: Clawpy, 
 
 
 @pytest.mark.long
-def test_submodules_are_left_alone_and_may_be_workspaces(clawpy: Clawpy, shop: Repository, tmp_path: Path) -> None:
+def test_submodules_are_left_alone_and_may_be_workspaces(clawpy: Clawpy, shop: Repository, tmp_path: Path):
     library = Repository(tmp_path / "library")
     library.commit("one", {"cart.py": "total = 0\n"}, at=A_FORMER_DAY)
     shop.git("-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(library.path), "vendor/lib")
@@ -73,7 +73,7 @@ def test_submodules_are_left_alone_and_may_be_workspaces(clawpy: Clawpy, shop: R
 @pytest.mark.parametrize("name", ["my shop", "Läden 店 😀", "'quoted' \"name\" $(touch x)", "-x", "a\nline", "[b]up[b"])
 def test_a_path_may_have_spaces_signs_and_unicode(
     clawpy: Clawpy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+):
     shop = Repository(tmp_path / name)
     shop.commit("begin", {"cart.py": "total = 0\n"}, at=A_FORMER_DAY)
     add_conflicting_branches(shop)
@@ -88,7 +88,7 @@ def test_a_path_may_have_spaces_signs_and_unicode(
     assert {file.name for file in tmp_path.iterdir()} == {name, "home"}
 
 
-def test_a_path_that_is_not_utf_8_is_refused(clawpy: Clawpy, tmp_path: Path) -> None:
+def test_a_path_that_is_not_utf_8_is_refused(clawpy: Clawpy, tmp_path: Path):
     folder = tmp_path / os.fsdecode(b"latin-\xe9")
     try:
         shop = Repository(folder)
@@ -98,6 +98,6 @@ def test_a_path_that_is_not_utf_8_is_refused(clawpy: Clawpy, tmp_path: Path) -> 
     assert_refused(clawpy("--workspace", str(folder), "predict", "--json"), "unfit_path", "not UTF-8", "rename")
 
 
-def test_a_deleted_current_folder_is_named(clawpy: Clawpy, plain_folder: Path) -> None:
+def test_a_deleted_current_folder_is_named(clawpy: Clawpy, plain_folder: Path):
     plain_folder.rmdir()
     assert_refused(clawpy("predict", "--json"), "no_folder", "does not exist")

@@ -43,7 +43,7 @@ def execute_in_database(home: Home, statement: str) -> None:
         connection.commit()
 
 
-def test_a_home_that_is_a_file_is_refused(clawpy: Clawpy, home: Home, shop: Repository) -> None:
+def test_a_home_that_is_a_file_is_refused(clawpy: Clawpy, home: Home, shop: Repository):
     home.root.write_text("my notes")
     assert_refused(clawpy("cards", "--json"), "unwritable_home", str(home.root), "--home DIR")
     assert_refused(clawpy("stop", "--json"), "unwritable_home", str(home.root))
@@ -54,7 +54,7 @@ def test_a_home_that_is_a_file_is_refused(clawpy: Clawpy, home: Home, shop: Repo
 @pytest.mark.long
 async def test_a_read_only_home_is_refused_and_unchanged(
     home: Home, clawpy: Clawpy, shop: Repository, failed_start: FailedStart
-) -> None:
+):
     with mount_disk(home.root, "8m") as remount:
         remount("ro")
         assert_refused(clawpy("predict", "--json"), "unwritable_home", str(home.root), "Read-only", "--home DIR")
@@ -71,7 +71,7 @@ async def test_a_read_only_home_is_refused_and_unchanged(
 @pytest.mark.long
 async def test_on_a_full_disk_verbs_are_refused_and_nothing_is_lost(
     home: Home, clawpy: Clawpy, shop: Repository, failed_start: FailedStart
-) -> None:
+):
     with mount_disk(home.root, "3m"):
         [card] = list_cards(clawpy, "propose", "sum up today")
         filler = fill_disk(home.root)
@@ -92,7 +92,7 @@ async def test_on_a_full_disk_verbs_are_refused_and_nothing_is_lost(
 
 
 @pytest.mark.long
-def test_a_disk_that_fills_up_while_the_engine_runs_loses_nothing(home: Home, clawpy: Clawpy, shop: Repository) -> None:
+def test_a_disk_that_fills_up_while_the_engine_runs_loses_nothing(home: Home, clawpy: Clawpy, shop: Repository):
     with mount_disk(home.root, "6m"):
         engine = open_engine(home, workspaces=[str(shop.path)], start_schedule=False)
         try:
@@ -116,7 +116,7 @@ def test_a_disk_that_fills_up_while_the_engine_runs_loses_nothing(home: Home, cl
 @pytest.mark.long
 async def test_a_home_of_a_newer_version_is_refused_and_unchanged(
     home: Home, clawpy: Clawpy, card: str, shop: Repository, failed_start: FailedStart
-) -> None:
+):
     execute_in_database(home, "PRAGMA user_version = 9999")
     before = read_files(home.data)
     assert_refused(clawpy("cards", "--json"), "newer_home", str(home.database), "9999", "upgrade")
@@ -146,7 +146,7 @@ async def test_a_damaged_database_is_refused_and_unchanged(
     shop: Repository,
     failed_start: FailedStart,
     damage: Callable[[bytes], bytes],
-) -> None:
+):
     whole = home.database.read_bytes()
     home.database.write_bytes(damage(whole))
     before = read_files(home.data)
@@ -173,7 +173,7 @@ BROKEN_CONFIGS = {
 @pytest.mark.parametrize("text, words", BROKEN_CONFIGS.values(), ids=BROKEN_CONFIGS)
 def test_a_broken_config_is_named_by_line_and_key_and_unchanged(
     clawpy: Clawpy, home: Home, shop: Repository, text: bytes, words: tuple[str, ...]
-) -> None:
+):
     home.config.mkdir(parents=True)
     home.config_file.write_bytes(text)
     error = assert_refused(clawpy("cards", "--json"), "bad_config", *words)

@@ -61,9 +61,7 @@ def engine(home: Home, hostile_repository: Repository) -> Iterator[Engine]:
 
 
 @pytest.mark.long
-def test_every_card_of_a_hostile_repository_is_printable_and_runs(
-    engine: Engine, hostile_repository: Repository
-) -> None:
+def test_every_card_of_a_hostile_repository_is_printable_and_runs(engine: Engine, hostile_repository: Repository):
     report = engine.checks.run(requested=True)
     assert report.errors == ()
     assert report.created
@@ -78,9 +76,7 @@ def test_every_card_of_a_hostile_repository_is_printable_and_runs(
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_a_parameter_that_would_be_an_option_is_refused(
-    engine: Engine, hostile_repository: Repository, option: str
-) -> None:
+def test_a_parameter_that_would_be_an_option_is_refused(engine: Engine, hostile_repository: Repository, option: str):
     engine.checks.run(requested=True)
     card = next(card for card in engine.cards.list_pending() if card.assignment.flow == "draft_changelog")
     with pytest.raises(Refusal, match="dash") as caught:
@@ -90,7 +86,7 @@ def test_a_parameter_that_would_be_an_option_is_refused(
 
 
 @pytest.mark.long
-def test_verbs_print_no_escape_sequences(clawpy: Clawpy, hostile_repository: Repository) -> None:
+def test_verbs_print_no_escape_sequences(clawpy: Clawpy, hostile_repository: Repository):
     workspace = ("--workspace", str(hostile_repository.path))
     result = clawpy(*workspace, "predict")
     assert result.code == 0
@@ -104,7 +100,7 @@ def test_verbs_print_no_escape_sequences(clawpy: Clawpy, hostile_repository: Rep
 
 
 @pytest.mark.long
-async def test_the_console_shows_markup_literally(engine: Engine, home: Home, hostile_repository: Repository) -> None:
+async def test_the_console_shows_markup_literally(engine: Engine, home: Home, hostile_repository: Repository):
     engine.cards.propose("tidy [b]up[/b] [/oops] \x1b[31m$(x)", workspace=str(hostile_repository.path))
     engine.checks.run(requested=True)
     app = ConsoleApp(lambda: engine, home, [str(hostile_repository.path)])

@@ -26,7 +26,7 @@ MAX_CHANCE = 0.05
 
 def test_success_rises_with_what_is_learnt_and_returns_without_it(
     tmp_path: Path, server: ModelServer, model_host: ModelHost
-) -> None:
+):
     phases = ("off", "on", "rolled back", "on again")
     passed = {name: [] for name in phases}
     print("\nseed  phase         green   effects active")

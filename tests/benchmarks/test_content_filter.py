@@ -54,7 +54,7 @@ def _show(mistake: str, command: str, rule: str) -> None:
         print(f"  {mistake:6} {rule:20} {command[:150]!r}")
 
 
-def test_destructive_commands_are_stopped_and_safe_ones_pass() -> None:
+def test_destructive_commands_are_stopped_and_safe_ones_pass():
     right = Counter()
     total = Counter()
     for line in _read_lines("commands.jsonl"):
@@ -78,7 +78,7 @@ def test_destructive_commands_are_stopped_and_safe_ones_pass() -> None:
         assert alarms <= 0.02
 
 
-def test_everyday_commands_pass_unless_they_are_harmful() -> None:
+def test_everyday_commands_pass_unless_they_are_harmful():
     labels = {row["sha256"]: row["label"] for row in map(json.loads, LABELS.read_text().splitlines())}
     counts = Counter()
     rules = Counter()
@@ -108,14 +108,14 @@ def test_everyday_commands_pass_unless_they_are_harmful() -> None:
     assert harmless / (counts["all", True] + counts["all", False]) <= 0.02
 
 
-def test_five_thousand_verdicts_a_second() -> None:
+def test_five_thousand_verdicts_a_second():
     commands = _read_all_commands()
     seconds = min(time_call(lambda: [*map(check_command, commands)], time.thread_time) for _ in range(3))
     print(f"\n{len(commands) / seconds:,.0f} verdicts a second")
     assert len(commands) / seconds >= 5_000
 
 
-def test_no_command_spliced_from_others_takes_long() -> None:
+def test_no_command_spliced_from_others_takes_long():
     """Hostile texts of any length made of pieces of real commands, seeded."""
     chance = random.Random(3)
     commands = _read_all_commands()

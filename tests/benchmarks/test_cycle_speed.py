@@ -42,7 +42,7 @@ def time_cycles(engine: Engine, change: Callable[[], object]) -> list[float]:
     return seconds
 
 
-def test_a_cycle_over_three_workspaces_is_quick(tmp_path: Path) -> None:
+def test_a_cycle_over_three_workspaces_is_quick(tmp_path: Path):
     large = make_large_repository(tmp_path / "large", COMMITS, FILES, PROJECTS)
     small = [make_large_repository(tmp_path / name, 500, 100) for name in ("shop", "site")]
     paths = [str(repository.path) for repository in (large, *small)]

@@ -84,7 +84,7 @@ async def measure(
     return opened, pressed
 
 
-async def test_a_large_diff_opens_at_once_and_scrolls(change: tuple[LandingWorld, Change]) -> None:
+async def test_a_large_diff_opens_at_once_and_scrolls(change: tuple[LandingWorld, Change]):
     world, change_set = change
     hunks = [file.hunks for file in world.changes.diff(change_set.id)]
     line_count = sum(text.count("\n") for text in hunks)

@@ -76,7 +76,7 @@ def read_outcomes(report: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_a_suite_has_the_same_outcomes_inside_and_outside(tmp_path: Path, pip: list[str], name: str) -> None:
+def test_a_suite_has_the_same_outcomes_inside_and_outside(tmp_path: Path, pip: list[str], name: str):
     bubblewrap = Bubblewrap()
     if bubblewrap.problem:
         pytest.skip("bubblewrap does not work on this machine")

@@ -58,7 +58,7 @@ def make_existing_home(folder: Path, repository: Path) -> Home:
     return home
 
 
-def test_the_first_useful_frame_is_near_that_of_a_hello_world(tmp_path: Path) -> None:
+def test_the_first_useful_frame_is_near_that_of_a_hello_world(tmp_path: Path):
     repository = Repository(tmp_path / "shop")
     repository.commit("first", {"src/cart.py": "TOTAL = 0\n", "tests/test_cart.py": "def test_total(): pass\n"})
     home = make_existing_home(tmp_path / "home", repository.path)

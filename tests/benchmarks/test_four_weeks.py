@@ -53,7 +53,7 @@ def live_four_weeks(root: Path, server: ModelServer, model_host: ModelHost, seed
 
 def test_four_weeks_with_everything_on_and_each_ladder_alone(
     tmp_path: Path, server: ModelServer, model_host: ModelHost
-) -> None:
+):
     passed = {way: [] for way in WAYS}
     print("\nseed  on           right at the first try, task by task")
     for way, on in WAYS.items():

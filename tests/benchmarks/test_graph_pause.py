@@ -56,7 +56,7 @@ def write_graph(graph: TaskGraph) -> None:
         graph.relate(f"new_{number}", Relation.DERIVED_FROM, format_task_id(number * 60))
 
 
-def test_no_thread_stalls_while_the_graph_works(tmp_path: Path) -> None:
+def test_no_thread_stalls_while_the_graph_works(tmp_path: Path):
     write_snapshot(tmp_path)
     graph = TaskGraph(tmp_path, FakeClock(NOW))
     steps = [

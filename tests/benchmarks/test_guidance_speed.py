@@ -52,7 +52,7 @@ def make_leaders(world: Organisation) -> None:
 
 def test_guidance_at_the_bottom_of_a_deep_chain_is_made_quickly(
     tmp_path: Path, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     # Files that were just written are cached, as if they were old.
     monkeypatch.setattr(files, "SETTLED_NS", 0)
     world = make_world(tmp_path, database, clock, members=())

@@ -21,7 +21,7 @@ HABIT_SHARE = 0.6
 """The share of tasks with the habit."""
 
 
-def test_a_habit_becomes_a_flow_and_chance_does_not(tmp_path: Path, server: ModelServer, model_host: ModelHost) -> None:
+def test_a_habit_becomes_a_flow_and_chance_does_not(tmp_path: Path, server: ModelServer, model_host: ModelHost):
     shop = Shop(tmp_path, server, model_host, 11)
     tasks = make_tasks(11, TASKS)
     model = server.answer = ShopModel(tasks)

@@ -64,9 +64,7 @@ def format_lift(after: int, words: str, lift: Lift | None) -> str:
     return f"{after:5}  {words:40.40}  {arms}   {lift.low:+5.2f} {lift.high:+5.2f}  {lift.verdict}"
 
 
-def test_harmful_fragments_are_found_and_good_ones_kept(
-    tmp_path: Path, server: ModelServer, model_host: ModelHost
-) -> None:
+def test_harmful_fragments_are_found_and_good_ones_kept(tmp_path: Path, server: ModelServer, model_host: ModelHost):
     shop = Shop(tmp_path, server, model_host, 7)
     tasks = make_tasks(7, MAX_TASKS)
     model = server.answer = ShopModel(tasks)

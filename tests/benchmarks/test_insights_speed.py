@@ -58,7 +58,7 @@ def add_cards(database: Database, clock: FakeClock) -> None:
     database.write(copy_to_other_days)
 
 
-def test_the_figures_of_a_week_do_not_read_the_decisions_of_all_days(database: Database, clock: FakeClock) -> None:
+def test_the_figures_of_a_week_do_not_read_the_decisions_of_all_days(database: Database, clock: FakeClock):
     add_cards(database, clock)
     reader = InsightsReader(
         database,

@@ -53,7 +53,7 @@ class CycleThread:
         self._thread.join(30)
 
 
-def test_a_key_is_quick_while_a_session_streams_and_cycles_run(tmp_path: Path) -> None:
+def test_a_key_is_quick_while_a_session_streams_and_cycles_run(tmp_path: Path):
     with open_key_bench(tmp_path) as bench:
         cards = bench.ask("cards")["predictions"]
         bench.ask("approve", id=next(card["id"] for card in cards if card["flow"] == "run_tests"))
@@ -69,7 +69,7 @@ def test_a_key_is_quick_while_a_session_streams_and_cycles_run(tmp_path: Path) -
     assert slowest <= MAX_SECONDS
 
 
-def test_a_key_is_quick_while_twenty_agents_work(tmp_path: Path) -> None:
+def test_a_key_is_quick_while_twenty_agents_work(tmp_path: Path):
     with ModelServer() as server:
         config = f"""
             maxRunningSessions = {AGENTS}

@@ -21,7 +21,7 @@ CLIENTS = 200
 TOKEN = "clawpy_0123456789abcdefghijklmnopqrstuvwxyzABCDEFG"
 
 
-def test_a_key_is_quick_while_two_hundred_clients_listen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_is_quick_while_two_hundred_clients_listen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CLAWPY_GATEWAY_API_KEY", TOKEN)
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     config = "[gateway]\nenabled = true\nport = 0\n"

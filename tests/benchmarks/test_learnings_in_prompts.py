@@ -27,7 +27,7 @@ MAX_SECONDS = 0.050
 WORKSPACE = "/srv/shop"
 
 
-def test_the_part_with_three_hundred_learnings_is_made_quickly(tmp_path: Path, database: Database) -> None:
+def test_the_part_with_three_hundred_learnings_is_made_quickly(tmp_path: Path, database: Database):
     files = LearningStore(tmp_path, database)
     scope = Scope(make_project_key(WORKSPACE))
     kinds = (LearningKind.INSTITUTIONAL, LearningKind.TASK)

@@ -51,7 +51,7 @@ def record_groups(database: Database) -> None:
         database.write(lambda tx: [tx.record(event) for event in events])
 
 
-def test_a_ledger_of_a_million_rows_is_queried_and_written_quickly(database: Database, clock: FakeClock) -> None:
+def test_a_ledger_of_a_million_rows_is_queried_and_written_quickly(database: Database, clock: FakeClock):
     fill_ledger(database, clock)
     ledger = Ledger(database)
     chance = random.Random(3)

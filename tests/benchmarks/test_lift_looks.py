@@ -67,7 +67,7 @@ def format_cell(kind: WorldKind, is_called: Numbers) -> str:
     return f"{100 * compute_share_called(is_called):5.1f}{at}"
 
 
-def test_harm_is_found_over_many_looks_with_few_false_alarms() -> None:
+def test_harm_is_found_over_many_looks_with_few_false_alarms():
     kinds = (*NOTHING, *GOOD, *HARM)
     print(f"\n{WORLDS} worlds of each kind; ever called harmful, in % (and by which session half of them were)\n")
     print(f"{'rule':40}" + "".join(f"{kind.name:>13}" for kind in kinds))

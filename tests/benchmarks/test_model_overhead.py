@@ -68,7 +68,7 @@ def time_bare_requests(server: ModelServer) -> list[float]:
         return time_in_turns(ask, SESSIONS * 2 + WARM)[""][WARM:]
 
 
-def test_a_warm_session_costs_little_besides_the_models_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_warm_session_costs_little_besides_the_models_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Each session makes two requests: one writes a file, and one gives a summary. The server answers at once. The time
     of the requests is measured by the same requests without the product, and subtracted.
 

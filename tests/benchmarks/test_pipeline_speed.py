@@ -71,9 +71,7 @@ def time_decision(pipeline: Pipeline, costs: Costs, trigger: Trigger, transactio
     return asking, time_call(decide_and_write, time.thread_time)
 
 
-def test_a_decision_with_a_hundred_thousand_earlier_ones_is_quick(
-    database: Database, clock: FakeClock, tmp_path: Path
-) -> None:
+def test_a_decision_with_a_hundred_thousand_earlier_ones_is_quick(database: Database, clock: FakeClock, tmp_path: Path):
     rails = make_rails(database, clock, tmp_path)
     rails.settings.change(cross_poll_cost_cap_per_hour=1e6, cross_poll_cost_cap_per_day=1e6)
 

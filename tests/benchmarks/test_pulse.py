@@ -73,13 +73,13 @@ def assert_all_arrived_in_time(delivery: Delivery) -> None:
     assert delivery.received.min_messages >= delivery.written, "a client missed something"
 
 
-def test_two_hundred_clients_get_every_event_in_time(serve: Serve) -> None:
+def test_two_hundred_clients_get_every_event_in_time(serve: Serve):
     delivery = measure_delivery(serve(limits=GatewayLimits(), throw_away=False))
     assert_all_arrived_in_time(delivery)
     assert delivery.cut_off == 0
 
 
-def test_clients_that_read_nothing_are_cut_off_and_delay_no_other(serve: Serve) -> None:
+def test_clients_that_read_nothing_are_cut_off_and_delay_no_other(serve: Serve):
     served = serve(limits=GatewayLimits(), throw_away=False)
     alone, beside_stalled = measure_delivery(served), measure_delivery(served, STALLED)
     assert_all_arrived_in_time(beside_stalled)

@@ -42,7 +42,7 @@ def assert_recall_is_best(conversation: Conversation, folder: Path, slack: float
 
 
 @pytest.mark.skipif("CLAWPY_DATA" not in os.environ, reason="CLAWPY_DATA names no folder with these conversations")
-def test_recall_on_conversations(tmp_path: Path) -> None:
+def test_recall_on_conversations(tmp_path: Path):
     kinds = observe_sets(Path(os.environ["CLAWPY_DATA"]), tmp_path)
     for name, kind in kinds.items():
         all_observations = [observation for observations in kind.values() for observation in observations]
@@ -57,14 +57,14 @@ def test_recall_on_conversations(tmp_path: Path) -> None:
 @pytest.mark.parametrize("make_set, slack", [(make_documents, 0.0), (make_code, 0.03), (read_work, 0.07)])
 def test_recall_is_best_on_sets_that_nothing_was_fitted_on(
     make_set: Callable[[], Conversation], slack: float, tmp_path: Path
-) -> None:
+):
     """On `work`, the threshold of recall, which finds nothing for unrelated questions, costs one of 32 questions."""
     assert_recall_is_best(make_set(), tmp_path, slack)
 
 
 @pytest.mark.skipif("CLAWPY_DATA" not in os.environ, reason="CLAWPY_DATA names no folder with locomo.json")
 @pytest.mark.parametrize("form", ["chats", "long messages"])
-def test_conversations_in_other_forms(form: str, tmp_path: Path) -> None:
+def test_conversations_in_other_forms(form: str, tmp_path: Path):
     conversations = read_locomo(Path(os.environ["CLAWPY_DATA"]) / "locomo.json")
     conversation = (
         make_chats(conversations[0])

@@ -63,7 +63,7 @@ def make_bare_index(memory: MemoryService) -> chromadb.Collection:
     return index
 
 
-def test_recall_takes_little_longer_than_a_bare_index(database: Database, clock: FakeClock, tmp_path: Path) -> None:
+def test_recall_takes_little_longer_than_a_bare_index(database: Database, clock: FakeClock, tmp_path: Path):
     helper = Helper()
     memory = open_memory(database, clock, tmp_path / "chroma", StandInPassageEmbedder(helper))
     memory.start()

@@ -87,7 +87,7 @@ def ask(memory: MemoryService, text: str) -> Answer:
     return Answer(tuple(refs[match.index] for match in rank(candidates, limit=10)), all_refs)
 
 
-def test_unrelated_questions_find_nothing(tmp_path: Path) -> None:
+def test_unrelated_questions_find_nothing(tmp_path: Path):
     conversations = [read_work(), make_documents(count=50)]
     if folder := os.environ.get("CLAWPY_DATA"):
         conversations += read_locomo(Path(folder) / "locomo.json")[1:2]

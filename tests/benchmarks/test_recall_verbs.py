@@ -30,7 +30,7 @@ def write_lines(file: Path, documents: Iterable[Mapping[str, Any]]) -> Path:
     return file
 
 
-def test_the_verbs_find_the_same_as_the_service(tmp_path: Path) -> None:
+def test_the_verbs_find_the_same_as_the_service(tmp_path: Path):
     conversation = make_documents(count=60)
     turns = write_lines(
         tmp_path / "turns.jsonl",

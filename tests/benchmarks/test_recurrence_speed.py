@@ -84,7 +84,7 @@ def count_pairwise_clusters(entries: Sequence[LearningEntry], topics: Topics) ->
     return sum(len(session) >= 3 for session in sessions.values())
 
 
-def test_clusters_of_ten_thousand_entries_are_found_quickly(tmp_path: Path, database: Database) -> None:
+def test_clusters_of_ten_thousand_entries_are_found_quickly(tmp_path: Path, database: Database):
     topics = Topics()
     entries = make_entries(topics)
     files = LearningStore(tmp_path, database)

@@ -49,7 +49,7 @@ def time_embedding_alone(texts: Sequence[str]) -> list[float]:
     return embedded
 
 
-def test_turns_are_remembered_beside_a_live_screen(database: Database, clock: FakeClock, tmp_path: Path) -> None:
+def test_turns_are_remembered_beside_a_live_screen(database: Database, clock: FakeClock, tmp_path: Path):
     memory = open_memory(database, clock, tmp_path / "chroma")
     try:
         memory.remember([NewMemory("warm")])
@@ -82,7 +82,7 @@ def test_turns_are_remembered_beside_a_live_screen(database: Database, clock: Fa
     assert TURNS / seconds >= TURNS_BAR
 
 
-def test_a_long_message_is_remembered_at_once(database: Database, clock: FakeClock, tmp_path: Path) -> None:
+def test_a_long_message_is_remembered_at_once(database: Database, clock: FakeClock, tmp_path: Path):
     """It is compared with embedding the passages one after the other in this process, without storing them.
 
     That is done afterwards, because numpy's threads keep a core busy for a while, which the helper needs.

@@ -12,14 +12,14 @@ from tests.benchmarks.measuring import Measured
 RAILS = ("loop", "rate", "cost", "content", "gate", "kill")
 
 
-def test_a_month_takes_less_than_sixteen_seconds() -> None:
+def test_a_month_takes_less_than_sixteen_seconds():
     simulate(1, 1)
     month = Measured(lambda: simulate(30, 1))
     print(f"\n30 days: {month.seconds:.1f} s wall, {month.processor:.1f} s of processor", end="")
     assert month.processor < 16
 
 
-def test_over_twenty_seeds_every_rail_blocks_and_every_block_is_shown_with_its_rail() -> None:
+def test_over_twenty_seeds_every_rail_blocks_and_every_block_is_shown_with_its_rail():
     total = Counter()
     seeds_without_block = Counter()
     gates_without_refusal = Counter()

@@ -71,7 +71,7 @@ def _has_ended(process: psutil.Process) -> bool:
         return True
 
 
-def test_a_stop_ends_a_session_whose_engine_hangs(tmp_path: Path) -> None:
+def test_a_stop_ends_a_session_whose_engine_hangs(tmp_path: Path):
     print(f"\n{'rung':<12} killed  gone, slowest  gone, fastest  program, slowest")
     for rung in find_rungs():
         results = []
@@ -85,7 +85,7 @@ def test_a_stop_ends_a_session_whose_engine_hangs(tmp_path: Path) -> None:
         assert max(gone) < GONE_SECONDS
 
 
-def test_the_doctor_answers_at_once(tmp_path: Path) -> None:
+def test_the_doctor_answers_at_once(tmp_path: Path):
     home = Home.locate(tmp_path / "home")
     seconds = []
     for _ in range(TIMES):

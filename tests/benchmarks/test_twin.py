@@ -105,7 +105,7 @@ def compute_refitted_auc(order: Sequence[Row], wanted: numpy.ndarray, text: Call
     return compute_auc(wanted[FROM:], scores[FROM:])
 
 
-def test_the_twin_on_a_trace_that_it_has_not_learned(all_rows: list[Row]) -> None:
+def test_the_twin_on_a_trace_that_it_has_not_learned(all_rows: list[Row]):
     wanted = numpy.array([row.wanted for row in all_rows])
     print(f"\nleave one trace out: {len(all_rows)} proposals, {wanted.mean():.1%} wanted")
     baselines = {
@@ -131,7 +131,7 @@ def test_the_twin_on_a_trace_that_it_has_not_learned(all_rows: list[Row]) -> Non
 
 
 @pytest.mark.parametrize("how", ["rows in any order", "trace by trace"])
-def test_the_twin_from_a_cold_start(all_rows: list[Row], how: str) -> None:
+def test_the_twin_from_a_cold_start(all_rows: list[Row], how: str):
     print(f"\nfrom a cold start, {how}; AUC from decision {FROM} on")
     sure_verdicts = []
     for seed in ORDERS:

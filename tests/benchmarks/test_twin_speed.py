@@ -87,7 +87,7 @@ def score(twin: EmbeddedTwin, card: DecidedCard, now: datetime) -> None:
     twin.calibrate(card.kind, twin.predict(features).probability)
 
 
-def test_an_update_and_a_score_beside_100_000_decisions(tmp_path: Path, clock: FakeClock) -> None:
+def test_an_update_and_a_score_beside_100_000_decisions(tmp_path: Path, clock: FakeClock):
     database = Database(tmp_path / "clawpy.db", clock=clock, bus=EventBus(), durable=False)
     decisions, maker = Decisions(database, clock), CardMaker()
     for first in range(0, PAST, BATCH):

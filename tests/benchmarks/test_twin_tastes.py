@@ -61,7 +61,7 @@ TASTES: dict[str, tuple[Taste, int]] = {
 
 
 @pytest.mark.parametrize("name", TASTES)
-def test_the_twin_learns_a_taste(name: str, tmp_path: Path, clock: FakeClock) -> None:
+def test_the_twin_learns_a_taste(name: str, tmp_path: Path, clock: FakeClock):
     taste, first = TASTES[name]
     cards_shown = []
     for seed in SEEDS:

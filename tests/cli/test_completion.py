@@ -73,7 +73,7 @@ def read_choices(verb: Verb, name: str) -> set[str]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("shell", SHELLS)
-def test_verbs_options_and_choices_are_offered(shell: str, home: Home, tmp_path: Path) -> None:
+def test_verbs_options_and_choices_are_offered(shell: str, home: Home, tmp_path: Path):
     verbs = {item.split("\t")[0].split(":")[0] for item in read_offers(shell, "clawpy pr", home, tmp_path)}
     assert verbs == {"predict", "propose", "profile"}
     assert any("--without-sandbox" in item for item in read_offers(shell, "clawpy approve --w", home, tmp_path))
@@ -85,7 +85,7 @@ def test_verbs_options_and_choices_are_offered(shell: str, home: Home, tmp_path:
 @pytest.mark.parametrize("shell", SHELLS)
 def test_ids_are_offered_with_titles_and_flows_with_parameters(
     shell: str, home: Home, tmp_path: Path, shop: Repository
-) -> None:
+):
     assert main(["--home", str(home.root), "propose", "run_tests"]) == 0
     [(card, title)] = read_completion_names(home, "cards").items()
     [found] = read_offers(shell, f"clawpy approve {card[:8]}", home, tmp_path)
@@ -102,7 +102,7 @@ def test_ids_are_offered_with_titles_and_flows_with_parameters(
     assert any("koji-core" in item for item in read_offers(shell, "clawpy cards --channel k", home, tmp_path))
 
 
-def test_without_a_home_nothing_is_offered_and_nothing_printed(home: Home, tmp_path: Path) -> None:
+def test_without_a_home_nothing_is_offered_and_nothing_printed(home: Home, tmp_path: Path):
     answers = tmp_path / "answers"
     environment = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_STDOUT_FILENAME": str(answers), "CLAWPY_HOME": str(home.root)}
     line = "clawpy approve "
@@ -115,30 +115,30 @@ def test_without_a_home_nothing_is_offered_and_nothing_printed(home: Home, tmp_p
     assert answers.read_text() == ""
 
 
-def test_the_folder_of_retired_agents_is_no_agent(home: Home) -> None:
+def test_the_folder_of_retired_agents_is_no_agent(home: Home):
     for name in ("cto", ".retired/tester"):
         (home.agents / name).mkdir(parents=True)
     assert read_completion_names(home, "agents") == {"cto": "agent"}
 
 
-def test_the_cached_names_are_collected_again_when_a_file_that_defines_them_changes() -> None:
+def test_the_cached_names_are_collected_again_when_a_file_that_defines_them_changes():
     classes = (Settings, ProviderSettings, KnownAgent, Flow, *flows.FLOWS.values())
     defining = {Path(inspect.getfile(each)) for each in (*classes, describe_accepted, flows)}
     defining.add(Path(inspect.getfile(KnownAgent)).with_name("agents.toml"))
     assert defining <= set(find_source_files())
 
 
-def test_nothing_heavy_is_imported_to_answer() -> None:
+def test_nothing_heavy_is_imported_to_answer():
     assert not find_imported("import clawpy_console.cli.verbs", "engine.model", "rich", "textual")
 
 
-def test_the_script_is_a_field_of_a_json_document(clawpy: Clawpy) -> None:
+def test_the_script_is_a_field_of_a_json_document(clawpy: Clawpy):
     document = clawpy("completion", "fish", "--json").document
     assert document["shell"] == "fish"
     assert document["script"] == clawpy("completion", "fish").out
 
 
-def test_the_choices_of_the_verbs_are_the_engines() -> None:
+def test_the_choices_of_the_verbs_are_the_engines():
     candidates = VERBS["candidates"].actions
     assert read_choices(VERBS["dismiss"], "--reason") == set(DismissReason)
     assert read_choices(candidates["list"], "--status") == set(CandidateStatus)

@@ -15,7 +15,7 @@ from tests.conftest import Repository
 from tests.support.helpers import write_settings
 
 
-def test_a_theme_that_does_not_exist_is_not_set(clawpy: Clawpy, engines: list[StandIn], home: Home) -> None:
+def test_a_theme_that_does_not_exist_is_not_set(clawpy: Clawpy, engines: list[StandIn], home: Home):
     result = clawpy("config", "set", "console.theme", "foo")
     assert result.code == 1
     assert "there is no theme 'foo'" in result.err
@@ -25,7 +25,7 @@ def test_a_theme_that_does_not_exist_is_not_set(clawpy: Clawpy, engines: list[St
     assert clawpy("config", "set", "console.theme", "clawpy-light").code == 0
 
 
-def test_a_theme_of_ones_own_is_set_when_it_is_good(clawpy: Clawpy, engines: list[StandIn], home: Home) -> None:
+def test_a_theme_of_ones_own_is_set_when_it_is_good(clawpy: Clawpy, engines: list[StandIn], home: Home):
     own = home.config / "themes" / "mine.toml"
     own.parent.mkdir(parents=True)
     own.write_text("[colors]\n")
@@ -36,18 +36,18 @@ def test_a_theme_of_ones_own_is_set_when_it_is_good(clawpy: Clawpy, engines: lis
     assert clawpy("config", "set", "console.theme", "mine").code == 0
 
 
-def test_a_key_that_has_an_action_already_is_not_set(tmp_path: Path) -> None:
+def test_a_key_that_has_an_action_already_is_not_set(tmp_path: Path):
     with pytest.raises(Refusal, match="is already stack"):
         check_setting('keys."stack.approve"', "h", Home.locate(tmp_path))
 
 
-def test_a_clash_of_keys_blames_the_key_that_is_set(home: Home) -> None:
+def test_a_clash_of_keys_blames_the_key_that_is_set(home: Home):
     write_settings(home, '[keys]\n"stack.approve" = "right,l"\n')
     with pytest.raises(Refusal, match=r"keys\.stack\.dismiss: 'right' is already"):
         check_setting('keys."stack.dismiss"', "right", home)
 
 
-def test_an_older_problem_does_not_prevent_a_change(home: Home) -> None:
+def test_an_older_problem_does_not_prevent_a_change(home: Home):
     write_settings(home, '[keys]\n"stack.approve" = "h"\n')
     check_setting('keys."stack.undo"', "f9", home)
     check_setting("quietHoursStart", "3", home)
@@ -57,7 +57,7 @@ def test_an_older_problem_does_not_prevent_a_change(home: Home) -> None:
 @pytest.mark.parametrize("verb", [("config",), ("config", "get", "quietHoursStart"), ("status",)])
 def test_a_file_that_has_become_invalid_is_named_beside_the_settings_that_still_apply(
     clawpy: Clawpy, engines: list[StandIn], monkeypatch: pytest.MonkeyPatch, verb: tuple[str, ...]
-) -> None:
+):
     fault = "config.toml:1: column 6: not TOML"
     monkeypatch.setattr(SettingsStore, "fault", property(lambda store: fault, lambda store, value: None), raising=False)
     result = clawpy(*verb)
@@ -69,7 +69,7 @@ def test_a_file_that_has_become_invalid_is_named_beside_the_settings_that_still_
 
 
 @pytest.mark.long
-def test_doctor_names_each_problem_of_the_settings(clawpy: Clawpy, shop: Repository, home: Home) -> None:
+def test_doctor_names_each_problem_of_the_settings(clawpy: Clawpy, shop: Repository, home: Home):
     write_settings(
         home, '[console]\ntheme = "foo"\n[keys]\nnothing = "x"\n"stack.approve" = "h"\n[workspaces."/nope"]\n'
     )

@@ -28,7 +28,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 @pytest.mark.long
-def test_its_cards_begin_with_the_broken_test_and_end_with_upkeep(engine: Engine) -> None:
+def test_its_cards_begin_with_the_broken_test_and_end_with_upkeep(engine: Engine):
     stack = engine.cards.list_pending()
     assert {card.tier for card in stack} == {Tier.BLOCKS, Tier.CHECK, Tier.UPKEEP}
     assert stack[0].tier is Tier.BLOCKS  # a guess where to start: nobody saw v1.2 pass
@@ -38,7 +38,7 @@ def test_its_cards_begin_with_the_broken_test_and_end_with_upkeep(engine: Engine
 
 
 @pytest.mark.long
-def test_verbs_and_the_status_bar_show_the_cards_of_the_stack_in_its_order(engine: Engine) -> None:
+def test_verbs_and_the_status_bar_show_the_cards_of_the_stack_in_its_order(engine: Engine):
     stack = engine.cards.list_pending()
     for verb in ("cards", "predict"):
         assert [item["id"] for item in dispatch(engine, verb, {})["predictions"]] == [item.id for item in stack], verb
@@ -70,7 +70,7 @@ USE_TEMPORARY_FILES = "from engine.git.environment import get_temporary_folder; 
 @pytest.mark.parametrize("code", [DEMO_UNTIL_KILLED, SIMULATION_UNTIL_KILLED], ids=["demo", "simulation"])
 def test_the_folder_of_a_process_that_was_killed_is_removed_by_the_next_one(
     code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -82,6 +82,6 @@ def test_the_folder_of_a_process_that_was_killed_is_removed_by_the_next_one(
 
 
 @pytest.mark.long
-def test_a_verb_in_the_demo_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_verb_in_the_demo_says_so(capsys: pytest.CaptureFixture[str]):
     assert main(["--demo", "doctor", "--json"]) == 0
     assert capsys.readouterr().err.startswith("demo: a made-up project and organisation in ")

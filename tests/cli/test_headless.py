@@ -45,7 +45,7 @@ class TerminalOutput(io.StringIO):
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
-def test_run_prints_events_and_ends_cleanly(start: Start, home: Home, clawpy: Clawpy, number: int) -> None:
+def test_run_prints_events_and_ends_cleanly(start: Start, home: Home, clawpy: Clawpy, number: int):
     process = start()
     holder = read_holder(home)
     assert holder.kind == "headless"
@@ -62,7 +62,7 @@ def test_run_prints_events_and_ends_cleanly(start: Start, home: Home, clawpy: Cl
 
 
 @pytest.mark.long
-def test_run_prints_a_json_document_a_line(start: Start) -> None:
+def test_run_prints_a_json_document_a_line(start: Start):
     process = start("--json", "--for", "2s")
     documents = [json.loads(line) for line in process.communicate()[0].splitlines()]
     assert process.returncode == 0
@@ -71,7 +71,7 @@ def test_run_prints_a_json_document_a_line(start: Start) -> None:
 
 
 @pytest.mark.long
-def test_under_nohup_a_closed_terminal_does_not_end_run(home: Home, project: Path) -> None:
+def test_under_nohup_a_closed_terminal_does_not_end_run(home: Home, project: Path):
     """From cold, and ended by SIGTERM."""
     command = ["nohup", *make_clawpy_command(home.root, "run")]
     process = subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -84,7 +84,7 @@ def test_under_nohup_a_closed_terminal_does_not_end_run(home: Home, project: Pat
 
 
 @pytest.mark.long
-def test_a_held_home_is_refused_with_its_process(start: Start, clawpy: Clawpy) -> None:
+def test_a_held_home_is_refused_with_its_process(start: Start, clawpy: Clawpy):
     process = start()
     refused = clawpy("run")
     assert refused.code == 1
@@ -94,7 +94,7 @@ def test_a_held_home_is_refused_with_its_process(start: Start, clawpy: Clawpy) -
 @pytest.mark.long
 def test_serve_accepts_its_token_and_writes_it_to_no_file(
     home: Home, shop: Repository, clawpy: Clawpy, fork_server: ForkServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     command = ["--home", str(home.root), "serve", "--port", "0", "--store", "file"]
     with fork_server.clawpy(*command, folder=shop.path) as process:
         wait_until(lambda: (holder := read_holder(home)) and holder.gateway, 40, lambda: "it does not listen")
@@ -125,7 +125,7 @@ def test_serve_accepts_its_token_and_writes_it_to_no_file(
 @pytest.mark.parametrize("output, shown", [(TerminalOutput(), True), (io.StringIO(), False)], ids=["tty", "pipe"])
 def test_a_new_token_is_shown_on_a_terminal_only(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], output: io.StringIO, shown: bool
-) -> None:
+):
     monkeypatch.setattr("sys.stdout", output)
     print_new_token("clawpy_secret", "keyring")
     printed = output.getvalue() + capsys.readouterr().err

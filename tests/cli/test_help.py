@@ -19,7 +19,7 @@ from tests.support.programs import make_clawpy_command
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_all_pages_are_listed_with_their_headings(clawpy: Clawpy) -> None:
+def test_all_pages_are_listed_with_their_headings(clawpy: Clawpy):
     listed = clawpy("help").out
     for file in DOCS.glob("*.md"):
         heading = file.read_text().partition("\n")[0].removeprefix("# ")
@@ -27,7 +27,7 @@ def test_all_pages_are_listed_with_their_headings(clawpy: Clawpy) -> None:
     assert "`clawpy help keys`: Keys of the console" in listed
 
 
-def test_all_verbs_and_their_arguments_are_one_json_document(clawpy: Clawpy) -> None:
+def test_all_verbs_and_their_arguments_are_one_json_document(clawpy: Clawpy):
     document = clawpy("help", "--json").document
     verbs = {verb["name"]: verb for verb in document["verbs"]}
     assert {name: verb["summary"] for name, verb in verbs.items()} == {
@@ -42,31 +42,31 @@ def test_all_verbs_and_their_arguments_are_one_json_document(clawpy: Clawpy) -> 
     assert {"topic": "keys", "title": "Keys of the console"} in document["pages"]
 
 
-def test_a_page_is_a_json_document(clawpy: Clawpy) -> None:
+def test_a_page_is_a_json_document(clawpy: Clawpy):
     document = clawpy("help", "Glossary", "--json").document
     assert document == {"topic": "glossary", "text": (DOCS / "GLOSSARY.md").read_text()}
 
 
-def test_the_keys_are_those_of_the_settings(clawpy: Clawpy, home: Home) -> None:
+def test_the_keys_are_those_of_the_settings(clawpy: Clawpy, home: Home):
     assert "| ? | " in clawpy("help", "keys").out
     write_settings(home, '[keys]\n"app.help" = "f9"\n')
     assert "| F9 | " in clawpy("help", "keys").out
 
 
-def test_the_command_that_changes_a_key_works_as_it_is_printed(clawpy: Clawpy) -> None:
+def test_the_command_that_changes_a_key_works_as_it_is_printed(clawpy: Clawpy):
     command = re.search(r"`clawpy (config set .+)`", clawpy("help", "keys").out)
     assert clawpy(*shlex.split(command[1])).code == 0
     assert "| → l a | approve the card" in clawpy("help", "keys").out
 
 
-def test_a_page_that_does_not_exist_is_refused_with_the_nearest(clawpy: Clawpy) -> None:
+def test_a_page_that_does_not_exist_is_refused_with_the_nearest(clawpy: Clawpy):
     refused = clawpy("help", "glosary")
     assert (refused.code, refused.err) == (1, "clawpy: there is no page 'glosary'\n        one of glossary\n")
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("colour", [True, False], ids=["colour", "no colour"])
-def test_in_a_terminal_it_is_rendered_and_paged(home: Home, colour: bool) -> None:
+def test_in_a_terminal_it_is_rendered_and_paged(home: Home, colour: bool):
     ours, theirs = pty.openpty()
     environment = os.environ | {"PAGER": "cat", "TERM": "xterm-256color"} | ({} if colour else {"NO_COLOR": "1"})
     command = make_clawpy_command(home.root, "help")

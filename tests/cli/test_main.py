@@ -23,7 +23,7 @@ from tests.conftest import Repository
 from tests.support.helpers import write_settings
 
 
-def test_cards_are_printed_and_count_as_shown(clawpy: Clawpy, engines: list[StandIn]) -> None:
+def test_cards_are_printed_and_count_as_shown(clawpy: Clawpy, engines: list[StandIn]):
     result = clawpy("cards")
     assert result.code == 0
     assert result.out.startswith(
@@ -36,7 +36,7 @@ def test_cards_are_printed_and_count_as_shown(clawpy: Clawpy, engines: list[Stan
 
 def test_the_current_repository_is_the_workspace(
     clawpy: Clawpy, engines: list[StandIn], shop: Repository, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     (shop.path / "deep").mkdir()
     monkeypatch.chdir(shop.path / "deep")
     clawpy("predict")
@@ -45,7 +45,7 @@ def test_the_current_repository_is_the_workspace(
 
 def test_workspaces_of_the_settings_are_added(
     clawpy: Clawpy, engines: list[StandIn], shop: Repository, home: Home, tmp_path: Path
-) -> None:
+):
     for name in ("other", "silent"):
         (tmp_path / name).mkdir()
     write_settings(
@@ -56,7 +56,7 @@ def test_workspaces_of_the_settings_are_added(
     assert engines[0].workspaces == [str(shop.path), str(tmp_path / "other")]
 
 
-def test_an_approval_waits_and_prints_card_session_output_and_changes(clawpy: Clawpy, engines: list[StandIn]) -> None:
+def test_an_approval_waits_and_prints_card_session_output_and_changes(clawpy: Clawpy, engines: list[StandIn]):
     result = clawpy("approve", "abc")
     assert result.code == 0
     assert "pred_abc1  approved  shop → koji-core" in result.out
@@ -67,7 +67,7 @@ def test_an_approval_waits_and_prints_card_session_output_and_changes(clawpy: Cl
 
 
 @pytest.mark.usefixtures("engines")
-def test_a_landing_prints_the_changes_without_the_card(clawpy: Clawpy) -> None:
+def test_a_landing_prints_the_changes_without_the_card(clawpy: Clawpy):
     assert clawpy("land", "chg_x1", "--without", "a.py").code != 0, "no other file is left"
     landed = clawpy("land", "chg_x1").out
     assert "chg_x1  landed" in landed
@@ -75,7 +75,7 @@ def test_a_landing_prints_the_changes_without_the_card(clawpy: Clawpy) -> None:
 
 
 @pytest.mark.usefixtures("engines")
-def test_a_dismissal_is_printed(clawpy: Clawpy) -> None:
+def test_a_dismissal_is_printed(clawpy: Clawpy):
     assert "dismissed" in clawpy("dismiss", "abc").out
 
 
@@ -83,13 +83,13 @@ def test_a_dismissal_is_printed(clawpy: Clawpy) -> None:
 @pytest.mark.parametrize("is_over", [True, False])
 def test_the_end_of_a_snooze_is_printed_until_it_is_over(
     clawpy: Clawpy, monkeypatch: pytest.MonkeyPatch, is_over: bool
-) -> None:
+):
     monkeypatch.setattr("clawpy_console.cli.printing.work.is_future", lambda time: not is_over)
     assert ("snoozed until" in clawpy("snooze", "abc", "--for", "30m").out) is not is_over
 
 
 @pytest.mark.usefixtures("engines")
-def test_the_diff_of_changes_has_the_hunks_that_are_not_landed(clawpy: Clawpy) -> None:
+def test_the_diff_of_changes_has_the_hunks_that_are_not_landed(clawpy: Clawpy):
     diff = "modified a.py\n@@ -1 +1 @@  hunk 1\n+x\n@@ -9 +9 @@  hunk 3\n+y"
     assert diff in clawpy("work", "chg_x1", "--diff").out
     assert "changes to land" in clawpy("work").out
@@ -107,14 +107,14 @@ def test_the_diff_of_changes_has_the_hunks_that_are_not_landed(clawpy: Clawpy) -
         (["help", ""], "topic"),
     ],
 )
-def test_an_empty_name_is_refused(clawpy: Clawpy, engines: list[StandIn], words: list[str], argument: str) -> None:
+def test_an_empty_name_is_refused(clawpy: Clawpy, engines: list[StandIn], words: list[str], argument: str):
     result = clawpy(*words)
     assert (result.code, f"the argument {argument}: it is missing or empty" in result.err) == (2, True)
 
 
 def test_sessions_of_other_repositories_are_counted_and_named(
     clawpy: Clawpy, engines: list[StandIn], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shop: Repository
-) -> None:
+):
     monkeypatch.chdir(Repository(tmp_path / "other").path)
     result = clawpy("work")
     assert (
@@ -128,7 +128,7 @@ def test_sessions_of_other_repositories_are_counted_and_named(
     assert f"discarded  1 file  in {shop.path}\n" in clawpy("discard", "chg_x1", "--yes").out
 
 
-def test_the_status_has_a_long_a_short_and_a_json_form(clawpy: Clawpy, engines: list[StandIn]) -> None:
+def test_the_status_has_a_long_a_short_and_a_json_form(clawpy: Clawpy, engines: list[StandIn]):
     result = clawpy("status")
     assert "● WATCHING since" in result.out
     assert "hour $0.15/2  day $1.20/20  month $9.00/200" in result.out
@@ -139,7 +139,7 @@ def test_the_status_has_a_long_a_short_and_a_json_form(clawpy: Clawpy, engines: 
 
 def test_stop_works_with_no_engine_and_anywhere(
     clawpy: Clawpy, home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.chdir(tmp_path)
     result = clawpy("stop", "looking", "into", "it")
     assert result.code == 0
@@ -149,7 +149,7 @@ def test_stop_works_with_no_engine_and_anywhere(
 
 
 @pytest.mark.usefixtures("engines")
-def test_agents_are_listed_with_their_channels_and_below_them_the_coding_agents(clawpy: Clawpy) -> None:
+def test_agents_are_listed_with_their_channels_and_below_them_the_coding_agents(clawpy: Clawpy):
     tree = clawpy("agents", "list").out
     assert "\n4        backend_builder" in tree
     assert "← koji-core" in tree
@@ -157,12 +157,12 @@ def test_agents_are_listed_with_their_channels_and_below_them_the_coding_agents(
 
 
 @pytest.mark.usefixtures("engines")
-def test_an_agent_is_shown_with_its_soul(clawpy: Clawpy) -> None:
+def test_an_agent_is_shown_with_its_soul(clawpy: Clawpy):
     assert "# Chief technology officer" in clawpy("agents", "show", "cto").out
 
 
 @pytest.mark.usefixtures("engines")
-def test_an_agent_is_added_retired_and_restored(clawpy: Clawpy) -> None:
+def test_an_agent_is_added_retired_and_restored(clawpy: Clawpy):
     assert "cto (2) → ceo (1) → owner" in clawpy("agents", "add", "tester", "--to", "cto", "--domain", "tests").out
     assert clawpy("agents", "retire", "researcher").code == 1
     assert "Retired: it runs nothing. Its folder is kept." in clawpy("agents", "retire", "tester").out
@@ -171,14 +171,14 @@ def test_an_agent_is_added_retired_and_restored(clawpy: Clawpy) -> None:
     assert "retired" not in clawpy("agents", "list").out
 
 
-def test_an_agent_with_the_id_of_a_retired_one_is_shown_itself(clawpy: Clawpy) -> None:
+def test_an_agent_with_the_id_of_a_retired_one_is_shown_itself(clawpy: Clawpy):
     clawpy("agents", "add", "tester", "--to", "cto")
     clawpy("agents", "retire", "tester")
     assert "coo (2) → ceo (1) → owner" in clawpy("agents", "add", "tester", "--to", "coo").out
     assert "Retired" not in clawpy("agents", "show", "tester").out
 
 
-def test_agents_below_a_broken_leader_keep_their_place_in_the_tree(clawpy: Clawpy, home: Home) -> None:
+def test_agents_below_a_broken_leader_keep_their_place_in_the_tree(clawpy: Clawpy, home: Home):
     clawpy("agents")
     (home.agents / "cto" / "tools.json").write_text('{"x')
     tree = clawpy("agents").out
@@ -188,7 +188,7 @@ def test_agents_below_a_broken_leader_keep_their_place_in_the_tree(clawpy: Clawp
 
 def test_a_permission_is_listed_with_its_detail_and_answered_once(
     clawpy: Clawpy, engines: list[StandIn], home: Home, clock: FakeClock
-) -> None:
+):
     assert clawpy("permissions").out == "No permission requests.\n"
     engine = StandIn(home, clock)
     request_permission(engine, "perm_a1")
@@ -203,7 +203,7 @@ def test_a_permission_is_listed_with_its_detail_and_answered_once(
 
 def test_who_waits_for_a_session_is_told_what_it_asks_and_how_to_answer(
     home: Home, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     engine, ended, number_asked = StandIn(home, clock), threading.Event(), itertools.count(1)
 
     def answer(home: Home, verb: str, **arguments: str) -> dict[str, Any]:
@@ -221,7 +221,7 @@ def test_who_waits_for_a_session_is_told_what_it_asks_and_how_to_answer(
     assert capsys.readouterr().err == expected
 
 
-def test_a_task_is_added_listed_and_done(clawpy: Clawpy, engines: list[StandIn], shop: Repository) -> None:
+def test_a_task_is_added_listed_and_done(clawpy: Clawpy, engines: list[StandIn], shop: Repository):
     task = clawpy("tasks", "add", "cart", "rounding", "--json").document["task"]
     assert (task["title"], task["workspace"]) == ("cart rounding", str(shop.path))
     assert clawpy("tasks", "list").out == f"○ open     {task['id']}  cart rounding\n"
@@ -229,7 +229,7 @@ def test_a_task_is_added_listed_and_done(clawpy: Clawpy, engines: list[StandIn],
     assert clawpy("tasks", "list", "--state", "open").out == "No tasks.\n"
 
 
-def test_a_setting_is_set_and_read(clawpy: Clawpy, home: Home) -> None:
+def test_a_setting_is_set_and_read(clawpy: Clawpy, home: Home):
     assert clawpy("config", "set", "quietHoursStart", "22").out.startswith("quietHoursStart = 22\n")
     assert home.config_file.read_text() == "quietHoursStart = 22\n"
     assert clawpy("config", "get", "quietHoursStart", "--json").document["origin"] == str(home.config_file)
@@ -246,15 +246,13 @@ def test_a_setting_is_set_and_read(clawpy: Clawpy, home: Home) -> None:
     [("25", "expected a whole number from 0 to 23"), ("", 'quietHoursStart: "" is not accepted')],
     ids=["too late", "empty"],
 )
-def test_a_value_that_a_setting_does_not_take_is_refused_with_what_is_expected(
-    clawpy: Clawpy, value: str, words: str
-) -> None:
+def test_a_value_that_a_setting_does_not_take_is_refused_with_what_is_expected(clawpy: Clawpy, value: str, words: str):
     result = clawpy("config", "set", "quietHoursStart", value)
     assert result.code == 1
     assert words in result.err
 
 
-def test_clawpy_home_names_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clawpy_home_names_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("CLAWPY_HOME", str(tmp_path / "elsewhere"))
     assert main(["stop"]) == 0
     assert is_requested(get_stop_file(Home.locate(tmp_path / "elsewhere").data))
@@ -272,7 +270,7 @@ def test_clawpy_home_names_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ({"session": None, "prediction": {"status": "confirmed"}}, 0),
     ],
 )
-def test_the_exit_code_of_approve_is_that_of_its_session(document: dict[str, Any], code: int) -> None:
+def test_the_exit_code_of_approve_is_that_of_its_session(document: dict[str, Any], code: int):
     assert choose_approve_exit_code(document) == code
 
 
@@ -285,7 +283,7 @@ def read_ids_by_flow(clawpy: Clawpy) -> dict[str, str]:
 
 
 @pytest.mark.long
-def test_a_mute_is_listed_with_its_reason_and_removed(clawpy: Clawpy, project: Path) -> None:
+def test_a_mute_is_listed_with_its_reason_and_removed(clawpy: Clawpy, project: Path):
     assert clawpy("muted").out == "Nothing is muted.\n"
     card = read_ids_by_flow(clawpy)["forecast_conflicts"]
     assert clawpy("dismiss", card, "--reason", "wrong").code == 0
@@ -306,7 +304,7 @@ def test_a_mute_is_listed_with_its_reason_and_removed(clawpy: Clawpy, project: P
 
 
 @pytest.mark.long
-def test_discarded_work_is_discarded_in_every_list(clawpy: Clawpy, project: Path) -> None:
+def test_discarded_work_is_discarded_in_every_list(clawpy: Clawpy, project: Path):
     card = clawpy("propose", "draft_changelog", "--json").document["predictions"][0]["id"]
     assert clawpy("approve", card, "--wait").code == 0
     preview = clawpy("discard", card, "--json")
@@ -329,7 +327,7 @@ def test_discarded_work_is_discarded_in_every_list(clawpy: Clawpy, project: Path
 
 
 @pytest.mark.long
-def test_do_not_disturb_lasts_for_its_span(clawpy: Clawpy, project: Path) -> None:
+def test_do_not_disturb_lasts_for_its_span(clawpy: Clawpy, project: Path):
     until = clawpy("dnd", "--for", "90m", "--json").document["dndUntil"]
     remaining = datetime.fromisoformat(until) - datetime.now(UTC)
     assert timedelta(minutes=89) < remaining <= timedelta(minutes=90)
@@ -341,7 +339,7 @@ def test_do_not_disturb_lasts_for_its_span(clawpy: Clawpy, project: Path) -> Non
 
 @pytest.mark.long
 @pytest.mark.parametrize("off", ["off", "--off"])
-def test_do_not_disturb_is_switched_on_and_off(clawpy: Clawpy, project: Path, off: str) -> None:
+def test_do_not_disturb_is_switched_on_and_off(clawpy: Clawpy, project: Path, off: str):
     assert clawpy("dnd", "on", "--json").document["dndUntil"] is not None
     assert clawpy("dnd", off, "--json").document["dndUntil"] is None
     assert clawpy("status", "--json").document["dndUntil"] is None
@@ -349,7 +347,7 @@ def test_do_not_disturb_is_switched_on_and_off(clawpy: Clawpy, project: Path, of
 
 @pytest.mark.long
 @pytest.mark.parametrize("arguments", ["maybe", "--for 1h off", "--for 1h --off", "--for never"])
-def test_do_not_disturb_takes_either_a_word_or_a_span(clawpy: Clawpy, project: Path, arguments: str) -> None:
+def test_do_not_disturb_takes_either_a_word_or_a_span(clawpy: Clawpy, project: Path, arguments: str):
     refused = clawpy("dnd", *arguments.split())
     assert refused.code == 2
     assert arguments != "maybe" or "'maybe' is neither on nor off; for a time write --for 2h" in refused.err
@@ -369,7 +367,7 @@ WRONG_COMMAND_LINES += [
 @pytest.mark.parametrize("words", WRONG_COMMAND_LINES, ids=" ".join)
 def test_a_wrong_command_line_is_a_json_error_where_json_is_asked_for_and_else_text(
     words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+):
     monkeypatch.setattr("sys.stdin", io.StringIO())
     assert main(["--json", *words]) == 2
     out, err = capsys.readouterr()

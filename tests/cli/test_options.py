@@ -10,7 +10,7 @@ from clawpy_console.cli import split_options
     ["--json --home h --workspace=a cards --workspace b", "cards --workspace a --json --workspace=b --home=h"],
     ids=["before", "after"],
 )
-def test_options_stand_before_or_after_the_verb(argv: str) -> None:
+def test_options_stand_before_or_after_the_verb(argv: str):
     common, rest = split_options(argv.split())
     assert common.as_json
     assert common.home_name == "h"
@@ -18,7 +18,7 @@ def test_options_stand_before_or_after_the_verb(argv: str) -> None:
     assert rest == ["cards"]
 
 
-def test_behind_two_dashes_everything_is_the_verbs() -> None:
+def test_behind_two_dashes_everything_is_the_verbs():
     argv = ["check", "--", "tool", "--json"]
     common, rest = split_options(argv)
     assert not common.as_json

@@ -36,7 +36,7 @@ def change_id(approved_card: dict[str, Any]) -> str:
 @pytest.mark.long
 def test_a_card_is_approved_landed_and_undone(
     clawpy: Clawpy, project: Path, home: Home, approved_card: dict[str, Any], card_id: str, change_id: str
-) -> None:
+):
     prediction = approved_card["prediction"]
     assert (prediction["status"], prediction["outcome"]) == ("executed", "succeeded")
     assert (approved_card["session"]["state"], approved_card["changeSet"]["state"]) == ("succeeded", "waiting")
@@ -53,7 +53,7 @@ def test_a_card_is_approved_landed_and_undone(
 
 
 @pytest.mark.long
-def test_a_landing_and_its_undo_name_each_other(clawpy: Clawpy, card_id: str, change_id: str) -> None:
+def test_a_landing_and_its_undo_name_each_other(clawpy: Clawpy, card_id: str, change_id: str):
     assert clawpy("land", card_id).out.startswith(f"Landed 1 file. Undo: `clawpy undo {change_id}`\n")
     assert clawpy("undo", card_id).out.startswith(f"Landing undone. Land all that waits: `clawpy land {change_id}`\n")
     refused = clawpy("undo", card_id)
@@ -63,7 +63,7 @@ def test_a_landing_and_its_undo_name_each_other(clawpy: Clawpy, card_id: str, ch
 
 
 @pytest.mark.long
-def test_a_hunk_lands_and_one_that_does_not_exist_is_refused(clawpy: Clawpy, card_id: str) -> None:
+def test_a_hunk_lands_and_one_that_does_not_exist_is_refused(clawpy: Clawpy, card_id: str):
     assert "no hunk 2" in clawpy("land", card_id, "--only", "CHANGELOG.md", "--hunk", "2").err
     assert "it does not change nope" in clawpy("land", card_id, "--only", "nope").err
     assert "see `clawpy work`" in clawpy("land", "zzzz").err
@@ -72,7 +72,7 @@ def test_a_hunk_lands_and_one_that_does_not_exist_is_refused(clawpy: Clawpy, car
 
 
 @pytest.mark.long
-def test_a_comment_stays_with_the_changes_until_it_is_removed(clawpy: Clawpy, card_id: str) -> None:
+def test_a_comment_stays_with_the_changes_until_it_is_removed(clawpy: Clawpy, card_id: str):
     [comment] = get_document(clawpy("comment", card_id, "CHANGELOG.md:1", "shorter", "--json"))["changeSet"]["comments"]
     assert (comment["number"], comment["line"], comment["text"]) == (1, 1, "shorter")
     assert "comment 1 on CHANGELOG.md:1" in clawpy("work", card_id, "--diff").out
@@ -83,7 +83,7 @@ def test_a_comment_stays_with_the_changes_until_it_is_removed(clawpy: Clawpy, ca
 
 
 @pytest.mark.long
-def test_an_approved_card_cannot_be_approved_again_and_is_a_task(clawpy: Clawpy, card_id: str) -> None:
+def test_an_approved_card_cannot_be_approved_again_and_is_a_task(clawpy: Clawpy, card_id: str):
     again = clawpy("approve", card_id, "--json")
     assert (again.code, again.document["error"]["code"]) == (1, "already_decided")
     assert "to the unreleased section of CHANGELOG.md" in clawpy("tasks", "list").out
@@ -92,7 +92,7 @@ def test_an_approved_card_cannot_be_approved_again_and_is_a_task(clawpy: Clawpy,
 @pytest.mark.long
 def test_tests_that_failed_are_an_exit_code_and_are_learned_from_before_the_verb_returns(
     clawpy: Clawpy, home: Home, project: Path
-) -> None:
+):
     [card] = get_document(clawpy("propose", "run the tests", "--json"))["predictions"]
     ran = clawpy("approve", card["id"], "--wait", "--json")
     session = ran.document["session"]
@@ -107,7 +107,7 @@ def test_tests_that_failed_are_an_exit_code_and_are_learned_from_before_the_verb
 
 
 @pytest.mark.long
-def test_a_task_that_needs_a_failed_one_is_blocked_in_the_journal(clawpy: Clawpy, home: Home, project: Path) -> None:
+def test_a_task_that_needs_a_failed_one_is_blocked_in_the_journal(clawpy: Clawpy, home: Home, project: Path):
     [card] = get_document(clawpy("propose", "run the tests", "--json"))["predictions"]
     clawpy("approve", card["id"], "--wait", "--json")
     [failed] = [task for task in get_document(clawpy("tasks", "list", "--json"))["tasks"] if task["state"] == "failed"]
@@ -117,7 +117,7 @@ def test_a_task_that_needs_a_failed_one_is_blocked_in_the_journal(clawpy: Clawpy
 
 
 @pytest.mark.long
-def test_what_was_remembered_is_forgotten_only_after_a_yes(clawpy: Clawpy, tmp_path: Path) -> None:
+def test_what_was_remembered_is_forgotten_only_after_a_yes(clawpy: Clawpy, tmp_path: Path):
     turns = tmp_path / "turns.jsonl"
     turns.write_text('{"id": "t1", "text": "my number is 555 0101"}\n')
     assert clawpy("remember", str(turns)).code == 0
@@ -126,7 +126,7 @@ def test_what_was_remembered_is_forgotten_only_after_a_yes(clawpy: Clawpy, tmp_p
 
 
 @pytest.mark.long
-def test_a_session_that_another_verb_approved_runs_to_its_end(home: Home, project: Path) -> None:
+def test_a_session_that_another_verb_approved_runs_to_its_end(home: Home, project: Path):
     """An engine opened for one verb is reached by others; it does not close over what they began."""
     card_ids = []
 
@@ -143,7 +143,7 @@ def test_a_session_that_another_verb_approved_runs_to_its_end(home: Home, projec
 
 
 @pytest.mark.long
-def test_a_stop_is_ended_although_the_settings_are_broken(clawpy: Clawpy, home: Home) -> None:
+def test_a_stop_is_ended_although_the_settings_are_broken(clawpy: Clawpy, home: Home):
     assert clawpy("stop").code == 0
     write_settings(home, 'crossPollEnabled = true\nbad = "')
     assert "config.toml:2: the file ends too early" in clawpy("status").err

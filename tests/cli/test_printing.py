@@ -48,14 +48,14 @@ COSTS = ("costThisHour", "costCapPerHour", "costToday", "costCapPerDay", "costTh
 )
 def test_a_session_says_how_it_ended_or_how_many_tests_failed(
     state: str, result: str, check: dict[str, Any] | None, word: str
-) -> None:
+):
     assert (
         strip_colours(paint_session_outcome({"state": state, "result": result, "check": check, "flow": "run_tests"}))
         == word
     )
 
 
-def test_a_setting_without_a_value_is_not_set() -> None:
+def test_a_setting_without_a_value_is_not_set():
     document = {"settings": {"workspaces": {"/srv/shop": {"retention": {"memoryEvents": 60, "costEntries": None}}}}}
     assert render_document("config", document | {"file": "config.toml"}).splitlines() == [
         'workspaces."/srv/shop".retention.memoryEvents = 60',
@@ -64,19 +64,19 @@ def test_a_setting_without_a_value_is_not_set() -> None:
     ]
 
 
-def test_do_not_disturb_is_off_in_one_sentence() -> None:
+def test_do_not_disturb_is_off_in_one_sentence():
     printed = render_document("dnd", {"dndUntil": None, "quiet": True})
     assert printed == "Do not disturb is off; quiet hours still apply."
 
 
-def test_the_undo_of_running_work_says_that_it_is_being_stopped() -> None:
+def test_the_undo_of_running_work_says_that_it_is_being_stopped():
     others = dict.fromkeys(("sandbox", "error", "summary"), "") | dict.fromkeys(("check", "flow", "result"))
     session = {"id": "sess_1", "state": "running", "workspace": "/srv/shop", "targetChannel": "koji-core", **others}
     printed = render_document("undo", {"prediction": None, "session": session, "changeSet": None})
     assert printed.splitlines()[-1] == "It is being stopped: `clawpy work sess_1` shows how it ends."
 
 
-def test_a_text_from_outside_has_no_escape_sequences() -> None:
+def test_a_text_from_outside_has_no_escape_sequences():
     item = {"id": "task_1", "state": "open", "title": "round\x1b[31m it", "note": "", "waitsFor": []}
     assert render_document("tasks", {"tasks": [item]}, colour=True) == "○ open     \x1b[2mtask_1\x1b[0m  round it"
 
@@ -90,12 +90,12 @@ def test_a_text_from_outside_has_no_escape_sequences() -> None:
         ("open", "cancelled: by you", "○ open     task_1  Lint  stopped: by you"),
     ],
 )
-def test_a_task_says_how_its_session_ended_in_your_words(state: str, note: str, line: str) -> None:
+def test_a_task_says_how_its_session_ended_in_your_words(state: str, note: str, line: str):
     item = {"id": "task_1", "state": state, "title": "Lint", "note": note, "waitsFor": []}
     assert render_document("tasks", {"tasks": [item]}) == line
 
 
-def test_the_status_lists_what_happened_below_its_number_and_one_reason_each() -> None:
+def test_the_status_lists_what_happened_below_its_number_and_one_reason_each():
     instant = "2026-01-05T09:00:00Z"
     session = {"endedAt": instant, "state": "succeeded", "result": "succeeded", "mode": "approved", "check": None}
     ran = [session | {"flow": "lint", "prompt": f"run {number}"} for number in range(8)]
@@ -155,7 +155,7 @@ WORDS = [
 
 
 @pytest.mark.parametrize("value, labels", WORDS, ids=lambda value: getattr(value, "name", ""))
-def test_no_decision_session_or_card_is_printed_by_an_internal_name(value: str, labels: dict[str, str]) -> None:
+def test_no_decision_session_or_card_is_printed_by_an_internal_name(value: str, labels: dict[str, str]):
     assert labels.get(value, value) in GLOSSARY
 
 
@@ -163,7 +163,7 @@ def test_no_decision_session_or_card_is_printed_by_an_internal_name(value: str, 
     "state, label",
     [(DraftState.WAITING, ""), (DraftState.PROMOTED, "  kept"), (DraftState.REJECTED, "  dismissed")],
 )
-def test_a_draft_that_was_decided_is_kept_or_dismissed(state: DraftState, label: str) -> None:
+def test_a_draft_that_was_decided_is_kept_or_dismissed(state: DraftState, label: str):
     draft = FactDraft("draft_1", "2026-01-05", "It rains.", "", Bucket.AREAS, "", "", "", "", AT, state)
     first, *_ = render_document("drafts", {"drafts": [as_json(draft)]}).splitlines()
     assert first == f"draft_1{label}  It rains."
@@ -178,7 +178,7 @@ def test_a_draft_that_was_decided_is_kept_or_dismissed(state: DraftState, label:
         ((LEFT_OUT,), "", "copy what you need, then discard it"),
     ],
 )
-def test_changes_say_what_can_be_done_with_them(statuses: tuple[str, ...], refused: str, steps: str) -> None:
+def test_changes_say_what_can_be_done_with_them(statuses: tuple[str, ...], refused: str, steps: str):
     *others, last = [FileChange(f"{number}.py", status, 1, 1) for number, status in enumerate(statuses)]
     files = (*others, replace(last, refused=refused))
     change = ChangeSet("change_1", "sess_1", "", "/shop", ChangeState.WAITING, files, "Fix it", AT)
@@ -196,7 +196,7 @@ GLOSSARY = {
     "stated, status, is_shown",
     [(True, Status.PENDING, True), (False, Status.PENDING, False), (True, Status.EXECUTED, False)],
 )
-def test_a_pending_card_is_new_once_its_confidence_is_stated(stated: bool, status: Status, is_shown: bool) -> None:
+def test_a_pending_card_is_new_once_its_confidence_is_stated(stated: bool, status: Status, is_shown: bool):
     new_card = make_card(
         "pred_1", AT, has_novel_pair=True, status=status, parts=replace(STATED_CONFIDENCE, stated=stated)
     )
@@ -211,13 +211,13 @@ VERDICTS = (
 )
 
 
-def test_a_card_shows_which_rail_blocks_or_asks() -> None:
+def test_a_card_shows_which_rail_blocks_or_asks():
     document = {"predictions": [as_json(make_card("pred_x", AT, verdicts=VERDICTS))]}
     text = render_document("propose", document)
     assert text.endswith("\n    block content: force push\n    ask cost: dear")
 
 
-def test_the_list_of_candidates_says_why_one_needs_more_evidence() -> None:
+def test_the_list_of_candidates_says_why_one_needs_more_evidence():
     proposal = {
         "id": "cand_2", "status": "drafted", "score": 60, "title": "Round to even", "type": "prompt_fragment",
         "runKind": "", "workspace": "", "targetAgent": "", "draftedFrom": ["rec_1"], "corroboratedBy": ["rec_2"],

@@ -74,12 +74,12 @@ def _is_session_running(clawpy: Clawpy, home: Home) -> bool:
     return any(session["state"] == "running" for session in get_document(clawpy("work", "--json"))["sessions"])
 
 
-def test_nothing_heavy_is_imported_before_the_console(home: Home, project: Path) -> None:
+def test_nothing_heavy_is_imported_before_the_console(home: Home, project: Path):
     assert run_python(IMPORT_BEFORE_CONSOLE, home.root, cwd=project).split() == []
 
 
 @pytest.mark.long
-def test_a_verb_imports_nothing_that_is_used_later(home: Home, project: Path) -> None:
+def test_a_verb_imports_nothing_that_is_used_later(home: Home, project: Path):
     """Nothing of an engine when one runs that answers, and to open one of its own nothing that is used later."""
 
     def read_imports() -> set[str]:
@@ -94,7 +94,7 @@ def test_a_verb_imports_nothing_that_is_used_later(home: Home, project: Path) ->
 
 
 @pytest.mark.long
-def test_verbs_reach_the_cards_of_the_engine_that_holds_the_home(clawpy: Clawpy, holder: ForkedProcess) -> None:
+def test_verbs_reach_the_cards_of_the_engine_that_holds_the_home(clawpy: Clawpy, holder: ForkedProcess):
     item = get_document(clawpy("propose", "sum up today", "--json"))["predictions"][0]
     assert [card["id"] for card in get_document(clawpy("cards", "--json"))["predictions"]] == [item["id"]]
     refused = clawpy("approve", "pred_of_nobody")
@@ -107,16 +107,14 @@ def test_verbs_reach_the_cards_of_the_engine_that_holds_the_home(clawpy: Clawpy,
 
 @pytest.mark.long
 @pytest.mark.usefixtures("holder")
-def test_the_status_is_shown_outside_of_any_repository(
-    clawpy: Clawpy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_status_is_shown_outside_of_any_repository(clawpy: Clawpy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
     assert get_document(clawpy("status", "--json"))["pending"] == 0
 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("holder")
-def test_the_engine_that_holds_the_home_is_stopped_and_resumed(clawpy: Clawpy) -> None:
+def test_the_engine_that_holds_the_home_is_stopped_and_resumed(clawpy: Clawpy):
     stopped = get_document(clawpy("stop", "enough", "--json"))
     assert stopped["reached"]
     assert [hold["reason"] for hold in stopped["holds"]] == ["enough"]
@@ -128,7 +126,7 @@ def test_the_engine_that_holds_the_home_is_stopped_and_resumed(clawpy: Clawpy) -
 
 @pytest.mark.long
 @pytest.mark.usefixtures("holder")
-def test_resume_names_the_setting_that_stops_everything(clawpy: Clawpy) -> None:
+def test_resume_names_the_setting_that_stops_everything(clawpy: Clawpy):
     clawpy("config", "set", "crossPollEnabled", "false")
     error = clawpy("resume").err
     assert "crossPollEnabled is false in the settings" in error
@@ -136,9 +134,7 @@ def test_resume_names_the_setting_that_stops_everything(clawpy: Clawpy) -> None:
 
 
 @pytest.mark.long
-def test_stop_works_while_the_engine_hangs_and_after_it_was_killed(
-    clawpy: Clawpy, home: Home, holder: ForkedProcess
-) -> None:
+def test_stop_works_while_the_engine_hangs_and_after_it_was_killed(clawpy: Clawpy, home: Home, holder: ForkedProcess):
     holder.send_signal(signal.SIGSTOP)
     started = time.monotonic()
     stopped = clawpy("stop", "it hangs")
@@ -162,9 +158,7 @@ def test_stop_works_while_the_engine_hangs_and_after_it_was_killed(
 
 @pytest.mark.long
 @pytest.mark.parametrize("verb", ["config", "config --json", "doctor --json", "propose lint --json"])
-def test_a_reader_that_closes_the_pipe_ends_the_verb(
-    home: Home, project: Path, fork_server: ForkServer, verb: str
-) -> None:
+def test_a_reader_that_closes_the_pipe_ends_the_verb(home: Home, project: Path, fork_server: ForkServer, verb: str):
     """The reading end is closed before anything is written, so that every run is the same."""
     reader, writer = os.pipe()
     os.close(reader)
@@ -181,7 +175,7 @@ def test_a_reader_that_closes_the_pipe_ends_the_verb(
 )
 def test_output_on_a_full_disk_is_refused_in_one_sentence(
     home: Home, project: Path, fork_server: ForkServer, verb: str
-) -> None:
+):
     full = os.open("/dev/full", os.O_WRONLY)
     try:
         with fork_server.clawpy("--home", str(home.root), *verb.split(), folder=project, out=full) as process:
@@ -192,7 +186,7 @@ def test_output_on_a_full_disk_is_refused_in_one_sentence(
 
 
 @pytest.mark.long
-def test_the_console_needs_a_terminal(home: Home, project: Path, fork_server: ForkServer) -> None:
+def test_the_console_needs_a_terminal(home: Home, project: Path, fork_server: ForkServer):
     with fork_server.clawpy("--home", str(home.root), folder=project) as console:
         assert "the console needs a terminal" in console.communicate()[1]
         assert console.returncode == 1
@@ -200,7 +194,7 @@ def test_the_console_needs_a_terminal(home: Home, project: Path, fork_server: Fo
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
-def test_a_closed_terminal_ends_the_engine_of_the_console(home: Home, project: Path, number: signal.Signals) -> None:
+def test_a_closed_terminal_ends_the_engine_of_the_console(home: Home, project: Path, number: signal.Signals):
     screen, terminal = os.openpty()
     environment = os.environ | {"TERM": "xterm-256color"}
     command = make_clawpy_command(home.root)
@@ -221,9 +215,7 @@ def test_a_closed_terminal_ends_the_engine_of_the_console(home: Home, project: P
 
 
 @pytest.mark.long
-def test_ctrl_c_ends_the_session_it_waits_for(
-    clawpy: Clawpy, home: Home, project: Path, fork_server: ForkServer
-) -> None:
+def test_ctrl_c_ends_the_session_it_waits_for(clawpy: Clawpy, home: Home, project: Path, fork_server: ForkServer):
     slow = (
         "import time, unittest\n\n\nclass Slow(unittest.TestCase):\n    def test_slow(self):\n        time.sleep(600)\n"
     )

@@ -58,7 +58,7 @@ def provider() -> Iterator[str]:
 
 
 @pytest.mark.usefixtures("piped_key")
-def test_a_key_is_stored_and_its_effect_is_named(clawpy: Clawpy, ring: MemoryKeyring, home: Home) -> None:
+def test_a_key_is_stored_and_its_effect_is_named(clawpy: Clawpy, ring: MemoryKeyring, home: Home):
     result = clawpy("key", "set", "openai")
     assert result.code == 0
     assert ring.held == {("clawpy-console", "openai"): SECRET}
@@ -72,9 +72,7 @@ def test_a_key_is_stored_and_its_effect_is_named(clawpy: Clawpy, ring: MemoryKey
     assert not any("hush" in file.read_text(errors="replace") for file in home.root.rglob("*") if file.is_file())
 
 
-def test_at_a_terminal_a_key_is_typed_unseen(
-    clawpy: Clawpy, ring: MemoryKeyring, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_at_a_terminal_a_key_is_typed_unseen(clawpy: Clawpy, ring: MemoryKeyring, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
     monkeypatch.setattr(getpass, "getpass", lambda prompt: SECRET)
     assert clawpy("key", "set", "anthropic").code == 0
@@ -93,7 +91,7 @@ def test_at_a_terminal_a_key_is_typed_unseen(
 )
 def test_a_key_as_an_argument_is_refused_and_not_repeated(
     clawpy: Clawpy, ring: MemoryKeyring, words: list[str], code: int, reason: str
-) -> None:
+):
     result = clawpy("key", "set", *words)
     assert result.code == code, result.err
     assert reason in result.err, result.err
@@ -102,7 +100,7 @@ def test_a_key_as_an_argument_is_refused_and_not_repeated(
 
 
 @pytest.mark.usefixtures("piped_key")
-def test_without_a_keyring_a_key_goes_to_a_file_only_with_consent(clawpy: Clawpy, home: Home) -> None:
+def test_without_a_keyring_a_key_goes_to_a_file_only_with_consent(clawpy: Clawpy, home: Home):
     result = clawpy("key", "set", "openai")
     assert result.code == 1
     assert "CLAWPY_OPENAI_API_KEY" in result.err
@@ -120,7 +118,7 @@ def test_without_a_keyring_a_key_goes_to_a_file_only_with_consent(clawpy: Clawpy
 
 def test_keys_are_listed_and_deleted_and_never_shown(
     clawpy: Clawpy, ring: MemoryKeyring, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     ring.set_password("clawpy-console", "openai", SECRET)
     monkeypatch.setenv("CLAWPY_TOGETHER_API_KEY", SECRET)
     result = clawpy("key", "list", "--json")
@@ -137,7 +135,7 @@ def test_keys_are_listed_and_deleted_and_never_shown(
 @pytest.mark.usefixtures("piped_key")
 def test_keys_need_neither_the_engine_nor_valid_settings(
     clawpy: Clawpy, ring: MemoryKeyring, home: Home, clock: FakeClock
-) -> None:
+):
     lock = HomeLock(home, clock=clock)
     lock.acquire()
     write_settings(home, "[broken\n")
@@ -153,7 +151,7 @@ def test_keys_need_neither_the_engine_nor_valid_settings(
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 def test_a_provider_is_asked_whether_it_accepts_its_key(
     clawpy: Clawpy, ring: MemoryKeyring, home: Home, provider: str, kind: str
-) -> None:
+):
     write_settings(home, f'[providers.mine]\nkind = "{kind}"\nbaseUrl = "{provider}"\nmodel = "m"\n')
     assert clawpy("key", "test", "mine").code == 1
     ring.set_password("clawpy-console", "mine", SECRET)
@@ -168,7 +166,7 @@ def test_a_provider_is_asked_whether_it_accepts_its_key(
 
 
 @pytest.mark.long
-def test_no_process_listing_shows_a_key(home: Home) -> None:
+def test_no_process_listing_shows_a_key(home: Home):
     """The verb reads standard input, so that what `ps` shows while it waits has no key in it."""
     process = subprocess.Popen(
         make_clawpy_command(home.root, "key", "set", "openai", "--store", "file"),
@@ -186,7 +184,7 @@ def test_no_process_listing_shows_a_key(home: Home) -> None:
 
 def test_an_address_is_stored_with_the_keys_and_never_shown(
     clawpy: Clawpy, engines: list[StandIn], home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setattr("sys.stdin", io.StringIO("discord://4242424242/hunter2hunter2\n"))
     result = clawpy("notify", "set", "discord", "--store", "file", "--json")
     assert result.code == 0, result.err
@@ -198,9 +196,7 @@ def test_an_address_is_stored_with_the_keys_and_never_shown(
 
 
 @pytest.mark.parametrize("options", [(), ("--store", "file")], ids=["alone", "behind options"])
-def test_an_address_as_an_argument_is_refused_and_not_repeated(
-    clawpy: Clawpy, home: Home, options: tuple[str, ...]
-) -> None:
+def test_an_address_as_an_argument_is_refused_and_not_repeated(clawpy: Clawpy, home: Home, options: tuple[str, ...]):
     result = clawpy("notify", "set", "phone", *options, "ntfys://hunter2@ntfy.sh/topic")
     assert result.code == 2
     assert "Run `clawpy notify set phone`" in result.err
@@ -218,7 +214,7 @@ def test_an_address_as_an_argument_is_refused_and_not_repeated(
 )
 def test_a_text_that_is_no_address_is_refused(
     clawpy: Clawpy, engines: list[StandIn], home: Home, monkeypatch: pytest.MonkeyPatch, typed: str, message: str
-) -> None:
+):
     monkeypatch.setattr("sys.stdin", io.StringIO(typed))
     result = clawpy("notify", "set", "phone", "--store", "file")
     assert result.code == 1
@@ -231,7 +227,7 @@ def test_a_text_that_is_no_address_is_refused(
 # The token of the gateway
 
 
-def test_without_a_keyring_a_token_goes_to_a_file_only_with_consent(clawpy: Clawpy) -> None:
+def test_without_a_keyring_a_token_goes_to_a_file_only_with_consent(clawpy: Clawpy):
     assert "there is no token yet" in clawpy("token", "show").err
     refused = clawpy("token", "new")
     assert refused.code == 1

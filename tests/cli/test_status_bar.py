@@ -68,7 +68,7 @@ def world(home: Home, clock: FakeClock, bus: EventBus) -> StatusBarWorld:
     return StatusBarWorld(home, clock, bus)
 
 
-def test_the_long_form_names_the_first_card(world: StatusBarWorld, clock: FakeClock) -> None:
+def test_the_long_form_names_the_first_card(world: StatusBarWorld, clock: FakeClock):
     world.pending = [make_card("pred_a", clock.now()), make_card("pred_b", clock.now())]
     clock.advance(timedelta(minutes=2, seconds=59))
     assert world.line("long") == "🔮 Run the tests · koji-core · 72% · 2m"
@@ -76,7 +76,7 @@ def test_the_long_form_names_the_first_card(world: StatusBarWorld, clock: FakeCl
     assert world.line("long") == "🔮 0"
 
 
-def test_the_file_stays_true_when_nobody_writes_it_any_more(world: StatusBarWorld, clock: FakeClock) -> None:
+def test_the_file_stays_true_when_nobody_writes_it_any_more(world: StatusBarWorld, clock: FakeClock):
     world.pending = [make_card("pred_a", clock.now(), expires_at=clock.now() + timedelta(hours=1))]
     world.pending += [make_card("pred_b", clock.now(), snoozed_until=clock.now() + timedelta(hours=2))]
     document = world.file.document()
@@ -84,7 +84,7 @@ def test_the_file_stays_true_when_nobody_writes_it_any_more(world: StatusBarWorl
         assert format_file_line(document, "short", clock.now() + timedelta(hours=hours)) == text
 
 
-def test_a_hold_is_shown_until_it_ends(world: StatusBarWorld, clock: FakeClock) -> None:
+def test_a_hold_is_shown_until_it_ends(world: StatusBarWorld, clock: FakeClock):
     world.holds = [Hold("pause", "3 rejections", clock.now(), clock.now() + timedelta(hours=2))]
     document = world.file.document()
     assert format_file_line(document, "short", clock.now()) == "⏸ pause"
@@ -108,7 +108,7 @@ def test_a_hold_is_shown_until_it_ends(world: StatusBarWorld, clock: FakeClock) 
 )
 def test_what_is_answered_without_an_engine(
     world: StatusBarWorld, argv: list[str], answered: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setenv("CLAWPY_HOME", str(world.home.root))
     argv = [str(world.home.root) if word == "HOME" else word for word in argv]
     assert read_line_without_engine(argv) is None, "nobody has written the file yet"
@@ -116,7 +116,7 @@ def test_what_is_answered_without_an_engine(
     assert read_line_without_engine(argv) == ("🔮 0" if answered else None)
 
 
-def test_a_stop_file_that_no_engine_has_found_yet_is_shown(world: StatusBarWorld) -> None:
+def test_a_stop_file_that_no_engine_has_found_yet_is_shown(world: StatusBarWorld):
     world.file.write()
     world.home.data.mkdir(parents=True)
     (world.home.data / "STOP").touch()
@@ -126,7 +126,7 @@ def test_a_stop_file_that_no_engine_has_found_yet_is_shown(world: StatusBarWorld
 @pytest.mark.long
 def test_a_status_bar_tells_of_a_verb_as_soon_as_it_has_returned(
     home: Home, repository: Repository, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setattr(status_bar_file, "MIN_INTERVAL_S", 3600)
     argv = ["--home", str(home.root), "status", "--format", "short"]
     repository.commit("begin", {"cart.py": "total = 0\n"})
@@ -152,7 +152,7 @@ def test_a_status_bar_tells_of_a_verb_as_soon_as_it_has_returned(
 @pytest.mark.long
 def test_the_figures_of_an_engine_that_was_killed_are_not_shown(
     world: StatusBarWorld, clock: FakeClock, tmp_path: Path, fork_server: ForkServer
-) -> None:
+):
     world.pending = [make_card("pred_a", clock.now(), expires_at=clock.now() + timedelta(days=36500))]
     world.file.write()
     argv = ["--home", str(world.home.root), "status", "--format", "short"]
@@ -175,13 +175,13 @@ def test_the_figures_of_an_engine_that_was_killed_are_not_shown(
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"version": 2}', '{"version": 1, "holds": 3}', "\ud800"])
-def test_a_damaged_file_counts_as_none(world: StatusBarWorld, text: str) -> None:
+def test_a_damaged_file_counts_as_none(world: StatusBarWorld, text: str):
     world.home.cache.mkdir(parents=True)
     world.home.status_bar_file.write_bytes(text.encode("utf-8", "surrogatepass"))
     assert read_line_without_engine(["--home", str(world.home.root), "status", "--format", "short"]) is None
 
 
-def test_nothing_heavy_is_imported(world: StatusBarWorld) -> None:
+def test_nothing_heavy_is_imported(world: StatusBarWorld):
     world.file.write()
     answer = (
         "import sys\n"

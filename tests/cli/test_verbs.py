@@ -11,7 +11,7 @@ from tests.cli.conftest import Clawpy
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_and_action_has_help_with_an_example(clawpy: Clawpy, verb: str) -> None:
+def test_every_verb_and_action_has_help_with_an_example(clawpy: Clawpy, verb: str):
     for words in ([verb], *([verb, action] for action in VERBS[verb].actions)):
         result = clawpy(*words, "--help")
         assert result.code == 0
@@ -20,13 +20,13 @@ def test_every_verb_and_action_has_help_with_an_example(clawpy: Clawpy, verb: st
         assert ("clawpy " + " ".join(words) in example) is not is_default
 
 
-def test_help_lists_every_verb(clawpy: Clawpy) -> None:
+def test_help_lists_every_verb(clawpy: Clawpy):
     result = clawpy("--help")
     assert result.code == 0
     assert all(re.search(rf"^  {verb}( |$)", result.out, re.MULTILINE) for verb in VERBS)
 
 
-def test_the_version_is_printed(clawpy: Clawpy) -> None:
+def test_the_version_is_printed(clawpy: Clawpy):
     assert clawpy("--version").out == f"clawpy {__version__}\n"
 
 
@@ -38,7 +38,7 @@ def test_the_version_is_printed(clawpy: Clawpy) -> None:
         ("xyzzy", "unknown verb xyzzy\n"),
     ],
 )
-def test_an_unknown_verb_names_what_may_have_been_meant(clawpy: Clawpy, word: str, message: str) -> None:
+def test_an_unknown_verb_names_what_may_have_been_meant(clawpy: Clawpy, word: str, message: str):
     result = clawpy(word)
     assert result.code == 2
     assert message in result.err
@@ -46,17 +46,17 @@ def test_an_unknown_verb_names_what_may_have_been_meant(clawpy: Clawpy, word: st
 
 
 @pytest.mark.parametrize("text, seconds", [("90s", 90), ("30m", 1800), ("2h", 7200), ("1h30m", 5400), ("30d", 2592000)])
-def test_a_span_is_read_as_seconds(text: str, seconds: int) -> None:
+def test_a_span_is_read_as_seconds(text: str, seconds: int):
     assert parse_span(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "0m", "2", "h", "-1h", "1m2h", "2 h"])
-def test_a_text_that_is_no_span_is_refused(text: str) -> None:
+def test_a_text_that_is_no_span_is_refused(text: str):
     with pytest.raises(argparse.ArgumentTypeError, match="is not a time span"):
         parse_span(text)
 
 
 @pytest.mark.parametrize("text", ["31d", "30d1s", "500d"])
-def test_a_span_above_the_maximum_is_called_too_long(text: str) -> None:
+def test_a_span_above_the_maximum_is_called_too_long(text: str):
     with pytest.raises(argparse.ArgumentTypeError, match=f"'{text}' is too long: at most 30d"):
         parse_span(text)

@@ -14,7 +14,7 @@ def parse_settings(text: str) -> Settings:
     return read_settings(text, file="config.toml", environment={})
 
 
-def test_the_file_overrides_single_values_of_a_built_in_provider() -> None:
+def test_the_file_overrides_single_values_of_a_built_in_provider():
     settings = parse_settings('[providers.openai]\nmodel = "gpt-6-luna"\n[providers.ollama]\n')
     assert settings.provider("openai") == PROVIDERS["openai"].model_copy(update={"model": "gpt-6-luna"})
     assert list(settings.providers) == ["openai", "ollama"], "only those that are named"
@@ -23,7 +23,7 @@ def test_the_file_overrides_single_values_of_a_built_in_provider() -> None:
     assert settings.provider_names() == ("openai", "ollama", "anthropic", "together")
 
 
-def test_a_provider_of_the_file_has_a_kind_and_an_address() -> None:
+def test_a_provider_of_the_file_has_a_kind_and_an_address():
     settings = parse_settings(
         '[providers.vllm]\nkind = "openai"\nbaseUrl = "http://127.0.0.1:8000/v1/"\nkeyless = true\n'
     )
@@ -52,7 +52,7 @@ def test_a_provider_of_the_file_has_a_kind_and_an_address() -> None:
         ("[channels.research]\nmodel = 'gpt-5'\n", 2, "channels.research.model", "provider:model"),
     ],
 )
-def test_a_problem_names_line_key_and_fix(text: str, line: int, key: str, words: str) -> None:
+def test_a_problem_names_line_key_and_fix(text: str, line: int, key: str, words: str):
     with pytest.raises(BadConfig) as caught:
         parse_settings(text)
     problems = [problem for problem in caught.value.problems if problem.key == key]
@@ -70,7 +70,7 @@ def test_a_problem_names_line_key_and_fix(text: str, line: int, key: str, words:
         "[acp.c]\ncommand = ['c']\nenv = ['A=hush-hush']\n",
     ],
 )
-def test_no_problem_repeats_a_secret(text: str) -> None:
+def test_no_problem_repeats_a_secret(text: str):
     with pytest.raises(BadConfig) as caught:
         parse_settings(text)
     assert "hush" not in str(caught.value)
@@ -87,7 +87,7 @@ UNSAFE_ADDRESSES = (
 )
 
 
-def test_plain_http_is_accepted_for_nearby_addresses_only() -> None:
+def test_plain_http_is_accepted_for_nearby_addresses_only():
     assert [url for url in SAFE_ADDRESSES.split() if find_url_problem(url)] == []
     assert [url for url in (*UNSAFE_ADDRESSES.split(), "", "https://x .org") if not find_url_problem(url)] == []
     assert find_url_problem("http://api.example.com", insecure=True) == "", "the operator accepts plain http"
@@ -112,12 +112,12 @@ def test_plain_http_is_accepted_for_nearby_addresses_only() -> None:
 )
 def test_malformed_names_are_refused(
     problem: Callable[[str], str], accepted: tuple[str, ...], refused: tuple[str, ...]
-) -> None:
+):
     assert [name for name in accepted if problem(name)] == []
     assert [name for name in refused if not problem(name)] == []
 
 
-def test_the_built_in_models_have_a_price() -> None:
+def test_the_built_in_models_have_a_price():
     from genai_prices import Usage, calc_price
 
     for name, provider in PROVIDERS.items():

@@ -24,7 +24,7 @@ def find_problems(text: str, **environment: str) -> list[str]:
     return [str(problem) for problem in caught.value.problems]
 
 
-def test_a_value_of_a_channel_leaves_the_defaults_of_the_others() -> None:
+def test_a_value_of_a_channel_leaves_the_defaults_of_the_others():
     settings = parse_settings("[channels.research]\nsessionMinutes = 5\n")
     assert settings.channels["research"].session_minutes == 5
     assert settings.channels["research"].agent == "researcher"
@@ -44,7 +44,7 @@ def test_a_value_of_a_channel_leaves_the_defaults_of_the_others() -> None:
         ("crossPollEnabled.x", "crossPollEnabled is a single value"),
     ],
 )
-def test_an_unknown_key_is_answered_with_what_was_probably_meant_or_where_all_are(key: str, advice: str) -> None:
+def test_an_unknown_key_is_answered_with_what_was_probably_meant_or_where_all_are(key: str, advice: str):
     with pytest.raises(Refusal) as caught:
         parse_key(key)
     assert caught.value.fix == advice
@@ -87,21 +87,21 @@ def test_an_unknown_key_is_answered_with_what_was_probably_meant_or_where_all_ar
         ("console = 3", "console: 3 is not accepted; expected a section with theme, mouse, bell, emoji"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_answered_with_what_is_accepted(text: str, complaint: str) -> None:
+def test_a_mistake_is_answered_with_what_is_accepted(text: str, complaint: str):
     assert find_problems(text) == [f"config.toml:1: {complaint}"]
 
 
-def test_a_new_channel_needs_an_agent() -> None:
+def test_a_new_channel_needs_an_agent():
     problems = find_problems("\n[channels.legal]\nspecialty = 'contracts'\n")
     assert problems[0].startswith("config.toml:2: channels.legal.agent: missing")
 
 
-def test_a_workspace_is_an_absolute_path() -> None:
+def test_a_workspace_is_an_absolute_path():
     [found] = find_problems("[workspaces.shop]\nautonomy = 'act'\n")
     assert found.startswith("config.toml:1: workspaces: workspace 'shop' is not an absolute path")
 
 
-def test_reported_lines_are_right_after_values_of_several_lines() -> None:
+def test_reported_lines_are_right_after_values_of_several_lines():
     text = '[production]\nbranches = [\n  "main",\n]\n\n# a remark\nhosts = """x"""\n[console]\ntheme = 1\n'
     assert [complaint.split(": ")[0:2] for complaint in find_problems(text)] == [
         ["config.toml:7", "production.hosts"],
@@ -109,14 +109,14 @@ def test_reported_lines_are_right_after_values_of_several_lines() -> None:
     ]
 
 
-def test_a_syntax_error_is_reported_with_line_and_column() -> None:
+def test_a_syntax_error_is_reported_with_line_and_column():
     [found] = find_problems("crossPollEnabled = true\nquietHoursStart = \n")
     assert found.startswith("config.toml:2: column 19: not TOML: Invalid value")
     [found] = find_problems('crossPollEnabled = true\n[production]\nbranches = ["main",\n\n')
     assert found.startswith("config.toml:3: the file ends too early: not TOML: Invalid value")
 
 
-def test_the_environment_wins_over_the_file() -> None:
+def test_the_environment_wins_over_the_file():
     settings = parse_settings(
         "crossPollEnabled = true\n",
         CLAWPY_CROSS_POLL_ENABLED="off",
@@ -128,14 +128,14 @@ def test_the_environment_wins_over_the_file() -> None:
     assert settings.silence_threshold_ms == 60_000
 
 
-def test_a_bad_variable_is_named() -> None:
+def test_a_bad_variable_is_named():
     assert find_problems("quietHoursEnd = 99", CLAWPY_QUIET_HOURS_START="late") == [
         "config.toml:1: quietHoursEnd: 99 is not accepted; expected a whole number from 0 to 23",
         'CLAWPY_QUIET_HOURS_START: quietHoursStart: "late" is not accepted; expected a whole number from 0 to 23',
     ]
 
 
-def test_every_variable_sets_a_setting() -> None:
+def test_every_variable_sets_a_setting():
     assert "CLAWPY_HOME" not in VARIABLES
     for path in VARIABLES.values():
         assert parse_key(".".join(path)) == path
@@ -143,7 +143,7 @@ def test_every_variable_sets_a_setting() -> None:
 
 
 @pytest.mark.parametrize("key", ["", "a b", "=", "crossPollEnabled = 1\nx", "a..b"])
-def test_a_malformed_key_is_refused(key: str) -> None:
+def test_a_malformed_key_is_refused(key: str):
     with pytest.raises(Refusal) as caught:
         parse_key(key)
     assert caught.value.code in ("bad_key", "unknown_key")
@@ -167,7 +167,7 @@ VALUES = ("true", "3", "-1", "1.5", "nan", '"x"', "[1, 'a']", "{ a = 1 }", "2026
         max_size=8,
     )
 )
-def test_any_text_gives_settings_or_problems_with_their_place(lines: list[str]) -> None:
+def test_any_text_gives_settings_or_problems_with_their_place(lines: list[str]):
     problems = None
     try:
         parse_settings("\n".join(lines))
@@ -177,7 +177,7 @@ def test_any_text_gives_settings_or_problems_with_their_place(lines: list[str]) 
     assert all(problem.where.startswith("config.toml") and problem.message for problem in problems or ())
 
 
-def test_a_workspace_is_found_by_its_resolved_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_workspace_is_found_by_its_resolved_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "disk/shop").mkdir(parents=True)
     (tmp_path / "work").symlink_to(tmp_path / "disk")
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -204,7 +204,7 @@ def test_a_workspace_is_found_by_its_resolved_path(tmp_path: Path, monkeypatch: 
 )
 def test_a_file_that_names_no_workspace_or_that_python_cannot_parse_is_a_problem(
     text: str, problem: str, tmp_path: Path
-) -> None:
+):
     [found] = find_problems(text)
     assert problem in found
     home = Home.locate(tmp_path)
@@ -213,6 +213,6 @@ def test_a_file_that_names_no_workspace_or_that_python_cannot_parse_is_a_problem
 
 
 @pytest.mark.parametrize("name", ["owner", "gateway"])
-def test_a_channel_may_not_be_named_like_the_start_of_a_chain(name: str) -> None:
+def test_a_channel_may_not_be_named_like_the_start_of_a_chain(name: str):
     with pytest.raises(ValueError, match="may not be called"):
         Settings.model_validate({"channels": {name: {"agent": "ceo"}}})

@@ -19,7 +19,7 @@ def draw_tree(nodes: list[Node]) -> list[str]:
     ]
 
 
-def test_unused_agents_are_folded_from_nine_agents_on() -> None:
+def test_unused_agents_are_folded_from_nine_agents_on():
     agents = [
         make_agent("ceo", "owner", worked=False),
         *(make_agent(f"w{number}", "ceo", worked=number == 0) for number in range(MAX_UNFOLDED_AGENTS - 1)),
@@ -37,7 +37,7 @@ def test_unused_agents_are_folded_from_nine_agents_on() -> None:
     assert "    w3" in draw_tree(make_tree_nodes(agents, folds=FoldState().unfold_to(agents[4], ["ceo"])))
 
 
-def test_a_filter_shows_matching_agents_below_folded_rows_and_their_leaders() -> None:
+def test_a_filter_shows_matching_agents_below_folded_rows_and_their_leaders():
     agents = [
         make_agent("ceo", "owner"),
         make_agent("cto", "ceo"),
@@ -48,7 +48,7 @@ def test_a_filter_shows_matching_agents_below_folded_rows_and_their_leaders() ->
     assert [(node.id, node.matches) for node in nodes if node.agent] == [("ceo", False), ("cto", False), ("lead", True)]
 
 
-def test_agents_whose_chain_does_not_reach_the_owner_are_grouped_below_with_the_reason() -> None:
+def test_agents_whose_chain_does_not_reach_the_owner_are_grouped_below_with_the_reason():
     agents = [
         make_agent("ceo", "owner"), make_agent("orphan", "ghost"), make_agent("child", "orphan"),
         make_agent("a", "b"), make_agent("b", "a"), make_agent("tail", "b"), make_agent("self", "self"),
@@ -77,12 +77,12 @@ NAMES = [f"n{number}" for number in range(12)]
 
 
 @given(st.dictionaries(st.sampled_from(NAMES), st.sampled_from([*NAMES, "owner", "ghost", ""])), st.booleans())
-def test_each_agent_is_drawn_once_whatever_its_leader(reports_to: dict[str, str], worked: bool) -> None:
+def test_each_agent_is_drawn_once_whatever_its_leader(reports_to: dict[str, str], worked: bool):
     agents = [make_agent(name, leader, worked=worked) for name, leader in reports_to.items()]
     nodes = make_tree_nodes(agents, folds=FoldState(show_all=True))
     assert sorted(node.id for node in nodes if node.agent) == sorted(reports_to)
 
 
-def test_a_chain_as_long_as_there_are_agents_is_drawn() -> None:
+def test_a_chain_as_long_as_there_are_agents_is_drawn():
     agents = [make_agent("n0", "owner"), *(make_agent(f"n{number}", f"n{number - 1}") for number in range(1, 3000))]
     assert make_tree_nodes(agents, folds=FoldState())[-1].depth == 3000

@@ -46,7 +46,7 @@ class LongList(BaseScreen[None]):
 
 @pytest.mark.long
 @pytest.mark.parametrize("mode", MODES)
-async def test_every_pane_zooms_and_returns(console: ConsoleApp, mode: str) -> None:
+async def test_every_pane_zooms_and_returns(console: ConsoleApp, mode: str):
     async with console.run_test(size=(120, 40)) as pilot:
         screen = await open_screen(pilot, mode)
         reached = [pane for pane in screen.PANES if screen.go_to(pane)]
@@ -68,7 +68,7 @@ async def test_every_pane_zooms_and_returns(console: ConsoleApp, mode: str) -> N
 
 
 @pytest.mark.long
-async def test_the_zoom_goes_with_the_focus(console: ConsoleApp) -> None:
+async def test_the_zoom_goes_with_the_focus(console: ConsoleApp):
     async with console.run_test(size=(120, 40)) as pilot:
         screen = await open_screen(pilot, "work")
         await pilot.press("z", "enter")  # a session under the cursor is opened
@@ -78,7 +78,7 @@ async def test_the_zoom_goes_with_the_focus(console: ConsoleApp) -> None:
         assert screen.maximized is None, "where Enter opens nothing it zooms"
 
 
-async def test_z_is_a_letter_while_a_filter_is_typed_and_escape_leaves_the_filter_first(console: ConsoleApp) -> None:
+async def test_z_is_a_letter_while_a_filter_is_typed_and_escape_leaves_the_filter_first(console: ConsoleApp):
     async with console.run_test(size=(120, 40)) as pilot:
         screen = await open_screen(pilot, "work")
         await pilot.press("z", "slash", "z")
@@ -90,7 +90,7 @@ async def test_z_is_a_letter_while_a_filter_is_typed_and_escape_leaves_the_filte
         assert screen.maximized is None
 
 
-async def test_a_long_list_is_scrolled_as_it_was_and_its_cursor_is_in_sight(console: ConsoleApp) -> None:
+async def test_a_long_list_is_scrolled_as_it_was_and_its_cursor_is_in_sight(console: ConsoleApp):
     async with running(console, size=(80, 24)) as pilot:
         await console.push_screen(LongList())
         rows = console.screen.query_one("#list", Rows)
@@ -104,7 +104,7 @@ async def test_a_long_list_is_scrolled_as_it_was_and_its_cursor_is_in_sight(cons
 
 
 @pytest.mark.long
-async def test_results_are_not_drawn_while_the_app_ends(console: ConsoleApp) -> None:
+async def test_results_are_not_drawn_while_the_app_ends(console: ConsoleApp):
     async with running(console) as pilot:
         drawn = []
         console.screen.read(lambda _: "there", drawn.append, group="before")
@@ -116,9 +116,7 @@ async def test_results_are_not_drawn_while_the_app_ends(console: ConsoleApp) -> 
         assert drawn == ["there"]
 
 
-async def test_the_lines_on_top_are_not_drawn_while_the_app_ends(
-    console: ConsoleApp, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_the_lines_on_top_are_not_drawn_while_the_app_ends(console: ConsoleApp, monkeypatch: pytest.MonkeyPatch):
     drawn = []
     monkeypatch.setattr(Frame, "draw", lambda frame: drawn.append(frame))
     monkeypatch.setattr(Frame, "on_unmount", lambda frame: frame.app.draw_frames(), raising=False)
@@ -140,7 +138,7 @@ async def test_the_lines_on_top_are_not_drawn_while_the_app_ends(
 )
 async def test_text_typed_ahead_goes_into_the_text_that_its_key_opens(
     console: ConsoleApp, before: tuple[str, ...], key: str, opens: str
-) -> None:
+):
     async with running(console, *before) as pilot:
         for character in f"{key}why so":
             console.post_message(events.Key(_character_to_key(character), character))
@@ -149,7 +147,7 @@ async def test_text_typed_ahead_goes_into_the_text_that_its_key_opens(
         await until(pilot, lambda: (text.text if isinstance(text, TextArea) else text.value) == "why so")
 
 
-async def test_a_terminal_that_is_lost_after_its_console_has_ended_changes_nothing(console: ConsoleApp) -> None:
+async def test_a_terminal_that_is_lost_after_its_console_has_ended_changes_nothing(console: ConsoleApp):
     async with console.run_test(size=(120, 40)) as pilot:
         await until_loaded(pilot)
         console.quit()
@@ -165,7 +163,7 @@ async def test_a_terminal_that_is_lost_after_its_console_has_ended_changes_nothi
 @pytest.mark.parametrize("sizes", [((80, 24), (120, 40)), ((120, 40), (80, 24))], ids=["larger", "smaller"])
 async def test_the_terminal_can_be_resized_behind_a_dialog(
     console: ConsoleApp, monkeypatch: pytest.MonkeyPatch, dialog: str, sizes: tuple[tuple[int, int], tuple[int, int]]
-) -> None:
+):
     def write_to_terminal(screen: Screen[object], update: CompositorUpdate) -> None:
         assert update.render_segments(console.console)
         drawn.append(screen)
@@ -186,7 +184,7 @@ async def test_the_terminal_can_be_resized_behind_a_dialog(
         assert [line.cell_length for line in read_lines(console)] == [after[0]] * after[1]
 
 
-async def test_nothing_is_drawn_until_it_can_be_shown(console: ConsoleApp, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nothing_is_drawn_until_it_can_be_shown(console: ConsoleApp, monkeypatch: pytest.MonkeyPatch):
     drawn: list[Size] = []
     async with console.run_test(size=(120, 40)) as pilot:
         await open_screen(pilot, "mission")
@@ -200,9 +198,7 @@ async def test_nothing_is_drawn_until_it_can_be_shown(console: ConsoleApp, monke
 
 
 @pytest.mark.parametrize("size", [Size(40, 12), Size(160, 50)], ids=["smaller", "larger"])
-async def test_a_dialog_is_drawn_in_its_old_size_until_the_new_one_has_reached_it(
-    console: ConsoleApp, size: Size
-) -> None:
+async def test_a_dialog_is_drawn_in_its_old_size_until_the_new_one_has_reached_it(console: ConsoleApp, size: Size):
     async with console.run_test(size=(100, 40)) as pilot:
         await open_screen(pilot, "mission")
         await pilot.press("n")
@@ -216,7 +212,7 @@ async def test_a_dialog_is_drawn_in_its_old_size_until_the_new_one_has_reached_i
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_terminal_that_was_narrow_for_a_moment_shows_what_it_showed_before(
     console: ConsoleApp, monkeypatch: pytest.MonkeyPatch, mode: str
-) -> None:
+):
     draw = Compositor.render_update
     async with console.run_test(size=(100, 40)) as pilot:
         screen = await open_screen(pilot, mode)

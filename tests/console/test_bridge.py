@@ -27,7 +27,7 @@ from tests.console.stand_in import StandIn
 from tests.support.helpers import make_session_ended
 
 
-async def test_many_events_at_once_are_a_few_messages_and_each_toast_comes_in_order() -> None:
+async def test_many_events_at_once_are_a_few_messages_and_each_toast_comes_in_order():
     bus, posted, toasts, last = EventBus(), list[EngineChanged](), list[str](), asyncio.Event()
 
     def post(message: EngineChanged) -> None:
@@ -56,7 +56,7 @@ async def test_many_events_at_once_are_a_few_messages_and_each_toast_comes_in_or
     bridge.close()
 
 
-async def test_a_closed_bridge_posts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_closed_bridge_posts_nothing(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("clawpy_console.bridge.BATCH_INTERVAL_S", 0.0)
     bus, posted = EventBus(), list[EngineChanged]()
     bridge = Bridge(bus, posted.append)
@@ -73,7 +73,7 @@ async def test_a_closed_bridge_posts_nothing(monkeypatch: pytest.MonkeyPatch) ->
     [("succeeded", ("Done: tidied · 2 changed files to land", "warning")),
      ("failed", ("Failed: tidied · 2 changed files to land", "error"))],
 )  # fmt: skip
-def test_a_session_that_ends_with_changes_has_one_toast(state: str, toast: tuple[str, str]) -> None:
+def test_a_session_that_ends_with_changes_has_one_toast(state: str, toast: tuple[str, str]):
     ready = ChangeSetReady(subject="change_1", session_id="s", files=2)
     ended = make_session_ended("s", state, summary="tidied")
     other = ChangeSetReady(subject="change_2", session_id="other", files=1)
@@ -83,7 +83,7 @@ def test_a_session_that_ends_with_changes_has_one_toast(state: str, toast: tuple
     assert late == [toast[0]], "also if the changes of a session that was ended come after its end"
 
 
-def test_the_toast_about_a_stopped_session_says_it_once() -> None:
+def test_the_toast_about_a_stopped_session_says_it_once():
     ended = make_session_ended("s", "cancelled", summary="stopped by you")
     assert [toast.text for toast in make_toasts([ended])] == ["Stopped by you"]
     placed = HoldPlaced(subject="stop", reason="F12 pressed in the console")
@@ -136,18 +136,18 @@ TOASTS: dict[Event, Toast | None] = {
 @pytest.mark.parametrize(
     "event, toast", TOASTS.items(), ids=[f"{event.kind}-{number}" for number, event in enumerate(TOASTS)]
 )
-def test_each_sort_of_event_has_its_toast(event: Event, toast: Toast | None) -> None:
+def test_each_sort_of_event_has_its_toast(event: Event, toast: Toast | None):
     assert list(make_toasts([event])) == ([toast] if toast is not None else [])
 
 
-def test_no_kind_of_toast_is_left_out_above() -> None:
+def test_no_kind_of_toast_is_left_out_above():
     assert {event.kind for event in TOASTS} == TOAST_MAKERS.keys()
 
 
 @pytest.mark.long
 async def test_an_event_updates_the_screen_and_rings_without_the_focus(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     alerts = []
     monkeypatch.setattr(type(console), "notify_in_terminal", lambda app, text: alerts.append(text))
     monkeypatch.setattr(type(console), "bell", lambda self: alerts.append("bell"))
@@ -165,7 +165,7 @@ async def test_an_event_updates_the_screen_and_rings_without_the_focus(
         await until(pilot, lambda: alerts == ["bell", "clawpy: Failed: 2 red"])
 
 
-async def test_a_toast_names_the_key_of_its_screen_as_it_is_now(console: ConsoleApp, engine: StandIn) -> None:
+async def test_a_toast_names_the_key_of_its_screen_as_it_is_now(console: ConsoleApp, engine: StandIn):
     async with running(console, notifications=True) as pilot:
         console.keymap = {"app.work": "f6"}
         engine.bus.publish(ChangeSetReady(subject="c", session_id="s", files=1))

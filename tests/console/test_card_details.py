@@ -108,17 +108,17 @@ test_story = pytest.mark.long(make_story_test(STORIES))
 @pytest.mark.parametrize("steps", [(press("enter"), sees("Card details")), (sees("WHY"),)], ids=["details", "beside"])
 async def test_the_evidence_names_the_hosts_that_the_work_may_reach(
     console: ConsoleApp, engine: StandIn, steps: tuple[Step, ...]
-) -> None:
+):
     engine.cards.describe_sandbox = lambda id: "bubblewrap, network only to pypi.org"  # type: ignore[method-assign]
     await play(console, *steps, sees("network only to pypi.org"), size=(200, 60))
 
 
-async def test_details_say_that_there_is_more_below_until_it_is_in_sight(console: ConsoleApp) -> None:
+async def test_details_say_that_there_is_more_below_until_it_is_in_sight(console: ConsoleApp):
     more = (press("enter"), sees("▼ more below: PgDn"), press("pagedown", times=9), hides("▼ more below"))
     await play(console, *more, size=(80, 24))
 
 
-async def test_details_of_another_card_begin_anew_at_the_present_size(console: ConsoleApp) -> None:
+async def test_details_of_another_card_begin_anew_at_the_present_size(console: ConsoleApp):
     async with running(console, "enter", "e", "x", "escape", "escape") as pilot:
         await pilot.resize_terminal(80, 24)
         await carry_out(pilot, press("j enter"), sees(SECOND))
@@ -131,9 +131,7 @@ async def test_details_of_another_card_begin_anew_at_the_present_size(console: C
 
 
 @pytest.mark.long
-async def test_the_risk_of_a_card_is_not_confirmed_by_that_of_the_card_before(
-    console: ConsoleApp, engine: StandIn
-) -> None:
+async def test_the_risk_of_a_card_is_not_confirmed_by_that_of_the_card_before(console: ConsoleApp, engine: StandIn):
     verdicts = engine.cards.all[RISKY].verdicts
     for card_id in (FIRST, SECOND):
         engine.cards.all[card_id] = replace(engine.cards.all[card_id], verdicts=verdicts)
@@ -143,7 +141,7 @@ async def test_the_risk_of_a_card_is_not_confirmed_by_that_of_the_card_before(
         await carry_out(pilot, press("A"), never_called("approve"))
 
 
-async def test_the_way_past_a_risk_is_the_key_of_the_operator(console: ConsoleApp, engine: StandIn) -> None:
+async def test_the_way_past_a_risk_is_the_key_of_the_operator(console: ConsoleApp, engine: StandIn):
     engine.cards.all[FIRST] = replace(engine.cards.all[FIRST], verdicts=engine.cards.all[RISKY].verdicts)
     async with running(console) as pilot:
         console.keymap = {"details.insist": "f6"}
@@ -153,7 +151,7 @@ async def test_the_way_past_a_risk_is_the_key_of_the_operator(console: ConsoleAp
 @pytest.mark.parametrize("refusal", [None, Refusal("busy", "a session works there already", "wait for it")])
 async def test_an_answer_to_an_approval_leaves_the_details_of_another_card_open(
     console: ConsoleApp, engine: StandIn, refusal: Refusal | None
-) -> None:
+):
     answered = hold_back(engine.cards, "approve")
     engine.refuse = {"approve": refusal} if refusal else {}
     async with running(console, "enter", "a", "escape", "j", "enter", notifications=True) as pilot:

@@ -98,7 +98,7 @@ STORIES: Stories = {
 test_story = pytest.mark.long(make_story_test(STORIES))
 
 
-async def test_keys_are_ignored_for_a_moment_after_the_engine_replaced_the_card(console: ConsoleApp) -> None:
+async def test_keys_are_ignored_for_a_moment_after_the_engine_replaced_the_card(console: ConsoleApp):
     async with running(console) as pilot:
         seconds = 100.0
         find_stack(console).clock = lambda: seconds

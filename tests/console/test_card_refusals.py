@@ -119,7 +119,7 @@ FIX = (
 @pytest.mark.long
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)])
 @pytest.mark.parametrize("key", ["approve", "undo"])
-async def test_a_refusal_is_shown_whole(console: ConsoleApp, engine: StandIn, key: str, size: tuple[int, int]) -> None:
+async def test_a_refusal_is_shown_whole(console: ConsoleApp, engine: StandIn, key: str, size: tuple[int, int]):
     engine.refuse[key] = Refusal("blocked", REFUSAL_REASON, FIX)
     async with running(console, *(["right"] if key == "approve" else ["left", "u"]), size=size) as pilot:
         message = console.screen.query_one("#message")

@@ -104,7 +104,7 @@ test_story = pytest.mark.long(make_story_test(STORIES))
 
 
 @pytest.mark.long
-async def test_an_undone_card_is_in_front_at_once_and_stays(console: ConsoleApp, engine: StandIn) -> None:
+async def test_an_undone_card_is_in_front_at_once_and_stays(console: ConsoleApp, engine: StandIn):
     answered = hold_back(engine.cards, "snooze")
     async with running(console, "s", "u") as pilot:
         assert find_front_id(console) == FIRST
@@ -121,7 +121,7 @@ async def test_an_undone_card_is_in_front_at_once_and_stays(console: ConsoleApp,
 @pytest.mark.parametrize("decision", ["left", "right"])
 async def test_an_undo_undoes_no_decision_that_was_made_after_its_key(
     console: ConsoleApp, engine: StandIn, decision: str
-) -> None:
+):
     answered = hold_back(engine.cards, "undo")
     async with running(console, decision, "u", "u", notifications=True) as pilot:
         await carry_out(pilot, in_front(FIRST), press("left"), in_front(SECOND))

@@ -22,7 +22,7 @@ HOSTILE = [
 @pytest.mark.parametrize("size", [(80, 24), (120, 40)])
 async def test_hostile_text_is_shown_literally_and_breaks_no_column(
     console: ConsoleApp, engine: StandIn, size: tuple[int, int]
-) -> None:
+):
     card = engine.cards.all[FIRST]
     async with running(console, size=size) as pilot:
         for text in HOSTILE:
@@ -39,7 +39,7 @@ async def test_hostile_text_is_shown_literally_and_breaks_no_column(
         await pilot.press("enter", "escape")
 
 
-def test_the_engine_gives_the_words_for_the_work_of_a_flow_that_the_console_does_not_know() -> None:
+def test_the_engine_gives_the_words_for_the_work_of_a_flow_that_the_console_does_not_know():
     card = replace(
         stand_in_data.make_card(1, "x", flow="paint_the_shed", check_only=False),
         work="painting",
@@ -52,7 +52,7 @@ def test_the_engine_gives_the_words_for_the_work_of_a_flow_that_the_console_does
 @pytest.mark.parametrize(
     "check_only, words", [(True, "only checks, without a sandbox"), (False, "you land the changes")]
 )
-def test_nothing_that_runs_without_a_sandbox_is_called_read_only(check_only: bool, words: str) -> None:
+def test_nothing_that_runs_without_a_sandbox_is_called_read_only(check_only: bool, words: str):
     assert "read-only" in describe_work(stand_in_data.make_card(1, "x"))
     waived = RailVerdict("gate", Verdict.ALLOW, "the settings allow that", GateRuleName.SANDBOX_WAIVED)
     assert words in describe_work(stand_in_data.make_card(1, "x", check_only=check_only, verdicts=(waived,)))
@@ -67,11 +67,11 @@ def test_nothing_that_runs_without_a_sandbox_is_called_read_only(check_only: boo
     ],
     ids=["read-only", "a branch", "an installation"],
 )
-def test_a_card_ends_with_how_to_undo_it(check_only: bool, undo_note: str, end: str) -> None:
+def test_a_card_ends_with_how_to_undo_it(check_only: bool, undo_note: str, end: str):
     card = stand_in_data.make_card(1, "x", check_only=check_only, undo_note=undo_note)
     assert describe_work(card).endswith(end)
 
 
-def test_a_card_without_a_cost_shows_none() -> None:
+def test_a_card_without_a_cost_shows_none():
     assert "est. $0.05" in describe_work(stand_in_data.make_card(1, "x", estimate=50_000))
     assert "$" not in describe_work(stand_in_data.make_card(1, "x", estimate=0))

@@ -135,9 +135,7 @@ test_story = pytest.mark.long(make_story_test(STORIES))
     "key, call",
     [("right", "approve"), ("l", "approve"), ("left", "dismiss"), ("h", "dismiss"), ("up", "snooze"), ("s", "snooze")],
 )
-async def test_a_decision_shows_the_next_card_at_once(
-    console: ConsoleApp, engine: StandIn, key: str, call: str
-) -> None:
+async def test_a_decision_shows_the_next_card_at_once(console: ConsoleApp, engine: StandIn, key: str, call: str):
     async with running(console) as pilot:
         assert find_front_id(console) == FIRST
         await pilot.press(key)
@@ -148,9 +146,7 @@ async def test_a_decision_shows_the_next_card_at_once(
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60)])
-async def test_a_click_on_a_row_shows_its_card_and_a_second_one_its_details(
-    console: ConsoleApp, size: tuple[int, int]
-) -> None:
+async def test_a_click_on_a_row_shows_its_card_and_a_second_one_its_details(console: ConsoleApp, size: tuple[int, int]):
     async with running(console, size=size) as pilot:
 
         async def click(text: str) -> None:
@@ -169,7 +165,7 @@ async def test_a_click_on_a_row_shows_its_card_and_a_second_one_its_details(
 
 
 @pytest.mark.long
-async def test_alt_and_a_letter_is_not_said_to_be_the_key_of_the_letter(console: ConsoleApp) -> None:
+async def test_alt_and_a_letter_is_not_said_to_be_the_key_of_the_letter(console: ConsoleApp):
     async with running(console, notifications=True) as pilot:
         console.post_message(Key("alt+n", "n"))
         await pilot.press("slash")

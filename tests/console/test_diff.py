@@ -55,13 +55,13 @@ def change_every_sort(engine: StandIn) -> None:
         ("", "a", ""),
     ],
 )
-def test_only_the_part_of_a_line_that_changed_is_marked(line: str, replacement: str, changed: str) -> None:
+def test_only_the_part_of_a_line_that_changed_is_marked(line: str, replacement: str, changed: str):
     start, end = diff.find_changed_part(line, replacement)
     assert line[start:end] == changed
 
 
 @pytest.mark.long
-async def test_hunks_and_files_fold_and_are_gone_through(console: ConsoleApp) -> None:
+async def test_hunks_and_files_fold_and_are_gone_through(console: ConsoleApp):
     await play(
         console,
         *IN_DIFF,
@@ -80,7 +80,7 @@ async def test_hunks_and_files_fold_and_are_gone_through(console: ConsoleApp) ->
 
 
 @pytest.mark.long
-async def test_every_sort_of_change_is_described(console: ConsoleApp) -> None:
+async def test_every_sort_of_change_is_described(console: ConsoleApp):
     await play(
         console,
         Given(change_every_sort),
@@ -93,7 +93,7 @@ async def test_every_sort_of_change_is_described(console: ConsoleApp) -> None:
 
 async def test_a_warning_about_a_file_gets_the_room_of_a_terminal_that_became_wide(
     console: ConsoleApp, engine: StandIn
-) -> None:
+):
     set_change(engine, files=(FileChange("sub", "modified", 1, 1, refused="a submodule: its files belong to it"),))
     async with running(console, "2", size=(40, 12)) as pilot:
         await carry_out(pilot, press("tab tab"), sees("✗ sub: a sub"), hides("it; cannot be landed"))
@@ -101,7 +101,7 @@ async def test_a_warning_about_a_file_gets_the_room_of_a_terminal_that_became_wi
         await carry_out(pilot, sees("✗ sub: a submodule: its files belong to it; cannot be landed"))
 
 
-async def test_very_long_lines_are_moved(console: ConsoleApp) -> None:
+async def test_very_long_lines_are_moved(console: ConsoleApp):
     await play(
         console,
         Given(lambda engine: set_hunks(engine, f"@@ -0,0 +1 @@\n+{'x' * 300}the end\n")),
@@ -117,9 +117,7 @@ async def test_very_long_lines_are_moved(console: ConsoleApp) -> None:
 
 
 @pytest.mark.parametrize("size, split", [((160, 50), True), ((159, 50), False)])
-async def test_a_diff_is_side_by_side_where_there_is_room(
-    console: ConsoleApp, size: tuple[int, int], split: bool
-) -> None:
+async def test_a_diff_is_side_by_side_where_there_is_room(console: ConsoleApp, size: tuple[int, int], split: bool):
     def is_side_by_side(app: ConsoleApp) -> bool:
         line = next(item for item in read_screen(app).split("\n") if "round(sum(lines),2)" in item)
         return ("round(sum(lines), 2)" in line) is split

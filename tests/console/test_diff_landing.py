@@ -93,9 +93,7 @@ def land_elsewhere(until: threading.Event) -> Step:
         ({"cut": True, "all_or_nothing": True}, {1}, [()]),
     ],
 )
-def test_only_marked_hunks_are_parts_to_land(
-    more: dict[str, object], marked: set[int], hunks: list[tuple[int, ...]]
-) -> None:
+def test_only_marked_hunks_are_parts_to_land(more: dict[str, object], marked: set[int], hunks: list[tuple[int, ...]]):
     file = make_diff_file(**more)
     parts = diff.select_parts([file], {(file.change.path, number) for number in marked})
     assert parts == [FilePart(file.change.path, numbers) for numbers in hunks]
@@ -212,7 +210,7 @@ test_story = pytest.mark.long(make_story_test(STORIES, *IN_DIFF))
 
 
 @pytest.mark.long
-async def test_the_preview_of_an_earlier_diff_is_not_shown_beside_the_next(console: ConsoleApp) -> None:
+async def test_the_preview_of_an_earlier_diff_is_not_shown_beside_the_next(console: ConsoleApp):
     is_previewed, is_read = threading.Event(), threading.Event()
     await play(
         console,
@@ -230,7 +228,7 @@ async def test_the_preview_of_an_earlier_diff_is_not_shown_beside_the_next(conso
 
 
 @pytest.mark.long
-async def test_nothing_lands_and_no_other_session_changes_while_a_diff_is_read(console: ConsoleApp) -> None:
+async def test_nothing_lands_and_no_other_session_changes_while_a_diff_is_read(console: ConsoleApp):
     is_read = threading.Event()
     await play(
         console,

@@ -15,7 +15,7 @@ REASONS = {"t": "not-now", "x": "wrong", "d": "already-done", "v": "never-here",
 
 
 @pytest.mark.parametrize("key", REASONS)
-async def test_a_letter_just_after_a_dismissal_is_its_reason(console: ConsoleApp, key: str) -> None:
+async def test_a_letter_just_after_a_dismissal_is_its_reason(console: ConsoleApp, key: str):
     await play(
         console,
         press(f"left {key}"),
@@ -27,7 +27,7 @@ async def test_a_letter_just_after_a_dismissal_is_its_reason(console: ConsoleApp
 
 async def test_a_dismissed_prompt_of_ones_own_is_not_asked_whether_it_never_comes_again(
     console: ConsoleApp, engine: StandIn
-) -> None:
+):
     async with running(console) as pilot:
         find_stack(console).clock = lambda: 0.0  # the question stays
         own = replace(engine.cards.all[FIRST], source=Source.OPERATOR)
@@ -39,7 +39,7 @@ async def test_a_dismissed_prompt_of_ones_own_is_not_asked_whether_it_never_come
 
 @pytest.mark.long
 @pytest.mark.parametrize("between", ["j", "k", "w", "tab", "7", "u", "wait", "no dismissal"])
-async def test_any_other_key_ends_the_question_for_a_reason(console: ConsoleApp, between: str) -> None:
+async def test_any_other_key_ends_the_question_for_a_reason(console: ConsoleApp, between: str):
     async with running(console) as pilot:
         seconds = 0.0
         find_stack(console).clock = lambda: seconds

@@ -56,7 +56,7 @@ STORIES: Stories = {
 test_story = make_story_test(STORIES)
 
 
-async def test_the_first_check_is_not_called_no_check(console: ConsoleApp, engine: StandIn) -> None:
+async def test_the_first_check_is_not_called_no_check(console: ConsoleApp, engine: StandIn):
     engine.cards.all = {}
     engine.checks.last_checked, engine.checks.is_checking = dict, True
     async with running(console) as pilot:

@@ -18,7 +18,7 @@ def answer_rails(engine: StandIn, *verdicts: RailVerdict) -> None:
     engine.cards.preview_rails = lambda id: verdicts  # type: ignore[method-assign]
 
 
-async def test_the_rails_are_asked_again_when_cards_change(console: ConsoleApp, engine: StandIn) -> None:
+async def test_the_rails_are_asked_again_when_cards_change(console: ConsoleApp, engine: StandIn):
     answer_rails(engine, RailVerdict("gate", Verdict.ASK, "by you; 7 of 10 decisions made; quiet hours"))
     async with running(console, size=WIDE) as pilot:
         await carry_out(pilot, sees("▲ by you"), sees("also: 7 of 10 decisions made; quiet hours"))
@@ -28,7 +28,7 @@ async def test_the_rails_are_asked_again_when_cards_change(console: ConsoleApp, 
         await carry_out(pilot, sees("8 of 10 decisions made"))
 
 
-async def test_without_learning_the_pane_is_short_and_the_details_are_not(console: ConsoleApp, engine: StandIn) -> None:
+async def test_without_learning_the_pane_is_short_and_the_details_are_not(console: ConsoleApp, engine: StandIn):
     engine.cards.all = {card.id: card for card in read_stack(stated=False)}
     costs = RailVerdict("cost", Verdict.ALLOW, "costs $0.00")
     answer_rails(engine, costs, RailVerdict("gate", Verdict.ASK, "not by itself; phase 0"))
@@ -38,7 +38,7 @@ async def test_without_learning_the_pane_is_short_and_the_details_are_not(consol
 
 
 @pytest.mark.long
-async def test_the_evidence_gets_the_lines_that_the_queue_leaves(console: ConsoleApp, engine: StandIn) -> None:
+async def test_the_evidence_gets_the_lines_that_the_queue_leaves(console: ConsoleApp, engine: StandIn):
     engine.changes.all = []
     async with running(console, size=WIDE) as pilot:
         await carry_out(pilot, sees("Nothing."))

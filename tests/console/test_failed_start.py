@@ -18,7 +18,7 @@ REFUSAL = Refusal("home_held", "another clawpy (process 4711) holds it", "use --
     [(REFUSAL, ("4711", "use --home")), (RuntimeError("disk on fire"), ("disk on fire",))],
     ids=["a_refusal", "an_unexpected_error"],
 )
-async def test_the_operator_leaves_with_exit_code_1(home: Home, error: Exception, texts: tuple[str, ...]) -> None:
+async def test_the_operator_leaves_with_exit_code_1(home: Home, error: Exception, texts: tuple[str, ...]):
     def open_engine() -> StandIn:
         raise error
 
@@ -29,7 +29,7 @@ async def test_the_operator_leaves_with_exit_code_1(home: Home, error: Exception
     assert console.return_code == 1
 
 
-async def test_output_of_last_time_is_not_said_to_be_missing_until_it_can_be_read(home: Home) -> None:
+async def test_output_of_last_time_is_not_said_to_be_missing_until_it_can_be_read(home: Home):
     errors, engine = [REFUSAL], StandIn()
     last_state = AppState(sessions=tuple(engine.sessions.all[1:]))
     save_last_screen(home.last_screen, LastScreen(last_state, saved_at=NOW))
@@ -49,7 +49,7 @@ async def test_output_of_last_time_is_not_said_to_be_missing_until_it_can_be_rea
 
 
 @pytest.mark.parametrize("error", [REFUSAL, RuntimeError("disk on fire")], ids=["a_refusal", "an_unexpected_error"])
-async def test_the_second_try_opens_the_console(home: Home, error: Exception) -> None:
+async def test_the_second_try_opens_the_console(home: Home, error: Exception):
     errors = [error]
 
     def open_engine() -> StandIn:

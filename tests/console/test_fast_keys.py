@@ -59,12 +59,12 @@ def pass_on(key: events.Key) -> events.Key:
     return key
 
 
-async def test_escape_pressed_twice_in_the_last_dialog_closes_only_that(console: ConsoleApp) -> None:
+async def test_escape_pressed_twice_in_the_last_dialog_closes_only_that(console: ConsoleApp):
     await play(console, press("question_mark"), press_at_once("escape escape"), CLOSED, press("2"), on_screen("work"))
 
 
 @pytest.mark.long
-async def test_enter_pressed_twice_in_the_palette_leaves_the_dialog_below_open(console: ConsoleApp) -> None:
+async def test_enter_pressed_twice_in_the_palette_leaves_the_dialog_below_open(console: ConsoleApp):
     await play(
         console,
         press("enter"),
@@ -79,7 +79,7 @@ async def test_enter_pressed_twice_in_the_palette_leaves_the_dialog_below_open(c
     )
 
 
-async def test_the_palette_opens_again_while_the_last_one_still_closes(console: ConsoleApp) -> None:
+async def test_the_palette_opens_again_while_the_last_one_still_closes(console: ConsoleApp):
     def close_and_open(app: ConsoleApp) -> None:
         app.screen.dismiss()
         app.action_command_palette()
@@ -100,7 +100,7 @@ async def test_the_palette_opens_again_while_the_last_one_still_closes(console: 
 )
 async def test_the_console_may_end_while_a_screen_comes_up(
     console: ConsoleApp, open_screen: Callable[[ConsoleApp], object]
-) -> None:
+):
     async with running(console):
         open_screen(console)
         console.exit()
@@ -108,7 +108,7 @@ async def test_the_console_may_end_while_a_screen_comes_up(
 
 
 @pytest.mark.long
-async def test_enter_pressed_twice_in_the_palette_runs_a_command_once(console: ConsoleApp) -> None:
+async def test_enter_pressed_twice_in_the_palette_runs_a_command_once(console: ConsoleApp):
     await play(
         console,
         press("2 colon"),
@@ -122,12 +122,12 @@ async def test_enter_pressed_twice_in_the_palette_runs_a_command_once(console: C
 
 
 @pytest.mark.long
-async def test_page_up_before_the_palette_has_its_list_moves_nothing(console: ConsoleApp) -> None:
+async def test_page_up_before_the_palette_has_its_list_moves_nothing(console: ConsoleApp):
     await play(console, press_at_once("colon up home pageup pagedown"), shows(CommandPalette), press("escape"), CLOSED)
 
 
 @pytest.mark.long
-async def test_enter_pressed_twice_asks_a_question_once(console: ConsoleApp) -> None:
+async def test_enter_pressed_twice_asks_a_question_once(console: ConsoleApp):
     await play(
         console,
         press("6"),
@@ -140,7 +140,7 @@ async def test_enter_pressed_twice_asks_a_question_once(console: ConsoleApp) -> 
 
 
 @pytest.mark.long
-async def test_a_file_is_saved_once_when_the_key_is_pressed_twice(console: ConsoleApp) -> None:
+async def test_a_file_is_saved_once_when_the_key_is_pressed_twice(console: ConsoleApp):
     await play(
         console,
         *open_editor(),
@@ -155,7 +155,7 @@ async def test_a_file_is_saved_once_when_the_key_is_pressed_twice(console: Conso
 
 
 @pytest.mark.long
-async def test_a_card_is_approved_once_when_the_key_is_pressed_twice(console: ConsoleApp, engine: StandIn) -> None:
+async def test_a_card_is_approved_once_when_the_key_is_pressed_twice(console: ConsoleApp, engine: StandIn):
     approved = hold_back(engine.cards, "approve")
     await play(
         console,
@@ -172,7 +172,7 @@ async def test_a_card_is_approved_once_when_the_key_is_pressed_twice(console: Co
 @pytest.mark.long
 async def test_one_change_of_guidance_is_undone_when_the_key_is_pressed_twice(
     console: ConsoleApp, engine: StandIn, world: Organisation
-) -> None:
+):
     undone = hold_back(engine.profiles, "undo")
     await play(
         console,
@@ -202,7 +202,7 @@ async def test_one_change_of_guidance_is_undone_when_the_key_is_pressed_twice(
 
 
 @pytest.mark.long
-async def test_comments_are_sent_once_when_the_key_is_pressed_twice(console: ConsoleApp, engine: StandIn) -> None:
+async def test_comments_are_sent_once_when_the_key_is_pressed_twice(console: ConsoleApp, engine: StandIn):
     read = hold_back(engine.changes.comments, "make_unsent_message")
     await play(
         console,
@@ -223,7 +223,7 @@ async def test_comments_are_sent_once_when_the_key_is_pressed_twice(console: Con
 @pytest.mark.long
 async def test_a_key_to_another_screen_is_followed_while_one_opens(
     console: ConsoleApp, world: Organisation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     is_opened = asyncio.Event()
 
     async def switch_slowly(mode: str) -> None:

@@ -28,7 +28,7 @@ def learnings() -> StandInLearnings:
 
 
 @pytest.mark.parametrize("width", [36, 48, 78, 120])
-def test_no_line_is_wider_than_its_room(candidates: StandInAdaptation, learnings: StandInLearnings, width: int) -> None:
+def test_no_line_is_wider_than_its_room(candidates: StandInAdaptation, learnings: StandInLearnings, width: int):
     fields = [
         field
         for id in candidates.all
@@ -42,7 +42,7 @@ def test_no_line_is_wider_than_its_room(candidates: StandInAdaptation, learnings
     assert [line.plain for line in render_fields(fields, width) if line.cell_length > width] == []
 
 
-def test_a_change_shows_only_the_lines_near_it() -> None:
+def test_a_change_shows_only_the_lines_near_it():
     many = [f"line {number}" for number in range(60)]
     changed = [*many[:10], "other", *many[11:40], "last", *many[41:]]
     lines = [field.text for field in make_change_fields(many, changed)]
@@ -54,7 +54,7 @@ def test_a_change_shows_only_the_lines_near_it() -> None:
     assert [change.text for change in make_change_fields(["a", "b"], ["c", "b"])] == ["- a", "+ c", "  b"]
 
 
-def test_lift_shows_runs_share_difference_and_interval(candidates: StandInAdaptation) -> None:
+def test_lift_shows_runs_share_difference_and_interval(candidates: StandInAdaptation):
     def describe_lift(value: object) -> str:
         view = dataclasses.replace(candidates.view(STOCK.id), lift=value)
         return format_text(learning_fields.make_lift_fields(document(view)["lift"]))
@@ -71,7 +71,7 @@ def test_lift_shows_runs_share_difference_and_interval(candidates: StandInAdapta
 SAID = "Round a discount once, at the end"
 
 
-def test_patterns_name_their_finders_and_uses() -> None:
+def test_patterns_name_their_finders_and_uses():
     patterns = [{"text": SAID, "foundBy": 0, "uses": 0}, {"text": f"cents: {SAID}", "foundBy": 2, "uses": 1}]
     text = [
         line.text
@@ -80,7 +80,7 @@ def test_patterns_name_their_finders_and_uses() -> None:
     assert text == ["patterns", f"- {SAID}", f"- cents: {SAID}  · found by 2 workers  · in 1 prompt"]
 
 
-def test_a_delivered_finding_names_its_pattern() -> None:
+def test_a_delivered_finding_names_its_pattern():
     def describe_finding(pattern: str) -> str:
         learning = OfferedFinding("learning:1", SAID, "", "ui", "", Score(0.9, ()), Score(0.8, ()))
         finding = Bubble("bub_1", learning, "lead", BubbleState.FLUSHED, (), NOW, NOW, pattern)

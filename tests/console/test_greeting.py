@@ -99,9 +99,7 @@ test_a_first_run_offers_agents_and_models = pytest.mark.long(make_story_test(STO
 
 
 @pytest.mark.parametrize("size", [(80, 24), (200, 60)])
-async def test_the_hints_of_a_first_run_fit_their_lines(
-    console: ConsoleApp, engine: StandIn, size: tuple[int, int]
-) -> None:
+async def test_the_hints_of_a_first_run_fit_their_lines(console: ConsoleApp, engine: StandIn, size: tuple[int, int]):
     engine.settings.current.keys = {"work.land": "P"}
     lines = (  # each on a line of its own
         "Each card is useful work: → runs it, ← dismisses it, ↑ snoozes it",
@@ -112,7 +110,7 @@ async def test_the_hints_of_a_first_run_fit_their_lines(
     await play(console, serve_koji_core(), sees(*lines), size=size)
 
 
-async def test_a_summary_after_an_absence_stays_until_a_key(home: Home, engine: StandIn) -> None:
+async def test_a_summary_after_an_absence_stays_until_a_key(home: Home, engine: StandIn):
     since = LastScreen(AppState(), welcomed=True, saved_at=NOW - timedelta(hours=3))
     save_last_screen(home.last_screen, since)
     words = ("While you were away, 3h", "done", "approved", "dismissed", "2 learnings promoted", "spent")

@@ -155,7 +155,7 @@ STORIES: Stories = {
 test_story = pytest.mark.usefixtures("world")(make_story_test(STORIES, size=WIDE))
 
 
-async def test_guidance_is_the_block_the_next_prompt_carries(console: ConsoleApp, world: Organisation) -> None:
+async def test_guidance_is_the_block_the_next_prompt_carries(console: ConsoleApp, world: Organisation):
     world.configure(m1_token_budget=300)
     guidance = world.cascade.guidance("backend_builder")
     assert any(hop.cut for hop in guidance.hops)
@@ -173,7 +173,7 @@ async def test_guidance_is_the_block_the_next_prompt_carries(console: ConsoleApp
     await play(console, *open_agent("backend_builder", "guidance"), is_shown, words, *leads, size=WIDE)
 
 
-async def test_findings_show_each_gate_with_its_figures(console: ConsoleApp, world: Organisation) -> None:
+async def test_findings_show_each_gate_with_its_figures(console: ConsoleApp, world: Organisation):
     async with running(console, size=WIDE) as pilot:
         await carry_out(pilot, *open_agent("backend_builder", "findings"), press("enter"))
         assert "FOUND BY IT  1 waiting  ·  2 refused  ·  1 sent up" in read_screen(console)
@@ -188,7 +188,7 @@ async def test_findings_show_each_gate_with_its_figures(console: ConsoleApp, wor
 
 async def test_an_empty_organisation_shows_its_owner_and_offers_a_new_agent(
     console: ConsoleApp, engine: StandIn, world: Organisation, tmp_path: Path
-) -> None:
+):
     engine.agents = Agents(  # type: ignore[assignment]
         tmp_path / "agents", cascade_config=world.config, settings=FixedSettings(), record=world.database.record
     )
@@ -205,7 +205,7 @@ async def test_an_empty_organisation_shows_its_owner_and_offers_a_new_agent(
 
 
 @pytest.mark.usefixtures("world")
-async def test_details_that_come_late_are_not_shown_beside_a_group(console: ConsoleApp, engine: StandIn) -> None:
+async def test_details_that_come_late_are_not_shown_beside_a_group(console: ConsoleApp, engine: StandIn):
     is_read = threading.Event()
     await play(
         console,

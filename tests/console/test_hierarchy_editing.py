@@ -164,7 +164,7 @@ test_story = pytest.mark.usefixtures("world")(make_story_test(STORIES, size=WIDE
 @pytest.mark.usefixtures("world")
 async def test_a_new_agent_is_created_with_the_key_of_the_operator_which_a_low_terminal_shows(
     console: ConsoleApp, engine: StandIn
-) -> None:
+):
     engine.settings.current.keys = {"new_agent.create": "f6"}
     hints = sees("A new agent under ceo", "F6 create", "esc cancel")
     await play(console, *open_agent("ceo"), press("n"), hints, size=(80, 24))

@@ -25,12 +25,10 @@ SHOTS = {
 )
 def test_the_hierarchy_looks_as_in_its_picture(
     console: ConsoleApp, world: Organisation, compare_snapshot: CompareSnapshot, shot: str, size: str
-) -> None:
+):
     compare_snapshot(console, size, *SHOTS[shot])
 
 
-def test_a_move_looks_as_in_its_picture(
-    console: ConsoleApp, world: Organisation, compare_snapshot: CompareSnapshot
-) -> None:
+def test_a_move_looks_as_in_its_picture(console: ConsoleApp, world: Organisation, compare_snapshot: CompareSnapshot):
     keys = (*SHOTS["who"], "m", *"frontend_l")
     compare_snapshot(console, "120x40", *keys, theme="clawpy-light")

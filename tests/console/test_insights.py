@@ -137,7 +137,7 @@ test_story = pytest.mark.long(make_story_test(STORIES, press("7"), READ))
 
 
 @pytest.mark.long
-async def test_a_key_pressed_twice_opens_one_dialog(console: ConsoleApp, engine: StandIn) -> None:
+async def test_a_key_pressed_twice_opens_one_dialog(console: ConsoleApp, engine: StandIn):
     looked = hold_back(engine.training, "offer")
     one_dialog = Until(
         "one dialog", lambda app: len(app.screen_stack) == 2 and not any(item.is_running for item in app.workers)
@@ -158,7 +158,7 @@ async def test_a_key_pressed_twice_opens_one_dialog(console: ConsoleApp, engine:
 
 async def test_the_end_of_a_training_is_a_toast_and_new_figures(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setattr(insights.InsightsScreen, "READ_DEBOUNCE_S", 0.05)
 
     def ends(app: ConsoleApp) -> None:
@@ -189,7 +189,7 @@ def make_bucket(stated: float, rate: float, decided: int = 20, unstated: int = 0
     return document(replace_metrics(StandIn().insights.read(30), calibration=(item,)))["calibration"][0]
 
 
-def test_an_approved_card_that_could_not_run_is_not_called_undecided(read: Insights) -> None:
+def test_an_approved_card_that_could_not_run_is_not_called_undecided(read: Insights):
     message = insights.explain_no_figures(replace_metrics(read, approved=0, rejected=0, cannot_run=1), DEFAULT_KEY)
     assert message.startswith("1 could not run, so it counts in no rate. On mission control (1)")
     message = insights.explain_no_figures(replace_metrics(read, approved=0, rejected=0, cannot_run=0), DEFAULT_KEY)
@@ -200,7 +200,7 @@ def test_an_approved_card_that_could_not_run_is_not_called_undecided(read: Insig
     "own, decisions, words",
     [(0, 4, "cards. On"), (4, 0, "cards. On"), (4, 4, "cards, only prompts of your own. On")],
 )
-def test_decisions_on_prompts_of_your_own_alone_are_named(read: Insights, own: int, decisions: int, words: str) -> None:
+def test_decisions_on_prompts_of_your_own_alone_are_named(read: Insights, own: int, decisions: int, words: str):
     undecided = replace_metrics(read, approved=0, rejected=0, cannot_run=0, own=own)
     phase = dataclasses.replace(read.phase, decisions=decisions)
     message = insights.explain_no_figures(dataclasses.replace(undecided, phase=phase), DEFAULT_KEY)
@@ -217,11 +217,11 @@ def test_decisions_on_prompts_of_your_own_alone_are_named(read: Insights, own: i
         (make_bucket(0.4, 0.9, 3, unstated=3), "cold start"),
     ],
 )
-def test_the_verdict_on_a_range_of_confidence(bucket_document: dict[str, Any], verdict: str) -> None:
+def test_the_verdict_on_a_range_of_confidence(bucket_document: dict[str, Any], verdict: str):
     assert predictions.judge_calibration(bucket_document)[0] == verdict
 
 
-def test_no_decision_none_approved_and_some_approved_look_different(read: Insights) -> None:
+def test_no_decision_none_approved_and_some_approved_look_different(read: Insights):
     assert draw_sparkline([None, 0.0, 0.5, 1.0], 1.0) == "·▁▅█"
     days = [FIRST + timedelta(days=number) for number in range(5)]
     decided = ((0, 0), (0, 3), (1, 1), (3, 0))
@@ -232,7 +232,7 @@ def test_no_decision_none_approved_and_some_approved_look_different(read: Insigh
     assert list(predictions.make_daily_fields(document(nothing))) == []  # no plot without data
 
 
-def test_a_table_shows_its_first_groups_and_a_cost_only_where_there_is_one(read: Insights) -> None:
+def test_a_table_shows_its_first_groups_and_a_cost_only_where_there_is_one(read: Insights):
     groups = tuple(CardGroup(f"a name of some length {at}", 1000 * at, at, 1, 0.5, 90_000) for at in range(3))
     lines = format_text(
         predictions.make_table_fields(document(replace_metrics(read, sources=groups)), ("sources",), limit=2)
@@ -246,7 +246,7 @@ def test_a_table_shows_its_first_groups_and_a_cost_only_where_there_is_one(read:
 
 
 @pytest.mark.parametrize("width", [40, 58, 80, 120])
-def test_every_line_fits(read: Insights, width: int) -> None:
+def test_every_line_fits(read: Insights, width: int):
     item = document(read)
     fields = [
         *predictions.make_summary_fields(item),
@@ -261,7 +261,7 @@ def test_every_line_fits(read: Insights, width: int) -> None:
     assert max(line.cell_length for line in render_fields(fields, width)) <= width
 
 
-def test_drift_names_the_kinds_of_cards_that_changed(read: Insights) -> None:
+def test_drift_names_the_kinds_of_cards_that_changed(read: Insights):
     drift = TasteDrift(
         50, "your taste changed", (TasteShift("run_tests", 1, 20, 0.8), TasteShift("bisect", 19, 20, 0.3))
     )

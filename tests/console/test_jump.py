@@ -21,7 +21,7 @@ def find_label(jump: Screen[Any], widget: Widget, at: int) -> str:
 
 
 @pytest.mark.parametrize("count", [0, 1, 26, 27, 51, 52, 300, 676])
-def test_no_label_is_the_beginning_of_another(count: int) -> None:
+def test_no_label_is_the_beginning_of_another(count: int):
     ordered = sorted(make_labels(count))
     assert len(ordered) == len(set(ordered)) == count
     assert not any(following.startswith(item) for item, following in pairwise(ordered))
@@ -32,7 +32,7 @@ def test_no_label_is_the_beginning_of_another(count: int) -> None:
 @pytest.mark.parametrize("screen", ["1", "2", "3", "4", "5", "6", "7"])
 async def test_every_screen_has_a_label_on_each_tab_and_pane_and_none_on_a_key(
     console: ConsoleApp, screen: str, size: tuple[int, int]
-) -> None:
+):
     async with running(console, screen, size=size) as pilot:
         await until(pilot, lambda: console.screen.query(KeyLine) and console.screen.query_one(KeyLine).keys)
         read_screen(console)  # the keys have their places once they are drawn
@@ -54,7 +54,7 @@ async def test_every_screen_has_a_label_on_each_tab_and_pane_and_none_on_a_key(
 
 
 @pytest.mark.long
-async def test_a_label_goes_to_a_screen_and_a_row(console: ConsoleApp) -> None:
+async def test_a_label_goes_to_a_screen_and_a_row(console: ConsoleApp):
     async with running(console) as pilot:
         bar = console.screen.query_one("#state")
         await pilot.press("apostrophe")
@@ -70,7 +70,7 @@ async def test_a_label_goes_to_a_screen_and_a_row(console: ConsoleApp) -> None:
 
 
 @pytest.mark.long
-async def test_f2_jumps_while_text_is_typed(console: ConsoleApp) -> None:
+async def test_f2_jumps_while_text_is_typed(console: ConsoleApp):
     async with running(console, "n", size=(80, 24)) as pilot:
         await until(pilot, lambda: isinstance(console.screen, OwnPrompt) and console.focused)
         await pilot.press("apostrophe")

@@ -46,7 +46,7 @@ def _observe(console: ConsoleApp, engine: StandIn) -> object:
 @pytest.mark.parametrize("mode", [*ConsoleApp.MODES])
 async def test_every_key_of_the_key_line_does_something(
     console: ConsoleApp, engine: StandIn, mode: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setattr(permission_pane, "REQUEST_GUARD_S", 0.0)  # a request may be answered as soon as it is shown
     engine.with_agent()
     if mode == "hierarchy":

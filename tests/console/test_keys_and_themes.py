@@ -75,7 +75,7 @@ def compute_contrast(item: str, other: str) -> float:
     return (bright + 0.05) / (dark + 0.05)
 
 
-def test_the_keys_as_shipped_do_not_clash() -> None:
+def test_the_keys_as_shipped_do_not_clash():
     good, refusals = check_keymap({action.id: action.keys for action in ACTIONS})
     assert refusals == []
     assert set(good) == set(BY_ID)
@@ -94,7 +94,7 @@ def test_the_keys_as_shipped_do_not_clash() -> None:
         ({"stack.undo": "6"}, "app.safety"),
     ],
 )
-def test_a_bad_entry_of_the_keymap_is_named(keys: dict[str, str], named: str) -> None:
+def test_a_bad_entry_of_the_keymap_is_named(keys: dict[str, str], named: str):
     good, (refusal,) = check_keymap(keys)
     assert good == {}
     assert named in str(refusal)
@@ -108,28 +108,28 @@ def test_a_bad_entry_of_the_keymap_is_named(keys: dict[str, str], named: str) ->
         ("zzz", "`clawpy help keys` shows the name of each action, such as stack.approve"),
     ],
 )
-def test_the_action_that_was_meant_is_named(action_id: str, fix: str) -> None:
+def test_the_action_that_was_meant_is_named(action_id: str, fix: str):
     _, (refusal,) = check_keymap({action_id: "x"})
     assert refusal.message == f"keys.{action_id}: no such action"
     assert refusal.fix.startswith(fix)
 
 
-def test_two_keys_may_be_swapped() -> None:
+def test_two_keys_may_be_swapped():
     assert check_keymap({"work.land": "b", "work.branch": "L"}) == ({"work.land": "b", "work.branch": "L"}, [])
 
 
-def test_f12_stops_whatever_the_keymap_says() -> None:
+def test_f12_stops_whatever_the_keymap_says():
     assert check_keymap({"app.stop": "f9"})[0] == {"app.stop": "f9,f12"}
 
 
 @pytest.mark.long
 @given(st.dictionaries(st.sampled_from(sorted(BY_ID)) | st.text(max_size=8), st.text(max_size=12), max_size=6))
-def test_any_keymap_is_used_or_refused(keys: dict[str, str]) -> None:
+def test_any_keymap_is_used_or_refused(keys: dict[str, str]):
     good, refusals = check_keymap(keys)
     assert len(good) + len({str(refusal) for refusal in refusals}) >= min(1, len(keys))
 
 
-def test_every_key_is_printable() -> None:
+def test_every_key_is_printable():
     assert not [action.id for action in ACTIONS if not format_key(action.id, {}).isprintable()]
 
 
@@ -192,12 +192,12 @@ test_story = pytest.mark.long(make_story_test(STORIES))
 )
 async def test_a_hint_names_the_key_of_the_operator(
     console: ConsoleApp, engine: StandIn, screen: str, size: tuple[int, int], hint: str
-) -> None:
+):
     engine.settings.current.keys = {"panes.next": "f6"}
     await play(console, press(screen), sees(hint), size=size)
 
 
-def test_all_shipped_themes_are_good() -> None:
+def test_all_shipped_themes_are_good():
     loaded = list(appearance.load_themes(Path("/nowhere")))
     assert [theme.name for theme in loaded] == ["clawpy-ansi", "clawpy-dark", "clawpy-high-contrast", "clawpy-light"]
 
@@ -215,7 +215,7 @@ def test_all_shipped_themes_are_good() -> None:
         ("[colors]", "[colors", "own.toml"),
     ],
 )
-def test_a_bad_theme_names_file_and_key(tmp_path: Path, old: str, new: str, named: str) -> None:
+def test_a_bad_theme_names_file_and_key(tmp_path: Path, old: str, new: str, named: str):
     file = tmp_path / "own.toml"
     file.write_text(OWN.replace(old, new))
     with pytest.raises(Refusal) as refused:
@@ -225,7 +225,7 @@ def test_a_bad_theme_names_file_and_key(tmp_path: Path, old: str, new: str, name
 
 
 @pytest.mark.parametrize("name, least", [("clawpy-dark", 4.5), ("clawpy-light", 4.5), ("clawpy-high-contrast", 7)])
-def test_text_can_be_read(name: str, least: float) -> None:
+def test_text_can_be_read(name: str, least: float):
     import tomllib
 
     colors = tomllib.loads((appearance.find_shipped_folder() / f"{name}.toml").read_text())["colors"]
@@ -235,7 +235,7 @@ def test_text_can_be_read(name: str, least: float) -> None:
     assert compute_contrast(colors["faint"], colors["background"]) >= 3
 
 
-async def test_a_bad_theme_leaves_the_operators_own_in_use(home: Home, engine: StandIn) -> None:
+async def test_a_bad_theme_leaves_the_operators_own_in_use(home: Home, engine: StandIn):
     folder = home.config / "themes"
     folder.mkdir(parents=True)
     (folder / "own.toml").write_text(OWN)

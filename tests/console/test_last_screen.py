@@ -45,7 +45,7 @@ def save_changed(file: Path, change: Callable[[str], str]) -> None:
     assert file.read_text() != text
 
 
-def test_the_last_screen_survives_a_restart(tmp_path: Path) -> None:
+def test_the_last_screen_survives_a_restart(tmp_path: Path):
     file = tmp_path / "cache" / "last_screen.json"
     screen = LastScreen(
         read_state_of_stand_in(), theme="clawpy-light", keys={"work.land": "l"}, welcomed=True, saved_at=NOW
@@ -68,7 +68,7 @@ UNREADABLE_STATES: Mapping[str, Callable[[str], str]] = {
 
 
 @pytest.mark.parametrize("change", UNREADABLE_STATES.values(), ids=UNREADABLE_STATES)
-def test_what_you_typed_and_chose_survives_an_unreadable_state(tmp_path: Path, change: Callable[[str], str]) -> None:
+def test_what_you_typed_and_chose_survives_an_unreadable_state(tmp_path: Path, change: Callable[[str], str]):
     save_changed(tmp_path / "last_screen.json", change)
     assert load_last_screen(tmp_path / "last_screen.json") == TYPED_AND_CHOSEN
 
@@ -76,7 +76,7 @@ def test_what_you_typed_and_chose_survives_an_unreadable_state(tmp_path: Path, c
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b"\xff\xfe", b"null", b'{"version": 1, "known": 7}', b"[" * 100_000], ids=range(7)
 )
-def test_a_file_that_is_no_last_screen_is_ignored(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_last_screen_is_ignored(tmp_path: Path, content: bytes):
     (tmp_path / "last_screen.json").write_bytes(content)
     assert load_last_screen(tmp_path / "last_screen.json") == LastScreen()
 
@@ -85,16 +85,14 @@ def test_a_file_that_is_no_last_screen_is_ignored(tmp_path: Path, content: bytes
     "name, value",
     [("saved_at", "noon"), ("draft", 5), ("prompts", "abc"), ("theme", 7.5), ("keys", {"work.land": 5}), ("keys", [])],
 )
-def test_a_field_of_the_last_screen_that_cannot_be_read_is_left_out_alone(
-    tmp_path: Path, name: str, value: object
-) -> None:
+def test_a_field_of_the_last_screen_that_cannot_be_read_is_left_out_alone(tmp_path: Path, name: str, value: object):
     save_changed(tmp_path / "last_screen.json", lambda text: json.dumps(json.loads(text) | {name: value}))
     expected = trim_last_screen(replace(TYPED_AND_CHOSEN, state=read_state_of_stand_in()))
     default = getattr(LastScreen(), name)
     assert load_last_screen(tmp_path / "last_screen.json") == replace(expected, **{name: default})
 
 
-def test_other_fields_of_the_state_are_another_version() -> None:
+def test_other_fields_of_the_state_are_another_version():
     """If this fails, raise `LAST_SCREEN_VERSION`, and put the version and the new hash here."""
     hints = [AppState]
     fields = {}
@@ -108,7 +106,7 @@ def test_other_fields_of_the_state_are_another_version() -> None:
 
 
 @pytest.mark.long
-async def test_quitting_saves_the_screen_and_asks_while_sessions_run(console: ConsoleApp, home: Home) -> None:
+async def test_quitting_saves_the_screen_and_asks_while_sessions_run(console: ConsoleApp, home: Home):
     async with running(console, "ctrl+q") as pilot:
         await until_shown(pilot, "1 running session")
         await pilot.press("enter", "escape")

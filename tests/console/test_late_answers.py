@@ -52,7 +52,7 @@ pytestmark = pytest.mark.long
 
 async def test_an_agent_that_was_created_after_its_dialog_was_closed_is_shown(
     console: ConsoleApp, engine: StandIn, world: Organisation
-) -> None:
+):
     answer = hold_back(engine.agents, "add")
     await play(
         console,
@@ -70,7 +70,7 @@ async def test_an_agent_that_was_created_after_its_dialog_was_closed_is_shown(
 
 async def test_an_editor_that_the_palette_covers_when_it_has_saved_closes_after_it(
     console: ConsoleApp, engine: StandIn
-) -> None:
+):
     answer = hold_back(engine.agent_files, "write")
     await play(
         console,
@@ -90,7 +90,7 @@ async def test_an_editor_that_the_palette_covers_when_it_has_saved_closes_after_
 @pytest.mark.long
 async def test_an_entry_that_was_opened_does_not_take_you_back_from_the_next_layer(
     console: ConsoleApp, engine: StandIn
-) -> None:
+):
     entry = hold_back(engine.agent_files, "read")
     entry.set()
     await play(
@@ -107,7 +107,7 @@ async def test_an_entry_that_was_opened_does_not_take_you_back_from_the_next_lay
     )
 
 
-async def test_an_entry_is_not_drawn_beside_the_next_layer(console: ConsoleApp, engine: StandIn) -> None:
+async def test_an_entry_is_not_drawn_beside_the_next_layer(console: ConsoleApp, engine: StandIn):
     entry, page = hold_back(engine.agent_files, "read"), hold_back(engine.memory, "entries")
     entry.set()
     await play(
@@ -129,7 +129,7 @@ async def test_an_entry_is_not_drawn_beside_the_next_layer(console: ConsoleApp, 
 
 async def test_details_that_the_palette_covers_when_their_card_is_approved_close_after_it(
     console: ConsoleApp, engine: StandIn
-) -> None:
+):
     answer = hold_back(engine.cards, "approve")
     await play(
         console,
@@ -156,7 +156,7 @@ async def test_details_that_the_palette_covers_when_their_card_is_approved_close
 )
 async def test_a_dialog_does_not_open_where_the_operator_did_not_ask_for_it(
     console: ConsoleApp, engine: StandIn, elsewhere: Step, there: Until
-) -> None:
+):
     engine.cards.mutes = [Mute("mute_1", "lint", "", "", 1, NOW, None)]
     answer = hold_back(engine.cards, "list_mutes")
     await play(
@@ -179,7 +179,7 @@ REPLYING = (
 
 async def test_a_refused_reply_does_not_take_the_place_of_the_one_that_is_written_now(
     console: ConsoleApp, engine: StandIn
-) -> None:
+):
     answer = hold_back(engine.sessions, "reply")
     reply_line_has = lambda text: Until(text, lambda app: app.screen.query_one(ReplyLine).value == text)  # noqa: E731
     await play(
@@ -193,7 +193,7 @@ async def test_a_refused_reply_does_not_take_the_place_of_the_one_that_is_writte
     )
 
 
-async def test_a_refused_reply_leaves_the_filter_that_is_typed_in_alone(console: ConsoleApp, engine: StandIn) -> None:
+async def test_a_refused_reply_leaves_the_filter_that_is_typed_in_alone(console: ConsoleApp, engine: StandIn):
     answer = hold_back(engine.sessions, "reply")
     await play(
         console,
@@ -209,7 +209,7 @@ async def test_a_refused_reply_leaves_the_filter_that_is_typed_in_alone(console:
     )
 
 
-async def test_what_is_typed_after_a_prompt_was_sent_is_kept(console: ConsoleApp, engine: StandIn) -> None:
+async def test_what_is_typed_after_a_prompt_was_sent_is_kept(console: ConsoleApp, engine: StandIn):
     answer = hold_back(engine.cards, "propose")
     await play(
         console,
@@ -224,9 +224,7 @@ async def test_what_is_typed_after_a_prompt_was_sent_is_kept(console: ConsoleApp
     )
 
 
-async def test_no_second_undo_begins_when_the_cursor_moved_during_the_first(
-    console: ConsoleApp, engine: StandIn
-) -> None:
+async def test_no_second_undo_begins_when_the_cursor_moved_during_the_first(console: ConsoleApp, engine: StandIn):
     engine.learnings_wait = True
     answer = hold_back(engine.adaptation, "undo")
     await play(
@@ -257,7 +255,7 @@ async def test_no_second_undo_begins_when_the_cursor_moved_during_the_first(
 )
 async def test_a_key_does_nothing_with_a_row_that_was_removed_meanwhile(
     console: ConsoleApp, world: Organisation, mode: str, list_id: str, make_message: Callable[[Rows], Message]
-) -> None:
+):
     async with running(console) as pilot:
         await console.switch_mode(mode)
         rows = console.screen.query_one(list_id, Rows)
@@ -266,7 +264,7 @@ async def test_a_key_does_nothing_with_a_row_that_was_removed_meanwhile(
         assert console.current_mode == mode
 
 
-def test_a_stop_ends_without_an_error_after_its_console_has_ended(home: Home, engine: StandIn) -> None:
+def test_a_stop_ends_without_an_error_after_its_console_has_ended(home: Home, engine: StandIn):
     answer = hold_back(engine.safety.kill_switch, "stop")
 
     async def press_and_leave() -> None:

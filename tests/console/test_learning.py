@@ -195,7 +195,7 @@ test_story = pytest.mark.long(make_story_test(STORIES, size=WIDE))
 
 
 @pytest.mark.long
-async def test_keys_during_an_undo_say_that_it_is_still_running(console: ConsoleApp, engine: StandIn) -> None:
+async def test_keys_during_an_undo_say_that_it_is_still_running(console: ConsoleApp, engine: StandIn):
     answered = hold_back(engine.adaptation, "undo")
     await play(
         console,
@@ -216,7 +216,7 @@ async def test_keys_during_an_undo_say_that_it_is_still_running(console: Console
 @pytest.mark.long
 async def test_an_undo_is_over_when_the_list_cannot_be_read_after_it(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setattr(learning, "REFRESH_S", 0.05)
     adaptation = engine.adaptation
     undo, read = adaptation.undo, adaptation.candidates
@@ -264,13 +264,13 @@ DECISIONS = ("approve", "reject", "roll back", "retract", "keep", "promote")
 )
 def test_only_a_learning_that_the_engine_promotes_can_be_applied_in_all_projects(
     values: dict[str, Any], possible: set[str]
-) -> None:
+):
     view = LearningView(replace(TASK, **values))
     assert {name for name in DECISIONS if is_decision_possible(name, view)} == possible
 
 
 @pytest.mark.long
-async def test_keys_that_can_do_nothing_are_not_offered(console: ConsoleApp) -> None:
+async def test_keys_that_can_do_nothing_are_not_offered(console: ConsoleApp):
     def offers(offered: set[str]) -> Until:
         check = lambda app: {name for name in DECISIONS if app.screen.check_action("decide", (name,))}  # noqa: E731
         return Until(f"{offered}", lambda app: check(app) == offered)

@@ -17,7 +17,7 @@ ENTRY = "---\nid: lrn_{0}\ncreated_at: 2026-01-0{1}T00:00:00Z\n---\nThere is {0}
 @pytest.mark.parametrize("refresh_s, keys", [(0.05, ()), (3600.0, ("down",))], ids=["in time", "by the cursor"])
 async def test_a_file_edited_by_hand_is_read_again_while_the_screen_is_open(
     demo_engine: Engine, home: Home, monkeypatch: pytest.MonkeyPatch, refresh_s: float, keys: tuple[str, ...]
-) -> None:
+):
     monkeypatch.setattr(learning, "REFRESH_S", refresh_s)
     page = home.data / "learnings" / "global" / "institutional.md"
     page.parent.mkdir(parents=True)
@@ -39,7 +39,7 @@ async def test_a_file_edited_by_hand_is_read_again_while_the_screen_is_open(
 
 def test_new_learnings_of_sessions_do_not_take_the_place_of_those_of_all_projects(
     demo_engine: Engine, home: Home, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setattr(learning_rows, "MAX_LISTED_ITEMS", 2)
     texts = {
         "global": ENTRY.format("tea", 1),

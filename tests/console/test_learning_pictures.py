@@ -16,7 +16,7 @@ from tests.console.stories import carry_out
 @pytest.mark.parametrize("item_id", [ROUNDING.id, STOCK.id, PROJECT.id], ids=["candidate", "lift", "learning"])
 def test_candidates_and_learnings_look_as_in_their_pictures(
     console: ConsoleApp, compare_snapshot: CompareSnapshot, size: str, item_id: str
-) -> None:
+):
     async def open_details(pilot: Pilot) -> None:
         await until_loaded(pilot)
         await carry_out(pilot, *open_item(item_id))
@@ -27,7 +27,7 @@ def test_candidates_and_learnings_look_as_in_their_pictures(
 @in_four_sizes
 def test_the_screen_before_anything_was_learned_looks_as_in_its_picture(
     console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot, size: str
-) -> None:
+):
     forget_all(engine)
     compare_snapshot(console, size, "5")
 
@@ -35,6 +35,6 @@ def test_the_screen_before_anything_was_learned_looks_as_in_its_picture(
 @pytest.mark.long
 def test_the_question_before_an_approval_looks_as_in_its_picture(
     console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot
-) -> None:
+):
     engine.settings.current.console.theme = "clawpy-high-contrast"
     compare_snapshot(console, "80x24", "5", "a")

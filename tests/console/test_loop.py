@@ -49,7 +49,7 @@ class Watchdog:
 
 
 @pytest.mark.long
-async def test_a_slow_service_does_not_block_the_loop(console: ConsoleApp, engine: StandIn) -> None:
+async def test_a_slow_service_does_not_block_the_loop(console: ConsoleApp, engine: StandIn):
     slow, asked, answer = engine.cards.list_pending, threading.Event(), threading.Event()
 
     def pending(**more):
@@ -70,7 +70,7 @@ async def test_a_slow_service_does_not_block_the_loop(console: ConsoleApp, engin
 
 async def test_nothing_ticks_faster_than_a_second_and_a_still_screen_is_not_drawn_again(
     console: ConsoleApp, engine: StandIn
-) -> None:
+):
     async with running(console) as pilot:
         await until(pilot, lambda: not any(worker.is_running for worker in console.workers), "for the greeting")
         assert all(timer._interval >= 1 for timer in console._timers)
@@ -90,7 +90,7 @@ KEYS = ("s", "u", "enter", "escape", "2", "1", "left", "u")
 @pytest.mark.benchmark
 async def test_the_loop_is_free_while_everything_happens_in_a_real_engine(
     home: Home, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     """The processor time of every single callback after a key; what counts is the median over the rounds, since a busy
     machine makes one of many slow, and a call that blocks does so each time."""
     paths = [str(make_busy_repository(tmp_path_factory.mktemp("busy") / "shop").path)]

@@ -26,7 +26,7 @@ SCREENS = {
 @pytest.mark.parametrize("screen", SCREENS)
 def test_screens_look_as_in_their_pictures(
     console: ConsoleApp, compare_snapshot: CompareSnapshot, screen: str, size: str
-) -> None:
+):
     compare_snapshot(console, size, *SCREENS[screen])
 
 
@@ -42,24 +42,22 @@ AGENT = {
 @pytest.mark.parametrize("screen", AGENT)
 def test_the_session_of_an_agent_looks_as_in_its_pictures(
     console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot, screen: str, size: str
-) -> None:
+):
     engine.with_agent()
     compare_snapshot(console, size, *AGENT[screen])
 
 
-def test_a_stop_looks_as_in_its_picture(console: ConsoleApp, compare_snapshot: CompareSnapshot) -> None:
+def test_a_stop_looks_as_in_its_picture(console: ConsoleApp, compare_snapshot: CompareSnapshot):
     compare_snapshot(console, "120x40", "f12", "6")
 
 
-def test_a_risky_card_that_is_armed_looks_as_in_its_picture(
-    console: ConsoleApp, compare_snapshot: CompareSnapshot
-) -> None:
+def test_a_risky_card_that_is_armed_looks_as_in_its_picture(console: ConsoleApp, compare_snapshot: CompareSnapshot):
     compare_snapshot(console, "80x24", "escape", "left", "left", "right")
 
 
 def test_cards_without_a_confidence_look_as_in_their_picture(
     console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot
-) -> None:
+):
     engine.cards.all = {card.id: card for card in read_stack(stated=False)}
     engine.phase = Phase(0, 3, "the Twin starts after 30 of your decisions", 30)
     compare_snapshot(console, "80x24", "escape")
@@ -68,7 +66,7 @@ def test_cards_without_a_confidence_look_as_in_their_picture(
 @in_four_sizes
 def test_an_empty_stack_looks_as_in_its_picture(
     console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot, size: str
-) -> None:
+):
     engine.cards.all = {}
     engine.changes.all = []
     compare_snapshot(console, size, "escape")
@@ -78,7 +76,7 @@ def test_an_empty_stack_looks_as_in_its_picture(
 @pytest.mark.parametrize("size", ["120x40", "200x60"])
 def test_mission_control_before_the_first_session_looks_as_in_its_picture(
     console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot, size: str
-) -> None:
+):
     engine.cards.all = {card.id: card for card in read_stack(stated=False)}
     engine.sessions.all, engine.changes.all, engine.channel_setup.serves = [], [], ""
     engine.tasks.list = lambda **_: []
@@ -89,14 +87,12 @@ def test_mission_control_before_the_first_session_looks_as_in_its_picture(
 @pytest.mark.parametrize("theme", ["clawpy-light", "clawpy-high-contrast", "clawpy-ansi"])
 def test_each_theme_looks_as_in_its_picture(
     console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot, theme: str
-) -> None:
+):
     engine.settings.current.console.theme = theme
     compare_snapshot(console, "120x40", "escape")
 
 
-def test_cards_without_colour_look_as_in_their_picture(
-    plain_console: ConsoleApp, compare_snapshot: CompareSnapshot
-) -> None:
+def test_cards_without_colour_look_as_in_their_picture(plain_console: ConsoleApp, compare_snapshot: CompareSnapshot):
     compare_snapshot(plain_console, "80x24", "escape")
 
 
@@ -115,7 +111,7 @@ DIALOGS = {
 @pytest.mark.parametrize("dialog", DIALOGS)
 def test_dialogs_look_as_in_their_pictures(
     console: ConsoleApp, compare_snapshot: CompareSnapshot, dialog: str, size: str
-) -> None:
+):
     compare_snapshot(console, size, "escape", *DIALOGS[dialog])
 
 
@@ -123,7 +119,7 @@ def test_dialogs_look_as_in_their_pictures(
 @pytest.mark.parametrize("dialog", ["prompt", "connect"])
 def test_dialogs_without_a_model_look_as_in_their_pictures(
     console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot, dialog: str, size: str
-) -> None:
+):
     engine.channel_setup.serves, engine.channel_setup.here = (
         "",
         [make_found_agent("claude", "Claude Code"), make_found_agent("codex", "Codex", "npm i")],
@@ -136,7 +132,7 @@ def test_dialogs_without_a_model_look_as_in_their_pictures(
 @pytest.mark.parametrize("screen", ["mission", "work"])
 def test_the_labels_of_jump_mode_look_as_in_their_picture(
     console: ConsoleApp, compare_snapshot: CompareSnapshot, screen: str, size: str
-) -> None:
+):
     async def draw(pilot: Pilot) -> None:
         await until_loaded(pilot)
         await pilot.press("escape", *(("2",) if screen == "work" else ()))

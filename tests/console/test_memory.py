@@ -206,7 +206,7 @@ STORIES: Stories = {
 test_story = make_story_test(STORIES, size=WIDE)
 
 
-async def test_a_layer_that_is_built_shows_its_progress(console: ConsoleApp, engine: StandIn) -> None:
+async def test_a_layer_that_is_built_shows_its_progress(console: ConsoleApp, engine: StandIn):
     engine.memory.building = 0.41
     async with running(console, size=WIDE) as pilot:
         await carry_out(pilot, *open_layer(Layer.VECTORS), sees("41%", "building"))
@@ -215,7 +215,7 @@ async def test_a_layer_that_is_built_shows_its_progress(console: ConsoleApp, eng
         await carry_out(pilot, hides("41%"))
 
 
-async def test_the_first_preview_is_for_the_first_card(console: ConsoleApp, engine: StandIn) -> None:
+async def test_the_first_preview_is_for_the_first_card(console: ConsoleApp, engine: StandIn):
     first = engine.cards.list_pending()[0]
     await play(console, *open_layer(Layer.VECTORS), press("r"), sees("212 of 600 tokens"))
     assert find_calls(engine, "preview") == [

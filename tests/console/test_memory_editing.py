@@ -141,7 +141,7 @@ STORIES: Stories = {
 test_story = make_story_test(STORIES, size=WIDE)
 
 
-async def test_the_heading_of_drafts_names_the_keys_of_the_operator(console: ConsoleApp) -> None:
+async def test_the_heading_of_drafts_names_the_keys_of_the_operator(console: ConsoleApp):
     async with running(console, size=WIDE) as pilot:
         console.keymap = {"memory.promote": "f6"}
         await carry_out(pilot, *open_layer(Layer.PARA), sees("DRAFTS: F6 keeps, n dismisses"))
@@ -149,7 +149,7 @@ async def test_the_heading_of_drafts_names_the_keys_of_the_operator(console: Con
 
 async def test_the_operators_editor_gets_the_file(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     opened = []
     monkeypatch.setattr("clawpy_console.external_programs.open_editor", lambda app, path: opened.append(path))
     await play(console, *open_layer(Layer.MARKDOWN), press("E"), size=WIDE)

@@ -20,13 +20,13 @@ def make_memory(text: str, *, forgotten: bool = False) -> Memory:
         (make_memory("", forgotten=True), "Forgotten: its text is removed everywhere.", True),
     ],
 )
-def test_an_erased_memory_keeps_its_place_and_says_so(value: Memory, shown: str, is_forgotten: bool) -> None:
+def test_an_erased_memory_keeps_its_place_and_says_so(value: Memory, shown: str, is_forgotten: bool):
     entry = make_entry(value)
     assert (entry.text, entry.is_forgotten, entry.can_be_forgotten) == ("forgotten", is_forgotten, not is_forgotten)
     assert make_full_text(entry).startswith(shown)
 
 
-def test_an_entry_shows_its_attributes_and_its_problem() -> None:
+def test_an_entry_shows_its_attributes_and_its_problem():
     file = AgentFile("cto", "memory.md", "", "", problem="is not UTF-8")
     texts = [field.text for field in make_entry_fields(make_entry(file), "/agents", NOW)]
     assert {"/agents/cto/memory.md", "✗ is not UTF-8"} <= set(texts)

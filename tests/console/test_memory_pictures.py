@@ -29,24 +29,20 @@ SHOWN = (
 @pytest.mark.parametrize("screen, size", SHOWN)
 def test_the_layers_look_as_in_their_pictures(
     console: ConsoleApp, compare_snapshot: CompareSnapshot, screen: str, size: str
-) -> None:
+):
     compare_snapshot(console, size, *SCREENS[screen])
 
 
 def test_a_layer_that_is_built_looks_as_in_its_picture(
     console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot
-) -> None:
+):
     engine.memory.building = 0.41
     compare_snapshot(console, "120x40", *SCREENS["vectors"])
 
 
-def test_one_entry_on_a_narrow_terminal_looks_as_in_its_picture(
-    console: ConsoleApp, compare_snapshot: CompareSnapshot
-) -> None:
+def test_one_entry_on_a_narrow_terminal_looks_as_in_its_picture(console: ConsoleApp, compare_snapshot: CompareSnapshot):
     compare_snapshot(console, "80x24", *SCREENS["tasks"], "enter")
 
 
-def test_facts_without_colour_look_as_in_their_picture(
-    plain_console: ConsoleApp, compare_snapshot: CompareSnapshot
-) -> None:
+def test_facts_without_colour_look_as_in_their_picture(plain_console: ConsoleApp, compare_snapshot: CompareSnapshot):
     compare_snapshot(plain_console, "120x40", *SCREENS["facts"])

@@ -114,7 +114,7 @@ test_story = make_story_test(STORIES)
 
 
 @pytest.mark.long
-async def test_tab_walks_through_all_panes_of_a_narrow_terminal(console: ConsoleApp) -> None:
+async def test_tab_walks_through_all_panes_of_a_narrow_terminal(console: ConsoleApp):
     walk = [step for name in (*PANES, "stack") for step in (press("tab"), in_pane(name))]
     high = Until("its height", lambda app: app.screen.query_one("#live").region.height > 3)
     await play(console, *walk, press("shift+tab"), in_pane("live"), high, size=(80, 24))
@@ -125,20 +125,20 @@ async def test_tab_walks_through_all_panes_of_a_narrow_terminal(console: Console
 @pytest.mark.parametrize("name", PANES)
 async def test_every_pane_has_the_common_keys_and_escape_leads_back_to_the_cards(
     console: ConsoleApp, name: str, size: tuple[int, int]
-) -> None:
+):
     useless = Until("no key of cards", lambda app: "→ approve" not in read_screen(app).split("\n")[-1])
     common = (press("w p"), called("check", True), press("n"), sees("New prompt"), press("escape"))
     leave = (press("escape"), in_pane("stack"), sees("only shop"), press("right"), called("approve", FIRST, None))
     await play(console, go_to(name), in_pane(name), useless, *common, *leave, size=size)
 
 
-async def test_the_heading_says_how_many_cards_the_list_hides_above(console: ConsoleApp) -> None:
+async def test_the_heading_says_how_many_cards_the_list_hides_above(console: ConsoleApp):
     async with running(console, size=(80, 24)) as pilot:
         console.screen.greet([Content(f"line {number}") for number in range(4)])
         await carry_out(pilot, press("G"), sees("CARDS 5 of 5 ▲ 4 more above"), press("g"), hides("more above"))
 
 
-async def test_a_pane_that_a_narrow_terminal_shows_uses_its_width(console: ConsoleApp) -> None:
+async def test_a_pane_that_a_narrow_terminal_shows_uses_its_width(console: ConsoleApp):
     long = with_session(1, state=SessionState.CANNOT_RUN, error="nothing to run, " * 20 + "at all")
     whole_row = Until(
         "a long row", lambda app: any(len(line.rstrip()) > 70 for line in read_screen(app).split("\n")[6:9])
@@ -157,9 +157,7 @@ async def test_a_pane_that_a_narrow_terminal_shows_uses_its_width(console: Conso
         ("", "last output  the last line"),
     ],
 )
-def test_one_line_about_an_error_that_is_too_long_has_the_beginning_of_the_problem_and_its_fix(
-    error: str, line: str
-) -> None:
+def test_one_line_about_an_error_that_is_too_long_has_the_beginning_of_the_problem_and_its_fix(error: str, line: str):
     session = dataclasses.replace(read_sessions()[1], state=SessionState.CANNOT_RUN, error=error)
     text = make_glance("the last line", session, "", 55)
     assert text.removesuffix("…") == line
@@ -167,9 +165,7 @@ def test_one_line_about_an_error_that_is_too_long_has_the_beginning_of_the_probl
 
 
 @pytest.mark.parametrize("since, age", [(timedelta(seconds=59), "just now"), (timedelta(minutes=1), "oldest 1m")])
-async def test_the_folded_queue_says_how_long_its_oldest_item_waits(
-    console: ConsoleApp, since: timedelta, age: str
-) -> None:
+async def test_the_folded_queue_says_how_long_its_oldest_item_waits(console: ConsoleApp, since: timedelta, age: str):
     await play(console, with_changes_that_wait_for(since), sees(f", {age}"), size=(80, 24))
 
 
@@ -178,11 +174,11 @@ async def test_the_folded_queue_says_how_long_its_oldest_item_waits(
 )
 async def test_output_below_the_cards_is_called_live_while_its_session_runs(
     console: ConsoleApp, state: SessionState, label: str
-) -> None:
+):
     await play(console, with_session(0, state=state, ended_at=NOW), sees(label), size=(80, 24))
 
 
-async def test_all_clocks_change_in_the_same_frame(console: ConsoleApp) -> None:
+async def test_all_clocks_change_in_the_same_frame(console: ConsoleApp):
     async with running(console):
         list_of_sessions = console.screen.query_one("#sessions", Rows)
         row_sets = set()

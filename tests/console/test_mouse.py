@@ -19,7 +19,7 @@ async def _click_words(pilot: Pilot, widget: Widget, words: str, line: int) -> N
     assert await pilot.click(widget, offset=(column - widget.region.x, line - widget.region.y))
 
 
-async def test_tabs_rows_and_keys_are_clicked(console: ConsoleApp) -> None:
+async def test_tabs_rows_and_keys_are_clicked(console: ConsoleApp):
     async with running(console, "escape") as pilot:
         await _click_words(pilot, console.screen.query_one("#state"), "2 work", STATE_LINE)
         await until(pilot, lambda: console.current_mode == "work")
@@ -32,7 +32,7 @@ async def test_tabs_rows_and_keys_are_clicked(console: ConsoleApp) -> None:
         assert console.screen.maximized is not None
 
 
-async def test_the_keys_of_a_dialog_are_clicked(console: ConsoleApp) -> None:
+async def test_the_keys_of_a_dialog_are_clicked(console: ConsoleApp):
     async with running(console, "enter") as pilot:
         await until(pilot, lambda: console.screen.query(KeyLine) and "esc back" in read_screen(console))
         key_line = console.screen.query_one(KeyLine)
@@ -40,7 +40,7 @@ async def test_the_keys_of_a_dialog_are_clicked(console: ConsoleApp) -> None:
         await until(pilot, lambda: len(console.screen_stack) == 1)
 
 
-async def test_the_wheel_scrolls_output(console: ConsoleApp) -> None:
+async def test_the_wheel_scrolls_output(console: ConsoleApp):
     async with running(console, "escape", "2") as pilot:
         output = console.screen.query_one(Transcript)
         output.extend([("output", f"line {number}") for number in range(200)])

@@ -255,7 +255,7 @@ test_story = pytest.mark.long(make_story_test(STORIES))
 
 @pytest.mark.long
 @pytest.mark.parametrize("lines", [1, 3, 12])
-async def test_the_keys_stay_in_sight_below_a_text_of_many_lines(console: ConsoleApp, lines: int) -> None:
+async def test_the_keys_stay_in_sight_below_a_text_of_many_lines(console: ConsoleApp, lines: int):
     text = "\n".join(f"line {number}" for number in range(lines))
     keys = sees(f"line {lines - 1}", "⏎ send", "^j new line", "esc close")
     await play(console, *open_box(), lambda app: find_text_area(app).insert(text), keys, size=(80, 24))
@@ -264,7 +264,7 @@ async def test_the_keys_stay_in_sight_below_a_text_of_many_lines(console: Consol
 @pytest.mark.long
 async def test_a_prompt_that_was_sent_becomes_a_card_also_if_the_box_is_closed_meanwhile(
     console: ConsoleApp, engine: StandIn
-) -> None:
+):
     answered = hold_back(engine.cards, "propose")
     await play(
         console,
@@ -279,7 +279,7 @@ async def test_a_prompt_that_was_sent_becomes_a_card_also_if_the_box_is_closed_m
 
 
 @pytest.mark.long
-async def test_a_prompt_that_is_refused_after_the_box_was_closed_is_kept(console: ConsoleApp, engine: StandIn) -> None:
+async def test_a_prompt_that_is_refused_after_the_box_was_closed_is_kept(console: ConsoleApp, engine: StandIn):
     answered = hold_back(engine.cards, "propose")
     await play(
         console,
@@ -295,9 +295,7 @@ async def test_a_prompt_that_is_refused_after_the_box_was_closed_is_kept(console
 
 
 @pytest.mark.long
-async def test_consoles_of_one_process_share_drafts_and_prompts(
-    console: ConsoleApp, engine: StandIn, home: Home
-) -> None:
+async def test_consoles_of_one_process_share_drafts_and_prompts(console: ConsoleApp, engine: StandIn, home: Home):
     other = make_console(home, lambda: engine)
     console.host = other.host = Host(owns_engine=True)
     console.host.apps = {"first": console, "second": other}
@@ -321,9 +319,9 @@ GOOD = FlowForm("bisect", "Bisect", (("good", "a commit at which it passed", Tru
         ("rewrite the parser", []),
     ],
 )
-def test_completions_of_a_prompt(text: str, becomes: list[str]) -> None:
+def test_completions_of_a_prompt(text: str, becomes: list[str]):
     assert [completion for completion, _ in complete_text(text, FORMS)] == becomes
 
 
-def test_the_value_of_a_parameter_is_explained() -> None:
+def test_the_value_of_a_parameter_is_explained():
     assert complete_text("bisect good=v1", [GOOD]) == [("bisect good=v1", "good: a commit at which it passed")]

@@ -118,7 +118,7 @@ test_a_command_of_another_screen_leads_there_and_says_its_key = make_story_test(
 
 async def test_the_palette_has_no_command_of_another_screen_over_a_dialog_and_none_that_does_nothing(
     console: ConsoleApp,
-) -> None:
+):
     async with running(console) as pilot:
         await carry_out(pilot, press("2"), on_screen("work"))
         titles = read_palette_titles(console)
@@ -132,7 +132,7 @@ async def test_the_palette_has_no_command_of_another_screen_over_a_dialog_and_no
 
 async def test_what_was_typed_before_the_palette_closed_begins_no_search_after_it(
     console: ConsoleApp, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     searched = []
     monkeypatch.setattr(Palette, "_gather_commands", lambda _, text: searched.append(text))
     async with running(console, "ctrl+p", "s") as pilot:
@@ -146,15 +146,13 @@ async def test_what_was_typed_before_the_palette_closed_begins_no_search_after_i
 
 
 @pytest.mark.parametrize("query, commands", [("settings", []), ("mouse", ["Mouse off"]), ("OFF mou", ["Mouse off"])])
-async def test_a_search_finds_only_commands_with_all_its_words(
-    console: ConsoleApp, query: str, commands: list[str]
-) -> None:
+async def test_a_search_finds_only_commands_with_all_its_words(console: ConsoleApp, query: str, commands: list[str]):
     async with running(console):
         hits = CommandProvider(console.screen).search(query)
         assert [str(hit.match_display) async for hit in hits if isinstance(hit, Hit)] == commands
 
 
-async def test_the_palette_has_each_action_once(console: ConsoleApp) -> None:
+async def test_the_palette_has_each_action_once(console: ConsoleApp):
     async with running(console):
         titles = read_palette_titles(console)
         assert len(titles) == len(set(titles))
@@ -163,7 +161,7 @@ async def test_the_palette_has_each_action_once(console: ConsoleApp) -> None:
 @pytest.mark.parametrize("has_downloads", [True, False])
 async def test_a_screenshot_is_saved_where_the_palette_says(
     console: ConsoleApp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, has_downloads: bool
-) -> None:
+):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_DOWNLOAD_DIR", str(tmp_path / "Downloads"))
     folder = tmp_path / "Downloads" if has_downloads else tmp_path

@@ -125,7 +125,7 @@ test_story = pytest.mark.long(make_story_test(STORIES, *OPEN))
 
 
 @pytest.mark.parametrize("state", AutonomyState)
-def test_the_present_state_is_marked_among_all(state: AutonomyState) -> None:
+def test_the_present_state_is_marked_among_all(state: AutonomyState):
     lines = format_text(safety_fields.make_state_fields(AppState(autonomy=Autonomy(state=state)), (), NOW, "R", "d"))
     assert_contains(lines, f"[{state}]", *AutonomyState)
 
@@ -143,7 +143,7 @@ HOUR = read_burns()[0]
     ],
     ids=["nothing", "some", "all", "no cap"],
 )
-def test_gauges_of_costs(spent: tuple[object, ...], texts: list[str]) -> None:
+def test_gauges_of_costs(spent: tuple[object, ...], texts: list[str]):
     assert_contains(format_text(safety_fields.make_cost_fields(spent, NOW)), *texts)  # type: ignore[arg-type]
 
 
@@ -152,19 +152,19 @@ def test_gauges_of_costs(spent: tuple[object, ...], texts: list[str]) -> None:
     [(1_599_999, 2_000_000, "ink"), (1_600_000, 2_000_000, "wants"), (2_000_000, 2_000_000, "wrong"), (1, 0, "wrong")],
     ids=["below 80 %", "at 80 %", "at the cap", "no cap"],
 )
-def test_a_gauge_warns_from_80_percent_of_its_cap(spent: int, cap: int, tone: str) -> None:
+def test_a_gauge_warns_from_80_percent_of_its_cap(spent: int, cap: int, tone: str):
     burn = dataclasses.replace(HOUR, spent=spent, reserved=0, cap=cap)
     gauge = next(field for field in safety_fields.make_cost_fields((burn,), NOW) if field.name == "hour")
     assert gauge.tone == tone
 
 
-def test_a_wait_that_is_over_does_not_count_down() -> None:
+def test_a_wait_that_is_over_does_not_count_down():
     rate = dataclasses.replace(StandIn().safety.rails()[0], until=ago(seconds=1))
     assert safety_fields.make_rail_label(rate, NOW, acts_by_itself=True).words == "waits"
 
 
 @pytest.mark.parametrize("end, words", [(NOW + timedelta(minutes=63), "by you"), (None, "held")])
-def test_only_a_hold_without_an_end_holds_all_work(end: datetime | None, words: str) -> None:
+def test_only_a_hold_without_an_end_holds_all_work(end: datetime | None, words: str):
     kill_switch = dataclasses.replace(StandIn().safety.rails()[-1], rail="kill", verdict=Verdict.BLOCK, until=end)
     assert safety_fields.make_unapproved_work_label((kill_switch,), acts_by_itself=True).words == words
 
@@ -172,7 +172,7 @@ def test_only_a_hold_without_an_end_holds_all_work(end: datetime | None, words: 
 @pytest.mark.long
 async def test_blocked_work_of_a_real_engine_is_shown_and_allowed_once(
     home: Home, repository: Repository, tmp_path: Path
-) -> None:
+):
     workspace = str(repository.path)
     app = ConsoleApp(lambda: open_engine(home, workspaces=[workspace], start_schedule=False), home, [workspace])
     app.animation_level = "none"

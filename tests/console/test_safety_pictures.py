@@ -35,14 +35,14 @@ def paused_engine(engine: StandIn) -> StandIn:
 @in_four_sizes
 def test_a_pause_looks_as_in_its_picture(
     console: ConsoleApp, paused_engine: StandIn, compare_snapshot: CompareSnapshot, size: str
-) -> None:
+):
     compare_snapshot(console, size, go=open_safety)
 
 
 @in_four_sizes
 def test_the_rails_before_anything_ran_look_as_in_their_picture(
     console: ConsoleApp, engine: StandIn, compare_snapshot: CompareSnapshot, size: str
-) -> None:
+):
     rails = tuple(dataclasses.replace(rail, last=None, last_at=None, stopped=0) for rail in engine.safety.rails())
     vars(engine.safety).update(log=lambda **_: [], chain=lambda **_: [], rails=lambda: rails)
     engine.safety.costs.history = lambda: UNUSED
@@ -51,22 +51,20 @@ def test_the_rails_before_anything_ran_look_as_in_their_picture(
 
 @pytest.mark.long
 @pytest.mark.parametrize("size", ["80x24", "120x40"])
-def test_the_switches_look_as_in_their_picture(
-    console: ConsoleApp, compare_snapshot: CompareSnapshot, size: str
-) -> None:
+def test_the_switches_look_as_in_their_picture(console: ConsoleApp, compare_snapshot: CompareSnapshot, size: str):
     compare_snapshot(console, size, "tab", "tab", go=open_safety)
 
 
 def test_blocked_work_on_a_narrow_terminal_looks_as_in_its_picture(
     console: ConsoleApp, compare_snapshot: CompareSnapshot
-) -> None:
+):
     compare_snapshot(console, "80x24", "tab", go=open_safety)
 
 
 @pytest.mark.long
 def test_a_pause_in_a_light_theme_looks_as_in_its_picture(
     console: ConsoleApp, paused_engine: StandIn, compare_snapshot: CompareSnapshot
-) -> None:
+):
     paused_engine.settings.current.console.theme = "clawpy-light"
     compare_snapshot(console, "120x40", "down", go=open_safety)
 
@@ -74,5 +72,5 @@ def test_a_pause_in_a_light_theme_looks_as_in_its_picture(
 @pytest.mark.long
 def test_a_pause_without_colour_looks_as_in_its_picture(
     paused_engine: StandIn, plain_console: ConsoleApp, compare_snapshot: CompareSnapshot
-) -> None:
+):
     compare_snapshot(plain_console, "120x40", go=open_safety)

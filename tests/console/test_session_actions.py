@@ -266,11 +266,11 @@ test_story = pytest.mark.long(make_story_test(STORIES, *HERE))
 @pytest.mark.parametrize(
     "key, answer", [("a", "allow-once"), ("A", "allow-session"), ("n", "deny-once"), ("N", "deny-session")]
 )
-async def test_each_answer_has_a_key(console: ConsoleApp, key: str, answer: str) -> None:
+async def test_each_answer_has_a_key(console: ConsoleApp, key: str, answer: str):
     await play(console, *HERE, press(key), called("answer", PUSH, answer))
 
 
-async def test_a_long_request_keeps_its_keys_in_sight_and_says_that_there_is_more(console: ConsoleApp) -> None:
+async def test_a_long_request_keeps_its_keys_in_sight_and_says_that_there_is_more(console: ConsoleApp):
     long = with_requests(dataclasses.replace(read_permissions()[0], detail=LONG_SCRIPT))
     texts = (
         sees("more below", "deny for this session", "line 0 of the script"),
@@ -280,9 +280,7 @@ async def test_a_long_request_keeps_its_keys_in_sight_and_says_that_there_is_mor
 
 
 @pytest.mark.long
-async def test_enter_on_a_line_opens_the_file_it_came_from(
-    console: ConsoleApp, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_enter_on_a_line_opens_the_file_it_came_from(console: ConsoleApp, monkeypatch: pytest.MonkeyPatch):
     opened = []
     monkeypatch.setattr("clawpy_console.external_programs.open_editor", lambda app, path: opened.append(path))
     await play(
@@ -300,7 +298,7 @@ async def test_enter_on_a_line_opens_the_file_it_came_from(
 )
 async def test_the_path_of_a_file_is_copied_where_no_editor_can_open_it(
     console: ConsoleApp, monkeypatch: pytest.MonkeyPatch, editor: str, advice: str
-) -> None:
+):
     monkeypatch.setenv("VISUAL", "")
     monkeypatch.setenv("EDITOR", editor)
     async with running(console) as pilot:
@@ -313,7 +311,7 @@ async def test_the_path_of_a_file_is_copied_where_no_editor_can_open_it(
 @pytest.mark.parametrize("shell, opened", [("/nowhere/fish", "/bin/sh"), ("/bin/pwd", "/bin/pwd")])
 async def test_a_shell_that_is_not_installed_is_replaced(
     console: ConsoleApp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, shell: str, opened: str
-) -> None:
+):
     ran = []
     monkeypatch.setenv("TMUX", "/tmp/tmux-0/default,1,0")
     monkeypatch.setenv("SHELL", shell)
@@ -326,7 +324,7 @@ async def test_a_shell_that_is_not_installed_is_replaced(
 @pytest.mark.long
 async def test_the_folder_opens_in_a_window_of_tmux(
     console: ConsoleApp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+):
     ran = []
     monkeypatch.setenv("TMUX", "/tmp/tmux-0/default,1,0")
     monkeypatch.setattr(subprocess, "run", lambda command, **_: ran.append(command))

@@ -67,7 +67,7 @@ def waiting_console(home: Home, slow_engine: SlowEngine) -> ConsoleApp:
 
 
 @pytest.mark.long
-def test_importing_the_app_imports_nothing_heavy() -> None:
+def test_importing_the_app_imports_nothing_heavy():
     imported = "clawpy_console.cli.main, engine.git, clawpy_console.attach.consoles, clawpy_console.app"
     code = f"import json, sys, {imported}; print(json.dumps(sorted(sys.modules)))"
     loaded = json.loads(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
@@ -78,7 +78,7 @@ def test_importing_the_app_imports_nothing_heavy() -> None:
 
 
 @pytest.mark.long
-async def test_the_first_frame_shows_the_last_known_cards(waiting_console: ConsoleApp, slow_engine: SlowEngine) -> None:
+async def test_the_first_frame_shows_the_last_known_cards(waiting_console: ConsoleApp, slow_engine: SlowEngine):
     async with waiting_console.run_test(size=(120, 40)) as pilot:
         await pilot.pause()
         assert_contains(read_screen(waiting_console), "Run the tests of the 3 modules", "opening")
@@ -87,7 +87,7 @@ async def test_the_first_frame_shows_the_last_known_cards(waiting_console: Conso
         assert "WATCHING" in read_screen(waiting_console)
 
 
-async def test_a_screen_has_no_widget_for_tooltips(home: Home, engine: StandIn) -> None:
+async def test_a_screen_has_no_widget_for_tooltips(home: Home, engine: StandIn):
     async def look(pilot: Pilot[None]) -> None:
         await until_loaded(pilot)
         widgets.extend(pilot.app.screen.children)
@@ -102,7 +102,7 @@ async def test_a_screen_has_no_widget_for_tooltips(home: Home, engine: StandIn) 
 @pytest.mark.long
 async def test_a_decision_before_the_engine_is_open_is_refused_and_the_card_stays(
     waiting_console: ConsoleApp, slow_engine: SlowEngine
-) -> None:
+):
     first, *_ = stand_in_data.read_stack()
     async with waiting_console.run_test(size=(120, 40)) as pilot:
         await pilot.press("right")
@@ -114,7 +114,7 @@ async def test_a_decision_before_the_engine_is_open_is_refused_and_the_card_stay
 @pytest.mark.long
 async def test_a_prompt_before_the_engine_is_open_is_kept_and_can_be_sent_then(
     waiting_console: ConsoleApp, slow_engine: SlowEngine
-) -> None:
+):
     async with waiting_console.run_test(size=(120, 40)) as pilot:
         await pilot.press("n", *"run", "ctrl+s")
         await until(pilot, lambda: waiting_console.last.draft == "run")
@@ -124,7 +124,7 @@ async def test_a_prompt_before_the_engine_is_open_is_kept_and_can_be_sent_then(
         await until(pilot, lambda: ("propose", "run", stand_in_data.SHOP) in slow_engine.engine.call_log)
 
 
-async def test_garbage_is_collected_after_the_first_frame(home: Home, engine: StandIn) -> None:
+async def test_garbage_is_collected_after_the_first_frame(home: Home, engine: StandIn):
     gc.disable()
     try:
         async with running(make_console(home, lambda: engine)) as pilot:
@@ -133,7 +133,7 @@ async def test_garbage_is_collected_after_the_first_frame(home: Home, engine: St
         gc.enable()
 
 
-async def test_output_of_the_last_screens_session_is_read_once_the_engine_is_open(home: Home, engine: StandIn) -> None:
+async def test_output_of_the_last_screens_session_is_read_once_the_engine_is_open(home: Home, engine: StandIn):
     last_state = AppState(sessions=tuple(engine.sessions.all[1:]))
     save_last_screen(home.last_screen, LastScreen(last_state, saved_at=NOW))
     engine.sessions.all = list(last_state.sessions)

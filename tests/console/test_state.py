@@ -12,12 +12,12 @@ from tests.console.stand_in import StandIn
 from tests.console.stand_in_data import NOW, read_agents
 
 
-def test_the_topics_of_events_are_those_of_the_screens() -> None:
+def test_the_topics_of_events_are_those_of_the_screens():
     topics = {topic for kind in Event.kinds.values() for topic in kind.topics}
     assert topics <= {*TOPICS, "training"}, "the insights screen reads trainings itself"
 
 
-async def test_a_failing_topic_leaves_the_others(console: ConsoleApp, engine: StandIn) -> None:
+async def test_a_failing_topic_leaves_the_others(console: ConsoleApp, engine: StandIn):
     def broken() -> None:
         raise RuntimeError("no such table: agents")
 
@@ -40,5 +40,5 @@ async def test_a_failing_topic_leaves_the_others(console: ConsoleApp, engine: St
         (AppState(used=frozenset({"insights"})), {"insights"}),
     ],
 )
-def test_screens_in_use(app_state: AppState, screens: set[str]) -> None:
+def test_screens_in_use(app_state: AppState, screens: set[str]):
     assert find_used_screens(app_state) == screens

@@ -45,7 +45,7 @@ def remove_everything(engine: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
         (Phase(1, 30, "", 30), ""),
     ],
 )
-def test_learning_is_counted_from_the_first_decision_until_the_twin_starts(phase: Phase, label: str) -> None:
+def test_learning_is_counted_from_the_first_decision_until_the_twin_starts(phase: Phase, label: str):
     app_state = AppState(autonomy=Autonomy(state=AutonomyState.WATCHING, threshold=1800), learning=phase.progress_words)
     line = make_state_line(app_state, NOW, "", 120).plain
     assert ("Learning" in line) is bool(label)
@@ -65,7 +65,7 @@ def test_learning_is_counted_from_the_first_decision_until_the_twin_starts(phase
 )
 def test_inactivity_is_shown_where_cards_run_by_themselves(
     state: AutonomyState, resume_key: str, acts_by_itself: bool, is_shown: bool
-) -> None:
+):
     app_state = AppState(
         autonomy=Autonomy(state=state, threshold=1800),
         switches=(("autonomousModeEnabled", True),),
@@ -77,7 +77,7 @@ def test_inactivity_is_shown_where_cards_run_by_themselves(
 
 
 @pytest.mark.parametrize("width", [24, 38, 58, 78, 98, 118, 198])
-def test_both_lines_fit_and_name_the_screen_and_the_state(width: int) -> None:
+def test_both_lines_fit_and_name_the_screen_and_the_state(width: int):
     app_state = AppState(
         autonomy=Autonomy(state=AutonomyState.WATCHING, threshold=1800), costs=NOTHING_SPENT, used=frozenset({"costs"})
     )
@@ -97,7 +97,7 @@ def test_both_lines_fit_and_name_the_screen_and_the_state(width: int) -> None:
     [(1_599_999, "$grey"), (1_600_000, "bold $wants"), (2_000_000, "bold $wrong")],
     ids=["below 80 %", "at 80 %", "at the cap"],
 )
-def test_costs_warn_from_80_percent_of_their_cap(spent: int, style: str) -> None:
+def test_costs_warn_from_80_percent_of_their_cap(spent: int, style: str):
     costs = replace(NOTHING_SPENT, hour=spent)
     line = make_state_line(AppState(costs=costs, used=frozenset({"costs"})), NOW, "", 120)
     begin = line.plain.index(f"${spent / MICRO:.2f}/2")
@@ -106,7 +106,7 @@ def test_costs_warn_from_80_percent_of_their_cap(spent: int, style: str) -> None
 
 async def test_a_screen_that_is_not_in_use_has_no_tab_until_it_is_opened(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     remove_everything(engine, monkeypatch)
     async with running(console) as pilot:
         top = read_screen(console).splitlines()[0]
@@ -117,7 +117,7 @@ async def test_a_screen_that_is_not_in_use_has_no_tab_until_it_is_opened(
         assert "2 work  4 memory" in read_screen(console).splitlines()[0], "it was called by its key"
 
 
-async def test_a_screen_whose_key_was_changed_has_that_key_in_its_tab(console: ConsoleApp) -> None:
+async def test_a_screen_whose_key_was_changed_has_that_key_in_its_tab(console: ConsoleApp):
     async with running(console, "6", "1") as pilot:
         console.keymap = {"app.safety": "f6"}
         await pilot.press("2")
@@ -125,7 +125,7 @@ async def test_a_screen_whose_key_was_changed_has_that_key_in_its_tab(console: C
 
 
 @pytest.mark.parametrize("width, label", [(120, "do not disturb until 11:30"), (80, "dnd 11:30")])
-def test_do_not_disturb_is_shown_until_it_ends(width: int, label: str) -> None:
+def test_do_not_disturb_is_shown_until_it_ends(width: int, label: str):
     until = datetime(2026, 1, 5, 11, 30, tzinfo=UTC)
     watching = Autonomy(state=AutonomyState.WATCHING, next_cycle=until + timedelta(minutes=5))
     quiet = QuietHours(dnd_until=until)
@@ -135,7 +135,7 @@ def test_do_not_disturb_is_shown_until_it_ends(width: int, label: str) -> None:
 
 
 @pytest.mark.parametrize("folder", ["/home/me/a long folder", "/h/a:b: c"])
-def test_a_fault_of_the_settings_stands_in_place_of_the_costs(folder: str) -> None:
+def test_a_fault_of_the_settings_stands_in_place_of_the_costs(folder: str):
     broken = AppState(autonomy=Autonomy(state=AutonomyState.WATCHING), fault=f"{folder}/config.toml:7: not TOML")
     line = make_state_line(broken, NOW, "", 80).plain
     assert_contains(line, "WATCHING", "▲ not TOML (config.toml:7)")
@@ -146,7 +146,7 @@ def test_a_fault_of_the_settings_stands_in_place_of_the_costs(folder: str) -> No
 @pytest.mark.long
 @pytest.mark.usefixtures("world")  # the hierarchy screen reads its services
 @pytest.mark.parametrize("keys", ["34567", "3456"], ids=["seven_screens", "six_screens"])
-async def test_a_narrow_terminal_names_repository_and_branch_beside_all_tabs(console: ConsoleApp, keys: str) -> None:
+async def test_a_narrow_terminal_names_repository_and_branch_beside_all_tabs(console: ConsoleApp, keys: str):
     async with running(console, *keys, size=(80, 24)):
         first = read_screen(console).split("\n")[0]
         assert "shop  main*" in first
@@ -156,14 +156,14 @@ async def test_a_narrow_terminal_names_repository_and_branch_beside_all_tabs(con
 
 async def test_the_header_follows_the_branch_with_each_check_for_cards(
     console: ConsoleApp, engine: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     async with running(console) as pilot:
         monkeypatch.setattr(engine, "make_workspace_label", lambda workspace: "shop  discount")
         engine.bus.publish(CycleFinished(created=0, withdrawn=0, seconds=0.1))
         await until(pilot, lambda: "shop  discount" in read_screen(console).splitlines()[0])
 
 
-def test_the_name_of_a_folder_with_a_line_break_is_one_line(tmp_path: Path) -> None:
+def test_the_name_of_a_folder_with_a_line_break_is_one_line(tmp_path: Path):
     folder = Repository(tmp_path / "li\nne").path
     assert workspace_name(str(folder)) == "li ne"
     assert read_workspace_label(str(folder)) == "li ne main"

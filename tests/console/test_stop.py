@@ -50,9 +50,7 @@ def publish(*events: object) -> Step:
 
 
 @pytest.mark.long
-async def test_f12_stops_on_every_screen_and_in_every_dialog_and_text_field(
-    console: ConsoleApp, engine: StandIn
-) -> None:
+async def test_f12_stops_on_every_screen_and_in_every_dialog_and_text_field(console: ConsoleApp, engine: StandIn):
     async with running(console) as pilot:
         for keys in PLACES.values():
             stopped = called("stop", "F12 pressed in the console")
@@ -65,13 +63,13 @@ async def test_f12_stops_on_every_screen_and_in_every_dialog_and_text_field(
             engine.call_log.clear()
 
 
-async def test_f12_shows_at_once_without_waiting_for_the_engine(console: ConsoleApp, engine: StandIn) -> None:
+async def test_f12_shows_at_once_without_waiting_for_the_engine(console: ConsoleApp, engine: StandIn):
     answer = hold_back(engine.safety.kill_switch, "stop")
     await play(console, press("f12"), sees("STOPPED"), answers(answer))
 
 
 @pytest.mark.long
-async def test_f12_before_the_engine_is_open_stops_as_soon_as_it_is(home: Home) -> None:
+async def test_f12_before_the_engine_is_open_stops_as_soon_as_it_is(home: Home):
     opened, engine = threading.Event(), StandIn()
 
     def open_engine() -> StandIn:
@@ -158,7 +156,7 @@ test_story = make_story_test(STORIES)
 
 
 @pytest.mark.parametrize("theme", ["clawpy-dark", "clawpy-ansi"])
-async def test_a_stop_is_seen_above_the_palette(console: ConsoleApp, theme: str) -> None:
+async def test_a_stop_is_seen_above_the_palette(console: ConsoleApp, theme: str):
     async with running(console) as pilot:
         console.theme = theme
         await carry_out(pilot, press("ctrl+p"), sees("WATCHING"), press("f12"), sees("STOPPED"))
@@ -166,7 +164,7 @@ async def test_a_stop_is_seen_above_the_palette(console: ConsoleApp, theme: str)
 
 @pytest.mark.long
 @pytest.mark.parametrize("screen", ["1", "6"])
-async def test_the_palette_resumes_only_after_y(console: ConsoleApp, screen: str) -> None:
+async def test_the_palette_resumes_only_after_y(console: ConsoleApp, screen: str):
     question = Until("a question", lambda app: len(app.screen_stack) == 2)
     resume = (choose("Resume after the stop"), question, press("enter"), CLOSED, NOT_RESUMED)
     await play(console, press(f"{screen} f12"), STOPPED, *resume)
@@ -191,7 +189,7 @@ ASKED = sees("Quit?", "1 running session")
 @pytest.mark.parametrize("key, keeps_running", [("Q", False), ("k", True)])
 async def test_quitting_asks_whether_the_engine_keeps_running(
     home: Home, engine: StandIn, consoles: Consoles, key: str, keeps_running: bool
-) -> None:
+):
     app = make_console(home, lambda: engine, host=consoles)
     enter_is_safe = (press("ctrl+q"), ASKED, press("enter"), CLOSED)
     await play(app, *enter_is_safe, press("ctrl+q"), ASKED, press(key), LEFT)
@@ -200,7 +198,7 @@ async def test_quitting_asks_whether_the_engine_keeps_running(
 
 async def test_quitting_asks_nothing_if_the_engine_outlives_the_console(
     home: Home, engine: StandIn, consoles: Consoles
-) -> None:
+):
     """That of `clawpy run`, or one that has another console."""
     consoles.owns_engine = False
     await play(make_console(home, lambda: engine, host=consoles), press("ctrl+q"), LEFT)

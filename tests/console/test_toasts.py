@@ -13,9 +13,7 @@ from tests.console.stories import Until, carry_out, hides, play, press, sees
 @pytest.mark.long
 @pytest.mark.parametrize("size", [(80, 24), (100, 40), (159, 50), (160, 50)])
 @pytest.mark.parametrize("keys", [(), ("2",), ("2", "f"), *((digit,) for digit in "34567")])
-async def test_toasts_cover_nothing(
-    console: ConsoleApp, engine: StandIn, keys: tuple[str, ...], size: tuple[int, int]
-) -> None:
+async def test_toasts_cover_nothing(console: ConsoleApp, engine: StandIn, keys: tuple[str, ...], size: tuple[int, int]):
     engine.with_agent()
     async with running(console, *keys, size=size, notifications=True) as pilot:
         await wait_for_workers(pilot)  # a toast about a reading that failed would take their place
@@ -32,7 +30,7 @@ async def test_toasts_cover_nothing(
         assert not [item for item, region in visible_regions.items() for toast in regions if region.overlaps(toast)]
 
 
-async def test_a_card_keeps_its_lines_below_the_greeting_and_a_banner_and_above_toasts(console: ConsoleApp) -> None:
+async def test_a_card_keeps_its_lines_below_the_greeting_and_a_banner_and_above_toasts(console: ConsoleApp):
     console.NOTIFICATION_TIMEOUT = 60
     async with running(console, "f12", size=(80, 24), notifications=True) as pilot:
         console.screen.greet([Content(f"line {number}") for number in range(4)])
@@ -46,7 +44,7 @@ async def test_a_card_keeps_its_lines_below_the_greeting_and_a_banner_and_above_
 @pytest.mark.parametrize("name", ["cards", "work"])
 async def test_long_toasts_on_a_low_terminal_keep_their_beginning_and_all_messages_can_be_read_in_full(
     console: ConsoleApp, name: str
-) -> None:
+):
     console.NOTIFICATION_TIMEOUT = 60
     async with running(console, size=(80, 24), notifications=True) as pilot:
 
@@ -62,7 +60,7 @@ async def test_long_toasts_on_a_low_terminal_keep_their_beginning_and_all_messag
         await carry_out(pilot, press("end"), sees_on_screen("end_of_first"))
 
 
-async def test_a_long_message_is_shown_for_a_bounded_time_and_without_escape_codes(console: ConsoleApp) -> None:
+async def test_a_long_message_is_shown_for_a_bounded_time_and_without_escape_codes(console: ConsoleApp):
     async with running(console, notifications=True) as pilot:
         console.show_toast("a \x1b[31mred\x1b[0m message, " + "and more of it " * 200)
         await carry_out(pilot, sees("a red message"))
@@ -71,7 +69,7 @@ async def test_a_long_message_is_shown_for_a_bounded_time_and_without_escape_cod
         assert 5 <= toast.timeout <= 30
 
 
-async def test_what_is_said_again_takes_the_place_of_its_toast(console: ConsoleApp) -> None:
+async def test_what_is_said_again_takes_the_place_of_its_toast(console: ConsoleApp):
     async with running(console, notifications=True) as pilot:
         for text in ("twice", "once", "twice"):
             console.show_toast(text)
@@ -82,6 +80,6 @@ async def test_what_is_said_again_takes_the_place_of_its_toast(console: ConsoleA
         assert texts == ["once", "twice", "the last but one is gone"]
 
 
-async def test_a_message_is_removed_after_a_while(console: ConsoleApp, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_message_is_removed_after_a_while(console: ConsoleApp, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("clawpy_console.screens.mission_panes.MESSAGE_S", 0.3)
     await play(console, press("escape up"), sees("Snoozed"), hides("Snoozed"))

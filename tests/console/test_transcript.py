@@ -78,18 +78,18 @@ def make_output(first: int, last: int) -> list[TranscriptLine]:
         ("", [""]),
     ],
 )
-def test_rows_break_at_words_and_within_a_word_only_where_it_is_too_long(text: str, rows: list[str]) -> None:
+def test_rows_break_at_words_and_within_a_word_only_where_it_is_too_long(text: str, rows: list[str]):
     assert split_into_rows(text, 8) == rows
 
 
 @given(st.text(st.sampled_from("ab 漢é-"), max_size=60), st.integers(8, 30))
-def test_wrapped_rows_are_the_whole_text_and_none_is_too_wide(text: str, room: int) -> None:
+def test_wrapped_rows_are_the_whole_text_and_none_is_too_wide(text: str, room: int):
     rows = split_into_rows(text, room)
     assert "".join(rows) == text
     assert all(cell_len(row.rstrip()) <= room for row in rows)
 
 
-async def test_a_selection_over_rows_is_copied_as_one_line() -> None:
+async def test_a_selection_over_rows_is_copied_as_one_line():
     view = LinesView()
     app = Showing(view)
     async with app.run_test(size=(40, 10)) as pilot:
@@ -103,7 +103,7 @@ async def test_a_selection_over_rows_is_copied_as_one_line() -> None:
         assert [read_selected(view, y).strip() for y in range(3)] == ["quick brown fox jumps over the", "lazy dog", ""]
 
 
-async def test_a_prompt_is_copied_without_its_sources() -> None:
+async def test_a_prompt_is_copied_without_its_sources():
     view = PromptLines()
     app = Showing(view)
     async with app.run_test(size=(60, 10)) as pilot:
@@ -122,7 +122,7 @@ async def test_a_prompt_is_copied_without_its_sources() -> None:
         assert copied[0].endswith(" ")
 
 
-async def test_drawn_lines_can_be_selected() -> None:
+async def test_drawn_lines_can_be_selected():
     app = Lines()
     async with app.run_test(size=(40, 5)) as pilot:
         drawn = app.query_one(ReflowingText)
@@ -163,14 +163,14 @@ async def test_drawn_lines_can_be_selected() -> None:
         ([""], None),
     ],
 )
-def test_lines_of_progress_are_a_bar_with_numbers(lines: list[str], row: str | None) -> None:
+def test_lines_of_progress_are_a_bar_with_numbers(lines: list[str], row: str | None):
     progress = Progress()
     row_text = [progress.make_row(line) for line in lines][-1]
     assert row_text == row if row is None else row_text is not None and row_text[PROGRESS_BAR_CELLS + 1 :] == row
 
 
 @pytest.mark.long
-async def test_the_tests_of_another_command_are_counted_anew(console: ConsoleApp, engine: StandIn) -> None:
+async def test_the_tests_of_another_command_are_counted_anew(console: ConsoleApp, engine: StandIn):
     lines = [("command", "pytest a.py"), ("output", ".. [100%]"), ("command", "pytest b.py"), ("output", "... [100%]")]
     session = engine.sessions.all[0]
     engine.sessions.transcripts[session.id] = [TranscriptLine(n, NOW, *line) for n, line in enumerate(lines, 1)]
@@ -181,9 +181,7 @@ async def test_the_tests_of_another_command_are_counted_anew(console: ConsoleApp
         await until_shown(pilot, "100 %  3 run")
 
 
-async def test_a_running_test_suite_moves_one_row_and_ends_with_its_causes(
-    console: ConsoleApp, engine: StandIn
-) -> None:
+async def test_a_running_test_suite_moves_one_row_and_ends_with_its_causes(console: ConsoleApp, engine: StandIn):
     session = engine.sessions.all[0]
     output = ["collected 40 items", "...... [ 20%]", "......F [ 60%]", "...F... [100%]", "2 failed, 18 passed"]
     lines = [TranscriptLine(number, NOW, "output", text) for number, text in enumerate(output, 1)]
@@ -210,7 +208,7 @@ async def test_a_running_test_suite_moves_one_row_and_ends_with_its_causes(
 @pytest.mark.parametrize("scrolled", [False, True])
 async def test_the_end_of_a_transcript_stays_in_sight_unless_it_was_scrolled(
     console: ConsoleApp, engine: StandIn, scrolled: bool
-) -> None:
+):
     lines = engine.sessions.transcripts[RUNNING] = make_output(1, 100)
     engine.sessions.all[0] = dataclasses.replace(engine.sessions.all[0], lines=100)
     async with running(console, "2", "up", "enter", size=(80, 24), notifications=True) as pilot:
@@ -236,9 +234,7 @@ async def test_the_end_of_a_transcript_stays_in_sight_unless_it_was_scrolled(
 
 
 @pytest.mark.long
-async def test_a_line_that_streams_in_grows_and_is_replaced_when_it_is_complete(
-    console: ConsoleApp, engine: StandIn
-) -> None:
+async def test_a_line_that_streams_in_grows_and_is_replaced_when_it_is_complete(console: ConsoleApp, engine: StandIn):
     lines = engine.sessions.transcripts[RUNNING] = make_output(1, 3)
     async with running(console, "2", "up", "enter", size=(80, 24)) as pilot:
         view = console.screen.query_one("#transcript", Transcript)
@@ -260,7 +256,7 @@ async def test_a_line_that_streams_in_grows_and_is_replaced_when_it_is_complete(
 @pytest.mark.parametrize("notes, first_row", [(3, "line 9"), (40, "note 1")])
 async def test_a_finished_transcript_opens_where_its_result_begins_and_stays_where_it_was_scrolled_to(
     console: ConsoleApp, engine: StandIn, notes: int, first_row: str
-) -> None:
+):
     over = next(session for session in engine.sessions.all if session.state.over and not session.check)
     result = [TranscriptLine(100 + number, NOW, "note", f"note {number}") for number in range(1, notes + 1)]
     engine.sessions.transcripts[over.id] = [*make_output(1, 100), *result]
@@ -283,7 +279,7 @@ async def test_a_finished_transcript_opens_where_its_result_begins_and_stays_whe
 
 
 @pytest.mark.long
-async def test_a_transcript_shows_the_last_20000_lines(console: ConsoleApp, engine: StandIn) -> None:
+async def test_a_transcript_shows_the_last_20000_lines(console: ConsoleApp, engine: StandIn):
     engine.sessions.transcripts[RUNNING] = make_output(1, 30_000)
     engine.sessions.all[0] = dataclasses.replace(engine.sessions.all[0], lines=30_000)
     async with running(console, "2", "up") as pilot:

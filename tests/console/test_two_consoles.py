@@ -11,9 +11,7 @@ from tests.console.stories import read_text_in
 
 
 @pytest.mark.long
-async def test_the_second_console_says_that_the_card_runs_and_both_show_the_session(
-    demo_engine: Engine, home: Home
-) -> None:
+async def test_the_second_console_says_that_the_card_runs_and_both_show_the_session(demo_engine: Engine, home: Home):
     demo_engine.checks.run(requested=True)
 
     def make_shared_console() -> ConsoleApp:

@@ -204,7 +204,7 @@ STORIES: Stories = {
 test_story = pytest.mark.long(make_story_test(STORIES))
 
 
-async def test_commands_and_exit_codes_differ_from_output(console: ConsoleApp) -> None:
+async def test_commands_and_exit_codes_differ_from_output(console: ConsoleApp):
     await play(
         console,
         press("2 up"),
@@ -215,7 +215,7 @@ async def test_commands_and_exit_codes_differ_from_output(console: ConsoleApp) -
     )
 
 
-async def test_after_an_approval_it_opens_on_the_new_session_once(console: ConsoleApp, engine: StandIn) -> None:
+async def test_after_an_approval_it_opens_on_the_new_session_once(console: ConsoleApp, engine: StandIn):
     def begin(app: ConsoleApp) -> None:
         new = {"id": "sess_000000000777", "prediction_id": app.state.cards[0].id, "created_at": NOW}
         engine.sessions.all.insert(0, dataclasses.replace(engine.sessions.all[1], **new))  # type: ignore[arg-type]
@@ -233,7 +233,7 @@ async def test_after_an_approval_it_opens_on_the_new_session_once(console: Conso
 
 
 @pytest.mark.long
-async def test_keys_during_an_undo_say_that_it_is_still_running(console: ConsoleApp, engine: StandIn) -> None:
+async def test_keys_during_an_undo_say_that_it_is_still_running(console: ConsoleApp, engine: StandIn):
     answered = hold_back(engine.changes, "undo")
     busy = sees("is still running. Try again in a moment.")
     await play(

@@ -43,20 +43,20 @@ def build_setup(tmp_path: Path, settings: SettingsStore) -> Build:
     return build
 
 
-def test_a_channel_is_served_by_nothing_before_the_setup(build_setup: Build) -> None:
+def test_a_channel_is_served_by_nothing_before_the_setup(build_setup: Build):
     assert build_setup("claude-agent-acp").served_by() == ""
 
 
-def test_the_next_step_is_the_first_that_is_missing(build_setup: Build) -> None:
+def test_the_next_step_is_the_first_that_is_missing(build_setup: Build):
     assert build_setup().find_next_step() is STEPS[0]
     assert build_setup(steps=[]).find_next_step().shown_command == "clawpy doctor"
 
 
-def test_a_usable_model_serves_the_channel(build_setup: Build) -> None:
+def test_a_usable_model_serves_the_channel(build_setup: Build):
     assert build_setup(model_for=lambda agent, channel: SimpleNamespace(id="openai:gpt")).served_by() == "openai:gpt"
 
 
-def test_an_agent_is_assigned_with_its_command_and_hosts(build_setup: Build, settings: SettingsStore) -> None:
+def test_an_agent_is_assigned_with_its_command_and_hosts(build_setup: Build, settings: SettingsStore):
     setup = build_setup("claude-agent-acp")
     assert [agent.name for agent in setup.find_agents()] == ["claude"]
 
@@ -72,7 +72,7 @@ def test_an_agent_is_assigned_with_its_command_and_hosts(build_setup: Build, set
     assert setup.served_by() == "claude"
 
 
-def test_existing_settings_of_an_agent_are_kept(build_setup: Build, settings: SettingsStore) -> None:
+def test_existing_settings_of_an_agent_are_kept(build_setup: Build, settings: SettingsStore):
     settings.set("acp.claude.command", ["my-own", "--acp"])
 
     build_setup("claude-agent-acp").assign_agent("claude")
@@ -80,7 +80,7 @@ def test_existing_settings_of_an_agent_are_kept(build_setup: Build, settings: Se
     assert settings.current.acp["claude"].command == ("my-own", "--acp")
 
 
-def test_an_agent_without_its_adapter_is_not_assigned(build_setup: Build, settings: SettingsStore) -> None:
+def test_an_agent_without_its_adapter_is_not_assigned(build_setup: Build, settings: SettingsStore):
     setup = build_setup("claude")
     [agent] = setup.find_agents()
     assert agent.missing
@@ -89,7 +89,7 @@ def test_an_agent_without_its_adapter_is_not_assigned(build_setup: Build, settin
     assert not settings.file.exists()
 
 
-def test_assigning_a_model_replaces_the_agent(build_setup: Build, settings: SettingsStore) -> None:
+def test_assigning_a_model_replaces_the_agent(build_setup: Build, settings: SettingsStore):
     setup = build_setup("claude-agent-acp")
     setup.assign_agent("claude")
 

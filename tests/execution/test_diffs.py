@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from engine.execution.diffs import apply_hunks, find_hunks
 
 
-def test_hunks_apply_with_and_without_a_final_line_break() -> None:
+def test_hunks_apply_with_and_without_a_final_line_break():
     assert apply_hunks(b"a\nb", b"a\nb\n", [(0, 2, 0, 2)], {1}) == b"a\nb\n"
     assert apply_hunks(b"a\nb\n", b"a\nb", [(0, 2, 0, 2)], {1}) == b"a\nb"
     assert apply_hunks(b"", b"x\r\ny", [(0, 0, 0, 2)], {1}) == b"x\r\ny"
@@ -14,7 +14,7 @@ def test_hunks_apply_with_and_without_a_final_line_break() -> None:
 
 
 @given(st.data())
-def test_the_hunks_of_a_file_are_found_in_it(data: st.DataObject) -> None:
+def test_the_hunks_of_a_file_are_found_in_it(data: st.DataObject):
     """Also where lines repeat, hunks are empty on one side, or lie side by side."""
     lines = st.lists(st.sampled_from((b"a\n", b"b\n", b"a\r\n")), max_size=3)
     old, new = b"", b""

@@ -23,7 +23,7 @@ def make_file_image(text: str) -> Image:
     return Image(ImageKind.FILE, compute_blob_id(text.encode()), 0o644)
 
 
-def test_a_plan_survives_json() -> None:
+def test_a_plan_survives_json():
     plan = Plan(
         "t",
         (Entry("a\udcff", ABSENT, make_file_image("one")),),
@@ -36,7 +36,7 @@ def test_a_plan_survives_json() -> None:
     assert plan.reversed().reversed() == plan
 
 
-def test_another_spelling_is_another_file_where_case_is_folded(tmp_path: Path, top_folder: Beneath) -> None:
+def test_another_spelling_is_another_file_where_case_is_folded(tmp_path: Path, top_folder: Beneath):
     (tmp_path / "a").write_text("one")
     plan = Plan("t", (), folds_case=True)
     assert plan.observe_image(top_folder, "a").kind is ImageKind.FILE
@@ -45,7 +45,7 @@ def test_another_spelling_is_another_file_where_case_is_folded(tmp_path: Path, t
 
 def test_a_file_whose_time_cannot_be_read_after_it_was_written_is_rolled_back(
     tmp_path: Path, top_folder: Beneath, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     faults = [OSError(errno.EIO, "the disk failed")]
 
     def fail_once(root: Beneath, path: str) -> int:
@@ -65,7 +65,7 @@ def test_a_file_whose_time_cannot_be_read_after_it_was_written_is_rolled_back(
 
 def test_whether_a_plan_is_carried_out_is_asked_without_a_change_and_its_rest_is_done_after(
     tmp_path: Path, top_folder: Beneath
-) -> None:
+):
     plan = Plan(
         "land_x",
         (Entry("a", ABSENT, make_file_image("one")),),

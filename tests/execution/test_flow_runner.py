@@ -29,7 +29,7 @@ def write_by_command(job: Job, name: str, text: str = "x\n") -> None:
     job.run([sys.executable, "-c", f"open({name!r}, 'w').write({text!r})"])
 
 
-def test_a_flow_has_the_clock_of_its_engine(world: FlowWorld) -> None:
+def test_a_flow_has_the_clock_of_its_engine(world: FlowWorld):
     read = []
 
     def perform(job: Job) -> FlowResult:
@@ -72,7 +72,7 @@ def test_a_forbidden_command_runs_as_often_as_the_allowed_assignment_names_it(
     flow: type[LearnedFlow],
     prompt: str,
     state: SessionState,
-) -> None:
+):
     repository.commit("begin", {"cart.py": "total = 1\n"})
     world = make_world(
         FlowWorld,
@@ -91,7 +91,7 @@ def test_a_forbidden_command_runs_as_often_as_the_allowed_assignment_names_it(
 # Places
 
 
-def test_a_check_runs_in_the_operators_tree(world: FlowWorld) -> None:
+def test_a_check_runs_in_the_operators_tree(world: FlowWorld):
     jobs = []
 
     def perform(job: Job) -> FlowResult:
@@ -114,7 +114,7 @@ def test_a_check_runs_in_the_operators_tree(world: FlowWorld) -> None:
     assert world.ended[0].check == CHECK
 
 
-def test_a_check_of_a_tree_that_changed_meanwhile_is_recorded_for_no_state(world: FlowWorld) -> None:
+def test_a_check_of_a_tree_that_changed_meanwhile_is_recorded_for_no_state(world: FlowWorld):
     def perform(job: Job) -> FlowResult:
         world.repository.write("cart.py", "total = 3\n")
         return FlowResult("fine", check=CHECK, full=True)
@@ -124,7 +124,7 @@ def test_a_check_of_a_tree_that_changed_meanwhile_is_recorded_for_no_state(world
     assert (run.tree, run.clean) == ("", False)
 
 
-def test_a_worktree_has_the_present_files_and_is_removed(world: FlowWorld) -> None:
+def test_a_worktree_has_the_present_files_and_is_removed(world: FlowWorld):
     world.repository.write("draft.py", "draft\n")
     before = world.repository.git("status", "--porcelain")
     folders = []
@@ -150,7 +150,7 @@ def test_a_worktree_has_the_present_files_and_is_removed(world: FlowWorld) -> No
 
 
 @pytest.mark.long
-def test_a_diff_becomes_a_change_set_that_waits(world: FlowWorld) -> None:
+def test_a_diff_becomes_a_change_set_that_waits(world: FlowWorld):
     def perform(job: Job) -> FlowResult:
         write_by_command(job, "CHANGES.md", "# 1.0\n")
         return FlowResult("drafted", check=CHECK)
@@ -168,7 +168,7 @@ def test_a_diff_becomes_a_change_set_that_waits(world: FlowWorld) -> None:
 
 
 @pytest.mark.long
-def test_a_flow_that_changes_nothing_leaves_no_change_set(world: FlowWorld) -> None:
+def test_a_flow_that_changes_nothing_leaves_no_change_set(world: FlowWorld):
     view = world.run_scripted(Place.CHANGE_SET, lambda job: FlowResult("nothing to do"))
     assert view.change_set_id is None
     assert world.changes.list() == []
@@ -177,7 +177,7 @@ def test_a_flow_that_changes_nothing_leaves_no_change_set(world: FlowWorld) -> N
 
 @pytest.mark.long
 @pytest.mark.parametrize("place", [Place.WORKTREE, Place.CHANGE_SET])
-def test_a_flow_that_fails_leaves_nothing(world: FlowWorld, place: Place) -> None:
+def test_a_flow_that_fails_leaves_nothing(world: FlowWorld, place: Place):
     def perform(job: Job) -> FlowResult:
         write_by_command(job, "half.py")
         raise WorkFailed("no tool", "install one")
@@ -190,7 +190,7 @@ def test_a_flow_that_fails_leaves_nothing(world: FlowWorld, place: Place) -> Non
 
 
 @pytest.mark.long
-def test_a_stopped_flow_leaves_nothing(world: FlowWorld) -> None:
+def test_a_stopped_flow_leaves_nothing(world: FlowWorld):
     def perform(job: Job) -> FlowResult:
         write_by_command(job, "half.py")
         job.run(["sh", "-c", "echo ready; sleep 60"])
@@ -206,7 +206,7 @@ def test_a_stopped_flow_leaves_nothing(world: FlowWorld) -> None:
 
 
 @pytest.mark.long
-def test_the_setup_command_prepares_the_worktree(world: FlowWorld) -> None:
+def test_the_setup_command_prepares_the_worktree(world: FlowWorld):
     def make_settings(setup: str) -> Settings:
         return Settings(workspaces={str(world.repository.path): WorkspaceSettings(setup=setup)})
 
@@ -223,7 +223,7 @@ def test_the_setup_command_prepares_the_worktree(world: FlowWorld) -> None:
 # Launcher
 
 
-def test_the_launcher_reports_the_effects_of_an_assignment(world: FlowWorld) -> None:
+def test_the_launcher_reports_the_effects_of_an_assignment(world: FlowWorld):
     info = world.sessions.check(world.assign("run_tests", paths=[]))
     assert info.available
     assert info.check_only
@@ -233,7 +233,7 @@ def test_the_launcher_reports_the_effects_of_an_assignment(world: FlowWorld) -> 
     assert not world.sessions.check(world.assign("draft_changelog", since="")).check_only
 
 
-def test_what_nobody_can_run_is_not_available(world: FlowWorld) -> None:
+def test_what_nobody_can_run_is_not_available(world: FlowWorld):
     prose = world.assign(None)
     assert "no model or agent is set up" in world.sessions.check(prose).reason
     with pytest.raises(Refusal, match="no model or agent is set up"):
@@ -243,13 +243,13 @@ def test_what_nobody_can_run_is_not_available(world: FlowWorld) -> None:
         assert not world.sessions.check(assignment).available
 
 
-def test_the_session_of_a_card_is_found(world: FlowWorld) -> None:
+def test_the_session_of_a_card_is_found(world: FlowWorld):
     view = world.run_scripted(Place.CHECK, lambda job: FlowResult("free"))
     assert world.sessions.of_card(view.prediction_id).id == view.id
     assert world.sessions.of_card("pred_3") is None
 
 
-def test_an_edit_changes_parameters_prompt_and_digest(world: FlowWorld) -> None:
+def test_an_edit_changes_parameters_prompt_and_digest(world: FlowWorld):
     world.flows["scripted"] = make_flow(Place.CHECK, lambda job: FlowResult(""))
     before = world.assign("scripted", tests=["a"])
     after = world.sessions.apply_edit(before, "times=5")

@@ -22,7 +22,7 @@ def list_caches(folder: Path) -> list[Path]:
 
 
 @given(st.booleans(), st.lists(st.integers(0, 5_000_000_000)))
-def test_an_urgent_disk_stays_urgent_up_to_the_second_limit(before: bool, sizes: list[int]) -> None:
+def test_an_urgent_disk_stays_urgent_up_to_the_second_limit(before: bool, sizes: list[int]):
     limits = (URGENT_BYTES - 1, URGENT_BYTES, NOT_URGENT_BYTES - 1, NOT_URGENT_BYTES)
     for free in [*sizes, *limits, *reversed(limits)]:
         after = is_urgent(free, before=before)
@@ -30,14 +30,14 @@ def test_an_urgent_disk_stays_urgent_up_to_the_second_limit(before: bool, sizes:
         before = after
 
 
-def test_a_workspace_keeps_its_last_three_caches(tmp_path: Path) -> None:
+def test_a_workspace_keeps_its_last_three_caches(tmp_path: Path):
     caches = Caches(tmp_path)
     for head in "abcdef":
         fill_cache(caches, head)
     assert [file.name for file in list_caches(tmp_path)] == ["d", "e", "f"]
 
 
-def test_a_cache_that_no_session_used_for_long_is_swept(tmp_path: Path) -> None:
+def test_a_cache_that_no_session_used_for_long_is_swept(tmp_path: Path):
     caches = Caches(tmp_path)
     for head in "ab":
         fill_cache(caches, head)

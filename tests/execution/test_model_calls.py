@@ -51,7 +51,7 @@ def begin_call(calls: ModelCalls, session_id: str = "sess_1", **options: Any) ->
     )
 
 
-def test_a_call_is_stored_before_it_is_made_and_finished_with_its_usage(calls: ModelCalls, clock: FakeClock) -> None:
+def test_a_call_is_stored_before_it_is_made_and_finished_with_its_usage(calls: ModelCalls, clock: FakeClock):
     call = begin_call(calls, prompt=PROMPT)
     assert calls.get(call).state == "running"
     assert calls.get(call).seconds is None
@@ -67,7 +67,7 @@ def test_a_call_is_stored_before_it_is_made_and_finished_with_its_usage(calls: M
     assert calls.reply(call) == "done"
 
 
-def test_a_conversation_is_stored_once_and_read_whole(calls: ModelCalls, database: Database) -> None:
+def test_a_conversation_is_stored_once_and_read_whole(calls: ModelCalls, database: Database):
     long = "a long system prompt\n" * 500
     first = begin_call(calls, prompt=Prompt((make_part("identity", long, "system"),)))
     second = begin_call(
@@ -88,7 +88,7 @@ def test_a_conversation_is_stored_once_and_read_whole(calls: ModelCalls, databas
 @pytest.mark.parametrize("followed", [0, 1, 2])
 def test_each_call_of_a_conversation_that_runs_in_a_circle_is_read_once(
     calls: ModelCalls, database: Database, followed: int
-) -> None:
+):
     ids = []
     for name in ("first", "second", "third"):
         ids.append(begin_call(calls, messages=[make_part(name, name)], follows=ids[-1] if ids else ""))
@@ -100,7 +100,7 @@ def test_each_call_of_a_conversation_that_runs_in_a_circle_is_read_once(
     assert [part.name for part in calls.read_prompt(ids[2])] == ["first", "second", "third"]
 
 
-def test_every_call_of_a_conversation_has_its_provenance_and_is_observed_once(database: Database) -> None:
+def test_every_call_of_a_conversation_has_its_provenance_and_is_observed_once(database: Database):
     reported = []
     calls = ModelCalls(
         database,
@@ -119,7 +119,7 @@ def test_every_call_of_a_conversation_has_its_provenance_and_is_observed_once(da
     ]
 
 
-def test_a_reply_has_no_control_characters(calls: ModelCalls) -> None:
+def test_a_reply_has_no_control_characters(calls: ModelCalls):
     call = begin_call(calls, prompt=PROMPT)
     calls.finish(call, state=CallState.FAILED, error="no\x1b]0;title\x07", reply="fine\x1b[2J\ndone\r")
     text = calls.get(call).error + calls.reply(call)
@@ -128,7 +128,7 @@ def test_a_reply_has_no_control_characters(calls: ModelCalls) -> None:
     assert calls.reply(call).endswith("\ndone")
 
 
-def test_no_secret_of_a_call_is_stored(calls: ModelCalls, database: Database) -> None:
+def test_no_secret_of_a_call_is_stored(calls: ModelCalls, database: Database):
     call = begin_call(
         calls, prompt=Prompt((make_part("task", f"log in with {SECRET}\nsk-{'x9' * 20}"),), (f"{SECRET} note",))
     )
@@ -142,7 +142,7 @@ def test_no_secret_of_a_call_is_stored(calls: ModelCalls, database: Database) ->
     assert SECRET.encode() not in path.read_bytes()
 
 
-def test_calls_that_ran_during_a_crash_are_interrupted(calls: ModelCalls) -> None:
+def test_calls_that_ran_during_a_crash_are_interrupted(calls: ModelCalls):
     finished, unfinished = begin_call(calls), begin_call(calls)
     calls.finish(finished, state=CallState.DONE)
 
@@ -152,7 +152,7 @@ def test_calls_that_ran_during_a_crash_are_interrupted(calls: ModelCalls) -> Non
     assert calls.recover() == 0
 
 
-def test_calls_are_cancelled_with_their_session_and_late_usage_is_stored(calls: ModelCalls, database: Database) -> None:
+def test_calls_are_cancelled_with_their_session_and_late_usage_is_stored(calls: ModelCalls, database: Database):
     call, unrelated = begin_call(calls), begin_call(calls, session_id="sess_2")
     database.write(lambda tx: calls.session_ended(tx, make_session_view(state=SessionState.CANCELLED)))
     assert calls.get(call).state == "cancelled"
@@ -164,7 +164,7 @@ def test_calls_are_cancelled_with_their_session_and_late_usage_is_stored(calls: 
     assert stored.error == "its session ended: cancelled"
 
 
-def test_a_finished_call_does_not_change(calls: ModelCalls) -> None:
+def test_a_finished_call_does_not_change(calls: ModelCalls):
     call = begin_call(calls)
     calls.finish(call, state=CallState.DONE, usage=CallUsage(cost=5))
     calls.finish(call, state=CallState.FAILED, usage=CallUsage(cost=9))
@@ -172,11 +172,11 @@ def test_a_finished_call_does_not_change(calls: ModelCalls) -> None:
     assert (calls.get(call).state, calls.get(call).cost) == ("done", 5)
 
 
-def test_the_end_of_an_unknown_call_is_refused(calls: ModelCalls) -> None:
+def test_the_end_of_an_unknown_call_is_refused(calls: ModelCalls):
     refused("unknown_call", lambda: calls.finish("call_x", state=CallState.DONE))
 
 
-def test_the_calls_that_recalled_a_memory_are_found(calls: ModelCalls) -> None:
+def test_the_calls_that_recalled_a_memory_are_found(calls: ModelCalls):
     def make_recalled(*memory_ids: str) -> Prompt:
         sources = [{"id": memory_id, "layer": "C", "score": 0.5} for memory_id in memory_ids]
         return Prompt(PROMPT.parts, (), {"memory_sources": sources})
@@ -197,7 +197,7 @@ def test_the_calls_that_recalled_a_memory_are_found(calls: ModelCalls) -> None:
     )
 )
 @settings(max_examples=40)
-def test_packed_parts_are_unpacked_exactly(named_lines: list[tuple[str, list[tuple[str, SourceKind]]]]) -> None:
+def test_packed_parts_are_unpacked_exactly(named_lines: list[tuple[str, list[tuple[str, SourceKind]]]]):
     parts = tuple(
         PromptPart(name, tuple(PromptLine(text, PromptSource(kind)) for text, kind in lines), "user", 3)
         for name, lines in named_lines
@@ -205,7 +205,7 @@ def test_packed_parts_are_unpacked_exactly(named_lines: list[tuple[str, list[tup
     assert unpack_parts(pack_parts(parts)) == parts
 
 
-def test_parts_of_a_conversation_have_their_source() -> None:
+def test_parts_of_a_conversation_have_their_source():
     answer = make_assistant_part("I look.", [{"name": "read", "arguments": '{"path": "a"}'}], "call_1")
     assert (answer.role, answer.text) == ("assistant", 'I look.\nread({"path": "a"})')
     assert answer.lines[0].source.ref == "call_1"

@@ -28,13 +28,13 @@ def find_refusal(router: ModelRouter) -> Refusal:
 
 
 @pytest.mark.parametrize("provider", BOTH)
-def test_without_a_choice_the_first_provider_with_a_key_gives_its_model(provider: str) -> None:
+def test_without_a_choice_the_first_provider_with_a_key_gives_its_model(provider: str):
     keys = BOTH[BOTH.index(provider) :]
     assert choose_model(make_router(*keys)) == f"{provider}:{PROVIDERS[provider].model}"
 
 
 @pytest.mark.parametrize("row", ROWS["choice"], ids=lambda row: row["name"])
-def test_a_hint_comes_before_the_agents_tools_the_channel_and_the_first_provider(row: dict[str, Any]) -> None:
+def test_a_hint_comes_before_the_agents_tools_the_channel_and_the_first_provider(row: dict[str, Any]):
     router = make_router(
         *row["keys"], config=row.get("config", ""), models=row.get("tools_json"), hint=row.get("hint", "")
     )
@@ -42,20 +42,20 @@ def test_a_hint_comes_before_the_agents_tools_the_channel_and_the_first_provider
 
 
 @pytest.mark.parametrize("default, hint, model", ROWS["local"])
-def test_a_hint_never_moves_work_from_a_local_model_to_a_remote_one(default: str, hint: str, model: str) -> None:
+def test_a_hint_never_moves_work_from_a_local_model_to_a_remote_one(default: str, hint: str, model: str):
     router = make_router(
         "openai", config='[providers.ollama]\nmodel = "qwen3"\n', models={"default": default}, hint=hint
     )
     assert choose_model(router) == model
 
 
-def test_a_choice_has_the_address_of_the_provider_and_the_reason() -> None:
+def test_a_choice_has_the_address_of_the_provider_and_the_reason():
     choice = make_router("openai", config=CHANNEL.format("openai:gpt-6-sol")).choose("a", "koji-core")
     assert (choice.base_url, choice.host) == ("https://api.openai.com/v1", "api.openai.com")
     assert (choice.kind, choice.reason) == (ProviderKind.OPENAI, "channel koji-core names it")
 
 
-def test_a_provider_without_a_model_is_passed_over() -> None:
+def test_a_provider_without_a_model_is_passed_over():
     without_model = "[providers.ollama]\n"
     assert choose_model(make_router("openai", config=without_model)).startswith("openai:")
     refusal = find_refusal(make_router(config=without_model))
@@ -63,19 +63,19 @@ def test_a_provider_without_a_model_is_passed_over() -> None:
     assert "providers.ollama.model" in refusal.message
 
 
-def test_the_model_of_the_channel_is_never_replaced_by_another() -> None:
+def test_the_model_of_the_channel_is_never_replaced_by_another():
     assert find_refusal(make_router("openai", config=CHANNEL.format("ollama:qwen3"))).fix
 
 
 @pytest.mark.parametrize("model", ["ollama:qwen3", "anthropic:claude-sonnet-5-5", "nobody:x", "gpt"])
-def test_the_model_of_the_agent_is_never_replaced_by_another(model: str) -> None:
+def test_the_model_of_the_agent_is_never_replaced_by_another(model: str):
     assert find_refusal(make_router("openai", models={"task": model})).fix
 
 
 @pytest.mark.parametrize("has_extra, keys, config, commands", ROWS["missing_steps"])
 def test_each_missing_step_is_named_and_no_other(
     monkeypatch: pytest.MonkeyPatch, has_extra: bool, keys: tuple[str, ...], config: str, commands: list[str]
-) -> None:
+):
     monkeypatch.setattr(model_router, "has_extra", lambda extra: has_extra)
     router = make_router(*keys, config=config)
     steps = router.find_missing_steps()
@@ -86,14 +86,14 @@ def test_each_missing_step_is_named_and_no_other(
         assert ("key set openai" in refusal.fix) == ("clawpy key set openai" in commands)
 
 
-def test_a_refusal_says_how_to_set_up_a_provider() -> None:
+def test_a_refusal_says_how_to_set_up_a_provider():
     assert "providers.ollama.model" in find_refusal(make_router()).fix
     refusal = find_refusal(make_router(config=CHANNEL.format("anthropic:opus")))
     assert "CLAWPY_ANTHROPIC_API_KEY" in refusal.fix
     assert "channel koji-core names it" in refusal.message
 
 
-def test_a_provider_whose_keys_cannot_be_read_is_not_usable_and_its_refusal_is_about_the_keys() -> None:
+def test_a_provider_whose_keys_cannot_be_read_is_not_usable_and_its_refusal_is_about_the_keys():
     router = make_router("!openai")
     state = router.provider("openai")
     assert not state.usable
@@ -104,7 +104,7 @@ def test_a_provider_whose_keys_cannot_be_read_is_not_usable_and_its_refusal_is_a
     assert "clawpy key list" in refusal.fix
 
 
-def test_providers_of_the_settings_come_first_with_the_source_of_their_key() -> None:
+def test_providers_of_the_settings_come_first_with_the_source_of_their_key():
     router = make_router(
         "openai", config='[providers.box]\nkind = "openai"\nbaseUrl = "http://box/v1"\nkeyless = true\n'
     )
@@ -116,7 +116,7 @@ def test_providers_of_the_settings_come_first_with_the_source_of_their_key() -> 
     assert next(iter(states)) == "box"
 
 
-def test_an_agent_with_a_broken_folder_has_no_model() -> None:
+def test_an_agent_with_a_broken_folder_has_no_model():
     def models(agent: str) -> Mapping[str, str]:
         raise Refusal("broken_agent", "tools.json: bad", "fix it")
 

@@ -58,7 +58,7 @@ def world(tmp_path: Path, database: Database, clock: FakeClock) -> BeltWorld:
     return BeltWorld(tmp_path, database, clock)
 
 
-def test_a_session_that_has_ended_asks_nothing(world: BeltWorld) -> None:
+def test_a_session_that_has_ended_asks_nothing(world: BeltWorld):
     world.stop()
     with pytest.raises(SessionStopped):
         world.permissions.ask(world.live, world.view, key="x", **DEPLOY)
@@ -66,7 +66,7 @@ def test_a_session_that_has_ended_asks_nothing(world: BeltWorld) -> None:
 
 
 @pytest.mark.parametrize("answer", list(PermissionAnswer))
-def test_a_session_waits_for_the_answer(world: BeltWorld, bus: EventBus, answer: PermissionAnswer) -> None:
+def test_a_session_waits_for_the_answer(world: BeltWorld, bus: EventBus, answer: PermissionAnswer):
     events = bus.subscribe(lambda: None)
     question = AskedRequest(world)
     [request] = world.permissions.waiting()
@@ -84,7 +84,7 @@ def test_a_session_waits_for_the_answer(world: BeltWorld, bus: EventBus, answer:
     ]
 
 
-def test_the_clock_of_a_session_stands_still_while_it_waits(world: BeltWorld, clock: FakeClock) -> None:
+def test_the_clock_of_a_session_stands_still_while_it_waits(world: BeltWorld, clock: FakeClock):
     question = AskedRequest(world)
     wait_until(lambda: world.live.is_waiting)
     clock.advance(timedelta(hours=1))
@@ -93,7 +93,7 @@ def test_the_clock_of_a_session_stands_still_while_it_waits(world: BeltWorld, cl
     assert world.live.find_exceeded_limit() == ""
 
 
-def test_an_answer_applies_once_or_for_the_session(world: BeltWorld, clock: FakeClock) -> None:
+def test_an_answer_applies_once_or_for_the_session(world: BeltWorld, clock: FakeClock):
     assert AskedRequest(world).answer(PermissionAnswer.ALLOW_ONCE) is True
     second = AskedRequest(world)
     assert second.answer(PermissionAnswer.ALLOW_SESSION) is True
@@ -106,15 +106,13 @@ def test_an_answer_applies_once_or_for_the_session(world: BeltWorld, clock: Fake
     assert AskedRequest(world, key="exec:make clean").result() is False
 
 
-def test_an_answer_for_a_session_does_not_apply_to_another(
-    tmp_path: Path, database: Database, clock: FakeClock
-) -> None:
+def test_an_answer_for_a_session_does_not_apply_to_another(tmp_path: Path, database: Database, clock: FakeClock):
     first, second = (BeltWorld(tmp_path / name, database, clock) for name in ("one", "two"))
     assert AskedRequest(first).answer(PermissionAnswer.ALLOW_SESSION) is True
     assert AskedRequest(second).answer(PermissionAnswer.DENY_ONCE) is False
 
 
-def test_an_answer_for_the_session_answers_its_waiting_requests(world: BeltWorld) -> None:
+def test_an_answer_for_the_session_answers_its_waiting_requests(world: BeltWorld):
     questions = [AskedRequest(world) for _ in range(3)]
     unrelated = AskedRequest(world, key="exec:other")
     assert questions[0].answer(PermissionAnswer.ALLOW_SESSION) is True
@@ -123,7 +121,7 @@ def test_an_answer_for_the_session_answers_its_waiting_requests(world: BeltWorld
     world.stop()
 
 
-def test_an_answer_to_a_closed_request_is_refused(world: BeltWorld) -> None:
+def test_an_answer_to_a_closed_request_is_refused(world: BeltWorld):
     def answer(request_id: str) -> None:
         world.permissions.answer(request_id, PermissionAnswer.ALLOW_ONCE)
 
@@ -137,7 +135,7 @@ def test_an_answer_to_a_closed_request_is_refused(world: BeltWorld) -> None:
     refused("permission_withdrawn", lambda: answer(pending.request.id))
 
 
-def test_a_request_ends_with_its_session(world: BeltWorld, bus: EventBus) -> None:
+def test_a_request_ends_with_its_session(world: BeltWorld, bus: EventBus):
     events = bus.subscribe(lambda: None)
     questions = [AskedRequest(world, key=str(number)) for number in range(3)]
     world.stop("the kill switch")
@@ -146,9 +144,7 @@ def test_a_request_ends_with_its_session(world: BeltWorld, bus: EventBus) -> Non
     assert sum(isinstance(event, PermissionWithdrawn) for event in events.drain()) == 3
 
 
-def test_an_answer_at_the_end_of_the_session_is_stored_or_refused(
-    tmp_path: Path, database: Database, clock: FakeClock
-) -> None:
+def test_an_answer_at_the_end_of_the_session_is_stored_or_refused(tmp_path: Path, database: Database, clock: FakeClock):
     for number in range(10):
         world = BeltWorld(tmp_path / str(number), database, clock)
         question = AskedRequest(world)
@@ -165,7 +161,7 @@ def test_an_answer_at_the_end_of_the_session_is_stored_or_refused(
         assert (stored.answer is not None, stored.withdrawn) == (is_answered, not is_answered)
 
 
-def test_a_session_that_runs_by_itself_is_denied(tmp_path: Path, database: Database, clock: FakeClock) -> None:
+def test_a_session_that_runs_by_itself_is_denied(tmp_path: Path, database: Database, clock: FakeClock):
     world = BeltWorld(tmp_path, database, clock, mode=AUTONOMOUS)
     question = AskedRequest(world)
     assert question.result() is False
@@ -176,7 +172,7 @@ def test_a_session_that_runs_by_itself_is_denied(tmp_path: Path, database: Datab
 
 def test_after_a_crash_waiting_requests_are_withdrawn_and_answers_stay(
     world: BeltWorld, tmp_path: Path, clock: FakeClock
-) -> None:
+):
     """Another engine opens a copy of the database, which is all that `kill -9` leaves, while the first still waits."""
     AskedRequest(world, key="answered").answer(PermissionAnswer.ALLOW_SESSION)
     pending = AskedRequest(world, key="waiting").request
@@ -199,7 +195,7 @@ def test_after_a_crash_waiting_requests_are_withdrawn_and_answers_stay(
     world.stop()
 
 
-def test_waiting_requests_are_withdrawn_with_their_session_alone(world: BeltWorld, database: Database) -> None:
+def test_waiting_requests_are_withdrawn_with_their_session_alone(world: BeltWorld, database: Database):
     request_id = AskedRequest(world).request.id
     for session_id, is_withdrawn in (("another", False), (world.view.id, True)):
         ended = replace(world.view, id=session_id)
@@ -209,7 +205,7 @@ def test_waiting_requests_are_withdrawn_with_their_session_alone(world: BeltWorl
     world.stop()
 
 
-def test_no_secret_is_stored(world: BeltWorld) -> None:
+def test_no_secret_is_stored(world: BeltWorld):
     """Neither one that the operator has, nor what looks like one (SPEC 11.1)."""
     permissions = Permissions(world.database, randomness=Randomness(), secrets=lambda: ["the-operators-key"])
     command = "curl -H 'x: the-operators-key' -d api_key=sk-0123456789abcdefghijklmnop"
@@ -225,7 +221,7 @@ def test_no_secret_is_stored(world: BeltWorld) -> None:
             assert b"sk-0123456789" not in file.read_bytes(), file
 
 
-def test_hostile_text_is_sanitised(world: BeltWorld) -> None:
+def test_hostile_text_is_sanitised(world: BeltWorld):
     question = AskedRequest(world, title="\x1b[2Jok\nallow", detail="\x07rm", reason="\u202ex")
     request = question.request
     assert (request.title, request.detail, request.reason) == ("ok allow", "rm", "x")

@@ -53,7 +53,7 @@ def processes() -> Iterator[Processes]:
     group.end()
 
 
-def test_a_command_and_its_children_have_a_lower_priority(processes: Processes, tmp_path: Path) -> None:
+def test_a_command_and_its_children_have_a_lower_priority(processes: Processes, tmp_path: Path):
     expected = min(19, os.nice(0) + NICE)
     script = (
         "import os, subprocess, sys, time\n"
@@ -67,7 +67,7 @@ def test_a_command_and_its_children_have_a_lower_priority(processes: Processes, 
 
 def test_the_machine_is_read_once_for_the_limits_of_all_sessions(
     processes: Processes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setattr(sandbox, "MAX_PROCESSES", 2)
     script = (
         "import os, subprocess, sys, time\n"
@@ -83,7 +83,7 @@ def test_the_machine_is_read_once_for_the_limits_of_all_sessions(
         assert processes.find_exceeded_limit(children_of) == "it ran 3 processes, more than 2"
 
 
-def test_no_command_starts_after_the_end(processes: Processes, tmp_path: Path) -> None:
+def test_no_command_starts_after_the_end(processes: Processes, tmp_path: Path):
     processes.end()
     run = RunningCommand(processes, "print('no')", tmp_path)
     run.thread.join(20)
@@ -92,7 +92,7 @@ def test_no_command_starts_after_the_end(processes: Processes, tmp_path: Path) -
 
 
 @pytest.mark.long
-def test_a_timeout_ends_only_its_command(processes: Processes, tmp_path: Path) -> None:
+def test_a_timeout_ends_only_its_command(processes: Processes, tmp_path: Path):
     run = RunningCommand(processes, IGNORE_SIGTERM + "time.sleep(60)", tmp_path, timeout=0.2)
     run.thread.join(20)
     assert run.finished.timed_out
@@ -101,7 +101,7 @@ def test_a_timeout_ends_only_its_command(processes: Processes, tmp_path: Path) -
     assert second.output == b"still\n"
 
 
-def test_the_end_of_a_session_leaves_other_sessions_alone(processes: Processes, tmp_path: Path) -> None:
+def test_the_end_of_a_session_leaves_other_sessions_alone(processes: Processes, tmp_path: Path):
     unrelated = Processes(f"{MARK}_other")
     running = RunningCommand(unrelated, "import os,time; print(os.getpid(), flush=True); time.sleep(60)", tmp_path)
     wait_until(lambda: len(running.pids) == 1)

@@ -66,7 +66,7 @@ def find_faults(url: str) -> list[str]:
     return [fault.removeprefix(where) for fault in models.faults]
 
 
-def test_local_models_have_the_ids_of_the_settings(serve_body: Serve) -> None:
+def test_local_models_have_the_ids_of_the_settings(serve_body: Serve):
     models = query_local_models({"ollama": make_provider(serve_body(MODEL_LIST))})
     assert (models.ids, models.faults) == (("ollama:qwen3:8b", "ollama:llama3.2:3b"), ())
 
@@ -78,28 +78,28 @@ def test_local_models_have_the_ids_of_the_settings(serve_body: Serve) -> None:
         *(b'{"data": [{"id": 3}]}', b"1" * 5_000, b"[" * 100_000, b'{"data":' * 20_000, b"\xff\xfe"),
     ],
 )
-def test_a_server_with_another_answer_is_a_fault(serve_body: Serve, body: bytes) -> None:
+def test_a_server_with_another_answer_is_a_fault(serve_body: Serve, body: bytes):
     assert find_faults(serve_body(body)) == ["answers, but without a list of models"]
 
 
-def test_a_missing_server_is_no_fault() -> None:
+def test_a_missing_server_is_no_fault():
     assert find_faults("http://127.0.0.1:9/v1") == []
 
 
-def test_a_server_without_models_is_no_fault(serve_body: Serve) -> None:
+def test_a_server_without_models_is_no_fault(serve_body: Serve):
     assert find_faults(serve_body(b'{"object": "list", "data": null}')) == []
 
 
-def test_a_server_that_refuses_the_question_is_a_fault(serve_body: Serve) -> None:
+def test_a_server_that_refuses_the_question_is_a_fault(serve_body: Serve):
     assert find_faults(serve_body(MODEL_LIST, 401)) == ["answers 401 instead of its list of models"]
 
 
-def test_no_redirection_is_followed(serve_body: Serve) -> None:
+def test_no_redirection_is_followed(serve_body: Serve):
     other = serve_body(MODEL_LIST)
     assert find_faults(serve_body(b"", 302, f"{other}/models")) == ["answers 302 instead of its list of models"]
 
 
-def test_an_endless_answer_is_not_read_to_its_end(new_server: NewServer) -> None:
+def test_an_endless_answer_is_not_read_to_its_end(new_server: NewServer):
     server = new_server()
     server.send(MODELS_PATH, itertools.chain([HEAD], itertools.repeat(b" " * 65_536)))
     assert find_faults(find_address(server)) == [
@@ -113,7 +113,7 @@ def test_an_endless_answer_is_not_read_to_its_end(new_server: NewServer) -> None
     [(b"", b"H"), (b"HTTP/1.1 200 OK\r\n", b"X-More: 1\r\n"), (HEAD, b" ")],
     ids=["first line", "headers", "body"],
 )
-def test_a_slow_answer_is_read_until_the_deadline(new_server: NewServer, before: bytes, drop: bytes) -> None:
+def test_a_slow_answer_is_read_until_the_deadline(new_server: NewServer, before: bytes, drop: bytes):
     server = new_server()
     server.drip(MODELS_PATH, before, drop, TIMEOUT_S / 10)
     since = time.monotonic()
@@ -122,7 +122,7 @@ def test_a_slow_answer_is_read_until_the_deadline(new_server: NewServer, before:
 
 
 @pytest.mark.long
-def test_silent_servers_share_one_deadline(new_server: NewServer, serve_body: Serve) -> None:
+def test_silent_servers_share_one_deadline(new_server: NewServer, serve_body: Serve):
     servers = {f"slow-{number}": new_server() for number in range(12)}
     for server in servers.values():
         server.drip(MODELS_PATH, HEAD, b" ", TIMEOUT_S / 10)
@@ -134,12 +134,12 @@ def test_silent_servers_share_one_deadline(new_server: NewServer, serve_body: Se
     assert len(models.faults) == len(slow)
 
 
-def test_only_keyless_providers_of_this_machine_are_queried(serve_body: Serve) -> None:
+def test_only_keyless_providers_of_this_machine_are_queried(serve_body: Serve):
     assert list_ids(serve_body(MODEL_LIST), keyless=False) == ()
     assert list_ids("http://192.0.2.1:11434/v1") == ()  # it would take its time, were it asked
 
 
-def test_impossible_names_are_left_out_and_a_long_list_is_cut(serve_body: Serve) -> None:
+def test_impossible_names_are_left_out_and_a_long_list_is_cut(serve_body: Serve):
     names = ["\\u001b[31mred", "", "x" * 500, *(f"m{number}" for number in range(30))]
     body = ", ".join(f'{{"id": "{name}"}}' for name in names)
     assert list_ids(serve_body(f'{{"data": [{body}]}}'.encode())) == tuple(

@@ -17,7 +17,7 @@ class WatchedClock(FakeClock):
         return super().monotonic()
 
 
-def test_a_pause_ends_only_once_its_time_is_left_out() -> None:
+def test_a_pause_ends_only_once_its_time_is_left_out():
     """Another thread that finds a stopwatch running again must find its seconds without the pause."""
     clock = WatchedClock(datetime(2026, 1, 5, 9, tzinfo=UTC))
     stopwatch = Stopwatch(clock)

@@ -32,14 +32,14 @@ def make_cancelled() -> threading.Event:
 )
 def test_the_transcript_has_a_command_its_output_and_its_end(
     world: ScriptWorld, argv: list[str], options: dict[str, Any], lines: list[str]
-) -> None:
+):
     view = world.run(lambda live: live.commands.run(Command(argv, live.folder), **options) and "done")
     printed = [f"{line.kind}: {line.text}" for line in world.sessions.transcript(view.id)][:-1]
     assert len(printed) == len(lines), printed
     assert all(line.startswith(begin) for line, begin in zip(printed, lines, strict=True)), printed
 
 
-def test_the_folder_of_a_command_is_named_if_it_is_another(world: ScriptWorld) -> None:
+def test_the_folder_of_a_command_is_named_if_it_is_another(world: ScriptWorld):
     def work(live: LiveSession) -> str:
         (live.folder / "below").mkdir()
         return live.execute(["pwd"], cwd=live.folder / "below").output.strip()
@@ -48,13 +48,13 @@ def test_the_folder_of_a_command_is_named_if_it_is_another(world: ScriptWorld) -
     assert world.read_lines(view, ("command",)) == [f"pwd   (in {view.summary})"]
 
 
-def test_a_program_that_is_missing_is_named_with_its_fix(world: ScriptWorld) -> None:
+def test_a_program_that_is_missing_is_named_with_its_fix(world: ScriptWorld):
     view = world.run(lambda live: live.execute(["no-such-program"], cwd=live.folder).output)
     assert view.state is SessionState.CANNOT_RUN
     assert "no-such-program" in view.summary
 
 
-def test_a_program_of_the_folder_itself_can_be_run(world: ScriptWorld) -> None:
+def test_a_program_of_the_folder_itself_can_be_run(world: ScriptWorld):
     def work(live: LiveSession) -> str:
         program = live.folder / "tool"
         program.write_text("#!/bin/sh\necho from the folder\n")

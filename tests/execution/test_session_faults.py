@@ -50,9 +50,7 @@ def start_crasher(root: Path) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.long
-def test_after_kill_minus_nine_no_session_is_lost_and_none_runs_twice(
-    tmp_path: Path, clock: FakeClock, bus: EventBus
-) -> None:
+def test_after_kill_minus_nine_no_session_is_lost_and_none_runs_twice(tmp_path: Path, clock: FakeClock, bus: EventBus):
     root = tmp_path / "crash"
     engine = start_crasher(root)
     engine.kill()
@@ -83,9 +81,7 @@ def test_after_kill_minus_nine_no_session_is_lost_and_none_runs_twice(
 
 
 @pytest.mark.long
-def test_the_start_in_a_copied_home_ends_no_session_of_the_original(
-    tmp_path: Path, clock: FakeClock, bus: EventBus
-) -> None:
+def test_the_start_in_a_copied_home_ends_no_session_of_the_original(tmp_path: Path, clock: FakeClock, bus: EventBus):
     copy = tmp_path / "copy"
     with start_crasher(tmp_path / "original") as engine:
         shutil.copytree(tmp_path / "original", copy, symlinks=True)
@@ -119,7 +115,7 @@ def refuse_ends(patched: pytest.MonkeyPatch) -> list[str]:
     return refused_ids
 
 
-def test_a_transcript_that_cannot_be_made_fails_the_session(world: ScriptWorld) -> None:
+def test_a_transcript_that_cannot_be_made_fails_the_session(world: ScriptWorld):
     world.home.data.mkdir(parents=True, exist_ok=True)
     world.home.transcripts.write_text("in the way")
     view = world.run("gate")
@@ -132,7 +128,7 @@ def test_a_transcript_that_cannot_be_made_fails_the_session(world: ScriptWorld) 
 @pytest.mark.long
 def test_an_end_that_cannot_be_stored_is_retried_and_reported(
     world: ScriptWorld, bus: EventBus, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     events = bus.subscribe(lambda: None)
     messages = []
 
@@ -155,7 +151,7 @@ def test_an_end_that_cannot_be_stored_is_retried_and_reported(
 @pytest.mark.parametrize("has_threads", [True, False], ids=["retried", "no thread for a retry"])
 def test_an_end_that_cannot_be_stored_is_left_to_the_next_start(
     make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch, has_threads: bool
-) -> None:
+):
     world = make_world()
     start = threading.Thread.start
 
@@ -176,9 +172,7 @@ def test_an_end_that_cannot_be_stored_is_left_to_the_next_start(
     assert after.get_state(view) is SessionState.INTERRUPTED
 
 
-def test_a_session_without_a_thread_fails_and_leaves_its_slot(
-    world: ScriptWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_session_without_a_thread_fails_and_leaves_its_slot(world: ScriptWorld, monkeypatch: pytest.MonkeyPatch):
     start = threading.Thread.start
 
     def refuse(thread: threading.Thread) -> None:
@@ -195,9 +189,7 @@ def test_a_session_without_a_thread_fails_and_leaves_its_slot(
 
 
 @pytest.mark.long
-def test_limits_hold_after_a_fault_in_the_watch(
-    world: ScriptWorld, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_limits_hold_after_a_fault_in_the_watch(world: ScriptWorld, clock: FakeClock, monkeypatch: pytest.MonkeyPatch):
     view = world.start("gate")
     wait_until(lambda: world.get_state(view) is SessionState.RUNNING)
     watched = threading.Event()

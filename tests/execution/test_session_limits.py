@@ -18,7 +18,7 @@ from tests.support.helpers import wait_until
     "mode, limits",
     [("approved", Limits(45 * 60, 10 * 60, 1_000_000)), ("autonomous", Limits(120, None, 1_000_000, 50_000))],
 )
-def test_a_session_has_the_limits_of_its_channel_and_mode(mode: str, limits: Limits) -> None:
+def test_a_session_has_the_limits_of_its_channel_and_mode(mode: str, limits: Limits):
     assert Limits.of(Settings().channel("koji-core"), mode) == limits
 
 
@@ -32,7 +32,7 @@ def test_a_session_has_the_limits_of_its_channel_and_mode(mode: str, limits: Lim
 )
 def test_an_approved_session_ends_at_its_time_limits(
     make_world: MakeWorld, clock: FakeClock, channel: dict[str, object], span: timedelta, message: str
-) -> None:
+):
     world = make_world(channel=channel)
     running = []
 
@@ -50,7 +50,7 @@ def test_an_approved_session_ends_at_its_time_limits(
     assert message in ended.summary
 
 
-def test_a_session_ends_when_it_passes_its_cost_cap(world: ScriptWorld) -> None:
+def test_a_session_ends_when_it_passes_its_cost_cap(world: ScriptWorld):
     dollar_tenth = 100_000  # micro-dollars
 
     def work(live: LiveSession) -> str:
@@ -71,7 +71,7 @@ def test_a_session_ends_when_it_passes_its_cost_cap(world: ScriptWorld) -> None:
 )
 def test_a_session_ends_when_the_disk_is_nearly_full(
     world: ScriptWorld, monkeypatch: pytest.MonkeyPatch, minimum: str, message: str
-) -> None:
+):
     if minimum == "MIN_FREE_FILES" and os.statvfs(world.workspace).f_files == 0:
         pytest.skip("this file system does not count files")
     view = world.start("gate")
@@ -89,7 +89,7 @@ def test_a_session_ends_when_the_disk_is_nearly_full(
 )
 def test_a_call_that_may_cost_too_much_is_not_made(
     world: ScriptWorld, calls: int, state: SessionState, not_begun: bool
-) -> None:
+):
     def work(live: LiveSession) -> str:
         for _ in range(calls):
             live.reserve_cost(400_000)
@@ -102,7 +102,7 @@ def test_a_call_that_may_cost_too_much_is_not_made(
     assert view.summary.startswith(f"the next call may cost $1.00; it spent ${0.3 * calls:.2f} of $1.00; raise it: `")
 
 
-def test_a_session_whose_transcript_cannot_be_written_ends(world: ScriptWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_whose_transcript_cannot_be_written_ends(world: ScriptWorld, monkeypatch: pytest.MonkeyPatch):
     view = world.start("gate")
     wait_until(lambda: world.get_state(view) is SessionState.RUNNING)
 

@@ -17,7 +17,7 @@ def unconfined(make_world: MakeWorld, repository: Repository) -> FlowWorld:
     return make_world(FlowWorld, repository=repository, sandbox=NoSandbox())
 
 
-def test_a_check_without_an_overlay_works_in_a_copy_and_no_change_set_lands_meanwhile(unconfined: FlowWorld) -> None:
+def test_a_check_without_an_overlay_works_in_a_copy_and_no_change_set_lands_meanwhile(unconfined: FlowWorld):
     def perform(job: Job) -> FlowResult:
         assert job.folder != job.workspace
         with pytest.raises(Refusal, match="runs without a sandbox"), unconfined.worktrees.locks.hold_exclusively("/"):
@@ -29,7 +29,7 @@ def test_a_check_without_an_overlay_works_in_a_copy_and_no_change_set_lands_mean
         pass
 
 
-def test_a_flow_of_the_engine_itself_lets_change_sets_land(unconfined: FlowWorld) -> None:
+def test_a_flow_of_the_engine_itself_lets_change_sets_land(unconfined: FlowWorld):
     def perform(job: Job) -> FlowResult:
         with unconfined.worktrees.locks.hold_exclusively(str(unconfined.workspace)):
             return FlowResult(f"in {job.folder.name}")
@@ -37,15 +37,13 @@ def test_a_flow_of_the_engine_itself_lets_change_sets_land(unconfined: FlowWorld
     assert unconfined.run_scripted(Place.ENGINE, perform).summary == f"in {unconfined.workspace.name}"
 
 
-def test_packages_are_installed_only_over_an_overlay(unconfined: FlowWorld) -> None:
+def test_packages_are_installed_only_over_an_overlay(unconfined: FlowWorld):
     view = unconfined.run_scripted(Place.INSTALL, lambda job: FlowResult("not reached"))
     assert view.state is SessionState.CANNOT_RUN
     assert view.summary.startswith("only a sandbox with an overlay may install packages into your tree")
 
 
-def test_files_that_a_check_writes_over_the_tree_are_named_and_discarded(
-    make_world: MakeWorld, repository: Repository
-) -> None:
+def test_files_that_a_check_writes_over_the_tree_are_named_and_discarded(make_world: MakeWorld, repository: Repository):
     if find_best_sandbox().name != "bubblewrap":
         pytest.skip("only bubblewrap has an overlay")
     repository.commit("one", {"a.txt": "a\n"})

@@ -20,7 +20,7 @@ def close_with_queue(world: ScriptWorld, number: int) -> list[SessionView]:
     return views
 
 
-def test_the_limit_on_running_sessions_holds_and_the_queue_keeps_its_order(world: ScriptWorld) -> None:
+def test_the_limit_on_running_sessions_holds_and_the_queue_keeps_its_order(world: ScriptWorld):
     views = [world.start("gate") for _ in range(5)]
     wait_until(lambda: len(world.runner.started_ids) == 2)
     assert [world.get_state(view) for view in views] == [SessionState.RUNNING] * 2 + [SessionState.QUEUED] * 3
@@ -36,7 +36,7 @@ def test_the_limit_on_running_sessions_holds_and_the_queue_keeps_its_order(world
 
 def test_a_session_that_begins_while_the_running_ones_are_read_is_listed_once(
     world: ScriptWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     """The session waits in `begin` until the queued rows were read, and the reading waits until it began. So the
     session is in the rows of both reads."""
     may_begin = threading.Event()
@@ -58,7 +58,7 @@ def test_a_session_that_begins_while_the_running_ones_are_read_is_listed_once(
     assert [(running.id, running.state) for running in world.sessions.running()] == [(view.id, SessionState.RUNNING)]
 
 
-def test_a_session_that_waits_for_a_person_lets_another_run(make_world: MakeWorld) -> None:
+def test_a_session_that_waits_for_a_person_lets_another_run(make_world: MakeWorld):
     world = make_world(settings=Settings(max_running_sessions=1))
     answered = threading.Event()
 
@@ -75,14 +75,14 @@ def test_a_session_that_waits_for_a_person_lets_another_run(make_world: MakeWorl
     assert world.wait(waiting).summary == "answered"
 
 
-def test_close_ends_running_sessions_and_keeps_the_queue(world: ScriptWorld) -> None:
+def test_close_ends_running_sessions_and_keeps_the_queue(world: ScriptWorld):
     views = close_with_queue(world, 3)
     assert [world.get_state(view) for view in views] == [SessionState.CANCELLED] * 2 + [SessionState.QUEUED]
     with pytest.raises(Refusal, match="closing"):
         world.start("gate")
 
 
-def test_recover_without_resume_keeps_the_queue(make_world: MakeWorld) -> None:
+def test_recover_without_resume_keeps_the_queue(make_world: MakeWorld):
     views = close_with_queue(make_world(), 4)
 
     brief = make_world()
@@ -100,7 +100,7 @@ def test_recover_without_resume_keeps_the_queue(make_world: MakeWorld) -> None:
     assert lasting.sessions.wait(views[3].id, 20).state is SessionState.SUCCEEDED
 
 
-def test_stop_all_ends_sessions_that_wait_for_another_engine(make_world: MakeWorld) -> None:
+def test_stop_all_ends_sessions_that_wait_for_another_engine(make_world: MakeWorld):
     views = close_with_queue(make_world(), 3)
     brief = make_world()
     brief.sessions.recover(resume=False)

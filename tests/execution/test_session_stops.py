@@ -25,7 +25,7 @@ def assert_done_within_a_second() -> Iterator[None]:
 
 
 @pytest.mark.long
-def test_stop_ends_all_processes_of_a_session_within_a_second(world: ScriptWorld) -> None:
+def test_stop_ends_all_processes_of_a_session_within_a_second(world: ScriptWorld):
     family = (
         "import os,signal,subprocess,sys,time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
@@ -50,7 +50,7 @@ def test_stop_ends_all_processes_of_a_session_within_a_second(world: ScriptWorld
 
 
 @pytest.mark.long
-def test_stop_all_ends_running_and_queued_sessions_within_a_second(world: ScriptWorld) -> None:
+def test_stop_all_ends_running_and_queued_sessions_within_a_second(world: ScriptWorld):
     views = [world.start(lambda live: run_python(live, SLEEP)) for _ in range(4)]
     wait_until(lambda: all(world.read_lines(view) for view in views[:2]))
     with assert_done_within_a_second():
@@ -62,7 +62,7 @@ def test_stop_all_ends_running_and_queued_sessions_within_a_second(world: Script
 
 
 @pytest.mark.long
-def test_a_session_whose_thread_does_not_return_is_ended_without_it(world: ScriptWorld) -> None:
+def test_a_session_whose_thread_does_not_return_is_ended_without_it(world: ScriptWorld):
     release = threading.Event()
 
     def ignore_stop(live: LiveSession) -> str:
@@ -84,7 +84,7 @@ def test_a_session_whose_thread_does_not_return_is_ended_without_it(world: Scrip
     assert len(world.ended) == 1
 
 
-def test_git_commands_of_a_session_end_with_it(world: ScriptWorld) -> None:
+def test_git_commands_of_a_session_end_with_it(world: ScriptWorld):
     subprocess.run(["git", "init", "-q"], cwd=world.workspace, check=True)
 
     def work(live: LiveSession) -> str:
@@ -100,7 +100,7 @@ def test_git_commands_of_a_session_end_with_it(world: ScriptWorld) -> None:
     assert find_marked_processes(view.id) == []
 
 
-def test_sessions_started_from_many_threads_each_end_once(world: ScriptWorld) -> None:
+def test_sessions_started_from_many_threads_each_end_once(world: ScriptWorld):
     started = []
 
     def start() -> None:

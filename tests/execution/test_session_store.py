@@ -44,7 +44,7 @@ def attach_change_set(database: Database, session_id: str, change_set_id: str = 
 
 
 @given(st.lists(STATES, max_size=8))
-def test_a_session_ends_at_most_once_and_never_runs_again(steps: list[SessionState]) -> None:
+def test_a_session_ends_at_most_once_and_never_runs_again(steps: list[SessionState]):
     state, ended = SessionState.QUEUED, 0
     for after in steps:
         if is_legal_transition(state, after):
@@ -60,7 +60,7 @@ SUCCEEDED = SessionResult(SessionState.SUCCEEDED, "done")
 
 
 @pytest.mark.parametrize("has_begun", [True, False])
-def test_a_session_that_is_over_neither_begins_nor_ends_again(store: SessionStore, has_begun: bool) -> None:
+def test_a_session_that_is_over_neither_begins_nor_ends_again(store: SessionStore, has_begun: bool):
     if has_begun:
         assert store.begin("sess_1", "none") is not None
         assert store.begin("sess_1", "none") is None
@@ -74,7 +74,7 @@ def test_a_session_that_is_over_neither_begins_nor_ends_again(store: SessionStor
 @pytest.mark.parametrize("result, expected", [(SUCCEEDED, "done"), (CANCELLED, f"stopped by you; {CHANGES_WAIT}")])
 def test_the_summary_of_a_stopped_session_says_that_its_changes_wait(
     store: SessionStore, database: Database, result: SessionResult, expected: str
-) -> None:
+):
     store.begin("sess_1", "none")
     assert store.end("sess_1", result, lines=0, write=lambda tx: "change_1")
     assert read_state_and_summary(store) == (result.state.value, expected)
@@ -85,7 +85,7 @@ def test_the_summary_of_a_stopped_session_says_that_its_changes_wait(
 @pytest.mark.parametrize("error, is_attached", [("stopped by you", True), (UNDONE, False)])
 def test_later_changes_are_attached_unless_the_card_was_undone(
     store: SessionStore, database: Database, error: str, is_attached: bool
-) -> None:
+):
     store.begin("sess_1", "none")
     assert not attach_change_set(database, "sess_1"), "it runs still"
     store.end("sess_1", SessionResult(SessionState.CANCELLED, error, error=error), lines=0)
@@ -94,7 +94,7 @@ def test_later_changes_are_attached_unless_the_card_was_undone(
     assert store.load_row("sess_1").change_set_id == ("change_1" if is_attached else None)
 
 
-def test_only_text_prompts_continue_a_session() -> None:
+def test_only_text_prompts_continue_a_session():
     text_prompt = Assignment("go on", "koji-core", "/w", "model", None, {"continues": "sess_1"})
     assert get_continued_session(text_prompt) == "sess_1"
     assert get_continued_session(Assignment("x", "koji-core", "/w", "flow", "run_tests", {"continues": "sess_1"})) == ""

@@ -19,7 +19,7 @@ from tests.support.helpers import refused, wait_for_threads, wait_until
 # A whole life
 
 
-def test_a_session_goes_from_its_permit_to_its_summary(world: ScriptWorld, database: Database) -> None:
+def test_a_session_goes_from_its_permit_to_its_summary(world: ScriptWorld, database: Database):
     view = world.run(lambda live: run_python(live, "print('hello'); print('wörld')") and "said hello")
     assert view.state is SessionState.SUCCEEDED
     assert view.summary == "said hello"
@@ -36,7 +36,7 @@ def test_a_session_goes_from_its_permit_to_its_summary(world: ScriptWorld, datab
     wait_until(lambda: not (world.home.cache / "scratch" / view.id).exists())
 
 
-def test_a_permit_is_used_once_and_for_its_assignment_alone(world: ScriptWorld) -> None:
+def test_a_permit_is_used_once_and_for_its_assignment_alone(world: ScriptWorld):
     assignment = world.make_assignment(lambda live: "done")
     permit = world.make_permit(assignment)
     world.sessions.start(permit, assignment, agent="builder", without_sandbox=True)
@@ -49,7 +49,7 @@ def test_a_permit_is_used_once_and_for_its_assignment_alone(world: ScriptWorld) 
     assert len(world.sessions.list()) == 1
 
 
-def test_a_session_that_cannot_start_uses_no_permit(world: ScriptWorld) -> None:
+def test_a_session_that_cannot_start_uses_no_permit(world: ScriptWorld):
     good = world.make_assignment("gate")
     refused("unknown_channel", lambda: world.begin(replace(good, channel="nowhere")))
     refused("no_runner", lambda: world.begin(replace(good, runner="acp")))
@@ -64,7 +64,7 @@ def test_a_session_that_cannot_start_uses_no_permit(world: ScriptWorld) -> None:
 
 def test_an_error_of_the_runner_fails_the_session_with_its_message(
     world: ScriptWorld, caplog: pytest.LogCaptureFixture
-) -> None:
+):
     def fail_flow(live: LiveSession) -> str:
         raise WorkFailed("there is no test runner", "install pytest")
 
@@ -88,7 +88,7 @@ def test_an_error_of_the_runner_fails_the_session_with_its_message(
 
 
 @pytest.mark.parametrize("verdict", [Verdict.ASK, Verdict.BLOCK])
-def test_the_content_filter_is_asked_before_every_command(make_world: MakeWorld, verdict: Verdict) -> None:
+def test_the_content_filter_is_asked_before_every_command(make_world: MakeWorld, verdict: Verdict):
     commands = []
 
     def judge(command: str) -> Verdict:
@@ -112,7 +112,7 @@ def test_the_content_filter_is_asked_before_every_command(make_world: MakeWorld,
 
 
 @pytest.mark.long
-def test_a_command_has_its_exit_code_its_output_and_its_timeout(world: ScriptWorld) -> None:
+def test_a_command_has_its_exit_code_its_output_and_its_timeout(world: ScriptWorld):
     def work(live: LiveSession) -> str:
         assert live.execute([PYTHON, "-c", "raise SystemExit(5)"], cwd=live.folder).exit_code == 5
         assert run_python(live, "import os; print(os.environ['EXTRA'])", env={"EXTRA": "yes"}) == "yes\n"
@@ -130,7 +130,7 @@ def test_a_command_has_its_exit_code_its_output_and_its_timeout(world: ScriptWor
 
 
 @pytest.mark.long
-def test_output_is_published_while_the_session_runs(world: ScriptWorld, bus: EventBus) -> None:
+def test_output_is_published_while_the_session_runs(world: ScriptWorld, bus: EventBus):
     subscription = bus.subscribe(lambda: None)
     script = (
         "import os, time\n"
@@ -154,12 +154,12 @@ def test_output_is_published_while_the_session_runs(world: ScriptWorld, bus: Eve
     ]
 
 
-def test_the_watch_ends_with_the_last_session(world: ScriptWorld) -> None:
+def test_the_watch_ends_with_the_last_session(world: ScriptWorld):
     world.run(lambda live: "done")
     wait_for_threads("clawpy-session-watch")
 
 
-def test_tool_calls_and_errors_are_recorded_however_the_session_ended(world: ScriptWorld, database: Database) -> None:
+def test_tool_calls_and_errors_are_recorded_however_the_session_ended(world: ScriptWorld, database: Database):
     def work(live: LiveSession) -> str:
         for number in range(MAX_CALLS + 1):
             live.journal.note_call(f"exec:{number}")
@@ -189,7 +189,7 @@ def _try_reply(world: ScriptWorld, session_id: str) -> bool:
     return True
 
 
-def test_a_reply_that_nobody_reads_is_refused_with_the_way_out(world: ScriptWorld) -> None:
+def test_a_reply_that_nobody_reads_is_refused_with_the_way_out(world: ScriptWorld):
     view = world.start("gate")
     wait_until(lambda: world.runner.started_ids)
     refused("empty_prompt", lambda: world.sessions.reply(view.id, " \x1b[0m "))
@@ -201,13 +201,13 @@ def test_a_reply_that_nobody_reads_is_refused_with_the_way_out(world: ScriptWorl
     refused("unknown_session", lambda: world.sessions.reply("sess_nobody", "go on"))
 
 
-def test_a_session_in_the_queue_reads_no_replies_yet(make_world: MakeWorld) -> None:
+def test_a_session_in_the_queue_reads_no_replies_yet(make_world: MakeWorld):
     world = make_world(settings=Settings(max_running_sessions=1))
     queued = [world.start("gate") for _ in range(2)][1]
     assert "has not started" in refused("not_running", lambda: world.sessions.reply(queued.id, "not yet")).message
 
 
-def test_a_reply_is_read_once_and_keeps_the_session_listening(world: ScriptWorld) -> None:
+def test_a_reply_is_read_once_and_keeps_the_session_listening(world: ScriptWorld):
     def read_replies(session_id: str) -> list[str]:
         return [line.text for line in world.sessions.transcript(session_id) if line.kind == "reply"]
 

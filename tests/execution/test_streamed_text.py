@@ -22,7 +22,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.long
 @given(st.lists(st.tuples(st.sampled_from(["say", "thought"]), st.text("ab \n", max_size=30) | st.text()), max_size=20))
-def test_streamed_text_is_complete(pieces: list[tuple[str, str]]) -> None:
+def test_streamed_text_is_complete(pieces: list[tuple[str, str]]):
     lines = []
     streamed = StreamedText(lambda kind, text: lines.append((kind, text)), redact)
     for kind, text in pieces:
@@ -34,7 +34,7 @@ def test_streamed_text_is_complete(pieces: list[tuple[str, str]]) -> None:
 
 
 @pytest.mark.parametrize("text", ["x " * 100_000, "x" * 200_000])
-def test_a_huge_piece_of_text_is_split_in_time_that_grows_with_its_length(text: str) -> None:
+def test_a_huge_piece_of_text_is_split_in_time_that_grows_with_its_length(text: str):
     cleaned = 0
     lines = []
 
@@ -51,7 +51,7 @@ def test_a_huge_piece_of_text_is_split_in_time_that_grows_with_its_length(text: 
     assert cleaned < 40 * len(text)
 
 
-def test_a_known_secret_of_several_words_is_never_shown_in_part(path: Path, clock: FakeClock) -> None:
+def test_a_known_secret_of_several_words_is_never_shown_in_part(path: Path, clock: FakeClock):
     secret = "correct hörse battery staple"
     writer, shown = TranscriptWriter(path, clock, lambda: [secret]), []
     for letter in f"My password is {secret}, is it good?":
@@ -62,7 +62,7 @@ def test_a_known_secret_of_several_words_is_never_shown_in_part(path: Path, cloc
     assert shown[-1] == f"My password is {CUT}, is it"
 
 
-def test_the_mark_in_place_of_a_key_is_shown_whole_or_not_at_all(path: Path, clock: FakeClock) -> None:
+def test_the_mark_in_place_of_a_key_is_shown_whole_or_not_at_all(path: Path, clock: FakeClock):
     writer, shown = TranscriptWriter(path, clock), set()
     for letter in "export AWS_SECRET_ACCESS_KEY=wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY and":
         writer.stream("say", letter)
@@ -71,7 +71,7 @@ def test_the_mark_in_place_of_a_key_is_shown_whole_or_not_at_all(path: Path, clo
     assert shown == {"", "export", f"export AWS_SECRET_ACCESS_KEY={CUT}"}
 
 
-def test_the_last_line_of_a_text_grows_word_by_word_without_its_keys(path: Path, clock: FakeClock) -> None:
+def test_the_last_line_of_a_text_grows_word_by_word_without_its_keys(path: Path, clock: FakeClock):
     writer, shown = TranscriptWriter(path, clock), []
     for piece in (
         "Dec",

@@ -36,7 +36,7 @@ def read_everything_stored(world: ScriptWorld, database: Database) -> str:
     return "\n".join([*(path.read_text() for path in files), *map(repr, Ledger(database).latest())])
 
 
-def test_a_printed_dotenv_is_stored_without_its_secrets(world: ScriptWorld, database: Database, bus: EventBus) -> None:
+def test_a_printed_dotenv_is_stored_without_its_secrets(world: ScriptWorld, database: Database, bus: EventBus):
     events = bus.subscribe(lambda: None)
 
     def work(live: LiveSession) -> str:
@@ -58,7 +58,7 @@ def test_a_printed_dotenv_is_stored_without_its_secrets(world: ScriptWorld, data
         assert secret not in found_afterwards
 
 
-def test_neither_the_error_nor_the_summary_has_a_secret(world: ScriptWorld, database: Database) -> None:
+def test_neither_the_error_nor_the_summary_has_a_secret(world: ScriptWorld, database: Database):
     def work(live: LiveSession) -> str:
         live.say(f"trying {KEYRING_SECRET}")
         live.journal.note_error("exec", f"curl: (22) {KEYRING_SECRET}")
@@ -71,7 +71,7 @@ def test_neither_the_error_nor_the_summary_has_a_secret(world: ScriptWorld, data
 
 
 @pytest.mark.parametrize("secret", [KEYRING_SECRET, TOKEN, f"PASSWORD={PASSWORD}", PRIVATE])
-def test_a_secret_in_two_chunks_is_one_secret(secret: str) -> None:
+def test_a_secret_in_two_chunks_is_one_secret(secret: str):
     data = f"before {secret} after\nthe end\n".encode()
     expected = LineSplitter(Redactor(lambda: [KEYRING_SECRET])).split(data)
     assert "\n".join(expected).count(CUT) == len(secret.splitlines()), "a private key is cut over all its lines"
@@ -89,7 +89,7 @@ def test_a_secret_in_two_chunks_is_one_secret(secret: str) -> None:
     ],
 )
 @pytest.mark.parametrize("filler", ["x", "x "])
-def test_no_half_of_a_secret_at_the_end_of_a_long_line_is_stored(begin: int, filler: str) -> None:
+def test_no_half_of_a_secret_at_the_end_of_a_long_line_is_stored(begin: int, filler: str):
     data = (filler * MAX_LINE_CHARS)[:begin].encode() + f"{KEYRING_SECRET}{'y' * MAX_KEY_CHARS}".encode()
     splitter = LineSplitter(Redactor(lambda: [KEYRING_SECRET]))
     assert splitter.split(data) == []

@@ -33,14 +33,14 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "deep" / "transcript.jsonl"
 
 
-def test_progress_bars_show_their_last_state() -> None:
+def test_progress_bars_show_their_last_state():
     assert split_lines(b"10 %\r50 %\r100 %\ndone\r\n") == ["100 %", "done"]
     endless = split_lines(*[b"x" * 900 + b"\r" for _ in range(100)], b"ready\n")
     assert len(endless) == 1
     assert len(endless[0]) < MAX_LINE_CHARS + 50
 
 
-def test_long_lines_are_cut_with_a_note() -> None:
+def test_long_lines_are_cut_with_a_note():
     (line,) = split_lines(b"a" * (MAX_LINE_CHARS + 1), b"b" * 10_000, b"\n")
     assert line.endswith("a… [10,001 more bytes cut]")
     assert len(line) > MAX_LINE_CHARS // 2 - 100
@@ -49,7 +49,7 @@ def test_long_lines_are_cut_with_a_note() -> None:
 
 @given(st.lists(st.binary(max_size=40), max_size=20))
 @example([b"\x1b]\n", b"\n"])
-def test_any_bytes_in_any_chunks_become_the_same_harmless_lines(chunks: list[bytes]) -> None:
+def test_any_bytes_in_any_chunks_become_the_same_harmless_lines(chunks: list[bytes]):
     lines = split_lines(*chunks)
     assert lines == split_lines(b"".join(chunks))
     for line in lines:
@@ -57,7 +57,7 @@ def test_any_bytes_in_any_chunks_become_the_same_harmless_lines(chunks: list[byt
         assert sanitise(line) == line
 
 
-def test_pages_are_read_by_line_number(path: Path, clock: FakeClock) -> None:
+def test_pages_are_read_by_line_number(path: Path, clock: FakeClock):
     writer, reader = TranscriptWriter(path, clock), TranscriptReader()
     assert reader.page(path) == []
     for start in range(0, 5000, 500):
@@ -76,7 +76,7 @@ def test_pages_are_read_by_line_number(path: Path, clock: FakeClock) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_half_written_line_is_left_out_and_cut_off(path: Path, clock: FakeClock) -> None:
+def test_a_half_written_line_is_left_out_and_cut_off(path: Path, clock: FakeClock):
     writer = TranscriptWriter(path, clock)
     writer.append("output", ["whole"])
     writer.close()
@@ -90,7 +90,7 @@ def test_a_half_written_line_is_left_out_and_cut_off(path: Path, clock: FakeCloc
 
 
 @pytest.mark.long
-def test_output_beyond_the_maximum_is_dropped_with_one_note(path: Path, clock: FakeClock) -> None:
+def test_output_beyond_the_maximum_is_dropped_with_one_note(path: Path, clock: FakeClock):
     writer = TranscriptWriter(path, clock)
     for _ in range(MAX_OUTPUT_LINES // 1000 + 3):
         writer.append("output", ["x"] * 1000)
@@ -106,7 +106,7 @@ def test_output_beyond_the_maximum_is_dropped_with_one_note(path: Path, clock: F
 @pytest.mark.parametrize("cut_at", [8, 9])
 def test_the_note_on_dropped_output_follows_a_secret_in_the_last_line(
     path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, cut_at: int
-) -> None:
+):
     monkeypatch.setattr(transcripts, "MAX_OUTPUT_LINES", 10)
     writer = TranscriptWriter(path, clock, lambda: ["correct-horse"])
     writer.append("output", ["x"] * cut_at + ["it is correct-horse"] + ["x"] * 5)
@@ -115,9 +115,7 @@ def test_the_note_on_dropped_output_follows_a_secret_in_the_last_line(
     assert notes == [CUT_NOTE, "the transcript keeps 10 lines of output; the rest is dropped"]
 
 
-def test_a_full_disk_leaves_no_half_written_batch(
-    path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_no_half_written_batch(path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch):
     writer = TranscriptWriter(path, clock)
     writer.append("output", ["a" * 3000])
     writer.flush()
@@ -136,9 +134,7 @@ def test_a_full_disk_leaves_no_half_written_batch(
     assert [line.text[0] for line in TranscriptReader().page(path)] == ["a", "b"]
 
 
-def test_no_line_is_written_while_the_file_is_closed(
-    path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_line_is_written_while_the_file_is_closed(path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch):
     writer = TranscriptWriter(path, clock)
     flushed = threading.Event()
 

@@ -38,7 +38,7 @@ def take_snapshot(repository: Repository) -> trees.Snapshot:
 # Snapshots
 
 
-def test_a_snapshot_has_staged_unstaged_and_untracked_files_and_no_ignored_ones(repository: Repository) -> None:
+def test_a_snapshot_has_staged_unstaged_and_untracked_files_and_no_ignored_ones(repository: Repository):
     repository.commit("one", {"staged": "1", "unstaged": "1", "gone": "1", ".gitignore": "*.log\n", "kept.txt": "k"})
     repository.write("staged", "2")
     repository.git("add", "staged")
@@ -59,7 +59,7 @@ def test_a_snapshot_has_staged_unstaged_and_untracked_files_and_no_ignored_ones(
     assert not snapshot.clean
 
 
-def test_a_snapshot_keeps_unusual_names_links_and_modes(repository: Repository) -> None:
+def test_a_snapshot_keeps_unusual_names_links_and_modes(repository: Repository):
     repository.commit("one")
     names = [" lead", "a b", 'quo"te', "new\nline", "tab\there", "ünï", "-dash", ":(glob)x", "back\\slash", "*"]
     for name in names:
@@ -76,7 +76,7 @@ def test_a_snapshot_keeps_unusual_names_links_and_modes(repository: Repository) 
     assert entries["run.sh"].startswith("100755")
 
 
-def test_files_that_git_assumes_unchanged_are_read(repository: Repository) -> None:
+def test_files_that_git_assumes_unchanged_are_read(repository: Repository):
     repository.commit("one", {"assumed": "1", "skipped": "1", "absent": "1"})
     repository.git("update-index", "--assume-unchanged", "assumed")
     repository.git("update-index", "--skip-worktree", "skipped", "absent")
@@ -91,7 +91,7 @@ def test_files_that_git_assumes_unchanged_are_read(repository: Repository) -> No
     assert read_blob(repository, tree, "absent") == b"1"  # not checked out is not deleted
 
 
-def test_a_snapshot_before_the_first_commit_has_no_head(repository: Repository) -> None:
+def test_a_snapshot_before_the_first_commit_has_no_head(repository: Repository):
     assert take_snapshot(repository).clean
     repository.write("a.txt", "a\n")
     snapshot = take_snapshot(repository)
@@ -99,7 +99,7 @@ def test_a_snapshot_before_the_first_commit_has_no_head(repository: Repository) 
     assert list(read_tree_entries(repository, snapshot.tree)) == ["a.txt"]
 
 
-def test_a_snapshot_changes_neither_git_nor_files(repository: Repository) -> None:
+def test_a_snapshot_changes_neither_git_nor_files(repository: Repository):
     repository.commit("one", {"a": "1", "b": "1"})
     repository.write("a", "2")
     repository.git("stash", "-q")
@@ -113,7 +113,7 @@ def test_a_snapshot_changes_neither_git_nor_files(repository: Repository) -> Non
     assert (read_git_state(repository.path), read_file_states(repository.path)) == before
 
 
-def test_a_file_may_become_a_folder_and_a_folder_a_link(repository: Repository) -> None:
+def test_a_file_may_become_a_folder_and_a_folder_a_link(repository: Repository):
     repository.commit("one", {"a": "1", "d/f": "1"})
     (repository.path / "a").unlink()
     repository.write("a/b", "2")
@@ -124,7 +124,7 @@ def test_a_file_may_become_a_folder_and_a_folder_a_link(repository: Repository) 
     assert set(read_tree_entries(repository, take_snapshot(repository).tree)) == {"a/b", "d"}
 
 
-def test_conflict_markers_of_an_unfinished_merge_are_in_the_snapshot(repository: Repository) -> None:
+def test_conflict_markers_of_an_unfinished_merge_are_in_the_snapshot(repository: Repository):
     repository.commit("one", {"a": "1\n", "b": "1\n"})
     repository.git("checkout", "-q", "-b", "other")
     repository.commit("theirs", {"a": "2\n"})
@@ -135,9 +135,7 @@ def test_conflict_markers_of_an_unfinished_merge_are_in_the_snapshot(repository:
     assert b"<<<<<<<" in read_blob(repository, take_snapshot(repository).tree, "a")
 
 
-def test_submodules_keep_their_commit_and_nested_repositories_are_left_out(
-    repository: Repository, tmp_path: Path
-) -> None:
+def test_submodules_keep_their_commit_and_nested_repositories_are_left_out(repository: Repository, tmp_path: Path):
     library = Repository(tmp_path / "library")
     library.commit("one", {"x": "1"})
     repository.commit("one", {"a": "1"})
@@ -155,7 +153,7 @@ def test_submodules_keep_their_commit_and_nested_repositories_are_left_out(
 
 
 @pytest.mark.long
-def test_an_edit_in_the_same_instant_as_the_index_is_in_the_snapshot(repository: Repository) -> None:
+def test_an_edit_in_the_same_instant_as_the_index_is_in_the_snapshot(repository: Repository):
     """Same size, same time as the index: git must compare contents, also in the copy of the index."""
     for number in range(20):
         repository.commit("one", {"a": f"{number:04}"})
@@ -163,7 +161,7 @@ def test_an_edit_in_the_same_instant_as_the_index_is_in_the_snapshot(repository:
         assert read_blob(repository, take_snapshot(repository).tree, "a") == f"x{number:03}".encode()
 
 
-def test_a_split_index_is_read_and_stays_as_it_is(repository: Repository) -> None:
+def test_a_split_index_is_read_and_stays_as_it_is(repository: Repository):
     repository.commit("one", {"a": "1", "b": "1"})
     repository.git("update-index", "--split-index")
     repository.write("a", "2")
@@ -173,7 +171,7 @@ def test_a_split_index_is_read_and_stays_as_it_is(repository: Repository) -> Non
     assert (read_git_state(repository.path), sorted((repository.path / ".git").glob("sharedindex.*"))) == before
 
 
-def test_a_file_of_an_unknown_encoding_is_stored_byte_for_byte(repository: Repository) -> None:
+def test_a_file_of_an_unknown_encoding_is_stored_byte_for_byte(repository: Repository):
     repository.commit("one", {".gitattributes": "*.txt working-tree-encoding=NO-SUCH\n"})
     repository.write("a.txt", "bytes")
     repository.write("b.py", "new = 1\n")
@@ -191,7 +189,7 @@ print(trees.take_snapshot(Git(Path(sys.argv[1])).pin()).tree)
 """
 
 
-def test_a_file_that_cannot_be_read_stays_as_in_the_index(repository: Repository) -> None:
+def test_a_file_that_cannot_be_read_stays_as_in_the_index(repository: Repository):
     """As a user, or as root without the right to read everything."""
     repository.commit("one", {"a.txt": "1\n", "b.txt": "1\n"})
     repository.write("a.txt", "2\n").chmod(0)
@@ -238,9 +236,7 @@ gate.close()
 
 @pytest.mark.long
 @pytest.mark.parametrize("file", HOLD_TEMPORARY_FILE)
-def test_a_temporary_file_of_a_killed_process_is_removed_by_the_next_one(
-    file: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_temporary_file_of_a_killed_process_is_removed_by_the_next_one(file: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("TMPDIR", raising=False)
     argv = [sys.executable, "-c", HOLD_TEMPORARY_FILE[file]]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as killed:
@@ -255,12 +251,12 @@ def test_a_temporary_file_of_a_killed_process_is_removed_by_the_next_one(
 
 
 @pytest.mark.parametrize("name", ["", "../x", "a/b", "a.b", "x" * 81, "a\n"])
-def test_a_text_that_is_unsafe_in_a_path_is_no_session_id(name: str) -> None:
+def test_a_text_that_is_unsafe_in_a_path_is_no_session_id(name: str):
     with pytest.raises(ValueError, match="session id"):
         trees.validate_id(name)
 
 
-def test_a_printable_path_has_no_invisible_characters() -> None:
+def test_a_printable_path_has_no_invisible_characters():
     assert trees.printable_path(b"a\nb\x1b[31m\xff\xe2\x80\xae") == "a\\nb\\x1b[31m\\xff\\u202e"
 
 
@@ -276,7 +272,7 @@ def test_a_printable_path_has_no_invisible_characters() -> None:
         ("x" * 400, "clawpy/" + "x" * 43),
     ],
 )
-def test_a_branch_is_named_after_the_prompt(repository: Repository, title: str, name: str) -> None:
+def test_a_branch_is_named_after_the_prompt(repository: Repository, title: str, name: str):
     repository.commit("one", {"a.py": "1"})
     assert find_free_branch_name(Git(repository.path), title, "sess_1") == name
     repository.git("branch", name)

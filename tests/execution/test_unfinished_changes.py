@@ -55,7 +55,7 @@ def stop_session(world: AgentWorld, reason: str) -> SessionView:
 
 
 @pytest.mark.long
-def test_changes_of_a_stopped_session_wait(make_agent_world: MakeAgentWorld) -> None:
+def test_changes_of_a_stopped_session_wait(make_agent_world: MakeAgentWorld):
     world = make_agent_world(write_and_wait)
     view = stop_session(world, "stopped by you")
     assert (view.state, view.error) == (SessionState.CANCELLED, "stopped by you")
@@ -67,7 +67,7 @@ def test_changes_of_a_stopped_session_wait(make_agent_world: MakeAgentWorld) -> 
     assert world.sessions.get(view.id).gone == "its worktree is gone; its changes are in its change set"
 
 
-def test_changes_of_an_undone_card_are_discarded(make_agent_world: MakeAgentWorld) -> None:
+def test_changes_of_an_undone_card_are_discarded(make_agent_world: MakeAgentWorld):
     world = make_agent_world(write_and_wait)
     view = stop_session(world, UNDONE)
     assert (view.change_set_id, view.summary) == (None, UNDONE)
@@ -78,7 +78,7 @@ def test_changes_of_an_undone_card_are_discarded(make_agent_world: MakeAgentWorl
 
 def test_a_thread_that_returns_after_the_end_stores_its_changes_once(
     make_agent_world: MakeAgentWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setattr(sessions_module, "STOP_TIMEOUT_S", 0.0)
     released = threading.Event()
 
@@ -103,7 +103,7 @@ def test_a_thread_that_returns_after_the_end_stores_its_changes_once(
 
 def test_changes_of_an_interrupted_session_wait_after_the_next_start(
     make_agent_world: MakeAgentWorld,
-) -> None:
+):
     world = make_agent_world(do_nothing)
     session_id = world.interrupt_session("half.txt")
     messages = make_agent_world(do_nothing).sessions.recover()
@@ -120,9 +120,7 @@ def test_changes_of_an_interrupted_session_wait_after_the_next_start(
     assert (world.workspace / "half.txt").read_text() == "half\n"
 
 
-def test_a_recovery_that_is_killed_loses_no_changes(
-    make_agent_world: MakeAgentWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recovery_that_is_killed_loses_no_changes(make_agent_world: MakeAgentWorld, monkeypatch: pytest.MonkeyPatch):
     session_id = make_agent_world(do_nothing).interrupt_session("half.txt")
     killed = make_agent_world(do_nothing)
 
@@ -141,7 +139,7 @@ def test_a_recovery_that_is_killed_loses_no_changes(
 
 def test_the_worktree_of_an_interrupted_session_without_changes_is_removed(
     make_agent_world: MakeAgentWorld,
-) -> None:
+):
     world = make_agent_world(do_nothing)
     session_id = world.interrupt_session()
     messages = make_agent_world(do_nothing).sessions.recover()
@@ -151,7 +149,7 @@ def test_the_worktree_of_an_interrupted_session_without_changes_is_removed(
 
 def test_a_worktree_whose_changes_cannot_be_captured_is_kept(
     make_agent_world: MakeAgentWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     session_id = make_agent_world(do_nothing).interrupt_session("half.txt")
     world = make_agent_world(do_nothing)
 
@@ -170,7 +168,7 @@ def test_a_worktree_whose_changes_cannot_be_captured_is_kept(
 
 
 @pytest.mark.parametrize("name", ["bubblewrap", "landlock", "none"])
-def test_git_shows_an_agent_what_it_changed(make_world: MakeWorld, repository: Repository, name: str) -> None:
+def test_git_shows_an_agent_what_it_changed(make_world: MakeWorld, repository: Repository, name: str):
     """Agents run git in their worktree all the time. There it reads the repository, in each sandbox."""
     sandbox = next((rung for rung in find_rungs() if rung.name == name), None)
     if sandbox is None:
@@ -192,7 +190,7 @@ def test_git_shows_an_agent_what_it_changed(make_world: MakeWorld, repository: R
 
 def test_changes_that_cannot_be_saved_at_a_stop_are_saved_by_the_next_start(
     make_agent_world: MakeAgentWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     def fail(*arguments: object, **named: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -205,7 +203,7 @@ def test_changes_that_cannot_be_saved_at_a_stop_are_saved_by_the_next_start(
     assert make_agent_world(do_nothing).sessions.recover()[-1].endswith(f"1 file ({view.id})")
 
 
-def test_an_agent_that_may_succeed_later_leaves_nothing(make_agent_world: MakeAgentWorld) -> None:
+def test_an_agent_that_may_succeed_later_leaves_nothing(make_agent_world: MakeAgentWorld):
     def give_up(live: LiveSession, folder: SessionFolder) -> None:
         write_half(live, folder)
         raise RetryLater("the provider is busy")
@@ -227,7 +225,7 @@ def test_an_agent_that_may_succeed_later_leaves_nothing(make_agent_world: MakeAg
 )
 def test_a_model_that_continues_is_told_whether_its_changes_are_there(
     make_agent_world: MakeAgentWorld, decide: Callable[..., object], words: str
-) -> None:
+):
     world = make_agent_world(write_half)
     view = world.wait(world.begin_prose())
     decide(world.changes, view.change_set_id)

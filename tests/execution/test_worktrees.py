@@ -27,7 +27,7 @@ def world(landing_world: LandingWorld) -> LandingWorld:
     return landing_world
 
 
-def test_a_worktree_has_the_present_files(world: LandingWorld) -> None:
+def test_a_worktree_has_the_present_files(world: LandingWorld):
     clean = world.open_worktree("session_0")
     assert clean.start == clean.head == world.git("rev-parse", "HEAD")
     world.write("a.txt", "2\n")
@@ -47,7 +47,7 @@ def test_a_worktree_has_the_present_files(world: LandingWorld) -> None:
     assert worktree.start != worktree.head
 
 
-def test_a_worktree_is_made_without_a_commit_and_in_a_folder_with_an_unusual_name(tmp_path: Path) -> None:
+def test_a_worktree_is_made_without_a_commit_and_in_a_folder_with_an_unusual_name(tmp_path: Path):
     world = LandingWorld(tmp_path / "a b ü'\n")
     world.write("x", "1")
 
@@ -60,7 +60,7 @@ def test_a_worktree_is_made_without_a_commit_and_in_a_folder_with_an_unusual_nam
     world.close()
 
 
-def test_removing_a_worktree_leaves_those_of_others(world: LandingWorld) -> None:
+def test_removing_a_worktree_leaves_those_of_others(world: LandingWorld):
     stale = world.folder / "operators"
     world.git("worktree", "add", "-q", str(stale))
     shutil.rmtree(stale)  # the operator's own stale worktree is not ours to prune
@@ -79,7 +79,7 @@ def test_removing_a_worktree_leaves_those_of_others(world: LandingWorld) -> None
     assert "session_1" not in world.git("worktree", "list")
 
 
-def test_the_captured_tree_is_that_of_the_files_whatever_the_session_did_with_git(world: LandingWorld) -> None:
+def test_the_captured_tree_is_that_of_the_files_whatever_the_session_did_with_git(world: LandingWorld):
     world.write("untracked.log.txt", "mine")
     worktree = world.open_worktree()
     inside = Repository(world.folder / "unused")
@@ -94,7 +94,7 @@ def test_the_captured_tree_is_that_of_the_files_whatever_the_session_did_with_gi
     assert names == [".gitignore", "a.txt", "b.md", "untracked.log.txt"]
 
 
-def test_recovery_removes_worktrees_of_earlier_sessions(world: LandingWorld) -> None:
+def test_recovery_removes_worktrees_of_earlier_sessions(world: LandingWorld):
     first = world.open_worktree()
     second = world.open_worktree("session_2")
 
@@ -107,7 +107,7 @@ def test_recovery_removes_worktrees_of_earlier_sessions(world: LandingWorld) -> 
     assert world.worktrees.recover(keep={"session_2"}) == []
 
 
-def test_recovery_removes_the_worktree_of_a_repository_that_is_gone(world: LandingWorld) -> None:
+def test_recovery_removes_the_worktree_of_a_repository_that_is_gone(world: LandingWorld):
     worktree = world.open_worktree()
     shutil.rmtree(world.root)
 
@@ -117,7 +117,7 @@ def test_recovery_removes_the_worktree_of_a_repository_that_is_gone(world: Landi
 
 def test_a_worktree_that_cannot_be_removed_is_left_to_the_next_start(
     world: LandingWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     change = world.make_change(make_edit("a.txt", "2\n"))
     folder = world.worktrees.folder_of("session_1")
 
@@ -135,7 +135,7 @@ def test_a_worktree_that_cannot_be_removed_is_left_to_the_next_start(
     assert world.refs == []
 
 
-def test_a_worktree_that_cannot_be_made_leaves_nothing(world: LandingWorld) -> None:
+def test_a_worktree_that_cannot_be_made_leaves_nothing(world: LandingWorld):
     world.home.worktrees.mkdir(parents=True)
     (world.home.worktrees / "session_1").mkdir()
     (world.home.worktrees / "session_1/x").write_text("in the way")
@@ -150,7 +150,7 @@ def test_a_worktree_that_cannot_be_made_leaves_nothing(world: LandingWorld) -> N
 # Ignored files that `.worktreeinclude` names
 
 
-def test_ignored_files_that_match_are_copied(world: LandingWorld) -> None:
+def test_ignored_files_that_match_are_copied(world: LandingWorld):
     write = world.repository.write
     write(".worktreeinclude", "# what tests need\n.env\n/cache/**\n!cache/big.bin\na.txt\n")
     write(".env", "KEY=1\n")
@@ -173,7 +173,7 @@ def test_ignored_files_that_match_are_copied(world: LandingWorld) -> None:
     assert worktree.included.summary.startswith(".worktreeinclude: copied ")
 
 
-def test_links_that_lead_out_of_the_repository_are_not_copied(world: LandingWorld, tmp_path: Path) -> None:
+def test_links_that_lead_out_of_the_repository_are_not_copied(world: LandingWorld, tmp_path: Path):
     secret = tmp_path / "secret"
     secret.mkdir()
     (secret / "key").write_text("private")
@@ -197,7 +197,7 @@ def test_links_that_lead_out_of_the_repository_are_not_copied(world: LandingWorl
     assert not any(b"key" in path.read_bytes() for path in worktree.folder.rglob("*") if path.is_file())
 
 
-def test_a_link_in_the_worktree_is_not_written_through(world: LandingWorld, tmp_path: Path) -> None:
+def test_a_link_in_the_worktree_is_not_written_through(world: LandingWorld, tmp_path: Path):
     outside = tmp_path / "outside"
     outside.mkdir()
     world.write(".worktreeinclude", "deep/\n")
@@ -214,7 +214,7 @@ def test_a_link_in_the_worktree_is_not_written_through(world: LandingWorld, tmp_
     assert list(outside.iterdir()) == []
 
 
-def test_files_of_git_and_of_nested_repositories_are_not_copied(world: LandingWorld) -> None:
+def test_files_of_git_and_of_nested_repositories_are_not_copied(world: LandingWorld):
     world.write(".worktreeinclude", "*\n.*\n")
     world.write("cache/sub/file", "1")
     world.git("init", "-q", "cache/own")
@@ -227,7 +227,7 @@ def test_files_of_git_and_of_nested_repositories_are_not_copied(world: LandingWo
     assert (worktree.folder / "cache/sub/file").exists()
 
 
-def test_the_number_of_copied_files_is_limited(world: LandingWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_copied_files_is_limited(world: LandingWorld, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(worktrees, "MAX_INCLUDE_FILES", 3)
     world.write(".worktreeinclude", "cache/\n")
     for number in range(9):
@@ -256,7 +256,7 @@ NOT_A_SMALL_FILE = "it is not a regular file of at most 64 KB"
 )
 def test_a_list_that_is_no_plain_small_file_is_not_used(
     world: LandingWorld, make_list: Callable[[Path], object], reason: str
-) -> None:
+):
     world.write(".git/info/exclude", ".worktreeinclude\n")
     make_list(world.root / ".worktreeinclude")
 
@@ -266,7 +266,7 @@ def test_a_list_that_is_no_plain_small_file_is_not_used(
     assert worktree.included.summary == f".worktreeinclude was not used: {reason}"
 
 
-def test_copied_files_are_no_part_of_the_changes(world: LandingWorld) -> None:
+def test_copied_files_are_no_part_of_the_changes(world: LandingWorld):
     world.write(".worktreeinclude", ".env\n")
     world.write(".env", "KEY=1\n")
     worktree = world.open_worktree()

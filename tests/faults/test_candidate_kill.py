@@ -36,7 +36,7 @@ while True:
 
 
 @pytest.mark.faults
-def test_a_killed_decision_is_done_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_killed_decision_is_done_whole_or_not_at_all(tmp_path: Path):
     world = open_adaptation(tmp_path)
     world.end_healed_session("sess_1")
     world.end_healed_session("sess_2")

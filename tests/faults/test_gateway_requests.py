@@ -23,7 +23,7 @@ REQUESTS, RUNS = 10_000, 5
 """The number of requests, and of engines among which they are divided."""
 
 
-def test_ten_thousand_requests_get_described_replies(serve: Serve) -> None:
+def test_ten_thousand_requests_get_described_replies(serve: Serve):
     sent, began = 0, time.monotonic()
     counts = Counter()
     for run in range(20 * RUNS):

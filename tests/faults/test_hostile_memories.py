@@ -165,7 +165,7 @@ def read_prompt_texts(memory: MemoryService, provenance: dict[str, object]) -> l
 
 
 @pytest.mark.faults
-def test_ten_thousand_hostile_memories_do_no_harm(make_memory: MakeMemory) -> None:
+def test_ten_thousand_hostile_memories_do_no_harm(make_memory: MakeMemory):
     chance = random.Random(4)
     embedder = RandomEmbedder()
     memory = make_memory(embedder=embedder)  # type: ignore[arg-type]

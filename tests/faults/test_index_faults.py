@@ -98,7 +98,7 @@ def open_many(make_memory: MakeMemory, monkeypatch: pytest.MonkeyPatch) -> Calla
 @pytest.mark.parametrize("damage", [delete, overwrite, truncate, flip_bits, open_twice])
 def test_a_damaged_index_is_rebuilt_while_recall_answers(
     open_many: Callable[[], MemoryService], damage: Callable[[Path], None], running: bool
-) -> None:
+):
     memory = open_many()
     assert memory.index.wait(LONG)
     if running:

@@ -188,7 +188,7 @@ def prepare(lap: Lap) -> None:
     engine.close()
 
 
-def test_a_kill_at_any_instant_loses_nothing(tmp_path: Path) -> None:
+def test_a_kill_at_any_instant_loses_nothing(tmp_path: Path):
     template = Repository(tmp_path / "template" / "shop")
     template.commit("feat: cart", {"cart.py": "TOTAL = 0\n"})
     template.git("tag", "v1.0")

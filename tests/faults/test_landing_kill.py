@@ -143,7 +143,7 @@ def _let_git_finish(folder: Path) -> None:
         time.sleep(0.01)
 
 
-def test_a_kill_at_any_step_leaves_a_landing_whole_or_undone(prepared_landing: tuple[Path, str]) -> None:
+def test_a_kill_at_any_step_leaves_a_landing_whole_or_undone(prepared_landing: tuple[Path, str]):
     folder, change_set_id = prepared_landing
     before, after = read_states_around_landing(folder, change_set_id)
     counted = Counter()
@@ -165,7 +165,7 @@ def test_a_kill_at_any_step_leaves_a_landing_whole_or_undone(prepared_landing: t
     print(f"\nkill -9 at every step: {dict(counted)}")
 
 
-def test_a_kill_at_any_instant_leaves_a_landing_whole_or_undone(prepared_landing: tuple[Path, str]) -> None:
+def test_a_kill_at_any_instant_leaves_a_landing_whole_or_undone(prepared_landing: tuple[Path, str]):
     folder, change_set_id = prepared_landing
     before, after = read_states_around_landing(folder, change_set_id)
     chance = random.Random(20260105)
@@ -188,7 +188,7 @@ def test_a_kill_at_any_instant_leaves_a_landing_whole_or_undone(prepared_landing
 
 
 @pytest.mark.parametrize("decision", ["branch", "discard"])
-def test_a_kill_at_any_step_leaves_a_branch_or_discard_whole_or_undone(tmp_path: Path, decision: str) -> None:
+def test_a_kill_at_any_step_leaves_a_branch_or_discard_whole_or_undone(tmp_path: Path, decision: str):
     at = 0
     while True:
         folder = tmp_path / str(at)
@@ -213,7 +213,7 @@ def test_a_kill_at_any_step_leaves_a_branch_or_discard_whole_or_undone(tmp_path:
     assert at >= 1
 
 
-def test_a_kill_while_a_worktree_is_made_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_kill_while_a_worktree_is_made_leaves_nothing_behind(tmp_path: Path):
     world = LandingWorld(tmp_path)
     world.repository.commit("one", {f"d{number}/a.txt": TEXT for number in range(50)})
     state = world.git_state

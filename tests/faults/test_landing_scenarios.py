@@ -15,7 +15,7 @@ from tests.execution.changesets.landing_scenarios import SCENARIOS, Scenario, ch
 pytestmark = pytest.mark.faults
 
 
-def test_five_hundred_scenarios_land_as_git_would() -> None:
+def test_five_hundred_scenarios_land_as_git_would():
     outcomes = Counter()
 
     @settings(max_examples=500, suppress_health_check=list(HealthCheck))

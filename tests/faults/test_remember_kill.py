@@ -35,7 +35,7 @@ while True:
 
 
 @pytest.mark.faults
-def test_no_acknowledged_memory_is_lost(tmp_path: Path) -> None:
+def test_no_acknowledged_memory_is_lost(tmp_path: Path):
     chance = random.Random(1)
     acknowledged = {}
     for run in range(KILLS):

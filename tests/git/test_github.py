@@ -26,14 +26,14 @@ def describe_wait(**entry: object) -> str:
     return "" if wait is None else f"{wait.step.value} by {wait.by} since {wait.since}"
 
 
-def test_pull_requests_are_read_with_their_failing_checks(tmp_path: Path) -> None:
+def test_pull_requests_are_read_with_their_failing_checks(tmp_path: Path):
     state = ask_github("github.com/shop/cart", make_answering_gh(tmp_path))
     assert [request.number for request in state.pull_requests] == [7, 8]
     assert state.pull_requests[0].title == "Carts"
     assert state.failing == (("feature/x", "tests"), ("feature/x", "old/status"))
 
 
-def test_a_pull_request_waits_for_you_in_these_states() -> None:
+def test_a_pull_request_waits_for_you_in_these_states():
     me, bob = {"login": "ada"}, {"login": "bob"}
     comment = {"author": bob, "createdAt": "2026-01-04T08:00:00Z"}
     assert describe_wait(author=bob, reviewRequests=[{"login": "ada"}]) == "review by bob since None"
@@ -50,7 +50,7 @@ def test_a_pull_request_waits_for_you_in_these_states() -> None:
 
 def test_gh_is_asked_in_the_background_at_most_every_five_minutes(
     repository: Repository, tmp_path: Path, clock: FakeClock
-) -> None:
+):
     repository.git("remote", "add", "origin", "git@github.com:shop/cart.git")
     shop = str(repository.path)
     github = GitHub(clock, make_answering_gh(tmp_path))
@@ -68,14 +68,14 @@ def test_gh_is_asked_in_the_background_at_most_every_five_minutes(
 
 
 @pytest.mark.parametrize("script, error", TABLE["failures"])
-def test_a_failure_of_gh_becomes_an_error(tmp_path: Path, script: str, error: str) -> None:
+def test_a_failure_of_gh_becomes_an_error(tmp_path: Path, script: str, error: str):
     state = ask_github("github.com/shop/cart", make_gh(tmp_path, script))
     assert error in state.error
     assert state.pull_requests == ()
 
 
 @pytest.mark.parametrize("remotes, address", TABLE["remotes"])
-def test_the_remote_is_read_by_our_own_git(repository: Repository, remotes: dict[str, str], address: str) -> None:
+def test_the_remote_is_read_by_our_own_git(repository: Repository, remotes: dict[str, str], address: str):
     for name, url in remotes.items():
         repository.git("remote", "add", name, url)
     assert find_address(repository.path) == address

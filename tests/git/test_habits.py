@@ -97,38 +97,34 @@ def measure_rhythm(history: list[Change]) -> ReleaseRhythm:
     ids=["always", "four", "three", "but once", "but often", "half", "both changed", "many changed", "gone", "back",
          "a folder", "sweeps"],
 )  # fmt: skip
-def test_a_file_that_usually_changes_too_is_found(
-    commits: Sequence[str], files: list[str], expected: Partner | None
-) -> None:
+def test_a_file_that_usually_changes_too_is_found(commits: Sequence[str], files: list[str], expected: Partner | None):
     assert CoChanges(make_changes(*commits)).find_missing_partner(files) == expected
     assert (
         CoChanges([*make_changes(*commits), *[Change("m", 0, 2, "merge")] * 50]).find_missing_partner(files) == expected
     )
 
 
-def test_only_commits_before_a_position_count() -> None:
+def test_only_commits_before_a_position_count():
     assert CoChanges(make_changes(*PAIR)).find_missing_partner(["price.py"], before=2) is None
 
 
-def test_a_name_with_a_star_is_a_group_of_files() -> None:
+def test_a_name_with_a_star_is_a_group_of_files():
     assert [is_group(name) for name in ("docs/*.md", "docs/a.md")] == [True, False]
 
 
-def test_the_rhythm_is_that_of_the_last_releases() -> None:
+def test_the_rhythm_is_that_of_the_last_releases():
     rhythm = measure_rhythm(extend_history(make_weekly_releases(6), "one", "two"))
     assert (rhythm.tag, rhythm.commits, rhythm.usual_days, rhythm.usual_commits) == ("v1.5.0", 2, 7.0, 5)
     assert (rhythm.files, rhythm.preparing) == ({"new.py"}, "")
 
 
 @pytest.mark.parametrize("commits, days, is_due", [(8, 10, False), (8, 11, True), (7, 365, False)])
-def test_a_release_is_due_when_the_wait_and_the_work_are_beyond_the_usual(
-    commits: int, days: int, is_due: bool
-) -> None:
+def test_a_release_is_due_when_the_wait_and_the_work_are_beyond_the_usual(commits: int, days: int, is_due: bool):
     rhythm = measure_rhythm(extend_history(make_weekly_releases(6), *["work"] * commits))
     assert rhythm.is_due(rhythm.at + days * DAY_S) is is_due
 
 
-def test_a_release_is_due_when_prepared_and_no_longer_when_released() -> None:
+def test_a_release_is_due_when_prepared_and_no_longer_when_released():
     prepared = measure_rhythm(extend_history(make_weekly_releases(6), "Bump version to 1.6.0"))
     assert prepared.preparing == "Bump version to 1.6.0"
     assert prepared.is_due(prepared.at)
@@ -136,12 +132,12 @@ def test_a_release_is_due_when_prepared_and_no_longer_when_released() -> None:
     assert (released.tag, released.preparing) == ("v1.6.0", "")
 
 
-def test_a_commit_that_prepared_a_published_release_prepares_nothing() -> None:
+def test_a_commit_that_prepared_a_published_release_prepares_nothing():
     """A merge brings it after the tag."""
     assert measure_rhythm(extend_history(make_weekly_releases(6), "Release version 1.5.0")).preparing == ""
 
 
-def test_few_releases_have_no_rhythm_but_can_be_prepared() -> None:
+def test_few_releases_have_no_rhythm_but_can_be_prepared():
     assert measure_release_rhythm([]) is None
     rhythm = measure_rhythm(extend_history(make_weekly_releases(2), "one"))
     assert rhythm.usual_days == inf
@@ -150,18 +146,18 @@ def test_few_releases_have_no_rhythm_but_can_be_prepared() -> None:
     assert prepared.is_due(prepared.at)
 
 
-def test_the_files_that_a_release_usually_comes_with_are_found() -> None:
+def test_the_files_that_a_release_usually_comes_with_are_found():
     assert "CHANGELOG.md" in measure_rhythm(make_weekly_releases(6, log="CHANGELOG.md")).usual_files
     given_up = measure_rhythm([*make_weekly_releases(2, log="CHANGELOG.md"), *make_weekly_releases(12)[10:]])
     assert "CHANGELOG.md" not in given_up.usual_files
 
 
-def test_a_tag_is_of_a_release_or_of_what_comes_before_it() -> None:
+def test_a_tag_is_of_a_release_or_of_what_comes_before_it():
     assert all(map(is_release_tag, ("v1.2.0", "1.2", "cart-2.0.1", "pkg@1.0.0", "release/1.4", "1.0.post1")))
     others = ("v1.2.0rc1", "1.0-beta.2", "nightly", "v2", "8.0.x", "2.0.0a1", "1.0.dev3")
     assert not any(map(is_release_tag, others))
 
 
 @pytest.mark.parametrize("subject, is_release", TABLE["release_subjects"])
-def test_a_subject_says_whether_it_prepares_a_release(subject: str, is_release: bool) -> None:
+def test_a_subject_says_whether_it_prepares_a_release(subject: str, is_release: bool):
     assert bool(is_preparing_release(subject)) is is_release

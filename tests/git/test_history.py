@@ -20,7 +20,7 @@ from tests.conftest import Repository
 ISO_DAY = "2026-01-0{}T10:00:00+00:00"
 
 
-def test_commits_have_files_and_tags_and_a_merge_has_no_files_of_its_own(repository: Repository) -> None:
+def test_commits_have_files_and_tags_and_a_merge_has_no_files_of_its_own(repository: Repository):
     first = repository.commit("begin", {"a.py": "1\n", "dir/b c.py": "1\n"}, at=ISO_DAY.format(1))
     repository.git("tag", "v1.0")
     repository.git("tag", "-a", "-m", "the same", "first")
@@ -40,7 +40,7 @@ def test_commits_have_files_and_tags_and_a_merge_has_no_files_of_its_own(reposit
     assert (history[0].id, history[0].committed, set(history[0].tags)) == (first, 1767261600, {"v1.0", "first"})
 
 
-def test_hostile_subjects_and_names_do_not_shift_fields(repository: Repository) -> None:
+def test_hostile_subjects_and_names_do_not_shift_fields(repository: Repository):
     repository.git("commit", "-q", "--allow-empty", "--allow-empty-message", "-m", "")
     (repository.path / "\x01odd\nname").write_text("1\n")
     repository.commit("\x01 D 100 ")
@@ -54,11 +54,11 @@ def test_hostile_subjects_and_names_do_not_shift_fields(repository: Repository) 
 
 
 @pytest.mark.parametrize("seconds", ["1e30", "-1e30", "nonsense", "nan"])
-def test_a_date_that_no_calendar_holds_is_the_beginning_of_1970(seconds: str) -> None:
+def test_a_date_that_no_calendar_holds_is_the_beginning_of_1970(seconds: str):
     assert to_datetime(seconds) == datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def test_the_log_has_the_newest_commit_first_with_its_parents(repository: Repository) -> None:
+def test_the_log_has_the_newest_commit_first_with_its_parents(repository: Repository):
     first, second = repository.commit("one", {"a.py": "1\n"}), repository.commit("two", {"a.py": "2\n"})
     newest, oldest = log_commits(Git(repository.path))
     assert (newest.id, newest.subject, newest.parents) == (second, "two", (first,))
@@ -75,12 +75,12 @@ def test_the_log_has_the_newest_commit_first_with_its_parents(repository: Reposi
         ("fixup!cart", None),
     ],
 )
-def test_a_fixup_commit_names_the_subject_of_another(subject: str, target: str | None) -> None:
+def test_a_fixup_commit_names_the_subject_of_another(subject: str, target: str | None):
     commit = Commit("1", datetime(2026, 1, 5, tzinfo=UTC), "Ann", subject)
     assert (commit.is_fixup, commit.target_subject) == (target is not None, subject if target is None else target)
 
 
-def test_a_reflog_is_read_whatever_it_holds(repository: Repository) -> None:
+def test_a_reflog_is_read_whatever_it_holds(repository: Repository):
     first = repository.commit("begin", at=ISO_DAY.format(1))
     second = repository.commit("second: ünï", at=ISO_DAY.format(2))
     log = repository.path / ".git/logs/HEAD"
@@ -91,7 +91,7 @@ def test_a_reflog_is_read_whatever_it_holds(repository: Repository) -> None:
     assert entries[1].action == "commit: second: ünï"
 
 
-def test_a_branch_goes_before_a_tag_of_the_same_name(repository: Repository) -> None:
+def test_a_branch_goes_before_a_tag_of_the_same_name(repository: Repository):
     first, second = repository.commit("one", {"a.py": "1\n"}), repository.commit("two", {"a.py": "2\n"})
     repository.git("tag", "same", first)
     repository.git("branch", "same", second)
@@ -101,7 +101,7 @@ def test_a_branch_goes_before_a_tag_of_the_same_name(repository: Repository) -> 
     ]  # fmt: skip
 
 
-def test_commits_that_only_one_of_two_heads_has_are_counted(repository: Repository) -> None:
+def test_commits_that_only_one_of_two_heads_has_are_counted(repository: Repository):
     base = repository.commit("one", {"a.py": "1\n"})
     repository.commit("two", {"a.py": "2\n"})
     repository.git("checkout", "-q", "-b", "side", base)
@@ -112,7 +112,7 @@ def test_commits_that_only_one_of_two_heads_has_are_counted(repository: Reposito
     assert (count_apart(git, "side", "side"), count_apart(git, "side", "")) == ((0, 0), (0, 0))
 
 
-def test_a_project_is_its_first_commit_and_a_shallow_clone_has_none(repository: Repository) -> None:
+def test_a_project_is_its_first_commit_and_a_shallow_clone_has_none(repository: Repository):
     first = repository.commit("one", {"a.py": "1\n"})
     repository.commit("two", {"a.py": "2\n"})
     shallow = repository.path.parent / "shallow"

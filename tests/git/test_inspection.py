@@ -5,7 +5,7 @@ from tests.conftest import MONDAY_MORNING as NOW
 from tests.conftest import Repository
 
 
-def test_a_check_that_fails_is_named_and_tried_again_after_a_change(repository: Repository) -> None:
+def test_a_check_that_fails_is_named_and_tried_again_after_a_change(repository: Repository):
     """What HEAD has of the changed file is missing in git."""
     repository.commit("begin", {"a.py": "1\n"})
     repository.write("a.py", "breakpoint()\n")

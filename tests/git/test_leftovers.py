@@ -21,7 +21,7 @@ TABLE = read_table(__file__)
 
 
 @pytest.mark.parametrize("path, line, kinds", TABLE["lines"])
-def test_debugging_markers_and_todos_are_found_in_a_line(path: str, line: str, kinds: list[str]) -> None:
+def test_debugging_markers_and_todos_are_found_in_a_line(path: str, line: str, kinds: list[str]):
     assert [hit.kind for hit in scan_line(path, line)] == kinds
 
 
@@ -33,11 +33,11 @@ def test_debugging_markers_and_todos_are_found_in_a_line(path: str, line: str, k
         (["TODO", "conflict marker"], "1 TODO and 1 conflict marker"),
     ],
 )
-def test_leftovers_are_counted_in_plain_words(kinds: list[str], words: str) -> None:
+def test_leftovers_are_counted_in_plain_words(kinds: list[str], words: str):
     assert count_kinds(kinds) == words
 
 
-def test_quarantined_tests_are_found_with_their_last_day(repository: Repository) -> None:
+def test_quarantined_tests_are_found_with_their_last_day(repository: Repository):
     skipped = 'import pytest\n@pytest.mark.skip(reason="quarantined until {day}")\n'
     names = [f"tests/test_{number:02}.py" for number in range(60)]
     files = {name: f"{skipped.format(day='2026-01-19')}def test_a():\n    pass\n" for name in names}
@@ -74,7 +74,7 @@ def a():
 """
 
 
-def test_python_loses_only_whole_statements() -> None:
+def test_python_loses_only_whole_statements():
     assert find_removable_lines("a.py", PYTHON, range(1, 10)) == [1, 4, 8]
     after = remove_lines("a.py", "def a():\n    breakpoint()\n\ndef b():\n    pass\n", [2])
     assert after == "def a():\n    pass\n\ndef b():\n    pass\n"
@@ -82,7 +82,7 @@ def test_python_loses_only_whole_statements() -> None:
 
 
 @pytest.mark.parametrize("path, text, expected", TABLE["removable_lines"])
-def test_other_languages_are_judged_by_their_lines(path: str, text: str, expected: list[int]) -> None:
+def test_other_languages_are_judged_by_their_lines(path: str, text: str, expected: list[int]):
     assert find_removable_lines(path, text, range(1, 5)) == expected
 
 
@@ -117,7 +117,7 @@ def test_other_languages_are_judged_by_their_lines(path: str, text: str, expecte
         ("config.py", "class = 'sk-estimator-doc-link-with-a-very-long-name-indeed'", ""),
     ],
 )
-def test_a_line_that_holds_a_secret_is_told_from_one_that_only_looks_like_it(path: str, line: str, kind: str) -> None:
+def test_a_line_that_holds_a_secret_is_told_from_one_that_only_looks_like_it(path: str, line: str, kind: str):
     after = "MIIEowIBAAKCAQEA" * 4 if kind else ""  # only with such a line behind it is a "BEGIN PRIVATE KEY" a secret
     assert find_secret_kind(path, line, after) == kind
     assert [hit.kind for hit in scan_line(path, line, after) if hit.is_secret] == (
@@ -129,5 +129,5 @@ def test_a_line_that_holds_a_secret_is_told_from_one_that_only_looks_like_it(pat
     "name, holds_keys",
     [(".env", True), ("a/id_rsa", True), ("b.pfx", True), (".env.example", False), ("id_rsa.pub", False)],
 )
-def test_files_that_hold_keys_are_known_by_their_names(name: str, holds_keys: bool) -> None:
+def test_files_that_hold_keys_are_known_by_their_names(name: str, holds_keys: bool):
     assert is_secret_file(name) is holds_keys

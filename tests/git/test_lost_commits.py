@@ -41,14 +41,14 @@ def remove_work(repository: Repository) -> None:
 
 def test_lines_of_commits_that_no_ref_reaches_are_found_for_a_month_with_their_length(
     repository: Repository, lost_tips: tuple[str, str]
-) -> None:
+):
     git, state = Git(repository.path), GitReader().read(repository.path)
     lost = read_lost_commits(git, state, NOW)
     assert {(line.tip, line.number) for line in lost} == {(tip, 2) for tip in lost_tips}
     assert read_lost_commits(git, state, NOW + timedelta(days=31)) == ()
 
 
-def test_a_commit_that_was_picked_is_not_lost(repository: Repository) -> None:
+def test_a_commit_that_was_picked_is_not_lost(repository: Repository):
     repository.commit("begin", {"a.txt": "1\n"}, at=format_ago(9))
     repository.git("checkout", "-q", "--detach", at=format_ago(5))
     picked = repository.commit("left", {"left.txt": "left has words\n"}, at=format_ago(4))
@@ -59,7 +59,7 @@ def test_a_commit_that_was_picked_is_not_lost(repository: Repository) -> None:
     assert read_lost_tips(repository) == set()
 
 
-def test_a_fixup_commit_is_not_lost_when_the_commit_that_it_fixes_was_made_again(repository: Repository) -> None:
+def test_a_fixup_commit_is_not_lost_when_the_commit_that_it_fixes_was_made_again(repository: Repository):
     repository.commit("begin", {"a.txt": "1\n"}, at=format_ago(9))
     fixed = repository.commit("cart", {"b.txt": "words of a cart\n"}, at=format_ago(4))
     repository.commit("fixup! cart", {"left.txt": "left has words\n"}, at=format_ago(3))
@@ -68,7 +68,7 @@ def test_a_fixup_commit_is_not_lost_when_the_commit_that_it_fixes_was_made_again
     assert read_lost_tips(repository) == {fixed}
 
 
-def test_commits_that_a_rebase_melted_into_another_are_not_lost(repository: Repository) -> None:
+def test_commits_that_a_rebase_melted_into_another_are_not_lost(repository: Repository):
     repository.commit("begin", {"a.txt": "1\n"}, at=format_ago(9))
     repository.commit("one", {"b.txt": "1\n"}, at=format_ago(4))
     repository.commit("two", {"left.txt": "left has words\n"}, at=format_ago(3))
@@ -77,7 +77,7 @@ def test_commits_that_a_rebase_melted_into_another_are_not_lost(repository: Repo
     assert read_lost_tips(repository) == set()
 
 
-def test_the_empty_commit_that_a_rebase_of_the_root_starts_from_is_not_lost(repository: Repository) -> None:
+def test_the_empty_commit_that_a_rebase_of_the_root_starts_from_is_not_lost(repository: Repository):
     repository.commit("begin", {"a.txt": "1\n"}, at=format_ago(3))
     repository.commit("more", {"b.txt": "1\n"}, at=format_ago(2))
     repository.git("-c", "sequence.editor=sed -i 1s/pick/edit/", "rebase", "-q", "-i", "--root", at=format_ago(1))
@@ -87,9 +87,7 @@ def test_the_empty_commit_that_a_rebase_of_the_root_starts_from_is_not_lost(repo
 
 
 @pytest.mark.parametrize("messages", ["left one\n\nleft two\n", "left one\n"])
-def test_commits_that_were_replaced_by_one_with_their_messages_are_not_lost(
-    repository: Repository, messages: str
-) -> None:
+def test_commits_that_were_replaced_by_one_with_their_messages_are_not_lost(repository: Repository, messages: str):
     repository.commit("begin", {"a.txt": "1\n"}, at=format_ago(9))
     repository.commit("left one", {"left.txt": "a key in words\n"}, at=format_ago(4))
     tip = repository.commit("left two", {"b.txt": "1\n"}, at=format_ago(3))
@@ -103,7 +101,7 @@ def test_commits_that_were_replaced_by_one_with_their_messages_are_not_lost(
 @pytest.mark.parametrize("subjects", [["wip"], ["wip", "wip"], ["wip", "cart"]])
 def test_commits_that_a_reset_dropped_are_lost_although_a_later_commit_has_a_subject_of_theirs(
     repository: Repository, subjects: list[str]
-) -> None:
+):
     begin = repository.commit("begin", {"a.txt": "1\n"}, at=format_ago(9))
     for number, subject in enumerate(subjects):
         tip = repository.commit(subject, {f"left{number}.txt": "1\n"}, at=format_ago(4 - number))
@@ -112,7 +110,7 @@ def test_commits_that_a_reset_dropped_are_lost_although_a_later_commit_has_a_sub
     assert read_lost_tips(repository) == {tip}
 
 
-def test_a_commit_with_a_tag_is_not_lost(repository: Repository, lost_tips: tuple[str, str]) -> None:
+def test_a_commit_with_a_tag_is_not_lost(repository: Repository, lost_tips: tuple[str, str]):
     git, (left, right) = Git(repository.path), lost_tips
     assert not is_reachable(git, left)
     repository.git("tag", "kept", left)

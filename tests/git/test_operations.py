@@ -50,7 +50,7 @@ def apart(repository: Repository) -> Repository:
     return repository
 
 
-def test_a_merge_names_what_is_resolved_and_what_is_not(apart: Repository) -> None:
+def test_a_merge_names_what_is_resolved_and_what_is_not(apart: Repository):
     run_git_that_stops(apart.path, "merge", "side")
     git = Git(apart.path)
     stamp = read_operation_stamp(git.repository.git_dir)
@@ -67,7 +67,7 @@ def test_a_merge_names_what_is_resolved_and_what_is_not(apart: Repository) -> No
     assert (merge.continue_command, merge.abort_commands) == ("git merge --continue", ("git merge --abort",))
 
 
-def test_the_commits_that_a_rebase_has_left_are_read(apart: Repository) -> None:
+def test_the_commits_that_a_rebase_has_left_are_read(apart: Repository):
     apart.git("checkout", "-q", "side")
     following = [apart.commit(f"more {number}", {f"{number}.txt": "x"}) for number in range(2)]
     run_git_that_stops(apart.path, "rebase", "main")
@@ -80,7 +80,7 @@ def test_the_commits_that_a_rebase_has_left_are_read(apart: Repository) -> None:
 @pytest.mark.parametrize("is_deleted", [True, False])
 def test_an_operation_whose_state_is_damaged_is_ended_by_its_commands(
     apart: Repository, begin: str, damaged: str, is_deleted: bool
-) -> None:
+):
     apart.git("checkout", "-q", "side")
     apart.commit("alone", {"alone.txt": "1\n"})
     apart.commit("late", {":a.txt": "4\n"})
@@ -93,7 +93,7 @@ def test_an_operation_whose_state_is_damaged_is_ended_by_its_commands(
     assert apart.git("status", "--porcelain", "--branch") == "## side"
 
 
-def test_a_damaged_rebase_keeps_the_commits_that_it_made(apart: Repository) -> None:
+def test_a_damaged_rebase_keeps_the_commits_that_it_made(apart: Repository):
     apart.git("checkout", "-q", "-b", "topic", "side~1")
     apart.commit("applies", {"more.txt": "1\n"})
     apart.commit("conflicts", {":a.txt": "4\n"})
@@ -104,14 +104,14 @@ def test_a_damaged_rebase_keeps_the_commits_that_it_made(apart: Repository) -> N
     assert apart.git("branch", "--contains", commit, "--format=%(refname:short)") == f"backup-{commit[:10]}"
 
 
-def test_a_rebased_detached_head_is_not_called_by_a_branch_at_its_commit(apart: Repository) -> None:
+def test_a_rebased_detached_head_is_not_called_by_a_branch_at_its_commit(apart: Repository):
     apart.git("checkout", "-q", "--detach", "side")
     run_git_that_stops(apart.path, "rebase", "main")
     assert read_current(apart).rebased == apart.git("rev-parse", "side")[:10]
 
 
 @pytest.mark.parametrize("damaged, branch", [("BISECT_START", " BRANCH"), ("BISECT_NAMES", "")])
-def test_a_damaged_bisect_can_be_ended_on_its_branch(repository: Repository, damaged: str, branch: str) -> None:
+def test_a_damaged_bisect_can_be_ended_on_its_branch(repository: Repository, damaged: str, branch: str):
     first, *_, last = [repository.commit(str(number)) for number in range(6)]
     repository.git("bisect", "start", last, first)
     (repository.path / ".git" / damaged).unlink()
@@ -120,7 +120,7 @@ def test_a_damaged_bisect_can_be_ended_on_its_branch(repository: Repository, dam
     assert repository.git("symbolic-ref", "--short", "HEAD") == "main"
 
 
-def test_a_pick_that_was_committed_by_hand_leaves_the_remaining_ones(apart: Repository) -> None:
+def test_a_pick_that_was_committed_by_hand_leaves_the_remaining_ones(apart: Repository):
     apart.git("checkout", "-q", "side")
     last = apart.commit("more", {"more.txt": "x"})
     apart.git("checkout", "-q", "main")
@@ -132,7 +132,7 @@ def test_a_pick_that_was_committed_by_hand_leaves_the_remaining_ones(apart: Repo
     assert last.startswith(pick.remaining[-1])
 
 
-def test_a_bisect_is_read_with_its_own_words(repository: Repository) -> None:
+def test_a_bisect_is_read_with_its_own_words(repository: Repository):
     first, *_, last = [repository.commit(str(number)) for number in range(6)]
     repository.git("bisect", "start", "--term-new", "slow", "--term-old", "fast")
     bisect = read_current(repository)
@@ -144,7 +144,7 @@ def test_a_bisect_is_read_with_its_own_words(repository: Repository) -> None:
     assert bisect.continue_command == "git bisect fast"
 
 
-def test_a_worktree_has_an_operation_of_its_own(apart: Repository) -> None:
+def test_a_worktree_has_an_operation_of_its_own(apart: Repository):
     folder = apart.path.parent / "other"
     apart.git("worktree", "add", "-q", "-b", "third", str(folder), "main")
     worktree = Repository(folder)
@@ -153,7 +153,7 @@ def test_a_worktree_has_an_operation_of_its_own(apart: Repository) -> None:
     assert (read_current(worktree).name, read_current(worktree).ours.name) == ("merge", "third")
 
 
-def test_a_merge_is_tried_without_a_trace(repository: Repository) -> None:
+def test_a_merge_is_tried_without_a_trace(repository: Repository):
     repository.commit("begin", {"a.txt": "1\n"})
     for name in ("left", "right"):
         repository.git("checkout", "-q", "-b", name, "main")

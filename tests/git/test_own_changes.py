@@ -18,7 +18,7 @@ def read_mentions(repository: Repository) -> list[tuple[str, int, str, str]]:
     return [(mention.path, mention.line, mention.old, mention.new) for mention in changes.mentions]
 
 
-def test_documentation_that_names_removed_code_is_found(repository: Repository) -> None:
+def test_documentation_that_names_removed_code_is_found(repository: Repository):
     repository.commit(
         "one",
         {
@@ -60,7 +60,7 @@ LEFTOVERS = {
 """The text of each file, and the places of the leftovers in it."""
 
 
-def test_debugging_that_was_left_in_is_told_from_lines_that_look_like_it(repository: Repository) -> None:
+def test_debugging_that_was_left_in_is_told_from_lines_that_look_like_it(repository: Repository):
     day = timedelta(days=1)
     repository.commit("one", {"z.py": "z = 1\n"}, at=(NOW - 9 * day).isoformat())
     repository.git("switch", "-q", "-c", "work")

@@ -6,7 +6,7 @@ from engine.git.reader import GitReader
 from tests.conftest import Repository
 
 
-def test_the_same_work_has_the_same_digest_committed_or_not(repository: Repository) -> None:
+def test_the_same_work_has_the_same_digest_committed_or_not(repository: Repository):
     repository.commit("one", {"a.py": "a = 1\n"})
     repository.git("checkout", "-q", "-b", "work")
     repository.write("a.py", "a = 2\n")
@@ -16,7 +16,7 @@ def test_the_same_work_has_the_same_digest_committed_or_not(repository: Reposito
     assert read_own_patch(git, GitReader().read(repository.path)).digest == before
 
 
-def test_untracked_files_are_read_within_one_budget(repository: Repository) -> None:
+def test_untracked_files_are_read_within_one_budget(repository: Repository):
     """Many large files that nobody ignores must cost no more than a few."""
     repository.commit("one", {"a.py": "a = 1\n"})
     text = "breakpoint()\n" + "x = 'words of forty characters, more or less'\n" * 9_000
@@ -32,21 +32,21 @@ def test_untracked_files_are_read_within_one_budget(repository: Repository) -> N
     assert {"z/data.json", "build/out.py", "made/19.py"} <= patch.untracked
 
 
-def test_a_long_change_of_one_file_is_read_up_to_a_number_of_lines(repository: Repository) -> None:
+def test_a_long_change_of_one_file_is_read_up_to_a_number_of_lines(repository: Repository):
     repository.commit("one", {"a.py": "a = 1\n"})
     repository.write("a.py", "b = 2\n" * (MAX_LINES + 10))
     added = read_own_patch(Git(repository.path), GitReader().read(repository.path)).added
     assert MAX_LINES - 10 < len(added) <= MAX_LINES
 
 
-def test_lines_of_a_patch_that_look_like_headers_are_lines() -> None:
+def test_lines_of_a_patch_that_look_like_headers_are_lines():
     patch = "\x01abc\n\ndiff --git a.txt a.txt\n--- a.txt\n+++ a.txt\n@@ -0,0 +1,2 @@\n+++ b/evil.txt\n+second\n"
     *_, file = read_patch(patch.split("\n"))
     assert (file.commit, file.path) == ("abc", "a.txt")
     assert [(line.line, line.text) for line in file.added] == [(1, "++ b/evil.txt"), (2, "second")]
 
 
-def test_the_added_lines_of_a_merge_are_those_that_no_parent_has() -> None:
+def test_the_added_lines_of_a_merge_are_those_that_no_parent_has():
     patch = (
         "\x01abc\n\ndiff --cc a.txt\nindex 1,2..3\n--- a.txt\n+++ a.txt\n@@@ -7,1 -4,2 +7,4 @@@\n"
         " -theirs\n++both\n+ ours\n +kept\n--gone\n++new\n"
@@ -56,6 +56,6 @@ def test_the_added_lines_of_a_merge_are_those_that_no_parent_has() -> None:
     assert [line.text for line in file.removed] == ["gone"]
 
 
-def test_a_quoted_name_that_is_cut_off_stays_as_it_is() -> None:
+def test_a_quoted_name_that_is_cut_off_stays_as_it_is():
     assert unquote_name('"caf\\303\\251"') == "café"
     assert unquote_name('"a\\"') == '"a\\"'

@@ -26,7 +26,7 @@ def read_state(repository: Repository) -> Read:
     return lambda: reader.read(repository.path)
 
 
-def test_each_file_says_how_it_differs_from_head(repository: Repository, read_state: Read) -> None:
+def test_each_file_says_how_it_differs_from_head(repository: Repository, read_state: Read):
     repository.commit("one", {"kept.py": "1", "edited.py": "1", "gone.py": "1", "staged.py": "1"})
     repository.write("edited.py", "2")
     repository.write("staged.py", "2")
@@ -45,7 +45,7 @@ def test_each_file_says_how_it_differs_from_head(repository: Repository, read_st
     assert [file.path for file in state.files if file.modified_at is None] == ["gone.py"]
 
 
-def test_a_clean_tree_is_clean_also_without_optional_locks(repository: Repository, read_state: Read) -> None:
+def test_a_clean_tree_is_clean_also_without_optional_locks(repository: Repository, read_state: Read):
     repository.commit("one", {"a.py": "1"})
     touch(repository.path / "a.py", T0)
     index = repository.path / ".git/index"
@@ -54,7 +54,7 @@ def test_a_clean_tree_is_clean_also_without_optional_locks(repository: Repositor
     assert index.stat().st_mtime_ns == before, "reading must not write"
 
 
-def test_files_that_tools_leave_are_no_work_of_a_person(repository: Repository, read_state: Read) -> None:
+def test_files_that_tools_leave_are_no_work_of_a_person(repository: Repository, read_state: Read):
     repository.commit("one", {"pkg/a.py": "1"})
     for name in ("pkg/__pycache__/a.pyc", "node_modules/x/y.js", "new/__pycache__/b.pyc"):
         repository.write(name, "1")
@@ -63,7 +63,7 @@ def test_files_that_tools_leave_are_no_work_of_a_person(repository: Repository, 
     assert [file.path for file in read_state().files] == ["new/b.py"]
 
 
-def test_branches_have_dates_and_are_merged_or_not(repository: Repository, read_state: Read) -> None:
+def test_branches_have_dates_and_are_merged_or_not(repository: Repository, read_state: Read):
     commit_at(repository, "one", {"a.py": "1"}, T0)
     repository.git("branch", "done")
     repository.git("checkout", "-q", "-b", "feature/x")
@@ -79,9 +79,7 @@ def test_branches_have_dates_and_are_merged_or_not(repository: Repository, read_
     assert [branch.name for branch in state.open_branches] == ["feature/x"]
 
 
-def test_a_branch_of_a_session_is_not_listed_until_somebody_commits_to_it(
-    repository: Repository, read_state: Read
-) -> None:
+def test_a_branch_of_a_session_is_not_listed_until_somebody_commits_to_it(repository: Repository, read_state: Read):
     repository.commit("one", {"a.py": "1"})
     repository.git("branch", "-m", "trunk")
     git = Git(repository.path)
@@ -100,9 +98,7 @@ def test_a_branch_of_a_session_is_not_listed_until_somebody_commits_to_it(
 
 
 @pytest.mark.parametrize("value", ["a\fb", "a\u2028b", "a\x1cb", "a\x0bb", "a\x85b", "a\rb", "sess_1\n and more"])
-def test_a_commit_message_cannot_break_the_list_of_branches(
-    repository: Repository, read_state: Read, value: str
-) -> None:
+def test_a_commit_message_cannot_break_the_list_of_branches(repository: Repository, read_state: Read, value: str):
     repository.commit("one", {"a.py": "1"})
     repository.git("switch", "-c", "theirs")
     repository.commit(f"theirs\n\nSession: {value}", {"b.py": "2"})
@@ -111,7 +107,7 @@ def test_a_commit_message_cannot_break_the_list_of_branches(
     assert {branch.name for branch in read_state().branches} == {"main", "theirs"}
 
 
-def test_a_clone_has_its_base_and_its_upstream_at_the_remote(repository: Repository, tmp_path: Path) -> None:
+def test_a_clone_has_its_base_and_its_upstream_at_the_remote(repository: Repository, tmp_path: Path):
     repository.git("branch", "-m", "stable")
     commit_at(repository, "one", {"a.py": "1"}, T0)
     repository.git("branch", "idea")
@@ -131,7 +127,7 @@ def test_a_clone_has_its_base_and_its_upstream_at_the_remote(repository: Reposit
 @pytest.mark.parametrize("default, base", [("release/2026", "release/2026"), ("gone", "develop"), ("", "develop")])
 def test_the_base_of_a_repository_without_a_remote_can_be_named_by_git_itself(
     repository: Repository, read_state: Read, default: str, base: str
-) -> None:
+):
     repository.commit("one", {"a.py": "1"})
     repository.git("branch", "-m", "release/2026")
     repository.git("branch", "develop")
@@ -139,7 +135,7 @@ def test_the_base_of_a_repository_without_a_remote_can_be_named_by_git_itself(
     assert read_state().base == base
 
 
-def test_the_commits_since_the_last_tag_are_counted(repository: Repository, read_state: Read) -> None:
+def test_the_commits_since_the_last_tag_are_counted(repository: Repository, read_state: Read):
     commit_at(repository, "one", {"a.py": "1"}, T0)
     repository.git("tag", "v1.1")
     commit_at(repository, "two", {"a.py": "2"}, T0 + timedelta(days=1))
@@ -152,7 +148,7 @@ def test_the_commits_since_the_last_tag_are_counted(repository: Repository, read
     assert (state.tag, len(state.subjects), state.commits_since_tag) == ("v1.2", 5, 5)
 
 
-def test_submodules_are_not_entered(repository: Repository, read_state: Read, tmp_path: Path) -> None:
+def test_submodules_are_not_entered(repository: Repository, read_state: Read, tmp_path: Path):
     library = Repository(tmp_path / "library")
     library.commit("one", {"lib.py": "1"})
     repository.commit("one", {"a.py": "1"})
@@ -166,7 +162,7 @@ def test_submodules_are_not_entered(repository: Repository, read_state: Read, tm
 
 def test_nothing_is_walked_again_until_a_ref_moves(
     repository: Repository, read_state: Read, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     commands = []
     run = Git.run
 
@@ -185,7 +181,7 @@ def test_nothing_is_walked_again_until_a_ref_moves(
     assert read_state().tag == "v1"
 
 
-def test_the_base_is_known_and_how_far_a_branch_is_from_it(repository: Repository, read_state: Read) -> None:
+def test_the_base_is_known_and_how_far_a_branch_is_from_it(repository: Repository, read_state: Read):
     first = repository.commit("one", {"a.py": "1"})
     repository.git("checkout", "-q", "-b", "feature/x")
     repository.commit("x", {"x.py": "1"})
@@ -200,7 +196,7 @@ def test_the_base_is_known_and_how_far_a_branch_is_from_it(repository: Repositor
     assert (state.head, state.branch, state.detached) == (first, "", True)
 
 
-def test_a_commit_is_in_the_history_of_a_later_one_and_files_between_are_listed(repository: Repository) -> None:
+def test_a_commit_is_in_the_history_of_a_later_one_and_files_between_are_listed(repository: Repository):
     first = repository.commit("one", {"a.py": "1", "b.py": "1"})
     second = repository.commit("two", {"a.py": "2"})
     assert is_in_history(repository.path, first, second)
@@ -214,13 +210,13 @@ def test_a_commit_is_in_the_history_of_a_later_one_and_files_between_are_listed(
     assert list_files_between(repository.path, "1" * 40, second) is None
 
 
-def test_an_untracked_folder_names_at_most_300_files(repository: Repository, read_state: Read) -> None:
+def test_an_untracked_folder_names_at_most_300_files(repository: Repository, read_state: Read):
     for number in range(301):
         repository.write(f"many/f{number:03}.txt", "1")
     assert len(read_state().files) == 300
 
 
-def test_the_base_is_found_behind_three_hundred_branches(repository: Repository, read_state: Read) -> None:
+def test_the_base_is_found_behind_three_hundred_branches(repository: Repository, read_state: Read):
     commit_at(repository, "begin", {"a.txt": "1\n"}, T0)
     repository.git("checkout", "-q", "-b", "work")
     commit_at(repository, "work", {"a.txt": "2\n"}, T0 + timedelta(days=8))
@@ -230,7 +226,7 @@ def test_the_base_is_found_behind_three_hundred_branches(repository: Repository,
     assert (state.base, state.base_name, state.ahead_of_base) == ("main", "main", 1)
 
 
-def test_a_clone_without_its_history_has_no_habits(repository: Repository, tmp_path: Path) -> None:
+def test_a_clone_without_its_history_has_no_habits(repository: Repository, tmp_path: Path):
     """The state is read all the same: without habits, and with everything else."""
     for number in range(3):
         repository.commit(f"commit {number}", {"a.py": f"{number}\n", "b.py": f"{number}\n"})

@@ -14,7 +14,7 @@ from tests.support.helpers import refused
 from tests.support.programs import run_git
 
 
-def test_the_root_is_found_from_any_folder_inside(tmp_path: Path) -> None:
+def test_the_root_is_found_from_any_folder_inside(tmp_path: Path):
     repository = Repository(tmp_path / "päth with spaces")
     repository.write("src/deep/a.py", "")
     assert find_repository_root(repository.path / "src" / "deep") == repository.path
@@ -23,7 +23,7 @@ def test_the_root_is_found_from_any_folder_inside(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name, code", [("bare.git", "bare_repository"), ("plain", "no_repository"), ("gone", "no_folder")]
 )
-def test_folders_without_a_working_tree_are_refused(tmp_path: Path, name: str, code: str) -> None:
+def test_folders_without_a_working_tree_are_refused(tmp_path: Path, name: str, code: str):
     run_git(tmp_path, "init", "-q", "--bare", "bare.git")
     (tmp_path / "plain").mkdir()
     refused(code, lambda: find_repository_root(tmp_path / name))
@@ -37,7 +37,7 @@ def test_folders_without_a_working_tree_are_refused(tmp_path: Path, name: str, c
         (".git", "gitdir: /gone/.git/worktrees/shop", "/gone/.git/worktrees/shop, which does not exist"),
     ],
 )
-def test_a_damaged_repository_is_called_damaged(tmp_path: Path, file: str, content: str, part: str) -> None:
+def test_a_damaged_repository_is_called_damaged(tmp_path: Path, file: str, content: str, part: str):
     """`git init` would be the wrong advice."""
     if file != ".git":
         Repository(tmp_path)
@@ -47,20 +47,20 @@ def test_a_damaged_repository_is_called_damaged(tmp_path: Path, file: str, conte
     assert "git init" not in refusal.fix
 
 
-def test_a_folder_with_a_name_that_is_not_utf8_is_refused_each_time(tmp_path: Path) -> None:
+def test_a_folder_with_a_name_that_is_not_utf8_is_refused_each_time(tmp_path: Path):
     folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9"))
     Repository(folder)
     for _ in range(2):
         refused("unfit_path", lambda: find_repository_root(folder))
 
 
-def test_a_failing_command_tells_what_git_said_unless_its_exit_code_is_allowed(repository: Repository) -> None:
+def test_a_failing_command_tells_what_git_said_unless_its_exit_code_is_allowed(repository: Repository):
     with pytest.raises(GitError, match="unknown-ref"):
         Git(repository.path).text("rev-parse", "--verify", "unknown-ref")
     assert Git(repository.path).run("rev-parse", "--verify", "-q", "unknown-ref", allowed=(0, 1)).returncode == 1
 
 
-def test_a_repository_cannot_make_us_run_its_programs(repository: Repository) -> None:
+def test_a_repository_cannot_make_us_run_its_programs(repository: Repository):
     """Neither hooks nor a file-system monitor named in the repository's configuration are started."""
     repository.commit("one", {"a.txt": "1"})
     trap = repository.write("trap.sh", f"#!/bin/sh\ntouch {repository.path}/sprung\n")
@@ -87,7 +87,7 @@ sys.stdin.read()
 @pytest.mark.long
 def test_the_temporary_files_of_a_killed_process_are_removed_by_the_next_one(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
@@ -115,12 +115,12 @@ def test_the_temporary_files_of_a_killed_process_are_removed_by_the_next_one(
 
 def test_the_environment_cannot_point_git_elsewhere(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
     assert Git(repository.path).text("rev-parse", "--is-inside-work-tree") == "true"
 
 
-def test_a_workspace_whose_repository_is_that_of_a_folder_above_is_lost(repository: Repository) -> None:
+def test_a_workspace_whose_repository_is_that_of_a_folder_above_is_lost(repository: Repository):
     inner = repository.path / "inner"
     inner.mkdir()
     refusal = find_workspace_refusal(str(inner))

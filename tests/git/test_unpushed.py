@@ -30,7 +30,7 @@ def list_places(result: UnpushedWork) -> list[tuple[str, int]]:
     return [(problem.path, problem.line) for problem in result.committed]
 
 
-def test_commits_of_any_remote_branch_are_pushed(repository: Repository, tmp_path: Path) -> None:
+def test_commits_of_any_remote_branch_are_pushed(repository: Repository, tmp_path: Path):
     repository.commit("begin", {"a.py": "x = 1\n"})
     repository.git("clone", "-q", "--bare", ".", str(tmp_path / "origin.git"))
     repository.git("remote", "add", "origin", str(tmp_path / "origin.git"))
@@ -46,7 +46,7 @@ def test_commits_of_any_remote_branch_are_pushed(repository: Repository, tmp_pat
     assert inspect_repository(repository).unpushed == UnpushedWork()
 
 
-def test_without_a_remote_the_commits_of_the_last_week_are_not_pushed(repository: Repository) -> None:
+def test_without_a_remote_the_commits_of_the_last_week_are_not_pushed(repository: Repository):
     now = datetime(2026, 3, 2, tzinfo=UTC)
     repository.commit("begin", {"a.py": "x = 1\n"}, at=(now - timedelta(days=30)).isoformat())
     repository.commit("key", {"config.py": f"KEY = '{GITHUB_TOKEN}'\n"}, at=(now - timedelta(days=2)).isoformat())
@@ -55,7 +55,7 @@ def test_without_a_remote_the_commits_of_the_last_week_are_not_pushed(repository
     assert list_places(inspect_repository(repository, now + timedelta(days=6)).unpushed) == []
 
 
-def test_staged_and_changed_files_are_read_and_untracked_ones_are_not(repository: Repository) -> None:
+def test_staged_and_changed_files_are_read_and_untracked_ones_are_not(repository: Repository):
     repository.commit("begin", {"a.py": "x = 1\n", "b [1].py": "y = 1\n"}, at="2020-01-01T00:00:00+00:00")
     repository.write("a.py", f"x = 1\nKEY = '{GITHUB_TOKEN}'\n")
     repository.git("add", "a.py")
@@ -66,7 +66,7 @@ def test_staged_and_changed_files_are_read_and_untracked_ones_are_not(repository
     assert [(problem.path, problem.line) for problem in uncommitted] == [("a.py", 2), ("b [1].py", 1)]
 
 
-def test_a_key_that_was_there_before_is_no_problem(repository: Repository) -> None:
+def test_a_key_that_was_there_before_is_no_problem(repository: Repository):
     base = repository.commit("begin", {"config.py": f"KEY = '{GITHUB_TOKEN}'\n" + "x = 1\n" * 20, ".env": "A=1\n"})
     repository.git("mv", "config.py", "settings.py")
     repository.write("settings.py", f"KEY = '{GITHUB_TOKEN}'\n" + "x = 1\n" * 20 + "y = 2\n")
@@ -91,7 +91,7 @@ KIND_BY_FILE: dict[str, tuple[int, str]] = {
 """The size of each file in bytes, and the kind of problem that it is, "" for none."""
 
 
-def test_files_that_belong_in_no_repository_are_found(repository: Repository) -> None:
+def test_files_that_belong_in_no_repository_are_found(repository: Repository):
     base = repository.commit("begin", dict.fromkeys(("old.sql", "grown.sql"), "x" * 600_000))
     repository.commit("all", {path: "x" * size for path, (size, _) in KIND_BY_FILE.items()})
     kinds = {problem.path.removesuffix("/"): problem.kind for problem in find_problems(repository, base)}
@@ -100,7 +100,7 @@ def test_files_that_belong_in_no_repository_are_found(repository: Repository) ->
     assert kinds == expected
 
 
-def test_a_file_that_a_later_commit_removed_is_still_in_the_history(repository: Repository) -> None:
+def test_a_file_that_a_later_commit_removed_is_still_in_the_history(repository: Repository):
     base = repository.commit("begin", {"a.py": "x = 1\n"})
     repository.commit("add", {".env": "KEY=1234\n", "a.zip": "x" * 2_000_000, "b.zip": "x" * 2_000_000})
     repository.git("rm", "-q", ".env", "a.zip")
@@ -113,7 +113,7 @@ def test_a_file_that_a_later_commit_removed_is_still_in_the_history(repository: 
     }
 
 
-def test_a_problem_has_its_present_line_and_a_removed_one_counts_if_it_is_a_secret(repository: Repository) -> None:
+def test_a_problem_has_its_present_line_and_a_removed_one_counts_if_it_is_a_secret(repository: Repository):
     key, stop = f"KEY = '{GITHUB_TOKEN}'\n", "breakpoint()\n"
     base = repository.commit("begin", {"a.py": "x = 1\n"})
     repository.commit("add", {"moved.py": key, "out.py": key, "stop.py": stop, "kept.py": stop})
@@ -126,7 +126,7 @@ def test_a_problem_has_its_present_line_and_a_removed_one_counts_if_it_is_a_secr
     ]
 
 
-def test_what_a_merge_commit_itself_adds_is_read_and_what_it_brings_in_is_not(repository: Repository) -> None:
+def test_what_a_merge_commit_itself_adds_is_read_and_what_it_brings_in_is_not(repository: Repository):
     key = f"KEY = '{GITHUB_TOKEN}'\n"
     repository.commit("begin", {"a.py": "x = 1\n"})
     repository.git("switch", "-q", "-c", "upstream")
@@ -146,7 +146,7 @@ def test_what_a_merge_commit_itself_adds_is_read_and_what_it_brings_in_is_not(re
     ]
 
 
-def test_a_changed_file_with_many_keys_is_read_once(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_file_with_many_keys_is_read_once(repository: Repository, monkeypatch: pytest.MonkeyPatch):
     base = repository.commit("begin", {"a.py": "x = 1\n"})
     keys = "".join(f"KEY_{number} = '{GITHUB_TOKEN}'\n" for number in range(50))
     repository.commit("keys", {"keys.py": keys, "gone.py": keys})
@@ -171,7 +171,7 @@ def test_a_changed_file_with_many_keys_is_read_once(repository: Repository, monk
 
 def test_findings_that_cannot_be_compared_with_the_files_are_still_found(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     repository.commit("key", {"config.py": f"KEY = '{GITHUB_TOKEN}'\n"})
 
     def fail(*_: object) -> UnpushedWork:
@@ -182,16 +182,14 @@ def test_findings_that_cannot_be_compared_with_the_files_are_still_found(
     assert (list_places(result.unpushed), dict(result.unknown)) == ([("config.py", 1)], {"unpushed": "MemoryError()"})
 
 
-def test_a_problem_in_a_file_whose_name_is_no_text_is_found(repository: Repository) -> None:
+def test_a_problem_in_a_file_whose_name_is_no_text_is_found(repository: Repository):
     base = repository.commit("begin", {"a.py": "x = 1\n"})
     repository.commit("key", {os.fsdecode(b"caf\xe9.py"): f"KEY = '{GITHUB_TOKEN}'\n"})
     [problem] = find_problems(repository, base)
     assert os.fsencode(problem.path) == b"caf\xe9.py"
 
 
-def test_commits_beyond_the_limit_are_counted_and_not_read(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_commits_beyond_the_limit_are_counted_and_not_read(repository: Repository, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(unpushed, "MAX_BYTES", 10_000)
     base = repository.commit("begin", {"a.py": "x = 1\n"})
     repository.commit("vendored", {"much.py": f"KEY = '{GITHUB_TOKEN}'\n" + "x = 1\n" * 10_000})
@@ -200,7 +198,7 @@ def test_commits_beyond_the_limit_are_counted_and_not_read(
     assert (result.unread, list_places(result)) == (1, [("config.py", 1)])
 
 
-def test_fixups_are_counted_up_to_the_first_commit(repository: Repository) -> None:
+def test_fixups_are_counted_up_to_the_first_commit(repository: Repository):
     repository.commit("begin: words", {"a.txt": "1\n"})
     repository.commit("other", {"b.txt": "1\n"})
     repository.commit("fixup! begin: words", {"a.txt": "2\n"})

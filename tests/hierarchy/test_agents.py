@@ -36,18 +36,18 @@ def read_recorded_kinds(database: Database) -> list[str]:
     return [entry.kind for entry in reversed(Ledger(database).latest())]
 
 
-def test_a_second_run_touches_nothing(agents: Agents, folder: Path) -> None:
+def test_a_second_run_touches_nothing(agents: Agents, folder: Path):
     (folder / "cfo" / "soul.md").write_text("mine")
     assert not agents.ensure_organisation()
     assert agents.read_soul("cfo") == "mine"
 
 
 @pytest.mark.parametrize("agent_id", ["", "Big", "../up", "a b", "1st", "owner", "a" * 41, ".hidden", "ä"])
-def test_bad_ids_are_refused(agents: Agents, agent_id: str) -> None:
+def test_bad_ids_are_refused(agents: Agents, agent_id: str):
     refused("bad_id", lambda: agents.add(agent_id, reports_to="ceo"))
 
 
-def test_a_move_keeps_unknown_keys_of_the_file(agents: Agents, folder: Path, database: Database) -> None:
+def test_a_move_keeps_unknown_keys_of_the_file(agents: Agents, folder: Path, database: Database):
     file = folder / "gardener" / "comms.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"discord": "#garden"}))
     assert agents.move("gardener", "cro").reports_to == "cro"
@@ -55,12 +55,12 @@ def test_a_move_keeps_unknown_keys_of_the_file(agents: Agents, folder: Path, dat
     assert read_recorded_kinds(database) == ["AgentMoved"]
 
 
-def test_a_move_that_makes_a_circle_is_refused(agents: Agents) -> None:
+def test_a_move_that_makes_a_circle_is_refused(agents: Agents):
     refused("circle", lambda: agents.move("cto", "backend_builder"))
     refused("circle", lambda: agents.move("cto", "cto"))
 
 
-def test_a_circle_longer_than_a_chain_of_guidance_is_refused_too(agents: Agents) -> None:
+def test_a_circle_longer_than_a_chain_of_guidance_is_refused_too(agents: Agents):
     names = [f"a{number}" for number in range(CascadeConfig().depth + 2)]
     for name, leader in zip(names, ["owner", *names], strict=False):
         agents.add(name, reports_to=leader)
@@ -68,7 +68,7 @@ def test_a_circle_longer_than_a_chain_of_guidance_is_refused_too(agents: Agents)
     assert agents.get("cto").reports_to == "ceo"
 
 
-def test_a_retired_agent_can_be_restored(agents: Agents, folder: Path, database: Database) -> None:
+def test_a_retired_agent_can_be_restored(agents: Agents, folder: Path, database: Database):
     soul = (folder / "junior_backend" / "soul.md").read_bytes()
     assert agents.retire("junior_backend") == "junior_backend"
     [agent] = agents.list_retired()
@@ -93,7 +93,7 @@ def test_a_retired_agent_can_be_restored(agents: Agents, folder: Path, database:
     assert read_recorded_kinds(database) == ["AgentRetired", "AgentAdded", "AgentRetired", "AgentAdded"]
 
 
-def test_an_agent_that_serves_a_channel_or_leads_others_cannot_be_retired(agents: Agents) -> None:
+def test_an_agent_that_serves_a_channel_or_leads_others_cannot_be_retired(agents: Agents):
     assert "research" in refused("serves_channel", lambda: agents.retire("researcher")).message
     assert "junior_frontend reports to" in refused("has_reports", lambda: agents.retire("frontend_builder")).message
 
@@ -116,7 +116,7 @@ def test_an_agent_that_serves_a_channel_or_leads_others_cannot_be_retired(agents
 )
 def test_a_broken_folder_is_shown_with_its_reason_and_may_spend_nothing(
     agents: Agents, folder: Path, file: str, text: str | bytes | None, reason: str
-) -> None:
+):
     path = folder / "dreamer" / file
     if text is None:
         path.unlink()
@@ -130,14 +130,14 @@ def test_a_broken_folder_is_shown_with_its_reason_and_may_spend_nothing(
     refused("broken_agent", lambda: agents.move("dreamer", "ceo"))
 
 
-def test_budgets_come_from_tools_json(agents: Agents, folder: Path) -> None:
+def test_budgets_come_from_tools_json(agents: Agents, folder: Path):
     assert agents.read_budget("dreamer") is None
     assert agents.read_budget("nobody") is None
     (folder / "dreamer" / "tools.json").write_text('{"budget": {"usd_per_day": 0.25}}')
     assert agents.read_budget("dreamer") == 250_000
 
 
-def test_a_link_to_itself_is_shown_as_broken_and_harms_no_other(agents: Agents, folder: Path) -> None:
+def test_a_link_to_itself_is_shown_as_broken_and_harms_no_other(agents: Agents, folder: Path):
     (folder / "loop").symlink_to(folder / "loop")
     (folder / "astray").symlink_to(folder / "astray" / "deeper")
     broken = {agent.id: agent.broken.rpartition(": ")[0] for agent in agents.list() if agent.broken}
@@ -147,7 +147,7 @@ def test_a_link_to_itself_is_shown_as_broken_and_harms_no_other(agents: Agents, 
 
 
 @pytest.mark.parametrize("name", ["comms.json", "tools.json"])
-def test_a_pipe_in_place_of_a_file_is_not_waited_for(agents: Agents, folder: Path, name: str) -> None:
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(agents: Agents, folder: Path, name: str):
     (folder / "dreamer" / name).unlink()
     os.mkfifo(folder / "dreamer" / name)
     [broken] = [agent for agent in agents.list() if agent.broken]
@@ -157,7 +157,7 @@ def test_a_pipe_in_place_of_a_file_is_not_waited_for(agents: Agents, folder: Pat
     assert "not a regular file" in refused("unreadable_file", lambda: agents.read_soul("cto")).message
 
 
-def test_a_soul_that_cannot_be_read_is_a_problem_and_keeps_its_agent(agents: Agents, folder: Path) -> None:
+def test_a_soul_that_cannot_be_read_is_a_problem_and_keeps_its_agent(agents: Agents, folder: Path):
     (folder / "cto" / "soul.md").unlink()
     (folder / "ceo" / "soul.md").write_bytes(b"# Z\xff")
     assert agents.find_problems() == [
@@ -167,14 +167,14 @@ def test_a_soul_that_cannot_be_read_is_a_problem_and_keeps_its_agent(agents: Age
     assert not any(agent.broken for agent in agents.list())
 
 
-def test_a_channel_whose_agent_is_gone_is_a_problem_with_its_way_out(agents: Agents, folder: Path) -> None:
+def test_a_channel_whose_agent_is_gone_is_a_problem_with_its_way_out(agents: Agents, folder: Path):
     shutil.rmtree(folder / "researcher")
     [problem] = agents.find_problems()
     reason = "channel research is served by researcher, which does not exist"
     assert problem == f"{reason}: clawpy config set channels.research.agent OTHER"
 
 
-def test_a_broken_agent_has_no_leaders_and_holds_none_of_them_back(agents: Agents, folder: Path) -> None:
+def test_a_broken_agent_has_no_leaders_and_holds_none_of_them_back(agents: Agents, folder: Path):
     (folder / "junior_backend" / "tools.json").write_text("{")
     lineage = agents.find_lineage("junior_backend")
     assert (lineage.leaders, lineage.is_loose) == ((), True)

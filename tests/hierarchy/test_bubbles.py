@@ -59,7 +59,7 @@ def find_refusing_gate(
         ({"text": "one two three six seven eight nine ten"}, ""),
     ],
 )
-def test_a_learning_is_refused_by_the_first_gate_that_it_does_not_pass(fields: dict[str, Any], gate: str) -> None:
+def test_a_learning_is_refused_by_the_first_gate_that_it_does_not_pass(fields: dict[str, Any], gate: str):
     assert find_refusing_gate(make_learning(1, **fields)) == gate
 
 
@@ -67,12 +67,12 @@ def test_a_learning_is_refused_by_the_first_gate_that_it_does_not_pass(fields: d
     "tier, from_worker, to_leader",
     [(1, "tier", ""), (2, "tier", ""), (3, "tier", ""), (4, "", "leader"), (5, "", "leader")],
 )
-def test_findings_go_from_tiers_4_and_5_to_tiers_1_to_3(tier: int, from_worker: str, to_leader: str) -> None:
+def test_findings_go_from_tiers_4_and_5_to_tiers_1_to_3(tier: int, from_worker: str, to_leader: str):
     assert find_refusing_gate(make_learning(), tier=tier) == from_worker
     assert find_refusing_gate(make_learning(), leader=replace(LEADER, tier=tier)) == to_leader
 
 
-def test_without_a_leader_or_switched_off_nothing_goes_up() -> None:
+def test_without_a_leader_or_switched_off_nothing_goes_up():
     assert find_refusing_gate(make_learning(), leader=None) == "leader"
     assert find_refusing_gate(make_learning(), config=CascadeConfig(enable_upward_bubbling=False)) == "enabled"
 
@@ -87,7 +87,7 @@ def test_without_a_leader_or_switched_off_nothing_goes_up() -> None:
 )  # fmt: skip
 def test_a_category_is_relevant_to_a_domain_that_shares_a_word_or_includes_everything(
     category: str, domain: str, expected: bool
-) -> None:
+):
     assert is_relevant(category, domain)[0] is expected
 
 
@@ -101,7 +101,7 @@ def test_a_category_is_relevant_to_a_domain_that_shares_a_word_or_includes_every
         ("a b !", "a b !", False),
     ],
 )
-def test_a_pattern_says_the_same_from_a_similarity_of_0_6(text: str, pattern: str, is_found: bool) -> None:
+def test_a_pattern_says_the_same_from_a_similarity_of_0_6(text: str, pattern: str, is_found: bool):
     item = ProfileItem("key", pattern)
     assert find_pattern(text, (ProfileItem("a", "nothing here"), item)) == (item if is_found else None)
 
@@ -116,7 +116,7 @@ def find_refusal(bubble: Bubble) -> tuple[str, str]:
     return bubble.refused_by.name, bubble.refused_by.reason
 
 
-def test_a_finding_becomes_a_pattern_and_is_not_new_after_that(world: Organisation) -> None:
+def test_a_finding_becomes_a_pattern_and_is_not_new_after_that(world: Organisation):
     queued = world.bubbles.offer(make_learning())
     assert (queued.state, queued.leader, len(queued.gates)) == (BubbleState.QUEUED, "lead", 7)
     assert list_learned_texts(world) == []
@@ -135,7 +135,7 @@ def test_a_finding_becomes_a_pattern_and_is_not_new_after_that(world: Organisati
     ]
 
 
-def test_a_learning_is_judged_again_only_if_it_became_more_certain(world: Organisation) -> None:
+def test_a_learning_is_judged_again_only_if_it_became_more_certain(world: Organisation):
     weak = world.bubbles.offer(make_learning(confidence=0.5))
     assert find_refusal(weak)[0] == "confidence"
     assert world.bubbles.offer(make_learning(confidence=0.5)) == weak
@@ -146,7 +146,7 @@ def test_a_learning_is_judged_again_only_if_it_became_more_certain(world: Organi
     assert len(world.bubbles.list()) == 1
 
 
-def test_the_most_important_findings_go_first_and_those_over_the_cap_wait(world: Organisation) -> None:
+def test_the_most_important_findings_go_first_and_those_over_the_cap_wait(world: Organisation):
     for number in range(5):
         world.bubbles.offer(make_learning(number, importance=0.6 + number / 20))
     first = world.bubbles.flush()
@@ -156,7 +156,7 @@ def test_the_most_important_findings_go_first_and_those_over_the_cap_wait(world:
     assert len(list_learned_texts(world)) == 5
 
 
-def test_two_findings_that_say_the_same_become_one_pattern_with_both_sources(world: Organisation) -> None:
+def test_two_findings_that_say_the_same_become_one_pattern_with_both_sources(world: Organisation):
     world.bubbles.offer(make_learning(1, text="run the migrations before the tests"))
     world.bubbles.offer(make_learning(2, text="run the migrations before all the tests"))
     world.bubbles.flush()
@@ -165,9 +165,7 @@ def test_two_findings_that_say_the_same_become_one_pattern_with_both_sources(wor
     assert {bubble.pattern for bubble in world.bubbles.list()} == {pattern.key}
 
 
-def test_the_findings_of_a_leader_are_one_entry_that_waits_as_long_as_the_oldest(
-    world: Organisation, clock: FakeClock
-) -> None:
+def test_the_findings_of_a_leader_are_one_entry_that_waits_as_long_as_the_oldest(world: Organisation, clock: FakeClock):
     assert world.bubbles.waiting() == []
     first = world.bubbles.offer(make_learning(1, importance=0.6))
     [entry] = world.bubbles.waiting()
@@ -193,7 +191,7 @@ def test_the_findings_of_a_leader_are_one_entry_that_waits_as_long_as_the_oldest
 )
 def test_a_queue_that_cannot_go_up_says_why(
     world: Organisation, settings: dict[str, Any], file: str | None, reason: str
-) -> None:
+):
     world.bubbles.offer(make_learning())
     world.configure(**settings)
     if file:
@@ -206,7 +204,7 @@ def test_a_queue_that_cannot_go_up_says_why(
     assert (report.flushed, report.waiting) == ({}, 1)
 
 
-def test_a_finding_follows_its_agent_to_another_leader_through_the_gates(world: Organisation) -> None:
+def test_a_finding_follows_its_agent_to_another_leader_through_the_gates(world: Organisation):
     world.bubbles.offer(make_learning(1))
     world.bubbles.offer(make_learning(2))
     edit_profile(world.profiles, "cto", "patterns", key="known", value="alpha2 beta2 gamma2 delta2")
@@ -219,7 +217,7 @@ def test_a_finding_follows_its_agent_to_another_leader_through_the_gates(world: 
     assert find_refusal(refused) == ("novelty", "cto already has it as known")
 
 
-def test_a_retracted_lesson_leaves_the_queue_the_leader_and_the_souls(world: Organisation) -> None:
+def test_a_retracted_lesson_leaves_the_queue_the_leader_and_the_souls(world: Organisation):
     text = "docs end with a full stop"
     world.configure(enable_m2=True)
     world.bubbles.offer(make_learning(1, text=text))
@@ -241,7 +239,7 @@ def test_a_retracted_lesson_leaves_the_queue_the_leader_and_the_souls(world: Org
     assert (refused.id, *find_refusal(refused)) == (queued.id, "novelty", "you retracted it")
 
 
-def test_a_quote_goes_up_only_once_the_operator_approved_it(world: Organisation, clock: FakeClock) -> None:
+def test_a_quote_goes_up_only_once_the_operator_approved_it(world: Organisation, clock: FakeClock):
     bubble = world.bubbles.offer(make_learning(trust=Trust.QUOTED))
     assert bubble.state is BubbleState.QUEUED
     world.bubbles.flush()
@@ -281,7 +279,7 @@ def failing_at(database: Database, step: int) -> Iterator[list[int]]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("leader", ["lead", "cto"], ids=["same leader", "agent was moved meanwhile"])
-def test_a_fault_at_any_step_of_a_flush_loses_and_doubles_nothing(world: Organisation, leader: str) -> None:
+def test_a_fault_at_any_step_of_a_flush_loses_and_doubles_nothing(world: Organisation, leader: str):
     expected = [f"alpha{n} beta{n} gamma{n} delta{n}" for n in range(3)]
     for number in range(3):
         world.bubbles.offer(make_learning(number))

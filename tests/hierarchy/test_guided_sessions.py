@@ -61,12 +61,12 @@ def work(tmp_path: Path, database: Database, clock: FakeClock) -> GuidedWork:
         (Arms(1000, 700, 1000, 650), False),
     ],
 )
-def test_guidance_is_noisy_if_work_goes_worse_with_it_by_more_than_chance(arms: Arms, is_noisy: bool) -> None:
+def test_guidance_is_noisy_if_work_goes_worse_with_it_by_more_than_chance(arms: Arms, is_noisy: bool):
     assert (measure_harm(arms) > 0) is is_noisy
     assert -1 <= measure_harm(arms) <= 1
 
 
-def test_noisy_guidance_is_reported_once_in_each_wording(work: GuidedWork) -> None:
+def test_noisy_guidance_is_reported_once_in_each_wording(work: GuidedWork):
     work.run(10, bad=False)
     edit_profile(work.world.profiles, "lead", "patterns", key="rush", value="Skip the tests when it is late")
     work.run(9, bad=True)
@@ -83,7 +83,7 @@ def test_noisy_guidance_is_reported_once_in_each_wording(work: GuidedWork) -> No
     assert len(work.read_events("GuidanceFoundNoisy")) == 2
 
 
-def test_sessions_of_more_than_90_days_ago_do_not_count(work: GuidedWork, clock: FakeClock) -> None:
+def test_sessions_of_more_than_90_days_ago_do_not_count(work: GuidedWork, clock: FakeClock):
     work.run(10, bad=False)
     clock.advance(timedelta(days=90))
     edit_profile(work.world.profiles, "lead", "patterns", key="rush", value="Skip the tests when it is late")
@@ -96,7 +96,7 @@ def test_sessions_of_more_than_90_days_ago_do_not_count(work: GuidedWork, clock:
 )
 def test_an_item_is_reported_once_when_its_time_is_over(
     work: GuidedWork, clock: FakeClock, section: str, guided_section: str, days: int
-) -> None:
+):
     edit_profile(work.world.profiles, "lead", section, key="d1", value="We move to FastAPI")
     clock.advance(timedelta(days=days))
     work.run(1, bad=False)
@@ -110,9 +110,7 @@ def test_an_item_is_reported_once_when_its_time_is_over(
     assert event["told"] == 1
 
 
-def test_what_was_reported_is_forgotten_with_the_last_session_that_had_the_guidance(
-    work: GuidedWork, clock: FakeClock
-) -> None:
+def test_what_was_reported_is_forgotten_with_the_last_session_that_had_the_guidance(work: GuidedWork, clock: FakeClock):
     def list_reported() -> list[str]:
         with work.world.database.read() as session:
             return list(state.get_all(session, REPORTED))
@@ -131,7 +129,7 @@ def test_what_was_reported_is_forgotten_with_the_last_session_that_had_the_guida
     assert list_reported() == []
 
 
-def test_a_review_reads_no_old_sessions_while_nothing_is_reported(work: GuidedWork, clock: FakeClock) -> None:
+def test_a_review_reads_no_old_sessions_while_nothing_is_reported(work: GuidedWork, clock: FakeClock):
     work.run(1, bad=False)
     clock.advance(timedelta(days=31))
     loaded = []

@@ -19,7 +19,7 @@ from engine.model import AgentView
 from tests.support.helpers import refused
 
 
-def test_the_defaults_are_those_of_the_specification() -> None:
+def test_the_defaults_are_those_of_the_specification():
     assert CascadeConfig().model_dump() == {
         "enable_m1": True, "enable_m2": False, "cascade_depth": None, "m1_token_budget": 800,
         "m1_cache_ttl_seconds": 300, "m2_interval_seconds": 21600, "enable_upward_bubbling": True,
@@ -38,7 +38,7 @@ def test_the_defaults_are_those_of_the_specification() -> None:
         ("bubble_min_importance", -0.01), ("bubble_max_per_cycle", True), ("m1_cache_ttl_seconds", -1),
     ],
 )  # fmt: skip
-def test_a_value_out_of_bounds_is_reported_by_line_and_key_and_has_its_default(key: str, value: object) -> None:
+def test_a_value_out_of_bounds_is_reported_by_line_and_key_and_has_its_default(key: str, value: object):
     read = read_config(f'{{\n  "bubble_max_per_cycle2": 1,\n  "{key}": {json.dumps(value)}\n}}', "c.json")
     assert getattr(read.config, key) == getattr(CascadeConfig(), key)
     unknown, bad = sorted(read.problems)
@@ -47,7 +47,7 @@ def test_a_value_out_of_bounds_is_reported_by_line_and_key_and_has_its_default(k
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "nonsense", '{"bubble_min_confidence": NaN}', "[" * 100_000])
-def test_a_file_that_is_no_json_object_is_reported_and_all_defaults_count(tmp_path: Path, text: str) -> None:
+def test_a_file_that_is_no_json_object_is_reported_and_all_defaults_count(tmp_path: Path, text: str):
     file = CascadeConfigFile(tmp_path / "c.json")
     file.path.write_text(text)
     read = file.read()
@@ -55,7 +55,7 @@ def test_a_file_that_is_no_json_object_is_reported_and_all_defaults_count(tmp_pa
     assert len(read.problems) == 1
 
 
-def test_an_edit_counts_at_once(tmp_path: Path) -> None:
+def test_an_edit_counts_at_once(tmp_path: Path):
     file = CascadeConfigFile(tmp_path / "c.json")
     assert file.current == CascadeConfig()
     for budget in (100, 200, 300):  # same size, same moment
@@ -63,7 +63,7 @@ def test_an_edit_counts_at_once(tmp_path: Path) -> None:
         assert file.current.m1_token_budget == budget
 
 
-def test_an_assigned_tier_is_written_and_the_rest_of_the_file_stays(tmp_path: Path) -> None:
+def test_an_assigned_tier_is_written_and_the_rest_of_the_file_stays(tmp_path: Path):
     file = CascadeConfigFile(tmp_path / "c.json")
     file.path.write_text('{"m1_token_budget": 300, "later": 1}')
     file.assign_tier("cto", 5)
@@ -95,14 +95,14 @@ def make_agents(reports_to: dict[str, str]) -> dict[str, AgentView]:
         ("junior_frontend", 5), ("junior_backend", 5), ("junior_builder", 5),
     ],
 )  # fmt: skip
-def test_without_assignment_and_archetype_the_name_decides_the_tier(agent_id: str, tier: int) -> None:
+def test_without_assignment_and_archetype_the_name_decides_the_tier(agent_id: str, tier: int):
     resolved, rule = resolve_tier(agent_id, assigned=None, archetype="")
     assert resolved == tier
     assert rule.partition(":")[0] == "the name"
 
 
 @pytest.mark.parametrize("leaders, end", [(10, "reaches the owner"), (11, "stops after 10 leaders")])
-def test_a_chain_has_at_most_ten_leaders(leaders: int, end: str) -> None:
+def test_a_chain_has_at_most_ten_leaders(leaders: int, end: str):
     names = [f"a{n}" for n in range(leaders + 1)]
     agents = make_agents(dict(zip(names, [*names[1:], OWNER], strict=True)))
     lineage = climb_chain(agents["a0"], agents.get, depth=CascadeConfig().depth)
@@ -113,7 +113,7 @@ def test_a_chain_has_at_most_ten_leaders(leaders: int, end: str) -> None:
 @given(
     st.dictionaries(st.sampled_from("abcdef"), st.sampled_from([*"abcdefg", "owner"]), max_size=6), st.integers(1, 9)
 )
-def test_every_walk_of_a_chain_ends_and_says_why(reports_to: dict[str, str], depth: int) -> None:
+def test_every_walk_of_a_chain_ends_and_says_why(reports_to: dict[str, str], depth: int):
     agents = make_agents({"a": "b"} | reports_to)
     lineage = climb_chain(agents["a"], agents.get, depth=depth)
     leaders = {leader.id for leader in lineage.leaders}

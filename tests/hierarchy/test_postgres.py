@@ -191,7 +191,7 @@ def open_machines(folder: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> It
 @pytest.mark.parametrize("operations", [30, pytest.param(300, marks=pytest.mark.faults)])
 def test_two_engines_converge_and_nothing_is_lost(
     server: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, operations: int
-) -> None:
+):
     """Teaching, findings, edits, guided calls and summaries on two machines, the connection cut at random."""
     chance = random.Random(7)
     proxy = CuttingProxy(server, chance)
@@ -238,7 +238,7 @@ def test_two_engines_converge_and_nothing_is_lost(
 
 def test_a_call_that_recalls_a_summary_of_another_machine_is_recorded(
     server: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     make_database(server, "served")
     url = f"postgresql://clawpy@/served?host={server}"
     with open_machines(tmp_path, url, monkeypatch) as (first, second):
@@ -257,7 +257,7 @@ def test_a_call_that_recalls_a_summary_of_another_machine_is_recorded(
         assert first.read_events("CloudMemoryRecalled") == []  # the summary is its own
 
 
-def test_an_unreachable_server_blocks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_server_blocks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with open_machines(tmp_path, "postgresql://clawpy@127.0.0.1:1/postgres", monkeypatch) as (first, _):
         assert first.offer(1)
         report = first.engine.bubbles.flush()

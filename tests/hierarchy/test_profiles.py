@@ -36,7 +36,7 @@ from tests.support.helpers import refused
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def test_headings_seed_a_profile() -> None:
+def test_headings_seed_a_profile():
     profile = seed_profile("cto", SOUL.format(name="cto", domain="technology"))
     assert profile.domain == "technology"
     assert profile.principles == ("cto keeps it simple.", "cto measures first.")
@@ -47,7 +47,7 @@ def test_headings_seed_a_profile() -> None:
     assert [decision.text for decision in profile.decisions] == ["cto chose SQLite."]
 
 
-def test_fenced_code_comments_and_the_inherited_section_are_no_principles() -> None:
+def test_fenced_code_comments_and_the_inherited_section_are_no_principles():
     soul = (
         "# X\n### Principles:\n* one\n1) two\nthree\n```\n## Principles\n- code\n```\n<!-- note -->\n## Other\n- no\n"
         "<!-- clawpy:inherited-wisdom -->\n## Principles\n- inherited\n<!-- /clawpy:inherited-wisdom -->\n"
@@ -56,13 +56,13 @@ def test_fenced_code_comments_and_the_inherited_section_are_no_principles() -> N
 
 
 @given(st.text())
-def test_any_soul_seeds_a_profile(soul: str) -> None:
+def test_any_soul_seeds_a_profile(soul: str):
     profile = seed_profile("x", "## Principles\n" + soul)
     assert all("\n" not in principle and len(principle) <= 600 for principle in profile.principles)
     assert make_slug(soul)
 
 
-def test_edits_win_over_the_soul_and_an_empty_one_brings_it_back(world: Organisation) -> None:
+def test_edits_win_over_the_soul_and_an_empty_one_brings_it_back(world: Organisation):
     edit_profile(world.profiles, "cto", "guardrails", value=["Never on a Monday."])
     edit_profile(world.profiles, "cto", "domain", value="everything")
     edit_profile(world.profiles, "cto", "patterns", key="cto_first", value="")
@@ -80,11 +80,11 @@ def test_edits_win_over_the_soul_and_an_empty_one_brings_it_back(world: Organisa
 )  # fmt: skip
 def test_an_edit_that_its_section_cannot_hold_is_refused(
     world: Organisation, section: str, value: str | list[str], code: str
-) -> None:
+):
     refused(code, lambda: edit_profile(world.profiles, "cto", section, value=value))
 
 
-def test_every_wording_stays_in_the_history_and_a_later_edit_wins_in_the_same_instant(world: Organisation) -> None:
+def test_every_wording_stays_in_the_history_and_a_later_edit_wins_in_the_same_instant(world: Organisation):
     for text in ("one", "two", "three", ""):
         edit_profile(world.profiles, "cto", "patterns", key="p", value=text)
     assert read_versions(world.database, "cto", "p") == ["", "three", "two", "one"]
@@ -104,7 +104,7 @@ ENTRIES = st.builds(
 
 @settings(max_examples=40)
 @given(st.lists(ENTRIES, max_size=12, unique_by=lambda entry: entry.identity), st.randoms(use_true_random=False))
-def test_the_newest_wins_in_whatever_order_rows_come(entries: list[ProfileEntry], random: Random) -> None:
+def test_the_newest_wins_in_whatever_order_rows_come(entries: list[ProfileEntry], random: Random):
     shuffled = [*entries, *entries[:3]]
     random.shuffle(shuffled)
     assert select_newest(entries) == select_newest(shuffled)
@@ -112,7 +112,7 @@ def test_the_newest_wins_in_whatever_order_rows_come(entries: list[ProfileEntry]
         assert winner.at == max(entry.at for entry in entries if entry.key == key)
 
 
-def test_captured_decisions_come_first_and_can_be_removed(tmp_path: Path, database: Database, clock: FakeClock) -> None:
+def test_captured_decisions_come_first_and_can_be_removed(tmp_path: Path, database: Database, clock: FakeClock):
     captured = {"lead": [ProfileItem(f"cap_{n}", f"we use tool {n}", at=BEGIN + timedelta(days=n)) for n in range(6)]}
     world = make_world(tmp_path, database, clock, load_decisions=lambda leaders: captured)
     newest = [f"cap_{n}" for n in range(5, 0, -1)]
@@ -142,11 +142,11 @@ PROFILES = st.builds(
 
 @settings(max_examples=40)
 @given(PROFILES)
-def test_a_profile_that_was_not_edited_changes_nothing(profile: LeaderProfile) -> None:
+def test_a_profile_that_was_not_edited_changes_nothing(profile: LeaderProfile):
     assert parse_edits(profile, format_profile(profile)) == ()
 
 
-def test_an_undo_restores_what_the_last_save_changed_and_the_trust_of_a_quote(world: Organisation) -> None:
+def test_an_undo_restores_what_the_last_save_changed_and_the_trust_of_a_quote(world: Organisation):
     quote = world.bubbles.offer(make_learning(trust=Trust.QUOTED))
     world.bubbles.approve(quote.id)
     world.bubbles.flush()
@@ -160,14 +160,14 @@ def test_an_undo_restores_what_the_last_save_changed_and_the_trust_of_a_quote(wo
     refused("nothing_to_undo", lambda: world.profiles.undo("lead"))
 
 
-def test_if_one_edit_is_refused_none_is_made(world: Organisation) -> None:
+def test_if_one_edit_is_refused_none_is_made(world: Organisation):
     before = world.profiles.read("cto")
     with pytest.raises(Refusal):
         world.profiles.edit("cto", [ProfileEdit("domain", "all"), ProfileEdit("nonsense", "x")])
     assert world.profiles.read("cto") == before
 
 
-def test_text_that_would_be_lost_is_refused(world: Organisation) -> None:
+def test_text_that_would_be_lost_is_refused(world: Organisation):
     before = world.profiles.read("cto")
     text = format_profile(before)
     for edited, words in (
@@ -182,12 +182,12 @@ def test_text_that_would_be_lost_is_refused(world: Organisation) -> None:
 @pytest.mark.parametrize(
     "comment", ["<!-- for the board -->", "<!-- for the board,\n- over\n\n## two lines -->", "<!-- without an end"]
 )
-def test_a_comment_in_a_profile_changes_nothing(world: Organisation, comment: str) -> None:
+def test_a_comment_in_a_profile_changes_nothing(world: Organisation, comment: str):
     before = world.profiles.read("cto")
     assert parse_edits(before, f"{comment}\n\n{format_profile(before)}") == ()
 
 
-def test_a_text_of_another_version_is_refused(world: Organisation) -> None:
+def test_a_text_of_another_version_is_refused(world: Organisation):
     before = world.profiles.read("cto")
     text = format_versioned_profile(before)
     assert parse_edits(before, text) == ()
@@ -197,7 +197,7 @@ def test_a_text_of_another_version_is_refused(world: Organisation) -> None:
     assert parse_edits(after, format_profile(before)), "a text without a version is accepted"
 
 
-def test_a_quote_in_words_that_the_operator_removed_stays_a_quote(world: Organisation) -> None:
+def test_a_quote_in_words_that_the_operator_removed_stays_a_quote(world: Organisation):
     finding = make_learning(trust=Trust.QUOTED)
     [key] = [item.key for item in world.profiles.edit("lead", [ProfileEdit("patterns", finding.text)]).patterns][:1]
     world.profiles.edit("lead", [ProfileEdit("patterns", "", key)])
@@ -207,7 +207,7 @@ def test_a_quote_in_words_that_the_operator_removed_stays_a_quote(world: Organis
     assert (learned.key, learned.trust) == (key, Trust.QUOTED)
 
 
-def test_an_undo_does_not_bring_back_what_was_forgotten(world: Organisation) -> None:
+def test_an_undo_does_not_bring_back_what_was_forgotten(world: Organisation):
     for text in ("The staging password is hunter2 for Jan.", "Ask the operator."):
         edit_profile(world.profiles, "lead", "patterns", key="staging", value=text)
     world.profiles.erase(SearchTerms(["hunter2"]))
@@ -217,7 +217,7 @@ def test_an_undo_does_not_bring_back_what_was_forgotten(world: Organisation) -> 
 
 def test_a_captured_decision_that_an_undo_brings_back_has_its_trust(
     tmp_path: Path, database: Database, clock: FakeClock
-) -> None:
+):
     quote = ProfileItem("cap_1", "we use tool 1", at=BEGIN, trust=Trust.QUOTED)
     world = make_world(tmp_path, database, clock, load_decisions=lambda leaders: {"lead": [quote]})
     edit_profile(world.profiles, "lead", "decisions", key="cap_1", value="")
@@ -227,7 +227,7 @@ def test_a_captured_decision_that_an_undo_brings_back_has_its_trust(
 
 def test_an_undo_restores_what_another_thread_wrote_just_before_the_edit(
     world: Organisation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     write = world.database.write
 
     def write_after_another(work: Any) -> Any:

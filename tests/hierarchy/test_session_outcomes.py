@@ -47,9 +47,7 @@ def make_undone(**payload: int) -> Step:
         ([TESTS_FAILED, SUCCEEDED, LANDED], "good"),  # the operator landed it although tests fail
     ],
 )
-def test_the_last_decision_on_a_session_is_its_outcome_also_when_it_is_read_twice(
-    steps: list[Step], expected: str
-) -> None:
+def test_the_last_decision_on_a_session_is_its_outcome_also_when_it_is_read_twice(steps: list[Step], expected: str):
     outcome = ""
     for _ in range(2):
         for kind, payload in steps:

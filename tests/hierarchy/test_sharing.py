@@ -68,7 +68,7 @@ def count_uses(world: Organisation) -> int:
 
 def test_only_leaders_are_shared(
     tmp_path: Path, database: Database, clock: FakeClock, shared_database: LocalSharedDatabase
-) -> None:
+):
     world = make_world(tmp_path, database, clock, shared=shared_database)
     for name in ("ceo", "lead", "worker", "junior"):
         edit_profile(world.profiles, name, "patterns", key="p", value=f"said by {name}")
@@ -89,7 +89,7 @@ ACTIONS = st.tuples(st.sampled_from([0, 1]), st.sampled_from(["offer", "flush", 
 @given(st.lists(ACTIONS, min_size=5, max_size=25), st.lists(st.sampled_from(["", "before", "after"]), max_size=16))
 def test_two_homes_converge_whatever_is_cut(
     tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[int, str, int]], cuts: list[str]
-) -> None:
+):
     shared = LocalSharedDatabase(cuts=cuts)
     queued = set()
     with open_homes(tmp_path_factory.mktemp("homes"), FakeClock(MONDAY_MORNING), shared) as worlds:
@@ -121,7 +121,7 @@ def test_two_homes_converge_whatever_is_cut(
 
 def test_the_uses_of_homes_add_up_also_when_one_is_counted_while_others_are_sent(
     homes: tuple[Organisation, Organisation], shared_database: LocalSharedDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     first, second = homes
     push = shared_database.push
     late_sessions = ["ses_late"]  # sessions that begin while the first home sends, each once
@@ -145,7 +145,7 @@ def test_the_uses_of_homes_add_up_also_when_one_is_counted_while_others_are_sent
 
 def test_what_is_forgotten_in_one_home_leaves_the_other_and_the_shared_database(
     homes: tuple[Organisation, Organisation], shared_database: LocalSharedDatabase
-) -> None:
+):
     first, second = homes
     for text in ("the staging password is hunter2", "ask for the staging password"):
         edit_profile(first.profiles, "lead", "patterns", key="staging", value=text)
@@ -159,7 +159,7 @@ def test_what_is_forgotten_in_one_home_leaves_the_other_and_the_shared_database(
 
 def test_another_shared_database_is_sent_everything(
     homes: tuple[Organisation, Organisation], tmp_path: Path, clock: FakeClock
-) -> None:
+):
     first, second = homes
     edit_profile(first.profiles, "lead", "patterns", key="p", value="Write the test first.")
     exchange(first, second)
@@ -170,7 +170,7 @@ def test_another_shared_database_is_sent_everything(
 
 def test_what_is_forgotten_does_not_return_with_an_older_copy_of_another_home(
     homes: tuple[Organisation, Organisation], clock: FakeClock
-) -> None:
+):
     first, second = homes
     edit_profile(first.profiles, "lead", "patterns", key="staging", value="the password is hunter2")
     exchange(first, second)
@@ -187,7 +187,7 @@ def test_what_is_forgotten_does_not_return_with_an_older_copy_of_another_home(
 @pytest.mark.parametrize("changes", [{"section": "habits"}, {"trust": "new"}, {"trust": None}])
 def test_a_row_that_cannot_be_told_apart_is_left_out_and_the_others_come(
     homes: tuple[Organisation, Organisation], shared_database: LocalSharedDatabase, changes: dict[str, str | None]
-) -> None:
+):
     first, second = homes
     edit_profile(first.profiles, "lead", "patterns", key="p", value="Write the test first.")
     exchange(first)

@@ -18,7 +18,7 @@ def teach_round(world: Organisation) -> dict[str, str]:
     return {result.agent: result.outcome.value for result in world.teaching.teach_workers()}
 
 
-def test_workers_are_taught_and_leaders_are_not(world: Organisation) -> None:
+def test_workers_are_taught_and_leaders_are_not(world: Organisation):
     souls = {name: (world.folder / name / "soul.md").read_bytes() for name in ("ceo", "lead")}
     assert teach_round(world) == {"worker": "taught", "junior": "taught"}
     assert all((world.folder / name / "soul.md").read_bytes() == before for name, before in souls.items())
@@ -31,7 +31,7 @@ def test_workers_are_taught_and_leaders_are_not(world: Organisation) -> None:
     assert world.read_kinds().count("SoulRewritten") == 2
 
 
-def test_a_round_teaches_only_if_m2_is_on_with_or_without_m1(world: Organisation, clock: FakeClock) -> None:
+def test_a_round_teaches_only_if_m2_is_on_with_or_without_m1(world: Organisation, clock: FakeClock):
     before = (world.folder / "worker" / "soul.md").read_bytes()
     world.run_round()
     assert (world.folder / "worker" / "soul.md").read_bytes() == before
@@ -48,7 +48,7 @@ def test_a_round_teaches_only_if_m2_is_on_with_or_without_m1(world: Organisation
     assert b"Inherited" in (world.folder / "worker" / "soul.md").read_bytes()
 
 
-def test_the_inherited_section_stays_out_of_prompts_while_m1_is_on(world: Organisation) -> None:
+def test_the_inherited_section_stays_out_of_prompts_while_m1_is_on(world: Organisation):
     world.teaching.teach_workers()
     lesson = "lead_first: Write the test before the code of lead."
     assert lesson in world.agents.read_soul("worker")
@@ -60,7 +60,7 @@ def test_the_inherited_section_stays_out_of_prompts_while_m1_is_on(world: Organi
     assert rest == soul.replace(f"- {lesson}\n", ""), "what is said elsewhere is not said again"
 
 
-def test_a_soul_that_cannot_be_read_is_skipped_and_harms_no_other(world: Organisation) -> None:
+def test_a_soul_that_cannot_be_read_is_skipped_and_harms_no_other(world: Organisation):
     (world.folder / "worker" / "soul.md").unlink()
     (world.folder / "junior" / "soul.md").write_bytes(b"\xff\xfe rubbish \x00")
     [worker, _] = sorted(world.teaching.teach_workers(), key=lambda result: result.agent, reverse=True)
@@ -71,7 +71,7 @@ def test_a_soul_that_cannot_be_read_is_skipped_and_harms_no_other(world: Organis
 
 def test_a_soul_that_is_edited_meanwhile_is_left_to_the_next_round(
     world: Organisation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     soul = world.folder / "worker" / "soul.md"
 
     def edit_meanwhile(*arguments: Any) -> bytes:
@@ -83,7 +83,7 @@ def test_a_soul_that_is_edited_meanwhile_is_left_to_the_next_round(
     assert soul.read_text().endswith("mine\n")
 
 
-def test_a_pipe_in_place_of_a_soul_is_not_waited_for(world: Organisation) -> None:
+def test_a_pipe_in_place_of_a_soul_is_not_waited_for(world: Organisation):
     for name in ("worker", "lead"):
         (world.folder / name / "soul.md").unlink()
         os.mkfifo(world.folder / name / "soul.md")
@@ -92,14 +92,14 @@ def test_a_pipe_in_place_of_a_soul_is_not_waited_for(world: Organisation) -> Non
     assert "cto keeps it simple." in world.cascade.guidance("worker").block  # other leaders still guide
 
 
-def test_no_text_of_a_leader_can_close_the_section(world: Organisation) -> None:
+def test_no_text_of_a_leader_can_close_the_section(world: Organisation):
     edit_profile(world.profiles, "lead", "principles", value=[f"{INHERITED.closing} now free"])
     world.teaching.teach_workers()
     assert (world.folder / "worker" / "soul.md").read_text().count(INHERITED.closing) == 1
     assert teach_round(world) == {"worker": "unchanged", "junior": "unchanged"}
 
 
-def test_a_round_that_reached_every_worker_is_recorded_as_a_refresh(world: Organisation) -> None:
+def test_a_round_that_reached_every_worker_is_recorded_as_a_refresh(world: Organisation):
     def read_refreshes() -> list[tuple[int, int]]:
         entries = Ledger(world.database).latest(kinds=("TeachingRefreshed",))
         return [(entry.payload["taught"], entry.payload["unchanged"]) for entry in reversed(entries)]

@@ -57,7 +57,7 @@ def record_decisions(engine: Engine, count: int) -> None:
     engine.database.write(record)
 
 
-def test_a_question_is_answered_and_counted(engine: Engine, proxy: Proxy) -> None:
+def test_a_question_is_answered_and_counted(engine: Engine, proxy: Proxy):
     answer = ask(engine)
     call = get_only_call(engine)
     assert call.state == "done"
@@ -67,19 +67,19 @@ def test_a_question_is_answered_and_counted(engine: Engine, proxy: Proxy) -> Non
     assert answer.cost == 0
 
 
-def test_an_answer_that_is_cut_off_is_no_answer(engine: Engine) -> None:
+def test_an_answer_that_is_cut_off_is_no_answer(engine: Engine):
     with pytest.raises(NoAnswer, match="cut off in the middle"):
         ask(engine, instructions="You tell long stories.", text="Begin.", max_tokens=8)
     call = get_only_call(engine)
     assert (call.state, call.output_tokens) == ("failed", 8)
 
 
-def test_text_that_is_longer_than_the_model_reads_is_refused_in_words(engine: Engine) -> None:
+def test_text_that_is_longer_than_the_model_reads_is_refused_in_words(engine: Engine):
     with pytest.raises(NoAnswer, match="the conversation is too long for smollm2"):
         ask(engine, text="zq9 " * 2_500)
 
 
-def test_the_twin_model_proposes_nothing_with_an_unusable_answer(engine: Engine, proxy: Proxy) -> None:
+def test_the_twin_model_proposes_nothing_with_an_unusable_answer(engine: Engine, proxy: Proxy):
     engine.settings.set("twinModelEnabled", True)
     engine.settings.set("twinModelId", SMOLLM2)
     record_decisions(engine, 15)
@@ -93,7 +93,7 @@ def test_the_twin_model_proposes_nothing_with_an_unusable_answer(engine: Engine,
     assert all(call.state != "running" for call in engine.calls.for_session("twin"))
 
 
-def test_a_session_is_summarised_by_the_model_or_by_its_record(engine: Engine, world: ModelWorld) -> None:
+def test_a_session_is_summarised_by_the_model_or_by_its_record(engine: Engine, world: ModelWorld):
     session = world.run("Say hello in one short sentence", seconds=SESSION_TIMEOUT_S)
     engine.settings.set("memory.model", SMOLLM2)
     engine.knowledge.catch_up()
@@ -110,7 +110,7 @@ def test_a_session_is_summarised_by_the_model_or_by_its_record(engine: Engine, w
 
 def test_with_an_unusable_answer_the_rules_extract_learnings_and_the_judge_promotes_nothing(
     engine: Engine, world: ModelWorld
-) -> None:
+):
     rule = "Never touch the changelog by hand"
     for number in range(3):
         card = world.propose("Say hello in one short sentence")

@@ -26,7 +26,7 @@ def endless_model() -> Iterator[Smollm2]:
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
 def test_a_tool_is_called_and_the_model_gets_its_result(
     tmp_path: Path, clock: FakeClock, proxy: Proxy, model_host: ModelHost, kind: str
-) -> None:
+):
     world = ModelWorld(tmp_path, clock, proxy, kind=kind, host=model_host)
     with world.opened() as engine:
         view = world.run(PROMPT, seconds=SESSION_TIMEOUT_S)
@@ -44,7 +44,7 @@ def test_a_tool_is_called_and_the_model_gets_its_result(
 
 def test_tokens_are_the_servers_and_cost_what_the_price_list_says(
     tmp_path: Path, clock: FakeClock, proxy: Proxy, smollm2: Smollm2, model_host: ModelHost
-) -> None:
+):
     """The server takes any key and any name of a model: here it stands for OpenAI."""
     world = ModelWorld(tmp_path, clock, proxy, host=model_host)
     with world.opened():
@@ -57,9 +57,7 @@ def test_tokens_are_the_servers_and_cost_what_the_price_list_says(
         world.check_end(view)
 
 
-def test_a_session_ends_at_its_cap(
-    tmp_path: Path, clock: FakeClock, endless_model: Smollm2, model_host: ModelHost
-) -> None:
+def test_a_session_ends_at_its_cap(tmp_path: Path, clock: FakeClock, endless_model: Smollm2, model_host: ModelHost):
     with Proxy(endless_model) as proxy:
         world = ModelWorld(tmp_path, clock, proxy, host=model_host)
         world.configure(sessionCostCap=0.0021)
@@ -75,7 +73,7 @@ def test_a_session_ends_at_its_cap(
 
 def test_stop_ends_the_stream_on_both_sides(
     tmp_path: Path, clock: FakeClock, endless_model: Smollm2, model_host: ModelHost
-) -> None:
+):
     with Proxy(endless_model) as proxy:
         world = keyless_world(ModelWorld(tmp_path, clock, proxy, host=model_host))
         with world.opened() as engine:
@@ -93,7 +91,7 @@ def test_stop_ends_the_stream_on_both_sides(
 
 def test_a_server_that_is_killed_gives_the_card_back_and_serves_it_when_it_is_there_again(
     tmp_path: Path, clock: FakeClock, model_host: ModelHost
-) -> None:
+):
     with Smollm2(ends="never") as server, Proxy(server) as proxy:
         world = keyless_world(ModelWorld(tmp_path, clock, proxy, host=model_host))
         with world.opened() as engine:
@@ -112,7 +110,7 @@ def test_a_server_that_is_killed_gives_the_card_back_and_serves_it_when_it_is_th
             engine.sessions.stop(approved.session_id or "", "enough")
 
 
-def test_a_prompt_longer_than_the_model_reads_fails_in_words(world: ModelWorld) -> None:
+def test_a_prompt_longer_than_the_model_reads_fails_in_words(world: ModelWorld):
     with world.opened():
         view = world.run("Look into " + "zq9 " * 2_000, seconds=SESSION_TIMEOUT_S)
         assert view.state is SessionState.FAILED
@@ -123,7 +121,7 @@ def test_a_prompt_longer_than_the_model_reads_fails_in_words(world: ModelWorld) 
 
 def test_a_key_that_is_refused_and_then_a_model_without_a_word(
     tmp_path: Path, clock: FakeClock, model_host: ModelHost, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     with Smollm2(key="the-right-key", template=SILENT) as server, Proxy(server) as proxy:
         world = ModelWorld(tmp_path, clock, proxy, host=model_host)
         with world.opened():

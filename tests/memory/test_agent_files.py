@@ -47,9 +47,7 @@ def read_recorded_changes(database: Database) -> list[tuple[str, str, str]]:
     return [(entry.subject, entry.payload["file"], entry.payload["how"]) for entry in entries]
 
 
-def test_an_edit_keeps_links_mode_and_line_ends_and_is_recorded(
-    files: AgentFiles, database: Database, tmp_path: Path
-) -> None:
+def test_an_edit_keeps_links_mode_and_line_ends_and_is_recorded(files: AgentFiles, database: Database, tmp_path: Path):
     target = tmp_path / "dotfiles.md"
     target.write_bytes(b"one\r\ntwo\r\n")
     target.chmod(0o640)
@@ -63,7 +61,7 @@ def test_an_edit_keeps_links_mode_and_line_ends_and_is_recorded(
     assert read_recorded_changes(database) == [("gardener", "memory.md", "in the console")]
 
 
-def test_an_edit_of_a_file_that_changed_meanwhile_is_refused_and_loses_nothing(files: AgentFiles) -> None:
+def test_an_edit_of_a_file_that_changed_meanwhile_is_refused_and_loses_nothing(files: AgentFiles):
     before = files.read("gardener", "soul.md")
     (files.folder / "gardener" / "soul.md").write_text("theirs\n")
     refused("changed_meanwhile", lambda: files.write("gardener", "soul.md", "mine", based_on=before.digest))
@@ -88,16 +86,14 @@ def test_an_edit_of_a_file_that_changed_meanwhile_is_refused_and_loses_nothing(f
         ("tools.json", "[]", "line 1: Input should be an object"),
     ],
 )
-def test_invalid_json_is_refused_with_its_place_and_not_written(
-    files: AgentFiles, name: str, text: str, problem: str
-) -> None:
+def test_invalid_json_is_refused_with_its_place_and_not_written(files: AgentFiles, name: str, text: str, problem: str):
     before = files.read("gardener", name)
     refusal = refused("bad_file", lambda: files.write("gardener", name, text, based_on=before.digest))
     assert problem in refusal.message
     assert files.read("gardener", name) == before
 
 
-def test_a_file_that_cannot_be_read_says_why(files: AgentFiles) -> None:
+def test_a_file_that_cannot_be_read_says_why(files: AgentFiles):
     folder = files.folder / "gardener"
     (folder / "soul.md").write_bytes(b"caf\xe9")
     (folder / "memory.md").write_bytes(b"x" * (MAX_FILE_BYTES + 1))
@@ -113,12 +109,12 @@ def test_a_file_that_cannot_be_read_says_why(files: AgentFiles) -> None:
     "agent, name",
     [("..", "soul.md"), ("gardener", "../ceo/soul.md"), ("gardener", "passwd"), ("a/b", "soul.md"), ("", "soul.md")],
 )
-def test_nothing_but_the_files_of_agents_is_touched(files: AgentFiles, agent: str, name: str) -> None:
+def test_nothing_but_the_files_of_agents_is_touched(files: AgentFiles, agent: str, name: str):
     refused("unknown_file", lambda: files.read(agent, name))
     refused("unknown_file", lambda: files.write(agent, name, "x", based_on=""))
 
 
-def test_a_full_disk_leaves_the_old_text(files: AgentFiles, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_the_old_text(files: AgentFiles, monkeypatch: pytest.MonkeyPatch):
     def full(path: Path, data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
@@ -128,7 +124,7 @@ def test_a_full_disk_leaves_the_old_text(files: AgentFiles, monkeypatch: pytest.
     assert files.read("gardener", "soul.md") == before
 
 
-def test_the_engine_adds_to_the_memory_and_never_to_the_soul(files: AgentFiles, database: Database) -> None:
+def test_the_engine_adds_to_the_memory_and_never_to_the_soul(files: AgentFiles, database: Database):
     before = files.read("gardener", "memory.md").text
     files.append("gardener", "memory.md", "## Monday\n\x1b[31mred\x1b[0m facts")
     assert files.read("gardener", "memory.md").text == before + "## Monday\nred facts\n"
@@ -140,7 +136,7 @@ def test_the_engine_adds_to_the_memory_and_never_to_the_soul(files: AgentFiles, 
 
 
 @pytest.mark.long
-def test_edits_by_other_programs_are_noticed_and_ours_are_not(files: AgentFiles, database: Database) -> None:
+def test_edits_by_other_programs_are_noticed_and_ours_are_not(files: AgentFiles, database: Database):
     files.start()
     assert files.is_watched.wait(10)
     folder = files.folder / "gardener"

@@ -32,7 +32,7 @@ from engine.memory.capture_rules import MAX_LENGTH, Speaker, capture_sentences, 
         ("Contrary to what I said, the file is written twice.", "correction"),
     ],
 )
-def test_what_is_stated_is_captured(sentence: str, kind: str) -> None:
+def test_what_is_stated_is_captured(sentence: str, kind: str):
     assert classify_sentence(sentence) == kind
 
 
@@ -60,12 +60,12 @@ def test_what_is_stated_is_captured(sentence: str, kind: str) -> None:
         "The weather is nice in Rome.",
     ],
 )
-def test_what_is_asked_supposed_planned_or_quoted_is_not_captured(sentence: str) -> None:
+def test_what_is_asked_supposed_planned_or_quoted_is_not_captured(sentence: str):
     assert classify_sentence(sentence) is None
 
 
 @pytest.mark.parametrize("length, kind", [(MAX_LENGTH, "fact"), (MAX_LENGTH + 1, None)])
-def test_a_sentence_has_at_most_400_characters(length: int, kind: str | None) -> None:
+def test_a_sentence_has_at_most_400_characters(length: int, kind: str | None):
     assert MAX_LENGTH == 400
     assert classify_sentence("The service uses ".ljust(length - 1, "x") + ".") == kind
 
@@ -75,11 +75,11 @@ def test_a_sentence_has_at_most_400_characters(length: int, kind: str | None) ->
     [("We go with a", "decision"), ("I go with a", None), ("We decided to", None)],
     ids=["12 characters", "11 characters", "3 words"],
 )
-def test_a_sentence_has_at_least_12_characters_and_4_words(sentence: str, kind: str | None) -> None:
+def test_a_sentence_has_at_least_12_characters_and_4_words(sentence: str, kind: str | None):
     assert classify_sentence(sentence) == kind
 
 
-def test_code_quotes_and_tables_are_left_out() -> None:
+def test_code_quotes_and_tables_are_left_out():
     text = """Here it is:
 
 ```python
@@ -101,7 +101,7 @@ def test_code_quotes_and_tables_are_left_out() -> None:
     ]
 
 
-def test_a_sentence_with_a_secret_is_not_captured() -> None:
+def test_a_sentence_with_a_secret_is_not_captured():
     key = "sk-" + "a1" * 15
     assert capture_sentences([(1, f"Note that the service uses {key} to sign in.")]) == []
     assert (
@@ -119,23 +119,23 @@ def test_a_sentence_with_a_secret_is_not_captured() -> None:
         ("Note: Cart.java uses or overrides a deprecated API.", []),
     ],
 )
-def test_output_is_captured_only_with_a_label(text: str, kinds: list[str]) -> None:
+def test_output_is_captured_only_with_a_label(text: str, kinds: list[str]):
     assert [capture.kind for capture in capture_sentences([(1, text)], Speaker.PROGRAM)] == kinds
 
 
-def test_tags_name_topics_and_files() -> None:
+def test_tags_name_topics_and_files():
     (sentence,) = capture_sentences([(1, "The schema is defined in engine/storage/rows.py by hand.")])
     assert sentence.tags == ("database", "engine/storage/rows.py")
 
 
 @given(st.text())
-def test_any_text_is_read_without_harm(text: str) -> None:
+def test_any_text_is_read_without_harm(text: str):
     for sentence in capture_sentences(enumerate(text.split("\n"), 1)):
         assert sentence.line <= text.count("\n") + 1
         assert len(sentence.text) <= MAX_LENGTH
 
 
-def test_code_and_comments_are_left_out_and_lines_keep_their_numbers() -> None:
+def test_code_and_comments_are_left_out_and_lines_keep_their_numbers():
     code = ["```", "Always use uv.", "````", "- ```py", "Always use tox.", "  ```"]
     lines = [*code, "<!-- Always", "use nox. -->", "Always run\nthe linter."]
     captured = capture_sentences(enumerate(lines, 7), Speaker.OPERATOR)
@@ -143,7 +143,7 @@ def test_code_and_comments_are_left_out_and_lines_keep_their_numbers() -> None:
     assert capture_sentences([]) == []
 
 
-def test_a_correction_finds_the_statement_that_it_corrects() -> None:
+def test_a_correction_finds_the_statement_that_it_corrects():
     earlier = [("a", "The service listens on port 8000"), ("b", "Always run the linter")]
     assert find_corrected("Actually, the service listens on port 8001", earlier) == "a"
     assert find_corrected("Actually, nothing of the kind happened", earlier) == ""

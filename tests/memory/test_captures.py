@@ -31,7 +31,7 @@ def captures(database: Database, work: StandInWork) -> Captures:
     return captures
 
 
-def test_a_capture_has_its_source_and_is_remembered(captures: Captures, work: StandInWork) -> None:
+def test_a_capture_has_its_source_and_is_remembered(captures: Captures, work: StandInWork):
     stored = captures.of_session("session_1")
     assert [(capture.kind, capture.source) for capture in stored] == [
         ("decision", "session_1:2"),
@@ -43,7 +43,7 @@ def test_a_capture_has_its_source_and_is_remembered(captures: Captures, work: St
     assert "captured" in memory.tags
 
 
-def test_a_sentence_with_a_key_of_the_operator_is_not_captured(captures: Captures, work: StandInWork) -> None:
+def test_a_sentence_with_a_key_of_the_operator_is_not_captured(captures: Captures, work: StandInWork):
     work.keys = ("hunter2hunter2",)
     work.add(make_view("session_2"), ("reply", "Note that the service uses hunter2hunter2 to sign in."))
     assert captures.capture_session("session_2") == []
@@ -51,7 +51,7 @@ def test_a_sentence_with_a_key_of_the_operator_is_not_captured(captures: Capture
     assert captures.capture_session("session_2") != []
 
 
-def test_another_session_that_says_the_same_is_counted_once(captures: Captures, work: StandInWork) -> None:
+def test_another_session_that_says_the_same_is_counted_once(captures: Captures, work: StandInWork):
     work.add(make_view("session_2"), ("say", "We decided to keep the old parser!"))
     captures.capture_session("session_2")
     captures.capture_session("session_2")
@@ -59,7 +59,7 @@ def test_another_session_that_says_the_same_is_counted_once(captures: Captures, 
     assert (capture.seen, capture.session) == (2, "session_1")
 
 
-def test_captures_are_listed_by_page_and_by_day(captures: Captures, clock: FakeClock) -> None:
+def test_captures_are_listed_by_page_and_by_day(captures: Captures, clock: FakeClock):
     newest = captures.entries(limit=2)
     older = captures.entries(before=newest[-1].id)
     assert len(newest) + len(older) == 3

@@ -52,7 +52,7 @@ def endpoint() -> Iterator[Endpoint]:
 
 
 @pytest.mark.long
-def test_the_local_model_embeds_meaning_and_each_text_by_itself(local_embedder: LocalEmbedder) -> None:
+def test_the_local_model_embeds_meaning_and_each_text_by_itself(local_embedder: LocalEmbedder):
     texts = ["a cat sat on the mat", "a kitten rests on a rug", "quarterly tax report"]
     together = local_embedder.embed(texts * 4, keep=[0] * 12)
     alone = [local_embedder.embed([text], now=True)[0] for text in texts]
@@ -63,7 +63,7 @@ def test_the_local_model_embeds_meaning_and_each_text_by_itself(local_embedder: 
     assert alone[0].tokens == ("a", "cat", "sat", "on", "the", "mat")
 
 
-def test_the_helper_imports_numpy_before_its_threads_can() -> None:
+def test_the_helper_imports_numpy_before_its_threads_can():
     code = (
         "import sys; from engine.memory import helper_main;"
         "helper_main.RequestLanes = lambda send: print('numpy.typing' in sys.modules, file=sys.stderr);"
@@ -74,7 +74,7 @@ def test_the_helper_imports_numpy_before_its_threads_can() -> None:
 
 
 @pytest.mark.long
-def test_a_named_endpoint_gives_unit_vectors(endpoint: Endpoint) -> None:
+def test_a_named_endpoint_gives_unit_vectors(endpoint: Endpoint):
     embeddings = EndpointEmbedder("mine", "small", lambda name: endpoint).embed(["abc", "abcdef"])
     of_3_letters, of_6_letters = (embedding.array for embedding in embeddings)
     assert float(of_3_letters @ of_3_letters) == pytest.approx(1)
@@ -85,14 +85,14 @@ def test_a_named_endpoint_gives_unit_vectors(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.long
-def test_an_endpoint_that_cannot_be_used_says_why(endpoint: Endpoint) -> None:
+def test_an_endpoint_that_cannot_be_used_says_why(endpoint: Endpoint):
     with pytest.raises(NoEmbedder, match="404"):
         EndpointEmbedder("mine", "large", lambda name: endpoint).embed(["abc"])
     with pytest.raises(NoEmbedder, match="clawpy key set mine"):
         EndpointEmbedder("mine", "small", lambda name: None).embed(["abc"])
 
 
-def test_words_are_nearest_to_themselves() -> None:
+def test_words_are_nearest_to_themselves():
     chance = numpy.random.default_rng(1)
     question, text = (pack_tokens(chance.normal(size=(rows, 384)).astype(numpy.float32)) for rows in (3, 4))
     assert len(question) == 3 * TOKEN_DIMENSIONS

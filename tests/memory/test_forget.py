@@ -111,7 +111,7 @@ def count_tasks_in_another_program(database: Path) -> int:
     return int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def test_the_words_are_in_no_file_afterwards(engine: Engine, tmp_path: Path) -> None:
+def test_the_words_are_in_no_file_afterwards(engine: Engine, tmp_path: Path):
     forgetting = engine.knowledge.forgetting
     assert len(find_files(tmp_path)) >= 6
     preview = forgetting.preview(PRIVATE)
@@ -122,13 +122,13 @@ def test_the_words_are_in_no_file_afterwards(engine: Engine, tmp_path: Path) -> 
     assert forgetting.preview(PRIVATE).total == 0
 
 
-def test_a_console_reads_again_what_showed_it(engine: Engine, repository: Repository) -> None:
+def test_a_console_reads_again_what_showed_it(engine: Engine, repository: Repository):
     engine.cards.propose(f"Write to {PRIVATE}", workspace=str(repository.path))
     showing = {topic for topic in TOPICS if "Vandersloot" in repr(read_topics(engine, [topic], ReadScope()))}
     assert {"cards", "tasks"} <= showing <= set(MemoryForgotten.topics)
 
 
-def test_a_card_is_forgotten_by_its_id_with_its_prompt(engine: Engine, repository: Repository) -> None:
+def test_a_card_is_forgotten_by_its_id_with_its_prompt(engine: Engine, repository: Repository):
     card = engine.cards.propose(f"Write to {PRIVATE}", workspace=str(repository.path))
     engine.knowledge.forgetting.forget(card.id)
     engine.knowledge.forgetting.forget("Write to")
@@ -137,12 +137,12 @@ def test_a_card_is_forgotten_by_its_id_with_its_prompt(engine: Engine, repositor
 
 
 @pytest.mark.parametrize("id", ["les_f0dfbca5f1f7", "cand_u5mkljub4jrw", "lrn_34cb51ef70d88242"])
-def test_an_id_without_a_text_is_not_searched_for_as_a_word(engine: Engine, id: str) -> None:
+def test_an_id_without_a_text_is_not_searched_for_as_a_word(engine: Engine, id: str):
     engine.memory.remember([NewMemory(f"It came of {id}")])
     refused("nothing_found", lambda: engine.knowledge.forgetting.preview(id))
 
 
-def test_stubs_keep_graphs_and_chains_whole(engine: Engine) -> None:
+def test_stubs_keep_graphs_and_chains_whole(engine: Engine):
     engine.knowledge.forgetting.forget(PRIVATE)
     stub = engine.knowledge.graph.get_neighbourhood("session_1")
     assert stub.node.title == ""
@@ -152,14 +152,14 @@ def test_stubs_keep_graphs_and_chains_whole(engine: Engine) -> None:
     assert [fact.fact for fact in engine.knowledge.para.corrections(forgotten.id)] == ["", "She moved away"]
 
 
-def test_what_was_forgotten_does_not_come_back_when_it_is_remembered_again(engine: Engine) -> None:
+def test_what_was_forgotten_does_not_come_back_when_it_is_remembered_again(engine: Engine):
     engine.knowledge.forgetting.forget(PRIVATE)
     [id] = engine.memory.remember([NewMemory(f"Ann said: {PRIVATE}.", speaker="Ann", ref="one")]).ids
     memory = engine.memory.store.get(id)
     assert (memory.text, memory.forgotten) == ("", True)
 
 
-def test_everything_else_stays_as_it_was(engine: Engine) -> None:
+def test_everything_else_stays_as_it_was(engine: Engine):
     file = engine.home.transcripts / "session_1.jsonl"
     before = file.read_bytes().split(b"\n")
     engine.knowledge.forgetting.forget(PRIVATE)
@@ -171,7 +171,7 @@ def test_everything_else_stays_as_it_was(engine: Engine) -> None:
     assert [entry.text for entry in engine.memory.entries(Layer.VECTORS, words="port")] == [KEPT]
 
 
-def test_patterns_findings_and_prompts_that_came_of_it_are_forgotten_too(engine: Engine) -> None:
+def test_patterns_findings_and_prompts_that_came_of_it_are_forgotten_too(engine: Engine):
     text = f"{PRIVATE} and wants every letter answered within the very same day that it came in"
     edit_profile(engine.profiles, "backend_lead", "patterns", value=text)
     edit_profile(engine.profiles, "backend_lead", "principles", value=[text, KEPT])
@@ -200,7 +200,7 @@ def test_patterns_findings_and_prompts_that_came_of_it_are_forgotten_too(engine:
 
 
 @pytest.mark.parametrize("words", ["", "ab", " . "])
-def test_too_few_words_are_refused(engine: Engine, words: str) -> None:
+def test_too_few_words_are_refused(engine: Engine, words: str):
     refused("too_short", lambda: engine.knowledge.forgetting.forget(words))
 
 
@@ -210,7 +210,7 @@ def test_too_few_words_are_refused(engine: Engine, words: str) -> None:
 )
 def test_a_crash_at_any_step_is_finished_at_the_next_start(
     engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
+):
     stores = {store.name: type(store) for store in engine.knowledge.forgetting._stores}
     with monkeypatch.context() as patch:
         if step in stores:
@@ -226,21 +226,21 @@ def test_a_crash_at_any_step_is_finished_at_the_next_start(
         assert len(reopened.knowledge.graph.get_neighbourhood("session_1").edges) == 1
 
 
-def test_a_transcript_that_is_being_written_is_not_touched(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transcript_that_is_being_written_is_not_touched(engine: Engine, monkeypatch: pytest.MonkeyPatch):
     forgetting = engine.knowledge.forgetting
     monkeypatch.setattr(forgetting, "_running", lambda: ["session_1"])
     refused("session_running", lambda: forgetting.forget(PRIVATE))
     assert forgetting.preview(PRIVATE).total > 0
 
 
-def test_what_is_written_after_a_search_is_in_the_file_even_if_another_program_opens_it(engine: Engine) -> None:
+def test_what_is_written_after_a_search_is_in_the_file_even_if_another_program_opens_it(engine: Engine):
     engine.knowledge.forgetting.preview(PRIVATE)
     before = count_tasks_in_another_program(engine.home.database)  # without the engine's locks, it deletes the log
     engine.tasks.add("Water the plants")
     assert count_tasks_in_another_program(engine.home.database) == before + 1
 
 
-def test_stores_of_the_second_pass_are_erased_again_at_the_end(database: Database) -> None:
+def test_stores_of_the_second_pass_are_erased_again_at_the_end(database: Database):
     """A session that ends meanwhile copies into an earlier store what a later one still has."""
     order = []
 

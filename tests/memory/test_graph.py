@@ -70,7 +70,7 @@ def crash(*_: object, **__: object) -> None:
     raise InterruptedError("the power went")
 
 
-def test_tasks_and_edges_are_there_after_a_restart(graph: TaskGraph, tmp_path: Path) -> None:
+def test_tasks_and_edges_are_there_after_a_restart(graph: TaskGraph, tmp_path: Path):
     graph.relate("b", Relation.DERIVED_FROM, "a")
     graph.put(GraphNode("b", "Task b", NOW, success=False))
     before = read_contents(graph)
@@ -92,7 +92,7 @@ def test_tasks_and_edges_are_there_after_a_restart(graph: TaskGraph, tmp_path: P
 )
 def test_an_edge_is_refused_exactly_if_it_closes_a_circle(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, Relation, int, bool]]
-) -> None:
+):
     graph = open_graph(tmp_path_factory.mktemp("graph"), *"01234567")
     edges = {relation: set() for relation in ACYCLIC}
     for source, relation, target, is_cut in steps:
@@ -113,7 +113,7 @@ def test_an_edge_is_refused_exactly_if_it_closes_a_circle(
 
 
 @pytest.mark.parametrize("torn", range(1, 40, 7))
-def test_a_torn_last_line_is_cut_off(graph: TaskGraph, tmp_path: Path, torn: int) -> None:
+def test_a_torn_last_line_is_cut_off(graph: TaskGraph, tmp_path: Path, torn: int):
     journal = tmp_path / JOURNAL
     whole = journal.read_bytes()
     journal.write_bytes(whole + whole[:torn])
@@ -125,7 +125,7 @@ def test_a_torn_last_line_is_cut_off(graph: TaskGraph, tmp_path: Path, torn: int
 @pytest.mark.parametrize("file", [DOCUMENT, JOURNAL])
 def test_a_damaged_file_is_copied_aside_and_named_and_what_can_be_read_stays(
     graph: TaskGraph, tmp_path: Path, file: str
-) -> None:
+):
     graph.compact()
     graph.put(GraphNode("e", "Task e", NOW))
     graph.close()
@@ -143,7 +143,7 @@ def test_a_damaged_file_is_copied_aside_and_named_and_what_can_be_read_stays(
     assert (len(graph), graph.faults) == (5, ())
 
 
-def test_a_document_that_is_a_folder_is_refused(tmp_path: Path) -> None:
+def test_a_document_that_is_a_folder_is_refused(tmp_path: Path):
     (tmp_path / DOCUMENT).mkdir()
     graph = TaskGraph(tmp_path, FakeClock(NOW))
     refusal = refused("unwritable_home", graph.load)
@@ -153,7 +153,7 @@ def test_a_document_that_is_a_folder_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("step", ["write_atomic", "_encode", "truncate"])
 def test_a_crash_at_any_step_of_compacting_loses_nothing(
     graph: TaskGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
-) -> None:
+):
     graph.relate("a", Relation.BLOCKS, "b")
     with monkeypatch.context() as patch:
         if step == "truncate":
@@ -168,15 +168,13 @@ def test_a_crash_at_any_step_of_compacting_loses_nothing(
 
 
 @pytest.mark.parametrize("whole", [False, True])
-def test_a_whole_flush_leaves_one_document_and_an_empty_journal(graph: TaskGraph, tmp_path: Path, whole: bool) -> None:
+def test_a_whole_flush_leaves_one_document_and_an_empty_journal(graph: TaskGraph, tmp_path: Path, whole: bool):
     graph.flush(whole=whole)
     assert (tmp_path / DOCUMENT).exists() is whole
     assert (tmp_path / JOURNAL).read_bytes().count(b"\n") == (0 if whole else 4)
 
 
-def test_a_long_journal_becomes_part_of_the_document(
-    graph: TaskGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_journal_becomes_part_of_the_document(graph: TaskGraph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(graph_module, "COMPACT_LINES", 4)
     graph.flush()
     assert not (tmp_path / DOCUMENT).exists()

@@ -54,7 +54,7 @@ def test_a_session_becomes_a_task_with_its_outcome(
     fields: dict[str, Any],
     outcome: str,
     success: bool | None,
-) -> None:
+):
     work.add(make_view(**fields))
     producer.handle(make_session_end("session_1"))
     node = graph.get("session_1")
@@ -64,7 +64,7 @@ def test_a_session_becomes_a_task_with_its_outcome(
 
 def test_a_retry_and_a_continuation_are_derived_from_what_was_before(
     producer: GraphProducer, graph: TaskGraph, work: StandInWork
-) -> None:
+):
     work.add(make_view("failed", state=SessionState.FAILED))
     work.add(make_view("retry"))
     work.add(make_view("continuation", prompt="Go on"))
@@ -79,7 +79,7 @@ def test_a_retry_and_a_continuation_are_derived_from_what_was_before(
     }
 
 
-def test_similar_sessions_are_linked_once(graph: TaskGraph, work: StandInWork) -> None:
+def test_similar_sessions_are_linked_once(graph: TaskGraph, work: StandInWork):
     for name in ("a", "b"):
         graph.put(GraphNode(name, f"Task {name}", NOW))
     similar = {"a": {"a": 1.0, "gone": 1.0, "b": 0.8}, "b": {"b": 1.0, "a": 0.8}}

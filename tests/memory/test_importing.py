@@ -76,9 +76,7 @@ def transcript(tmp_path: Path) -> Path:
     return file
 
 
-def test_turns_are_remembered_with_their_speaker_and_place_and_without_secrets(
-    transcript: Path, database: Database
-) -> None:
+def test_turns_are_remembered_with_their_speaker_and_place_and_without_secrets(transcript: Path, database: Database):
     work = StandInWork()
     assert make_importer(database, work, [transcript.parents[1]]).run() == 2
     turn = work.remembered["claude-code:s1:u1"]
@@ -89,7 +87,7 @@ def test_turns_are_remembered_with_their_speaker_and_place_and_without_secrets(
     assert SECRET not in work.remembered["claude-code:s1:u3"].text
 
 
-def test_bad_lines_and_folders_are_named(transcript: Path, tmp_path: Path, database: Database) -> None:
+def test_bad_lines_and_folders_are_named(transcript: Path, tmp_path: Path, database: Database):
     reports = []
     folders = [transcript.parents[1], tmp_path / "none"]
     make_importer(database, StandInWork(), folders, report=lambda where, problems: reports.append(problems)).run()
@@ -97,7 +95,7 @@ def test_bad_lines_and_folders_are_named(transcript: Path, tmp_path: Path, datab
     assert "is not a folder" in reports[0]
 
 
-def test_a_turn_is_imported_once_and_only_when_it_is_complete(transcript: Path, database: Database) -> None:
+def test_a_turn_is_imported_once_and_only_when_it_is_complete(transcript: Path, database: Database):
     work = StandInWork()
     importer = make_importer(database, work, [transcript.parents[1]])
     assert importer.run() == 2
@@ -108,9 +106,7 @@ def test_a_turn_is_imported_once_and_only_when_it_is_complete(transcript: Path, 
     assert importer.run() == 2
 
 
-def test_our_own_sessions_are_not_read_and_a_folder_that_is_named_once_counts(
-    tmp_path: Path, database: Database
-) -> None:
+def test_our_own_sessions_are_not_read_and_a_folder_that_is_named_once_counts(tmp_path: Path, database: Database):
     (tmp_path / "ours.jsonl").write_text(make_claude_line(1, "user", "Do it", cwd="/ours/ses_1"))
     file, head = tmp_path / "rollout-1.jsonl", make_json_line(type="session_meta", payload={"cwd": "/home/me/shop"})
     file.write_text(head)
@@ -127,7 +123,7 @@ def test_our_own_sessions_are_not_read_and_a_folder_that_is_named_once_counts(
     [b"[]", b"nope", b"x" * (MAX_LINE_BYTES + 1), b'{"type": "user", "message": 3}', b'"text"'],
     ids=["list", "no JSON", "too long", "no message", "text"],
 )
-def test_a_malformed_line_is_refused(line: bytes) -> None:
+def test_a_malformed_line_is_refused(line: bytes):
     with pytest.raises(ValueError):
         read_turn(line, "s")
 
@@ -135,7 +131,7 @@ def test_a_malformed_line_is_refused(line: bytes) -> None:
 # In a whole engine
 
 
-def test_transcripts_that_cannot_be_read_are_reported_once(shop_engine: Engine, tmp_path: Path) -> None:
+def test_transcripts_that_cannot_be_read_are_reported_once(shop_engine: Engine, tmp_path: Path):
     shop_engine.settings.set("memory.transcripts", [str(tmp_path / "none")])
     for _ in range(2):
         shop_engine.importer.run()
@@ -145,7 +141,7 @@ def test_transcripts_that_cannot_be_read_are_reported_once(shop_engine: Engine, 
 
 def test_a_conversation_elsewhere_is_a_sign_of_the_operator_and_no_write(
     shop_engine: Engine, repository: Repository, tmp_path: Path
-) -> None:
+):
     file, at = tmp_path / "projects/s1.jsonl", MONDAY_MORNING - timedelta(minutes=3)
     file.parent.mkdir()
     file.write_text(make_claude_line(1, "user", "hello", cwd="/elsewhere"))
@@ -160,7 +156,7 @@ def test_a_conversation_elsewhere_is_a_sign_of_the_operator_and_no_write(
 # Lines of JSON
 
 
-def test_a_line_becomes_a_memory_with_everything_it_says() -> None:
+def test_a_line_becomes_a_memory_with_everything_it_says():
     line = json.dumps(
         {"id": "D1:3", "text": "hi", "speaker": "Ada", "timestamp": "2023-05-08T13:56:00", "session": 4, "agent": "cto"}
     )
@@ -171,7 +167,7 @@ def test_a_line_becomes_a_memory_with_everything_it_says() -> None:
     assert (memory.source, memory.retention) == ("chats.jsonl:7", Retention.FOREVER)
 
 
-def test_bad_lines_are_named_with_their_number_and_stop_nothing() -> None:
+def test_bad_lines_are_named_with_their_number_and_stop_nothing():
     lines = ["{", "[]", '{"id": "x"}', '{"text": ""}', "", '{"text": 5}', '{"text": "good"}', "[" * 100_000]
     lines += ['{"text": "good", "speaker": []}', '{"text": "half good", "timestamp": "soon"}']
     memories, problems = read_lines(lines, first=11, source="f")
@@ -189,12 +185,12 @@ MAY = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
     "text, time",
     [*TABLE["times"].items(), (1683554160, MAY), (1683554160000, MAY), ("", None), (None, None)],
 )
-def test_times_are_read_as_people_and_programs_write_them(text: object, time: datetime | None) -> None:
+def test_times_are_read_as_people_and_programs_write_them(text: object, time: datetime | None):
     assert parse_time(text) == time
 
 
 @given(st.one_of(st.text(), st.integers(), st.floats(), st.booleans(), st.lists(st.text())))
-def test_any_value_is_a_time_or_refused(value: object) -> None:
+def test_any_value_is_a_time_or_refused(value: object):
     try:
         at = parse_time(value)
     except ValueError:
@@ -203,5 +199,5 @@ def test_any_value_is_a_time_or_refused(value: object) -> None:
 
 
 @given(st.text())
-def test_no_line_raises(line: str) -> None:
+def test_no_line_raises(line: str):
     read_lines([line], first=1, source="f")

@@ -81,9 +81,7 @@ class SwitchingHelper(Helper):
 
 
 @pytest.mark.long
-def test_the_index_and_the_exact_search_find_the_same(
-    indexed_memory: MemoryService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_index_and_the_exact_search_find_the_same(indexed_memory: MemoryService, monkeypatch: pytest.MonkeyPatch):
     query = indexed_memory.vectors.embed("word5 thing5")
     by_index = indexed_memory.vectors.search(query.array, 5)
     monkeypatch.setattr(vectors, "MAX_EXACT", 1000)
@@ -100,13 +98,13 @@ def test_the_index_and_the_exact_search_find_the_same(
 
 
 @pytest.mark.long
-def test_a_deleted_index_is_built_again(indexed_memory: MemoryService) -> None:
+def test_a_deleted_index_is_built_again(indexed_memory: MemoryService):
     shutil.rmtree(indexed_memory.index.folder)
     assert_searches_again(indexed_memory)
 
 
 @pytest.mark.long
-def test_a_damaged_index_is_moved_aside_and_built_again(indexed_memory: MemoryService) -> None:
+def test_a_damaged_index_is_moved_aside_and_built_again(indexed_memory: MemoryService):
     for file in indexed_memory.index.folder.rglob("*"):
         if file.is_file():
             file.write_bytes(b"\xa5" * max(4096, file.stat().st_size))
@@ -118,7 +116,7 @@ def test_a_damaged_index_is_moved_aside_and_built_again(indexed_memory: MemorySe
 @pytest.mark.long
 def test_missing_and_surplus_entries_are_repaired_while_it_answers(
     indexed_memory: MemoryService, caplog: pytest.LogCaptureFixture
-) -> None:
+):
     index, store = indexed_memory.index, indexed_memory.store
     missing = store.indexed(indexed_memory.vectoriser.model)[Layer.VECTORS][40]
     vector = store.vectors([missing])[missing]
@@ -139,9 +137,7 @@ def test_missing_and_surplus_entries_are_repaired_while_it_answers(
 
 
 @pytest.mark.long
-def test_a_helper_that_was_killed_is_started_again(
-    indexed_memory: MemoryService, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_helper_that_was_killed_is_started_again(indexed_memory: MemoryService, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(indexed_memory.index._helper, "_not_before", 0.0)
     pid = indexed_memory.index._helper.pid
     assert pid is not None
@@ -150,7 +146,7 @@ def test_a_helper_that_was_killed_is_started_again(
     assert_searches_again(indexed_memory)
 
 
-def test_a_helper_ends_with_its_engine() -> None:
+def test_a_helper_ends_with_its_engine():
     code = (
         "from engine.memory.helper import Helper; import sys, time; helper = Helper(); "
         "helper.submit('offsets', 'x'); print(helper.pid, flush=True); time.sleep(60)"
@@ -171,7 +167,7 @@ def test_a_helper_ends_with_its_engine() -> None:
         until(has_ended)
 
 
-def test_another_embedder_makes_all_vectors_anew(make_memory: MakeMemory) -> None:
+def test_another_embedder_makes_all_vectors_anew(make_memory: MakeMemory):
     memory = make_memory(embedder=WordVectors())
     memory.remember(make_turns("one thing", "another thing"))
     assert memory.settle(LONG)
@@ -184,9 +180,7 @@ def test_another_embedder_makes_all_vectors_anew(make_memory: MakeMemory) -> Non
     assert find_nearest(memory, "[05 January 2026] Ada: one thing") == "one thing"
 
 
-def test_an_embedder_that_changes_while_the_index_opens_gets_an_index_of_its_own(
-    memory: MemoryService, tmp_path: Path
-) -> None:
+def test_an_embedder_that_changes_while_the_index_opens_gets_an_index_of_its_own(memory: MemoryService, tmp_path: Path):
     helper = SwitchingHelper()
     with closing(Index(memory.store, helper, tmp_path / "other", model=lambda: helper.model)) as index:
         assert index.wait(LONG)
@@ -199,7 +193,7 @@ def test_an_embedder_that_changes_while_the_index_opens_gets_an_index_of_its_own
 
 
 @given(st.lists(st.integers(1, 9), max_size=1200))
-def test_chunks_cover_the_text_fit_the_embedder_and_overlap(lengths: list[int]) -> None:
+def test_chunks_cover_the_text_fit_the_embedder_and_overlap(lengths: list[int]):
     ends = [0, *itertools.accumulate(lengths)]
     offsets = list(itertools.pairwise(ends))
     chunks = cut_into_chunks(offsets, ends[-1])
@@ -278,7 +272,7 @@ def count_on_server(memory: MemoryService) -> int:
 
 
 @pytest.mark.long
-def test_a_server_holds_the_index(memory_on_server: MemoryService, tmp_path: Path) -> None:
+def test_a_server_holds_the_index(memory_on_server: MemoryService, tmp_path: Path):
     assert find_nearest(memory_on_server, "word17 thing3") == "word17 thing3"
     assert count_on_server(memory_on_server) == 30
     assert not (tmp_path / "chroma").exists()
@@ -287,7 +281,7 @@ def test_a_server_holds_the_index(memory_on_server: MemoryService, tmp_path: Pat
 @pytest.mark.long
 def test_without_its_server_memory_is_degraded_until_the_server_is_back(
     memory_on_server: MemoryService, server: RunningChroma
-) -> None:
+):
     memory = memory_on_server
     server.kill()
     until(lambda: find_nearest(memory, "word17 thing3") == "")
@@ -307,7 +301,7 @@ def test_without_its_server_memory_is_degraded_until_the_server_is_back(
 
 
 @pytest.mark.long
-def test_a_server_that_lost_its_data_gets_it_again(memory_on_server: MemoryService, server: RunningChroma) -> None:
+def test_a_server_that_lost_its_data_gets_it_again(memory_on_server: MemoryService, server: RunningChroma):
     server.kill()
     shutil.rmtree(server.folder)
     server.start()
@@ -315,7 +309,7 @@ def test_a_server_that_lost_its_data_gets_it_again(memory_on_server: MemoryServi
     assert count_on_server(memory_on_server) == 30
 
 
-def test_the_token_is_not_shown() -> None:
+def test_the_token_is_not_shown():
     server = ChromaServer("https://chroma.example:8000", "clawpy-a", lambda: "hunter2")
     assert "hunter2" not in repr(server)
     assert server == ChromaServer("https://chroma.example:8000", "clawpy-a", lambda: "another")

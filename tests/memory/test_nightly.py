@@ -146,7 +146,7 @@ def test_a_day_is_worked_through_once_whatever_the_model_answers(
     promoted: int,
     drafted: int,
     reason: str,
-) -> None:
+):
     assert COST_CAP_MICROUSD == 120_000
     world = make_world(model)
     report = world.nightly.run(TODAY)
@@ -161,7 +161,7 @@ def test_a_day_is_worked_through_once_whatever_the_model_answers(
     assert model is None or len(model.questions) == questions
 
 
-def test_the_model_is_asked_again_with_the_faults(make_world: Callable[..., Nights], database: Database) -> None:
+def test_the_model_is_asked_again_with_the_faults(make_world: Callable[..., Nights], database: Database):
     model = ScriptedModel([INVALID], [QUOTED])
     make_world(model).nightly.run(TODAY)
     assert "nowhere" in model.questions[1].text
@@ -169,7 +169,7 @@ def test_the_model_is_asked_again_with_the_faults(make_world: Callable[..., Nigh
     assert [run.check.failed for run in ValidationRuns(database).latest("")] == [0, 1]
 
 
-def test_a_claim_of_the_model_waits_for_the_operator(make_world: Callable[..., Nights], clock: FakeClock) -> None:
+def test_a_claim_of_the_model_waits_for_the_operator(make_world: Callable[..., Nights], clock: FakeClock):
     world = make_world(ScriptedModel([QUOTED, CLAIM]))
     world.nightly.run(TODAY)
     (draft,) = world.drafts.waiting()
@@ -181,7 +181,7 @@ def test_a_claim_of_the_model_waits_for_the_operator(make_world: Callable[..., N
 @pytest.mark.parametrize("step", [(Drafts, "add"), (Para, "add"), (AgentFiles, "append")])
 def test_a_crash_in_the_middle_is_finished_without_a_second_evaluation(
     make_world: Callable[..., Nights], monkeypatch: pytest.MonkeyPatch, step: tuple[type, str]
-) -> None:
+):
     model = ScriptedModel([QUOTED, CLAIM])
     world = make_world(model)
     with monkeypatch.context() as patch:
@@ -197,7 +197,7 @@ def test_a_crash_in_the_middle_is_finished_without_a_second_evaluation(
 
 def test_after_a_crash_rules_still_draft_nothing_if_the_model_found_nothing_to_keep(
     make_world: Callable[..., Nights], monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     world = make_world(ScriptedModel([]))
     with monkeypatch.context() as patch:
         patch.setattr(AgentFiles, "append", crash)
@@ -207,7 +207,7 @@ def test_after_a_crash_rules_still_draft_nothing_if_the_model_found_nothing_to_k
     assert (report.drafted, report.reason) == (0, "the model found nothing to keep")
 
 
-def test_a_correction_supersedes_the_fact_that_it_corrects(world: Nights) -> None:
+def test_a_correction_supersedes_the_fact_that_it_corrects(world: Nights):
     old = world.para.add([NewFact("The service listens on port 8000", workspace="/home/me/shop")])[0]
     world.add_session("session_2", ("say", "Actually, the service listens on port 8001."))
     world.nightly.run(TODAY)
@@ -217,7 +217,7 @@ def test_a_correction_supersedes_the_fact_that_it_corrects(world: Nights) -> Non
     assert [correction.id for correction in world.para.corrections(old.id)] == [old.id, new.id]
 
 
-def test_each_draft_is_decided_once_and_a_promoted_quote_may_guide(world: Nights) -> None:
+def test_each_draft_is_decided_once_and_a_promoted_quote_may_guide(world: Nights):
     world.nightly.run(TODAY)
     quoted, own, change = world.drafts.waiting()
     assert [(draft.category, draft.trust.value) for draft in (quoted, own, change)] == [
@@ -236,7 +236,7 @@ def test_each_draft_is_decided_once_and_a_promoted_quote_may_guide(world: Nights
     assert approved == {quoted.fact: True, own.fact: False}
 
 
-def test_after_days_away_each_day_is_worked_through_once(world: Nights, clock: FakeClock) -> None:
+def test_after_days_away_each_day_is_worked_through_once(world: Nights, clock: FakeClock):
     world.nightly.run_due()
     clock.advance(timedelta(days=3))
     assert [report.subject for report in world.nightly.run_due()] == ["2026-01-05", "2026-01-06", "2026-01-07"]
@@ -259,37 +259,37 @@ def test_after_days_away_each_day_is_worked_through_once(world: Nights, clock: F
         ({"bucket": "nowhere"}, "facts.0.bucket"),
     ],
 )
-def test_a_fact_of_an_answer_is_valid_and_from_the_day(change: dict[str, str], fault: str) -> None:
+def test_a_fact_of_an_answer_is_valid_and_from_the_day(change: dict[str, str], fault: str):
     assert find_faults([QUOTED | change]).partition("facts.0")[1] == ("facts.0" if fault else "")
     assert fault in find_faults([QUOTED | change])
 
 
-def test_an_answer_has_at_most_8_facts_as_json() -> None:
+def test_an_answer_has_at_most_8_facts_as_json():
     assert find_faults([QUOTED] * 8) == ""
     assert "at most 8 items" in find_faults([QUOTED] * 9)
     assert parse_evaluation("I cannot", "")[1] == ("the answer is not a JSON object",)
 
 
 @pytest.mark.parametrize("hour, minute, day", [(2, 59, 4), (3, 0, 5)])
-def test_a_day_is_over_at_three_in_the_night(hour: int, minute: int, day: int) -> None:
+def test_a_day_is_over_at_three_in_the_night(hour: int, minute: int, day: int):
     assert find_latest_day(datetime(2026, 1, 6, hour, minute, tzinfo=UTC)) == date(2026, 1, day)
 
 
 @pytest.mark.parametrize("last, expected", [(11, 0), (10, 0), (9, 1), (3, 7), (2, 7)])
-def test_at_most_seven_missed_days_are_caught_up_with(last: int, expected: int) -> None:
+def test_at_most_seven_missed_days_are_caught_up_with(last: int, expected: int):
     days = [date(2026, 1, day) for day in range(4, 11)]
     assert list_missed_days(date(2026, 1, last), days[-1]) == days[len(days) - expected :]
 
 
 @pytest.mark.parametrize("day, hours", [(date(2026, 3, 28), 24), (date(2026, 3, 29), 23), (date(2026, 10, 25), 25)])
-def test_a_day_on_which_clocks_change_has_23_or_25_hours(day: date, hours: int) -> None:
+def test_a_day_on_which_clocks_change_has_23_or_25_hours(day: date, hours: int):
     start, end = find_day_bounds(day, FakeClock(NOW, ZoneInfo("Europe/Berlin")))
     assert (end - start) / timedelta(hours=1) == hours
     assert start.hour == (23 if day.month == 3 else 22)
     assert end.tzinfo == UTC
 
 
-def test_rules_draft_at_most_8_facts_and_a_diary_has_at_most_12_lines() -> None:
+def test_rules_draft_at_most_8_facts_and_a_diary_has_at_most_12_lines():
     part = Capture("cap_1", "fact", "", (), NOW, "session_1", 1, "backend_builder", "/home/me/shop")
     captures = tuple(replace(part, text=f"The part number {number} lives in the shop") for number in range(20))
     day = Day("2026-01-05", captures=captures)
@@ -299,7 +299,7 @@ def test_rules_draft_at_most_8_facts_and_a_diary_has_at_most_12_lines() -> None:
 
 
 @pytest.mark.parametrize("sessions, drafts", [(1, 0), (2, 1)])
-def test_a_test_that_fails_in_two_sessions_becomes_a_draft(sessions: int, drafts: int) -> None:
+def test_a_test_that_fails_in_two_sessions_becomes_a_draft(sessions: int, drafts: int):
     failing = FailingTests("/home/me/shop", ("tests/test_a.py::test_x",))
     facts = Day("2026-01-05", failing={f"session_{number}": failing for number in range(sessions)}).draft([])
     assert [(fact.bucket, fact.reason) for fact in facts] == [

@@ -34,7 +34,7 @@ def supersede(para: Para, old: str, text: str) -> ParaFact:
     return para.add([replace(PORT, fact=text, supersedes=old)])[0]
 
 
-def test_an_item_has_the_fields_of_the_specification(para: Para, shop: Path) -> None:
+def test_an_item_has_the_fields_of_the_specification(para: Para, shop: Path):
     fact = para.add([PORT])[0]
     (item,) = json.loads(shop.read_text())
     assert fact.id.startswith("fact_")
@@ -51,14 +51,14 @@ def test_an_item_has_the_fields_of_the_specification(para: Para, shop: Path) -> 
     assert expected.items() <= item.items()
 
 
-def test_adding_the_same_again_changes_no_byte(para: Para, tmp_path: Path) -> None:
+def test_adding_the_same_again_changes_no_byte(para: Para, tmp_path: Path):
     first = para.add([PORT, NewFact("Always run the linter")])
     before = {file: file.read_bytes() for file in (tmp_path / "para").rglob("*.*")}
     assert para.add([PORT, NewFact("Always run the linter!")]) == first
     assert {file: file.read_bytes() for file in (tmp_path / "para").rglob("*.*")} == before
 
 
-def test_an_edit_by_hand_counts_at_once(para: Para, shop: Path) -> None:
+def test_an_edit_by_hand_counts_at_once(para: Para, shop: Path):
     fact = para.add([PORT])[0]
     shop.write_text(shop.read_text().replace("8000", "9000"))
     assert para.get(fact.id).fact == "The service listens on port 9000"
@@ -67,7 +67,7 @@ def test_an_edit_by_hand_counts_at_once(para: Para, shop: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["[{,", '["no object"]', '[{"id": "7", "fact": "x"}]', "[" * 100_000, '"x"', "3", "\udcff"]
 )
-def test_a_file_that_cannot_be_read_is_named_and_never_written_over(para: Para, shop: Path, text: str) -> None:
+def test_a_file_that_cannot_be_read_is_named_and_never_written_over(para: Para, shop: Path, text: str):
     para.add([PORT])
     shop.write_text(text, errors="surrogateescape")
     refused("para_damaged", lambda: para.add([replace(PORT, fact="Another fact of the shop")]))
@@ -78,17 +78,17 @@ def test_a_file_that_cannot_be_read_is_named_and_never_written_over(para: Para, 
 
 
 @pytest.mark.parametrize("name", ["../../etc", "", ".", "A B", "x" * 61])
-def test_a_group_with_an_invalid_name_is_refused(para: Para, name: str) -> None:
+def test_a_group_with_an_invalid_name_is_refused(para: Para, name: str):
     refused("bad_fact", lambda: para.add([NewFact("A fact", group=name)]))
 
 
 @pytest.mark.parametrize("text, name", [("../../Etc passwd", "etc-passwd"), ("…", "general"), ("a" * 61, "a" * 60)])
-def test_any_words_make_a_valid_group_name(text: str, name: str) -> None:
+def test_any_words_make_a_valid_group_name(text: str, name: str):
     assert make_group_name(text) == name
 
 
 @pytest.mark.parametrize("length, is_kept", [(0, False), (1, True), (1_000, True), (1_001, False)])
-def test_a_fact_has_1_to_1000_characters(para: Para, length: int, is_kept: bool) -> None:
+def test_a_fact_has_1_to_1000_characters(para: Para, length: int, is_kept: bool):
     new = NewFact(" " + "x" * length)
     if is_kept:
         assert para.add([new])[0].fact == "x" * length
@@ -96,7 +96,7 @@ def test_a_fact_has_1_to_1000_characters(para: Para, length: int, is_kept: bool)
         refused("bad_fact", lambda: para.add([new]))
 
 
-def test_a_chain_can_be_walked_from_any_of_its_facts(para: Para, clock: FakeClock) -> None:
+def test_a_chain_can_be_walked_from_any_of_its_facts(para: Para, clock: FakeClock):
     chain = para.add([PORT])
     for port in (8001, 8002, 8003):
         clock.advance(timedelta(days=1))
@@ -112,7 +112,7 @@ def test_a_chain_can_be_walked_from_any_of_its_facts(para: Para, clock: FakeCloc
     assert ids[3] in refused("already_superseded", lambda: para.add([new])).fix
 
 
-def test_recalls_of_a_fact_are_counted_when_they_are_flushed(para: Para, clock: FakeClock, shop: Path) -> None:
+def test_recalls_of_a_fact_are_counted_when_they_are_flushed(para: Para, clock: FakeClock, shop: Path):
     fact = para.add([PORT])[0]
     para.count_access([fact.id])
     clock.advance(timedelta(hours=1))
@@ -127,7 +127,7 @@ def test_recalls_of_a_fact_are_counted_when_they_are_flushed(para: Para, clock: 
 @pytest.mark.parametrize("after", [0, 1, 2, 3])
 def test_a_change_of_two_files_is_finished_at_the_next_start(
     para: Para, database: Database, clock: FakeClock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, after: int
-) -> None:
+):
     old = para.add([PORT])[0]
     written = []
 

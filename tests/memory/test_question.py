@@ -9,7 +9,7 @@ from engine.memory.question import MONTH_FIT, OTHER_DAY_FIT, parse_question
 NOW = datetime(2025, 6, 15, 12, tzinfo=UTC)
 
 
-def test_stop_words_and_names_are_not_searched_for() -> None:
+def test_stop_words_and_names_are_not_searched_for():
     question = parse_question("What did Caroline's mother plant in the garden?", {"Caroline", "Melanie"})
     assert question.words == ("mother", "plant", "garden")
     assert question.speakers == {"caroline"}
@@ -17,7 +17,7 @@ def test_stop_words_and_names_are_not_searched_for() -> None:
 
 
 @pytest.mark.parametrize("text", ["Where did Ada meet Bob?", "What did I plant?"], ids=["two persons", "first person"])
-def test_a_question_that_does_not_name_one_person_is_about_nobody(text: str) -> None:
+def test_a_question_that_does_not_name_one_person_is_about_nobody(text: str):
     assert parse_question(text, {"Ada", "Bob"}).speakers == frozenset()
 
 
@@ -33,7 +33,7 @@ def test_a_question_that_does_not_name_one_person_is_about_nobody(text: str) -> 
         ("Can you summarize?", "Can you summarize?"),
     ],
 )
-def test_how_a_question_asks_is_no_part_of_its_topic(text: str, topic: str) -> None:
+def test_how_a_question_asks_is_no_part_of_its_topic(text: str, topic: str):
     assert parse_question(text).topic == topic
 
 
@@ -47,7 +47,7 @@ def test_how_a_question_asks_is_no_part_of_its_topic(text: str, topic: str) -> N
         ("Can you give me a summary of my plans for the garden?", {"assistant"}),
     ],
 )
-def test_with_an_assistant_a_question_is_about_what_the_user_or_it_said(text: str, speakers: set[str]) -> None:
+def test_with_an_assistant_a_question_is_about_what_the_user_or_it_said(text: str, speakers: set[str]):
     assert parse_question(text, {"user", "assistant"}).speakers == speakers
 
 
@@ -65,10 +65,10 @@ def test_with_an_assistant_a_question_is_about_what_the_user_or_it_said(text: st
         ("last month", date(2025, 5, 1), MONTH_FIT),
     ],
 )
-def test_a_day_fits_a_date_as_far_as_the_question_names_it(text: str, day: date, fit: float) -> None:
+def test_a_day_fits_a_date_as_far_as_the_question_names_it(text: str, day: date, fit: float):
     question = parse_question(f"What happened {text}?", (), now=NOW)
     assert max(when.fits(day) for when in question.dates) == fit
 
 
-def test_may_and_march_are_months_only_beside_a_date() -> None:
+def test_may_and_march_are_months_only_beside_a_date():
     assert parse_question("may I march to the garden?").dates == ()

@@ -47,13 +47,13 @@ def rank_turns(text: str, turns: list[tuple[str, str]], *, session: str = "s", m
     return [(places[ranked.index], ranked) for ranked in rank(candidates)]
 
 
-def test_lines_of_the_speaker_who_is_asked_about_come_first() -> None:
+def test_lines_of_the_speaker_who_is_asked_about_come_first():
     ranked = rank_turns("What does Ada grow?", [("Bob", "beans in pots"), ("Ada", "beans in pots")], session="")
     assert ranked[0][0] == 1
     assert "Ada says it" in ranked[0][1].reason
 
 
-def test_rules_of_the_user_count_and_preferences_if_advice_is_asked_for() -> None:
+def test_rules_of_the_user_count_and_preferences_if_advice_is_asked_for():
     turns = [
         ("user", "we had beans for dinner"),
         ("user", "I prefer dinner without meat"),
@@ -65,19 +65,19 @@ def test_rules_of_the_user_count_and_preferences_if_advice_is_asked_for() -> Non
     assert {place for place, _ in rank_turns("What would you suggest for dinner?", turns, session="")[:2]} == {1, 2}
 
 
-def test_a_line_of_the_date_that_is_asked_about_comes_first() -> None:
+def test_a_line_of_the_date_that_is_asked_about_comes_first():
     times = [datetime(2023, 4, 7, tzinfo=UTC), datetime(2023, 5, 7, tzinfo=UTC)]
     ranked = rank_turns("What was sown on 7 May 2023?", [("", "beans")] * 2, session="", times=times)
     assert ranked[0][0] == 1
     assert "said on 2023-05-07" in ranked[0][1].reason
 
 
-def test_of_two_equal_lines_the_newer_comes_first() -> None:
+def test_of_two_equal_lines_the_newer_comes_first():
     times = [datetime(2025, 1, 1, tzinfo=UTC), datetime(2025, 6, 14, tzinfo=UTC)]
     assert rank_turns("beans", [("", "beans")] * 2, session="", times=times)[0][0] == 1
 
 
-def test_an_answer_to_a_matching_turn_is_above_an_unrelated_line() -> None:
+def test_an_answer_to_a_matching_turn_is_above_an_unrelated_line():
     turns = [
         ("Bob", "unrelated"),
         ("Bob", "unrelated"),
@@ -89,12 +89,12 @@ def test_an_answer_to_a_matching_turn_is_above_an_unrelated_line() -> None:
     assert order.index(3) < order.index(0)
 
 
-def test_a_line_that_is_far_and_shares_no_word_is_not_found() -> None:
+def test_a_line_that_is_far_and_shares_no_word_is_not_found():
     assert rank_turns("beans", [("", "quite another matter")], session="", meaning=[MIN_RELEVANCE - 0.01]) == []
     assert len(rank_turns("beans", [("", "quite another matter")], session="", meaning=[MIN_RELEVANCE])) == 1
 
 
-def test_half_of_the_key_words_are_near_enough_without_vectors() -> None:
+def test_half_of_the_key_words_are_near_enough_without_vectors():
     assert len(rank_turns("beans peas", [("", "two beans"), ("", "peas")], session="", meaning=[0.0, 0.0])) == 2
     assert (
         rank_turns("beans peas leeks", [("", "beans"), ("", "peas"), ("", "leeks")], session="", meaning=[0.0] * 3)
@@ -102,7 +102,7 @@ def test_half_of_the_key_words_are_near_enough_without_vectors() -> None:
     )
 
 
-def test_farther_lines_are_found_beside_a_relevant_one_or_in_its_session() -> None:
+def test_farther_lines_are_found_beside_a_relevant_one_or_in_its_session():
     turns = [("Bob", "What beans do you grow?"), ("Ada", "Runners, tall ones")]
     assert [place for place, _ in rank_turns("beans grown", turns, meaning=[0.8, 0.0], words=[5.0, 0])] == [0, 1]
     assert len(rank_turns("beans grown", turns, session="", meaning=[0.8, MIN_RELEVANCE / COMPANION_DIVISOR])) == 2
@@ -119,7 +119,7 @@ def test_farther_lines_are_found_beside_a_relevant_one_or_in_its_session() -> No
     st.sampled_from(["", "s"]),
     st.data(),
 )
-def test_parts_add_up_to_the_score(turns: list[tuple[str, str]], text: str, session: str, data: st.DataObject) -> None:
+def test_parts_add_up_to_the_score(turns: list[tuple[str, str]], text: str, session: str, data: st.DataObject):
     unit = st.floats(-1, 1)
     meaning = data.draw(st.lists(unit | st.just(float("nan")), min_size=len(turns), max_size=len(turns)))
     words = data.draw(st.lists(st.floats(0, 30), min_size=len(turns), max_size=len(turns)))

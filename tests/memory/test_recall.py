@@ -91,13 +91,11 @@ ONE_SESSION = [
     ids=["facts first, then by score", "the same in two layers", "the same twice in one layer", "one layer is asked",
          "a session once", "nothing of the session that asks", "none wanted"],
 )  # fmt: skip
-def test_matches_of_all_layers_become_one_list(
-    matches: list[RecallMatch], query: dict[str, Any], ids: list[str]
-) -> None:
+def test_matches_of_all_layers_become_one_list(matches: list[RecallMatch], query: dict[str, Any], ids: list[str]):
     assert recall_ids(*matches, **query) == ids == recall_ids(*reversed(matches), **query)
 
 
-def test_a_broken_layer_is_left_out_and_named() -> None:
+def test_a_broken_layer_is_left_out_and_named():
     recall = make_recaller(StandInSource(make_match("a")), StandInSource(layer=Layer.PARA)).recall(
         RecallQuery("what"), 5.0
     )
@@ -105,7 +103,7 @@ def test_a_broken_layer_is_left_out_and_named() -> None:
     assert recall.left_out == ("layer G: OSError: the disk is gone",)
 
 
-def test_a_layer_that_hangs_is_left_out_and_not_asked_again_until_it_answers() -> None:
+def test_a_layer_that_hangs_is_left_out_and_not_asked_again_until_it_answers():
     slow = StandInSource(make_match("f", Layer.PARA), layer=Layer.PARA)
     slow.may_answer.clear()
     layers = make_recaller(StandInSource(make_match("a")), slow)
@@ -119,7 +117,7 @@ def test_a_layer_that_hangs_is_left_out_and_not_asked_again_until_it_answers() -
     assert layers.recall(RecallQuery("what"), 5.0).left_out == ()
 
 
-def test_each_match_says_how_many_tokens_it_has() -> None:
+def test_each_match_says_how_many_tokens_it_has():
     source = StandInSource(make_match("a", score=0.9, text="short"), make_match("b", score=0.1, text="x " * 8_000))
     assert [item.tokens for item in make_recaller(source).recall(RecallQuery("x"), 5.0).items] == [1, 4_000]
 
@@ -127,7 +125,7 @@ def test_each_match_says_how_many_tokens_it_has() -> None:
 # Layers F and G
 
 
-def test_the_graph_finds_similar_tasks_and_what_is_one_step_away(tmp_path: Path, clock: FakeClock) -> None:
+def test_the_graph_finds_similar_tasks_and_what_is_one_step_away(tmp_path: Path, clock: FakeClock):
     graph = TaskGraph(tmp_path, clock)
     graph.put(GraphNode("build", "Build it", NOW - timedelta(days=14), success=False))
     graph.put(GraphNode("deploy", "Deploy it", NOW, success=False))
@@ -152,13 +150,13 @@ def test_the_graph_finds_similar_tasks_and_what_is_one_step_away(tmp_path: Path,
 )
 def test_a_fact_needs_half_of_the_key_words(
     tmp_path: Path, database: Database, clock: FakeClock, question: str, count: int
-) -> None:
+):
     para = Para(tmp_path / "para", database, clock)
     para.add([NewFact("The service listens on port 8000")])
     assert len(FactSource(para).find(RecallQuery(question), NOW, 1.0).items) == count
 
 
-def test_recall_says_which_file_of_facts_it_went_without(tmp_path: Path, database: Database, clock: FakeClock) -> None:
+def test_recall_says_which_file_of_facts_it_went_without(tmp_path: Path, database: Database, clock: FakeClock):
     para = Para(tmp_path / "para", database, clock)
     (group := tmp_path / "para" / "areas" / "general").mkdir(parents=True)
     (group / "items.json").write_text("[{,")
@@ -168,7 +166,7 @@ def test_recall_says_which_file_of_facts_it_went_without(tmp_path: Path, databas
 
 def test_recall_lists_the_folders_of_facts_once(
     tmp_path: Path, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     para = Para(tmp_path / "para", database, clock)
     para.add([NewFact("The service listens on port 8000")])
     listed: list[str] = []
@@ -179,7 +177,7 @@ def test_recall_lists_the_folders_of_facts_once(
 
 
 @pytest.mark.parametrize("days, recency", [(-3, 1.0), (0, 1.0), (14, 0.3679), (28, 0.1353)])
-def test_a_tasks_memory_counts_less_with_age(days: int, recency: float) -> None:
+def test_a_tasks_memory_counts_less_with_age(days: int, recency: float):
     decayed = apply_age_decay(make_match("e", Layer.CONTEXT, 0.8), NOW, NOW + timedelta(days=days))
     assert decayed.score == pytest.approx(0.7 * 0.8 + 0.3 * recency, abs=1e-4)
     assert decayed.score == pytest.approx(sum(part.value * part.weight for part in decayed.parts))
@@ -195,7 +193,7 @@ class MissingEmbedder(WordVectors):
         raise NoEmbedder("the wheel is not installed")
 
 
-def test_without_an_embedder_words_find_and_the_reason_is_given(make_memory: MakeMemory) -> None:
+def test_without_an_embedder_words_find_and_the_reason_is_given(make_memory: MakeMemory):
     memory = make_memory(embedder=MissingEmbedder())
     memory.remember(make_turns("We sow beans in April", "The roof leaks"))
     recall = memory.recall(RecallQuery("beans"))
@@ -203,7 +201,7 @@ def test_without_an_embedder_words_find_and_the_reason_is_given(make_memory: Mak
     assert recall.left_out == ("memories (C, E): found by words only: the wheel is not installed",)
 
 
-def test_a_long_message_is_found_by_what_is_deep_in_it(memory: MemoryService) -> None:
+def test_a_long_message_is_found_by_what_is_deep_in_it(memory: MemoryService):
     filler, answer = "The weather was mild and nothing happened at all. " * 60, "My passport number ends in 4417. "
     long_memory = NewMemory(filler + answer + filler, ref="long", session="s")
     memory.remember([long_memory, *(NewMemory(f"{word} {filler}", ref=word, session="s") for word in ("one", "two"))])
@@ -228,7 +226,7 @@ def test_a_long_message_is_found_by_what_is_deep_in_it(memory: MemoryService) ->
     ],
     ids=["workspace", "agent", "layer", "not the session that asks"],
 )
-def test_a_query_finds_only_what_is_in_its_scope(memory: MemoryService, scope: dict[str, Any], refs: set[str]) -> None:
+def test_a_query_finds_only_what_is_in_its_scope(memory: MemoryService, scope: dict[str, Any], refs: set[str]):
     memory.remember(
         [
             NewMemory("beans here", ref="here", workspace="/a", agent="ada", session="sess_1"),
@@ -245,7 +243,7 @@ def test_a_query_finds_only_what_is_in_its_scope(memory: MemoryService, scope: d
 @pytest.mark.parametrize(
     "text", ['"', "* OR NEAR(", "\x00", "a" * 5_000, "what?", "😀", "‮beans", "-- ; DROP TABLE memories"]
 )
-def test_no_question_breaks_the_search(memory: MemoryService, text: str) -> None:
+def test_no_question_breaks_the_search(memory: MemoryService, text: str):
     memory.remember(make_turns("We sow beans", "-- ; DROP TABLE memories"))
     memory.settle(30)
     assert not [warning for warning in memory.recall(RecallQuery(text)).left_out if "Error" in warning]

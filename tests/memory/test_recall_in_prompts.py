@@ -52,7 +52,7 @@ def make_request(task: str = "Round cart totals") -> PromptRequest:
     return PromptRequest("backend_builder", "koji-core", "/shop", task, session_id="sess_9")
 
 
-def test_each_line_names_layer_date_and_source_and_leads_to_its_memory() -> None:
+def test_each_line_names_layer_date_and_source_and_leads_to_its_memory():
     part, memory = make_part(
         make_match(1, "Totals are rounded once, at the end."), make_match(2, "We take Decimal.", speaker="")
     )
@@ -74,13 +74,13 @@ def test_each_line_names_layer_date_and_source_and_leads_to_its_memory() -> None
 
 
 @pytest.mark.parametrize("task, budget", [("", 600), ("  \n", 600), ("Round", 0)])
-def test_without_a_task_or_a_budget_nothing_is_recalled(task: str, budget: int) -> None:
+def test_without_a_task_or_a_budget_nothing_is_recalled(task: str, budget: int):
     part, memory = make_part(make_match(1, "x"), budget=budget)
     assert part.make_part(make_request(task)).part is None
     assert memory.queries == []
 
 
-def test_whole_memories_fill_the_budget_and_the_preview_names_the_rest() -> None:
+def test_whole_memories_fill_the_budget_and_the_preview_names_the_rest():
     part, _ = make_part(*(make_match(n, f"fact {n} " + "about rounding " * 20) for n in range(1, 11)), budget=300)
     contribution, preview = part.make_part(make_request()), part.preview(make_request())
     assert contribution.part == preview.part
@@ -107,12 +107,12 @@ def assert_contains_only(lines: list[str], item: RecallMatch) -> None:
 @pytest.mark.long
 @settings(max_examples=200)
 @given(st.lists(st.sampled_from(HOSTILE_PIECES) | st.text(max_size=6), max_size=12).map("".join), st.text(max_size=40))
-def test_no_text_and_no_source_breaks_its_element(text: str, source: str) -> None:
+def test_no_text_and_no_source_breaks_its_element(text: str, source: str):
     item = make_match(1, text, source=source, speaker=text[:20])
     assert_contains_only([f"<{BLOCK_TAG}>", *(line.text for line in make_memory_lines(item)), f"</{BLOCK_TAG}>"], item)
 
 
-def test_a_memory_of_a_megabyte_is_left_out_without_being_rendered() -> None:
+def test_a_memory_of_a_megabyte_is_left_out_without_being_rendered():
     short = make_match(2, "short")
     part, _ = make_part(make_match(1, "<" * 1_000_000), short)
     contribution = part.make_part(make_request())

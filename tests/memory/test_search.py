@@ -11,7 +11,7 @@ from tests.memory.conftest import make_turns
 
 def test_words_that_are_everywhere_do_not_make_a_large_store_slow(
     memory: MemoryService, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     """The rarest words choose the memories that are compared; of a word that is everywhere the newest are compared."""
     monkeypatch.setattr(search, "MAX_SCORED", 10)
     memory.remember(make_turns(*(f"common line {number}" + " rare" * (number < 3) for number in range(40))))

@@ -21,12 +21,12 @@ def read_texts(memory: MemoryService, words: str = "") -> list[str]:
     return [entry.text for entry in memory.entries(Layer.VECTORS, words=words)]
 
 
-def test_a_secret_is_cut_out_before_it_is_stored(memory: MemoryService) -> None:
+def test_a_secret_is_cut_out_before_it_is_stored(memory: MemoryService):
     memory.remember(make_turns("deploy with sk-abcdefghijklmnopqrstuvwxyz to the box"))
     assert read_texts(memory, "deploy box") == ["deploy with [secret cut] to the box"]
 
 
-def test_the_same_twice_is_one_memory_and_another_speaker_or_session_makes_another(memory: MemoryService) -> None:
+def test_the_same_twice_is_one_memory_and_another_speaker_or_session_makes_another(memory: MemoryService):
     once = memory.remember([*make_turns("a", "b"), *make_turns("a")])
     again = memory.remember([replace(turn, at=datetime(2026, 1, 5, tzinfo=UTC)) for turn in make_turns("b", "a")])
     assert once.new == 2
@@ -36,7 +36,7 @@ def test_the_same_twice_is_one_memory_and_another_speaker_or_session_makes_anoth
     assert memory.store.count() == 4
 
 
-def test_an_id_of_the_caller_tells_two_equal_texts_apart(memory: MemoryService) -> None:
+def test_an_id_of_the_caller_tells_two_equal_texts_apart(memory: MemoryService):
     memory.remember([NewMemory("yes", ref="D1:1", session="s"), NewMemory("yes", ref="D1:2", session="s")])
     again = memory.remember([NewMemory("yes", ref="D1:1", session="s", source="copy.jsonl:9")])
     assert memory.store.count() == 2
@@ -45,7 +45,7 @@ def test_an_id_of_the_caller_tells_two_equal_texts_apart(memory: MemoryService) 
     assert second.ref == "D1:2"
 
 
-def test_memories_expire_after_a_month_or_a_day_after_their_session(make_memory: MakeMemory, clock: FakeClock) -> None:
+def test_memories_expire_after_a_month_or_a_day_after_their_session(make_memory: MakeMemory, clock: FakeClock):
     memory = make_memory(embedder=WordVectors(), running=frozenset({"running"}))
     memory.remember(
         [
@@ -82,15 +82,13 @@ def test_memories_expire_after_a_month_or_a_day_after_their_session(make_memory:
         (NewMemory("x", at=datetime(2026, 1, 1)), "bad_memory"),  # noqa: DTZ001
     ],
 )
-def test_an_invalid_memory_is_refused_with_its_whole_batch(
-    memory: MemoryService, new_memory: NewMemory, code: str
-) -> None:
+def test_an_invalid_memory_is_refused_with_its_whole_batch(memory: MemoryService, new_memory: NewMemory, code: str):
     refused(code, lambda: memory.remember([NewMemory("good"), new_memory]))
     assert memory.store.count() == 0
 
 
 @given(st.text())
-def test_every_word_is_quoted_so_that_none_is_an_operator(text: str) -> None:
+def test_every_word_is_quoted_so_that_none_is_an_operator(text: str):
     for word in store.quote_words(text.split()):
         assert word.startswith('"')
         assert word.endswith('"')

@@ -58,7 +58,7 @@ def summariser(database: Database, clock: FakeClock, work: StandInWork) -> Sessi
     )
 
 
-def test_a_summary_by_rules_has_all_parts_and_at_most_120_words() -> None:
+def test_a_summary_by_rules_has_all_parts_and_at_most_120_words():
     words = " ".join(["word"] * 500)
     files = tuple(f"a/{number}.py" for number in range(200))
     summary = SessionFacts(make_view(prompt=words, summary=words), (f"keep {words}", words), files).summarise_by_rules()
@@ -68,19 +68,19 @@ def test_a_summary_by_rules_has_all_parts_and_at_most_120_words() -> None:
 
 
 @pytest.mark.parametrize("words, end", [(120, "word"), (121, "word…")])
-def test_a_text_of_more_than_120_words_is_cut(words: int, end: str) -> None:
+def test_a_text_of_more_than_120_words_is_cut(words: int, end: str):
     clipped = clip_words(" ".join(["word"] * words), 120).split()
     assert (len(clipped), clipped[-1]) == (120, end)
 
 
-def test_a_models_words_are_clipped_and_without_any_the_record_speaks(summariser: SessionSummariser) -> None:
+def test_a_models_words_are_clipped_and_without_any_the_record_speaks(summariser: SessionSummariser):
     assert len(summariser.summary(SessionFacts(make_view())).split()) == MAX_WORDS
     assert summariser.summary(SessionFacts(make_view("session_2"))).startswith("Task: Fix the parser.")
 
 
 def test_a_summary_is_remembered_once_for_each_outcome(
     summariser: SessionSummariser, work: StandInWork, database: Database
-) -> None:
+):
     session = work.add(make_view("session_2", check=CheckResult("pytest", 3, 1)))
     work.files["session_2"] = ("parser.py",)
     record_end(database, session)
@@ -169,7 +169,7 @@ def exchange(*machines: Machine) -> None:
 
 def test_what_one_machine_did_the_other_remembers(
     machines: tuple[Machine, Machine], shared_database: LocalSharedDatabase
-) -> None:
+):
     first, second = machines
     id = first.summarise(1)
     exchange(first, second)
@@ -183,7 +183,7 @@ def test_what_one_machine_did_the_other_remembers(
 
 def test_other_projects_and_other_layers_stay_here(
     machines: tuple[Machine, Machine], shared_database: LocalSharedDatabase
-) -> None:
+):
     first, second = machines
     first.summarise(1, workspace="/home/first/private")
     first.store.remember([NewMemory("a note", layer=Layer.CONTEXT, kind="note"), NewMemory("said", kind="summary")])
@@ -196,7 +196,7 @@ def test_other_projects_and_other_layers_stay_here(
 
 def test_what_is_forgotten_here_is_forgotten_there_for_good(
     machines: tuple[Machine, Machine], shared_database: LocalSharedDatabase
-) -> None:
+):
     first, second = machines
     ids = first.summarise(1), second.summarise(2)
     exchange(first, second)
@@ -213,7 +213,7 @@ def test_what_is_forgotten_here_is_forgotten_there_for_good(
 
 def test_what_is_forgotten_in_a_workspace_that_is_gone_is_forgotten_there_too(
     machines: tuple[Machine, Machine], shared_database: LocalSharedDatabase
-) -> None:
+):
     first, second = machines
     id = first.summarise(1)
     exchange(first, second)
@@ -226,7 +226,7 @@ def test_what_is_forgotten_in_a_workspace_that_is_gone_is_forgotten_there_too(
 
 def test_cuts_lose_and_double_nothing_and_each_outage_is_reported_once(
     machines: tuple[Machine, Machine], shared_database: LocalSharedDatabase
-) -> None:
+):
     first, second = machines
     shared_database.cuts = ["before", "before", "after", "before", "", "after"]
     first.summarise(1)
@@ -252,7 +252,7 @@ def test_cuts_lose_and_double_nothing_and_each_outage_is_reported_once(
 )
 def test_a_shared_summary_is_left_out_if_its_id_is_not_its_own_or_its_text_is_refused(
     machines: tuple[Machine, Machine], shared_database: LocalSharedDatabase, key: str, text: str
-) -> None:
+):
     first, second = machines
     id = first.summarise(1)
     exchange(first)
@@ -262,7 +262,7 @@ def test_a_shared_summary_is_left_out_if_its_id_is_not_its_own_or_its_text_is_re
     assert second.read_texts() == set()
 
 
-def test_the_summaries_of_others_in_a_prompt_are_named_with_their_homes() -> None:
+def test_the_summaries_of_others_in_a_prompt_are_named_with_their_homes():
     sources = [
         {"id": "mem_a", "layer": "E", "source": "shared:home_first", "score": 1},
         {"id": "mem_b", "layer": "E", "source": "sess_1", "score": 1},

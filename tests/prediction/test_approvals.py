@@ -41,7 +41,7 @@ def make_reviewed_card(world: DecisionWorld, repository: Repository) -> Card:
     return world.make_card("a", workspace=str(repository.path), facts=facts)
 
 
-def test_an_approved_card_runs_with_its_permit(world: DecisionWorld) -> None:
+def test_an_approved_card_runs_with_its_permit(world: DecisionWorld):
     card = world.cards.approve(world.make_card().id)
     assert (card.status, card.decided_by) == (Status.APPROVED, DecidedBy.OPERATOR)
     ((permit, assignment, mode),) = world.sessions.started
@@ -52,7 +52,7 @@ def test_an_approved_card_runs_with_its_permit(world: DecisionWorld) -> None:
     assert world.cards.list_pending() == []
 
 
-def test_a_blocked_card_stays_pending_with_the_reason(world: DecisionWorld) -> None:
+def test_a_blocked_card_stays_pending_with_the_reason(world: DecisionWorld):
     card = world.propose("run_tests paths=forbidden")
     with pytest.raises(Refusal, match="allow it once in the list of blocked work on the safety screen") as refused:
         world.cards.approve(card.id)
@@ -63,7 +63,7 @@ def test_a_blocked_card_stays_pending_with_the_reason(world: DecisionWorld) -> N
     assert world.read_signals() == []
 
 
-def test_a_repository_that_git_does_not_accept_is_refused_with_what_helps(world: DecisionWorld) -> None:
+def test_a_repository_that_git_does_not_accept_is_refused_with_what_helps(world: DecisionWorld):
     foreign = Refusal("unsafe_repository", "/shop belongs to another user", "git config --add safe.directory /shop")
     world.store.workspace_refusal = lambda workspace: foreign
     with pytest.raises(
@@ -72,9 +72,7 @@ def test_a_repository_that_git_does_not_accept_is_refused_with_what_helps(world:
         world.cards.approve(world.make_card().id)
 
 
-def test_a_review_of_the_same_state_is_not_run_again_unless_it_is_edited(
-    world: DecisionWorld, repository: Repository
-) -> None:
+def test_a_review_of_the_same_state_is_not_run_again_unless_it_is_edited(world: DecisionWorld, repository: Repository):
     card = make_reviewed_card(world, repository)
     with pytest.raises(Refusal, match="clawpy work sess_1") as refused:
         world.cards.approve(card.id)
@@ -85,13 +83,13 @@ def test_a_review_of_the_same_state_is_not_run_again_unless_it_is_edited(
 
 def test_a_review_from_before_a_commit_does_not_stand_in_the_way_of_another(
     world: DecisionWorld, repository: Repository
-) -> None:
+):
     card = make_reviewed_card(world, repository)
     repository.commit("after the last check", {"a.py": "1"})
     assert world.cards.approve(card.id).status is Status.APPROVED
 
 
-def test_a_stop_is_not_noted_on_a_card(world: DecisionWorld) -> None:
+def test_a_stop_is_not_noted_on_a_card(world: DecisionWorld):
     card = world.make_card()
     world.rails.is_stopped = True
     with pytest.raises(Refusal) as refused:
@@ -101,7 +99,7 @@ def test_a_stop_is_not_noted_on_a_card(world: DecisionWorld) -> None:
     assert world.cards.get(card.id).note == ""
 
 
-def test_an_edit_that_asks_is_shown_first(world: DecisionWorld) -> None:
+def test_an_edit_that_asks_is_shown_first(world: DecisionWorld):
     card = world.make_card()
     assert find_refusal_code(world.cards.approve, card.id, edit="paths=risky") == "needs_acknowledgement"
     card_after = world.cards.get(card.id)
@@ -110,7 +108,7 @@ def test_an_edit_that_asks_is_shown_first(world: DecisionWorld) -> None:
     assert sorted(world.read_signals()) == ["approved", "original"]
 
 
-def test_an_edited_prompt_that_names_a_flow_becomes_that_flow(world: DecisionWorld) -> None:
+def test_an_edited_prompt_that_names_a_flow_becomes_that_flow(world: DecisionWorld):
     card = world.propose("look at the cart")
     assert "takes prose" in card.note
     approved = world.cards.approve(card.id, edit=" Run the tests. ")
@@ -122,7 +120,7 @@ def test_an_edited_prompt_that_names_a_flow_becomes_that_flow(world: DecisionWor
 
 
 @pytest.mark.parametrize("change", ["", "edited", "withdrawn", "demoted"])
-def test_a_heartbeat_runs_by_itself_only_as_the_operator_wrote_it(world: DecisionWorld, change: str) -> None:
+def test_a_heartbeat_runs_by_itself_only_as_the_operator_wrote_it(world: DecisionWorld, change: str):
     board = TaskBoard(world.database, randomness=Randomness(2))
     task = world.database.write(
         lambda tx: board.add_due(tx, "run the tests", since=tx.now, channel="koji-core", workspace=SHOP, run=True)
@@ -138,7 +136,7 @@ def test_a_heartbeat_runs_by_itself_only_as_the_operator_wrote_it(world: Decisio
     assert world.rails.triggers[-1].ordered is (change == "")
 
 
-def test_the_trigger_says_who_approved(world: DecisionWorld) -> None:
+def test_the_trigger_says_who_approved(world: DecisionWorld):
     world.cards.approve(world.make_card("a").id, by=DecidedBy.AUTONOMY)
     world.cards.approve(world.make_card("b").id, by=DecidedBy.API)
     assert [trigger.type for trigger in world.rails.triggers] == [TriggerType.AUTONOMOUS, TriggerType.MANUAL]
@@ -146,7 +144,7 @@ def test_the_trigger_says_who_approved(world: DecisionWorld) -> None:
     assert world.read_signals() == ["approved"], "an approval by autonomy is no decision of the operator"
 
 
-def test_a_trigger_by_a_program_is_no_approval(world: DecisionWorld) -> None:
+def test_a_trigger_by_a_program_is_no_approval(world: DecisionWorld):
     """The rails are asked as for work that runs by itself. Only the rate rail looks at `force` (SPEC 3.1, 3.2)."""
     world.cards.trigger(world.make_card("a").id, by="gateway")
     world.cards.trigger(world.make_card("b").id, force=True, by="gateway")
@@ -159,7 +157,7 @@ def test_a_trigger_by_a_program_is_no_approval(world: DecisionWorld) -> None:
     assert world.read_signals() == []
 
 
-def test_a_card_that_cannot_start_is_pending_again(world: DecisionWorld) -> None:
+def test_a_card_that_cannot_start_is_pending_again(world: DecisionWorld):
     card = world.make_card()
     world.sessions.cannot_start = True
     assert find_refusal_code(world.cards.approve, card.id) == "permit_used"
@@ -182,7 +180,7 @@ def killed_before_the_start(world: DecisionWorld) -> Iterator[None]:
 
 def test_recovery_starts_approved_cards_and_reopens_those_with_an_expired_permit(
     world: DecisionWorld, clock: FakeClock
-) -> None:
+):
     fresh, late, running = world.check(make_proposal("fresh"), make_proposal("late"), make_proposal("running"))
     world.cards.approve(running.id)
     with killed_before_the_start(world):
@@ -200,7 +198,7 @@ def test_recovery_starts_approved_cards_and_reopens_those_with_an_expired_permit
     assert world.approvals.recover(list(world.rails.permits_by_card.values())) == []
 
 
-def test_recovery_starts_a_card_that_was_approved_again(world: DecisionWorld) -> None:
+def test_recovery_starts_a_card_that_was_approved_again(world: DecisionWorld):
     card = world.make_card()
     world.sessions.is_full = True
     world.cards.approve(card.id)
@@ -212,9 +210,7 @@ def test_recovery_starts_a_card_that_was_approved_again(world: DecisionWorld) ->
     assert world.cards.get(card.id).session_id == "session_2", "the session of the first approval is over"
 
 
-def test_an_error_after_the_start_does_not_make_a_card_pending(
-    world: DecisionWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_after_the_start_does_not_make_a_card_pending(world: DecisionWorld, monkeypatch: pytest.MonkeyPatch):
     card = world.make_card()
     start = world.sessions.start
 
@@ -233,7 +229,7 @@ def test_an_error_after_the_start_does_not_make_a_card_pending(
 # The runner to which an approval agrees (SPEC 3.8)
 
 
-def test_another_runner_is_shown_first_and_used_when_approved_again(world: DecisionWorld) -> None:
+def test_another_runner_is_shown_first_and_used_when_approved_again(world: DecisionWorld):
     world.sessions.text_executor = "ollama:qwen"
     world.sessions.choose_other = lambda assignment: (replace(assignment, runner="model"), "")
     card = world.propose("explain the cart")
@@ -250,7 +246,7 @@ def test_another_runner_is_shown_first_and_used_when_approved_again(world: Decis
     assert world.sessions.started[0][1].runner == "model"
 
 
-def test_a_card_never_runs_by_itself_with_another_runner(world: DecisionWorld) -> None:
+def test_a_card_never_runs_by_itself_with_another_runner(world: DecisionWorld):
     world.sessions.text_executor = "ollama:qwen"
     card = world.propose("explain the cart")
     world.sessions.text_executor = "openai:gpt"
@@ -259,7 +255,7 @@ def test_a_card_never_runs_by_itself_with_another_runner(world: DecisionWorld) -
     assert world.cards.get(card.id).consent_text.startswith("ollama:qwen"), "only the operator can agree to it"
 
 
-def test_pending_cards_name_their_runner_when_a_model_comes_or_goes(world: DecisionWorld, database: Database) -> None:
+def test_pending_cards_name_their_runner_when_a_model_comes_or_goes(world: DecisionWorld, database: Database):
     card = world.propose("think about the cache")
     assert "takes prose" in card.note
     assert world.approvals.refresh_runners() == 0
@@ -279,7 +275,7 @@ def test_pending_cards_name_their_runner_when_a_model_comes_or_goes(world: Decis
 
 
 @pytest.mark.parametrize("is_refreshed", [True, False], ids=["after the housekeeping", "before it"])
-def test_a_card_follows_its_channel_to_another_runner(world: DecisionWorld, is_refreshed: bool) -> None:
+def test_a_card_follows_its_channel_to_another_runner(world: DecisionWorld, is_refreshed: bool):
     serving = ["acp:mine"]
 
     def choose_by_channel(assignment: Assignment) -> tuple[Assignment, str]:
@@ -310,7 +306,7 @@ def fail_to_begin(world: DecisionWorld, card: Card) -> Card:
     return world.cards.get(card.id)
 
 
-def test_a_card_whose_session_could_not_begin_is_pending_again(world: DecisionWorld) -> None:
+def test_a_card_whose_session_could_not_begin_is_pending_again(world: DecisionWorld):
     card = world.start_card()
     back = fail_to_begin(world, card)
     assert (back.status, back.outcome, back.session_id) == (Status.PENDING, None, None)
@@ -322,14 +318,14 @@ def test_a_card_whose_session_could_not_begin_is_pending_again(world: DecisionWo
     assert len(world.sessions.started) == 2
 
 
-def test_a_card_whose_session_could_not_begin_is_executed_beside_a_pending_one(world: DecisionWorld) -> None:
+def test_a_card_whose_session_could_not_begin_is_executed_beside_a_pending_one(world: DecisionWorld):
     card = world.start_card()
     world.store.propose_again(card.id, "once more")
     done = fail_to_begin(world, card)
     assert (done.status, done.outcome) == (Status.EXECUTED, Outcome.FAILED)
 
 
-def test_an_undone_card_whose_session_could_not_begin_is_not_pending_again(world: DecisionWorld) -> None:
+def test_an_undone_card_whose_session_could_not_begin_is_not_pending_again(world: DecisionWorld):
     card = world.start_card()
     world.sessions.stop = lambda session_id, reason: None
     world.cards.undo(card.id)
@@ -340,7 +336,7 @@ def test_an_undone_card_whose_session_could_not_begin_is_not_pending_again(world
 @pytest.mark.parametrize(
     "state, error", [(SessionState.INTERRUPTED, ""), (SessionState.CANCELLED, "the engine was closed")]
 )
-def test_interrupted_work_is_a_pending_card_again(world: DecisionWorld, state: SessionState, error: str) -> None:
+def test_interrupted_work_is_a_pending_card_again(world: DecisionWorld, state: SessionState, error: str):
     card = world.start_card()
     world.sessions.end(card.id, state, error=error)
     again, *_ = world.cards.list_pending()
@@ -351,7 +347,7 @@ def test_interrupted_work_is_a_pending_card_again(world: DecisionWorld, state: S
     assert world.cards.list_pending() == []
 
 
-def test_interrupted_work_that_was_undone_or_ran_by_itself_is_not_offered_again(world: DecisionWorld) -> None:
+def test_interrupted_work_that_was_undone_or_ran_by_itself_is_not_offered_again(world: DecisionWorld):
     undone = world.start_card()
     world.sessions.stop = lambda session_id, reason: None
     world.cards.undo(undone.id)
@@ -363,7 +359,7 @@ def test_interrupted_work_that_was_undone_or_ran_by_itself_is_not_offered_again(
     assert world.cards.list_pending() == []
 
 
-def test_recovery_says_what_became_of_each_card(world: DecisionWorld) -> None:
+def test_recovery_says_what_became_of_each_card(world: DecisionWorld):
     permits = world.rails.permits_by_card
     started = world.make_card("started")
     with killed_before_the_start(world):
@@ -396,7 +392,7 @@ def test_recovery_says_what_became_of_each_card(world: DecisionWorld) -> None:
         (None, "name a flow, or configure a model or an agent"),
     ],
 )
-def test_a_refusal_says_what_makes_a_card_run(world: DecisionWorld, flow: str | None, way_out: str) -> None:
+def test_a_refusal_says_what_makes_a_card_run(world: DecisionWorld, flow: str | None, way_out: str):
     card = world.make_card(flow=flow)
     world.sessions.check = lambda assignment: RunnerInfo(available=False, reason="nothing takes it")  # type: ignore[method-assign]
     with pytest.raises(Refusal, match="nothing takes it") as refused:
@@ -404,13 +400,13 @@ def test_a_refusal_says_what_makes_a_card_run(world: DecisionWorld, flow: str | 
     assert (refused.value.code, refused.value.fix) == ("no_runner", way_out.format(card.id))
 
 
-def test_parameters_are_for_flows_and_a_prompt_has_a_maximum_length(world: DecisionWorld) -> None:
+def test_parameters_are_for_flows_and_a_prompt_has_a_maximum_length(world: DecisionWorld):
     card = world.propose("explain the cart")
     assert find_refusal_code(world.cards.approve, card.id, parameters={"paths": "src"}) == "bad_parameters"
     assert find_refusal_code(world.cards.approve, card.id, edit="x" * 20_001) == "long_prompt"
 
 
-def test_an_edit_that_names_a_flow_needs_no_second_approval_on_a_card_of_a_model(world: DecisionWorld) -> None:
+def test_an_edit_that_names_a_flow_needs_no_second_approval_on_a_card_of_a_model(world: DecisionWorld):
     world.sessions.text_executor = "ollama:qwen"
     card = world.propose("look at the cart")
     world.sessions.text_executor = ""

@@ -41,7 +41,7 @@ def read_meetings(file: str, at: datetime = NOW) -> list[Meeting]:
     return CalendarReader().meetings([file], at.astimezone(BERLIN))
 
 
-def test_a_repeated_meeting_in_its_own_zone_and_when_it_was_last_held(tmp_path: Path) -> None:
+def test_a_repeated_meeting_in_its_own_zone_and_when_it_was_last_held(tmp_path: Path):
     file = write_calendar(tmp_path, STANDUP)
     monday = datetime(2026, 1, 5, 11, tzinfo=BERLIN)
     assert read_meetings(file) == [Meeting("Stand-up", monday, datetime(2026, 1, 1, 11, tzinfo=BERLIN))]
@@ -50,7 +50,7 @@ def test_a_repeated_meeting_in_its_own_zone_and_when_it_was_last_held(tmp_path: 
     assert read_meetings(file, summer)[0].begins == datetime(2026, 7, 6, 9, tzinfo=UTC)
 
 
-def test_whole_days_cancelled_and_free_events_are_no_meetings(tmp_path: Path) -> None:
+def test_whole_days_cancelled_and_free_events_are_no_meetings(tmp_path: Path):
     at = "DTSTART:20260105T100000Z"
     file = write_calendar(
         tmp_path,
@@ -66,7 +66,7 @@ def test_whole_days_cancelled_and_free_events_are_no_meetings(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("content", [b"", b"rubbish", b"\xff\xfe\x00", b"BEGIN:VCALENDAR\nBEGIN:VEVENT\n"])
-def test_a_file_that_is_no_calendar_is_named(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_no_calendar_is_named(tmp_path: Path, content: bytes):
     file = tmp_path / "broken.ics"
     file.write_bytes(content)
     with pytest.raises(Refusal, match=r"broken\.ics") as refused:
@@ -85,5 +85,5 @@ def test_a_file_that_is_no_calendar_is_named(tmp_path: Path, content: bytes) -> 
         (MEETINGS_AHEAD, 0.0),
     ],
 )
-def test_a_meeting_is_less_relevant_the_later_it_begins(wait: timedelta, relevance: float) -> None:
+def test_a_meeting_is_less_relevant_the_later_it_begins(wait: timedelta, relevance: float):
     assert make_calendar_signal([Meeting("review", NOW + wait)], NOW).relevance == pytest.approx(relevance)

@@ -34,12 +34,12 @@ STEPS = {
 """The changes of a status that SPEC 2.7 allows. The last two are undo."""
 
 
-def test_the_table_has_exactly_the_legal_steps() -> None:
+def test_the_table_has_exactly_the_legal_steps():
     assert {(before, after) for (before, _), after in TRANSITIONS.items() if before is not after} == STEPS
 
 
 @pytest.mark.parametrize("status, move", list(product(Status, Move)))
-def test_every_other_move_is_refused(status: Status, move: Move) -> None:
+def test_every_other_move_is_refused(status: Status, move: Move):
     columns = {"id": "pred_x", "status": status, "expires_at": MONDAY_MORNING + timedelta(hours=1)}
     row = CardRow(**columns)
     if (status, move) in TRANSITIONS:
@@ -172,7 +172,7 @@ DISCARDED = ChangeSetDiscarded(subject="change_1", session_id="session_1")
 )
 def test_the_last_decision_on_the_changes_of_a_card_is_its_signal(
     world: DecisionWorld, events: list[Event], signal: str
-) -> None:
+):
     world.finish_card()
     for event in events:
         world.record_and_follow(event)
@@ -190,7 +190,7 @@ def test_the_last_decision_on_the_changes_of_a_card_is_its_signal(
         (SessionState.INTERRUPTED, Outcome.FAILED),
     ],
 )
-def test_the_end_of_the_session_is_the_outcome(world: DecisionWorld, state: SessionState, outcome: Outcome) -> None:
+def test_the_end_of_the_session_is_the_outcome(world: DecisionWorld, state: SessionState, outcome: Outcome):
     card = world.start_card()
     world.sessions.end(card.id, state)
     ended = world.cards.get(card.id)
@@ -199,7 +199,7 @@ def test_the_end_of_the_session_is_the_outcome(world: DecisionWorld, state: Sess
 
 def test_an_approval_that_could_not_run_is_taken_back_and_screens_read_the_phase_again(
     world: DecisionWorld, bus: EventBus
-) -> None:
+):
     card = world.start_card()
     subscription = bus.subscribe(lambda: None)
     world.sessions.end(card.id, SessionState.CANNOT_RUN)
@@ -207,7 +207,7 @@ def test_an_approval_that_could_not_run_is_taken_back_and_screens_read_the_phase
     assert "phase" in {topic for event in subscription.drain() for topic in event.topics}
 
 
-def test_a_result_that_was_reviewed_and_kept_for_a_day_was_wanted(world: DecisionWorld, clock: FakeClock) -> None:
+def test_a_result_that_was_reviewed_and_kept_for_a_day_was_wanted(world: DecisionWorld, clock: FakeClock):
     card = world.finish_card(by=DecidedBy.AUTONOMY)
     clock.advance(timedelta(hours=24) - MOMENT)
     world.cards.mark_reviewed(card.id)
@@ -221,7 +221,7 @@ def test_a_result_that_was_reviewed_and_kept_for_a_day_was_wanted(world: Decisio
 @pytest.mark.parametrize("kept", [False, True])
 def test_a_check_that_ran_by_itself_can_be_undone_or_dismissed_once(
     world: DecisionWorld, clock: FakeClock, verb: str, signal: str, kept: bool
-) -> None:
+):
     card = world.finish_card(by=DecidedBy.AUTONOMY)
     if kept:
         clock.advance(timedelta(hours=24))
@@ -237,7 +237,7 @@ def test_a_check_that_ran_by_itself_can_be_undone_or_dismissed_once(
     assert find_refusal_code(world.cards.dismiss, card.id) == "already_decided"
 
 
-def test_a_result_that_nobody_reviewed_counts_nothing(world: DecisionWorld, clock: FakeClock) -> None:
+def test_a_result_that_nobody_reviewed_counts_nothing(world: DecisionWorld, clock: FakeClock):
     card = world.finish_card(by=DecidedBy.AUTONOMY)
     world.cards.mark_shown([card.id])
     clock.advance(timedelta(hours=25))
@@ -250,7 +250,7 @@ def test_a_result_that_nobody_reviewed_counts_nothing(world: DecisionWorld, cloc
 # Expiry, events and refused rows
 
 
-def test_a_card_expires_after_24_hours(world: DecisionWorld, clock: FakeClock) -> None:
+def test_a_card_expires_after_24_hours(world: DecisionWorld, clock: FakeClock):
     card = world.make_card()
     clock.advance(timedelta(hours=24) - MOMENT)
     assert world.store.expire_due() == 0
@@ -263,7 +263,7 @@ def test_a_card_expires_after_24_hours(world: DecisionWorld, clock: FakeClock) -
     assert find_refusal_code(world.cards.undo, card.id) == "nothing_to_undo"
 
 
-def test_the_text_of_an_expired_prompt_of_your_own_is_not_lost(world: DecisionWorld, clock: FakeClock) -> None:
+def test_the_text_of_an_expired_prompt_of_your_own_is_not_lost(world: DecisionWorld, clock: FakeClock):
     card = world.propose("why's cart slow")
     fix = f"propose it again: clawpy --workspace {card.workspace} propose 'why'\"'\"'s cart slow'"
     clock.advance(timedelta(hours=24))
@@ -272,19 +272,19 @@ def test_the_text_of_an_expired_prompt_of_your_own_is_not_lost(world: DecisionWo
     assert refused("already_decided", lambda: world.cards.approve(card.id)).fix == fix
 
 
-def test_quiet_hours_do_not_count(database: Database, clock: FakeClock) -> None:
+def test_quiet_hours_do_not_count(database: Database, clock: FakeClock):
     card = DecisionWorld(database, clock, Settings(quiet_hours_start=22, quiet_hours_end=7)).make_card()
     assert card.expires_at - card.created_at == timedelta(hours=24 + 9)
 
 
-def test_a_card_that_was_shown_gives_a_signal_when_it_expires(world: DecisionWorld, clock: FakeClock) -> None:
+def test_a_card_that_was_shown_gives_a_signal_when_it_expires(world: DecisionWorld, clock: FakeClock):
     world.cards.mark_shown([world.make_card().id, "pred_none"])
     clock.advance(timedelta(hours=24))
     world.store.expire_due()
     assert world.read_signals() == ["expired"]
 
 
-def test_every_transition_is_an_event(world: DecisionWorld, bus: EventBus) -> None:
+def test_every_transition_is_an_event(world: DecisionWorld, bus: EventBus):
     subscription = bus.subscribe(lambda: None)
     card = world.make_card()
     world.cards.snooze(card.id)
@@ -299,7 +299,7 @@ def test_every_transition_is_an_event(world: DecisionWorld, bus: EventBus) -> No
     ]  # fmt: skip
 
 
-def test_the_database_refuses_two_pending_cards_about_the_same(world: DecisionWorld) -> None:
+def test_the_database_refuses_two_pending_cards_about_the_same(world: DecisionWorld):
     first, second = world.check(make_proposal("a"), make_proposal("b"))
 
     def give_same_subject(tx: Any) -> None:
@@ -312,7 +312,7 @@ def test_the_database_refuses_two_pending_cards_about_the_same(world: DecisionWo
 
 def test_the_cards_of_a_deleted_workspace_are_withdrawn_at_the_next_check_but_your_own_wait(
     world: DecisionWorld,
-) -> None:
+):
     world.workspaces = [SHOP, "/site"]
     in_shop, in_site = world.check(make_proposal("a"), make_proposal("b", workspace="/site"))
     own = world.propose("look around", workspace="/site")

@@ -19,7 +19,7 @@ from tests.prediction.deciding import SHOP, DecisionWorld, find_refusal_code, ma
 MOMENT = timedelta(microseconds=1)
 
 
-def test_deciding_twice_is_refused(world: DecisionWorld) -> None:
+def test_deciding_twice_is_refused(world: DecisionWorld):
     card = world.make_card()
     world.cards.dismiss(card.id)
     for call in (world.cards.approve, world.cards.dismiss, world.cards.snooze):
@@ -28,7 +28,7 @@ def test_deciding_twice_is_refused(world: DecisionWorld) -> None:
     assert find_refusal_code(world.cards.get, "pred_none") == "unknown_card"
 
 
-def test_a_suggestion_has_a_kind_and_a_source_of_its_own(world: DecisionWorld, database: Database) -> None:
+def test_a_suggestion_has_a_kind_and_a_source_of_its_own(world: DecisionWorld, database: Database):
     own = world.propose("think about the cache")
     suggestion = world.suggest("tidy the cart")
     assert (own.source, own.kind) == (Source.OPERATOR, "own")
@@ -51,13 +51,13 @@ def test_a_suggestion_has_a_kind_and_a_source_of_its_own(world: DecisionWorld, d
 )
 def test_a_card_says_what_sort_of_work_it_is_and_what_it_changes(
     world: DecisionWorld, flow: str | None, check_only: bool, work: str, changes: str
-) -> None:
+):
     world.sessions.check = lambda assignment: RunnerInfo(available=True, check_only=check_only)  # type: ignore[method-assign]
     [card] = world.check(make_proposal("x", flow=flow))
     assert (card.work, card.changes) == (work, changes)
 
 
-def test_the_newest_cards_of_a_workspace_or_channel_are_counted_without_those_of_others(world: DecisionWorld) -> None:
+def test_the_newest_cards_of_a_workspace_or_channel_are_counted_without_those_of_others(world: DecisionWorld):
     first = world.propose("tidy the cart")
     newer = []
     for number in range(3):
@@ -72,7 +72,7 @@ def test_the_newest_cards_of_a_workspace_or_channel_are_counted_without_those_of
     ]
 
 
-def test_at_most_three_of_the_five_places_are_for_suggestions(world: DecisionWorld) -> None:
+def test_at_most_three_of_the_five_places_are_for_suggestions(world: DecisionWorld):
     tiers = [Tier.UPKEEP, Tier.CHECK, Tier.CHECK, Tier.BLOCKS, Tier.AT_RISK]
     predicted = world.check(*(make_proposal(f"p{n}", tier=tier, kind=f"k{n}") for n, tier in enumerate(tiers)))
     suggested = [world.suggest(f"part {number}") for number in range(3)]
@@ -90,11 +90,11 @@ def test_at_most_three_of_the_five_places_are_for_suggestions(world: DecisionWor
     assert len(world.cards.list_pending()) == 6, "an own prompt takes no place"
 
 
-def test_a_prompt_that_is_nearly_a_flow_asks_whether_that_was_meant(world: DecisionWorld) -> None:
+def test_a_prompt_that_is_nearly_a_flow_asks_whether_that_was_meant(world: DecisionWorld):
     assert world.propose("run_tets paths=src").note.startswith("Did you mean the flow `run_tests`?")
 
 
-def test_the_title_of_a_pending_card_returns_that_card(world: DecisionWorld) -> None:
+def test_the_title_of_a_pending_card_returns_that_card(world: DecisionWorld):
     card = world.make_card("src/foo_bar.py")
     assert world.propose(" run  the tests of `src/foo_bar.py`.").id == card.id
     for other in ("src/foobar.py", "src/foo-bar.py", "src/Foo_bar.py"):
@@ -104,7 +104,7 @@ def test_the_title_of_a_pending_card_returns_that_card(world: DecisionWorld) -> 
     assert world.propose("run the tests of src/foo_bar.py").assignment.flow is None, "its work may be gone"
 
 
-def test_a_suggestion_with_the_title_of_a_pending_card_is_a_card_of_its_own(world: DecisionWorld) -> None:
+def test_a_suggestion_with_the_title_of_a_pending_card_is_a_card_of_its_own(world: DecisionWorld):
     card = world.make_card("src/foo_bar.py")
     suggestion = world.suggest(card.assignment.prompt)
     assert suggestion.id != card.id
@@ -120,7 +120,7 @@ def test_a_suggestion_with_the_title_of_a_pending_card_is_a_card_of_its_own(worl
         ("run the tests in the evening", ""),
     ],
 )
-def test_a_prompt_that_names_a_missing_file_says_so(world: DecisionWorld, prompt: str, file: str) -> None:
+def test_a_prompt_that_names_a_missing_file_says_so(world: DecisionWorld, prompt: str, file: str):
     with pytest.raises(Refusal) as refused:
         world.propose(prompt, may_wait=False)
     expected = f"This repository has no file with the path {file}" if file else "No model or agent can run this text"
@@ -128,14 +128,14 @@ def test_a_prompt_that_names_a_missing_file_says_so(world: DecisionWorld, prompt
     assert world.propose(prompt).note.startswith(f"{expected}. " if file else "No ")
 
 
-def test_a_text_that_nothing_can_run_is_no_card_unless_it_may_wait(world: DecisionWorld) -> None:
+def test_a_text_that_nothing_can_run_is_no_card_unless_it_may_wait(world: DecisionWorld):
     assert find_refusal_code(world.propose, "run_tets paths=src", may_wait=False) == "no_model"
     assert world.cards.list_recent() == []
     world.sessions.text_executor = "openai:gpt-6"
     assert world.propose("explain the cart", may_wait=False).note == ""
 
 
-def test_an_own_prompt_may_name_a_flow_and_lies_on_top(world: DecisionWorld) -> None:
+def test_an_own_prompt_may_name_a_flow_and_lies_on_top(world: DecisionWorld):
     card = world.propose("  Run tests\x1b[31m  ")
     assert (card.assignment.prompt, card.assignment.flow, card.kind) == ("Run tests", "run_tests", "own")
     card = world.propose("run_tests paths=src")
@@ -148,7 +148,7 @@ def test_an_own_prompt_may_name_a_flow_and_lies_on_top(world: DecisionWorld) -> 
     assert [find_refusal_code(world.propose, "x", workspace=blank) for blank in ("", " ")] == ["bad_arguments"] * 2
 
 
-def test_no_key_gets_into_a_prompt(world: DecisionWorld) -> None:
+def test_no_key_gets_into_a_prompt(world: DecisionWorld):
     key = "sk-test-0123456789abcdefghijklmnop"
     assert find_refusal_code(world.propose, f"call the API with {key}") == "secret_in_text"
     card = world.propose("call the API with $OPENAI_API_KEY")
@@ -156,7 +156,7 @@ def test_no_key_gets_into_a_prompt(world: DecisionWorld) -> None:
     assert world.cards.get(card.id).assignment.prompt == "call the API with $OPENAI_API_KEY"
 
 
-def test_a_follow_up_that_a_program_triggers_stays_in_its_chain(world: DecisionWorld, database: Database) -> None:
+def test_a_follow_up_that_a_program_triggers_stays_in_its_chain(world: DecisionWorld, database: Database):
     """Whoever asks for a follow-up, it counts as a link from the channel that it follows (SPEC 3.3)."""
     card = world.make_card()
 
@@ -174,7 +174,7 @@ def test_a_follow_up_that_a_program_triggers_stays_in_its_chain(world: DecisionW
 # Undo
 
 
-def test_an_undone_dismissal_stays_as_long_as_there_is_evidence(world: DecisionWorld, clock: FakeClock) -> None:
+def test_an_undone_dismissal_stays_as_long_as_there_is_evidence(world: DecisionWorld, clock: FakeClock):
     card = world.make_card()
     world.cards.dismiss(card.id)
     clock.advance(timedelta(hours=25))
@@ -185,7 +185,7 @@ def test_an_undone_dismissal_stays_as_long_as_there_is_evidence(world: DecisionW
     assert world.cards.get(card.id).outcome is Outcome.WITHDRAWN
 
 
-def test_undo_before_the_session_began(world: DecisionWorld) -> None:
+def test_undo_before_the_session_began(world: DecisionWorld):
     world.sessions.is_full = True
     card = world.start_card()
     after, _ = world.cards.undo(card.id)
@@ -194,13 +194,13 @@ def test_undo_before_the_session_began(world: DecisionWorld) -> None:
     assert world.read_signals() == []
 
 
-def test_undo_while_it_runs_cancels_it(world: DecisionWorld) -> None:
+def test_undo_while_it_runs_cancels_it(world: DecisionWorld):
     after, _ = world.cards.undo(world.start_card().id)
     assert (after.status, after.outcome) == (Status.EXECUTED, Outcome.CANCELLED)
     assert world.read_signals() == ["undone"]
 
 
-def test_undo_later_reverses_the_landing(world: DecisionWorld) -> None:
+def test_undo_later_reverses_the_landing(world: DecisionWorld):
     card = world.finish_card()
     assert find_refusal_code(world.cards.undo, card.id) == "nothing_to_undo"
     world.landings.sessions.add("session_1")
@@ -225,7 +225,7 @@ def test_undo_later_reverses_the_landing(world: DecisionWorld) -> None:
 )
 def test_undo_says_what_there_is_where_nothing_was_landed(
     world: DecisionWorld, flow: str, check_only: bool, change_set_id: str | None, words: str
-) -> None:
+):
     info = RunnerInfo(available=True, check_only=check_only, undo_note="land it again")
     world.sessions.check = lambda assignment: info  # type: ignore[method-assign]
     card = world.cards.approve(world.make_card(flow=flow).id)
@@ -236,7 +236,7 @@ def test_undo_says_what_there_is_where_nothing_was_landed(
     assert str(refused.value) == f"“{card.assignment.prompt}” {words.format(card.id)}"
 
 
-def test_a_correction_of_a_prompt_outlasts_the_result(world: DecisionWorld) -> None:
+def test_a_correction_of_a_prompt_outlasts_the_result(world: DecisionWorld):
     flow = world.make_card()
     world.cards.approve(flow.id, edit="paths=src")
     world.sessions.text_executor = "ollama:qwen"
@@ -253,7 +253,7 @@ def test_a_correction_of_a_prompt_outlasts_the_result(world: DecisionWorld) -> N
     assert world.cards.find_correction(unchanged.id) is None
 
 
-def test_an_undone_dismissal_keeps_the_note_of_the_card(world: DecisionWorld) -> None:
+def test_an_undone_dismissal_keeps_the_note_of_the_card(world: DecisionWorld):
     card = world.propose("run_tests paths=forbidden")
     assert find_refusal_code(world.cards.approve, card.id) == "blocked"
     note = world.cards.get(card.id).note
@@ -264,7 +264,7 @@ def test_an_undone_dismissal_keeps_the_note_of_the_card(world: DecisionWorld) ->
 
 def test_undo_at_the_moment_at_which_the_session_ends_reverses_its_landing(
     world: DecisionWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     card = world.start_card()
     running = world.sessions.views[card.id]
 
@@ -282,7 +282,7 @@ def test_undo_at_the_moment_at_which_the_session_ends_reverses_its_landing(
 # Snoozes
 
 
-def test_a_snoozed_card_sleeps_two_hours_and_does_not_expire(world: DecisionWorld, clock: FakeClock) -> None:
+def test_a_snoozed_card_sleeps_two_hours_and_does_not_expire(world: DecisionWorld, clock: FakeClock):
     card = world.make_card()
     clock.advance(timedelta(hours=23))
     until = world.cards.snooze(card.id).snoozed_until
@@ -297,14 +297,14 @@ def test_a_snoozed_card_sleeps_two_hours_and_does_not_expire(world: DecisionWorl
 
 
 @pytest.mark.parametrize("span", [timedelta(0), timedelta(seconds=-1), timedelta(days=30) + MOMENT])
-def test_a_snooze_has_bounds(world: DecisionWorld, span: timedelta) -> None:
+def test_a_snooze_has_bounds(world: DecisionWorld, span: timedelta):
     assert find_refusal_code(world.cards.snooze, world.make_card().id, span=span) == "bad_span"
 
 
 # Dismissed subjects and own prompts
 
 
-def test_a_dismissed_subject_returns_early_only_in_tier_1(world: DecisionWorld) -> None:
+def test_a_dismissed_subject_returns_early_only_in_tier_1(world: DecisionWorld):
     world.cards.dismiss(world.make_card("secret in a.py", kind="secret", tier=Tier.BLOCKS).id)
     committed = {"kind": "secret", "subject": "secret in a.py", "facts": {"committed": True}}
     assert world.check(make_proposal(tier=Tier.BLOCKS, **committed)) == []
@@ -315,7 +315,7 @@ def test_a_dismissed_subject_returns_early_only_in_tier_1(world: DecisionWorld) 
     assert world.check(make_proposal(tier=Tier.AT_RISK, **committed)) == [], "it was dismissed in tier 1, too"
 
 
-def test_approvals_of_own_prompts_count_for_no_prediction(world: DecisionWorld) -> None:
+def test_approvals_of_own_prompts_count_for_no_prediction(world: DecisionWorld):
     for _ in range(11):
         world.cards.approve(world.propose("run_tests").id)
     assert world.cards.count_similar(world.make_card().id) == (0, 0)
@@ -325,7 +325,7 @@ def test_approvals_of_own_prompts_count_for_no_prediction(world: DecisionWorld) 
 # Prompts and suggestions
 
 
-def test_an_own_prompt_says_where_it_goes_and_why(database: Database, clock: FakeClock) -> None:
+def test_an_own_prompt_says_where_it_goes_and_why(database: Database, clock: FakeClock):
     world = DecisionWorld(
         database, clock, placer=lambda prompt, channel: Route("garden", "gardener", "by meaning", b"1234")
     )
@@ -335,17 +335,17 @@ def test_an_own_prompt_says_where_it_goes_and_why(database: Database, clock: Fak
         assert session.get(CardRow, card.id).embedding == b"1234"
 
 
-def test_a_text_that_a_model_can_run_may_still_mean_a_flow(world: DecisionWorld) -> None:
+def test_a_text_that_a_model_can_run_may_still_mean_a_flow(world: DecisionWorld):
     world.sessions.text_executor = "openai:gpt-6"
     assert world.propose("run_tets paths=src").note == "Did you mean the flow `run_tests`? It needs no model"
 
 
-def test_an_own_prompt_says_if_another_runner_takes_it(world: DecisionWorld) -> None:
+def test_an_own_prompt_says_if_another_runner_takes_it(world: DecisionWorld):
     world.sessions.choose_other = lambda assignment: (assignment, "codex is not installed; claude-code takes it")
     assert world.propose("explain the cart").note == "codex is not installed; claude-code takes it"
 
 
-def test_a_prompt_continues_a_session_that_is_over(world: DecisionWorld) -> None:
+def test_a_prompt_continues_a_session_that_is_over(world: DecisionWorld):
     first = world.start_card()
     assert find_refusal_code(world.propose, "and now the till", continues="session_1") == "still_running"
     world.sessions.end(first.id)
@@ -355,7 +355,7 @@ def test_a_prompt_continues_a_session_that_is_over(world: DecisionWorld) -> None
     assert card.reasoning == f"continues “{first.assignment.prompt}”"
 
 
-def test_a_workspace_that_is_off_gets_no_suggestion(database: Database, clock: FakeClock) -> None:
+def test_a_workspace_that_is_off_gets_no_suggestion(database: Database, clock: FakeClock):
     world = DecisionWorld(
         database, clock, Settings(workspaces={SHOP: WorkspaceSettings(autonomy=WorkspaceAutonomy.OFF)})
     )
@@ -366,7 +366,7 @@ def test_a_workspace_that_is_off_gets_no_suggestion(database: Database, clock: F
 # Cards that make room
 
 
-def test_a_card_that_makes_room_says_so(world: DecisionWorld) -> None:
+def test_a_card_that_makes_room_says_so(world: DecisionWorld):
     cards = world.check(*(make_proposal(str(n), kind=f"kind{n}") for n in range(5)))
     world.check(*world.proposals, make_proposal("broken", kind="secret", tier=Tier.AT_RISK))
     world.suggest("tidy the cart")
@@ -374,7 +374,7 @@ def test_a_card_that_makes_room_says_so(world: DecisionWorld) -> None:
     assert notes == ["made room for another card", "made room for something more urgent"]
 
 
-def test_a_dismissal_is_not_undone_beside_a_pending_card_about_the_same(world: DecisionWorld) -> None:
+def test_a_dismissal_is_not_undone_beside_a_pending_card_about_the_same(world: DecisionWorld):
     card = world.make_card()
     world.cards.dismiss(card.id)
     world.cards.unmute(world.cards.list_mutes()[0].id)

@@ -45,14 +45,14 @@ def make_new_commit_state(world: DecisionWorld) -> GitState:
 # Which proposals become cards
 
 
-def test_the_five_highest_proposals_become_cards(world: DecisionWorld) -> None:
+def test_the_five_highest_proposals_become_cards(world: DecisionWorld):
     tiers = [Tier.CHECK, Tier.AT_RISK, Tier.CHECK, Tier.BLOCKS, Tier.UPKEEP, Tier.CHECK, Tier.CHECK, Tier.UPKEEP]
     created = world.check(*(make_proposal(str(n), kind=f"kind{n}", tier=tier) for n, tier in enumerate(tiers)))
     assert [card.tier for card in created] == [1, 2, 3, 3, 3]
     assert world.check(*world.proposals) == []
 
 
-def test_a_requested_check_says_when_there_is_no_room_for_a_card(world: DecisionWorld) -> None:
+def test_a_requested_check_says_when_there_is_no_room_for_a_card(world: DecisionWorld):
     world.git_state = make_new_commit_state(world)
     world.check(*make_proposals(*"abcde"))
     assert world.checks.run(requested=True).errors == (), "nothing else is proposed"
@@ -65,7 +65,7 @@ def test_a_requested_check_says_when_there_is_no_room_for_a_card(world: Decision
     assert world.checks.run().errors == (), "the operator did not request it"
 
 
-def test_a_workspace_without_a_commit_is_remarked_until_it_has_one(world: DecisionWorld) -> None:
+def test_a_workspace_without_a_commit_is_remarked_until_it_has_one(world: DecisionWorld):
     reason = "no commit yet; most cards need a history, so make a commit"
     assert world.checks.run(requested=True).errors == (f"{SHOP}: {reason}",)
     assert world.checks.remarks() == {SHOP: reason}
@@ -77,7 +77,7 @@ def test_a_workspace_without_a_commit_is_remarked_until_it_has_one(world: Decisi
     assert world.checks.remarks() == {}
 
 
-def test_a_problem_is_not_stated_after_a_landing_until_the_next_check(world: DecisionWorld) -> None:
+def test_a_problem_is_not_stated_after_a_landing_until_the_next_check(world: DecisionWorld):
     world.check()
     [problem] = world.checks.remarks().values()
     world.clock.advance(timedelta(seconds=1))
@@ -88,7 +88,7 @@ def test_a_problem_is_not_stated_after_a_landing_until_the_next_check(world: Dec
     assert world.checks.remarks() == {SHOP: problem}
 
 
-def test_what_is_known_is_remarked_although_an_inspection_failed(world: DecisionWorld) -> None:
+def test_what_is_known_is_remarked_although_an_inspection_failed(world: DecisionWorld):
     world.failed_inspections = {"merges": "git took too long"}
     world.check()
     assert world.checks.remarks() == {SHOP: "no commit yet; most cards need a history, so make a commit"}
@@ -97,7 +97,7 @@ def test_what_is_known_is_remarked_although_an_inspection_failed(world: Decision
     assert world.checks.remarks() != {}, "it is not known whether a newer problem holds"
 
 
-def test_the_same_evidence_makes_one_card(world: DecisionWorld) -> None:
+def test_the_same_evidence_makes_one_card(world: DecisionWorld):
     assert len(world.check(make_proposal("a"), make_proposal("a"), make_proposal("a", workspace="/other"))) == 1
     world.cards.approve(world.cards.list_pending()[0].id)
     assert world.check(make_proposal("a")) == [], "a session works on it"
@@ -106,7 +106,7 @@ def test_the_same_evidence_makes_one_card(world: DecisionWorld) -> None:
 # Pending cards in a later check
 
 
-def test_a_card_is_withdrawn_when_its_evidence_is_gone(world: DecisionWorld) -> None:
+def test_a_card_is_withdrawn_when_its_evidence_is_gone(world: DecisionWorld):
     card = world.make_card("a")
     world.cards.mark_shown([card.id])
     own = world.propose("run_tests")
@@ -119,7 +119,7 @@ def test_a_card_is_withdrawn_when_its_evidence_is_gone(world: DecisionWorld) -> 
     assert len(world.check(make_proposal("a"))) == 1, "a withdrawn card does not cool down"
 
 
-def test_a_pending_card_gives_the_reasons_of_the_last_check(world: DecisionWorld, clock: FakeClock) -> None:
+def test_a_pending_card_gives_the_reasons_of_the_last_check(world: DecisionWorld, clock: FakeClock):
     before = world.make_card(
         "a", reasoning="1 file uncommitted", signals=(Signal("git", 0.1, 0.5, ("1 uncommitted file",)),)
     )
@@ -130,9 +130,7 @@ def test_a_pending_card_gives_the_reasons_of_the_last_check(world: DecisionWorld
     assert after == replace(before, evidence_at=clock.now(), **renewed), "its confidence stays as it was stated"
 
 
-def test_a_card_that_would_run_something_else_by_now_makes_way_for_another(
-    world: DecisionWorld, clock: FakeClock
-) -> None:
+def test_a_card_that_would_run_something_else_by_now_makes_way_for_another(world: DecisionWorld, clock: FakeClock):
     old = world.make_card("a", parameters={"paths": ["a"]})
     [new] = world.check(make_proposal("a", parameters={"paths": ["a", "b"]}))
     assert world.cards.get(old.id).outcome is Outcome.WITHDRAWN
@@ -149,7 +147,7 @@ def test_a_card_that_would_run_something_else_by_now_makes_way_for_another(
     ]
 
 
-def test_a_card_that_the_operator_edited_stays_as_edited(world: DecisionWorld) -> None:
+def test_a_card_that_the_operator_edited_stays_as_edited(world: DecisionWorld):
     card = world.make_card("a")
     world.sessions.is_full = True
     world.cards.undo(world.cards.approve(card.id, edit="paths=src").id)
@@ -161,7 +159,7 @@ def test_a_card_that_the_operator_edited_stays_as_edited(world: DecisionWorld) -
 @pytest.mark.parametrize("shown, signals", [(True, ["did_himself"]), (False, [])])
 def test_a_shown_card_whose_work_the_operator_did_gives_a_signal(
     world: DecisionWorld, clock: FakeClock, shown: bool, signals: list[str]
-) -> None:
+):
     card = world.make_card("a", kind="report_branches", facts={"branches": [["x", "t"]]})
     if shown:
         world.cards.mark_shown([card.id])
@@ -187,7 +185,7 @@ class RunningClock(FakeClock):
         return self.now()
 
 
-def test_nothing_is_withdrawn_when_a_source_failed(world: DecisionWorld) -> None:
+def test_nothing_is_withdrawn_when_a_source_failed(world: DecisionWorld):
     card = world.make_card("a")
     world.context_errors = ("runs: the table is locked",)
     world.proposals = []
@@ -199,7 +197,7 @@ def test_nothing_is_withdrawn_when_a_source_failed(world: DecisionWorld) -> None
     assert world.cards.get(card.id).status is Status.PENDING
 
 
-def test_a_card_stays_while_the_inspection_that_its_kind_depends_on_fails(world: DecisionWorld) -> None:
+def test_a_card_stays_while_the_inspection_that_its_kind_depends_on_fails(world: DecisionWorld):
     staying = world.make_card("a", kind="lost_commits")
     (leaving,) = world.check(*world.proposals, make_proposal("b", kind="lint"))
     world.failed_inspections = {"lost": "git took too long"}
@@ -209,7 +207,7 @@ def test_a_card_stays_while_the_inspection_that_its_kind_depends_on_fails(world:
     assert world.cards.get(staying.id).status is Status.PENDING
 
 
-def test_an_error_of_a_template_leaves_the_cards_of_others(world: DecisionWorld) -> None:
+def test_an_error_of_a_template_leaves_the_cards_of_others(world: DecisionWorld):
     pending = world.make_card("a")
     world.template_errors = (KeyError("head"),)
     world.proposals = [make_proposal("b")]
@@ -220,7 +218,7 @@ def test_an_error_of_a_template_leaves_the_cards_of_others(world: DecisionWorld)
     assert world.cards.get(pending.id).status is Status.PENDING
 
 
-def test_a_card_that_the_content_rail_blocks_is_held_back_and_named_until_it_is_gone(world: DecisionWorld) -> None:
+def test_a_card_that_the_content_rail_blocks_is_held_back_and_named_until_it_is_gone(world: DecisionWorld):
     world.git_state = make_new_commit_state(world)
     world.proposals = [
         make_proposal("a", prompt="forbidden"),
@@ -241,12 +239,12 @@ def test_a_card_that_the_content_rail_blocks_is_held_back_and_named_until_it_is_
     assert world.checks.remarks() == {}
 
 
-def test_a_card_that_is_held_back_takes_no_place(world: DecisionWorld) -> None:
+def test_a_card_that_is_held_back_takes_no_place(world: DecisionWorld):
     blocked = make_proposal("a", kind="secret", prompt="forbidden", tier=Tier.AT_RISK)
     assert len(world.check(blocked, *make_proposals(*"vwxyz"))) == 5
 
 
-def test_what_is_held_back_stays_named_after_a_check_of_another_workspace(world: DecisionWorld) -> None:
+def test_what_is_held_back_stays_named_after_a_check_of_another_workspace(world: DecisionWorld):
     world.git_state = make_new_commit_state(world)
     world.check(make_proposal("a", prompt="forbidden"))
     before = world.checks.remarks()
@@ -256,7 +254,7 @@ def test_what_is_held_back_stays_named_after_a_check_of_another_workspace(world:
 
 def test_remarks_are_those_of_one_check_even_if_another_ends_meanwhile(
     world: DecisionWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     world.check()
     before, read = world.checks.remarks(), world.database.read
     world.git_state = make_new_commit_state(world)
@@ -273,14 +271,14 @@ def test_remarks_are_those_of_one_check_even_if_another_ends_meanwhile(
     assert world.checks.remarks() != before
 
 
-def test_a_proposal_for_a_channel_that_is_not_registered_is_an_error(world: DecisionWorld) -> None:
+def test_a_proposal_for_a_channel_that_is_not_registered_is_an_error(world: DecisionWorld):
     world.proposals = [make_proposal("a", channel="gone"), make_proposal("b")]
     report = world.checks.run()
     assert len(report.created) == 1
     assert report.errors == (f"{SHOP}: run_tests: there is no channel 'gone'",)
 
 
-def test_a_finished_check_is_in_the_ledger_with_its_errors(world: DecisionWorld) -> None:
+def test_a_finished_check_is_in_the_ledger_with_its_errors(world: DecisionWorld):
     world.make_card("a")
     world.template_errors = (KeyError("head"),)
     world.check(make_proposal("b"))
@@ -289,7 +287,7 @@ def test_a_finished_check_is_in_the_ledger_with_its_errors(world: DecisionWorld)
     assert [*finished.payload["errors"]] == ["/shop: KeyError: 'head'"]
 
 
-def test_confidence_is_fixed_in_phase_0_and_the_twins_in_phase_1(world: DecisionWorld) -> None:
+def test_confidence_is_fixed_in_phase_0_and_the_twins_in_phase_1(world: DecisionWorld):
     teach(world, 29)
     card = world.make_card("a")
     assert (card.confidence, card.source, world.twin.read_phase().number) == (0.4, Source.TEMPLATE, 0)
@@ -303,7 +301,7 @@ def test_confidence_is_fixed_in_phase_0_and_the_twins_in_phase_1(world: Decision
     assert card.tier is Tier.BLOCKS
 
 
-def test_proposals_of_one_check_are_equally_urgent_however_long_it_takes(database: Database) -> None:
+def test_proposals_of_one_check_are_equally_urgent_however_long_it_takes(database: Database):
     world = DecisionWorld(database, RunningClock(MONDAY_MORNING))
     teach(world, 30)
     created = world.check(*(make_proposal(name, evidence_at=MONDAY_MORNING, prompt="run the tests") for name in "abc"))
@@ -311,7 +309,7 @@ def test_proposals_of_one_check_are_equally_urgent_however_long_it_takes(databas
     assert len({card.confidence for card in created}) == 1
 
 
-def test_a_stopped_engine_predicts_nothing(world: DecisionWorld) -> None:
+def test_a_stopped_engine_predicts_nothing(world: DecisionWorld):
     world.stop_reason = "F12 was pressed"
     world.proposals = [make_proposal("a")]
     assert world.checks.run() == CheckReport(errors=("F12 was pressed",))
@@ -320,7 +318,7 @@ def test_a_stopped_engine_predicts_nothing(world: DecisionWorld) -> None:
     assert len(world.checks.run(requested=True).created) == 1
 
 
-def test_a_workspace_that_is_off_gets_no_cards(database: Database, clock: FakeClock) -> None:
+def test_a_workspace_that_is_off_gets_no_cards(database: Database, clock: FakeClock):
     settings = Settings(workspaces={SHOP: WorkspaceSettings(autonomy=WorkspaceAutonomy.OFF)})
     world = DecisionWorld(database, clock, settings=settings)
     assert world.check(make_proposal("a")) == []
@@ -331,14 +329,14 @@ def test_a_workspace_that_is_off_gets_no_cards(database: Database, clock: FakeCl
     assert world.checks.last_checked() == {}
 
 
-def test_a_change_of_files_is_a_sign_of_the_operator(world: DecisionWorld, clock: FakeClock) -> None:
+def test_a_change_of_files_is_a_sign_of_the_operator(world: DecisionWorld, clock: FakeClock):
     world.check()
     world.silence = timedelta(minutes=5)
     world.check()
     assert world.activities == [(SHOP, clock.now() - timedelta(minutes=5))]
 
 
-def test_a_workspace_that_is_switched_off_while_it_is_read_is_not_said_to_get_no_cards(world: DecisionWorld) -> None:
+def test_a_workspace_that_is_switched_off_while_it_is_read_is_not_said_to_get_no_cards(world: DecisionWorld):
     switched_off = Settings(workspaces={SHOP: WorkspaceSettings(autonomy=WorkspaceAutonomy.OFF)})
     world.proposals = [make_proposal("a")]
     read_contexts = world.read_contexts
@@ -352,7 +350,7 @@ def test_a_workspace_that_is_switched_off_while_it_is_read_is_not_said_to_get_no
     assert (len(report.created), any("autonomy is off" in error for error in report.errors)) == (1, False)
 
 
-def test_a_second_check_waits_for_the_first(world: DecisionWorld) -> None:
+def test_a_second_check_waits_for_the_first(world: DecisionWorld):
     is_reading, may_continue = threading.Event(), threading.Event()
     read_contexts = world.read_contexts
     read_workspaces = []
@@ -405,7 +403,7 @@ def commit_at(moment: datetime, **state: Any) -> dict[str, Any]:
         ("lint", {"runs": (RUN,)}, False),
     ],
 )
-def test_whether_the_operator_did_the_work_of_a_card(kind: str, state: dict[str, Any], is_done: bool) -> None:
+def test_whether_the_operator_did_the_work_of_a_card(kind: str, state: dict[str, Any], is_done: bool):
     columns = {"kind": kind, "facts": {"branches": [["x", "t"]]}, "parameters": {"target": "x"}}
     row = CardRow(created_at=MONDAY_MORNING, **columns)
     context = WorkspaceContext(SHOP, LATER, LATER, **({"git": GitState()} | state))

@@ -49,7 +49,7 @@ def list_paths(changed: tuple[ChangedFile, ...]) -> list[str]:
 )
 def test_whether_an_uncommitted_file_changed_since_a_run(
     between: tuple[str, ...] | None, exact: bool, at: object, expected: list[str]
-) -> None:
+):
     files = [FileState("a", modified=True, modified_at=at)]  # type: ignore[arg-type]
     assert list_paths(find_files_changed_since(RUN, between, files, exact=exact)) == expected
 
@@ -58,9 +58,7 @@ def test_whether_an_uncommitted_file_changed_since_a_run(
     "between, exact, expected",
     [((), True, ["gone"]), (("gone",), True, []), ((), False, []), (None, True, [])],
 )
-def test_a_deleted_file_changed_if_the_run_saw_it(
-    between: tuple[str, ...] | None, exact: bool, expected: list[str]
-) -> None:
+def test_a_deleted_file_changed_if_the_run_saw_it(between: tuple[str, ...] | None, exact: bool, expected: list[str]):
     changed = find_files_changed_since(RUN, between, [FileState("gone", deleted=True)], exact=exact)
     assert (list_paths(changed), [file.gone for file in changed]) == (expected, [True] * len(expected))
 
@@ -80,12 +78,12 @@ FAILED = "`test_a` failed at 08:30 and has not passed since; fix it"
 )
 def test_a_failed_test_stays_a_problem_until_it_passes(
     world: SensedWorkspace, repository: Repository, runs: list[tuple[str, ...]], problem: str
-) -> None:
+):
     world.runs = [PastRun(repository.git("rev-parse", "HEAD"), failing) for failing in runs]
     assert find_unsolved_problem(world.sense()) == problem
 
 
-def test_a_run_of_other_tests_does_not_answer_a_failed_test(world: SensedWorkspace, repository: Repository) -> None:
+def test_a_run_of_other_tests_does_not_answer_a_failed_test(world: SensedWorkspace, repository: Repository):
     head = repository.commit("two", {"a.py": "2"}, at=BEFORE.isoformat())
     measured = PastRun(head, full=False, passed=1, durations=(("t.py::test_b", 0.1),))
     world.runs = [measured, PastRun(head, ("t.py::test_a",))]
@@ -116,13 +114,13 @@ def test_a_run_of_other_tests_does_not_answer_a_failed_test(world: SensedWorkspa
 )
 def test_a_failed_test_is_named_with_its_answer(
     world: SensedWorkspace, repository: Repository, latest: SessionView, answer: str
-) -> None:
+):
     world.runs = [PastRun(repository.git("rev-parse", "HEAD"), ("t.py::test_a",))]
     world.sessions = [latest]
     assert find_unsolved_problem(world.sense()) == FAILED.replace("fix it", answer)
 
 
-def test_a_stopped_run_stays_a_problem_until_a_run_finishes(world: SensedWorkspace, repository: Repository) -> None:
+def test_a_stopped_run_stays_a_problem_until_a_run_finishes(world: SensedWorkspace, repository: Repository):
     stopped = make_session(state=SessionState.CANCELLED)
     world.sessions = [stopped]
     expected = "the tests were stopped, no run has finished here yet; ask for “run_tests”"
@@ -133,7 +131,7 @@ def test_a_stopped_run_stays_a_problem_until_a_run_finishes(world: SensedWorkspa
     assert find_unsolved_problem(world.sense()) == ""
 
 
-def test_advice_on_a_failed_test_names_its_project(world: SensedWorkspace, repository: Repository) -> None:
+def test_advice_on_a_failed_test_names_its_project(world: SensedWorkspace, repository: Repository):
     head = repository.commit("two", {"b/tests/test_b.py": "1"}, at=BEFORE.isoformat())
     world.projects = [replace(PYTEST, path="b")]
     world.runs = [PastRun(head, ("tests/test_b.py::test_b",), project="b")]
@@ -142,7 +140,7 @@ def test_advice_on_a_failed_test_names_its_project(world: SensedWorkspace, repos
 
 def test_there_is_no_advice_if_files_changed_between_a_failed_run_and_a_later_one(
     world: SensedWorkspace, repository: Repository
-) -> None:
+):
     head = repository.git("rev-parse", "HEAD")
     failed = PastRun(head, ("t.py::test_a",), clean=False, tree="1")
     later = PastRun(head, passed=1, durations=(("t.py::test_b", 0.1),), clean=False, full=False)
@@ -152,13 +150,13 @@ def test_there_is_no_advice_if_files_changed_between_a_failed_run_and_a_later_on
     assert find_unsolved_problem(world.sense()) == FAILED.removesuffix("; fix it")
 
 
-def test_a_failed_test_whose_file_is_gone_is_no_problem(world: SensedWorkspace, repository: Repository) -> None:
+def test_a_failed_test_whose_file_is_gone_is_no_problem(world: SensedWorkspace, repository: Repository):
     failing = ("t.py::test_a", "gone.py::test_b", "pkg::TestC")
     world.runs = [PastRun(repository.git("rev-parse", "HEAD"), failing)]
     assert find_unsolved_problem(world.sense()).startswith("2 tests failed")
 
 
-def test_the_situation_in_words(world: SensedWorkspace, repository: Repository) -> None:
+def test_the_situation_in_words(world: SensedWorkspace, repository: Repository):
     repository.git("tag", "v1.2")
     repository.write("a.py", "2")
     world.tasks = [make_task("cart rounding", timedelta(days=4))]
@@ -179,7 +177,7 @@ def test_the_situation_in_words(world: SensedWorkspace, repository: Repository) 
     ]
 
 
-def test_the_situation_in_words_has_no_control_characters(world: SensedWorkspace, repository: Repository) -> None:
+def test_the_situation_in_words_has_no_control_characters(world: SensedWorkspace, repository: Repository):
     repository.commit("bad \x1b]0;title\x07subject", {"x\x1b[31m.py": "1"})
     repository.write("y\x1b[2J.py", "1")
     text = world.sense().text

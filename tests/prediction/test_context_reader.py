@@ -35,7 +35,7 @@ def list_changed_paths(context: WorkspaceContext) -> list[str]:
     return [file.path for file in context.parts[0].changed]
 
 
-def test_an_edit_ends_the_silence_and_a_landing_does_not(world: SensedWorkspace) -> None:
+def test_an_edit_ends_the_silence_and_a_landing_does_not(world: SensedWorkspace):
     edited = world.path / "a.py"
     edited.write_text("2")
     touch(edited, AFTER)
@@ -45,7 +45,7 @@ def test_an_edit_ends_the_silence_and_a_landing_does_not(world: SensedWorkspace)
     assert context.silence == timedelta(hours=2)
 
 
-def test_a_conversation_with_another_agent_ends_the_silence_and_is_a_signal(world: SensedWorkspace) -> None:
+def test_a_conversation_with_another_agent_ends_the_silence_and_is_a_signal(world: SensedWorkspace):
     thread = Thread(
         "claude-code:s1", "Claude Code", str(world.path), "Add the cart", "Shall I test it?", unanswered=False, at=AFTER
     )
@@ -59,7 +59,7 @@ def test_a_conversation_with_another_agent_ends_the_silence_and_is_a_signal(worl
     assert "conversation: Claude Code asks “Shall I test it?” (09:25)" in context.text
 
 
-def test_the_last_activity_is_that_of_any_workspace(world: SensedWorkspace, tmp_path: Path) -> None:
+def test_the_last_activity_is_that_of_any_workspace(world: SensedWorkspace, tmp_path: Path):
     other = Repository(tmp_path / "other")
     edited = other.write("x.py", "1")
     touch(edited, AFTER)
@@ -75,7 +75,7 @@ def test_the_last_activity_is_that_of_any_workspace(world: SensedWorkspace, tmp_
 @pytest.mark.parametrize(
     "broken, signal", [("tasks", "tasks"), ("sessions", "conversations"), ("runs", ""), ("tools", "")]
 )
-def test_a_source_that_fails_leaves_the_others(world: SensedWorkspace, broken: str, signal: str) -> None:
+def test_a_source_that_fails_leaves_the_others(world: SensedWorkspace, broken: str, signal: str):
     world.broken = {broken}
     context = world.sense()
     assert any(f"no {broken} today" in error for error in context.errors)
@@ -85,7 +85,7 @@ def test_a_source_that_fails_leaves_the_others(world: SensedWorkspace, broken: s
 
 
 @pytest.mark.parametrize("kind", ["bare", "gone", "plain"])
-def test_a_folder_without_a_working_tree_gives_an_error_and_no_proposals(tmp_path: Path, kind: str) -> None:
+def test_a_folder_without_a_working_tree_gives_an_error_and_no_proposals(tmp_path: Path, kind: str):
     folder = tmp_path / "folder"
     if kind == "bare":
         subprocess.run(["git", "init", "-q", "--bare", str(folder)], check=True)
@@ -97,7 +97,7 @@ def test_a_folder_without_a_working_tree_gives_an_error_and_no_proposals(tmp_pat
     assert propose_all(context) == []
 
 
-def test_changes_since_a_run_of_an_older_commit(world: SensedWorkspace, repository: Repository) -> None:
+def test_changes_since_a_run_of_an_older_commit(world: SensedWorkspace, repository: Repository):
     old = repository.git("rev-parse", "HEAD")
     commit_at(repository, "two", {"b.py": "2"}, AFTER)
     repository.write("new.py", "1")
@@ -107,7 +107,7 @@ def test_changes_since_a_run_of_an_older_commit(world: SensedWorkspace, reposito
     assert context.ancestors == {old}
 
 
-def test_no_changes_are_known_since_a_run_whose_commit_is_gone(world: SensedWorkspace, repository: Repository) -> None:
+def test_no_changes_are_known_since_a_run_whose_commit_is_gone(world: SensedWorkspace, repository: Repository):
     repository.write("new.py", "1")
     touch(repository.path / "new.py", BEFORE)
     world.runs = [PastRun("1" * 40, tree="2" * 40)]
@@ -116,7 +116,7 @@ def test_no_changes_are_known_since_a_run_whose_commit_is_gone(world: SensedWork
     assert context.ancestors == frozenset()
 
 
-def test_a_deletion_is_a_change_since_the_last_run(world: SensedWorkspace, repository: Repository) -> None:
+def test_a_deletion_is_a_change_since_the_last_run(world: SensedWorkspace, repository: Repository):
     commit_at(repository, "two", {"b.py": "2", "test_c.py": "1"}, BEFORE)
     head, tree = repository.git("rev-parse", "HEAD"), repository.git("rev-parse", "HEAD^{tree}")
     world.runs = [PastRun(head, tree=tree, failing=("test_c.py::test_a",))]
@@ -144,7 +144,7 @@ def test_a_deletion_is_a_change_since_the_last_run(world: SensedWorkspace, repos
 )
 def test_a_failing_test_whose_file_is_gone_is_deleted(
     world: SensedWorkspace, repository: Repository, test: str, is_deleted: bool
-) -> None:
+):
     files = {"cart_test.go": "TestAdd TestBoth adds two numbers", "test_c.py": "test_it", "a_test.py": "TestBoth"}
     head = repository.commit("tests", files)
     world.runs = (PastRun(head, failing=(test,)),)
@@ -158,9 +158,7 @@ def test_a_failing_test_whose_file_is_gone_is_deleted(
     assert (test in world.sense().parts[0].deleted_tests) is is_deleted
 
 
-def test_a_failing_test_is_kept_when_the_files_of_its_run_are_gone(
-    world: SensedWorkspace, repository: Repository
-) -> None:
+def test_a_failing_test_is_kept_when_the_files_of_its_run_are_gone(world: SensedWorkspace, repository: Repository):
     head = repository.commit("tests", {"cart_test.go": "TestAdd"})
     world.runs = (PastRun(head, tree="1" * 40, failing=("shop/cart.TestAdd",)),)  # as after `git gc`
     (repository.path / "cart_test.go").unlink()

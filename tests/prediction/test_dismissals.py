@@ -16,9 +16,7 @@ def dismiss(world: DecisionWorld, *names: str, reason: DismissReason | None = No
     return [world.cards.dismiss(world.make_card(name, kind=kind).id, reason=reason) for name in names]
 
 
-def test_a_dismissed_subject_is_muted_for_seven_days_and_then_for_fourteen(
-    world: DecisionWorld, clock: FakeClock
-) -> None:
+def test_a_dismissed_subject_is_muted_for_seven_days_and_then_for_fourteen(world: DecisionWorld, clock: FakeClock):
     dismiss(world, "main")
     for number, days in enumerate((7, 14)):
         clock.advance(days * DAY - timedelta(minutes=1))
@@ -28,7 +26,7 @@ def test_a_dismissed_subject_is_muted_for_seven_days_and_then_for_fourteen(
         world.cards.dismiss(world.make_card("main", kind="lint", facts=new_commit).id)
 
 
-def test_a_mute_covers_no_other_subject_kind_or_workspace(world: DecisionWorld) -> None:
+def test_a_mute_covers_no_other_subject_kind_or_workspace(world: DecisionWorld):
     world.workspaces = [SHOP, SITE]
     dismiss(world, "main")
     assert (
@@ -41,7 +39,7 @@ def test_a_mute_covers_no_other_subject_kind_or_workspace(world: DecisionWorld) 
     )
 
 
-def test_the_third_dismissal_of_a_kind_switches_it_off_and_says_so(world: DecisionWorld, clock: FakeClock) -> None:
+def test_the_third_dismissal_of_a_kind_switches_it_off_and_says_so(world: DecisionWorld, clock: FakeClock):
     first, second, third = dismiss(world, "a", "b", "c")
     assert (first.note, second.note) == ("", "")
     assert third.note == "cards “Lint of what changed” are switched off in shop: dismissed 3 times"
@@ -51,18 +49,18 @@ def test_the_third_dismissal_of_a_kind_switches_it_off_and_says_so(world: Decisi
     assert (kind.kind, kind.workspace, kind.subject, kind.until) == ("lint", SHOP, "", None)
 
 
-def test_dismissals_of_work_that_is_done_switch_no_kind_off(world: DecisionWorld) -> None:
+def test_dismissals_of_work_that_is_done_switch_no_kind_off(world: DecisionWorld):
     dismiss(world, *"abcd", reason=DismissReason.ALREADY_DONE)
     assert [mute.subject for mute in world.cards.list_mutes()] == ["d", "c", "b", "a"]
 
 
-def test_an_approval_restarts_the_count_of_dismissals(world: DecisionWorld) -> None:
+def test_an_approval_restarts_the_count_of_dismissals(world: DecisionWorld):
     dismiss(world, "a", "b")
     world.cards.approve(world.make_card("c", kind="lint").id)
     assert dismiss(world, "d")[0].note == ""
 
 
-def test_undo_switches_the_kind_on_again(world: DecisionWorld) -> None:
+def test_undo_switches_the_kind_on_again(world: DecisionWorld):
     third = dismiss(world, "a", "b", "c")[-1]
     world.proposals = [make_proposal("c", kind="lint")]
     world.cards.undo(third.id)
@@ -71,7 +69,7 @@ def test_undo_switches_the_kind_on_again(world: DecisionWorld) -> None:
     assert len(world.check(*world.proposals, make_proposal("d", kind="lint"))) == 1
 
 
-def test_other_cards_of_a_kind_that_is_switched_off_leave_the_stack(world: DecisionWorld) -> None:
+def test_other_cards_of_a_kind_that_is_switched_off_leave_the_stack(world: DecisionWorld):
     other, first, second = world.check(
         make_proposal("a", kind="lint"), make_proposal("b", kind="lint"), make_proposal("c")
     )
@@ -82,9 +80,7 @@ def test_other_cards_of_a_kind_that_is_switched_off_leave_the_stack(world: Decis
 
 
 @pytest.mark.parametrize("reason, elsewhere", [("never-here", 1), ("never-anywhere", 0)])
-def test_the_reason_never_switches_a_kind_off_here_or_everywhere(
-    world: DecisionWorld, reason: str, elsewhere: int
-) -> None:
+def test_the_reason_never_switches_a_kind_off_here_or_everywhere(world: DecisionWorld, reason: str, elsewhere: int):
     world.workspaces = [SHOP, SITE]
     (card,) = dismiss(world, "a", reason=DismissReason(reason))
     assert "switched off" in card.note
@@ -98,7 +94,7 @@ def test_the_reason_never_switches_a_kind_off_here_or_everywhere(
 )
 def test_the_weight_of_a_dismissal_is_that_of_its_reason(
     world: DecisionWorld, reason: str | None, weights: list[float]
-) -> None:
+):
     dismiss_reason = None if reason is None else DismissReason(reason)
     card = world.make_card("a")
     world.cards.dismiss(card.id, reason=dismiss_reason)
@@ -110,7 +106,7 @@ def test_the_weight_of_a_dismissal_is_that_of_its_reason(
     assert [mute.reason for mute in world.cards.list_mutes() if mute.subject] == [dismiss_reason]
 
 
-def test_only_a_dismissed_card_has_a_reason(world: DecisionWorld) -> None:
+def test_only_a_dismissed_card_has_a_reason(world: DecisionWorld):
     card = world.make_card("a")
     world.cards.approve(card.id)
     assert find_refusal_code(world.cards.explain, card.id, DismissReason.WRONG) == "not_dismissed"
@@ -119,7 +115,7 @@ def test_only_a_dismissed_card_has_a_reason(world: DecisionWorld) -> None:
     assert find_refusal_code(world.cards.dismiss, other.id) == "already_decided"
 
 
-def test_mutes_end_one_by_one(world: DecisionWorld) -> None:
+def test_mutes_end_one_by_one(world: DecisionWorld):
     dismiss(world, "a", "b", "c")
     mute_of_kind = next(mute for mute in world.cards.list_mutes() if not mute.subject)
     assert world.cards.unmute(mute_of_kind.id) == mute_of_kind
@@ -131,13 +127,13 @@ def test_mutes_end_one_by_one(world: DecisionWorld) -> None:
     assert find_refusal_code(world.cards.unmute, mute_of_subject.id) == "unknown_mute"
 
 
-def test_a_dismissed_own_prompt_mutes_nothing(world: DecisionWorld) -> None:
+def test_a_dismissed_own_prompt_mutes_nothing(world: DecisionWorld):
     for number in range(4):
         world.cards.dismiss(world.propose(f"look at {number}").id)
     assert world.cards.list_mutes() == []
 
 
-def test_a_dismissed_suggestion_cannot_be_suggested_again(world: DecisionWorld) -> None:
+def test_a_dismissed_suggestion_cannot_be_suggested_again(world: DecisionWorld):
     card = world.suggest("tidy up the cart")
     assert find_refusal_code(world.suggest, "Tidy  up the cart") == "already_pending"
     world.cards.dismiss(card.id)

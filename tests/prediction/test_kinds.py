@@ -25,11 +25,11 @@ PROSE = {FIX_BY_AGENT, SUGGESTED_KIND, OWN_PROMPT, STALE_TASK, BLOCKED_TASK, OPE
 
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
-def test_every_kind_runs_a_flow_or_is_prose(kind: str) -> None:
+def test_every_kind_runs_a_flow_or_is_prose(kind: str):
     assert kind in PROSE or KINDS[kind].flow in FLOWS
 
 
-def test_the_page_about_cards_has_every_kind_in_its_tier_and_order() -> None:
+def test_the_page_about_cards_has_every_kind_in_its_tier_and_order():
     page = (DOCS / "CARDS.md").read_text(encoding="utf-8")
     _, *numbers_and_sections = re.split(r"^### (\d)", page, flags=re.MULTILINE)
     tiers_and_kinds = [
@@ -40,17 +40,17 @@ def test_the_page_about_cards_has_every_kind_in_its_tier_and_order() -> None:
     assert tiers_and_kinds == [(kind.tier, kind.name) for kind in KINDS.values()]
 
 
-def test_the_page_of_flows_names_every_flow() -> None:
+def test_the_page_of_flows_names_every_flow():
     page = (DOCS / "FLOWS.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)) == set(FLOWS)
 
 
-def test_a_kind_that_is_not_in_the_table_is_a_heartbeat_or_a_learned_flow() -> None:
+def test_a_kind_that_is_not_in_the_table_is_a_heartbeat_or_a_learned_flow():
     assert get_kind("heartbeat-1a2b3c4d").tier is Tier.BLOCKS
     assert get_kind("sweep_the_floor").title == "sweep the floor"
 
 
-def test_every_check_of_an_inspection_names_its_kinds() -> None:
+def test_every_check_of_an_inspection_names_its_kinds():
     """If such a check fails, the cards of its kinds must stay, because nobody knows whether their reason is gone."""
     checks = {name for kind in KINDS.values() for name in kind.inspections}
     assert checks == {field.name for field in fields(Inspection)} - {"unknown"}

@@ -50,14 +50,14 @@ def fail_tests(world: DecisionWorld, name: str = "a", *others: Proposal) -> None
         (make_session(None), ()),
     ],
 )
-def test_kinds_that_may_follow_a_session(view: SessionView, kinds: tuple[str, ...]) -> None:
+def test_kinds_that_may_follow_a_session(view: SessionView, kinds: tuple[str, ...]):
     assert find_next_kinds(view) == kinds
 
 
 BROKEN_TEST = make_proposal("broken", kind="bisect")
 
 
-def test_failed_tests_lead_to_one_card_that_takes_no_place(world: DecisionWorld) -> None:
+def test_failed_tests_lead_to_one_card_that_takes_no_place(world: DecisionWorld):
     five = make_proposals(*"vwxyz")
     fail_tests(world, "a", *five[1:])
     world.proposals = [*five, BROKEN_TEST, make_proposal("other", kind="hunt_flakes")]
@@ -68,7 +68,7 @@ def test_failed_tests_lead_to_one_card_that_takes_no_place(world: DecisionWorld)
     assert len(world.cards.list_pending()) == 5 + 1
 
 
-def test_a_follow_up_that_was_dismissed_or_done_lately_gives_way_to_the_next_kind(world: DecisionWorld) -> None:
+def test_a_follow_up_that_was_dismissed_or_done_lately_gives_way_to_the_next_kind(world: DecisionWorld):
     done, dismissed = make_proposal("done", kind="bisect"), make_proposal("dismissed", kind="hunt_flakes")
     by_kind = {card.kind: card.id for card in world.check(done, dismissed)}
     world.cards.approve(by_kind["bisect"])
@@ -79,7 +79,7 @@ def test_a_follow_up_that_was_dismissed_or_done_lately_gives_way_to_the_next_kin
     assert [card.kind for card in world.checks.follow_up()] == ["still_red"]
 
 
-def test_a_card_keeps_its_place_in_a_round_that_makes_one_next_step(world: DecisionWorld) -> None:
+def test_a_card_keeps_its_place_in_a_round_that_makes_one_next_step(world: DecisionWorld):
     before = make_proposal("files", kind="lint", parameters={"paths": ["a"]})
     fail_tests(world, "t", before)
     [card] = world.cards.list_pending()
@@ -90,7 +90,7 @@ def test_a_card_keeps_its_place_in_a_round_that_makes_one_next_step(world: Decis
     assert [new.assignment.parameters for new in world.check(after, BROKEN_TEST)] == [{"paths": ["a", "b"]}]
 
 
-def test_no_card_is_made_only_to_make_room_for_one_that_cannot_run(world: DecisionWorld) -> None:
+def test_no_card_is_made_only_to_make_room_for_one_that_cannot_run(world: DecisionWorld):
     blocked = make_proposal("task", kind="blocked_task", flow=None, tier=Tier.BLOCKS)
     world.proposals = [*make_proposals(*"vwxyz"), blocked]
     report = world.checks.run()
@@ -98,7 +98,7 @@ def test_no_card_is_made_only_to_make_room_for_one_that_cannot_run(world: Decisi
     assert (len(report.created), report.withdrawn) == (5, ())
 
 
-def test_a_next_step_comes_from_the_channel_of_the_session_before_it(world: DecisionWorld) -> None:
+def test_a_next_step_comes_from_the_channel_of_the_session_before_it(world: DecisionWorld):
     fail_tests(world)
     world.proposals = [BROKEN_TEST]
     [card] = world.checks.follow_up()
@@ -106,7 +106,7 @@ def test_a_next_step_comes_from_the_channel_of_the_session_before_it(world: Deci
     assert world.rails.triggers[-1].from_channel == "koji-core"
 
 
-def test_a_session_that_is_gone_leads_to_nothing(world: DecisionWorld) -> None:
+def test_a_session_that_is_gone_leads_to_nothing(world: DecisionWorld):
     event = make_session_ended("session_gone")
     world.database.write(lambda tx: tx.record(event))
     fail_tests(world)
@@ -117,7 +117,7 @@ def test_a_session_that_is_gone_leads_to_nothing(world: DecisionWorld) -> None:
 @pytest.mark.parametrize("checked_next, is_read", [((), True), ((SHOP,), False)])
 def test_a_workspace_where_changes_were_decided_is_read_unless_it_is_checked_next(
     world: DecisionWorld, clock: FakeClock, checked_next: tuple[str, ...], is_read: bool
-) -> None:
+):
     card = world.make_card()
     clock.advance(timedelta(minutes=1))
     landed = ChangeSetLanded(subject="change_1", workspace=SHOP, session_id="session_1", files=1)
@@ -128,7 +128,7 @@ def test_a_workspace_where_changes_were_decided_is_read_unless_it_is_checked_nex
     assert (world.cards.get(card.id).status is Status.EXPIRED) is is_read
 
 
-def test_a_pending_card_for_the_same_is_the_follow_up(world: DecisionWorld) -> None:
+def test_a_pending_card_for_the_same_is_the_follow_up(world: DecisionWorld):
     fail_tests(world, "a", BROKEN_TEST)
     [card] = world.cards.list_pending()
     world.proposals = [BROKEN_TEST, make_proposal("red", kind="still_red")]
@@ -136,7 +136,7 @@ def test_a_pending_card_for_the_same_is_the_follow_up(world: DecisionWorld) -> N
     assert world.cards.get(card.id).status is Status.PENDING
 
 
-def test_nothing_follows_during_a_stop_and_nothing_is_lost_by_it(world: DecisionWorld) -> None:
+def test_nothing_follows_during_a_stop_and_nothing_is_lost_by_it(world: DecisionWorld):
     fail_tests(world)
     world.proposals = [BROKEN_TEST]
     world.stop_reason = "stopped from outside"
@@ -145,7 +145,7 @@ def test_nothing_follows_during_a_stop_and_nothing_is_lost_by_it(world: Decision
     assert len(world.checks.follow_up()) == 1
 
 
-def test_a_stopped_session_has_its_workspace_read_again(world: DecisionWorld, clock: FakeClock) -> None:
+def test_a_stopped_session_has_its_workspace_read_again(world: DecisionWorld, clock: FakeClock):
     [created] = world.check(make_proposal("a"))
     card = world.cards.approve(created.id)
     world.sessions.end(card.id)
@@ -160,7 +160,7 @@ def test_a_stopped_session_has_its_workspace_read_again(world: DecisionWorld, cl
 @pytest.mark.parametrize("age, cards", [(timedelta(hours=24), 1), (timedelta(hours=24, seconds=1), 0)])
 def test_nothing_follows_a_session_that_ended_more_than_a_day_ago(
     world: DecisionWorld, clock: FakeClock, age: timedelta, cards: int
-) -> None:
+):
     fail_tests(world)
     clock.advance(age)
     world.proposals = [BROKEN_TEST]

@@ -73,7 +73,7 @@ def context(world: SensedWorkspace) -> WorkspaceContext:
 
 
 @pytest.mark.parametrize("reply", ["{}", "```json\n{}\n```", "I think {} it is."])
-def test_a_reply_is_one_object_with_or_without_words_around_it(reply: str) -> None:
+def test_a_reply_is_one_object_with_or_without_words_around_it(reply: str):
     assert read_reply(reply.replace("{}", json.dumps(GOOD)), CHANNELS).prompt == "fix the rounding"
 
 
@@ -85,12 +85,12 @@ def test_a_reply_is_one_object_with_or_without_words_around_it(reply: str) -> No
         ({"channel": "nowhere"}, "no channel 'nowhere'"),
     ],
 )
-def test_an_unusable_reply_says_what_is_wrong(change: dict[str, object], message: str) -> None:
+def test_an_unusable_reply_says_what_is_wrong(change: dict[str, object], message: str):
     with pytest.raises(UnusableReply, match=message):
         read_reply(json.dumps(GOOD | change), CHANNELS)
 
 
-def test_a_reply_becomes_a_proposal(context: WorkspaceContext) -> None:
+def test_a_reply_becomes_a_proposal(context: WorkspaceContext):
     model = ScriptedModel(json.dumps(GOOD))
     [proposal] = make_twin(model).propose(context)
     assert (proposal.prompt, proposal.channel, proposal.confidence) == ("fix the rounding", "koji-core", 0.7)
@@ -106,7 +106,7 @@ def test_a_reply_becomes_a_proposal(context: WorkspaceContext) -> None:
     assert model.reports == [("ollama:twin", "")]
 
 
-def test_an_unusable_reply_is_asked_for_once_again(context: WorkspaceContext) -> None:
+def test_an_unusable_reply_is_asked_for_once_again(context: WorkspaceContext):
     model = ScriptedModel("what?", json.dumps(GOOD))
     assert len(make_twin(model).propose(context)) == 1
     assert "cannot be used: Invalid JSON" in model.questions[1][1].text
@@ -117,13 +117,13 @@ def test_an_unusable_reply_is_asked_for_once_again(context: WorkspaceContext) ->
     assert error.startswith("Invalid JSON")
 
 
-def test_a_model_that_cannot_be_asked_proposes_nothing(context: WorkspaceContext) -> None:
+def test_a_model_that_cannot_be_asked_proposes_nothing(context: WorkspaceContext):
     model = ScriptedModel(NoAnswer("no key"))
     assert make_twin(model).propose(context) == []
     assert model.reports == [("ollama:twin", "no key")]
 
 
-def test_the_model_is_asked_again_when_more_than_the_time_changed(world: SensedWorkspace) -> None:
+def test_the_model_is_asked_again_when_more_than_the_time_changed(world: SensedWorkspace):
     world.tasks = [make_task("fix, then ship", timedelta(minutes=5))]
     model_twin = make_twin(ScriptedModel(json.dumps(GOOD), json.dumps(GOOD | {"prompt": "another"})))
     first = model_twin.propose(world.sense())
@@ -133,7 +133,7 @@ def test_the_model_is_asked_again_when_more_than_the_time_changed(world: SensedW
     assert [proposal.prompt for proposal in model_twin.propose(world.sense())] == ["another"]
 
 
-def test_a_model_that_fails_is_asked_again_later_and_later(world: SensedWorkspace) -> None:
+def test_a_model_that_fails_is_asked_again_later_and_later(world: SensedWorkspace):
     model = ScriptedModel(*["what?"] * 4, json.dumps(GOOD))
     model_twin = make_twin(model)
     question_counts = []
@@ -145,7 +145,7 @@ def test_a_model_that_fails_is_asked_again_later_and_later(world: SensedWorkspac
 
 
 @pytest.mark.parametrize("options", [{"twin_model_enabled": False}, {"twin_model_id": ""}, {"phase": 0}])
-def test_a_model_that_is_off_or_in_phase_0_is_not_asked(context: WorkspaceContext, options: dict[str, Any]) -> None:
+def test_a_model_that_is_off_or_in_phase_0_is_not_asked(context: WorkspaceContext, options: dict[str, Any]):
     assert make_twin(ScriptedModel(), **options).propose(context) == []
 
 
@@ -154,7 +154,7 @@ def test_a_model_that_is_off_or_in_phase_0_is_not_asked(context: WorkspaceContex
     [("ollama:twin", "ollama:twin"), ("ft:twin-sft-v1:together:2025-02", "together:ft:twin-sft-v1:together:2025-02"),
      ("me/twin", "together:me/twin"), ("openai:ft:gpt:me", "openai:ft:gpt:me")],
 )  # fmt: skip
-def test_together_is_the_default_provider(text: str, full_id: str) -> None:
+def test_together_is_the_default_provider(text: str, full_id: str):
     assert complete_model_id(text, ("openai", "ollama", "together")) == full_id
 
 
@@ -200,7 +200,7 @@ def hooked_file(database: Database, world: SensedWorkspace, tmp_path: Path) -> H
     return HookedFile(database, world, tmp_path / "predictions.jsonl")
 
 
-def test_a_line_becomes_a_proposal_with_its_confidence_as_the_twins_term(hooked_file: HookedFile) -> None:
+def test_a_line_becomes_a_proposal_with_its_confidence_as_the_twins_term(hooked_file: HookedFile):
     assert hooked_file.propose_prompts() == []
     hooked_file.append(encode_line())
     [proposal] = hooked_file.hook.propose(hooked_file.world.sense())
@@ -210,7 +210,7 @@ def test_a_line_becomes_a_proposal_with_its_confidence_as_the_twins_term(hooked_
     assert proposal.fingerprint == hooked_file.hook.propose(hooked_file.world.sense())[0].fingerprint
 
 
-def test_a_half_written_line_is_read_when_it_is_whole(hooked_file: HookedFile) -> None:
+def test_a_half_written_line_is_read_when_it_is_whole(hooked_file: HookedFile):
     line = encode_line(prediction="later")
     hooked_file.append(encode_line() + line[:20])
     assert hooked_file.propose_prompts() == ["Run the tests"]
@@ -219,7 +219,7 @@ def test_a_half_written_line_is_read_when_it_is_whole(hooked_file: HookedFile) -
     assert hooked_file.errors == []
 
 
-def test_a_malformed_line_is_named_once_with_its_number_and_skipped(hooked_file: HookedFile) -> None:
+def test_a_malformed_line_is_named_once_with_its_number_and_skipped(hooked_file: HookedFile):
     hooked_file.append(encode_line() + b"{\n\n" + encode_line(confidence=1.5) + encode_line(prediction="good"))
     assert hooked_file.propose_prompts() == ["Run the tests", "good"]
     [error] = hooked_file.errors
@@ -230,7 +230,7 @@ def test_a_malformed_line_is_named_once_with_its_number_and_skipped(hooked_file:
     assert len(hooked_file.errors) == 1
 
 
-def test_an_unreadable_file_is_reported_once(hooked_file: HookedFile) -> None:
+def test_an_unreadable_file_is_reported_once(hooked_file: HookedFile):
     hooked_file.file.mkdir()
     assert hooked_file.propose_prompts() == hooked_file.propose_prompts() == []
     assert hooked_file.errors == ["cannot be read: Is a directory; make it a file that you may read"]
@@ -239,7 +239,7 @@ def test_an_unreadable_file_is_reported_once(hooked_file: HookedFile) -> None:
     assert hooked_file.propose_prompts() == ["Run the tests"]
 
 
-def test_lines_are_proposed_for_a_day(hooked_file: HookedFile) -> None:
+def test_lines_are_proposed_for_a_day(hooked_file: HookedFile):
     hooked_file.append(encode_line(timestamp=(NOW - timedelta(hours=24)).isoformat()))
     hooked_file.append(encode_line(prediction="fresh", timestamp=(NOW - timedelta(hours=23, minutes=59)).isoformat()))
     assert hooked_file.propose_prompts() == ["fresh"]
@@ -247,7 +247,7 @@ def test_lines_are_proposed_for_a_day(hooked_file: HookedFile) -> None:
     assert hooked_file.propose_prompts() == []
 
 
-def test_a_line_without_a_time_is_as_old_as_the_file(hooked_file: HookedFile) -> None:
+def test_a_line_without_a_time_is_as_old_as_the_file(hooked_file: HookedFile):
     hooked_file.append(json.dumps({"prediction": "Run the tests", "confidence": 0.5, "channel": ""}).encode() + b"\n")
     touch(hooked_file.file, NOW - timedelta(hours=23))
     assert hooked_file.propose_prompts() == ["Run the tests"]
@@ -255,7 +255,7 @@ def test_a_line_without_a_time_is_as_old_as_the_file(hooked_file: HookedFile) ->
     assert hooked_file.propose_prompts() == []
 
 
-def test_another_file_in_its_place_is_read_from_the_start(hooked_file: HookedFile) -> None:
+def test_another_file_in_its_place_is_read_from_the_start(hooked_file: HookedFile):
     hooked_file.append(encode_line() + encode_line(prediction="two"))
     assert len(hooked_file.propose_prompts()) == 2
     hooked_file.file.write_bytes(encode_line(prediction="new"))
@@ -278,12 +278,12 @@ def test_another_file_in_its_place_is_read_from_the_start(hooked_file: HookedFil
         ({"reasoning": "x" * 70_000}, "longer than 65536 bytes"),
     ],
 )
-def test_a_malformed_line_says_what_is_wrong(change: dict[str, Any], message: str) -> None:
+def test_a_malformed_line_says_what_is_wrong(change: dict[str, Any], message: str):
     with pytest.raises(ValueError, match=message):
         read_line(encode_line(**change))
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_a_line_or_an_error(data: bytes) -> None:
+def test_any_bytes_are_a_line_or_an_error(data: bytes):
     with contextlib.suppress(ValueError):
         read_line(data)

@@ -77,23 +77,23 @@ def make_placer(
     return PromptPlacer(database, FixedSettings(settings or Settings()), embed=embed, agents=lambda: agents)
 
 
-def test_a_named_channel_goes_first_then_affinity_and_the_channel_has_its_agent() -> None:
+def test_a_named_channel_goes_first_then_affinity_and_the_channel_has_its_agent():
     assert find_route(named="garden", affinity="koji-core") == Route("garden", "gardener")
     assert find_route(affinity="chronicle-hub") == Route("chronicle-hub", "chronicler")
 
 
-def test_a_prompt_goes_by_its_meaning_and_a_flow_does_not() -> None:
+def test_a_prompt_goes_by_its_meaning_and_a_flow_does_not():
     placed = Route("koji-core", "frontend_builder", "by meaning, 61%", b"vector")
     assert find_route("fix the menu", by=make_router(placed=placed)) == placed
     assert find_route(by=make_router(placed=placed)).why == "this one was unused for longest"
 
 
 @pytest.mark.parametrize("options", [{"named": "gardn"}, {"affinity": "gardn"}, {"by": make_router(channels={})}])
-def test_an_unregistered_channel_is_refused(options: dict[str, Any]) -> None:
+def test_an_unregistered_channel_is_refused(options: dict[str, Any]):
     refused("unknown_channel", lambda: find_route(**options))
 
 
-def test_the_round_robin_passes_over_channels_that_were_triggered_recently() -> None:
+def test_the_round_robin_passes_over_channels_that_were_triggered_recently():
     recently = NOW - RECENT_TRIGGER_AGE + timedelta(microseconds=1)
     assert find_route(triggered={"koji-core": recently}).channel == "chronicle-hub"
     assert find_route(triggered={"koji-core": NOW - RECENT_TRIGGER_AGE}).channel == "chronicle-hub", (
@@ -107,7 +107,7 @@ def test_the_round_robin_passes_over_channels_that_were_triggered_recently() -> 
     assert find_route(triggered=triggered).channel == "chronicle-hub"
 
 
-def test_the_last_step_is_a_seeded_draw_by_time_of_day() -> None:
+def test_the_last_step_is_a_seeded_draw_by_time_of_day():
     def draw_channels(hour: int) -> list[str]:
         at = NOW.replace(hour=hour)
         seeded = make_router(at=at, randomness=Randomness(3))
@@ -124,7 +124,7 @@ PROMPTS = Path(__file__).with_name("placing_prompts.jsonl")
 
 
 @pytest.mark.long
-def test_nine_of_ten_prompts_go_to_the_channel_that_is_meant(database: Database, embedding: CachedEmbedder) -> None:
+def test_nine_of_ten_prompts_go_to_the_channel_that_is_meant(database: Database, embedding: CachedEmbedder):
     examples = [json.loads(line) for line in PROMPTS.read_text().splitlines()]
     place = make_placer(database, embedding).place
     routes = [(example, place(example["prompt"])) for example in examples]
@@ -141,7 +141,7 @@ def test_nine_of_ten_prompts_go_to_the_channel_that_is_meant(database: Database,
 
 def test_an_agent_that_is_missing_or_serves_a_channel_gives_way_to_the_channels_own(
     database: Database, embedding: CachedEmbedder
-) -> None:
+):
     prompt = "Build a date picker component in Vue"
     without = [agent for agent in AGENTS if agent.id != "frontend_builder"]
     broken = [
@@ -154,7 +154,7 @@ def test_an_agent_that_is_missing_or_serves_a_channel_gives_way_to_the_channels_
     assert (route.channel, route.agent) == ("koji-core", "backend_builder")
 
 
-def test_own_channels_and_agents_are_found_by_their_descriptions(database: Database, embedding: CachedEmbedder) -> None:
+def test_own_channels_and_agents_are_found_by_their_descriptions(database: Database, embedding: CachedEmbedder):
     own = Settings().channels | {"legal": ChannelSettings(agent="lawyer", specialty="contracts, licences, privacy")}
     route = make_placer(database, embedding, Settings(channels=own)).place(
         "Compare the licences in these two contracts"
@@ -166,17 +166,13 @@ def test_own_channels_and_agents_are_found_by_their_descriptions(database: Datab
 
 
 @pytest.mark.parametrize("prompt", ["ok", "hello there", "continue"])
-def test_a_prompt_that_asks_for_no_work_has_no_channel(
-    database: Database, embedding: CachedEmbedder, prompt: str
-) -> None:
+def test_a_prompt_that_asks_for_no_work_has_no_channel(database: Database, embedding: CachedEmbedder, prompt: str):
     route = make_placer(database, embedding).place(prompt)
     assert (route.channel, route.agent) == ("", "")
     assert route.embedding, "later prompts are compared with it"
 
 
-def test_a_prompt_goes_where_a_similar_one_succeeded(
-    database: Database, clock: FakeClock, embedding: CachedEmbedder
-) -> None:
+def test_a_prompt_goes_where_a_similar_one_succeeded(database: Database, clock: FakeClock, embedding: CachedEmbedder):
     place = make_placer(database, embedding).place
     world = DecisionWorld(database, clock, placer=place)
     world.sessions.text_executor = "a model"

@@ -66,15 +66,13 @@ LIKED, DISLIKED = make_draft("liked", 0.8), make_draft("disliked", 0.1, kind="li
     ],
     ids=["confidence", "broken", "heartbeat", "meeting", "follow-up", "not explored", "explored", "known"],
 )
-def test_which_drafts_are_shown(
-    drafts: list[CardRow], decided: int, randomness: Randomness, selected: list[str]
-) -> None:
+def test_which_drafts_are_shown(drafts: list[CardRow], decided: int, randomness: Randomness, selected: list[str]):
     rows = select_rows(drafts, {"lint": decided}, learning=True, randomness=randomness)
     assert [row.facts["name"] for row in rows] == selected
     assert select_rows(drafts, {}, learning=False, randomness=NEVER) == drafts, "in phase 0 all are shown"
 
 
-def test_an_explored_card_says_why_it_is_shown() -> None:
+def test_an_explored_card_says_why_it_is_shown():
     [row] = select_rows([make_draft("disliked", 0.1)], {}, learning=True, randomness=ALWAYS)
     assert "shown to learn" in row.parts.words[-1]
 
@@ -82,14 +80,14 @@ def test_an_explored_card_says_why_it_is_shown() -> None:
 @pytest.mark.parametrize("age, is_shown", [(EXPLORED_AFTER, False), (EXPLORED_AFTER + timedelta(seconds=1), True)])
 def test_a_kind_is_explored_again_after_a_month_without_a_decision(
     database: Database, clock: FakeClock, age: timedelta, is_shown: bool
-) -> None:
+):
     world = DecisionWorld(database, clock, randomness=ALWAYS)
     teach(world, MIN_DECISIONS, DecisionSignal.DISMISSED, kind="lint")
     clock.advance(age)
     assert bool(world.check(make_proposal("new", kind="lint"))) is is_shown
 
 
-def test_at_most_four_cards_are_of_one_kind(world: DecisionWorld) -> None:
+def test_at_most_four_cards_are_of_one_kind(world: DecisionWorld):
     assert len(world.check(*(make_proposal(str(number)) for number in range(8)))) == 4
     assert len(world.check(*world.proposals, make_proposal("other", kind="lint"))) == 1
 
@@ -111,9 +109,7 @@ def test_at_most_four_cards_are_of_one_kind(world: DecisionWorld) -> None:
         (Tier.AT_RISK, 100, 100, Tier.AT_RISK),
     ],
 )
-def test_decisions_move_a_kind_by_one_tier_from_this_number_on(
-    tier: Tier, approved: int, decided: int, to: Tier
-) -> None:
+def test_decisions_move_a_kind_by_one_tier_from_this_number_on(tier: Tier, approved: int, decided: int, to: Tier):
     adjusted, why = adjust_tier(tier, approved, decided)
     assert adjusted is to
     assert (f"you approved {approved} of {decided}" in why) is (adjusted is not tier)
@@ -133,7 +129,7 @@ def test_decisions_move_a_kind_by_one_tier_from_this_number_on(
 )
 def test_the_same_evidence_makes_no_card_for_these_days(
     kind: str, status: Status, outcome: Outcome | None, shown: bool, undone: bool, days: int
-) -> None:
+):
     shown_at, undone_at = NOW if shown else None, NOW if undone else None
     end = NOW + timedelta(days=days)
     card = EarlierCard("", kind, status, outcome, NOW, shown_at, undone_at)

@@ -42,7 +42,7 @@ def make_thread(ago: timedelta = timedelta(0), *, asks: str = "", unanswered: bo
         (timedelta(days=3), 1.0),
     ],
 )
-def test_silence_grows_to_one_at_the_threshold(silence: timedelta | None, relevance: float) -> None:
+def test_silence_grows_to_one_at_the_threshold(silence: timedelta | None, relevance: float):
     assert make_silence_signal(silence, HALF_HOUR, NOW).relevance == relevance
 
 
@@ -86,11 +86,11 @@ REPORT, EARLIER_REPORT = (Touch("coverage.xml", at, untracked=True) for at in (E
 )
 def test_input_and_edits_are_activity_and_our_own_writes_are_none(
     last_input: datetime | None, touch: Touch | None, ours: OurWrite | None, expected: datetime | None
-) -> None:
+):
     assert find_last_activity(NOW, last_input, [touch] if touch else [], [ours] if ours else []) == expected
 
 
-def test_the_stalest_task_counts_and_is_named_first() -> None:
+def test_the_stalest_task_counts_and_is_named_first():
     tasks = [make_task("ship it", timedelta(hours=1)), make_task("cart rounding", timedelta(days=4))]
     collected = make_tasks_signal(tasks, NOW)
     assert collected.evidence[0] == "“cart rounding”, unchanged since 1 January"
@@ -99,13 +99,13 @@ def test_the_stalest_task_counts_and_is_named_first() -> None:
     assert make_tasks_signal([make_task("x", timedelta(days=70))], NOW).relevance == 1.0
 
 
-def test_a_task_is_related_to_a_text_with_a_word_of_its_title() -> None:
+def test_a_task_is_related_to_a_text_with_a_word_of_its_title():
     tasks = [make_task("rounding in the cart", timedelta(days=7))]
     assert find_related_task(tasks, "Run the tests of cart.py") == tasks[0]
     assert find_related_task(tasks, "branches") is None
 
 
-def test_a_session_that_was_left_open_is_more_relevant_than_one_that_ended_well() -> None:
+def test_a_session_that_was_left_open_is_more_relevant_than_one_that_ended_well():
     failed = make_session(state=SessionState.FAILED, ended_at=NOW)
     assert compute_session_relevance(failed, NOW) == 1.0
     assert compute_session_relevance(make_session(check=CheckResult("pytest", 3, 1), ended_at=NOW), NOW) == 0.8
@@ -117,7 +117,7 @@ def test_a_session_that_was_left_open_is_more_relevant_than_one_that_ended_well(
     assert compute_session_relevance(failed, NOW + timedelta(hours=24)) == 0.0
 
 
-def test_an_open_question_of_another_agent_is_as_relevant() -> None:
+def test_an_open_question_of_another_agent_is_as_relevant():
     assert compute_thread_relevance(make_thread(asks="Shall I?"), NOW) == 1.0
     assert compute_thread_relevance(make_thread(), NOW) == 0.4
     assert compute_thread_relevance(make_thread(timedelta(hours=12), asks="Shall I?"), NOW) == pytest.approx(0.5)
@@ -125,7 +125,7 @@ def test_an_open_question_of_another_agent_is_as_relevant() -> None:
     assert make_conversations_signal([], [make_thread(asks="Shall I?")], NOW).relevance == 1.0
 
 
-def test_a_conversation_that_an_agent_may_be_answering_is_not_relevant() -> None:
+def test_a_conversation_that_an_agent_may_be_answering_is_not_relevant():
     assert compute_thread_relevance(make_thread(timedelta(minutes=9, seconds=59), unanswered=True), NOW) == 0.0
     assert compute_thread_relevance(make_thread(timedelta(minutes=10), unanswered=True), NOW) == pytest.approx(
         0.8, abs=0.01
@@ -143,5 +143,5 @@ def test_a_conversation_that_an_agent_may_be_answering_is_not_relevant() -> None
 )
 def test_what_waits_in_the_repository_adds_up(
     state: GitState, github: GitHubState | None, stale: bool, relevance: float
-) -> None:
+):
     assert make_git_signal(state, github, tests_stale=stale).relevance == pytest.approx(relevance)

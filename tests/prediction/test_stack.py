@@ -86,13 +86,13 @@ def sort_ids(cards: list[Card]) -> list[str]:
 # The order
 
 
-def test_cards_that_cannot_run_come_last() -> None:
+def test_cards_that_cannot_run_come_last():
     own = make_stack_card("own", source=Source.OPERATOR, can_run=False)
     broken, upkeep = make_stack_card("broken", Tier.AT_RISK, can_run=False), make_stack_card("upkeep", Tier.UPKEEP)
     assert sort_cards([broken, own, upkeep], NOW) == [upkeep, own, broken]
 
 
-def test_the_order_is_tier_then_confidence_then_freshness() -> None:
+def test_the_order_is_tier_then_confidence_then_freshness():
     broken = make_stack_card("broken", Tier.AT_RISK, 0.1, ago=timedelta(days=30))
     likely = make_stack_card("likely", confidence=0.7, ago=timedelta(days=30))
     unlikely = make_stack_card("unlikely", confidence=0.6)
@@ -107,13 +107,13 @@ def test_the_order_is_tier_then_confidence_then_freshness() -> None:
 
 
 @pytest.mark.parametrize("step", [timedelta(hours=1), timedelta(days=1), timedelta(days=7)])
-def test_within_a_step_of_freshness_the_kind_decides(step: timedelta) -> None:
+def test_within_a_step_of_freshness_the_kind_decides(step: timedelta):
     check, lint = make_stack_card("leftovers", ago=step), make_stack_card("lint", ago=step - timedelta(seconds=1))
     assert sort_ids([lint, check]) == ["leftovers", "lint"]
     assert sort_ids([lint, replace(check, evidence_at=NOW - step - timedelta(seconds=1))]) == ["lint", "leftovers"]
 
 
-def test_equal_cards_keep_their_order_for_a_day_and_each_subject_comes_first_on_some_day() -> None:
+def test_equal_cards_keep_their_order_for_a_day_and_each_subject_comes_first_on_some_day():
     first_subjects = set()
     for day in range(10):
         made_at = NOW + timedelta(days=day)
@@ -133,13 +133,13 @@ def test_equal_cards_keep_their_order_for_a_day_and_each_subject_comes_first_on_
 
 @pytest.mark.long
 @given(CARDS)
-def test_the_order_does_not_depend_on_the_order_before(cards: list[Card]) -> None:
+def test_the_order_does_not_depend_on_the_order_before(cards: list[Card]):
     assert sort_cards(cards, NOW) == sort_cards(cards[::-1], NOW)
     tiers = [card.tier for card in sort_cards(cards, NOW) if card.source is not Source.OPERATOR]
     assert tiers == sorted(tiers)
 
 
-def test_own_prompts_lie_on_top_the_newest_first() -> None:
+def test_own_prompts_lie_on_top_the_newest_first():
     older = replace(make_stack_card("e", source=Source.OPERATOR), created_at=NOW - timedelta(hours=2))
     newer = replace(make_stack_card("f", source=Source.OPERATOR), created_at=NOW - timedelta(hours=1))
     assert sort_ids([make_stack_card("a", Tier.AT_RISK, 0.9), older, newer]) == ["f", "e", "a"]
@@ -175,7 +175,7 @@ def is_within_caps(cards: list[Card]) -> bool:
         (make_stack_card("a", kind="prepare_meeting"), False),
     ],
 )
-def test_snoozed_own_ordered_and_follow_up_cards_take_no_place(card: Card, takes_a_place: bool) -> None:
+def test_snoozed_own_ordered_and_follow_up_cards_take_no_place(card: Card, takes_a_place: bool):
     assert takes_place(card, NOW) is takes_a_place
 
 
@@ -183,7 +183,7 @@ def test_snoozed_own_ordered_and_follow_up_cards_take_no_place(card: Card, takes
     "taken, workspaces, left",
     [(0, 1, 5), (4, 1, 1), (5, 1, 0), (6, 1, 0), (7, 3, 5), (11, 3, 1), (12, 3, 0), (13, 3, 0)],
 )
-def test_a_workspace_has_five_places_and_all_together_twelve(taken: int, workspaces: int, left: int) -> None:
+def test_a_workspace_has_five_places_and_all_together_twelve(taken: int, workspaces: int, left: int):
     others = ["/shop"] if workspaces == 1 else ["/other0", "/other1", "/other2"]
     cards = [make_stack_card(f"t{number}", workspace=others[number % workspaces]) for number in range(taken)]
     room = Room(CAPS, cards, NOW)
@@ -192,7 +192,7 @@ def test_a_workspace_has_five_places_and_all_together_twelve(taken: int, workspa
     ] * left + [NO_PLACE]
 
 
-def test_the_last_card_of_a_lower_tier_gives_its_place_one_that_was_not_shown_first() -> None:
+def test_the_last_card_of_a_lower_tier_gives_its_place_one_that_was_not_shown_first():
     awake = [make_stack_card(f"t{number}", confidence=number / 10, shown=number == 0) for number in range(5)]
     assert Room(CAPS, awake, NOW).take(make_stack_card("broken", Tier.AT_RISK)) == Seating(
         has_place=True, displaced=("t1",)
@@ -204,7 +204,7 @@ def test_the_last_card_of_a_lower_tier_gives_its_place_one_that_was_not_shown_fi
 
 
 @pytest.mark.parametrize("source", Source)
-def test_a_workspace_has_one_upkeep_card(source: Source) -> None:
+def test_a_workspace_has_one_upkeep_card(source: Source):
     present, new = make_stack_card("quarantine", Tier.UPKEEP, source=source), make_stack_card("old_stash", Tier.UPKEEP)
     assert Room(CAPS, [present], NOW).take(new) == NO_PLACE
     assert Room(CAPS, [present], NOW).take(replace(new, source=Source.FOLLOW_UP)) == Seating(
@@ -218,7 +218,7 @@ def test_a_workspace_has_one_upkeep_card(source: Source) -> None:
 
 
 @given(CARDS)
-def test_woken_cards_take_free_places_only(cards: list[Card]) -> None:
+def test_woken_cards_take_free_places_only(cards: list[Card]):
     hidden = find_ids_without_place(cards, NOW, CAPS)
     visible = [card for card in cards if not card.snoozed(NOW) and card.id not in hidden]
     assert all(card.snoozed_until is not None for card in cards if card.id in hidden)
@@ -231,7 +231,7 @@ def test_woken_cards_take_free_places_only(cards: list[Card]) -> None:
 
 @given(CARDS, st.data())
 @settings(max_examples=50)
-def test_a_returning_card_displaces_others_within_the_limits(cards: list[Card], data: st.DataObject) -> None:
+def test_a_returning_card_displaces_others_within_the_limits(cards: list[Card], data: st.DataObject):
     hidden = find_ids_without_place(cards, NOW, CAPS)
     visible = [card for card in cards if not card.snoozed(NOW) and card.id not in hidden]
     if not visible:

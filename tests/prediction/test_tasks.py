@@ -39,7 +39,7 @@ def read_kinds_and_states(database: Database) -> list[tuple[str, str]]:
     return [(entry.kind, entry.payload.get("state", "")) for entry in reversed(Ledger(database).latest())]
 
 
-def test_a_task_is_added_listed_and_done(board: TaskBoard, clock: FakeClock, database: Database) -> None:
+def test_a_task_is_added_listed_and_done(board: TaskBoard, clock: FakeClock, database: Database):
     first = board.add("cart rounding", channel="koji-core", workspace="/srv/shop")
     clock.advance(timedelta(minutes=1))
     second = board.add("write the change log")
@@ -52,11 +52,11 @@ def test_a_task_is_added_listed_and_done(board: TaskBoard, clock: FakeClock, dat
 
 
 @pytest.mark.parametrize("title", ["", " ", "\x1b[2J", "x" * 501])
-def test_a_title_has_1_to_500_characters(board: TaskBoard, title: str) -> None:
+def test_a_title_has_1_to_500_characters(board: TaskBoard, title: str):
     assert find_refusal_code(board.add, title) == "bad_title"
 
 
-def test_the_beginning_of_an_id_is_enough(board: TaskBoard) -> None:
+def test_the_beginning_of_an_id_is_enough(board: TaskBoard):
     task = board.add("one")
     board.add("two")
     assert board.get(task.id[:9]) == task
@@ -67,13 +67,13 @@ def test_the_beginning_of_an_id_is_enough(board: TaskBoard) -> None:
     "task_id, code",
     [("task_", "ambiguous_id"), ("nope", "unknown_task"), ("", "unknown_task"), ("%", "unknown_task")],
 )
-def test_an_id_that_names_no_task_or_several_is_refused(board: TaskBoard, task_id: str, code: str) -> None:
+def test_an_id_that_names_no_task_or_several_is_refused(board: TaskBoard, task_id: str, code: str):
     board.add("one")
     board.add("two")
     assert find_refusal_code(board.get, task_id) == code
 
 
-def test_a_session_has_a_task_of_its_own(world: DecisionWorld, board: TaskBoard) -> None:
+def test_a_session_has_a_task_of_its_own(world: DecisionWorld, board: TaskBoard):
     view = start(world, board)
     [task] = board.list(state="running")
     assert (task.title, task.session_id, task.source) == ("Run the tests", view.id, "session")
@@ -86,7 +86,7 @@ def test_a_session_has_a_task_of_its_own(world: DecisionWorld, board: TaskBoard)
 @pytest.mark.parametrize("state", [SessionState.FAILED, SessionState.CANCELLED, SessionState.INTERRUPTED])
 def test_a_session_that_did_not_succeed_leaves_a_failed_task(
     world: DecisionWorld, board: TaskBoard, state: SessionState
-) -> None:
+):
     end(world, board, make_session(), state)
     assert board.list() == [], "a session that ends before it starts has no task"
     end(world, board, start(world, board), state, error="no pytest")
@@ -94,7 +94,7 @@ def test_a_session_that_did_not_succeed_leaves_a_failed_task(
     assert (task.state, task.note) == ("failed", f"{state.value}: no pytest")
 
 
-def test_a_card_made_from_a_task_works_on_that_task(world: DecisionWorld, board: TaskBoard) -> None:
+def test_a_card_made_from_a_task_works_on_that_task(world: DecisionWorld, board: TaskBoard):
     task = board.add("cart rounding")
     view = start(world, board, task.id)
     assert [(task.id, task.state) for task in board.list()] == [(task.id, "running")]
@@ -102,7 +102,7 @@ def test_a_card_made_from_a_task_works_on_that_task(world: DecisionWorld, board:
     assert board.get(task.id).state == "open"
 
 
-def test_a_task_waits_for_those_that_it_needs(board: TaskBoard) -> None:
+def test_a_task_waits_for_those_that_it_needs(board: TaskBoard):
     build, test = board.add("Build"), board.add("Test")
     deploy = board.add("Deploy", needs=[build.id, test.id[:9], build.id])
     assert deploy.needs == deploy.waits_for == (build.id, test.id)
@@ -115,7 +115,7 @@ def test_a_task_waits_for_those_that_it_needs(board: TaskBoard) -> None:
         board.add("Fly", needs=["nobody"])
 
 
-def test_open_boxes_of_files_are_tasks_until_they_are_checked_or_gone(board: TaskBoard, tmp_path: Path) -> None:
+def test_open_boxes_of_files_are_tasks_until_they_are_checked_or_gone(board: TaskBoard, tmp_path: Path):
     folder = tmp_path / "tasks"
     folder.mkdir()
     (folder / "shop.md").write_text("# Shop\n- [ ] cart rounding\n- [x] old\n* [ ] search\nprose [ ] none\n")
@@ -135,9 +135,7 @@ def test_open_boxes_of_files_are_tasks_until_they_are_checked_or_gone(board: Tas
         board.update_from_files(tmp_path / "nowhere", {})
 
 
-def test_a_task_of_a_file_is_open_again_when_its_box_is_unchecked_or_written_again(
-    board: TaskBoard, tmp_path: Path
-) -> None:
+def test_a_task_of_a_file_is_open_again_when_its_box_is_unchecked_or_written_again(board: TaskBoard, tmp_path: Path):
     def state_after(text: str) -> str:
         (tmp_path / "shop.md").write_text(text)
         board.update_from_files(tmp_path, {"shop": "/srv/shop"})
@@ -169,15 +167,13 @@ def test_a_task_of_a_file_is_open_again_when_its_box_is_unchecked_or_written_aga
 )
 def test_a_file_belongs_to_the_workspace_of_its_name_also_while_another_one_is_watched(
     watched: list[str], checked_before: list[str], workspace: str, board: TaskBoard, tmp_path: Path
-) -> None:
+):
     (tmp_path / "shop.md").write_text("- [ ] cart\n")
     board.update_from_files(tmp_path, name_workspaces(watched, checked_before))
     assert [(task.title, task.workspace) for task in board.list()] == [("cart", workspace)]
 
 
-def test_a_task_that_was_done_on_the_board_stays_done_when_another_file_changes(
-    board: TaskBoard, tmp_path: Path
-) -> None:
+def test_a_task_that_was_done_on_the_board_stays_done_when_another_file_changes(board: TaskBoard, tmp_path: Path):
     (tmp_path / "shop.md").write_text("- [ ] cart\n")
     board.update_from_files(tmp_path, {})
     board.finish(board.list()[0].id)

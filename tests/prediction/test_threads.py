@@ -62,11 +62,11 @@ def transcripts(tmp_path: Path) -> Transcripts:
         ("", ""),
     ],
 )
-def test_the_question_that_a_text_ends_with(text: str, question: str) -> None:
+def test_the_question_that_a_text_ends_with(text: str, question: str):
     assert find_final_question(text) == question
 
 
-def test_an_open_question_is_found_with_what_it_is_about(transcripts: Transcripts) -> None:
+def test_an_open_question_is_found_with_what_it_is_about(transcripts: Transcripts):
     transcripts.write(
         make_claude_line("user", "Add the cart")
         + make_claude_line("assistant", "Added. Shall I use hunter2-hunter2 for the tests?")
@@ -79,7 +79,7 @@ def test_an_open_question_is_found_with_what_it_is_about(transcripts: Transcript
     assert transcripts.threads.latest("/home/me/blog") == []
 
 
-def test_the_folder_of_codex_is_that_of_its_first_line(transcripts: Transcripts) -> None:
+def test_the_folder_of_codex_is_that_of_its_first_line(transcripts: Transcripts):
     meta = {"type": "session_meta", "payload": {"id": "x", "cwd": SHOP}}
     message = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Next?"}]}
     lines = [meta, {"timestamp": NOW.isoformat(), "type": "response_item", "payload": message}]
@@ -88,14 +88,14 @@ def test_the_folder_of_codex_is_that_of_its_first_line(transcripts: Transcripts)
     assert (thread.agent, thread.session, thread.question) == ("Codex", "codex:rollout-1", "Next?")
 
 
-def test_a_long_file_is_read_at_its_ends(transcripts: Transcripts) -> None:
+def test_a_long_file_is_read_at_its_ends(transcripts: Transcripts):
     filler = make_claude_line("assistant", "x" * 5000) * (TAIL_BYTES // 5000 + 20)
     transcripts.write(make_claude_line("user", "The first wish") + filler + make_claude_line("assistant", "And now?"))
     [thread] = transcripts.threads.latest(SHOP)
     assert (thread.about, thread.question) == ("The first wish", "And now?")
 
 
-def test_the_last_growth_is_not_that_of_our_own_sessions(transcripts: Transcripts) -> None:
+def test_the_last_growth_is_not_that_of_our_own_sessions(transcripts: Transcripts):
     assert transcripts.threads.find_last_growth() is None
     transcripts.write(make_claude_line("user", "hello"), ago=timedelta(hours=3))
     transcripts.write(make_claude_line("user", "hello", cwd="/ours/worktree"), "s2", ago=timedelta(minutes=1))
@@ -105,7 +105,7 @@ def test_the_last_growth_is_not_that_of_our_own_sessions(transcripts: Transcript
 
 
 @pytest.mark.parametrize("ago", [timedelta(hours=24), timedelta(hours=-2)])
-def test_files_of_yesterday_and_of_the_future_are_passed_over(transcripts: Transcripts, ago: timedelta) -> None:
+def test_files_of_yesterday_and_of_the_future_are_passed_over(transcripts: Transcripts, ago: timedelta):
     transcripts.write(make_claude_line("user", "hello"), ago=ago)
     assert transcripts.threads.find_last_growth() is None
     assert transcripts.threads.latest(SHOP) == []

@@ -53,14 +53,14 @@ def twin_world(database: Database, clock: FakeClock) -> TwinWorld:
     return TwinWorld(database, clock)
 
 
-def test_a_decision_is_learnt_when_the_twin_is_next_asked(twin_world: TwinWorld) -> None:
+def test_a_decision_is_learnt_when_the_twin_is_next_asked(twin_world: TwinWorld):
     first = twin_world.twin.predict(MORNING_CARD).probability
     twin_world.decide(0, 5)
     assert twin_world.twin.predict(MORNING_CARD).probability > first
     assert twin_world.twin.predict(MORNING_CARD).reasons == ("you approved 5 of 5 like this in the morning",)
 
 
-def test_a_decision_that_is_taken_back_is_unlearnt(twin_world: TwinWorld) -> None:
+def test_a_decision_that_is_taken_back_is_unlearnt(twin_world: TwinWorld):
     twin_world.decide(0, 6)
     before = compute_figures(twin_world.twin)
     twin_world.decide(6, 9, DecisionSignal.DISMISSED)
@@ -69,7 +69,7 @@ def test_a_decision_that_is_taken_back_is_unlearnt(twin_world: TwinWorld) -> Non
     assert compute_figures(twin_world.twin) == before
 
 
-def test_only_the_newest_of_many_decisions_are_learnt(twin_world: TwinWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_newest_of_many_decisions_are_learnt(twin_world: TwinWorld, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(twin, "MAX_LEARNT", 20)
     twin_world.decide(0, 10, DecisionSignal.DISMISSED)
     twin_world.decide(10, 30)
@@ -78,7 +78,7 @@ def test_only_the_newest_of_many_decisions_are_learnt(twin_world: TwinWorld, mon
     assert twin_world.twin.predict(MORNING_CARD).reasons == ("you approved 25 of 25 like this in the morning",)
 
 
-def test_a_calibration_needs_100_held_out_decisions(twin_world: TwinWorld) -> None:
+def test_a_calibration_needs_100_held_out_decisions(twin_world: TwinWorld):
     """About half of the cards are approved, and each had a confidence of a half."""
     chance = random.Random(3)
     for number in range(99):
@@ -106,7 +106,7 @@ def test_a_calibration_needs_100_held_out_decisions(twin_world: TwinWorld) -> No
         (1.0, Band.ACT),
     ],
 )
-def test_bands_include_their_lower_end(confidence: float, band: Band) -> None:
+def test_bands_include_their_lower_end(confidence: float, band: Band):
     assert find_band(confidence) is band
 
 
@@ -117,7 +117,7 @@ def test_bands_include_their_lower_end(confidence: float, band: Band) -> None:
         ((0.3,) * 4, 0.3), ((0.6,) * 4, 0.6), ((0.8,) * 4, 0.8),
     ],
 )  # fmt: skip
-def test_confidence_is_the_exact_weighted_sum_of_four_terms(terms: tuple[float, ...], total: float) -> None:
+def test_confidence_is_the_exact_weighted_sum_of_four_terms(terms: tuple[float, ...], total: float):
     twin, pattern, urgency, time = terms
     parts = compute_confidence(
         twin=twin, pattern=pattern, urgency=urgency, time=time, phase=1, calibrate=lambda score: score
@@ -125,7 +125,7 @@ def test_confidence_is_the_exact_weighted_sum_of_four_terms(terms: tuple[float, 
     assert parts.total == total
 
 
-def test_urgency_is_age_against_the_usual_wait() -> None:
+def test_urgency_is_age_against_the_usual_wait():
     usual = timedelta(hours=4)
     ages = [timedelta(0), timedelta(hours=1), timedelta(hours=4), timedelta(days=9), timedelta(hours=-1)]
     assert [compute_urgency(MONDAY_MORNING - age, MONDAY_MORNING, usual) for age in ages] == [0.0, 0.25, 1.0, 1.0, 0.0]
@@ -136,7 +136,5 @@ def test_urgency_is_age_against_the_usual_wait() -> None:
     "decisions, held_out, is_calibrated, number",
     [(130, 100, True, 2), (130, 99, True, 1), (130, 100, False, 1), (29, 100, True, 0)],
 )
-def test_phase_2_needs_a_calibration_that_holds(
-    decisions: int, held_out: int, is_calibrated: bool, number: int
-) -> None:
+def test_phase_2_needs_a_calibration_that_holds(decisions: int, held_out: int, is_calibrated: bool, number: int):
     assert compute_phase(decisions, lambda: CalibrationCheck(held_out, is_calibrated, "measured")).number == number

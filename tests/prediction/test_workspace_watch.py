@@ -72,7 +72,7 @@ def shop(tmp_path: Path) -> Repository:
     return repository
 
 
-def test_a_workspace_is_due_five_seconds_after_its_last_change() -> None:
+def test_a_workspace_is_due_five_seconds_after_its_last_change():
     changed = ChangedWorkspaces()
     changed.add("shop", MONDAY_MORNING)
     changed.add("shop", last := MONDAY_MORNING + timedelta(seconds=3))
@@ -81,7 +81,7 @@ def test_a_workspace_is_due_five_seconds_after_its_last_change() -> None:
     assert changed.take_due(last + timedelta(hours=1)) == []
 
 
-def test_a_workspace_that_keeps_changing_is_due_a_minute_after_its_first_change() -> None:
+def test_a_workspace_that_keeps_changing_is_due_a_minute_after_its_first_change():
     changed = ChangedWorkspaces()
     now = MONDAY_MORNING
     while now - MONDAY_MORNING < timedelta(seconds=60):
@@ -92,7 +92,7 @@ def test_a_workspace_that_keeps_changing_is_due_a_minute_after_its_first_change(
     assert changed.take_due(now) == ["shop"]
 
 
-def test_each_workspace_has_its_own_times() -> None:
+def test_each_workspace_has_its_own_times():
     changed = ChangedWorkspaces()
     changed.add("shop", MONDAY_MORNING)
     changed.add("site", MONDAY_MORNING + SETTLE_TIME)
@@ -100,9 +100,7 @@ def test_each_workspace_has_its_own_times() -> None:
     assert changed.take_due(MONDAY_MORNING + MAX_WAIT) == ["site"]
 
 
-def test_a_changed_a_staged_and_a_committed_file_are_noticed(
-    watch_over: Callable[..., Watched], shop: Repository
-) -> None:
+def test_a_changed_a_staged_and_a_committed_file_are_noticed(watch_over: Callable[..., Watched], shop: Repository):
     watched = watch_over(shop.path)
     cart = shop.path / "src" / "cart.py"
     assert watched.check_after(lambda: cart.write_text("TOTAL = 1\n")) == [str(shop.path)]
@@ -113,7 +111,7 @@ def test_a_changed_a_staged_and_a_committed_file_are_noticed(
 
 def test_only_the_workspace_that_changed_is_checked_and_ignored_files_are_no_change(
     watch_over: Callable[..., Watched], shop: Repository, tmp_path: Path
-) -> None:
+):
     site = Repository(tmp_path / "site")
     site.commit("Begin", {"index.html": "<p>\n"})
     watched = watch_over(shop.path, site.path)
@@ -126,7 +124,7 @@ def test_only_the_workspace_that_changed_is_checked_and_ignored_files_are_no_cha
     assert watched.check_after(change) == [str(site.path)]
 
 
-def test_a_folder_is_watched_once_it_has_a_tracked_file(watch_over: Callable[..., Watched], shop: Repository) -> None:
+def test_a_folder_is_watched_once_it_has_a_tracked_file(watch_over: Callable[..., Watched], shop: Repository):
     watched = watch_over(shop.path)
     new = shop.path / "docs" / "guide.md"
 
@@ -142,7 +140,7 @@ def test_a_folder_is_watched_once_it_has_a_tracked_file(watch_over: Callable[...
 
 def test_a_workspace_that_is_added_or_moved_away_is_noticed(
     watch_over: Callable[..., Watched], shop: Repository, tmp_path: Path
-) -> None:
+):
     watched = watch_over()
     watched.workspaces.append(str(shop.path))
     assert watched.check_after(lambda: (shop.path / "src" / "cart.py").write_text("TOTAL = 1\n")) == [str(shop.path)]
@@ -151,7 +149,7 @@ def test_a_workspace_that_is_added_or_moved_away_is_noticed(
 
 def test_a_failed_check_does_not_end_the_watch(
     watch_over: Callable[..., Watched], shop: Repository, caplog: pytest.LogCaptureFixture
-) -> None:
+):
     watched = watch_over(shop.path)
 
     def fail(workspaces: Sequence[str]) -> None:
@@ -164,9 +162,7 @@ def test_a_failed_check_does_not_end_the_watch(
     assert "could not be checked" in caplog.text
 
 
-def test_the_nearest_folders_are_watched_if_there_are_too_many(
-    shop: Repository, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_nearest_folders_are_watched_if_there_are_too_many(shop: Repository, monkeypatch: pytest.MonkeyPatch):
     shop.commit("Grow", {"lib/a/b/c/deep.py": "", "lib/near.py": ""})
     monkeypatch.setattr(workspace_watch, "MAX_FOLDERS", 3)
     top = os.path.realpath(shop.path)
@@ -174,6 +170,6 @@ def test_the_nearest_folders_are_watched_if_there_are_too_many(
     assert inside == [top, f"{top}/lib", f"{top}/src"]
 
 
-def test_a_folder_without_a_repository_is_not_watched(tmp_path: Path) -> None:
+def test_a_folder_without_a_repository_is_not_watched(tmp_path: Path):
     assert list_folders(str(tmp_path)) == []
     assert list_folders(str(tmp_path / "missing")) == []

@@ -24,7 +24,7 @@ def block_by_content(rails: Rails, trigger: Trigger) -> None:
     rails.safety.allow_once(trigger.prediction_id)
 
 
-def test_an_ask_of_the_content_filter_passes_only_for_the_digest_that_the_operator_saw(rails: Rails) -> None:
+def test_an_ask_of_the_content_filter_passes_only_for_the_digest_that_the_operator_saw(rails: Rails):
     trigger = make_prompt_approval("send an email to the customer")
     assert rails.decide(trigger).permit is None
     assert (
@@ -41,7 +41,7 @@ def test_an_ask_of_the_content_filter_passes_only_for_the_digest_that_the_operat
     assert rails.decide(replace(trigger, acknowledged_digest=trigger.assignment.digest)).permit
 
 
-def test_allow_once_lifts_a_content_block_once_for_one_digest(rails: Rails) -> None:
+def test_allow_once_lifts_a_content_block_once_for_one_digest(rails: Rails):
     trigger = make_prompt_approval("run `rm -rf /` please")
     with pytest.raises(Refusal):
         rails.safety.allow_once("pred_1")
@@ -55,7 +55,7 @@ def test_allow_once_lifts_a_content_block_once_for_one_digest(rails: Rails) -> N
     assert rails.decide(trigger).permit is None
 
 
-def test_work_that_is_held_back_is_logged_once_a_day_until_it_is_allowed_once(rails: Rails) -> None:
+def test_work_that_is_held_back_is_logged_once_a_day_until_it_is_allowed_once(rails: Rails):
     trigger = make_prompt_approval("run `rm -rf /` please")
     verdicts = rails.safety.pipeline.preview(trigger)
     work = ("pred_2", trigger.assignment, verdicts, verdicts[3])
@@ -75,7 +75,7 @@ def test_work_that_is_held_back_is_logged_once_a_day_until_it_is_allowed_once(ra
 FORBIDDEN = "run `rm -rf /` please"
 
 
-def test_an_allowance_lifts_nothing_but_the_session_of_its_own_work(rails: Rails) -> None:
+def test_an_allowance_lifts_nothing_but_the_session_of_its_own_work(rails: Rails):
     trigger = make_prompt_approval(FORBIDDEN)
     block_by_content(rails, trigger)
     others = [{"workspace": "/other"}, {"agent": "b"}, {"parameters": {"command": ["rm -rf /"]}}]
@@ -93,7 +93,7 @@ def test_an_allowance_lifts_nothing_but_the_session_of_its_own_work(rails: Rails
     assert rails.decide(trigger).permit is None, "it is used"
 
 
-def test_an_allowance_comes_back_with_an_approval_that_started_nothing(rails: Rails) -> None:
+def test_an_allowance_comes_back_with_an_approval_that_started_nothing(rails: Rails):
     trigger = make_prompt_approval(FORBIDDEN)
     block_by_content(rails, trigger)
     for undo in (
@@ -113,7 +113,7 @@ def test_an_allowance_comes_back_with_an_approval_that_started_nothing(rails: Ra
     assert rails.decide(trigger).permit is None, "the work began, so it is used"
 
 
-def test_a_second_allowance_of_the_same_work_withdraws_nothing(rails: Rails) -> None:
+def test_a_second_allowance_of_the_same_work_withdraws_nothing(rails: Rails):
     first, second = (make_prompt_approval(FORBIDDEN, prediction_id=name) for name in ("first", "second"))
     permits = []
     for trigger in (first, second):
@@ -124,7 +124,7 @@ def test_a_second_allowance_of_the_same_work_withdraws_nothing(rails: Rails) -> 
     assert rails.decide(first).permit is None, "both are used"
 
 
-def test_an_allowance_ends_after_a_day_and_survives_a_restart(rails: Rails) -> None:
+def test_an_allowance_ends_after_a_day_and_survives_a_restart(rails: Rails):
     trigger = make_prompt_approval(FORBIDDEN)
     block_by_content(rails, trigger)
     rails.clock.advance(ALLOWANCE_LIFETIME - timedelta(microseconds=1))
@@ -138,9 +138,7 @@ def test_an_allowance_ends_after_a_day_and_survives_a_restart(rails: Rails) -> N
         assert again.decide(trigger).permit is None
 
 
-def test_an_unknown_channel_and_a_filter_that_failed_cannot_be_allowed(
-    rails: Rails, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unknown_channel_and_a_filter_that_failed_cannot_be_allowed(rails: Rails, monkeypatch: pytest.MonkeyPatch):
     unknown = make_approval(assignment=Assignment("run the tests", "nowhere", WORKSPACE, "flow"))
     with pytest.raises(Refusal, match="no approval lifts this: 'nowhere' is not a registered channel"):
         block_by_content(rails, unknown)

@@ -14,7 +14,7 @@ from engine.safety.content.shell import fold_text, parse
 from tests.safety.examples import read_examples
 
 
-def test_a_rule_on_commands_stops_and_passes_its_examples() -> None:
+def test_a_rule_on_commands_stops_and_passes_its_examples():
     rules = (*rulebook.load_command_rules(), *targets.load_target_rules(), *load_text_rules().values())
     stops = [(rule, text, check_command(text)) for rule in rules for text in rule.stops]
     assert [
@@ -24,7 +24,7 @@ def test_a_rule_on_commands_stops_and_passes_its_examples() -> None:
     assert [(rule, text) for rule, text in passes if check_command(text).rule == rule] == []
 
 
-def test_a_rule_on_prompts_stops_and_passes_its_examples() -> None:
+def test_a_rule_on_prompts_stops_and_passes_its_examples():
     stops = [(rule, text) for rule in prompts.load_prompt_rules() for text in rule.stops]
     assert [text for rule, text in stops if check_prompt(text).verdict is not rule.verdict] == []
     passes = [text for rule in prompts.load_prompt_rules() for text in rule.passes]
@@ -32,11 +32,11 @@ def test_a_rule_on_prompts_stops_and_passes_its_examples() -> None:
 
 
 @pytest.mark.parametrize("prompt", read_examples("commands_in_prompts"))
-def test_commands_and_payloads_in_a_prompt_are_found(prompt: str) -> None:
+def test_commands_and_payloads_in_a_prompt_are_found(prompt: str):
     assert check_prompt(prompt).verdict is Verdict.BLOCK
 
 
-def test_the_parameters_and_the_channel_of_an_assignment_are_checked() -> None:
+def test_the_parameters_and_the_channel_of_an_assignment_are_checked():
     def check(channel: str = "koji-core", **parameters: object) -> Verdict:
         return check_assignment(Assignment("run it", channel, "/w", "flow", "x", parameters), {"koji-core"}).verdict
 
@@ -56,26 +56,26 @@ def test_the_parameters_and_the_channel_of_an_assignment_are_checked() -> None:
         ("Run x", {"paths": ["a.py"], "command": ["rm -rf ~"]}, Verdict.BLOCK),  # of the same flow, but no name
     ],
 )
-def test_a_name_in_a_parameter_is_data(prompt: str, parameters: dict[str, object], expected: Verdict) -> None:
+def test_a_name_in_a_parameter_is_data(prompt: str, parameters: dict[str, object], expected: Verdict):
     assignment = Assignment(prompt, "koji-core", "/w", "flow", "x", parameters)
     assert check_assignment(assignment, {"koji-core"}, data={"paths"}).verdict is expected
     assert check_assignment(assignment, {"koji-core"}).verdict is Verdict.BLOCK
 
 
 @pytest.mark.parametrize("name", ["test_total[*]", "test_total[$HOME]", "[ERROR] Cart.java"])
-def test_the_name_of_a_test_in_the_title_of_a_card_runs_nothing(name: str) -> None:
+def test_the_name_of_a_test_in_the_title_of_a_card_runs_nothing(name: str):
     assignment = Assignment(f"Run `{name}` again", "koji-core", "/w", "flow", "x", {"tests": [f"test_cart.py::{name}"]})
     assert check_assignment(assignment, {"koji-core"}, data={"tests"}).verdict is Verdict.ALLOW
 
 
-def test_look_alikes_and_invisible_characters_are_folded() -> None:
+def test_look_alikes_and_invisible_characters_are_folded():
     assert fold_text("ѕυdo\u00a0r\u200bm \u2014rf") == "sudo rm -rf"
     assert fold_text("naïve café") == "naïve café"
 
 
 @settings(max_examples=300)
 @given(st.text(alphabet="rm -rf/ ;|&$(){}`'\"\\<>#\n=xabc~*!", max_size=120) | st.text(max_size=200))
-def test_any_text_has_a_verdict(text: str) -> None:
+def test_any_text_has_a_verdict(text: str):
     parse(text)
     check_command(text)
     check_prompt(text)
@@ -101,7 +101,7 @@ HOSTILE = [
         pytest.param(0.05, id="50 ms", marks=pytest.mark.benchmark),
     ],
 )
-def test_no_input_takes_long(check: Callable[[str], object], limit_s: float) -> None:
+def test_no_input_takes_long(check: Callable[[str], object], limit_s: float):
     def measure_seconds(text: str) -> float:
         begin = time.thread_time()  # of this thread: other programs on the machine do not count
         check(text)
@@ -112,7 +112,7 @@ def test_no_input_takes_long(check: Callable[[str], object], limit_s: float) -> 
     assert slow == []
 
 
-def test_a_long_option_hides_no_short_option_after_it() -> None:
+def test_a_long_option_hides_no_short_option_after_it():
     assert check_command("git push -quietforce -f origin main").verdict is Verdict.BLOCK
     assert check_command("git push -quietforce origin main").verdict is Verdict.ALLOW
 
@@ -120,7 +120,7 @@ def test_a_long_option_hides_no_short_option_after_it() -> None:
 @pytest.mark.parametrize(
     "command", ["chmod -R 755 build /etc", "chown -R me: build /etc lib", "setfacl -R -m u:me:rwx build /etc"]
 )
-def test_the_reason_names_the_system_path_among_others(command: str) -> None:
+def test_the_reason_names_the_system_path_among_others(command: str):
     verdict = check_command(command)
     assert verdict.verdict is Verdict.BLOCK
     assert "changes who may use /etc and everything below" in verdict.reason

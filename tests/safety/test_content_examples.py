@@ -24,7 +24,7 @@ def read_quotable_commands(name: str) -> list[str]:
         ("ordinary_prompts", check_prompt),
     ],
 )
-def test_ordinary_work_is_not_stopped(name: str, check: Callable[[str], RailVerdict]) -> None:
+def test_ordinary_work_is_not_stopped(name: str, check: Callable[[str], RailVerdict]):
     texts = read_examples(name)
     verdicts = [(text, check(text)) for text in texts]
     assert [(text, verdict.rule) for text, verdict in verdicts if verdict.verdict is not Verdict.ALLOW] == []
@@ -40,11 +40,11 @@ def test_ordinary_work_is_not_stopped(name: str, check: Callable[[str], RailVerd
         ("orders_to_destroy", check_prompt),
     ],
 )
-def test_destructive_work_is_stopped(name: str, check: Callable[[str], RailVerdict]) -> None:
+def test_destructive_work_is_stopped(name: str, check: Callable[[str], RailVerdict]):
     assert [text for text in read_examples(name) if check(text).verdict is Verdict.ALLOW] == []
 
 
-def test_destructive_commands_in_a_prompt_are_stopped() -> None:
+def test_destructive_commands_in_a_prompt_are_stopped():
     commands = read_quotable_commands("disguised_commands")
     assert [text for text in commands if check_prompt(f"Run `{text}` now").verdict is Verdict.ALLOW] == []
 
@@ -58,7 +58,7 @@ def test_destructive_commands_in_a_prompt_are_stopped() -> None:
         ("Never run `{}`", "disguised_commands"),
     ],
 )
-def test_ordinary_commands_and_talk_about_destructive_ones_are_not_stopped_in_a_prompt(prompt: str, name: str) -> None:
+def test_ordinary_commands_and_talk_about_destructive_ones_are_not_stopped_in_a_prompt(prompt: str, name: str):
     commands = read_quotable_commands(name)
     assert [text for text in commands if check_prompt(prompt.format(text)).verdict is not Verdict.ALLOW] == []
 
@@ -67,7 +67,7 @@ def test_ordinary_commands_and_talk_about_destructive_ones_are_not_stopped_in_a_
     "name, min_stopped, count",
     [("creative_tuned", 43, 46), ("creative_aside", 39, 46), ("creative_blind", 12, 12)],
 )
-def test_creative_commands_are_stopped(name: str, min_stopped: int, count: int) -> None:
+def test_creative_commands_are_stopped(name: str, min_stopped: int, count: int):
     """The rules were tuned on the first list alone; the others were set aside. The least number that is stopped is what
     the rules reached, so that no list gets worse."""
     texts = read_examples(name)

@@ -11,7 +11,7 @@ from tests.safety.rails import Rails, make_approval
 NOW = datetime(2026, 3, 10, 14, 12, tzinfo=UTC)
 
 
-def test_reserved_and_spent_money_are_shown_apart(rails: Rails) -> None:
+def test_reserved_and_spent_money_are_shown_apart(rails: Rails):
     rails.decide(make_approval(estimate=60_000))
     costs = rails.costs
     entry = rails.write(costs.reserve_call, "twin", 50_000)
@@ -21,7 +21,7 @@ def test_reserved_and_spent_money_are_shown_apart(rails: Rails) -> None:
     assert costs.sum_settled_since(rails.clock.now() - timedelta(minutes=1)) == 10_000
 
 
-def test_the_hour_has_five_minute_buckets_that_end_now() -> None:
+def test_the_hour_has_five_minute_buckets_that_end_now():
     spent = [(NOW - timedelta(minutes=61), 9), (NOW - timedelta(hours=1), 1), (NOW - timedelta(minutes=3), 2), (NOW, 4)]
     hour = measure_burn("hour", NOW, spent, 0, MICRO)
     assert hour.buckets == (1, *[0] * 10, 6)
@@ -29,11 +29,11 @@ def test_the_hour_has_five_minute_buckets_that_end_now() -> None:
 
 
 @pytest.mark.parametrize("month, days", [(2, 28), (12, 31)])
-def test_a_month_has_a_bucket_for_each_day(month: int, days: int) -> None:
+def test_a_month_has_a_bucket_for_each_day(month: int, days: int):
     assert len(measure_burn("month", NOW.replace(month=month), [], 0, MICRO).buckets) == days
 
 
-def test_the_time_at_which_a_cap_is_reached_follows_from_the_recent_pace() -> None:
+def test_the_time_at_which_a_cap_is_reached_follows_from_the_recent_pace():
     day = measure_burn("day", NOW, [(NOW - timedelta(hours=1), 3 * MICRO)], MICRO, 10 * MICRO)
     assert day.pace == MICRO
     assert day.reached_at == NOW + timedelta(hours=6)

@@ -10,7 +10,7 @@ from engine.safety.pipeline import CrosspollLog
 from tests.safety.rails import Rails, make_approval, make_ended_session, start_session
 
 
-def test_a_reservation_counts_until_it_is_settled_with_the_real_price(rails: Rails) -> None:
+def test_a_reservation_counts_until_it_is_settled_with_the_real_price(rails: Rails):
     rails.decide(make_approval(estimate=50_000))
     assert rails.costs.state().hour == 50_000
     ended = make_ended_session("pred_1", 20_000)
@@ -28,7 +28,7 @@ def test_a_reservation_counts_until_it_is_settled_with_the_real_price(rails: Rai
     assert (rails.costs.state().hour, rails.costs.state().day) == (0, 20_000)
 
 
-def test_a_session_that_never_started_gives_its_reservation_back(rails: Rails) -> None:
+def test_a_session_that_never_started_gives_its_reservation_back(rails: Rails):
     rails.decide(make_approval())
     rails.write(rails.safety.session_ended, make_ended_session("pred_1", 0, started=False))
     assert rails.costs.state().day == 0
@@ -37,7 +37,7 @@ def test_a_session_that_never_started_gives_its_reservation_back(rails: Rails) -
     assert rails.costs.state().day == 0
 
 
-def test_a_reservation_is_raised_before_a_call_and_never_lowered(rails: Rails) -> None:
+def test_a_reservation_is_raised_before_a_call_and_never_lowered(rails: Rails):
     start_session(rails)
     assert rails.costs.raise_reservation("auto_1", 300_000) == ""
     assert rails.costs.state().hour == 300_000
@@ -47,7 +47,7 @@ def test_a_reservation_is_raised_before_a_call_and_never_lowered(rails: Rails) -
     assert rails.costs.state().hour == 280_000
 
 
-def test_a_running_session_cannot_pass_a_cap(rails: Rails) -> None:
+def test_a_running_session_cannot_pass_a_cap(rails: Rails):
     start_session(rails)
     cap = rails.costs.state().hour_cap
     assert rails.costs.raise_reservation("auto_1", cap) == "", "a cap may be reached"
@@ -55,7 +55,7 @@ def test_a_running_session_cannot_pass_a_cap(rails: Rails) -> None:
     assert rails.costs.state().hour == cap, "and nothing was changed"
 
 
-def test_recovery_settles_or_releases_what_a_crash_left_reserved(rails: Rails) -> None:
+def test_recovery_settles_or_releases_what_a_crash_left_reserved(rails: Rails):
     permits = {}
     for name in ("ended", "running", "waiting", "lost"):
         permits[name] = rails.decide(make_approval(prediction_id=name, estimate=100_000)).permit
@@ -75,7 +75,7 @@ def test_recovery_settles_or_releases_what_a_crash_left_reserved(rails: Rails) -
 
 
 @pytest.mark.parametrize("counted, price", [(0, 100_000), (99_999, 100_000), (130_000, 130_000)])
-def test_an_interrupted_session_costs_at_least_its_reservation(rails: Rails, counted: int, price: int) -> None:
+def test_an_interrupted_session_costs_at_least_its_reservation(rails: Rails, counted: int, price: int):
     rails.decide(make_approval(estimate=100_000))
     ended = make_ended_session("pred_1", counted, state=SessionState.INTERRUPTED)
     rails.write(rails.costs.session_started, ended)
@@ -85,7 +85,7 @@ def test_an_interrupted_session_costs_at_least_its_reservation(rails: Rails, cou
     assert rails.costs.state().hour == 0, "it is settled, not reserved for ever"
 
 
-def test_after_a_restart_a_call_costs_its_reservation_unless_it_goes_on_elsewhere(rails: Rails) -> None:
+def test_after_a_restart_a_call_costs_its_reservation_unless_it_goes_on_elsewhere(rails: Rails):
     costs = rails.costs
     entry = rails.write(costs.reserve_call, "training", 70_000)
     rails.write(costs.reserve_call, "twin", 10_000)

@@ -19,30 +19,30 @@ NO_BUDGET = AgentBudget("a")
 
 
 @pytest.mark.parametrize("window", ["hour", "day", "month"])
-def test_a_cap_may_be_reached_but_not_passed(window: str) -> None:
+def test_a_cap_may_be_reached_but_not_passed(window: str):
     cap = getattr(NOTHING_SPENT, f"{window}_cap")
     assert decide_cost(replace(NOTHING_SPENT, **{window: cap - 50_000}), 50_000, NO_BUDGET).verdict == "allow"
     blocked = decide_cost(replace(NOTHING_SPENT, **{window: cap - 49_999}), 50_000, NO_BUDGET)
     assert (blocked.verdict, blocked.rule) == ("block", window)
 
 
-def test_an_agent_has_its_own_budget() -> None:
+def test_an_agent_has_its_own_budget():
     assert decide_cost(NOTHING_SPENT, 10, AgentBudget("a", 90, 100)).verdict == "allow"
     assert decide_cost(NOTHING_SPENT, 11, AgentBudget("a", 90, 100)).rule == "agent-budget"
 
 
-def test_an_estimate_below_zero_is_blocked() -> None:
+def test_an_estimate_below_zero_is_blocked():
     assert decide_cost(NOTHING_SPENT, -1, NO_BUDGET).verdict == "block"
 
 
-def test_the_reason_says_what_is_left_of_the_day_or_which_setting_raises_the_cap() -> None:
+def test_the_reason_says_what_is_left_of_the_day_or_which_setting_raises_the_cap():
     assert decide_cost(NOTHING_SPENT, 0, NO_BUDGET).reason == "$20.00 of the day's $20.00 are left"
     refused = decide_cost(replace(NOTHING_SPENT, hour=1_860_000), 200_000, NO_BUDGET).reason
     raised = "raise it: `clawpy config set crossPollCostCapPerHour DOLLARS`"
     assert refused == f"$1.86 spent or reserved + $0.20 would exceed the hour's cap of $2.00; {raised}"
 
 
-def test_the_cap_of_a_day_warns_at_eighty_percent_and_once_when_it_is_reached(rails: Rails) -> None:
+def test_the_cap_of_a_day_warns_at_eighty_percent_and_once_when_it_is_reached(rails: Rails):
     rails.settings.change(cross_poll_cost_cap_per_hour=1000.0)
     rails.decide(make_approval(prediction_id="a", estimate=15_999_999))
     ledger = Ledger(rails.database)
@@ -57,7 +57,7 @@ def test_the_cap_of_a_day_warns_at_eighty_percent_and_once_when_it_is_reached(ra
     assert (pause.word, pause.by) == (PAUSE, BY_COST_CAP)
 
 
-def test_the_cap_of_a_month_stops_everything_until_it_is_resumed(rails: Rails) -> None:
+def test_the_cap_of_a_month_stops_everything_until_it_is_resumed(rails: Rails):
     rails.settings.change(cross_poll_cost_cap_per_month=0.10)
     assert rails.decide(make_approval(estimate=60_000)).permit
     assert rails.decide(make_approval(prediction_id="b", estimate=60_000)).permit is None
@@ -71,9 +71,7 @@ def test_the_cap_of_a_month_stops_everything_until_it_is_resumed(rails: Rails) -
 
 
 @pytest.mark.parametrize("price, holds", [(100_000, []), (100_001, ["month"])])
-def test_a_price_above_its_estimate_places_the_month_stop_beyond_the_cap(
-    rails: Rails, price: int, holds: list[str]
-) -> None:
+def test_a_price_above_its_estimate_places_the_month_stop_beyond_the_cap(rails: Rails, price: int, holds: list[str]):
     rails.settings.change(cross_poll_cost_cap_per_month=0.10)
     rails.decide(make_approval(estimate=60_000))
     rails.write(rails.safety.session_ended, make_ended_session("pred_1", price))
@@ -82,7 +80,7 @@ def test_a_price_above_its_estimate_places_the_month_stop_beyond_the_cap(
 
 def test_an_exceeded_budget_of_an_agent_is_recorded_for_sessions_and_other_calls(
     database: Database, clock: FakeClock, tmp_path: Path
-) -> None:
+):
     rails = make_rails(database, clock, tmp_path, agent_budget=lambda agent: 70_000)
     assert rails.decide(make_approval()).permit
     assert rails.decide(make_approval(prediction_id="b")).permit is None
@@ -93,7 +91,7 @@ def test_an_exceeded_budget_of_an_agent_is_recorded_for_sessions_and_other_calls
     assert sorted(breaches) == [("backend_builder", 50_000), ("cto", 0)]
 
 
-def test_other_paid_calls_count_in_the_same_caps(rails: Rails) -> None:
+def test_other_paid_calls_count_in_the_same_caps(rails: Rails):
     rails.settings.change(cross_poll_cost_cap_per_hour=0.10)
     entry = rails.write(rails.costs.reserve_call, "twin", 60_000)
     with pytest.raises(Refusal, match="hour"):

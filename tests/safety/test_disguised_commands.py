@@ -28,7 +28,7 @@ def judge(text: str) -> Verdict:
 @pytest.mark.long
 @settings(max_examples=200)
 @given(st.data(), st.sampled_from(STOPPED))
-def test_look_alikes_and_invisible_characters_change_nothing(data: st.DataObject, command: str) -> None:
+def test_look_alikes_and_invisible_characters_change_nothing(data: st.DataObject, command: str):
     text = "".join(letter.translate(LOOKALIKES) if data.draw(st.booleans()) else letter for letter in command)
     at = data.draw(st.integers(0, len(command)))
     invisible = data.draw(st.sampled_from(["", "\u200b", "\u2060", "\ufeff"]))
@@ -37,13 +37,13 @@ def test_look_alikes_and_invisible_characters_change_nothing(data: st.DataObject
 
 @settings(max_examples=400)
 @given(st.sampled_from(STOPPED), st.sampled_from(WRAPPINGS))
-def test_a_stopped_command_is_stopped_in_any_wrapping(command: str, wrapping: str) -> None:
+def test_a_stopped_command_is_stopped_in_any_wrapping(command: str, wrapping: str):
     assert judge(wrapping.format(command)) is not Verdict.ALLOW
 
 
 @settings(max_examples=300)
 @given(st.sampled_from(ORDINARY), st.sampled_from(WRAPPINGS))
-def test_an_ordinary_command_passes_in_any_wrapping(command: str, wrapping: str) -> None:
+def test_an_ordinary_command_passes_in_any_wrapping(command: str, wrapping: str):
     assert judge(wrapping.format(command)) is Verdict.ALLOW
 
 
@@ -58,5 +58,5 @@ ENCODINGS: Mapping[str, Callable[[str], str]] = {
 @pytest.mark.parametrize("encode", ENCODINGS.values(), ids=ENCODINGS)
 @settings(max_examples=150)
 @given(st.sampled_from(STOPPED))
-def test_encoding_hides_nothing(encode: Callable[[str], str], command: str) -> None:
+def test_encoding_hides_nothing(encode: Callable[[str], str], command: str):
     assert judge(encode(command)) is not Verdict.ALLOW

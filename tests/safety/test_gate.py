@@ -57,25 +57,23 @@ BOUNDARIES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("rule, passes, asks", BOUNDARIES)
-def test_a_rule_asks_beyond_its_boundary_and_passes_at_it(
-    rule: str, passes: dict[str, Any], asks: dict[str, Any]
-) -> None:
+def test_a_rule_asks_beyond_its_boundary_and_passes_at_it(rule: str, passes: dict[str, Any], asks: dict[str, Any]):
     assert rule not in find_asking_rules(**passes)
     assert find_asking_rules(**asks) == {rule}
     assert decide(**asks).verdict == "ask"
 
 
 @pytest.mark.parametrize("fact", CLEAR)
-def test_every_fact_must_be_stated(fact: str) -> None:
+def test_every_fact_must_be_stated(fact: str):
     with pytest.raises(TypeError, match=fact):
         GateFacts(**{name: value for name, value in CLEAR.items() if name != fact})
 
 
-def test_every_rule_has_its_boundary() -> None:
+def test_every_rule_has_its_boundary():
     assert {rule for rule, _, _ in BOUNDARIES} == set(GateRuleName)
 
 
-def test_the_first_reason_is_the_one_that_holds_for_all_work() -> None:
+def test_the_first_reason_is_the_one_that_holds_for_all_work():
     first_days = {"confidence": 0.4, "decisions": 0, "phase": 0, "approval_bound": 0.0, "novel_pair": "never"}
     reasons = decide(**first_days).reasons
     assert reasons == [
@@ -90,11 +88,11 @@ def test_the_first_reason_is_the_one_that_holds_for_all_work() -> None:
     assert off[1:] == reasons
 
 
-def test_the_gate_blocks_what_the_content_filter_blocks() -> None:
+def test_the_gate_blocks_what_the_content_filter_blocks():
     assert decide(content=Verdict.BLOCK).verdict == "block"
 
 
-def test_an_order_of_the_operator_needs_no_confidence_and_no_past_approvals() -> None:
+def test_an_order_of_the_operator_needs_no_confidence_and_no_past_approvals():
     guess = {"confidence": 0.1, "novel_pair": "never", "phase": 0, "approval_bound": 0.0}
     assert find_asking_rules(**guess, ordered=True) == set()
     assert find_asking_rules(confidence=0.7, ordered=True) == set(), "nor does the threshold hold it"
@@ -114,7 +112,7 @@ def test_an_order_of_the_operator_needs_no_confidence_and_no_past_approvals() ->
                  content=st.sampled_from(Verdict), day_cost=st.integers(0, 10**8), day_cap=st.integers(0, 10**8),
                  by_operator=st.booleans(), phase=st.integers(0, 2), quiet=st.sampled_from(["", "x"]),
                  confined=st.booleans(), waived=st.booleans(), confirmed=st.booleans()))  # fmt: skip
-def test_an_operators_approval_satisfies_every_rule_but_a_missing_sandbox(facts: GateFacts) -> None:
+def test_an_operators_approval_satisfies_every_rule_but_a_missing_sandbox(facts: GateFacts):
     verdict = decide_gate(facts)
     if facts.by_operator:
         assert (verdict.verdict == "allow") is (facts.confined or facts.waived or facts.confirmed)
@@ -125,7 +123,7 @@ def test_an_operators_approval_satisfies_every_rule_but_a_missing_sandbox(facts:
         assert "bubblewrap" in verdict.reason
 
 
-def test_a_new_pair_of_channels_asks_until_an_approval_makes_it_known(rails: Rails) -> None:
+def test_a_new_pair_of_channels_asks_until_an_approval_makes_it_known(rails: Rails):
     novel = move_to_channel("garden", make_unattended())
     within = rails.find_gate_verdict(make_unattended(from_channel="koji-core"))
     assert within.verdict == "allow", "within a channel that has run there is no pair"

@@ -54,7 +54,7 @@ def test_each_level_blocks_ends_running_sessions_and_is_shown(
     end: Callable[[Rails], None],
     rule: str,
     reason: str,
-) -> None:
+):
     throw(rails)
     rails.kill_switch.poll()
     assert rails.find_blocking_rule() == f"kill:{rule}"
@@ -66,14 +66,14 @@ def test_each_level_blocks_ends_running_sessions_and_is_shown(
     assert not any(shown.thrown for shown in rails.kill_switch.levels())
 
 
-def test_a_pause_and_a_month_stop_end_no_running_session(rails: Rails) -> None:
+def test_a_pause_and_a_month_stop_end_no_running_session(rails: Rails):
     for word in ("pause", "month"):
         rails.write(rails.kill_switch.place, word, "the cap is reached")
     assert rails.kill_switch.current_verdict().verdict is Verdict.BLOCK
     assert rails.kill_switch.kill_reason() == ""
 
 
-def test_a_switch_is_off_although_sessions_cannot_be_ended_and_ends_them_later(rails: Rails) -> None:
+def test_a_switch_is_off_although_sessions_cannot_be_ended_and_ends_them_later(rails: Rails):
     rails.cannot_stop = True
     rails.kill_switch.set_enabled(False)
     assert rails.find_blocking_rule() == "kill:api"
@@ -84,7 +84,7 @@ def test_a_switch_is_off_although_sessions_cannot_be_ended_and_ends_them_later(r
 
 def test_the_switch_of_the_gateway_and_the_setting_are_holds_and_only_the_first_is_resumed(
     rails: Rails, clock: FakeClock
-) -> None:
+):
     rails.settings.change(cross_poll_enabled=False)
     rails.kill_switch.poll()
     clock.advance(timedelta(minutes=30))
@@ -105,7 +105,7 @@ def test_the_switch_of_the_gateway_and_the_setting_are_holds_and_only_the_first_
 @pytest.mark.parametrize("disk_is_full", [False, True])
 def test_a_stop_holds_when_the_database_does_not_answer(
     rails: Rails, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, disk_is_full: bool
-) -> None:
+):
     def fail(*_: object) -> None:
         raise OSError("No space left on device")
 
@@ -121,7 +121,7 @@ def test_a_stop_holds_when_the_database_does_not_answer(
     assert [(hold.word, hold.reason, hold.by) for hold in rails.kill_switch.holds()] == [("stop", "F12", "console")]
 
 
-def test_a_stop_that_could_not_be_recorded_is_resumed(rails: Rails, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stop_that_could_not_be_recorded_is_resumed(rails: Rails, monkeypatch: pytest.MonkeyPatch):
     def fail(*_: object) -> None:
         raise Refusal("disk_full", "the disk is full", "free some space")
 
@@ -138,7 +138,7 @@ def test_a_stop_that_could_not_be_recorded_is_resumed(rails: Rails, monkeypatch:
         rails.kill_switch.resume("stop")
 
 
-def test_a_permit_is_not_consumed_while_stopped(rails: Rails) -> None:
+def test_a_permit_is_not_consumed_while_stopped(rails: Rails):
     permit = rails.decide(make_approval()).permit
     rails.kill_switch.stop("F12", "console")
     refused("stopped", lambda: rails.write(rails.safety.permits.consume, permit, permit.digest))
@@ -146,7 +146,7 @@ def test_a_permit_is_not_consumed_while_stopped(rails: Rails) -> None:
     rails.write(rails.safety.permits.consume, permit, permit.digest)
 
 
-def test_each_hold_ends_by_its_own_word_only(rails: Rails) -> None:
+def test_each_hold_ends_by_its_own_word_only(rails: Rails):
     rails.kill_switch.stop("F12", "console")
     rails.write(rails.kill_switch.place, PAUSE, "test")
     with pytest.raises(Refusal, match="month"):

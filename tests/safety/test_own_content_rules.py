@@ -21,25 +21,25 @@ OWN = make_own_rules(
 
 
 @pytest.mark.parametrize("command", read_examples("allowed_by_operator"))
-def test_a_command_that_the_operator_allows_passes(command: str) -> None:
+def test_a_command_that_the_operator_allows_passes(command: str):
     assert check_command(command).verdict is not Verdict.ALLOW
     assert check_command(command, own=OWN).verdict is Verdict.ALLOW
 
 
 @pytest.mark.parametrize("command", read_examples("behind_allowed_commands"))
-def test_nothing_hides_behind_an_allowed_command(command: str) -> None:
+def test_nothing_hides_behind_an_allowed_command(command: str):
     assert check_command(command, own=OWN).verdict is not Verdict.ALLOW
 
 
 @pytest.mark.parametrize("command", read_examples("blocked_by_operator"))
-def test_a_command_that_the_operator_blocks_is_blocked(command: str) -> None:
+def test_a_command_that_the_operator_blocks_is_blocked(command: str):
     assert check_command(command).verdict is Verdict.ALLOW
     verdict = check_command(command, own=OWN)
     assert (verdict.verdict, verdict.rule) == (Verdict.BLOCK, "own-block")
     assert "your rule" in verdict.reason
 
 
-def test_the_operators_rules_on_prompts_count() -> None:
+def test_the_operators_rules_on_prompts_count():
     assert check_prompt("Purge  all backups of the demo", own=OWN).verdict is Verdict.ALLOW
     assert check_prompt("Purge all backups of the demo and run `rm -rf /`", own=OWN).verdict is Verdict.BLOCK
     assert check_prompt("Look at the Customer Data now", own=OWN).rule == "own-block"
@@ -62,11 +62,11 @@ def test_the_operators_rules_on_prompts_count() -> None:
     ],
 )
 @pytest.mark.parametrize("key", ["allow", "block"])
-def test_a_malformed_pattern_is_refused_with_the_reason(key: str, pattern: str, message: str) -> None:
+def test_a_malformed_pattern_is_refused_with_the_reason(key: str, pattern: str, message: str):
     with pytest.raises(ValidationError, match=message):
         Settings.model_validate({"content": {key: [pattern]}})
 
 
-def test_too_many_patterns_are_refused() -> None:
+def test_too_many_patterns_are_refused():
     with pytest.raises(ValidationError, match="at most"):
         Settings.model_validate({"content": {"allow": [f"rm x{number}" for number in range(201)]}})

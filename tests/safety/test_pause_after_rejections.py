@@ -14,7 +14,7 @@ from engine.storage.database import Database, Transaction
 from tests.safety.rails import WORKSPACE, Rails, make_acting_settings, make_approval, make_rails, make_unattended
 
 
-def test_the_third_rejection_in_a_row_pauses_and_resuming_starts_a_new_count(rails: Rails) -> None:
+def test_the_third_rejection_in_a_row_pauses_and_resuming_starts_a_new_count(rails: Rails):
     rails.decisions.rejections = 2
     rails.write(rails.kill_switch.pause_after_rejections)
     assert rails.list_hold_words() == []
@@ -32,7 +32,7 @@ def test_the_third_rejection_in_a_row_pauses_and_resuming_starts_a_new_count(rai
     assert rails.list_hold_words() == ["pause"]
 
 
-def test_a_pause_ends_after_two_hours_and_starts_a_new_count(rails: Rails) -> None:
+def test_a_pause_ends_after_two_hours_and_starts_a_new_count(rails: Rails):
     rails.decisions.rejections = 3
     rails.write(rails.kill_switch.pause_after_rejections)
     rails.clock.advance(PAUSE_DURATION - timedelta(microseconds=1))
@@ -48,7 +48,7 @@ def test_a_pause_ends_after_two_hours_and_starts_a_new_count(rails: Rails) -> No
 
 def test_undoing_an_older_decision_after_a_resume_changes_no_count_of_rejections(
     rails: Rails, database: Database, clock: FakeClock
-) -> None:
+):
     decisions = Decisions(database, clock)
     rails.kill_switch.decisions = decisions
 
@@ -77,7 +77,7 @@ def test_undoing_an_older_decision_after_a_resume_changes_no_count_of_rejections
 @pytest.mark.parametrize("enabled, autonomy", [(False, WorkspaceAutonomy.ACT), (True, WorkspaceAutonomy.CARDS)])
 def test_rejections_pause_nothing_where_nothing_runs_by_itself(
     rails: Rails, enabled: bool, autonomy: WorkspaceAutonomy
-) -> None:
+):
     rails.settings.current = Settings(
         autonomous_mode_enabled=enabled, workspaces={WORKSPACE: WorkspaceSettings(autonomy=autonomy)}
     )
@@ -91,9 +91,7 @@ def test_rejections_pause_nothing_where_nothing_runs_by_itself(
     assert rails.list_hold_words() == [PAUSE], "once something may run, its first try pauses it"
 
 
-def test_who_ended_the_last_pause_is_known_after_a_restart(
-    database: Database, clock: FakeClock, tmp_path: Path
-) -> None:
+def test_who_ended_the_last_pause_is_known_after_a_restart(database: Database, clock: FakeClock, tmp_path: Path):
     changes = []
     rails = make_rails(database, clock, tmp_path, on_change=lambda: changes.append(1))
     kill_switch = rails.kill_switch

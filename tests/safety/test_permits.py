@@ -70,7 +70,7 @@ def find_refusal_of_start(world: AutonomyWorld, permit: Permit, assignment: Assi
 
 
 @pytest.mark.long
-def test_every_session_has_a_permit_of_the_pipeline_whatever_started_it(world: AutonomyWorld) -> None:
+def test_every_session_has_a_permit_of_the_pipeline_whatever_started_it(world: AutonomyWorld):
     engine = world.engine
     world.earn()  # an own prompt, approved
     assert count_sessions_with_permits(engine) == 1
@@ -95,7 +95,7 @@ def test_every_session_has_a_permit_of_the_pipeline_whatever_started_it(world: A
 
 
 @pytest.mark.long
-def test_a_session_starts_only_with_an_unused_permit_for_its_assignment(world: AutonomyWorld) -> None:
+def test_a_session_starts_only_with_an_unused_permit_for_its_assignment(world: AutonomyWorld):
     permit, assignment = issue_permit(world)
     assert find_refusal_of_start(world, replace(permit, id="permit_forged"), assignment) == "permit_unknown"
     assert (

@@ -23,7 +23,7 @@ def find_refusal_code(rails: Rails, permit: object, digest: str) -> str:
 # Rails and log
 
 
-def test_six_rails_are_asked_in_order_and_logged_in_one_row(rails: Rails) -> None:
+def test_six_rails_are_asked_in_order_and_logged_in_one_row(rails: Rails):
     assert RAIL_ORDER == ("loop", "rate", "cost", "content", "gate", "kill")
     verdicts = rails.decide(make_approval()).verdicts
     assert tuple(verdict.rail for verdict in verdicts) == RAIL_ORDER
@@ -32,7 +32,7 @@ def test_six_rails_are_asked_in_order_and_logged_in_one_row(rails: Rails) -> Non
     assert entry.verdicts == verdicts
 
 
-def test_the_first_rail_that_blocks_is_named_and_all_are_logged(rails: Rails) -> None:
+def test_the_first_rail_that_blocks_is_named_and_all_are_logged(rails: Rails):
     rails.decide(make_unattended())
     rails.kill_switch.stop("F12", "console")
     ruling = rails.decide(make_unattended(estimate=3_000_000, prediction_id="b"))
@@ -46,7 +46,7 @@ def test_the_first_rail_that_blocks_is_named_and_all_are_logged(rails: Rails) ->
 
 
 @pytest.mark.parametrize("rail", ["decide_rate", "decide_loop", "decide_cost", "decide_content", "decide_gate"])
-def test_a_rail_that_raises_blocks(rails: Rails, monkeypatch: pytest.MonkeyPatch, rail: str) -> None:
+def test_a_rail_that_raises_blocks(rails: Rails, monkeypatch: pytest.MonkeyPatch, rail: str):
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
@@ -58,7 +58,7 @@ def test_a_rail_that_raises_blocks(rails: Rails, monkeypatch: pytest.MonkeyPatch
     assert ruling.blocked_by.rule == "fault"
 
 
-def test_preview_changes_nothing_and_says_what_the_gate_asks(rails: Rails) -> None:
+def test_preview_changes_nothing_and_says_what_the_gate_asks(rails: Rails):
     gate = rails.find_gate_verdict(make_approval())
     assert gate.verdict is Verdict.ASK
     assert "low-confidence" in gate.rule
@@ -69,7 +69,7 @@ def test_preview_changes_nothing_and_says_what_the_gate_asks(rails: Rails) -> No
 # Permits
 
 
-def test_a_permit_is_used_once_for_what_it_was_given(rails: Rails) -> None:
+def test_a_permit_is_used_once_for_what_it_was_given(rails: Rails):
     permit = rails.decide(make_approval()).permit
     assert find_refusal_code(rails, permit, "other") == "permit_mismatch"
     assert find_refusal_code(rails, replace(permit, id="permit_none"), permit.digest) == "permit_unknown"
@@ -84,7 +84,7 @@ def test_a_permit_is_used_once_for_what_it_was_given(rails: Rails) -> None:
     assert find_refusal_code(rails, revoked, revoked.digest) == "permit_used"
 
 
-def test_a_permit_lives_fifteen_minutes(rails: Rails) -> None:
+def test_a_permit_lives_fifteen_minutes(rails: Rails):
     first = rails.decide(make_approval()).permit
     second = rails.decide(make_approval(prediction_id="b")).permit
     assert first

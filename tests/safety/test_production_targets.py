@@ -36,9 +36,7 @@ from tests.safety.rails import make_approval
         ("explain the stable function", {}, ""),
     ],
 )
-def test_production_targets_are_found_in_prompts_and_parameters(
-    prompt: str, parameters: dict[str, str], expected: str
-) -> None:
+def test_production_targets_are_found_in_prompts_and_parameters(prompt: str, parameters: dict[str, str], expected: str):
     production = ProductionSettings(
         hosts=("shop.example.com",), contexts=("live",), remotes=("heroku",), branches=("stable",), paths=("infra/*",)
     )
@@ -69,16 +67,16 @@ PRODUCTION = ProductionSettings(
         ("vi ./deploy/live.yml", "path ./deploy/live.yml"),
     ],
 )  # fmt: skip
-def test_production_targets_are_found_in_commands(command: str, target: str) -> None:
+def test_production_targets_are_found_in_commands(command: str, target: str):
     assert target in (find_targets_of_command(command, PRODUCTION) or ("",))
 
 
 @given(st.text(max_size=200))
-def test_any_command_is_searched_for_production_targets(command: str) -> None:
+def test_any_command_is_searched_for_production_targets(command: str):
     find_targets_of_command(command, PRODUCTION)
 
 
-def test_paths_and_hosts_are_production_targets_by_the_settings() -> None:
+def test_paths_and_hosts_are_production_targets_by_the_settings():
     assert find_target_of_file("deploy/x", "/srv/shop", PRODUCTION) == ("path deploy/x",)
     assert find_target_of_file("live.cfg", "/srv/shop", PRODUCTION) == ("path live.cfg",)
     assert find_target_of_file("products.py", "/srv/shop", PRODUCTION) == ()

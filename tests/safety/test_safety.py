@@ -11,7 +11,7 @@ def find_rail_state(rails: Rails, name: str) -> RailState:
     return next(state for state in rails.safety.rails() if state.rail == name)
 
 
-def test_the_rate_limiter_shows_until_when_it_waits(rails: Rails) -> None:
+def test_the_rate_limiter_shows_until_when_it_waits(rails: Rails):
     began = rails.clock.now()
     assert rails.decide(make_unattended()).permit is not None
     assert find_rail_state(rails, "rate").until == began + timedelta(minutes=10)
@@ -20,7 +20,7 @@ def test_the_rate_limiter_shows_until_when_it_waits(rails: Rails) -> None:
     assert (free.verdict, free.brief, free.until, free.last_at) == (Verdict.ALLOW, "free", None, began)
 
 
-def test_a_pause_is_shown_with_its_end_and_a_stop_without_one(rails: Rails) -> None:
+def test_a_pause_is_shown_with_its_end_and_a_stop_without_one(rails: Rails):
     kill_switch = rails.kill_switch
     rails.write(kill_switch.place, "pause", "3 dismissals in a row")
     paused = find_rail_state(rails, "kill")
@@ -31,7 +31,7 @@ def test_a_pause_is_shown_with_its_end_and_a_stop_without_one(rails: Rails) -> N
     assert (find_rail_state(rails, "kill").brief, find_rail_state(rails, "kill").until) == ("stop", None)
 
 
-def test_each_rail_shows_its_last_verdict_and_how_many_triggers_it_blocked_first_today(rails: Rails) -> None:
+def test_each_rail_shows_its_last_verdict_and_how_many_triggers_it_blocked_first_today(rails: Rails):
     rails.decide(make_approval("clean up with rm -rf /"))
     content, gate = find_rail_state(rails, "content"), find_rail_state(rails, "gate")
     assert content.last.verdict is Verdict.BLOCK
@@ -42,7 +42,7 @@ def test_each_rail_shows_its_last_verdict_and_how_many_triggers_it_blocked_first
     assert find_rail_state(rails, "content").stopped == 0
 
 
-def test_each_rule_of_the_gate_has_a_word_or_is_among_those_that_show_asks() -> None:
+def test_each_rule_of_the_gate_has_a_word_or_is_among_those_that_show_asks():
     shown_as_asks = {
         GateRuleName.SANDBOX_WAIVED, GateRuleName.PRODUCTION, GateRuleName.CONTENT, GateRuleName.COSTLY,
         GateRuleName.SUGGESTED, GateRuleName.INSTALLS, GateRuleName.COLD_START, GateRuleName.LOW_CONFIDENCE,
@@ -51,7 +51,7 @@ def test_each_rule_of_the_gate_has_a_word_or_is_among_those_that_show_asks() -> 
     assert set(GateRuleName) - set(GATE_BRIEF) == shown_as_asks
 
 
-def test_an_allowance_is_shown_until_it_is_used(rails: Rails) -> None:
+def test_an_allowance_is_shown_until_it_is_used(rails: Rails):
     trigger = make_approval("clean up with rm -rf /")
     rails.decide(trigger)
     assert not rails.safety.log()[0].allowed_once
@@ -63,7 +63,7 @@ def test_an_allowance_is_shown_until_it_is_used(rails: Rails) -> None:
     assert not rails.safety.log(blocked_only=True)[0].allowed_once
 
 
-def test_the_chain_shows_depth_repeats_and_how_long_a_link_back_is_blocked(rails: Rails) -> None:
+def test_the_chain_shows_depth_repeats_and_how_long_a_link_back_is_blocked(rails: Rails):
     rails.decide(make_approval())
     rails.clock.advance(timedelta(minutes=10))
     rails.know_pairs(("koji-core", "garden"))

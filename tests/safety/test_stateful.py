@@ -44,12 +44,12 @@ def format_coverage() -> str:
 
 
 @pytest.mark.long
-def test_nothing_runs_that_must_not() -> None:
+def test_nothing_runs_that_must_not():
     run_machines(4, 40)
 
 
 @pytest.mark.faults
-def test_nothing_runs_that_must_not_in_a_hundred_thousand_steps() -> None:
+def test_nothing_runs_that_must_not_in_a_hundred_thousand_steps():
     first_seed, steps = int(os.environ.get("CLAWPY_SEED", "1")), int(os.environ.get("CLAWPY_STEPS", ALL_STEPS))
     coverage_counts.clear()
     began, seed_number = time.perf_counter(), first_seed

@@ -37,11 +37,11 @@ def ask_by_gateway(number: int) -> Trigger:
         (-INTERVAL, "block"),
     ],
 )
-def test_triggers_without_an_operator_are_ten_minutes_apart(kind: TriggerType, ago: timedelta, verdict: str) -> None:
+def test_triggers_without_an_operator_are_ten_minutes_apart(kind: TriggerType, ago: timedelta, verdict: str):
     assert decide_rate(make_unattended(type=kind), NOW - ago, NOW, INTERVAL).verdict == verdict
 
 
-def test_approvals_and_forced_triggers_are_not_rate_limited() -> None:
+def test_approvals_and_forced_triggers_are_not_rate_limited():
     assert decide_rate(make_approval(), NOW, NOW, INTERVAL).verdict == "allow"
     assert decide_rate(make_approval(decided_by=DecidedBy.API), NOW, NOW, INTERVAL).verdict == "allow"
     assert decide_rate(make_unattended(force=True), NOW, NOW, INTERVAL).verdict == "allow"
@@ -50,7 +50,7 @@ def test_approvals_and_forced_triggers_are_not_rate_limited() -> None:
     assert decide_rate(make_unattended(decided_by=DecidedBy.OPERATOR), NOW, NOW, INTERVAL).verdict == "block"
 
 
-def test_only_unattended_triggers_that_passed_count_for_the_rate(rails: Rails) -> None:
+def test_only_unattended_triggers_that_passed_count_for_the_rate(rails: Rails):
     assert rails.decide(make_approval()).permit
     assert rails.decide(make_unattended()).permit
     verdict = rails.decide(make_unattended(prediction_id="pred_2")).blocked_by
@@ -64,7 +64,7 @@ def test_only_unattended_triggers_that_passed_count_for_the_rate(rails: Rails) -
 
 
 @pytest.mark.parametrize("seconds, verdict", [(299, "block"), (300, "allow")])
-def test_a_link_back_is_blocked_for_five_minutes(seconds: int, verdict: str) -> None:
+def test_a_link_back_is_blocked_for_five_minutes(seconds: int, verdict: str):
     links = [
         make_link("owner", "b", timedelta(hours=1)),
         make_link("b", "a", timedelta(seconds=seconds)),
@@ -73,7 +73,7 @@ def test_a_link_back_is_blocked_for_five_minutes(seconds: int, verdict: str) -> 
     assert decide_loop(make_link("a", "b"), links).verdict == verdict
 
 
-def test_a_chain_of_three_channels_passes_and_of_four_is_blocked() -> None:
+def test_a_chain_of_three_channels_passes_and_of_four_is_blocked():
     links = [make_link("owner", "a", timedelta(minutes=30)), make_link("a", "b", timedelta(minutes=20))]
     assert measure_chain_depth(links, "b") == 2
     assert decide_loop(make_link("b", "c"), links).verdict == "allow"
@@ -88,9 +88,7 @@ def test_a_chain_of_three_channels_passes_and_of_four_is_blocked() -> None:
 
 @pytest.mark.parametrize("ran", [True, False])
 @pytest.mark.parametrize("ages, verdict", [((1,), "allow"), ((1, 9), "block"), ((1, 10), "allow")])
-def test_a_pair_of_channels_may_be_triggered_twice_in_ten_minutes(
-    ages: tuple[int, ...], verdict: str, ran: bool
-) -> None:
+def test_a_pair_of_channels_may_be_triggered_twice_in_ten_minutes(ages: tuple[int, ...], verdict: str, ran: bool):
     """Whether it ran or the rate held it back."""
     links = []
     for minutes in sorted(ages, reverse=True):
@@ -98,7 +96,7 @@ def test_a_pair_of_channels_may_be_triggered_twice_in_ten_minutes(
     assert decide_loop(make_link("a", "b"), links).verdict == verdict
 
 
-def test_a_link_that_did_not_run_is_part_of_no_chain() -> None:
+def test_a_link_that_did_not_run_is_part_of_no_chain():
     assert decide_loop(make_link("a", "b"), [make_link("b", "a", ran=False)]).verdict == "allow"
     links = [make_link("owner", "a"), make_link("a", "b"), make_link("b", "c", ran=False)]
     assert decide_loop(make_link("c", "d"), links).verdict == "allow"
@@ -106,19 +104,19 @@ def test_a_link_that_did_not_run_is_part_of_no_chain() -> None:
 
 
 @pytest.mark.parametrize("origin", ["gateway", "research"])
-def test_a_program_that_asks_is_the_start_of_a_link(origin: str) -> None:
+def test_a_program_that_asks_is_the_start_of_a_link(origin: str):
     """Only links from a person, and from what the engine itself predicts, are free."""
     ran = [make_link(origin, "a", timedelta(minutes=20)), make_link("a", "b", timedelta(minutes=15))]
     assert decide_loop(make_link("b", "c"), ran).rule == "depth"
     assert decide_loop(make_link(origin, "a"), [make_link(origin, "a"), make_link(origin, "a")]).rule == "pair"
 
 
-def test_links_from_the_owner_are_never_blocked() -> None:
+def test_links_from_the_owner_are_never_blocked():
     links = [make_link("owner", "a"), make_link("a", "owner"), make_link("owner", "a")]
     assert decide_loop(make_link("owner", "a"), links).verdict == "allow"
 
 
-def test_a_loop_is_detected_across_a_restart_and_counted(rails: Rails) -> None:
+def test_a_loop_is_detected_across_a_restart_and_counted(rails: Rails):
     rails.know_pairs(("koji-core", "research"))
     old = Link("owner", "garden", "p", WORKSPACE, rails.clock.now() - INTERVAL)
     rails.database.write(lambda tx: [record_link(tx, old) for _ in range(60)])
@@ -131,7 +129,7 @@ def test_a_loop_is_detected_across_a_restart_and_counted(rails: Rails) -> None:
     assert rails.safety.loop_detection_count() == 1
 
 
-def test_a_program_that_asks_again_and_again_is_a_loop(rails: Rails) -> None:
+def test_a_program_that_asks_again_and_again_is_a_loop(rails: Rails):
     rails.decide(make_approval())  # the channel is known
     blocked = []
     for number in range(4):

@@ -11,7 +11,7 @@ from tests.support.model_server import make_call
 
 
 @pytest.mark.long
-def test_autonomous_states(trusted: OperatorWorld) -> None:
+def test_autonomous_states(trusted: OperatorWorld):
     """2.2, 7.1, 7.4: Thirty silent minutes prime it, a file that you save ends that; without the flag it never does."""
 
     def state_after(minutes: int) -> str:
@@ -32,7 +32,7 @@ def test_autonomous_states(trusted: OperatorWorld) -> None:
 
 
 @pytest.mark.long
-def test_autonomous_cycle(trusted: OperatorWorld) -> None:
+def test_autonomous_cycle(trusted: OperatorWorld):
     """7.2: In your absence it runs what you have always approved, and tells you what it did."""
     trusted.leave_alone()
     (cycle,) = trusted.read_events("AutonomousCycleFinished")
@@ -46,7 +46,7 @@ def test_autonomous_cycle(trusted: OperatorWorld) -> None:
 
 
 @pytest.mark.long
-def test_session_boundaries(trusted: OperatorWorld) -> None:
+def test_session_boundaries(trusted: OperatorWorld):
     """3.8: What runs by itself is marked and in a sandbox; no session writes beyond its folder or sends messages."""
     trusted.leave_alone()
     (running,) = [session for session in trusted.engine.sessions.list() if session.mode == "autonomous"]
@@ -63,7 +63,7 @@ def test_session_boundaries(trusted: OperatorWorld) -> None:
 
 
 @pytest.mark.long
-def test_quiet_hours(trusted: OperatorWorld) -> None:
+def test_quiet_hours(trusted: OperatorWorld):
     """7.3: At night and while you asked not to be disturbed cards are made, but nothing runs by itself."""
     trusted.carry_out("dnd", seconds=7200)
     trusted.leave_alone()

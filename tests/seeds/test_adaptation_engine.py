@@ -44,7 +44,7 @@ def eager(closed: OperatorWorld) -> Iterator[OperatorWorld]:
         yield closed
 
 
-def test_reflection(world: OperatorWorld) -> None:
+def test_reflection(world: OperatorWorld):
     """5.1: What happened is weighed from 0 to 100 and says why: your corrections, errors of tools, guidance used."""
     world.server.script(make_call("edit", path="nowhere.txt", old_text="a", new_text="b"))
     world.work_corrected(CORRECTION, "greeting")
@@ -57,7 +57,7 @@ def test_reflection(world: OperatorWorld) -> None:
         assert record["session"]
 
 
-def test_digest(eager: OperatorWorld) -> None:
+def test_digest(eager: OperatorWorld):
     """5.3: A proposal needs more than the event it is drawn from: others alike that it was not drawn from."""
     eager.work_corrected(CORRECTION, "greeting")
     assert find_candidates_to_review(eager) == []
@@ -72,7 +72,7 @@ def test_digest(eager: OperatorWorld) -> None:
     assert find_candidates_to_review(eager) == [candidate], "the same is proposed once"
 
 
-def test_prompt_fragments(eager: OperatorWorld) -> None:
+def test_prompt_fragments(eager: OperatorWorld):
     """5.4, 5.5: A fragment that you approve stands in that agent's prompts, and is gone when you roll it back."""
     eager.work_corrected(CORRECTION, "greeting", "farewell", "thanks")
     fragment = approve_candidate(eager, "prompt_fragment")
@@ -86,7 +86,7 @@ def test_prompt_fragments(eager: OperatorWorld) -> None:
     assert line not in eager.system_prompt
 
 
-def test_fix_templates(closed: OperatorWorld) -> None:
+def test_fix_templates(closed: OperatorWorld):
     """5.2, 5.4: A repair that worked is told to whoever meets the same failing test again."""
     closed.configure(validation=True, **{"adaptation.withheld": 0.0})
     closed.repository.commit("A cart", GREEN)
@@ -110,7 +110,7 @@ def test_fix_templates(closed: OperatorWorld) -> None:
         assert repair in break_and_fix_cart(3)
 
 
-def test_routing_hints(eager: OperatorWorld) -> None:
+def test_routing_hints(eager: OperatorWorld):
     """5.2, 5.4: When its budget was passed on three days an agent's short tasks go to a cheaper model, if you like."""
     tools = eager.agent_folder("frontend_builder") / "tools.json"
     tools.write_text(json.dumps(json.loads(tools.read_text()) | {"models": {"task": "openai:gpt-5-nano"}}))
@@ -128,7 +128,7 @@ def test_routing_hints(eager: OperatorWorld) -> None:
     assert eager.last_request.model == "gpt-5-mini"
 
 
-def test_validator_policy_tweaks(closed: OperatorWorld) -> None:
+def test_validator_policy_tweaks(closed: OperatorWorld):
     """5.2, 5.4: Where more tries never helped fewer are made, once you approve; a bound only ever gets tighter."""
     closed.configure(validation=True, **{"adaptation.withheld": 0.0})
     closed.repository.commit("A cart", GREEN)
@@ -147,7 +147,7 @@ def test_validator_policy_tweaks(closed: OperatorWorld) -> None:
         assert f"still failing after {tries} attempt" in "\n".join(closed.read_lines(view))
 
 
-def test_flow_offloads(eager: OperatorWorld) -> None:
+def test_flow_offloads(eager: OperatorWorld):
     """5.2, 5.4: Commands that agents run again and again become a flow of that name, which needs no model."""
     eager.repository.commit("A script", {"check.sh": "echo fine\n"})
     commands = ["git status --short", "git diff --stat", "sh check.sh"]
@@ -168,7 +168,7 @@ def test_flow_offloads(eager: OperatorWorld) -> None:
     assert name not in eager.engine.flows
 
 
-def test_modes(eager: OperatorWorld) -> None:
+def test_modes(eager: OperatorWorld):
     """5.6: In manual mode candidates wait for you; in autonomous mode what passes is active by itself."""
     eager.work_corrected(CORRECTION, "greeting", "farewell", "thanks")
     (candidate,) = find_candidates_to_review(eager)

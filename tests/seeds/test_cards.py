@@ -17,7 +17,7 @@ GREEN = {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "3\n"}
 """A project whose test passes while a file has a 3."""
 
 
-def test_signals(closed: OperatorWorld) -> None:
+def test_signals(closed: OperatorWorld):
     """2.1: Six signals are looked at for each card; each says how much it counts here and what it saw."""
     calendar = closed.home.root / "work.ics"
     calendar.parent.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ def test_signals(closed: OperatorWorld) -> None:
         assert all(0 <= signal["relevance"] <= 1 and not signal["error"] for signal in signals.values())
 
 
-def test_active_tasks(world: OperatorWorld) -> None:
+def test_active_tasks(world: OperatorWorld):
     """2.1: Open tasks become cards of their channel, those that have waited longest first."""
     shop = str(world.repository.path)
     old = world.carry_out("tasks", action="add", title="Fix the rounding of refunds", workspace=shop)["task"]
@@ -53,7 +53,7 @@ def test_active_tasks(world: OperatorWorld) -> None:
 
 
 @pytest.mark.long
-def test_twin_model(closed: OperatorWorld) -> None:
+def test_twin_model(closed: OperatorWorld):
     """2.3: After thirty decisions a model that speaks for you is asked what comes next, and its answer is a card."""
     closed.configure(twinModelEnabled=True, twinModelId="openai:twin-1")
     answer = {"prompt": "Round the cart", "channel": "koji-core", "confidence": 0.9, "reasoning": "as on Mondays"}
@@ -69,7 +69,7 @@ def test_twin_model(closed: OperatorWorld) -> None:
 
 
 @pytest.mark.long
-def test_channel_routing(meaning: OperatorWorld) -> None:
+def test_channel_routing(meaning: OperatorWorld):
     """2.4: What you ask goes to the channel whose work it is, by its meaning; an unknown channel is refused."""
     channel_of_prompt = {
         "Fix the rounding of prices in the cart": "koji-core",
@@ -84,7 +84,7 @@ def test_channel_routing(meaning: OperatorWorld) -> None:
 
 
 @pytest.mark.long
-def test_confidence_bands(trusted: OperatorWorld) -> None:
+def test_confidence_bands(trusted: OperatorWorld):
     """2.5: Confidence is a sum of four parts that you see; what is unlikely is not shown, what is likely is marked."""
     add_conflicting_branches(trusted.repository)
     cards = {card["kind"]: card for card in trusted.predict()}
@@ -100,7 +100,7 @@ def test_confidence_bands(trusted: OperatorWorld) -> None:
 
 
 @pytest.mark.long
-def test_confidence_follows_decisions(trusted: OperatorWorld) -> None:
+def test_confidence_follows_decisions(trusted: OperatorWorld):
     """2.5, 8.6: What you always approved is above 0.9; what you never decided on is as likely as anything new."""
     trusted.record_decisions("hunt_flakes", DecisionSignal.DISMISSED, 20)
     trusted.record_decisions("report_branches", DecisionSignal.APPROVED, 1)
@@ -110,7 +110,7 @@ def test_confidence_follows_decisions(trusted: OperatorWorld) -> None:
     assert confidences["forecast_conflicts"] == pytest.approx(0.5, abs=0.1), "60 of 120 were approved"
 
 
-def test_cold_start(world: OperatorWorld) -> None:
+def test_cold_start(world: OperatorWorld):
     """2.3, 2.6: On the first day cards come from what the repository shows, all at 0.4, and nothing runs by itself."""
     add_conflicting_branches(world.repository)
     cards = world.predict()
@@ -122,7 +122,7 @@ def test_cold_start(world: OperatorWorld) -> None:
     assert "nothing runs by itself in phase 0" in find_verdict(cards[0], "gate")[1]
 
 
-def test_predictor_hook(world: OperatorWorld) -> None:
+def test_predictor_hook(world: OperatorWorld):
     """2.8: Lines that other programs append to predictions.jsonl become cards; a bad line is named and harms none."""
     line = {
         "prediction": "Write the release notes",
@@ -140,7 +140,7 @@ def test_predictor_hook(world: OperatorWorld) -> None:
 
 
 @pytest.mark.long
-def test_follow_ups(world: OperatorWorld) -> None:
+def test_follow_ups(world: OperatorWorld):
     """2.10: What ran may propose its next step: failing tests lead to a card that runs them again."""
     world.repository.commit("A cart", GREEN)
     assert world.run_flow("run_tests").state is SessionState.SUCCEEDED
@@ -155,7 +155,7 @@ def test_follow_ups(world: OperatorWorld) -> None:
 
 
 @pytest.mark.long
-def test_swiping_cards(world: OperatorWorld) -> None:
+def test_swiping_cards(world: OperatorWorld):
     """2.7, 9.2: Right runs a card, left sends it away, up puts it off for 2 h; you may edit it first, and undo."""
     first = world.propose_card("Write a greeting into hello.txt")
     world.server.script(make_call("write", path="hello.txt", content="Hi\n"), "I wrote it.")
@@ -179,7 +179,7 @@ def test_swiping_cards(world: OperatorWorld) -> None:
 
 
 @pytest.mark.long
-def test_notifications(world: OperatorWorld) -> None:
+def test_notifications(world: OperatorWorld):
     """10.2: Each surface hears of a card in its own way: a banner on the phone, a badge on the watch, glasses not."""
     add_conflicting_branches(world.repository)
     with NotificationServer() as server:
@@ -199,7 +199,7 @@ def test_notifications(world: OperatorWorld) -> None:
     assert '"title": "\\ud83d\\udd2e 1"' in posts["watch"], "a badge is a number"
 
 
-def test_status_complication(world: OperatorWorld) -> None:
+def test_status_complication(world: OperatorWorld):
     """10.3: A status bar or a watch shows how many cards wait, and in its long form the first of them."""
     add_conflicting_branches(world.repository)
     cards = world.predict()

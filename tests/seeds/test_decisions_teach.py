@@ -13,7 +13,7 @@ from tests.support.training_server import TrainingServer
 
 
 @pytest.mark.long
-def test_feedback_signals(world: OperatorWorld) -> None:
+def test_feedback_signals(world: OperatorWorld):
     """8.1: Each thing that you do with a card is a signal of its own weight; a snooze is none."""
     add_conflicting_branches(world.repository)
     (card, *_) = world.predict(shown=True)
@@ -29,7 +29,7 @@ def test_feedback_signals(world: OperatorWorld) -> None:
 
 
 @pytest.mark.long
-def test_preference_pairs(world: OperatorWorld) -> None:
+def test_preference_pairs(world: OperatorWorld):
     """8.2, 8.3: An approval and a rejection shortly before make a training pair with the situation it was made in."""
     add_conflicting_branches(world.repository)
     (card, *_) = world.predict()
@@ -49,7 +49,7 @@ def test_preference_pairs(world: OperatorWorld) -> None:
 
 
 @pytest.mark.long
-def test_twin_training(closed: OperatorWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_twin_training(closed: OperatorWorld, monkeypatch: pytest.MonkeyPatch):
     """8.3, 8.4: From 50 pairs on a model is trained on them, and takes the old one's place without a restart."""
     monkeypatch.setenv("CLAWPY_SCHOOL_API_KEY", "sk-school-0123456789abcdefghij")
     with TrainingServer() as training:
@@ -74,7 +74,7 @@ def test_twin_training(closed: OperatorWorld, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.long
-def test_metrics(world: OperatorWorld) -> None:
+def test_metrics(world: OperatorWorld):
     """8.5: How many cards you took, how often, at which confidence, and how well that came true, over any days."""
     add_conflicting_branches(world.repository)
     (card, *waiting) = world.predict(shown=True)

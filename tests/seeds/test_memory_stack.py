@@ -26,7 +26,7 @@ def remember(world: OperatorWorld, *texts: str) -> None:
 
 
 @pytest.mark.long
-def test_markdown_files(world: OperatorWorld) -> None:
+def test_markdown_files(world: OperatorWorld):
     """4.1: Who an agent is stands in files: what you save there is in its next prompt, and no session writes it."""
     soul = world.agent_folder("backend_builder") / "soul.md"
     soul.write_text(soul.read_text().replace("Reproduce first, then fix.", "Prices are whole cents."))
@@ -39,7 +39,7 @@ def test_markdown_files(world: OperatorWorld) -> None:
 
 
 @pytest.mark.long
-def test_heartbeat(world: OperatorWorld) -> None:
+def test_heartbeat(world: OperatorWorld):
     """4.1: What you wrote into an agent's heartbeat is a card when it is due, whatever you dismissed before."""
     world.record_decisions("report_branches", DecisionSignal.DISMISSED, 40)
     page = world.agent_folder("chronicler") / "heartbeat.md"
@@ -56,7 +56,7 @@ def test_heartbeat(world: OperatorWorld) -> None:
 
 
 @pytest.mark.long
-def test_event_ledger(world: OperatorWorld) -> None:
+def test_event_ledger(world: OperatorWorld):
     """4.2, 4.9: What happened is a row before anything follows of it: events, costs, runs of tests, records."""
     world.work("Write a greeting into hello.txt", "Done.")
     for table in ("memory_events", "cost_entries"):
@@ -72,7 +72,7 @@ def test_event_ledger(world: OperatorWorld) -> None:
 
 
 @pytest.mark.long
-def test_vector_search(meaning: OperatorWorld) -> None:
+def test_vector_search(meaning: OperatorWorld):
     """4.3: What was said is found by its meaning, in other words, with the layer that knew it and the reason."""
     remember(meaning, "We moved the shop's database from MySQL to PostgreSQL last spring", "Lunch is at noon")
     results = meaning.carry_out("recall", query="which engine stores our orders now", k=3)["results"]
@@ -82,7 +82,7 @@ def test_vector_search(meaning: OperatorWorld) -> None:
 
 
 @pytest.mark.long
-def test_auto_capture(world: OperatorWorld) -> None:
+def test_auto_capture(world: OperatorWorld):
     """4.4: Decisions, facts and corrections in what an agent says are kept by themselves, with their place."""
     answer = (
         "Decision: we keep the old parser for good.\n"
@@ -99,7 +99,7 @@ def test_auto_capture(world: OperatorWorld) -> None:
 
 
 @pytest.mark.long
-def test_auto_recall(meaning: OperatorWorld) -> None:
+def test_auto_recall(meaning: OperatorWorld):
     """4.4, 4.5: Another agent's prompt has what an earlier task left, within a budget, each line with its source."""
     meaning.work("Write the prices module", "Decision: prices are whole cents, never floats. I wrote the module.")
     meaning.engine.knowledge.catch_up()
@@ -120,7 +120,7 @@ def test_auto_recall(meaning: OperatorWorld) -> None:
 
 
 @pytest.mark.long
-def test_task_graph(world: OperatorWorld) -> None:
+def test_task_graph(world: OperatorWorld):
     """4.6: Tasks and how they hang together are kept for good: what failed blocks what needs it, until it is done."""
     shop = str(world.repository.path)
     world.repository.commit("A cart", {"Makefile": "test:\n\tgrep -q 3 cart.txt\n", "cart.txt": "4\n"})
@@ -145,7 +145,7 @@ def test_task_graph(world: OperatorWorld) -> None:
         assert engine.knowledge.graph.get(view.id) is not None
 
 
-def test_canonical_facts(world: OperatorWorld) -> None:
+def test_canonical_facts(world: OperatorWorld):
     """4.7: Facts are never deleted: a new one takes the old one's place, and the chain of corrections stays."""
     para = world.engine.knowledge.para
     fact = NewFact("The service listens on port 8000", "configuration", Bucket.PROJECTS, "shop", "operator")
@@ -163,7 +163,7 @@ def test_canonical_facts(world: OperatorWorld) -> None:
 
 
 @pytest.mark.long
-def test_nightly_extraction(world: OperatorWorld) -> None:
+def test_nightly_extraction(world: OperatorWorld):
     """4.8: At night the day is summed up in memory.md, and its facts wait for your word; once a day, also late."""
     world.run_jobs("nightly")
     world.work("Look at the parser", "Decision: we keep the old parser for good.")

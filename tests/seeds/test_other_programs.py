@@ -10,7 +10,7 @@ from tests.seeds.operator_world import OperatorWorld
 
 
 @pytest.mark.long
-def test_gateway(world: OperatorWorld) -> None:
+def test_gateway(world: OperatorWorld):
     """10.1: Other programs read cards, decide and trigger over HTTP and JSON-RPC, with a token, and hear of it live."""
     ask = world.serve()
     url = world.engine.gateway.state().url

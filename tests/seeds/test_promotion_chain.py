@@ -31,7 +31,7 @@ def answer_questions(world: OperatorWorld, answer: str) -> None:
     world.server.answer = lambda request: Reply(text="Done." if request.tools else answer)
 
 
-def test_scopes(world: OperatorWorld) -> None:
+def test_scopes(world: OperatorWorld):
     """6.1: What a session taught is an entry in a Markdown file of its own scope, which you can edit."""
     (session,) = teach(world, 1)
     assert read_entries(world, "project") == read_entries(world, "global") == []
@@ -45,7 +45,7 @@ def test_scopes(world: OperatorWorld) -> None:
     assert read_entries(world, "session", session=session)[0]["text"].endswith("by hand, ever")
 
 
-def test_session_to_project(world: OperatorWorld) -> None:
+def test_session_to_project(world: OperatorWorld):
     """6.2: What three sessions of a project say becomes the project's by itself, once; the next prompt has it."""
     teach(world, 2)
     assert read_entries(world, "project") == []
@@ -60,13 +60,13 @@ def test_session_to_project(world: OperatorWorld) -> None:
     assert again["reinforcementCount"] > entry["reinforcementCount"], "said again it counts more, and stands once"
 
 
-def test_proxy_exclusion(world: OperatorWorld) -> None:
+def test_proxy_exclusion(world: OperatorWorld):
     """6.3: What is about you stays where it was said, however often it is said."""
     teach(world, 4, "I prefer short answers in the morning")
     assert world.carry_out("learnings", scope="project", workspace=str(world.repository.path))["learnings"] == []
 
 
-def test_project_to_global(closed: OperatorWorld) -> None:
+def test_project_to_global(closed: OperatorWorld):
     """6.4: What holds in one project goes to all only by a judge's clear yes, when you ask; else by your own word."""
     closed.append_config('[memory]\nmodel = "openai:gpt-5-mini"\n')
     with closed.opened():
@@ -81,7 +81,7 @@ def test_project_to_global(closed: OperatorWorld) -> None:
         assert read_entries(closed, "global")[0]["id"] == promoted["id"]
 
 
-def test_provenance(world: OperatorWorld) -> None:
+def test_provenance(world: OperatorWorld):
     """6.5: An entry says which sessions it came from; retract it, and all that came from it is named for review."""
     sessions = teach(world, 3)
     (entry,) = read_entries(world, "project")
@@ -97,7 +97,7 @@ def test_provenance(world: OperatorWorld) -> None:
         world.carry_out("learnings", action="promote", id=entry["id"])
 
 
-def test_extraction_scopes(world: OperatorWorld) -> None:
+def test_extraction_scopes(world: OperatorWorld):
     """6.6, 6.7: A session is read for what was assumed while it ran and what you corrected; each says how sure."""
     prompt = "Write a greeting into hello.txt"
     view = world.work(prompt, "I assume that greetings are English. Done.", edit=f"{prompt}. {RULE}")

@@ -12,7 +12,7 @@ from tests.support.model_server import make_call
 RAILS = {"rate", "loop", "cost", "content", "gate", "kill"}
 
 
-def test_safety_pipeline(world: OperatorWorld) -> None:
+def test_safety_pipeline(world: OperatorWorld):
     """3.1: Six rails speak on each card before you decide, and again on your decision, of which one row is kept."""
     card = world.propose_card("report_branches")
     assert {row["rail"] for row in card["verdicts"]} == RAILS
@@ -27,7 +27,7 @@ def test_safety_pipeline(world: OperatorWorld) -> None:
 
 
 @pytest.mark.long
-def test_rate_limiter(trusted: OperatorWorld) -> None:
+def test_rate_limiter(trusted: OperatorWorld):
     """3.2: Without a person nothing is triggered within 10 min of the last; what you approve runs at once."""
     ask = trusted.serve()
     trusted.predict()
@@ -42,7 +42,7 @@ def test_rate_limiter(trusted: OperatorWorld) -> None:
 
 
 @pytest.mark.long
-def test_loop_detector(trusted: OperatorWorld) -> None:
+def test_loop_detector(trusted: OperatorWorld):
     """3.3: Channels that trigger each other in a circle are stopped, and each loop that was stopped is counted."""
 
     def ask_loop_detector() -> str:
@@ -66,7 +66,7 @@ def test_loop_detector(trusted: OperatorWorld) -> None:
 
 
 @pytest.mark.long
-def test_cost_caps(world: OperatorWorld) -> None:
+def test_cost_caps(world: OperatorWorld):
     """3.4: Nothing starts that would pass a cap of the hour, day or month; what was spent is shown beside it."""
     world.work("Write a greeting into hello.txt", "Done.")
     spent = world.carry_out("status")["crossPollStatus"]
@@ -86,7 +86,7 @@ def test_cost_caps(world: OperatorWorld) -> None:
 
 
 @pytest.mark.long
-def test_content_filter(world: OperatorWorld) -> None:
+def test_content_filter(world: OperatorWorld):
     """3.5: Destructive commands and payments are blocked, messages to others wait for your word, work passes."""
     verdicts = {
         "rm  -fr /": "block",
@@ -102,7 +102,7 @@ def test_content_filter(world: OperatorWorld) -> None:
     assert any("push --force origin main refused" in text for text in world.read_lines(view))
 
 
-def test_human_gate(world: OperatorWorld) -> None:
+def test_human_gate(world: OperatorWorld):
     """3.6: Low confidence, production, a new pair of channels and the first days always wait for a person."""
     world.server.script("Done.")
     card = world.propose_card("Restart the workers of production")
@@ -113,7 +113,7 @@ def test_human_gate(world: OperatorWorld) -> None:
     assert card["novel"] is True
 
 
-def test_pause_after_rejections(world: OperatorWorld) -> None:
+def test_pause_after_rejections(world: OperatorWorld):
     """3.6, 7.1: After three rejections in a row it pauses, and watches again once you resume it."""
     world.change_setting("autonomousModeEnabled", True)
     world.change_setting(f'workspaces."{world.repository.path}".autonomy', "act")
@@ -128,7 +128,7 @@ def test_pause_after_rejections(world: OperatorWorld) -> None:
 
 
 @pytest.mark.long
-def test_kill_switch(world: OperatorWorld) -> None:
+def test_kill_switch(world: OperatorWorld):
     """3.7: A stop ends what runs, holds over a restart, and is lifted by its own word alone."""
     card = world.propose_card("Write a greeting into hello.txt")
     world.server.script(make_call("exec", command="sleep 60"))

@@ -11,12 +11,12 @@ def read_defined_numbers() -> set[str]:
     return set(re.findall(r"^## (\d+)\b", page, re.M)) | set(re.findall(r"^\*\*(\d+\.\d+)\b", page, re.M))
 
 
-def test_the_table_is_made_of_the_tests() -> None:
+def test_the_table_is_made_of_the_tests():
     page = PAGE.read_text()
     assert replace_table(page) == page, "run python -m tests.seeds.table"
 
 
-def test_every_part_has_a_name_of_its_own_and_numbers_of_the_page() -> None:
+def test_every_part_has_a_name_of_its_own_and_numbers_of_the_page():
     parts = read_parts()
     names = [part.name for part in parts]
     assert len(set(names)) == len(names)

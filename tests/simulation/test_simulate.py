@@ -25,12 +25,12 @@ def document_of_two_days() -> dict[str, Any]:
 
 
 @pytest.mark.long
-def test_the_same_seed_gives_the_same_document(document_of_two_days: dict[str, Any]) -> None:
+def test_the_same_seed_gives_the_same_document(document_of_two_days: dict[str, Any]):
     assert json.dumps(simulate(2, 3)) == json.dumps(document_of_two_days)
 
 
 @pytest.mark.long
-def test_the_document_does_not_depend_on_the_order_of_sets(document_of_two_days: dict[str, Any]) -> None:
+def test_the_document_does_not_depend_on_the_order_of_sets(document_of_two_days: dict[str, Any]):
     """Python orders sets of texts by its hash seed, which another process has anew."""
     code = "import json; from engine.simulation.simulate import simulate; print(json.dumps(simulate(2, 3)))"
     environment = {**os.environ, "PYTHONHASHSEED": "1"}
@@ -41,7 +41,7 @@ def test_the_document_does_not_depend_on_the_order_of_sets(document_of_two_days:
 @pytest.mark.long
 def test_the_document_does_not_depend_on_how_soon_a_queued_session_starts(
     document_of_two_days: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     start_queued = Sessions._dispatch
 
     def start_later(sessions: Sessions) -> None:
@@ -54,7 +54,7 @@ def test_the_document_does_not_depend_on_how_soon_a_queued_session_starts(
 
 
 @pytest.mark.long
-def test_the_counts_of_the_document_match_its_lists(document_of_two_days: dict[str, Any]) -> None:
+def test_the_counts_of_the_document_match_its_lists(document_of_two_days: dict[str, Any]):
     cards, days = document_of_two_days["cards"], document_of_two_days["perDay"]
     assert cards["made"] == sum(day["made"] for day in days) > 0
     by_kind = sum(kind["approved"] for kind in document_of_two_days["kinds"])
@@ -66,7 +66,7 @@ def test_the_counts_of_the_document_match_its_lists(document_of_two_days: dict[s
     assert all(cost["peaks"][window] <= cost["caps"][window] for window in ("hour", "day", "month"))
 
 
-def test_the_text_says_what_is_simulated_and_names_every_rail(document_of_two_days: dict[str, Any]) -> None:
+def test_the_text_says_what_is_simulated_and_names_every_rail(document_of_two_days: dict[str, Any]):
     text = render_document("simulate", document_of_two_days)
     assert "made up: the clock" in text
     for rail in ("loop", "rate", "cost", "content", "gate", "kill"):
@@ -74,21 +74,19 @@ def test_the_text_says_what_is_simulated_and_names_every_rail(document_of_two_da
 
 
 @pytest.mark.parametrize("days", [0, 367])
-def test_the_number_of_days_has_bounds(days: int) -> None:
+def test_the_number_of_days_has_bounds(days: int):
     with pytest.raises(Refusal, match="cannot be simulated"):
         simulate(days)
 
 
 @pytest.mark.long
-def test_the_verb_prints_a_document_and_leaves_the_home_alone(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_verb_prints_a_document_and_leaves_the_home_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["--home", str(tmp_path / "home"), "--json", "simulate", "--days", "1"]) == 0
     assert json.loads(capsys.readouterr().out)["days"] == 1
     assert not (tmp_path / "home").exists()
 
 
-def test_a_laptop_that_slept_runs_one_cycle(tmp_path: Path) -> None:
+def test_a_laptop_that_slept_runs_one_cycle(tmp_path: Path):
     with open_world(tmp_path, 1) as world:
         schedule = world.engine.autonomy.schedule
         world.clock.advance(timedelta(hours=9))

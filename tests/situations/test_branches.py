@@ -26,7 +26,7 @@ def push_as_colleague(situation: Situation, bare: Path, files: dict[str, str]) -
 
 
 @pytest.mark.long
-def test_a_branch_behind_main_is_rehearsed_with_its_conflict(shop: Situation) -> None:
+def test_a_branch_behind_main_is_rehearsed_with_its_conflict(shop: Situation):
     shop.checkout("-b", "rounding")
     shop.commit("Round", FEATURE, days_ago=0.5)
     shop.checkout("main")
@@ -55,7 +55,7 @@ def test_a_branch_behind_main_is_rehearsed_with_its_conflict(shop: Situation) ->
 
 
 @pytest.mark.long
-def test_a_branch_is_compared_with_a_base_that_only_the_remote_has(shop: Situation) -> None:
+def test_a_branch_is_compared_with_a_base_that_only_the_remote_has(shop: Situation):
     bare = shop.add_remote()
     shop.checkout("-b", "größe", "--no-track", "origin/main")
     shop.git("branch", "-q", "-D", "main")
@@ -71,7 +71,7 @@ def test_a_branch_is_compared_with_a_base_that_only_the_remote_has(shop: Situati
 
 
 @pytest.mark.long
-def test_a_branch_that_parted_from_its_upstream_is_rehearsed_with_it(shop: Situation) -> None:
+def test_a_branch_that_parted_from_its_upstream_is_rehearsed_with_it(shop: Situation):
     bare = shop.add_remote()
     shop.commit("Round", FEATURE, days_ago=0.5)
     push_as_colleague(shop, bare, MAIN)
@@ -80,13 +80,13 @@ def test_a_branch_that_parted_from_its_upstream_is_rehearsed_with_it(shop: Situa
 
 
 @pytest.mark.long
-def test_a_branch_without_own_commits_is_no_card(shop: Situation) -> None:
+def test_a_branch_without_own_commits_is_no_card(shop: Situation):
     bare = shop.add_remote()
     push_as_colleague(shop, bare, MAIN)
     assert "rehearse_merge" not in shop.predict_kinds()
 
 
-def test_an_upstream_that_was_rewritten_here_is_no_merge(shop: Situation) -> None:
+def test_an_upstream_that_was_rewritten_here_is_no_merge(shop: Situation):
     shop.commit("Round", FEATURE, days_ago=0.5)
     shop.add_remote()
     shop.write("cart.py", MAIN["cart.py"])
@@ -95,7 +95,7 @@ def test_an_upstream_that_was_rewritten_here_is_no_merge(shop: Situation) -> Non
 
 
 @pytest.mark.long
-def test_branches_that_change_the_same_lines_are_ordered(shop: Situation) -> None:
+def test_branches_that_change_the_same_lines_are_ordered(shop: Situation):
     lines = [f"line_{number} = {number}\n" for number in range(20)]
     shop.commit("Table", {"table.py": "".join(lines)}, days_ago=9)
     changed_lines = {"wide": (3, 15), "low": (3,), "high": (15,), "apart": ()}
@@ -116,7 +116,7 @@ def test_branches_that_change_the_same_lines_are_ordered(shop: Situation) -> Non
 
 
 @pytest.mark.long
-def test_a_card_about_some_of_many_colliding_branches_says_how_many_there_are(shop: Situation) -> None:
+def test_a_card_about_some_of_many_colliding_branches_says_how_many_there_are(shop: Situation):
     for number in range(MAX_COMPARED + 1):
         shop.checkout("-b", f"n{number}", "main")
         shop.commit(f"Work {number}", {"cart.py": f"TOTAL = {number}\n"}, days_ago=3 - number / 10)
@@ -127,7 +127,7 @@ def test_a_card_about_some_of_many_colliding_branches_says_how_many_there_are(sh
     )
 
 
-def test_a_branch_that_was_squashed_into_main_is_not_behind_it(shop: Situation) -> None:
+def test_a_branch_that_was_squashed_into_main_is_not_behind_it(shop: Situation):
     shop.checkout("-b", "rounding")
     shop.commit("Round", FEATURE, days_ago=2)
     shop.commit("Notes", {"notes.txt": "a\n"}, days_ago=2)

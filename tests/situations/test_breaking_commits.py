@@ -42,7 +42,7 @@ def land_and_undo(shop: Situation, session: SessionView) -> None:
     shop.engine.changes.undo(session.change_set_id)
 
 
-def test_a_test_that_the_last_commit_broke_blames_it(shop: Situation) -> None:
+def test_a_test_that_the_last_commit_broke_blames_it(shop: Situation):
     shop.record_test_run()
     culprit = shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
     shop.record_test_run(TEST, passed=0)
@@ -59,7 +59,7 @@ def test_a_test_that_the_last_commit_broke_blames_it(shop: Situation) -> None:
     assert shop.predict_card(FIX_BY_AGENT).assignment.prompt.startswith("Make `tests/test_cart.py::test_total` pass")
 
 
-def test_the_commit_that_broke_a_test_is_reverted(shop: Situation) -> None:
+def test_the_commit_that_broke_a_test_is_reverted(shop: Situation):
     shop.run_tests()
     shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.02)
     shop.commit("Describe it", {"README.md": "# Shop\n"}, days_ago=0.01)
@@ -81,7 +81,7 @@ def test_the_commit_that_broke_a_test_is_reverted(shop: Situation) -> None:
     assert not {"bisect", "rehearse_revert", "still_red"} & set(shop.predict_kinds())
 
 
-def test_a_landed_revert_whose_tests_passed_needs_no_further_run(shop: Situation) -> None:
+def test_a_landed_revert_whose_tests_passed_needs_no_further_run(shop: Situation):
     reverted = break_and_rehearse_revert(shop)
     assert find_problem_after_cycle(shop).endswith("has not passed since; its revert waits for you")
     shop.advance(minutes=1)
@@ -101,14 +101,14 @@ def test_a_landed_revert_whose_tests_passed_needs_no_further_run(shop: Situation
     assert "apply_fix" not in shop.predict_kinds(), "it is the change on the branch"
 
 
-def test_an_undone_answer_to_a_failing_test_is_named_before_the_next_check(shop: Situation) -> None:
+def test_an_undone_answer_to_a_failing_test_is_named_before_the_next_check(shop: Situation):
     land_and_undo(shop, break_and_rehearse_revert(shop))
     assert shop.problem == CHANGED_SINCE
     shop.advance(minutes=1)
     assert "its revert was undone" in find_problem_after_cycle(shop)
 
 
-def test_an_undone_landing_before_which_no_test_failed_is_no_problem(shop: Situation) -> None:
+def test_an_undone_landing_before_which_no_test_failed_is_no_problem(shop: Situation):
     described = shop.commit("Describe it", {"README.md": "# Shop\n"}, days_ago=0.01)
     shop.run_tests()
     shop.advance(minutes=1)
@@ -116,14 +116,14 @@ def test_an_undone_landing_before_which_no_test_failed_is_no_problem(shop: Situa
     assert shop.problem == ""
 
 
-def test_a_discarded_revert_waits_no_more(shop: Situation) -> None:
+def test_a_discarded_revert_waits_no_more(shop: Situation):
     reverted = break_and_rehearse_revert(shop)
     assert find_problem_after_cycle(shop).endswith("its revert waits for you")
     shop.engine.changes.discard(reverted.change_set_id)
     assert "its revert" not in find_problem_after_decision(shop)
 
 
-def test_a_revert_of_a_commit_that_others_built_on_conflicts(shop: Situation) -> None:
+def test_a_revert_of_a_commit_that_others_built_on_conflicts(shop: Situation):
     shop.run_tests()
     shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.02)
     shop.commit("Whole numbers", {"cart.py": "def total(prices):\n    return int(max(prices))\n"}, days_ago=0.01)
@@ -136,7 +136,7 @@ def test_a_revert_of_a_commit_that_others_built_on_conflicts(shop: Situation) ->
     assert "rehearse_revert" not in shop.predict_kinds()
 
 
-def test_a_revert_that_your_uncommitted_lines_prevent_comes_back_without_them(shop: Situation) -> None:
+def test_a_revert_that_your_uncommitted_lines_prevent_comes_back_without_them(shop: Situation):
     shop.run_tests()
     shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
     shop.run_tests()
@@ -155,7 +155,7 @@ def test_a_revert_that_your_uncommitted_lines_prevent_comes_back_without_them(sh
     assert "rehearse_revert" not in shop.predict_kinds()
 
 
-def test_what_is_named_for_a_revert_beside_uncommitted_lines_works_with_another_file_staged(shop: Situation) -> None:
+def test_what_is_named_for_a_revert_beside_uncommitted_lines_works_with_another_file_staged(shop: Situation):
     culprit = shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.01)
     shop.write("cart.py", WRONG_TOTAL + "\n\ndef more():\n    return 1\n")
     shop.write("README.md", "# Shop\n")
@@ -169,7 +169,7 @@ def test_what_is_named_for_a_revert_beside_uncommitted_lines_works_with_another_
     assert shop.git("log", "-1", "--format=%s") == 'Revert "Faster cart"'
 
 
-def test_a_conflict_with_later_commits_beside_uncommitted_lines_is_told_as_such(shop: Situation) -> None:
+def test_a_conflict_with_later_commits_beside_uncommitted_lines_is_told_as_such(shop: Situation):
     culprit = shop.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=0.02)
     shop.commit("Whole numbers", {"cart.py": "def total(prices):\n    return int(max(prices))\n"}, days_ago=0.01)
     shop.write("README.md", "# Shop\n")
@@ -181,7 +181,7 @@ def test_a_conflict_with_later_commits_beside_uncommitted_lines_is_told_as_such(
 
 def test_a_repository_without_tags_or_earlier_runs_is_searched_from_the_commit_of_the_test(
     situation: Situation,
-) -> None:
+):
     written = situation.commit_shop()
     situation.commit("Describe it", {"README.md": "# Shop\n"}, days_ago=3)
     culprit = situation.commit("Faster cart", {"cart.py": WRONG_TOTAL}, days_ago=2)

@@ -29,7 +29,7 @@ def land_breaking_revert(situation: Situation) -> str:
     return session.change_set_id
 
 
-def test_a_landing_that_broke_a_test_is_undone(situation: Situation) -> None:
+def test_a_landing_that_broke_a_test_is_undone(situation: Situation):
     change_set = land_breaking_revert(situation)
     card = situation.predict_top_card("undo_landing", Tier.AT_RISK)
     assert card.assignment.prompt.startswith("Undo the landing of “")
@@ -60,7 +60,7 @@ def test_a_landing_that_broke_a_test_is_undone(situation: Situation) -> None:
 )
 def test_only_what_was_landed_is_said_to_be_restored(
     situation: Situation, parts: Sequence[FilePart], restored: Sequence[str]
-) -> None:
+):
     situation.commit("Cart", {"cart.py": RIGHT_TOTAL, "more.py": "one = 1\n" * 20}, days_ago=1)
     situation.write("cart.py", "breakpoint()\n" + RIGHT_TOTAL)
     situation.write("more.py", "breakpoint()\n" + "one = 1\n" * 20 + "breakpoint()\n")
@@ -86,7 +86,7 @@ TWO_FUNCTIONS = "def total(prices):\n    return {}(prices)\n\n\n# ----\n\n\ndef 
 )
 def test_a_landing_beside_which_you_changed_something_is_not_blamed(
     situation: Situation, edited: str, text: str, is_before: bool
-) -> None:
+):
     situation.commit_shop()
     cart = "from more import total\n" if edited == "more.py" else RIGHT_TOTAL
     situation.commit("One", {"more.py": TWO_FUNCTIONS.format("sum", 1), "cart.py": cart}, days_ago=5)
@@ -105,7 +105,7 @@ def test_a_landing_beside_which_you_changed_something_is_not_blamed(
     assert "undo_landing" not in situation.predict_kinds()
 
 
-def test_a_landing_that_was_edited_since_is_no_card(situation: Situation) -> None:
+def test_a_landing_that_was_edited_since_is_no_card(situation: Situation):
     land_breaking_revert(situation)
     situation.write("cart.py", "def total(prices):\n    return 3\n")
     assert "undo_landing" not in situation.predict_kinds()

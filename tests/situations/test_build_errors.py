@@ -23,21 +23,21 @@ def java(situation: Situation) -> Situation:
     return situation
 
 
-def test_the_summary_is_the_sentence_of_the_compiler(java: Situation) -> None:
+def test_the_summary_is_the_sentence_of_the_compiler(java: Situation):
     session = java.approve(java.predict_top_card("run_tests"))
     assert session.summary.startswith("1 error, no tests ran in "), session.summary
     assert session.summary.endswith("Cart.java:[1,42] ';' expected (the whole suite)"), session.summary
     assert (session.result, session.check.failing) == (Result.FAILED, ())
 
 
-def test_an_agent_that_is_asked_next_reads_the_sentence_of_the_compiler(java: Situation) -> None:
+def test_an_agent_that_is_asked_next_reads_the_sentence_of_the_compiler(java: Situation):
     java.run_tests()
     prompt = java.engine.prompts.assemble(PromptRequest("", "koji-core", str(java.path), "fix the build"))
     [tests] = [line.text for part in prompt.parts for line in part.lines if "expected" in line.text]
     assert tests.startswith("error: ")
 
 
-def test_the_error_of_an_earlier_run_of_the_same_session_is_not_that_of_the_last(java: Situation) -> None:
+def test_the_error_of_an_earlier_run_of_the_same_session_is_not_that_of_the_last(java: Situation):
     session, engine = java.run_tests(), java.engine
     passed, place = CheckResult(session.check.tool, 2, 0), {"session_id": session.id, "workspace": str(java.path)}
     engine.database.write(lambda tx: engine.validation_runs.record(tx, check=passed, **place))
@@ -45,7 +45,7 @@ def test_the_error_of_an_earlier_run_of_the_same_session_is_not_that_of_the_last
     assert not any("expected" in line.text for part in prompt.parts for line in part.lines)
 
 
-def test_no_card_takes_the_error_for_a_test(java: Situation) -> None:
+def test_no_card_takes_the_error_for_a_test(java: Situation):
     java.assign_coding_agent()
     java.run_tests()
     cards = java.predict_cards()
@@ -59,7 +59,7 @@ def test_no_card_takes_the_error_for_a_test(java: Situation) -> None:
     assert "';' expected" in fix.reasoning
 
 
-def test_after_an_edit_the_whole_suite_runs_again(java: Situation) -> None:
+def test_after_an_edit_the_whole_suite_runs_again(java: Situation):
     java.run_tests()
     java.advance(minutes=5)
     java.write("Cart.java", WRONG)
@@ -70,7 +70,7 @@ def test_after_an_edit_the_whole_suite_runs_again(java: Situation) -> None:
     assert java.problem
 
 
-def test_head_without_the_broken_file_is_offered(java: Situation) -> None:
+def test_head_without_the_broken_file_is_offered(java: Situation):
     java.commit("No run saw this commit", {"Cart.java": make_java_class("return b + a;")}, days_ago=0)
     java.write("Cart.java", BROKEN)
     java.run_tests()
@@ -79,14 +79,14 @@ def test_head_without_the_broken_file_is_offered(java: Situation) -> None:
     assert java.approve(card).summary.startswith("HEAD is complete: all 2 tests passed")
 
 
-def test_a_run_of_named_tests_that_ran_none_is_no_success(java: Situation) -> None:
+def test_a_run_of_named_tests_that_ran_none_is_no_success(java: Situation):
     java.write("Cart.java", RIGHT)
     session = java.approve(java.propose("run_tests tests=CartTest#gone"))
     assert (session.state, session.check) == (SessionState.CANNOT_RUN, None)
     assert "found no tests" in session.error
 
 
-def test_packages_that_maven_cannot_fetch_are_no_error_of_the_build(java: Situation) -> None:
+def test_packages_that_maven_cannot_fetch_are_no_error_of_the_build(java: Situation):
     java.write(
         "mvnw",
         "#!/bin/sh\necho '[WARNING] Failed to create parent directories for tracking file x.lastUpdated'\n"

@@ -25,7 +25,7 @@ def commit_history(situation: Situation) -> None:
 
 
 @pytest.mark.long
-def test_failed_tests_run_again_after_a_change(shop: Situation) -> None:
+def test_failed_tests_run_again_after_a_change(shop: Situation):
     shop.write("cart.py", WRONG_TOTAL)
     shop.record_test_run("tests/test_cart.py::test_total", passed=0)
     shop.write("cart.py", RIGHT_TOTAL + "\n", days_ago=-0.01)
@@ -37,13 +37,13 @@ def test_failed_tests_run_again_after_a_change(shop: Situation) -> None:
     assert "rerun_failing" not in shop.predict_kinds()
 
 
-def test_a_changed_text_is_no_card(pushed: Situation) -> None:
+def test_a_changed_text_is_no_card(pushed: Situation):
     pushed.record_test_run()
     pushed.write("README.md", "# Shop\n")
     assert pushed.predict_kinds() == []
 
 
-def test_one_edited_module_leads_to_its_tests_and_its_lint(pushed: Situation) -> None:
+def test_one_edited_module_leads_to_its_tests_and_its_lint(pushed: Situation):
     pushed.record_test_run()
     pushed.write("cart.py", HARMLESS_TOTAL)
     assert pushed.predict_kinds() == ["run_tests", "lint"]
@@ -53,7 +53,7 @@ TEST_OF_EMPTY_CART = "def test_empty_cart():\n    from cart import total\n    as
 
 
 @pytest.mark.long
-def test_a_new_test_is_run_first(shop: Situation) -> None:
+def test_a_new_test_is_run_first(shop: Situation):
     shop.record_test_run()
     shop.write("tests/test_empty.py", TEST_OF_EMPTY_CART)
 
@@ -68,7 +68,7 @@ def test_a_new_test_is_run_first(shop: Situation) -> None:
 
 
 @pytest.mark.long
-def test_a_test_that_fails_alone_leads_to_the_whole_suite_and_not_to_the_same_run(shop: Situation) -> None:
+def test_a_test_that_fails_alone_leads_to_the_whole_suite_and_not_to_the_same_run(shop: Situation):
     shop.write("tests/test_empty.py", TEST_OF_EMPTY_CART.replace("== 0", "== 1"))
     card = shop.predict_top_card("run_tests", Tier.CHECK)
     assert card.assignment.parameters == {"paths": ["tests/test_empty.py"]}, "where no run is known"
@@ -95,7 +95,7 @@ def test_total():
 
 
 @pytest.mark.long
-def test_an_unreliable_test_is_skipped_until_a_day(shop: Situation) -> None:
+def test_an_unreliable_test_is_skipped_until_a_day(shop: Situation):
     shop.commit("Luck", {"tests/test_cart.py": FAILS_EVERY_THIRD_TIME, ".gitignore": "counter\n.venv\n"}, days_ago=2)
     hunt = shop.approve(shop.propose('hunt_flakes {"tests": ["tests/test_cart.py::test_total"], "times": 3}'))
     assert hunt.summary.startswith("1 flaky: tests/test_cart.py::test_total ("), hunt.summary
@@ -127,7 +127,7 @@ RENAMED_TOTAL = {
 
 
 @pytest.mark.long
-def test_documentation_of_a_renamed_function_is_updated(shop: Situation) -> None:
+def test_documentation_of_a_renamed_function_is_updated(shop: Situation):
     shop.commit("Words", {"README.md": README}, days_ago=20)
     shop.run_tests()
     for name, text in RENAMED_TOTAL.items():
@@ -156,7 +156,7 @@ TOTAL_WITH_UNUSED_IMPORT = f"import os\n\n\n{RIGHT_TOTAL}"
 
 
 @pytest.mark.long
-def test_only_new_lint_findings_are_reported_and_fixed(shop: Situation) -> None:
+def test_only_new_lint_findings_are_reported_and_fixed(shop: Situation):
     shop.commit("Totals", {"cart.py": TOTAL_WITH_UNUSED_IMPORT}, days_ago=8)
     shop.record_test_run()
     assert "lint" not in shop.predict_kinds(), "what was there before is no news"
@@ -170,7 +170,7 @@ def test_only_new_lint_findings_are_reported_and_fixed(shop: Situation) -> None:
     assert "fix_lint" in shop.predict_kinds()
 
 
-def test_settings_and_lock_files_are_not_linted(shop: Situation) -> None:
+def test_settings_and_lock_files_are_not_linted(shop: Situation):
     shop.record_test_run()
     shop.write(".gitignore", "__pycache__/\n.pytest_cache/\n.venv\n*.log\n")
     shop.write("uv.lock", "version = 1\n")
@@ -178,7 +178,7 @@ def test_settings_and_lock_files_are_not_linted(shop: Situation) -> None:
 
 
 @pytest.mark.long
-def test_a_file_that_usually_changes_too_is_shown(situation: Situation) -> None:
+def test_a_file_that_usually_changes_too_is_shown(situation: Situation):
     commit_history(situation)
     situation.write("price.py", "new\n", days_ago=0.01)
     card = situation.predict_top_card("changes_together", Tier.CHECK)

@@ -24,7 +24,7 @@ def commit_conflicting_branches(situation: Situation) -> None:
     situation.checkout("tax")
 
 
-def test_an_agent_is_offered_failing_tests(shop: Situation) -> None:
+def test_an_agent_is_offered_failing_tests(shop: Situation):
     shop.commit("Max", {"cart.py": WRONG_TOTAL, "tests/test_cart.py": f"{TESTS}\n"}, days_ago=2)
     shop.run_tests()
     assert FIX_BY_AGENT not in shop.predict_kinds(), "nobody could take it"
@@ -40,7 +40,7 @@ def test_an_agent_is_offered_failing_tests(shop: Situation) -> None:
     assert FIX_BY_AGENT not in shop.predict_kinds(), "you are working on it"
 
 
-def test_an_agent_is_offered_a_conflicting_merge(situation: Situation) -> None:
+def test_an_agent_is_offered_a_conflicting_merge(situation: Situation):
     situation.assign_coding_agent()
     commit_conflicting_branches(situation)
     card = situation.predict_top_card("rehearse_merge")
@@ -53,7 +53,7 @@ def test_an_agent_is_offered_a_conflicting_merge(situation: Situation) -> None:
     )
 
 
-def test_an_agent_is_offered_an_unfinished_merge(situation: Situation) -> None:
+def test_an_agent_is_offered_an_unfinished_merge(situation: Situation):
     situation.assign_coding_agent()
     commit_conflicting_branches(situation)
     run_git_that_stops(situation.path, "merge", "-q", "main")
@@ -67,7 +67,7 @@ def test_an_agent_is_offered_an_unfinished_merge(situation: Situation) -> None:
     assert card.assignment.prompt == f"Resolve the conflicts in {NAMED_FILES}; keep what both sides meant"
 
 
-def test_an_agent_is_offered_a_finding_that_the_linter_cannot_fix(situation: Situation) -> None:
+def test_an_agent_is_offered_a_finding_that_the_linter_cannot_fix(situation: Situation):
     situation.assign_coding_agent()
     situation.commit_shop()
     situation.record_test_run()

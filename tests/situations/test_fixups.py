@@ -7,7 +7,7 @@ from tests.situations.situation import ROUNDED_TOTAL, Situation
 
 
 @pytest.mark.long
-def test_fixup_commits_are_squashed_in_rehearsal(pushed: Situation) -> None:
+def test_fixup_commits_are_squashed_in_rehearsal(pushed: Situation):
     pushed.commit("Round the total", {"cart.py": ROUNDED_TOTAL}, days_ago=0.9)
     pushed.commit("Notes", {"notes.txt": "a\n"}, days_ago=0.8)
     pushed.commit("fixup! Round the total", {"cart.py": ROUNDED_TOTAL.replace("2", "3")}, days_ago=0.7)
@@ -30,7 +30,7 @@ def test_fixup_commits_are_squashed_in_rehearsal(pushed: Situation) -> None:
 
 
 @pytest.mark.long
-def test_an_autosquash_says_at_which_commit_it_conflicts(shop: Situation) -> None:
+def test_an_autosquash_says_at_which_commit_it_conflicts(shop: Situation):
     shop.commit("Table", {"table.txt": "one\n"}, days_ago=3)
     shop.commit("Other", {"table.txt": "two\n"}, days_ago=2)
     shop.commit("fixup! Table", {"table.txt": "three\n"}, days_ago=1)
@@ -40,7 +40,7 @@ def test_an_autosquash_says_at_which_commit_it_conflicts(shop: Situation) -> Non
     assert session.summary.endswith(" in table.txt")
 
 
-def test_fixups_that_are_pushed_are_left_alone(shop: Situation) -> None:
+def test_fixups_that_are_pushed_are_left_alone(shop: Situation):
     shop.commit("Round the total", {"cart.py": ROUNDED_TOTAL}, days_ago=0.9)
     shop.commit("fixup! Round the total", {"notes.txt": "a\n"}, days_ago=0.7)
     shop.add_remote()

@@ -18,7 +18,7 @@ def check_head(shop: Situation, committed: str) -> SessionView:
 
 
 @pytest.mark.long
-def test_head_does_not_pass_without_the_uncommitted_file(shop: Situation) -> None:
+def test_head_does_not_pass_without_the_uncommitted_file(shop: Situation):
     shop.record_test_run()
     shop.commit("Prices have a module", {"cart.py": "from prices import add\ntotal = add\n"}, days_ago=0)
     shop.write("prices.py", "def add(prices):\n    return sum(prices)\n")
@@ -36,7 +36,7 @@ def test_head_does_not_pass_without_the_uncommitted_file(shop: Situation) -> Non
 
 
 @pytest.mark.long
-def test_the_next_step_says_that_your_changes_broke_a_test(shop: Situation) -> None:
+def test_the_next_step_says_that_your_changes_broke_a_test(shop: Situation):
     session = check_head(shop, RIGHT_TOTAL)
     assert session.summary.startswith("tests/test_cart.py::test_total passes without your uncommitted changes: ")
     assert "without your uncommitted changes all tests pass" in shop.problem
@@ -44,7 +44,7 @@ def test_the_next_step_says_that_your_changes_broke_a_test(shop: Situation) -> N
 
 
 @pytest.mark.long
-def test_the_next_step_says_that_a_commit_broke_a_test(shop: Situation) -> None:
+def test_the_next_step_says_that_a_commit_broke_a_test(shop: Situation):
     session = check_head(shop, WRONG_TOTAL)
     assert session.summary.startswith(
         "tests/test_cart.py::test_total fails without your uncommitted changes. On HEAD alone 1 of 1 test failed"
@@ -55,7 +55,7 @@ def test_the_next_step_says_that_a_commit_broke_a_test(shop: Situation) -> None:
     assert "check_clean_head" not in kinds
 
 
-def test_a_test_that_passes_at_head_is_named_with_that_and_needs_no_run_alone(shop: Situation) -> None:
+def test_a_test_that_passes_at_head_is_named_with_that_and_needs_no_run_alone(shop: Situation):
     shop.record_test_run(passed=2)
     shop.write("cart.py", f"# not committed\n{WRONG_TOTAL}")
     shop.record_test_run("tests/test_cart.py::test_total")
@@ -63,14 +63,14 @@ def test_a_test_that_passes_at_head_is_named_with_that_and_needs_no_run_alone(sh
     assert shop.problem.endswith("without your uncommitted changes all tests pass")
 
 
-def test_a_test_of_a_new_file_is_not_looked_for_at_head(shop: Situation) -> None:
+def test_a_test_of_a_new_file_is_not_looked_for_at_head(shop: Situation):
     shop.write("tests/test_more.py", "def test_more():\n    assert False\n")
     shop.record_test_run("tests/test_more.py::test_more")
     assert "check_clean_head" not in shop.predict_kinds()
 
 
 @pytest.mark.long
-def test_a_check_of_head_is_no_run_on_your_own_files(shop: Situation) -> None:
+def test_a_check_of_head_is_no_run_on_your_own_files(shop: Situation):
     shop.commit("Prices have a module", {"cart.py": "from prices import total\n"}, days_ago=0.1)
     shop.write("prices.py", RIGHT_TOTAL)
     shop.record_test_run()
@@ -81,7 +81,7 @@ def test_a_check_of_head_is_no_run_on_your_own_files(shop: Situation) -> None:
 
 
 @pytest.mark.long
-def test_where_head_passes_your_changes_are_the_answer_and_nothing_runs_again(shop: Situation) -> None:
+def test_where_head_passes_your_changes_are_the_answer_and_nothing_runs_again(shop: Situation):
     shop.record_test_run()
     shop.write("cart.py", "def total(prices):\n    return 0\n")
     session = shop.approve(shop.predict_top_card("run_tests"))

@@ -10,7 +10,7 @@ from tests.situations.situation import HARMLESS_TOTAL, Situation
 
 
 @pytest.mark.long
-def test_cards_of_a_check_that_failed_stay(shop: Situation) -> None:
+def test_cards_of_a_check_that_failed_stay(shop: Situation):
     """An object of git is missing for a while, and what it would show cannot be seen."""
     shop.write("notes.txt", "x\n", days_ago=40)
     shop.git("add", "notes.txt")
@@ -39,7 +39,7 @@ def test_cards_of_a_check_that_failed_stay(shop: Situation) -> None:
 @pytest.mark.parametrize("lost", [".", ".git"], ids=["the folder", "the repository in it"])
 def test_a_card_of_a_lost_repository_is_refused_and_no_decision(
     shop: Situation, monkeypatch: pytest.MonkeyPatch, lost: str
-) -> None:
+):
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(shop.path.parent))
     shop.write("cart.py", HARMLESS_TOTAL)
     card = shop.predict_card("run_tests")

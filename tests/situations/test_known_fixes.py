@@ -42,7 +42,7 @@ def broken_again(situation: Situation) -> Situation:
     return situation
 
 
-def test_a_known_fix_is_offered_while_the_test_fails(broken_again: Situation) -> None:
+def test_a_known_fix_is_offered_while_the_test_fails(broken_again: Situation):
     card = find_offered_fix(broken_again)
     assert card.tier is Tier.BLOCKS
     culprit = broken_again.git("log", "-1", "--format=%H", "--grep=Mean price")
@@ -53,7 +53,7 @@ def test_a_known_fix_is_offered_while_the_test_fails(broken_again: Situation) ->
     assert "apply_fix" not in broken_again.predict_kinds(), "you may have fixed it yourself"
 
 
-def test_a_known_fix_is_applied_and_its_landing_confirms_it(broken_again: Situation) -> None:
+def test_a_known_fix_is_applied_and_its_landing_confirms_it(broken_again: Situation):
     session = broken_again.approve(find_offered_fix(broken_again))
     assert session.result is Result.SUCCEEDED
     assert session.summary.startswith(f"The fix applies and {TEST} passes")
@@ -67,7 +67,7 @@ def test_a_known_fix_is_applied_and_its_landing_confirms_it(broken_again: Situat
     assert len(fix.corroborated_by) == 1, "another session turned the same test green"
 
 
-def test_a_test_that_fails_on_another_branch_is_not_repaired_by_a_landing_here(shop: Situation) -> None:
+def test_a_test_that_fails_on_another_branch_is_not_repaired_by_a_landing_here(shop: Situation):
     shop.checkout("-b", "discount")
     shop.commit("Mean price", {"cart.py": DIVIDING_TOTAL}, days_ago=0.02)
     shop.run_tests()
@@ -81,7 +81,7 @@ def test_a_test_that_fails_on_another_branch_is_not_repaired_by_a_landing_here(s
     assert shop.engine.adaptation.candidates() == []
 
 
-def test_a_repository_that_was_deleted_teaches_nothing(situation: Situation, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_repository_that_was_deleted_teaches_nothing(situation: Situation, caplog: pytest.LogCaptureFixture):
     break_and_fix(situation)
     shutil.rmtree(situation.path)
     situation.engine.adaptation.run_round()
@@ -89,16 +89,14 @@ def test_a_repository_that_was_deleted_teaches_nothing(situation: Situation, cap
     assert "could not be handled" not in caplog.text
 
 
-def test_a_repository_in_which_git_gives_no_answer_still_teaches(
-    situation: Situation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repository_in_which_git_gives_no_answer_still_teaches(situation: Situation, monkeypatch: pytest.MonkeyPatch):
     break_and_fix(situation)
     monkeypatch.setattr(candidates, "find_workspace_refusal", lambda workspace: Refusal("git_failed", "no answer"))
     situation.engine.adaptation.run_round()
     assert situation.engine.adaptation.candidates()
 
 
-def test_a_fix_that_the_files_have_is_not_offered(situation: Situation) -> None:
+def test_a_fix_that_the_files_have_is_not_offered(situation: Situation):
     break_and_fix(situation)
     situation.advance(minutes=1)
     situation.record_test_run(TEST, passed=0)
@@ -117,13 +115,13 @@ def test_a_fix_that_the_files_have_is_not_offered(situation: Situation) -> None:
     assert by_hand.result is Result.FAILED
 
 
-def test_a_fix_is_not_offered_for_another_error_of_the_same_test(situation: Situation) -> None:
+def test_a_fix_is_not_offered_for_another_error_of_the_same_test(situation: Situation):
     break_and_fix(situation)
     situation.commit("A typo", {"cart.py": "def total(prices):\n    return summ(prices)\n"}, days_ago=0)
     assert find_offered_fix(situation) is None
 
 
-def test_a_fix_that_does_not_apply_is_tried_once_on_the_same_files(situation: Situation) -> None:
+def test_a_fix_that_does_not_apply_is_tried_once_on_the_same_files(situation: Situation):
     break_and_fix(situation)
     situation.commit("Wrong twice", {"cart.py": "def total(prices):\n    return 0 / (0 * len(prices))\n"}, days_ago=0)
     session = situation.approve(find_offered_fix(situation))
@@ -134,7 +132,7 @@ def test_a_fix_that_does_not_apply_is_tried_once_on_the_same_files(situation: Si
     assert "apply_fix" not in situation.predict_kinds()
 
 
-def test_a_fix_after_which_the_test_still_fails_is_discarded(situation: Situation) -> None:
+def test_a_fix_after_which_the_test_still_fails_is_discarded(situation: Situation):
     break_and_fix(situation)
     tax = "def tax(price):\n    return price / (price - price)\n\n\n"
     test = "def test_total():\n    from cart import tax, total\n    assert total([1, 2]) + tax(1) == 3\n"
@@ -145,7 +143,7 @@ def test_a_fix_after_which_the_test_still_fails_is_discarded(situation: Situatio
     assert session.change_set_id is None
 
 
-def test_a_fix_that_was_rejected_is_not_offered(broken_again: Situation) -> None:
+def test_a_fix_that_was_rejected_is_not_offered(broken_again: Situation):
     broken_again.engine.adaptation.run_round()
     (fix,) = broken_again.engine.adaptation.candidates()
     assert find_offered_fix(broken_again)

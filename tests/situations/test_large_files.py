@@ -7,7 +7,7 @@ from tests.situations.situation import Situation
 
 
 @pytest.mark.long
-def test_a_large_file_in_an_unpushed_commit_is_named(pushed: Situation) -> None:
+def test_a_large_file_in_an_unpushed_commit_is_named(pushed: Situation):
     pushed.commit("Numbers", {"data/dump.bin": "0" * 60_000_000}, days_ago=0.1)
 
     card = pushed.predict_top_card("large_file", Tier.AT_RISK)
@@ -20,7 +20,7 @@ def test_a_large_file_in_an_unpushed_commit_is_named(pushed: Situation) -> None:
 
 
 @pytest.mark.long
-def test_a_dump_is_named_when_it_was_removed_again_and_when_it_is_staged(pushed: Situation) -> None:
+def test_a_dump_is_named_when_it_was_removed_again_and_when_it_is_staged(pushed: Situation):
     pushed.git("switch", "-q", "-c", "numbers")
     pushed.commit("Numbers", {"db backup.sql": "insert\n" * 300_000}, days_ago=0.3)
     (pushed.path / "db backup.sql").unlink()

@@ -10,7 +10,7 @@ TOTAL_WITH_BREAKPOINT = "def total(prices):\n    breakpoint()\n    return sum(pr
 
 
 @pytest.mark.long
-def test_an_uncommitted_breakpoint_is_named(shop: Situation) -> None:
+def test_an_uncommitted_breakpoint_is_named(shop: Situation):
     shop.run_tests()
     shop.write("cart.py", TOTAL_WITH_BREAKPOINT, days_ago=0.01)
 
@@ -31,7 +31,7 @@ def test_an_uncommitted_breakpoint_is_named(shop: Situation) -> None:
 
 
 @pytest.mark.long
-def test_what_a_prompt_of_your_own_has_shown_is_not_offered(shop: Situation) -> None:
+def test_what_a_prompt_of_your_own_has_shown_is_not_offered(shop: Situation):
     shop.write("cart.py", TOTAL_WITH_BREAKPOINT, days_ago=0.01)
     assert "leftovers" in shop.predict_kinds()
     shop.approve(shop.propose("look_for_leftovers"))
@@ -41,7 +41,7 @@ def test_what_a_prompt_of_your_own_has_shown_is_not_offered(shop: Situation) -> 
 
 
 @pytest.mark.long
-def test_a_prompt_of_your_own_looks_for_the_todos_of_today_as_a_card_does(shop: Situation) -> None:
+def test_a_prompt_of_your_own_looks_for_the_todos_of_today_as_a_card_does(shop: Situation):
     assert shop.approve(shop.propose("look_for_leftovers")).summary.endswith(", no TODOs of today")
     shop.write("cart.py", "# TODO: round it\n", days_ago=0.01)
     assert shop.approve(shop.propose("look_for_leftovers")).summary == "1 TODO: cart.py:1"
@@ -49,7 +49,7 @@ def test_a_prompt_of_your_own_looks_for_the_todos_of_today_as_a_card_does(shop: 
 
 
 @pytest.mark.long
-def test_a_breakpoint_is_named_where_the_name_of_its_file_reads_like_a_command(shop: Situation) -> None:
+def test_a_breakpoint_is_named_where_the_name_of_its_file_reads_like_a_command(shop: Situation):
     shop.run_tests()
     shop.write("x; rm -rf ~/conf.py", TOTAL_WITH_BREAKPOINT, days_ago=0.01)
     assert "run_tests" in shop.predict_kinds()
@@ -64,7 +64,7 @@ def test_a_breakpoint_is_named_where_the_name_of_its_file_reads_like_a_command(s
 
 
 @pytest.mark.long
-def test_debugging_is_removed_where_there_are_no_tests(situation: Situation) -> None:
+def test_debugging_is_removed_where_there_are_no_tests(situation: Situation):
     situation.commit("Cart", {"cart.py": RIGHT_TOTAL}, days_ago=1)
     for path in ("cart.py", "-odd.py", "two\nlines.py"):
         situation.write(path, TOTAL_WITH_BREAKPOINT, days_ago=0.01)
@@ -76,7 +76,7 @@ def test_debugging_is_removed_where_there_are_no_tests(situation: Situation) -> 
 
 
 @pytest.mark.long
-def test_landed_changes_whose_tests_passed_are_tested(shop: Situation) -> None:
+def test_landed_changes_whose_tests_passed_are_tested(shop: Situation):
     shop.write("cart.py", f"import os\n\n\n{TOTAL_WITH_BREAKPOINT}", days_ago=0.01)
     removed = shop.approve(shop.propose("remove_leftovers paths=cart.py"))
     shop.advance(minutes=1)
@@ -90,7 +90,7 @@ def test_landed_changes_whose_tests_passed_are_tested(shop: Situation) -> None:
 
 
 @pytest.mark.long
-def test_a_harmless_change_is_not_blamed_for_a_test_that_failed_before(shop: Situation) -> None:
+def test_a_harmless_change_is_not_blamed_for_a_test_that_failed_before(shop: Situation):
     shop.commit("A wish", {"tests/test_cart.py": "def test_wish():\n    import cart\n    assert cart.total([]) == 1\n"})
     shop.write("cart.py", TOTAL_WITH_BREAKPOINT, days_ago=0.01)
     removed = shop.approve(shop.propose("remove_leftovers paths=cart.py"))
@@ -98,7 +98,7 @@ def test_a_harmless_change_is_not_blamed_for_a_test_that_failed_before(shop: Sit
     assert (removed.outcome, removed.check.green) == ("succeeded", False)
 
 
-def test_an_unpushed_console_log_is_named(pushed: Situation) -> None:
+def test_an_unpushed_console_log_is_named(pushed: Situation):
     pushed.checkout("-b", "cart")
     pushed.commit("Wäre es größer?", {"src/größe äö.ts": "export const a = 1;\n  console.log(a);\n"}, days_ago=0.1)
     pushed.commit("More", {"b.txt": "b\n"}, days_ago=0.05)
@@ -107,7 +107,7 @@ def test_an_unpushed_console_log_is_named(pushed: Situation) -> None:
     assert card.reasoning == "You added `console.log` in src/größe äö.ts:2, not pushed yet."
 
 
-def test_staged_conflict_markers_block_others_and_are_not_removed(shop: Situation) -> None:
+def test_staged_conflict_markers_block_others_and_are_not_removed(shop: Situation):
     shop.write("rates.py", "<<<<<<< HEAD\na = 1\n=======\na = 2\n>>>>>>> theirs\n", days_ago=0.01)
     shop.git("add", "rates.py")
     card = shop.predict_top_card("leftovers", Tier.BLOCKS)

@@ -43,7 +43,7 @@ def install_packages(situation: Situation, ignored: str) -> None:
 
 
 @pytest.mark.long
-def test_a_lock_file_out_of_step_is_named_with_what_differs(situation: Situation) -> None:
+def test_a_lock_file_out_of_step_is_named_with_what_differs(situation: Situation):
     situation.commit(
         "Web", {"package.json": make_manifest("^7.0.0"), "package-lock.json": LOCK.format("^7.0.0")}, days_ago=5
     )
@@ -58,7 +58,7 @@ def test_a_lock_file_out_of_step_is_named_with_what_differs(situation: Situation
     assert "update_lock" not in situation.predict_kinds(), "you did it yourself"
 
 
-def test_a_lock_file_out_of_step_in_a_folder_is_named_with_its_project(situation: Situation) -> None:
+def test_a_lock_file_out_of_step_in_a_folder_is_named_with_its_project(situation: Situation):
     situation.commit(
         "Web",
         {
@@ -75,7 +75,7 @@ def test_a_lock_file_out_of_step_in_a_folder_is_named_with_its_project(situation
 
 @pytest.mark.long
 @needs_npm_and_bwrap
-def test_the_first_lock_file_of_an_installation_is_offered_as_a_diff(situation: Situation) -> None:
+def test_the_first_lock_file_of_an_installation_is_offered_as_a_diff(situation: Situation):
     install_packages(situation, "node_modules\n")
     card = situation.predict_card("update_lock")
     assert card.tier is Tier.CHECK
@@ -88,14 +88,14 @@ def test_the_first_lock_file_of_an_installation_is_offered_as_a_diff(situation: 
 
 @pytest.mark.long
 @needs_npm_and_bwrap
-def test_the_first_lock_file_is_not_offered_where_it_is_ignored(situation: Situation) -> None:
+def test_the_first_lock_file_is_not_offered_where_it_is_ignored(situation: Situation):
     install_packages(situation, "node_modules\npackage-lock.json\n")
     assert "update_lock" not in situation.predict_kinds()
 
 
 @pytest.mark.long
 @needs_npm_and_bwrap
-def test_a_command_against_your_rule_runs_once_after_allow_once(situation: Situation) -> None:
+def test_a_command_against_your_rule_runs_once_after_allow_once(situation: Situation):
     config = Home.locate(situation.home).config_file
     config.parent.mkdir(parents=True)
     config.write_text('[content]\nblock = ["npm install"]\n')

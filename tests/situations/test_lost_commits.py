@@ -60,7 +60,7 @@ def check_out_from_others(situation: Situation) -> None:
 
 
 @pytest.mark.long
-def test_commits_on_a_detached_head_are_kept_in_a_branch(shop: Situation) -> None:
+def test_commits_on_a_detached_head_are_kept_in_a_branch(shop: Situation):
     shop.checkout("--detach", days_ago=1)
     shop.commit("Try tax", {"tax.py": "RATE = 7\n"}, days_ago=0.5)
     tip = shop.commit("Use tax", {"tax.py": "RATE = 19\n"}, days_ago=0.4)
@@ -78,7 +78,7 @@ def test_commits_on_a_detached_head_are_kept_in_a_branch(shop: Situation) -> Non
 
 
 @pytest.mark.long
-def test_commits_that_a_reset_left_are_found(shop: Situation) -> None:
+def test_commits_that_a_reset_left_are_found(shop: Situation):
     tip = shop.commit("Invoices", {"bill.py": "def bill(cart):\n    return cart.total\n"}, days_ago=2)
     shop.git("reset", "-q", "--hard", "HEAD~1", days_ago=1)
     card = shop.predict_top_card("lost_commits")
@@ -87,7 +87,7 @@ def test_commits_that_a_reset_left_are_found(shop: Situation) -> None:
     assert shop.git("branch", "--contains", tip).strip() == f"rescued-{tip[:10]}"
 
 
-def test_commits_of_a_deleted_branch_are_found(shop: Situation) -> None:
+def test_commits_of_a_deleted_branch_are_found(shop: Situation):
     shop.checkout("-b", "idee/größe", days_ago=3)
     shop.commit("An idea", {"idea.py": "def idea():\n    return 42\n"}, days_ago=2)
     shop.checkout("main", days_ago=1)
@@ -100,7 +100,7 @@ def test_commits_of_a_deleted_branch_are_found(shop: Situation) -> None:
     "rewrite",
     [amend, rebase, squash, squash_merge, autosquash, reset_and_keep_files, check_out_from_others],
 )
-def test_rewritten_commits_are_not_lost(shop: Situation, rewrite: Callable[[Situation], None]) -> None:
+def test_rewritten_commits_are_not_lost(shop: Situation, rewrite: Callable[[Situation], None]):
     shop.commit("Invoices", {"bill.py": "def bill(cart):\n    return cart.total\n"}, days_ago=1)
     rewrite(shop)
     assert "lost_commits" not in shop.predict_kinds()

@@ -52,7 +52,7 @@ def assert_node_is_named(situation: Situation) -> None:
     assert situation.problem == "its tests need npm, which is not installed; install Node.js: https://nodejs.org"
 
 
-def test_missing_packages_are_upkeep_and_block_you_where_you_changed_something(situation: Situation) -> None:
+def test_missing_packages_are_upkeep_and_block_you_where_you_changed_something(situation: Situation):
     situation.commit("Web", WITHOUT_PACKAGES, days_ago=9)
     situation.predict_top_card("prepare_environment", Tier.UPKEEP)
     edit_price(situation)
@@ -64,7 +64,7 @@ def test_missing_packages_are_upkeep_and_block_you_where_you_changed_something(s
 
 
 @pytest.mark.long
-def test_packages_that_need_the_network_are_offered_with_it(situation: Situation) -> None:
+def test_packages_that_need_the_network_are_offered_with_it(situation: Situation):
     """Clawpy's cache has nothing of Maven yet."""
     print_maven_error(situation, "transfer failed: Unknown host repo.maven.apache.org")
     situation.commit("Java", MAVEN_PROJECT, days_ago=9)
@@ -83,7 +83,7 @@ def test_packages_that_need_the_network_are_offered_with_it(situation: Situation
 
 
 @pytest.mark.usefixtures("without_npm")
-def test_without_the_package_manager_its_link_is_named_instead_of_a_card(situation: Situation) -> None:
+def test_without_the_package_manager_its_link_is_named_instead_of_a_card(situation: Situation):
     situation.commit("Web", WITHOUT_PACKAGES, days_ago=9)
     edit_price(situation)
     assert_node_is_named(situation)
@@ -92,14 +92,14 @@ def test_without_the_package_manager_its_link_is_named_instead_of_a_card(situati
 
 
 @pytest.mark.usefixtures("without_npm")
-def test_the_link_of_the_package_manager_is_named_beside_another_project(situation: Situation) -> None:
+def test_the_link_of_the_package_manager_is_named_beside_another_project(situation: Situation):
     situation.commit("Web", WITHOUT_PACKAGES | API, days_ago=9)
     (situation.path / "packages/api/.venv").symlink_to(sys.prefix, target_is_directory=True)
     edit_price(situation)
     assert_node_is_named(situation)
 
 
-def test_of_two_languages_the_one_that_lacks_packages_is_installed(situation: Situation) -> None:
+def test_of_two_languages_the_one_that_lacks_packages_is_installed(situation: Situation):
     situation.commit(
         "Shop and web", WITHOUT_PACKAGES | {"pyproject.toml": '[project]\nname = "shop"\nversion = "1"\n'}, days_ago=9
     )
@@ -111,7 +111,7 @@ def test_of_two_languages_the_one_that_lacks_packages_is_installed(situation: Si
 
 def test_python_without_pytest_gets_a_virtual_environment_unless_the_console_runs_from_it(
     situation: Situation, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setattr(python_projects, "find_interpreters", lambda workspace, top: [])
     situation.commit(
         "Shop",

@@ -29,7 +29,7 @@ def both(situation: Situation) -> Situation:
 
 
 @pytest.mark.long
-def test_the_project_that_changed_is_tested_by_its_own_tool(both: Situation) -> None:
+def test_the_project_that_changed_is_tested_by_its_own_tool(both: Situation):
     both.write("packages/api/stock.py", "def left(have, sold):\n    return max(0, have - sold)\n")
     card = both.predict_top_card("run_tests", Tier.CHECK)
     assert card.assignment.parameters == {"paths": ["packages/api/stock.py"], "project": "packages/api"}
@@ -41,7 +41,7 @@ def test_the_project_that_changed_is_tested_by_its_own_tool(both: Situation) -> 
 
 @pytest.mark.long
 @pytest.mark.skipif(not (shutil.which("node") and shutil.which("npm")), reason="node and npm are not installed")
-def test_a_project_of_node_is_tested_by_its_own_tool(both: Situation) -> None:
+def test_a_project_of_node_is_tested_by_its_own_tool(both: Situation):
     both.write("packages/web/price.js", "exports.price = (cents) => Math.round(cents) / 100;\n")
     card = both.predict_top_card("run_tests")
     assert card.assignment.parameters["project"] == "packages/web"
@@ -49,7 +49,7 @@ def test_a_project_of_node_is_tested_by_its_own_tool(both: Situation) -> None:
     assert (session.check.passed, session.check.failed) == (1, 0)
 
 
-def test_a_dismissed_first_run_leaves_that_of_the_other_project(both: Situation) -> None:
+def test_a_dismissed_first_run_leaves_that_of_the_other_project(both: Situation):
     assert both.predict_kinds() == ["first_run"], "two unchanged projects have one card"
     first_card = both.predict_top_card("first_run")
     both.engine.cards.dismiss(first_card.id)
@@ -59,7 +59,7 @@ def test_a_dismissed_first_run_leaves_that_of_the_other_project(both: Situation)
 
 
 @pytest.mark.long
-def test_a_first_run_that_cannot_run_leaves_that_of_the_other_project(situation: Situation) -> None:
+def test_a_first_run_that_cannot_run_leaves_that_of_the_other_project(situation: Situation):
     for name in ("api", "web"):
         files = {path.replace("packages/api", name): text for path, text in API.items()}
         situation.commit(name, files | {f"{name}/conftest.py": "import absent_module\n"}, days_ago=20)
@@ -71,7 +71,7 @@ def test_a_first_run_that_cannot_run_leaves_that_of_the_other_project(situation:
 
 
 @pytest.mark.long
-def test_findings_of_a_project_are_fixed_in_that_project(both: Situation) -> None:
+def test_findings_of_a_project_are_fixed_in_that_project(both: Situation):
     both.commit("Tools", {"packages/tools/pyproject.toml": API["packages/api/pyproject.toml"]}, days_ago=0.5)
     for name in ("packages/api/stock.py", "packages/tools/tool.py"):
         both.write(name, "import os\n\n\ndef left(have, sold):\n    return have - sold\n", days_ago=0.01)

@@ -42,7 +42,7 @@ def wait_for_gh(situation: Situation) -> None:
 @pytest.mark.long
 def test_a_pull_request_with_requested_changes_is_named(
     situation: Situation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     install_gh(tmp_path / "bin", monkeypatch, [CHANGES_REQUESTED])
     situation.commit_shop()
     situation.git("remote", "add", "origin", "git@github.com:shop/cart.git")
@@ -65,7 +65,7 @@ def test_a_pull_request_with_requested_changes_is_named(
 
 def test_a_pull_request_that_waits_for_others_is_no_card(
     situation: Situation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     install_gh(
         tmp_path / "bin", monkeypatch, [CHANGES_REQUESTED | {"reviewDecision": "REVIEW_REQUIRED", "latestReviews": []}]
     )

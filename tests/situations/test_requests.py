@@ -34,13 +34,13 @@ from tests.support.helpers import refused
 )
 def test_what_the_repository_does_not_have_is_refused_with_its_parameter(
     shop: Situation, prompt: str, problem: str, command: str
-) -> None:
+):
     refusal = refused("bad_parameters", lambda: shop.propose(prompt))
     assert refusal.message == problem
     assert refusal.fix.startswith(f"`{command}` lists its ")
 
 
-def test_a_shallow_clone_says_how_to_get_the_commit_that_it_lacks(shop: Situation) -> None:
+def test_a_shallow_clone_says_how_to_get_the_commit_that_it_lacks(shop: Situation):
     shop.commit("A second commit", {"NOTES": ""})
     (shop.path / ".git/shallow").write_text(shop.git("rev-parse", "HEAD"))  # as `git clone --depth 1` leaves it
     refusal = refused("bad_parameters", lambda: shop.propose("bisect test=test_cart.py good=HEAD~1"))
@@ -49,7 +49,7 @@ def test_a_shallow_clone_says_how_to_get_the_commit_that_it_lacks(shop: Situatio
 
 
 @pytest.mark.long
-def test_a_request_about_a_folder_is_done_to_its_result(situation: Situation) -> None:
+def test_a_request_about_a_folder_is_done_to_its_result(situation: Situation):
     unused, failing = "import os\n", "def test_a():\n    assert 0\n"
     situation.commit_shop()
     files = {

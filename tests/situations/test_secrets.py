@@ -25,7 +25,7 @@ def make_fixup_command(situation: Situation) -> str:
 
 
 @pytest.mark.long
-def test_a_key_in_an_unpushed_commit_is_named_with_the_commands_that_take_it_out(with_key: Situation) -> None:
+def test_a_key_in_an_unpushed_commit_is_named_with_the_commands_that_take_it_out(with_key: Situation):
     card = with_key.predict_top_card("secret", Tier.AT_RISK)
     assert card.assignment.prompt == f"Do not push yet: {KEY_FILE}:2 holds an AWS access key"
     assert card.reasoning == (
@@ -41,7 +41,7 @@ def test_a_key_in_an_unpushed_commit_is_named_with_the_commands_that_take_it_out
 
 
 @pytest.mark.long
-def test_a_key_that_was_reviewed_is_warned_of_and_not_reviewed_again(with_key: Situation) -> None:
+def test_a_key_that_was_reviewed_is_warned_of_and_not_reviewed_again(with_key: Situation):
     card = with_key.predict_top_card("secret")
     with_key.approve(card)
     next_card, *_ = with_key.engine.cards.list_pending()
@@ -56,7 +56,7 @@ def test_a_key_that_was_reviewed_is_warned_of_and_not_reviewed_again(with_key: S
 
 
 @pytest.mark.long
-def test_a_key_that_was_edited_out_is_warned_of_until_the_history_is_without_it(with_key: Situation) -> None:
+def test_a_key_that_was_edited_out_is_warned_of_until_the_history_is_without_it(with_key: Situation):
     with_key.approve(with_key.predict_top_card("secret"))
     command = make_fixup_command(with_key)
     with_key.write(KEY_FILE, "KEY = None\n")
@@ -71,7 +71,7 @@ def test_a_key_that_was_edited_out_is_warned_of_until_the_history_is_without_it(
 
 @pytest.mark.long
 @pytest.mark.parametrize("is_at_same_line", [False, True])
-def test_another_key_in_a_reviewed_file_can_be_reviewed(shop: Situation, is_at_same_line: bool) -> None:
+def test_another_key_in_a_reviewed_file_can_be_reviewed(shop: Situation, is_at_same_line: bool):
     shop.write("conf.py", SETTINGS)
     shop.git("add", "conf.py")
     shop.approve(shop.predict_top_card("secret"))
@@ -88,7 +88,7 @@ def test_another_key_in_a_reviewed_file_can_be_reviewed(shop: Situation, is_at_s
 
 
 @pytest.mark.long
-def test_a_key_that_a_later_commit_removed_is_still_in_the_history(pushed: Situation) -> None:
+def test_a_key_that_a_later_commit_removed_is_still_in_the_history(pushed: Situation):
     pushed.git("switch", "-q", "-c", "upload")  # no upstream
     pushed.commit("Upload", {"upload.rb": SETTINGS}, days_ago=0.2)
     pushed.commit("No key", {"upload.rb": 'KEY = ENV["KEY"]\n'}, days_ago=0.1)
@@ -100,7 +100,7 @@ def test_a_key_that_a_later_commit_removed_is_still_in_the_history(pushed: Situa
 
 
 @pytest.mark.long
-def test_a_key_is_named_where_the_name_of_its_file_reads_like_a_command(pushed: Situation) -> None:
+def test_a_key_is_named_where_the_name_of_its_file_reads_like_a_command(pushed: Situation):
     pushed.commit("Upload", {"x; rm -rf ~/conf.py": SETTINGS}, days_ago=0.2)
 
     card = pushed.predict_top_card("secret", Tier.AT_RISK)
@@ -110,7 +110,7 @@ def test_a_key_is_named_where_the_name_of_its_file_reads_like_a_command(pushed: 
     assert session.summary.startswith("Do not push: x; rm -rf ~/conf.py:2 holds an AWS access key")
 
 
-def test_a_dismissed_secret_is_no_problem_any_more(pushed: Situation) -> None:
+def test_a_dismissed_secret_is_no_problem_any_more(pushed: Situation):
     pushed.commit("Upload", {"conf.py": SETTINGS}, days_ago=0.2)
     card = pushed.predict_top_card("secret")
     assert pushed.problem
@@ -120,7 +120,7 @@ def test_a_dismissed_secret_is_no_problem_any_more(pushed: Situation) -> None:
 
 
 @pytest.mark.long
-def test_a_staged_key_becomes_more_urgent_when_it_is_committed(pushed: Situation) -> None:
+def test_a_staged_key_becomes_more_urgent_when_it_is_committed(pushed: Situation):
     pushed.write("config.yml", f"region: eu\nkey: {KEY}\n")
     pushed.git("add", "config.yml")
 
@@ -134,7 +134,7 @@ def test_a_staged_key_becomes_more_urgent_when_it_is_committed(pushed: Situation
 
 
 @pytest.mark.long
-def test_a_key_that_is_staged_for_the_first_commit_is_named(situation: Situation) -> None:
+def test_a_key_that_is_staged_for_the_first_commit_is_named(situation: Situation):
     situation.write("config.yml", f"region: eu\nkey: {KEY}\n")
     situation.git("add", "config.yml")
     card = situation.predict_top_card("secret")
@@ -145,7 +145,7 @@ def test_a_key_that_is_staged_for_the_first_commit_is_named(situation: Situation
 
 
 @pytest.mark.long
-def test_a_committed_file_of_keys_blocks_without_a_remote_too(shop: Situation) -> None:
+def test_a_committed_file_of_keys_blocks_without_a_remote_too(shop: Situation):
     shop.git("switch", "-q", "-c", "deploy")
     shop.commit("Deploy", {".env": "DATABASE=shop\n"}, days_ago=0.1)
     card = shop.predict_card("secret")

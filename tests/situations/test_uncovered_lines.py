@@ -18,7 +18,7 @@ WITH_COVERAGE = SHOP["pyproject.toml"] + "[tool.coverage.run]\nbranch = true\n"
 """`pyproject.toml` of a project that measures which lines its tests run."""
 
 
-def test_new_lines_that_no_test_runs_are_named(shop: Situation) -> None:
+def test_new_lines_that_no_test_runs_are_named(shop: Situation):
     shop.commit("Coverage", {"pyproject.toml": WITH_COVERAGE})
     shop.write("cart.py", TOTAL_AND_GIFT, days_ago=0.01)
     assert "uncovered_lines" not in shop.predict_kinds(), "no run yet"
@@ -39,7 +39,7 @@ def test_new_lines_that_no_test_runs_are_named(shop: Situation) -> None:
     )
 
 
-def test_without_coverage_nothing_is_offered(shop: Situation) -> None:
+def test_without_coverage_nothing_is_offered(shop: Situation):
     shop.write("cart.py", TOTAL_AND_GIFT, days_ago=0.01)
     shop.run_tests()
     assert "uncovered_lines" not in shop.predict_kinds()

@@ -19,7 +19,7 @@ def commit_conflicting_branches(situation: Situation) -> None:
     situation.commit("Round the sum", {"cart.py": ROUNDED_TOTAL, "größe neu.py": "GROSS = 3\n"}, days_ago=3)
 
 
-def test_both_sides_of_a_stopped_merge_are_tested_and_nothing_moves(situation: Situation) -> None:
+def test_both_sides_of_a_stopped_merge_are_tested_and_nothing_moves(situation: Situation):
     commit_conflicting_branches(situation)
     run_git_that_stops(situation.path, "merge", "tax")
     status = situation.git("status", "--porcelain")
@@ -47,7 +47,7 @@ def test_both_sides_of_a_stopped_merge_are_tested_and_nothing_moves(situation: S
     assert situation.git("rev-parse", "HEAD", "MERGE_HEAD") == heads
 
 
-def test_a_resolved_merge_is_tested_as_it_stands(situation: Situation) -> None:
+def test_a_resolved_merge_is_tested_as_it_stands(situation: Situation):
     commit_conflicting_branches(situation)
     run_git_that_stops(situation.path, "merge", "tax")
     situation.write("cart.py", ROUNDED_TOTAL)
@@ -70,7 +70,7 @@ def test_a_resolved_merge_is_tested_as_it_stands(situation: Situation) -> None:
 
 
 @pytest.mark.parametrize("backend", ["--merge", "--apply"])
-def test_both_sides_of_a_stopped_rebase_are_tested(situation: Situation, backend: str) -> None:
+def test_both_sides_of_a_stopped_rebase_are_tested(situation: Situation, backend: str):
     commit_conflicting_branches(situation)
     situation.checkout("tax")
     situation.commit("A test of tax", {"tests/test_tax.py": "def test_tax():\n    assert True\n"}, days_ago=2)
@@ -84,7 +84,7 @@ def test_both_sides_of_a_stopped_rebase_are_tested(situation: Situation, backend
     assert "`git rebase --abort`" in session.summary
 
 
-def test_a_rebase_whose_state_is_damaged_names_what_ends_it(situation: Situation) -> None:
+def test_a_rebase_whose_state_is_damaged_names_what_ends_it(situation: Situation):
     commit_conflicting_branches(situation)
     situation.checkout("tax")
     run_git_that_stops(situation.path, "rebase", "main")
@@ -104,7 +104,7 @@ def test_a_rebase_whose_state_is_damaged_names_what_ends_it(situation: Situation
 @pytest.mark.parametrize(
     "verb, commit, subject", [("cherry-pick", "tax", "Sum with tax"), ("revert", "HEAD~1", "Round the sum")]
 )
-def test_a_commit_that_does_not_apply_is_named(situation: Situation, verb: str, commit: str, subject: str) -> None:
+def test_a_commit_that_does_not_apply_is_named(situation: Situation, verb: str, commit: str, subject: str):
     commit_conflicting_branches(situation)
     situation.commit("Round more", {"cart.py": ROUNDED_TOTAL.replace("2", "3")}, days_ago=1)
     run_git_that_stops(situation.path, verb, commit)
@@ -115,7 +115,7 @@ def test_a_commit_that_does_not_apply_is_named(situation: Situation, verb: str, 
     assert "with ours (main): the one test passed" in session.summary
 
 
-def test_a_stash_that_conflicts_when_it_is_popped_is_told(shop: Situation) -> None:
+def test_a_stash_that_conflicts_when_it_is_popped_is_told(shop: Situation):
     shop.write("cart.py", ROUNDED_TOTAL)
     shop.git("stash")
     shop.commit("Max", {"cart.py": WRONG_TOTAL}, days_ago=0.1)
@@ -126,7 +126,7 @@ def test_a_stash_that_conflicts_when_it_is_popped_is_told(shop: Situation) -> No
     assert "git reset --merge" in shop.read_transcript(session)
 
 
-def test_a_file_that_one_side_removed_conflicts_as_a_whole(shop: Situation) -> None:
+def test_a_file_that_one_side_removed_conflicts_as_a_whole(shop: Situation):
     shop.checkout("-b", "tidy")
     shop.git("rm", "-q", "cart.py", "tests/test_cart.py")
     shop.commit("No cart", days_ago=4)
@@ -138,7 +138,7 @@ def test_a_file_that_one_side_removed_conflicts_as_a_whole(shop: Situation) -> N
     assert session.summary.startswith("The merge conflicts in cart.py")
 
 
-def test_a_bisect_under_way_is_told_with_what_is_left(shop: Situation) -> None:
+def test_a_bisect_under_way_is_told_with_what_is_left(shop: Situation):
     commits = [shop.commit(f"Step {number}", {"notes.txt": str(number)}, days_ago=9 - number) for number in range(8)]
     shop.git("bisect", "start", commits[7], commits[0])
     card = shop.predict_top_card("unfinished_operation")
@@ -152,7 +152,7 @@ def test_a_bisect_under_way_is_told_with_what_is_left(shop: Situation) -> None:
     assert "unfinished_operation" not in shop.predict_kinds()
 
 
-def test_a_conflict_in_a_binary_file_is_told_where_no_test_can_run(situation: Situation) -> None:
+def test_a_conflict_in_a_binary_file_is_told_where_no_test_can_run(situation: Situation):
     situation.commit("Begin", {"src/ä b.bin": "\0\1"}, days_ago=3)
     situation.checkout("-b", "x/ü")
     situation.commit("Longer", {"src/ä b.bin": "\0\1\2"}, days_ago=2)

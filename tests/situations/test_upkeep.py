@@ -31,14 +31,14 @@ def commit_and_push(situation: Situation) -> None:
 
 
 @pytest.mark.long
-def test_a_clean_pushed_and_tested_project_has_no_cards_at_any_hour(finished: Situation) -> None:
+def test_a_clean_pushed_and_tested_project_has_no_cards_at_any_hour(finished: Situation):
     for _ in range(8):
         assert finished.predict_kinds() == []
         finished.advance(hours=3)
 
 
 @pytest.mark.long
-def test_the_first_run_of_the_tests_comes_before_upkeep(situation: Situation) -> None:
+def test_the_first_run_of_the_tests_comes_before_upkeep(situation: Situation):
     situation.commit_shop(days_ago=0)
     situation.add_remote()
     assert situation.predict_kinds() == ["first_run"]
@@ -49,13 +49,13 @@ def test_the_first_run_of_the_tests_comes_before_upkeep(situation: Situation) ->
     assert situation.predict_kinds() == ["summarise_day"]
 
 
-def test_a_repository_without_a_commit_has_no_cards(situation: Situation) -> None:
+def test_a_repository_without_a_commit_has_no_cards(situation: Situation):
     assert situation.predict_kinds() == []
     situation.write("notes.txt", "buy milk\n")
     assert situation.predict_kinds() == []
 
 
-def test_a_repository_of_texts_has_no_cards(situation: Situation) -> None:
+def test_a_repository_of_texts_has_no_cards(situation: Situation):
     situation.commit("Letters", {"letter.txt": "Dear Ada\n"}, days_ago=3)
     situation.write("letter.txt", "Dear Ada,\n")
     assert situation.predict_kinds() == []
@@ -65,7 +65,7 @@ def test_a_repository_of_texts_has_no_cards(situation: Situation) -> None:
 
 
 @pytest.mark.long
-def test_on_a_full_disk_caches_go_and_undecided_work_stays(shop: Situation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_a_full_disk_caches_go_and_undecided_work_stays(shop: Situation, monkeypatch: pytest.MonkeyPatch):
     culprit = shop.commit("Faster", {"cart.py": HARMLESS_TOTAL}, days_ago=1)
     waiting = shop.approve(shop.propose(f"rehearse_revert commit={culprit}"))
     assert waiting.change_set_id is not None
@@ -98,7 +98,7 @@ def test_on_a_full_disk_caches_go_and_undecided_work_stays(shop: Situation, monk
 
 
 @pytest.mark.long
-def test_the_day_is_summed_up_in_the_evening_with_the_commits_of_all_branches(finished: Situation) -> None:
+def test_the_day_is_summed_up_in_the_evening_with_the_commits_of_all_branches(finished: Situation):
     finished.checkout("-b", "coupons")
     finished.commit("Another coupon", {"notes.md": "Coupon\n"}, days_ago=0)
     finished.checkout("main")
@@ -112,12 +112,12 @@ def test_the_day_is_summed_up_in_the_evening_with_the_commits_of_all_branches(fi
     assert "A coupon" in finished.read_transcript(session)
 
 
-def test_a_day_without_own_work_is_not_summed_up(finished: Situation) -> None:
+def test_a_day_without_own_work_is_not_summed_up(finished: Situation):
     finished.advance(hours=10)
     assert finished.predict_kinds() == []
 
 
-def test_the_day_is_not_summed_up_at_two_in_the_morning(finished: Situation) -> None:
+def test_the_day_is_not_summed_up_at_two_in_the_morning(finished: Situation):
     commit_and_push(finished)
     finished.advance(hours=17)
     assert finished.predict_kinds() == []
@@ -138,7 +138,7 @@ def release_weekly(situation: Situation) -> None:
 
 
 @pytest.mark.long
-def test_a_late_release_is_named(situation: Situation) -> None:
+def test_a_late_release_is_named(situation: Situation):
     release_weekly(situation)
     for number in range(6):
         situation.commit(f"Fix the total of {number} carts", {"cart.py": f"new {number}\n"}, days_ago=6 - number)
@@ -154,7 +154,7 @@ def test_a_late_release_is_named(situation: Situation) -> None:
 
 
 @pytest.mark.long
-def test_the_change_log_comes_first_and_only_when_a_release_is_prepared(situation: Situation) -> None:
+def test_the_change_log_comes_first_and_only_when_a_release_is_prepared(situation: Situation):
     situation.commit("The shop", {"cart.py": "0\n", "CHANGELOG.md": CHANGE_LOG}, days_ago=20)
     situation.git("tag", "v1.0.0")
     situation.commit("Fix the total", {"cart.py": "1\n"}, days_ago=3)
@@ -175,7 +175,7 @@ def test_the_change_log_comes_first_and_only_when_a_release_is_prepared(situatio
 
 
 @pytest.mark.long
-def test_old_stashes_are_compared_with_head_and_stay(shop: Situation) -> None:
+def test_old_stashes_are_compared_with_head_and_stay(shop: Situation):
     shop.write("cart.py", ROUNDED_TOTAL)
     shop.git("stash", "push", "-q", "-m", "rounding", days_ago=22)
     shop.write("größe neu.txt", "a\n")
@@ -198,14 +198,14 @@ def test_old_stashes_are_compared_with_head_and_stay(shop: Situation) -> None:
     assert shop.git("stash", "list").count("\n") == 1, "the stashes stay"
 
 
-def test_a_stash_of_last_week_is_no_card(shop: Situation) -> None:
+def test_a_stash_of_last_week_is_no_card(shop: Situation):
     shop.write("cart.py", ROUNDED_TOTAL)
     shop.git("stash", days_ago=6)
     assert "old_stash" not in shop.predict_kinds()
 
 
 @pytest.mark.long
-def test_branches_are_compared_with_that_of_head_only_while_no_main_branch_is_known(situation: Situation) -> None:
+def test_branches_are_compared_with_that_of_head_only_while_no_main_branch_is_known(situation: Situation):
     situation.commit_shop()
     situation.git("branch", "-q", "-m", "release/2026")
     situation.checkout("-b", "mine")
@@ -221,7 +221,7 @@ def test_branches_are_compared_with_that_of_head_only_while_no_main_branch_is_kn
 
 
 @pytest.mark.long
-def test_merged_and_stale_branches_are_listed_but_not_checked_out_ones(situation: Situation) -> None:
+def test_merged_and_stale_branches_are_listed_but_not_checked_out_ones(situation: Situation):
     situation.commit_shop(days_ago=90)
     for name in ("done", "elsewhere"):
         situation.git("branch", "-q", name)

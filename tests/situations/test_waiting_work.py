@@ -10,7 +10,7 @@ from tests.situations.situation import HARMLESS_TOTAL, RIGHT_TOTAL, Situation
 
 
 @pytest.mark.long
-def test_changes_of_last_week_are_in_no_commit(pushed: Situation) -> None:
+def test_changes_of_last_week_are_in_no_commit(pushed: Situation):
     pushed.write("cart.py", "def total(prices):\n    return sum(prices) or 0\n", days_ago=4)
     pushed.write("price list.py", "def price(name):\n    return 1\n", days_ago=3.5)
     pushed.write(
@@ -29,7 +29,7 @@ def test_changes_of_last_week_are_in_no_commit(pushed: Situation) -> None:
 
 
 @pytest.mark.long
-def test_the_commands_for_uncommitted_files_name_all_of_them(pushed: Situation) -> None:
+def test_the_commands_for_uncommitted_files_name_all_of_them(pushed: Situation):
     names = [f"docs/page {number:02} [draft].md" for number in range(21)]
     for name in names:
         pushed.write(name, "# Page\n", days_ago=4)
@@ -40,7 +40,7 @@ def test_the_commands_for_uncommitted_files_name_all_of_them(pushed: Situation) 
     assert pushed.git("diff", "--cached", "--name-only", "-z").split("\0")[:-1] == ["cart.py", *names]
 
 
-def test_commits_that_were_never_pushed_are_named(pushed: Situation) -> None:
+def test_commits_that_were_never_pushed_are_named(pushed: Situation):
     pushed.git("switch", "-q", "-c", "faster", "--no-track")
     pushed.commit("Faster", {"cart.py": HARMLESS_TOTAL}, days_ago=5)
     card = pushed.predict_top_card("waiting_work")
@@ -48,7 +48,7 @@ def test_commits_that_were_never_pushed_are_named(pushed: Situation) -> None:
     assert pushed.approve(card).summary == "1 unpushed commit, nothing that should not be pushed"
 
 
-def test_commits_without_a_remote_logs_and_work_of_yesterday_are_no_card(shop: Situation) -> None:
+def test_commits_without_a_remote_logs_and_work_of_yesterday_are_no_card(shop: Situation):
     shop.commit("Faster", {"cart.py": HARMLESS_TOTAL}, days_ago=5)  # no remote
     shop.write("out.log", "x\n", days_ago=9)
     shop.write(".idea/shop.xml", "x\n", days_ago=9)
@@ -57,7 +57,7 @@ def test_commits_without_a_remote_logs_and_work_of_yesterday_are_no_card(shop: S
 
 
 @pytest.mark.long
-def test_a_dismissed_card_stays_away_for_seven_days_of_commits(pushed: Situation) -> None:
+def test_a_dismissed_card_stays_away_for_seven_days_of_commits(pushed: Situation):
     pushed.record_test_run()
     pushed.write("cart.py", HARMLESS_TOTAL)
     card = pushed.predict_top_card("run_tests")

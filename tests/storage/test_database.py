@@ -21,7 +21,7 @@ from engine.storage.state import Intent, begin_intent
 from tests.support.helpers import refused
 
 
-def test_an_event_is_in_the_ledger_before_it_is_published(database: Database, bus: EventBus) -> None:
+def test_an_event_is_in_the_ledger_before_it_is_published(database: Database, bus: EventBus):
     entries_at_wake = []
     ledger = Ledger(database)
     subscription = bus.subscribe(lambda: entries_at_wake.append(len(ledger.latest())))
@@ -31,7 +31,7 @@ def test_an_event_is_in_the_ledger_before_it_is_published(database: Database, bu
     assert ledger.latest()[0].payload == {"title": "tidy up"}
 
 
-def test_a_write_that_raises_leaves_nothing_and_publishes_nothing(database: Database, bus: EventBus) -> None:
+def test_a_write_that_raises_leaves_nothing_and_publishes_nothing(database: Database, bus: EventBus):
     subscription = bus.subscribe(lambda: None)
 
     def record_and_fail(tx: Transaction) -> None:
@@ -47,7 +47,7 @@ def test_a_write_that_raises_leaves_nothing_and_publishes_nothing(database: Data
     assert len(Ledger(database).latest()) == 1
 
 
-def test_after_a_caught_error_of_the_database_nothing_of_the_write_is_committed(database: Database) -> None:
+def test_after_a_caught_error_of_the_database_nothing_of_the_write_is_committed(database: Database):
     """Otherwise each later statement would commit by itself."""
     database.write(lambda tx: tx.record(TaskAdded(title="first")))
     database.write(lambda tx: begin_intent(tx, "kind", "subject", {}))
@@ -65,13 +65,13 @@ def test_after_a_caught_error_of_the_database_nothing_of_the_write_is_committed(
     assert len(Ledger(database).latest()) == 2
 
 
-def test_an_exit_in_a_write_is_raised_to_the_caller_and_the_writer_goes_on(database: Database) -> None:
+def test_an_exit_in_a_write_is_raised_to_the_caller_and_the_writer_goes_on(database: Database):
     with pytest.raises(SystemExit):
         database.write(lambda tx: sys.exit("no ordinary fault"))
     assert database.write(lambda tx: 7) == 7
 
 
-def test_readers_cannot_write(database: Database, clock: FakeClock) -> None:
+def test_readers_cannot_write(database: Database, clock: FakeClock):
     def write_in_reader() -> None:
         with database.read() as session:
             session.add(Intent(kind="", subject="", payload={}, begun_at=clock.now()))
@@ -80,20 +80,20 @@ def test_readers_cannot_write(database: Database, clock: FakeClock) -> None:
     refused("unwritable_home", write_in_reader)
 
 
-def test_volatile_events_are_published_but_not_stored(database: Database, bus: EventBus) -> None:
+def test_volatile_events_are_published_but_not_stored(database: Database, bus: EventBus):
     subscription = bus.subscribe(lambda: None)
     database.write(lambda tx: tx.record(SessionOutput(subject="s", last_line=3, text="...")))
     assert len(subscription.drain()) == 1
     assert Ledger(database).latest() == []
 
 
-def test_a_write_after_closing_is_refused(database: Database) -> None:
+def test_a_write_after_closing_is_refused(database: Database):
     database.close()
     with pytest.raises(Refusal, match="closing"):
         database.write(lambda _tx: None)
 
 
-def test_a_naive_instant_is_refused(database: Database) -> None:
+def test_a_naive_instant_is_refused(database: Database):
     def write_naive(tx: Transaction) -> None:
         tx.session.add(Intent(kind="", subject="", payload={}, begun_at=datetime(2026, 1, 1)))  # noqa: DTZ001
         tx.session.flush()
@@ -102,7 +102,7 @@ def test_a_naive_instant_is_refused(database: Database) -> None:
         database.write(write_naive)
 
 
-def test_a_file_that_is_no_database_is_a_damaged_home(tmp_path: Path, clock: FakeClock, bus: EventBus) -> None:
+def test_a_file_that_is_no_database_is_a_damaged_home(tmp_path: Path, clock: FakeClock, bus: EventBus):
     path = tmp_path / "clawpy.db"
     path.write_bytes(b"this is certainly not a database, whatever its name says" * 40)
     refusal = refused("damaged_home", lambda: Database(path, clock=clock, bus=bus))
@@ -111,7 +111,7 @@ def test_a_file_that_is_no_database_is_a_damaged_home(tmp_path: Path, clock: Fak
 
 def test_a_home_whose_engine_was_killed_while_it_emptied_its_log_is_whole(
     tmp_path: Path, clock: FakeClock, bus: EventBus
-) -> None:
+):
     """SQLite moves the pages of its log into the file in their order. Here only the first was moved, which says that
     the file has more pages than it has yet."""
     path, killed = tmp_path / "clawpy.db", tmp_path / "killed" / "clawpy.db"
@@ -131,7 +131,7 @@ def test_a_home_whose_engine_was_killed_while_it_emptied_its_log_is_whole(
     database.close()
 
 
-def test_commits_are_durable_and_foreign_keys_are_on(database: Database) -> None:
+def test_commits_are_durable_and_foreign_keys_are_on(database: Database):
     """SPEC 11.3 depends on these settings of SQLite."""
     with database.read() as session:
         connection = session.connection()
@@ -142,12 +142,12 @@ def test_commits_are_durable_and_foreign_keys_are_on(database: Database) -> None
         assert raw.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_a_write_inside_a_write_is_an_error(database: Database) -> None:
+def test_a_write_inside_a_write_is_an_error(database: Database):
     with pytest.raises(RuntimeError, match="inside"):
         database.write(lambda tx: database.write(lambda inner: None))
 
 
-def test_a_cached_result_is_read_again_only_after_a_commit_that_changed_its_table(database: Database) -> None:
+def test_a_cached_result_is_read_again_only_after_a_commit_that_changed_its_table(database: Database):
     reads = []
     current = database.cached("intents", lambda: reads.append(database.commits) or len(reads))
 

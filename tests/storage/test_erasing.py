@@ -29,7 +29,7 @@ SENTENCE = "The operator of this shop lives in Utrecht and never answers before 
     ],
     ids=["any case and space", "signs stay", "part of a word", "long quote", "quote of seven words", "no quote"],
 )
-def test_whole_words_and_long_quotes_are_found_and_removed(term: str, text: str, rest: str | None) -> None:
+def test_whole_words_and_long_quotes_are_found_and_removed(term: str, text: str, rest: str | None):
     terms = SearchTerms([term])
     assert terms.match(text) is (rest is not None)
     assert terms.remove_from(text) == (text if rest is None else rest)
@@ -50,7 +50,7 @@ TOLD = 'Zoë said "größer & <b>" to C:\\\\Jörg\n😀 there'
         pytest.param(json.dumps(html.escape(TOLD, quote=False)), id="XML within JSON"),
     ],
 )
-def test_a_text_is_removed_in_the_form_that_another_text_gives_it(escaped: str) -> None:
+def test_a_text_is_removed_in_the_form_that_another_text_gives_it(escaped: str):
     terms = SearchTerms([TOLD])
     rest = terms.remove_from(f"write({escaped})")
     assert "said" not in rest
@@ -58,7 +58,7 @@ def test_a_text_is_removed_in_the_form_that_another_text_gives_it(escaped: str) 
 
 
 @pytest.mark.parametrize("part", ["\\", '\\"a', "\\\na", "\\ö"], ids=["backslashes", "quotes", "lines", "letters"])
-def test_a_text_with_many_backslashes_is_searched_for_in_linear_time(part: str) -> None:
+def test_a_text_with_many_backslashes_is_searched_for_in_linear_time(part: str):
     """Otherwise this test does not end."""
     told = f"abc{part * 60}def"
     terms = SearchTerms([told])
@@ -68,7 +68,7 @@ def test_a_text_with_many_backslashes_is_searched_for_in_linear_time(part: str) 
 
 
 @given(st.text(), st.text(min_size=1))
-def test_a_term_that_is_accepted_is_removed(text: str, term: str) -> None:
+def test_a_term_that_is_accepted_is_removed(text: str, term: str):
     try:
         terms = SearchTerms([term])
     except Refusal:
@@ -76,7 +76,7 @@ def test_a_term_that_is_accepted_is_removed(text: str, term: str) -> None:
     assert len(terms.remove_from(f"{text} {term} {text}")) < len(text) * 2 + len(term) + 2
 
 
-def test_json_and_compressed_values_are_searched_too() -> None:
+def test_json_and_compressed_values_are_searched_too():
     terms = SearchTerms(["Zoë Müller"])
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.execute("CREATE TABLE notes (id INTEGER PRIMARY KEY, payload JSON, body BLOB, said TEXT)")

@@ -57,13 +57,13 @@ def handle_subjects(cursor: LedgerCursor) -> list[str]:
     return subjects
 
 
-def test_an_entry_about_changes_names_their_session_and_one_about_a_session_itself(database: Database) -> None:
+def test_an_entry_about_changes_names_their_session_and_one_about_a_session_itself(database: Database):
     database.write(lambda tx: tx.record(ChangeSetDiscarded(subject="change_1", session_id="session_2")))
     record_end(database, make_view("session_1"))
     assert [entry.session_id for entry in Ledger(database).since(0)] == ["session_2", "session_1"]
 
 
-def test_each_relevant_entry_is_handled_once_also_by_the_next_engine(database: Database, cursor: LedgerCursor) -> None:
+def test_each_relevant_entry_is_handled_once_also_by_the_next_engine(database: Database, cursor: LedgerCursor):
     record_relevant(database, "a")
     record_irrelevant(database)
     record_relevant(database, "b")
@@ -74,15 +74,13 @@ def test_each_relevant_entry_is_handled_once_also_by_the_next_engine(database: D
     assert handle_subjects(make_cursor(database)) == []
 
 
-def test_the_position_is_stored_after_a_whole_batch_of_irrelevant_entries(
-    database: Database, cursor: LedgerCursor
-) -> None:
+def test_the_position_is_stored_after_a_whole_batch_of_irrelevant_entries(database: Database, cursor: LedgerCursor):
     record_irrelevant(database, BATCH + 1)
     assert handle_subjects(cursor) == []
     assert read_position_after_write(database) == BATCH
 
 
-def test_an_unhandled_entry_and_all_after_it_come_the_next_time(database: Database, cursor: LedgerCursor) -> None:
+def test_an_unhandled_entry_and_all_after_it_come_the_next_time(database: Database, cursor: LedgerCursor):
     subjects = []
 
     def handle_at_most(limit: int) -> Callable[[Sequence[LedgerEntry]], int]:
@@ -105,7 +103,7 @@ def test_an_unhandled_entry_and_all_after_it_come_the_next_time(database: Databa
     assert handle_subjects(make_cursor(database)) == ["c"], "also for the next engine"
 
 
-def test_a_batch_that_fails_comes_again(database: Database, cursor: LedgerCursor) -> None:
+def test_a_batch_that_fails_comes_again(database: Database, cursor: LedgerCursor):
     def fail(entries: Sequence[LedgerEntry]) -> None:
         raise OSError("no")
 
@@ -115,7 +113,7 @@ def test_a_batch_that_fails_comes_again(database: Database, cursor: LedgerCursor
     assert handle_subjects(cursor) == ["a"]
 
 
-def test_a_consumer_that_was_stopped_or_died_continues_there_or_before(database: Database) -> None:
+def test_a_consumer_that_was_stopped_or_died_continues_there_or_before(database: Database):
     handled = []
 
     def handle(entry: LedgerEntry) -> None:
@@ -136,7 +134,7 @@ def test_a_consumer_that_was_stopped_or_died_continues_there_or_before(database:
     assert handled == ["session_1", "session_2", "session_2", "session_3"]
 
 
-def test_an_entry_that_is_not_ready_delays_those_after_it(database: Database) -> None:
+def test_an_entry_that_is_not_ready_delays_those_after_it(database: Database):
     ready = False
     handled = []
 
@@ -154,7 +152,7 @@ def test_an_entry_that_is_not_ready_delays_those_after_it(database: Database) ->
     assert handled == ["session_1"]
 
 
-def test_an_entry_that_always_fails_is_reported_and_skipped(database: Database) -> None:
+def test_an_entry_that_always_fails_is_reported_and_skipped(database: Database):
     handled = []
 
     def handle(entry: LedgerEntry) -> None:

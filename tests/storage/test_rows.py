@@ -27,7 +27,7 @@ def stored(database: Database) -> Database:
     return database
 
 
-def test_each_row_has_defaults_of_its_own() -> None:
+def test_each_row_has_defaults_of_its_own():
     first, second = make_task("task_1"), make_task("task_2", needs=["task_1"])
     first.needs.append("task_0")
     assert second.needs == ["task_1"]
@@ -35,7 +35,7 @@ def test_each_row_has_defaults_of_its_own() -> None:
     assert first.session_id is None
 
 
-def test_a_loaded_row_equals_that_of_the_orm(stored: Database) -> None:
+def test_a_loaded_row_equals_that_of_the_orm(stored: Database):
     with stored.read() as session:
         loaded = load(session, TaskRow, "task_1")
         by_orm = session.get(TaskRow, "task_1")
@@ -47,7 +47,7 @@ def test_a_loaded_row_equals_that_of_the_orm(stored: Database) -> None:
         assert load(session, TaskRow, "task_2") is None
 
 
-def test_what_is_changed_in_a_row_is_written_with_the_transaction(stored: Database) -> None:
+def test_what_is_changed_in_a_row_is_written_with_the_transaction(stored: Database):
 
     def change(tx: Transaction) -> None:
         row = load(tx.session, TaskRow, "task_1")
@@ -63,7 +63,7 @@ def test_what_is_changed_in_a_row_is_written_with_the_transaction(stored: Databa
         assert ask(session, TITLES) == [("tidied",)]
 
 
-def test_a_row_of_a_reading_session_is_not_written_back(stored: Database) -> None:
+def test_a_row_of_a_reading_session_is_not_written_back(stored: Database):
     """The row can be used after the session. A change of it changes nothing in the stored."""
     with stored.read() as session:
         (row,) = load_all(session, TaskRow, OPEN_TASKS)
@@ -74,7 +74,7 @@ def test_a_row_of_a_reading_session_is_not_written_back(stored: Database) -> Non
 
 
 @pytest.mark.parametrize("ids", [["task_1", "task_2"], ["task_2", "task_1"]])
-def test_of_rows_of_the_same_time_the_last_that_was_stored_is_the_newest(database: Database, ids: list[str]) -> None:
+def test_of_rows_of_the_same_time_the_last_that_was_stored_is_the_newest(database: Database, ids: list[str]):
     for id in ids:
         database.write(lambda tx, id=id: tx.session.add(make_task(id)))
     with database.read() as session:
@@ -82,7 +82,7 @@ def test_of_rows_of_the_same_time_the_last_that_was_stored_is_the_newest(databas
 
 
 @pytest.mark.parametrize("prefix, row_id", [("task_1", "task_1"), ("task_12", "task_123"), ("123", "task_123")])
-def test_a_row_is_found_by_its_id_or_by_the_only_beginning(database: Database, prefix: str, row_id: str) -> None:
+def test_a_row_is_found_by_its_id_or_by_the_only_beginning(database: Database, prefix: str, row_id: str):
     database.write(lambda tx: tx.session.add_all([make_task("task_1"), make_task("task_123")]))
     with database.read() as session:
         assert find_by_prefix(session, TaskRow, prefix, noun="task", verb="clawpy tasks").id == row_id

@@ -63,7 +63,7 @@ def read_columns(path: Path) -> dict[str, list[tuple[object, ...]]]:
         }
 
 
-def test_the_schema_has_the_columns_of_the_tables(tmp_path: Path) -> None:
+def test_the_schema_has_the_columns_of_the_tables(tmp_path: Path):
     create_or_check(tmp_path / "made.db")
     by_classes = sqlalchemy.create_engine(f"sqlite:///{tmp_path / 'by_classes.db'}")
     SQLModel.metadata.create_all(by_classes)
@@ -73,21 +73,21 @@ def test_the_schema_has_the_columns_of_the_tables(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("table, column", ENUM_COLUMNS)
-def test_a_column_of_an_enum_may_hold_its_values_and_no_others(table: str, column: str) -> None:
+def test_a_column_of_an_enum_may_hold_its_values_and_no_others(table: str, column: str):
     script = SCHEMA_FILE.read_text(encoding="utf-8")
     statement = script.partition(f"CREATE TABLE {table} (")[2].partition("\n);")[0]
     (listed,) = re.findall(rf"\b{column} IN\s*\(([^)]*)\)", statement)
     assert re.findall(r"'([^']*)'", listed) == list(ENUM_COLUMNS[table, column])
 
 
-def test_the_schema_changes_only_together_with_its_version() -> None:
+def test_the_schema_changes_only_together_with_its_version():
     """After a change of `schema.sql` raise `SCHEMA_VERSION`, and write both here. Earlier homes are refused."""
     digest = hashlib.sha256(SCHEMA_FILE.read_bytes()).hexdigest()[:16]
     assert SCHEMA_VERSION == 6
     assert digest == "b963a22a21b26900"
 
 
-def test_a_killed_start_leaves_no_half_database(tmp_path: Path) -> None:
+def test_a_killed_start_leaves_no_half_database(tmp_path: Path):
     path = tmp_path / "clawpy.db"
     (tmp_path / "clawpy.db.new").write_bytes(b"half of it")
     create_or_check(path)
@@ -95,7 +95,7 @@ def test_a_killed_start_leaves_no_half_database(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["clawpy.db"]
 
 
-def test_an_empty_database_is_damaged(tmp_path: Path) -> None:
+def test_an_empty_database_is_damaged(tmp_path: Path):
     path = tmp_path / "clawpy.db"
     path.touch()
     with pytest.raises(Refusal, match="is empty"):
@@ -103,7 +103,7 @@ def test_an_empty_database_is_damaged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version, code", [(0, "older_home"), (SCHEMA_VERSION, ""), (SCHEMA_VERSION + 1, "newer_home")])
-def test_only_a_home_of_this_version_is_opened_and_none_is_changed(tmp_path: Path, version: int, code: str) -> None:
+def test_only_a_home_of_this_version_is_opened_and_none_is_changed(tmp_path: Path, version: int, code: str):
     path = tmp_path / "clawpy.db"
     create_or_check(path)
     with closing(sqlite3.connect(path)) as connection:

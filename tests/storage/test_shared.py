@@ -9,14 +9,14 @@ from tests.support.shared_database import LocalSharedDatabase
 
 
 @pytest.mark.parametrize("version, text", [(0, "old"), (1, "old"), (2, "new")])
-def test_a_row_replaces_one_of_its_key_only_with_a_higher_version(version: int, text: str) -> None:
+def test_a_row_replaces_one_of_its_key_only_with_a_higher_version(version: int, text: str):
     shared = LocalSharedDatabase()
     shared.push("notes", [SharedRow("a", {"text": "old"}, 1)])
     shared.push("notes", [SharedRow("a", {"text": "new"}, version)])
     assert shared.documents() == [{"text": text}]
 
 
-def test_rows_of_a_topic_are_fetched_by_page_and_again_when_they_change(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_a_topic_are_fetched_by_page_and_again_when_they_change(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(shared_module, "PAGE_ROWS", 2)
     shared = LocalSharedDatabase()
     assert shared.fetch("notes", 0) == ([], 0)
@@ -32,7 +32,7 @@ def test_rows_of_a_topic_are_fetched_by_page_and_again_when_they_change(monkeypa
 
 
 @pytest.mark.parametrize("url", ["u:hunter2@h/db", "postgresql://u:hun%zzter2@h", "postgresql://u:hun ter2@h/db"])
-def test_an_invalid_url_is_refused_without_being_quoted(url: str) -> None:
+def test_an_invalid_url_is_refused_without_being_quoted(url: str):
     pytest.importorskip("psycopg")
     refusal = refused("bad_shared_url", lambda: SharedDatabase(url).connect())
     assert "hun" not in str(refusal)

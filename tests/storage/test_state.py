@@ -15,7 +15,7 @@ def read_state(database: Database, key: str) -> object:
         return state.get(session, key)
 
 
-def test_an_intent_is_unfinished_until_it_is_finished(database: Database) -> None:
+def test_an_intent_is_unfinished_until_it_is_finished(database: Database):
     intent_id = database.write(lambda tx: begin_intent(tx, "land", "chg_1", {"files": ["a"]}))
     (intent,) = unfinished_intents(database, "land")
     assert (intent.subject, intent.payload) == ("chg_1", {"files": ["a"]})
@@ -24,7 +24,7 @@ def test_an_intent_is_unfinished_until_it_is_finished(database: Database) -> Non
     assert unfinished_intents(database, "land") == []
 
 
-def test_read_then_write_loses_no_update(database: Database) -> None:
+def test_read_then_write_loses_no_update(database: Database):
     """Many threads count upwards; with one writer each sees what the one before wrote."""
 
     def increment(tx: Transaction) -> None:
@@ -38,7 +38,7 @@ def test_read_then_write_loses_no_update(database: Database) -> None:
     assert read_state(database, "count") == 200
 
 
-def test_a_deferred_value_is_stored_with_the_next_write_that_succeeds(database: Database) -> None:
+def test_a_deferred_value_is_stored_with_the_next_write_that_succeeds(database: Database):
     commits = database.commits
     state.put_with_next_write(database, "cursor", 1)
     state.put_with_next_write(database, "cursor", 2)

@@ -12,7 +12,7 @@ from tests.support.helpers import make_session_view
 from tests.support.past_run import PastRun
 
 
-def test_a_test_passed_if_it_was_measured_or_the_whole_suite_ran() -> None:
+def test_a_test_passed_if_it_was_measured_or_the_whole_suite_ran():
     assert read_verdict_on(PastRun("h", failing=("t",)), "t") is False
     assert read_verdict_on(PastRun("h"), "t") is True
     assert read_verdict_on(PastRun("h", full=False), "t") is None
@@ -20,7 +20,7 @@ def test_a_test_passed_if_it_was_measured_or_the_whole_suite_ran() -> None:
     assert read_verdict_on(PastRun("h", passed=0), "t") is None
 
 
-def test_a_flip_needs_the_same_files() -> None:
+def test_a_flip_needs_the_same_files():
     red, green = PastRun("h", failing=("t",), tree="1"), PastRun("h", tree="1")
     assert find_flipped_tests([red, green]) == [("t", "1")]
     assert find_flipped_tests([red, dataclasses.replace(green, tree="2")]) == []
@@ -40,7 +40,7 @@ BROKEN = CheckResult("go", 3, 0, errors=1, error="cart.go:2: undefined: total")
 )
 def test_what_was_wrong_besides_tests_is_with_the_session_that_ended_with_the_run(
     database: Database, session_check: CheckResult | None, error: str
-) -> None:
+):
     runs = ValidationRuns(database)
     database.write(lambda tx: runs.record(tx, check=BROKEN, session_id="sess_1", workspace="/w/shop"))
 
@@ -50,7 +50,7 @@ def test_what_was_wrong_besides_tests_is_with_the_session_that_ended_with_the_ru
     assert (last_check.errors, last_check.error) == (1, error)
 
 
-def test_the_last_result_outlives_its_session(database: Database) -> None:
+def test_the_last_result_outlives_its_session(database: Database):
     def refuse(session_id: str) -> SessionView:
         raise Refusal("unknown_session", session_id)
 

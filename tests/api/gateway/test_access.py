@@ -48,7 +48,7 @@ def make_keyring(*, is_locked: bool) -> LockedKeyring:
     return keyring
 
 
-def test_the_first_start_makes_a_token_and_the_second_finds_it(tmp_path: Path, database: Database) -> None:
+def test_the_first_start_makes_a_token_and_the_second_finds_it(tmp_path: Path, database: Database):
     keyring = MemoryKeyring()
     first = Access(make_keys(tmp_path, keyring), database)
     token = first.load_or_make()
@@ -61,7 +61,7 @@ def test_the_first_start_makes_a_token_and_the_second_finds_it(tmp_path: Path, d
     assert not second.accepts("")
 
 
-def test_without_a_keyring_and_without_consent_it_lasts_as_long_as_the_run(tmp_path: Path, database: Database) -> None:
+def test_without_a_keyring_and_without_consent_it_lasts_as_long_as_the_run(tmp_path: Path, database: Database):
     keys = Keys(Home.locate(tmp_path), environment={})
     access = Access(keys, database)
     token = access.load_or_make()
@@ -70,7 +70,7 @@ def test_without_a_keyring_and_without_consent_it_lasts_as_long_as_the_run(tmp_p
     assert not list(tmp_path.rglob("keys.json"))
 
 
-def test_a_token_of_the_environment_is_used_and_cannot_be_replaced(tmp_path: Path, database: Database) -> None:
+def test_a_token_of_the_environment_is_used_and_cannot_be_replaced(tmp_path: Path, database: Database):
     keys = make_keys(tmp_path, CLAWPY_GATEWAY_API_KEY="from-the-environment")
     access = Access(keys, database)
     assert access.load_or_make() == ""
@@ -78,7 +78,7 @@ def test_a_token_of_the_environment_is_used_and_cannot_be_replaced(tmp_path: Pat
     refused("in_environment", lambda: rotate_token(keys))
 
 
-def test_a_used_pass_is_remembered_until_it_would_have_expired(tmp_path: Path, database: Database) -> None:
+def test_a_used_pass_is_remembered_until_it_would_have_expired(tmp_path: Path, database: Database):
     access = Access(make_keys(tmp_path), database)
     access.load_or_make()
     for until in (100, 200):
@@ -87,7 +87,7 @@ def test_a_used_pass_is_remembered_until_it_would_have_expired(tmp_path: Path, d
         assert list(state.get(session, USED_PASSES_KEY).values()) == [200]
 
 
-def test_a_used_pass_stays_used_after_a_restart(tmp_path: Path, database: Database) -> None:
+def test_a_used_pass_stays_used_after_a_restart(tmp_path: Path, database: Database):
     keyring = MemoryKeyring()
     access = Access(make_keys(tmp_path, keyring), database)
     access.load_or_make()
@@ -102,7 +102,7 @@ def test_a_used_pass_stays_used_after_a_restart(tmp_path: Path, database: Databa
     assert spend_pass(restarted, other, path="/b", now=51), "a button that was not pressed still works"
 
 
-def test_a_pass_whose_use_cannot_be_stored_opens_nothing(tmp_path: Path, database: Database) -> None:
+def test_a_pass_whose_use_cannot_be_stored_opens_nothing(tmp_path: Path, database: Database):
     access = Access(make_keys(tmp_path), database)
     access.load_or_make()
     credential = access.issue_pass("POST", "/a", until=100)
@@ -111,7 +111,7 @@ def test_a_pass_whose_use_cannot_be_stored_opens_nothing(tmp_path: Path, databas
         access.spend(credential, now=50)
 
 
-def test_a_keyring_that_fails_disconnects_nobody(tmp_path: Path, database: Database) -> None:
+def test_a_keyring_that_fails_disconnects_nobody(tmp_path: Path, database: Database):
     keyring = LockedKeyring()
     keys = make_keys(tmp_path, keyring)
     access = Access(keys, database)
@@ -123,7 +123,7 @@ def test_a_keyring_that_fails_disconnects_nobody(tmp_path: Path, database: Datab
 
 
 @pytest.mark.parametrize("in_file", [False, True])
-def test_a_deleted_token_lets_nobody_in(tmp_path: Path, database: Database, in_file: bool) -> None:
+def test_a_deleted_token_lets_nobody_in(tmp_path: Path, database: Database, in_file: bool):
     keys = make_keys(tmp_path, make_keyring(is_locked=in_file))
     access = Access(keys, database)
     token = access.load_or_make(in_file=in_file)
@@ -139,7 +139,7 @@ def test_a_deleted_token_lets_nobody_in(tmp_path: Path, database: Database, in_f
 
 
 @pytest.mark.parametrize("in_file", [False, True])
-def test_a_new_token_replaces_the_old_one_and_its_passes(tmp_path: Path, database: Database, in_file: bool) -> None:
+def test_a_new_token_replaces_the_old_one_and_its_passes(tmp_path: Path, database: Database, in_file: bool):
     keys = make_keys(tmp_path, make_keyring(is_locked=in_file))
     access = Access(keys, database)
     token = access.load_or_make(in_file=in_file)
@@ -152,7 +152,7 @@ def test_a_new_token_replaces_the_old_one_and_its_passes(tmp_path: Path, databas
     assert not spend_pass(access, credential, path="/a", now=99), "a pass ends with the token of its time"
 
 
-def test_a_short_token_of_the_environment_is_refused(tmp_path: Path, database: Database) -> None:
+def test_a_short_token_of_the_environment_is_refused(tmp_path: Path, database: Database):
     access = Access(make_keys(tmp_path, CLAWPY_GATEWAY_API_KEY="let me in"), database)
     refusal = refused("weak_token", access.load_or_make)
     assert "without CLAWPY_GATEWAY_API_KEY" in refusal.fix, "while it is set, `clawpy token new` makes none"
@@ -214,7 +214,7 @@ def phone(serve: Serve) -> Phone:
 
 
 @pytest.mark.long
-def test_a_card_is_approved_from_the_phone_once(phone: Phone) -> None:
+def test_a_card_is_approved_from_the_phone_once(phone: Phone):
     engine, buttons_by_card = phone
     card_id, buttons = buttons_by_card.popitem()
     assert press_button(buttons["Approve"]).status_code == 200
@@ -225,7 +225,7 @@ def test_a_card_is_approved_from_the_phone_once(phone: Phone) -> None:
 
 
 @pytest.mark.long
-def test_each_button_of_the_phone_has_a_pass_of_its_own(phone: Phone) -> None:
+def test_each_button_of_the_phone_has_a_pass_of_its_own(phone: Phone):
     engine, buttons_by_card = phone
     card_id, buttons = buttons_by_card.popitem()
     assert press_button(buttons["Snooze"]).status_code == 200

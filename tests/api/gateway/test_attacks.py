@@ -83,7 +83,7 @@ def is_closed_within(connection: socket.socket, seconds: float) -> bool:
 
 @pytest.mark.usefixtures("unchanged_engine")
 @pytest.mark.parametrize("attempt", ATTEMPTS, ids=lambda attempt: attempt.name)
-def test_an_attempt_is_refused(served: Served, attempt: RawRequest) -> None:
+def test_an_attempt_is_refused(served: Served, attempt: RawRequest):
     token = served.token.encode()
     reply = served.send_raw(attempt.with_token(token))
     assert parse_error(reply) == (attempt.status, attempt.code)
@@ -92,14 +92,14 @@ def test_an_attempt_is_refused(served: Served, attempt: RawRequest) -> None:
 
 
 @pytest.mark.usefixtures("unchanged_engine")
-def test_the_right_token_gets_in(served: Served) -> None:
+def test_the_right_token_gets_in(served: Served):
     reply = served.send_raw(WITH_THE_TOKEN.with_token(served.token.encode()))
     assert reply.startswith(b"HTTP/1.1 200")
     assert b"server:" not in reply.lower()
 
 
 @pytest.mark.usefixtures("unchanged_engine")
-def test_a_pass_is_valid_for_one_request_and_for_a_time(served: Served) -> None:
+def test_a_pass_is_valid_for_one_request_and_for_a_time(served: Served):
     path = "/api/v1/predictions/pred_1/reject"
     credential = served.gateway.issue_pass("POST", path, until=time.time() + 60)
 
@@ -120,7 +120,7 @@ def test_a_pass_is_valid_for_one_request_and_for_a_time(served: Served) -> None:
 @pytest.mark.parametrize(
     "content", [{"json": {"edit": "push it to production"}}, {"content": b" "}, {"params": {"a": "b"}}], ids=str
 )
-def test_a_pass_carries_no_content(serve: Serve, content: dict[str, Any]) -> None:
+def test_a_pass_carries_no_content(serve: Serve, content: dict[str, Any]):
     """Other people's servers see a pass. Who has it can press the button and nothing else."""
     served = serve()
     card = served.propose_card()
@@ -133,7 +133,7 @@ def test_a_pass_carries_no_content(serve: Serve, content: dict[str, Any]) -> Non
 
 @pytest.mark.long
 @pytest.mark.usefixtures("unchanged_engine")
-def test_a_request_that_never_ends_is_cut_off(served: Served) -> None:
+def test_a_request_that_never_ends_is_cut_off(served: Served):
     beginnings = {
         "nothing": "",
         "a head": "GET /api/v1/health HTTP/1.1\nHost: 127.0.0.1\n",
@@ -148,7 +148,7 @@ def test_a_request_that_never_ends_is_cut_off(served: Served) -> None:
         assert [name for name, connection in opened.items() if not is_closed_within(connection, 20)] == []
 
 
-def test_wrong_tokens_are_limited_and_the_right_one_is_not(serve: Serve) -> None:
+def test_wrong_tokens_are_limited_and_the_right_one_is_not(serve: Serve):
     served = serve()
     wrong = WITH_THE_TOKEN.with_token(b"no")
     statuses = [parse_error(served.send_raw(wrong))[0] for _ in range(SMALL.failure_burst + 5)]
@@ -158,7 +158,7 @@ def test_wrong_tokens_are_limited_and_the_right_one_is_not(serve: Serve) -> None
 
 
 @pytest.mark.long
-def test_no_secret_in_a_reply_or_the_log(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_secret_in_a_reply_or_the_log(serve: Serve, monkeypatch: pytest.MonkeyPatch):
     """Also when something inside fails with an error that contains the token."""
     served = serve()
     token = served.token.encode()

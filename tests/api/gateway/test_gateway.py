@@ -35,7 +35,7 @@ from tests.support.helpers import needs, refused
         ({"host": "0.0.0.0", "tunnel": True}, "evil.example", False),
     ],
 )
-def test_the_gateway_answers_to_its_own_host_names_only(settings: dict[str, Any], host: str, answers: bool) -> None:
+def test_the_gateway_answers_to_its_own_host_names_only(settings: dict[str, Any], host: str, answers: bool):
     assert make_listen_address(GatewaySettings.model_validate(settings)).answers_to(host) is answers
 
 
@@ -49,12 +49,12 @@ def test_the_gateway_answers_to_its_own_host_names_only(settings: dict[str, Any]
         ({"certificateKey": __file__}, "no_certificate"),
     ],
 )
-def test_unsafe_addresses_are_refused(settings: dict[str, Any], code: str) -> None:
+def test_unsafe_addresses_are_refused(settings: dict[str, Any], code: str):
     refused(code, lambda: make_listen_address(GatewaySettings.model_validate(settings)))
 
 
 @pytest.mark.parametrize("options", [{"port": 65536}, {"port": -1}, {"host": "nonsense"}, {"host": "127.0.0.1:80"}])
-def test_an_invalid_address_is_refused(options: dict[str, Any]) -> None:
+def test_an_invalid_address_is_refused(options: dict[str, Any]):
     refused("bad_address", lambda: apply_options(GatewaySettings(), options))
 
 
@@ -76,7 +76,7 @@ def make_certificate(folder: Path) -> Path:
 
 
 @pytest.mark.long
-def test_a_gateway_that_ended_by_itself_is_reported(serve: Serve) -> None:
+def test_a_gateway_that_ended_by_itself_is_reported(serve: Serve):
     served = serve()
     served.server.close()
     served.gateway.apply_settings()
@@ -89,7 +89,7 @@ def test_a_gateway_that_ended_by_itself_is_reported(serve: Serve) -> None:
 
 
 @pytest.mark.long
-def test_the_gateway_opens_and_closes_as_the_settings_say(serve: Serve) -> None:
+def test_the_gateway_opens_and_closes_as_the_settings_say(serve: Serve):
     served = serve()
     gateway, settings = served.gateway, served.engine.settings
     gateway.close()
@@ -111,7 +111,7 @@ def test_the_gateway_opens_and_closes_as_the_settings_say(serve: Serve) -> None:
 
 
 @pytest.mark.long
-def test_a_new_token_waits_until_it_is_shown(serve: Serve) -> None:
+def test_a_new_token_waits_until_it_is_shown(serve: Serve):
     """The settings open the gateway while nobody is there. The operator who then opens it is shown the token."""
     served = serve()
     served.gateway.close()
@@ -136,7 +136,7 @@ def test_a_new_token_waits_until_it_is_shown(serve: Serve) -> None:
 
 
 @pytest.mark.long
-def test_a_port_in_use_is_reported_once(serve: Serve) -> None:
+def test_a_port_in_use_is_reported_once(serve: Serve):
     served = serve()
     served.gateway.close()
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -154,7 +154,7 @@ def test_a_port_in_use_is_reported_once(serve: Serve) -> None:
     assert served.gateway.state().listening
 
 
-def test_a_gateway_that_was_opened_by_hand_takes_on_names_and_origins_of_the_settings(serve: Serve) -> None:
+def test_a_gateway_that_was_opened_by_hand_takes_on_names_and_origins_of_the_settings(serve: Serve):
     """`clawpy config set gateway.hosts …` while `clawpy serve` runs cuts no connection."""
     served = serve()
     renamed = {"Host": "laptop.tail1234.ts.net", "Origin": "https://phone.example"}
@@ -174,7 +174,7 @@ def test_a_gateway_that_was_opened_by_hand_takes_on_names_and_origins_of_the_set
 
 
 @pytest.mark.long
-def test_with_a_certificate_it_speaks_tls(serve: Serve) -> None:
+def test_with_a_certificate_it_speaks_tls(serve: Serve):
     served = serve()
     served.gateway.close()
     file = make_certificate(served.folder)
@@ -190,7 +190,7 @@ def test_with_a_certificate_it_speaks_tls(serve: Serve) -> None:
     refused("bad_certificate", lambda: served.gateway.open(port=0, certificate=str(file)))
 
 
-def test_a_locked_key_is_refused_and_nobody_is_asked(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_locked_key_is_refused_and_nobody_is_asked(tmp_path: Path, capfd: pytest.CaptureFixture[str]):
     """OpenSSL would ask for the pass phrase on the terminal, in the middle of the console."""
     key_file = tmp_path / "key.pem"
     run_openssl("genrsa", "-aes256", "-passout", "pass:secret", "-out", str(key_file))

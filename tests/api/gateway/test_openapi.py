@@ -9,7 +9,7 @@ from tests.api.gateway.calls import request
 from tests.api.gateway.served import Serve, Served
 
 
-def test_the_document_has_every_path_an_example_and_every_reply(served: Served) -> None:
+def test_the_document_has_every_path_an_example_and_every_reply(served: Served):
     document = request(served, "GET", "/openapi.json")
     assert set(document["paths"]) == {
         "/api/v1/health", "/api/v1/twin/predict", "/api/v1/twin/serve", "/api/v1/crosspoll/trigger",
@@ -38,7 +38,7 @@ def test_the_document_has_every_path_an_example_and_every_reply(served: Served) 
 
 
 @pytest.mark.long
-def test_every_reply_is_as_documented(serve: Serve) -> None:
+def test_every_reply_is_as_documented(serve: Serve):
     from tests.api.gateway.fuzz import UNHURRIED, fuzz  # Schemathesis takes a second to import
 
     counts = fuzz(serve(limits=UNHURRIED), 60)

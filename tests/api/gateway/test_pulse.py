@@ -13,7 +13,7 @@ from tests.api.gateway.served import SMALL, Serve, Served
 
 
 @pytest.mark.long
-def test_a_new_card_and_its_execution_are_sent(served: Served) -> None:
+def test_a_new_card_and_its_execution_are_sent(served: Served):
     with listening(served) as listener:
         answer = listener.subscribe()
         assert (answer["type"], answer["channels"]) == ("subscribed", ["crosspoll"])
@@ -30,7 +30,7 @@ def test_a_new_card_and_its_execution_are_sent(served: Served) -> None:
         assert done["id"] > new["id"]
 
 
-def test_the_number_of_pending_cards_is_sent_when_it_changes(served: Served) -> None:
+def test_the_number_of_pending_cards_is_sent_when_it_changes(served: Served):
     with listening(served) as listener:
         listener.subscribe()
         before = listener.receive_until("crosspoll.status")["status"]["pending"]
@@ -40,7 +40,7 @@ def test_the_number_of_pending_cards_is_sent_when_it_changes(served: Served) -> 
 
 
 @pytest.mark.parametrize("stopped", ["PAUSED", "DISABLED"])
-def test_pause_and_resume_are_sent(served: Served, stopped: str) -> None:
+def test_pause_and_resume_are_sent(served: Served, stopped: str):
     paused = StateChanged(before="WATCHING", after=stopped, cause="3 dismissals in a row")
     resumed = StateChanged(before=stopped, after="WATCHING", cause="resumed")
     with listening(served) as listener:
@@ -51,7 +51,7 @@ def test_pause_and_resume_are_sent(served: Served, stopped: str) -> None:
         assert listener.receive_until("crosspoll.resumed")["id"]
 
 
-def test_events_of_no_channel_are_not_sent(served: Served) -> None:
+def test_events_of_no_channel_are_not_sent(served: Served):
     with listening(served) as listener:
         listener.subscribe()
         listener.receive_until("crosspoll.status")
@@ -63,7 +63,7 @@ def test_events_of_no_channel_are_not_sent(served: Served) -> None:
         assert not re.search("task_1|secret plans", str(messages))
 
 
-def test_a_client_resumes_after_its_last_message_and_misses_nothing(served: Served) -> None:
+def test_a_client_resumes_after_its_last_message_and_misses_nothing(served: Served):
     with listening(served) as listener:
         listener.subscribe()
         listener.receive_until("crosspoll.status")
@@ -76,7 +76,7 @@ def test_a_client_resumes_after_its_last_message_and_misses_nothing(served: Serv
 
 
 @pytest.mark.long
-def test_a_client_resumes_from_before_the_gateway_opened(serve: Serve) -> None:
+def test_a_client_resumes_from_before_the_gateway_opened(serve: Serve):
     """The gateway reads the ledger many times for it."""
     served = serve()
     newest = expire(served, 1200)
@@ -85,7 +85,7 @@ def test_a_client_resumes_from_before_the_gateway_opened(serve: Serve) -> None:
         assert listener.receive_expired_ids(1200) == list(range(newest - 1199, newest + 1))
 
 
-def test_a_client_that_was_away_too_long_is_told_to_read_the_state_again(serve: Serve) -> None:
+def test_a_client_that_was_away_too_long_is_told_to_read_the_state_again(serve: Serve):
     served = serve(limits=replace(SMALL, resume_events=10))
     with listening(served) as first, listening(served) as listener:
         first.subscribe()
@@ -98,7 +98,7 @@ def test_a_client_that_was_away_too_long_is_told_to_read_the_state_again(serve: 
         assert listener.receive()[0]["type"] == "crosspoll.status"
 
 
-def test_calls_of_json_rpc_are_answered_on_the_same_socket(served: Served) -> None:
+def test_calls_of_json_rpc_are_answered_on_the_same_socket(served: Served):
     with listening(served) as listener:
         listener.send({"jsonrpc": "2.0", "id": 7, "method": "pulse.crosspoll.status"})
         reply = json.loads(listener.connection.recv(timeout=10))
@@ -124,14 +124,14 @@ def test_calls_of_json_rpc_are_answered_on_the_same_socket(served: Served) -> No
         b"{}",
     ],
 )
-def test_a_message_that_is_not_understood_is_answered_with_an_error(served: Served, text: str | bytes) -> None:
+def test_a_message_that_is_not_understood_is_answered_with_an_error(served: Served, text: str | bytes):
     with listening(served) as listener:
         listener.connection.send(text)
         assert listener.receive()[0]["error"]["code"] == "bad_request"
         assert listener.subscribe()["type"] == "subscribed"
 
 
-def test_a_token_may_come_as_a_subprotocol(served: Served) -> None:
+def test_a_token_may_come_as_a_subprotocol(served: Served):
     subprotocols = ["pulse", f"bearer.{served.token}"]
     with listening(served, additional_headers={}, subprotocols=subprotocols) as listener:
         assert listener.connection.subprotocol == "pulse"
@@ -141,7 +141,7 @@ def test_a_token_may_come_as_a_subprotocol(served: Served) -> None:
 
 
 @pytest.mark.long
-def test_an_allowed_page_may_listen(serve: Serve) -> None:
+def test_an_allowed_page_may_listen(serve: Serve):
     served = serve()
     served.gateway.close()
     served.engine.settings.set("gateway.origins", ["https://phone.example"])

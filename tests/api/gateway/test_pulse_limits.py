@@ -48,12 +48,12 @@ def count_connections(served: Served) -> int:
 
 
 @pytest.mark.long
-def test_a_client_that_does_not_subscribe_is_disconnected(serve: Serve) -> None:
+def test_a_client_that_does_not_subscribe_is_disconnected(serve: Serve):
     with listening(serve(limits=replace(SMALL, subscribe_seconds=0.4))) as listener:
         assert read_closing(listener) == (1008, "subscribe first")
 
 
-def test_a_client_that_sends_too_many_messages_is_disconnected(served: Served) -> None:
+def test_a_client_that_sends_too_many_messages_is_disconnected(served: Served):
     with listening(served) as listener:
         listener.subscribe()
         for _ in range(SMALL.message_burst):  # no more: who writes to a closed line may never read why it closed
@@ -61,7 +61,7 @@ def test_a_client_that_sends_too_many_messages_is_disconnected(served: Served) -
         assert read_closing(listener) == (1008, "too many messages")
 
 
-def test_a_message_that_is_too_large_ends_the_connection(served: Served) -> None:
+def test_a_message_that_is_too_large_ends_the_connection(served: Served):
     with listening(served) as listener:
         listener.subscribe()
         listener.connection.send(" " * (SMALL.body + 1))
@@ -69,7 +69,7 @@ def test_a_message_that_is_too_large_ends_the_connection(served: Served) -> None
 
 
 @pytest.mark.long
-def test_a_client_that_does_not_read_is_cut_off_and_delays_no_other(serve: Serve) -> None:
+def test_a_client_that_does_not_read_is_cut_off_and_delays_no_other(serve: Serve):
     served = serve(limits=replace(SMALL, stall_seconds=1.0))
     with listening(served) as quick, silent_client(served):
         quick.subscribe()
@@ -84,7 +84,7 @@ def test_a_client_that_does_not_read_is_cut_off_and_delays_no_other(serve: Serve
 
 
 @pytest.mark.long
-def test_a_client_that_reads_slowly_is_not_cut_off_and_misses_nothing(serve: Serve) -> None:
+def test_a_client_that_reads_slowly_is_not_cut_off_and_misses_nothing(serve: Serve):
     """It reads so little that no space becomes free in the gateway's own buffer, for four times as long as a client
     that reads nothing may stay."""
     stall_seconds, chunk_bytes, rounds, frame_bytes = 1.0, 2048, 60, 600_000
@@ -111,7 +111,7 @@ def test_a_client_that_reads_slowly_is_not_cut_off_and_misses_nothing(serve: Ser
 
 
 @pytest.mark.long
-def test_pings_of_a_client_that_does_not_read_the_answers_take_no_memory(serve: Serve) -> None:
+def test_pings_of_a_client_that_does_not_read_the_answers_take_no_memory(serve: Serve):
     served = serve(limits=replace(SMALL, stall_seconds=0.4))
     pings = (bytes([0x89, 0x80 | 125]) + b"\0\0\0\0" + b"x" * 125) * 4000
     with silent_client(served) as client:
@@ -126,7 +126,7 @@ def test_pings_of_a_client_that_does_not_read_the_answers_take_no_memory(serve: 
             assert time.monotonic() < end, "its connection is still there"
 
 
-def test_a_new_token_disconnects_everybody(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_token_disconnects_everybody(serve: Serve, monkeypatch: pytest.MonkeyPatch):
     from engine.api.gateway import access, pulse
 
     monkeypatch.setattr(pulse, "TOKEN_POLL_S", 0.1)
@@ -142,7 +142,7 @@ def test_a_new_token_disconnects_everybody(serve: Serve, monkeypatch: pytest.Mon
 
 
 @pytest.mark.long
-def test_closing_disconnects_listeners(serve: Serve) -> None:
+def test_closing_disconnects_listeners(serve: Serve):
     served = serve()
     with listening(served) as listener:
         listener.subscribe()

@@ -15,7 +15,7 @@ from tests.api.gateway.calls import call, request, trigger
 from tests.api.gateway.served import Serve, Served
 
 
-def test_the_newest_pending_predictions_are_listed(served: Served) -> None:
+def test_the_newest_pending_predictions_are_listed(served: Served):
     cards = [served.propose_card() for _ in range(4)]
     document = request(served, "GET", "/twin/predict")
     replies.Predictions.model_validate(document)
@@ -26,12 +26,12 @@ def test_the_newest_pending_predictions_are_listed(served: Served) -> None:
 
 
 @pytest.mark.parametrize("count, status", [(1_000, 200), (1_001, 422)])
-def test_every_card_that_can_wait_is_listed(served: Served, count: int, status: int) -> None:
+def test_every_card_that_can_wait_is_listed(served: Served, count: int, status: int):
     request(served, "GET", f"/twin/predict?count={count}", status)
     assert ("error" in call(served, "pulse.predictions.latest", {"count": count})) is (status == 422)
 
 
-def test_a_card_is_rejected_taken_back_and_snoozed(served: Served, engine: Engine) -> None:
+def test_a_card_is_rejected_taken_back_and_snoozed(served: Served, engine: Engine):
     card = served.propose_card()
     assert request(served, "POST", f"/predictions/{card.id}/reject")["prediction"]["status"] == "rejected"
     assert engine.cards.get(card.id).decided_by is DecidedBy.API
@@ -44,12 +44,12 @@ def test_a_card_is_rejected_taken_back_and_snoozed(served: Served, engine: Engin
     assert snoozed_longer["snoozedUntil"] > snoozed["snoozedUntil"]
 
 
-def test_the_beginning_of_an_id_is_not_enough(served: Served) -> None:
+def test_the_beginning_of_an_id_is_not_enough(served: Served):
     card = served.propose_card()
     assert request(served, "POST", f"/predictions/{card.id[:-1]}/confirm", 404)["error"]["code"] == "unknown_card"
 
 
-def test_config_is_changed_for_this_run_only(served: Served, engine: Engine) -> None:
+def test_config_is_changed_for_this_run_only(served: Served, engine: Engine):
     body = {
         "enabled": True, "intervalMs": 900_000, "costCapPerHour": 1.5, "autoExecuteThreshold": 0.9,
         "quietHoursStart": 22, "quietHoursEnd": 7,
@@ -78,14 +78,14 @@ def test_config_is_changed_for_this_run_only(served: Served, engine: Engine) -> 
         {"costCapPerDay": 5},
     ],
 )
-def test_config_out_of_bounds_changes_nothing(served: Served, engine: Engine, body: dict[str, Any]) -> None:
+def test_config_out_of_bounds_changes_nothing(served: Served, engine: Engine, body: dict[str, Any]):
     before = engine.settings.current
     assert request(served, "PATCH", "/crosspoll/config", 422, json=body)["error"]["code"] == "bad_arguments"
     assert engine.settings.current == before
 
 
 @pytest.mark.long
-def test_switched_off_for_this_run_nothing_runs(serve: Serve) -> None:
+def test_switched_off_for_this_run_nothing_runs(serve: Serve):
     served = serve()
     card = served.propose_card()
     assert request(served, "PATCH", "/crosspoll/config", json={"enabled": False})["crossPollStatus"]["enabled"] is False
@@ -99,7 +99,7 @@ def test_switched_off_for_this_run_nothing_runs(serve: Serve) -> None:
     assert trigger(served, {"predictionId": card.id})["triggered"] is True
 
 
-def test_the_twin_falls_back_to_the_best_card(serve: Serve) -> None:
+def test_the_twin_falls_back_to_the_best_card(serve: Serve):
     served = serve()
     body = {"messages": [{"role": "user", "content": "morning"}], "temperature": 0.3, "max_tokens": 200}
     assert request(served, "POST", "/twin/serve", 409, json=body)["error"]["code"] == "nothing_to_predict"
@@ -111,7 +111,7 @@ def test_the_twin_falls_back_to_the_best_card(serve: Serve) -> None:
     assert other["error"]["code"] == "another_model"
 
 
-def test_the_twin_model_is_asked_within_its_bounds(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_twin_model_is_asked_within_its_bounds(served: Served, monkeypatch: pytest.MonkeyPatch):
     questions: list[tuple[str, Question]] = []
 
     def answer(model: str, question: Question) -> Answer:
@@ -139,7 +139,7 @@ def test_the_twin_model_is_asked_within_its_bounds(served: Served, monkeypatch: 
 
 
 @pytest.mark.long
-def test_rpc_reads_triggers_and_refuses_as_the_paths_do(served: Served, engine: Engine) -> None:
+def test_rpc_reads_triggers_and_refuses_as_the_paths_do(served: Served, engine: Engine):
     card = served.propose_card()
     latest = call(served, "pulse.predictions.latest", {"count": 5})
     assert (latest["jsonrpc"], latest["id"]) == ("2.0", 1)
@@ -154,7 +154,7 @@ def test_rpc_reads_triggers_and_refuses_as_the_paths_do(served: Served, engine: 
     assert (hinted["triggered"], hinted["targetChannel"]) == (False, "research")
 
 
-def test_a_body_that_is_not_declared_as_json_is_named(served: Served) -> None:
+def test_a_body_that_is_not_declared_as_json_is_named(served: Served):
     """`curl -d` alone says that it sends a form. The error names this, and finds no fault with the body."""
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     wrong = request(served, "PATCH", "/crosspoll/config", 422, content=b'{"enabled": true}', headers=form)["error"]
@@ -166,20 +166,20 @@ def test_a_body_that_is_not_declared_as_json_is_named(served: Served) -> None:
     assert several["message"].startswith("it must be one JSON object")
 
 
-def test_pulse_without_a_websocket_says_so(served: Served) -> None:
+def test_pulse_without_a_websocket_says_so(served: Served):
     reply = served.ask("GET", "/pulse")
     assert (reply.status_code, reply.headers["upgrade"]) == (426, "websocket")
     assert reply.json()["error"]["message"] == "only a WebSocket client can read this path"
 
 
-def test_an_argument_that_does_not_exist_is_named(served: Served) -> None:
+def test_an_argument_that_does_not_exist_is_named(served: Served):
     path = f"/predictions/{served.propose_card().id}/confirm"
     assert (
         request(served, "POST", path, 422, json={"wait": True})["error"]["message"] == "wait: there is no such argument"
     )
 
 
-def test_no_telemetry_is_sent(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_telemetry_is_sent(engine: Engine, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("FASTAPI_OTEL_AUTO_CONFIGURE", "true")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9")
     address = replace(make_listen_address(engine.settings.current.gateway), port=0)

@@ -53,7 +53,7 @@ def make_ways_to_approve(served: Served, card_id: str, client: httpx.Client) -> 
 
 @pytest.mark.long
 @pytest.mark.parametrize("first", range(4), ids=["path", "rpc", "console", "socket"])
-def test_a_card_that_is_approved_a_hundred_times_at_once_runs_once(served: Served, first: int) -> None:
+def test_a_card_that_is_approved_a_hundred_times_at_once_runs_once(served: Served, first: int):
     card = served.propose_card()
     start = threading.Barrier(ATTEMPTS)
     with httpx.Client(base_url=served.url, headers=served.headers, timeout=60, trust_env=False) as client:

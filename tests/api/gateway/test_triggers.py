@@ -17,16 +17,14 @@ from tests.support.helpers import refused
 
 
 @pytest.mark.parametrize("mismatch", [{"hint": "Delete the project"}, {"targetChannel": "garden"}], ids=str)
-def test_a_trigger_that_describes_another_card_approves_none(
-    served: Served, engine: Engine, mismatch: dict[str, str]
-) -> None:
+def test_a_trigger_that_describes_another_card_approves_none(served: Served, engine: Engine, mismatch: dict[str, str]):
     card = served.propose_card()
     document = trigger(served, {"predictionId": card.id} | mismatch, 409)
     assert document["error"]["code"] == "another_card"
     assert engine.cards.get(card.id).status is Status.PENDING
 
 
-def test_a_trigger_approves_the_card_that_it_describes(served: Served, engine: Engine) -> None:
+def test_a_trigger_approves_the_card_that_it_describes(served: Served, engine: Engine):
     card = served.propose_card()
     described = {"predictionId": card.id, "targetChannel": "research", "hint": card.assignment.prompt, "force": False}
     document = trigger(served, described)
@@ -35,7 +33,7 @@ def test_a_trigger_approves_the_card_that_it_describes(served: Served, engine: E
     engine.sessions.wait(document["session"]["id"], 20)
 
 
-def test_the_card_of_a_programs_hint_waits_for_the_operator(served: Served, engine: Engine) -> None:
+def test_the_card_of_a_programs_hint_waits_for_the_operator(served: Served, engine: Engine):
     """Without an id it is no approval. The human gate is asked as for what runs by itself, and `force` does not open
     it."""
     body = {"targetChannel": "koji-core", "force": True, "workspace": None}
@@ -51,7 +49,7 @@ def test_the_card_of_a_programs_hint_waits_for_the_operator(served: Served, engi
     assert len(engine.cards.list_pending()) == pending + 1
 
 
-def test_an_agent_that_names_its_channel_asks_and_does_not_approve(served: Served, engine: Engine) -> None:
+def test_an_agent_that_names_its_channel_asks_and_does_not_approve(served: Served, engine: Engine):
     card = served.propose_card("report_branches days=9")
     body = {"predictionId": card.id, "fromChannel": "garden"}
     assert trigger(served, body)["triggered"] is False
@@ -63,7 +61,7 @@ def test_an_agent_that_names_its_channel_asks_and_does_not_approve(served: Serve
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_a_programs_trigger_passes_every_rail(served: Served, engine: Engine, force: bool) -> None:
+def test_a_programs_trigger_passes_every_rail(served: Served, engine: Engine, force: bool):
     hint = "report_branches days=8" if force else "summarise_day"
     document = trigger(served, {"hint": hint, "force": force})
     [logged] = [entry for entry in engine.safety.log() if entry.prediction_id == document["prediction"]["id"]]
@@ -87,11 +85,11 @@ def test_a_programs_trigger_passes_every_rail(served: Served, engine: Engine, fo
         ({"Hint": "x"}, 422, "bad_arguments"),
     ],
 )
-def test_wrong_triggers_are_refused(served: Served, body: dict[str, Any], status: int, code: str) -> None:
+def test_wrong_triggers_are_refused(served: Served, body: dict[str, Any], status: int, code: str):
     assert trigger(served, body, status)["error"]["code"] == code
 
 
-def test_a_folder_that_is_not_watched_is_refused_with_those_that_are(served: Served, engine: Engine) -> None:
+def test_a_folder_that_is_not_watched_is_refused_with_those_that_are(served: Served, engine: Engine):
     refusal = trigger(served, {"hint": "x", "workspace": "/etc"}, 404)["error"]
     assert refusal["fix"] == f"one of {', '.join(engine.workspaces)}"
 
@@ -111,9 +109,7 @@ NEED_PARAMETERS = [
         "prepare_environment command=nonsense",
     ],
 )  # fmt: skip
-def test_a_flow_whose_parameters_are_wrong_or_missing_leaves_no_card(
-    served: Served, engine: Engine, prompt: str
-) -> None:
+def test_a_flow_whose_parameters_are_wrong_or_missing_leaves_no_card(served: Served, engine: Engine, prompt: str):
     pending, workspace = engine.cards.list_pending(include_snoozed=True), engine.workspaces[0]
     flow = re.split("[ .]", prompt.lower())[0]
     text = {"text": prompt, "workspace": workspace}

@@ -76,12 +76,12 @@ def make_fake_program(folder: Path, name: str) -> Path:
 
 
 @pytest.mark.parametrize("url", ADDRESSES["open"])
-def test_addresses_without_a_secret_may_stand_in_the_settings(url: str) -> None:
+def test_addresses_without_a_secret_may_stand_in_the_settings(url: str):
     assert find_address_problem(url) == ""
 
 
 @pytest.mark.parametrize("url", ADDRESSES["secret"])
-def test_addresses_that_may_hold_a_secret_are_refused_and_not_repeated(url: str) -> None:
+def test_addresses_that_may_hold_a_secret_are_refused_and_not_repeated(url: str):
     assert find_address_problem(url)
     with pytest.raises(BadConfig) as refused:
         read_settings(f'[notify.phone]\nurl = "{url}"\n', file="config.toml", environment={})
@@ -101,26 +101,26 @@ def test_addresses_that_may_hold_a_secret_are_refused_and_not_repeated(url: str)
 )
 def test_an_address_is_of_the_environment_or_as_the_settings_say(
     url: str, environment: dict[str, str], address: tuple[str, str, str]
-) -> None:
+):
     keys = StandInKeys({"notify-phone": "discord://1/kept"})
     found = Addresses(make_settings(url), keys, environment=environment).of(Surface.PHONE)
     assert (found.url, found.source, found.service) == address
 
 
 @pytest.mark.parametrize("stored, code", [({}, "no_address"), ({"notify-phone": "hunter2"}, "bad_address")])
-def test_a_stored_address_that_is_missing_or_malformed_is_refused(stored: dict[str, str], code: str) -> None:
+def test_a_stored_address_that_is_missing_or_malformed_is_refused(stored: dict[str, str], code: str):
     refusal = refused(
         code, lambda: Addresses(make_settings("key"), StandInKeys(stored), environment={}).of(Surface.PHONE)
     )
     assert "hunter2" not in str(refusal)
 
 
-def test_an_address_is_not_shown() -> None:
+def test_an_address_is_not_shown():
     address = Address(Surface.PHONE, "discord://1/hunter2", "keyring")
     assert "hunter2" not in repr(address)
 
 
-def test_secret_parts_of_known_addresses_are_listed() -> None:
+def test_secret_parts_of_known_addresses_are_listed():
     environment = {"CLAWPY_NOTIFY_DISCORD_URL": "discord://4242/hunter2hunter2?x=y"}
     assert "hunter2hunter2" in Addresses(make_settings(""), StandInKeys(), environment=environment).secrets()
     stored = Addresses(
@@ -132,12 +132,12 @@ def test_secret_parts_of_known_addresses_are_listed() -> None:
     assert "services" not in stored.secrets(), "a word of everyday use is cut out of nothing"
 
 
-def test_storing_an_address_says_that_its_surface_is_switched_off(home: Home) -> None:
+def test_storing_an_address_says_that_its_surface_is_switched_off(home: Home):
     stored = store_address(home, "glasses", "speak://", in_file=True, write={}.__setitem__)
     assert stored["message"].endswith("first: clawpy config set glassesAlertsEnabled true")
 
 
-def test_without_a_keyring_a_secret_address_is_refused_with_the_other_ways(home: Home) -> None:
+def test_without_a_keyring_a_secret_address_is_refused_with_the_other_ways(home: Home):
     refusal = refused(
         "no_keyring",
         lambda: store_address(
@@ -148,7 +148,7 @@ def test_without_a_keyring_a_secret_address_is_refused_with_the_other_ways(home:
     assert "clawpy notify set discord --store file" in refusal.fix
 
 
-def test_a_card_reaches_ntfy_with_its_buttons(server: NotificationServer) -> None:
+def test_a_card_reaches_ntfy_with_its_buttons(server: NotificationServer):
     base = "https://here.example/api/v1/predictions/pred_a"
     verbs = {"approve": "confirm", "reject": "reject", "snooze": "snooze"}
     buttons = {name: Button(f"{base}/{verb}", f"pass_{name}") for name, verb in verbs.items()}
@@ -170,14 +170,14 @@ def test_a_card_reaches_ntfy_with_its_buttons(server: NotificationServer) -> Non
     assert {(action["action"], action["method"], action["clear"]) for action in actions} == {("http", "POST", True)}
 
 
-def test_a_voice_of_this_machine_does_not_ask_for_an_answer(server: NotificationServer) -> None:
+def test_a_voice_of_this_machine_does_not_ask_for_an_answer(server: NotificationServer):
     assert send(server.json, make_test_note(Form.SPOKEN), Surface.GLASSES) is None
     [post] = server.posts
     assert post.body["aps"]["alert"]["body"].endswith("Confidence 72 percent.")
     assert "answers" not in post.body
 
 
-def test_a_program_that_can_answer_is_asked(server: NotificationServer) -> None:
+def test_a_program_that_can_answer_is_asked(server: NotificationServer):
     url = "https://here.example/api/v1/predictions/pred_a/reject"
     assert send(server.json, make_test_note(Form.SPOKEN), Surface.GLASSES, reject=Button(url, "pass_reject")) is None
     [post] = server.posts
@@ -188,7 +188,7 @@ def test_a_program_that_can_answer_is_asked(server: NotificationServer) -> None:
 @pytest.mark.parametrize("form, key", [(Form.EMBED, "embeds"), (Form.RESULT, "embeds"), (Form.TICK, "content")])
 def test_discord_shows_text_literally_and_mentions_nobody(
     server: NotificationServer, monkeypatch: pytest.MonkeyPatch, form: Form, key: str
-) -> None:
+):
     monkeypatch.setattr(NotifyDiscord, "notify_url", f"http://127.0.0.1:{server.port}/api/webhooks")
     assert send("discord://4242424242/abcdefghijklmnop", make_test_note(form), Surface.DISCORD) is None
     [post] = server.posts
@@ -211,12 +211,12 @@ def test_discord_shows_text_literally_and_mentions_nobody(
 )
 def test_a_status_below_500_lasts_unless_it_asks_for_patience(
     server: NotificationServer, status: int, failure: DeliveryFailure
-) -> None:
+):
     server.status = status
     assert send(server.ntfy, make_test_note(Form.BANNER)) == failure
 
 
-def test_a_server_that_never_answers_is_a_failure(server: NotificationServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_never_answers_is_a_failure(server: NotificationServer, monkeypatch: pytest.MonkeyPatch):
     server.open.clear()
     monkeypatch.setattr(delivery, "TIMEOUT_S", 0.05)
     assert send(server.ntfy, make_test_note(Form.BANNER)) == DeliveryFailure(
@@ -225,12 +225,12 @@ def test_a_server_that_never_answers_is_a_failure(server: NotificationServer, mo
 
 
 @pytest.mark.parametrize("lines", [[], ["something else entirely at ntfy://user:pass@host"]])
-def test_the_words_of_a_library_are_never_repeated(lines: list[str]) -> None:
+def test_the_words_of_a_library_are_never_repeated(lines: list[str]):
     assert describe_failure(lines) == DeliveryFailure("it did not accept the notification")
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="there it is osascript")
-def test_a_program_shows_a_note_and_another_reads_it_aloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_shows_a_note_and_another_reads_it_aloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     notifier, spoken = make_fake_program(tmp_path, "notify-send"), make_fake_program(tmp_path, "spd-say")
     assert send("desktop://", make_test_note(Form.CARD), Surface.DESKTOP) is None
@@ -242,7 +242,7 @@ def test_a_program_shows_a_note_and_another_reads_it_aloud(tmp_path: Path, monke
     assert spoken.read_text().split("\0")[2].startswith("Cross-pollination suggestion: --help me. Confidence 72")
 
 
-def test_a_machine_without_a_desktop_fails_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_a_desktop_fails_for_good(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.setattr(sys, "platform", "linux")
     failure = send("desktop://", make_test_note(Form.CARD), Surface.DESKTOP)

@@ -37,7 +37,7 @@ MANY = [make_row(number, collected=True) for number in range(MAX_BATCH_NOTIFICAT
 )
 def test_each_notification_is_sent_when_its_time_has_come(
     waiting: Any, after_s: int, quiet: bool, batch: Any, wait_s: float | None
-) -> None:
+):
     planned, seconds = plan_delivery(waiting, NOW + timedelta(seconds=after_s), quiet=quiet)
     assert list(planned) == batch
     assert seconds == wait_s

@@ -50,12 +50,12 @@ def make_test_note(content: NotificationContent, form: Form, pending: int = 1) -
 
 
 @pytest.mark.parametrize("kind, surface, form", CELLS)
-def test_each_entry_has_its_form_on_each_surface(kind: str, surface: str, form: str) -> None:
+def test_each_entry_has_its_form_on_each_surface(kind: str, surface: str, form: str):
     note = FORMS[NotificationKind(kind)].get(Surface(surface))
     assert note is (None if form == "–" else Form(form))
 
 
-def test_the_table_is_whole() -> None:
+def test_the_table_is_whole():
     assert {(kind, surface) for kind, surface, _ in CELLS} == {
         (kind.value, surface.value) for kind in NotificationKind for surface in Surface
     }
@@ -63,7 +63,7 @@ def test_the_table_is_whole() -> None:
 
 
 @pytest.mark.parametrize("surface", list(Surface))
-def test_settings_switch_surfaces_on_and_off(surface: Surface) -> None:
+def test_settings_switch_surfaces_on_and_off(surface: Surface):
     """SPEC 7.4: pushes and complications unless switched off, glasses only when switched on."""
     assert is_switched_on(surface, Settings()) is (surface is not Surface.GLASSES)
     assert is_switched_on(surface, Settings(glasses_alerts_enabled=True))
@@ -84,7 +84,7 @@ READ_IT = "Say skip, or read it before you approve."
 DONE = NotificationContent(NotificationKind.COMPLETED, NOW, "Done: 41 passed", "pred_abc123", "koji-core")
 
 
-def test_the_payload_of_a_phone_is_the_one_of_the_spec() -> None:
+def test_the_payload_of_a_phone_is_the_one_of_the_spec():
     assert make_test_note(CARD, Form.CARD).payload == {
         "aps": {
             "alert": {
@@ -104,7 +104,7 @@ def test_the_payload_of_a_phone_is_the_one_of_the_spec() -> None:
     }
 
 
-def test_a_card_about_which_the_filter_asks_has_no_approve_button() -> None:
+def test_a_card_about_which_the_filter_asks_has_no_approve_button():
     assert make_test_note(replace(CARD, must_be_read=True), Form.CARD).actions == ("reject", "snooze")
     assert make_test_note(replace(CARD, must_be_read=True), Form.SPOKEN).question == READ_IT
     assert make_test_note(replace(CARD, must_be_read=True), Form.SPOKEN).actions == ("reject",)
@@ -114,12 +114,12 @@ WHOLE_PROMPT = ("run " * MAX_CHARS)[:MAX_CHARS].strip()
 """The longest prompt that a notification shows whole."""
 
 
-def test_a_whole_prompt_has_all_buttons() -> None:
+def test_a_whole_prompt_has_all_buttons():
     assert make_test_note(replace(CARD, text=WHOLE_PROMPT), Form.CARD).actions == CARD_ACTIONS
 
 
 @pytest.mark.parametrize("text", [f"{WHOLE_PROMPT} and more", "run it with hunter2hunter2"], ids=["long", "a secret"])
-def test_a_prompt_that_is_cut_has_no_approve_button(text: str) -> None:
+def test_a_prompt_that_is_cut_has_no_approve_button(text: str):
     """The end of a long prompt, or what was cut out of it, is read before it is approved."""
     assert make_test_note(replace(CARD, text=text), Form.CARD).actions == ("reject", "snooze")
     assert make_test_note(replace(CARD, text=text), Form.SPOKEN).question == READ_IT
@@ -129,14 +129,14 @@ CONTENTS = {"card": CARD, "new": NEW, "lost": LOST, "done": DONE}
 
 
 @pytest.mark.parametrize("row", read_table(__file__)["notes"], ids=lambda row: row["form"])
-def test_each_form_has_its_title_and_body(row: dict[str, str]) -> None:
+def test_each_form_has_its_title_and_body(row: dict[str, str]):
     content = replace(DONE, text=row["words"]) if "words" in row else CONTENTS[row["content"]]
     note = make_test_note(content, Form(row["form"]), pending=3)
     assert (note.title, note.body) == (row["title"], row["body"])
 
 
 @pytest.mark.parametrize("form", list(Form))
-def test_no_form_has_a_secret_or_an_escape_sequence(form: Form) -> None:
+def test_no_form_has_a_secret_or_an_escape_sequence(form: Form):
     words = "deploy with sk-abcdefghijklmnopqrstuvwx and hunter2hunter2 \x1b[31mnow\x07"
     note = make_test_note(replace(CARD, text=words), form)
     assert "sk-abc" not in note.text
@@ -146,7 +146,7 @@ def test_no_form_has_a_secret_or_an_escape_sequence(form: Form) -> None:
 
 
 @given(st.text(max_size=2000))
-def test_any_text_becomes_one_line_of_bounded_length(text: str) -> None:
+def test_any_text_becomes_one_line_of_bounded_length(text: str):
     line = clean_line(text, [])
     assert len(line) <= MAX_CHARS
     assert "\n" not in line
@@ -159,20 +159,20 @@ FAILED = replace(DONE, kind=NotificationKind.FAILED, text="Failed: 2 tests")
     "content, form, haptic",
     [(CARD, Form.HAPTIC_BADGE, "notice"), (DONE, Form.HAPTIC, "success"), (FAILED, Form.HAPTIC, "failure")],
 )
-def test_success_failure_and_a_new_card_feel_different(content: NotificationContent, form: Form, haptic: str) -> None:
+def test_success_failure_and_a_new_card_feel_different(content: NotificationContent, form: Form, haptic: str):
     payload = make_test_note(content, form).payload
     assert payload["haptic"] == haptic
     assert "interruption-level" not in payload["aps"]
 
 
 @pytest.mark.parametrize("form", [Form.BADGE, Form.REFRESH])
-def test_a_badge_is_silent(form: Form) -> None:
+def test_a_badge_is_silent(form: Form):
     payload = make_test_note(CARD, form).payload
     assert "haptic" not in payload
     assert payload["aps"]["interruption-level"] == "passive"
 
 
-def test_of_several_taps_at_once_the_strongest_is_felt() -> None:
+def test_of_several_taps_at_once_the_strongest_is_felt():
     failed = replace(DONE, kind=NotificationKind.FAILED, text="Failed: 2 tests")
     note = make_digest(
         [
@@ -184,7 +184,7 @@ def test_of_several_taps_at_once_the_strongest_is_felt() -> None:
     assert (note.title, note.haptic) == ("🔮 3", "failure")
 
 
-def test_a_digest_has_a_line_for_each_and_counts_the_rest() -> None:
+def test_a_digest_has_a_line_for_each_and_counts_the_rest():
     note = make_digest([make_test_note(replace(CARD, text=f"card {n}"), Form.CARD, pending=12) for n in range(12)])
     lines = note.body.splitlines()
     assert len(lines) == MAX_DIGEST_LINES

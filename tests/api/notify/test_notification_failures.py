@@ -25,7 +25,7 @@ from tests.api.notify.notify_world import NotifyWorld
 from tests.conftest import MONDAY_MORNING
 
 
-def test_a_dead_surface_is_tried_at_growing_intervals_and_given_up(phone_world: NotifyWorld, clock: FakeClock) -> None:
+def test_a_dead_surface_is_tried_at_growing_intervals_and_given_up(phone_world: NotifyWorld, clock: FakeClock):
     phone_world.courier.failures[Surface.PHONE] = DeliveryFailure("it cannot be reached")
     phone_world.record_events(PAUSED)
     waits = []
@@ -38,7 +38,7 @@ def test_a_dead_surface_is_tried_at_growing_intervals_and_given_up(phone_world: 
     assert (waiting.kind, waiting.title) == ("notification", "phone missed a notification: it cannot be reached")
 
 
-def test_nothing_is_tried_before_the_interval_is_over(phone_world: NotifyWorld, clock: FakeClock) -> None:
+def test_nothing_is_tried_before_the_interval_is_over(phone_world: NotifyWorld, clock: FakeClock):
     phone_world.courier.failures[Surface.PHONE] = DeliveryFailure("it cannot be reached")
     phone_world.record_events(PAUSED, COST)
     phone_world.deliver()
@@ -54,7 +54,7 @@ def test_nothing_is_tried_before_the_interval_is_over(phone_world: NotifyWorld, 
     assert phone_world.notifications.last_failure(Surface.PHONE) == ""
 
 
-def test_a_surface_without_an_address_any_more_gets_nothing(phone_world: NotifyWorld) -> None:
+def test_a_surface_without_an_address_any_more_gets_nothing(phone_world: NotifyWorld):
     phone_world.record_events(PAUSED)
     phone_world.set_addresses(phone="")
     phone_world.deliver()
@@ -65,7 +65,7 @@ def test_a_surface_without_an_address_any_more_gets_nothing(phone_world: NotifyW
 # Exactly once
 
 
-def test_an_entry_that_is_read_twice_is_sent_once(phone_world: NotifyWorld, database: Database) -> None:
+def test_an_entry_that_is_read_twice_is_sent_once(phone_world: NotifyWorld, database: Database):
     """The cursor is stored after the rows: a crash between the two reads the entry again."""
     phone_world.record_events(PAUSED)
     entries = Ledger(database).since(0)
@@ -74,7 +74,7 @@ def test_an_entry_that_is_read_twice_is_sent_once(phone_world: NotifyWorld, data
     assert len(phone_world.courier.sent) == 1
 
 
-def test_an_entry_older_than_a_day_is_skipped(phone_world: NotifyWorld, clock: FakeClock) -> None:
+def test_an_entry_older_than_a_day_is_skipped(phone_world: NotifyWorld, clock: FakeClock):
     phone_world.database.write(lambda tx: tx.record(PAUSED))
     clock.advance(MAX_AGE)
     phone_world.record_events(COST)
@@ -82,7 +82,7 @@ def test_an_entry_older_than_a_day_is_skipped(phone_world: NotifyWorld, clock: F
     assert [note.body[:4] for note in phone_world.courier.find_notes(Surface.PHONE)] == ["82 %"]
 
 
-def test_finished_rows_are_deleted_after_a_week(phone_world: NotifyWorld, clock: FakeClock) -> None:
+def test_finished_rows_are_deleted_after_a_week(phone_world: NotifyWorld, clock: FakeClock):
     phone_world.record_events(PAUSED)
     phone_world.deliver()
     clock.advance(timedelta(days=7, seconds=1))
@@ -92,7 +92,7 @@ def test_finished_rows_are_deleted_after_a_week(phone_world: NotifyWorld, clock:
     assert count == 1
 
 
-def test_an_entry_of_another_version_delays_no_other(phone_world: NotifyWorld) -> None:
+def test_an_entry_of_another_version_delays_no_other(phone_world: NotifyWorld):
     phone_world.database.write(
         lambda tx: tx.session.connection().exec_driver_sql(
             "INSERT INTO memory_events (at, kind, subject, workspace, payload)"
@@ -107,7 +107,7 @@ def test_an_entry_of_another_version_delays_no_other(phone_world: NotifyWorld) -
 # Threads
 
 
-def test_a_dead_surface_delays_no_other(world: NotifyWorld) -> None:
+def test_a_dead_surface_delays_no_other(world: NotifyWorld):
     """The service of the phone does not answer. The watch gets its note nevertheless."""
     release, delivered = threading.Event(), threading.Event()
 
@@ -202,7 +202,7 @@ def check_steps(steps: list[str], database: Database, clock: FakeClock) -> None:
 @pytest.mark.long
 @settings(max_examples=25)
 @given(steps=st.lists(STEP, max_size=25))
-def test_no_notification_is_lost_or_doubled_whatever_fails(steps: list[str]) -> None:
+def test_no_notification_is_lost_or_doubled_whatever_fails(steps: list[str]):
     clock = FakeClock(MONDAY_MORNING)
     with tempfile.TemporaryDirectory() as folder:
         database = Database(Path(folder) / "clawpy.db", clock=clock, bus=EventBus())

@@ -42,7 +42,7 @@ def read_forms(world: NotifyWorld) -> dict[Surface, Form]:
 )
 def test_a_card_is_high_if_it_is_at_risk_or_likely_wanted(
     world: NotifyWorld, tier: Tier, stated: bool, confidence: float, high: bool
-) -> None:
+):
     world.set_addresses(**EVERYWHERE)
     world.add_card(tier=tier, confidence=confidence)
     world.record_events(make_created(confidence=confidence, tier=int(tier), stated=stated))
@@ -50,7 +50,7 @@ def test_a_card_is_high_if_it_is_at_risk_or_likely_wanted(
     assert (Surface.GLASSES in read_forms(world)) is high  # they get only high cards
 
 
-def test_a_medium_card_reaches_phone_and_watch_when_its_window_is_over(world: NotifyWorld, clock: FakeClock) -> None:
+def test_a_medium_card_reaches_phone_and_watch_when_its_window_is_over(world: NotifyWorld, clock: FakeClock):
     world.set_addresses(**EVERYWHERE)
     world.add_card(confidence=0.59)
     world.record_events(make_created(confidence=0.59))
@@ -74,9 +74,7 @@ def test_a_medium_card_reaches_phone_and_watch_when_its_window_is_over(world: No
         (PAUSED, "Paused: 3 dismissals in a row"),
     ],
 )
-def test_the_phone_shows_an_entry_in_these_words(
-    phone_world: NotifyWorld, clock: FakeClock, event: Event, words: str
-) -> None:
+def test_the_phone_shows_an_entry_in_these_words(phone_world: NotifyWorld, clock: FakeClock, event: Event, words: str):
     phone_world.sessions["sess_a"] = make_session("sess_a", "pred_a", clock.now(), error="", check=ONE_FAILED)
     phone_world.record_events(event)
     phone_world.deliver()
@@ -93,7 +91,7 @@ def test_the_phone_shows_an_entry_in_these_words(
         StateChanged(before="PAUSED", after="WATCHING", cause="2 h passed"),
     ],
 )
-def test_what_the_operator_did_is_not_notified(world: NotifyWorld, event: Event) -> None:
+def test_what_the_operator_did_is_not_notified(world: NotifyWorld, event: Event):
     world.set_addresses(**EVERYWHERE)
     world.add_card()
     world.record_events(event)
@@ -101,7 +99,7 @@ def test_what_the_operator_did_is_not_notified(world: NotifyWorld, event: Event)
     assert not world.courier.sent
 
 
-def test_a_card_that_was_decided_or_snoozed_meanwhile_is_not_sent(phone_world: NotifyWorld, clock: FakeClock) -> None:
+def test_a_card_that_was_decided_or_snoozed_meanwhile_is_not_sent(phone_world: NotifyWorld, clock: FakeClock):
     phone_world.add_card("pred_a", confidence=0.4)
     phone_world.add_card("pred_b", confidence=0.4)
     phone_world.record_events(make_created("pred_a", 0.4), make_created("pred_b", 0.4))
@@ -121,9 +119,7 @@ def test_a_card_that_was_decided_or_snoozed_meanwhile_is_not_sent(phone_world: N
 # Quiet hours
 
 
-def test_at_night_only_urgent_ones_are_sent_and_the_rest_in_the_morning(
-    phone_world: NotifyWorld, clock: FakeClock
-) -> None:
+def test_at_night_only_urgent_ones_are_sent_and_the_rest_in_the_morning(phone_world: NotifyWorld, clock: FakeClock):
     phone_world.add_card()
     phone_world.quiet = True
     phone_world.record_events(make_created(), make_ended("failed", "2 tests"), COST)
@@ -141,7 +137,7 @@ def test_at_night_only_urgent_ones_are_sent_and_the_rest_in_the_morning(
 
 
 @pytest.mark.parametrize("is_listening, gateway", [(False, "https://here"), (True, "")])
-def test_a_card_has_no_buttons_that_nothing_would_answer(world: NotifyWorld, is_listening: bool, gateway: str) -> None:
+def test_a_card_has_no_buttons_that_nothing_would_answer(world: NotifyWorld, is_listening: bool, gateway: str):
     world.gateway_listens = is_listening
     world.set_addresses(phone=EVERYWHERE["phone"], gateway=gateway)
     world.add_card()
@@ -150,7 +146,7 @@ def test_a_card_has_no_buttons_that_nothing_would_answer(world: NotifyWorld, is_
     assert world.courier.buttons == [{}]
 
 
-def test_a_card_has_buttons_while_the_gateway_listens(world: NotifyWorld) -> None:
+def test_a_card_has_buttons_while_the_gateway_listens(world: NotifyWorld):
     world.gateway_listens = True
     world.set_addresses(phone=EVERYWHERE["phone"], gateway="https://here/")
     world.add_card()
@@ -188,7 +184,7 @@ def log_text() -> Iterator[io.StringIO]:
 
 def test_no_part_of_an_address_is_written_anywhere(
     server: NotificationServer, database: Database, clock: FakeClock, bus: EventBus, log_text: io.StringIO
-) -> None:
+):
     """SPEC 11.1: the database, the queue and the log have the failure, and none of them the token."""
     server.status = 401
     world = NotifyWorld(database, clock, bus, real=True)

@@ -9,19 +9,19 @@ from tests.api.operations.conftest import Ask
 from tests.api.stand_in import StandIn
 
 
-def test_cards_of_named_workspaces_and_channels_only(ask: Ask) -> None:
+def test_cards_of_named_workspaces_and_channels_only(ask: Ask):
     assert [card["id"] for card in ask("cards", workspaces=["/srv/other"])["predictions"]] == ["pred_abd2"]
     assert ask("cards", channel="garden")["predictions"] == []
 
 
-def test_only_what_a_person_sees_counts_as_shown(engine: StandIn, ask: Ask) -> None:
+def test_only_what_a_person_sees_counts_as_shown(engine: StandIn, ask: Ask):
     ask("cards")
     assert engine.cards.shown == []
     ask("cards", shown=True)
     assert engine.cards.shown == ["pred_abc1", "pred_abd2"]
 
 
-def test_predict_says_what_is_pending_and_what_the_cycle_did(ask: Ask) -> None:
+def test_predict_says_what_is_pending_and_what_the_cycle_did(ask: Ask):
     document = ask("predict", workspaces=["/srv/shop"])
     assert [card["id"] for card in document["predictions"]] == ["pred_abc1"]
     assert (document["created"], document["withdrawn"], document["errors"]) == (
@@ -29,13 +29,13 @@ def test_predict_says_what_is_pending_and_what_the_cycle_did(ask: Ask) -> None:
     )  # fmt: skip
 
 
-def test_a_card_is_snoozed_for_two_hours_or_as_long_as_is_asked(engine: StandIn, ask: Ask) -> None:
+def test_a_card_is_snoozed_for_two_hours_or_as_long_as_is_asked(engine: StandIn, ask: Ask):
     ask("snooze", id="pred_abc1")
     ask("snooze", id="pred_abc1", seconds=60)
     assert engine.cards.spans == [timedelta(hours=2), timedelta(minutes=1)]
 
 
-def test_propose_continues_a_session_in_its_workspace(engine: StandIn, ask: Ask) -> None:
+def test_propose_continues_a_session_in_its_workspace(engine: StandIn, ask: Ask):
     [session] = engine.sessions.list(limit=1)
     ask("propose", text="now the docs", continues=session.id)
     [proposed] = engine.cards.proposed

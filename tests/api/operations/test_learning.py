@@ -69,7 +69,7 @@ def profile(tmp_path: Path) -> Iterator[ProfileVerb]:
 
 
 @pytest.mark.long
-def test_an_edit_of_a_profile_shows_what_it_changes_and_is_saved_once_you_say_so(profile: ProfileVerb) -> None:
+def test_an_edit_of_a_profile_shows_what_it_changes_and_is_saved_once_you_say_so(profile: ProfileVerb):
     _, text = profile.read()
     assert profile.edit(text)[1] == "  No changes yet."
     plain = text.replace("Simple beats clever.", "Plain beats clever.")
@@ -84,7 +84,7 @@ def test_an_edit_of_a_profile_shows_what_it_changes_and_is_saved_once_you_say_so
 
 
 @pytest.mark.long
-def test_an_edit_of_an_old_profile_is_refused_while_it_names_its_version(profile: ProfileVerb) -> None:
+def test_an_edit_of_an_old_profile_is_refused_while_it_names_its_version(profile: ProfileVerb):
     _, text = profile.read()
     profile.edit(text.replace("Simple beats clever.", "Plain beats clever."), "--yes")
     with pytest.raises(Refusal, match="delete its version line"):
@@ -94,13 +94,13 @@ def test_an_edit_of_an_old_profile_is_refused_while_it_names_its_version(profile
 
 
 @pytest.mark.long
-def test_an_edit_of_a_profile_with_an_unknown_heading_is_refused(profile: ProfileVerb) -> None:
+def test_an_edit_of_a_profile_with_an_unknown_heading_is_refused(profile: ProfileVerb):
     with pytest.raises(Refusal, match="no heading “Principels”"):
         profile.edit(profile.read()[1].replace("## Principles", "## Principels"), "--yes")
 
 
 @pytest.mark.long
-def test_a_section_that_becomes_empty_is_that_of_the_soul_again_until_this_is_undone(profile: ProfileVerb) -> None:
+def test_a_section_that_becomes_empty_is_that_of_the_soul_again_until_this_is_undone(profile: ProfileVerb):
     before, text = profile.read()
     head, _, rest = text.partition("## Principles")
     profile.edit(f"{head}## Principles\n\n- Only this.\n\n## Guardrails{rest.partition('## Guardrails')[2]}", "--yes")
@@ -116,13 +116,13 @@ def test_a_section_that_becomes_empty_is_that_of_the_soul_again_until_this_is_un
     refused("nothing_to_undo", lambda: run(profile.engine, "profile", "cto", "--undo"))
 
 
-def test_a_profile_is_not_read_from_a_file_that_does_not_exist(engine: Engine, tmp_path: Path) -> None:
+def test_a_profile_is_not_read_from_a_file_that_does_not_exist(engine: Engine, tmp_path: Path):
     with pytest.raises(WrongUse):
         run(engine, "profile", "cto", str(tmp_path / "nowhere.md"))
 
 
 @pytest.mark.long
-def test_learnings_of_a_workspace_are_written_into_agents_md_by_a_card(tmp_path: Path) -> None:
+def test_learnings_of_a_workspace_are_written_into_agents_md_by_a_card(tmp_path: Path):
     """From a discovery to a landed line of AGENTS.md (SPEC 1.12), with a real session and a real change set."""
     shop = Repository(tmp_path / "shop")
     shop.commit("begin", {"AGENTS.md": "Use tabs.\n"})

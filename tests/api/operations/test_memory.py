@@ -19,7 +19,7 @@ TABLE = read_table(__file__)
 # Notes and suggestions of agents that work elsewhere
 
 
-def test_a_note_is_stored_with_its_author(engine: StandIn, ask: Ask) -> None:
+def test_a_note_is_stored_with_its_author(engine: StandIn, ask: Ask):
     stored = []
 
     class RecordingMemory:
@@ -38,7 +38,7 @@ def test_a_note_is_stored_with_its_author(engine: StandIn, ask: Ask) -> None:
     assert RETENTION_BY_KIND[stored[1].kind] is Retention.SESSION, "for a day"
 
 
-def test_a_suggestion_is_a_card_once_and_no_sign_of_the_operator(engine: StandIn, ask: Ask) -> None:
+def test_a_suggestion_is_a_card_once_and_no_sign_of_the_operator(engine: StandIn, ask: Ask):
     engine.cards.by_id.clear()
     first, again = (
         ask("suggest", text="Run the tests", by="claude", reason="the cart\nchanged", workspace="/srv/shop")
@@ -58,17 +58,17 @@ def test_a_suggestion_is_a_card_once_and_no_sign_of_the_operator(engine: StandIn
 
 @pytest.mark.parametrize("name", sorted(RESERVED_NAMES))
 @pytest.mark.parametrize("spelling", ["{}", " {} ", "{}\n", "{}1", "{}.", "@{}"])
-def test_a_name_of_authority_is_refused(name: str, spelling: str) -> None:
+def test_a_name_of_authority_is_refused(name: str, spelling: str):
     refused("not_its_name", lambda: parse_agent_name(spelling.format(name)))
 
 
 @pytest.mark.parametrize("name", TABLE["disguises"])
-def test_a_disguised_name_is_refused(name: str) -> None:
+def test_a_disguised_name_is_refused(name: str):
     refused("not_its_name", lambda: parse_agent_name(name))
 
 
 @pytest.mark.parametrize("name", TABLE["own_names"])
-def test_a_name_of_its_own_is_kept(name: str) -> None:
+def test_a_name_of_its_own_is_kept(name: str):
     assert parse_agent_name(name) == name
 
 
@@ -88,13 +88,13 @@ def store_captures(engine: Engine, *texts: str) -> None:
     engine.database.write(lambda tx: tx.session.add_all(rows))
 
 
-def test_recall_as_an_agent_that_never_existed_is_refused(shop_engine: Engine) -> None:
+def test_recall_as_an_agent_that_never_existed_is_refused(shop_engine: Engine):
     refused("unknown_agent", lambda: dispatch(shop_engine, "recall", {"query": "rounding", "agent": "nobody"}))
     shop_engine.agents.retire("cfo")
     assert dispatch(shop_engine, "recall", {"query": "rounding", "agent": "cfo"})["results"] == []
 
 
-def test_forget_shows_first_what_it_would_delete_everywhere(shop_engine: Engine) -> None:
+def test_forget_shows_first_what_it_would_delete_everywhere(shop_engine: Engine):
     engine, phone_number = shop_engine, "My phone number is 555 0101"
     engine.memory.remember([NewMemory(f"{phone_number}.", speaker="me")])
     store_captures(engine, f"{phone_number}, call me", "The service listens on port 8000")

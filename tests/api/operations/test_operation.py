@@ -17,7 +17,7 @@ from tests.support.card_rows import make_card_row
 from tests.support.helpers import refused
 
 
-def test_only_a_deciding_verb_means_that_the_operator_is_there(engine: StandIn, ask: Ask) -> None:
+def test_only_a_deciding_verb_means_that_the_operator_is_there(engine: StandIn, ask: Ask):
     for verb in ("status", "cards", "work", "agents", "tasks", "config"):
         ask(verb)
     assert engine.autonomy.activity == []
@@ -44,11 +44,11 @@ def test_only_a_deciding_verb_means_that_the_operator_is_there(engine: StandIn, 
         ("status", None, "bad_arguments"),
     ],
 )
-def test_wrong_arguments_are_refused(engine: StandIn, verb: str, arguments: Any, code: str) -> None:
+def test_wrong_arguments_are_refused(engine: StandIn, verb: str, arguments: Any, code: str):
     refused(code, lambda: dispatch(engine, verb, arguments))  # type: ignore[arg-type]
 
 
-def test_null_means_absent(engine: StandIn) -> None:
+def test_null_means_absent(engine: StandIn):
     refusal = refused("bad_arguments", lambda: dispatch(engine, "approve", {"id": None}))  # type: ignore[arg-type]
     assert refusal.message == "the argument id: it is missing or empty"
 
@@ -56,7 +56,7 @@ def test_null_means_absent(engine: StandIn) -> None:
 @pytest.mark.long
 def test_the_beginning_of_an_old_card_is_found_among_thousands(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     world = AutonomyWorld(tmp_path, clock, monkeypatch)
     with world.opened() as engine:
         ids = ["pred_old%_1", "pred_oldx_2", *(f"pred_n{number:05}" for number in range(1_500))]
@@ -74,6 +74,6 @@ def test_the_beginning_of_an_old_card_is_found_among_thousands(
             refused("unknown_id", partial(find_target, engine, prefix))
 
 
-def test_the_id_of_a_candidate_is_refused_with_the_verb_that_decides_it(engine: StandIn) -> None:
+def test_the_id_of_a_candidate_is_refused_with_the_verb_that_decides_it(engine: StandIn):
     refusal = refused("unknown_id", lambda: find_target(engine, "cand_7k2m"))  # type: ignore[arg-type]
     assert "clawpy candidates show cand_7k2m" in refusal.fix

@@ -22,7 +22,7 @@ from tests.conftest import MONDAY_MORNING
 
 
 @pytest.mark.parametrize("id", ["chg_x1", "sess_aaa", "sess_a", "chg", "x1", "aaa"])
-def test_work_takes_a_session_or_a_change_set_and_the_beginning_of_either(ask: Ask, id: str) -> None:
+def test_work_takes_a_session_or_a_change_set_and_the_beginning_of_either(ask: Ask, id: str):
     document = ask("work", id=id, lines=2, diff=True)
     assert document["session"]["id"] == "sess_aaa"
     assert document["prediction"]["id"] == "pred_abc1"
@@ -33,13 +33,13 @@ def test_work_takes_a_session_or_a_change_set_and_the_beginning_of_either(ask: A
 
 
 @pytest.mark.parametrize("verb, state", [("land", "landed"), ("branch", "branched"), ("discard", "discarded")])
-def test_a_change_set_is_decided(engine: StandIn, ask: Ask, verb: str, state: str) -> None:
+def test_a_change_set_is_decided(engine: StandIn, ask: Ask, verb: str, state: str):
     engine.cards.approve("pred_abc1")
     decision = {"yes": True} if verb == "discard" else {}
     assert ask(verb, id="pred_abc1", **decision)["changeSet"]["state"] == state
 
 
-def test_all_but_some_files_are_landed(engine: StandIn, ask: Ask, refused: Refused) -> None:
+def test_all_but_some_files_are_landed(engine: StandIn, ask: Ask, refused: Refused):
     files = tuple(
         FileChange(path, "added", 1, 0, refused="a link" * (path == "evil")) for path in ("a.py", "b.py", "evil")
     )
@@ -51,7 +51,7 @@ def test_all_but_some_files_are_landed(engine: StandIn, ask: Ask, refused: Refus
     assert refused("land", id="chg_x1", without=["evil"], only=["a.py"]).code == "bad_arguments"
 
 
-def test_a_session_without_changes_is_refused_with_the_reason(engine: StandIn, refused: Refused) -> None:
+def test_a_session_without_changes_is_refused_with_the_reason(engine: StandIn, refused: Refused):
     assert refused("land", id="pred_abd2").code == "no_change_set"
     engine.changes.by_id.clear()
     assert "changed no file" in refused("land", id="sess_aaa").message
@@ -105,7 +105,7 @@ def session_id(engine: StandIn) -> str:
 )
 def test_xray_of_a_session_without_calls_says_why(
     engine: StandIn, ask: Ask, session_id: str, flow: str | None, state: SessionState, reason: str
-) -> None:
+):
     session = replace(engine.sessions.get(session_id), flow=flow, state=state)
     engine.sessions.get = lambda id: session  # type: ignore[method-assign]
     engine.calls.for_session = lambda id: []  # type: ignore[attr-defined]
@@ -113,7 +113,7 @@ def test_xray_of_a_session_without_calls_says_why(
 
 
 @pytest.mark.parametrize("call", [1, "1", "call_1"], ids=repr)
-def test_xray_shows_a_prompt_with_the_source_and_trust_of_each_line(ask: Ask, session_id: str, call: object) -> None:
+def test_xray_shows_a_prompt_with_the_source_and_trust_of_each_line(ask: Ask, session_id: str, call: object):
     document = ask("xray", id=session_id, call=call)
     [part] = document["prompt"]
     assert part["lines"][1] == {
@@ -133,7 +133,7 @@ def test_xray_shows_a_prompt_with_the_source_and_trust_of_each_line(ask: Ask, se
 
 
 @pytest.mark.parametrize("call", [0, 3, "x", True, "99999999999999"], ids=repr)
-def test_a_call_that_does_not_exist_is_refused(refused: Refused, session_id: str, call: object) -> None:
+def test_a_call_that_does_not_exist_is_refused(refused: Refused, session_id: str, call: object):
     refusal = refused("xray", id=session_id, call=call)
     assert refusal.code == "unknown_call"
     assert "made 2" in refusal.message

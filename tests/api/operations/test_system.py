@@ -19,7 +19,7 @@ from tests.api.operations.conftest import Ask, Refused
 from tests.autonomy.autonomy_world import AutonomyWorld
 
 
-def test_a_coding_agent_that_the_settings_do_not_have_cannot_be_a_runner(ask: Ask, refused: Refused) -> None:
+def test_a_coding_agent_that_the_settings_do_not_have_cannot_be_a_runner(ask: Ask, refused: Refused):
     setting = {"action": "set", "key": "channels.koji-core.runner", "value": "acp:ghost"}
     assert "no coding agent 'ghost'" in refused("config", **setting).message
     ask("config", action="set", key="acp.ghost.command", value='["ghost"]')
@@ -37,7 +37,7 @@ def carry_out_alone(engines: AutonomyWorld, verb: str, **arguments: Any) -> dict
 
 def test_the_last_state_is_that_of_an_engine_and_not_of_verbs(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     engines = AutonomyWorld(tmp_path, clock, monkeypatch)
     for _ in range(2):
         status = carry_out_alone(engines, "status")
@@ -54,7 +54,7 @@ def test_the_last_state_is_that_of_an_engine_and_not_of_verbs(
 @pytest.mark.parametrize("is_stopped, state", [(False, "WATCHING"), (True, "DISABLED")])
 def test_before_the_first_start_the_state_is_that_in_which_an_engine_would_begin(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, is_stopped: bool, state: str
-) -> None:
+):
     with AutonomyWorld(tmp_path, clock, monkeypatch).opened() as engine:
         if is_stopped:
             dispatch(engine, "stop", {})
@@ -66,7 +66,7 @@ def test_before_the_first_start_the_state_is_that_in_which_an_engine_would_begin
 
 def test_a_stop_that_was_resumed_is_not_the_last_state(
     tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     engines = AutonomyWorld(tmp_path, clock, monkeypatch)
     with engines.opened() as engine:
         engine.autonomy.start()
@@ -102,7 +102,7 @@ def print_notify(document: dict[str, Any]) -> str:
     return render_document("notify", document)
 
 
-def test_every_surface_is_listed_with_what_is_missing(world: NotifyWorld) -> None:
+def test_every_surface_is_listed_with_what_is_missing(world: NotifyWorld):
     world.set_addresses(phone="ntfy://topic", discord="key")
     world.quiet = True
     assert print_notify(carry_out_notify(world)).splitlines() == [
@@ -117,7 +117,7 @@ def test_every_surface_is_listed_with_what_is_missing(world: NotifyWorld) -> Non
     ]
 
 
-def test_an_undelivered_notification_is_shown_retried_and_dismissed(world: NotifyWorld) -> None:
+def test_an_undelivered_notification_is_shown_retried_and_dismissed(world: NotifyWorld):
     world.set_addresses(phone="ntfy://topic")
     world.courier.failures[Surface.PHONE] = DeliveryFailure("the server answers 401", lasting=True)
     world.record_events(StateChanged(before="WATCHING", after="PAUSED", cause="3 dismissals in a row"))
@@ -133,7 +133,7 @@ def test_an_undelivered_notification_is_shown_retried_and_dismissed(world: Notif
     assert carry_out_notify(world)["surfaces"][0]["undelivered"] == 0
 
 
-def test_a_test_notification_says_how_it_went(world: NotifyWorld) -> None:
+def test_a_test_notification_says_how_it_went(world: NotifyWorld):
     with pytest.raises(Refusal) as refused:
         carry_out_notify(world, action="test")
     assert refused.value.code == "no_surface"

@@ -28,13 +28,13 @@ def make_option(kind: Any) -> schema.PermissionOption:
 @pytest.mark.parametrize(
     "line", [b"", b"\n", b"nonsense", b"[1]", b'"x"', b'{"id": true}', b'{"id": "a"}', b'{"method": 1}', b"9" * 5_000]
 )
-def test_invalid_lines_are_no_messages(line: bytes) -> None:
+def test_invalid_lines_are_no_messages(line: bytes):
     assert parse_message(line) is None
 
 
 @given(st.binary(max_size=200) | (JSON | MESSAGES).map(lambda value: json.dumps(value).encode()))
 @settings(max_examples=60)
-def test_any_line_parses_to_a_valid_message_or_none(line: bytes) -> None:
+def test_any_line_parses_to_a_valid_message_or_none(line: bytes):
     """A message has the fields that the library reads without looking."""
     message = parse_message(line)
     if message is None:
@@ -48,7 +48,7 @@ def test_any_line_parses_to_a_valid_message_or_none(line: bytes) -> None:
 
 
 @given(OPTION_KINDS, st.booleans())
-def test_the_chosen_option_never_allows_more_than_was_decided(kinds: list[str], allowed: bool) -> None:
+def test_the_chosen_option_never_allows_more_than_was_decided(kinds: list[str], allowed: bool):
     chosen = choose_option([make_option(kind) for kind in kinds], allowed=allowed)
     if allowed:
         assert chosen == ("id-allow_once" if "allow_once" in kinds else None)
@@ -58,7 +58,7 @@ def test_the_chosen_option_never_allows_more_than_was_decided(kinds: list[str], 
 
 
 @given(st.lists(st.tuples(st.sampled_from(["say", "thought"]), st.text())))
-def test_each_chunk_of_text_is_streamed_and_what_is_said_is_the_message(chunks: list[tuple[str, str]]) -> None:
+def test_each_chunk_of_text_is_streamed_and_what_is_said_is_the_message(chunks: list[tuple[str, str]]):
     streamed = []
     stream, end_stream = lambda *chunk: streamed.append(chunk), lambda: streamed.append(("the end", ""))
     transcript = AgentTranscript(print, print, stream=stream, end_stream=end_stream)
@@ -84,5 +84,5 @@ def test_each_chunk_of_text_is_streamed_and_what_is_said_is_the_message(chunks: 
         (None, ""),
     ],
 )
-def test_the_command_is_read_from_the_input_of_a_call(tool_input: Any, command: str) -> None:
+def test_the_command_is_read_from_the_input_of_a_call(tool_input: Any, command: str):
     assert find_command(tool_input) == command

@@ -14,7 +14,7 @@ from engine.execution.sandbox.host_paths import find_readable_places
 from tests.support.helpers import make_program
 
 
-def test_agents_are_found_on_the_path(tmp_path: Path) -> None:
+def test_agents_are_found_on_the_path(tmp_path: Path):
     for name in ("claude-code-acp", "claude-agent-acp", "gemini", "codex"):
         make_program(tmp_path / "bin" / name)
     agents = {agent.name: agent for agent in find_agents(tmp_path / "data", str(tmp_path / "bin"))}
@@ -27,7 +27,7 @@ def test_agents_are_found_on_the_path(tmp_path: Path) -> None:
     assert find_agents(tmp_path, str(tmp_path)) == []
 
 
-def test_an_agent_sees_only_its_installation_in_the_operators_home(tmp_path: Path) -> None:
+def test_an_agent_sees_only_its_installation_in_the_operators_home(tmp_path: Path):
     user = tmp_path / "home"
     for folder in (".ssh", ".local/bin", ".local/share/clawpy/acp/claude", ".cargo/bin", "notes", ".npm-global/bin"):
         (user / folder).mkdir(parents=True)

@@ -63,14 +63,14 @@ def run_prompt(world: AcpWorld, prompt: str) -> SessionView:
     return world.finish(world.start(prompt=prompt), 120)
 
 
-def test_an_agent_answers_a_prompt(world: AcpWorld) -> None:
+def test_an_agent_answers_a_prompt(world: AcpWorld):
     view = run_prompt(world, "hello there")
     assert view.state is SessionState.SUCCEEDED, world.read_lines(view, ())
     assert any("hello there" in line for line in world.read_words(view))
     assert world.calls.begun[0]["model"].startswith("fast-agent")
 
 
-def test_an_agent_writes_with_permission_and_reads(world: AcpWorld) -> None:
+def test_an_agent_writes_with_permission_and_reads(world: AcpWorld):
     view = run_prompt(world, '***CALL_TOOL write_text_file {"path": "new.txt", "content": "by fast-agent\\n"}')
     assert view.state is SessionState.SUCCEEDED, world.read_lines(view, ())
     assert world.permission_requests
@@ -83,7 +83,7 @@ def test_an_agent_writes_with_permission_and_reads(world: AcpWorld) -> None:
 @pytest.mark.parametrize("command", [("claude-agent-acp",), ("opencode", "acp")])
 def test_agents_without_a_login_start_and_report_what_is_missing(
     make_acp_world: MakeAcpWorld, node_agents: Path, command: tuple[str, ...]
-) -> None:
+):
     world = make_acp_world(command=[str(node_agents / command[0]), *command[1:]], prompts=TASK_ALONE, start_seconds=90)
     view = run_prompt(world, "hello")
     transcript = "\n".join(world.read_lines(view, ()))

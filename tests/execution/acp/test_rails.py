@@ -70,7 +70,7 @@ def make_railed_world(make_acp_world: MakeAcpWorld) -> MakeRailedWorld:
     return partial(make_acp_world, RailedWorld)
 
 
-def test_the_policy_allows_and_denies_without_asking(make_railed_world: MakeRailedWorld) -> None:
+def test_the_policy_allows_and_denies_without_asking(make_railed_world: MakeRailedWorld):
     world = make_railed_world(deny=["exec:curl*"])
     view = world.run(
         ask_to_execute("make test"),
@@ -86,7 +86,7 @@ def test_the_policy_allows_and_denies_without_asking(make_railed_world: MakeRail
     assert view.state is SessionState.SUCCEEDED
 
 
-def test_a_secret_in_a_request_is_checked_by_the_rails_and_never_shown(make_railed_world: MakeRailedWorld) -> None:
+def test_a_secret_in_a_request_is_checked_by_the_rails_and_never_shown(make_railed_world: MakeRailedWorld):
     world = make_railed_world(deny=["exec:*forbidden*"])
     token = "ghp_0123456789abcdefghijABCDEFGHIJ012345"
     notes = ("-----BEGIN PRIVATE KEY----- forbidden", f"{'x ' * 9_980}{token}")
@@ -98,7 +98,7 @@ def test_a_secret_in_a_request_is_checked_by_the_rails_and_never_shown(make_rail
     assert "answer reject_once" in world.read_words(world.finish(view)), "the first is denied by its words"
 
 
-def test_a_person_is_asked_once_or_for_the_session(make_railed_world: MakeRailedWorld) -> None:
+def test_a_person_is_asked_once_or_for_the_session(make_railed_world: MakeRailedWorld):
     world = make_railed_world(ask=["exec:make *"])
     view = world.start(ask_to_execute("make test"), ask_to_execute("make test"), ask_to_execute("make all"))
     (request,) = world.wait_for_requests(1)
@@ -113,7 +113,7 @@ def test_a_person_is_asked_once_or_for_the_session(make_railed_world: MakeRailed
 
 def test_nobody_is_asked_for_a_page_of_this_machine_that_the_sandbox_does_not_reach(
     make_railed_world: MakeRailedWorld,
-) -> None:
+):
     world = make_railed_world(ask=["web_fetch"], section={"hosts": ["localhost:3000"]})
     fetches = [ask_permission("Fetch", "fetch", rawInput={"url": f"http://localhost:{port}/"}) for port in (8080, 3000)]
     view = world.start(*fetches)
@@ -124,7 +124,7 @@ def test_nobody_is_asked_for_a_page_of_this_machine_that_the_sandbox_does_not_re
     assert "`hosts` of [acp.small] does not list localhost:8080" in refused
 
 
-def test_parallel_requests_get_their_own_answers(make_railed_world: MakeRailedWorld) -> None:
+def test_parallel_requests_get_their_own_answers(make_railed_world: MakeRailedWorld):
     world = make_railed_world(ask=["exec"])
     commands = [f"make part{number}" for number in range(5)]
     allowed_commands = commands[::2]
@@ -137,7 +137,7 @@ def test_parallel_requests_get_their_own_answers(make_railed_world: MakeRailedWo
     assert world.read_words(view) == [f"answers {expected}"]
 
 
-def test_files_go_through_the_jail(make_railed_world: MakeRailedWorld) -> None:
+def test_files_go_through_the_jail(make_railed_world: MakeRailedWorld):
     world = make_railed_world()
     (world.workspace / "link").symlink_to("/etc")
     world.repository.commit("a link")
@@ -157,7 +157,7 @@ def test_files_go_through_the_jail(make_railed_world: MakeRailedWorld) -> None:
     assert [file.path for file in world.find_change(view).files] == ["fine.txt"]
 
 
-def test_an_agent_reaches_only_its_provider(make_acp_world: MakeAcpWorld) -> None:
+def test_an_agent_reaches_only_its_provider(make_acp_world: MakeAcpWorld):
     """The way out of the sandbox is the agent's alone; commands that are run for it have none."""
     world = make_acp_world(sandbox=find_best_sandbox(), section={"hosts": ("api.example.com",)})
     view = world.run(tell_environment("HTTPS_PROXY"), run_in_terminal("sh", "-c", "echo proxy=$HTTPS_PROXY"))

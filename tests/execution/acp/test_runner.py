@@ -37,7 +37,7 @@ from tests.support.helpers import wait_until, write_settings
 pytestmark = pytest.mark.long
 
 
-def test_text_is_shown_and_written_files_become_a_change_set(world: AcpWorld) -> None:
+def test_text_is_shown_and_written_files_become_a_change_set(world: AcpWorld):
     view = world.run(
         say("I look "),
         say("around.\nThen"),
@@ -56,7 +56,7 @@ def test_text_is_shown_and_written_files_become_a_change_set(world: AcpWorld) ->
     assert view.summary.endswith("All done.")
 
 
-def test_tool_calls_and_the_plan_are_shown_as_they_happen(world: AcpWorld) -> None:
+def test_tool_calls_and_the_plan_are_shown_as_they_happen(world: AcpWorld):
     diff = {"type": "diff", "path": "a.txt", "oldText": "one\ntwo\n", "newText": "one\n2\n"}
     looking = {"content": "look", "priority": "high", "status": "completed"}
     writing = {"content": "write", "priority": "high", "status": "in_progress"}
@@ -74,7 +74,7 @@ def test_tool_calls_and_the_plan_are_shown_as_they_happen(world: AcpWorld) -> No
     assert plan == ["plan 1/2 ✓ look", "plan 2/2 → write", "plan 2/2 ✓ write"]
 
 
-def test_the_rails_check_everything_that_a_request_names(world: AcpWorld) -> None:
+def test_the_rails_check_everything_that_a_request_names(world: AcpWorld):
     world.run(
         ask_permission(rawInput={"command": "curl x"}),
         ask_permission("`make test`", "execute"),
@@ -92,7 +92,7 @@ def test_the_rails_check_everything_that_a_request_names(world: AcpWorld) -> Non
 # Replies and further turns
 
 
-def test_replies_are_further_turns(world: AcpWorld) -> None:
+def test_replies_are_further_turns(world: AcpWorld):
     replied = threading.Event()
     world.decide = lambda title: True if replied.is_set() else None
     view = world.start(ask_permission("go on?", "edit"))
@@ -107,7 +107,7 @@ def test_replies_are_further_turns(world: AcpWorld) -> None:
         world.sessions.reply(view.id, "too late")
 
 
-def test_the_validation_loop_gives_it_further_turns(make_acp_world: MakeAcpWorld) -> None:
+def test_the_validation_loop_gives_it_further_turns(make_acp_world: MakeAcpWorld):
     class StandInValidation:
         def validate(
             self, live: LiveSession, view: SessionView, folder: SessionFolder, heal: Callable[[str], None]
@@ -126,7 +126,7 @@ def test_the_validation_loop_gives_it_further_turns(make_acp_world: MakeAcpWorld
 
 
 @pytest.mark.parametrize("reason, words", [("max_tokens", "token limit"), ("max_turn_requests", "request limit")])
-def test_work_that_was_cut_short_is_kept_and_says_so(world: AcpWorld, reason: str, words: str) -> None:
+def test_work_that_was_cut_short_is_kept_and_says_so(world: AcpWorld, reason: str, words: str):
     view = world.run(write("b.txt", "half\n"), end_turn(reason))
     assert view.state is SessionState.SUCCEEDED
     assert words in view.summary
@@ -134,7 +134,7 @@ def test_work_that_was_cut_short_is_kept_and_says_so(world: AcpWorld, reason: st
 
 
 @pytest.mark.parametrize("reason, words", [("refusal", "refused"), ("cancelled", "ended the turn early")])
-def test_a_turn_that_did_not_end_well_fails_the_session(world: AcpWorld, reason: str, words: str) -> None:
+def test_a_turn_that_did_not_end_well_fails_the_session(world: AcpWorld, reason: str, words: str):
     view = world.run(end_turn(reason))
     assert view.state is SessionState.FAILED
     assert words in view.error
@@ -144,7 +144,7 @@ def test_a_turn_that_did_not_end_well_fails_the_session(world: AcpWorld, reason:
 
 
 @pytest.mark.skipif(not find_best_sandbox().confines, reason="no sandbox works here")
-def test_in_the_sandbox_it_writes_by_itself_only_where_it_may(make_acp_world: MakeAcpWorld) -> None:
+def test_in_the_sandbox_it_writes_by_itself_only_where_it_may(make_acp_world: MakeAcpWorld):
     world = make_acp_world(sandbox=find_best_sandbox())
     secret = world.root / "outside.txt"
     secret.write_text("secret")
@@ -179,7 +179,7 @@ def engine(tmp_path: Path, repository: Repository) -> Iterator[Any]:
     opened.close()
 
 
-def test_the_work_of_an_approved_card_lands_and_is_undone(engine: Any, repository: Repository) -> None:
+def test_the_work_of_an_approved_card_lands_and_is_undone(engine: Any, repository: Repository):
     task = make_script(write("b.txt", "by the agent\n"), ask_permission("Something of its own"), say("Done."))
     card = engine.cards.propose(task, workspace=str(repository.path), channel="koji-core")
     assert card.assignment.runner == "acp:small"

@@ -18,7 +18,7 @@ def read_terminal_answers(world: AcpWorld, view: SessionView) -> list[Any]:
     return json.loads(line.removeprefix("terminal "))
 
 
-def test_a_terminal_runs_in_the_worktree_with_its_output_and_exit(world: AcpWorld) -> None:
+def test_a_terminal_runs_in_the_worktree_with_its_output_and_exit(world: AcpWorld):
     env = [{"name": name, "value": "hi"} for name in ("WORD", "LD_LIBRARY_PATH")]
     view = world.run(run_in_terminal("sh", "-c", "pwd; echo $WORD$LD_LIBRARY_PATH; exit 3", env=env))
     ended, output, released = read_terminal_answers(world, view)
@@ -30,27 +30,27 @@ def test_a_terminal_runs_in_the_worktree_with_its_output_and_exit(world: AcpWorl
     assert "exit 3" in "".join(world.read_lines(view, ["exit"]))
 
 
-def test_a_terminal_is_killed_alone(world: AcpWorld) -> None:
+def test_a_terminal_is_killed_alone(world: AcpWorld):
     view = world.run(run_in_terminal("sh", "-c", "echo ready; sleep 3600", kill=True), say("still here"))
     assert read_terminal_answers(world, view)[0]["signal"] == "SIGTERM"
     assert world.read_words(view)[-1] == "still here"
 
 
-def test_the_signal_that_ended_a_command_is_named(world: AcpWorld) -> None:
+def test_the_signal_that_ended_a_command_is_named(world: AcpWorld):
     view = world.run(run_in_terminal("sh", "-c", "kill -KILL $$"))
     ended, output, _ = read_terminal_answers(world, view)
     assert ended["signal"] == "SIGKILL"
     assert output["exitStatus"]["signal"] == "SIGKILL"
 
 
-def test_an_allowed_command_is_not_asked_about_again(world: AcpWorld) -> None:
+def test_an_allowed_command_is_not_asked_about_again(world: AcpWorld):
     echo = run_in_terminal("bash", "-c", "echo hello")
     view = world.run(ask_to_execute("echo hello"), echo, echo)
     assert [call.detail for call in world.permission_requests] == ["echo hello", "echo hello"]  # the second run asks
     assert view.state is SessionState.SUCCEEDED
 
 
-def test_a_terminal_that_is_denied_or_outside_the_folder_does_not_run(world: AcpWorld) -> None:
+def test_a_terminal_that_is_denied_or_outside_the_folder_does_not_run(world: AcpWorld):
     world.decide = lambda title: "rm" not in title
     view = world.run(
         run_in_terminal("rm", "-rf", "a.txt"), run_in_terminal("ls", cwd="/etc"), run_in_terminal("no-such-program")

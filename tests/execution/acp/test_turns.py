@@ -30,7 +30,7 @@ def make_counter(charged: list[tuple[int, int]], estimate: int) -> UsageCounter:
 
 @pytest.mark.long
 @given(st.lists(REPORT), st.integers(0, 10**6))
-def test_totals_are_counted_once_and_only_upwards(reports: list[tuple[int, float | None, str]], estimate: int) -> None:
+def test_totals_are_counted_once_and_only_upwards(reports: list[tuple[int, float | None, str]], estimate: int):
     charged = []
     counter = make_counter(charged, estimate)
     for total, amount, currency in reports:
@@ -47,7 +47,7 @@ def test_totals_are_counted_once_and_only_upwards(reports: list[tuple[int, float
     assert counter.total_cost == sum(money for money, _ in charged) == max(known_costs, default=0)
 
 
-def test_nothing_is_charged_before_a_price_is_named() -> None:
+def test_nothing_is_charged_before_a_price_is_named():
     charged = []
     counter = make_counter(charged, 50_000)
     counter.end_turn(None)

@@ -11,7 +11,7 @@ from tests.execution.changesets.landing_world import LandingWorld, add_line, mak
 from tests.support.helpers import refused
 
 
-def test_a_branch_has_only_the_changes_of_the_session(world: LandingWorld) -> None:
+def test_a_branch_has_only_the_changes_of_the_session(world: LandingWorld):
     world.write("b.txt", "uncommitted\n")
     world.write("mine.txt", "untracked\n")
     change = world.make_change(add_line)
@@ -33,7 +33,7 @@ def test_a_branch_has_only_the_changes_of_the_session(world: LandingWorld) -> No
     assert not world.worktrees.folder_of("session_1").exists()
 
 
-def test_a_branch_with_a_revert_has_the_message_of_git(world: LandingWorld) -> None:
+def test_a_branch_with_a_revert_has_the_message_of_git(world: LandingWorld):
     culprit = world.git("rev-parse", "HEAD").strip()
     change = world.make_change(add_line)
     row = SessionRow(
@@ -51,13 +51,13 @@ def test_a_branch_with_a_revert_has_the_message_of_git(world: LandingWorld) -> N
 
 
 @pytest.mark.long
-def test_a_branch_gets_a_free_name(world: LandingWorld) -> None:
+def test_a_branch_gets_a_free_name(world: LandingWorld):
     """Where `clawpy` is a branch, none can be below it."""
     world.git("branch", "clawpy")
     assert world.make_change(add_line).branch().branch == "clawpy-fix-the-cart"
 
 
-def test_a_branch_is_made_without_a_commit_or_an_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_branch_is_made_without_a_commit_or_an_identity(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
     world = LandingWorld(tmp_path)
     world.write("x.txt", "operator's\n")
@@ -71,7 +71,7 @@ def test_a_branch_is_made_without_a_commit_or_an_identity(tmp_path: Path, monkey
     world.close()
 
 
-def test_changes_that_build_on_uncommitted_work_are_not_branched(world: LandingWorld) -> None:
+def test_changes_that_build_on_uncommitted_work_are_not_branched(world: LandingWorld):
     world.write("a.txt", "1\n2\nmine\n")
     change = world.make_change(make_edit("a.txt", "1\n2\nmine too\n"))
 
@@ -81,7 +81,7 @@ def test_changes_that_build_on_uncommitted_work_are_not_branched(world: LandingW
     assert change.current.state is ChangeState.WAITING
 
 
-def test_changes_that_head_has_already_are_not_branched(world: LandingWorld) -> None:
+def test_changes_that_head_has_already_are_not_branched(world: LandingWorld):
     change = world.make_change(add_line)
     world.repository.commit("the same", {"a.txt": "1\n2\n3\nfour\n"})
 

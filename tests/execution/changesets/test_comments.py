@@ -12,7 +12,7 @@ def change(world: LandingWorld) -> Change:
     return world.make_change(make_edits({"a.txt": "1\n2\n3\nfour\n", "b.txt": None}))
 
 
-def test_comments_quote_a_line_of_the_new_or_the_old_file(world: LandingWorld, change: Change) -> None:
+def test_comments_quote_a_line_of_the_new_or_the_old_file(world: LandingWorld, change: Change):
     events = world.bus.subscribe(lambda: None)
     comments = world.changes.comments
     comments.add(change.id, "a.txt", 4, "write 4\x1b[2J instead")
@@ -22,9 +22,7 @@ def test_comments_quote_a_line_of_the_new_or_the_old_file(world: LandingWorld, c
     assert [event.kind for event in events.drain()] == ["ChangeSetCommented"] * 2
 
 
-def test_the_message_to_the_agent_has_each_comment_with_its_place_and_quote(
-    world: LandingWorld, change: Change
-) -> None:
+def test_the_message_to_the_agent_has_each_comment_with_its_place_and_quote(world: LandingWorld, change: Change):
     comments = world.changes.comments
     comments.add(change.id, "a.txt", 4, "write 4 instead")
     comments.add(change.id, "b.txt", 1, "keep it", old=True)
@@ -48,11 +46,11 @@ def test_the_message_to_the_agent_has_each_comment_with_its_place_and_quote(
 )
 def test_a_comment_without_a_line_or_a_text_is_refused(
     world: LandingWorld, change: Change, path: str, line: int, text: str, code: str
-) -> None:
+):
     refused(code, lambda: world.changes.comments.add(change.id, path, line, text))
 
 
-def test_comments_are_sent_once_and_can_be_removed(world: LandingWorld, change: Change) -> None:
+def test_comments_are_sent_once_and_can_be_removed(world: LandingWorld, change: Change):
     comments = world.changes.comments
     comments.add(change.id, "a.txt", 4, "write 4 instead")
     comments.add(change.id, "b.txt", 1, "keep it", old=True)

@@ -11,7 +11,7 @@ from tests.execution.changesets.landing_world import LandingWorld, add_line, mak
 # Contents
 
 
-def test_a_change_set_has_its_files_state_and_check(world: LandingWorld) -> None:
+def test_a_change_set_has_its_files_state_and_check(world: LandingWorld):
     def edit(folder: Path) -> None:
         add_line(folder)
         (folder / "b.txt").unlink()
@@ -38,7 +38,7 @@ def test_a_change_set_has_its_files_state_and_check(world: LandingWorld) -> None
     assert world.changes.for_session("session_1") == change_set
 
 
-def test_the_diff_has_the_hunks_of_each_file(world: LandingWorld) -> None:
+def test_the_diff_has_the_hunks_of_each_file(world: LandingWorld):
     def edit(folder: Path) -> None:
         add_line(folder)
         (folder / "b.txt").unlink()
@@ -68,7 +68,7 @@ def test_the_diff_has_the_hunks_of_each_file(world: LandingWorld) -> None:
 )
 def test_undecided_changes_of_the_same_file_are_recorded_with_their_conflicts(
     world: LandingWorld, second: str, conflicting: list[str], is_undone: bool
-) -> None:
+):
     earlier = world.make_change(add_line)
     if is_undone:
         earlier.land()

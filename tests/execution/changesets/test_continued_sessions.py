@@ -14,7 +14,7 @@ def run_session_with(world: LandingWorld, session_id: str, files: dict[str, str]
     return world.make_change(make_edits(files), name=session_id, title=f"of {session_id}", continues=continues)
 
 
-def test_a_continuing_session_has_the_waiting_changes_in_its_change_set(world: LandingWorld) -> None:
+def test_a_continuing_session_has_the_waiting_changes_in_its_change_set(world: LandingWorld):
     earlier = run_session_with(world, "sess_1", {"a.txt": "one\n2\n3\n", "new.txt": "n\n"})
     world.write("mine.txt", "meanwhile\n")
 
@@ -34,7 +34,7 @@ def test_a_continuing_session_has_the_waiting_changes_in_its_change_set(world: L
 
 
 @pytest.mark.parametrize("decide", [Change.land, Change.discard])
-def test_a_continuing_session_leaves_decided_changes_as_they_are(world: LandingWorld, decide: Decision) -> None:
+def test_a_continuing_session_leaves_decided_changes_as_they_are(world: LandingWorld, decide: Decision):
     earlier = run_session_with(world, "sess_1", {"a.txt": "one\n2\n3\n"})
     decide(earlier)
     state = earlier.current.state
@@ -46,7 +46,7 @@ def test_a_continuing_session_leaves_decided_changes_as_they_are(world: LandingW
 
 
 @pytest.mark.long
-def test_changes_that_land_while_a_session_continues_them_are_not_discarded(world: LandingWorld) -> None:
+def test_changes_that_land_while_a_session_continues_them_are_not_discarded(world: LandingWorld):
     earlier = run_session_with(world, "sess_1", {"a.txt": "one\n2\n3\n"})
 
     def edit(folder: Path) -> None:
@@ -60,7 +60,7 @@ def test_changes_that_land_while_a_session_continues_them_are_not_discarded(worl
     assert (world.root / "c.txt").read_text() == "c\n"
 
 
-def test_changes_that_conflict_with_your_files_cannot_be_continued(world: LandingWorld) -> None:
+def test_changes_that_conflict_with_your_files_cannot_be_continued(world: LandingWorld):
     run_session_with(world, "sess_1", {"a.txt": "agent\n2\n3\n"})
     world.write("a.txt", "mine\n2\n3\n")
 

@@ -22,7 +22,7 @@ DECISIONS: dict[Decision, ChangeState] = {
 
 
 @pytest.mark.parametrize("earlier", [[], [Change.land], [Change.land, Change.undo], [Change.branch], [Change.discard]])
-def test_an_illegal_decision_is_refused(world: LandingWorld, earlier: list[Decision]) -> None:
+def test_an_illegal_decision_is_refused(world: LandingWorld, earlier: list[Decision]):
     change = world.make_change(add_line)
     for decide in earlier:
         decide(change)
@@ -34,14 +34,14 @@ def test_an_illegal_decision_is_refused(world: LandingWorld, earlier: list[Decis
             assert change.current.state is before
 
 
-def test_an_unknown_change_set_is_refused(world: LandingWorld) -> None:
+def test_an_unknown_change_set_is_refused(world: LandingWorld):
     changes = world.changes
     for action in (changes.get, changes.diff, changes.preview_land, changes.land, changes.branch, changes.undo):
         refused("unknown_change_set", partial(action, "change_x"))
     refused("unknown_change_set", lambda: changes.discard("change_x"))
 
 
-def test_decisions_from_many_threads_decide_once(world: LandingWorld) -> None:
+def test_decisions_from_many_threads_decide_once(world: LandingWorld):
     change = world.make_change(add_line)
     decided = []
     refusals = []
@@ -59,7 +59,7 @@ def test_decisions_from_many_threads_decide_once(world: LandingWorld) -> None:
     assert refusals == ["already_decided"] * 8
 
 
-def test_a_discard_leaves_nothing_behind(world: LandingWorld) -> None:
+def test_a_discard_leaves_nothing_behind(world: LandingWorld):
     files, state = world.files, world.git_state
     change = world.make_change(add_line)
 
@@ -73,7 +73,7 @@ def test_a_discard_leaves_nothing_behind(world: LandingWorld) -> None:
         change.diff()
 
 
-def test_changes_of_a_repository_that_is_gone_can_be_discarded(world: LandingWorld) -> None:
+def test_changes_of_a_repository_that_is_gone_can_be_discarded(world: LandingWorld):
     change = world.make_change(add_line)
     shutil.rmtree(world.root)
 
@@ -82,7 +82,7 @@ def test_changes_of_a_repository_that_is_gone_can_be_discarded(world: LandingWor
     refused("no_folder", change.diff)
 
 
-def test_changes_of_a_folder_that_is_no_repository_any_more_can_be_discarded(world: LandingWorld) -> None:
+def test_changes_of_a_folder_that_is_no_repository_any_more_can_be_discarded(world: LandingWorld):
     change = world.make_change(add_line)
     shutil.rmtree(world.root / ".git")
 
@@ -101,7 +101,7 @@ def test_changes_of_a_folder_that_is_no_repository_any_more_can_be_discarded(wor
 )
 def test_an_interrupted_decision_is_finished_or_undone_at_the_next_start(
     world: LandingWorld, decide: Decision, step: str, state: ChangeState
-) -> None:
+):
     change = world.make_change(add_line)
     kill_at(world, step, lambda: decide(change))
     world.changes.recover()
@@ -112,7 +112,7 @@ def test_an_interrupted_decision_is_finished_or_undone_at_the_next_start(
     )
 
 
-def test_a_landing_can_be_undone_after_a_crash_and_git_gc(world: LandingWorld) -> None:
+def test_a_landing_can_be_undone_after_a_crash_and_git_gc(world: LandingWorld):
     before = world.files
     change = world.make_change(make_edits({"a.txt": None}))
     kill_at(world, "files done", change.land)

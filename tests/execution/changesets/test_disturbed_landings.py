@@ -35,7 +35,7 @@ def land_with_save(world: LandingWorld, change_set: Change, name: str, number_of
     "name",
     ["b.txt", pytest.param("d/only.txt", marks=pytest.mark.faults), pytest.param("new.txt", marks=pytest.mark.faults)],
 )
-def test_an_edit_during_the_landing_is_never_overwritten(world: LandingWorld, tmp_path: Path, name: str) -> None:
+def test_an_edit_during_the_landing_is_never_overwritten(world: LandingWorld, tmp_path: Path, name: str):
     """At every step; and the landing happens as a whole or not at all."""
     files = {"a.txt": "theirs\n", "b.txt": "theirs\n", "d/only.txt": None, "new.txt": "theirs\n"}
     before = world.files
@@ -58,7 +58,7 @@ def test_an_edit_during_the_landing_is_never_overwritten(world: LandingWorld, tm
 
 
 @pytest.mark.long
-def test_a_file_that_changes_all_the_time_is_refused(world: LandingWorld) -> None:
+def test_a_file_that_changes_all_the_time_is_refused(world: LandingWorld):
     change_set = world.make_change(make_edit("a.txt", TEXT + "theirs\n"))
     numbers_of_attempts = itertools.count()
 
@@ -73,7 +73,7 @@ def test_a_file_that_changes_all_the_time_is_refused(world: LandingWorld) -> Non
 
 @pytest.mark.long
 @pytest.mark.parametrize("failing", ["prepare", "write", "make folder", "remove"])
-def test_a_landing_that_fails_to_write_is_rolled_back(world: LandingWorld, failing: str) -> None:
+def test_a_landing_that_fails_to_write_is_rolled_back(world: LandingWorld, failing: str):
     files = {"a.txt": "theirs\n", "d/only.txt": None, "sub/new.txt": "theirs\n"}
     change_set = world.make_change(make_edits(files))
     before = world.files
@@ -91,7 +91,7 @@ def test_a_landing_that_fails_to_write_is_rolled_back(world: LandingWorld, faili
     change_set.land()
 
 
-def test_a_failed_rollback_is_finished_before_the_next_landing(world: LandingWorld) -> None:
+def test_a_failed_rollback_is_finished_before_the_next_landing(world: LandingWorld):
     change_set = world.make_change(make_edits({"a.txt": "theirs\n", "b.txt": "theirs\n"}))
     before = world.files
 
@@ -109,7 +109,7 @@ def test_a_failed_rollback_is_finished_before_the_next_landing(world: LandingWor
     assert world.files == before
 
 
-def test_recovery_keeps_and_names_files_that_were_edited_after_the_crash(world: LandingWorld) -> None:
+def test_recovery_keeps_and_names_files_that_were_edited_after_the_crash(world: LandingWorld):
     change_set = world.make_change(make_edits({"a.txt": "theirs\n", "b.txt": "theirs\n"}))
     kill_at(world, "write b.txt", change_set.land)
     (world.root / "a.txt").write_text("edited after the crash\n")

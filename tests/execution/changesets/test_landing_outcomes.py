@@ -38,7 +38,7 @@ CASES = {
 @pytest.mark.parametrize("session, meanwhile, later, outcome", CASES.values(), ids=CASES)
 def test_what_would_lose_something_of_yours_is_refused_and_nothing_else(
     tmp_path: Path, session: Edit, meanwhile: Edit | None, later: Edit | None, outcome: str
-) -> None:
+):
     scenario = Scenario([], [session], [meanwhile] if meanwhile else [], [later] if later else [])
     assert check_scenario(scenario, tmp_path) == outcome
 
@@ -48,7 +48,7 @@ NAMES = {"delete_folder": "d", "empty_folder": "new", "ignored": "new"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_an_edit_of_each_kind_changes_the_files(repository: Repository, kind: str) -> None:
+def test_an_edit_of_each_kind_changes_the_files(repository: Repository, kind: str):
     for path in EXISTING:
         repository.write(path, "one\ntwo\n")
     before = read_file_states(repository.path)
@@ -59,6 +59,6 @@ def test_an_edit_of_each_kind_changes_the_files(repository: Repository, kind: st
 @pytest.mark.long
 @settings(max_examples=10, suppress_health_check=list(HealthCheck))
 @given(SCENARIOS)
-def test_a_landing_is_what_git_would_do_and_an_undo_is_its_exact_reverse(scenario: Scenario) -> None:
+def test_a_landing_is_what_git_would_do_and_an_undo_is_its_exact_reverse(scenario: Scenario):
     with tempfile.TemporaryDirectory() as folder:
         check_scenario(scenario, Path(folder))

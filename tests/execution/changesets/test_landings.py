@@ -31,7 +31,7 @@ def edit_submodule(folder: Path) -> None:
     (folder / "vendor/lib/x.txt").write_text("fixed\n")
 
 
-def test_lines_that_changed_on_both_sides_are_a_conflict(world: LandingWorld) -> None:
+def test_lines_that_changed_on_both_sides_are_a_conflict(world: LandingWorld):
     change_set = world.make_change(make_edit("a.txt", TEXT.replace("line 3\n", "theirs\n")))
     world.write("a.txt", TEXT.replace("line 3\n", "mine\n"))
 
@@ -41,7 +41,7 @@ def test_lines_that_changed_on_both_sides_are_a_conflict(world: LandingWorld) ->
     assert "branch" in refusal.fix
 
 
-def test_modes_links_deletions_and_folders_land_and_are_undone(world: LandingWorld) -> None:
+def test_modes_links_deletions_and_folders_land_and_are_undone(world: LandingWorld):
     world.write("private.txt", "p\n").chmod(0o600)
     world.write("fixed.txt", "f\n").chmod(0o444)
     world.write("run.sh", "r\n").chmod(0o750)
@@ -80,7 +80,7 @@ def test_modes_links_deletions_and_folders_land_and_are_undone(world: LandingWor
     assert world.git_state == state
 
 
-def test_line_endings_are_those_of_a_checkout_and_restored_by_the_undo(world: LandingWorld) -> None:
+def test_line_endings_are_those_of_a_checkout_and_restored_by_the_undo(world: LandingWorld):
     world.git("config", "core.autocrlf", "true")
     (world.root / "dos.txt").write_bytes(b"one\r\ntwo\r\n")
     (world.root / "unix.txt").write_bytes(b"one\ntwo\n")
@@ -106,7 +106,7 @@ def test_line_endings_are_those_of_a_checkout_and_restored_by_the_undo(world: La
 
 
 @pytest.mark.long
-def test_a_submodule_is_left_as_it_is(world: LandingWorld, tmp_path: Path) -> None:
+def test_a_submodule_is_left_as_it_is(world: LandingWorld, tmp_path: Path):
     library = LandingWorld(tmp_path / "library").repository
     library.commit("one", {"x": "1"})
     commit = library.git("rev-parse", "HEAD")
@@ -125,7 +125,7 @@ def test_a_submodule_is_left_as_it_is(world: LandingWorld, tmp_path: Path) -> No
 
 def test_a_file_below_a_submodule_is_listed_with_its_place_and_never_landed(
     world_with_submodule: LandingWorld,
-) -> None:
+):
     world = world_with_submodule
     change_set = world.make_change(edit_submodule)
     [file] = change_set.files
@@ -142,7 +142,7 @@ def test_a_file_below_a_submodule_is_listed_with_its_place_and_never_landed(
     assert not place.exists()
 
 
-def test_of_a_submodule_with_many_new_files_the_folder_is_listed(world_with_submodule: LandingWorld) -> None:
+def test_of_a_submodule_with_many_new_files_the_folder_is_listed(world_with_submodule: LandingWorld):
     def fill(folder: Path) -> None:
         for number in range(30):
             (folder / f"vendor/lib/{number}").write_text("x")
@@ -150,7 +150,7 @@ def test_of_a_submodule_with_many_new_files_the_folder_is_listed(world_with_subm
     assert [file.path for file in world_with_submodule.make_change(fill).files] == ["vendor/lib/"]
 
 
-def test_what_is_left_out_waits_in_the_session_s_folder_after_the_landing(world_with_submodule: LandingWorld) -> None:
+def test_what_is_left_out_waits_in_the_session_s_folder_after_the_landing(world_with_submodule: LandingWorld):
     def edit(folder: Path) -> None:
         edit_submodule(folder)
         (folder / "a.txt").write_text("new\n")
@@ -177,7 +177,7 @@ def test_what_is_left_out_waits_in_the_session_s_folder_after_the_landing(world_
 
 def test_a_branch_or_a_continuation_is_refused_while_it_would_delete_what_is_left_out(
     world_with_submodule: LandingWorld,
-) -> None:
+):
     def edit(folder: Path) -> None:
         edit_submodule(folder)
         (folder / "a.txt").write_text("new\n")
@@ -195,7 +195,7 @@ def test_a_branch_or_a_continuation_is_refused_while_it_would_delete_what_is_lef
     assert change_set.branch().state == "branched"
 
 
-def test_a_submodule_whose_many_files_were_moved_out_is_no_loss(world_with_submodule: LandingWorld) -> None:
+def test_a_submodule_whose_many_files_were_moved_out_is_no_loss(world_with_submodule: LandingWorld):
     def fill(folder: Path) -> None:
         (folder / "a.txt").write_text("new\n")
         for number in range(30):
@@ -211,7 +211,7 @@ def test_a_submodule_whose_many_files_were_moved_out_is_no_loss(world_with_submo
 
 
 @pytest.mark.parametrize("name", ["a\u202eb", "tab\t", "not UTF-8 \udcff"])
-def test_a_file_whose_name_is_printed_otherwise_is_not_lost(world_with_submodule: LandingWorld, name: str) -> None:
+def test_a_file_whose_name_is_printed_otherwise_is_not_lost(world_with_submodule: LandingWorld, name: str):
     def edit(folder: Path) -> None:
         (folder / "a.txt").write_text("new\n")
         (folder / "vendor/lib" / name).write_text("x")
@@ -223,7 +223,7 @@ def test_a_file_whose_name_is_printed_otherwise_is_not_lost(world_with_submodule
     assert change_set.branch().state == "branched"
 
 
-def test_a_refusal_names_the_files_and_the_command_that_lands_the_others(world: LandingWorld) -> None:
+def test_a_refusal_names_the_files_and_the_command_that_lands_the_others(world: LandingWorld):
     def edit(folder: Path) -> None:
         (folder / "the evil").symlink_to("/etc/passwd")
         (folder / "a.txt").write_text("new\n")
@@ -246,7 +246,7 @@ def test_a_refusal_names_the_files_and_the_command_that_lands_the_others(world: 
     assert refusal.fix == f"copy what you need from {folder}, then `clawpy discard {change_set.id}`"
 
 
-def test_a_file_with_a_filter_program_is_not_landed_and_no_filter_runs(world: LandingWorld) -> None:
+def test_a_file_with_a_filter_program_is_not_landed_and_no_filter_runs(world: LandingWorld):
     world.git("config", "filter.lfs.clean", f"touch {world.folder}/trap; cat")
     world.git("config", "filter.lfs.smudge", f"touch {world.folder}/trap; cat")
     world.write(".gitattributes", "*.bin filter=lfs\n")
@@ -257,7 +257,7 @@ def test_a_file_with_a_filter_program_is_not_landed_and_no_filter_runs(world: La
     assert not (world.folder / "trap").exists()
 
 
-def test_a_repository_with_sha256_lands_undoes_and_branches(tmp_path: Path) -> None:
+def test_a_repository_with_sha256_lands_undoes_and_branches(tmp_path: Path):
     subprocess.run(["git", "init", "-q", "-b", "main", "--object-format=sha256", tmp_path / "shop"], check=True)
     world = LandingWorld(tmp_path)
     world.repository.commit("one", {"a.txt": TEXT})
@@ -272,7 +272,7 @@ def test_a_repository_with_sha256_lands_undoes_and_branches(tmp_path: Path) -> N
     world.close()
 
 
-def test_a_workspace_that_is_a_linked_worktree_lands_and_undoes(world: LandingWorld) -> None:
+def test_a_workspace_that_is_a_linked_worktree_lands_and_undoes(world: LandingWorld):
     linked = world.folder / "linked"
     world.git("worktree", "add", "-q", "-b", "other", str(linked))
     change_set = world.make_change(make_edit("a.txt", "theirs\n"), workspace=linked)

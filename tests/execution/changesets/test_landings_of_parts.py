@@ -26,7 +26,7 @@ def read_file(world: LandingWorld, name: str) -> str | None:
 # Landing a part and the rest
 
 
-def test_after_a_part_landed_the_rest_waits(world: LandingWorld) -> None:
+def test_after_a_part_landed_the_rest_waits(world: LandingWorld):
     state = world.git_state
     change = world.make_change(edit)
     part = change.land(FilePart("b.txt"), FilePart("c.txt"))
@@ -38,7 +38,7 @@ def test_after_a_part_landed_the_rest_waits(world: LandingWorld) -> None:
     assert world.git_state == state
 
 
-def test_the_rest_lands_and_each_landing_is_undone_alone(world: LandingWorld) -> None:
+def test_the_rest_lands_and_each_landing_is_undone_alone(world: LandingWorld):
     before, state = world.files, world.git_state
     change = world.make_change(edit)
     part = change.land(FilePart("b.txt"), FilePart("c.txt"))
@@ -53,7 +53,7 @@ def test_the_rest_lands_and_each_landing_is_undone_alone(world: LandingWorld) ->
     assert (world.files, world.git_state) == (before, state)
 
 
-def test_the_worktree_stays_after_the_landing_of_a_part_was_undone(world: LandingWorld) -> None:
+def test_the_worktree_stays_after_the_landing_of_a_part_was_undone(world: LandingWorld):
     change = world.make_change(edit)
     change.land(FilePart("b.txt"))
     assert change.undo().state is ChangeState.UNDONE
@@ -61,7 +61,7 @@ def test_the_worktree_stays_after_the_landing_of_a_part_was_undone(world: Landin
     assert world.worktrees.folder_of("session_1").exists()
 
 
-def test_hunks_land_beside_your_edits(world: LandingWorld) -> None:
+def test_hunks_land_beside_your_edits(world: LandingWorld):
     change = world.make_change(edit)
     world.write("a.txt", make_text({10: "mine"}))
 
@@ -79,7 +79,7 @@ def test_hunks_land_beside_your_edits(world: LandingWorld) -> None:
 
 
 @pytest.mark.long
-def test_hunks_keep_their_numbers_when_others_landed(world: LandingWorld) -> None:
+def test_hunks_keep_their_numbers_when_others_landed(world: LandingWorld):
     change = world.make_change(edit)
     first, second, third = (FilePart("a.txt", (number,)) for number in (1, 2, 3))
 
@@ -102,7 +102,7 @@ def test_hunks_keep_their_numbers_when_others_landed(world: LandingWorld) -> Non
 
 
 @pytest.mark.long
-def test_hunks_are_numbered_anew_after_the_rest_was_discarded(world: LandingWorld) -> None:
+def test_hunks_are_numbered_anew_after_the_rest_was_discarded(world: LandingWorld):
     change = world.make_change(edit)
     change.land(FilePart("a.txt", (3,)))
     change.land(FilePart("a.txt", (1,)))
@@ -115,7 +115,7 @@ def test_hunks_are_numbered_anew_after_the_rest_was_discarded(world: LandingWorl
     assert read_file(world, "a.txt") == make_text({2: "first", 38: "third"})
 
 
-def test_a_comment_on_an_old_line_is_on_the_line_that_the_diff_shows(world: LandingWorld) -> None:
+def test_a_comment_on_an_old_line_is_on_the_line_that_the_diff_shows(world: LandingWorld):
     def edit_lines(folder: Path) -> None:
         (folder / "a.txt").write_text(make_text({2: "first\n" + "added\n" * 10, 38: "third"}))
 
@@ -127,7 +127,7 @@ def test_a_comment_on_an_old_line_is_on_the_line_that_the_diff_shows(world: Land
     assert comment.quote == "line 38"
 
 
-def test_an_unknown_file_or_hunk_is_refused(world: LandingWorld) -> None:
+def test_an_unknown_file_or_hunk_is_refused(world: LandingWorld):
     change = world.make_change(edit)
     before = world.files
     refused("unknown_file", lambda: change.land(FilePart("nope")))
@@ -137,7 +137,7 @@ def test_an_unknown_file_or_hunk_is_refused(world: LandingWorld) -> None:
     assert world.changes.preview_land(change.id, [FilePart("b.txt")]).files == 1
 
 
-def test_a_file_that_replaces_another_lands_only_with_it(world: LandingWorld) -> None:
+def test_a_file_that_replaces_another_lands_only_with_it(world: LandingWorld):
     def replace_file_by_folder(folder: Path) -> None:
         (folder / "b.txt").unlink()
         (folder / "b.txt").mkdir()
@@ -152,7 +152,7 @@ def test_a_file_that_replaces_another_lands_only_with_it(world: LandingWorld) ->
 # Undo, branches and our files
 
 
-def test_a_landed_part_can_be_undone_after_the_rest_was_discarded(world: LandingWorld) -> None:
+def test_a_landed_part_can_be_undone_after_the_rest_was_discarded(world: LandingWorld):
     before = world.files
     change = world.make_change(edit)
     change.land(FilePart("a.txt"))
@@ -171,7 +171,7 @@ def test_a_landed_part_can_be_undone_after_the_rest_was_discarded(world: Landing
 
 
 @pytest.mark.long
-def test_a_branch_has_only_the_rest(world: LandingWorld) -> None:
+def test_a_branch_has_only_the_rest(world: LandingWorld):
     change = world.make_change(edit)
     events = world.bus.subscribe(lambda: None)
     change.land(FilePart("a.txt", (1,)))
@@ -191,7 +191,7 @@ def test_a_branch_has_only_the_rest(world: LandingWorld) -> None:
 
 
 @pytest.mark.long
-def test_git_gc_removes_no_tree_of_a_reduced_change_set(world: LandingWorld) -> None:
+def test_git_gc_removes_no_tree_of_a_reduced_change_set(world: LandingWorld):
     change = world.make_change(edit)
     change.land(FilePart("a.txt", (1, 2)), FilePart("new.txt", (1,)))
     change.discard()
@@ -207,7 +207,7 @@ def test_git_gc_removes_no_tree_of_a_reduced_change_set(world: LandingWorld) -> 
 
 
 @pytest.mark.long
-def test_files_of_every_landed_part_are_ours(world: LandingWorld) -> None:
+def test_files_of_every_landed_part_are_ours(world: LandingWorld):
     change = world.make_change(edit)
     workspace = str(world.root)
     change.land(FilePart("a.txt"))
@@ -221,7 +221,7 @@ def test_files_of_every_landed_part_are_ours(world: LandingWorld) -> None:
     assert world.changes.find_undoable_landings(workspace) == []
 
 
-def test_a_file_that_is_edited_while_the_next_one_is_written_is_not_ours(world: LandingWorld) -> None:
+def test_a_file_that_is_edited_while_the_next_one_is_written_is_not_ours(world: LandingWorld):
     change = world.make_change(edit)
 
     def save(step: str) -> None:
@@ -235,7 +235,7 @@ def test_a_file_that_is_edited_while_the_next_one_is_written_is_not_ours(world: 
     assert world.changes.find_undoable_landings(str(world.root)) == []
 
 
-def test_the_undo_of_a_session_undoes_its_last_landing(world: LandingWorld) -> None:
+def test_the_undo_of_a_session_undoes_its_last_landing(world: LandingWorld):
     files = [world.files]
     change = world.make_change(edit)
     for part in (FilePart("a.txt", (1,)), FilePart("c.txt"), FilePart("a.txt")):
@@ -253,7 +253,7 @@ def test_the_undo_of_a_session_undoes_its_last_landing(world: LandingWorld) -> N
     assert [event.left for event in events.drain() if isinstance(event, LandingUndone)] == [2, 1, 0]
 
 
-def test_a_landing_that_changes_nothing_can_be_undone(world: LandingWorld) -> None:
+def test_a_landing_that_changes_nothing_can_be_undone(world: LandingWorld):
     change = world.make_change(edit)
     world.write("a.txt", make_text({2: "first", 20: "second", 38: "third"}))
     before = world.files

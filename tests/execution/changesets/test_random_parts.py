@@ -110,7 +110,7 @@ def is_killed_at(number: int, world: LandingWorld, action: Callable[[], object])
 )
 def test_any_sequence_of_parts_lands_the_whole_and_is_undone_step_by_step(
     edits: list[Edit], line_edits: list[Edit], meanwhile: list[Edit], seed: int, line_break: str
-) -> None:
+):
     with tempfile.TemporaryDirectory() as folder:
         world = LandingWorld(Path(folder))
         try:
@@ -129,7 +129,7 @@ DECISIONS: dict[str, Callable[[Change], ChangeSet]] = {
 
 @pytest.mark.long
 @pytest.mark.parametrize("decision", DECISIONS)
-def test_a_landing_that_is_killed_at_any_step_is_complete_or_rolled_back(tmp_path: Path, decision: str) -> None:
+def test_a_landing_that_is_killed_at_any_step_is_complete_or_rolled_back(tmp_path: Path, decision: str):
     """After a rollback the same decision succeeds."""
     outcomes = []
     completed = 0

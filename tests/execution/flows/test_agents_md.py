@@ -44,7 +44,7 @@ FOREIGN_BYTES = st.lists(
 @example(b"", HOSTILE_LESSONS, [])
 def test_lessons_are_read_back_and_the_rest_of_the_file_stays(
     data: bytes, lessons: list[str], later_lessons: list[str]
-) -> None:
+):
     written = write_section(data, format_section(lessons), LEARNT)
     assert read_lessons(written) == lessons
     assert write_section(written, format_section(lessons), LEARNT) == written
@@ -60,7 +60,7 @@ def test_lessons_are_read_back_and_the_rest_of_the_file_stays(
 
 
 @given(LESSONS)
-def test_each_lesson_is_one_item_of_the_list(lessons: list[str]) -> None:
+def test_each_lesson_is_one_item_of_the_list(lessons: list[str]):
     lines = format_section(lessons).split("\n")
     assert lines[0] == "## What was learned here"
     items = lines[4:]
@@ -71,9 +71,7 @@ def test_each_lesson_is_one_item_of_the_list(lessons: list[str]) -> None:
         assert "<!--" not in item
 
 
-def test_the_section_is_added_to_a_new_file_and_replaced_in_an_old_one(
-    repository: Repository, run_flow: RunFlow
-) -> None:
+def test_the_section_is_added_to_a_new_file_and_replaced_in_an_old_one(repository: Repository, run_flow: RunFlow):
     repository.commit("begin", {"a.txt": "1"})
     run = run_flow("write_agents_md", lessons=["Run the migrations first", "Use Decimal for money"])
     text = (run.folder / AGENTS_FILE).read_text()
@@ -94,7 +92,7 @@ def test_the_section_is_added_to_a_new_file_and_replaced_in_an_old_one(
     assert rerun.facts["gone"] == ["Run the migrations first"]
 
 
-def test_lessons_that_are_there_already_change_nothing(repository: Repository, run_flow: RunFlow) -> None:
+def test_lessons_that_are_there_already_change_nothing(repository: Repository, run_flow: RunFlow):
     repository.commit("begin", {AGENTS_FILE: write_section(b"", format_section(["Use tabs"]), LEARNT).decode()})
     run = run_flow("write_agents_md", lessons=["Use tabs"])
     assert run.summary == "AGENTS.md already contains all of it"
@@ -102,6 +100,6 @@ def test_lessons_that_are_there_already_change_nothing(repository: Repository, r
 
 
 @pytest.mark.parametrize("lessons", [[], [" \x00 "], ["x" * 701], ["x"] * 61])
-def test_empty_and_too_long_lessons_are_refused(lessons: list[str]) -> None:
+def test_empty_and_too_long_lessons_are_refused(lessons: list[str]):
     with pytest.raises(ValidationError):
         WriteAgentsMd(lessons=lessons)

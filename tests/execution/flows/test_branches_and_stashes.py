@@ -16,7 +16,7 @@ TABLE = read_table(__file__)
 # Branches
 
 
-def test_branches_that_can_be_deleted_are_named_with_the_command(repository: Repository, run_flow: RunFlow) -> None:
+def test_branches_that_can_be_deleted_are_named_with_the_command(repository: Repository, run_flow: RunFlow):
     commit_branches(repository)
     repository.git("branch", "done", "main")
     repository.commit("moves on", {"c.txt": "c"})
@@ -30,7 +30,7 @@ def test_branches_that_can_be_deleted_are_named_with_the_command(repository: Rep
     assert repository.git("branch", "--list", "done")
 
 
-def test_a_squashed_branch_counts_as_applied(repository: Repository, run_flow: RunFlow) -> None:
+def test_a_squashed_branch_counts_as_applied(repository: Repository, run_flow: RunFlow):
     repository.commit("begin", {"a.txt": "one\n"})
     repository.git("checkout", "-q", "-b", "feature")
     repository.commit("first", {"a.txt": "two\n"})
@@ -42,7 +42,7 @@ def test_a_squashed_branch_counts_as_applied(repository: Repository, run_flow: R
 
 
 @pytest.mark.parametrize("days, stale", [(29, False), (30, True)])
-def test_stale_begins_at_the_day(repository: Repository, run_flow: RunFlow, days: int, stale: bool) -> None:
+def test_stale_begins_at_the_day(repository: Repository, run_flow: RunFlow, days: int, stale: bool):
     commit_branches(repository)
     clock = FakeClock(datetime.now(UTC) + timedelta(days=days, hours=1))
     run = run_flow("report_branches", clock=clock, days=30)
@@ -50,7 +50,7 @@ def test_stale_begins_at_the_day(repository: Repository, run_flow: RunFlow, days
     assert names == ({"left", "right", "docs"} if stale else set())
 
 
-def test_branch_names_are_quoted_in_commands() -> None:
+def test_branch_names_are_quoted_in_commands():
     branch = ComparedBranch("a;rm -rf ~", 1, 0, 0, is_checked_out=False, state="merged")
     assert branch.command == "git branch -d -- 'a;rm -rf ~'"
 
@@ -61,7 +61,7 @@ def test_branch_names_are_quoted_in_commands() -> None:
 @pytest.mark.parametrize("in_head, state", TABLE["heads"])
 def test_a_stash_applies_unless_head_differs_in_its_files(
     repository: Repository, run_flow: RunFlow, in_head: dict[str, str], state: str
-) -> None:
+):
     repository.commit("begin", {"a.txt": "one\n"})
     for name, text in {"a.txt": "mine\n", "new.txt": "1\n", "newer.txt": "2\n"}.items():
         repository.write(name, text)

@@ -47,7 +47,7 @@ CASES = {
 
 
 @pytest.mark.long
-def test_a_failing_test_beside_one_without_network_fails(project: Repository, run_flow: RunFlow) -> None:
+def test_a_failing_test_beside_one_without_network_fails(project: Repository, run_flow: RunFlow):
     body = "import socket\ndef test_a(): socket.create_connection(('host.invalid', 80))\ndef test_b(): assert 0\n"
     project.commit("tests", {"test_a.py": body})
     run = run_flow("run_tests")
@@ -56,13 +56,13 @@ def test_a_failing_test_beside_one_without_network_fails(project: Repository, ru
 
 
 @pytest.mark.long
-def test_a_passing_test_that_prints_a_refused_connection_passes(project: Repository, run_flow: RunFlow) -> None:
+def test_a_passing_test_that_prints_a_refused_connection_passes(project: Repository, run_flow: RunFlow):
     project.commit("tests", {"test_a.py": "def test_a(): print('sh: 1: x: not found, Connection refused')\n"})
     assert run_flow("run_tests").check.green
 
 
 @pytest.mark.long
-def test_an_import_of_a_renamed_module_is_an_error(project: Repository, run_flow: RunFlow) -> None:
+def test_an_import_of_a_renamed_module_is_an_error(project: Repository, run_flow: RunFlow):
     project.commit("begin", {"shop/__init__.py": "", "test_a.py": "import shop\ndef test_a(): pass\n"})
     project.git("mv", "shop", "store")
     project.commit("renamed")
@@ -70,14 +70,14 @@ def test_an_import_of_a_renamed_module_is_an_error(project: Repository, run_flow
 
 
 @pytest.mark.long
-def test_a_missing_file_of_the_project_is_a_failure(project: Repository, run_flow: RunFlow) -> None:
+def test_a_missing_file_of_the_project_is_a_failure(project: Repository, run_flow: RunFlow):
     project.commit("tests", {"test_a.py": "def test_a(): open('data.json')\n"})
     assert run_flow("run_tests").check.failed == 1
 
 
 @pytest.mark.long
 @pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
-def test_a_package_that_package_json_does_not_name_is_a_failure(repository: Repository, run_flow: RunFlow) -> None:
+def test_a_package_that_package_json_does_not_name_is_a_failure(repository: Repository, run_flow: RunFlow):
     """The other packages are installed, so it is a mistake in the code."""
     package = '{"name": "x", "scripts": {"test": "node --test"}}'
     source = "const test = require('node:test');\ntest('a', () => require('expresss'));\n"
@@ -86,7 +86,7 @@ def test_a_package_that_package_json_does_not_name_is_a_failure(repository: Repo
     assert run_flow("run_tests").check.failed == 1
 
 
-def test_a_script_of_the_project_with_an_exit_code_is_a_failure(repository: Repository, run_flow: RunFlow) -> None:
+def test_a_script_of_the_project_with_an_exit_code_is_a_failure(repository: Repository, run_flow: RunFlow):
     repository.commit("begin", {"Makefile": "test:\n\t@echo 3 carts are wrong; exit 1\n"})
     run = run_flow("run_tests")
     assert (run.check.failed, run.check.counted) == (1, False)
@@ -104,7 +104,7 @@ def test_a_script_of_the_project_with_an_exit_code_is_a_failure(repository: Repo
 )
 def test_the_refusal_names_what_is_missing_and_the_fix(
     case: Case, request: pytest.FixtureRequest, run_flow: RunFlow, without: Callable[..., None]
-) -> None:
+):
     needs(*case.needs)
     repository = request.getfixturevalue("project" if case in CASES["pytest"] else "repository")
     repository.commit("begin", case.files)
@@ -119,7 +119,7 @@ def test_the_refusal_names_what_is_missing_and_the_fix(
 @pytest.mark.long
 def test_a_linter_of_our_own_environment_is_not_used_and_named(
     repository: Repository, run_flow: RunFlow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     (tmp_path / "own/bin").mkdir(parents=True)
     (tmp_path / "own/bin/flake8").touch()
     monkeypatch.setattr(tooling, "find_own_environment", lambda: tmp_path / "own")
@@ -129,7 +129,7 @@ def test_a_linter_of_our_own_environment_is_not_used_and_named(
 
 
 @pytest.mark.long
-def test_tests_that_need_a_database_which_is_down_could_not_run(project: Repository, run_flow: RunFlow) -> None:
+def test_tests_that_need_a_database_which_is_down_could_not_run(project: Repository, run_flow: RunFlow):
     with socket.socket() as unanswered:
         unanswered.bind(("127.0.0.1", 0))
         port = unanswered.getsockname()[1]

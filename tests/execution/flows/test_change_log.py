@@ -37,16 +37,16 @@ SHA = "0123456789abcdef0123456789abcdef01234567"
 
 
 @pytest.mark.parametrize("subject, section, entry", TABLE["subjects"])
-def test_a_commit_goes_into_the_section_that_its_subject_names(subject: str, section: str, entry: str) -> None:
+def test_a_commit_goes_into_the_section_that_its_subject_names(subject: str, section: str, entry: str):
     assert classify_subject(subject) == (section, entry)
 
 
 @pytest.mark.parametrize("subject", TABLE["unnoticed"])
-def test_commits_that_no_user_notices_are_left_out(subject: str) -> None:
+def test_commits_that_no_user_notices_are_left_out(subject: str):
     assert classify_subject(subject) is None
 
 
-def test_a_commit_is_mentioned_by_its_id_or_in_the_same_words() -> None:
+def test_a_commit_is_mentioned_by_its_id_or_in_the_same_words():
     assert is_mentioned("- things (0123456)", SHA, "Other")
     assert is_mentioned("* **Add** gifts, at last", SHA, "Add gifts")
     assert not is_mentioned("- Add gifts", SHA, "Add gift")
@@ -56,7 +56,7 @@ def test_a_commit_is_mentioned_by_its_id_or_in_the_same_words() -> None:
 
 
 @pytest.mark.parametrize("style", TABLE["style"], ids=lambda style: style["name"])
-def test_the_files_own_style_is_kept(style: dict[str, str]) -> None:
+def test_the_files_own_style_is_kept(style: dict[str, str]):
     assert add_entries(style["before"], {"Added": ["New"], "Fixed": ["Mended"]}) == style["after"]
 
 
@@ -70,14 +70,14 @@ def test_the_files_own_style_is_kept(style: dict[str, str]) -> None:
         st.lists(st.from_regex(r"[A-Z][a-z]{3,9} \d", fullmatch=True), min_size=1),
     ),
 )
-def test_old_lines_stay_and_new_entries_are_mentioned(before: str, entries: dict[str, list[str]]) -> None:
+def test_old_lines_stay_and_new_entries_are_mentioned(before: str, entries: dict[str, list[str]]):
     after = add_entries(before, entries)
     lines_after = iter(after.splitlines())
     assert all(line in lines_after for line in before.splitlines() if line.strip()), "in the same order"
     assert all(is_mentioned(after, "f" * 40, entry) for section in entries.values() for entry in section)
 
 
-def test_a_missing_change_log_is_created_only_on_request(repository: Repository, run_flow: RunFlow) -> None:
+def test_a_missing_change_log_is_created_only_on_request(repository: Repository, run_flow: RunFlow):
     repository.commit("begin", {"a.txt": "1"})
     repository.git("tag", "v1.0")
     repository.commit("feat(cart): totals are rounded", {"a.txt": "2"})
@@ -95,7 +95,7 @@ def test_a_missing_change_log_is_created_only_on_request(repository: Repository,
     assert run.facts["left_out"] == ["chore: format"]
 
 
-def test_a_change_log_that_leads_out_is_not_written(repository: Repository, run_flow: RunFlow, tmp_path: Path) -> None:
+def test_a_change_log_that_leads_out_is_not_written(repository: Repository, run_flow: RunFlow, tmp_path: Path):
     (tmp_path / "elsewhere.md").write_text("mine")
     (repository.path / "CHANGELOG.md").symlink_to(tmp_path / "elsewhere.md")
     repository.commit("add a link")
@@ -104,7 +104,7 @@ def test_a_change_log_that_leads_out_is_not_written(repository: Repository, run_
     assert (tmp_path / "elsewhere.md").read_text() == "mine"
 
 
-def test_a_release_lists_the_commits_that_users_notice(repository: Repository, run_flow: RunFlow) -> None:
+def test_a_release_lists_the_commits_that_users_notice(repository: Repository, run_flow: RunFlow):
     repository.commit("begin", {"a.py": "1\n"})
     repository.git("tag", "v1.0")
     for number, subject in enumerate(("feat: gift cards", "Fix the total", "Bump version to 1.1", "fix: rounding")):

@@ -100,9 +100,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_of_each_failing_test_only_what_is_known_is_said(
-    project: Repository, run_flow: RunFlow, case: HeadCase
-) -> None:
+def test_of_each_failing_test_only_what_is_known_is_said(project: Repository, run_flow: RunFlow, case: HeadCase):
     commit_shop(project)
     case.check(project, run_flow)
 
@@ -117,7 +115,7 @@ JEST = "PASS ./cart.test.js\n  cart\n    ✓ quick\n    ✓ slow (120 ms)\n\nTes
 @pytest.mark.parametrize("report", [MOCHA, JEST], ids=["mocha", "jest"])
 def test_a_quick_test_whose_time_is_not_printed_may_be_missing_at_head(
     repository: Repository, run_flow: RunFlow, report: str
-) -> None:
+):
     committed = {"package.json": '{"scripts": {"test": "cat report.txt"}}\n', "report.txt": report}
     HeadCase(committed, {"report.txt": ""}, "HEAD is complete: all 2 tests passed", "cart quick").check(
         repository, run_flow
@@ -143,7 +141,7 @@ RUST_TESTS = "    #[test]\n    fn test_total() { assert_eq!(super::total(), 3); 
     ],
     ids=["does not compile", "passes", "fails", "new test"],
 )
-def test_cargo_measures_no_tests(repository: Repository, run_flow: RunFlow, body: str, test: str, summary: str) -> None:
+def test_cargo_measures_no_tests(repository: Repository, run_flow: RunFlow, body: str, test: str, summary: str):
     needs("cargo")
     committed = {".gitignore": "target\n", "Cargo.toml": CARGO_TOML}
     committed["src/lib.rs"] = RUST_LIB.format(body=body, tests=RUST_TESTS.replace("test_total", test))
@@ -151,7 +149,7 @@ def test_cargo_measures_no_tests(repository: Repository, run_flow: RunFlow, body
     HeadCase(committed, uncommitted, summary, "tests::test_total").check(repository, run_flow)
 
 
-def test_a_commit_that_needs_an_uncommitted_file_is_incomplete(project: Repository, run_flow: RunFlow) -> None:
+def test_a_commit_that_needs_an_uncommitted_file_is_incomplete(project: Repository, run_flow: RunFlow):
     commit_shop(project)
     project.commit("uses a helper", {"tests/test_tax.py": "def test_tax():\n    import shop.tax\n"})
     project.write("shop/tax.py", "RATE = 2\n")

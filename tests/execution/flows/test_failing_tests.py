@@ -15,7 +15,7 @@ TABLE = read_table(__file__)
 
 
 @pytest.mark.long
-def test_bisect_skips_what_cannot_run_and_names_the_candidates(project: Repository, run_flow: RunFlow) -> None:
+def test_bisect_skips_what_cannot_run_and_names_the_candidates(project: Repository, run_flow: RunFlow):
     good = commit_shop(project)
     project.commit("docs", {"README.md": "a shop"})
     unrunnable = project.commit("half a refactoring", {"shop/cart.py": "def total(prices:\n"})
@@ -30,7 +30,7 @@ def test_bisect_skips_what_cannot_run_and_names_the_candidates(project: Reposito
 
 
 @pytest.mark.long
-def test_bisect_checks_both_ends(repository: Repository, run_flow: RunFlow) -> None:
+def test_bisect_checks_both_ends(repository: Repository, run_flow: RunFlow):
     first = repository.commit("begin", {"Makefile": "test:\n\tgrep -q well state\n", "state": "well\n"})
     last = repository.commit("docs", {"README.md": "a shop"})
     with pytest.raises(WorkFailed, match="passes at"):
@@ -44,7 +44,7 @@ def test_bisect_checks_both_ends(repository: Repository, run_flow: RunFlow) -> N
 
 
 @pytest.mark.long
-def test_bisect_follows_merges_and_whole_suites(repository: Repository, run_flow: RunFlow) -> None:
+def test_bisect_follows_merges_and_whole_suites(repository: Repository, run_flow: RunFlow):
     first = repository.commit("begin", {"Makefile": "test:\n\tgrep -q well state\n", "state": "well\n"})
     repository.git("checkout", "-q", "-b", "side")
     repository.commit("side docs", {"side.md": "1"})
@@ -58,9 +58,7 @@ def test_bisect_follows_merges_and_whole_suites(repository: Repository, run_flow
 
 
 @pytest.mark.parametrize("here, at_bad, verdict", TABLE["verdicts"])
-def test_errors_alone_are_bad_only_where_the_bad_end_has_errors_alone(
-    here: list[int], at_bad: list[int], verdict: str
-) -> None:
+def test_errors_alone_are_bad_only_where_the_bad_end_has_errors_alone(here: list[int], at_bad: list[int], verdict: str):
     """A run is given by how many tests passed, failed and had an error."""
 
     def make_check(passed: int, failed: int, errors: int) -> CheckResult:
@@ -70,18 +68,18 @@ def test_errors_alone_are_bad_only_where_the_bad_end_has_errors_alone(
 
 
 @pytest.mark.parametrize("row", TABLE["cause"])
-def test_the_cause_is_read_from_the_output(row: dict[str, str]) -> None:
+def test_the_cause_is_read_from_the_output(row: dict[str, str]):
     assert find_cause(row["output"], "/repo") == Cause(row["error"], row["message"], row["place"])
 
 
 @pytest.mark.parametrize("error, message, place, signature", TABLE["signature"])
 def test_the_signature_is_the_error_with_its_file_or_with_the_test_of_an_assertion(
     error: str, message: str, place: str, signature: str
-) -> None:
+):
     assert Cause(error, message, place).make_signature("tests/test_cart.py::test_a") == signature
 
 
-def test_failures_that_differ_by_chance_and_by_line_have_one_signature() -> None:
+def test_failures_that_differ_by_chance_and_by_line_have_one_signature():
     def sign(line: int, price: int) -> str:
         trace = f"tests/t.py:3: in test_a\n    f()\nsrc/b.py:{line}: in f\n    g()\n"
         cause = find_cause(f"{trace}E   ValueError: {price} is too much\n", "/repo")

@@ -17,12 +17,12 @@ SHA = "0123456789abcdef0123456789abcdef01234567"
 EXAMPLES = read_table(__file__)
 
 
-def test_every_flow_is_described() -> None:
+def test_every_flow_is_described():
     assert FLOWS.keys() == EXAMPLES.keys()
 
 
 @pytest.mark.parametrize("name", list(EXAMPLES))
-def test_a_flow_describes_its_parameters(name: str) -> None:
+def test_a_flow_describes_its_parameters(name: str):
     flow, example = FLOWS[name], EXAMPLES[name]
     request = flow(**example["parameters"])
     assert request.describe() == example["words"]
@@ -31,13 +31,13 @@ def test_a_flow_describes_its_parameters(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", list(EXAMPLES))
-def test_a_flow_says_what_sort_of_work_it_is_in_one_word(name: str) -> None:
+def test_a_flow_says_what_sort_of_work_it_is_in_one_word(name: str):
     assert FLOWS[name].work.isalpha()
     assert FLOWS[name].work.islower()
     assert name_work(name) == FLOWS[name].work
 
 
-def test_a_learned_flow_is_called_by_its_name() -> None:
+def test_a_learned_flow_is_called_by_its_name():
     assert name_work("tidy_imports") == "tidy imports"
 
 
@@ -51,17 +51,17 @@ def test_a_learned_flow_is_called_by_its_name() -> None:
     ],
     ids=str,
 )  # fmt: skip
-def test_what_work_changes(flow: str | None, changes: str) -> None:
+def test_what_work_changes(flow: str | None, changes: str):
     assert describe_changes(flow) == changes
 
 
 @pytest.mark.parametrize("flow", [flow for flow in FLOWS.values() if flow.place is Place.ENGINE], ids=lambda f: f.name)
-def test_a_flow_that_changes_files_of_the_engine_says_what_it_changes_and_what_undoes_it(flow: type[Flow]) -> None:
+def test_a_flow_that_changes_files_of_the_engine_says_what_it_changes_and_what_undoes_it(flow: type[Flow]):
     assert flow.describe_changes() != LANDS_CHANGES
     assert flow.describe_undo()
 
 
-def test_names_are_data_and_what_may_run_is_not() -> None:
+def test_names_are_data_and_what_may_run_is_not():
     """The content filter judges the parameters that are not data."""
     texts = {
         (name, field)
@@ -82,13 +82,13 @@ def test_names_are_data_and_what_may_run_is_not() -> None:
 
 
 @pytest.mark.parametrize("name", list(EXAMPLES))
-def test_unknown_parameters_are_refused(name: str) -> None:
+def test_unknown_parameters_are_refused(name: str):
     with pytest.raises(ValidationError, match="extra"):
         FLOWS[name].model_validate({**EXAMPLES[name]["parameters"], "colour": "red"})
 
 
 @pytest.mark.parametrize("word", ["--output=x", "-x", "", " ", "a\nb", "a\x00b", " a"])
-def test_a_revision_cannot_be_an_option(word: str) -> None:
+def test_a_revision_cannot_be_an_option(word: str):
     for name, parameters in (
         ("rehearse_merge", {"source": word, "target": "main"}),
         ("review_unpushed", {"upstream": word}),
@@ -100,21 +100,21 @@ def test_a_revision_cannot_be_an_option(word: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", "", "a\nb"])
-def test_a_path_cannot_leave_the_repository(path: str) -> None:
+def test_a_path_cannot_leave_the_repository(path: str):
     for name in ("run_tests", "lint", "fix_lint"):
         with pytest.raises(ValidationError):
             FLOWS[name].model_validate({"paths": [path]})
 
 
 @pytest.mark.parametrize("times", [1, 501])
-def test_times_have_bounds(times: int) -> None:
+def test_times_have_bounds(times: int):
     for allowed in (2, 500):
         FLOWS["hunt_flakes"].model_validate({"tests": ["a"], "times": allowed})
     with pytest.raises(ValidationError):
         FLOWS["hunt_flakes"].model_validate({"tests": ["a"], "times": times})
 
 
-def test_text_of_a_repository_is_sanitised_where_it_leaves_a_flow(tmp_path: Path) -> None:
+def test_text_of_a_repository_is_sanitised_where_it_leaves_a_flow(tmp_path: Path):
     result = FlowResult("Reverts \x1b[31mevil\nname", facts={"files": ["a\x07.py"], "caf\udce9.py": ("\u202eb", 1)})
     assert result.summary == "Reverts evil name"
     assert result.facts == {"files": ["a.py"], "caf\ufffd.py": ["b", 1]}

@@ -32,7 +32,7 @@ def with_findings(project: Repository) -> Repository:
     return project
 
 
-def test_a_makefile_target_is_a_linter_when_it_names_lines(repository: Repository, run_flow: RunFlow) -> None:
+def test_a_makefile_target_is_a_linter_when_it_names_lines(repository: Repository, run_flow: RunFlow):
     repository.commit("begin", {"Makefile": "lint:\n\t@echo 'a.c:3: too long'; echo all is lost; exit 1\n"})
     assert run_flow("lint").summary == "make lint: 1 finding in 1 file (lint 1)"
     repository.commit("shorter", {"Makefile": "lint:\n\t@echo all is lost >&2; exit 1\n"})
@@ -53,7 +53,7 @@ def test_a_makefile_target_is_a_linter_when_it_names_lines(repository: Repositor
 )
 def test_the_fix_for_a_missing_linter_uses_the_projects_package_manager(
     repository: Repository, run_flow: RunFlow, files: dict[str, str], command: str
-) -> None:
+):
     repository.commit("begin", files)
     with pytest.raises(WorkFailed) as caught:
         run_flow("lint")
@@ -62,9 +62,7 @@ def test_the_fix_for_a_missing_linter_uses_the_projects_package_manager(
 
 @pytest.mark.long
 @needs_ruff
-def test_lint_counts_by_rule_and_tells_new_findings_from_known_ones(
-    with_findings: Repository, run_flow: RunFlow
-) -> None:
+def test_lint_counts_by_rule_and_tells_new_findings_from_known_ones(with_findings: Repository, run_flow: RunFlow):
     assert run_flow("lint").summary == "ruff: 4 findings in 2 files (F401 3, F821 1)"
     run = run_flow("lint", paths=["a.py", "gone.py"])
     assert run.facts["rules"] == {"F401": 1, "F821": 1}
@@ -75,7 +73,7 @@ def test_lint_counts_by_rule_and_tells_new_findings_from_known_ones(
 
 @pytest.mark.long
 @needs_ruff
-def test_fix_lint_changes_only_the_named_files_and_not_yours(with_findings: Repository, run_flow: RunFlow) -> None:
+def test_fix_lint_changes_only_the_named_files_and_not_yours(with_findings: Repository, run_flow: RunFlow):
     with_findings.write("c.py", "x = {  'a':1 }\n")
     fixed = run_flow("fix_lint", paths=["a.py", "c.py"])
     assert fixed.facts["changed"] == ["a.py", "c.py"]
@@ -89,7 +87,7 @@ def test_fix_lint_changes_only_the_named_files_and_not_yours(with_findings: Repo
 @pytest.mark.long
 @needs_ruff
 @pytest.mark.skipif(not Path(sys.prefix, "bin", "mypy").exists(), reason="needs mypy")
-def test_only_new_findings_are_reported(repository: Repository, run_flow: RunFlow) -> None:
+def test_only_new_findings_are_reported(repository: Repository, run_flow: RunFlow):
     commit_python_project(repository, **{"a.py": "import os\n\nX: int = 'old'\n", "poetry.lock": "", "snap.ambr": ""})
     repository.write("a.py", "# moved down\nimport os\nimport sys\n\nX: int = 'old'\nY: int = 'new'\n")
     repository.write("poetry.lock", "x =\n")
@@ -107,7 +105,7 @@ def test_only_new_findings_are_reported(repository: Repository, run_flow: RunFlo
 
 @pytest.mark.long
 @needs_ruff
-def test_a_renamed_file_keeps_its_known_findings(repository: Repository, run_flow: RunFlow) -> None:
+def test_a_renamed_file_keeps_its_known_findings(repository: Repository, run_flow: RunFlow):
     body = "".join(f"def f{number}():\n    return {number}\n" for number in range(20))
     commit_python_project(repository, **{"a.py": f"import os\n{body}"})
     base = repository.git("rev-parse", "HEAD")
@@ -120,7 +118,7 @@ def test_a_renamed_file_keeps_its_known_findings(repository: Repository, run_flo
 
 
 @needs_ruff
-def test_a_project_below_is_linted_with_the_configuration_above_it(repository: Repository, run_flow: RunFlow) -> None:
+def test_a_project_below_is_linted_with_the_configuration_above_it(repository: Repository, run_flow: RunFlow):
     commit_python_project(
         repository, **{"packages/py/pyproject.toml": '[project]\nname = "x"\n', "packages/py/a.py": ""}
     )
@@ -132,7 +130,7 @@ def test_a_project_below_is_linted_with_the_configuration_above_it(repository: R
 
 
 @pytest.mark.skipif(not (NODE_MODULES / "typescript").is_dir(), reason="needs typescript in CLAWPY_NODE_MODULES")
-def test_typescript_reports_errors_in_files_that_did_not_change(repository: Repository, run_flow: RunFlow) -> None:
+def test_typescript_reports_errors_in_files_that_did_not_change(repository: Repository, run_flow: RunFlow):
     files = {
         "package.json": '{"name": "x"}',
         "tsconfig.json": '{"compilerOptions": {"strict": true}, "include": ["src"]}',
@@ -146,9 +144,7 @@ def test_typescript_reports_errors_in_files_that_did_not_change(repository: Repo
     assert [(fact["path"], fact["line"], fact["rule"]) for fact in run.facts["findings"]] == [("src/b.ts", 2, "TS2322")]
 
 
-def test_node_modules_are_linked_into_the_worktree_only_during_the_run(
-    repository: Repository, run_flow: RunFlow
-) -> None:
+def test_node_modules_are_linked_into_the_worktree_only_during_the_run(repository: Repository, run_flow: RunFlow):
     tidy = 'test -d node_modules || exit 9\nshift 2\nfor f; do echo "tidy" > "$f"; done'
     make_program(repository.path / "node_modules/.bin/prettier", tidy)
     repository.commit(

@@ -17,7 +17,7 @@ def commit_failing_main(project: Repository) -> None:
     project.commit("total changes", {"shop/cart.py": CART.replace("sum(prices)", "sum(prices) + 1")})
 
 
-def test_conflicts_are_forecast_and_nothing_is_written(repository: Repository, run_flow: RunFlow) -> None:
+def test_conflicts_are_forecast_and_nothing_is_written(repository: Repository, run_flow: RunFlow):
     commit_branches(repository)
     objects = set((repository.path / ".git" / "objects").rglob("*"))
     run = run_flow("forecast_conflicts", base="main", branches=["left", "right", "docs"])
@@ -30,7 +30,7 @@ def test_conflicts_are_forecast_and_nothing_is_written(repository: Repository, r
     assert set((repository.path / ".git" / "objects").rglob("*")) == objects
 
 
-def test_branches_that_conflict_in_any_order_are_merged_oldest_first(repository: Repository, run_flow: RunFlow) -> None:
+def test_branches_that_conflict_in_any_order_are_merged_oldest_first(repository: Repository, run_flow: RunFlow):
     commit_branches(repository)
     run = run_flow("forecast_conflicts", base="main", branches=["left", "right"])
     assert run.summary == "Merge left, then right: 1 conflict in any order, so the oldest goes first"
@@ -38,7 +38,7 @@ def test_branches_that_conflict_in_any_order_are_merged_oldest_first(repository:
     assert "2. right into main: conflicts in a.txt" in run.transcript
 
 
-def test_the_best_order_is_compared_with_the_worst(repository: Repository, run_flow: RunFlow) -> None:
+def test_the_best_order_is_compared_with_the_worst(repository: Repository, run_flow: RunFlow):
     lines = [f"{number}\n" for number in range(20)]
     repository.commit("begin", {"a.txt": "".join(lines)})
     for branch, changed_lines in (("wide", (3, 15)), ("low", (3,)), ("high", (15,))):
@@ -52,7 +52,7 @@ def test_the_best_order_is_compared_with_the_worst(repository: Repository, run_f
 
 
 @pytest.mark.long
-def test_a_rehearsed_merge_is_tested_and_moves_no_branch(project: Repository, run_flow: RunFlow) -> None:
+def test_a_rehearsed_merge_is_tested_and_moves_no_branch(project: Repository, run_flow: RunFlow):
     commit_shop(project)
     project.git("checkout", "-q", "-b", "feature")
     project.commit("callers want 3", {"tests/test_more.py": TEST_CART.replace("test_total", "test_more")})
@@ -72,7 +72,7 @@ def test_a_rehearsed_merge_is_tested_and_moves_no_branch(project: Repository, ru
 
 
 @pytest.mark.long
-def test_a_rehearsed_merge_is_not_blamed_for_a_test_that_failed_before(project: Repository, run_flow: RunFlow) -> None:
+def test_a_rehearsed_merge_is_not_blamed_for_a_test_that_failed_before(project: Repository, run_flow: RunFlow):
     commit_failing_main(project)
     run = run_flow("rehearse_merge", source="feature", target="main")
     assert "merges cleanly into main, " in run.summary
@@ -80,9 +80,7 @@ def test_a_rehearsed_merge_is_not_blamed_for_a_test_that_failed_before(project: 
 
 
 @pytest.mark.long
-def test_a_suite_that_passes_is_not_run_again_for_the_failures_of_another_one(
-    project: Repository, run_flow: RunFlow
-) -> None:
+def test_a_suite_that_passes_is_not_run_again_for_the_failures_of_another_one(project: Repository, run_flow: RunFlow):
     project.write("mvnw", MAVEN_WRAPPER.replace("\n", "\necho once >>runs.log\n", 1)).chmod(0o755)
     java = {**MAVEN_PROJECT, "Cart.java": make_java_class("return a + b;"), ".gitignore": "runs.log\n"}
     project.commit("Java", java)
@@ -95,9 +93,7 @@ def test_a_suite_that_passes_is_not_run_again_for_the_failures_of_another_one(
 
 
 @pytest.mark.long
-def test_the_way_on_from_a_merge_names_files_that_git_would_take_for_patterns(
-    project: Repository, run_flow: RunFlow
-) -> None:
+def test_the_way_on_from_a_merge_names_files_that_git_would_take_for_patterns(project: Repository, run_flow: RunFlow):
     name = ":odd.txt"
     commit_shop(project)
     project.git("branch", "side")
@@ -108,6 +104,6 @@ def test_the_way_on_from_a_merge_names_files_that_git_would_take_for_patterns(
     assert f"`git add -- ':(literal){name}'`" in run_flow("unfinished_operation").summary
 
 
-def test_an_autosquash_without_fixup_commits_has_nothing_to_fold(project: Repository, run_flow: RunFlow) -> None:
+def test_an_autosquash_without_fixup_commits_has_nothing_to_fold(project: Repository, run_flow: RunFlow):
     commit_shop(project)
     assert run_flow("rehearse_autosquash").summary == "Nothing to fold: no fixup of another among 2 commits"

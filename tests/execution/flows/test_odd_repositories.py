@@ -9,7 +9,7 @@ from tests.conftest import Repository
 from tests.execution.flows.flow_run import RunFlow
 
 
-def test_a_repository_without_commits_is_reported_as_such(repository: Repository, run_flow: RunFlow) -> None:
+def test_a_repository_without_commits_is_reported_as_such(repository: Repository, run_flow: RunFlow):
     repository.write("a.txt", "not yet")
     assert run_flow("summarise_day", since="2026-01-05T00:00:00Z").facts["text"] == (
         "No commits.\nNot committed yet: a.txt."
@@ -22,7 +22,7 @@ def test_a_repository_without_commits_is_reported_as_such(repository: Repository
         run_flow("forecast_conflicts", base="main", branches=["x"])
 
 
-def test_file_names_that_are_no_text_are_sanitised(repository: Repository, run_flow: RunFlow) -> None:
+def test_file_names_that_are_no_text_are_sanitised(repository: Repository, run_flow: RunFlow):
     repository.commit("begin", {"a b.txt": "one\n"})
     name = os.fsdecode(b"caf\xe9\x1b[31m.py")
     for branch, text in (("left", "x = 1\n"), ("right", "breakpoint()\n")):

@@ -23,26 +23,26 @@ def format_january(day: int) -> str:
 )
 def test_todos_count_only_with_a_time_after_which_they_were_added(
     repository: Repository, run_flow: RunFlow, parameters: dict[str, str], places: list[str]
-) -> None:
+):
     repository.commit("begin", {"a.py": "1\n"}, at=format_january(1))
     repository.write("cart.py", "breakpoint()\n# TODO: tax\n")
     findings = run_flow("look_for_leftovers", **parameters).facts["findings"]
     assert [f"{finding['path']}:{finding['line']}" for finding in findings] == places
 
 
-def test_without_a_time_nothing_is_said_about_todos(repository: Repository, run_flow: RunFlow) -> None:
+def test_without_a_time_nothing_is_said_about_todos(repository: Repository, run_flow: RunFlow):
     repository.commit("begin", {"a.py": "1\n"}, at=format_january(1))
     repository.write("cart.py", "# TODO: tax\n")
     assert run_flow("look_for_leftovers").summary == "No leftovers: no debugging, no conflict markers"
 
 
 @pytest.mark.parametrize("today", ["2026-01-05T00:00:00", "today"])
-def test_the_time_after_which_todos_count_needs_a_zone(run_flow: RunFlow, today: str) -> None:
+def test_the_time_after_which_todos_count_needs_a_zone(run_flow: RunFlow, today: str):
     with pytest.raises(ValidationError):
         run_flow("look_for_leftovers", today=today)
 
 
-def test_the_last_joint_commits_are_shown_with_the_partners_changes(repository: Repository, run_flow: RunFlow) -> None:
+def test_the_last_joint_commits_are_shown_with_the_partners_changes(repository: Repository, run_flow: RunFlow):
     for number in range(1, 6):
         repository.commit(
             f"Price {number}",
@@ -61,7 +61,7 @@ def test_the_last_joint_commits_are_shown_with_the_partners_changes(repository: 
     assert run.session.commands == []
 
 
-def test_a_file_name_is_neither_a_pattern_nor_an_option(repository: Repository, run_flow: RunFlow) -> None:
+def test_a_file_name_is_neither_a_pattern_nor_an_option(repository: Repository, run_flow: RunFlow):
     repository.commit("Odd", {"a[1].py": "1\n", "--output=x": "1\n"}, at=format_january(1))
     repository.commit("Plain", {"a1.py": "1\n", "b.py": "1\n"}, at=format_january(2))
     run = run_flow("look_together", path="a[1].py", partner="--output=x")
@@ -71,7 +71,7 @@ def test_a_file_name_is_neither_a_pattern_nor_an_option(repository: Repository, 
         run_flow("look_together", path="../a.py", partner="b.py")
 
 
-def test_a_secret_is_not_shown(repository: Repository, run_flow: RunFlow) -> None:
+def test_a_secret_is_not_shown(repository: Repository, run_flow: RunFlow):
     repository.commit("Key", {"a.py": "1\n", "settings.py": f'TOKEN = "{GITHUB_TOKEN}"\n'})
     run = run_flow("look_together", path="a.py", partner="settings.py")
     assert GITHUB_TOKEN not in run.transcript

@@ -26,7 +26,7 @@ def shop_below(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> Repos
 
 
 @pytest.mark.long
-def test_tests_of_a_project_below_run_in_its_folder_and_environment(shop_below: Repository, run_flow: RunFlow) -> None:
+def test_tests_of_a_project_below_run_in_its_folder_and_environment(shop_below: Repository, run_flow: RunFlow):
     run = run_flow("run_tests", project="packages/py", paths=["packages/py/cart.py", "README.md"])
     assert (run.check.passed, run.result.full) == (1, False)
     assert run.facts["tests_by_path"] == {"packages/py/cart.py": ["tests/test_cart.py"]}
@@ -34,6 +34,6 @@ def test_tests_of_a_project_below_run_in_its_folder_and_environment(shop_below: 
     assert run.session.commands[0][0] == str(shop_below.path / "packages/py/.venv/bin/python")
 
 
-def test_the_top_names_the_projects_with_tests(shop_below: Repository, run_flow: RunFlow) -> None:
+def test_the_top_names_the_projects_with_tests(shop_below: Repository, run_flow: RunFlow):
     with pytest.raises(CannotRun, match="the tests are in packages/py"):
         run_flow("run_tests")

@@ -11,9 +11,7 @@ from tests.execution.flows.flow_run import RunFlow
 from tests.execution.flows.unpushed_histories import WITH_KEY
 
 
-def test_a_day_is_summarised_by_branch(
-    repository: Repository, run_flow: RunFlow, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_day_is_summarised_by_branch(repository: Repository, run_flow: RunFlow, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("GIT_COMMITTER_DATE", "2026-01-04T18:00:00+01:00")
     repository.commit("yesterday", {"a.txt": "one\n"})
     monkeypatch.setenv("GIT_COMMITTER_DATE", "2026-01-05T09:00:00+01:00")
@@ -42,15 +40,13 @@ def test_a_day_is_summarised_by_branch(
     assert run.summary == "2 commits, 2 files changed, 1 session, 1 file not committed"
 
 
-def test_a_day_without_commits_says_so(repository: Repository, run_flow: RunFlow) -> None:
+def test_a_day_without_commits_says_so(repository: Repository, run_flow: RunFlow):
     repository.commit("begin", {"a.txt": "one\n"})
     since = datetime.fromtimestamp(time.time() + 3600, UTC).isoformat()
     assert run_flow("summarise_day", since=since).facts["text"] == "No commits.\nEverything is committed."
 
 
-def test_uncommitted_files_are_grouped_into_commits_by_what_they_are_about(
-    repository: Repository, run_flow: RunFlow
-) -> None:
+def test_uncommitted_files_are_grouped_into_commits_by_what_they_are_about(repository: Repository, run_flow: RunFlow):
     repository.commit("begin", {"shop/cart.py": "1\n", "old.py": "1\n", "logo.bin": "\x00\n", "notes.md": "1\n"})
     repository.write("shop/cart.py", "2\n3\n")
     repository.write("tests/test_cart.py", "1\n2\n")
@@ -74,7 +70,7 @@ def test_uncommitted_files_are_grouped_into_commits_by_what_they_are_about(
     assert "   D old.py  +0 -1" in run.transcript
 
 
-def test_a_new_file_with_a_key_is_not_to_be_committed(repository: Repository, run_flow: RunFlow) -> None:
+def test_a_new_file_with_a_key_is_not_to_be_committed(repository: Repository, run_flow: RunFlow):
     repository.commit("begin", {"notes.md": "1\n"})
     repository.write("settings.py", f"breakpoint()\n{WITH_KEY}")
     run = run_flow("look_at_changes")
@@ -84,7 +80,7 @@ def test_a_new_file_with_a_key_is_not_to_be_committed(repository: Repository, ru
 
 def test_new_files_are_searched_for_keys_up_to_a_limit(
     repository: Repository, run_flow: RunFlow, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setattr(unpushed, "MAX_BYTES", len(WITH_KEY))
     repository.commit("begin", {"notes.md": "1\n"})
     for name in ("a.py", "b.py"):

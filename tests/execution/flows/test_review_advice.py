@@ -88,7 +88,7 @@ def check_files_are_kept(repository: Repository, files: dict[str, str]) -> None:
 @pytest.mark.parametrize("name", HISTORIES)
 def test_the_advice_against_a_secret_works_to_the_letter(
     repository: Repository, run_flow: RunFlow, name: str, is_first: bool, others: str
-) -> None:
+):
     begin_repository(repository, name, is_first=is_first)
     HISTORIES[name](repository)
     change_other_files(repository, others)

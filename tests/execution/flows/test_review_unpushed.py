@@ -14,7 +14,7 @@ from tests.support.helpers import GITHUB_TOKEN
 @pytest.mark.long
 def test_findings_have_their_present_line_and_whether_only_the_history_has_them(
     repository: Repository, run_flow: RunFlow
-) -> None:
+):
     base = repository.commit("begin", {"app.py": "x = 1\n"})
     added = repository.commit("debug", {"app.py": "x = 1\nprint(x)\n", FILE: WITH_KEY})
     repository.commit("no key, one line more", {FILE: SAFE, "app.py": "y = 2\nx = 1\nprint(x)\n"})
@@ -38,7 +38,7 @@ def test_findings_have_their_present_line_and_whether_only_the_history_has_them(
 )
 def test_a_file_that_belongs_in_no_repository_is_named_in_a_sentence(
     repository: Repository, run_flow: RunFlow, path: str, size_bytes: int, sentence: str
-) -> None:
+):
     base = repository.commit("begin", {"app.py": "x = 1\n"})
     repository.commit("add", {path: "x" * size_bytes})
     run = run_flow("review_unpushed", upstream=base)
@@ -46,7 +46,7 @@ def test_a_file_that_belongs_in_no_repository_is_named_in_a_sentence(
     assert "0.0 MB" not in run.transcript
 
 
-def test_without_unpushed_problems_it_says_so(repository: Repository, run_flow: RunFlow) -> None:
+def test_without_unpushed_problems_it_says_so(repository: Repository, run_flow: RunFlow):
     head = repository.commit("begin", {"app.py": "x = 1\n"})
     assert run_flow("review_unpushed", upstream=head).summary.startswith("Nothing to review")
     repository.commit("tidy", {"app.py": "x = 2\n"})
@@ -58,7 +58,7 @@ def test_without_unpushed_problems_it_says_so(repository: Repository, run_flow: 
 # What it advises
 
 
-def test_other_refs_with_the_commit_are_named(repository: Repository, run_flow: RunFlow) -> None:
+def test_other_refs_with_the_commit_are_named(repository: Repository, run_flow: RunFlow):
     repository.commit("begin", {"app.py": "x = 1\n"})
     repository.commit("settings", {FILE: WITH_KEY})
     repository.git("branch", "side")
@@ -75,7 +75,7 @@ def test_other_refs_with_the_commit_are_named(repository: Repository, run_flow: 
     assert steps[-1] == "If anybody else may have seen a key, revoke it and create a new one."
 
 
-def test_a_key_that_is_on_a_remote_branch_is_public(repository: Repository, run_flow: RunFlow) -> None:
+def test_a_key_that_is_on_a_remote_branch_is_public(repository: Repository, run_flow: RunFlow):
     repository.commit("begin", {"app.py": "x = 1\n"})
     pushed = repository.commit("settings", {FILE: WITH_KEY})
     repository.git("update-ref", "refs/remotes/origin/feature", pushed)
@@ -85,7 +85,7 @@ def test_a_key_that_is_on_a_remote_branch_is_public(repository: Repository, run_
     assert steps[-1] == "Rotate the key, because it is public: origin/feature has it already."
 
 
-def test_the_advice_says_that_a_merge_is_lost(repository: Repository, run_flow: RunFlow) -> None:
+def test_the_advice_says_that_a_merge_is_lost(repository: Repository, run_flow: RunFlow):
     repository.commit("begin", {"app.py": "x = 1\n"})
     commit_above_merge(repository)
     steps = run_flow("review_unpushed").facts["steps"]
@@ -95,7 +95,7 @@ def test_the_advice_says_that_a_merge_is_lost(repository: Repository, run_flow: 
     ]
 
 
-def test_the_advice_waits_for_the_end_of_a_merge(repository: Repository, run_flow: RunFlow) -> None:
+def test_the_advice_waits_for_the_end_of_a_merge(repository: Repository, run_flow: RunFlow):
     repository.commit("begin", {"app.py": "x = 1\n"})
     repository.git("switch", "-q", "-c", "side")
     repository.commit("side", {"side.py": ""})
@@ -106,9 +106,7 @@ def test_the_advice_waits_for_the_end_of_a_merge(repository: Repository, run_flo
     assert first == "First finish the unfinished merge, or abort it. Then review again."
 
 
-def test_a_secret_above_several_pushed_branches_is_taken_out_of_the_history(
-    repository: Repository, run_flow: RunFlow
-) -> None:
+def test_a_secret_above_several_pushed_branches_is_taken_out_of_the_history(repository: Repository, run_flow: RunFlow):
     begin = repository.commit("begin", {"app.py": "x = 1\n"})
     for name in ("left", "right"):
         repository.git("switch", "-q", "--detach", begin)
@@ -121,7 +119,7 @@ def test_a_secret_above_several_pushed_branches_is_taken_out_of_the_history(
     assert first == f"Take {FILE} out of the history with git filter-repo, in a fresh clone:"
 
 
-def test_a_name_with_a_line_break_adds_no_command(repository: Repository, run_flow: RunFlow) -> None:
+def test_a_name_with_a_line_break_adds_no_command(repository: Repository, run_flow: RunFlow):
     repository.commit("begin", {"app.py": "x = 1\n"})
     repository.commit(
         "settings",

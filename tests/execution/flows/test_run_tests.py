@@ -20,7 +20,7 @@ pytestmark = pytest.mark.long
 UV_PROJECT = '[project]\nname = "shop"\ndependencies = ["sqlalchemy_not_here"]\n[tool.uv]\n'
 
 
-def test_only_the_tests_of_changed_files_run(project: Repository, run_flow: RunFlow) -> None:
+def test_only_the_tests_of_changed_files_run(project: Repository, run_flow: RunFlow):
     commit_shop(project)
     run = run_flow("run_tests", paths=["shop/cart.py", "README.md"])
     assert (run.check.passed, run.check.failed) == (1, 0)
@@ -31,7 +31,7 @@ def test_only_the_tests_of_changed_files_run(project: Repository, run_flow: RunF
     assert not list(project.path.rglob("__pycache__"))
 
 
-def test_a_folder_outside_of_the_repository_is_refused(project: Repository, run_flow: RunFlow) -> None:
+def test_a_folder_outside_of_the_repository_is_refused(project: Repository, run_flow: RunFlow):
     commit_shop(project)
     (project.path / "link").symlink_to("/etc")
     with pytest.raises(CannotRun, match="link leads out of the repository"):
@@ -40,7 +40,7 @@ def test_a_folder_outside_of_the_repository_is_refused(project: Repository, run_
     assert "No tests found for ..data" in run_flow("run_tests", paths=["..data"]).result.summary
 
 
-def test_a_folder_of_very_many_files_is_refused(project: Repository, run_flow: RunFlow) -> None:
+def test_a_folder_of_very_many_files_is_refused(project: Repository, run_flow: RunFlow):
     commit_shop(project)
     for number in range(1001):
         project.write(f"many/{number}.py", "")
@@ -48,9 +48,7 @@ def test_a_folder_of_very_many_files_is_refused(project: Repository, run_flow: R
         run_flow("run_tests", paths=["many"])
 
 
-def test_a_run_took_as_long_as_its_command(
-    project: Repository, run_flow: RunFlow, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_took_as_long_as_its_command(project: Repository, run_flow: RunFlow, monkeypatch: pytest.MonkeyPatch):
     """Pytest itself counts only the time of the tests, and the line of the command's exit all of it."""
     commit_shop(project)
     execute = ProcessSession.execute
@@ -61,7 +59,7 @@ def test_a_run_took_as_long_as_its_command(
 
 
 @pytest.mark.parametrize("path", ["conftest.py", "shop/cart.py"])
-def test_a_package_that_is_not_installed_is_no_failed_test(project: Repository, run_flow: RunFlow, path: str) -> None:
+def test_a_package_that_is_not_installed_is_no_failed_test(project: Repository, run_flow: RunFlow, path: str):
     commit_shop(project)
     project.git("rm", "-q", "tests/test_tax.py")
     project.write(path, "import sqlalchemy_not_here\n")
@@ -77,7 +75,7 @@ def test_a_package_that_is_not_installed_is_no_failed_test(project: Repository, 
 
 def test_an_environment_without_pytest_is_named_with_the_interpreter_used_instead(
     project: Repository, run_flow: RunFlow, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     commit_shop(project)
     environment = project.path / ".venv"
     environment.unlink()
@@ -101,7 +99,7 @@ def test_an_environment_without_pytest_is_named_with_the_interpreter_used_instea
     assert refusal.value.fix == ".venv/bin/pip install pytest"
 
 
-def test_a_module_of_the_project_that_cannot_be_imported_is_an_error(project: Repository, run_flow: RunFlow) -> None:
+def test_a_module_of_the_project_that_cannot_be_imported_is_an_error(project: Repository, run_flow: RunFlow):
     commit_shop(project)
     project.git("rm", "-q", "tests/test_tax.py")
     project.write("shop/cart.py", "import shop.gone\n")
@@ -110,7 +108,7 @@ def test_a_module_of_the_project_that_cannot_be_imported_is_an_error(project: Re
 
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
-def test_a_tool_that_cannot_run_does_not_hide_another(project: Repository, run_flow: RunFlow) -> None:
+def test_a_tool_that_cannot_run_does_not_hide_another(project: Repository, run_flow: RunFlow):
     script = "console.log('Tests:       3 passed, 3 total')"
     project.commit(
         "web", {"test_a.py": "x = 1\n", "package.json": f'{{"scripts": {{"test": "node -e \\"{script}\\""}}}}'}

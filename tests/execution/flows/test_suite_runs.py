@@ -140,7 +140,7 @@ def set_up(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPat
     return set_up_case
 
 
-def test_every_test_runner_has_a_case() -> None:
+def test_every_test_runner_has_a_case():
     assert [case.tool for case in CASES] == [row.name for row in TEST_RUNNERS]
 
 
@@ -148,7 +148,7 @@ def test_every_test_runner_has_a_case() -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.tool)
 def test_passing_and_failing_tests_are_read_from_the_tool(
     case: ToolCase, repository: Repository, run_flow: RunFlow, set_up: Callable[[ToolCase], None]
-) -> None:
+):
     set_up(case)
     try:
         passing = run_flow("run_tests").check
@@ -176,7 +176,7 @@ def test_a_missing_tool_is_named_with_its_fix(
     without: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
-) -> None:
+):
     repository.commit("begin", {**case.files, **case.lacking_files, case.path: case.good})
     without(*case.lacking)
     if "python3" in case.lacking:

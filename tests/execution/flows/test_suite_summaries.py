@@ -23,7 +23,7 @@ from engine.model import CheckResult
         (CheckResult("pytest", 0, 0, skipped=2), "no tests ran, 2 skipped"),
     ],
 )
-def test_results_are_described_in_a_sentence(check: CheckResult, words: str) -> None:
+def test_results_are_described_in_a_sentence(check: CheckResult, words: str):
     assert describe_check(check) == words
 
 
@@ -42,7 +42,7 @@ def test_results_are_described_in_a_sentence(check: CheckResult, words: str) -> 
 )
 def test_changes_are_blamed_only_for_tests_that_did_not_fail_before(
     failing: str, failed_before: str | None, words: str, is_new: bool
-) -> None:
+):
     before = None if failed_before is None else tuple(failed_before)
     check = CheckResult("pytest", 1, len(failing), failing=tuple(failing), failed_before=before)
     assert describe_compared(check) == f"{describe_check(check)}; {words}"
@@ -60,18 +60,18 @@ def test_changes_are_blamed_only_for_tests_that_did_not_fail_before(
 )
 def test_a_run_in_which_no_test_ran_does_not_say_that_nothing_new_fails(
     errors: int, failing: str, failed_before: str, words: str
-) -> None:
+):
     check = CheckResult("pytest", 0, 0, errors=errors, failing=tuple(failing), failed_before=tuple(failed_before))
     assert describe_compared(check) == f"{describe_check(check)}; {words}"
     assert check.has_new_failures
 
 
-def test_a_failure_without_a_name_counts_as_new() -> None:
+def test_a_failure_without_a_name_counts_as_new():
     assert CheckResult("make test", 0, 1, counted=False, failed_before=()).has_new_failures
     assert not CheckResult("make test", 1, 0, counted=False).has_new_failures
 
 
-def test_an_error_that_is_no_test_is_the_fault_of_the_run() -> None:
+def test_an_error_that_is_no_test_is_the_fault_of_the_run():
     check = CheckResult("maven", 0, 0, errors=1, error="Cart.java:3: ';' expected", failed_before=())
     assert describe_compared(check) == f"1 error, no tests ran in <0.1 s: {check.error}; it did not fail before"
     before = replace(check, failed_before=check.faults)
@@ -80,7 +80,7 @@ def test_an_error_that_is_no_test_is_the_fault_of_the_run() -> None:
     assert describe_check(command) == f"npm test failed in <0.1 s: {command.error}; its output names no tests"
 
 
-def test_what_failed_before_is_known_of_each_tool_alone() -> None:
+def test_what_failed_before_is_known_of_each_tool_alone():
     known = CheckResult("pytest", 0, 1, failing=("a",), failed_before=("a",))
     unknown = CheckResult("make test", 0, 1, failing=("b",))
     tool = None  # only the results are combined
@@ -115,8 +115,6 @@ PASSED = CheckResult("go test", 1, 0)
     ],
     ids=["a test and an error", "two errors", "a new error beside a test", "a second new error", "a first new error"],
 )
-def test_each_error_of_several_tools_counts_as_new_unless_it_was_there_before(
-    checks: list[CheckResult], is_new: bool
-) -> None:
+def test_each_error_of_several_tools_counts_as_new_unless_it_was_there_before(checks: list[CheckResult], is_new: bool):
     combined = combine_checks([ToolCheck(None, check) for check in checks])  # type: ignore[arg-type]
     assert combined.has_new_failures is is_new

@@ -23,7 +23,7 @@ FILES = [
 
 
 @pytest.mark.long
-def test_flaky_steady_and_broken_are_told_apart(project: Repository, run_flow: RunFlow) -> None:
+def test_flaky_steady_and_broken_are_told_apart(project: Repository, run_flow: RunFlow):
     counter = project.path / ".git" / "counter"
     tests = f"""from pathlib import Path
 def test_flaky():
@@ -46,7 +46,7 @@ def test_broken(): assert 0
 
 
 @pytest.mark.long
-def test_a_slower_test_is_reported_with_its_ratio(project: Repository, run_flow: RunFlow) -> None:
+def test_a_slower_test_is_reported_with_its_ratio(project: Repository, run_flow: RunFlow):
     test = "from work import work\n\ndef test_a():\n    assert work()\n"
     fast = project.commit("fast", {"work.py": "def work():\n    return 1\n", "tests/test_a.py": test})
     project.commit("slow", {"work.py": "def work():\n    return sum(i * i for i in range(1_000_000))\n"})
@@ -57,7 +57,7 @@ def test_a_slower_test_is_reported_with_its_ratio(project: Repository, run_flow:
 
 
 @pytest.mark.parametrize("text, names", FILES)
-def test_a_skip_mark_names_its_last_day_and_is_recognised(text: str, names: list[str]) -> None:
+def test_a_skip_mark_names_its_last_day_and_is_recognised(text: str, names: list[str]):
     after = add_skip_mark(text, names, LAST_DAY, "flaky: failed 3 of 20")
     assert find_quarantined_tests("t.py", after.split("\n")) == [QuarantinedTest("::".join(["t.py", *names]), LAST_DAY)]
     old_test, new_test = (ast.unparse(ast.parse(source).body[-1]) for source in (text, after))

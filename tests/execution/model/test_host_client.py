@@ -33,7 +33,7 @@ HANGING = Reply(text="It begins, and then there is nothing.", hold=Event(), hold
 
 
 @pytest.mark.parametrize("characters, seconds", [(0, FIRST_BYTE_S), (3, IDLE_S)])
-def test_a_hanging_provider_is_given_up_after_its_time(world: ModelWorld, characters: int, seconds: float) -> None:
+def test_a_hanging_provider_is_given_up_after_its_time(world: ModelWorld, characters: int, seconds: float):
     hanging = Reply(text="One more word. " * 9, hold=Event(), hold_after=characters)
     world.server.script(hanging, hanging)
     with world.opened():
@@ -62,7 +62,7 @@ def test_a_hanging_provider_is_given_up_after_its_time(world: ModelWorld, charac
         world.check_end(view)
 
 
-def test_a_host_that_dies_is_replaced_and_the_conversation_continues(fresh_world: ModelWorld) -> None:
+def test_a_host_that_dies_is_replaced_and_the_conversation_continues(fresh_world: ModelWorld):
     fresh_world.server.script(make_call("read", path="readme.md"), HANGING, "Done.")
     with fresh_world.opened():
         session = fresh_world.start()
@@ -77,7 +77,7 @@ def test_a_host_that_dies_is_replaced_and_the_conversation_continues(fresh_world
         fresh_world.check_end(view)
 
 
-def test_a_host_that_does_not_cancel_is_killed_and_other_sessions_continue(fresh_world: ModelWorld) -> None:
+def test_a_host_that_does_not_cancel_is_killed_and_other_sessions_continue(fresh_world: ModelWorld):
     fresh_world.server.script(HANGING, HANGING, "Done.")
     with fresh_world.opened() as engine:
         first, second = fresh_world.start("One"), fresh_world.start("Two")
@@ -94,7 +94,7 @@ def test_a_host_that_does_not_cancel_is_killed_and_other_sessions_continue(fresh
         fresh_world.check_end(second_view)
 
 
-def test_a_stop_during_a_pause_ends_at_once(world: ModelWorld) -> None:
+def test_a_stop_during_a_pause_ends_at_once(world: ModelWorld):
     world.server.script(Reply(status=503))
     with world.opened() as engine:
         session = world.start()
@@ -106,7 +106,7 @@ def test_a_stop_during_a_pause_ends_at_once(world: ModelWorld) -> None:
         world.check_end(view)
 
 
-def test_closing_the_engine_in_the_middle_of_a_call_cancels_the_session(fresh_world: ModelWorld) -> None:
+def test_closing_the_engine_in_the_middle_of_a_call_cancels_the_session(fresh_world: ModelWorld):
     fresh_world.server.script(HANGING)
     with fresh_world.opened():
         session = fresh_world.start()
@@ -117,7 +117,7 @@ def test_closing_the_engine_in_the_middle_of_a_call_cancels_the_session(fresh_wo
         fresh_world.check_end(view)
 
 
-def test_an_engine_that_is_killed_leaves_no_host() -> None:
+def test_an_engine_that_is_killed_leaves_no_host():
     program = (
         "import sys, os, signal\n"
         "from engine.execution.runners.model.host_client import ModelHost\n"
@@ -133,9 +133,7 @@ def test_an_engine_that_is_killed_leaves_no_host() -> None:
 @pytest.mark.parametrize(
     "command", [("/nowhere/python",), ("sh", "-c", "echo nonsense; sleep 60"), ("sh", "-c", "exit 3"), ("sleep", "60")]
 )
-def test_a_host_that_cannot_work_fails_the_conversation(
-    command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_host_that_cannot_work_fails_the_conversation(command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(host_client, "WRITE_S", 0.3)
     host = ModelHost(command)
     large_tools = [{"name": "x" * 1_000_000, "description": "", "parameters": {}}]
@@ -152,7 +150,7 @@ def test_a_host_that_cannot_work_fails_the_conversation(
     assert host.pid is None
 
 
-def test_a_session_ends_at_its_token_limit(world: ModelWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_ends_at_its_token_limit(world: ModelWorld, monkeypatch: pytest.MonkeyPatch):
     limits = Limits(120.0, None, 1_000_000, 12_000)
     monkeypatch.setattr(Limits, "of", lambda channel, mode: limits)
     read = make_call("read", path="readme.md").calls
@@ -167,7 +165,7 @@ def test_a_session_ends_at_its_token_limit(world: ModelWorld, monkeypatch: pytes
         world.check_end(view)
 
 
-def test_the_hourly_cap_is_never_passed(world: ModelWorld) -> None:
+def test_the_hourly_cap_is_never_passed(world: ModelWorld):
     world.configure(crossPollCostCapPerHour=0.06)
     world.server.script(
         *[Reply(calls=make_call("read", path="readme.md").calls, usage=(2_000, 9_000)) for _ in range(9)]
@@ -179,7 +177,7 @@ def test_the_hourly_cap_is_never_passed(world: ModelWorld) -> None:
         world.check_end(view)
 
 
-def test_the_key_appears_nowhere(fresh_world: ModelWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_key_appears_nowhere(fresh_world: ModelWorld, tmp_path: Path, caplog: pytest.LogCaptureFixture):
     """Though the provider repeats it, transcripts, calls, database, logs and process listings do not show it."""
     echo = f"your key is {KEY} and Bearer {KEY}"
     hold = Event()
@@ -223,7 +221,7 @@ def test_the_key_appears_nowhere(fresh_world: ModelWorld, tmp_path: Path, caplog
         assert not any(KEY in line for line in database.iterdump())
 
 
-def test_hosts_are_asked_only_over_their_pipe(model_host: ModelHost) -> None:
+def test_hosts_are_asked_only_over_their_pipe(model_host: ModelHost):
     """It listens nowhere, and leads a process group of its own."""
     model_host.get_or_start()
     process = psutil.Process(model_host.pid)
@@ -231,7 +229,7 @@ def test_hosts_are_asked_only_over_their_pipe(model_host: ModelHost) -> None:
     assert os.getpgid(process.pid) == process.pid != os.getpgid(0)
 
 
-def test_twenty_sessions_share_one_host(fresh_world: ModelWorld) -> None:
+def test_twenty_sessions_share_one_host(fresh_world: ModelWorld):
     fresh_world.configure(maxRunningSessions=20)
     fresh_world.server.answer = lambda request: (
         Reply(text="Done.", piece=1) if request.tool_results else make_call("write", path="hello.txt", content="Hi")

@@ -57,7 +57,7 @@ def active_candidate(engine: Engine, effect: Effect, **fields: str) -> Iterator[
     engine.adaptation.roll_back(candidate_id)
 
 
-def test_a_card_names_the_model_of_the_agent_that_does_it(world: ModelWorld) -> None:
+def test_a_card_names_the_model_of_the_agent_that_does_it(world: ModelWorld):
     with world.opened() as engine:
         tools = engine.home.agents / "frontend_builder" / "tools.json"
         tools.write_text(tools.read_text().replace('"models": {}', '"models": {"default": "openai:for-screens"}'))
@@ -69,7 +69,7 @@ def test_a_card_names_the_model_of_the_agent_that_does_it(world: ModelWorld) -> 
 
 
 @pytest.mark.long
-def test_an_approval_holds_for_the_commands_on_the_card(world: ModelWorld) -> None:
+def test_an_approval_holds_for_the_commands_on_the_card(world: ModelWorld):
     """A flow that is activated later has another name, so an earlier card and permit cannot be for it."""
     with world.opened() as engine:
         first = FlowOffload("check_release", "Check", ("git status",))
@@ -85,7 +85,7 @@ def test_an_approval_holds_for_the_commands_on_the_card(world: ModelWorld) -> No
             assert world.finish(engine.sessions.get(approved.session_id or "")).state is SessionState.SUCCEEDED
 
 
-def test_what_a_learned_flow_runs_is_judged_before_it_is_approved(world: ModelWorld) -> None:
+def test_what_a_learned_flow_runs_is_judged_before_it_is_approved(world: ModelWorld):
     with world.opened() as engine, active_candidate(engine, FlowOffload("destroys", "Try it", ("true", "rm -rf /"))):
         card = world.propose("destroys")
         assert card.assignment.prompt == "Run true, then rm -rf /"
@@ -100,7 +100,7 @@ def test_what_a_learned_flow_runs_is_judged_before_it_is_approved(world: ModelWo
 
 
 @pytest.mark.long
-def test_a_learned_flow_passes_the_same_rails(world: ModelWorld) -> None:
+def test_a_learned_flow_passes_the_same_rails(world: ModelWorld):
     with world.opened() as engine:
         for name, (commands, state, reason) in LEARNED_FLOWS.items():
             with active_candidate(engine, FlowOffload(name, "Try it", commands)):

@@ -31,7 +31,7 @@ def router() -> ModelRouter:
     )
 
 
-def test_a_listed_model_with_a_key_has_its_listed_price(router: ModelRouter) -> None:
+def test_a_listed_model_with_a_key_has_its_listed_price(router: ModelRouter):
     large, small = router.find_usual_price("openai:gpt-5"), router.find_usual_price("openai:gpt-5-mini")
     assert large
     assert small
@@ -43,21 +43,21 @@ def test_a_listed_model_with_a_key_has_its_listed_price(router: ModelRouter) -> 
 @pytest.mark.parametrize("provider, expected", [("local", 0), ("box", 0), ("deepseek", 0), ("lan", None)])
 def test_a_model_that_is_not_listed_is_free_on_this_machine_or_without_a_key(
     router: ModelRouter, provider: str, expected: int | None
-) -> None:
+):
     assert router.find_usual_price(f"{provider}:nobody-knows-it") == expected
 
 
-def test_a_listed_model_on_this_machine_is_free(router: ModelRouter) -> None:
+def test_a_listed_model_on_this_machine_is_free(router: ModelRouter):
     on_this_machine = router.choose_named("mistral:mistral-large-latest", "a test")
     assert on_this_machine.is_free
     assert find_listed_price(on_this_machine.make_model()) == {"input": 0, "output": 0}
 
 
 @pytest.mark.parametrize("model", ["nobody-knows-it", "gpt-5"])
-def test_a_price_in_the_settings_takes_the_place_of_the_listed_one(router: ModelRouter, model: str) -> None:
+def test_a_price_in_the_settings_takes_the_place_of_the_listed_one(router: ModelRouter, model: str):
     assert router.find_usual_price(f"own:{model}") == 3_200_000, "four tokens at 2 dollars a million, and one at 8"
 
 
 @pytest.mark.long
-def test_the_list_loads_without_the_clients() -> None:
+def test_the_list_loads_without_the_clients():
     assert not find_imported("import engine.execution.runners.model.prices", "pydantic_ai")

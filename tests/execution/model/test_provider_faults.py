@@ -196,13 +196,13 @@ def parametrise(table: str) -> pytest.MarkDecorator:
 @parametrise("scenarios")
 def test_a_session_with_a_faulty_provider_ends_with_a_reason_within_its_limits(
     get_shared_world: Callable[[str], ModelWorld], scenario: Scenario
-) -> None:
+):
     check_scenario(get_shared_world(scenario.protocol), scenario)
 
 
 @pytest.mark.long
 @parametrise("scenarios_with_settings")
-def test_so_does_a_session_with_other_settings(world: ModelWorld, scenario: Scenario) -> None:
+def test_so_does_a_session_with_other_settings(world: ModelWorld, scenario: Scenario):
     world.configure(**scenario.settings)
     with world.opened():
         check_scenario(world, scenario)

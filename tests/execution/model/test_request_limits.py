@@ -35,7 +35,7 @@ REPORTED_TOKENS = st.none() | st.integers(-10, 10**9)
 
 
 @pytest.mark.parametrize("kind", list(FailureKind))
-def test_each_failure_has_a_problem_a_fix_and_a_number_of_retries(kind: FailureKind) -> None:
+def test_each_failure_has_a_problem_a_fix_and_a_number_of_retries(kind: FailureKind):
     problem, fix = request_limits.describe_failure(
         Failure(kind, "so they say", 418), Model("openai", "m", "openai", "http://a")
     )
@@ -48,14 +48,14 @@ def test_each_failure_has_a_problem_a_fix_and_a_number_of_retries(kind: FailureK
     assert request_limits.compute_retry_delay(Failure(kind), tries + 1, 0.5) is None
 
 
-def test_retry_delays_double_and_are_spread() -> None:
+def test_retry_delays_double_and_are_spread():
     delays = [request_limits.compute_retry_delay(Failure(FailureKind.RATE), tried, 0.0) for tried in range(1, 5)]
     assert delays == [0.5, 1.0, 2.0, 4.0]
     assert request_limits.compute_retry_delay(Failure(FailureKind.RATE), 4, 0.999) == pytest.approx(8.0, abs=0.01)
 
 
 @given(st.floats(0, 10_000), st.integers(1, MAX_RETRIES), st.floats(0, 0.999))
-def test_a_requested_delay_is_kept_or_the_request_is_given_up(requested: float, tried: int, chance: float) -> None:
+def test_a_requested_delay_is_kept_or_the_request_is_given_up(requested: float, tried: int, chance: float):
     delay = request_limits.compute_retry_delay(Failure(FailureKind.RATE, retry_after=requested), tried, chance)
     assert (delay is None) == (requested > MAX_RETRY_AFTER_S)
     if delay is not None:
@@ -63,7 +63,7 @@ def test_a_requested_delay_is_kept_or_the_request_is_given_up(requested: float, 
 
 
 @given(PROMPT_SIZES, PRICES, st.builds(Allowance, st.none() | TOKENS, st.integers(0, 5_000_000)))
-def test_an_answer_is_never_allowed_more_than_is_left(prompt: PromptSize, price: Price, left: Allowance) -> None:
+def test_an_answer_is_never_allowed_more_than_is_left(prompt: PromptSize, price: Price, left: Allowance):
     limit = request_limits.compute_max_output_tokens(prompt, price=price, allowance=left, window=None)
     assert limit <= MAX_OUTPUT_TOKENS
     if limit >= MIN_OUTPUT_TOKENS:
@@ -82,7 +82,7 @@ def test_an_answer_is_never_allowed_more_than_is_left(prompt: PromptSize, price:
 )
 def test_usage_never_costs_more_than_was_reserved(
     read: int | None, written: int | None, cost: int | None, prompt: PromptSize, limit: int, received: int, price: Price
-) -> None:
+):
     budget = RequestBudget(prompt, limit, price)
     usage = budget.compute_answer_usage({"input": read, "output": written, "cost": cost}, received)
     assert 0 <= usage.input_tokens <= prompt.counted + 2 * prompt.estimated + PROVIDER_OVERHEAD_TOKENS
@@ -92,18 +92,18 @@ def test_usage_never_costs_more_than_was_reserved(
     assert all(0 <= spent.cost <= budget.max_cost for spent in (usage, cancelled))
 
 
-def test_a_price_is_listed_or_a_marked_estimate() -> None:
+def test_a_price_is_listed_or_a_marked_estimate():
     assert request_limits.make_price({"input": 3, "output": 4}, estimate=50_000) == Price(3, 4)
     unlisted = request_limits.make_price(None, estimate=50_000)
     assert (unlisted.is_known, unlisted.min_cost, unlisted.compute_cost(1_000_000, 0)) == (False, 50_000, 3_000_000)
 
 
 @given(st.text(max_size=2_000))
-def test_an_estimate_is_at_least_half_a_token_a_character(text: str) -> None:
+def test_an_estimate_is_at_least_half_a_token_a_character(text: str):
     assert 2 * request_limits.estimate_tokens(text) >= len(text)
 
 
-def test_usage_is_as_reported_or_estimated_where_it_was_cut_short() -> None:
+def test_usage_is_as_reported_or_estimated_where_it_was_cut_short():
     budget = RequestBudget(PromptSize(estimated=150), 1_000, Price(250_000, 2_000_000))
     reported = budget.compute_answer_usage({"input": 100, "output": 20, "cost": 65}, received=80)
     assert reported == CallUsage(100, 20, 65)

@@ -27,7 +27,7 @@ def _scripted_greeting(world: ModelWorld) -> None:
 
 @pytest.mark.usefixtures("_scripted_greeting")
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
-def test_a_card_in_prose_becomes_a_change_that_lands(world: ModelWorld) -> None:
+def test_a_card_in_prose_becomes_a_change_that_lands(world: ModelWorld):
     with world.opened() as engine:
         assert world.propose().assignment.runner == "model"
         view = world.run()
@@ -44,7 +44,7 @@ def test_a_card_in_prose_becomes_a_change_that_lands(world: ModelWorld) -> None:
 
 @pytest.mark.usefixtures("_scripted_greeting")
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
-def test_what_a_model_thinks_says_and_does_is_in_the_transcript(world: ModelWorld) -> None:
+def test_what_a_model_thinks_says_and_does_is_in_the_transcript(world: ModelWorld):
     with world.opened() as engine:
         view = world.run()
         assert view.summary == "I wrote a greeting into hello.txt."
@@ -57,7 +57,7 @@ def test_what_a_model_thinks_says_and_does_is_in_the_transcript(world: ModelWorl
 
 @pytest.mark.usefixtures("_scripted_greeting")
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
-def test_each_call_of_a_model_is_counted_and_charged(world: ModelWorld) -> None:
+def test_each_call_of_a_model_is_counted_and_charged(world: ModelWorld):
     with world.opened():
         view = world.run()
         first, second = world.read_calls(view)
@@ -67,7 +67,7 @@ def test_each_call_of_a_model_is_counted_and_charged(world: ModelWorld) -> None:
         assert view.tokens == 240
 
 
-def test_a_reply_reaches_the_model_with_its_next_request(world: ModelWorld) -> None:
+def test_a_reply_reaches_the_model_with_its_next_request(world: ModelWorld):
     hold = threading.Event()
     world.server.script(Reply(text="Half of it.", hold=hold), "All of it.")
     with world.opened() as engine:
@@ -82,7 +82,7 @@ def test_a_reply_reaches_the_model_with_its_next_request(world: ModelWorld) -> N
         world.check_end(view)
 
 
-def test_a_finished_session_is_continued_with_its_conversation(world: ModelWorld) -> None:
+def test_a_finished_session_is_continued_with_its_conversation(world: ModelWorld):
     world.server.script(make_call("write", path="hello.txt", content="Hello\n"), "Written.", "It is in English.")
     with world.opened() as engine:
         first = world.run()
@@ -101,7 +101,7 @@ def test_a_finished_session_is_continued_with_its_conversation(world: ModelWorld
         world.check_end(second)
 
 
-def test_after_failed_tests_the_summary_is_the_last_answer(world: ModelWorld) -> None:
+def test_after_failed_tests_the_summary_is_the_last_answer(world: ModelWorld):
     (world.repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)
     without_plugins = "[pytest]\naddopts = --disable-plugin-autoload\n"
     test = "import cart\n\n\ndef test_total():\n    assert cart.total() == 3\n"
@@ -121,7 +121,7 @@ def test_after_failed_tests_the_summary_is_the_last_answer(world: ModelWorld) ->
     assert "The total is 4 now." not in view.summary
 
 
-def test_a_stop_ends_the_call_and_counts_its_cost_and_the_host_stays(world: ModelWorld) -> None:
+def test_a_stop_ends_the_call_and_counts_its_cost_and_the_host_stays(world: ModelWorld):
     world.server.script(Reply(text="One more word. " * 9, hold=threading.Event(), hold_after=3))
     with world.opened() as engine:
         session = world.start()
@@ -138,7 +138,7 @@ def test_a_stop_ends_the_call_and_counts_its_cost_and_the_host_stays(world: Mode
         assert world.run("Another").state is SessionState.SUCCEEDED
 
 
-def test_the_kill_switch_leaves_no_process_behind(fresh_world: ModelWorld) -> None:
+def test_the_kill_switch_leaves_no_process_behind(fresh_world: ModelWorld):
     fresh_world.server.script(Reply(hold=threading.Event()))
     with fresh_world.opened() as engine:
         session = fresh_world.start()
@@ -153,7 +153,7 @@ def test_the_kill_switch_leaves_no_process_behind(fresh_world: ModelWorld) -> No
 # What is learned from a session (SPEC 5)
 
 
-def test_a_landed_fix_of_a_failed_test_is_recorded_with_its_diff(world: ModelWorld) -> None:
+def test_a_landed_fix_of_a_failed_test_is_recorded_with_its_diff(world: ModelWorld):
     broken = SHOP | {"cart.py": "def total(prices):\n    return sum(prices) / len([])\n"}
     world.repository.commit("Mean price", broken)
     (world.repository.path / ".venv").symlink_to(sys.prefix, target_is_directory=True)

@@ -66,7 +66,7 @@ def ask(engine: Engine, **changes: object) -> str:
     return engine.single_questions.ask(f"openai:{GPT}", make_question(**changes)).text
 
 
-def test_an_answer_is_charged_and_stored_without_secrets(engine: Engine, server: ModelServer) -> None:
+def test_an_answer_is_charged_and_stored_without_secrets(engine: Engine, server: ModelServer):
     server.script(Reply(text=f"It is fixed, not {KEY}.", usage=(1_000, 100)))
     assert ask(engine) == "It is fixed, not [secret cut]."
     assert server.requests[0].system == "Be brief."
@@ -88,7 +88,7 @@ def test_an_answer_is_charged_and_stored_without_secrets(engine: Engine, server:
         (Reply(text=""), "answer was empty"),
     ],
 )
-def test_a_failure_is_reported_and_charged(engine: Engine, server: ModelServer, reply: Reply, words: str) -> None:
+def test_a_failure_is_reported_and_charged(engine: Engine, server: ModelServer, reply: Reply, words: str):
     server.script(reply)
     with pytest.raises(NoAnswer, match=words) as failed:
         ask(engine)
@@ -99,9 +99,7 @@ def test_a_failure_is_reported_and_charged(engine: Engine, server: ModelServer, 
 
 
 @pytest.mark.long
-def test_a_slow_question_is_given_up_and_its_request_cancelled(
-    engine: Engine, world: ModelWorld, server: ModelServer
-) -> None:
+def test_a_slow_question_is_given_up_and_its_request_cancelled(engine: Engine, world: ModelWorld, server: ModelServer):
     never = threading.Event()
 
     def answer(request: object) -> Reply:
@@ -115,7 +113,7 @@ def test_a_slow_question_is_given_up_and_its_request_cancelled(
     assert get_only_call(engine).cost > 0, "a provider may ask money for what it read"
 
 
-def test_a_question_never_passes_a_cap(engine: Engine, server: ModelServer) -> None:
+def test_a_question_never_passes_a_cap(engine: Engine, server: ModelServer):
     engine.settings.set("crossPollCostCapPerHour", 0.0001)
     with pytest.raises(NoAnswer, match="the hour's cap"):
         ask(engine)
@@ -125,7 +123,7 @@ def test_a_question_never_passes_a_cap(engine: Engine, server: ModelServer) -> N
     assert read_charges(engine) == []
 
 
-def test_no_question_is_asked_while_the_engine_is_stopped(engine: Engine, server: ModelServer) -> None:
+def test_no_question_is_asked_while_the_engine_is_stopped(engine: Engine, server: ModelServer):
     engine.safety.kill_switch.stop("looking into something", "test")
     with pytest.raises(NoAnswer, match="looking into something"):
         ask(engine)
@@ -136,7 +134,7 @@ def test_no_question_is_asked_while_the_engine_is_stopped(engine: Engine, server
 
 
 @pytest.mark.long
-def test_the_model_summarises_a_session(engine: Engine, world: ModelWorld, server: ModelServer) -> None:
+def test_the_model_summarises_a_session(engine: Engine, world: ModelWorld, server: ModelServer):
     session = run_session(engine, world, server)
     server.script(Reply(text="The parser stays as it is, for its users know it."))
     engine.knowledge.catch_up()
@@ -150,7 +148,7 @@ def test_the_model_summarises_a_session(engine: Engine, world: ModelWorld, serve
 
 
 @pytest.mark.long
-def test_a_session_goes_on_after_its_own_last_answer(engine: Engine, world: ModelWorld, server: ModelServer) -> None:
+def test_a_session_goes_on_after_its_own_last_answer(engine: Engine, world: ModelWorld, server: ModelServer):
     session = run_session(engine, world, server)
     server.script(Reply(text="A summary."), Reply(text="More was done."))
     engine.knowledge.catch_up()
@@ -164,7 +162,7 @@ def test_a_session_goes_on_after_its_own_last_answer(engine: Engine, world: Mode
 @pytest.mark.long
 def test_rules_summarise_when_the_model_fails_and_it_is_recorded_once(
     engine: Engine, world: ModelWorld, server: ModelServer
-) -> None:
+):
     first = run_session(engine, world, server)
     server.script(Reply(status=500, error="overloaded"))
     engine.knowledge.catch_up()
@@ -182,7 +180,7 @@ def test_rules_summarise_when_the_model_fails_and_it_is_recorded_once(
     assert find_summary(engine, third) == "It answers again."
 
 
-def test_the_model_extracts_facts_of_the_day(engine: Engine, world: ModelWorld, server: ModelServer) -> None:
+def test_the_model_extracts_facts_of_the_day(engine: Engine, world: ModelWorld, server: ModelServer):
     workspace = str(world.repository.path)
     capture = CaptureRow(
         id="cap_1", kind="fact", text="The service listens on port 8000", tags=[], digest="d",

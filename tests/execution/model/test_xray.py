@@ -15,7 +15,7 @@ def select_texts(parts: tuple[PromptPart, ...], role: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["openai", "anthropic"])
-def test_the_xray_shows_what_was_sent(world: ModelWorld) -> None:
+def test_the_xray_shows_what_was_sent(world: ModelWorld):
     (world.repository.path / "AGENTS.md").write_text("Use <tabs> & no spaces.\n")
     world.server.script(make_call("read", path="readme.md"), "Nothing to do.")
     with world.opened() as engine:
@@ -38,7 +38,7 @@ def test_the_xray_shows_what_was_sent(world: ModelWorld) -> None:
         assert KEY not in repr(engine.calls.read_prompt(second.id))
 
 
-def test_a_secret_in_the_repository_reaches_neither_the_provider_nor_the_store(world: ModelWorld) -> None:
+def test_a_secret_in_the_repository_reaches_neither_the_provider_nor_the_store(world: ModelWorld):
     (world.repository.path / "AGENTS.md").write_text(f"Deploy with {KEY}.\n")
     with world.opened() as engine:
         view = world.run()

@@ -18,7 +18,7 @@ from tests.support.helpers import make_program, wait_until
 pytestmark = pytest.mark.skipif(not find_best_sandbox().confines, reason="bubblewrap does not work on this machine")
 
 
-def test_a_stop_sends_sigterm_to_the_command_in_the_sandbox(world: ScriptWorld) -> None:
+def test_a_stop_sends_sigterm_to_the_command_in_the_sandbox(world: ScriptWorld):
     script = (
         "import os,signal,sys,time\n"
         "def bye(*_): open(os.environ['COVERAGE_FILE'], 'w').close(); sys.exit(0)\n"
@@ -39,9 +39,7 @@ def test_a_stop_sends_sigterm_to_the_command_in_the_sandbox(world: ScriptWorld) 
     assert has_tidied_up == [True]
 
 
-def test_commands_with_network_reach_the_gate_and_nothing_of_this_machine(
-    make_world: MakeWorld, tmp_path: Path
-) -> None:
+def test_commands_with_network_reach_the_gate_and_nothing_of_this_machine(make_world: MakeWorld, tmp_path: Path):
     allowed = {str(tmp_path / "work space ü"): WorkspaceSettings(network=True)}
     world = make_world(sandbox=find_best_sandbox(), settings=Settings(workspaces=allowed))
     with socket.socket() as outside:
@@ -63,7 +61,7 @@ except OSError: print("no gate")
     assert find_best_sandbox().describe(network=True) == "bubblewrap, with network"
 
 
-def test_an_installation_under_tmp_is_readable_and_not_writable(tmp_path: Path) -> None:
+def test_an_installation_under_tmp_is_readable_and_not_writable(tmp_path: Path):
     """A checkout under /tmp has its interpreter there too; the rest of /tmp stays out of sight."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         environment, private = Path(folder, "env"), Path(folder, "private.txt")
@@ -81,9 +79,7 @@ def test_an_installation_under_tmp_is_readable_and_not_writable(tmp_path: Path) 
     assert "Read-only" in completed.stderr
 
 
-def test_the_row_of_a_session_names_the_hosts_of_its_runner(
-    world: ScriptWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_row_of_a_session_names_the_hosts_of_its_runner(world: ScriptWorld, monkeypatch: pytest.MonkeyPatch):
     info = RunnerInfo(available=True, hosts=("api.example.com",))
     monkeypatch.setattr(world.runner, "check", lambda assignment: info)
     assert world.run(lambda live: "done").sandbox == "bubblewrap, network only to api.example.com"

@@ -21,7 +21,7 @@ ROWS = read_table(__file__)
 @pytest.mark.long
 def test_the_gate_accepts_again_after_the_machine_had_no_file_left(
     open_gate: GateOpener, server: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     class SocketWithoutFiles(socket.socket):
         """The machine has no file left for its first connections."""
 
@@ -44,7 +44,7 @@ def test_the_gate_accepts_again_after_the_machine_had_no_file_left(
 
 def test_a_connection_that_comes_while_the_session_ends_is_refused(
     open_gate: GateOpener, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     class SocketOfEndingSession(socket.socket):
         """The session ends between the connection and its thread."""
 
@@ -61,7 +61,7 @@ def test_a_connection_that_comes_while_the_session_ends_is_refused(
 
 
 @pytest.mark.long
-def test_plain_http_reaches_a_listed_port_without_headers_for_the_proxy(open_gate: GateOpener, server: int) -> None:
+def test_plain_http_reaches_a_listed_port_without_headers_for_the_proxy(open_gate: GateOpener, server: int):
     gate = open_gate(f"localhost:{server}", addresses={"localhost": ["127.0.0.1"]})
     head = "Host: elsewhere\nProxy-Authorization: Basic x\nConnection: keep-alive\n\n"
     answer = gate.send(f"GET http://localhost:{server}/a?b=c HTTP/1.1\n{head}")
@@ -69,7 +69,7 @@ def test_plain_http_reaches_a_listed_port_without_headers_for_the_proxy(open_gat
 
 
 @pytest.mark.parametrize("target", ROWS["a_host_that_is_not_listed_is_refused_and_not_resolved"])
-def test_a_host_that_is_not_listed_is_refused_and_not_resolved(open_gate: GateOpener, target: str) -> None:
+def test_a_host_that_is_not_listed_is_refused_and_not_resolved(open_gate: GateOpener, target: str):
     gate = open_gate("api.example.com", "api.example.com:81", addresses={})
     assert gate.send(f"{target} HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
     assert gate.resolved == []
@@ -77,7 +77,7 @@ def test_a_host_that_is_not_listed_is_refused_and_not_resolved(open_gate: GateOp
     assert gate.reports[0].startswith("network: ")
 
 
-def test_a_refusal_is_reported_once_and_without_control_characters(open_gate: GateOpener) -> None:
+def test_a_refusal_is_reported_once_and_without_control_characters(open_gate: GateOpener):
     gate = open_gate(LISTED)
     for _ in range(3):
         gate.send("CONNECT evil.org:443 HTTP/1.1\n\n")
@@ -89,7 +89,7 @@ def test_a_refusal_is_reported_once_and_without_control_characters(open_gate: Ga
 
 @pytest.mark.long
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "169.254.169.254", "::ffff:127.0.0.1"])
-def test_a_name_may_not_resolve_to_this_machine(open_gate: GateOpener, server: int, address: str) -> None:
+def test_a_name_may_not_resolve_to_this_machine(open_gate: GateOpener, server: int, address: str):
     gate = open_gate(f"api.example.com:{server}", addresses={"api.example.com": [address]})
     assert gate.send(f"CONNECT api.example.com:{server} HTTP/1.1\n\n").startswith(b"HTTP/1.1 403")
     assert "which no session may reach" in gate.reports[0]
@@ -97,7 +97,7 @@ def test_a_name_may_not_resolve_to_this_machine(open_gate: GateOpener, server: i
 
 def test_the_next_address_of_a_host_is_tried(
     open_gate: GateOpener, received_by_host: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     connect = socket.create_connection
     addresses = []
 
@@ -121,7 +121,7 @@ def test_the_next_address_of_a_host_is_tried(
 )
 def test_a_client_that_sends_too_much_before_its_request_ends_is_cut_off(
     open_gate: GateOpener, received_by_host: list[bytes], monkeypatch: pytest.MonkeyPatch, beginning: bytes
-) -> None:
+):
     monkeypatch.setattr(host_gate, "MAX_HEAD_BYTES", 100)
     gate = open_gate(LISTED, addresses=PUBLIC_ADDRESS)
     with gate.connect() as client:
@@ -132,7 +132,7 @@ def test_a_client_that_sends_too_much_before_its_request_ends_is_cut_off(
     assert received_by_host == []
 
 
-def test_connections_above_the_maximum_are_turned_away(open_gate: GateOpener, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_above_the_maximum_are_turned_away(open_gate: GateOpener, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(host_gate, "MAX_CONNECTIONS", 2)
     gate = open_gate(LISTED)
     first, second = gate.connect(), gate.connect()
@@ -146,7 +146,7 @@ def test_connections_above_the_maximum_are_turned_away(open_gate: GateOpener, mo
 
 
 @pytest.mark.long
-def test_an_idle_connection_is_closed(open_gate: GateOpener, server: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_connection_is_closed(open_gate: GateOpener, server: int, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(host_gate, "IDLE_S", 0.1)
     gate = open_gate(f"127.0.0.1:{server}")
     began = time.monotonic()
@@ -154,9 +154,7 @@ def test_an_idle_connection_is_closed(open_gate: GateOpener, server: int, monkey
     assert time.monotonic() - began < 20
 
 
-def test_an_incomplete_request_is_answered_with_an_error(
-    open_gate: GateOpener, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_incomplete_request_is_answered_with_an_error(open_gate: GateOpener, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(host_gate, "OPENING_S", 0.1)
     gate = open_gate(LISTED)
     assert gate.send("CONNECT api.exam").startswith(b"HTTP/1.1 502")
@@ -164,7 +162,7 @@ def test_an_incomplete_request_is_answered_with_an_error(
 
 
 @pytest.mark.long
-def test_closing_cuts_every_connection(open_gate: GateOpener, server: int) -> None:
+def test_closing_cuts_every_connection(open_gate: GateOpener, server: int):
     gate = open_gate(f"127.0.0.1:{server}")
     with gate.tunnel(f"127.0.0.1:{server}") as client:
         gate.host_gate.close()

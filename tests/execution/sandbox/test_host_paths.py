@@ -32,7 +32,7 @@ def make_confinement(root: Path, *, readable: tuple[Path, ...] = ()) -> Confinem
 @pytest.mark.parametrize("program, path, readable", TABLE["readable"])
 def test_the_installations_of_the_path_and_of_the_program_are_readable(
     tmp_path: Path, program: str, path: str, readable: list[str]
-) -> None:
+):
     """Of a folder of programs in a project only that: beside it lie the project's secrets."""
     for name in ("env/bin/python", "tool", "project/bin/run"):
         make_program(tmp_path / name)
@@ -51,7 +51,7 @@ def test_the_installations_of_the_path_and_of_the_program_are_readable(
 
 def test_a_relative_program_is_not_searched_in_the_folder_of_the_console(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     make_program(tmp_path / "console/.venv/bin/pip")
     monkeypatch.chdir(tmp_path / "console")
     paths = find_readable_places(
@@ -61,7 +61,7 @@ def test_a_relative_program_is_not_searched_in_the_folder_of_the_console(
 
 
 @pytest.mark.parametrize("rung", [NoSandbox, Bubblewrap])
-def test_commands_inherit_only_known_variables(tmp_path: Path, rung: Callable[[], NoSandbox | Bubblewrap]) -> None:
+def test_commands_inherit_only_known_variables(tmp_path: Path, rung: Callable[[], NoSandbox | Bubblewrap]):
     names = ("PATH", "HOME", "LC_ALL", "TOKEN", "FORCE_COLOR", "CFLAGS")
     inherited = dict.fromkeys(names, "/usr/bin")
     environment = make_session_environment(make_confinement(tmp_path), rung(), "sess_1", inherited)
@@ -72,7 +72,7 @@ def test_commands_inherit_only_known_variables(tmp_path: Path, rung: Callable[[]
     assert environment["TMPDIR"] == ("/tmp" if rung is Bubblewrap else str(tmp_path / "scratch" / "tmp"))
 
 
-def test_commands_inherit_the_variables_that_the_operator_names(tmp_path: Path) -> None:
+def test_commands_inherit_the_variables_that_the_operator_names(tmp_path: Path):
     confinement = replace(make_confinement(tmp_path), variables=("CFLAGS", "URL"))
     inherited = {"CFLAGS": "-O2", "MAKEFLAGS": "-j4", "URL": "https://a:b@c.org/"}
     environment = make_session_environment(confinement, NoSandbox(), "sess_1", inherited)
@@ -93,7 +93,7 @@ ENVIRONMENTS = {
 @pytest.mark.parametrize("engine, active, has_own, expected", ENVIRONMENTS.values(), ids=ENVIRONMENTS)
 def test_commands_get_the_virtual_environment_of_the_workspace_and_not_that_of_the_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, engine: str, active: str, has_own: bool, expected: str
-) -> None:
+):
     for name in ("clawpy", "other", *(["folder/.venv"] if has_own else [])):
         (tmp_path / name / "bin").mkdir(parents=True)
         (tmp_path / name / "bin/python").touch()
@@ -107,7 +107,7 @@ def test_commands_get_the_virtual_environment_of_the_workspace_and_not_that_of_t
     assert (environment["PATH"], environment.get("VIRTUAL_ENV")) == (path, variable)
 
 
-def test_secret_places_follow_pointers_and_links(tmp_path: Path) -> None:
+def test_secret_places_follow_pointers_and_links(tmp_path: Path):
     home = Home.locate(tmp_path / "clawpy")
     home.data.mkdir(parents=True)
     user = tmp_path / "ann"
@@ -124,7 +124,7 @@ def test_secret_places_follow_pointers_and_links(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("root, is_shown", [("home", False), (".", False), ("home/pyenv", True)])
-def test_neither_a_tool_nor_a_setting_makes_the_home_readable(tmp_path: Path, root: str, is_shown: bool) -> None:
+def test_neither_a_tool_nor_a_setting_makes_the_home_readable(tmp_path: Path, root: str, is_shown: bool):
     tool = tmp_path / root
     for folder in ("home/pyenv", "session_home"):
         (tmp_path / folder).mkdir(parents=True)
@@ -135,7 +135,7 @@ def test_neither_a_tool_nor_a_setting_makes_the_home_readable(tmp_path: Path, ro
     assert (tmp_path / "session_home" / ".pyenv").is_symlink() is is_shown
 
 
-def test_the_configuration_of_git_is_copied_without_its_credential_helper(tmp_path: Path) -> None:
+def test_the_configuration_of_git_is_copied_without_its_credential_helper(tmp_path: Path):
     home, session_home = tmp_path / "home", tmp_path / "session_home"
     (home / ".config" / "git").mkdir(parents=True)
     session_home.mkdir()

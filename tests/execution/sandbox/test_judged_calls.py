@@ -15,14 +15,14 @@ OLDEST_LANDLOCK = WithoutNamespaces(network=False, signals=False, truncation=Fal
 """With the first version of Landlock the most calls are passed on."""
 
 
-def test_each_call_that_is_passed_on_is_judged() -> None:
+def test_each_call_that_is_passed_on_is_judged():
     passed_on = {name for machine in ARCHITECTURES for name in read_passed_on_calls(machine, OLDEST_LANDLOCK)}
     assert passed_on == JUDGED_CALLS
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="these are Linux' system calls")
 @pytest.mark.parametrize("listed_as, problem", [("setpriority", ""), ("unlisted", "Operation not permitted")])
-def test_a_call_that_nobody_judges_is_refused(tmp_path: Path, listed_as: str, problem: str) -> None:
+def test_a_call_that_nobody_judges_is_refused(tmp_path: Path, listed_as: str, problem: str):
     landlock = Landlock()
     if landlock.problem:
         pytest.skip(landlock.problem)

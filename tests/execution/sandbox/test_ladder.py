@@ -32,7 +32,7 @@ def read_reports() -> dict[str, RungReport]:
     return {report.name: report for report in ladder.report_rungs()}
 
 
-def test_a_rung_that_works_is_in_force() -> None:
+def test_a_rung_that_works_is_in_force():
     by_name = read_reports()
     assert [name for name, report in by_name.items() if report.in_force] == [find_best_sandbox().name]
     assert by_name["none"].works
@@ -48,7 +48,7 @@ def test_a_rung_that_works_is_in_force() -> None:
 )
 def test_the_report_on_a_bubblewrap_that_cannot_start_says_why_and_how_to_fix_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str, fix: str
-) -> None:
+):
     monkeypatch.setattr(platform, "system", lambda: "Linux")
     bwrap = Bubblewrap(str(make_program(tmp_path / "program", f"echo 'bwrap: {error}' >&2; exit 1")))
     monkeypatch.setattr(ladder, "Bubblewrap", lambda: bwrap)
@@ -61,7 +61,7 @@ def test_the_report_on_a_bubblewrap_that_cannot_start_says_why_and_how_to_fix_it
     assert read_reports()["none"].in_force
 
 
-def test_landlock_is_in_force_where_bubblewrap_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_landlock_is_in_force_where_bubblewrap_is_missing(monkeypatch: pytest.MonkeyPatch):
     if Landlock().problem:
         pytest.skip("this kernel has no Landlock")
     monkeypatch.setattr(ladder, "Bubblewrap", lambda: Bubblewrap("no such program"))
@@ -73,14 +73,14 @@ def test_landlock_is_in_force_where_bubblewrap_is_missing(monkeypatch: pytest.Mo
     assert [report.name for report in ladder.report_rungs() if report.works] == ["landlock", "none"]
 
 
-def test_only_a_rung_that_has_a_better_one_above_it_advises_to_install_that() -> None:
+def test_only_a_rung_that_has_a_better_one_above_it_advises_to_install_that():
     other = "run the command in a terminal"
     assert Seatbelt().describe_way_out(other) == other
     assert Landlock().describe_way_out(other) == f"{SANDBOX_FIX}, or {other}"
 
 
 @pytest.mark.parametrize("abi", range(1, 8))
-def test_every_version_of_landlock_holds_a_command(abi: int) -> None:
+def test_every_version_of_landlock_holds_a_command(abi: int):
     """Seccomp and the supervisor hold the calls that an older version does not know."""
     if abi > read_landlock_version():
         pytest.skip("this kernel has an older Landlock")
@@ -96,7 +96,7 @@ def test_every_version_of_landlock_holds_a_command(abi: int) -> None:
 )
 def test_a_sandbox_exec_that_cannot_start_gets_the_advice_of_macos(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str, fix: str
-) -> None:
+):
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
     rung = Seatbelt(make_program(tmp_path / "program", f"echo 'sandbox-exec: {error}' >&2; exit 71"))
     monkeypatch.setattr(ladder, "Seatbelt", lambda: rung)
@@ -109,7 +109,7 @@ def test_a_sandbox_exec_that_cannot_start_gets_the_advice_of_macos(
 @pytest.mark.parametrize("body", ["exit 0", "exit 1", 'shift 2; exec "$@"'])
 def test_a_sandbox_exec_that_holds_no_command_is_not_in_force(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, body: str
-) -> None:
+):
     """It prints nothing, fails, or lets everything through."""
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
     rung = Seatbelt(make_program(tmp_path / "program", body))
@@ -119,9 +119,7 @@ def test_a_sandbox_exec_that_holds_no_command_is_not_in_force(
     assert Seatbelt(tmp_path / "gone").problem
 
 
-def test_a_sandbox_exec_that_holds_commands_is_in_force_on_macos_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sandbox_exec_that_holds_commands_is_in_force_on_macos_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     holds = make_program(tmp_path / "program", 'shift 2; for root in "$@"; do :; done; touch "$root/folder/made"')
     monkeypatch.setattr(ladder, "Seatbelt", lambda: Seatbelt(holds))
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
@@ -133,18 +131,18 @@ def test_a_sandbox_exec_that_holds_commands_is_in_force_on_macos_alone(
     assert all(rung.name != "seatbelt" for rung in ladder.find_rungs())
 
 
-def test_a_host_of_the_workspace_that_the_work_needs_too_is_named_once() -> None:
+def test_a_host_of_the_workspace_that_the_work_needs_too_is_named_once():
     hosts = ("pypi.org", "a.org", "pypi.org")
     assert Bubblewrap().describe(network=False, hosts=hosts) == "bubblewrap, network only to pypi.org, a.org"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the program reads /proc")
-def test_without_a_sandbox_every_escape_succeeds_but_outliving_the_command() -> None:
+def test_without_a_sandbox_every_escape_succeeds_but_outliving_the_command():
     succeed = dict.fromkeys(ladder.ESCAPES, ladder.NOT_HELD)
     assert ladder._measure_rung(NoSandbox()) == {**succeed, "outliving the command": ladder.HELD}
 
 
-def test_a_program_that_does_not_end_measures_nothing_and_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_that_does_not_end_measures_nothing_and_leaves_no_process(monkeypatch: pytest.MonkeyPatch):
     survivors = []
 
     def leave_survivor(rung: Sandbox, confinement: Confinement, around: ladder._Surroundings) -> str:

@@ -33,7 +33,7 @@ def plan_kinds(confinement: Confinement) -> dict[Path, MountKind]:
     return {mount.at: mount.kind for mount in plan_mounts(confinement, [])}
 
 
-def test_commands_write_their_folders_but_not_what_git_runs(confinement: Confinement) -> None:
+def test_commands_write_their_folders_but_not_what_git_runs(confinement: Confinement):
     folder = confinement.folder
     (folder / "lib" / ".git").mkdir(parents=True)
     (folder / ".git").mkdir()
@@ -45,7 +45,7 @@ def test_commands_write_their_folders_but_not_what_git_runs(confinement: Confine
     assert protected == {folder / ".git", folder / "lib" / ".git", folder / ".gitmodules"}
 
 
-def test_a_folder_whose_git_folder_is_a_link_is_not_written(confinement: Confinement, tmp_path: Path) -> None:
+def test_a_folder_whose_git_folder_is_a_link_is_not_written(confinement: Confinement, tmp_path: Path):
     """Nothing can be mounted on a link."""
     confinement.folder.mkdir()
     (confinement.folder / ".git").symlink_to(tmp_path / "git")
@@ -54,7 +54,7 @@ def test_a_folder_whose_git_folder_is_a_link_is_not_written(confinement: Confine
 
 def test_the_folder_of_a_mount_is_made_once_and_beside_the_places_of_sessions_none_is(
     tmp_path: Path, mounts: list[Mount]
-) -> None:
+):
     for _ in range(2):
         make_pinned(mounts, tmp_path / "tmp")
     assert (tmp_path / "tmp/a/b").is_dir()
@@ -64,7 +64,7 @@ def test_the_folder_of_a_mount_is_made_once_and_beside_the_places_of_sessions_no
 @pytest.mark.parametrize("plant", [lambda place: place.symlink_to("../outside"), Path.touch], ids=["link", "file"])
 def test_a_folder_that_a_command_replaced_is_not_mounted(
     tmp_path: Path, mounts: list[Mount], plant: Callable[[Path], None]
-) -> None:
+):
     plant(tmp_path / "tmp/a")
     with pytest.raises(Refusal, match="no longer a separate folder"):
         make_pinned(mounts, tmp_path / "tmp")

@@ -52,7 +52,7 @@ def split_quoted(text: str) -> tuple[list[str], str]:
     return texts, outside
 
 
-def test_the_profile_denies_first_and_lets_the_deeper_path_decide(confinement: Confinement) -> None:
+def test_the_profile_denies_first_and_lets_the_deeper_path_decide(confinement: Confinement):
     text = make_profile(confinement)
     folder = confinement.folder
     order = [
@@ -66,13 +66,13 @@ def test_the_profile_denies_first_and_lets_the_deeper_path_decide(confinement: C
     assert "network" not in text
 
 
-def test_the_profile_with_network_denies_unix_sockets(confinement: Confinement) -> None:
+def test_the_profile_with_network_denies_unix_sockets(confinement: Confinement):
     text = make_profile(replace(confinement, network=True))
     assert text.index("(allow network*)") < text.index("(deny network-outbound (remote unix-socket))")
 
 
 @pytest.mark.parametrize("name", ['a"b', "a\\b", 'a\\"b', '") (allow default) ("', "a b", "ü", "$(x)", ";c", "a)(b"])
-def test_a_hostile_path_is_one_string_of_the_profile(tmp_path: Path, name: str) -> None:
+def test_a_hostile_path_is_one_string_of_the_profile(tmp_path: Path, name: str):
     folder = tmp_path / name
     for path in (folder, tmp_path / "scratch", tmp_path / "caches"):
         path.mkdir(parents=True)
@@ -83,12 +83,12 @@ def test_a_hostile_path_is_one_string_of_the_profile(tmp_path: Path, name: str) 
 
 
 @pytest.mark.parametrize("name", ["a\nb", "a\0b", "a\x1bb", "a\x7fb"])
-def test_a_path_with_a_control_character_is_refused(name: str) -> None:
+def test_a_path_with_a_control_character_is_refused(name: str):
     with pytest.raises(ValueError, match="control character"):
         quote_path(name)
 
 
 @given(st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=30))
-def test_any_quoted_text_is_one_string(text: str) -> None:
+def test_any_quoted_text_is_one_string(text: str):
     assert find_strings(quote_path(text)) == [text]
     assert remove_strings(quote_path(text)) == ""

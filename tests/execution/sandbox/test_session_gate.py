@@ -31,7 +31,7 @@ def fetch(url):
 
 @pytest.mark.long
 @needs_a_gate
-def test_a_session_reaches_its_host_and_nothing_else(world: ScriptWorld, server: int) -> None:
+def test_a_session_reaches_its_host_and_nothing_else(world: ScriptWorld, server: int):
     """By its address as on the operator's machine, by the proxy, and no other way."""
     script = FETCH + (
         f"fetch('http://127.0.0.1:{server}/direct')\n"
@@ -63,7 +63,7 @@ def test_a_session_reaches_its_host_and_nothing_else(world: ScriptWorld, server:
 @needs_a_gate
 def test_the_gate_ends_with_its_command_and_leaves_the_exit_code_alone(
     world: ScriptWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     codes = []
 
     def work(live: LiveSession) -> str:

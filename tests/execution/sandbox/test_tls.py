@@ -23,7 +23,7 @@ def make_client_hello(name: str | None) -> bytes:
 
 def test_tls_that_asks_for_the_host_that_was_named_passes_in_any_pieces(
     open_gate: GateOpener, received_by_host: list[bytes]
-) -> None:
+):
     hello = make_client_hello(LISTED)
     with open_gate(LISTED, addresses=PUBLIC_ADDRESS).tunnel() as client:
         client.sendall(hello[:50])
@@ -33,7 +33,7 @@ def test_tls_that_asks_for_the_host_that_was_named_passes_in_any_pieces(
 
 def test_tls_that_asks_for_another_host_of_the_same_address_is_cut(
     open_gate: GateOpener, received_by_host: list[bytes]
-) -> None:
+):
     gate = open_gate(LISTED, addresses=PUBLIC_ADDRESS)
     with gate.tunnel() as client:
         client.sendall(make_client_hello("evil.example.org"))
@@ -42,20 +42,20 @@ def test_tls_that_asks_for_another_host_of_the_same_address_is_cut(
     assert gate.reports == ["network: the connection to api.example.com asked for evil.example.org"]
 
 
-def test_only_tls_passes_through_port_443(open_gate: GateOpener, received_by_host: list[bytes]) -> None:
+def test_only_tls_passes_through_port_443(open_gate: GateOpener, received_by_host: list[bytes]):
     gate = open_gate(LISTED, addresses=PUBLIC_ADDRESS)
     gate.send("CONNECT api.example.com:443 HTTP/1.1\n\n", b"GET / HTTP/1.1\r\nHost: evil.org\r\n\r\n")
     assert b"".join(received_by_host) == b""
     assert gate.reports == ["network: api.example.com received a request that is not TLS"]
 
 
-def test_a_tunnel_to_an_address_needs_no_tls_name(open_gate: GateOpener, received_by_host: list[bytes]) -> None:
+def test_a_tunnel_to_an_address_needs_no_tls_name(open_gate: GateOpener, received_by_host: list[bytes]):
     with open_gate("93.184.216.34").connect() as client:
         client.sendall(b"CONNECT 93.184.216.34:443 HTTP/1.1\r\n\r\nhello")
         wait_until(lambda: b"".join(received_by_host) == b"hello")
 
 
-def test_the_name_is_unknown_until_all_its_bytes_are_there() -> None:
+def test_the_name_is_unknown_until_all_its_bytes_are_there():
     assert read_server_name(make_client_hello(None)) == "", "there is none"
     hello = make_client_hello(LISTED)
     assert read_server_name(hello) == LISTED
@@ -68,13 +68,13 @@ def test_the_name_is_unknown_until_all_its_bytes_are_there() -> None:
 @pytest.mark.parametrize(
     "beginning", [b"GET / HTTP/1.1\r\n", b"\x17\x03\x03\0\1x", b"SSH-2.0-x", b"\x16\x03\x01\x00\x04\x02\0\0\0"]
 )
-def test_bytes_that_are_not_tls_are_refused(beginning: bytes) -> None:
+def test_bytes_that_are_not_tls_are_refused(beginning: bytes):
     with pytest.raises(ValueError, match="not"):
         read_server_name(beginning)
 
 
 @given(st.binary(max_size=300))
-def test_any_bytes_have_a_name_or_are_refused(tail: bytes) -> None:
+def test_any_bytes_have_a_name_or_are_refused(tail: bytes):
     beginning = b"\x16\x03\x01" + (len(tail) + 4).to_bytes(2) + b"\x01" + len(tail).to_bytes(3) + tail
     try:
         assert isinstance(read_server_name(beginning), str)

@@ -36,7 +36,7 @@ def make_programs(project: Path, *names: str) -> Path:
 )
 def test_a_script_that_only_calls_a_runner_is_that_runner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, runner: str
-) -> None:
+):
     monkeypatch.setenv("PATH", str(make_programs(tmp_path, "npm", "bun")))
     (tmp_path / "package.json").write_text(f'{{"scripts": {{"test": "{script}"}}}}')
     tool = read_project(tmp_path).tool
@@ -50,7 +50,7 @@ def test_a_script_that_only_calls_a_runner_is_that_runner(
 )
 def test_the_package_manager_is_that_of_the_lock_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lock: str, manager: str, test: str, single_test: str
-) -> None:
+):
     monkeypatch.setenv("PATH", str(make_programs(tmp_path, manager)))
     (tmp_path / "package.json").write_text('{"scripts": {"test": "jest"}, "devDependencies": {"jest": "^29"}}')
     (tmp_path / lock).touch()
@@ -65,7 +65,7 @@ def test_the_package_manager_is_that_of_the_lock_file(
 @pytest.mark.parametrize("files, manager, install", TABLE["install"])
 def test_the_lock_file_decides_how_packages_are_installed(
     tmp_path: Path, files: dict[str, str], manager: str, install: str
-) -> None:
+):
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     packages = read_project(tmp_path).packages[0]
@@ -74,7 +74,7 @@ def test_the_lock_file_decides_how_packages_are_installed(
 
 
 @pytest.mark.parametrize("files, command", TABLE["environment"])
-def test_the_command_that_makes_an_environment(tmp_path: Path, files: dict[str, str], command: str) -> None:
+def test_the_command_that_makes_an_environment(tmp_path: Path, files: dict[str, str], command: str):
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(text)
@@ -83,7 +83,7 @@ def test_the_command_that_makes_an_environment(tmp_path: Path, files: dict[str, 
 
 def test_missing_pytest_is_named_with_the_command_that_installs_it(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.setattr(
         "engine.execution.runners.toolchains.python_projects.find_interpreters", lambda workspace, top: []
     )
@@ -120,7 +120,7 @@ def test_pytest_is_installed_into_the_nearest_environment_even_if_it_has_no_pip(
     made_by: str,
     has_uv: bool,
     command: str,
-) -> None:
+):
     programs = tmp_path / "programs"
     if has_uv:
         make_program(programs / "uv", "exit 0")
@@ -137,7 +137,7 @@ def test_pytest_is_installed_into_the_nearest_environment_even_if_it_has_no_pip(
     assert (installation.created, installation.updated) == ((), (".venv",))
 
 
-def test_an_environment_without_pytest_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_environment_without_pytest_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "pyproject.toml").touch()
     make_environment(tmp_path, with_pytest=False)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -146,7 +146,7 @@ def test_an_environment_without_pytest_gives_way(tmp_path: Path, monkeypatch: py
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_second_detection_in_the_same_folder_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_detection_in_the_same_folder_gives_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "pyproject.toml").touch()
     make_environment(tmp_path, with_pytest=False)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -156,7 +156,7 @@ def test_a_second_detection_in_the_same_folder_gives_the_same(tmp_path: Path, mo
     assert detect_test_tools(folder) == first
 
 
-def test_the_engines_own_environment_is_not_the_projects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_engines_own_environment_is_not_the_projects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     project, ours = tmp_path / "shop", tmp_path / "clawpy"
     project.mkdir()
     (project / "pyproject.toml").write_text("[tool.ruff]\n")
@@ -172,7 +172,7 @@ def test_the_engines_own_environment_is_not_the_projects(tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"scripts": 3}', '{"scripts": null}'])
-def test_a_broken_package_json_is_no_test(tmp_path: Path, text: str) -> None:
+def test_a_broken_package_json_is_no_test(tmp_path: Path, text: str):
     (tmp_path / "package.json").write_text(text)
     assert read_project(tmp_path).tools == ()
 
@@ -183,14 +183,14 @@ def test_a_broken_package_json_is_no_test(tmp_path: Path, text: str) -> None:
 )
 def test_a_target_named_test_is_the_test_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, text: str, title: str
-) -> None:
+):
     (tmp_path / file).write_text(text)
     monkeypatch.setenv("PATH", str(make_programs(tmp_path, "make", "just", "task")))
     tool = read_project(tmp_path).tool
     assert (tool.title, tool.test_command([], tmp_path / "r").argv) == (title, tuple(title.split()))
 
 
-def test_make_gives_way_to_what_runs_tests_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_make_gives_way_to_what_runs_tests_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "Makefile").write_text("test:\n\tgo test ./...\nlint:\n\tgo vet\n")
     (tmp_path / "go.mod").write_text("module x\n")
     monkeypatch.setenv("PATH", str(make_programs(tmp_path, "make", "go")))

@@ -37,7 +37,7 @@ from tests.support.helpers import needs
 
 
 @pytest.mark.long
-def test_another_registry_is_not_reached_and_the_tree_is_unchanged(world: FlowWorld) -> None:
+def test_another_registry_is_not_reached_and_the_tree_is_unchanged(world: FlowWorld):
     needs("npm")
     files = make_npm_project("ms", "2.1.3", resolved="https://registry.invalid/ms/-/ms-2.1.3.tgz")
     top = commit_project(world, files | {".npmrc": "fetch-retries=0\nreplace-registry-host=never\n"})
@@ -50,7 +50,7 @@ def test_another_registry_is_not_reached_and_the_tree_is_unchanged(world: FlowWo
     assert [path.name for path in (top / "node_modules").iterdir()] == ["mine"]
 
 
-def test_without_network_the_card_is_offered_again() -> None:
+def test_without_network_the_card_is_offered_again():
     output = "npm error\nnetwork: registry.npmjs.org:443 cannot be reached: Network is unreachable"
 
     error = make_installation_error(["npm", "ci"], CommandResult(1, output, 1.0), [NPM])
@@ -59,7 +59,7 @@ def test_without_network_the_card_is_offered_again() -> None:
     assert error.message == "registry.npmjs.org cannot be reached: Network is unreachable"
 
 
-def test_an_environment_that_is_a_link_is_left_alone(world: FlowWorld, tmp_path: Path) -> None:
+def test_an_environment_that_is_a_link_is_left_alone(world: FlowWorld, tmp_path: Path):
     top = commit_project(world, NPM_PROJECT, ignored="node_modules\n")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -73,7 +73,7 @@ def test_an_environment_that_is_a_link_is_left_alone(world: FlowWorld, tmp_path:
 
 
 @pytest.mark.long
-def test_the_environment_that_clawpy_runs_from_is_not_replaced(world: FlowWorld, tmp_path: Path) -> None:
+def test_the_environment_that_clawpy_runs_from_is_not_replaced(world: FlowWorld, tmp_path: Path):
     top = commit_project(world, UV_PROJECT)
     home, python = tmp_path / "a home", top / ".venv/bin/python"
     subprocess.run([sys.executable, "-m", "venv", top / ".venv"], check=True)
@@ -93,7 +93,7 @@ def test_the_environment_that_clawpy_runs_from_is_not_replaced(world: FlowWorld,
 
 
 @pytest.mark.long
-def test_files_that_a_package_writes_elsewhere_are_discarded(world: FlowWorld) -> None:
+def test_files_that_a_package_writes_elsewhere_are_discarded(world: FlowWorld):
     needs("npm", "node")
     script = (
         "node -e \"require('fs').writeFileSync('cart.js', 'evil'); require('fs').writeFileSync('.git/hooks/x', '')\""
@@ -108,7 +108,7 @@ def test_files_that_a_package_writes_elsewhere_are_discarded(world: FlowWorld) -
     assert not (top / ".git/hooks/x").exists()
 
 
-def test_a_command_that_installs_nothing_changes_nothing(world: FlowWorld) -> None:
+def test_a_command_that_installs_nothing_changes_nothing(world: FlowWorld):
     top = commit_project(world, {"package.json": {"name": "a"}})
     (top / "node_modules/mine").mkdir(parents=True)
     packages = PackageSetup("npm", "node", folder="", lock="", commands=(), hosts=())
@@ -129,7 +129,7 @@ def test_a_command_that_installs_nothing_changes_nothing(world: FlowWorld) -> No
 
 
 @pytest.mark.parametrize("disk", [None, Path("/dev/shm")], ids=["same disk", "another disk"])
-def test_an_installed_folder_replaces_the_old_one(tmp_path: Path, disk: Path | None) -> None:
+def test_an_installed_folder_replaces_the_old_one(tmp_path: Path, disk: Path | None):
     if disk and not os.access(disk, os.W_OK):
         pytest.skip("there is no other disk here")
     fresh = Path(tempfile.mkdtemp(dir=disk or tmp_path))

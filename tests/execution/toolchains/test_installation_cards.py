@@ -10,7 +10,7 @@ from tests.execution.flow_world import FlowWorld
 from tests.execution.toolchains.installations import GO_PROJECT, NPM_PROJECT, commit_project
 
 
-def test_a_card_names_the_command_the_network_and_the_changes_to_the_tree(world: FlowWorld) -> None:
+def test_a_card_names_the_command_the_network_and_the_changes_to_the_tree(world: FlowWorld):
     top = commit_project(world, NPM_PROJECT)
 
     info = world.sessions.check(world.assign("prepare_environment", command=["npm ci"]))
@@ -25,7 +25,7 @@ def test_a_card_names_the_command_the_network_and_the_changes_to_the_tree(world:
     assert info.learned_commands.endswith("updates your node_modules")
 
 
-def test_an_installation_into_the_cache_leaves_the_tree_alone(world: FlowWorld) -> None:
+def test_an_installation_into_the_cache_leaves_the_tree_alone(world: FlowWorld):
     top = commit_project(world, GO_PROJECT)
 
     [installation] = find_installations(top, find_packages(top))
@@ -42,7 +42,7 @@ def test_an_installation_into_the_cache_leaves_the_tree_alone(world: FlowWorld) 
         ("pnpm-lock.yaml", "pnpm install --lockfile-only --ignore-scripts --no-frozen-lockfile"),
     ],
 )
-def test_a_lock_file_is_updated_by_the_tool_that_made_it(world: FlowWorld, lock: str, command: str) -> None:
+def test_a_lock_file_is_updated_by_the_tool_that_made_it(world: FlowWorld, lock: str, command: str):
     top = commit_project(world, {"web/package.json": {"name": "web", "dependencies": {"ms": "2"}}, f"web/{lock}": "{}"})
 
     [update] = find_lock_updates(top, find_packages(top), "web")
@@ -51,7 +51,7 @@ def test_a_lock_file_is_updated_by_the_tool_that_made_it(world: FlowWorld, lock:
     assert update.summary.endswith(f"the diff of web/{lock} waits for you")
 
 
-def test_only_the_install_command_of_the_project_is_accepted(world: FlowWorld) -> None:
+def test_only_the_install_command_of_the_project_is_accepted(world: FlowWorld):
     commit_project(world, NPM_PROJECT)
 
     info = world.sessions.check(world.assign("prepare_environment", command=["npm install evil"]))
@@ -63,5 +63,5 @@ def test_only_the_install_command_of_the_project_is_accepted(world: FlowWorld) -
     assert not world.sessions.check(world.assign("update_lock", command=["npm ci"])).available
 
 
-def test_an_installation_never_starts_by_itself() -> None:
+def test_an_installation_never_starts_by_itself():
     assert {"prepare_environment", "update_lock"} <= ALWAYS_ASKED, "the gate asks about these"

@@ -27,7 +27,7 @@ LEFT_PAD = make_npm_project(
 
 
 @pytest.mark.long
-def test_npm_installs_into_the_tree(world: FlowWorld) -> None:
+def test_npm_installs_into_the_tree(world: FlowWorld):
     needs("npm", "node", host=NPM)
     test = "const pad = require('left-pad');\nrequire('node:test')('pads', () => pad('a', 3));\n"
     top = commit_project(world, LEFT_PAD | {"shop.test.js": test})
@@ -45,7 +45,7 @@ def test_npm_installs_into_the_tree(world: FlowWorld) -> None:
 
 
 @pytest.mark.long
-def test_npm_replaces_the_folder_by_what_the_lock_file_names(world: FlowWorld) -> None:
+def test_npm_replaces_the_folder_by_what_the_lock_file_names(world: FlowWorld):
     needs("npm", host=NPM)
     top = commit_project(world, LEFT_PAD)
     (top / "node_modules").mkdir()
@@ -59,7 +59,7 @@ def test_npm_replaces_the_folder_by_what_the_lock_file_names(world: FlowWorld) -
 
 
 @pytest.mark.long
-def test_pip_installs_into_a_new_environment(world: FlowWorld) -> None:
+def test_pip_installs_into_a_new_environment(world: FlowWorld):
     needs("python3", host=PYPI)
     top = commit_project(
         world,
@@ -76,7 +76,7 @@ def test_pip_installs_into_a_new_environment(world: FlowWorld) -> None:
 
 
 @pytest.mark.long
-def test_uv_updates_the_lock_file_and_installs(world: FlowWorld) -> None:
+def test_uv_updates_the_lock_file_and_installs(world: FlowWorld):
     needs("uv", host=PYPI)
     top = commit_project(world, {**UV_PROJECT, "uv.lock": "version = 1\nrequires-python = '>=3.9'\n"})
 
@@ -90,7 +90,7 @@ def test_uv_updates_the_lock_file_and_installs(world: FlowWorld) -> None:
 
 
 @pytest.mark.long
-def test_go_modules_are_installed_into_the_cache(world: FlowWorld) -> None:
+def test_go_modules_are_installed_into_the_cache(world: FlowWorld):
     needs("go")
     commit_project(world, GO_PROJECT)
     run_successfully(world, "prepare_environment", ["go mod download"])
@@ -98,7 +98,7 @@ def test_go_modules_are_installed_into_the_cache(world: FlowWorld) -> None:
 
 
 @pytest.mark.long
-def test_cargo_updates_the_lock_file_of_the_workspace(world: FlowWorld) -> None:
+def test_cargo_updates_the_lock_file_of_the_workspace(world: FlowWorld):
     needs("cargo")
     files = {
         "Cargo.toml": '[package]\nname = "shop"\nversion = "0.2.0"\nedition = "2021"\n',

@@ -56,7 +56,7 @@ def replace_text(file: Path, old: str, new: str) -> None:
     ],
     ids=["npm", "uv", "cargo"],
 )  # fmt: skip
-def test_a_lock_file_that_the_real_tool_wrote_fits(tmp_path: Path, host: str, project: str, command: str) -> None:
+def test_a_lock_file_that_the_real_tool_wrote_fits(tmp_path: Path, host: str, project: str, command: str):
     program, *arguments = command.split()
     path = shutil.which(program) or os.environ.get(program.upper(), "")
     if not path or subprocess.run([path, "--version"], capture_output=True).returncode:
@@ -71,7 +71,7 @@ def test_a_lock_file_that_the_real_tool_wrote_fits(tmp_path: Path, host: str, pr
 
 
 @pytest.mark.parametrize("change", TABLE["edit"], ids=lambda change: f"{change['project']}: {change['new']}")
-def test_a_changed_manifest_is_named(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_a_changed_manifest_is_named(tmp_path: Path, change: dict[str, Any]):
     write_files(tmp_path, TABLE["projects"][change["project"]])
     assert find_differences(tmp_path) == ()
     replace_text(tmp_path / change["path"], change["old"], change["new"])
@@ -84,7 +84,7 @@ def test_a_changed_manifest_is_named(tmp_path: Path, change: dict[str, Any]) -> 
 )
 def test_a_lock_file_that_is_not_used_is_passed_over(
     tmp_path: Path, project: str, manifest: str, required: str, beside: str
-) -> None:
+):
     write_files(tmp_path, TABLE["projects"][project] | {beside: "version = 1\n"})
     replace_text(tmp_path / manifest, required, "other")
     assert find_differences(tmp_path) == ()
@@ -93,7 +93,7 @@ def test_a_lock_file_that_is_not_used_is_passed_over(
 # What is not read, and what is not certain
 
 
-def test_a_mismatch_has_its_folder_and_counts_the_differences_that_it_does_not_list(tmp_path: Path) -> None:
+def test_a_mismatch_has_its_folder_and_counts_the_differences_that_it_does_not_list(tmp_path: Path):
     required = {f"p{number}": "1" for number in range(8)}
     lock = {"lockfileVersion": 3, "packages": {"": {}}}
     write_files(
@@ -105,7 +105,7 @@ def test_a_mismatch_has_its_folder_and_counts_the_differences_that_it_does_not_l
     assert (len(mismatch.differences), mismatch.more) == (5, 3)
 
 
-def test_a_pipe_in_place_of_a_lock_file_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_pipe_in_place_of_a_lock_file_is_not_waited_for(tmp_path: Path):
     write_files(tmp_path, {"package.json": "{}", "Cargo.toml": "[package]\nname = 'a'\n"})
     os.mkfifo(tmp_path / "package-lock.json")
     (tmp_path / "Cargo.lock").symlink_to("/dev/zero")
@@ -113,7 +113,7 @@ def test_a_pipe_in_place_of_a_lock_file_is_not_waited_for(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("member", ["{outside}", "a/../../outside", "../outside", "linked", "linked/../outside"])
-def test_nothing_outside_the_repository_is_read(tmp_path: Path, member: str) -> None:
+def test_nothing_outside_the_repository_is_read(tmp_path: Path, member: str):
     outside = write_files(tmp_path / "outside", {"package.json": FOREIGN_MANIFEST})
     top = write_files(tmp_path / "shop", {"package.json": "{}", "a/x": ""})
     (top / "linked").symlink_to(outside)
@@ -126,7 +126,7 @@ def test_nothing_outside_the_repository_is_read(tmp_path: Path, member: str) -> 
     assert find_differences(top) == ()
 
 
-def test_a_manifest_or_folder_that_leads_outside_is_not_read(tmp_path: Path) -> None:
+def test_a_manifest_or_folder_that_leads_outside_is_not_read(tmp_path: Path):
     lock = json.dumps({"lockfileVersion": 3, "packages": {"": {}}})
     outside = write_files(tmp_path / "outside", {"package.json": FOREIGN_MANIFEST, "package-lock.json": lock})
     top = write_files(tmp_path / "shop", {"package-lock.json": lock})
@@ -140,7 +140,7 @@ def test_a_manifest_or_folder_that_leads_outside_is_not_read(tmp_path: Path) -> 
 
 
 @given(manifest=st.binary(max_size=400), lock=st.binary(max_size=400))
-def test_rubbish_is_passed_over(manifest: bytes, lock: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_rubbish_is_passed_over(manifest: bytes, lock: bytes, tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("rubbish")
     pairs = {"package.json": "package-lock.json", "pyproject.toml": "uv.lock", "Cargo.toml": "Cargo.lock"}
     pairs |= {"go.mod": "go.sum"}
@@ -157,7 +157,7 @@ def test_rubbish_is_passed_over(manifest: bytes, lock: bytes, tmp_path_factory: 
 @settings(max_examples=30)
 def test_what_npm_copies_into_its_lock_file_always_fits(
     dependencies: dict[str, str], development: dict[str, str], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+):
     folder = tmp_path_factory.mktemp("copied")
     manifest = {"dependencies": dependencies, "devDependencies": development}
     lock = {"lockfileVersion": 3, "packages": {"": manifest}}

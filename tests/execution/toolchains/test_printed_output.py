@@ -29,7 +29,7 @@ def read_output(
     return read_result(FinishedRun("tool", "tool test", output_format, output, exit_code, report, folder))
 
 
-def test_junit_reports_have_node_ids(tmp_path: Path) -> None:
+def test_junit_reports_have_node_ids(tmp_path: Path):
     (tmp_path / "tests").mkdir()
     for name in ("test_cart.py", "test_broken.py"):
         (tmp_path / "tests" / name).touch()
@@ -43,14 +43,14 @@ def test_junit_reports_have_node_ids(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("exit_code, errors", [(5, 0), (3, 1), (-11, 1)])
-def test_a_run_without_its_report_has_an_error(exit_code: int, errors: int) -> None:
+def test_a_run_without_its_report_has_an_error(exit_code: int, errors: int):
     check = read_output("junit", report="<testsuite", exit_code=exit_code)
     assert (check.passed, check.errors, check.green, check.failing) == (0, errors, False, ())
     assert bool(check.error) == bool(errors)
 
 
 @pytest.mark.parametrize("row", TABLE["runner"], ids=lambda row: row["format"])
-def test_the_output_of_a_test_runner_is_read(row: dict[str, Any]) -> None:
+def test_the_output_of_a_test_runner_is_read(row: dict[str, Any]):
     check = read_output(row["format"], row.get("start", "") + row["output"], row["exit_code"], folder=Path("/shop"))
     assert [check.passed, check.failed, check.skipped, check.errors] == row["counts"]
     assert (list(check.failing), check.error) == (row["failing"], row.get("error", ""))
@@ -58,7 +58,7 @@ def test_the_output_of_a_test_runner_is_read(row: dict[str, Any]) -> None:
     assert not check.green
 
 
-def test_the_time_of_each_go_test_is_read() -> None:
+def test_the_time_of_each_go_test_is_read():
     output = next(row["output"] for row in TABLE["runner"] if row["format"] == "go")
     assert read_output("go", output).durations[0] == ("example.com/shop/cart::TestAdd", 0.1)
 
@@ -73,18 +73,18 @@ def test_the_time_of_each_go_test_is_read() -> None:
         ("minitest", "TestCart#test_later = 0.00 s = S\n1 runs, 0 assertions, 0 failures, 0 errors, 1 skips\n"),
     ],
 )
-def test_a_skipped_test_has_no_time(output_format: str, output: str) -> None:
+def test_a_skipped_test_has_no_time(output_format: str, output: str):
     check = read_output(output_format, output, 0)
     assert (check.passed, check.skipped, check.durations) == (0, 1, ())
 
 
 @pytest.mark.parametrize("exit_code, passed", [(0, 1), (2, 0)])
-def test_of_output_without_results_only_the_exit_code_counts(exit_code: int, passed: int) -> None:
+def test_of_output_without_results_only_the_exit_code_counts(exit_code: int, passed: int):
     check = read_output("words", "compiled with great success\n", exit_code)
     assert (check.counted, check.passed, check.failed) == (False, passed, 1 - passed)
 
 
 @pytest.mark.parametrize("row", TABLE["linter"], ids=lambda row: row["format"])
-def test_the_findings_of_a_linter_are_read(row: dict[str, Any]) -> None:
+def test_the_findings_of_a_linter_are_read(row: dict[str, Any]):
     findings = read_findings(row["format"], row["output"])
     assert findings == [Finding(*finding) for finding in row["findings"]]

@@ -16,12 +16,12 @@ def make_go_toolchain(folder: Path) -> Toolchain:
     return Toolchain(row=row, folder=folder, workspace=folder, title=row.title)
 
 
-def test_go_runs_a_single_test(tmp_path: Path) -> None:
+def test_go_runs_a_single_test(tmp_path: Path):
     argv = make_go_toolchain(tmp_path).test_command(["example.com/shop/cart::TestTax/gift_1.5"], tmp_path / "r").argv
     assert argv == ("go", "test", "-v", "-count=1", r"-run=^TestTax$/^gift_1\.5$", "example.com/shop/cart")
 
 
-def test_go_maps_a_file_to_its_package(tmp_path: Path) -> None:
+def test_go_maps_a_file_to_its_package(tmp_path: Path):
     (tmp_path / "cart").mkdir()
     (tmp_path / "cart" / "cart_test.go").touch()
     go = make_go_toolchain(tmp_path)
@@ -30,7 +30,7 @@ def test_go_maps_a_file_to_its_package(tmp_path: Path) -> None:
 
 def test_a_worktree_uses_the_environment_of_the_workspace_but_its_own_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     monkeypatch.delenv("PYTHONPATH", raising=False)
     workspace, worktree = tmp_path / "shop", tmp_path / "worktree"
     (worktree / "src").mkdir(parents=True)

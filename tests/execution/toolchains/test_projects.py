@@ -52,7 +52,7 @@ def name_tools(projects: dict[str, Project]) -> dict[str, list[str]]:
     return {path: [tool.name for tool in project.tools] for path, project in projects.items()}
 
 
-def test_each_folder_with_a_manifest_is_a_project(repository: Repository) -> None:
+def test_each_folder_with_a_manifest_is_a_project(repository: Repository):
     projects = commit_projects(
         repository,
         {**move_below("packages/py", PYTHON), **move_below("web", make_manifest("vitest")), **move_below("srv/x", GO)},
@@ -67,7 +67,7 @@ def test_each_folder_with_a_manifest_is_a_project(repository: Repository) -> Non
 @pytest.mark.parametrize(
     "folder", ["a/b/c/d/e", "node_modules/x", "vendor/x", "tests/fixtures/x", "pkg/testdata/x", "src/__fixtures__/x"]
 )
-def test_folders_that_are_too_deep_or_foreign_are_no_projects(repository: Repository, folder: str) -> None:
+def test_folders_that_are_too_deep_or_foreign_are_no_projects(repository: Repository, folder: str):
     repository.write(".gitignore", "")
     projects = commit_projects(
         repository, {**move_below(folder, GO), **move_below("a/b/c/d", GO), ".gitignore": ".venv\n"}
@@ -75,14 +75,14 @@ def test_folders_that_are_too_deep_or_foreign_are_no_projects(repository: Reposi
     assert list(projects) == ["", "a/b/c/d"]
 
 
-def test_an_untracked_test_file_counts(repository: Repository) -> None:
+def test_an_untracked_test_file_counts(repository: Repository):
     projects = commit_projects(repository, {"packages/py/pyproject.toml": ""})
     assert name_tools(projects) == {"": [], "packages/py": []}
     repository.write("packages/py/tests/test_new.py", "")
     assert [tool.name for tool in find_projects(repository.path)[1].tools] == ["pytest"]
 
 
-def test_a_project_below_has_its_own_environment_first(repository: Repository) -> None:
+def test_a_project_below_has_its_own_environment_first(repository: Repository):
     own = repository.path / "packages" / "py" / ".venv"
     own.parent.mkdir(parents=True)
     own.symlink_to(sys.prefix, target_is_directory=True)
@@ -94,7 +94,7 @@ def test_a_project_below_has_its_own_environment_first(repository: Repository) -
     assert tools["packages/other"].interpreter == str(repository.path / ".venv" / "bin" / "python")
 
 
-def test_the_top_runs_the_tests_outside_of_the_projects_below(repository: Repository, tmp_path: Path) -> None:
+def test_the_top_runs_the_tests_outside_of_the_projects_below(repository: Repository, tmp_path: Path):
     projects = commit_projects(repository, {**PYTHON, **move_below("packages/py", PYTHON)})
     top = projects[""].tool
     assert name_tools(projects) == {"": ["pytest"], "packages/py": ["pytest"]}
@@ -102,7 +102,7 @@ def test_the_top_runs_the_tests_outside_of_the_projects_below(repository: Reposi
     assert "--ignore=packages/py" not in top.test_command(["tests/test_cart.py"], tmp_path / "r").argv
 
 
-def test_the_top_without_tests_of_its_own_has_none(repository: Repository) -> None:
+def test_the_top_without_tests_of_its_own_has_none(repository: Repository):
     projects = commit_projects(
         repository, {"pyproject.toml": "[tool.uv.workspace]\n", "uv.lock": "", **move_below("packages/py", PYTHON)}
     )
@@ -111,7 +111,7 @@ def test_the_top_without_tests_of_its_own_has_none(repository: Repository) -> No
 
 
 @pytest.mark.parametrize("row", read_table(__file__)["collected"], ids=lambda row: row["tool"])
-def test_a_runner_that_collects_the_members_runs_them(repository: Repository, row: dict[str, Any]) -> None:
+def test_a_runner_that_collects_the_members_runs_them(repository: Repository, row: dict[str, Any]):
     projects = commit_projects(repository, {**row["top"], **move_below("packages/m", row["member"])})
     assert name_tools(projects) == {"": [row["tool"]], "packages/m": []}
     assert projects["packages/m"].tested_by == ""
@@ -121,7 +121,7 @@ def test_a_runner_that_collects_the_members_runs_them(repository: Repository, ro
 @pytest.mark.parametrize(
     "script", ["npm test --workspaces", "npm test -ws", "pnpm -r test", "turbo run test", "nx run-many -t test"]
 )
-def test_a_script_that_delegates_gives_way_to_the_members(repository: Repository, script: str) -> None:
+def test_a_script_that_delegates_gives_way_to_the_members(repository: Repository, script: str):
     projects = commit_projects(
         repository,
         {
@@ -136,13 +136,13 @@ def test_a_script_that_delegates_gives_way_to_the_members(repository: Repository
 
 
 @pytest.mark.parametrize("script", ["mocha", "jest src", "node --test test/", "tsc && mocha"])
-def test_a_script_of_the_top_leaves_the_members_their_tests(repository: Repository, script: str) -> None:
+def test_a_script_of_the_top_leaves_the_members_their_tests(repository: Repository, script: str):
     projects = commit_projects(repository, {**make_manifest(script), **move_below("p/a", make_manifest("vitest"))})
     assert name_tools(projects)["p/a"] == ["vitest"]
     assert len(name_tools(projects)[""]) == 1
 
 
-def test_the_missing_tool_is_named(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_missing_tool_is_named(repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     files = {**move_below("web", make_manifest("vitest", devDependencies={"vitest": "3"})), **move_below("srv", GO)}
     projects = commit_projects(
         repository, {**files, **move_below("shop", {"phpunit.xml": "phpunit", "CartTest.php": ""})}
@@ -162,14 +162,14 @@ def test_the_missing_tool_is_named(repository: Repository, tmp_path: Path, monke
     )
 
 
-def test_a_repository_that_git_cannot_list_is_an_error(repository: Repository) -> None:
+def test_a_repository_that_git_cannot_list_is_an_error(repository: Repository):
     repository.commit("begin", {"go.mod": "module x\n"})
     (repository.path / ".git/index").write_bytes(b"rubbish")
     with pytest.raises(GitError):
         find_projects(repository.path)
 
 
-def test_tools_are_looked_for_again_after_a_minute(clock: FakeClock) -> None:
+def test_tools_are_looked_for_again_after_a_minute(clock: FakeClock):
     searches = iter([(PYTEST,), NODE_PROJECTS])
     projects = ProjectCache(clock, lambda folder: next(searches))
     assert projects.get_projects("/w") == (PYTEST,)

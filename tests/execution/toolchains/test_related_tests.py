@@ -27,11 +27,11 @@ TESTS = {
     ],
     ids=["by name and import", "by name", "a conftest", "a test", "no Python", "a package without a name"],
 )
-def test_a_changed_file_has_its_related_tests(changed: str, related: list[str]) -> None:
+def test_a_changed_file_has_its_related_tests(changed: str, related: list[str]):
     assert find_related_tests([changed], TESTS) == {changed: related}
 
 
-def test_tests_that_reach_a_module_through_its_package_belong_to_it() -> None:
+def test_tests_that_reach_a_module_through_its_package_belong_to_it():
     tests = {
         "tests/test_echo.py": "from click import echo\n",
         "tests/test_help.py": "import click\nclick.utils.shorten('x')\n",
@@ -42,7 +42,7 @@ def test_tests_that_reach_a_module_through_its_package_belong_to_it() -> None:
     assert find_related_tests([path], tests, reexported=[path]) == {path: ["tests/test_echo.py", "tests/test_help.py"]}
 
 
-def test_tests_of_a_package_belong_to_its_reexported_modules(tmp_path: Path) -> None:
+def test_tests_of_a_package_belong_to_its_reexported_modules(tmp_path: Path):
     package = tmp_path / "src" / "click"
     package.mkdir(parents=True)
     (package / "__init__.py").write_text("from .utils import echo as echo\nfrom click.core import Context\n")

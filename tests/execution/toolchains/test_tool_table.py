@@ -12,7 +12,7 @@ from engine.execution.runners.toolchains.tool_table import TEST_FILE, ToolRow, b
         ({"name": "x", "kind": "y", "detected_by": "z", "programm": "x"}, "programm"),
     ],
 )
-def test_a_row_of_a_tool_with_a_missing_or_an_unknown_key_is_refused(row: dict[str, str], key: str) -> None:
+def test_a_row_of_a_tool_with_a_missing_or_an_unknown_key_is_refused(row: dict[str, str], key: str):
     with pytest.raises(TypeError, match=f"'{key}'"):
         build_row(ToolRow, row)
 
@@ -26,5 +26,5 @@ def test_a_row_of_a_tool_with_a_missing_or_an_unknown_key_is_refused(row: dict[s
         ("latest.py", False), ("contest.py", False), ("testing.py", False), ("cart.py", False),
     ],
 )  # fmt: skip
-def test_a_file_is_a_test_by_its_folder_or_its_name(path: str, is_test: bool) -> None:
+def test_a_file_is_a_test_by_its_folder_or_its_name(path: str, is_test: bool):
     assert bool(TEST_FILE.search(path)) is is_test

@@ -26,7 +26,7 @@ def agent_world(make_world: MakeWorld, repository: Repository, gated_sandbox: Sa
 
 
 @pytest.mark.long
-def test_the_worktree_of_an_agent_gets_packages_where_the_settings_allow_it(agent_world: AgentWorld) -> None:
+def test_the_worktree_of_an_agent_gets_packages_where_the_settings_allow_it(agent_world: AgentWorld):
     needs("python3", host=PYPI)
     top = commit_project(
         agent_world, {"requirements.txt": "iniconfig==2.0.0\n", "test_shop.py": "def test_it():\n    pass\n"}, ""
@@ -53,7 +53,7 @@ def test_the_worktree_of_an_agent_gets_packages_where_the_settings_allow_it(agen
 
 
 @pytest.mark.long
-def test_an_agent_works_without_packages_that_cannot_be_installed(agent_world: AgentWorld) -> None:
+def test_an_agent_works_without_packages_that_cannot_be_installed(agent_world: AgentWorld):
     needs("npm")
     top = commit_project(agent_world, NPM_PROJECT)
     agent_world.settings.current = Settings(workspaces={str(top): WorkspaceSettings(prepare=True)})
@@ -65,7 +65,7 @@ def test_an_agent_works_without_packages_that_cannot_be_installed(agent_world: A
     assert "not prepared: `npm ci` ended with exit code 1" in "\n".join(agent_world.read_lines(view, ()))
 
 
-def test_the_tests_of_a_prepared_worktree_run_with_its_own_packages(world: FlowWorld, tmp_path: Path) -> None:
+def test_the_tests_of_a_prepared_worktree_run_with_its_own_packages(world: FlowWorld, tmp_path: Path):
     needs("python3", host=PYPI)
     top = commit_project(
         world, {"requirements.txt": "iniconfig==2.0.0\n", "test_shop.py": "def test_it():\n    pass\n"}
@@ -82,7 +82,7 @@ def test_the_tests_of_a_prepared_worktree_run_with_its_own_packages(world: FlowW
 
 
 @pytest.mark.long
-def test_go_and_cargo_use_the_cached_packages(world: FlowWorld) -> None:
+def test_go_and_cargo_use_the_cached_packages(world: FlowWorld):
     def show_caches(job: Job) -> FlowResult:
         caches = cast(LiveSession, job.session).confinement.caches
         before = job.run(["sh", "-c", "echo $GOMODCACHE,$CARGO_HOME"]).output.strip()

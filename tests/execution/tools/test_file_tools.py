@@ -14,7 +14,7 @@ from engine.model import Refusal
 from tests.execution.tools.belt_world import BeltWorld
 
 
-def test_read_returns_ranges_of_lines_and_says_so(world: BeltWorld) -> None:
+def test_read_returns_ranges_of_lines_and_says_so(world: BeltWorld):
     world.write_file("a.txt", "".join(f"line {number}\n" for number in range(1, 101)))
     answer = world.get_answer("read", path="a.txt", first_line=40, lines=2)
     assert answer == "line 40\nline 41\n[lines 40-41 of 100; go on with first_line 42]"
@@ -22,7 +22,7 @@ def test_read_returns_ranges_of_lines_and_says_so(world: BeltWorld) -> None:
     assert "nothing from line 101" in world.get_answer("read", path="a.txt", first_line=101)
 
 
-def test_the_parts_of_a_long_file_are_the_whole_file(world: BeltWorld) -> None:
+def test_the_parts_of_a_long_file_are_the_whole_file(world: BeltWorld):
     whole = "".join(f"{number} {'x' * 90}\n" for number in range(2_000))
     world.write_file("long.txt", whole)
     parts = []
@@ -36,7 +36,7 @@ def test_the_parts_of_a_long_file_are_the_whole_file(world: BeltWorld) -> None:
     assert "".join(parts) == whole
 
 
-def test_a_file_that_is_too_large_is_neither_read_nor_written(world: BeltWorld) -> None:
+def test_a_file_that_is_too_large_is_neither_read_nor_written(world: BeltWorld):
     with (world.folder / "huge.bin").open("wb") as file:
         file.truncate(MAX_FILE_BYTES + 1)
     assert "more than 10,485,760" in world.get_problem("read", path="huge.bin")
@@ -44,7 +44,7 @@ def test_a_file_that_is_too_large_is_neither_read_nor_written(world: BeltWorld) 
     assert not (world.folder / "new.txt").exists()
 
 
-def test_write_creates_files_and_folders_and_keeps_the_mode(world: BeltWorld) -> None:
+def test_write_creates_files_and_folders_and_keeps_the_mode(world: BeltWorld):
     assert world.get_answer("write", path="a/b/c.py", content="x = 1\n") == "wrote a/b/c.py, 1 line, a new file"
     file = world.write_file("run.sh", "old")
     file.chmod(0o755)
@@ -57,7 +57,7 @@ def test_write_creates_files_and_folders_and_keeps_the_mode(world: BeltWorld) ->
     assert world.get_answer("read", path=".").splitlines() == ["a/", "run.sh"]
 
 
-def test_edit_replaces_a_text_that_occurs_once(world: BeltWorld) -> None:
+def test_edit_replaces_a_text_that_occurs_once(world: BeltWorld):
     file = world.write_file("a.py", "def f():\n    return 1\n\ndef g():\n    return 2\n")
     answer = world.get_answer("edit", path="a.py", old_text="    return 2\n", new_text="    return 3\n")
     assert answer == "edited a.py at line 5"
@@ -76,11 +76,11 @@ def test_edit_replaces_a_text_that_occurs_once(world: BeltWorld) -> None:
         (b"gr\xfc\xdf a", "a", "b", b"gr\xfc\xdf b"),
     ],
 )
-def test_edit_keeps_line_endings_and_other_bytes(before: bytes, old: str, new: str, after: bytes) -> None:
+def test_edit_keeps_line_endings_and_other_bytes(before: bytes, old: str, new: str, after: bytes):
     assert file_texts.replace_once(before, old, new)[0] == after
 
 
-def test_an_edit_of_a_file_that_changed_meanwhile_is_refused(world: BeltWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_edit_of_a_file_that_changed_meanwhile_is_refused(world: BeltWorld, monkeypatch: pytest.MonkeyPatch):
     file = world.write_file("a.txt", "one two")
     replace = file_texts.replace_once
 
@@ -93,7 +93,7 @@ def test_an_edit_of_a_file_that_changed_meanwhile_is_refused(world: BeltWorld, m
     assert file.read_text() == "one two, and what somebody else wrote"
 
 
-def test_parallel_edits_of_a_file_are_all_kept(world: BeltWorld) -> None:
+def test_parallel_edits_of_a_file_are_all_kept(world: BeltWorld):
     world.write_file("a.txt", "".join(f"<{number}>\n" for number in range(20)))
 
     def edit(number: int) -> None:
@@ -104,7 +104,7 @@ def test_parallel_edits_of_a_file_are_all_kept(world: BeltWorld) -> None:
     assert world.get_answer("read", path="a.txt") == "".join(f"{number}\n" for number in range(20))
 
 
-def test_an_agent_reads_and_writes_text_through_the_belt(world: BeltWorld) -> None:
+def test_an_agent_reads_and_writes_text_through_the_belt(world: BeltWorld):
     world.belt.write_text("src/a.py", "1\n2\n3\n")
     assert world.belt.read_text(str(world.folder / "src/a.py")) == "1\n2\n3\n"
     assert world.belt.read_text("src/a.py", line=2, limit=1) == "2\n"
@@ -119,20 +119,20 @@ def test_an_agent_reads_and_writes_text_through_the_belt(world: BeltWorld) -> No
 KEY = "sk-ant-0123456789abcdefghij"
 
 
-def test_a_key_in_a_file_is_cut_for_the_model(world: BeltWorld) -> None:
+def test_a_key_in_a_file_is_cut_for_the_model(world: BeltWorld):
     world.write_file("settings.py", f'DEBUG = True\nAPI_KEY = "{KEY}"\n')
     assert world.get_answer("read", path="settings.py") == 'DEBUG = True\nAPI_KEY = "[secret cut]"\n'
     assert KEY not in world.get_answer("exec", command="cat settings.py")
 
 
-def test_reading_from_the_middle_shows_no_part_of_a_private_key(world: BeltWorld) -> None:
+def test_reading_from_the_middle_shows_no_part_of_a_private_key(world: BeltWorld):
     world.write_file(
         "id_rsa", "-----BEGIN RSA PRIVATE KEY-----\nMIIEowIBAAKC\nAQEA7bq9\n-----END RSA PRIVATE KEY-----\n"
     )
     assert "MIIE" not in world.get_answer("read", path="id_rsa", first_line=2, lines=1)
 
 
-def test_the_placeholder_of_a_key_is_not_written_over_it(world: BeltWorld) -> None:
+def test_the_placeholder_of_a_key_is_not_written_over_it(world: BeltWorld):
     """A model that writes back what it read would destroy the operator's key."""
     file = world.write_file("settings.py", f'DEBUG = True\nAPI_KEY = "{KEY}"\n')
     text = world.get_answer("read", path="settings.py")
@@ -156,10 +156,10 @@ def test_the_placeholder_of_a_key_is_not_written_over_it(world: BeltWorld) -> No
         pytest.param("", "a\n", ["+a"], id="a new file"),
     ],
 )
-def test_a_diff_shows_each_change_that_git_shows(before: str, after: str, changes: list[str]) -> None:
+def test_a_diff_shows_each_change_that_git_shows(before: str, after: str, changes: list[str]):
     assert file_texts.make_unified_diff(before, after, "cart.py").split("\n")[3:] == changes
 
 
 @given(st.text("ab\r\n\f\u2028", max_size=30), st.text("ab\r\n\f\u2028", max_size=30))
-def test_a_diff_is_empty_only_if_nothing_changed(before: str, after: str) -> None:
+def test_a_diff_is_empty_only_if_nothing_changed(before: str, after: str):
     assert (file_texts.make_unified_diff(before, after, "cart.py") == "") == (before == after)

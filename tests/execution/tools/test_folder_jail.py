@@ -36,7 +36,7 @@ def check_all_refuse(world: BeltWorld, path: str, problem: str = "not in the pro
         "/proc/self/environ", "/proc/self/root{secret}",
     ],
 )  # fmt: skip
-def test_paths_to_outside_are_refused(world: BeltWorld, path: str) -> None:
+def test_paths_to_outside_are_refused(world: BeltWorld, path: str):
     world.write_file("a/b/c.txt")
     world.write_file("a.txt", "x")
     beside = world.folder.with_name(world.folder.name + "-other")  # begins as the folder's own name does
@@ -61,11 +61,11 @@ def test_paths_to_outside_are_refused(world: BeltWorld, path: str) -> None:
         ("$HOME/.ssh", "there is no"),
     ],
 )
-def test_disguised_paths_are_names_of_no_file(world: BeltWorld, path: str, words: str) -> None:
+def test_disguised_paths_are_names_of_no_file(world: BeltWorld, path: str, words: str):
     assert words in world.get_problem("read", path=path)
 
 
-def test_names_and_paths_that_are_too_long_are_refused(world: BeltWorld) -> None:
+def test_names_and_paths_that_are_too_long_are_refused(world: BeltWorld):
     assert "longer than 255 bytes" in world.get_problem("write", path="x" * 256, content="")
     assert "longer than 255 bytes" in world.get_problem("write", path="a/" + "\u00fc" * 128, content="")
     assert "longer than 4096 bytes" in world.get_problem("read", path="a/" * 2_100)
@@ -74,7 +74,7 @@ def test_names_and_paths_that_are_too_long_are_refused(world: BeltWorld) -> None
 
 
 @pytest.mark.parametrize("path", TABLE["spellings_of_git"])
-def test_the_git_folder_is_refused_in_any_spelling(world: BeltWorld, path: str) -> None:
+def test_the_git_folder_is_refused_in_any_spelling(world: BeltWorld, path: str):
     (world.folder / "a").mkdir()
     words = world.get_problem("write", path=path, content="[core]\n\tfsmonitor = touch /tmp/pwned\n")
     assert ".git is not for the file tools" in words
@@ -98,14 +98,12 @@ OUTSIDE, GIT, CIRCLE = "not in the project", ".git is not for the file tools", "
         ("link", "link", CIRCLE),
     ],
 )  # fmt: skip
-def test_links_to_outside_to_git_and_in_a_circle_are_refused(
-    world: BeltWorld, target: str, path: str, problem: str
-) -> None:
+def test_links_to_outside_to_git_and_in_a_circle_are_refused(world: BeltWorld, target: str, path: str, problem: str):
     (world.folder / "link").symlink_to(target.format(outside=world.outside))
     check_all_refuse(world, path.format(outside=world.outside), problem)
 
 
-def test_dots_behind_a_link_go_up_from_where_it_leads(world: BeltWorld) -> None:
+def test_dots_behind_a_link_go_up_from_where_it_leads(world: BeltWorld):
     """`deep/..` is the folder above the link's target, not above the link."""
     world.write_file("a/b/c/d.txt", "d")
     world.write_file("a/b/e.txt", "e")
@@ -114,7 +112,7 @@ def test_dots_behind_a_link_go_up_from_where_it_leads(world: BeltWorld) -> None:
     check_all_refuse(world, "link/../../../../outside/secret.txt")
 
 
-def test_links_inside_are_followed_and_stay_links(world: BeltWorld) -> None:
+def test_links_inside_are_followed_and_stay_links(world: BeltWorld):
     file = world.write_file("real/a.txt", "old")
     (world.folder / "link").symlink_to("real/a.txt")
     (world.folder / "absolute").symlink_to(file)
@@ -125,7 +123,7 @@ def test_links_inside_are_followed_and_stay_links(world: BeltWorld) -> None:
     assert file.read_text() == "newer"
 
 
-def test_a_hard_link_to_a_file_outside_is_not_read_and_replaced_not_written_through(world: BeltWorld) -> None:
+def test_a_hard_link_to_a_file_outside_is_not_read_and_replaced_not_written_through(world: BeltWorld):
     os.link(world.secret, world.folder / "innocent.txt")
     assert "another name elsewhere" in world.get_problem("read", path="innocent.txt")
     assert "another name elsewhere" in world.get_problem("edit", path="innocent.txt", old_text="own", new_text="x")
@@ -134,7 +132,7 @@ def test_a_hard_link_to_a_file_outside_is_not_read_and_replaced_not_written_thro
     assert world.secret.stat().st_nlink == 1
 
 
-def test_a_pipe_is_neither_waited_for_nor_replaced(world: BeltWorld) -> None:
+def test_a_pipe_is_neither_waited_for_nor_replaced(world: BeltWorld):
     os.mkfifo(world.folder / "pipe")
     check_all_refuse(world, "pipe", "no ordinary file")
     assert stat.S_ISFIFO((world.folder / "pipe").stat().st_mode)
@@ -143,7 +141,7 @@ def test_a_pipe_is_neither_waited_for_nor_replaced(world: BeltWorld) -> None:
 # The engine's own files
 
 
-def test_nothing_of_the_engine_can_be_read(world: BeltWorld) -> None:
+def test_nothing_of_the_engine_can_be_read(world: BeltWorld):
     for path in (world.database.path, world.root / "transcript.jsonl", world.live.confinement.caches):
         check_all_refuse(world, str(path))
         world.refused.clear()

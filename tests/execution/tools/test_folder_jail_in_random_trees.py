@@ -139,7 +139,7 @@ def read_git_names(folder: Path) -> dict[str, bytes | None]:
 
 @settings(max_examples=60)
 @given(TREES, PATH_LISTS)
-def test_the_jail_reads_only_files_inside(entries: list[Entry], paths: list[str]) -> None:
+def test_the_jail_reads_only_files_inside(entries: list[Entry], paths: list[str]):
     """What it reads is what stands there."""
     with temporary_root() as root:
         make_tree(root, entries)
@@ -162,7 +162,7 @@ def test_the_jail_reads_only_files_inside(entries: list[Entry], paths: list[str]
 @pytest.mark.long
 @settings(max_examples=60)
 @given(TREES, PATH_LISTS)
-def test_the_jail_writes_only_files_inside(entries: list[Entry], paths: list[str]) -> None:
+def test_the_jail_writes_only_files_inside(entries: list[Entry], paths: list[str]):
     with temporary_root() as root:
         make_tree(root, entries)
 
@@ -179,7 +179,7 @@ def test_the_jail_writes_only_files_inside(entries: list[Entry], paths: list[str
 
 @settings(max_examples=100)
 @given(st.text(max_size=60) | st.binary(max_size=60).map(os.fsdecode))
-def test_any_path_is_refused_or_inside(path: str) -> None:
+def test_any_path_is_refused_or_inside(path: str):
     with temporary_root() as root:
         (root / "in").mkdir()
         jail = Jail(root / "in")

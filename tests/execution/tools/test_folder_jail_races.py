@@ -42,7 +42,7 @@ def swap_with_link(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("tool", ["read", "edit"])
-def test_a_folder_that_is_replaced_by_a_link_leads_nowhere_outside(world: BeltWorld, tool: str) -> None:
+def test_a_folder_that_is_replaced_by_a_link_leads_nowhere_outside(world: BeltWorld, tool: str):
     """`d` is a folder, then a link to outside, then a folder, as fast as a thread can do it."""
     world.write_file("d/secret.txt", "inside")
     (world.folder / "link").symlink_to(world.outside)
@@ -52,7 +52,7 @@ def test_a_folder_that_is_replaced_by_a_link_leads_nowhere_outside(world: BeltWo
             assert SECRET not in world.belt.call(tool, arguments).text
 
 
-def test_an_edit_in_a_folder_that_was_removed_creates_no_folder(world: BeltWorld) -> None:
+def test_an_edit_in_a_folder_that_was_removed_creates_no_folder(world: BeltWorld):
     """Another's `mv d elsewhere && mv next d` must not find a `d` that we made in between."""
     file = world.write_file("d/a.txt", "inside")
     jail = Jail(world.folder)
@@ -64,7 +64,7 @@ def test_an_edit_in_a_folder_that_was_removed_creates_no_folder(world: BeltWorld
 
 
 @pytest.mark.long
-def test_a_link_that_is_turned_to_outside_is_not_written_through(world: BeltWorld) -> None:
+def test_a_link_that_is_turned_to_outside_is_not_written_through(world: BeltWorld):
     """`d` leads to a folder inside, then outside, then inside, each time in one step."""
     world.write_file("real/a.txt", "inside")
     targets = itertools.cycle(("real", str(world.outside)))
@@ -79,7 +79,7 @@ def test_a_link_that_is_turned_to_outside_is_not_written_through(world: BeltWorl
     assert (world.folder / "real/b.txt").exists() == any(written)
 
 
-def test_a_file_that_is_replaced_by_a_link_is_not_read(world: BeltWorld) -> None:
+def test_a_file_that_is_replaced_by_a_link_is_not_read(world: BeltWorld):
     world.write_file("f", "inside")
     (world.folder / "link").symlink_to(world.secret)
     with repeating(lambda: swap_with_link(world.folder, "f")):
@@ -87,7 +87,7 @@ def test_a_file_that_is_replaced_by_a_link_is_not_read(world: BeltWorld) -> None
             assert world.belt.call("read", {"path": "f"}).text != SECRET
 
 
-def test_a_link_that_appears_after_the_check_is_replaced(world: BeltWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_that_appears_after_the_check_is_replaced(world: BeltWorld, monkeypatch: pytest.MonkeyPatch):
     fdopen = os.fdopen
 
     def link_first(descriptor: int, mode: str) -> object:
@@ -100,7 +100,7 @@ def test_a_link_that_appears_after_the_check_is_replaced(world: BeltWorld, monke
     assert (world.folder / "new.txt").read_text() == "mine"
 
 
-def test_a_replaced_folder_is_not_used(world: BeltWorld) -> None:
+def test_a_replaced_folder_is_not_used(world: BeltWorld):
     world.folder.rename(world.root / "away")
     world.folder.symlink_to(world.outside)
     try:

@@ -17,7 +17,7 @@ from engine.execution.tools.web import convert_html_to_text
         "<a href='x ", "<p hidden ", " \t", "<svg>", "<title>", "&amp", "<img alt=\"", "<", ">", "<a\n\n\n href \n\n",
     ],
 )  # fmt: skip
-def test_hostile_html_is_read_in_linear_time(rubbish: str) -> None:
+def test_hostile_html_is_read_in_linear_time(rubbish: str):
     long = rubbish * (250_000 // len(rubbish))
     began = time.thread_time()
     convert_html_to_text(long)
@@ -43,7 +43,7 @@ PIECES = (
 
 
 @given(st.text(max_size=300) | st.lists(st.sampled_from(PIECES)).map("".join))
-def test_any_html_becomes_text(html: str) -> None:
+def test_any_html_becomes_text(html: str):
     convert_html_to_text(html)
 
 
@@ -57,5 +57,5 @@ def test_any_html_becomes_text(html: str) -> None:
         ("<!doctype html><!-- <p>x -->a", "a"), ("<img src=x alt='cat'>", "[cat]"), ("", ""), ("<", "<"), ("a<b", "a"),
     ],
 )  # fmt: skip
-def test_html_becomes_text_that_a_person_would_read(html: str, text: str) -> None:
+def test_html_becomes_text_that_a_person_would_read(html: str, text: str):
     assert convert_html_to_text(html) == text

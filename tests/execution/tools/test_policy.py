@@ -18,14 +18,14 @@ def decide(policy: Policy, command: str) -> Verdict:
     return policy.decide("exec", (command, *find_programs(command))).verdict
 
 
-def test_deny_wins_over_ask_over_allow() -> None:
+def test_deny_wins_over_ask_over_allow():
     entries = ("exec", "exec:git push*")
     assert decide(Policy(allow=entries, ask=entries, deny=entries[1:]), "git push") is BLOCK
     assert decide(Policy(allow=entries, ask=entries), "git push") is ASK
     assert decide(Policy(allow=entries), "git push") is ALLOW
 
 
-def test_unknown_tools_and_broken_files_allow_nothing() -> None:
+def test_unknown_tools_and_broken_files_allow_nothing():
     assert Policy(allow=("*", "message", "tts", "browser")).decide("message", ("a",)).verdict is BLOCK
     broken = Policy(allow=TOOL_NAMES, problem="tools.json is broken")
     assert not any(broken.is_offered(name) for name in TOOL_NAMES)
@@ -33,20 +33,20 @@ def test_unknown_tools_and_broken_files_allow_nothing() -> None:
 
 
 @pytest.mark.parametrize("command", TABLE["spellings"])
-def test_no_spelling_slips_past_a_deny(command: str) -> None:
+def test_no_spelling_slips_past_a_deny(command: str):
     assert decide(Policy(allow=("exec",), deny=("exec:git push*",)), command) is BLOCK
     assert decide(Policy(allow=("exec",), ask=("exec:git push*",)), command) is ASK
 
 
 @pytest.mark.parametrize("command", TABLE["compound_commands"])
-def test_a_compound_command_is_not_allowed_by_its_beginning(command: str) -> None:
+def test_a_compound_command_is_not_allowed_by_its_beginning(command: str):
     policy = Policy(allow=("exec:git status*",))
     assert decide(policy, command) is BLOCK
     assert decide(policy, "git status -s") is ALLOW
     assert decide(policy, "git push") is BLOCK
 
 
-def test_patterns_apply_to_paths_and_hosts() -> None:
+def test_patterns_apply_to_paths_and_hosts():
     policy = Policy(allow=("read", "write:docs/*", "web_fetch", "web_fetch:*.python.org"), deny=("read:*.pem",))
     assert policy.decide("write", ("docs/a/b.md",)).verdict is ALLOW
     assert policy.decide("write", ("src/a.py",)).verdict is BLOCK
@@ -58,7 +58,7 @@ def test_patterns_apply_to_paths_and_hosts() -> None:
 
 
 @given(st.sets(st.sampled_from(TOOL_NAMES)), st.sets(st.sampled_from(TOOL_NAMES)), st.sets(st.sampled_from(TOOL_NAMES)))
-def test_exactly_the_tools_that_may_be_allowed_are_offered(allow: set[str], ask: set[str], deny: set[str]) -> None:
+def test_exactly_the_tools_that_may_be_allowed_are_offered(allow: set[str], ask: set[str], deny: set[str]):
     policy = Policy(tuple(allow), tuple(ask), tuple(deny))
     for name in TOOL_NAMES:
         verdict = policy.decide(name, ("x",)).verdict
@@ -72,5 +72,5 @@ def test_exactly_the_tools_that_may_be_allowed_are_offered(allow: set[str], ask:
 
 
 @given(st.text(max_size=200))
-def test_any_command_has_an_answer(command: str) -> None:
+def test_any_command_has_an_answer(command: str):
     decide(Policy(allow=("exec",), deny=("exec:rm *",)), command)

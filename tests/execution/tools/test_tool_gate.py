@@ -24,7 +24,7 @@ def list_offered_tools(world: BeltWorld) -> list[str]:
     return [spec.name for spec in world.belt.specs()]
 
 
-def test_a_tool_that_tools_json_does_not_allow_is_not_offered(make_belt_world: MakeBeltWorld) -> None:
+def test_a_tool_that_tools_json_does_not_allow_is_not_offered(make_belt_world: MakeBeltWorld):
     world = make_belt_world(policy=Policy(allow=("read", "exec:git *"), ask=("write",), deny=("edit",)))
     assert list_offered_tools(world) == ["read", "write", "exec"]
     assert "does not allow edit (there is read, write, exec)" in world.get_problem(
@@ -32,14 +32,14 @@ def test_a_tool_that_tools_json_does_not_allow_is_not_offered(make_belt_world: M
     )
 
 
-def test_exactly_six_tools_are_offered(make_belt_world: MakeBeltWorld) -> None:
+def test_exactly_six_tools_are_offered(make_belt_world: MakeBeltWorld):
     world = make_belt_world(settings={"web": {"searchUrl": "http://127.0.0.1:1/search"}})
     assert list_offered_tools(world) == ["read", "write", "edit", "exec", "web_search", "web_fetch"]
     for name in ("message", "tts", "browser", "Read", ""):
         assert not world(name, path="a").ok
 
 
-def test_by_itself_nothing_is_executed_without_a_sandbox(make_belt_world: MakeBeltWorld) -> None:
+def test_by_itself_nothing_is_executed_without_a_sandbox(make_belt_world: MakeBeltWorld):
     world = make_belt_world(mode=AUTONOMOUS)
     assert "exec" not in list_offered_tools(world)
     assert "without a sandbox" in world.get_problem("exec", command="touch done")
@@ -48,7 +48,7 @@ def test_by_itself_nothing_is_executed_without_a_sandbox(make_belt_world: MakeBe
         assert "exec" in list_offered_tools(make_belt_world(mode=AUTONOMOUS, sandbox=find_best_sandbox()))
 
 
-def test_a_blocked_command_is_recorded_and_not_run(world: BeltWorld) -> None:
+def test_a_blocked_command_is_recorded_and_not_run(world: BeltWorld):
     result = world("exec", command="rm -rf /")
     assert (result.ok, result.denied) == (False, True)
     assert "content filter blocks this" in result.text
@@ -58,7 +58,7 @@ def test_a_blocked_command_is_recorded_and_not_run(world: BeltWorld) -> None:
     assert world.read_lines()[-1].startswith("exec rm -rf / refused: the content filter blocks this")
 
 
-def test_a_risky_command_waits_for_a_person(world: BeltWorld) -> None:
+def test_a_risky_command_waits_for_a_person(world: BeltWorld):
     for name in ("a", "b"):
         world.write_file(name, "x")
     world.answer_request(ALLOW_ONCE)
@@ -75,7 +75,7 @@ def test_a_risky_command_waits_for_a_person(world: BeltWorld) -> None:
 
 
 @needs_sandbox
-def test_a_risky_command_by_itself_is_not_run(make_belt_world: MakeBeltWorld) -> None:
+def test_a_risky_command_by_itself_is_not_run(make_belt_world: MakeBeltWorld):
     world = make_belt_world(mode=AUTONOMOUS, sandbox=find_best_sandbox())
     world.write_file("a", "x")
     answer = world.get_problem("exec", command="shred -u a")
@@ -84,7 +84,7 @@ def test_a_risky_command_by_itself_is_not_run(make_belt_world: MakeBeltWorld) ->
     assert world.get_answer("exec", command="ls").startswith("a\n")
 
 
-def test_the_operators_rules_hold_for_file_tools(make_belt_world: MakeBeltWorld) -> None:
+def test_the_operators_rules_hold_for_file_tools(make_belt_world: MakeBeltWorld):
     world = make_belt_world(
         settings={"content": {"block": ["cat .env", "tee secrets/*", "curl https://evil.example/*"]}}
     )
@@ -95,7 +95,7 @@ def test_the_operators_rules_hold_for_file_tools(make_belt_world: MakeBeltWorld)
     assert not (world.folder / "secrets").exists()
 
 
-def test_production_is_always_asked_about(make_belt_world: MakeBeltWorld) -> None:
+def test_production_is_always_asked_about(make_belt_world: MakeBeltWorld):
     world = make_belt_world(settings={"production": {"paths": ["deploy/*"]}})
     world.write_file("deploy/live.yml", "a: 1\n")
     assert world.get_answer("read", path="deploy/live.yml") == "a: 1\n"
@@ -109,7 +109,7 @@ def test_production_is_always_asked_about(make_belt_world: MakeBeltWorld) -> Non
     assert "said no" in world.get_problem("write", path="link/live.yml", content="x"), "a link is no way around"
 
 
-def test_an_answer_for_the_session_holds_for_a_tool_that_tools_json_asks_about(make_belt_world: MakeBeltWorld) -> None:
+def test_an_answer_for_the_session_holds_for_a_tool_that_tools_json_asks_about(make_belt_world: MakeBeltWorld):
     world = make_belt_world(policy=Policy(allow=("read",), ask=("write", "exec")))
     world.answer_request(ALLOW_SESSION)
     world.get_answer("write", path="a.txt", content="1")
@@ -124,7 +124,7 @@ def test_an_answer_for_the_session_holds_for_a_tool_that_tools_json_asks_about(m
     assert world.permissions.waiting() == []
 
 
-def test_nothing_is_written_before_it_is_allowed(make_belt_world: MakeBeltWorld) -> None:
+def test_nothing_is_written_before_it_is_allowed(make_belt_world: MakeBeltWorld):
     world = make_belt_world(policy=Policy(ask=("write",)))
     world.answer_request(DENY_ONCE)
     world.get_problem("write", path="a/b/c.txt", content="x")
@@ -149,7 +149,7 @@ def test_nothing_is_written_before_it_is_allowed(make_belt_world: MakeBeltWorld)
 )
 def test_an_agents_own_tools_pass_the_same_gate(
     make_belt_world: MakeBeltWorld, kind: str, arguments: dict[str, Any], rule: str
-) -> None:
+):
     world = make_belt_world(sandbox=find_best_sandbox(), policy=Policy(allow=TOOL_NAMES, deny=("exec:make *",)))
     is_allowed = world.belt.ask_permission(AgentToolCall(kind, "a title", **arguments))
     assert is_allowed is (rule == "")
@@ -158,7 +158,7 @@ def test_an_agents_own_tools_pass_the_same_gate(
 
 
 @needs_sandbox
-def test_an_agents_own_tools_may_name_a_file_of_the_session_by_its_full_path(make_belt_world: MakeBeltWorld) -> None:
+def test_an_agents_own_tools_may_name_a_file_of_the_session_by_its_full_path(make_belt_world: MakeBeltWorld):
     world = make_belt_world(sandbox=find_best_sandbox(), policy=Policy(allow=TOOL_NAMES))
     assert world.belt.ask_permission(AgentToolCall("read", "a title", paths=[str(world.folder / "a.py")]))
 
@@ -167,7 +167,7 @@ def test_an_agents_own_tools_may_name_a_file_of_the_session_by_its_full_path(mak
 @pytest.mark.parametrize("kind, arguments, reason", TABLE["asked_about"])
 def test_a_person_is_asked_about_unknown_kinds_of_tools(
     make_belt_world: MakeBeltWorld, kind: str, arguments: dict[str, Any], reason: str
-) -> None:
+):
     world = make_belt_world(sandbox=find_best_sandbox())
     call = AgentToolCall(kind, "do something", "with this", **arguments)
     for answer in (ALLOW_ONCE, DENY_ONCE):
@@ -179,13 +179,13 @@ def test_a_person_is_asked_about_unknown_kinds_of_tools(
     assert not alone.belt.ask_permission(call)
 
 
-def test_a_person_is_asked_about_an_agents_own_tools_without_a_sandbox(world: BeltWorld) -> None:
+def test_a_person_is_asked_about_an_agents_own_tools_without_a_sandbox(world: BeltWorld):
     world.answer_request(DENY_ONCE)
     assert not world.belt.ask_permission(AgentToolCall("read", "read a", paths=["a.py"]))
     assert "no sandbox confines" in world.permissions.latest()[0].reason
 
 
-def test_an_agent_that_may_not_write_cannot_write_through_the_client(make_belt_world: MakeBeltWorld) -> None:
+def test_an_agent_that_may_not_write_cannot_write_through_the_client(make_belt_world: MakeBeltWorld):
     world = make_belt_world(policy=Policy(allow=("read",), ask=("edit",)))
     with pytest.raises(Refusal, match="does not allow"):
         world.belt.write_text("a.txt", "x")

@@ -23,7 +23,7 @@ TABLE = read_table(__file__)
 
 
 @pytest.mark.parametrize("tool, arguments, problem", TABLE["mistakes"])
-def test_a_mistake_is_answered_with_a_fix(world: BeltWorld, tool: str, arguments: Any, problem: str) -> None:
+def test_a_mistake_is_answered_with_a_fix(world: BeltWorld, tool: str, arguments: Any, problem: str):
     world.write_file("a.txt", "x x")
     result = world.belt.call(tool, arguments)
     assert not result.ok
@@ -33,7 +33,7 @@ def test_a_mistake_is_answered_with_a_fix(world: BeltWorld, tool: str, arguments
 
 def test_an_agent_has_the_tools_of_its_folder_and_none_if_that_is_broken(
     world: BeltWorld, tmp_path: Path, database: Database
-) -> None:
+):
     agents = Agents(
         tmp_path / "agents", cascade_config=tmp_path / "c.json", settings=world.settings, record=world.database.record
     )
@@ -57,19 +57,19 @@ def test_an_agent_has_the_tools_of_its_folder_and_none_if_that_is_broken(
 
 
 @pytest.mark.parametrize("programs, recorded", TABLE["recorded_commands"])
-def test_a_command_is_its_program_and_a_plain_word(programs: list[str], recorded: str) -> None:
+def test_a_command_is_its_program_and_a_plain_word(programs: list[str], recorded: str):
     assert name_command(programs) == recorded
 
 
 @given(st.lists(st.text(max_size=80), max_size=3))
-def test_the_record_of_any_command_is_short_and_plain(programs: list[str]) -> None:
+def test_the_record_of_any_command_is_short_and_plain(programs: list[str]):
     recorded = name_command(programs)
     assert len(recorded) < 80
     assert recorded.isascii()
     assert recorded.isprintable()
 
 
-def test_the_journal_has_the_tools_in_order(world: BeltWorld) -> None:
+def test_the_journal_has_the_tools_in_order(world: BeltWorld):
     world.write_file("a.txt", "x")
     world.get_answer("read", path="a.txt")
     world.get_problem("edit", path="a.txt", old_text="y", new_text="z")

@@ -29,7 +29,7 @@ PRIVATE_ADDRESSES = (
 """Some of each sort, and one among public ones; `sandbox/test_host_rules.py` has them all."""
 
 
-def test_a_name_of_a_private_address_is_refused(make_belt_world: MakeBeltWorld, server: WebServer) -> None:
+def test_a_name_of_a_private_address_is_refused(make_belt_world: MakeBeltWorld, server: WebServer):
     addresses = iter(PRIVATE_ADDRESSES)
     world = make_belt_world(policy=ANY_HOST, web={"resolve": lambda host, port: next(addresses).split(" ")})
     for _ in PRIVATE_ADDRESSES:
@@ -39,7 +39,7 @@ def test_a_name_of_a_private_address_is_refused(make_belt_world: MakeBeltWorld, 
     assert [refusal.rule for refusal in world.refused] == ["private_address"] * len(PRIVATE_ADDRESSES)
 
 
-def test_this_machine_is_refused_in_any_spelling(make_belt_world: MakeBeltWorld, server: WebServer) -> None:
+def test_this_machine_is_refused_in_any_spelling(make_belt_world: MakeBeltWorld, server: WebServer):
     world = make_belt_world(policy=ANY_HOST)
     spellings = "127.0.0.1 localhost 2130706433 0x7f000001 0177.0.0.1 127.1 [::1] LOCALHOST. 0 [::ffff:7f00:1]"
     for host in spellings.split():
@@ -48,7 +48,7 @@ def test_this_machine_is_refused_in_any_spelling(make_belt_world: MakeBeltWorld,
     assert server.paths == []
 
 
-def test_a_name_is_resolved_once(make_belt_world: MakeBeltWorld, server: WebServer) -> None:
+def test_a_name_is_resolved_once(make_belt_world: MakeBeltWorld, server: WebServer):
     """A name server may answer with an address of this machine the second time."""
     resolved = []
 
@@ -62,7 +62,7 @@ def test_a_name_is_resolved_once(make_belt_world: MakeBeltWorld, server: WebServ
     assert resolved == ["rebind.test"]
 
 
-def test_a_redirect_to_this_machine_is_refused(make_belt_world: MakeBeltWorld, server: WebServer) -> None:
+def test_a_redirect_to_this_machine_is_refused(make_belt_world: MakeBeltWorld, server: WebServer):
     """Allowed by name, so that the fetch begins; where it leads to is judged anew."""
     world = open_world(make_belt_world, server, policy=ANY_HOST)
     server.page("/secret", "SECRET", "text/plain")
@@ -74,19 +74,19 @@ def test_a_redirect_to_this_machine_is_refused(make_belt_world: MakeBeltWorld, s
     assert "/secret" not in server.paths
 
 
-def test_a_redirect_to_a_host_that_is_not_allowed_is_not_followed(web: BeltWorld, server: WebServer) -> None:
+def test_a_redirect_to_a_host_that_is_not_allowed_is_not_followed(web: BeltWorld, server: WebServer):
     server.redirect("/r", "https://elsewhere.example/page")
     answer = web.get_answer("web_fetch", url=make_url(server, "/r"))
     assert "leads to https://elsewhere.example/page, another host" in answer
 
 
 @pytest.mark.parametrize("to", ["file:///etc/passwd", "ftp://x.test/", "http://u:p@here.test/"])
-def test_a_redirect_to_another_protocol_is_not_followed(web: BeltWorld, server: WebServer, to: str) -> None:
+def test_a_redirect_to_another_protocol_is_not_followed(web: BeltWorld, server: WebServer, to: str):
     server.redirect("/r", to)
     assert "full URL" in web.get_problem("web_fetch", url=make_url(server, "/r"))
 
 
-def test_redirects_within_a_host_are_followed_up_to_a_number(web: BeltWorld, server: WebServer) -> None:
+def test_redirects_within_a_host_are_followed_up_to_a_number(web: BeltWorld, server: WebServer):
     server.redirect("/a", "/b?x=1")
     server.page("/b", "there", "text/plain")
     assert web.get_answer("web_fetch", url=make_url(server, "/a")).endswith("there")
@@ -103,7 +103,7 @@ def test_redirects_within_a_host_are_followed_up_to_a_number(web: BeltWorld, ser
         "http://a.test\\@b.test/", " ", "http://" + "a" * 3_000,
     ],
 )  # fmt: skip
-def test_bad_urls_are_refused(bad: str) -> None:
+def test_bad_urls_are_refused(bad: str):
     with pytest.raises(Refusal, match="full URL"):
         parse_url(bad)
 
@@ -111,7 +111,7 @@ def test_bad_urls_are_refused(bad: str) -> None:
 @given(st.sampled_from(["", "http://", "http://a.test/", "http://a.test:8080"]), st.text(max_size=60))
 @example("http://", "a.test\u2024")  # IDNA makes a dot of it
 @example("http://", "\u2024")
-def test_any_url_is_refused_or_parses_the_same_again(beginning: str, rest: str) -> None:
+def test_any_url_is_refused_or_parses_the_same_again(beginning: str, rest: str):
     try:
         target = parse_url(beginning + rest)
     except Refusal:
@@ -122,7 +122,7 @@ def test_any_url_is_refused_or_parses_the_same_again(beginning: str, rest: str) 
     assert (again.host, again.port) == (target.host, target.port)
 
 
-def test_a_person_is_asked_about_an_unlisted_host_once_for_the_session(make_belt_world: MakeBeltWorld) -> None:
+def test_a_person_is_asked_about_an_unlisted_host_once_for_the_session(make_belt_world: MakeBeltWorld):
     world = make_belt_world(web={"resolve": lambda host, port: ["127.0.0.1"]})
     world.answer_request(PermissionAnswer.ALLOW_SESSION)
     world.get_problem("web_fetch", url="https://docs.example/a")  # allowed, and then it is an address of this machine
@@ -135,13 +135,13 @@ def test_a_person_is_asked_about_an_unlisted_host_once_for_the_session(make_belt
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "app.localhost", "2130706433", "127.1", "[::1]"])
-def test_nobody_is_asked_about_an_address_that_would_be_refused(make_belt_world: MakeBeltWorld, host: str) -> None:
+def test_nobody_is_asked_about_an_address_that_would_be_refused(make_belt_world: MakeBeltWorld, host: str):
     world = make_belt_world()
     assert f"web.allow does not list {host}:8000" in world.get_problem("web_fetch", url=f"http://{host}:8000/a")
     assert world.permissions.latest() == []
 
 
-def test_a_person_is_asked_about_production_hosts_even_when_allowed(make_belt_world: MakeBeltWorld) -> None:
+def test_a_person_is_asked_about_production_hosts_even_when_allowed(make_belt_world: MakeBeltWorld):
     world = make_belt_world(settings={"web": {"allow": ["prod.example"]}})
     world.answer_request(PermissionAnswer.DENY_ONCE)
     assert "said no" in world.get_problem("web_fetch", url="https://prod.example/")

@@ -39,14 +39,14 @@ def measure_candidate(world: AdaptationWorld) -> Candidate:
     return candidate
 
 
-def test_in_autonomous_mode_quotes_wait_for_the_operator(autonomous_world: AdaptationWorld) -> None:
+def test_in_autonomous_mode_quotes_wait_for_the_operator(autonomous_world: AdaptationWorld):
     candidate = autonomous_world.bring_to_review()
     assert (candidate.status, candidate.trust) == (REVIEW, Trust.QUOTED)
     autonomous_world.adaptation.approve(candidate.id)
     assert autonomous_world.list_active_ids() == [candidate.id]
 
 
-def test_nothing_is_activated_in_phase_0_or_while_work_is_held(autonomous_world: AdaptationWorld) -> None:
+def test_nothing_is_activated_in_phase_0_or_while_work_is_held(autonomous_world: AdaptationWorld):
     autonomous_world.sources.phase_number = 0
     assert measure_candidate(autonomous_world).status is REVIEW
     autonomous_world.sources.phase_number, autonomous_world.sources.hold_reason = 1, "stopped"
@@ -59,7 +59,7 @@ def test_nothing_is_activated_in_phase_0_or_while_work_is_held(autonomous_world:
 
 def test_a_candidate_that_the_content_filter_objects_to_waits_for_the_operator(
     autonomous_world: AdaptationWorld,
-) -> None:
+):
     autonomous_world.sources.objection = "it speaks of rm -rf /"
     candidate = measure_candidate(autonomous_world)
     assert candidate.status is REVIEW
@@ -67,7 +67,7 @@ def test_a_candidate_that_the_content_filter_objects_to_waits_for_the_operator(
     assert autonomous_world.list_active_ids() == [candidate.id]
 
 
-def test_a_candidate_whose_approval_was_undone_waits_for_the_operator(autonomous_world: AdaptationWorld) -> None:
+def test_a_candidate_whose_approval_was_undone_waits_for_the_operator(autonomous_world: AdaptationWorld):
     autonomous_world.sources.phase_number = 0
     candidate = measure_candidate(autonomous_world)
     autonomous_world.adaptation.approve(candidate.id)
@@ -78,7 +78,7 @@ def test_a_candidate_whose_approval_was_undone_waits_for_the_operator(autonomous
     assert autonomous_world.list_active_ids() == []
 
 
-def test_a_candidate_with_as_much_evidence_against_it_waits_for_the_operator(autonomous_world: AdaptationWorld) -> None:
+def test_a_candidate_with_as_much_evidence_against_it_waits_for_the_operator(autonomous_world: AdaptationWorld):
     autonomous_world.record(make_retry_repeated("sess_1"))
     (drafted,) = autonomous_world.adaptation.run_round()  # it allows one attempt
     autonomous_world.end_healed_session("sess_3", attempts=4)  # a repair that needed more
@@ -92,7 +92,7 @@ def test_a_candidate_with_as_much_evidence_against_it_waits_for_the_operator(aut
     assert autonomous_world.adaptation.view(drafted.id).candidate.status is ACTIVE
 
 
-def test_a_candidate_leaves_review_when_the_landing_that_supported_it_is_undone(world: AdaptationWorld) -> None:
+def test_a_candidate_leaves_review_when_the_landing_that_supported_it_is_undone(world: AdaptationWorld):
     world.land_repair("sess_1")
     world.land_repair("sess_2")
     world.adaptation.run_round()
@@ -108,7 +108,7 @@ def test_a_candidate_leaves_review_when_the_landing_that_supported_it_is_undone(
     assert world.adaptation.waiting() == []
 
 
-def test_of_facts_that_say_much_the_same_one_candidate_comes_up_for_review(world: AdaptationWorld) -> None:
+def test_of_facts_that_say_much_the_same_one_candidate_comes_up_for_review(world: AdaptationWorld):
     for number, text in enumerate(["Prices are whole cents in every file", "All prices are whole cents in every file"]):
         world.sources.facts[f"fact_{number}"] = make_fact(text)
         world.record(FactPromoted(subject=f"fact_{number}", workspace=SHOP, by="operator"))
@@ -118,7 +118,7 @@ def test_of_facts_that_say_much_the_same_one_candidate_comes_up_for_review(world
     assert drafted.reason == f"{in_review.id} already proposes that"
 
 
-def test_in_manual_mode_a_roll_back_of_a_harmful_candidate_is_proposed(world: AdaptationWorld) -> None:
+def test_in_manual_mode_a_roll_back_of_a_harmful_candidate_is_proposed(world: AdaptationWorld):
     candidate = world.bring_to_review()
     world.adaptation.approve(candidate.id)
     assert world.adaptation.waiting() == []
@@ -135,7 +135,7 @@ def test_in_manual_mode_a_roll_back_of_a_harmful_candidate_is_proposed(world: Ad
 
 def test_in_autonomous_mode_a_harmful_candidate_is_rolled_back_even_while_work_is_held(
     autonomous_world: AdaptationWorld,
-) -> None:
+):
     candidate = measure_candidate(autonomous_world)
     autonomous_world.run_trial(candidate.id, with_good=3, without_good=10)
     autonomous_world.sources.hold_reason, autonomous_world.sources.phase_number = "stopped", 0
@@ -150,13 +150,13 @@ def test_in_autonomous_mode_a_harmful_candidate_is_rolled_back_even_while_work_i
     assert autonomous_world.adaptation.candidates()[0].status is CandidateStatus.ROLLED_BACK
 
 
-def test_a_round_drafts_five_candidates_and_the_next_one_the_others(world: AdaptationWorld) -> None:
+def test_a_round_drafts_five_candidates_and_the_next_one_the_others(world: AdaptationWorld):
     for number in range(7):
         world.end_healed_session(f"sess_{number}", failing=(f"tests/test_{number}.py::test_total",))
     assert [len(world.adaptation.run_round()) for _ in range(3)] == [5, 2, 0]
 
 
-def test_what_another_candidate_proposes_already_is_not_drafted(world: AdaptationWorld) -> None:
+def test_what_another_candidate_proposes_already_is_not_drafted(world: AdaptationWorld):
     world.bring_to_review()
     world.record(make_validation_failed("sess_3"))
     assert world.adaptation.run_round() == []
@@ -164,11 +164,11 @@ def test_what_another_candidate_proposes_already_is_not_drafted(world: Adaptatio
     assert list(world.adaptation.not_drafted.values()) == [f"{candidate.id} already proposes that"]
 
 
-def test_an_unknown_kind_of_record_is_refused(world: AdaptationWorld) -> None:
+def test_an_unknown_kind_of_record_is_refused(world: AdaptationWorld):
     assert "failed_tdd" in str(refused("unknown_kind", lambda: world.adaptation.records("failed")))
 
 
-def test_a_candidate_is_drafted_after_its_session_ended(world: AdaptationWorld) -> None:
+def test_a_candidate_is_drafted_after_its_session_ended(world: AdaptationWorld):
     world.sources.running.add("sess_1")
     world.end_healed_session("sess_1")
     assert world.adaptation.run_round() == []
@@ -190,7 +190,7 @@ def _fail(*_: object) -> None:
 @pytest.mark.parametrize("failing, step", [(Transaction, "record"), (Session, "flush")], ids=["event", "commit"])
 def test_a_decision_that_fails_at_any_step_changes_nothing(
     world: AdaptationWorld, monkeypatch: pytest.MonkeyPatch, failing: type, step: str
-) -> None:
+):
     candidate = world.bring_to_review()
     before = world.read_candidate_events()
     with monkeypatch.context() as patch:
@@ -205,7 +205,7 @@ def test_a_decision_that_fails_at_any_step_changes_nothing(
 
 def test_a_round_that_fails_at_any_write_is_finished_by_the_next(
     world: AdaptationWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     """Round n fails after n writes. The first round that has fewer writes finishes the work, and does nothing twice."""
     world.end_healed_session("sess_1")
     world.end_healed_session("sess_2")
@@ -233,7 +233,7 @@ def test_a_round_that_fails_at_any_write_is_finished_by_the_next(
     assert len(world.adaptation.records("successful_heal")) == 2
 
 
-def test_an_undone_landing_takes_its_lesson_back_until_it_is_landed_again(world: AdaptationWorld) -> None:
+def test_an_undone_landing_takes_its_lesson_back_until_it_is_landed_again(world: AdaptationWorld):
     world.land_repair("sess_1")
     world.adaptation.run_round()
     (candidate,) = world.adaptation.candidates()
@@ -246,7 +246,7 @@ def test_an_undone_landing_takes_its_lesson_back_until_it_is_landed_again(world:
 
 def test_a_repair_whose_landing_is_undone_is_not_told_to_agents_until_it_is_landed_again(
     world: AdaptationWorld,
-) -> None:
+):
     world.adapt(withheld=0.0)
     world.land_repair("sess_1")
     world.land_repair("sess_2")

@@ -114,7 +114,7 @@ TestRandomSteps.settings = settings(max_examples=8, stateful_step_count=25)
 
 
 @pytest.mark.parametrize("status, move", list(product(CandidateStatus, CandidateMove)))
-def test_only_legal_transitions_are_made(status: CandidateStatus, move: CandidateMove) -> None:
+def test_only_legal_transitions_are_made(status: CandidateStatus, move: CandidateMove):
     if (status, move) in CANDIDATE_MOVES:
         assert compute_candidate_status("cand_x", status, move) is CANDIDATE_MOVES[status, move]
         return

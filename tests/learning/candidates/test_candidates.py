@@ -25,7 +25,7 @@ from tests.learning.candidates.adaptation_world import (
 from tests.support.helpers import refused
 
 
-def test_a_second_session_brings_a_candidate_to_review(world: AdaptationWorld) -> None:
+def test_a_second_session_brings_a_candidate_to_review(world: AdaptationWorld):
     world.end_healed_session("sess_1")
     world.adaptation.run_round()
     world.end_healed_session("sess_2")
@@ -36,7 +36,7 @@ def test_a_second_session_brings_a_candidate_to_review(world: AdaptationWorld) -
     assert [wait.kind for wait in world.adaptation.waiting()] == ["candidate"]
 
 
-def test_the_operator_approves_a_candidate_once(world: AdaptationWorld) -> None:
+def test_the_operator_approves_a_candidate_once(world: AdaptationWorld):
     candidate = world.bring_to_review()
     approved = world.adaptation.approve(candidate.id[:8])
     assert (approved.status, approved.decided_by) == (CandidateStatus.ACTIVE, "operator")
@@ -45,7 +45,7 @@ def test_the_operator_approves_a_candidate_once(world: AdaptationWorld) -> None:
     refused("already_decided", lambda: world.adaptation.approve(candidate.id))
 
 
-def test_a_candidate_that_was_rolled_back_can_be_approved_again(world: AdaptationWorld) -> None:
+def test_a_candidate_that_was_rolled_back_can_be_approved_again(world: AdaptationWorld):
     candidate = world.bring_to_review()
     world.adaptation.approve(candidate.id)
     world.adaptation.roll_back(candidate.id, "it did not help")
@@ -57,7 +57,7 @@ def test_a_candidate_that_was_rolled_back_can_be_approved_again(world: Adaptatio
     ]  # fmt: skip
 
 
-def test_an_active_candidate_shows_its_stations_records_and_overlays(world: AdaptationWorld) -> None:
+def test_an_active_candidate_shows_its_stations_records_and_overlays(world: AdaptationWorld):
     candidate = world.bring_to_review()
     world.adaptation.approve(candidate.id)
     view = world.adaptation.view(candidate.id)
@@ -69,7 +69,7 @@ def test_an_active_candidate_shows_its_stations_records_and_overlays(world: Adap
     assert len(view.overlays) == 1
 
 
-def test_failing_tests_get_the_repair_of_another_session_and_one_review(world: AdaptationWorld) -> None:
+def test_failing_tests_get_the_repair_of_another_session_and_one_review(world: AdaptationWorld):
     world.record(make_validation_failed("sess_1"))
     assert world.adaptation.run_round() == []
     assert "nothing has fixed" in next(iter(world.adaptation.not_drafted.values()))
@@ -89,7 +89,7 @@ def test_failing_tests_get_the_repair_of_another_session_and_one_review(world: A
     assert len(world.adaptation.candidates(CandidateStatus.REVIEW)) == 0
 
 
-def test_old_records_are_deleted_unless_a_candidate_names_them(world: AdaptationWorld) -> None:
+def test_old_records_are_deleted_unless_a_candidate_names_them(world: AdaptationWorld):
     def list_sessions() -> list[str]:
         return [record.session_id for record in world.adaptation.records()]
 
@@ -108,7 +108,7 @@ def test_old_records_are_deleted_unless_a_candidate_names_them(world: Adaptation
     assert list_sessions() == ["sess_4", "sess_3", "sess_1"]
 
 
-def test_forgotten_words_leave_a_candidate_and_an_empty_one_is_rejected(world: AdaptationWorld) -> None:
+def test_forgotten_words_leave_a_candidate_and_an_empty_one_is_rejected(world: AdaptationWorld):
     candidate = world.bring_to_review()
     texts = CandidateTexts(world.database)
     assert list(texts.find(SearchTerms(["nobody said this"]))) == []
@@ -123,7 +123,7 @@ def test_forgotten_words_leave_a_candidate_and_an_empty_one_is_rejected(world: A
     assert texts.erase(SearchTerms(["cart.py"])) == 0
 
 
-def test_fixes_are_offered_of_landed_changes_that_were_not_rejected(world: AdaptationWorld) -> None:
+def test_fixes_are_offered_of_landed_changes_that_were_not_rejected(world: AdaptationWorld):
     world.end_healed_session("sess_1")
     world.sources.patches["sess_1"] = "diff --git a/cart.py b/cart.py"
     world.adaptation.run_round()
@@ -156,7 +156,7 @@ def read_last_stations(world: AdaptationWorld, candidate: Candidate) -> list[tup
     ]
 
 
-def test_only_the_operators_own_last_step_can_be_undone(world: AdaptationWorld, candidate: Candidate) -> None:
+def test_only_the_operators_own_last_step_can_be_undone(world: AdaptationWorld, candidate: Candidate):
     undo = partial(world.adaptation.undo, candidate.id)
     refused("nothing_to_undo", undo)  # nobody decided
     world.adaptation.approve(candidate.id)
@@ -172,7 +172,7 @@ def test_only_the_operators_own_last_step_can_be_undone(world: AdaptationWorld, 
 
 def test_an_undone_rejection_is_in_review_and_an_undone_roll_back_active_again(
     world: AdaptationWorld, candidate: Candidate
-) -> None:
+):
     world.adaptation.reject(candidate.id, "not now")
     assert world.adaptation.undo(candidate.id).status is CandidateStatus.REVIEW
     review = next(station for station in world.adaptation.view(candidate.id).stations if station.name == "review")
@@ -184,7 +184,7 @@ def test_an_undone_rejection_is_in_review_and_an_undone_roll_back_active_again(
     assert world.adaptation.roll_back(candidate.id).status is CandidateStatus.ROLLED_BACK
 
 
-def test_the_last_stage_of_a_candidate_says_how_it_was_decided(world: AdaptationWorld, candidate: Candidate) -> None:
+def test_the_last_stage_of_a_candidate_says_how_it_was_decided(world: AdaptationWorld, candidate: Candidate):
     world.adaptation.approve(candidate.id)
     assert read_last_stations(world, candidate)[1] == ("promote", "it is active", "done")
     world.adaptation.roll_back(candidate.id, "worse")

@@ -74,7 +74,7 @@ def make_diff(name: str, *lines: str, before: str = "") -> str:
 FIX_DIFF = make_diff("cart.py", " def total():", "-    return net", "+    return net - discount")
 
 
-def test_a_fix_template_is_the_agents_last_message_and_the_changes() -> None:
+def test_a_fix_template_is_the_agents_last_message_and_the_changes():
     sources = StandInSources(patches={"sess_1": FIX_DIFF + make_diff("new.py", "+x", before="/dev/null")})
     sources.transcripts["sess_1"] = make_transcript(
         ("say", "I add the discount."), ("tool", "edit readme.md:1"), HANDED_BACK,
@@ -94,7 +94,7 @@ LANDED_HEAL = make_record(
 )  # fmt: skip
 
 
-def test_a_landed_fix_has_its_diff_and_the_cause() -> None:
+def test_a_landed_fix_has_its_diff_and_the_cause():
     sources = StandInSources(patches={"sess_1": FIX_DIFF}, summaries={"sess_1": "Subtract the discount."})
     assert make_draft(LANDED_HEAL, sources=sources).effect == FixTemplate(
         (TOTAL,),
@@ -114,7 +114,7 @@ def test_a_landed_fix_has_its_diff_and_the_cause() -> None:
     ],
     ids=["of the maximum length", "too long", "with a secret"],
 )
-def test_a_diff_that_is_too_long_or_has_a_secret_is_left_out(ending: str, is_kept: bool) -> None:
+def test_a_diff_that_is_too_long_or_has_a_secret_is_left_out(ending: str, is_kept: bool):
     patch = f"{FIX_DIFF}{ending}"
     sources = StandInSources(patches={"sess_1": patch}, summaries={"sess_1": "Subtract the discount."})
     effect = make_draft(LANDED_HEAL, sources=sources).effect
@@ -133,14 +133,14 @@ def test_a_diff_that_is_too_long_or_has_a_secret_is_left_out(ending: str, is_kep
         ([" only context"], "it changed cart.py"),
     ],
 )
-def test_a_short_edit_is_quoted_in_a_playbook(lines: list[str], change: str) -> None:
+def test_a_short_edit_is_quoted_in_a_playbook(lines: list[str], change: str):
     sources = StandInSources(patches={"sess_1": make_diff("cart.py", *lines)}, summaries={"sess_1": "Done."})
     effect = make_draft(LANDED_HEAL, sources=sources).effect
     assert isinstance(effect, FixTemplate)
     assert effect.repairs == ("Done.", change)
 
 
-def test_a_playbook_without_a_diff_names_the_files_of_the_message_and_at_most_four_changes() -> None:
+def test_a_playbook_without_a_diff_names_the_files_of_the_message_and_at_most_four_changes():
     sources = StandInSources(files={"sess_1": list("abcde")}, summaries={"sess_1": f"{'Short. ' * 40}{'x' * 99}"})
     summary_only = make_draft(LANDED_HEAL, sources=sources).effect
     assert isinstance(summary_only, FixTemplate)
@@ -169,7 +169,7 @@ def make_sources_with_price(price: int) -> StandInSources:
     return StandInSources(models_used=ModelsUsed(USED.current, "koji-core", (ModelPrice("openai:other", price),)))
 
 
-def test_a_routing_hint_is_the_dearest_of_the_cheaper_models() -> None:
+def test_a_routing_hint_is_the_dearest_of_the_cheaper_models():
     effect = make_draft(OVER_BUDGET, sources=StandInSources(models_used=USED)).effect
     assert effect == RoutingHint(
         "openai:gpt-5-mini", "koji-core", 800,
@@ -191,14 +191,14 @@ ADOPTED = make_record(RecordKind.SUCCESSFUL_BUBBLE, leader="cto", pattern="small
 )
 def test_a_routing_hint_says_why_and_is_for_the_workspace_of_a_conflict(
     learning_record: LearningRecord, reason: str, workspace: str
-) -> None:
+):
     draft = make_draft(learning_record, sources=StandInSources(models_used=USED), type=CandidateType.ROUTING_HINT)
     assert isinstance(draft.effect, RoutingHint)
     assert draft.effect.why.partition(";")[0] == reason
     assert (draft.agent_id, draft.run_kind, draft.workspace) == (AGENT, "task", workspace)
 
 
-def test_a_model_is_cheaper_at_four_fifths_of_the_price() -> None:
+def test_a_model_is_cheaper_at_four_fifths_of_the_price():
     assert make_draft(OVER_BUDGET, sources=make_sources_with_price(2_400_000)).title.endswith("openai:other")
     with pytest.raises(NothingToDraft, match="no configured model is cheaper"):
         make_draft(OVER_BUDGET, sources=make_sources_with_price(2_400_001))
@@ -220,7 +220,7 @@ def test_a_model_is_cheaper_at_four_fifths_of_the_price() -> None:
 )
 def test_a_limit_lies_between_the_attempts_of_heals_and_those_of_failures(
     records: list[LearningRecord], tweak: PolicyTweak
-) -> None:
+):
     assert make_draft(*records, sources=StandInSources(max_attempts=3)).effect == tweak
 
 
@@ -232,12 +232,12 @@ def test_a_limit_lies_between_the_attempts_of_heals_and_those_of_failures(
         ([make_failed_retry(), make_heal_record("sess_2", attempts=4)], 3),  # a repair took as many
     ],
 )
-def test_a_limit_that_would_help_nothing_is_not_drafted(records: list[LearningRecord], max_attempts: int) -> None:
+def test_a_limit_that_would_help_nothing_is_not_drafted(records: list[LearningRecord], max_attempts: int):
     with pytest.raises(NothingToDraft):
         make_draft(*records, sources=StandInSources(max_attempts=max_attempts))
 
 
-def test_a_limit_from_stale_guidance_is_drawn_by_the_failures_of_other_sessions() -> None:
+def test_a_limit_from_stale_guidance_is_drawn_by_the_failures_of_other_sessions():
     failures = [make_failed_retry("sess_1", attempts=9), make_failed_retry("sess_2", attempts=3)]
     sources, tweak = StandInSources(max_attempts=5), CandidateType.POLICY_TWEAK
     draft = make_draft(make_record(RecordKind.STALE_GUIDANCE, "sess_1"), *failures, sources=sources, type=tweak)
@@ -259,7 +259,7 @@ def draft_guidance(
     return effect.guidance
 
 
-def test_a_fragment_from_an_edit_has_the_operators_words() -> None:
+def test_a_fragment_from_an_edit_has_the_operators_words():
     edit = make_record(
         RecordKind.HUMAN_APPROVAL, "sess_1", "human_approval/edited:koji-core:run-tests", added="and run the tests",
         channel="koji-core", kind="fix",
@@ -273,7 +273,7 @@ def test_a_fragment_from_an_edit_has_the_operators_words() -> None:
     assert draft_guidance(general_edit, StandInSources()) == ("Docs end with a full stop",)
 
 
-def test_a_fragment_from_a_kept_fact_is_the_fact() -> None:
+def test_a_fragment_from_a_kept_fact_is_the_fact():
     kept = make_record(
         RecordKind.HUMAN_APPROVAL, "sess_1", "human_approval/fact:preference", text="Prices are whole cents.",
         trust="quoted",
@@ -284,7 +284,7 @@ def test_a_fragment_from_a_kept_fact_is_the_fact() -> None:
 ERROR = make_record(RecordKind.AGENT_ERROR, tool="edit", message="no_match: the old text is not in src/a.py")
 
 
-def test_a_fragment_from_an_error_says_what_worked_then() -> None:
+def test_a_fragment_from_an_error_says_what_worked_then():
     sources = StandInSources(corrections_by_session={"sess_1": ["Actually the file uses tabs."]})
     sources.transcripts["sess_1"] = make_transcript(
         ("tool", "edit src/a.py:1"), ("tool", "edit src/a.py failed: the old text is not in src/a.py"),
@@ -301,7 +301,7 @@ def test_a_fragment_from_an_error_says_what_worked_then() -> None:
 GUIDANCE = {"leader": "cto", "ref": "cto#patterns/x", "told": 12, "told_bad": 9, "untold": 14, "untold_bad": 2}
 
 
-def test_a_fragment_from_noisy_or_stale_guidance_has_its_figures() -> None:
+def test_a_fragment_from_noisy_or_stale_guidance_has_its_figures():
     sources = StandInSources(texts={"cto#patterns/x": "Mock everything."})
     (line,) = draft_guidance(make_record(RecordKind.GUIDANCE_NOISY, harm=0.2, **GUIDANCE), sources)
     assert "“Mock everything”. Of 12 sessions with it 9 ended badly, of 14 without it 2" in line
@@ -315,7 +315,7 @@ def test_a_fragment_from_noisy_or_stale_guidance_has_its_figures() -> None:
 RECALLED = make_record(RecordKind.CLOUD_MEMORY_RECALL_HIT, memory="mem_1")
 
 
-def test_a_fragment_from_a_memory_is_the_memory() -> None:
+def test_a_fragment_from_a_memory_is_the_memory():
     assert draft_guidance(RECALLED, StandInSources(texts={"mem_1": "Use uv."})) == ("Use uv.",)
 
 
@@ -342,7 +342,7 @@ def test_a_fragment_from_a_memory_is_the_memory() -> None:
 )
 def test_without_evidence_nothing_is_drafted_and_the_reason_is_told(
     learning_record: LearningRecord, sources: StandInSources, reason: str
-) -> None:
+):
     with pytest.raises(NothingToDraft, match=reason):
         make_draft(learning_record, sources=sources)
 
@@ -350,7 +350,7 @@ def test_without_evidence_nothing_is_drafted_and_the_reason_is_told(
 # Flows and secrets
 
 
-def test_a_flow_has_the_commands_of_most_sessions_word_for_word() -> None:
+def test_a_flow_has_the_commands_of_most_sessions_word_for_word():
     calls = ["exec:git status", "exec:pytest", "exec:git diff"]
     steps = make_record(RecordKind.TOOL_SEQUENCE, calls=calls, sessions=["sess_1", "sess_2", "sess_3"])
     sources = StandInSources()
@@ -367,7 +367,7 @@ def test_a_flow_has_the_commands_of_most_sessions_word_for_word() -> None:
 
 
 @pytest.mark.parametrize("secret", [SECRET, "hunter2hunter2"])
-def test_no_secret_is_drafted(secret: str) -> None:
+def test_no_secret_is_drafted(secret: str):
     """The transcript of a coding agent may contain anything."""
     sources = StandInSources(
         patches={"sess_1": make_diff("cart.py", "-token = read()", f"+token = '{secret}'")},

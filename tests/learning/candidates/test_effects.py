@@ -39,11 +39,11 @@ def preview(*effects: Effect) -> list[str]:
 
 
 @given(EFFECTS)
-def test_an_effect_is_read_from_json_as_it_was_written(effect: Effect) -> None:
+def test_an_effect_is_read_from_json_as_it_was_written(effect: Effect):
     assert effect_from_json(json.loads(json.dumps(effect.to_json()))) == effect
 
 
-def test_a_flow_whose_name_is_taken_gets_a_number_in_its_preview_too(world: AdaptationWorld) -> None:
+def test_a_flow_whose_name_is_taken_gets_a_number_in_its_preview_too(world: AdaptationWorld):
     longest_name = "a" * 40
     for number, name in enumerate(("check_release", "check_release", "run_tests", longest_name, longest_name)):
         flow = FlowOffload(name, "Some", ("git status", f"echo {number}"))
@@ -55,7 +55,7 @@ def test_a_flow_whose_name_is_taken_gets_a_number_in_its_preview_too(world: Adap
     assert names == ["check_release", "check_release_2", "run_tests_2", longest_name, f"{'a' * 36}_2"]
 
 
-def test_a_flow_with_the_commands_of_another_is_refused_unless_their_workspaces_differ(world: AdaptationWorld) -> None:
+def test_a_flow_with_the_commands_of_another_is_refused_unless_their_workspaces_differ(world: AdaptationWorld):
     world.activate_effect(FlowOffload("everywhere", "Everywhere", ("git status",)))
     world.activate_effect(FlowOffload("here", "Here", ("make",)), workspace="/a")
     world.activate_effect(FlowOffload("there", "There", ("make",)), workspace="/b")
@@ -83,7 +83,7 @@ def test_a_flow_with_the_commands_of_another_is_refused_unless_their_workspaces_
         (FlowOffload("ok_flow", "x", ("cd src && make",)), "needs a shell"),
     ],
 )
-def test_an_invalid_effect_is_refused_with_the_reason(effect: Effect, reason: str) -> None:
+def test_an_invalid_effect_is_refused_with_the_reason(effect: Effect, reason: str):
     assert reason in str(refused("bad_effect", lambda: validate_effect(effect)))
 
 
@@ -107,7 +107,7 @@ def test_an_invalid_effect_is_refused_with_the_reason(effect: Effect, reason: st
         (FlowOffload("lint_all", "Lint", ("ruff check",)), ["flow: lint_all (Lint)", "  $ ruff check"]),
     ],
 )
-def test_previews_in_words(effect: Effect, lines: list[str]) -> None:
+def test_previews_in_words(effect: Effect, lines: list[str]):
     assert preview(effect) == lines
 
 
@@ -123,5 +123,5 @@ def test_previews_in_words(effect: Effect, lines: list[str]) -> None:
         (FlowOffload("clean_up", "Clean up", ("rm Ann", "git status")), FlowOffload("clean_up", "Clean up", ())),
     ],
 )
-def test_forgotten_lines_leave_an_effect_and_a_diff_or_commands_go_whole(effect: Effect, remaining: Effect) -> None:
+def test_forgotten_lines_leave_an_effect_and_a_diff_or_commands_go_whole(effect: Effect, remaining: Effect):
     assert map_texts(effect, lambda text: "" if "Ann" in text else text) == remaining

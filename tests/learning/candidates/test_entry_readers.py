@@ -83,7 +83,7 @@ RECALLED = {"memories": ["m"], "origins": ["o"], "session_id": "s"}
         ("ChangeSetLanded", {"files": 99, "session_id": "s"}, 0, 35.0),
     ],
 )
-def test_formulas_at_their_boundaries(kind: str, payload: dict[str, Any], before: int, score: float) -> None:
+def test_formulas_at_their_boundaries(kind: str, payload: dict[str, Any], before: int, score: float):
     record = read_record(kind, payload, before)
     assert record.score == score
     assert record.reason
@@ -95,12 +95,12 @@ def test_formulas_at_their_boundaries(kind: str, payload: dict[str, Any], before
 )
 def test_a_kept_fact_scores_by_whose_words_it_is_and_by_how_often_it_was_kept_before(
     trust: Trust, before: int, score: float
-) -> None:
+):
     sources = StandInSources(facts={"it": make_fact("Prices are cents.", trust=trust)})
     assert read_record("FactPromoted", {"by": "operator"}, before, sources).score == score
 
 
-def test_a_heal_at_a_later_attempt_scores_less() -> None:
+def test_a_heal_at_a_later_attempt_scores_less():
     scores = [add_parts(*score_heal(attempts, 0, 1))[0] for attempts in (1, 2, 3, 9)]
     assert scores == sorted(scores, reverse=True)
     assert scores[1] == 82.0
@@ -108,11 +108,11 @@ def test_a_heal_at_a_later_attempt_scores_less() -> None:
 
 @given(st.lists(st.tuples(st.floats(-200, 200), st.text(min_size=1, max_size=9))))
 @settings(max_examples=40)
-def test_a_score_is_from_0_to_100(parts: list[tuple[float, str]]) -> None:
+def test_a_score_is_from_0_to_100(parts: list[tuple[float, str]]):
     assert 0 <= add_parts(*parts)[0] <= 100
 
 
-def test_a_reason_names_its_parts() -> None:
+def test_a_reason_names_its_parts():
     assert read_record("RetryRepeated", make_validation(3, FULL_COST_MICROUSD, 1)).reason == (
         "another attempt left the same tests failing: +45; 2 attempts made: +20; $0.50 spent on it: +25"
     )

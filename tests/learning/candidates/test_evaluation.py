@@ -78,18 +78,18 @@ def make_candidate(drafted_from: LearningRecord, effect: Effect | None = None, *
         (CandidateType.FLOW_OFFLOAD, {RecordKind.TOOL_SEQUENCE}),
     ],
 )
-def test_each_type_is_drafted_from_the_kinds_of_the_specification(type: CandidateType, kinds: set[RecordKind]) -> None:
+def test_each_type_is_drafted_from_the_kinds_of_the_specification(type: CandidateType, kinds: set[RecordKind]):
     """SPEC 5.2. The other kinds can become a prompt fragment."""
     assert {kind for kind in RecordKind if type in find_types(kind)} == kinds
     assert all(find_types(kind) for kind in RecordKind)
 
 
 @pytest.mark.parametrize("score, opportunities", [(59.9, 0), (60.0, 1), (100.0, 1)])
-def test_a_record_is_an_opportunity_from_60_points_on(score: float, opportunities: int) -> None:
+def test_a_record_is_an_opportunity_from_60_points_on(score: float, opportunities: int):
     assert len(select_opportunities([make_record(1, score=score)])) == opportunities
 
 
-def test_opportunities_are_the_best_and_newest_of_each_key() -> None:
+def test_opportunities_are_the_best_and_newest_of_each_key():
     with_same_key = [
         make_record(1, score=70),
         make_record(2, score=90),
@@ -126,7 +126,7 @@ def test_opportunities_are_the_best_and_newest_of_each_key() -> None:
         (80.0, [90.0, 30.0], 81.5),  # at least the score with the strongest record alone
     ],
 )
-def test_the_score_is_that_of_the_specification(drafted: float, scores: list[float], expected: float) -> None:
+def test_the_score_is_that_of_the_specification(drafted: float, scores: list[float], expected: float):
     assert compute_score(drafted, scores) == expected
 
 
@@ -148,7 +148,7 @@ def test_the_score_is_that_of_the_specification(drafted: float, scores: list[flo
 )
 def test_kept_facts_support_each_other_if_they_say_much_the_same_and_replace_no_word(
     fact: str, other: str, is_support: bool
-) -> None:
+):
     first, second = (
         make_record(number, label=f"human_approval/fact:{text}", details={"kept": "", "text": text})
         for number, text in enumerate((fact, other), 1)
@@ -157,7 +157,7 @@ def test_kept_facts_support_each_other_if_they_say_much_the_same_and_replace_no_
     assert select_supporting(make_candidate(second), [second], [first, second]) == [first] * is_support
 
 
-def test_supporting_records_have_the_same_label_and_scope_and_another_session() -> None:
+def test_supporting_records_have_the_same_label_and_scope_and_another_session():
     first = make_record(1)
     others = [
         first,
@@ -174,7 +174,7 @@ def test_supporting_records_have_the_same_label_and_scope_and_another_session() 
     assert [record.id for record in supporting] == ["rec_7", "rec_8", "rec_9"]
 
 
-def test_a_candidate_passes_only_with_a_supporting_make_record() -> None:
+def test_a_candidate_passes_only_with_a_supporting_make_record():
     first = make_record(1, score=100)
     alone = evaluate(make_candidate(first), [first], [first])
     assert (alone.score, alone.has_passed, alone.corroborated_by) == (45.0, False, ())
@@ -218,14 +218,14 @@ def make_command_error(message: str) -> LearningRecord:
 )
 def test_records_against_an_effect_are_listed_and_do_not_change_the_score(
     effect: Effect, against: LearningRecord, speaks: bool
-) -> None:
+):
     first = make_record(1)
     evaluation = evaluate(make_candidate(first, effect), [first], [first, against])
     assert (evaluation.against == (against.id,)) is speaks
     assert evaluation.score == 45.0
 
 
-def test_records_against_a_fix_template_are_those_since_it_became_active() -> None:
+def test_records_against_a_fix_template_are_those_since_it_became_active():
     failure = make_record(5, label=f"failed_tdd/{TEST}", details={"test": TEST})
     template = make_candidate(HEAL, FixTemplate((TEST,), ("fix it",)), type=CandidateType.FIX_TEMPLATE)
     assert not speaks_against(template, failure, HEAL.at, active_since=None)
@@ -247,7 +247,7 @@ def test_records_against_a_fix_template_are_those_since_it_became_active() -> No
         (PromptFragment(("x",)), PolicyTweak(1), False),
     ],
 )
-def test_effects_that_make_the_same_change(effect: Effect, other: Effect, same: bool) -> None:
+def test_effects_that_make_the_same_change(effect: Effect, other: Effect, same: bool):
     assert is_same_change(effect, other) is is_same_change(other, effect) is same
 
 
@@ -257,7 +257,7 @@ def test_effects_that_make_the_same_change(effect: Effect, other: Effect, same: 
 @pytest.mark.parametrize("old, new, is_reopened", [(1, 2, False), (1, 3, True), (4, 4, False), (4, 5, True)])
 def test_a_rejected_candidate_is_reopened_by_as_many_new_records_as_before_and_at_least_three(
     old: int, new: int, is_reopened: bool
-) -> None:
+):
     """`old` records supported it when it was rejected, besides the one it was drafted from."""
     first = make_record(0)
     old_records = [make_record(number) for number in range(1, old + 1)]

@@ -5,7 +5,7 @@ from datetime import timedelta
 from engine import Engine
 
 
-def test_parameters_of_a_flow_are_not_learned(shop_engine: Engine) -> None:
+def test_parameters_of_a_flow_are_not_learned(shop_engine: Engine):
     since = (shop_engine.clock.now() - timedelta(days=1)).isoformat()
     for _ in range(2):
         card = shop_engine.cards.propose("Summarise the day", workspace=shop_engine.workspaces[0])

@@ -38,7 +38,7 @@ def world(database: Database, clock: FakeClock) -> AdaptationWorld:
     return world
 
 
-def test_forgotten_words_leave_prompts_at_once_and_an_empty_candidate_is_rolled_back(world: AdaptationWorld) -> None:
+def test_forgotten_words_leave_prompts_at_once_and_an_empty_candidate_is_rolled_back(world: AdaptationWorld):
     world.activate_fragment("Ask Ann before you deploy.", "Test first.")
     world.activate_fragment("Ann knows.")
     texts = CandidateTexts(world.database)
@@ -56,7 +56,7 @@ def find_repairs(world: AdaptationWorld, *failing: str, agent: str = "cto", work
     return tuple(world.trials.find_repairs(agent=agent, workspace=workspace, broken=failing, session_id="ses_1"))
 
 
-def test_a_repair_is_given_when_one_of_its_tests_fails(world: AdaptationWorld) -> None:
+def test_a_repair_is_given_when_one_of_its_tests_fails(world: AdaptationWorld):
     world.activate_effect(
         FixTemplate(("t::a", "t::b"), ("Fix the sum.",)), agent="cto", run_kind="heal", workspace="/w"
     )
@@ -66,14 +66,14 @@ def test_a_repair_is_given_when_one_of_its_tests_fails(world: AdaptationWorld) -
     assert find_repairs(world, "t::a", workspace="/other") == ()
 
 
-def test_the_newest_repairs_come_first_each_once_and_at_most_eight(world: AdaptationWorld) -> None:
+def test_the_newest_repairs_come_first_each_once_and_at_most_eight(world: AdaptationWorld):
     for number in range(MAX_REPAIRS + 2):
         world.activate_effect(FixTemplate(("t::a",), (f"Repair {number}.", "Read the test first.")))
     newest_first = [f"Repair {number}." for number in range(MAX_REPAIRS + 1, 2, -1)]
     assert find_repairs(world, "t::a") == (newest_first[0], "Read the test first.", *newest_first[1:])
 
 
-def test_the_newest_routing_hint_that_applies_is_followed(world: AdaptationWorld) -> None:
+def test_the_newest_routing_hint_that_applies_is_followed(world: AdaptationWorld):
     assert world.overlays.choose_model(ModelRun("cto", "koji-core", "task", "short")) is None
     world.activate_effect(RoutingHint("openai:wide", "", None, "for everything"), agent="cto")
     narrow = world.activate_effect(
@@ -94,7 +94,7 @@ def test_the_newest_routing_hint_that_applies_is_followed(world: AdaptationWorld
     assert world.overlays.choose_model(ModelRun("cfo", "koji-core", "task", "short")) is None
 
 
-def test_the_limits_for_an_agent_in_a_workspace_all_apply(world: AdaptationWorld) -> None:
+def test_the_limits_for_an_agent_in_a_workspace_all_apply(world: AdaptationWorld):
     world.activate_effect(PolicyTweak(2))
     world.activate_effect(PolicyTweak(1, 5), agent="cto", run_kind="heal", workspace="/w")
     assert world.overlays.find_tweaks(agent="cto", workspace="/w") == [PolicyTweak(2), PolicyTweak(1, 5)]
@@ -118,11 +118,11 @@ def test_the_limits_for_an_agent_in_a_workspace_all_apply(world: AdaptationWorld
         (Arms(40, 20, 10, 7), "not enough evidence"),  # chance does this at one of many checks
     ],
 )
-def test_verdicts(arms: Arms, verdict: str) -> None:
+def test_verdicts(arms: Arms, verdict: str):
     assert measure_lift("over_1", [arms]).verdict == verdict
 
 
-def test_runs_with_another_probability_are_a_stratum_of_their_own() -> None:
+def test_runs_with_another_probability_are_a_stratum_of_their_own():
     """Work got easier, and at the same time more runs went without: all of them together would look like harm."""
     hard, easy = Arms(90, 27, 10, 3), Arms(50, 45, 50, 45)
     assert measure_lift("o", [Arms(140, 72, 60, 48)]).verdict == "harms"
@@ -141,12 +141,12 @@ def load_runs(world: AdaptationWorld) -> dict[str, OverlayRun]:
         return {row.session_id: row for row in session.exec(select(OverlayRun)).all()}
 
 
-def test_an_overlay_is_withheld_from_a_fifth_of_the_runs() -> None:
+def test_an_overlay_is_withheld_from_a_fifth_of_the_runs():
     assert Settings().adaptation.withheld == 0.2
 
 
 @pytest.mark.long
-def test_a_harmful_overlay_is_reported_once(world: AdaptationWorld) -> None:
+def test_a_harmful_overlay_is_reported_once(world: AdaptationWorld):
     world.adapt(withheld=0.5)
     harmful, good = (
         world.activate_fragment("Never test.", agent="cto"),
@@ -171,7 +171,7 @@ def test_a_harmful_overlay_is_reported_once(world: AdaptationWorld) -> None:
     assert harmful.id in world.trials.measure_lifts()
 
 
-def test_repairs_are_withheld_by_chance_too(world: AdaptationWorld) -> None:
+def test_repairs_are_withheld_by_chance_too(world: AdaptationWorld):
     world.adapt(withheld=0.5)
     world.activate_effect(FixTemplate(("test_total",), ("Round once.",)))
 
@@ -196,7 +196,7 @@ def read_guidance(world: AdaptationWorld, session: str = "") -> str:
     return part.text if part else ""
 
 
-def test_a_fragment_is_in_the_prompt_until_it_is_rolled_back(world: AdaptationWorld) -> None:
+def test_a_fragment_is_in_the_prompt_until_it_is_rolled_back(world: AdaptationWorld):
     prompts = PromptAssembly([RulesPart(), world.fragments])
     request = PromptRequest("cto", "koji-core", "/w", "do it", session_id="ses_1")
     before = prompts.assemble(request)
@@ -215,7 +215,7 @@ def test_a_fragment_is_in_the_prompt_until_it_is_rolled_back(world: AdaptationWo
 
 @given(st.lists(st.text(min_size=1, max_size=60), min_size=1, max_size=4))
 @settings(max_examples=60)
-def test_no_text_can_close_the_block(lines: list[str]) -> None:
+def test_no_text_can_close_the_block(lines: list[str]):
     overlay = Overlay("over_1", "cand_1", CandidateType.PROMPT_FRAGMENT, "", "", "", PromptFragment(tuple(lines)), None)  # type: ignore[arg-type]
     for line in make_fragment_lines(overlay):
         assert line.text.startswith("- ")
@@ -223,7 +223,7 @@ def test_no_text_can_close_the_block(lines: list[str]) -> None:
         assert "\x1b" not in line.text
 
 
-def test_the_oldest_fragments_are_left_out_over_budget_with_a_note(world: AdaptationWorld) -> None:
+def test_the_oldest_fragments_are_left_out_over_budget_with_a_note(world: AdaptationWorld):
     for number in range(4):
         world.activate_fragment(f"Fragment {number}: " + "keep every function short and every name telling. " * 6)
     budget = tokenizer.count(read_guidance(world)) * 2 // 3
@@ -237,14 +237,14 @@ def test_the_oldest_fragments_are_left_out_over_budget_with_a_note(world: Adapta
     assert world.make_guidance().provenance == {}, "an overlay that is in no prompt is in no trial"
 
 
-def test_over_budget_a_fragment_that_helps_is_kept_before_newer_ones(world: AdaptationWorld) -> None:
+def test_over_budget_a_fragment_that_helps_is_kept_before_newer_ones(world: AdaptationWorld):
     helpful, *_ = [world.activate_fragment(f"Fragment {number}.", agent="cto") for number in range(3)]
     world.run_trial(helpful.candidate_id, with_good=20, without_good=0, runs=20)
     world.adapt(withheld=0.0, fragmentTokens=tokenizer.count(read_guidance(world)) - 1)
     assert [line.text[:12] for line in world.make_guidance().part.lines[2:-1]] == ["- Fragment 0", "- Fragment 2"]
 
 
-def test_a_fragment_is_withheld_from_all_prompts_of_a_share_of_the_sessions(world: AdaptationWorld) -> None:
+def test_a_fragment_is_withheld_from_all_prompts_of_a_share_of_the_sessions(world: AdaptationWorld):
     world.adapt(withheld=0.2)
     first = world.activate_fragment("First.")
     world.activate_fragment("Second.")

@@ -130,7 +130,7 @@ def make_permission_answered(answer: str, by: str = "") -> Event:
 )  # fmt: skip
 def test_each_event_becomes_its_records_once(
     world: AdaptationWorld, event: Event, expected: list[tuple[str, str, str, float]]
-) -> None:
+):
     world.sources.corrections_by_card["pred_edited"] = make_correction(
         "Fix the total", "Fix the total and run the tests too"
     )
@@ -146,7 +146,7 @@ def test_each_event_becomes_its_records_once(
     assert world.adaptation.records()[::-1] == records
 
 
-def test_a_landing_that_fixed_tests_is_a_heal_of_each(world: AdaptationWorld) -> None:
+def test_a_landing_that_fixed_tests_is_a_heal_of_each(world: AdaptationWorld):
     cause = "TypeError: no discount in cart.py"
     world.sources.healed_by_session["sess_1"] = HealedTests({TOTAL: cause, "t.py::other": ""}, "shop", AGENT, 20_000)
     world.record(LANDED)
@@ -164,7 +164,7 @@ def test_a_landing_that_fixed_tests_is_a_heal_of_each(world: AdaptationWorld) ->
     ChangeSetNarrowed(subject="chg_1", **HERE, session_id="sess_1", files=2),
     ChangeSetBranched(subject="chg_1", **HERE, session_id="sess_1", branch="clawpy/fix", landed=2),
 ])  # fmt: skip
-def test_changes_that_landed_in_parts_are_approved_and_healed_once(world: AdaptationWorld, end: Event) -> None:
+def test_changes_that_landed_in_parts_are_approved_and_healed_once(world: AdaptationWorld, end: Event):
     world.sources.healed_by_session["sess_1"] = HealedTests({TOTAL: ""}, "shop", AGENT, 20_000)
     world.record(replace(LANDED, files=1, left=1))
     assert world.adaptation.catch_up() == 0, "the operator has not decided on the rest yet"
@@ -175,7 +175,7 @@ def test_changes_that_landed_in_parts_are_approved_and_healed_once(world: Adapta
     assert heal.source_label == f"successful_heal/{TOTAL}"
 
 
-def test_an_exceeded_budget_is_one_record_a_day(world: AdaptationWorld) -> None:
+def test_an_exceeded_budget_is_one_record_a_day(world: AdaptationWorld):
     world.record(
         make_budget_exceeded(spent=1_000_000),
         make_budget_exceeded(),
@@ -189,7 +189,7 @@ def test_an_exceeded_budget_is_one_record_a_day(world: AdaptationWorld) -> None:
     assert days == [(AGENT, "2026-01-05"), ("other", "2026-01-05"), (AGENT, "2026-01-06")]
 
 
-def test_earlier_errors_raise_the_score_also_within_one_reading(world: AdaptationWorld) -> None:
+def test_earlier_errors_raise_the_score_also_within_one_reading(world: AdaptationWorld):
     message = "x" * 30
     world.record(*(make_agent_erred(f"sess_{n}", message, "edit") for n in range(3)))
     world.adaptation.catch_up()
@@ -212,7 +212,7 @@ def test_earlier_errors_raise_the_score_also_within_one_reading(world: Adaptatio
 )
 def test_the_signature_of_an_error_has_no_names_and_numbers(
     world: AdaptationWorld, tool: str, message: str, signature: str
-) -> None:
+):
     world.record(make_agent_erred("sess_1", message, tool))
     world.adaptation.catch_up()
     (record,) = world.adaptation.records()
@@ -252,7 +252,7 @@ def make_random_runs(seed: int, planted: Sequence[str]) -> list[list[str]]:
     return runs
 
 
-def test_repeated_steps_are_a_record_of_each_session_that_has_them(world: AdaptationWorld) -> None:
+def test_repeated_steps_are_a_record_of_each_session_that_has_them(world: AdaptationWorld):
     end_sessions_with_steps(world, range(6))
     world.adaptation.run_round()
     records = world.adaptation.records("tool_sequence")
@@ -267,7 +267,7 @@ def test_repeated_steps_are_a_record_of_each_session_that_has_them(world: Adapta
     assert len(world.adaptation.records("tool_sequence")) == 7
 
 
-def test_planted_sequences_are_found_and_random_calls_have_none() -> None:
+def test_planted_sequences_are_found_and_random_calls_have_none():
     """20 random histories for each length of the planted sequence, and 20 with nothing planted."""
     found_planted = {0: 0, 3: 0, 4: 0, 5: 0}
     found_others = dict.fromkeys(found_planted, 0)
@@ -284,7 +284,7 @@ def test_planted_sequences_are_found_and_random_calls_have_none() -> None:
     assert max(found_others.values()) <= 4
 
 
-def test_the_longest_sequence_wins_over_its_parts() -> None:
+def test_the_longest_sequence_wins_over_its_parts():
     long_runs = [run_commands("p", "a", "b", "c", "d", "e", "q")] * 8
     (sequence,) = find_sequences(long_runs)
     assert sequence.calls == tuple(run_commands("p", "a", "b", "c", "d")), "the first of equally long ones"
@@ -297,7 +297,7 @@ def test_the_longest_sequence_wins_over_its_parts() -> None:
     assert runs_by_calls[part] == tuple(range(8, 20)), "only where the longer one does not occur"
 
 
-def test_a_sequence_must_occur_in_three_sessions() -> None:
+def test_a_sequence_must_occur_in_three_sessions():
     own_commands = [[f"{number}{letter}" for letter in "abcdefgh"] for number in range(MIN_RUNS)]
     runs = [run_commands(*own[:4], "x", "y", "z", *own[4:]) for own in own_commands]
     assert find_sequences(runs)
@@ -307,7 +307,7 @@ def test_a_sequence_must_occur_in_three_sessions() -> None:
 
 @given(st.lists(st.lists(st.sampled_from(run_commands(*"abcde")), max_size=14), max_size=14))
 @settings(max_examples=80)
-def test_sequences_occur_in_their_runs_more_often_than_by_chance(runs: list[list[str]]) -> None:
+def test_sequences_occur_in_their_runs_more_often_than_by_chance(runs: list[list[str]]):
     for sequence in find_sequences(runs):
         assert 3 <= len(sequence.calls) <= 5
         assert MIN_RUNS <= len(sequence.runs) <= sequence.count
@@ -318,7 +318,7 @@ def test_sequences_occur_in_their_runs_more_often_than_by_chance(runs: list[list
             assert " ".join(sequence.calls) in " ".join(runs[number])
 
 
-def test_sequences_consist_of_commands_only() -> None:
+def test_sequences_consist_of_commands_only():
     steps = ["read", "exec:git status", "exec:git diff", "exec:pytest", "write", "read", "edit", "grep"]
     assert [sequence.calls for sequence in find_sequences([steps] * 8)] == [
         ("exec:git status", "exec:git diff", "exec:pytest")

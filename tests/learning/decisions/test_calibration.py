@@ -20,14 +20,14 @@ def learn_kinds(cases: list[tuple[str, float, bool]]) -> KindCalibration:
 
 
 @pytest.mark.parametrize("outcomes, is_credible", [(11, False), (12, True)])
-def test_a_high_score_is_credible_after_twelve_that_came_true(outcomes: int, is_credible: bool) -> None:
+def test_a_high_score_is_credible_after_twelve_that_came_true(outcomes: int, is_credible: bool):
     calibration = TwinCalibration()
     for _ in range(outcomes):
         calibration.learn(0.9, True)
     assert (calibration.calibrate(0.9) >= 0.8) is is_credible
 
 
-def test_after_the_twelfth_outcome_the_prior_fades() -> None:
+def test_after_the_twelfth_outcome_the_prior_fades():
     calibration = TwinCalibration()
     for _ in range(24):
         calibration.learn(0.999, True)
@@ -35,7 +35,7 @@ def test_after_the_twelfth_outcome_the_prior_fades() -> None:
 
 
 @pytest.mark.parametrize("score, is_near", [(0.8, False), (0.88, True), (0.98, True)])
-def test_a_high_score_is_credible_by_the_outcomes_of_scores_from_a_little_below_on(score: float, is_near: bool) -> None:
+def test_a_high_score_is_credible_by_the_outcomes_of_scores_from_a_little_below_on(score: float, is_near: bool):
     calibration = TwinCalibration()
     for _ in range(12):
         calibration.learn(score, True)
@@ -46,7 +46,7 @@ def test_a_high_score_is_credible_by_the_outcomes_of_scores_from_a_little_below_
 @given(st.lists(st.tuples(SCORE, SCORE), min_size=60, max_size=60), SCORE)
 def test_a_kind_with_sixty_approvals_is_above_one_with_sixty_dismissals_whatever_the_scores(
     scores: list[tuple[float, float]], score: float
-) -> None:
+):
     calibration = learn_kinds([case for up, down in scores for case in (("lint", up, True), ("docs", down, False))])
     assert calibration.calibrate("lint", score) > 0.9
     assert calibration.calibrate("docs", score) < 0.1
@@ -57,7 +57,7 @@ def test_a_kind_with_sixty_approvals_is_above_one_with_sixty_dismissals_whatever
 @given(CASES, st.sampled_from(["tests", "lint", "docs", "never seen"]), SCORE, SCORE)
 def test_calibration_keeps_the_order_of_scores_within_a_kind(
     cases: list[tuple[str, float, bool]], kind: str, first: float, second: float
-) -> None:
+):
     calibration = learn_kinds(cases)
     low, high = (calibration.calibrate(kind, score) for score in sorted((first, second)))
     assert 0 < low <= high + 1e-9 < 1
@@ -66,7 +66,7 @@ def test_calibration_keeps_the_order_of_scores_within_a_kind(
 @given(st.lists(SCORE, min_size=1, max_size=40), CASES, SCORE)
 def test_a_low_score_never_lowers_a_kind_that_was_always_approved(
     scores: list[float], others: list[tuple[str, float, bool]], score: float
-) -> None:
+):
     calibration = learn_kinds([*others, *(("bisect", earlier_score, True) for earlier_score in scores)])
     weight = sum(0.9592**number for number in range(len(scores)))  # with each decision the others count 4 % less
     share = (weight + 3 * calibration.base_rate) / (weight + 3)
@@ -74,12 +74,12 @@ def test_a_low_score_never_lowers_a_kind_that_was_always_approved(
 
 
 @pytest.mark.parametrize("dismissed, raised", [(MIN_UNANIMOUS - 1, True), (MIN_UNANIMOUS, False)])
-def test_a_high_score_raises_a_dismissed_kind_only_until_twelve_dismissals(dismissed: int, raised: bool) -> None:
+def test_a_high_score_raises_a_dismissed_kind_only_until_twelve_dismissals(dismissed: int, raised: bool):
     calibration = learn_kinds([("lint", 0.3, False)] * dismissed)
     assert (calibration.calibrate("lint", 0.9) > calibration.calibrate("lint", 0.3)) is raised
 
 
-def test_the_base_rate_of_new_kinds_is_that_of_first_decisions() -> None:
+def test_the_base_rate_of_new_kinds_is_that_of_first_decisions():
     cases = [(f"kind {number}", 0.5, number % 4 > 0) for number in range(40)]
     assert learn_kinds(cases).base_rate == pytest.approx(0.75, abs=0.03)
     on_known_kind = [("kind 1", 0.5, False)] * 30  # only the first three decisions on a kind count

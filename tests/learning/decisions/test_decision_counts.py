@@ -41,18 +41,18 @@ def count_decisions(world: AutonomyWorld) -> tuple[int, int, int]:
     return status["phase"]["decisions"], status["since"]["decisions"], decided
 
 
-def test_suggestions_that_you_decide_count_everywhere(world: AutonomyWorld) -> None:
+def test_suggestions_that_you_decide_count_everywhere(world: AutonomyWorld):
     run(world, propose(world, SUMMARY, "as every day"))
     dispatch(world.engine, "dismiss", {"id": propose(world, FLOW, "it is due")})
     assert count_decisions(world) == (2, 2, 2)
 
 
-def test_a_prompt_of_your_own_is_a_decision_but_no_card_in_the_figures(world: AutonomyWorld) -> None:
+def test_a_prompt_of_your_own_is_a_decision_but_no_card_in_the_figures(world: AutonomyWorld):
     run(world, propose(world, SUMMARY))
     assert count_decisions(world) == (1, 1, 0)
 
 
-def test_a_prompt_that_nobody_decided_counts_nowhere_as_decided(world: AutonomyWorld) -> None:
+def test_a_prompt_that_nobody_decided_counts_nowhere_as_decided(world: AutonomyWorld):
     """As those of the demo, which are made up."""
     card = propose(world, SUMMARY)
     run(world, card)
@@ -62,20 +62,20 @@ def test_a_prompt_that_nobody_decided_counts_nowhere_as_decided(world: AutonomyW
     assert (source.name, source.predictions, source.approved + source.rejected) == ("operator", 1, 0)
 
 
-def test_what_could_not_run_is_no_decision(world: AutonomyWorld) -> None:
+def test_what_could_not_run_is_no_decision(world: AutonomyWorld):
     run(world, propose(world, "run_tests", "as every day"))
     assert dispatch(world.engine, "status", {})["since"]["approved"] == 1
     assert count_decisions(world) == (0, 0, 0)
 
 
-def test_work_that_was_done_already_is_no_decision(world: AutonomyWorld) -> None:
+def test_work_that_was_done_already_is_no_decision(world: AutonomyWorld):
     card_id = propose(world, FLOW, "it is due")
     dispatch(world.engine, "dismiss", {"id": card_id, "reason": "already-done"})
     assert count_decisions(world) == (0, 0, 0)
     assert dispatch(world.engine, "metrics", {})["withdrawn"] == 1
 
 
-def test_a_dismissal_that_was_undone_counts_once_it_is_given_again(world: AutonomyWorld) -> None:
+def test_a_dismissal_that_was_undone_counts_once_it_is_given_again(world: AutonomyWorld):
     card_id = propose(world, FLOW, "it is due")
     dispatch(world.engine, "dismiss", {"id": card_id})
     dispatch(world.engine, "undo", {"id": card_id})

@@ -47,7 +47,7 @@ def read_pairs(database: Database) -> list[DpoPair]:
         return list(session.exec(select(DpoPair)))
 
 
-def test_weights_are_those_of_the_specification() -> None:
+def test_weights_are_those_of_the_specification():
     assert SIGNAL_WEIGHTS == {
         DecisionSignal.APPROVED: 1.0,
         DecisionSignal.ORIGINAL: -1.0,
@@ -62,7 +62,7 @@ def test_weights_are_those_of_the_specification() -> None:
 
 def test_an_edit_is_one_decision_with_two_signals_and_its_own_pair(
     database: Database, decisions: Decisions, record: Record
-) -> None:
+):
     record(DecisionSignal.APPROVED, make_card("a", prompt="run them all", original="run the tests"))
     assert sorted((past.chosen, past.weight) for past in decisions.load_after(0)) == [(False, 1.0), (True, 1.0)]
     (pair,) = read_pairs(database)
@@ -75,7 +75,7 @@ def test_an_edit_is_one_decision_with_two_signals_and_its_own_pair(
 
 def test_an_approval_pairs_with_the_latest_rejection_of_the_hour_elsewhere(
     database: Database, clock: FakeClock, record: Record
-) -> None:
+):
     record(DecisionSignal.DISMISSED, make_card("old", channel="garden", prompt="old"))
     clock.advance(timedelta(minutes=30))
     record(DecisionSignal.EXPIRED, make_card("ignored", channel="research", prompt="ignored"))
@@ -89,16 +89,14 @@ def test_an_approval_pairs_with_the_latest_rejection_of_the_hour_elsewhere(
 @pytest.mark.parametrize("waited, pairs_made", [(HOUR, 1), (HOUR + timedelta(microseconds=1), 0)])
 def test_pairing_window_includes_one_hour(
     database: Database, clock: FakeClock, waited: timedelta, pairs_made: int, record: Record
-) -> None:
+):
     record(DecisionSignal.DISMISSED, make_card("no", channel="garden"))
     clock.advance(waited)
     record(DecisionSignal.APPROVED, make_card("yes"))
     assert len(read_pairs(database)) == pairs_made
 
 
-def test_a_decision_that_was_taken_back_counts_nowhere(
-    database: Database, decisions: Decisions, record: Record
-) -> None:
+def test_a_decision_that_was_taken_back_counts_nowhere(database: Database, decisions: Decisions, record: Record):
     record(DecisionSignal.DISMISSED, make_card("no", channel="garden"))
     record(DecisionSignal.APPROVED, make_card("yes"))
     database.write(lambda tx: decisions.take_back(tx, "yes"))
@@ -108,7 +106,7 @@ def test_a_decision_that_was_taken_back_counts_nowhere(
         assert decisions.count_decided_cards(session) == 1
 
 
-def test_a_later_signal_replaces_the_earlier(database: Database, decisions: Decisions, record: Record) -> None:
+def test_a_later_signal_replaces_the_earlier(database: Database, decisions: Decisions, record: Record):
     record(DecisionSignal.APPROVED, make_card("a"))
     record(DecisionSignal.UNDONE, make_card("a"))
     assert [(past.chosen, past.weight) for past in decisions.load_after(0)] == [(False, 0.8)]
@@ -117,7 +115,7 @@ def test_a_later_signal_replaces_the_earlier(database: Database, decisions: Deci
         assert decisions.count_similar(session, "run_tests", "koji-core", "/shop") == (0, 1)
 
 
-def test_consecutive_rejections_end_with_an_approval(database: Database, decisions: Decisions, record: Record) -> None:
+def test_consecutive_rejections_end_with_an_approval(database: Database, decisions: Decisions, record: Record):
     def count_rejections() -> int:
         with database.read() as session:
             return decisions.count_consecutive_rejections(session)
@@ -134,9 +132,7 @@ def test_consecutive_rejections_end_with_an_approval(database: Database, decisio
     assert count_rejections() == 0
 
 
-def test_similar_cards_are_those_of_the_operator_alone(
-    database: Database, decisions: Decisions, record: Record
-) -> None:
+def test_similar_cards_are_those_of_the_operator_alone(database: Database, decisions: Decisions, record: Record):
     record(DecisionSignal.APPROVED, make_card("a"))
     record(DecisionSignal.DISMISSED, make_card("b"))
     record(DecisionSignal.APPROVED, make_card("c", by=DecidedBy.API))

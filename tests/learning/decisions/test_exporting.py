@@ -59,7 +59,7 @@ class _Crash(BaseException):
     """The process dies here."""
 
 
-def test_a_batch_has_fifty_pairs_or_more(database: Database, exporter: Exporter, clock: FakeClock) -> None:
+def test_a_batch_has_fifty_pairs_or_more(database: Database, exporter: Exporter, clock: FakeClock):
     add_pairs(database, MIN_BATCH - 1)
     assert not exporter.is_due(clock.now())
     with pytest.raises(Refusal, match="49 new pairs") as refused:
@@ -75,9 +75,7 @@ def test_a_batch_has_fifty_pairs_or_more(database: Database, exporter: Exporter,
     assert len(read_lines(export.weights)) == 50
 
 
-def test_a_batch_is_due_once_a_day_and_has_each_pair_once(
-    database: Database, exporter: Exporter, clock: FakeClock
-) -> None:
+def test_a_batch_is_due_once_a_day_and_has_each_pair_once(database: Database, exporter: Exporter, clock: FakeClock):
     add_pairs(database, 50)
     exporter.export_batch()
     add_pairs(database, 60, "two")
@@ -88,7 +86,7 @@ def test_a_batch_is_due_once_a_day_and_has_each_pair_once(
     assert len(exported) == len(set(exported)) == 110
 
 
-def test_the_cards_of_exported_pairs_are_marked(database: Database, exporter: Exporter, clock: FakeClock) -> None:
+def test_the_cards_of_exported_pairs_are_marked(database: Database, exporter: Exporter, clock: FakeClock):
     add_pairs(database, MIN_BATCH - 1)
     pair = DpoPair(
         context="monday", chosen="run → a", rejected="lint → a", created_at=clock.now(),
@@ -109,7 +107,7 @@ def test_the_cards_of_exported_pairs_are_marked(database: Database, exporter: Ex
 )
 def test_after_a_crash_at_any_step_each_pair_is_in_the_file_once(
     database: Database, exporter: Exporter, monkeypatch: pytest.MonkeyPatch, crashes: tuple[str, str]
-) -> None:
+):
     def write_and_crash(file: Path, data: bytes) -> None:
         if (file.name, "before") == crashes:
             raise _Crash
@@ -131,9 +129,7 @@ def test_after_a_crash_at_any_step_each_pair_is_in_the_file_once(
         assert len(load_pairs(session, exported=False)) == 3
 
 
-def test_one_batch_is_written_at_a_time(
-    database: Database, exporter: Exporter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_batch_is_written_at_a_time(database: Database, exporter: Exporter, monkeypatch: pytest.MonkeyPatch):
     could_begin_another = []
 
     def write(file: Path, data: bytes) -> None:
@@ -147,7 +143,7 @@ def test_one_batch_is_written_at_a_time(
 
 
 @pytest.mark.parametrize("shape", list(Shape))
-def test_every_format_has_the_same_pairs(database: Database, exporter: Exporter, shape: Shape) -> None:
+def test_every_format_has_the_same_pairs(database: Database, exporter: Exporter, shape: Shape):
     with pytest.raises(Refusal, match="0 new pairs"):
         exporter.export_preferences(shape)
     add_pairs(database, 50)
@@ -159,7 +155,7 @@ def test_every_format_has_the_same_pairs(database: Database, exporter: Exporter,
     assert len(read_lines(second.weights)) == len(read_lines(second.file)) == 50
 
 
-def test_conversations_of_the_operator_are_exported(exporter: Exporter) -> None:
+def test_conversations_of_the_operator_are_exported(exporter: Exporter):
     export = exporter.export_conversations()
     assert (export.records, export.new) == (1, 1)
     assert exporter.export_conversations().new == 0
@@ -168,7 +164,7 @@ def test_conversations_of_the_operator_are_exported(exporter: Exporter) -> None:
     assert [message["content"] for message in messages[1:]] == ["shall I merge?", "no, rebase it"]
 
 
-def test_pairs_are_imported_once_and_all_or_none(database: Database, exporter: Exporter) -> None:
+def test_pairs_are_imported_once_and_all_or_none(database: Database, exporter: Exporter):
     line = json.dumps({"prompt": "monday", "chosen": "run the tests → koji-core", "rejected": "rest → garden"})
     assert exporter.import_pairs([line]) == 1
     assert exporter.import_pairs([line]) == 0
@@ -191,7 +187,7 @@ PAIR = Preference(
 TEXTS = st.text(st.characters(codec="utf-8"), min_size=1).filter(lambda text: text.strip())
 
 
-def test_the_plain_format_has_the_fields_of_the_specification() -> None:
+def test_the_plain_format_has_the_fields_of_the_specification():
     assert json.loads(format_preference(PAIR, Shape.PLAIN)) == {
         "prompt": "workspace: shop\ntime: Monday 09:10",
         "chosen": "run the tests → koji-core",
@@ -207,7 +203,7 @@ OUTPUTS = ("input", "preferred_output", "non_preferred_output")
     "shape, keys",
     [(Shape.TOGETHER, OUTPUTS), (Shape.OPENAI, OUTPUTS), (Shape.TRL, ("prompt", "chosen", "rejected"))],
 )
-def test_a_format_with_messages_has_one_of_the_assistant_on_each_side(shape: Shape, keys: tuple[str, ...]) -> None:
+def test_a_format_with_messages_has_one_of_the_assistant_on_each_side(shape: Shape, keys: tuple[str, ...]):
     line = json.loads(format_preference(PAIR, shape))
     assert tuple(line) == keys
     prompt, chosen, rejected = line.values()
@@ -218,7 +214,7 @@ def test_a_format_with_messages_has_one_of_the_assistant_on_each_side(shape: Sha
 
 
 @given(context=TEXTS, chosen=TEXTS, rejected=TEXTS, shape=st.sampled_from(Shape))
-def test_every_format_is_read_as_it_was_written(context: str, chosen: str, rejected: str, shape: Shape) -> None:
+def test_every_format_is_read_as_it_was_written(context: str, chosen: str, rejected: str, shape: Shape):
     line = format_preference(Preference(1, context, chosen, rejected, PAIR.at), shape)
     assert "\n" not in line
     if chosen == rejected:
@@ -246,20 +242,20 @@ def test_every_format_is_read_as_it_was_written(context: str, chosen: str, rejec
         (json.dumps({"prompt": "x" * 200_000, "chosen": "b", "rejected": "c"}), "longer than 200000"),
     ],
 )  # fmt: skip
-def test_a_bad_line_is_reported(line: str, reason: str) -> None:
+def test_a_bad_line_is_reported(line: str, reason: str):
     error = check_preferences([format_preference(PAIR, Shape.PLAIN), line])[0]
     assert error.startswith("line 2: ")
     assert reason in error
 
 
-def test_a_repeated_line_and_an_empty_file_are_errors() -> None:
+def test_a_repeated_line_and_an_empty_file_are_errors():
     line = format_preference(PAIR, Shape.PLAIN)
     assert check_preferences([line, line]) == ["line 2: has the same content as line 1"]
     assert check_preferences([]) == ["the file is empty"]
     assert check_preferences(["{"] * 30)[-1] == "and 10 more"
 
 
-def test_a_conversation_has_a_system_prompt_a_situation_and_an_answer() -> None:
+def test_a_conversation_has_a_system_prompt_a_situation_and_an_answer():
     line = format_exchange(
         Exchange("monday morning", format_answer("run the tests", "koji-core", 0.723, "red yesterday"))
     )

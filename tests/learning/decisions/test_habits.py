@@ -23,7 +23,7 @@ def learn_habits(past: Sequence[PastDecision]) -> Habits:
     return habits
 
 
-def test_the_time_share_depends_on_part_of_the_day_weekend_and_hour() -> None:
+def test_the_time_share_depends_on_part_of_the_day_weekend_and_hour():
     in_evening = replace(MORNING_CARD, part=PartOfDay.EVENING, hour=20)
     at_weekend = replace(MORNING_CARD, weekend=True)
     at_six = replace(MORNING_CARD, hour=6)
@@ -35,15 +35,13 @@ def test_the_time_share_depends_on_part_of_the_day_weekend_and_hour() -> None:
     assert habits.compute_time_share(at_six) < 0.4
 
 
-def test_the_usual_wait_is_known_from_five_approvals_on() -> None:
+def test_the_usual_wait_is_known_from_five_approvals_on():
     assert learn_habits([APPROVAL] * 4).find_usual_wait("run_tests") is None
     assert learn_habits([APPROVAL] * 5).find_usual_wait("run_tests") == timedelta(hours=2)
 
 
 @pytest.mark.parametrize("approvals, dismissals, channel", [(2, 0, None), (3, 0, "garden"), (3, 3, None)])
-def test_the_usual_channel_needs_three_approvals_and_a_majority(
-    approvals: int, dismissals: int, channel: str | None
-) -> None:
+def test_the_usual_channel_needs_three_approvals_and_a_majority(approvals: int, dismissals: int, channel: str | None):
     approval = replace(APPROVAL, card=replace(MORNING_CARD, channel="garden"))
     habits = learn_habits([approval] * approvals + [replace(approval, chosen=False)] * dismissals)
     assert habits.find_usual_channel("run_tests", ["koji-core", "garden"]) == channel

@@ -89,9 +89,7 @@ def count_approvals(insights: Insights) -> tuple[int, int]:
     return insights.metrics.approved, sum(part.approved for part in insights.over_time)
 
 
-def test_days_begin_at_local_midnight_and_include_today(
-    decide: Decide, reader: InsightsReader, clock: FakeClock
-) -> None:
+def test_days_begin_at_local_midnight_and_include_today(decide: Decide, reader: InsightsReader, clock: FakeClock):
     into_today = clock.local() - clock.local().replace(hour=0, minute=0, second=0, microsecond=0)
     decide(ago=timedelta(days=6) + into_today)
     decide(ago=timedelta(days=6) + into_today + timedelta(seconds=1))
@@ -101,7 +99,7 @@ def test_days_begin_at_local_midnight_and_include_today(
     assert len(reader.read(7).over_time) == 7
 
 
-def test_figures_are_of_one_workspace_or_all(decide: Decide, reader: InsightsReader) -> None:
+def test_figures_are_of_one_workspace_or_all(decide: Decide, reader: InsightsReader):
     decide(2)
     decide(3, workspace=BLOG, status=Status.DISMISSED)
     assert reader.read(7).metrics.approval_rate == 0.4
@@ -109,7 +107,7 @@ def test_figures_are_of_one_workspace_or_all(decide: Decide, reader: InsightsRea
     assert (insights.metrics.total, insights.metrics.approval_rate, insights.earning) == (2, 1.0, "for /shop")
 
 
-def test_cards_at_the_threshold_are_counted_from_it_on(decide: Decide, reader: InsightsReader) -> None:
+def test_cards_at_the_threshold_are_counted_from_it_on(decide: Decide, reader: InsightsReader):
     decide(confidence=0.7999)
     decide(11, confidence=0.8)
     decide(confidence=0.9, decided_by=DecidedBy.AUTONOMY)
@@ -118,14 +116,14 @@ def test_cards_at_the_threshold_are_counted_from_it_on(decide: Decide, reader: I
     assert bucket.at_least == pytest.approx(0.741, abs=0.001)
 
 
-def test_cold_start_confidences_are_counted_as_unstated(decide: Decide, reader: InsightsReader) -> None:
+def test_cold_start_confidences_are_counted_as_unstated(decide: Decide, reader: InsightsReader):
     decide(confidence=COLD_START)
     decide(confidence=0.41)
     [bucket] = [bucket for bucket in reader.read(7).metrics.calibration if bucket.predictions]
     assert (bucket.predictions, bucket.unstated) == (2, 1)
 
 
-def test_withdrawn_cards_are_neither_expired_nor_undecided(decide: Decide, reader: InsightsReader) -> None:
+def test_withdrawn_cards_are_neither_expired_nor_undecided(decide: Decide, reader: InsightsReader):
     undecided = {"decided_at": None, "decided_by": None}
     decide(status=Status.EXPIRED, outcome=Outcome.WITHDRAWN, **undecided)
     decide(2, status=Status.EXPIRED, **undecided)
@@ -134,7 +132,7 @@ def test_withdrawn_cards_are_neither_expired_nor_undecided(decide: Decide, reade
     assert (result.total, result.expired, result.undecided, result.approval_rate) == (6, 2, 3, None)
 
 
-def test_drift_is_of_decisions_of_a_person_however_old(decide: Decide, reader: InsightsReader) -> None:
+def test_drift_is_of_decisions_of_a_person_however_old(decide: Decide, reader: InsightsReader):
     old = timedelta(days=90)
     decide(NEWEST_DECISIONS, old, decided_by=DecidedBy.AUTONOMY, status=Status.DISMISSED)
     decide(NEWEST_DECISIONS, old, source=Source.OPERATOR)
@@ -161,7 +159,7 @@ def make_figures(
     return CardFigures(source, "koji-core", confidence, CountedAs(counted_as), autonomous, undone, NOW, cost)
 
 
-def test_rates_are_of_decisions_of_a_person() -> None:
+def test_rates_are_of_decisions_of_a_person():
     by_person = [make_figures("approved", 0.7), make_figures("approved", 0.5), make_figures("rejected", 0.4)]
     undecided = [make_figures("expired", 0.3), make_figures("", 0.6)]
     by_itself = [
@@ -180,7 +178,7 @@ def test_rates_are_of_decisions_of_a_person() -> None:
     "confidence, bucket",
     [(0.3, "0.3-0.4"), (0.3999, "0.3-0.4"), (0.4, "0.4-0.5"), (0.7999, "0.7-0.8"), (0.8, "0.8-1.0"), (1.0, "0.8-1.0")],
 )
-def test_buckets_at_their_bounds(confidence: float, bucket: str) -> None:
+def test_buckets_at_their_bounds(confidence: float, bucket: str):
     result = compute_metrics([make_figures("approved", confidence), make_figures("rejected", confidence)])
     filled = [(found.name, found.approval_rate) for found in result.calibration if found.predictions]
     assert filled == [(bucket, 0.5)]
@@ -197,14 +195,14 @@ def test_buckets_at_their_bounds(confidence: float, bucket: str) -> None:
         (5, 6, "unknown"),
     ],
 )
-def test_the_trend_compares_the_newer_half_with_the_older(older: int, newer: int, trend: str) -> None:
+def test_the_trend_compares_the_newer_half_with_the_older(older: int, newer: int, trend: str):
     halves = [["approved"] * good + ["rejected"] * (MIN_TREND_HALF - good) for good in (older, newer)]
     cards = [make_figures(counted_as) for half in halves for counted_as in half]
     assert compute_metrics(cards).trend == trend
     assert compute_metrics(cards[1:]).trend == "unknown"
 
 
-def test_the_cost_is_per_card_that_was_approved_and_not_undone() -> None:
+def test_the_cost_is_per_card_that_was_approved_and_not_undone():
     of_templates = [
         make_figures("approved", cost=300),
         make_figures("rejected", cost=100),
@@ -218,7 +216,7 @@ def test_the_cost_is_per_card_that_was_approved_and_not_undone() -> None:
     assert (twin_model.name, twin_model.approval_rate, twin_model.cost_per_accepted) == ("twin-model", 1.0, 0.0)
 
 
-def test_hours_and_parts_of_the_day_are_in_local_time(decide: Decide, reader: InsightsReader, clock: FakeClock) -> None:
+def test_hours_and_parts_of_the_day_are_in_local_time(decide: Decide, reader: InsightsReader, clock: FakeClock):
     decide(ago=clock.local() - clock.local().replace(hour=8, minute=30))
     result = reader.read(7).metrics
     assert [hour.name for hour in result.hours] == ["08"]
@@ -232,7 +230,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
     "days, number, length",
     [(1, 1, 1), (7, 7, 1), (31, 31, 1), (32, 5, 7), (90, 13, 7), (400, 29, 14), (3650, 11, 364)],
 )
-def test_slices_of_time_are_equal_and_end_today(days: int, number: int, length: int) -> None:
+def test_slices_of_time_are_equal_and_end_today(days: int, number: int, length: int):
     until = datetime(2026, 11, 22, 15, tzinfo=BERLIN)
     slices = count_per_slice([], until - timedelta(days=days - 1), until, BERLIN)
     assert len(slices) == number
@@ -241,7 +239,7 @@ def test_slices_of_time_are_equal_and_end_today(days: int, number: int, length: 
     assert all(part.end == following.start for part, following in itertools.pairwise(slices))
 
 
-def test_a_decision_belongs_to_its_local_day_when_clocks_change() -> None:
+def test_a_decision_belongs_to_its_local_day_when_clocks_change():
     late = replace(make_figures("approved"), at=datetime(2026, 10, 25, 23, 30, tzinfo=BERLIN))  # a day of 25 hours
     early = replace(make_figures("rejected"), at=datetime(2026, 10, 26, 0, 30, tzinfo=BERLIN))
     first, second = count_per_slice([late, early], late.at, early.at, BERLIN)
@@ -250,7 +248,7 @@ def test_a_decision_belongs_to_its_local_day_when_clocks_change() -> None:
     assert first.end.astimezone(UTC) - first.start.astimezone(UTC) == timedelta(hours=25)
 
 
-def test_a_changed_taste_is_reported_with_the_share_before() -> None:
+def test_a_changed_taste_is_reported_with_the_share_before():
     earlier = [("garden", number % 5 > 0) for number in range(60)]
     newest = [("garden", number == 7) for number in range(30)] + [("lint", True)] * 20
     result = find_drift([*earlier, *newest])
@@ -259,7 +257,7 @@ def test_a_changed_taste_is_reported_with_the_share_before() -> None:
 
 
 @pytest.mark.parametrize("recent, shifts", [(MIN_DRIFT_KIND - 1, 0), (MIN_DRIFT_KIND, 1)])
-def test_a_kind_with_too_few_decisions_is_not_compared(recent: int, shifts: int) -> None:
+def test_a_kind_with_too_few_decisions_is_not_compared(recent: int, shifts: int):
     earlier = [("garden", True)] * 60
     newest = [("garden", False)] * recent + [("lint", True)] * (NEWEST_DECISIONS - recent)
     assert len(find_drift([*earlier, *newest]).shifts) == shifts

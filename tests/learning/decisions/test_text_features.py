@@ -26,7 +26,7 @@ def make_embedding(*values: float) -> numpy.ndarray:  # type: ignore[type-arg]
     return vector
 
 
-def test_embeddings_say_how_near_the_evidence_is_to_a_prompt_and_how_long_ago() -> None:
+def test_embeddings_say_how_near_the_evidence_is_to_a_prompt_and_how_long_ago():
     embeddings = [make_embedding(1.0), make_embedding(0.6, 0.8), make_embedding(0.0, 1.0), make_embedding(0.8, 0.6)]
     features = extract_features("fix parser tests", LATEST, EARLIER, embeddings)
     nearness = {
@@ -39,14 +39,14 @@ def test_embeddings_say_how_near_the_evidence_is_to_a_prompt_and_how_long_ago() 
     assert dequantise(features.embedding) == pytest.approx(make_embedding(1.0))
 
 
-def test_hashed_words_replace_all_embeddings_if_one_is_missing() -> None:
+def test_hashed_words_replace_all_embeddings_if_one_is_missing():
     embeddings = [make_embedding(1.0), None, make_embedding(1.0), make_embedding(1.0)]
     features = extract_features("fix parser tests", LATEST, EARLIER, embeddings)
     assert name_features(features)["near the latest"] == 3.0
     assert name_features(features)["near all before"] != 0.54
 
 
-def test_words_and_lengths_need_no_embeddings() -> None:
+def test_words_and_lengths_need_no_embeddings():
     features = extract_features("fix parser tests", LATEST, EARLIER, [None] * 4)
     words_and_lengths = {
         "words of the latest": 3.0,  # two of three words, and limited

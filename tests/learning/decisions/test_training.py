@@ -25,7 +25,7 @@ def world(database: Database, tmp_path: Path) -> TrainingWorld:
 # The examples of a run, and when one is due
 
 
-def test_training_on_pairs_begins_at_fifty(world: TrainingWorld) -> None:
+def test_training_on_pairs_begins_at_fifty(world: TrainingWorld):
     world.add_pairs(MIN_PAIRS - 1)
     with pytest.raises(Refusal, match="49 pairs"):
         world.training.begin()
@@ -38,7 +38,7 @@ def test_training_on_pairs_begins_at_fifty(world: TrainingWorld) -> None:
         world.training.begin()
 
 
-def test_conversations_come_first(world: TrainingWorld) -> None:
+def test_conversations_come_first(world: TrainingWorld):
     world.add_pairs(60)
     world.conversations = [(f"shall I do {n}?", f"yes, {n}") for n in range(MIN_CONVERSATIONS)]
     first = world.training.begin()
@@ -53,7 +53,7 @@ def test_conversations_come_first(world: TrainingWorld) -> None:
     assert (second.method, second.checkpoint, second.former_model) == ("dpo", "ft-0", "together:me/twin-1")
 
 
-def test_no_secret_goes_to_a_provider(world: TrainingWorld) -> None:
+def test_no_secret_goes_to_a_provider(world: TrainingWorld):
     world.secrets = ["hunter2-hunter2"]
     chosen, rejected = "use sk-abcdefghijklmnopqrstuvwxyz → koji-core", "rest → garden"
     sides = [PairTexts(f"log in with hunter2-hunter2 {number}", chosen, rejected) for number in range(60)]
@@ -64,7 +64,7 @@ def test_no_secret_goes_to_a_provider(world: TrainingWorld) -> None:
     assert "sk-abc" not in text
 
 
-def test_an_offer_describes_the_next_run_and_stores_nothing(world: TrainingWorld) -> None:
+def test_an_offer_describes_the_next_run_and_stores_nothing(world: TrainingWorld):
     world.add_pairs(60)
     offer = world.training.offer()
     assert (offer.method, offer.provider, offer.base_model, offer.cost_cap) == ("dpo", "together", "base", 2_000_000)
@@ -78,7 +78,7 @@ def test_an_offer_describes_the_next_run_and_stores_nothing(world: TrainingWorld
         world.training.offer()
 
 
-def test_the_next_training_is_due_after_50_pairs_then_100_or_a_week(world: TrainingWorld, clock: FakeClock) -> None:
+def test_the_next_training_is_due_after_50_pairs_then_100_or_a_week(world: TrainingWorld, clock: FakeClock):
     now = clock.now()
     world.add_pairs(MIN_PAIRS - 1)
     assert world.training.missing(now) == "1 more pair until the first training"
@@ -97,7 +97,7 @@ def test_the_next_training_is_due_after_50_pairs_then_100_or_a_week(world: Train
     assert not world.training.missing(now)
 
 
-def test_after_a_failed_or_cancelled_run_the_next_waits(world: TrainingWorld, clock: FakeClock) -> None:
+def test_after_a_failed_or_cancelled_run_the_next_waits(world: TrainingWorld, clock: FakeClock):
     world.add_pairs(60)
     assert world.training.may_start(clock.now())
     world.provider.error = TrainingError("no such model", transient=False)
@@ -116,7 +116,7 @@ def test_after_a_failed_or_cancelled_run_the_next_waits(world: TrainingWorld, cl
 # Steps, also after crashes and errors
 
 
-def test_a_run_from_examples_to_the_adopted_model(world: TrainingWorld) -> None:
+def test_a_run_from_examples_to_the_adopted_model(world: TrainingWorld):
     world.begin_run()
     assert [world.step().state for _ in range(3)] == [RunState.UPLOADED, RunState.STARTED, RunState.STARTED]
     assert world.budget.entries == {0: "training 2000000"}
@@ -133,7 +133,7 @@ def test_a_run_from_examples_to_the_adopted_model(world: TrainingWorld) -> None:
 
 
 @pytest.mark.parametrize("crash_at", [RunState.PREPARED, RunState.UPLOADED])
-def test_a_step_is_not_done_twice_after_a_crash(world: TrainingWorld, crash_at: str) -> None:
+def test_a_step_is_not_done_twice_after_a_crash(world: TrainingWorld, crash_at: str):
     world.begin_run(crash_at)
     world.crash()
     world.finish("me/twin-1")
@@ -142,7 +142,7 @@ def test_a_step_is_not_done_twice_after_a_crash(world: TrainingWorld, crash_at: 
     assert world.budget.entries == {0: "settled 420000"}
 
 
-def test_a_transient_error_is_retried_and_a_lasting_one_ends_the_run(world: TrainingWorld) -> None:
+def test_a_transient_error_is_retried_and_a_lasting_one_ends_the_run(world: TrainingWorld):
     world.begin_run()
     world.provider.error = TrainingError("no network", transient=True)
     run = world.step()
@@ -154,7 +154,7 @@ def test_a_transient_error_is_retried_and_a_lasting_one_ends_the_run(world: Trai
     assert (run.state, world.budget.entries) == (RunState.FAILED, {0: "released"})
 
 
-def test_measuring_continues_where_an_error_interrupted_it(world: TrainingWorld) -> None:
+def test_measuring_continues_where_an_error_interrupted_it(world: TrainingWorld):
     world.begin_run()
     world.finish("me/twin-1")
     situations = []
@@ -176,7 +176,7 @@ def test_measuring_continues_where_an_error_interrupted_it(world: TrainingWorld)
 # Caps, stops and cancelled runs
 
 
-def test_a_cap_keeps_a_job_from_starting_with_a_note(world: TrainingWorld) -> None:
+def test_a_cap_keeps_a_job_from_starting_with_a_note(world: TrainingWorld):
     world.begin_run()
     world.budget.is_exhausted = True
     run_id = world.step_until(RunState.UPLOADED)
@@ -186,7 +186,7 @@ def test_a_cap_keeps_a_job_from_starting_with_a_note(world: TrainingWorld) -> No
     assert world.step_until(RunState.STARTED) == run_id
 
 
-def test_while_work_is_stopped_nothing_begins_that_costs(world: TrainingWorld) -> None:
+def test_while_work_is_stopped_nothing_begins_that_costs(world: TrainingWorld):
     world.add_pairs(60)
     world.hold_reason = "stopped by the operator"
     with pytest.raises(Refusal, match="stopped by the operator"):
@@ -202,7 +202,7 @@ def test_while_work_is_stopped_nothing_begins_that_costs(world: TrainingWorld) -
     assert (world.provider.file_of_job, world.budget.entries) == ({}, {})
 
 
-def test_the_kill_switch_ends_the_job_at_the_provider(world: TrainingWorld) -> None:
+def test_the_kill_switch_ends_the_job_at_the_provider(world: TrainingWorld):
     """A running job goes on costing money (SPEC 3.7). After a cap is reached, the job that is paid for still runs."""
     world.begin_run(RunState.STARTED)
     world.hold_reason = "month: the month's cap is reached"
@@ -219,7 +219,7 @@ def test_the_kill_switch_ends_the_job_at_the_provider(world: TrainingWorld) -> N
     assert (world.provider.present.state, world.budget.entries) == ("cancelled", {0: "released"})
 
 
-def test_a_job_that_was_done_when_work_was_stopped_keeps_its_model(world: TrainingWorld) -> None:
+def test_a_job_that_was_done_when_work_was_stopped_keeps_its_model(world: TrainingWorld):
     world.begin_run(RunState.STARTED)
     world.stop_reason = "stopped by the operator"
     world.finish("ft:new")
@@ -227,7 +227,7 @@ def test_a_job_that_was_done_when_work_was_stopped_keeps_its_model(world: Traini
     assert (run.state, run.model) == (RunState.TRAINED, "ft:new")
 
 
-def test_a_run_can_be_cancelled(world: TrainingWorld) -> None:
+def test_a_run_can_be_cancelled(world: TrainingWorld):
     with pytest.raises(Refusal, match="no training"):
         world.training.cancel()
     world.begin_run(RunState.STARTED)
@@ -235,7 +235,7 @@ def test_a_run_can_be_cancelled(world: TrainingWorld) -> None:
     assert (world.provider.present.state, world.budget.entries) == ("cancelled", {0: "released"})
 
 
-def test_a_job_whose_start_a_crash_hid_is_cancelled_and_paid_for(world: TrainingWorld) -> None:
+def test_a_job_whose_start_a_crash_hid_is_cancelled_and_paid_for(world: TrainingWorld):
     world.begin_run(RunState.UPLOADED)
     world.crash()
     assert world.training.reserved() == {0}
@@ -245,7 +245,7 @@ def test_a_job_whose_start_a_crash_hid_is_cancelled_and_paid_for(world: Training
     assert world.training.reserved() == set()
 
 
-def test_a_job_that_was_done_before_it_was_cancelled_is_paid_for(world: TrainingWorld) -> None:
+def test_a_job_that_was_done_before_it_was_cancelled_is_paid_for(world: TrainingWorld):
     world.begin_run(RunState.STARTED)
     world.finish("ft:new", dollars=None)
     run = world.training.cancel()
@@ -259,7 +259,7 @@ def test_a_job_that_was_done_before_it_was_cancelled_is_paid_for(world: Training
 # Which model is used
 
 
-def test_a_worse_model_is_not_adopted_unless_the_operator_says_so(world: TrainingWorld) -> None:
+def test_a_worse_model_is_not_adopted_unless_the_operator_says_so(world: TrainingWorld):
     world.current_model = "together:me/twin-1"
     world.answers["together:me/twin-1"] = answer_as_operator
     world.begin_run()
@@ -274,7 +274,7 @@ def test_a_worse_model_is_not_adopted_unless_the_operator_says_so(world: Trainin
         world.training.adopt()
 
 
-def test_the_former_model_can_be_restored_and_the_new_one_adopted_again(world: TrainingWorld) -> None:
+def test_the_former_model_can_be_restored_and_the_new_one_adopted_again(world: TrainingWorld):
     with pytest.raises(Refusal, match="no trained model"):
         world.training.restore_former()
     world.current_model = "openai:first"
@@ -294,7 +294,7 @@ def test_the_former_model_can_be_restored_and_the_new_one_adopted_again(world: T
 
 def test_a_crash_after_a_model_was_adopted_does_not_lose_the_former_one(
     world: TrainingWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     world.current_model = "openai:first"
     world.answers["openai:first"] = lambda situation: None
     world.begin_run()

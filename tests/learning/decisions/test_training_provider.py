@@ -41,7 +41,7 @@ Opens = Callable[..., Provider]
 @pytest.mark.parametrize("api", ["together", "openai"])
 def test_a_file_is_uploaded_once_and_its_job_ends_with_a_model(
     server: TrainingServer, tmp_path: Path, open_provider: Opens, api: str
-) -> None:
+):
     provider = open_provider(api, f"{server.url}/v1")
     file = tmp_path / "train_1.jsonl"
     file.write_text('{"a": 1}\n{"a": 2}\n')
@@ -62,9 +62,7 @@ def test_a_file_is_uploaded_once_and_its_job_ends_with_a_model(
 
 
 @pytest.mark.long
-def test_a_job_continues_another_one_and_errors_are_transient_or_lasting(
-    server: TrainingServer, open_provider: Opens
-) -> None:
+def test_a_job_continues_another_one_and_errors_are_transient_or_lasting(server: TrainingServer, open_provider: Opens):
     provider = open_provider("together", server.url)
     provider.start("file-1", model="base", checkpoint="ft-old", method="sft", suffix="x")
     assert server.jobs[0].parameters["from_checkpoint"] == "ft-old"
@@ -80,7 +78,7 @@ def test_a_job_continues_another_one_and_errors_are_transient_or_lasting(
     assert not lasting.value.transient
 
 
-def test_a_child_process_that_ends_or_lacks_a_library_is_reported_without_the_key(open_provider: Opens) -> None:
+def test_a_child_process_that_ends_or_lacks_a_library_is_reported_without_the_key(open_provider: Opens):
     with pytest.raises(TrainingError, match="without an answer") as failed:
         open_provider("openai", "http://127.0.0.1:9/v1", "/bin/true").job("x")
     assert failed.value.transient

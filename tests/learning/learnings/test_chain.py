@@ -53,7 +53,7 @@ def assert_nothing_changes(world: ChainWorld) -> None:
     assert world.read_pages() == before
 
 
-def test_running_it_again_changes_no_byte_and_counts_nothing_twice(world: ChainWorld) -> None:
+def test_running_it_again_changes_no_byte_and_counts_nothing_twice(world: ChainWorld):
     world.end_sessions(UV, count=5, speaker="operator")
     entry = world.find_project_entry()
     assert entry.reinforcement_count == 2
@@ -66,7 +66,7 @@ def test_running_it_again_changes_no_byte_and_counts_nothing_twice(world: ChainW
     assert len(world.read_events("LearningReinforced")) == events
 
 
-def test_a_quote_is_reinforced_once_the_operator_kept_it(world: ChainWorld) -> None:
+def test_a_quote_is_reinforced_once_the_operator_kept_it(world: ChainWorld):
     world.end_sessions(UV)
     quote = world.find_project_entry()
     world.end_session("s3", UV)
@@ -76,7 +76,7 @@ def test_a_quote_is_reinforced_once_the_operator_kept_it(world: ChainWorld) -> N
     assert world.find_project_entry().reinforced_by == ("s3", "s4")
 
 
-def test_an_entry_that_the_operator_retired_does_not_come_back(world: ChainWorld) -> None:
+def test_an_entry_that_the_operator_retired_does_not_come_back(world: ChainWorld):
     world.end_sessions(UV)
     world.learnings.retract(world.find_project_entry().id, "we use pip")
     world.end_sessions(UV, count=7)
@@ -84,7 +84,7 @@ def test_an_entry_that_the_operator_retired_does_not_come_back(world: ChainWorld
     assert (entry.status, entry.reinforcement_count) == (LearningStatus.RETIRED, 0)
 
 
-def test_a_bad_page_is_reported_once_and_the_others_are_read(world: ChainWorld) -> None:
+def test_a_bad_page_is_reported_once_and_the_others_are_read(world: ChainWorld):
     page = world.data / "learnings/global/institutional.md"
     page.parent.mkdir(parents=True)
     page.write_text("---\nid: lrn_x\ntype: poem\n---\nRoses\n")
@@ -99,7 +99,7 @@ def test_a_bad_page_is_reported_once_and_the_others_are_read(world: ChainWorld) 
     assert (global_scope.scope, global_scope.faults) == (LearningScope.GLOBAL, (fault,))
 
 
-def test_sessions_that_continue_each_other_are_one_piece_of_work(world: ChainWorld) -> None:
+def test_sessions_that_continue_each_other_are_one_piece_of_work(world: ChainWorld):
     world.end_session("s1", UV)
     world.end_session("s2", UV, continues="s1")
     world.end_session("s3", UV, continues="s1")
@@ -114,7 +114,7 @@ def test_sessions_that_continue_each_other_are_one_piece_of_work(world: ChainWor
     assert_nothing_changes(world)
 
 
-def test_no_secret_is_written(world: ChainWorld) -> None:
+def test_no_secret_is_written(world: ChainWorld):
     world.end_session("s1", "The key is sk-test-0123456789abcdefghijklmnop for good")
     assert all(b"sk-test" not in data for data in world.read_pages().values())
     assert "[secret cut]" in world.learnings.list_entries()[0].text
@@ -122,7 +122,7 @@ def test_no_secret_is_written(world: ChainWorld) -> None:
 
 def test_after_a_crash_at_any_page_the_next_start_finishes_the_promotion(
     tmp_path: Path, database: Database, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     """The third session writes two pages. It crashes before the first, or before the second."""
     undisturbed = ChainWorld(tmp_path / "undisturbed", database, clock)
     for number in range(3):
@@ -160,7 +160,7 @@ def test_after_a_crash_at_any_page_the_next_start_finishes_the_promotion(
 
 def test_no_model_is_asked_about_sessions_that_ended_long_ago_and_no_risks_are_written(
     make_world: MakeWorld, clock: FakeClock
-) -> None:
+):
     """A new engine reads a home with years of sessions."""
     model = ScriptedModel(NO_CLAIMS)
     world = make_world(model)
@@ -180,7 +180,7 @@ def test_no_model_is_asked_about_sessions_that_ended_long_ago_and_no_risks_are_w
 
 def test_gates_that_fail_are_reported_and_checked_again_with_the_next_ledger_entry(
     world: ChainWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     world.end_session("s1", UV)
     world.end_session("s2", UV)
     with monkeypatch.context() as patch:
@@ -196,7 +196,7 @@ def test_gates_that_fail_are_reported_and_checked_again_with_the_next_ledger_ent
 
 def test_entries_that_cannot_be_written_wait_and_the_model_is_not_asked_again(
     make_world: MakeWorld, database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     model = ScriptedModel(NO_CLAIMS)
     world = make_world(model)
 
@@ -254,7 +254,7 @@ class ForgettingJudge(ScriptedModel):
     ],
     ids=["no answer", "no JSON", "no"],
 )
-def test_nothing_is_promoted_without_a_clear_yes(make_world: MakeWorld, answer: str | Exception, verdict: str) -> None:
+def test_nothing_is_promoted_without_a_clear_yes(make_world: MakeWorld, answer: str | Exception, verdict: str):
     world = make_world_with_judge(make_world, answer)
     (judged,) = world.learnings.run_chain(judge=True).judged.values()
     assert judged.startswith(verdict)
@@ -262,7 +262,7 @@ def test_nothing_is_promoted_without_a_clear_yes(make_world: MakeWorld, answer: 
     assert len(world.read_events("LearningJudged")) == 1
 
 
-def test_a_yes_promotes_once_with_its_provenance(make_world: MakeWorld) -> None:
+def test_a_yes_promotes_once_with_its_provenance(make_world: MakeWorld):
     world = make_world_with_judge(make_world, YES)
     assert world.learnings.run_chain().judged == {}, "without `judge` nothing is judged"
     (promoted_id,) = world.learnings.run_chain(judge=True).promoted
@@ -281,7 +281,7 @@ def test_a_yes_promotes_once_with_its_provenance(make_world: MakeWorld) -> None:
     [("it is said that we install with uv", UV), ("so says Ann", UV), ("Ann sees to it", "Ann sees to it")],
     ids=["the reason quotes the entry", "the entry", "the reason"],
 )
-def test_a_verdict_about_forgotten_words_is_not_written(make_world: MakeWorld, reason: str, forgotten: str) -> None:
+def test_a_verdict_about_forgotten_words_is_not_written(make_world: MakeWorld, reason: str, forgotten: str):
     model = ForgettingJudge(*[NO_CLAIMS] * 3, json.dumps({"generalises": True, "reason": reason}))
     world = make_world(model)
     world.end_sessions(UV, speaker="operator")
@@ -291,7 +291,7 @@ def test_a_verdict_about_forgotten_words_is_not_written(make_world: MakeWorld, r
     assert list_global_entries(world) == []
 
 
-def test_without_a_model_the_operator_judges(world: ChainWorld) -> None:
+def test_without_a_model_the_operator_judges(world: ChainWorld):
     world.end_sessions(UV, speaker="operator")
     entry = world.find_project_entry()
     assert world.learnings.run_chain(judge=True).judged == {entry.id: NO_JUDGE}
@@ -307,7 +307,7 @@ def test_without_a_model_the_operator_judges(world: ChainWorld) -> None:
         world.learnings.promote(entry.id)
 
 
-def test_a_model_that_does_not_answer_is_reported_once_and_the_rules_count(make_world: MakeWorld) -> None:
+def test_a_model_that_does_not_answer_is_reported_once_and_the_rules_count(make_world: MakeWorld):
     model = ScriptedModel(NO_ANSWER)
     world = make_world(model)
     world.end_session("s1", UV, speaker="operator")
@@ -319,7 +319,7 @@ def test_a_model_that_does_not_answer_is_reported_once_and_the_rules_count(make_
     assert (question.purpose, question.subject, question.workspace) == ("learnings", "s1", SHOP)
 
 
-def test_an_entry_that_the_operator_misspelled_is_not_promoted_a_second_time(world: ChainWorld) -> None:
+def test_an_entry_that_the_operator_misspelled_is_not_promoted_a_second_time(world: ChainWorld):
     world.end_sessions("Amounts are whole cents.", speaker="operator")
     page = world.data / world.find_project_entry().path
     page.write_text(page.read_text().replace("status: active", "status: retried"))
@@ -330,7 +330,7 @@ def test_an_entry_that_the_operator_misspelled_is_not_promoted_a_second_time(wor
     assert world.learnings.list_entries("project") == []
 
 
-def test_sessions_make_an_entry_by_hand_more_certain_and_its_count_stays(world: ChainWorld) -> None:
+def test_sessions_make_an_entry_by_hand_more_certain_and_its_count_stays(world: ChainWorld):
     world.end_session("s0", "Something else was decided.")
     page = next((world.data / "learnings/projects").iterdir()) / "institutional.md"
     page.write_text("---\nid: lrn_mine\ntype: directive\nreinforcement_count: 12\n---\nAmounts are whole cents.\n")
@@ -341,9 +341,7 @@ def test_sessions_make_an_entry_by_hand_more_certain_and_its_count_stays(world: 
     assert entry.reasons == ("it was observed repeatedly (3 times)",)
 
 
-def test_a_page_that_cannot_be_written_is_in_the_report_of_a_run(
-    world: ChainWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_page_that_cannot_be_written_is_in_the_report_of_a_run(world: ChainWorld, monkeypatch: pytest.MonkeyPatch):
     world.end_sessions("Amounts are whole cents.", speaker="operator")
     page = world.data / "learnings/global/institutional.md"
     page.parent.mkdir(parents=True)
@@ -353,7 +351,7 @@ def test_a_page_that_cannot_be_written_is_in_the_report_of_a_run(
     assert "No space left on device" in fault
 
 
-def test_a_retraction_names_what_waits_for_another_reason_too(world: ChainWorld) -> None:
+def test_a_retraction_names_what_waits_for_another_reason_too(world: ChainWorld):
     world.end_sessions("Amounts are whole cents.")
     [quote] = [entry for entry in world.learnings.files.entries() if entry.scope is LearningScope.PROJECT]
     source = world.learnings.view(quote.id).promoted_from[0]
@@ -361,7 +359,7 @@ def test_a_retraction_names_what_waits_for_another_reason_too(world: ChainWorld)
     assert world.learnings.view(quote.id).entry.review == quote.review
 
 
-def test_the_copy_in_a_team_is_valid_again_with_its_entry_but_is_not_approved(world: ChainWorld) -> None:
+def test_the_copy_in_a_team_is_valid_again_with_its_entry_but_is_not_approved(world: ChainWorld):
     healed = make_ledger_entry("ValidationHealed", "s0", failing=["a name that is a sentence"], attempts=1, cost=0)
     world.end_session("s0", entries=(healed,))
     [above] = [entry for entry in world.learnings.files.entries() if entry.promoted_from]

@@ -42,7 +42,7 @@ class ForgettingModel(ScriptedModel):
         return super().ask(question)
 
 
-def test_a_confirmed_finding_is_promoted_from_the_team_to_the_session_and_a_claim_is_not(world: ChainWorld) -> None:
+def test_a_confirmed_finding_is_promoted_from_the_team_to_the_session_and_a_claim_is_not(world: ChainWorld):
     world.end_session("s1", UV, entries=(HEALED,))
     claim, source, promoted = sorted(world.learnings.files.entries(), key=lambda entry: (entry.about, entry.scope_id))
     assert [(entry.phase, entry.scope.value) for entry in (claim, source, promoted)] == [
@@ -58,7 +58,7 @@ def test_a_confirmed_finding_is_promoted_from_the_team_to_the_session_and_a_clai
     )
 
 
-def test_risks_are_written_when_a_session_starts(world: ChainWorld) -> None:
+def test_risks_are_written_when_a_session_starts(world: ChainWorld):
     world.end_session("s1", entries=(HEALED,))
     world.sessions.records["s2"] = SessionRecord(make_view("s2"), "backend_lead")
     world.record(SessionStarted(subject="s2", workspace=SHOP, prediction_id="p", sandbox="none"))
@@ -69,14 +69,14 @@ def test_risks_are_written_when_a_session_starts(world: ChainWorld) -> None:
 
 
 @pytest.mark.parametrize("prompt", ["round cart totals", "round the totals of each cart " * 10], ids=["short", "long"])
-def test_a_failure_of_the_same_task_is_a_risk(world: ChainWorld, prompt: str) -> None:
+def test_a_failure_of_the_same_task_is_a_risk(world: ChainWorld, prompt: str):
     world.end_session("s1", entries=(HEALED,), view=make_view("s1", prompt=prompt))
     entries = world.learnings.files.entries()
     assert find_risks(SessionRecord(make_view("s2", prompt=prompt)), entries)
     assert not find_risks(SessionRecord(make_view("s2", prompt="write the docs")), entries)
 
 
-def test_assumptions_are_written_at_a_milestone_once(world: ChainWorld) -> None:
+def test_assumptions_are_written_at_a_milestone_once(world: ChainWorld):
     world.sessions.records["s1"] = SessionRecord(replace(make_view("s1"), ended_at=None), "backend_lead")
     world.sessions.transcripts["s1"] = [TranscriptLine(1, MONDAY_MORNING, "say", "I assume that the prices are net.")]
     world.record(PermissionAsked(subject="perm_1", workspace=SHOP, session_id="s1", tool="exec", title="ls"))
@@ -88,7 +88,7 @@ def test_assumptions_are_written_at_a_milestone_once(world: ChainWorld) -> None:
     assert len([entry for entry in world.learnings.list_entries(session="s1") if entry.phase == "in-flight"]) == 1
 
 
-def test_the_last_landing_or_undo_decides_whether_work_was_wanted(world: ChainWorld) -> None:
+def test_the_last_landing_or_undo_decides_whether_work_was_wanted(world: ChainWorld):
     world.end_session("s1")
     landed = ChangeSetLanded(subject="change_1", workspace=SHOP, session_id="s1", files=2)
     undone = LandingUndone(subject="change_1", workspace=SHOP, session_id="s1")
@@ -107,7 +107,7 @@ def test_the_last_landing_or_undo_decides_whether_work_was_wanted(world: ChainWo
     assert record_and_list(undone) == [entry]
 
 
-def test_words_that_are_forgotten_while_a_model_answers_are_not_written(make_world: MakeWorld) -> None:
+def test_words_that_are_forgotten_while_a_model_answers_are_not_written(make_world: MakeWorld):
     claim = {"text": f"{UV}, says Ann", "scope": "observations", "about": "team", "type": "declarative"}
     model = ForgettingModel(UV, json.dumps({"learnings": [claim, claim | {"text": "Prices are net"}]}))
     world = make_world(model)
@@ -119,9 +119,7 @@ def test_words_that_are_forgotten_while_a_model_answers_are_not_written(make_wor
     assert "Prices are net" in {entry.text for entry in world.learnings.list_entries()}, "the session is read again"
 
 
-def test_pending_changes_are_written_before_words_are_forgotten(
-    world: ChainWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pending_changes_are_written_before_words_are_forgotten(world: ChainWorld, monkeypatch: pytest.MonkeyPatch):
     with monkeypatch.context() as patch:
         patch.setattr("engine.learning.learnings.store.write_atomic", fail_with_full_disk)
         world.end_session("s1", UV)

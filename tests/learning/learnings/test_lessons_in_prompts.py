@@ -58,7 +58,7 @@ def approve_candidate(engine: Engine) -> PromptFragment:
 
 
 @pytest.mark.long
-def test_a_correction_is_in_the_next_prompts_once_until_it_is_retracted(world: ModelWorld) -> None:
+def test_a_correction_is_in_the_next_prompts_once_until_it_is_retracted(world: ModelWorld):
     with world.opened() as engine:
         for number in range(4):  # decided cards of the channel, which make a rule about it important
             world.run(f"Write greeting {number}")
@@ -93,7 +93,7 @@ def test_a_correction_is_in_the_next_prompts_once_until_it_is_retracted(world: M
 
 
 @pytest.mark.long
-def test_an_order_about_one_thing_is_a_lesson_after_three_tasks(world: ModelWorld) -> None:
+def test_an_order_about_one_thing_is_a_lesson_after_three_tasks(world: ModelWorld):
     order = "Leave the fixtures alone"
     with world.opened() as engine:
         for number in range(4):

@@ -36,7 +36,7 @@ TEXTS = st.lists(st.sampled_from(PIECES), max_size=14).map("".join) | st.text()
     st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=4), st.sampled_from([b"", b"# Notes\n\nfree words", b"\n"])
 )
 @settings(max_examples=150)
-def test_texts_and_values_are_read_as_they_were_written(texts_and_titles: list[tuple[str, str]], before: bytes) -> None:
+def test_texts_and_values_are_read_as_they_were_written(texts_and_titles: list[tuple[str, str]], before: bytes):
     entries = [
         make_entry(text, id=f"lrn_{number}", title=title, reasons=(title, "b"))
         for number, (text, title) in enumerate(texts_and_titles)
@@ -53,7 +53,7 @@ def test_texts_and_values_are_read_as_they_were_written(texts_and_titles: list[t
 
 @given(st.binary(max_size=400))
 @settings(max_examples=150)
-def test_any_bytes_stay_and_an_entry_after_them_is_read(before: bytes) -> None:
+def test_any_bytes_stay_and_an_entry_after_them_is_read(before: bytes):
     assert read_page(before).edit([]) == before
     data = read_page(before).edit([Change(make_entry("new", id="lrn_new"))])
     assert data.startswith(before)
@@ -85,7 +85,7 @@ Lost?\r
 """
 
 
-def test_everything_but_the_changed_value_stays_byte_for_byte() -> None:
+def test_everything_but_the_changed_value_stays_byte_for_byte():
     page = read_page(BY_HAND)
     (entry,) = page.entries
     assert (entry.type, entry.reasons) == (LearningType.DIRECTIVE, ("the operator said so",))
@@ -103,9 +103,7 @@ def test_everything_but_the_changed_value_stays_byte_for_byte() -> None:
         (b"---\nid: a\ntype: x\n\n---\nid: b\n---\ntext\n", "b", "line 1: the front matter has no closing ---"),
     ],
 )
-def test_an_entry_that_cannot_be_read_is_reported_with_its_line_and_left_alone(
-    data: bytes, id: str, error: str
-) -> None:
+def test_an_entry_that_cannot_be_read_is_reported_with_its_line_and_left_alone(data: bytes, id: str, error: str):
     page = read_page(data)
     assert [entry.id for entry in page.entries] == [id]
     assert page.errors == [f"{PLACE['path']} {error}"]
@@ -123,12 +121,12 @@ def test_an_entry_that_cannot_be_read_is_reported_with_its_line_and_left_alone(
         ('title: "open', "line 3: title: '\"open' cannot be read"),
     ],
 )
-def test_a_bad_value_is_reported(line: str, error: str) -> None:
+def test_a_bad_value_is_reported(line: str, error: str):
     (found,) = read_page(f"---\nid: lrn_a\n{line}\n---\ntext\n".encode()).errors
     assert error in found
 
 
-def test_an_entry_without_an_id_gets_one_that_stays() -> None:
+def test_an_entry_without_an_id_gets_one_that_stays():
     page = read_page(b"---\ntype: directive\n---\nUse uv.\n")
     (entry,) = page.entries
     data = page.edit([make_change(entry, status=LearningStatus.RETIRED)])
@@ -151,15 +149,13 @@ def test_an_entry_without_an_id_gets_one_that_stays() -> None:
         ("promoted_from: lrn_a@ses_1", "promoted_from", (EntrySource("lrn_a", "ses_1"),)),
     ],
 )
-def test_values_are_read_as_people_write_them_without_quotes_and_brackets(
-    written: str, field: str, value: object
-) -> None:
+def test_values_are_read_as_people_write_them_without_quotes_and_brackets(written: str, field: str, value: object):
     page = read_page(f"---\ntype: directive\n{written}\n---\ntext\n".encode())
     assert page.errors == []
     assert getattr(page.entries[0], field) == value
 
 
-def test_every_field_of_an_entry_is_read_as_it_was_written() -> None:
+def test_every_field_of_an_entry_is_read_as_it_was_written():
     entry = make_entry(
         "text",
         about="healed/x",
@@ -183,20 +179,20 @@ def test_every_field_of_an_entry_is_read_as_it_was_written() -> None:
     assert read_page(read_page(b"").edit([Change(placed)])).entries == [placed]
 
 
-def test_a_value_that_stays_the_same_is_not_written_anew() -> None:
+def test_a_value_that_stays_the_same_is_not_written_anew():
     data = b'---\nid: a\nstatus: "active" # mine\nreview: later\n---\nWords\n'
     (entry,) = read_page(data).entries
     change = make_change(entry, status=LearningStatus.ACTIVE, review="")
     assert read_page(data).edit([change]) == data.replace(b"review: later", b'review: ""')
 
 
-def test_an_entry_that_cannot_be_read_is_not_added_a_second_time() -> None:
+def test_an_entry_that_cannot_be_read_is_not_added_a_second_time():
     """The operator may be about to retire it."""
     data = b'---\nid: "lrn_b"\nstatus: retried\n---\nWords\n'
     assert read_page(data).edit([Change(make_entry("Words", id="lrn_b"))]) == data
 
 
-def test_a_list_that_contains_itself_is_an_error_of_its_entry_alone() -> None:
+def test_a_list_that_contains_itself_is_an_error_of_its_entry_alone():
     page = read_page(b"---\nid: a\nreasons: &x [*x]\n---\nOne\n---\nid: b\n---\nTwo\n")
     assert [entry.id for entry in page.entries] == ["b"]
     assert page.errors == [f"{PLACE['path']} line 3: reasons: it contains itself"]

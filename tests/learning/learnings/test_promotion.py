@@ -80,7 +80,7 @@ def find_project_entry(world: ChainWorld) -> LearningEntry:
 @settings(max_examples=40)
 def test_a_plan_that_was_carried_out_leaves_nothing_to_plan_whatever_the_order(
     entries: list[LearningEntry], project_entries: list[LearningEntry], chance: random.Random
-) -> None:
+):
     sessions = number_entries(entries, "s")
     in_project = {"scope": LearningScope.PROJECT, "scope_id": "shop", "session_id": "", "phase": "observations"}
     project = number_entries(project_entries, "p", **in_project)
@@ -108,7 +108,7 @@ def test_a_plan_that_was_carried_out_leaves_nothing_to_plan_whatever_the_order(
     assert plan_for(sessions, carry_out(project, plan)) == []
 
 
-def test_what_is_near_an_entry_with_the_words_of_another_type_is_promoted_at_once() -> None:
+def test_what_is_near_an_entry_with_the_words_of_another_type_is_promoted_at_once():
     """Both types have the same middle, which is one entry. The rest of the second type recurs, too."""
     corrective = [("a0 w0", "s2"), ("a7 w1", "s0"), ("a42 w6", "s1")]
     directive = [("a0 w0", "s1"), ("a0 w0", "s2"), ("a0 w0", "s3"), ("a7 w1", "s1"), ("a42 w6", "s0")]
@@ -123,7 +123,7 @@ def test_what_is_near_an_entry_with_the_words_of_another_type_is_promoted_at_onc
     assert plan_project(sessions, carry_out([], plan), PROJECT, make_angle_vectors, MONDAY_MORNING) == []
 
 
-def test_of_two_entries_with_the_same_lesson_the_same_one_is_reinforced_whatever_their_order() -> None:
+def test_of_two_entries_with_the_same_lesson_the_same_one_is_reinforced_whatever_their_order():
     sessions = number_entries([make_entry("a0 w0", f"s{number}") for number in range(3)], "s")
     in_project = {"scope": LearningScope.PROJECT, "scope_id": "shop", "session_id": "", "phase": "observations"}
     project = number_entries([make_entry("a0 w0", "")] * 2, "p", **in_project)
@@ -134,7 +134,7 @@ def test_of_two_entries_with_the_same_lesson_the_same_one_is_reinforced_whatever
 
 @given(st.lists(ENTRIES, max_size=12))
 @settings(max_examples=30)
-def test_compaction_loses_no_source_and_no_session(entries: list[LearningEntry]) -> None:
+def test_compaction_loses_no_source_and_no_session(entries: list[LearningEntry]):
     project = {
         f"lrn_{number}": replace(
             entry,
@@ -171,11 +171,11 @@ def test_compaction_loses_no_source_and_no_session(entries: list[LearningEntry])
         ("healed/tests/test_cart.py::test_total", False),
     ],
 )
-def test_a_finding_about_an_agents_own_tools_is_known_by_what_it_is_about(about: str, is_own: bool) -> None:
+def test_a_finding_about_an_agents_own_tools_is_known_by_what_it_is_about(about: str, is_own: bool):
     assert is_about_own_tools(make_entry("whatever it says", about=about)) is is_own
 
 
-def test_a_retraction_queues_everything_that_was_promoted_from_it(promoted_world: ChainWorld) -> None:
+def test_a_retraction_queues_everything_that_was_promoted_from_it(promoted_world: ChainWorld):
     source = next(entry for entry in promoted_world.learnings.list_entries("team", session="s1") if entry.text == UV)
     report = promoted_world.learnings.retract(source.id, "it was pip")
     assert report.retired == (source.id,)
@@ -192,7 +192,7 @@ def test_a_retraction_queues_everything_that_was_promoted_from_it(promoted_world
     assert (retired.status, retired.retired_because) == (LearningStatus.RETIRED, "it was pip")
 
 
-def test_an_entry_under_review_is_neither_reinforced_nor_promoted_until_it_is_kept(promoted_world: ChainWorld) -> None:
+def test_an_entry_under_review_is_neither_reinforced_nor_promoted_until_it_is_kept(promoted_world: ChainWorld):
     entry = find_project_entry(promoted_world)
     promoted_world.learnings.retract(promoted_world.learnings.view(entry.id).promoted_from[0].id)
     promoted_world.end_session("s7", UV)
@@ -207,7 +207,7 @@ def test_an_entry_under_review_is_neither_reinforced_nor_promoted_until_it_is_ke
     refused("not_waiting", lambda: promoted_world.learnings.keep(entry.id))
 
 
-def test_a_retracted_entry_is_valid_again_when_it_is_kept(promoted_world: ChainWorld) -> None:
+def test_a_retracted_entry_is_valid_again_when_it_is_kept(promoted_world: ChainWorld):
     entry = find_project_entry(promoted_world)
     promoted_world.learnings.retract(entry.id, "a mistake")
     assert entry.lesson in promoted_world.learnings.read_retracted()
@@ -218,7 +218,7 @@ def test_a_retracted_entry_is_valid_again_when_it_is_kept(promoted_world: ChainW
     refused("not_waiting", lambda: promoted_world.learnings.keep(entry.id))
 
 
-def test_what_a_retraction_queued_no_longer_waits_when_the_entry_is_kept(promoted_world: ChainWorld) -> None:
+def test_what_a_retraction_queued_no_longer_waits_when_the_entry_is_kept(promoted_world: ChainWorld):
     source = promoted_world.learnings.view(find_project_entry(promoted_world).id).promoted_from[0]
     report = promoted_world.learnings.retract(source.id, "it was pip")
     assert len(report.queued) == 2
@@ -228,7 +228,7 @@ def test_what_a_retraction_queued_no_longer_waits_when_the_entry_is_kept(promote
     assert [(entry.active, entry.review, entry.review_since) for entry in entries] == [(True, "", None)] * 2
 
 
-def test_an_entry_waits_until_all_its_retracted_sources_are_kept(promoted_world: ChainWorld) -> None:
+def test_an_entry_waits_until_all_its_retracted_sources_are_kept(promoted_world: ChainWorld):
     learnings = promoted_world.learnings
     first, second = learnings.view(find_project_entry(promoted_world).id).promoted_from[:2]
     learnings.retract(first.id, "it was pip")
@@ -244,9 +244,7 @@ def test_an_entry_waits_until_all_its_retracted_sources_are_kept(promoted_world:
 
 
 @pytest.mark.parametrize("reason, is_revived", [("wrong", True), ("its changes were not landed", False)])
-def test_the_copy_in_a_team_is_valid_again_only_if_it_was_retracted_with_its_entry(
-    reason: str, is_revived: bool
-) -> None:
+def test_the_copy_in_a_team_is_valid_again_only_if_it_was_retracted_with_its_entry(reason: str, is_revived: bool):
     retired = {"status": LearningStatus.RETIRED, "retired_because": "wrong"}
     copy = make_entry("a", scope=LearningScope.TEAM, **retired | {"retired_because": reason})
     entry = make_entry("a", id="lrn_above", promoted_from=(EntrySource(copy.id),), **retired)
@@ -254,7 +252,7 @@ def test_the_copy_in_a_team_is_valid_again_only_if_it_was_retracted_with_its_ent
     assert [change.entry.id for change in plan if change.entry.active] == [entry.id, *[copy.id] * is_revived]
 
 
-def test_forgetting_erases_a_text_in_every_scope_and_on_every_page(promoted_world: ChainWorld) -> None:
+def test_forgetting_erases_a_text_in_every_scope_and_on_every_page(promoted_world: ChainWorld):
     texts, terms = promoted_world.learnings.texts, SearchTerms([UV])
     entry = find_project_entry(promoted_world)
     assert texts.find_text(entry.id) == UV
@@ -268,7 +266,7 @@ def test_forgetting_erases_a_text_in_every_scope_and_on_every_page(promoted_worl
     assert len(others) == 4
 
 
-def test_forgetting_leaves_empty_entries_with_their_provenance(promoted_world: ChainWorld) -> None:
+def test_forgetting_leaves_empty_entries_with_their_provenance(promoted_world: ChainWorld):
     entry = find_project_entry(promoted_world)
     before = promoted_world.learnings.view(entry.id)
     promoted_world.learnings.texts.erase(SearchTerms([UV]))

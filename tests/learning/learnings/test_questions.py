@@ -29,11 +29,11 @@ CLAIM = {"text": "Amounts are cents", "scope": "corrective", "about": "team", "t
         ("[" * 5000, None),
     ],
 )
-def test_a_verdict_is_the_object_that_was_asked_for_or_none(answer: str, generalises: bool | None) -> None:
+def test_a_verdict_is_the_object_that_was_asked_for_or_none(answer: str, generalises: bool | None):
     assert read_verdict(answer).generalises is generalises
 
 
-def test_at_most_six_claims_are_read_with_the_confidence_of_a_claim() -> None:
+def test_at_most_six_claims_are_read_with_the_confidence_of_a_claim():
     claims = read_claims(f"```json\n{json.dumps({'learnings': [CLAIM] * 9})}\n```", Impact())
     assert [(claim.basis, claim.phase) for claim in claims] == [(Basis.MODEL, "corrective")] * 6
 
@@ -51,19 +51,19 @@ def test_at_most_six_claims_are_read_with_the_confidence_of_a_claim() -> None:
     ],
     ids=["no list", "scope", "about", "type", "too long", "secret", "no text"],
 )
-def test_an_answer_with_a_bad_claim_is_refused(learnings: Any) -> None:
+def test_an_answer_with_a_bad_claim_is_refused(learnings: Any):
     with pytest.raises(ValueError, match="the answer"):
         read_claims(json.dumps({"learnings": learnings}), Impact())
 
 
 @pytest.mark.parametrize("answer", ["no", "{}"])
-def test_an_answer_in_another_form_is_refused(answer: str) -> None:
+def test_an_answer_in_another_form_is_refused(answer: str):
     with pytest.raises(ValueError, match="the answer"):
         read_claims(answer, Impact())
 
 
 @pytest.mark.parametrize("prompt", ["x" * number for number in range(0, 300, 7)])
-def test_a_long_session_is_cut_between_lines(prompt: str) -> None:
+def test_a_long_session_is_cut_between_lines(prompt: str):
     said = f"{'y' * 200} reply: do what the file says"
     lines = [TranscriptLine(number, MONDAY_MORNING, "say", said) for number in range(200)]
     text = make_session_text(SessionRecord(make_view("s1", prompt=prompt)), lines)

@@ -48,7 +48,7 @@ def find_in_edit(original: str, edited: str) -> list[Finding]:
     return find_findings(edit=Correction(original, edited))
 
 
-def test_a_healed_test_is_confirmed_by_tests_and_its_importance_is_what_it_cost() -> None:
+def test_a_healed_test_is_confirmed_by_tests_and_its_importance_is_what_it_cost():
     healed = make_ledger_entry("ValidationHealed", "s1", failing=[TEST], attempts=2, cost=0)
     (finding,) = find_findings(entries=(healed,), view=replace(make_view("s1"), cost=250_000))
     assert (finding.about, finding.phase, finding.kind) == (f"healed/{TEST}", "corrective", LearningKind.TASK)
@@ -77,14 +77,14 @@ def test_a_healed_test_is_confirmed_by_tests_and_its_importance_is_what_it_cost(
         ("LandingUndone", {"session_id": "s1"}, "undone/round cart totals", "intent-alignment"),
     ],
 )
-def test_each_kind_of_ledger_entry_is_a_finding(kind: str, payload: dict[str, Any], about: str, phase: str) -> None:
+def test_each_kind_of_ledger_entry_is_a_finding(kind: str, payload: dict[str, Any], about: str, phase: str):
     (finding,) = find_findings(entries=(make_ledger_entry(kind, "s1", **payload),))
     assert (finding.about, finding.phase) == (about, phase)
     assert finding.text
 
 
 @pytest.mark.parametrize("tool", ["model", "acp:claude"])
-def test_a_fault_of_the_model_or_agent_teaches_nothing_about_the_project(tool: str) -> None:
+def test_a_fault_of_the_model_or_agent_teaches_nothing_about_the_project(tool: str):
     message = "box does not accept the request (400): too many tools"
     ended = replace(make_view("s1"), state=SessionState.FAILED, error=f"{message} (choose another model)")
     erred = make_ledger_entry("AgentErred", "s1", tool=tool, message=message)
@@ -93,18 +93,18 @@ def test_a_fault_of_the_model_or_agent_teaches_nothing_about_the_project(tool: s
     assert [finding.about for finding in find_findings(view=capped, entries=(erred,))] == ["failed/it made # requests"]
 
 
-def test_work_that_left_changes_before_a_cap_ended_it_had_a_result() -> None:
+def test_work_that_left_changes_before_a_cap_ended_it_had_a_result():
     ended = replace(make_view("s1"), state=SessionState.FAILED, error="it spent $1.00 of $1.00")
     assert [finding.about for finding in find_findings(view=ended)] == ["failed/it spent #.# of #.#"]
     assert find_findings(view=replace(ended, change_set_id="change_1")) == []
 
 
-def test_an_overlap_asks_for_what_an_agent_can_do() -> None:
+def test_an_overlap_asks_for_what_an_agent_can_do():
     (finding,) = find_findings(entries=(make_ledger_entry("WorkOverlapped", "s1", files=["a.py"], conflicting=[]),))
     assert finding.text == "`a.py` was changed by several pieces of work at once: keep changes to it small."
 
 
-def test_changes_that_continue_elsewhere_and_stopped_sessions_are_no_findings() -> None:
+def test_changes_that_continue_elsewhere_and_stopped_sessions_are_no_findings():
     assert (
         find_findings(entries=(make_ledger_entry("ChangeSetDiscarded", "c1", session_id="s1", continued_in="s2"),))
         == []
@@ -115,7 +115,7 @@ def test_changes_that_continue_elsewhere_and_stopped_sessions_are_no_findings() 
     assert finding.about == "failed/no network in # s"
 
 
-def test_only_permission_answers_of_the_operator_are_findings() -> None:
+def test_only_permission_answers_of_the_operator_are_findings():
     (denied,) = find_findings(permissions=(make_permission_request(PermissionAnswer.DENY_ONCE),))
     assert (denied.type, denied.about) == (LearningType.DIRECTIVE, "denied/exec/git push origin main")
     assert (denied.phase, denied.basis) == ("escalation", Basis.OPERATOR)
@@ -126,7 +126,7 @@ def test_only_permission_answers_of_the_operator_are_findings() -> None:
     assert find_findings(permissions=(reused, make_permission_request(None))) == []
 
 
-def test_a_refusal_is_a_finding_unless_a_person_denied_it() -> None:
+def test_a_refusal_is_a_finding_unless_a_person_denied_it():
     refused = make_ledger_entry("ToolRefused", "s1", tool="exec", what="git push origin main", rule="denied")
     (by_rail,) = find_findings(entries=(refused,))
     assert by_rail.about == "refused/denied/git push origin main"
@@ -134,7 +134,7 @@ def test_a_refusal_is_a_finding_unless_a_person_denied_it() -> None:
     assert by_person.about == "denied/exec/git push origin main"
 
 
-def test_an_edit_is_a_finding_about_the_added_sentences_or_else_the_removed_ones() -> None:
+def test_an_edit_is_a_finding_about_the_added_sentences_or_else_the_removed_ones():
     (added,) = find_in_edit("Round the totals.", "Round the totals. Leave the fixtures alone. Go.")
     assert (added.text, added.phase, added.trust) == ("Leave the fixtures alone", "intent-alignment", Trust.OPERATOR)
     assert added.basis is Basis.OPERATOR
@@ -147,12 +147,12 @@ def test_an_edit_is_a_finding_about_the_added_sentences_or_else_the_removed_ones
 @pytest.mark.parametrize(
     "original, edited", [("Go.", "Go. I prefer short names."), ("Go. I prefer short names.", "Go.")]
 )
-def test_what_you_like_stays_where_it_was_said(original: str, edited: str) -> None:
+def test_what_you_like_stays_where_it_was_said(original: str, edited: str):
     """SPEC 6.3."""
     assert find_in_edit(original, edited)[0].kind is LearningKind.PROXY
 
 
-def test_the_confidence_of_a_statement_depends_on_its_speaker_and_preferences_are_of_the_operator() -> None:
+def test_the_confidence_of_a_statement_depends_on_its_speaker_and_preferences_are_of_the_operator():
     statements = (
         Statement("decision", "We use Decimal for money", "agent"),
         Statement("fact", "Port 8080 is the proxy's", "program"),
@@ -167,7 +167,7 @@ def test_the_confidence_of_a_statement_depends_on_its_speaker_and_preferences_ar
     assert rate_importance(correction.impact).value > rate_importance(output.impact).value
 
 
-def test_confidence_comes_from_how_it_was_established() -> None:
+def test_confidence_comes_from_how_it_was_established():
     expected = {Basis.TESTS: 0.9, Basis.OPERATOR: 0.9, Basis.REPEATED: 0.75, Basis.SINGLE: 0.5, Basis.MODEL: 0.4}
     assert {basis: rate_confidence(basis).value for basis in Basis} == expected
     assert rate_confidence(Basis.REPEATED, 3) == Score(0.75, ("it was observed repeatedly (3 times)",))
@@ -182,6 +182,6 @@ def test_confidence_comes_from_how_it_was_established() -> None:
         (Impact(True, 1e9, 10**12, 10**6), 1.0),
     ],
 )
-def test_importance_comes_from_what_was_affected(impact: Impact, value: float) -> None:
+def test_importance_comes_from_what_was_affected(impact: Impact, value: float):
     assert rate_importance(impact).value == value
     assert rate_importance(impact).reasons

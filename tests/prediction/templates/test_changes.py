@@ -19,7 +19,7 @@ def list_subjects(proposals: list[Proposal]) -> list[str]:
     return [proposal.subject for proposal in proposals]
 
 
-def test_a_file_is_linted_again_after_it_was_written(world: SensedWorkspace, repository: Repository) -> None:
+def test_a_file_is_linted_again_after_it_was_written(world: SensedWorkspace, repository: Repository):
     repository.write("cart.py", "3")
     touch(repository.path / "cart.py", NOW - timedelta(hours=3))
     [first] = lint(*world.sense_top())
@@ -36,7 +36,7 @@ TOKEN = "glp" + "at-" + "x7Kq2mWz9RtB4vNc8LpS"
 """Made-up secrets. They are put together here, so that no scanner takes this file for a leak."""
 
 
-def test_a_breakpoint_and_a_todo_in_one_file_are_two_subjects(world: SensedWorkspace, repository: Repository) -> None:
+def test_a_breakpoint_and_a_todo_in_one_file_are_two_subjects(world: SensedWorkspace, repository: Repository):
     repository.write("cart.py", "def total(prices):\n    breakpoint()\n    return sum(prices)\n")
     [card] = leftovers(world.sense())
     assert card.subject == "breakpoint in cart.py"
@@ -53,7 +53,7 @@ def test_a_breakpoint_and_a_todo_in_one_file_are_two_subjects(world: SensedWorks
     assert list_subjects(leftovers(world.sense())) == ["conflict marker in rates.py"]
 
 
-def test_another_secret_in_the_same_file_is_another_subject(world: SensedWorkspace, repository: Repository) -> None:
+def test_another_secret_in_the_same_file_is_another_subject(world: SensedWorkspace, repository: Repository):
     repository.write("cart.py", f'KEY = "{KEY}"\n')
     [first] = secret(world.sense())
     assert first.subject == "AWS access key in cart.py"
@@ -78,7 +78,7 @@ def test_another_secret_in_the_same_file_is_another_subject(world: SensedWorkspa
 )
 def test_a_file_that_belongs_in_no_repository_is_described(
     world: SensedWorkspace, problem: UnpushedProblem, prompt: str
-) -> None:
+):
     context = world.sense()
     inspection = replace(context.inspection, unpushed=UnpushedWork(1, committed=(problem,)))
     [card] = large_file(replace(context, inspection=inspection))

@@ -42,7 +42,7 @@ def change_last_run(runs: list[PastRun], **fields: Any) -> list[PastRun]:
 @pytest.mark.long
 def test_no_bisect_without_all_of_its_evidence(
     world: SensedWorkspace, head: str, older_commit: str, repository: Repository
-) -> None:
+):
     runs = make_red_runs(head, older_commit)
     repository.git("checkout", "-q", "-b", "side", older_commit)
     elsewhere = repository.commit("side", {"side.py": "1"})
@@ -65,7 +65,7 @@ def test_no_bisect_without_all_of_its_evidence(
 
 def test_without_a_passing_run_a_bisect_goes_back_to_the_last_tag(
     world: SensedWorkspace, head: str, repository: Repository
-) -> None:
+):
     world.runs = [PastRun(head, failing=(CART, "tests/test_tax.py::test_tax"), tree="t2")]
     repository.git("tag", "v1.2", "HEAD")
     assert bisect(*world.sense_top()) == [], "HEAD is the tag"
@@ -84,7 +84,7 @@ def test_without_a_passing_run_a_bisect_goes_back_to_the_last_tag(
 
 def test_without_a_passing_run_or_a_tag_a_bisect_goes_back_to_the_commit_of_the_test(
     world: SensedWorkspace, repository: Repository
-) -> None:
+):
     world.projects = [dataclasses.replace(world.projects[0], path="api")]
     written = repository.commit("The test", {"api/tests/test_cart.py": "1"})
     world.runs = [PastRun(written, failing=(CART,), project="api")]
@@ -100,7 +100,7 @@ def test_without_a_passing_run_or_a_tag_a_bisect_goes_back_to_the_commit_of_the_
 
 def test_a_bisect_goes_back_behind_a_head_that_changed_the_file_of_an_older_test(
     world: SensedWorkspace, repository: Repository
-) -> None:
+):
     written = repository.commit("The test", {"tests/test_cart.py": "def test_cart(): ..."})
     head = repository.commit(
         "Both", {"cart.py": "1", "tests/test_cart.py": "def test_cart(): ...\ndef test_new(): ..."}
@@ -122,7 +122,7 @@ def test_a_bisect_goes_back_behind_a_head_that_changed_the_file_of_an_older_test
 )
 def test_a_single_failing_test_is_run_alone_once(
     world: SensedWorkspace, head: str, failing: tuple[str, ...], passed: int, prompt: str | None
-) -> None:
+):
     world.runs = [PastRun(head, failing=failing, passed=passed, tree="t2")]
     assert [proposal.prompt for proposal in still_red(*world.sense_top())] == ([prompt] if prompt else [])
     world.runs += [PastRun(head, failing=(CART,), passed=0, full=False, tree="t2")]
@@ -139,7 +139,7 @@ def test_a_single_failing_test_is_run_alone_once(
 )
 def test_a_bisect_answers_whether_a_test_fails_alone(
     world: SensedWorkspace, head: str, facts: dict[str, str], later: tuple[str, ...], is_offered: bool
-) -> None:
+):
     bisected = PastRun(head, failing=(CART,), passed=0, full=False, tree="t1", session_id="ses_1", changed=False)
     last = PastRun(head, failing=(CART,), tree="t2", ran_at=bisected.ran_at + timedelta(minutes=9))
     passed = PastRun(head, durations=((CART, 0.1),), tree="t3", ran_at=bisected.ran_at + timedelta(minutes=5))
@@ -150,7 +150,7 @@ def test_a_bisect_answers_whether_a_test_fails_alone(
 
 def test_a_history_that_takes_too_long_to_search_prevents_only_the_bisect(
     world: SensedWorkspace, head: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+):
     world.runs = [PastRun(head, failing=(CART,))]
     run = Git.run
 
@@ -167,7 +167,7 @@ def test_a_history_that_takes_too_long_to_search_prevents_only_the_bisect(
 @pytest.mark.long
 def test_a_bisect_of_the_same_head_is_not_offered_again(
     world: SensedWorkspace, repository: Repository, head: str, older_commit: str
-) -> None:
+):
     repository.git("tag", "v1.2", "HEAD~1")
     answer = PastRun(head, failing=(CART,), tree="t2", full=False, passed=0, session_id="ses_1")
     for runs in ([PastRun(head, failing=(CART,), tree="t2")], make_red_runs(head, older_commit)):
@@ -182,9 +182,7 @@ def test_a_bisect_of_the_same_head_is_not_offered_again(
     assert get_only(bisect(*world.sense_top()))
 
 
-def test_a_lock_file_card_is_as_old_as_the_change_of_its_manifest(
-    world: SensedWorkspace, repository: Repository
-) -> None:
+def test_a_lock_file_card_is_as_old_as_the_change_of_its_manifest(world: SensedWorkspace, repository: Repository):
     lock = '{"name": "web", "lockfileVersion": 3, "packages": {"": {"name": "web", "dependencies": {}}}}\n'
     for folder in ("", "web/"):
         repository.write(f"{folder}package.json", '{"name": "web"}\n')

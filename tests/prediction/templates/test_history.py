@@ -26,7 +26,7 @@ BERLIN = ZoneInfo("Europe/Berlin")
         ("Versions of the schema are kept", False), ("1.5x faster cart", False), ("Merged carts keep coupons", False),
     ],
 )  # fmt: skip
-def test_a_commit_that_only_releases_is_known_by_its_subject(subject: str, routine: bool) -> None:
+def test_a_commit_that_only_releases_is_known_by_its_subject(subject: str, routine: bool):
     assert (ROUTINE_SUBJECT.match(subject) is not None) is routine
 
 
@@ -38,17 +38,17 @@ def test_a_commit_that_only_releases_is_known_by_its_subject(subject: str, routi
         (datetime(2026, 1, 5, 23, 59, tzinfo=UTC), datetime(2026, 1, 5, 5, tzinfo=UTC)),
     ],
 )
-def test_a_working_day_begins_at_five(at: datetime, begin: datetime) -> None:
+def test_a_working_day_begins_at_five(at: datetime, begin: datetime):
     assert find_day_begin(at) == begin
 
 
-def test_a_working_day_begins_at_five_also_when_the_clocks_change() -> None:
+def test_a_working_day_begins_at_five_also_when_the_clocks_change():
     begin = find_day_begin(datetime(2026, 10, 25, 19, tzinfo=BERLIN))
     assert begin.isoformat() == "2026-10-25T05:00:00+01:00"
     assert find_day_begin(begin - timedelta(hours=1)).isoformat() == "2026-10-24T05:00:00+02:00"
 
 
-def test_a_meeting_is_prepared_for_an_hour_before(repository: Repository) -> None:
+def test_a_meeting_is_prepared_for_an_hour_before(repository: Repository):
     commit_at(repository, "round the cart", {"cart.py": "1"}, NOW - timedelta(hours=20))
     world = SensedWorkspace(repository.path)
     context = world.sense()

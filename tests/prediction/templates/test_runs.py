@@ -23,7 +23,7 @@ def make_measured_run(head: str, hours: int, seconds: float) -> PastRun:
     return PastRun(head, ran_at=NOW - timedelta(hours=hours), durations=((TEST, seconds),))
 
 
-def test_the_same_changes_make_the_same_card(world: SensedWorkspace, repository: Repository, head: str) -> None:
+def test_the_same_changes_make_the_same_card(world: SensedWorkspace, repository: Repository, head: str):
     world.runs = [PastRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"))]
     repository.write("tax.py", "2")
     first = get_only(run_tests(*world.sense_top()))
@@ -34,9 +34,7 @@ def test_the_same_changes_make_the_same_card(world: SensedWorkspace, repository:
     assert get_only(run_tests(*world.sense_top())).fingerprint != first.fingerprint
 
 
-def test_more_than_50_changed_files_run_the_whole_suite(
-    world: SensedWorkspace, repository: Repository, head: str
-) -> None:
+def test_more_than_50_changed_files_run_the_whole_suite(world: SensedWorkspace, repository: Repository, head: str):
     world.runs = [PastRun(head, tree=repository.git("rev-parse", "HEAD^{tree}"))]
     for number in range(51):
         repository.write(f"many/m{number}.py", "1")
@@ -48,7 +46,7 @@ def test_more_than_50_changed_files_run_the_whole_suite(
 
 def test_failing_ci_offers_a_run_here(
     world: SensedWorkspace, repository: Repository, head: str, tmp_path: Path, clock: FakeClock
-) -> None:
+):
     repository.git("remote", "add", "origin", "git@github.com:shop/cart.git")
     repository.git("checkout", "-q", "-b", "feature/x")
     world.github = GitHub(clock, make_answering_gh(tmp_path))
@@ -70,7 +68,7 @@ def test_failing_ci_offers_a_run_here(
 )
 def test_a_test_is_slower_when_it_took_twice_as_long_in_the_last_two_runs(
     repository: Repository, times: tuple[float, ...], expected: str
-) -> None:
+):
     first = commit_at(repository, "one", {"cart.py": "1"}, NOW - timedelta(hours=30))
     second = commit_at(repository, "two", {"cart.py": "2"}, NOW - timedelta(hours=3))
     world = SensedWorkspace(repository.path)

@@ -44,7 +44,7 @@ def propose_when_busy(world: SensedWorkspace, repository: Repository) -> list[Pr
     return propose_all(world.sense())
 
 
-def test_the_evidence_of_a_proposal_is_what_it_arises_from(world: SensedWorkspace, repository: Repository) -> None:
+def test_the_evidence_of_a_proposal_is_what_it_arises_from(world: SensedWorkspace, repository: Repository):
     evidence = {
         proposal.kind: {signal.name: signal.evidence for signal in proposal.signals if signal.relevance}
         for proposal in propose_when_busy(world, repository)
@@ -58,7 +58,7 @@ def test_the_evidence_of_a_proposal_is_what_it_arises_from(world: SensedWorkspac
     assert times == [("evening: summarise the day",)]
 
 
-def test_every_proposal_has_what_a_card_needs(world: SensedWorkspace, repository: Repository) -> None:
+def test_every_proposal_has_what_a_card_needs(world: SensedWorkspace, repository: Repository):
     proposals = propose_when_busy(world, repository)
     assert len({proposal.kind for proposal in proposals}) >= 6
     assert len({proposal.fingerprint for proposal in proposals}) == len(proposals)
@@ -78,21 +78,21 @@ def test_every_proposal_has_what_a_card_needs(world: SensedWorkspace, repository
 
 
 @pytest.mark.long
-def test_fingerprints_do_not_depend_on_the_time(world: SensedWorkspace, repository: Repository) -> None:
+def test_fingerprints_do_not_depend_on_the_time(world: SensedWorkspace, repository: Repository):
     before = {proposal.kind: proposal.fingerprint for proposal in propose_when_busy(world, repository)}
     world.now += timedelta(hours=4)
     after = {proposal.kind: proposal.fingerprint for proposal in propose_all(world.sense())}
     assert after == before
 
 
-def test_a_related_task_lends_its_channel(world: SensedWorkspace, repository: Repository) -> None:
+def test_a_related_task_lends_its_channel(world: SensedWorkspace, repository: Repository):
     proposed = {proposal.kind: proposal for proposal in propose_when_busy(world, repository)}
     for kind in ("lint", "check_clean_head"):
         assert proposed[kind].channel == "garden"
         assert proposed[kind].task_id is None, "what is only related to a task does not do it"
 
 
-def test_hostile_names_neither_reach_the_screen_nor_a_parameter(world: SensedWorkspace, repository: Repository) -> None:
+def test_hostile_names_neither_reach_the_screen_nor_a_parameter(world: SensedWorkspace, repository: Repository):
     repository.commit("evil \x1b]0;gone\x07 subject\x1b[2J", {"bad\x1b[31m.py": "1", "-rf.py": "1", "ok.py": "1"})
     repository.git("tag", "v1\u202e2", "HEAD~1")
     repository.write("bad\x1b[31m.py", "2")
@@ -117,7 +117,7 @@ def test_hostile_names_neither_reach_the_screen_nor_a_parameter(world: SensedWor
 
 
 @pytest.mark.parametrize("name", ["", "-x", " x", "x ", "a\nb", "a\x1bb", "a\u202eb", "caf\udce9"])
-def test_a_name_that_is_hidden_broken_or_an_option_becomes_no_parameter(name: str) -> None:
+def test_a_name_that_is_hidden_broken_or_an_option_becomes_no_parameter(name: str):
     assert not is_usable(name)
     assert is_usable_path(name) == (name == "-x")
 
@@ -157,7 +157,7 @@ def make_branch_without_commit(repository: Repository, age: timedelta) -> None:
 )
 def test_waiting_work_is_proposed_at_this_age_and_not_a_minute_sooner(
     repository: Repository, make: Callable[[Repository, timedelta], None], kind: str, age: timedelta
-) -> None:
+):
     commit_at(repository, "one", {"cart.py": "1"}, NOW - 90 * DAY)
     make(repository, age)
 
@@ -170,7 +170,7 @@ def test_waiting_work_is_proposed_at_this_age_and_not_a_minute_sooner(
 
 @pytest.mark.long
 @pytest.mark.parametrize("other", ["tax", "größe/neu"])
-def test_each_merge_is_a_subject_of_its_own(world: SensedWorkspace, repository: Repository, other: str) -> None:
+def test_each_merge_is_a_subject_of_its_own(world: SensedWorkspace, repository: Repository, other: str):
     repository.git("checkout", "-q", "-b", other)
     repository.commit("Theirs", {"cart.py": "theirs\n", "b.py": "theirs\n"})
     repository.git("checkout", "-q", "main")

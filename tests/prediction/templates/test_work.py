@@ -22,7 +22,7 @@ def make_task(world: SensedWorkspace, name: str, age: timedelta, **fields: Any) 
 
 
 @pytest.mark.parametrize("age, kind", [(timedelta(days=7, seconds=-1), OPEN_TASK), (timedelta(days=7), STALE_TASK)])
-def test_a_task_without_a_change_for_seven_days_is_stale(world: SensedWorkspace, age: timedelta, kind: str) -> None:
+def test_a_task_without_a_change_for_seven_days_is_stale(world: SensedWorkspace, age: timedelta, kind: str):
     world.tasks = [make_task(world, "stock", timedelta(days=1), source="session"), make_task(world, "cart", age)]
     (card,) = open_task(world.sense())
     assert (card.kind, card.task_id, card.prompt, card.flow) == (kind, "task_cart", "Rework the cart", None)
@@ -32,7 +32,7 @@ def test_a_task_without_a_change_for_seven_days_is_stale(world: SensedWorkspace,
     assert signal.evidence == ("“Rework the cart”, unchanged since 29 December 2025",)
 
 
-def test_stale_tasks_come_first_then_needed_ones_and_at_most_three(world: SensedWorkspace) -> None:
+def test_stale_tasks_come_first_then_needed_ones_and_at_most_three(world: SensedWorkspace):
     stale = [make_task(world, f"stale{days}", timedelta(days=days)) for days in (8, 30)]
     needed = make_task(world, "schema", timedelta(hours=1))
     waiting = make_task(world, "release", timedelta(days=9), needs=("task_schema",), waits_for=("task_schema",))
@@ -46,7 +46,7 @@ def test_stale_tasks_come_first_then_needed_ones_and_at_most_three(world: Sensed
     assert "“Rework the release” waits for it" in cards[2].reasoning
 
 
-def test_a_task_that_names_a_flow_runs_it_and_says_how_it_failed_last(world: SensedWorkspace) -> None:
+def test_a_task_that_names_a_flow_runs_it_and_says_how_it_failed_last(world: SensedWorkspace):
     world.tasks = [
         make_task(world, "x", timedelta(hours=1), title="run the tests", note="failed: 2 tests", session_id="ses_1")
     ]
@@ -55,7 +55,7 @@ def test_a_task_that_names_a_flow_runs_it_and_says_how_it_failed_last(world: Sen
     assert card.reasoning == "On the task board since 08:30. The last try: failed: 2 tests."
 
 
-def test_no_card_for_tasks_of_another_workspace_of_sessions_or_running_ones(world: SensedWorkspace) -> None:
+def test_no_card_for_tasks_of_another_workspace_of_sessions_or_running_ones(world: SensedWorkspace):
     world.tasks = [
         make_task(world, "a", HOUR, workspace="/other"),
         make_task(world, "b", HOUR, source="session"),
@@ -64,14 +64,14 @@ def test_no_card_for_tasks_of_another_workspace_of_sessions_or_running_ones(worl
     assert open_task(world.sense()) == []
 
 
-def test_a_task_of_no_workspace_is_offered_in_the_first_workspace(world: SensedWorkspace) -> None:
+def test_a_task_of_no_workspace_is_offered_in_the_first_workspace(world: SensedWorkspace):
     world.tasks = [make_task(world, "taxes", timedelta(hours=1), workspace="")]
     context = world.sense()
     assert [proposal.task_id for proposal in open_task(context)] == ["task_taxes"]
     assert open_task(replace(context, is_first=False)) == []
 
 
-def test_a_heartbeat_task_is_offered_also_where_git_cannot_be_read(world: SensedWorkspace) -> None:
+def test_a_heartbeat_task_is_offered_also_where_git_cannot_be_read(world: SensedWorkspace):
     world.tasks = [make_task(world, "cart", timedelta(0), source="heartbeat"), make_task(world, "docs", timedelta(0))]
     (world.path / ".git" / "HEAD").write_text("not a commit")
     context = world.sense()
@@ -82,7 +82,7 @@ def test_a_heartbeat_task_is_offered_also_where_git_cannot_be_read(world: Sensed
 WORK = LearnedWork("check_release", "Run git status, then pytest tests", NOW - timedelta(days=1))
 
 
-def test_a_learned_flow_is_offered_for_a_commit_that_it_did_not_run_on(world: SensedWorkspace) -> None:
+def test_a_learned_flow_is_offered_for_a_commit_that_it_did_not_run_on(world: SensedWorkspace):
     (proposal,) = propose_learned(world.sense(), [WORK])
     assert (proposal.kind, proposal.flow, proposal.parameters) == ("check_release", "check_release", {})
     assert proposal.prompt == "Run git status, then pytest tests"
@@ -95,7 +95,7 @@ def test_a_learned_flow_is_offered_for_a_commit_that_it_did_not_run_on(world: Se
     assert "It ran last" in later_proposal.reasoning
 
 
-def test_a_learned_flow_is_offered_only_in_its_own_workspace(world: SensedWorkspace) -> None:
+def test_a_learned_flow_is_offered_only_in_its_own_workspace(world: SensedWorkspace):
     context = world.sense()
     assert propose_learned(context, [replace(WORK, workspace="/other")]) == []
     assert len(propose_learned(context, [replace(WORK, workspace=context.workspace)])) == 1
