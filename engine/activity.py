@@ -36,7 +36,7 @@ from engine.model import (
     Waiting,
 )
 from engine.model.adaptation import CandidateStatus
-from engine.model.text import count
+from engine.model.text import count, failures
 from engine.safety.content import find_objection
 from engine.storage import state
 from engine.storage.database import Database, Transaction
@@ -206,10 +206,13 @@ def make_waiting_entries(
 
 
 def _make_landing_question(change: ChangeSet) -> str:
+    """What waits for a decision about changes. What their tests say comes first, because a title may be long."""
     again = " again" if change.state is ChangeState.UNDONE else ""
     if not change.landable_files:
         return f"copy or discard {count(len(change.files), 'file')} that cannot be landed: {change.title}"
-    return f"land {count(len(change.landable_files), 'file')}{again}? {change.title}"
+    check = change.check
+    warning = f"{failures(check.failed, check.errors)}: " if check and check.has_new_failures else ""
+    return f"{warning}land {count(len(change.landable_files), 'file')}{again}? {change.title}"
 
 
 def _make_interrupted_entries(

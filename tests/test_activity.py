@@ -23,6 +23,7 @@ from engine.clock import FakeClock
 from engine.model import (
     ChangeSet,
     ChangeState,
+    CheckResult,
     FileChange,
     PermissionRequest,
     RailVerdict,
@@ -174,6 +175,18 @@ def test_a_permission_comes_before_what_waits_longer():
 def test_only_files_that_can_be_landed_are_to_be_landed(refused: tuple[str, ...], question: str):
     files = tuple(FileChange(f"{number}", "added", 1, 0, refused=reason) for number, reason in enumerate(refused))
     [entry] = make_waiting_entries([replace(CHANGE, files=files)], [], [], NOW)
+    assert entry.title == f"{question} {CHANGE.title}"
+
+
+@pytest.mark.parametrize(
+    "failed_before, question",
+    [(None, "1 test failed: land 1 file?"), (("test_total",), "land 1 file?")],
+    ids=["by the changes, or not known", "before as well"],
+)
+def test_changes_whose_tests_fail_say_so_first(failed_before: tuple[str, ...] | None, question: str):
+    check = CheckResult("pytest", 1, 1, failing=("test_total",), failed_before=failed_before)
+    files = (FileChange("cart.py", "modified", 1, 0),)
+    [entry] = make_waiting_entries([replace(CHANGE, files=files, check=check)], [], [], NOW)
     assert entry.title == f"{question} {CHANGE.title}"
 
 
