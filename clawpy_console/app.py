@@ -431,6 +431,8 @@ class Presence:
 
     def __init__(self, app: Console) -> None:
         self._app = app
+        self._active_at: datetime | None = None
+        """The time of the last key or click, or of the greeting."""
         self._blurred_at: datetime | None = None
         self._reported_at: datetime | None = None
         self._is_greeting = False
@@ -440,6 +442,7 @@ class Presence:
     def greet(self) -> None:
         """Show the hints of a first run, or what happened since the last quit. Called once, after the first reading."""
         app, saved = self._app, self._app.last.saved_at
+        self._active_at = app.now()
         if not app.last.welcomed:
             self._show_first_steps()
         if saved is not None and app.now() - saved > ABSENCE:
@@ -460,10 +463,14 @@ class Presence:
         )
 
     def note_activity(self, key: str) -> None:
-        """Note a key, or a click ("" as the key), and report it to the engine at most twice a minute."""
+        """Note a key, or a click ("" as the key), and report it to the engine at most twice a minute. The first one
+        after an absence shows what happened: many terminals do not say that they lost the focus."""
         app = self._app
         now = app.now()
-        if self._is_greeting and (app.last.welcomed or key == "escape"):
+        active_at, self._active_at = self._active_at, now
+        if active_at is not None and now - active_at > ABSENCE:
+            self._show_absence(active_at)
+        elif self._is_greeting and (app.last.welcomed or key == "escape"):
             self._greet([])
         if app.greeted and key == "escape" and not app.last.welcomed:
             app.update_last_screen(welcomed=True)
@@ -485,6 +492,7 @@ class Presence:
         blurred_at, self._blurred_at = self._blurred_at, None
         if blurred_at is not None and self._app.now() - blurred_at > ABSENCE:
             self._show_absence(blurred_at)
+            self._active_at = self._app.now()
 
     def _show_absence(self, since: datetime) -> None:
         from clawpy_console.screens.mission_panes import read_absence_lines

@@ -115,3 +115,22 @@ async def test_a_summary_after_an_absence_stays_until_a_key(home: Home, engine: 
     save_last_screen(home.last_screen, since)
     words = ("While you were away, 3h", "done", "approved", "dismissed", "2 learnings promoted", "spent")
     await play(make_console(home, lambda: engine), sees(*words), press("y"), hides("While you were away"))
+
+
+async def test_the_first_key_after_an_absence_shows_what_happened(home: Home, engine: StandIn):
+    save_last_screen(home.last_screen, LastScreen(AppState(), welcomed=True, saved_at=NOW))
+
+    def let_hours_pass(app: ConsoleApp) -> None:
+        app.now = lambda: NOW + timedelta(hours=9)
+
+    await play(
+        make_console(home, lambda: engine),
+        sees("CARDS"),
+        press("j"),
+        hides("While you were away"),
+        let_hours_pass,
+        press("j"),
+        sees("While you were away, 9h"),
+        press("j"),
+        hides("While you were away"),
+    )
