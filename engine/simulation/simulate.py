@@ -1,36 +1,28 @@
-"""Opens the real engine in a temporary home, simulates days in it, and reports on them, for `clawpy simulate`.
+"""Simulates days in a temporary home, and reports on them, for `clawpy simulate`.
 
 The report is a document that can be written as JSON. Nothing in it depends on the machine or its clock.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from engine import git
-from engine.clock import FakeClock
-from engine.config import Settings
-from engine.engine import Engine, open_engine
-from engine.frozen import frozen
+from engine.engine import Engine
 from engine.git.environment import get_temporary_folder
 from engine.hierarchy.bubbles import GATES
-from engine.home import Home
 from engine.model import (
     BubbleState,
     Card,
     DecidedBy,
     LogEntry,
     Outcome,
-    Randomness,
     Refusal,
     SessionState,
     SessionView,
@@ -40,29 +32,15 @@ from engine.model import (
     group_pairs,
 )
 from engine.safety.pipeline import RAIL_ORDER
-from engine.services import Overrides
 from engine.simulation.month import Observations, SimulatedMonth
 from engine.simulation.operator import SimulatedOperator
-from engine.simulation.world import SimulatedContexts, SimulatedProject, SimulatedRunner, SimulatedSandbox
+from engine.simulation.world import FIRST_DAY, open_world
 
-FIRST_DAY = datetime(2026, 1, 5, tzinfo=UTC)
-"""Midnight of a Monday. Local time is UTC, so that the zone of the machine does not matter."""
-
-PROJECTS = ("shop",)
 MAX_DAYS = 366
-
-CONFIG = """\
-autonomousModeEnabled = true
-crossPollCostCapPerDay = 5.0
-crossPollCostCapPerMonth = 40.0
-maxRunningSessions = 1
-
-[production]
-paths = ["deploy/*"]
-"""
-"""The cost caps are lower than the defaults, so that a month reaches them, and one folder is production."""
+"""Maximum number of days that are simulated."""
 
 NO_LIMIT = 1_000_000
+"""More cards, entries and sessions than there are."""
 
 SIMULATED = (
     "the clock, chance, and the operator",
@@ -86,7 +64,7 @@ def simulate(days: int = 30, seed: int = 1) -> dict[str, Any]:
         operator = SimulatedOperator(world.engine, world.projects, random.Random(f"{seed}/operator"))
         month = SimulatedMonth(world.engine, world.clock, operator, world.runner, seed)
         observed = _run_in_thread(month, days)
-        return make_document(world.engine, observed, days=days, seed=seed, begin=FIRST_DAY)
+        return make_document(world.engine, observed, days=days, seed=seed)
 
 
 def _run_in_thread(month: SimulatedMonth, days: int) -> Observations:
@@ -100,55 +78,7 @@ def _run_in_thread(month: SimulatedMonth, days: int) -> Observations:
             raise
 
 
-@frozen
-class SimulatedWorld:
-    """A real engine, and the simulated parts around it."""
-
-    engine: Engine
-    clock: FakeClock
-    projects: list[SimulatedProject]
-    runner: SimulatedRunner
-
-
-@contextmanager
-def open_world(folder: Path, seed: int, *, config: str = CONFIG) -> Iterator[SimulatedWorld]:
-    """Open a real engine in `folder` with a simulated world."""
-    home, clock = Home.locate(folder / "home"), FakeClock(FIRST_DAY)
-    workspaces = [os.path.realpath(folder / name) for name in PROJECTS]
-    for workspace in workspaces:
-        Path(workspace).mkdir(exist_ok=True)
-        git.create_repository(Path(workspace))
-    home.config.mkdir(parents=True, exist_ok=True)
-    acting = "".join(f'\n[workspaces.{_quote_toml(workspace)}]\nautonomy = "act"\n' for workspace in workspaces)
-    # The simulated runner also runs text prompts, so that no model, key or network is needed.
-    acting += "".join(f'\n[channels.{name}]\nrunner = "flow"\n' for name in Settings().channels)
-    home.config_file.write_text(config + acting, encoding="utf-8")
-    projects = {workspace: SimulatedProject.begin(workspace, clock.now()) for workspace in workspaces}
-    runner = SimulatedRunner(clock, projects, seed)
-    contexts = SimulatedContexts(projects, clock)
-    engine = open_engine(
-        home,
-        workspaces=workspaces,
-        clock=clock,
-        randomness=Randomness(seed),
-        start_schedule=False,
-        overrides=Overrides(
-            runners=(runner,), contexts=contexts, sandbox=SimulatedSandbox(), throw_away=True,
-            unreachable=True,
-        ),
-    )  # fmt: skip
-    engine.sessions.store.observe_end(contexts.session_ended)
-    try:
-        yield SimulatedWorld(engine, clock, list(projects.values()), runner)
-    finally:
-        engine.close()
-
-
-def _quote_toml(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def make_document(engine: Engine, observed: Observations, *, days: int, seed: int, begin: datetime) -> dict[str, Any]:
+def make_document(engine: Engine, observed: Observations, *, days: int, seed: int) -> dict[str, Any]:
     """The report on all simulated days. Money is in dollars, and times are in ISO format."""
     cards = engine.cards.list_recent(NO_LIMIT)
     log = engine.safety.log(NO_LIMIT)[::-1]
@@ -157,7 +87,7 @@ def make_document(engine: Engine, observed: Observations, *, days: int, seed: in
     return {
         "days": days,
         "seed": seed,
-        "from": begin.isoformat(),
+        "from": FIRST_DAY.isoformat(),
         "real": REAL,
         "madeUp": list(SIMULATED),
         "cards": _count_cards(cards),
@@ -178,7 +108,7 @@ def make_document(engine: Engine, observed: Observations, *, days: int, seed: in
             "caps": {window: dollars(cap) for window, cap in engine.safety.costs.state().caps.items()},
             "endedByCap": _list_ended_by_cap(sessions),
         },
-        "perDay": [_describe_day(number, begin, cards, log, sessions, observed) for number in range(days)],
+        "perDay": [_describe_day(number, cards, log, sessions, observed) for number in range(days)],
         "blocked": [_describe_blocked(entry) for entry in blocked],
     }
 
@@ -274,13 +204,12 @@ def _describe_blocked(entry: LogEntry) -> dict[str, Any]:
 
 def _describe_day(
     number: int,
-    begin: datetime,
     cards: Sequence[Card],
     log: Sequence[LogEntry],
     sessions: Sequence[SessionView],
     observed: Observations,
 ) -> dict[str, Any]:
-    start = begin + timedelta(days=number)
+    start = FIRST_DAY + timedelta(days=number)
     end = start + timedelta(days=1)
 
     def within(at: datetime | None) -> bool:

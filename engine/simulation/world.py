@@ -1,18 +1,22 @@
-"""The simulated world around the engine: repositories, the contexts that are read from them (SPEC 2.1), and the sandbox
+"""A real engine in a simulated world: repositories, the contexts that are read from them (SPEC 2.1), and the sandbox
 and the runner of sessions, which carry out nothing.
 """
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from engine.clock import Clock
+from engine.clock import Clock, FakeClock
+from engine.config import Settings
+from engine.engine import Engine, open_engine
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import Place
 from engine.execution.runners.flow_runner import edit_parameters
@@ -21,9 +25,12 @@ from engine.execution.runners.runner import RunnerResult
 from engine.execution.runners.toolchains import project_tools, projects
 from engine.execution.runners.toolchains.tool_table import LINTERS, TEST_RUNNERS
 from engine.execution.sandbox import Confinement, Sandbox
+from engine.frozen import frozen
+from engine.git import create_repository
 from engine.git.history import Commit
 from engine.git.state import Branch, FileState, GitState, Touch
-from engine.model import MICRO, Assignment, CheckResult, Refusal, RunnerInfo, SessionView
+from engine.home import Home
+from engine.model import MICRO, Assignment, CheckResult, Randomness, Refusal, RunnerInfo, SessionView
 from engine.prediction.context import ChangedFile, Part, WorkspaceContext, find_files_changed_since
 from engine.prediction.signals import (
     OurWrite,
@@ -34,6 +41,7 @@ from engine.prediction.signals import (
     make_tasks_signal,
     make_time_signal,
 )
+from engine.services import Overrides
 from engine.storage.database import Transaction
 from engine.storage.validation_runs import ValidationRun
 
@@ -354,3 +362,68 @@ class SimulatedRunner:
                 f"ruff: {findings} findings in 2 files", facts={"rules": {"F401": findings}, **following}
             )
         return RunnerResult("made up", facts=following)
+
+
+FIRST_DAY = datetime(2026, 1, 5, tzinfo=UTC)
+"""Midnight of a Monday. Local time is UTC, so that the zone of the machine does not matter."""
+
+PROJECTS = ("shop",)
+"""The names of the repositories."""
+CONFIG = """\
+autonomousModeEnabled = true
+crossPollCostCapPerDay = 5.0
+crossPollCostCapPerMonth = 40.0
+maxRunningSessions = 1
+
+[production]
+paths = ["deploy/*"]
+"""
+"""The cost caps are lower than the defaults, so that a month reaches them, and one folder is production."""
+
+
+@frozen
+class SimulatedWorld:
+    """A real engine, and the simulated parts around it."""
+
+    engine: Engine
+    clock: FakeClock
+    projects: list[SimulatedProject]
+    runner: SimulatedRunner
+
+
+@contextmanager
+def open_world(folder: Path, seed: int, *, config: str = CONFIG) -> Iterator[SimulatedWorld]:
+    """Open a real engine in `folder` with a simulated world."""
+    home, clock = Home.locate(folder / "home"), FakeClock(FIRST_DAY)
+    workspaces = [os.path.realpath(folder / name) for name in PROJECTS]
+    for workspace in workspaces:
+        Path(workspace).mkdir(exist_ok=True)
+        create_repository(Path(workspace))
+    home.config.mkdir(parents=True, exist_ok=True)
+    acting = "".join(f'\n[workspaces.{_quote_toml(workspace)}]\nautonomy = "act"\n' for workspace in workspaces)
+    # The simulated runner also runs text prompts, so that no model, key or network is needed.
+    acting += "".join(f'\n[channels.{name}]\nrunner = "flow"\n' for name in Settings().channels)
+    home.config_file.write_text(config + acting, encoding="utf-8")
+    projects = {workspace: SimulatedProject.begin(workspace, clock.now()) for workspace in workspaces}
+    runner = SimulatedRunner(clock, projects, seed)
+    contexts = SimulatedContexts(projects, clock)
+    engine = open_engine(
+        home,
+        workspaces=workspaces,
+        clock=clock,
+        randomness=Randomness(seed),
+        start_schedule=False,
+        overrides=Overrides(
+            runners=(runner,), contexts=contexts, sandbox=SimulatedSandbox(), throw_away=True,
+            unreachable=True,
+        ),
+    )  # fmt: skip
+    engine.sessions.store.observe_end(contexts.session_ended)
+    try:
+        yield SimulatedWorld(engine, clock, list(projects.values()), runner)
+    finally:
+        engine.close()
+
+
+def _quote_toml(text: str) -> str:
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -24,8 +24,7 @@ from engine.execution.runners.runner import RunnerResult
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, Randomness, Refusal, SessionView, Source
 from engine.safety.pipeline import CrosspollLog
 from engine.services import Overrides
-from engine.simulation.simulate import open_world
-from engine.simulation.world import SimulatedSandbox
+from engine.simulation.world import SimulatedSandbox, open_world
 from engine.storage.database import Transaction
 from tests.safety import oracle
 from tests.safety.execution_checks import ExecutionChecks, MachineState, coverage_counts

@@ -16,7 +16,8 @@ from clawpy_console.cli.printing import render_document
 from engine.autonomy.autonomy import ACT_JOB, STATE_JOB
 from engine.execution.sessions import Sessions
 from engine.model import Refusal
-from engine.simulation.simulate import open_world, simulate
+from engine.simulation.simulate import simulate
+from engine.simulation.world import open_world
 
 
 @pytest.fixture(scope="module")
