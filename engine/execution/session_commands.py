@@ -1,7 +1,8 @@
 """Runs the commands of one session: lets the content filter judge each, confines it in the sandbox, and writes it with
 its output into the transcript, without secrets (SPEC 3.5, 3.8, 11.1).
 
-`LiveSession` has one `SessionCommands`. Flows, tools and coding agents run everything through it.
+`LiveSession` has one `SessionCommands`. Flows, tools and coding agents run everything through it. It begins with
+`make_initial_confinement`, and its confinement changes when the session's folder is opened.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import field, replace
 from enum import Enum, auto
 from pathlib import Path
 
+from engine.config import Settings
 from engine.execution.processes import FinishedCommand, Processes, ProcessesClosed
 from engine.execution.runners.flow import (
     MAX_OUTPUT_CHARS,
@@ -28,10 +30,11 @@ from engine.execution.runners.flow import (
 from engine.execution.runners.toolchains.tool_table import MissingItem, find_usual_fix
 from engine.execution.sandbox import Confinement, Sandbox
 from engine.execution.sandbox.host_gate import HostGate
-from engine.execution.sandbox.host_paths import make_session_environment
+from engine.execution.sandbox.host_paths import find_secret_places, link_tools, make_session_environment
 from engine.execution.transcripts import LineSplitter, Tail
 from engine.frozen import frozen
 from engine.git import Git
+from engine.home import Home
 from engine.model import RailVerdict, Verdict, sanitise
 from engine.model.secrets import Redactor
 from engine.model.text import seconds_in_words
@@ -252,3 +255,23 @@ def _program_exists(program: Path, confinement: Confinement) -> bool:
         if program.is_relative_to(inside):
             return os.path.lexists(source / program.relative_to(inside))
     return program.is_file()
+
+
+def make_initial_confinement(scratch: Path, workspace: str, settings: Settings, home: Home) -> Confinement:
+    """The confinement of a session before its folder is opened. It may read the operator's tree, and has folders of its
+    own below `scratch`, which are made here. Raises OSError."""
+    workspace_settings = settings.workspace(workspace)
+    confinement = Confinement(
+        folder=Path(workspace),
+        scratch=scratch,
+        caches=scratch / "caches",
+        tree=Path(workspace),
+        readable=tuple(Path(place).expanduser() for place in workspace_settings.readable),
+        hidden=find_secret_places(home),
+        network=workspace_settings.network,
+        hosts=workspace_settings.hosts,
+        variables=workspace_settings.environment,
+    )
+    confinement.make()
+    link_tools(confinement.home)
+    return confinement

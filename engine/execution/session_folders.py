@@ -14,30 +14,23 @@ from enum import Enum, auto
 from functools import partial
 from pathlib import Path
 
-from engine.config import Settings, SettingsSource
+from engine.config import SettingsSource
 from engine.execution.changesets import CapturedChanges, ChangeSets
 from engine.execution.housekeeping import Caches
 from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CannotRun, Place, RetryLater, RunScope
 from engine.execution.runners.toolchains.installing import install_into_worktree
-from engine.execution.sandbox import Confinement
-from engine.execution.sandbox.host_paths import find_secret_places, link_tools
-from engine.execution.sandbox.mounts import list_written_files
 from engine.execution.session_store import CHANGES_WAIT, SessionRow, WriteChanges, attach_changes, get_continued_session
 from engine.execution.trees import Snapshot, take_snapshot
 from engine.execution.worktrees import Worktree
 from engine.frozen import frozen
 from engine.git import Git
-from engine.home import Home
-from engine.model import UNDONE, ChangeState, CheckResult, Refusal, SessionState, SessionView, sanitise
+from engine.model import UNDONE, ChangeState, CheckResult, Refusal, SessionState, SessionView
 from engine.model.text import count
 from engine.storage.database import Database, Transaction
 from engine.storage.validation_runs import ValidationRuns
 
 log = logging.getLogger(__name__)
-
-MAX_NAMED_FILES = 50
-"""Maximum number of discarded files in the transcript of a check."""
 
 UNKNOWN_FILES = Snapshot("", "", False)
 """Stands for a snapshot that git could not take."""
@@ -116,7 +109,7 @@ class SessionFolders:
         self, live: LiveSession, view: SessionView, place: Place, *, for_agent: bool = False
     ) -> Iterator[SessionFolder]:
         """Open the folder for a session whose work asks for `place`. A worktree is prepared by the workspace's `setup`,
-        and stays after a success until `keep`.
+        and stays after a success until `capture`.
 
         The worktree `for_agent` gets the project's packages, if the workspace's settings allow it. Its changes are
         stored even when the session fails, for example at a limit, by a lost provider, a stop or a crash. They are not
@@ -146,7 +139,7 @@ class SessionFolders:
                     stack.enter_context(self._share_caches(live, folder))
             yield folder
 
-    def keep(
+    def capture(
         self,
         live: LiveSession,
         view: SessionView,
@@ -168,13 +161,13 @@ class SessionFolders:
         captured = None
         if folder.worktree is not None and folder.place is Place.CHANGE_SET:
             captured = self._changes.capture(folder.worktree)
-        check = check and check.for_storage(live.remove_secrets)
+        stored_check = None if check is None else check.for_storage(live.remove_secrets)
         record_run: Callable[[Transaction], object] | None = None
-        if check is not None and scope is not None:
+        if stored_check is not None and scope is not None:
             files = folder.capture_tested_files()
             record_run = partial(
                 self._runs.record,
-                check=check,
+                check=stored_check,
                 session_id=view.id,
                 workspace=view.workspace,
                 project=scope.project,
@@ -188,7 +181,7 @@ class SessionFolders:
         def write(tx: Transaction) -> str:
             if record_run is not None:
                 record_run(tx)
-            return self._store_changes(tx, captured, view, folder.continues, check)
+            return self._store_changes(tx, captured, view, folder.continues, stored_check)
 
         live.check_running()
         if captured is None and folder.worktree is not None:
@@ -331,35 +324,6 @@ class SessionFolders:
     def _discard_worktree(self, live: LiveSession) -> None:
         self._worktrees.remove(live.id)
         self._worktrees.release(Path(live.assignment.workspace), live.id)
-
-
-def make_initial_confinement(scratch: Path, workspace: str, settings: Settings, home: Home) -> Confinement:
-    """The confinement of a session before its folder is opened. It may read the operator's tree, and has folders of its
-    own below `scratch`, which are made here. Raises OSError."""
-    workspace_settings = settings.workspace(workspace)
-    confinement = Confinement(
-        folder=Path(workspace),
-        scratch=scratch,
-        caches=scratch / "caches",
-        tree=Path(workspace),
-        readable=tuple(Path(place).expanduser() for place in workspace_settings.readable),
-        hidden=find_secret_places(home),
-        network=workspace_settings.network,
-        hosts=workspace_settings.hosts,
-        variables=workspace_settings.environment,
-    )
-    confinement.make()
-    link_tools(confinement.home)
-    return confinement
-
-
-def describe_discarded(live: LiveSession) -> str:
-    """A sentence on the files that commands wrote over the operator's tree, which are discarded; "" for none. Their
-    names go into the transcript."""
-    names = sorted(list_written_files(live.confinement)) if live.confinement.is_ephemeral else []
-    for name in names[:MAX_NAMED_FILES]:
-        live.say(f"discarded: {sanitise(name)}")
-    return f"wrote {count(len(names), 'file')}, discarded" if names else ""
 
 
 def _choose_ground(live: LiveSession, place: Place) -> Ground:

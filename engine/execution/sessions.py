@@ -27,7 +27,7 @@ from engine.execution.processes import Processes
 from engine.execution.runners.runner import Runner, RunnerResult
 from engine.execution.sandbox import MAX_MEMORY_BYTES, Sandbox
 from engine.execution.sandbox.ladder import UNCONFINED
-from engine.execution.session_folders import make_initial_confinement
+from engine.execution.session_commands import make_initial_confinement
 from engine.execution.session_processes import SessionProcesses, get_pid_folder, identify_home, terminate_sessions
 from engine.execution.session_run import Admission, SessionWatch, make_result, run_session
 from engine.execution.session_store import (

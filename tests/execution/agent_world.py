@@ -22,7 +22,7 @@ class ScriptedAgent(ProseRunner):
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         with self.folders.open(live, view, Place.CHANGE_SET, for_agent=True) as folder:
             self.work(live, folder)
-            write = self.folders.keep(live, view, folder)
+            write = self.folders.capture(live, view, folder)
         return RunnerResult("done", write=write)
 
 

@@ -34,7 +34,7 @@ class ScriptedAgent(ProseRunner):
                 next(self.turns)(live, folder)
 
             validated = self.validation.validate(live, view, folder, heal)
-            write = self.folders.keep(live, view, folder, check=validated.check)
+            write = self.folders.capture(live, view, folder, check=validated.check)
         return RunnerResult(validated.summary, validated.check, validated.sound, write=write)
 
 

@@ -42,7 +42,7 @@ from engine.execution.runners.toolchains.detection import find_missing_program
 from engine.execution.runners.toolchains.installing import Installation, install_into_tree, list_possible_locks
 from engine.execution.runners.toolchains.tool_table import TEST_FILE, MissingItem, find_usual_fix
 from engine.execution.sandbox.mounts import list_written_files
-from engine.execution.session_folders import SessionFolders, describe_discarded
+from engine.execution.session_folders import SessionFolders
 from engine.files import read_table
 from engine.git import Git
 from engine.model import (
@@ -52,7 +52,7 @@ from engine.model import (
     SessionView,
     sanitise,
 )
-from engine.model.text import join_names
+from engine.model.text import count, join_names
 
 _FILLERS = frozenset({"the", "a", "an", "my", "our", "all", "please", "this", "project", "repository", "code", "and"})
 """Words beside the name of a flow that are ignored."""
@@ -171,9 +171,9 @@ class FlowRunner:
                     live.commands.allow_once(_list_named_commands(flow, installation, live.assignment))
                 result = flow.run(job)
             facts = {**result.facts, **(_find_first_lock(live, folder.git, installation) if installation else {})}
-            discarded_files = describe_discarded(live)
+            discarded_files = _describe_discarded(live)
             scope = RunScope(result.full, flow.project if isinstance(flow, ProjectFlow) else "")
-            write = self._folders.keep(live, view, folder, check=result.check, scope=scope)
+            write = self._folders.capture(live, view, folder, check=result.check, scope=scope)
         summary = f"{result.summary} · {discarded_files}" if discarded_files else result.summary
         return RunnerResult(summary, result.check, result.sound, facts, write)
 
@@ -193,6 +193,19 @@ class FlowRunner:
     def _resolve(self, assignment: Assignment) -> Flow:
         """The flow with its parameters. Raises `Refusal`: `no_runner`, `bad_parameters`."""
         return validate_parameters(self._find_flow_type(assignment), assignment.parameters)
+
+
+MAX_NAMED_FILES = 50
+"""Maximum number of discarded files in the transcript of a check."""
+
+
+def _describe_discarded(live: LiveSession) -> str:
+    """A sentence on the files that commands wrote over the operator's tree, which are discarded; "" for none. Their
+    names go into the transcript."""
+    names = sorted(list_written_files(live.confinement)) if live.confinement.is_ephemeral else []
+    for name in names[:MAX_NAMED_FILES]:
+        live.say(f"discarded: {sanitise(name)}")
+    return f"wrote {count(len(names), 'file')}, discarded" if names else ""
 
 
 def _find_installation(flow: Flow, assignment: Assignment) -> Installation | None:

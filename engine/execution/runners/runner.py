@@ -202,5 +202,5 @@ class AgentRunner:
         facts: Mapping[str, Any],
     ) -> RunnerResult:
         """The result of a session, with its change set. The runs of the validation are recorded already."""
-        write = self._services.folders.keep(live, view, folder, check=validated.check)
+        write = self._services.folders.capture(live, view, folder, check=validated.check)
         return RunnerResult(summary, validated.check, validated.sound, facts=facts, write=write, closing=closing)
