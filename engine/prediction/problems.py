@@ -23,10 +23,10 @@ from engine.storage.validation_runs import ValidationRun, read_verdict_on
 PROBLEM_INSPECTIONS = frozenset({"unpushed", "unfinished", "merges"})
 """The fields of `Inspection` that say whether a problem still holds."""
 
-_ANSWERS = {"bisect": "bisect", "rehearse_revert": "revert", "apply_fix": "fix"}
+_ANSWER_WORDS = {"bisect": "bisect", "rehearse_revert": "revert", "apply_fix": "fix"}
 """The flows that answer failing tests, in words."""
 
-_CHANGES = {
+_CHANGE_WORDS = {
     ChangeState.WAITING: "its {} waits for you",
     ChangeState.UNDONE: "its {} was undone; `clawpy land {change.id}` lands all of it",
     ChangeState.BRANCHED: "its {} is on the branch {change.branch}",
@@ -151,11 +151,11 @@ def _has_passed(run: ValidationRun, test: str) -> bool:
 def _describe_failing(context: WorkspaceContext, part: Part, run: ValidationRun, failing: Sequence[str]) -> str:
     """What failed and when, and if no file has changed since that run, what the operator can do now."""
     test = failing[0]
-    which = f"`{shorten_test(test)}`" if len(failing) == 1 else count(len(failing), "test")
-    has = "has" if len(failing) == 1 else "have"
+    tests = f"`{shorten_test(test)}`" if len(failing) == 1 else count(len(failing), "test")
+    verb = "has" if len(failing) == 1 else "have"
     sentence = (
-        f"{which if test else 'the run of the tests'}{part.within} failed at {moment(run.ran_at, context.local)} and "
-        f"{has} not passed since"
+        f"{tests if test else 'the run of the tests'}{part.within} failed at {moment(run.ran_at, context.local)} and "
+        f"{verb} not passed since"
     )
     if part.changed or not _saw_same_files(run, part.tree_runs[0]):
         return sentence
@@ -172,7 +172,7 @@ def _describe_answer(context: WorkspaceContext, part: Part, tests: Sequence[str]
     """The newest answer to failing tests, in words: the bisect, revert or fix that runs, the changes that are not
     landed, or the commit that broke one of them. If there is none, what the operator can do."""
     for session in context.sessions:
-        answer = _ANSWERS.get(session.flow or "")
+        answer = _ANSWER_WORDS.get(session.flow or "")
         if answer is None or session.project != part.project.path:
             continue
         change = context.answers.get(session.id)
@@ -180,8 +180,8 @@ def _describe_answer(context: WorkspaceContext, part: Part, tests: Sequence[str]
             if any(test and shorten_test(test) in session.prompt for test in tests):
                 return f"a {answer} is {'running' if session.flow == 'bisect' else 'being tried'}"
         elif not {session.facts.get("test"), *session.facts.get("tests", ())}.isdisjoint(tests):
-            if change is not None and change.state in _CHANGES:
-                return _CHANGES[change.state].format(answer, change=change)
+            if change is not None and change.state in _CHANGE_WORDS:
+                return _CHANGE_WORDS[change.state].format(answer, change=change)
             sha, subject = find_culprit(session)
             if sha:
                 return f"{sha} “{plain(subject, 50)}” broke `{shorten_test(session.facts['test'])}`"

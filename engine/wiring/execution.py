@@ -158,11 +158,20 @@ def _build_runners(services: Services, caches: Caches) -> list[Runner]:
         tweaks=services.overlays.find_tweaks,
     )
     agent_services = AgentServices(
-        folders, services.prompts, services.calls, services.toolbelts, services.settings, validation
+        folders=folders,
+        prompts=services.prompts,
+        calls=services.calls,
+        belts=services.toolbelts,
+        settings=services.settings,
+        validation=validation,
     )
     conversations = ConversationStore(services.home.transcripts, services.keys.secrets)
     loop_services = LoopServices(
-        services.model_host, services.model_router, conversations, services.clock, services.randomness
+        host=services.model_host,
+        router=services.model_router,
+        histories=conversations,
+        clock=services.clock,
+        randomness=services.randomness,
     )
     models = ModelRunner(agent_services, loop_services)
     agents = AcpRunner(agent_services, data=services.home.data, version=services.version)

@@ -127,6 +127,8 @@ class Pulse:
         await asyncio.gather(self._follow_ledger(), self._follow_token())
 
     async def _follow_ledger(self) -> None:
+        """Read on whenever an event wakes this task, and the status after it, at most every `STATUS_PAUSE_S`. What
+        fails is logged, and tried again after a second."""
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
         status_at = 0.0
 
@@ -175,8 +177,10 @@ class Pulse:
         return frame
 
     def _make_frame(self, cursor: int, last: int) -> Frame:
+        """The frame of the entries after the id `cursor` up to the id `last`, at most `MAX_FRAME_ENTRIES`."""
         entries = [entry for entry in self.engine.ledger.since(cursor, MAX_FRAME_ENTRIES) if entry.id <= last]
         messages = [message for entry in entries for message in _make_messages(self.engine, entry)]
+        # Without entries, which retention may have deleted, the client is up to date all the same.
         end = entries[-1].id if entries else max(cursor, min(last, self.head))
         if len(messages) > 1:
             messages = [{"type": "batch", "id": end, "events": messages}]
@@ -185,6 +189,7 @@ class Pulse:
         return Frame(text, end, len(entries) == MAX_FRAME_ENTRIES, bool(topics & STATUS_TOPICS))
 
     async def _follow_token(self) -> None:
+        """Read the token again from time to time, and wake the clients when it has changed."""
         while True:
             await asyncio.sleep(TOKEN_POLL_S)
             before = self.access.generation
@@ -327,6 +332,7 @@ def serialise(message: Document) -> str:
 
 
 def _make_messages(engine: Services, entry: LedgerEntry) -> Iterator[Document]:
+    """The messages about a ledger entry: one, or none for an entry that clients are not told of."""
     about: Document = {"id": entry.id, "at": instant(entry.at)}
     payload = entry.payload
     match entry.kind:

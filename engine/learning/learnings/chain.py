@@ -1,7 +1,8 @@
 """Runs the promotion chain (SPEC 6.6): extraction, gates, reinforcement and compaction, for one session or for all.
 
 It follows the ledger: at the start of a session, at milestones, at its end, and after a later decision on its changes
-it writes entries. `rules` and `promotion` say which, and this module carries that out.
+it writes entries. `rules` says which, `promotion` what becomes of them in higher scopes, and `questions` asks a model;
+this module carries that out.
 """
 
 from __future__ import annotations
@@ -160,11 +161,11 @@ class Chain:
                 self._retire_undone(known, entry.at)
             elif entry.kind == "LandingUndone" and findings:
                 self._revive_undone(known, entry.at)
-            made = [
+            extracted = [
                 (make_entry(finding, record, entry.at, secrets), finding.general)
                 for finding in (*findings, *(claims or ()))
             ]
-            self._write(made, scope, known, "rules" if claims is None else "rules and model")
+            self._write(extracted, scope, known, "rules" if claims is None else "rules and model")
             if is_end:
                 self.compact(scope)
 
@@ -172,13 +173,13 @@ class Chain:
         """Retire the entries of a session which say that its changes were undone or discarded: they were landed."""
         for entry in known:
             if entry.active and entry.about.startswith("undone/"):
-                self._store.apply(plan_retraction(entry, self._trace(), LANDED_AFTER_ALL, at)[0])
+                self._store.apply(plan_retraction(entry, self._read_provenance(), LANDED_AFTER_ALL, at)[0])
 
     def _revive_undone(self, known: Iterable[LearningEntry], at: datetime) -> None:
         """Make the entries valid again that `_retire_undone` retired: the changes were undone again."""
         for entry in known:
             if entry.retired_because == LANDED_AFTER_ALL:
-                self._store.apply(plan_decision(entry, self._trace(), VALID, at))
+                self._store.apply(plan_decision(entry, self._read_provenance(), VALID, at))
 
     def _find(self, entry: LedgerEntry, record: SessionRecord) -> list[Finding]:
         """What a ledger entry about a session teaches, by rules."""
@@ -212,13 +213,13 @@ class Chain:
             return None
 
     def _write(
-        self, made: Iterable[tuple[LearningEntry, str]], scope: Scope, known: Iterable[LearningEntry], by: str
+        self, extracted: Iterable[tuple[LearningEntry, str]], scope: Scope, known: Iterable[LearningEntry], by: str
     ) -> None:
         """Write the entries of a session that are not known yet, given with what makes each general. Confirmed ones are
         also promoted from their team to the session."""
         ids = {other.id for other in known}
         changes, promoted = list[Change](), list[Change]()
-        for entry, general in made:
+        for entry, general in extracted:
             if entry.id in ids:
                 continue
             ids.add(entry.id)
@@ -371,7 +372,7 @@ class Chain:
         """The plan to promote an entry from its project to all projects."""
         return plan_global(entry, self._store.entries(GLOBAL, below=False), self._vectors, self._clock.now(), by)
 
-    def _trace(self) -> Provenance:
+    def _read_provenance(self) -> Provenance:
         """The provenance of all entries."""
         return Provenance(self._store.entries())
 
