@@ -48,6 +48,7 @@ REFRESH_S = 5.0
 
 
 View = CandidateView | LearningView
+"""What is read of the row under the cursor, with its links."""
 
 
 class LearningScreen(ConsoleScreen):

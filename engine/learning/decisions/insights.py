@@ -80,7 +80,7 @@ class CardFigures:
     """False if its confidence was that of a cold start."""
 
     @property
-    def own(self) -> bool:
+    def is_own(self) -> bool:
         """Whether the operator typed its prompt."""
         return self.source == Source.OPERATOR
 
@@ -225,7 +225,7 @@ BUCKETS = ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (0.6, 0.7), (0.7, 0.8), (0.8, 1.0
 
 def compute_metrics(cards: Sequence[CardFigures]) -> Metrics:
     """The metrics of these cards, which are ordered oldest first."""
-    predictions = [card for card in cards if not card.own]
+    predictions = [card for card in cards if not card.is_own]
     decided_by_you = select_decided(predictions)
     by_outcome = group_pairs((card.counted_as, card) for card in decided_by_you)
     approved, rejected = by_outcome.get(CountedAs.APPROVED, []), by_outcome.get(CountedAs.REJECTED, [])
@@ -266,7 +266,7 @@ def compute_metrics(cards: Sequence[CardFigures]) -> Metrics:
 def select_decided(cards: Iterable[CardFigures]) -> list[CardFigures]:
     """The cards that a person approved or dismissed, including those whose work was discarded later."""
     decided = (CountedAs.APPROVED, CountedAs.REJECTED, CountedAs.DISCARDED)
-    return [card for card in cards if card.counted_as in decided and not card.autonomous and not card.own]
+    return [card for card in cards if card.counted_as in decided and not card.autonomous and not card.is_own]
 
 
 def make_bucket(low: float, high: float, cards: Iterable[CardFigures]) -> ConfidenceBucket:
