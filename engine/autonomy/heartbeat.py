@@ -14,7 +14,7 @@ about the first workspace of the engine that finds it due. A checked item (`- [x
 if its item is checked or gone, and waits for the operator if its item has no `run` any more.
 
 The file is only read; the database keeps what was done. If an item was missed several times, it makes one task. It
-makes none while its last task is open.
+makes none while its last task waits or runs; one that was tried without success makes room for the next.
 """
 
 from __future__ import annotations
@@ -273,8 +273,8 @@ class Heartbeat:
         items: Sequence[tuple[HeartbeatItem, str]],
         before: Mapping[str, dict[str, Any]],
     ) -> list[str]:
-        """Make a task of each item of a page that is due and has no open task; returns their ids. `items` have their
-        workspaces. `before` has the history of each item by its key, and is stored again if that changes."""
+        """Make a task of each item of a page that is due and whose last task gives way; returns their ids. `items` have
+        their workspaces. `before` has the history of each item by its key, and is stored again if that changes."""
         zone = self._clock.local().tzinfo
         assert zone is not None
         histories = {key: dict(value) for key, value in before.items()}
@@ -286,7 +286,7 @@ class Heartbeat:
             if at is None or (fired and at <= datetime.fromisoformat(fired)):
                 continue
             history["fired"] = at.isoformat()
-            if not self._board.is_open(transaction, history.get("task", "")):
+            if self._board.give_way(transaction, history.get("task", "")):
                 history["task"] = self._board.add_due(
                     transaction,
                     item.text,

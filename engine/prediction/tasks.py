@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqlalchemy import String, bindparam, cast
-from sqlmodel import Field, Session, col, desc, select
+from sqlmodel import Field, Session, col, desc, func, select
 
 from engine.events import TaskAdded, TaskChanged
-from engine.model import Randomness, Refusal, Result, SessionView, Task, TaskState, sanitise
+from engine.model import Randomness, Refusal, Result, SessionView, Status, Task, TaskState, sanitise
 from engine.model.secrets import redact, refuse_secret
 from engine.model.text import remove_code_and_comments
 from engine.prediction.card_rows import CardRow
@@ -93,6 +93,9 @@ _RUNNING_IN = select_all(TaskRow).where(
 _OF_HEARTBEATS = select_all(TaskRow).where(
     col(TaskRow.source).in_((HEARTBEAT, HEARTBEAT_ORDER)),
     (col(TaskRow.state) == TaskState.OPEN) | (col(TaskRow.note) == ITEM_REMOVED),
+)
+_COUNT_OFFERS = select(func.count()).where(
+    col(CardRow.task_id) == bindparam("task"), col(CardRow.status).in_((Status.PENDING, Status.APPROVED))
 )
 _FILE_TASKS = select(TaskRow).where(col(TaskRow.source) == FILE)
 
@@ -205,10 +208,17 @@ class TaskBoard:
         if new or finished or after != before:
             self._database.write(apply)
 
-    def is_open(self, tx: Transaction, task_id: str) -> bool:
-        """Whether this task is open or running; False for an unknown one."""
+    def give_way(self, tx: Transaction, task_id: str) -> bool:
+        """Whether the next task of a heartbeat's item may follow this one, which may be unknown or over. One that was
+        tried without success, and that no card offers now, is failed: the item is due again."""
         row = load(tx.session, TaskRow, task_id)
-        return row is not None and row.state in (TaskState.OPEN, TaskState.RUNNING)
+        if row is None or row.state not in (TaskState.OPEN, TaskState.RUNNING):
+            return True
+        was_tried = row.state == TaskState.OPEN and row.session_id is not None
+        if not was_tried or tx.session.execute(_COUNT_OFFERS, {"task": task_id}).scalar():
+            return False
+        self._change(tx, row, TaskState.FAILED, row.note)
+        return True
 
     def finish(self, task_id: str) -> Task:
         """Mark a task as done. Raises `Refusal`: `unknown_task`, or `task_running` while a session works on it."""

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
@@ -22,13 +23,15 @@ from engine.autonomy.heartbeat import (
 )
 from engine.clock import FakeClock
 from engine.hierarchy.agents import HeartbeatPage
-from engine.model import Card, Randomness, TriggerType
+from engine.model import Card, Randomness, SessionState, TriggerType
 from engine.prediction.kinds import is_heartbeat
 from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
 from engine.storage.ledger import Ledger
 from tests.autonomy.autonomy_world import AutonomyWorld
 from tests.conftest import MONDAY_MORNING as NOW
+from tests.prediction.deciding import DecisionWorld
+from tests.prediction.sensing import make_session
 
 BERLIN = ZoneInfo("Europe/Berlin")
 WEEK = frozenset(range(7))
@@ -170,6 +173,30 @@ def test_missed_occurrences_make_one_task_and_a_restart_none(
         board.finish(task.id)
     clock.advance(timedelta(hours=2))
     assert len(heartbeat.pulse()) == 1
+
+
+def test_an_item_is_due_again_after_its_work_ended_without_success(
+    make_heartbeat: Callable[[str], Heartbeat], database: Database, clock: FakeClock, board: TaskBoard
+):
+    heartbeat, world = make_heartbeat("- [ ] every 2h run: run the tests\n"), DecisionWorld(database, clock)
+
+    def pulse_later() -> list[str]:
+        clock.advance(timedelta(hours=2))
+        return heartbeat.pulse()
+
+    heartbeat.pulse()
+    [task] = pulse_later()
+    card = world.make_card(task_id=task)
+    view = make_session(state=SessionState.RUNNING, prediction_id=card.id, ended_at=None)
+    database.write(lambda tx: board.session_started(tx, view))
+    assert pulse_later() == [], "it runs"
+    database.write(lambda tx: board.session_ended(tx, replace(view, state=SessionState.FAILED, error="1 test failed")))
+    assert pulse_later() == [], "its card waits"
+    world.cards.approve(card.id)
+    world.sessions.end(card.id, SessionState.FAILED)
+    [next_task] = pulse_later()
+    assert {task.id: task.state for task in board.list()} == {next_task: "open", task: "failed"}
+    assert board.get(task).note == "failed: 1 test failed"
 
 
 def test_the_task_of_an_item_is_about_the_workspace_that_it_names_and_is_due_since_its_time(
