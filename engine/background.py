@@ -132,7 +132,7 @@ _IMPORT_ROOT = Path(__file__).parents[1]
 
 
 def start_helper(
-    command: Sequence[str], *, inherited: Iterable[str] = (), extra: Mapping[str, str] | None = None
+    command: Sequence[str], *, inherited: Iterable[str], extra: Mapping[str, str]
 ) -> subprocess.Popen[bytes]:
     """Start `command` in its own process group, with pipes for standard input and output.
 
@@ -143,7 +143,7 @@ def start_helper(
     return subprocess.Popen(
         list(command),
         cwd="/",
-        env=environment | dict(extra or {}) | {"PYTHONPATH": str(_IMPORT_ROOT)},
+        env=environment | dict(extra) | {"PYTHONPATH": str(_IMPORT_ROOT)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
@@ -173,14 +173,14 @@ def _describe_rail(name: str, blocked: Sequence[LogEntry]) -> dict[str, Any]:
 
 def _list_gates(engine: Engine) -> list[dict[str, Any]]:
     """How often each gate between a worker and its leader refused a lesson (SPEC 1.7), with one example."""
-    bubbles = engine.bubbles.list(limit=NO_LIMIT)[::-1]
-    rows: list[dict[str, Any]] = []
-    for number, name in enumerate(GATES, 1):
-        refused = [bubble for bubble in bubbles if bubble.refused_by is not None and bubble.refused_by.number == number]
-        gate = refused[0].refused_by if refused else None
-        example = {"text": refused[0].learning.text, "reason": gate.reason} if gate else None
-        rows.append({"gate": number, "name": name, "refused": len(refused), "example": example})
-    return rows
+    refused = defaultdict[int, list[dict[str, str]]](list)
+    for bubble in engine.bubbles.list(limit=NO_LIMIT)[::-1]:
+        if gate := bubble.refused_by:
+            refused[gate.number].append({"text": bubble.learning.text, "reason": gate.reason})
+    return [
+        {"gate": number, "name": name, "refused": len(refused[number]), "example": next(iter(refused[number]), None)}
+        for number, name in enumerate(GATES, 1)
+    ]
 
 
 def _find_first_objection(entry: LogEntry) -> tuple[str, str]:

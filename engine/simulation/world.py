@@ -4,6 +4,7 @@ and the runner of sessions, which carry out nothing.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import threading
@@ -400,7 +401,10 @@ def open_world(folder: Path, seed: int, *, config: str = CONFIG) -> Iterator[Sim
         Path(workspace).mkdir(exist_ok=True)
         create_repository(Path(workspace))
     home.config.mkdir(parents=True, exist_ok=True)
-    acting = "".join(f'\n[workspaces.{_quote_toml(workspace)}]\nautonomy = "act"\n' for workspace in workspaces)
+    quoted_workspaces = (
+        json.dumps(workspace, ensure_ascii=False) for workspace in workspaces
+    )  # TOML quotes as JSON does
+    acting = "".join(f'\n[workspaces.{workspace}]\nautonomy = "act"\n' for workspace in quoted_workspaces)
     # The simulated runner also runs text prompts, so that no model, key or network is needed.
     acting += "".join(f'\n[channels.{name}]\nrunner = "flow"\n' for name in Settings().channels)
     home.config_file.write_text(config + acting, encoding="utf-8")
@@ -423,7 +427,3 @@ def open_world(folder: Path, seed: int, *, config: str = CONFIG) -> Iterator[Sim
         yield SimulatedWorld(engine, clock, list(projects.values()), runner)
     finally:
         engine.close()
-
-
-def _quote_toml(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -147,9 +147,8 @@ class ValidationRuns:
         alone, which `get_session` gives. It belongs to the result if the session ended with this run."""
         for run in self.latest(workspace, 1):
             session = find_or_none(get_session, run.session_id)  # retention may have deleted it
-            session_check = None if session is None else session.check
-            if session_check is not None and _get_counts(session_check) == _get_counts(run.check):
-                return replace(run.check, error=session_check.error)
+            if session and session.check and _get_counts(session.check) == _get_counts(run.check):
+                return replace(run.check, error=session.check.error)
             return run.check
         return None
 

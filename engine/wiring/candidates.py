@@ -178,11 +178,8 @@ class _CandidateSources:
 
     def models(self, agent: str, /) -> ModelsUsed | None:
         since = self._services.clock.now() - PRESENT_USE
-        models_used = self._services.calls.find_models_of(agent, since)
-        if not models_used:
-            return None
-        current = models_used[0]
-        own_price = self._services.model_router.find_usual_price(current)
+        current = next(iter(self._services.calls.find_models_of(agent, since)), "")
+        own_price = self._services.model_router.find_usual_price(current) if current else None
         if own_price is None:
             return None
         others = [

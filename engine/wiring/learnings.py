@@ -117,12 +117,11 @@ class _SessionSource:
         start = view.started_at or view.created_at
         runs = services.validation_runs.latest(view.workspace, MAX_TEST_RUNS)
         card = find_or_none(services.cards.get, view.prediction_id)
-        first = self._find_first_of_chain(session_id)
         return SessionRecord(
             view,
             leader=self._find_leader(view.agent),
             failing=next((run.check.failing for run in runs if run.ran_at < start), ()),
-            continues=first if first != session_id else "",
+            continues=self._find_first_of_chain(session_id),
             own_words=card is not None and card.source is Source.OPERATOR,
         )
 
@@ -176,13 +175,14 @@ class _SessionSource:
                 services.adaptation.reject(candidate.id, because)
 
     def _find_first_of_chain(self, session_id: str) -> str:
-        """The first of the sessions that this one continues; itself when it continues none."""
+        """The first of the sessions that this one continues, "" if it continues none."""
+        first = ""
         for _ in range(MAX_CONTINUED):
-            before = self._services.sessions.continues(session_id)
+            before = self._services.sessions.continues(first or session_id)
             if not before:
                 break
-            session_id = before
-        return session_id
+            first = before
+        return first
 
     def _find_leader(self, agent: str) -> str:
         if not agent:

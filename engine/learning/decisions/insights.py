@@ -85,53 +85,43 @@ class CardFigures:
         return self.source == Source.OPERATOR
 
 
+@frozen
 class InsightsReader:
     """Reads the figures of the operator's decisions and their results. From any thread; nothing is cached."""
 
-    def __init__(
-        self,
-        database: Database,
-        clock: Clock,
-        *,
-        read_phase: Callable[[], Phase],
-        read_calibration: Callable[[], CalibrationCheck],
-        read_threshold: Callable[[], float],
-        missing_for: Callable[[str], str],
-        read_training: Callable[[], TrainingView],
-    ) -> None:
-        """`read_threshold()` is the minimum confidence of a card that may run by itself. `missing_for(workspace)` says
-        what else is missing for that; "" means all workspaces."""
-        self._database = database
-        self._clock = clock
-        self._read_phase = read_phase
-        self._read_calibration = read_calibration
-        self._read_threshold = read_threshold
-        self._missing_for = missing_for
-        self._read_training = read_training
+    database: Database
+    clock: Clock
+    read_phase: Callable[[], Phase]
+    read_calibration: Callable[[], CalibrationCheck]
+    read_threshold: Callable[[], float]
+    """Returns the minimum confidence of a card that may run by itself."""
+    missing_for: Callable[[str], str]
+    """Returns what else is missing for that in a workspace; "" means all workspaces."""
+    read_training: Callable[[], TrainingView]
 
     def read(self, days: int | None = 7, workspace: str = "") -> Insights:
         """The figures of the last `days` (> 0; None for all time) and of `workspace` ("" for all)."""
-        local = self._clock.local()
-        now, zone = self._clock.now(), local.tzinfo
+        local = self.clock.local()
+        now, zone = self.clock.now(), local.tzinfo
         assert zone is not None
         since = None if days is None else _find_first_midnight(local, days)
-        with self._database.read() as session:
+        with self.database.read() as session:
             cards = _load_cards(session, since, workspace, zone)
             newest = _load_newest(session, workspace)
         began = since if since is not None else cards[0].at if cards else now
-        threshold = self._read_threshold()
+        threshold = self.read_threshold()
         return Insights(
             days=days,
             workspace=workspace,
             metrics=compute_metrics(cards),
             over_time=count_per_slice(cards, began, now, zone),
-            phase=self._read_phase(),
-            check=self._read_calibration(),
+            phase=self.read_phase(),
+            check=self.read_calibration(),
             threshold=threshold,
             at_threshold=make_bucket(threshold, 1.0, select_decided(cards)),
-            earning=self._missing_for(workspace),
+            earning=self.missing_for(workspace),
             drift=find_drift(newest),
-            training=self._read_training(),
+            training=self.read_training(),
         )
 
 
@@ -437,8 +427,11 @@ def find_drift(decisions: Sequence[tuple[str, bool]]) -> TasteDrift:
     ]
     if not compared:
         return TasteDrift(len(newest), "too few earlier decisions to detect changes of taste")
-    possible_shifts = (_find_shift(kind, newest_by_kind[kind], earlier_by_kind[kind]) for kind in compared)
-    shifts = tuple(shift for shift in possible_shifts if shift is not None)
+    shifts = tuple(
+        shift
+        for kind in compared
+        if (shift := _find_shift(kind, newest_by_kind[kind], earlier_by_kind[kind])) is not None
+    )
     if shifts:
         return TasteDrift(len(newest), f"your taste changed in the last {len(newest)} decisions", shifts)
     return TasteDrift(len(newest), f"no change: the last {len(newest)} decisions were like the earlier ones")
