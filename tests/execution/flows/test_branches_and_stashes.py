@@ -30,6 +30,11 @@ def test_branches_that_can_be_deleted_are_named_with_the_command(repository: Rep
     assert repository.git("branch", "--list", "done")
 
 
+def test_a_repository_with_one_branch_has_no_active_ones(repository: Repository, run_flow: RunFlow):
+    repository.commit("begin", {"a.txt": "one\n"})
+    assert run_flow("report_branches").summary == "Nothing to tidy: there is no branch besides main"
+
+
 def test_a_squashed_branch_counts_as_applied(repository: Repository, run_flow: RunFlow):
     repository.commit("begin", {"a.txt": "one\n"})
     repository.git("checkout", "-q", "-b", "feature")

@@ -85,7 +85,9 @@ class ReportBranches(Flow):
         stale = sum(branch.state == "stale" for branch in to_tidy)
         number = count(len(branches), "branch")
         summary = f"{len(to_tidy) - stale} merged and {stale} stale of {number}"
-        if not to_tidy:
+        if not branches:
+            summary = f"Nothing to tidy: there is no branch besides {base}"
+        elif not to_tidy:
             summary = f"Nothing to tidy: {number} besides {base}, all active"
         return FlowResult(summary, facts={"base": base, "branches": rows})
 
