@@ -214,7 +214,14 @@ def check_keys_of_engine(variables: Sequence[str]) -> list[Check]:
     if not variables:
         return []
     message = f"{', '.join(variables)} was exported after the engine began, which does not see it"
-    return [Check("keys", WARN, message, "end the engine (q in its console), and start clawpy in this terminal")]
+    return [
+        Check(
+            "keys",
+            WARN,
+            message,
+            "end the engine (q in its console, Ctrl+C for `clawpy run`), and start it in this terminal",
+        )
+    ]
 
 
 def check_providers(router: ModelRouter, keys: Keys, *, online: bool) -> list[Check]:
