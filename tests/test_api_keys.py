@@ -36,7 +36,7 @@ class HangingKeyring(MemoryKeyring):
         self.answered.wait(20)
         return super().get_password(service, username)
 
-    set_password = None  # type: ignore[assignment]
+    set_password = None
 
 
 class FailingKeyring(MemoryKeyring):

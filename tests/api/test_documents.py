@@ -70,11 +70,11 @@ def make_example(kind: Any, name: str = "") -> Any:
             if inner[-1] is Ellipsis
             else tuple(make_example(item, name) for item in inner)
         )
-    if isinstance(origin, type) and issubclass(origin, typing.Mapping):  # type: ignore[arg-type]
+    if isinstance(origin, type) and issubclass(origin, typing.Mapping):
         return {"some_name": make_example(inner[1], name)}
     if dataclasses.is_dataclass(kind):
         hints = typing.get_type_hints(kind)
-        return kind(**{field.name: make_example(hints[field.name], field.name) for field in dataclasses.fields(kind)})  # type: ignore[operator]
+        return kind(**{field.name: make_example(hints[field.name], field.name) for field in dataclasses.fields(kind)})
     if isinstance(kind, type) and issubclass(kind, enum.Enum):
         return next(iter(kind))
     plain = {str: name, bool: True, int: 1_234_567, float: 0.123456789, datetime: datetime(2026, 1, 5, tzinfo=UTC)}

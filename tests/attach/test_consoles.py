@@ -26,7 +26,7 @@ DESCRIPTION = {"environment": {"TERM": "xterm"}, "size": [100, 30], "workspaces"
 @pytest.fixture
 def consoles(home: Home) -> Iterator[Consoles]:
     """The consoles of an engine that runs without them."""
-    consoles = Consoles(StandIn, home, owns_engine=False)  # type: ignore[arg-type, return-value]
+    consoles = Consoles(StandIn, home, owns_engine=False)
     with ExitStack() as stack:
         stack.callback(consoles.release_clients)
         stack.callback(consoles.close)
@@ -102,7 +102,7 @@ def test_a_console_that_cannot_open_ends_its_client_with_a_message_and_an_engine
         raise OSError("the disk is gone")
 
     monkeypatch.setattr(Consoles, step, fail)
-    consoles = Consoles(StandIn, home, owns_engine=True)  # type: ignore[arg-type, return-value]
+    consoles = Consoles(StandIn, home, owns_engine=True)
     client_socket, console_socket = socket.socketpair()
     with client_socket:
         consoles.admit(DESCRIPTION)(console_socket)
@@ -129,7 +129,7 @@ def test_a_client_that_attaches_while_the_last_console_closes_goes_to_the_next_e
         return []
 
     monkeypatch.setattr(Consoles, "_find_repositories", find_slowly)
-    consoles = Consoles(StandIn, home, owns_engine=True)  # type: ignore[arg-type, return-value]
+    consoles = Consoles(StandIn, home, owns_engine=True)
     (first, first_console), (second, second_console) = socket.socketpair(), socket.socketpair()
     with first, second:
         consoles.admit(DESCRIPTION)(first_console)

@@ -48,7 +48,7 @@ def make_autonomy(
             settings,
             clock,
             kill_switch=kill_switch,
-            runs=SimpleNamespace(run_check=check),  # type: ignore[arg-type]
+            runs=SimpleNamespace(run_check=check),
         )
 
     return build

@@ -77,7 +77,7 @@ def test_run_items_of_heartbeats_wait_for_the_first_decisions_too():
 def test_what_stops_all_workspaces_is_said_before_what_stops_one(facts: dict[str, str | bool], reason: str):
     values = {"stopped": "", "autonomous": True, "autonomy": "act", "quiet": ""} | facts
     values["autonomy"] = WorkspaceAutonomy(values["autonomy"])
-    assert find_reason_not_to_start(**values) == reason  # type: ignore[arg-type]
+    assert find_reason_not_to_start(**values) == reason
 
 
 @given(st.integers(1, 60), st.data())

@@ -39,7 +39,7 @@ class FrameCounter(App[None]):
         self._widget.focus()
 
     def _display(self, screen: Screen[object], renderable: object) -> None:
-        super()._display(screen, renderable)  # type: ignore[arg-type]
+        super()._display(screen, renderable)
         self.frames += renderable is not None
 
     async def time_frame(self, act: Callable[[], Awaitable[None]]) -> float:

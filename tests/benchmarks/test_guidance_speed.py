@@ -45,7 +45,7 @@ def make_leaders(world: Organisation) -> None:
         for number in range(DEPTH):
             for n in range(PATTERNS):
                 text = SENTENCE.format(n=n, who=f"pattern {number}")
-                profiles.add_version(tx, f"leader_{number}", ProfileEdit("patterns", (text,), f"p_{n}"))  # type: ignore[arg-type]
+                profiles.add_version(tx, f"leader_{number}", ProfileEdit("patterns", (text,), f"p_{n}"))
 
     world.database.write(write_patterns)
 

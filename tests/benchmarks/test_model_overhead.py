@@ -77,7 +77,7 @@ def test_a_warm_session_costs_little_besides_the_models_time(tmp_path: Path, mon
     monkeypatch.setenv("CLAWPY_OPENAI_API_KEY", KEY)
     host = ModelHost()
     with ModelServer() as server:
-        world = ModelWorld(tmp_path, SystemClock(), server, host=host)  # type: ignore[arg-type]
+        world = ModelWorld(tmp_path, SystemClock(), server, host=host)
         world.configure(crossPollCostCapPerHour=1000, crossPollCostCapPerDay=1000)
         server.answer = lambda request: (
             make_call("write", path="hello.txt", content="Hello\n") if not request.tool_results else DONE

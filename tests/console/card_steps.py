@@ -56,7 +56,7 @@ def with_first_card(**fields: object) -> Given:
     """The first card has these fields."""
 
     def change(engine: StandIn) -> None:
-        engine.cards.all[FIRST] = replace(engine.cards.all[FIRST], **fields)  # type: ignore[arg-type]
+        engine.cards.all[FIRST] = replace(engine.cards.all[FIRST], **fields)
 
     return Given(change)
 

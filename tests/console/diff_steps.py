@@ -34,7 +34,7 @@ def set_hunks(engine: StandIn, text: str, **fields: object) -> None:
     files = engine.changes.all[0].files
     engine.changes.diff = lambda id: [
         FileDiff(file.path, file.status, "", binary=False, hunks=text, **fields) for file in files
-    ]  # type: ignore[arg-type, method-assign]
+    ]
 
 
 def land_first_hunk_elsewhere(app: ConsoleApp) -> None:

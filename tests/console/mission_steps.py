@@ -23,7 +23,7 @@ def with_session(number: int, **fields: object) -> Given:
     """The session at this place of the list has these fields."""
 
     def change(engine: StandIn) -> None:
-        engine.sessions.all[number] = dataclasses.replace(engine.sessions.all[number], **fields)  # type: ignore[arg-type]
+        engine.sessions.all[number] = dataclasses.replace(engine.sessions.all[number], **fields)
 
     return Given(change)
 

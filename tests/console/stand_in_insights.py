@@ -66,7 +66,7 @@ def make_run(number: int, state: str, **fields: object) -> TrainingRunView:
     [run] = read_values(TrainingRunView, "training_runs")
     moment = ago(days=20 - number)
     common = {"state": state, "model": f"me/twin-{number}", "created_at": moment, "updated_at": moment}
-    return dataclasses.replace(run, id=f"train_{number}", **common | fields)  # type: ignore[arg-type]
+    return dataclasses.replace(run, id=f"train_{number}", **common | fields)
 
 
 class StandInInsights(StandInService):

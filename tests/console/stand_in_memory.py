@@ -122,7 +122,7 @@ class StandInMemory(StandInService):
     def _neighbourhood(self, id: str) -> Neighbourhood:
         edges = tuple(edge for edge in read_values(GraphEdge, "graph_edges") if id in (edge.source, edge.target))
         others = {edge.target if edge.source == id else edge.source for edge in edges}
-        return Neighbourhood(self._node(id), edges, tuple(self._node(other) for other in sorted(others)))  # type: ignore[arg-type]
+        return Neighbourhood(self._node(id), edges, tuple(self._node(other) for other in sorted(others)))
 
     def _chain(self, id: str) -> list[ParaFact]:
         chain = ["fact_0001", "fact_0002", "fact_0003"]

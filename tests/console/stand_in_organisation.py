@@ -26,7 +26,7 @@ def make_organisation(folder: Path) -> Path:
     engine = StandIn()
     world = _serve_organisation(engine, folder)
     world.agents.ensure_organisation()
-    add_organisation(engine)  # type: ignore[arg-type]
+    add_organisation(engine)
     world.database.close()
     return folder
 
@@ -44,9 +44,9 @@ def _serve_organisation(engine: StandIn, folder: Path) -> Organisation:
     clock = FakeClock(NOW)
     database = Database(folder / "people.db", clock=clock, bus=engine.bus, durable=False)
     world = make_world(folder, database, clock, members=(), read_activity=lambda: ACTIVITY)
-    engine.agents = world.agents  # type: ignore[assignment]
+    engine.agents = world.agents
     engine.profiles, engine.cascade = world.profiles, world.cascade  # type: ignore[attr-defined]
     engine.bubbles, engine.teaching = world.bubbles, world.teaching  # type: ignore[attr-defined]
     engine.home = SimpleNamespace(agents=Path("/home/ada/.local/share/clawpy/agents"))  # type: ignore[attr-defined]
-    engine.agent_files = AgentFiles(world.folder, database, world.agents.find_file_problem)  # type: ignore[assignment]
+    engine.agent_files = AgentFiles(world.folder, database, world.agents.find_file_problem)
     return world

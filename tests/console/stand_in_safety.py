@@ -35,7 +35,7 @@ class StandInKillSwitch(StandInService):
     def levels(self) -> tuple[StopLevel, ...]:
         pressed = {"thrown": True, "words": "pressed"} if self._is_stopped() else {}
         return tuple(
-            dataclasses.replace(level, **pressed) if level.name == "key" else level  # type: ignore[arg-type]
+            dataclasses.replace(level, **pressed) if level.name == "key" else level
             for level in read_values(StopLevel, "stop_levels")
         )
 
@@ -55,7 +55,7 @@ class StandInSafety(StandInService):
         rails, last = read_values(RailState, "rails"), {verdict.rail: verdict for verdict in self.log(1)[0].verdicts}
         if hold := next(iter(self.kill_switch.holds()), None):
             blocks = {"verdict": Verdict.BLOCK, "brief": hold.word, "reason": hold.reason, "until": hold.until}
-            rails[-1] = dataclasses.replace(rails[-1], **blocks)  # type: ignore[arg-type]
+            rails[-1] = dataclasses.replace(rails[-1], **blocks)
         return tuple(dataclasses.replace(rail, last=last[rail.rail]) for rail in rails)
 
     def chain(self, limit: int = 20) -> list[ChainStep]:

@@ -78,7 +78,7 @@ async def play(console: ConsoleApp, *steps: Step, size: tuple[int, int] = (120, 
     """Carry out a story in the console, once everything was read."""
     for step in steps:
         if isinstance(step, Given):
-            step.change(console._open_engine())  # type: ignore[arg-type]
+            step.change(console._open_engine())
     async with running(console, size=size, notifications=True) as pilot:
         await carry_out(pilot, *steps)
 
@@ -206,7 +206,7 @@ def has_said_nothing(text: str) -> Step:
 
 def set_change(engine: StandIn, **fields: object) -> None:
     """Set fields of the first change set."""
-    engine.changes.all[0] = replace(engine.changes.all[0], **fields)  # type: ignore[arg-type]
+    engine.changes.all[0] = replace(engine.changes.all[0], **fields)
 
 
 def read_text_in(app: ConsoleApp, place: Region) -> str:

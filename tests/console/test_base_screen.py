@@ -24,7 +24,7 @@ MODES = [*ConsoleApp.MODES]
 
 async def open_screen(pilot: Pilot, mode: str) -> ConsoleScreen:
     await until_loaded(pilot)
-    await pilot.app.switch_mode(mode)  # type: ignore[arg-type]
+    await pilot.app.switch_mode(mode)
     await pilot.press("escape")  # the greeting goes with the first key
     await until(pilot, lambda: not any(worker.is_running for worker in pilot.app.workers), "for what it shows")
     return pilot.app.screen
@@ -173,7 +173,7 @@ async def test_the_terminal_can_be_resized_behind_a_dialog(
     draw = Compositor.render_update
     async with console.run_test(size=before) as pilot:
         await open_screen(pilot, "mission")
-        console._display = write_to_terminal  # type: ignore[assignment,method-assign]
+        console._display = write_to_terminal
         monkeypatch.setattr(Compositor, "render_update", lambda self, screen_stack: draw(self, True, screen_stack))
         await pilot.press(dialog)
         await until(pilot, lambda: drawn and drawn[-1] is console.screen, "for its first frame")

@@ -109,7 +109,7 @@ test_story = pytest.mark.long(make_story_test(STORIES))
 async def test_the_evidence_names_the_hosts_that_the_work_may_reach(
     console: ConsoleApp, engine: StandIn, steps: tuple[Step, ...]
 ):
-    engine.cards.describe_sandbox = lambda id: "bubblewrap, network only to pypi.org"  # type: ignore[method-assign]
+    engine.cards.describe_sandbox = lambda id: "bubblewrap, network only to pypi.org"
     await play(console, *steps, sees("network only to pypi.org"), size=(200, 60))
 
 

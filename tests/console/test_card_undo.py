@@ -39,10 +39,10 @@ def leave_a_landing(engine: StandIn) -> None:
     undo = engine.cards.undo
 
     def undo_one(id: str) -> tuple[Card, int]:
-        engine.cards.undo = undo  # type: ignore[method-assign]
+        engine.cards.undo = undo
         return replace(undo(id)[0], status=Status.EXECUTED, note="1 landing undone, 1 left"), 1
 
-    engine.cards.undo = undo_one  # type: ignore[method-assign]
+    engine.cards.undo = undo_one
 
 
 LINT_OFF = "“lint” cards are switched off in shop"

@@ -31,7 +31,7 @@ async def test_hostile_text_is_shown_literally_and_breaks_no_column(
                 "signals": (replace(card.signals[4], evidence=(text,)),),
                 "verdicts": (RailVerdict("content", Verdict.BLOCK, text, text),),
             }  # fmt: skip
-            await carry_out(pilot, change_cards(replace(card, **hostile), FIRST))  # type: ignore[arg-type]
+            await carry_out(pilot, change_cards(replace(card, **hostile), FIRST))
             await until(pilot, lambda text=text: find_stack(console).front.assignment.prompt == text)
             await pilot.pause()
             assert {sum(segment.cell_length for segment in line) for line in read_lines(console)} == {size[0]}

@@ -33,7 +33,7 @@ from tests.console.stories import (
 def make_diff_file(hunks: str = HUNKS, **fields: object) -> diff.DiffFile:
     """The diff of one file, with these fields of its `FileDiff`."""
     change = FileChange("shop/cart.py", "modified", 3, 3)
-    [file] = diff.read_files([change], [FileDiff("shop/cart.py", "modified", "", binary=False, hunks=hunks, **fields)])  # type: ignore[arg-type]
+    [file] = diff.read_files([change], [FileDiff("shop/cart.py", "modified", "", binary=False, hunks=hunks, **fields)])
     return file
 
 
@@ -50,7 +50,7 @@ def refuse_to_land(engine: StandIn) -> None:
     def refuse(id: str, only: object = ()) -> None:
         raise Refusal("conflict", "you changed the same lines", "land again")
 
-    engine.changes.land = refuse  # type: ignore[assignment, method-assign]
+    engine.changes.land = refuse
 
 
 def refuse_last_file(engine: StandIn) -> None:

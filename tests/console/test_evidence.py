@@ -15,7 +15,7 @@ WIDE = (200, 60)
 
 def answer_rails(engine: StandIn, *verdicts: RailVerdict) -> None:
     """Have the rails say this from now on, whatever card they are asked about."""
-    engine.cards.preview_rails = lambda id: verdicts  # type: ignore[method-assign]
+    engine.cards.preview_rails = lambda id: verdicts
 
 
 async def test_the_rails_are_asked_again_when_cards_change(console: ConsoleApp, engine: StandIn):

@@ -189,7 +189,7 @@ async def test_findings_show_each_gate_with_its_figures(console: ConsoleApp, wor
 async def test_an_empty_organisation_shows_its_owner_and_offers_a_new_agent(
     console: ConsoleApp, engine: StandIn, world: Organisation, tmp_path: Path
 ):
-    engine.agents = Agents(  # type: ignore[assignment]
+    engine.agents = Agents(
         tmp_path / "agents", cascade_config=world.config, settings=FixedSettings(), record=world.database.record
     )
     alone = Until("the owner alone", lambda app: read_tree_ids(app) == ["owner"])

@@ -48,7 +48,7 @@ def with_training(newest_run: TrainingRunView | None = None, **fields: object) -
     def change(engine: StandIn) -> None:
         view = engine.insights.training
         runs = view.runs if newest_run is None else (newest_run, *view.runs)
-        engine.insights.training = dataclasses.replace(view, runs=runs, **fields)  # type: ignore[arg-type]
+        engine.insights.training = dataclasses.replace(view, runs=runs, **fields)
 
     return Given(change)
 
@@ -181,7 +181,7 @@ def read() -> Insights:
 
 def replace_metrics(read: Insights, **figures: object) -> Insights:
     """Insights with these figures."""
-    return dataclasses.replace(read, metrics=dataclasses.replace(read.metrics, **figures))  # type: ignore[arg-type]
+    return dataclasses.replace(read, metrics=dataclasses.replace(read.metrics, **figures))
 
 
 def make_bucket(stated: float, rate: float, decided: int = 20, unstated: int = 0) -> dict[str, Any]:

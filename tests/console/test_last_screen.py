@@ -26,7 +26,7 @@ from tests.console.stand_in_data import NOW
 
 
 def read_state_of_stand_in() -> AppState:
-    values, failed = read_topics(StandIn(), TOPICS, ReadScope())  # type: ignore[arg-type]
+    values, failed = read_topics(StandIn(), TOPICS, ReadScope())
     assert failed == []
     return AppState(**values)
 

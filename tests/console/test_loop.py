@@ -58,7 +58,7 @@ async def test_a_slow_service_does_not_block_the_loop(console: ConsoleApp, engin
         return slow(**more)
 
     async with running(console) as pilot:
-        engine.cards.list_pending = pending  # type: ignore[method-assign]
+        engine.cards.list_pending = pending
         console.reload(["cards"])
         await until(pilot, asked.is_set)
         await pilot.press("2")

@@ -51,7 +51,7 @@ def with_soul(text: str) -> Given:
 
 def make_draft_wait(engine: StandIn) -> None:
     read_queue = engine.queue
-    engine.queue = lambda: [*read_queue(), Waiting("fact", "draft_2", "keep a fact?", NOW)]  # type: ignore[method-assign]
+    engine.queue = lambda: [*read_queue(), Waiting("fact", "draft_2", "keep a fact?", NOW)]
 
 
 STORIES: Stories = {

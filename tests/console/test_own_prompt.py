@@ -80,7 +80,7 @@ def next_prompt_becomes_flow(**fields: Any) -> Given:
             engine.cards.all[card.id] = card
             return card
 
-        engine.cards.propose = propose  # type: ignore[assignment, method-assign]
+        engine.cards.propose = propose
 
     return Given(change)
 
@@ -94,7 +94,7 @@ def require_parameters(engine: StandIn) -> None:
             return propose_card(text, workspace=workspace)
         raise Refusal("bad_parameters", f"bisect: '{text[7:]}' is not a parameter", "`bisect test=… good=… [bad=…]`")
 
-    engine.cards.propose = propose  # type: ignore[assignment, method-assign]
+    engine.cards.propose = propose
 
 
 def serve_by(name: str) -> Step:

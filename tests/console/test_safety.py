@@ -144,7 +144,7 @@ HOUR = read_burns()[0]
     ids=["nothing", "some", "all", "no cap"],
 )
 def test_gauges_of_costs(spent: tuple[object, ...], texts: list[str]):
-    assert_contains(format_text(safety_fields.make_cost_fields(spent, NOW)), *texts)  # type: ignore[arg-type]
+    assert_contains(format_text(safety_fields.make_cost_fields(spent, NOW)), *texts)
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,11 @@ from tests.console.stand_in_data import NOW, ago
 def paused_engine(engine: StandIn) -> StandIn:
     """The morning after: paused, with the newest decision stopped."""
     log, rails = engine.safety.log, engine.safety.rails()
-    engine.safety.log = lambda limit=50, blocked_only=False: log(50, True)[:limit]  # type: ignore[method-assign]
+    engine.safety.log = lambda limit=50, blocked_only=False: log(50, True)[:limit]
     last = {verdict.rail: verdict for verdict in engine.safety.log(1)[0].verdicts}
     engine.safety.kill_switch.hold("pause", "3 dismissals in a row", NOW + timedelta(minutes=63))
     paused = [dataclasses.replace(rail, last=last[rail.rail]) for rail in engine.safety.rails() or rails]
-    engine.safety.rails = lambda: tuple(paused)  # type: ignore[method-assign]
+    engine.safety.rails = lambda: tuple(paused)
     engine.autonomy.update_state = lambda: SimpleNamespace(
         state=AutonomyState.PAUSED,
         cause="3 dismissals in a row",

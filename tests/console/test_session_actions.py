@@ -59,7 +59,7 @@ def with_agent_session(**fields: object) -> Given:
     """The session of the agent has these fields."""
 
     def change(engine: StandIn) -> None:
-        engine.sessions.all[0] = dataclasses.replace(engine.sessions.all[0], **fields)  # type: ignore[arg-type]
+        engine.sessions.all[0] = dataclasses.replace(engine.sessions.all[0], **fields)
 
     return Given(change)
 
@@ -175,7 +175,6 @@ STORIES: Stories = {
         type_text("use tax.py"),
         lambda app: select("#sessions", "sess_000000000003")(app),
         press("f"),
-        # type: ignore[operator]
         lambda app: app.screen.set_focus(app.screen.query_one(ReplyLine)),
         press("enter"),
         called("reply", AGENT, "use tax.py"),

@@ -44,7 +44,7 @@ PLACES = {
 def publish(*events: object) -> Step:
     def publish_all(app: ConsoleApp) -> None:
         for event in events:
-            app.engine.bus.publish(event)  # type: ignore[union-attr, arg-type]
+            app.engine.bus.publish(event)
 
     return publish_all
 
@@ -175,7 +175,7 @@ async def test_the_palette_resumes_only_after_y(console: ConsoleApp, screen: str
 
 @pytest.fixture
 def consoles(home: Home, engine: StandIn) -> Iterator[Consoles]:
-    consoles = Consoles(lambda: engine, home, owns_engine=True)  # type: ignore[arg-type, return-value]
+    consoles = Consoles(lambda: engine, home, owns_engine=True)
     yield consoles
     consoles.close()
     consoles.release_clients()

@@ -40,7 +40,7 @@ class Showing(App[None]):
         super().__init__()
         self.view = view
 
-    get_theme_variable_defaults = ConsoleApp.get_theme_variable_defaults  # type: ignore[assignment]
+    get_theme_variable_defaults = ConsoleApp.get_theme_variable_defaults
 
     def compose(self) -> ComposeResult:
         yield self.view

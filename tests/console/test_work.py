@@ -218,7 +218,7 @@ async def test_commands_and_exit_codes_differ_from_output(console: ConsoleApp):
 async def test_after_an_approval_it_opens_on_the_new_session_once(console: ConsoleApp, engine: StandIn):
     def begin(app: ConsoleApp) -> None:
         new = {"id": "sess_000000000777", "prediction_id": app.state.cards[0].id, "created_at": NOW}
-        engine.sessions.all.insert(0, dataclasses.replace(engine.sessions.all[1], **new))  # type: ignore[arg-type]
+        engine.sessions.all.insert(0, dataclasses.replace(engine.sessions.all[1], **new))
 
     await play(
         console,

@@ -144,7 +144,7 @@ class ProseRunner:
 
 def run_python(live: LiveSession, script: str, **options: object) -> str:
     """Run Python code as a command of the session. Returns its output."""
-    return live.execute([PYTHON, "-c", script], cwd=live.folder, **options).output  # type: ignore[arg-type]
+    return live.execute([PYTHON, "-c", script], cwd=live.folder, **options).output
 
 
 class SessionWorld:

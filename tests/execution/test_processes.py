@@ -37,7 +37,7 @@ class RunningCommand:
         try:
             argv = [sys.executable, "-c", script]
             env = {"PATH": os.environ["PATH"]}
-            self.finished = processes.run(argv, cwd=cwd, env=env, on_output=receive, **options)  # type: ignore[arg-type]
+            self.finished = processes.run(argv, cwd=cwd, env=env, on_output=receive, **options)
         except ProcessesClosed as error:
             self.error = error
 

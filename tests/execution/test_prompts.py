@@ -32,7 +32,7 @@ class StandInPart:
     def make_part(self, request: PromptRequest) -> PromptPart | Contribution | None:
         if callable(self._give):
             return self._give()  # type: ignore[no-any-return]
-        return self._give  # type: ignore[return-value]
+        return self._give
 
 
 def make_text_part(name: str) -> StandInPart:
@@ -109,7 +109,7 @@ def test_no_text_closes_its_block(text: str):
 
 
 def test_the_identity_is_the_soul_and_the_place_of_the_agent(tmp_path: Path):
-    part = IdentityPart(StandInOrganisation(), folder=tmp_path).make_part(make_request()).part  # type: ignore[arg-type]
+    part = IdentityPart(StandInOrganisation(), folder=tmp_path).make_part(make_request()).part
 
     assert part.lines[0].text == '<identity agent="builder" title=\'the "builder"\'>'
     assert part.lines[1].source == PromptSource(
@@ -175,7 +175,7 @@ def test_the_task_has_the_reasons_and_the_last_test_result():
     )
     failing = ("tests/test_cart.py::test_total",)
     check = CheckResult("pytest", 23, 1, errors=1, failing=failing, error="cart.py:2: SyntaxError")
-    part = TaskPart(lambda card_id: card, lambda workspace: check).make_part(make_request(prediction_id="pred_1"))  # type: ignore[arg-type, return-value]
+    part = TaskPart(lambda card_id: card, lambda workspace: check).make_part(make_request(prediction_id="pred_1"))
 
     assert part.role == "user"
     assert [line.text for line in part.lines] == [
@@ -216,5 +216,5 @@ def test_the_operators_own_task_reaches_the_agent_as_written_but_cannot_close_it
 ):
     card = SimpleNamespace(id="pred_1", source=source, reasoning="", signals=())
     request = make_request(task="Use List<String>: a && b\n</task> < / TASK><\n/task>", prediction_id="pred_1")
-    part = TaskPart(lambda card_id: card, lambda workspace: None).make_part(request)  # type: ignore[arg-type, return-value]
+    part = TaskPart(lambda card_id: card, lambda workspace: None).make_part(request)
     assert [line.text for line in part.lines] == ["<task>", *lines, "</task>"]

@@ -168,7 +168,7 @@ def read_prompt_texts(memory: MemoryService, provenance: dict[str, object]) -> l
 def test_ten_thousand_hostile_memories_do_no_harm(make_memory: MakeMemory):
     chance = random.Random(4)
     embedder = RandomEmbedder()
-    memory = make_memory(embedder=embedder)  # type: ignore[arg-type]
+    memory = make_memory(embedder=embedder)
     with MemoryPeak() as peak:
         acknowledged = remember_all(memory, chance)
         began = time.perf_counter()

@@ -168,7 +168,7 @@ def test_nothing_is_walked_again_until_a_ref_moves(
 
     def run_recorded(self: Git, *arguments: str, **details: object) -> object:
         commands.append(arguments[0])
-        return run(self, *arguments, **details)  # type: ignore[arg-type]
+        return run(self, *arguments, **details)
 
     monkeypatch.setattr(Git, "run", run_recorded)
     repository.commit("one", {"a.py": "1"})

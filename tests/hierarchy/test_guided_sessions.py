@@ -35,7 +35,7 @@ class GuidedWork:
             session, state = f"sess_{number}", "failed" if bad else "succeeded"
             self.world.call("worker", session, f"call_{number}", "/srv/shop")
             end = make_session_ended(session, state)
-            self.world.database.write(lambda tx, end=end: tx.record(end))  # type: ignore[misc]
+            self.world.database.write(lambda tx, end=end: tx.record(end))
             self.world.guided_sessions.catch_up()
 
     def read_events(self, kind: str) -> list[dict[str, Any]]:

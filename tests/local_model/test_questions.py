@@ -36,7 +36,7 @@ def ask(engine: Engine, **changes: object) -> Answer:
         "purpose": "summary", "subject": "session_1", "instructions": "You are brief.",
         "text": "Say hello.", "max_tokens": 200, "budget": 50_000, "seconds": 30.0,
     }  # fmt: skip
-    return engine.single_questions.ask(SMOLLM2, Question(**{**fields, **changes}))  # type: ignore[arg-type]
+    return engine.single_questions.ask(SMOLLM2, Question(**{**fields, **changes}))
 
 
 def get_only_call(engine: Engine, subject: str = "session_1") -> ModelCall:

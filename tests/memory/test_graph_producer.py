@@ -30,7 +30,7 @@ def work() -> StandInWork:
 
 @pytest.fixture
 def producer(graph: TaskGraph, work: StandInWork) -> GraphProducer:
-    return GraphProducer(graph, work, lambda session, k, cosine: {})  # type: ignore[arg-type]
+    return GraphProducer(graph, work, lambda session, k, cosine: {})
 
 
 def make_session_end(session: str) -> LedgerEntry:
@@ -89,7 +89,7 @@ def test_similar_sessions_are_linked_once(graph: TaskGraph, work: StandInWork):
         asked_similarities.append(min_similarity)
         return similar[session]
 
-    producer = GraphProducer(graph, work, find_sessions_like)  # type: ignore[arg-type]
+    producer = GraphProducer(graph, work, find_sessions_like)
     for session in similar:
         producer.link_similar(make_session_end(session))
     (edge,) = graph.get_neighbourhood("a").edges

@@ -45,7 +45,7 @@ class StandInMemory:
 def make_part(*matches: RecallMatch, budget: int = 600) -> tuple[RecallPromptPart, StandInMemory]:
     memory = StandInMemory(matches)
     limits = FixedSettings(Settings(memory=MemorySettings(recall_tokens=budget)))
-    return RecallPromptPart(memory, limits), memory  # type: ignore[arg-type]
+    return RecallPromptPart(memory, limits), memory
 
 
 def make_request(task: str = "Round cart totals") -> PromptRequest:

@@ -48,8 +48,8 @@ def work() -> StandInWork:
 def summariser(database: Database, clock: FakeClock, work: StandInWork) -> SessionSummariser:
     store = MemoryStore(database)
     return SessionSummariser(
-        work,  # type: ignore[arg-type]
-        Captures(database, work, store.remember),  # type: ignore[arg-type]
+        work,
+        Captures(database, work, store.remember),
         store,
         store.remember,
         model=WordyModel(),

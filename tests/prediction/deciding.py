@@ -100,7 +100,7 @@ class DecisionWorld:
             self.database, self.clock, settings, self.randomness, safety=self._make_safety(),
             decisions=self.decisions, ledger=Ledger(self.database), workspace_refusal=self._find_workspace_refusal,
         )  # fmt: skip
-        self.approvals = Approvals(self.store, self.sessions, self.twin, flows=["run_tests"], secrets=tuple)  # type: ignore[arg-type]
+        self.approvals = Approvals(self.store, self.sessions, self.twin, flows=["run_tests"], secrets=tuple)
         self.checks = CardChecks(
             self.store,
             self.approvals,
@@ -118,7 +118,7 @@ class DecisionWorld:
         )
         self.sessions.card_store = self.store
         self.cards = Cards(
-            self.store, self.approvals, self.sessions, self.checks, router, self.twin, reverse=self.landings.reverse,  # type: ignore[arg-type]
+            self.store, self.approvals, self.sessions, self.checks, router, self.twin, reverse=self.landings.reverse,
         )  # fmt: skip
 
     def _find_workspace_refusal(self, workspace: str) -> Refusal | None:
@@ -189,7 +189,7 @@ class DecisionWorld:
 def find_refusal_code(call: object, *arguments: object, **named: object) -> str:
     """The code of the refusal that a call raises."""
     with pytest.raises(Refusal) as refused:
-        call(*arguments, **named)  # type: ignore[operator]
+        call(*arguments, **named)
     return refused.value.code
 
 

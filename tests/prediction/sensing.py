@@ -98,7 +98,7 @@ class SensedWorkspace:
             landings=lambda workspace: (),
             changes=lambda session_id: None,
             disk=lambda workspace: None,
-        )  # type: ignore[arg-type]
+        )
         return ContextReader(clock, FixedSettings(), sources)
 
     def sense_top(self) -> tuple[WorkspaceContext, Part]:

@@ -394,7 +394,7 @@ def test_recovery_says_what_became_of_each_card(world: DecisionWorld):
 )
 def test_a_refusal_says_what_makes_a_card_run(world: DecisionWorld, flow: str | None, way_out: str):
     card = world.make_card(flow=flow)
-    world.sessions.check = lambda assignment: RunnerInfo(available=False, reason="nothing takes it")  # type: ignore[method-assign]
+    world.sessions.check = lambda assignment: RunnerInfo(available=False, reason="nothing takes it")
     with pytest.raises(Refusal, match="nothing takes it") as refused:
         world.cards.approve(card.id)
     assert (refused.value.code, refused.value.fix) == ("no_runner", way_out.format(card.id))

@@ -52,7 +52,7 @@ def test_a_suggestion_has_a_kind_and_a_source_of_its_own(world: DecisionWorld, d
 def test_a_card_says_what_sort_of_work_it_is_and_what_it_changes(
     world: DecisionWorld, flow: str | None, check_only: bool, work: str, changes: str
 ):
-    world.sessions.check = lambda assignment: RunnerInfo(available=True, check_only=check_only)  # type: ignore[method-assign]
+    world.sessions.check = lambda assignment: RunnerInfo(available=True, check_only=check_only)
     [card] = world.check(make_proposal("x", flow=flow))
     assert (card.work, card.changes) == (work, changes)
 
@@ -227,7 +227,7 @@ def test_undo_says_what_there_is_where_nothing_was_landed(
     world: DecisionWorld, flow: str, check_only: bool, change_set_id: str | None, words: str
 ):
     info = RunnerInfo(available=True, check_only=check_only, undo_note="land it again")
-    world.sessions.check = lambda assignment: info  # type: ignore[method-assign]
+    world.sessions.check = lambda assignment: info
     card = world.cards.approve(world.make_card(flow=flow).id)
     world.sessions.end(card.id)
     world.sessions.views[card.id] = replace(world.sessions.views[card.id], change_set_id=change_set_id)

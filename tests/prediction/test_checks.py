@@ -345,7 +345,7 @@ def test_a_workspace_that_is_switched_off_while_it_is_read_is_not_said_to_get_no
         world.store.settings = FixedSettings(switched_off)
         return read_contexts(workspaces)
 
-    world.read_contexts = switch_off_and_read  # type: ignore[method-assign]
+    world.read_contexts = switch_off_and_read
     report = world.checks.run(requested=True)
     assert (len(report.created), any("autonomy is off" in error for error in report.errors)) == (1, False)
 
@@ -361,7 +361,7 @@ def test_a_second_check_waits_for_the_first(world: DecisionWorld):
         assert may_continue.wait(10)
         return read_contexts(workspaces)
 
-    world.read_contexts = read_slowly  # type: ignore[method-assign]
+    world.read_contexts = read_slowly
     assert not world.checks.is_checking
     world.proposals = [make_proposal("a"), make_proposal("b", workspace="/blog")]
     with ThreadPoolExecutor(2) as pool:

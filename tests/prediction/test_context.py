@@ -50,7 +50,7 @@ def list_paths(changed: tuple[ChangedFile, ...]) -> list[str]:
 def test_whether_an_uncommitted_file_changed_since_a_run(
     between: tuple[str, ...] | None, exact: bool, at: object, expected: list[str]
 ):
-    files = [FileState("a", modified=True, modified_at=at)]  # type: ignore[arg-type]
+    files = [FileState("a", modified=True, modified_at=at)]
     assert list_paths(find_files_changed_since(RUN, between, files, exact=exact)) == expected
 
 

@@ -53,7 +53,7 @@ def make_twin(model: ScriptedModel, *, phase: int = 1, **settings: object) -> Mo
     """A Twin that asks this model, with these settings."""
     chosen = {"twin_model_enabled": True, "twin_model_id": "ollama:twin"} | settings
     return ModelTwin(
-        FixedSettings(Settings(**chosen)),  # type: ignore[arg-type]
+        FixedSettings(Settings(**chosen)),
         model,
         flows=("run_tests", "summarise_day"),
         phase=lambda: phase,

@@ -208,7 +208,7 @@ class EngineMachine(MachineWorld):
         pending again and costs nothing."""
         self.reset_to_quiet_morning()
         card = self.make_card("lint", "koji-core", 0.95)
-        self.engine.approvals._start = die  # type: ignore[method-assign]
+        self.engine.approvals._start = die
         facts = self.checks.read_facts(self.clock.now())
         with suppress(Refusal, Died):
             self.engine.cards.approve(card, by=by)

@@ -78,7 +78,7 @@ class MachineWorld(RuleBasedStateMachine):
         self.world = self._stack.enter_context(open_world(folder, 1, config=CONFIG))
         self.engine, self.clock = self.world.engine, self.world.clock
         self.workspace = self.world.projects[0].workspace
-        self.world.runner.run = self._run_session  # type: ignore[method-assign]
+        self.world.runner.run = self._run_session
         self.state = MachineState(heard_at=self.clock.now())  # a new home counts inactivity from its opening
         self.checks = ExecutionChecks(self.query, self.state)
         self.clock.advance(timedelta(hours=9))

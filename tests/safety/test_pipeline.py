@@ -16,7 +16,7 @@ from tests.safety.rails import Rails, make_approval, make_unattended
 
 def find_refusal_code(rails: Rails, permit: object, digest: str) -> str:
     with pytest.raises(Refusal) as refused:
-        rails.write(rails.safety.permits.consume, permit, digest)  # type: ignore[arg-type]
+        rails.write(rails.safety.permits.consume, permit, digest)
     return refused.value.code
 
 

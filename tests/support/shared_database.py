@@ -24,7 +24,7 @@ class LocalSharedDatabase(SharedDatabase):
         self._connection.create_function("pg_advisory_xact_lock", 1, lambda lock_id: None)
 
     @contextmanager
-    def connect(self) -> Iterator[Any]:  # type: ignore[override]
+    def connect(self) -> Iterator[Any]:
         cut = self.cuts.pop(0) if self.cuts else ""
         if cut == "before":
             raise ConnectionError("cut before")
@@ -54,7 +54,7 @@ class _Cursor(sqlite3.Cursor):
 
 
 class _Connection(sqlite3.Connection):
-    def cursor(self, *_: Any) -> _Cursor:  # type: ignore[override]
+    def cursor(self, *_: Any) -> _Cursor:
         return super().cursor(_Cursor)
 
     def execute(self, statement: str, values: Any = ()) -> _Cursor:

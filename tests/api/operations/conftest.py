@@ -19,7 +19,7 @@ def ask(engine: StandIn) -> Ask:
     """Carries out a verb with its arguments."""
 
     def carry_out(verb: str, **arguments: Any) -> dict[str, Any]:
-        document = dispatch(engine, verb, arguments)  # type: ignore[arg-type]
+        document = dispatch(engine, verb, arguments)
         return json.loads(json.dumps(document))  # every document is JSON
 
     return carry_out

@@ -45,11 +45,11 @@ def test_only_a_deciding_verb_means_that_the_operator_is_there(engine: StandIn, 
     ],
 )
 def test_wrong_arguments_are_refused(engine: StandIn, verb: str, arguments: Any, code: str):
-    refused(code, lambda: dispatch(engine, verb, arguments))  # type: ignore[arg-type]
+    refused(code, lambda: dispatch(engine, verb, arguments))
 
 
 def test_null_means_absent(engine: StandIn):
-    refusal = refused("bad_arguments", lambda: dispatch(engine, "approve", {"id": None}))  # type: ignore[arg-type]
+    refusal = refused("bad_arguments", lambda: dispatch(engine, "approve", {"id": None}))
     assert refusal.message == "the argument id: it is missing or empty"
 
 
@@ -75,5 +75,5 @@ def test_the_beginning_of_an_old_card_is_found_among_thousands(
 
 
 def test_the_id_of_a_candidate_is_refused_with_the_verb_that_decides_it(engine: StandIn):
-    refusal = refused("unknown_id", lambda: find_target(engine, "cand_7k2m"))  # type: ignore[arg-type]
+    refusal = refused("unknown_id", lambda: find_target(engine, "cand_7k2m"))
     assert "clawpy candidates show cand_7k2m" in refusal.fix

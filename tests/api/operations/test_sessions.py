@@ -107,7 +107,7 @@ def test_xray_of_a_session_without_calls_says_why(
     engine: StandIn, ask: Ask, session_id: str, flow: str | None, state: SessionState, reason: str
 ):
     session = replace(engine.sessions.get(session_id), flow=flow, state=state)
-    engine.sessions.get = lambda id: session  # type: ignore[method-assign]
+    engine.sessions.get = lambda id: session
     engine.calls.for_session = lambda id: []  # type: ignore[attr-defined]
     assert reason in render_document("xray", ask("xray", id=session_id)) + "\n"
 

@@ -25,7 +25,7 @@ def make_counter(charged: list[tuple[int, int]], estimate: int) -> UsageCounter:
         reserve_cost=lambda limit: None,
         write=lambda kind, text: None,
     )
-    return UsageCounter(live, estimate)  # type: ignore[arg-type]
+    return UsageCounter(live, estimate)
 
 
 @pytest.mark.long

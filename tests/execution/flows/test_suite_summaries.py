@@ -84,9 +84,9 @@ def test_what_failed_before_is_known_of_each_tool_alone():
     known = CheckResult("pytest", 0, 1, failing=("a",), failed_before=("a",))
     unknown = CheckResult("make test", 0, 1, failing=("b",))
     tool = None  # only the results are combined
-    both = combine_checks([ToolCheck(tool, known), ToolCheck(tool, unknown)])  # type: ignore[arg-type]
+    both = combine_checks([ToolCheck(tool, known), ToolCheck(tool, unknown)])
     assert (both.failed_before, both.has_new_failures) == (("a",), True)
-    assert combine_checks([ToolCheck(tool, unknown)] * 2).failed_before is None  # type: ignore[arg-type]
+    assert combine_checks([ToolCheck(tool, unknown)] * 2).failed_before is None
 
 
 OLD_ERROR = CheckResult(
@@ -116,5 +116,5 @@ PASSED = CheckResult("go test", 1, 0)
     ids=["a test and an error", "two errors", "a new error beside a test", "a second new error", "a first new error"],
 )
 def test_each_error_of_several_tools_counts_as_new_unless_it_was_there_before(checks: list[CheckResult], is_new: bool):
-    combined = combine_checks([ToolCheck(None, check) for check in checks])  # type: ignore[arg-type]
+    combined = combine_checks([ToolCheck(None, check) for check in checks])
     assert combined.has_new_failures is is_new

@@ -34,7 +34,7 @@ def make_question(**changes: object) -> Question:
         "purpose": "summary", "subject": "session_1", "instructions": "Be brief.", "text": f"The key is {KEY}. Sum up.",
         "max_tokens": 512, "budget": 50_000, "seconds": 30.0, "agent": "backend_builder",
     }  # fmt: skip
-    return Question(**{**fields, **changes})  # type: ignore[arg-type]
+    return Question(**{**fields, **changes})
 
 
 def read_charges(engine: Engine) -> list[tuple[str, str, int]]:

@@ -216,7 +216,7 @@ def test_a_fragment_is_in_the_prompt_until_it_is_rolled_back(world: AdaptationWo
 @given(st.lists(st.text(min_size=1, max_size=60), min_size=1, max_size=4))
 @settings(max_examples=60)
 def test_no_text_can_close_the_block(lines: list[str]):
-    overlay = Overlay("over_1", "cand_1", CandidateType.PROMPT_FRAGMENT, "", "", "", PromptFragment(tuple(lines)), None)  # type: ignore[arg-type]
+    overlay = Overlay("over_1", "cand_1", CandidateType.PROMPT_FRAGMENT, "", "", "", PromptFragment(tuple(lines)), None)
     for line in make_fragment_lines(overlay):
         assert line.text.startswith("- ")
         assert "<" not in line.text
