@@ -8,8 +8,6 @@ from engine.model import ChangeState, CheckResult, FileChange
 from engine.storage.ledger import Ledger
 from tests.execution.changesets.landing_world import LandingWorld, add_line, make_edit
 
-# Contents
-
 
 def test_a_change_set_has_its_files_state_and_check(world: LandingWorld):
     def edit(folder: Path) -> None:
@@ -45,7 +43,6 @@ def test_the_diff_has_the_hunks_of_each_file(world: LandingWorld):
         (folder / "b.txt").symlink_to("a.txt")
         (folder / "bin").write_bytes(b"\0\1")
         (folder / 'new\nline "q".txt').write_text("diff --git a/x b/x\n\x1b[2Jred\n")
-        (folder / "run.sh").write_text("x\n")
         (folder / "old.txt").chmod(0o755)
         (folder / "long.txt").write_text("line\n" * 50_000)
 
@@ -58,7 +55,7 @@ def test_the_diff_has_the_hunks_of_each_file(world: LandingWorld):
     assert diffs['new\\nline "q".txt'].hunks.endswith("+diff --git a/x b/x\n+<U+001B>[2Jred\n")
     assert (diffs["old.txt"].status, diffs["old.txt"].hunks) == ("mode", "")
     assert diffs["long.txt"].cut
-    assert len(diffs) == 7
+    assert len(diffs) == 6
 
 
 @pytest.mark.parametrize(

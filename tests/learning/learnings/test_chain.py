@@ -276,9 +276,7 @@ def test_a_yes_promotes_once_with_its_provenance(make_world: MakeWorld):
     assert list_global_entries(world)[0].reinforced_by == ("s3",)
 
 
-def test_a_verdict_is_in_the_report_also_if_the_disk_is_full(
-    make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_verdict_is_in_the_report_also_if_the_disk_is_full(make_world: MakeWorld, monkeypatch: pytest.MonkeyPatch):
     world = make_world_with_judge(make_world, YES)
     with monkeypatch.context() as patch:
         patch.setattr(WRITE_ATOMIC, fail_with_full_disk)
