@@ -24,11 +24,17 @@ NOW = datetime(2025, 6, 15, 12, tzinfo=UTC)
 LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
 
 
-def rank_turns(text: str, turns: list[tuple[str, str]], *, session: str = "s", meaning: list[float] | None = None,
-        words: list[float] | None = None, times: list[datetime] | None = None,
-        tokens: list[float] | None = None) -> list[tuple[int, RankedCandidate]]:  # fmt: skip
+def rank_turns(
+    text: str,
+    turns: list[tuple[str, str]],
+    *,
+    session: str = "s",
+    meaning: list[float] | None = None,
+    words: list[float] | None = None,
+    times: list[datetime] | None = None,
+) -> list[tuple[int, RankedCandidate]]:
     """Rank turns of (speaker, text) for a question. Returns those that are found, the best first, each with its place
-    among the turns. `meaning`, `words` and `tokens` are the scores of the turns; a NaN is a turn without vectors."""
+    among the turns. `meaning` and `words` are the scores of the turns; a NaN is a turn without vectors."""
     size = len(turns)
     speakers = [speaker for speaker, _ in turns]
     rows = [
@@ -41,9 +47,8 @@ def rank_turns(text: str, turns: list[tuple[str, str]], *, session: str = "s", m
     question = parse_question(text, set(speakers), now=NOW)
     selection = select_candidates(question, rows, previous, dict(enumerate(words or [0.0] * size)), near, NOW)
     places = [row.seq for row in selection.rows]
-    token_scores = [tokens[place] if tokens else 0.0 for place in places]
     texts = [turns[place][1] for place in places]
-    candidates = add_text_features(selection, texts, token_scores, selection.features[Feature.MEANING].tolist())
+    candidates = add_text_features(selection, texts, [0.0] * len(places), selection.features[Feature.MEANING].tolist())
     return [(places[ranked.index], ranked) for ranked in rank(candidates)]
 
 

@@ -141,12 +141,3 @@ def test_a_fix_after_which_the_test_still_fails_is_discarded(situation: Situatio
     assert session.result is Result.FAILED
     assert session.summary.startswith(f"The fix applies, but {TEST} still fails, so the fix is discarded")
     assert session.change_set_id is None
-
-
-def test_a_fix_that_was_rejected_is_not_offered(broken_again: Situation):
-    broken_again.engine.adaptation.run_round()
-    (fix,) = broken_again.engine.adaptation.candidates()
-    assert find_offered_fix(broken_again)
-    broken_again.engine.adaptation.reject(fix.id, "it does not help")
-    broken_again.write("README.md", "# Shop\n")
-    assert find_offered_fix(broken_again) is None

@@ -73,7 +73,6 @@ RECALLED = {"memories": ["m"], "origins": ["o"], "session_id": "s"}
         ("GuidanceFoundStale", make_stale(359, 0), 0, 59.9),
         ("GuidanceFoundStale", make_stale(720, 99), 0, 80.0),
         ("CloudSyncFailed", {"unsent": 9}, 0, 58.0),
-        ("CloudSyncFailed", {"unsent": 10}, 0, 60.0),
         ("CloudSyncFailed", {"unsent": 0}, 4, 60.0),
         ("CloudSyncFailed", {"unsent": 99}, 99, 100.0),
         ("CloudMemoryRecalled", RECALLED, 3, 60.0),
