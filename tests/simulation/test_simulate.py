@@ -67,6 +67,14 @@ def test_the_counts_of_the_document_match_its_lists(document_of_two_days: dict[s
     assert all(cost["peaks"][window] <= cost["caps"][window] for window in ("hour", "day", "month"))
 
 
+def test_the_fates_of_the_cards_add_up(document_of_two_days: dict[str, Any]):
+    autonomous = {**document_of_two_days["cards"], "made": 16, "executedByAutonomy": 3, "approved": 6, "dismissed": 2}
+    cards = {**autonomous, "expired": 1, "withdrawn": 4, "pending": 0, "followUps": 1}
+    text = render_document("simulate", {**document_of_two_days, "cards": cards})
+    fates = "6 approved, 2 dismissed, 1 expired, 4 withdrawn, 0 pending, 3 run by itself"
+    assert f"16 made, 1 of them follow-ups: {fates}" in text
+
+
 def test_the_text_says_what_is_simulated_and_names_every_rail(document_of_two_days: dict[str, Any]):
     text = render_document("simulate", document_of_two_days)
     assert "made up: the clock" in text

@@ -365,7 +365,9 @@ def format_simulate(document: Document) -> Lines:
 def _format_simulation_head(document: Document) -> Lines:
     """The days, what is real and what is made up, and what became of the cards."""
     cards = document["cards"]
-    fates = ", ".join(f"{cards[name]} {name}" for name in ("approved", "dismissed", "expired", "withdrawn", "pending"))
+    counts = {name: cards[name] for name in ("approved", "dismissed", "expired", "withdrawn", "pending")}
+    counts["run by itself"] = cards["executedByAutonomy"]
+    fates = ", ".join(f"{number} {fate}" for fate, number in counts.items())
     yield bold(f"{count(document['days'], 'day')} from {document['from'][:10]}, seed {document['seed']}")
     yield dim(f"real: {document['real']}")
     yield dim(f"made up: {'; '.join(document['madeUp'])}\n")
