@@ -125,7 +125,7 @@ async def test_the_first_key_after_an_absence_shows_what_happened(home: Home, en
 
     await play(
         make_console(home, lambda: engine),
-        sees("CARDS"),
+        sees("WATCHING"),
         press("j"),
         hides("While you were away"),
         let_hours_pass,
