@@ -89,6 +89,11 @@ HOSTILE = [
     "aA0+" * 15_000, "`ab` " * 12_000, "run run " * 7_000, "drop /*" * 8_000, "python -c 'system(" * 1_300,
     "git " * 6_000, "xargs " * 4_000, "'rm -rf /' " * 2_000, "update a set b " * 4_000, "```\n" * 15_000,
     "${a$(" * 4_800, "a() { a | a &" * 1_800, "push " * 12_000, "\u0430" * 60_000, "transfer a " * 5_000,
+    "{;" * 2_000 + ")" * 3_900, "(sh|" * 250 + "sh" + ")" * 250, "tee " + ">(sh) " * 1_300, "a" + " | at" * 250,
+    "{ " + "python;" * 290 + "} <<E\n" + "system('ls a');" * 390 + "\nE",
+    "{ " + "node;" * 290 + "} <<E\n" + '"' * 5_900 + "\nE",
+    "a $(" + "b " * 1_500 + ") | (" + "bash; " * 290 + ")", "{ " + "psql;" * 290 + "} <<E\n" + "drop " * 1_200 + "\nE",
+    f"echo '{'x=1;' * 1_100}' | {{ {' '.join(f'{{ cat; echo {i}; }} | python;' for i in range(99))} }}",
 ]  # fmt: skip
 """Long texts that a careless parser would read again and again."""
 

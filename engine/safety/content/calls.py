@@ -29,8 +29,8 @@ from engine.safety.content.shell import MAX_COMMANDS, Simple, parse
 
 MAX_DEPTH = 10
 MAX_NESTED_CHARS = 30_000
-"""Maximum number of characters of nested text that are parsed for one command; if there are more, the verdict is
-`ask`."""
+"""Maximum number of characters of nested text that are parsed for one command, and of program text that is judged; if
+there are more, the verdict is `ask`."""
 
 _UNRESOLVED_VARIABLE = re.compile(r"\$(?!\$)")
 _PROGRAM_VARIABLE = re.compile(
@@ -55,6 +55,14 @@ _SUBSTITUTION_MARK = re.compile(r"(\$\(\)|<\(\))")
 
 _READS_SCRIPTS = SHELLS | {"su", "eval", "source", ".", "ssh", "runuser", "mosh", "sg"}
 _RUNS_FILES = SHELLS | set(INTERPRETERS) | {"source", "."}
+_SCRIPT_FIRST = SHELLS | {"source", ".", "python", "node", "perl", "ruby", "php", "lua"}
+"""The programs whose first word after the options is their script. What follows are its arguments."""
+_SHELL_FLAGS = re.compile(r"[-+][abd-np-zA-NP-Z]+")
+_INTERPRETER_FLAGS = re.compile(r"-[biquvx]+")
+"""Options that take no value. In doubt an option takes one."""
+_SHELL_TEXT_OPTIONS = frozenset({"-c", "-lc", "-ec", "-xc"})
+_MODULES_THAT_READ = (["-m", "json.tool"], ["-m", "tarfile"], ["-m", "zipfile"])
+"""Modules of python that run nothing of the files in their arguments."""
 _STANDARD_INPUT = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 """The files through which a program reads its standard input."""
 _CONTAINER_PROGRAMS = read_word_list("containers")
@@ -97,8 +105,8 @@ class Unwrapped:
     """What a text runs. It is filled while the text is read from its beginning."""
 
     calls: list[Call] = field(default_factory=list)
-    program_texts: list[tuple[str, str]] = field(default_factory=list)
-    """(interpreter, text that it runs)."""
+    program_texts: dict[str, bool] = field(default_factory=dict)
+    """The texts of programs that it runs, each with whether an interpreter reads it, and not a program such as awk."""
     runs_download: bool = False
     """Whether it runs something that it downloads."""
     unresolved: str = ""
@@ -109,6 +117,17 @@ class Unwrapped:
     """The files that it downloaded so far."""
     nested_left: int = MAX_NESTED_CHARS
     """The number of characters that may still be parsed."""
+    program_left: int = MAX_NESTED_CHARS
+    """The number of characters of program text that may still be added."""
+
+    def add_program_text(self, interpreter: str, text: str) -> None:
+        """Add the text of a program once, also if all commands of a group have it as their input."""
+        if text not in self.program_texts:
+            self.program_left -= len(text)
+        if self.program_left < 0:
+            self.unreadable = "more program text than can be checked"
+        else:
+            self.program_texts[text] = self.program_texts.get(text, False) or interpreter in INTERPRETERS
 
 
 InnerCommand = str | list[str]
@@ -137,7 +156,7 @@ def _add_script(text: str, result: Unwrapped, depth: int, via: tuple[str, ...], 
             simple.stdin, simple.source = reader.stdin, reader.source
         for nested in simple.nested:
             _add_script(nested, result, depth + 1, (*via, "$()"))
-        for script in simple.readers:
+        for script in simple.readers[:MAX_COMMANDS]:
             _add_script(script, result, depth + 1, (*via, "$()"), Simple(source=simple))
         if len(result.calls) >= MAX_COMMANDS:
             return
@@ -195,7 +214,7 @@ def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, vi
         and _find_option_text(call.base, fed_call.args) == _APPENDED_INPUT
     ):
         result.unresolved = " ".join(argv)
-    files_run = {argv[0], *call.args} if call.base in _RUNS_FILES else {argv[0]}
+    files_run = {argv[0], *_find_script_files(call)}
     result.downloaded_files |= find_saved_files(call.base, call.args, simple)
     result.runs_download |= not result.downloaded_files.isdisjoint(files_run)
     inner_via = (*via, "find" if call.base == "fd" else call.base)
@@ -208,8 +227,30 @@ def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, vi
         elif inner:
             _add_call(inner, simple, result, depth + 1, inner_via)
     if (call.base, call.args[:1]) not in _LOOKS_UP:
-        result.program_texts += _find_program_texts(call, result)
+        for interpreter, text in _find_program_texts(call, result):
+            result.add_program_text(interpreter, text)
         result.calls.append(call)
+
+
+def _find_script_files(call: Call) -> list[str]:
+    """The words of a shell or an interpreter that may be files that it runs: what comes before the arguments of its
+    script. A word after an option that may take a value is taken for both, its value and the script."""
+    base, args = call.base, call.args
+    if base not in _SCRIPT_FIRST:
+        return args if base in _RUNS_FILES else []
+    flags = _SHELL_FLAGS if base in SHELLS else _INTERPRETER_FLAGS
+    text_options = INTERPRETERS.get(base, _SHELL_TEXT_OPTIONS)
+    takes_value = False
+    for index, word in enumerate(args):
+        if word in text_options or args[index : index + 2] in _MODULES_THAT_READ:
+            return args[:index]
+        if word[:1] in ("-", "+"):
+            takes_value = not flags.fullmatch(word)
+        elif takes_value:
+            takes_value = False
+        else:
+            return args[: index + 1]
+    return args
 
 
 def _skip_shell_prompt(argv: list[str]) -> list[str]:

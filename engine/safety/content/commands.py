@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 
 from engine.frozen import frozen_kw_only
 from engine.safety.content import leaks, rulebook, targets
@@ -17,7 +17,6 @@ from engine.safety.content.rulebook import OwnRules
 from engine.safety.content.rules import (
     ASK,
     BLOCK,
-    INTERPRETERS,
     Objection,
     Rule,
     find_strictest,
@@ -91,8 +90,8 @@ def _only_shows_help(call: Call) -> bool:
 
 
 def _judge_code(unwrapped: Unwrapped, depth: int, own: OwnRules) -> Iterator[Objection | None]:
-    for interpreter, source in unwrapped.program_texts:
-        if interpreter in INTERPRETERS:
+    for source, is_program in unwrapped.program_texts.items():
+        if is_program:
             yield _judge_program_text(source)
         if depth > MAX_NESTED_CODE:
             yield _TOO_DEEP
@@ -181,9 +180,11 @@ def _judge_statement(call: Call) -> Objection | None:
         return None
     source = call.simple.source
     input_text = call.simple.stdin or (" ".join(source.argv[1:]) if source is not None else "")
-    return _judge_sql(" ".join([*call.args, input_text]))
+    return _judge_sql(" ".join(call.args)) or _judge_sql(input_text)
 
 
+@lru_cache(64)
 def _judge_sql(text: str) -> Objection | None:
-    """The objection to SQL that loses data, None for none. Comments are removed first."""
+    """The objection to SQL that loses data, None for none. Comments are removed first. It is cached,
+    because all commands of a group may have the same input."""
     return load_text_rules()["statement"].judge(_COMMENT.sub(" ", text[:12_000]))

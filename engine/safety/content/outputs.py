@@ -6,6 +6,7 @@ import base64
 import binascii
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 
 from engine.safety.content.rules import read_word_list
 from engine.safety.content.shell import Simple, parse, unescape
@@ -20,34 +21,40 @@ def walk_pipe(simple: Simple) -> Iterator[Simple]:
     """A command and the commands that feed it through pipes, also those of a group, each once, the last one first."""
     waiting, seen = [simple], set[int]()
     while waiting:
-        command = waiting.pop()
-        if id(command) in seen:
-            continue
-        seen.add(id(command))
-        yield command
-        waiting += command.body
-        if command.source is not None:
-            waiting.append(command.source)
+        command: Simple | None = waiting.pop()
+        while command is not None and id(command) not in seen:
+            seen.add(id(command))
+            yield command
+            waiting += command.body
+            command = command.source
 
 
 def find_program(simple: Simple) -> str:
     """The name of the program that a simple command runs, without the most common wrappers; "" for none."""
-    words = [word for word in simple.argv if word not in ("sudo", "command", "env", "nohup", "time", "$", "#")]
-    return words[0].rsplit("/", 1)[-1] if words else ""
+    for word in simple.argv:
+        if word not in ("sudo", "command", "env", "nohup", "time", "$", "#"):
+            return word.rsplit("/", 1)[-1]
+    return ""
 
 
 def pipe_downloads(simple: Simple) -> bool:
     """Whether a command of a pipe downloads something."""
     return any(
-        find_program(part) in _DOWNLOADING_PROGRAMS or scripts_download(part.nested) for part in walk_pipe(simple)
+        find_program(part) in _DOWNLOADING_PROGRAMS or (part.nested and scripts_download(part.nested))
+        for part in walk_pipe(simple)
     )
 
 
 def scripts_download(nested: list[str], depth: int = 0) -> bool:
     """Whether one of these scripts downloads something, also one of the scripts in their words, down to the third."""
-    return depth < 3 and any(
+    return depth < 3 and any(_script_downloads(text, depth) for text in nested)
+
+
+@lru_cache(256)
+def _script_downloads(text: str, depth: int) -> bool:
+    """It is cached, because all commands of a group are asked for the scripts of the command that feeds the group."""
+    return any(
         find_program(simple) in _DOWNLOADING_PROGRAMS or scripts_download(simple.nested, depth + 1)
-        for text in nested
         for simple in parse(text)
     )
 

@@ -143,6 +143,8 @@ class _Parser:
         self.commands: list[Simple] = []
         self.current = Simple()
         self.open_groups: list[_Group] = []
+        self.open_parentheses = 0
+        """The number of `(` among `open_groups`."""
         self.groups: list[Simple] = []
         """The groups whose end was read, inner ones first."""
         self.variables: dict[str, str] = {}
@@ -193,17 +195,19 @@ class _Parser:
         self._end_command()
         if character == "(":
             self.open_groups.append(_Group(")", len(self.commands), source))
+            self.open_parentheses += 1
         elif character == ")":
             self._end_parenthesis()
 
     def _end_parenthesis(self) -> None:
         """End the innermost `(…)`, and what is open within it. At a pattern of `case` there is none."""
         is_pattern = bool(self.open_groups) and self.open_groups[-1].end == "esac"
-        if is_pattern or all(group.end != ")" for group in self.open_groups):
+        if is_pattern or not self.open_parentheses:
             return
         while self.open_groups[-1].end != ")":
             self._end_group(Simple())
         self._end_group(self.current)
+        self.open_parentheses -= 1
 
     def _end_group(self, group: Simple) -> None:
         """End the innermost group. `group` gets its input and its commands, and the redirections that follow."""
