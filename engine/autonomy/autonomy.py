@@ -157,10 +157,10 @@ class Autonomy:
                 self.schedule.run_if_due(ACT_JOB)
         return facts
 
-    def note_activity(self, source: str) -> None:
-        """The operator did something (SPEC 2.2); `source` is a word for it, such as `key`."""
+    def note_activity(self) -> None:
+        """The operator did something (SPEC 2.2)."""
         has_returned = self.presence.silence() >= self._get_silence_threshold()
-        self.presence.note_now(source)
+        self.presence.note_now()
         if has_returned:
             self.schedule.run_if_due(CARD_JOB)  # cards at the operator's return, not ten minutes later
         if self._view.state in ACTING:
@@ -183,7 +183,8 @@ class Autonomy:
         if (state := self._look_for_operator()) not in ACTING:
             return AutonomousCycleFinished(reason=f"somebody came while it predicted: {state.value}", errors=errors)
         finished = self._runs.start_first(lambda: self._look_for_operator() in ACTING)
-        self._apply_trigger(AutonomyTrigger.CARD_READY if finished.acted else AutonomyTrigger.CARD_DROPPED)
+        if finished.acted:
+            self._apply_trigger(AutonomyTrigger.CARD_READY)
         return replace(finished, errors=errors)
 
     def _look_for_operator(self) -> AutonomyState:
@@ -191,7 +192,7 @@ class Autonomy:
         if self._last_operator_activity is not None:
             sign = self._last_operator_activity()
             if sign is not None:
-                self.presence.note(sign, "files of a workspace")
+                self.presence.note(sign)
             self._checked_at = self._clock.now()
         with self._changing:
             self._apply_facts(self._kill_switch.holds())
@@ -302,7 +303,7 @@ class Autonomy:
             return silence
         if self._checked_at is None:
             return timedelta(0)
-        last_activity, _ = self.presence.last()
+        last_activity = self.presence.last()
         return min(silence, max(timedelta(0), self._checked_at - last_activity))
 
     def _make_facts(self, holds: Sequence[Hold]) -> Facts:

@@ -31,7 +31,6 @@ class AutonomyTrigger(StrEnum):
     OPERATOR_SPOKE = "you are back"
     AUTONOMY_OFF = "autonomous mode switched off"
     CARD_READY = "a card can run"
-    CARD_DROPPED = "no card can run"
     REJECTED = f"{MAX_REJECTIONS} dismissals in a row"
     COST_CAP = "cost cap reached"
     RESUMED = "resumed by you"
@@ -44,7 +43,6 @@ TRANSITIONS: dict[tuple[AutonomyState, AutonomyTrigger], AutonomyState] = {
     (AutonomyState.DISABLED, AutonomyTrigger.ENABLED): AutonomyState.WATCHING,
     (AutonomyState.WATCHING, AutonomyTrigger.SILENT): AutonomyState.PRIMING,
     (AutonomyState.PRIMING, AutonomyTrigger.CARD_READY): AutonomyState.AUTONOMOUS,
-    (AutonomyState.PRIMING, AutonomyTrigger.CARD_DROPPED): AutonomyState.PRIMING,
     (AutonomyState.PRIMING, AutonomyTrigger.OPERATOR_SPOKE): AutonomyState.WATCHING,
     (AutonomyState.AUTONOMOUS, AutonomyTrigger.OPERATOR_SPOKE): AutonomyState.WATCHING,
     (AutonomyState.PRIMING, AutonomyTrigger.AUTONOMY_OFF): AutonomyState.WATCHING,
@@ -150,15 +148,14 @@ class Presence:
             stored = state.get(session, PRESENCE_KEY)
         self._written = datetime.fromisoformat(stored["at"]) if stored else None
         self._last = self._written or clock.now()
-        self._source = stored["what"] if stored else "start"
         absent_since = stored.get("left") if stored else None
         self._absent_since = datetime.fromisoformat(absent_since) if absent_since else None
 
-    def note_now(self, source: str) -> None:
-        """The operator did something; `source` is a word for it, such as `key`, `verb`."""
-        self.note(self._clock.now(), source)
+    def note_now(self) -> None:
+        """The operator did something."""
+        self.note(self._clock.now())
 
-    def note(self, at: datetime, source: str) -> None:
+    def note(self, at: datetime) -> None:
         """The operator did something at `at`, for example a change of files that was found later. If a later activity
         is known, nothing changes."""
         with self._lock:
@@ -166,15 +163,13 @@ class Presence:
                 return
             if at - self._last >= ABSENCE:
                 self._absent_since = self._last
-            self._last, self._source = max(at, self._last), source
+            self._last = max(at, self._last)
             due = self._written is None or abs(at - self._written) >= WRITE_INTERVAL
             if due:
                 self._written = at
             absent_since = self._absent_since.isoformat() if self._absent_since else None
         if due:
-            self._database.write(
-                lambda tx: state.put(tx, PRESENCE_KEY, {"at": at.isoformat(), "what": source, "left": absent_since})
-            )
+            self._database.write(lambda tx: state.put(tx, PRESENCE_KEY, {"at": at.isoformat(), "left": absent_since}))
 
     def silence(self) -> timedelta:
         """Time since the last activity, never negative."""
@@ -186,7 +181,7 @@ class Presence:
         with self._lock:
             return self._last if self._clock.now() - self._last >= ABSENCE else self._absent_since
 
-    def last(self) -> tuple[datetime, str]:
-        """The time and the source of the last activity."""
+    def last(self) -> datetime:
+        """The time of the last activity."""
         with self._lock:
-            return self._last, self._source
+            return self._last

@@ -87,8 +87,8 @@ class CheckSources:
     """It is called before contexts are read, and brings up to date what they contain."""
     contexts: Callable[[Sequence[str]], Sequence[WorkspaceContext]]
     """Reads the contexts of workspaces. It is slow, because it asks git."""
-    note_activity: Callable[[str, datetime], None]
-    """It is called with a workspace and a time if somebody but us changed its files last at that time."""
+    note_activity: Callable[[datetime], None]
+    """It is called with a time if somebody but us changed the files of a workspace last at that time."""
     test_runs: Callable[[str], Sequence[ValidationRun]]
     """The runs of a workspace's tests on the operator's files, newest first."""
     workspaces: Callable[[], Sequence[str]]
@@ -298,7 +298,7 @@ class CardChecks:
         contexts = self._sources.contexts(workspaces)
         for context in contexts:
             if context.silence is not None:
-                self._sources.note_activity(context.workspace, context.now - context.silence)
+                self._sources.note_activity(context.now - context.silence)
         return contexts
 
     def _find_proposals(self, context: WorkspaceContext, *, can_replace: bool) -> Findings:

@@ -181,7 +181,7 @@ class SimulatedOperator:
 
     def arrive(self) -> None:
         """Open the console, review the work that ran by itself, and correct the prompt of an agent once a day."""
-        self._engine.autonomy.note_activity("console")
+        self._engine.autonomy.note_activity()
         for card in self._engine.cards.list_recent(20):
             ran_by_itself = card.decided_by is DecidedBy.AUTONOMY and card.status is Status.EXECUTED
             if ran_by_itself and card.id not in self._reviewed:
@@ -210,7 +210,7 @@ class SimulatedOperator:
 
     def work(self, odd: frozenset[Oddity]) -> None:
         """Edit, commit or push; decide cards; sometimes write a prompt."""
-        self._engine.autonomy.note_activity("key")
+        self._engine.autonomy.note_activity()
         self._edit(odd)
         if Oddity.HASTY not in odd:  # on a hasty day there is no time for cards
             self.decide_cards(odd)

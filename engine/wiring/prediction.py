@@ -248,7 +248,7 @@ def _make_check_sources(services: Services) -> CheckSources:
     return CheckSources(
         prepare=partial(_prepare_check, services),
         contexts=partial(_read_contexts, services),
-        note_activity=lambda workspace, at: services.autonomy.presence.note(at, f"your files changed in {workspace}"),
+        note_activity=lambda at: services.autonomy.presence.note(at),
         test_runs=services.validation_runs.latest,
         workspaces=lambda: services.workspaces,
         propose=partial(templates.propose, sources=other_sources),
@@ -293,7 +293,7 @@ def _find_prompt_runner(launcher: Sessions, workspace: str) -> str:
 
 def _read_contexts(services: Services, workspaces: Sequence[str]) -> list[WorkspaceContext]:
     """The contexts of these workspaces."""
-    last_input, _ = services.autonomy.presence.last()
+    last_input = services.autonomy.presence.last()
     contexts = services.contexts.read_all(
         workspaces, last_input=last_input, ours={path: _collect_own_writes(services, path) for path in workspaces}
     )

@@ -245,7 +245,7 @@ class StandInAutonomy:
 
     def __init__(self, now: datetime) -> None:
         self._now = now
-        self.activity: list[str] = []
+        self.activity_count = 0
 
     def update_state(self) -> SimpleNamespace:
         return SimpleNamespace(state="WATCHING", cause="started", since=self._now, next_change=None)
@@ -268,8 +268,8 @@ class StandInAutonomy:
     def set_dnd(self, span: timedelta | None) -> datetime | None:
         return None if span is None else self._now + span
 
-    def note_activity(self, activity: str) -> None:
-        self.activity.append(activity)
+    def note_activity(self) -> None:
+        self.activity_count += 1
 
 
 class StandInChecks:

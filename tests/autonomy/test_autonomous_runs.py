@@ -77,7 +77,7 @@ def test_a_kind_runs_by_itself_after_eleven_approvals_until_the_operator_returns
             assert engine.safety.log(1)[0].from_channel == "owner"
         else:
             assert "lower bound of your approval rate" in " ".join(cycle.kept)
-        engine.autonomy.note_activity("key")
+        engine.autonomy.note_activity()
         assert engine.autonomy.update_state().state is AutonomyState.WATCHING
         assert not engine.autonomy.schedule.run(ACT_JOB)
 

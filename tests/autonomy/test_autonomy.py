@@ -77,7 +77,7 @@ def test_the_cause_says_why_a_pause_began_and_how_it_ended(
     place(PAUSE, "the day's cap", by=BY_COST_CAP)
     assert autonomy.update_state().cause == "cost cap reached"
     clock.advance(PAUSE_DURATION)
-    autonomy.note_activity("key")
+    autonomy.note_activity()
     assert autonomy.update_state().cause == "2 h passed"
     kill_switch.set_enabled(False)
     assert autonomy.update_state().state is AutonomyState.DISABLED
@@ -111,7 +111,7 @@ def test_cards_are_made_only_while_the_operator_is_active(
     clock.advance(timedelta(minutes=30))
     assert not autonomy.schedule.run(CARD_JOB)
     assert autonomy.next_cycle() is None
-    autonomy.note_activity("key")
+    autonomy.note_activity()
     kill_switch.stop("F12", BY_CONSOLE)
     assert not autonomy.schedule.run(CARD_JOB)
     assert len(cycles) == 1

@@ -66,32 +66,32 @@ def test_every_sequence_of_facts_and_triggers_ends_in_a_state_that_fits_the_fact
 
 def test_an_absence_is_remembered_after_the_return(database: Database, clock: FakeClock):
     presence = Presence(database, clock)
-    presence.note_now("key")
+    presence.note_now()
     left = clock.now()
     clock.advance(HALF_HOUR - SECOND)
     assert presence.away_since() is None
     clock.advance(SECOND)
     assert presence.away_since() == left
-    presence.note_now("verb")
-    assert (presence.last(), presence.away_since()) == ((clock.now(), "verb"), left)
+    presence.note_now()
+    assert (presence.last(), presence.away_since()) == (clock.now(), left)
     assert Presence(database, clock).away_since() == left, "a restart forgets it"
 
 
 def test_an_older_sign_of_presence_does_not_replace_a_newer_one(database: Database, clock: FakeClock):
     presence = Presence(database, clock)
-    presence.note_now("key")
-    presence.note(clock.now() - SECOND, "files of a workspace")
-    assert presence.last() == (clock.now(), "key")
+    presence.note_now()
+    presence.note(clock.now() - SECOND)
+    assert presence.last() == clock.now()
 
 
 def test_a_crash_loses_less_than_half_a_minute_of_presence(database: Database, clock: FakeClock):
     presence = Presence(database, clock)
-    presence.note_now("verb")
-    stored = clock.now(), "verb"
+    presence.note_now()
+    stored = clock.now()
     clock.advance(WRITE_INTERVAL - SECOND)
-    presence.note_now("key")
-    assert presence.last() == (clock.now(), "key")
+    presence.note_now()
+    assert presence.last() == clock.now()
     assert Presence(database, clock).last() == stored
     clock.advance(SECOND)
-    presence.note_now("key")
-    assert Presence(database, clock).last() == (clock.now(), "key")
+    presence.note_now()
+    assert Presence(database, clock).last() == clock.now()

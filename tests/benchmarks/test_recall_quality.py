@@ -8,8 +8,8 @@ text alone, of vectors alone, and of the sum of both.
 
 The weights were fitted on these conversations. So the line that counts has weights that were fitted without the
 conversation on which it is measured. Nothing was fitted on the other sets: the same conversations as chats and as long
-messages, documentation, code, and memories of sessions (`generated_recall_sets`, `recall_sets.work`). They show that
-the ranking helps, and does no harm, in texts without names and dates.
+messages, documentation, code, and memories of sessions (`generated_recall_sets`, `recall_sets.read_work`). They show
+that the ranking helps, and does no harm, in texts without names and dates.
 """
 
 import os

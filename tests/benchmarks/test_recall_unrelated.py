@@ -3,11 +3,11 @@ one has.
 
 CLAWPY_DATA=DIR pytest tests/benchmarks/test_recall_unrelated.py -m benchmark -s
 
-There are three memories: of work on a project (`recall_sets.work`), of documentation, and, if DIR contains
+There are three memories: of work on a project (`recall_sets.read_work`), of documentation, and, if DIR contains
 `locomo.json`, of a conversation. Each is asked everyday questions (`unrelated_questions.txt`), questions about another
 memory, and its own questions. The baseline in the same run is recall without a threshold. The threshold
 (`ranking.MIN_RELEVANCE`) was chosen by this table. A higher one would find nothing more often, and lose recall on
-`recall_sets.work`.
+`recall_sets.read_work`.
 """
 
 import os

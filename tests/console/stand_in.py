@@ -93,7 +93,7 @@ class StandIn:
                 threshold=0.8,
             ),
             silence=lambda: timedelta(minutes=12),
-            note_activity=lambda source: self.call_log.append(("note_activity", source)),
+            note_activity=lambda: self.call_log.append(("note_activity",)),
             quiet=lambda: self.dnd is not None,
             dnd_until=lambda: self.dnd,
             set_dnd=self._dnd,

@@ -92,8 +92,8 @@ class DecisionWorld:
         self.decisions = Decisions(self.database, self.clock)
         self.twin = EmbeddedTwin(self.decisions, calibrator=self.calibrator or IdentityCalibrator())
         self.workspaces = [SHOP]
-        self.activities: list[tuple[str, datetime]] = []
-        """The workspaces and times of changes of files that checks noted."""
+        self.activities: list[datetime] = []
+        """The times of changes of files that checks noted."""
         settings = FixedSettings(self.settings)
         router = Router(settings, self.clock, self.randomness, self.placer)
         self.store = CardStore(
@@ -110,7 +110,7 @@ class DecisionWorld:
             CheckSources(
                 prepare=lambda: None,
                 contexts=lambda workspaces: self.read_contexts(workspaces),
-                note_activity=lambda workspace, at: self.activities.append((workspace, at)),
+                note_activity=self.activities.append,
                 test_runs=lambda workspace: [],
                 workspaces=lambda: self.workspaces,
                 propose=self._propose,

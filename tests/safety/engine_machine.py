@@ -256,7 +256,7 @@ class EngineMachine(MachineWorld):
 
     @rule()
     def the_operator_is_there(self) -> None:
-        self.engine.autonomy.note_activity("key")
+        self.engine.autonomy.note_activity()
         self.state.heard_at = self.clock.now()
 
     @rule(kind=st.sampled_from(KINDS), channel=st.sampled_from(CHANNELS))

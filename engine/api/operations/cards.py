@@ -267,7 +267,7 @@ def trigger(
     try:
         if prediction_id is not None and from_channel is None:
             _check_card(card, hint, channel)
-            engine.autonomy.note_activity("gateway trigger")
+            engine.autonomy.note_activity()
             engine.cards.approve(card.id, by=decided_by)
         else:
             engine.cards.trigger(card.id, force=force, by=from_channel or TRIGGER_SOURCE)

@@ -124,7 +124,7 @@ class Operation:
     ) -> Document:
         """Carry out the operation with validated arguments by name. Raises the refusals of the function."""
         if self._marks_presence and values.get("action") not in READ_ONLY_ACTIONS:
-            engine.autonomy.note_activity(f"{'gateway' if by is DecidedBy.API else 'clawpy'} {self.name}")
+            engine.autonomy.note_activity()
         return self._function(engine, **values, **({"decided_by": by} if self._decides else {}))
 
 

@@ -141,7 +141,7 @@ def stop(engine: ApiServices, reason: Text = "") -> Document:
     """Stop everything until `resume stop` (SPEC 3.7)."""
     running = [view.id for view in engine.sessions.running()]
     engine.safety.kill_switch.stop(reason or "stopped by you", "clawpy stop")
-    engine.autonomy.note_activity("clawpy stop")  # after the stop, because this may fail
+    engine.autonomy.note_activity()  # after the stop, because this may fail
     holds = document(engine.safety.kill_switch.holds())
     # `control.stop` fills `killed` and `left`: it ends the processes that this engine could not end.
     return {"holds": holds, "stopped": running, "reached": True, "killed": 0, "left": []}

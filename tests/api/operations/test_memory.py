@@ -50,7 +50,7 @@ def test_a_suggestion_is_a_card_once_and_no_sign_of_the_operator(engine: StandIn
     [suggested] = engine.cards.suggested
     assert (suggested["text"], suggested["workspace"]) == ("Run the tests", "/srv/shop")
     assert suggested["reasoning"] == "suggested by claude: the cart changed"
-    assert engine.autonomy.activity == []
+    assert engine.autonomy.activity_count == 0
 
 
 # An agent has a name of its own. A name that carries authority is refused, however it is spelt.

@@ -174,7 +174,7 @@ def test_supporting_records_have_the_same_label_and_scope_and_another_session():
     assert [record.id for record in supporting] == ["rec_7", "rec_8", "rec_9"]
 
 
-def test_a_candidate_passes_only_with_a_supporting_make_record():
+def test_a_candidate_passes_only_with_a_supporting_record():
     first = make_record(1, score=100)
     alone = evaluate(make_candidate(first), [first], [first])
     assert (alone.score, alone.has_passed, alone.corroborated_by) == (45.0, False, ())
