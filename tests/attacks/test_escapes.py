@@ -111,16 +111,6 @@ def test_nothing_is_typed_into_the_terminal_of_the_operator(worker: Victim):
     assert not attempt.escapes
 
 
-def test_no_descriptor_of_the_engine_is_inherited(worker: Victim):
-    with Path(worker.home.data / "keep.txt").open() as secret:
-        os.set_inheritable(secret.fileno(), False)
-        attempt = worker.attempt(
-            "print(sorted(os.readlink(f'/proc/self/fd/{number}') for number in os.listdir('/proc/self/fd')[:-1]))"
-        )
-    assert str(worker.home.data) not in attempt.output
-    assert "memfd" not in attempt.output
-
-
 def test_the_session_is_killed_first_when_memory_runs_out(worker: Victim):
     attempt = worker.attempt(
         "print(open('/proc/self/oom_score_adj').read())\nattempt(write, '/proc/self/oom_score_adj', '-1000')"

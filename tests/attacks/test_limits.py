@@ -1,6 +1,7 @@
 """A session's processes end with it, and take no more of the machine than its limits (SPEC 3.8)."""
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,6 +44,16 @@ def run_session(victim: Victim, code: str, **limits: int) -> Iterator[tuple[Proc
     finally:
         processes.end(grace=0)
         processes.finish(process)
+
+
+def test_no_descriptor_of_the_engine_is_inherited(victim_on_every_rung: Victim):
+    code = "import os; print([os.readlink(f'/proc/self/fd/{number}') for number in os.listdir('/proc/self/fd')[:-1]])"
+    with (victim_on_every_rung.home.data / "keep.txt").open() as secret:
+        os.set_inheritable(secret.fileno(), True)
+        with run_session(victim_on_every_rung, code) as (_, names):
+            assert names.startswith(b"[")
+            assert str(victim_on_every_rung.home.data).encode() not in names
+            assert b"memfd" not in names
 
 
 @pytest.mark.parametrize("code", WAYS_OUT.values(), ids=WAYS_OUT)
