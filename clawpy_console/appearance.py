@@ -144,7 +144,7 @@ def find_problems(settings: Mapping[str, Any], home: Home) -> list[Refusal]:
     its line."""
     refusals: list[Refusal] = []
     try:
-        _check_theme(settings["console"]["theme"], home)
+        _find_theme(settings["console"]["theme"], home)
     except Refusal as refusal:
         refusals.append(refusal)
     for bad_keys in check_keymap(settings["keys"])[1]:
@@ -171,7 +171,7 @@ def check_setting(key: str, value: str, home: Home) -> None:
     """
     match _parse_key(key):
         case ["console", "theme"]:
-            _check_theme(value, home)
+            _find_theme(value, home)
         case ["keys", action_id]:
             keys = read_configured_keys(home)
             before = {refusal.message for refusal in check_keymap(keys)[1]}
@@ -186,8 +186,9 @@ def read_configured_keys(home: Home) -> dict[str, str]:
     return {name: text for name, text in home.read_settings_section("keys").items() if isinstance(text, str)}
 
 
-def _check_theme(name: str, home: Home) -> None:
-    """Raises `Refusal`: `unknown_theme` when there is no such theme, `bad_theme` when its file is invalid."""
+def _find_theme(name: str, home: Home) -> Theme:
+    """The theme `name`, read from its file. Raises `Refusal`: `unknown_theme` when there is no such theme, `bad_theme`
+    when its file is invalid."""
     user_themes = home.config / "themes"
     file = find_theme_file(name, user_themes)
     if file is None:
@@ -195,7 +196,7 @@ def _check_theme(name: str, home: Home) -> None:
         message = f"console.theme: there is no theme {sanitise(name)[:60]!r}"
         fix = f"one of {', '.join(names)}; or put your own theme file into {user_themes}"
         raise Refusal("unknown_theme", message, fix)
-    load_theme(file)
+    return load_theme(file)
 
 
 def _parse_key(key: str) -> list[str]:
@@ -222,7 +223,9 @@ class Appearance:
         self._app = app
         self._app.keymap, _ = check_keymap(last.keys)
         app.set_keymap(self._app.keymap)
-        if not self.use_theme(last.theme):
+        try:
+            self.use_theme(last.theme)
+        except Refusal:  # if it is the theme of the settings, `apply_settings` says so
             self.use_theme(DEFAULT_THEME)
 
     def remove_builtin_themes(self) -> None:
@@ -231,27 +234,19 @@ class Appearance:
             if name in self._app.available_themes and name != self._app.theme:
                 self._app.unregister_theme(name)
 
-    def use_theme(self, name: str) -> bool:
-        """Load the theme `name` from its file and use it; False when there is none or it is invalid."""
+    def use_theme(self, name: str) -> None:
+        """Load the theme `name` from its file and use it. Raises `Refusal` `unknown_theme`, `bad_theme`."""
         if name not in self._app.available_themes or name not in BUILTIN_THEMES:
-            file = find_theme_file(name, self._app.home.config / "themes")
-            if file is None:
-                return False
-            try:
-                self._app.register_theme(load_theme(file))
-            except Refusal as refusal:
-                self._app.report_refusal(refusal)
-                return False
+            self._app.register_theme(_find_theme(name, self._app.home))
         theme = self._app.get_theme(name)
         if theme is None or theme.ansi or self._app.is_running:
             self._app.theme = name
-            return True
+            return
         # At the start the style sheet is not parsed yet: setting the colours now saves a second parse.
         self._app.set_reactive(App.theme, name)
         self._app.stylesheet.set_variables(self._app.get_css_variables())
         self._app.set_class(theme.dark, "-dark-mode", update=False)
         self._app.set_class(not theme.dark, "-light-mode", update=False)
-        return True
 
     async def load_themes(self) -> None:
         """Register all themes, the operator's own too."""
@@ -271,5 +266,8 @@ class Appearance:
             self._app.report_refusal(refusal)
         self._app.bell_enabled = current.console.bell
         self._app.mouse = current.console.mouse
-        if current.console.theme != self._app.theme and not self.use_theme(current.console.theme):
-            self._app.show_toast(f"there is no theme {current.console.theme!r}; see config/themes", "warning")
+        if current.console.theme != self._app.theme:
+            try:
+                self.use_theme(current.console.theme)
+            except Refusal as refusal:
+                self._app.report_refusal(refusal)

@@ -12,7 +12,7 @@ from clawpy_console.keys import ACTIONS, BY_ID, check_keymap, format_key
 from engine.home import Home
 from engine.model import Refusal
 from tests.console.card_steps import FIRST
-from tests.console.driving import make_console, read_screen, until, until_loaded
+from tests.console.driving import make_console, read_screen, read_toasts, until, until_loaded
 from tests.console.stand_in import StandIn
 from tests.console.stories import (
     CLOSED,
@@ -233,6 +233,22 @@ def test_text_can_be_read(name: str, least: float):
         assert compute_contrast(colors[key], colors["background"]) >= least, key
         assert compute_contrast(colors[key], colors["surface"]) >= least * 0.9, key
     assert compute_contrast(colors["faint"], colors["background"]) >= 3
+
+
+@pytest.mark.parametrize("theme, said", [("torn", "torn.toml: colors."), ("gone", "there is no theme 'gone'")])
+async def test_a_theme_of_the_settings_that_cannot_be_used_is_named_once(
+    home: Home, engine: StandIn, theme: str, said: str
+):
+    folder = home.config / "themes"
+    folder.mkdir(parents=True)
+    (folder / "torn.toml").write_text(OWN.replace("#ff00ff", "#ff00zz"))
+    engine.settings.current.console.theme = theme
+    app = make_console(home, lambda: engine)
+    async with app.run_test(size=(120, 40), notifications=True) as pilot:
+        await until_loaded(pilot)
+        await until(pilot, lambda: said in read_toasts(app))
+        assert ("there is no theme" in read_toasts(app)) is (theme == "gone")
+        assert app.theme == appearance.DEFAULT_THEME
 
 
 async def test_a_bad_theme_leaves_the_operators_own_in_use(home: Home, engine: StandIn):
