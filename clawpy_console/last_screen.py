@@ -9,8 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import logging
-import os
-import tempfile
 import types
 import typing
 from collections.abc import Mapping
@@ -81,19 +79,14 @@ def load_last_screen(file: Path) -> LastScreen:
 
 
 def save_last_screen(file: Path, screen: LastScreen) -> None:
-    """Replace `file` in one step. Raises OSError when the folder cannot be written."""
+    """Replace `file`, see `write_atomic`. Raises OSError when the folder cannot be written."""
+    from engine.files import write_atomic  # not before the first frame
+
     file.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(
         {"version": LAST_SCREEN_VERSION, **_encode(trim_last_screen(screen))}, default=_encode, ensure_ascii=False
     )
-    handle, name = tempfile.mkstemp(prefix=".last_screen", dir=file.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as out:
-            out.write(text)
-        Path(name).replace(file)
-    except OSError:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_atomic(file, text.encode())
 
 
 def trim_last_screen(screen: LastScreen) -> LastScreen:

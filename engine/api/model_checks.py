@@ -31,7 +31,7 @@ from engine.hierarchy.agents import Agents
 from engine.home import Home
 from engine.installed import MODELS, has_extra, install_command, make_not_installed_refusal
 from engine.lock import read_living_holder
-from engine.memory.index import KEY as CHROMA
+from engine.memory.index import CHROMA_KEY as CHROMA
 from engine.model import Refusal, group_pairs
 from engine.model.text import count
 from engine.settings_store import SettingsStore

@@ -127,7 +127,7 @@ class Processes:
         stderr: int = subprocess.PIPE,
     ) -> subprocess.Popen[bytes]:
         """Start a child in a process group of its own, with a pipe for its output. The caller passes it to `finish`,
-        and must not reap it before; `has_ended` and `wait_for_end` do not. Raises as `run`."""
+        and must not reap it before; `_has_ended` and `_wait_for_end` do not. Raises as `run`."""
         with self._lock:
             if self._is_closed:
                 raise ProcessesClosed(self.session_id)
@@ -168,10 +168,10 @@ class Processes:
 
     def finish(self, process: subprocess.Popen[bytes]) -> None:
         """End a child and the rest of its process group at once, and close its pipes."""
-        if not has_ended(process):
+        if not _has_ended(process):
             SessionProcesses(leaders=(psutil.Process(process.pid),)).end(grace=0)
         # While the leader is not reaped, no other process can have its id, so the group is surely ours.
-        if has_ended(process) or read_name(psutil.Process(process.pid)) != SUPERVISOR:
+        if _has_ended(process) or read_name(psutil.Process(process.pid)) != SUPERVISOR:
             kill_process_group(process.pid)
         process.wait()
         with self._lock:
@@ -236,12 +236,12 @@ class Processes:
             while not _must_end(now := time.monotonic(), deadline, cancel):
                 wait_s = _POLL_S if deadline is None else min(_POLL_S, deadline - now)
                 if not is_open:
-                    if wait_for_end(process, wait_s):
+                    if _wait_for_end(process, wait_s):
                         return False
                 elif selector.select(wait_s):
                     last_read = time.monotonic()
                     is_open = _read_output(descriptor, on_output)
-                elif now - last_read > _DRAIN_S and has_ended(process):
+                elif now - last_read > _DRAIN_S and _has_ended(process):
                     return False
         SessionProcesses(leaders=(psutil.Process(process.pid),)).end()
         return True
@@ -277,13 +277,13 @@ def _lower_priority(leader: int) -> None:
         Path(f"/proc/{leader}/autogroup").write_text(str(NICE))
 
 
-def has_ended(process: subprocess.Popen[bytes]) -> bool:
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
     """Whether the leader has ended. It is not reaped, if the platform allows that."""
     return read_exit_code(process) is not None
 
 
 def read_exit_code(process: subprocess.Popen[bytes]) -> int | None:
-    """The exit code of the leader, or its signal as a negative number; None while it runs. See `has_ended`."""
+    """The exit code of the leader, or its signal as a negative number; None while it runs. See `_has_ended`."""
     if process.returncode is not None or not hasattr(os, "waitid"):  # macOS before Python 3.13
         return process.poll()
     ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -292,10 +292,10 @@ def read_exit_code(process: subprocess.Popen[bytes]) -> int | None:
     return ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
 
 
-def wait_for_end(process: subprocess.Popen[bytes], seconds: float) -> bool:
+def _wait_for_end(process: subprocess.Popen[bytes], seconds: float) -> bool:
     """Wait at most `seconds` for the leader's end, without reaping it. True when it has ended."""
     until = time.monotonic() + seconds
-    while not has_ended(process):
+    while not _has_ended(process):
         if time.monotonic() >= until:
             return False
         time.sleep(0.005)

@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 URL_VARIABLE = "CLAWPY_CHROMA_URL"
 """The variable that names the server; it comes before the settings."""
 
-KEY = "chroma"
+CHROMA_KEY = "chroma"
 """The name of the server's token among the keys, if it wants one."""
 
 UNREACHABLE = "ServerUnreachable"

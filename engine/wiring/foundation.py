@@ -32,7 +32,7 @@ from engine.memory.captures import WorkReader
 from engine.memory.embedding import Endpoint
 from engine.memory.forget import OtherTexts
 from engine.memory.importing import Importer, load_reply_pairs
-from engine.memory.index import KEY, URL_VARIABLE, ChromaServer
+from engine.memory.index import CHROMA_KEY, URL_VARIABLE, ChromaServer
 from engine.memory.knowledge import Knowledge
 from engine.memory.memory import MemoryService
 from engine.memory.summaries import SummarySharing
@@ -83,7 +83,7 @@ def _make_chroma_server(services: Services) -> ChromaServer | None:
         return None
 
     def token() -> str:
-        key = services.keys.get(KEY)
+        key = services.keys.get(CHROMA_KEY)
         return key.value if key else ""
 
     return ChromaServer(url, make_chroma_database_name(services.profiles.origin), token)
