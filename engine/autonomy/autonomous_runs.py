@@ -18,7 +18,8 @@ from engine.execution.sessions import Sessions
 from engine.frozen import frozen
 from engine.inference import wilson_lower_bound
 from engine.learning.decisions.decisions import Decisions
-from engine.model import Card, DecidedBy, GateRuleName, RailVerdict, Refusal
+from engine.model import Card, DecidedBy, GateRuleName, RailVerdict, Refusal, Status
+from engine.model.base import find_or_none
 from engine.prediction.cards import Cards
 from engine.prediction.checks import CardChecks
 from engine.prediction.kinds import ALWAYS_ASK, get_kind, kind_title
@@ -188,8 +189,8 @@ class AutonomousRuns:
         """By card id: the reason why the human gate refused it. A card is not tried again for the same reason, because
         each attempt makes a row in the log."""
         self._starts = Counter[str]()
-        """By card id: how often a pending card was started by itself. Its session could not begin: a provider was down,
-        or the first call would have cost more than the cap of a session."""
+        """By card id: how often a card that is not done yet was started by itself. Its session could not begin: a
+        provider was down, or the first call would have cost more than the cap of a session."""
 
     def run_check(self) -> tuple[str, ...]:
         """Check all workspaces; returns the errors."""
@@ -207,7 +208,7 @@ class AutonomousRuns:
         self._refused_by_gate = {
             card.id: self._refused_by_gate[card.id] for card in cards if card.id in self._refused_by_gate
         }
-        self._starts = Counter({card.id: self._starts[card.id] for card in cards if card.id in self._starts})
+        self._starts = Counter({card_id: n for card_id, n in self._starts.items() if self._may_come_back(card_id)})
         for card in sorted(cards, key=lambda card: self._starts[card.id]):
             verdicts = self._cards.preview_rails(card.id)
             objection = _find_objection(verdicts)
@@ -225,6 +226,11 @@ class AutonomousRuns:
                 if refusal.rail == gate.RAIL:
                     self._refused_by_gate[card.id] = objection
         return AutonomousCycleFinished(acted=acted, blocked=tuple(blocked), kept=tuple(kept))
+
+    def _may_come_back(self, card_id: str) -> bool:
+        """Whether a card is pending, or its session waits or runs and may turn out not to have begun."""
+        card = find_or_none(self._cards.get, card_id)
+        return card is not None and card.status in (Status.PENDING, Status.APPROVED)
 
     def _find_reason_to_keep(self, card: Card, verdicts: Sequence[RailVerdict], objection: str) -> str:
         """Why a card is not tried, "" if it is. `objection` is what the human gate has against it, "" for nothing."""

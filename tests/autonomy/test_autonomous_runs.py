@@ -1,6 +1,7 @@
 """SPEC 7.2 with a whole engine on a real repository: only cards whose kind has earned enough trust run by
 themselves."""
 
+import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -116,14 +117,24 @@ def test_a_card_that_the_gate_refused_is_not_tried_again_for_the_same_reason(wor
     assert world.run_cycle().acted
 
 
-@pytest.mark.long
-def test_a_card_that_cannot_begin_comes_after_the_others_and_waits_after_three_starts(
-    world: AutonomyWorld, monkeypatch: pytest.MonkeyPatch
-):
+@pytest.fixture
+def may_ask() -> threading.Event:
+    """Set when the sessions of `cards_of_which_one_cannot_begin` may ask for what they cost."""
+    may_ask = threading.Event()
+    may_ask.set()
+    return may_ask
+
+
+@pytest.fixture
+def cards_of_which_one_cannot_begin(
+    world: AutonomyWorld, monkeypatch: pytest.MonkeyPatch, may_ask: threading.Event
+) -> None:
+    """Two cards, `pred_first` and `pred_second`. The session of the first one asks for more than it may cost."""
     run, now = FlowRunner.run, world.clock.now()
 
     def run_or_ask_for_too_much(runner: FlowRunner, live: LiveSession, view: SessionView) -> RunnerResult:
         if view.prediction_id == "pred_first":
+            may_ask.wait(20)
             live.reserve_cost(1_000_001)  # a session may cost a dollar
         return run(runner, live, view)
 
@@ -139,6 +150,11 @@ def test_a_card_that_cannot_begin_comes_after_the_others_and_waits_after_three_s
     ]  # fmt: skip
     world.go_away()
     world.engine.database.write(lambda tx: tx.session.add_all(rows))
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("cards_of_which_one_cannot_begin")
+def test_a_card_that_cannot_begin_comes_after_the_others_and_waits_after_three_starts(world: AutonomyWorld):
     started, last = [], world.run_cycle()
     while last.acted and len(started) < 9:
         if last.acted in ("pred_first", "pred_second"):
@@ -149,6 +165,23 @@ def test_a_card_that_cannot_begin_comes_after_the_others_and_waits_after_three_s
     assert started == ["pred_first", "pred_second", "pred_first", "pred_first"]
     assert world.engine.cards.get("pred_first").status is Status.PENDING
     assert [line for line in last.kept if "started 3 times by itself and came back" in line]
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("cards_of_which_one_cannot_begin")
+def test_a_start_counts_if_the_next_cycle_comes_before_its_session_ends(world: AutonomyWorld, may_ask: threading.Event):
+    started = list[str]()
+    for _ in range(8):
+        may_ask.clear()
+        in_turn = [world.run_cycle().acted]
+        world.clock.advance(timedelta(minutes=10))
+        in_turn.append(world.run_cycle().acted)
+        may_ask.set()
+        for card_id in filter(None, in_turn):
+            world.wait_for_session(card_id)
+        world.clock.advance(timedelta(minutes=10))
+        started += in_turn
+    assert started.count("pred_first") == 3
 
 
 def test_an_operator_who_works_in_an_editor_is_not_inactive(world: AutonomyWorld):
