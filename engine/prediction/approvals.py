@@ -189,10 +189,11 @@ class Approvals:
             tx.record(PredictionReassigned(subject=subject, workspace=workspace, served=info.consent_text, note=note))
 
         with self._store.deciding:
-            is_pending = self._store.get(card_id).status is Status.PENDING  # not decided meanwhile
-            if is_pending:
+            card = self._store.get(card_id)
+            is_same = card.status is Status.PENDING and card.assignment == row.assignment  # not decided or edited since
+            if is_same:
                 self._store.change(card_id, change)
-        return is_pending
+        return is_same
 
     def _choose_runner(self, assignment: Assignment) -> tuple[Assignment, str]:
         """The work with the runner that would do it now, and a sentence if that replaces the channel's. The settings of

@@ -295,6 +295,21 @@ def test_a_card_follows_its_channel_to_another_runner(world: DecisionWorld, is_r
     assert world.sessions.started[0][1].runner == "model"
 
 
+def test_a_card_that_is_edited_during_the_housekeeping_keeps_its_new_work(world: DecisionWorld):
+    card = world.propose("explain the cart")
+    edits = ["run_tests"]
+
+    def edit_meanwhile(assignment: Assignment) -> tuple[Assignment, str]:
+        if edits:
+            assert find_refusal_code(world.cards.approve, card.id, edit=edits.pop()) == "needs_acknowledgement"
+        return replace(assignment, runner="flow" if assignment.flow else "model"), ""
+
+    world.sessions.choose_other, world.sessions.text_executor = edit_meanwhile, "openai:gpt"
+    assert world.approvals.refresh_runners() == 0
+    shown = world.cards.get(card.id).assignment
+    assert (shown.flow, shown.runner) == ("run_tests", "flow")
+
+
 # Sessions that could not begin (SPEC 2.7, 3.8)
 
 
