@@ -61,6 +61,14 @@ _SHELL_FLAGS = re.compile(r"[-+][abd-np-zA-NP-Z]+")
 _INTERPRETER_FLAGS = re.compile(r"-[biquvx]+")
 """Options that take no value. In doubt an option takes one."""
 _SHELL_TEXT_OPTIONS = frozenset({"-c", "-lc", "-ec", "-xc"})
+_RUNS_ARGUMENTS = re.compile(
+    r"\b(exec\w*|eval|runpy|run_path|source|system|popen|spawn\w*|subprocess|load\W*ARGV|require\W*process)\b|"
+    r"\bdo\W*\$ARGV",
+    re.IGNORECASE,
+)
+"""What in a program text may run the file in an argument."""
+_MAY_BE_NOTHING = re.compile(r"(\$(\w+|\{\w+\}|\(\)|[@*]))*")
+"""Words that the shell may remove, for instance an empty variable."""
 _MODULES_THAT_READ = (["-m", "json.tool"], ["-m", "tarfile"], ["-m", "zipfile"])
 """Modules of python that run nothing of the files in their arguments."""
 _STANDARD_INPUT = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
@@ -242,10 +250,16 @@ def _find_script_files(call: Call) -> list[str]:
     text_options = INTERPRETERS.get(base, _SHELL_TEXT_OPTIONS)
     takes_value = False
     for index, word in enumerate(args):
-        if word in text_options or args[index : index + 2] in _MODULES_THAT_READ:
+        if args[index : index + 2] in _MODULES_THAT_READ:
             return args[:index]
+        if base == "python" and word == "-m":
+            return args
+        if word in text_options:
+            return args if _RUNS_ARGUMENTS.search(" ".join(args[index + 1 : index + 2])) else args[:index]
         if word[:1] in ("-", "+"):
             takes_value = not flags.fullmatch(word)
+        elif _MAY_BE_NOTHING.fullmatch(word):
+            takes_value = True
         elif takes_value:
             takes_value = False
         else:

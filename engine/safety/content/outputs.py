@@ -208,12 +208,17 @@ def find_saved_files(program: str, args: list[str], simple: Simple) -> set[str]:
     return named_files | {f"./{file}" for file in named_files if "/" not in file}
 
 
+_OUTPUT_OPTION = re.compile(r"-[A-Za-z]*?[oO]|--output(-document)?(?==|$)")
+"""The option before the file of a downloader, also with others in one word. The file may follow in the same word."""
+
+
 def _find_files_of_downloader(program: str, args: list[str]) -> list[str]:
+    """The files in the options of a downloader, and the last parts of addresses if these name files."""
     files: list[str] = []
     by_address = program == "wget" or any(arg[:1] == "-" and "O" in arg for arg in args)
     for index, word in enumerate(args):
-        if word in ("-o", "-O", "--output", "--output-document") and index + 1 < len(args):
-            files.append(args[index + 1])
+        if option := _OUTPUT_OPTION.match(word):
+            files.append(word[option.end() :].removeprefix("=") or "".join(args[index + 1 : index + 2]))
         if by_address and "://" in word:
             files.append(word.partition("?")[0].rsplit("/", 1)[-1])
     return files
