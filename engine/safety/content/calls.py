@@ -55,7 +55,7 @@ _SUBSTITUTION_MARK = re.compile(r"(\$\(\)|<\(\))")
 
 _READS_SCRIPTS = SHELLS | {"su", "eval", "source", ".", "ssh", "runuser", "mosh", "sg"}
 _RUNS_FILES = SHELLS | set(INTERPRETERS) | {"source", "."}
-_SCRIPT_FIRST = SHELLS | {"source", ".", "python", "node", "perl", "ruby", "php", "lua"}
+_SCRIPT_FIRST = SHELLS | {"source", ".", "python", "node", "perl", "ruby", "php", "lua", "rscript", "julia"}
 """The programs whose first word after the options is their script. What follows are its arguments."""
 _SHELL_FLAGS = re.compile(r"[-+][abd-np-zA-NP-Z]+")
 _INTERPRETER_FLAGS = re.compile(r"-[biquvx]+")
