@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import String, bindparam, cast
 from sqlmodel import Field, Session, col, desc, func, select
+from sqlmodel.sql.expression import SelectOfScalar
 
 from engine.events import TaskAdded, TaskChanged
 from engine.model import Randomness, Refusal, Result, SessionView, Status, Task, TaskState, sanitise
@@ -128,9 +129,8 @@ class TaskBoard:
 
     def list_needing(self, task_id: str) -> Sequence[Task]:
         """The tasks that need this one done first."""
-        contains_id = cast(col(TaskRow.needs), String).contains(f'"{task_id}"', autoescape=True)
         with self._database.read() as session:
-            return _make_tasks(session, list(session.exec(select(TaskRow).where(contains_id))))
+            return _make_tasks(session, list(session.exec(_select_needing(task_id))))
 
     def add(self, title: str, *, channel: str = "", workspace: str = "", needs: Sequence[str] = ()) -> Task:
         """Add an open task of the operator; the tasks `needs` (ids or prefixes) must be done first.
@@ -210,13 +210,15 @@ class TaskBoard:
 
     def give_way(self, tx: Transaction, task_id: str) -> bool:
         """Whether the next task of a heartbeat's item may follow this one, which may be unknown or over. One that was
-        tried without success, and that no card offers now, is failed: the item is due again."""
+        tried without success, and that no card offers and no open task needs, is failed: the item is due again."""
         row = load(tx.session, TaskRow, task_id)
         if row is None or row.state not in (TaskState.OPEN, TaskState.RUNNING):
             return True
         was_tried = row.state == TaskState.OPEN and row.session_id is not None
         if not was_tried or tx.session.execute(_COUNT_OFFERS, {"task": task_id}).scalar():
             return False
+        if any(needing.state == TaskState.OPEN for needing in tx.session.exec(_select_needing(task_id))):
+            return False  # they would wait for a task that nothing does any more
         self._change(tx, row, TaskState.FAILED, row.note)
         return True
 
@@ -289,6 +291,11 @@ class TaskBoard:
         row.state = state
         row.updated_at = tx.now
         tx.record(TaskChanged(subject=row.id, workspace=row.workspace, state=state))
+
+
+def _select_needing(task_id: str) -> SelectOfScalar[TaskRow]:
+    """Select the tasks that need this one done first."""
+    return select(TaskRow).where(cast(col(TaskRow.needs), String).contains(f'"{task_id}"', autoescape=True))
 
 
 def name_workspaces(watched: Sequence[str], checked_before: Iterable[str] = ()) -> dict[str, str]:

@@ -23,7 +23,8 @@ from engine.autonomy.heartbeat import (
 )
 from engine.clock import FakeClock
 from engine.hierarchy.agents import HeartbeatPage
-from engine.model import Card, Randomness, SessionState, TriggerType
+from engine.model import Card, Randomness, SessionState, Status, TriggerType
+from engine.prediction.card_rows import CardRow
 from engine.prediction.kinds import is_heartbeat
 from engine.prediction.tasks import TaskBoard
 from engine.storage.database import Database
@@ -197,6 +198,26 @@ def test_an_item_is_due_again_after_its_work_ended_without_success(
     [next_task] = pulse_later()
     assert {task.id: task.state for task in board.list()} == {next_task: "open", task: "failed"}
     assert board.get(task).note == "failed: 1 test failed"
+
+
+def test_an_item_makes_no_task_in_place_of_one_that_another_needs(
+    make_heartbeat: Callable[[str], Heartbeat], database: Database, clock: FakeClock, board: TaskBoard
+):
+    heartbeat = make_heartbeat("- [ ] every 2h: run the tests\n")
+    heartbeat.pulse()
+    clock.advance(timedelta(hours=2))
+    [task] = heartbeat.pulse()
+    card = DecisionWorld(database, clock).make_card(task_id=task)
+    view = make_session(state=SessionState.RUNNING, prediction_id=card.id, ended_at=None)
+    database.write(lambda tx: board.session_started(tx, view))
+    database.write(lambda tx: board.session_ended(tx, replace(view, state=SessionState.FAILED, error="1 test failed")))
+    database.write(lambda tx: tx.session.get_one(CardRow, card.id).sqlmodel_update({"status": Status.EXECUTED}))
+    deploy = board.add("deploy", needs=[task])
+    clock.advance(timedelta(hours=2))
+    assert heartbeat.pulse() == []
+    board.finish(deploy.id)
+    clock.advance(timedelta(hours=2))
+    assert len(heartbeat.pulse()) == 1
 
 
 def test_the_task_of_an_item_is_about_the_workspace_that_it_names_and_is_due_since_its_time(
