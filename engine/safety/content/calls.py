@@ -15,6 +15,7 @@ from engine.safety.content.outputs import (
     pipe_decodes,
     pipe_downloads,
     scripts_download,
+    walk_pipe,
 )
 from engine.safety.content.rules import (
     INTERPRETERS,
@@ -60,7 +61,8 @@ _SCRIPT_FIRST = SHELLS | {"source", ".", "python", "node", "perl", "ruby", "php"
 _SHELL_FLAGS = re.compile(r"[-+][abd-np-zA-NP-Z]+")
 _INTERPRETER_FLAGS = re.compile(r"-[biquvx]+")
 """Options that take no value. In doubt an option takes one."""
-_SHELL_TEXT_OPTIONS = frozenset({"-c", "-lc", "-ec", "-xc"})
+_SHELL_TEXT_OPTIONS = frozenset({"-c", "-lc", "-ec", "-xc", "-s"})
+"""Options of shells after which no word is a file that they run."""
 _RUNS_ARGUMENTS = re.compile(
     r"\b(exec\w*|eval|runpy|run_path|source|system|popen|spawn\w*|subprocess|load\W*ARGV|require\W*process)\b|"
     r"\bdo\W*\$ARGV",
@@ -512,13 +514,31 @@ def _read_input_scripts(simple: Simple, result: Unwrapped) -> Iterator[str]:
     """The script in the standard input of a command that runs it."""
     if simple.stdin is not None:
         yield simple.stdin
+    result.runs_download |= _reads_download(simple, result.downloaded_files)
     if simple.source is not None:
-        result.runs_download |= pipe_downloads(simple.source)
         piped = find_output(simple.source)
         if piped is not None:
             yield piped
         elif pipe_decodes(simple.source):
             result.unreadable = "runs decoded text in a shell, unseen"
+
+
+def _reads_download(simple: Simple, downloaded_files: Set[str]) -> bool:
+    """Whether the standard input of a command is a download, or comes from a file that was downloaded before."""
+    if _reads_redirected(simple, downloaded_files):
+        return True
+    if simple.source is None:
+        return False
+    if pipe_downloads(simple.source):
+        return True
+    return bool(downloaded_files) and any(
+        not downloaded_files.isdisjoint(part.argv[1:]) or _reads_redirected(part, downloaded_files)
+        for part in walk_pipe(simple.source)
+    )
+
+
+def _reads_redirected(simple: Simple, files: Set[str]) -> bool:
+    return any(operator == "<" and file in files for operator, file in simple.redirects)
 
 
 def _find_program_texts(call: Call, result: Unwrapped) -> Iterator[tuple[str, str]]:
@@ -543,8 +563,8 @@ def _find_interpreted_text(call: Call, result: Unwrapped) -> str | None:
     text = _find_option_text(call.base, call.args)
     if text is not None or (call.args and call.args[0] != "-" and call.args[0] not in _STANDARD_INPUT):
         return text
-    if call.simple.stdin is None and call.simple.source is not None:
-        result.runs_download |= pipe_downloads(call.simple.source)
+    if call.simple.stdin is None:
+        result.runs_download |= _reads_download(call.simple, result.downloaded_files)
     return find_input(call.simple)
 
 
