@@ -31,7 +31,7 @@ from engine.hierarchy.agents import Agents
 from engine.home import Home
 from engine.installed import MODELS, has_extra, install_command, make_not_installed_refusal
 from engine.lock import read_living_holder
-from engine.memory.index import CHROMA_KEY as CHROMA
+from engine.memory.index import CHROMA_KEY
 from engine.model import Refusal, group_pairs
 from engine.model.text import count
 from engine.settings_store import SettingsStore
@@ -416,7 +416,7 @@ def _list_known_names(keys: Keys) -> tuple[str, ...]:
 
 def _describe_next_step(home: Home, settings: SettingsSource, keys: Keys, name: str) -> str:
     """The next step, in words for the operator."""
-    if name == CHROMA:
+    if name == CHROMA_KEY:
         return "it is sent to the Chroma server of the index, from the next start on"
     if name == TWIN:
         return "the Twin model uses it once twinModelEnabled is on and twinModelId names it"
@@ -442,7 +442,7 @@ def _load_settings(home: Home) -> SettingsSource:
 
 def _check_provider_name(settings: SettingsSource, name: str) -> None:
     check_name(name)
-    known_names = (*settings.current.provider_names(), TWIN, CHROMA)
+    known_names = (*settings.current.provider_names(), TWIN, CHROMA_KEY)
     if name in known_names:
         return
     close = difflib.get_close_matches(name, known_names, n=1)

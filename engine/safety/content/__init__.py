@@ -1,7 +1,7 @@
 """The content filter (SPEC 3.5): destructive commands, messages to the outside, money, unregistered channels.
 
 This module gives the verdicts. `commands` judges a command: `shell` splits its text into simple commands, `calls` finds
-the programs that really run, and `outputs` finds what a pipe feeds into them. Then the rules are applied: `rulebook`
+the programs that really run, and `data_flow` follows data between them. Then the rules are applied: `rulebook`
 has rules on the words of a command, `targets` on the files and devices that it changes, and `leaks` on secrets that are
 sent and on packages of unknown origin. `prompts` judges the requests of a prompt, and the commands in it. Rules that
 are only data are in the folder `rules`.

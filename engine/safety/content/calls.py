@@ -8,14 +8,15 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import dropwhile
 
-from engine.safety.content.outputs import (
+from engine.safety.content.data_flow import (
     find_input,
     find_output,
+    find_output_of_script,
     find_saved_files,
+    find_script_files,
     pipe_decodes,
-    pipe_downloads,
+    reads_download,
     scripts_download,
-    walk_pipe,
 )
 from engine.safety.content.rules import (
     INTERPRETERS,
@@ -55,24 +56,6 @@ _SUBSTITUTION_MARK = re.compile(r"(\$\(\)|<\(\))")
 """The mark that stands in a word for a script of `Simple.nested`."""
 
 _READS_SCRIPTS = SHELLS | {"su", "eval", "source", ".", "ssh", "runuser", "mosh", "sg"}
-_RUNS_FILES = SHELLS | set(INTERPRETERS) | {"source", "."}
-_SCRIPT_FIRST = SHELLS | {"source", ".", "python", "node", "perl", "ruby", "php", "lua", "rscript", "julia"}
-"""The programs whose first word after the options is their script. What follows are its arguments."""
-_SHELL_FLAGS = re.compile(r"[-+][abd-np-zA-NP-Z]+")
-_INTERPRETER_FLAGS = re.compile(r"-[biquvx]+")
-"""Options that take no value. In doubt an option takes one."""
-_SHELL_TEXT_OPTIONS = frozenset({"-c", "-lc", "-ec", "-xc", "-s"})
-"""Options of shells after which no word is a file that they run."""
-_RUNS_ARGUMENTS = re.compile(
-    r"\b(exec\w*|eval|runpy|run_path|source|system|popen|spawn\w*|subprocess|load\W*ARGV|require\W*process)\b|"
-    r"\bdo\W*\$ARGV",
-    re.IGNORECASE,
-)
-"""What in a program text may run the file in an argument."""
-_MAY_BE_NOTHING = re.compile(r"(\$(\w+|\{\w+\}|\(\)|[@*]))*")
-"""Words that the shell may remove, for instance an empty variable."""
-_MODULES_THAT_READ = (["-m", "json.tool"], ["-m", "tarfile"], ["-m", "zipfile"])
-"""Modules of python that run nothing of the files in their arguments."""
 _STANDARD_INPUT = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 """The files through which a program reads its standard input."""
 _CONTAINER_PROGRAMS = read_word_list("containers")
@@ -187,18 +170,12 @@ def _substitute_outputs(simple: Simple) -> list[str]:
         parts = _SUBSTITUTION_MARK.split(word)
         has_output = False
         for index in range(1, len(parts), 2):  # the marks are every second part
-            output = _find_output_of_script(next(scripts, ""))
+            output = find_output_of_script(next(scripts, ""))
             if output is not None and parts[index] == "$()":
                 parts[index], has_output = output, True
         text = "".join(parts)
         words += text.split() if has_output and not is_quoted else [text]
     return words
-
-
-def _find_output_of_script(text: str) -> str | None:
-    """The output of a script's last command, None if the text does not show it."""
-    commands = parse(text)
-    return find_output(commands[-1]) if commands else None
 
 
 def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, via: tuple[str, ...]) -> None:
@@ -224,7 +201,7 @@ def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, vi
         and _find_option_text(call.base, fed_call.args) == _APPENDED_INPUT
     ):
         result.unresolved = " ".join(argv)
-    files_run = {argv[0], *_find_script_files(call)}
+    files_run = {argv[0], *find_script_files(call.base, call.args)}
     result.downloaded_files |= find_saved_files(call.base, call.args, simple)
     result.runs_download |= not result.downloaded_files.isdisjoint(files_run)
     inner_via = (*via, "find" if call.base == "fd" else call.base)
@@ -240,33 +217,6 @@ def _add_call(argv: list[str], simple: Simple, result: Unwrapped, depth: int, vi
         for interpreter, text in _find_program_texts(call, result):
             result.add_program_text(interpreter, text)
         result.calls.append(call)
-
-
-def _find_script_files(call: Call) -> list[str]:
-    """The words of a shell or an interpreter that may be files that it runs: what comes before the arguments of its
-    script. A word after an option that may take a value is taken for both, its value and the script."""
-    base, args = call.base, call.args
-    if base not in _SCRIPT_FIRST:
-        return args if base in _RUNS_FILES else []
-    flags = _SHELL_FLAGS if base in SHELLS else _INTERPRETER_FLAGS
-    text_options = INTERPRETERS.get(base, _SHELL_TEXT_OPTIONS)
-    takes_value = False
-    for index, word in enumerate(args):
-        if args[index : index + 2] in _MODULES_THAT_READ:
-            return args[:index]
-        if base == "python" and word == "-m":
-            return args
-        if word in text_options:
-            return args if _RUNS_ARGUMENTS.search(" ".join(args[index + 1 : index + 2])) else args[:index]
-        if word[:1] in ("-", "+"):
-            takes_value = not flags.fullmatch(word)
-        elif _MAY_BE_NOTHING.fullmatch(word):
-            takes_value = True
-        elif takes_value:
-            takes_value = False
-        else:
-            return args[: index + 1]
-    return args
 
 
 def _skip_shell_prompt(argv: list[str]) -> list[str]:
@@ -465,7 +415,7 @@ def _find_scripts(call: Call, result: Unwrapped) -> Iterator[str]:
     if "<()" in args or "$()" in args or any(target == "<()" for _, target in simple.redirects):
         result.runs_download |= scripts_download(simple.nested)
         for nested in simple.nested[:5]:
-            yield _find_output_of_script(nested) or ""
+            yield find_output_of_script(nested) or ""
     if call.base == "cmd":
         yield " ".join(word for word in args if not re.fullmatch(r"/[a-zA-Z]", word))
         return
@@ -514,31 +464,13 @@ def _read_input_scripts(simple: Simple, result: Unwrapped) -> Iterator[str]:
     """The script in the standard input of a command that runs it."""
     if simple.stdin is not None:
         yield simple.stdin
-    result.runs_download |= _reads_download(simple, result.downloaded_files)
+    result.runs_download |= reads_download(simple, result.downloaded_files)
     if simple.source is not None:
         piped = find_output(simple.source)
         if piped is not None:
             yield piped
         elif pipe_decodes(simple.source):
             result.unreadable = "runs decoded text in a shell, unseen"
-
-
-def _reads_download(simple: Simple, downloaded_files: Set[str]) -> bool:
-    """Whether the standard input of a command is a download, or comes from a file that was downloaded before."""
-    if _reads_redirected(simple, downloaded_files):
-        return True
-    if simple.source is None:
-        return False
-    if pipe_downloads(simple.source):
-        return True
-    return bool(downloaded_files) and any(
-        not downloaded_files.isdisjoint(part.argv[1:]) or _reads_redirected(part, downloaded_files)
-        for part in walk_pipe(simple.source)
-    )
-
-
-def _reads_redirected(simple: Simple, files: Set[str]) -> bool:
-    return any(operator == "<" and file in files for operator, file in simple.redirects)
 
 
 def _find_program_texts(call: Call, result: Unwrapped) -> Iterator[tuple[str, str]]:
@@ -564,7 +496,7 @@ def _find_interpreted_text(call: Call, result: Unwrapped) -> str | None:
     if text is not None or (call.args and call.args[0] != "-" and call.args[0] not in _STANDARD_INPUT):
         return text
     if call.simple.stdin is None:
-        result.runs_download |= _reads_download(call.simple, result.downloaded_files)
+        result.runs_download |= reads_download(call.simple, result.downloaded_files)
     return find_input(call.simple)
 
 

@@ -12,7 +12,7 @@ from functools import cache, cached_property, lru_cache
 from engine.frozen import frozen_kw_only
 from engine.safety.content import leaks, rulebook, targets
 from engine.safety.content.calls import Call, Unwrapped, find_calls
-from engine.safety.content.outputs import decode_base64
+from engine.safety.content.data_flow import decode_base64
 from engine.safety.content.rulebook import OwnRules
 from engine.safety.content.rules import (
     ASK,

@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 
 from engine.safety.content.calls import Call
-from engine.safety.content.outputs import find_program, walk_pipe
+from engine.safety.content.data_flow import find_program, walk_pipe
 from engine.safety.content.rulebook import has_option
 from engine.safety.content.rules import ASK, BLOCK, Objection, read_option_lists, read_word_list
 from engine.safety.content.shell import Simple, parse

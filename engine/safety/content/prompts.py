@@ -16,7 +16,7 @@ from itertools import islice
 
 from engine.frozen import frozen, frozen_kw_only
 from engine.safety.content.commands import judge_command
-from engine.safety.content.outputs import decode_base64
+from engine.safety.content.data_flow import decode_base64
 from engine.safety.content.rulebook import OwnRules
 from engine.safety.content.rules import ASK, Objection, Rule, find_strictest, read_rules
 from engine.safety.content.shell import MAX_COMMAND_LINE_CHARS

@@ -12,8 +12,8 @@ from functools import cache, lru_cache
 
 from engine.frozen import frozen, frozen_kw_only
 from engine.safety.content.calls import Call, find_executed_by_find, skip_options
+from engine.safety.content.data_flow import find_input, find_program
 from engine.safety.content.leaks import find_sent_request, judge_http
-from engine.safety.content.outputs import find_input, find_program
 from engine.safety.content.rulebook import find_plain_words, has_option
 from engine.safety.content.rules import (
     ASK,

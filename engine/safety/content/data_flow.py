@@ -1,14 +1,15 @@
-"""Finds what a pipe feeds into a command, if the text alone shows it, as with echo, printf or base64 (SPEC 3.5)."""
+"""Follows data from command to command, as far as the text alone shows it (SPEC 3.5): what a command prints and reads,
+as with echo, printf or base64, the files that it saves, and those that it runs as scripts."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from functools import lru_cache
 
-from engine.safety.content.rules import read_word_list
+from engine.safety.content.rules import INTERPRETERS, SHELLS, read_word_list
 from engine.safety.content.shell import Simple, parse, unescape
 
 _DOWNLOADING_PROGRAMS = read_word_list("downloaders")
@@ -95,6 +96,12 @@ def _find_group_output(body: Sequence[Simple], length: int) -> str | None:
     if not shown or (None in outputs and pipe_decodes(Simple(body=body))):
         return None
     return "\n".join(shown)
+
+
+def find_output_of_script(text: str) -> str | None:
+    """The output of a script's last command, None if the text does not show it."""
+    commands = parse(text)
+    return find_output(commands[-1]) if commands else None
 
 
 def find_input(simple: Simple, length: int = 0) -> str | None:
@@ -222,3 +229,67 @@ def _find_files_of_downloader(program: str, args: list[str]) -> list[str]:
         if by_address and "://" in word:
             files.append(word.partition("?")[0].rsplit("/", 1)[-1])
     return files
+
+
+def reads_download(simple: Simple, downloaded_files: Set[str]) -> bool:
+    """Whether the standard input of a command is a download, or comes from a file that was downloaded before."""
+    if _reads_redirected(simple, downloaded_files):
+        return True
+    if simple.source is None:
+        return False
+    if pipe_downloads(simple.source):
+        return True
+    return bool(downloaded_files) and any(
+        not downloaded_files.isdisjoint(part.argv[1:]) or _reads_redirected(part, downloaded_files)
+        for part in walk_pipe(simple.source)
+    )
+
+
+def _reads_redirected(simple: Simple, files: Set[str]) -> bool:
+    return any(operator == "<" and file in files for operator, file in simple.redirects)
+
+
+_RUNS_FILES = SHELLS | set(INTERPRETERS) | {"source", "."}
+_SCRIPT_FIRST = SHELLS | {"source", ".", "python", "node", "perl", "ruby", "php", "lua", "rscript", "julia"}
+"""The programs whose first word after the options is their script. What follows are its arguments."""
+_SHELL_FLAGS = re.compile(r"[-+][abd-np-zA-NP-Z]+")
+_INTERPRETER_FLAGS = re.compile(r"-[biquvx]+")
+"""Options that take no value. In doubt an option takes one."""
+_SHELL_TEXT_OPTIONS = frozenset({"-c", "-lc", "-ec", "-xc", "-s"})
+"""Options of shells after which no word is a file that they run."""
+_RUNS_ARGUMENTS = re.compile(
+    r"\b(exec\w*|eval|runpy|run_path|source|system|popen|spawn\w*|subprocess|load\W*ARGV|require\W*process)\b|"
+    r"\bdo\W*\$ARGV",
+    re.IGNORECASE,
+)
+"""What in a program text may run the file in an argument."""
+_MAY_BE_NOTHING = re.compile(r"(\$(\w+|\{\w+\}|\(\)|[@*]))*")
+"""Words that the shell may remove, for instance an empty variable."""
+_MODULES_THAT_READ = (["-m", "json.tool"], ["-m", "tarfile"], ["-m", "zipfile"])
+"""Modules of python that run nothing of the files in their arguments."""
+
+
+def find_script_files(base: str, args: list[str]) -> list[str]:
+    """The words of a shell or an interpreter that may be files that it runs: what comes before the arguments of its
+    script. A word after an option that may take a value is taken for both, its value and the script."""
+    if base not in _SCRIPT_FIRST:
+        return args if base in _RUNS_FILES else []
+    flags = _SHELL_FLAGS if base in SHELLS else _INTERPRETER_FLAGS
+    text_options = INTERPRETERS.get(base, _SHELL_TEXT_OPTIONS)
+    takes_value = False
+    for index, word in enumerate(args):
+        if args[index : index + 2] in _MODULES_THAT_READ:
+            return args[:index]
+        if base == "python" and word == "-m":
+            return args
+        if word in text_options:
+            return args if _RUNS_ARGUMENTS.search(" ".join(args[index + 1 : index + 2])) else args[:index]
+        if word[:1] in ("-", "+"):
+            takes_value = not flags.fullmatch(word)
+        elif _MAY_BE_NOTHING.fullmatch(word):
+            takes_value = True
+        elif takes_value:
+            takes_value = False
+        else:
+            return args[: index + 1]
+    return args
