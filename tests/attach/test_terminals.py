@@ -206,6 +206,7 @@ def test_an_engine_that_is_kept_waits_for_the_next_console(pane: NewPane, comman
     assert is_alive(engine)
     terminal.open(f"clear; {command}")
     assert read_engine_pid(home) == engine
+    terminal.wait_for("WATCHING")  # before it has the engine, a console quits without a question
     terminal.press("q")
     terminal.wait_for("the engine stops too")
     terminal.quit("Q")
