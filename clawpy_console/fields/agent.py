@@ -1,7 +1,6 @@
 """An agent as fields, for the screen and for verbs: who it is, its guidance, its findings (SPEC 1).
 
-Each function takes the document that a verb prints as JSON: `agents`, `guidance`, `profile`. Those of findings, which
-no verb prints in this form, take the values themselves.
+Each function takes the document that a verb prints as JSON: `agents`, `guidance`, `profile`, `bubbles`.
 """
 
 from __future__ import annotations
@@ -24,9 +23,8 @@ from clawpy_console.fields import (
     text_line,
 )
 from clawpy_console.formats import one_line
-from engine.model import Bubble, BubbleState
-from engine.model.base import label_trust
-from engine.model.guidance import GateResult, is_descriptive_key
+from engine.model import BubbleState
+from engine.model.guidance import is_descriptive_key
 
 REACHES_OWNER = "reaches the owner"
 """The end of a chain of leaders that is complete."""
@@ -224,24 +222,23 @@ def make_diff_fields(lines: str) -> Iterator[Field]:
 # Findings
 
 
-def make_finding_fields(finding: Bubble | None, now: datetime) -> Iterator[Field]:
+def make_finding_fields(finding: Document | None, now: datetime) -> Iterator[Field]:
     """A finding, its evidence, and the verdict of each gate."""
     if finding is None:
         yield text_line("No findings yet. They appear here when tests or you confirm them.", "faint")
         return
-    learning = finding.learning
-    yield text_line(one_line(learning.text), "title")
+    yield text_line(one_line(finding["text"]), "title")
     yield from make_finding_state_fields(finding, now)
-    for name, score in {"confidence": learning.confidence, "importance": learning.importance}.items():
-        yield Field(name, f"{draw_bar(score.value)} {score.value:.2f}")
+    for name in ("confidence", "importance"):
+        yield Field(name, f"{draw_bar(finding[name])} {finding[name]:.2f}")
     details = {
-        "because": "; ".join((*learning.confidence.reasons, *learning.importance.reasons)),
-        "category": learning.category,
-        "evidence": "; ".join(learning.evidence),
+        "because": "; ".join(finding["reasons"]),
+        "category": finding["category"],
+        "evidence": "; ".join(finding["evidence"]),
     }
     yield from make_fact_fields(((name, one_line(text)) for name, text in details.items()), "grey")
     yield heading("gates")
-    yield from map(make_gate_field, finding.gates)
+    yield from map(make_gate_field, finding["gates"])
 
 
 FINDING_STATES = {
@@ -252,20 +249,20 @@ FINDING_STATES = {
 """The label of each state of a finding."""
 
 
-def make_finding_state_fields(finding: Bubble, now: datetime) -> Iterator[Field]:
+def make_finding_state_fields(finding: Document, now: datetime) -> Iterator[Field]:
     """The state of a finding on its way up."""
-    label = FINDING_STATES[finding.state]
-    route = f"{finding.learning.agent} → {finding.leader or 'nobody'}"
-    trust = label_trust(finding.learning.trust, approved=finding.approved_at is not None)
-    yield text_line(f"{label.sign} {label.words}  {route}, {formats.moment(finding.at, now)}, {trust}", label.tone)
-    if finding.flushed_at:
-        pattern = f"a pattern of {finding.leader}"
-        if is_descriptive_key(finding.pattern):
-            pattern = f"the pattern {finding.pattern}"
-        yield text_line(f"as {pattern}, {formats.moment(finding.flushed_at, now)}", "grey")
+    label = FINDING_STATES[finding["state"]]
+    route = f"{finding['targetAgent']} → {finding['leader'] or 'nobody'}"
+    created_at = format_instant(finding["createdAt"], now)
+    yield text_line(f"{label.sign} {label.words}  {route}, {created_at}, {finding['trust']}", label.tone)
+    if finding["flushedAt"]:
+        pattern = f"a pattern of {finding['leader']}"
+        if is_descriptive_key(finding["pattern"]):
+            pattern = f"the pattern {finding['pattern']}"
+        yield text_line(f"as {pattern}, {format_instant(finding['flushedAt'], now)}", "grey")
 
 
-def make_gate_field(gate: GateResult) -> Field:
+def make_gate_field(gate: Document) -> Field:
     """The verdict of a gate."""
-    text = f"{gate.number} {gate.name}: {one_line(gate.reason)}"
-    return text_line(f"✓ {text}", "grey") if gate.passed else text_line(f"✗ {text}", "wrong")
+    text = f"{gate['number']} {gate['name']}: {one_line(gate['reason'])}"
+    return text_line(f"✓ {text}", "grey") if gate["passed"] else text_line(f"✗ {text}", "wrong")

@@ -43,7 +43,7 @@ from clawpy_console.widgets.frame import TabLine
 from clawpy_console.widgets.rows import Pane, Row, Rows, ScrollPane, group_rows
 from clawpy_console.widgets.session import make_session_row
 from clawpy_console.widgets.texts import Filter, Heading, ReflowingText
-from engine import dispatch
+from engine import dispatch, document
 from engine.frozen import frozen
 from engine.model import AgentView, Bubble, BubbleState, PromptPart, SourceKind
 
@@ -254,7 +254,7 @@ class HierarchyScreen(ConsoleScreen):
             case "findings":
                 selected_id = self._items.current
                 finding = next((finding for finding in detail.findings or () if finding.id == selected_id), None)
-                return agent_fields.make_finding_fields(finding, self.now)
+                return agent_fields.make_finding_fields(document(finding), self.now)
             case "work":
                 return [text_line("No sessions yet.", "grey")]
             case _:

@@ -15,6 +15,8 @@ from engine.api.documents import document as as_json
 from engine.model import (
     LEFT_OUT,
     SESSION_LABELS,
+    Bubble,
+    BubbleState,
     Bucket,
     ChangeSet,
     ChangeState,
@@ -22,12 +24,15 @@ from engine.model import (
     DraftState,
     FactDraft,
     FileChange,
+    OfferedFinding,
     Outcome,
     RailVerdict,
+    Score,
     SessionState,
     Status,
     Verdict,
 )
+from engine.model.guidance import GateResult
 from tests.api.stand_in import STATED_CONFIDENCE, make_card
 
 AT = datetime(2026, 1, 5, 9, tzinfo=UTC)
@@ -228,3 +233,13 @@ def test_the_list_of_candidates_says_why_one_needs_more_evidence():
         "cand_2  ○ needs more evidence  score 60  Round to even",
         "    guidance in prompts, for every agent, all runs; evidence for: 2, against: 0; cand_1 already proposes that",
     ]
+
+
+def test_a_refused_finding_is_listed_with_the_gate_that_refused_it():
+    learning = OfferedFinding("learning:1", "Prices are cents", "", "cto", "", Score(0.5, ()), Score(0.8, ()))
+    gates = (GateResult(1, "enabled", True, "sending up is on"), GateResult(2, "confidence", False, "0.50 of 0.75"))
+    refused = Bubble("bub_1", learning, "ceo", BubbleState.REFUSED, gates, AT)
+    lines = render_document("bubbles", {"bubbles": as_json([refused])}).splitlines()
+    assert lines[0] == "bub_1  Prices are cents"
+    assert lines[1].startswith("  ✗ refused  cto → ceo, ")
+    assert lines[2:] == ["  ✗ 2 confidence: 0.50 of 0.75"]

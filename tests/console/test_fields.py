@@ -84,7 +84,7 @@ def test_a_delivered_finding_names_its_pattern():
     def describe_finding(pattern: str) -> str:
         learning = OfferedFinding("learning:1", SAID, "", "ui", "", Score(0.9, ()), Score(0.8, ()))
         finding = Bubble("bub_1", learning, "lead", BubbleState.FLUSHED, (), NOW, NOW, pattern)
-        return "\n".join(line.text for line in make_finding_fields(finding, NOW))
+        return "\n".join(line.text for line in make_finding_fields(document(finding), NOW))
 
     assert "as a pattern of lead," in describe_finding("les_0123456789ab")
     assert "as the pattern money_in_cents," in describe_finding("money_in_cents")
