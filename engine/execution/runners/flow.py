@@ -325,9 +325,14 @@ class Flow(BaseModel):
         is not installed. Values by default are not checked."""
         for name, parameter in type(self).model_fields.items():
             value, names_commit = getattr(self, name), _has_mark(parameter, Mark.COMMIT)
-            if value != parameter.default and (names_commit or _has_mark(parameter, Mark.FILE)):
-                for item in [value] if isinstance(value, str) else value or ():
-                    _require_item(top, name, item, names_commit=names_commit)
+            if value == parameter.default or not (names_commit or _has_mark(parameter, Mark.FILE)):
+                continue
+            for item in [value] if isinstance(value, str) else value or ():
+                if names_commit:
+                    require_commit(Git(top), item, f"{name}: ")
+                elif not os.path.lexists(top / item):
+                    problem = f"{name}: there is no file or folder {item} in this repository"
+                    raise CannotRun(problem, "`git ls-files` lists its files")
 
     def run(self, job: Job) -> FlowResult:
         """Do the work. Returns if it ran to its end, whether it found problems or not. Raises `WorkFailed`,
@@ -335,27 +340,15 @@ class Flow(BaseModel):
         raise NotImplementedError
 
 
-def _require_item(top: Path, parameter: str, item: str, *, names_commit: bool) -> None:
-    """Raise `CannotRun` if the repository `top` does not have the commit or the file that a parameter names."""
-    if names_commit:
-        require_commit(Git(top), item, f"{parameter}: ")
-    elif not os.path.lexists(top / item):
-        problem = f"{parameter}: there is no file or folder {item} in this repository"
-        raise CannotRun(problem, "`git ls-files` lists its files")
-
-
 def require_commit(git: Git, revision: str, parameter: str = "") -> str:
     """The full id of the commit that `revision` names. Raises `CannotRun` if there is none; its message begins with
     `parameter`."""
     if commit := find_commit(git, revision):
         return commit
-    problem, fix = (
-        "names no commit in this repository",
-        "`git log --oneline --all` lists its commits, branches and tags",
-    )
+    problem = f"{parameter}`{revision}` names no commit in this repository"
     if git.text("rev-parse", "--is-shallow-repository", allowed=(0, 128)) == "true":
-        problem, fix = f"{problem}, which is a shallow clone", "`git fetch --unshallow` gets its older commits"
-    raise CannotRun(f"{parameter}`{revision}` {problem}", fix)
+        raise CannotRun(f"{problem}, which is a shallow clone", "`git fetch --unshallow` gets its older commits")
+    raise CannotRun(problem, "`git log --oneline --all` lists its commits, branches and tags")
 
 
 def format_in_project(path: str) -> str:
@@ -427,10 +420,10 @@ Argument = Annotated[str, AfterValidator(check_argument), Mark.DATA]
 Revision = Annotated[Argument, Mark.COMMIT]
 """The name of a commit, tag or branch for git. It cannot be an option."""
 
-Line = Annotated[str, AfterValidator(lambda text: one_line(text)), Mark.DATA]
+Line = Annotated[str, AfterValidator(one_line), Mark.DATA]
 """One line of text, which is only shown."""
 
-CommandLine = Annotated[str, AfterValidator(lambda text: one_line(text))]
+CommandLine = Annotated[str, AfterValidator(one_line)]
 """A command in one line."""
 
 TestId = Annotated[str, AfterValidator(check_argument), Mark.DATA]
@@ -472,9 +465,9 @@ class ProjectFlow(Flow):
         options = ("-z", "--cached", "--others", "--exclude-standard", "--")
         listed_paths = job.git.items("ls-files", *options, *below, environment=LITERAL_PATHS)
         if len(listed_paths) > MAX_FOLDER_FILES:
-            problem = (
-                f"{join_names(folders, 3)}: {len(listed_paths)} files, at most {MAX_FOLDER_FILES} are read one by one"
+            raise WorkFailed(
+                f"{join_names(folders, 3)}: {len(listed_paths)} files, at most {MAX_FOLDER_FILES} are read one by one",
+                f"name a smaller folder, or run `{self.name}` on the whole project",
             )
-            raise WorkFailed(problem, f"name a smaller folder, or run `{self.name}` on the whole project")
-        files = [path for path in dict.fromkeys(listed_paths) if is_own_file(job.folder, path)]
+        files = [path for path in listed_paths if is_own_file(job.folder, path)]
         return self.select_paths_inside(dict.fromkeys([*(path for path in paths if path not in folders), *files]))

@@ -84,6 +84,9 @@ _PATH = re.compile(r"[\w./-]*\w\.\w+|(?:[\w.-]+/)+[\w.-]*")
 MIN_SIMILARITY = 0.85
 """From this similarity on, a prompt is nearly the name of a flow. `run it` and `run lint` have 0.83."""
 
+MAX_NAMED_FILES = 50
+"""Maximum number of discarded files in the transcript of a check."""
+
 PROSE = "prose"
 """The code of the refusal of an edit that is a sentence, and not a parameter with a mistake."""
 
@@ -166,16 +169,20 @@ class FlowRunner:
                 clock=self._clock,
                 upkeep=self._upkeep,
             )
-            with _prepare_installation(live, installation, place) if installation else nullcontext():
+            with _prepare_installation(live, installation) if installation else nullcontext():
                 if live.work_allowed_once:
                     live.commands.allow_once(_list_named_commands(flow, installation, live.assignment))
                 result = flow.run(job)
-            facts = {**result.facts, **(_find_first_lock(live, folder.git, installation) if installation else {})}
-            discarded_files = _describe_discarded(live)
+            written_files = sorted(list_written_files(live.confinement)) if live.confinement.is_ephemeral else []
+            first_lock = _find_first_lock(written_files, folder.git, installation) if installation else {}
+            for name in written_files[:MAX_NAMED_FILES]:
+                live.say(f"discarded: {sanitise(name)}")
             scope = RunScope(result.full, flow.project if isinstance(flow, ProjectFlow) else "")
             write = self._folders.capture(live, view, folder, check=result.check, scope=scope)
-        summary = f"{result.summary} · {discarded_files}" if discarded_files else result.summary
-        return RunnerResult(summary, result.check, result.sound, facts, write)
+        discarded = f" · wrote {count(len(written_files), 'file')}, discarded" if written_files else ""
+        return RunnerResult(
+            f"{result.summary}{discarded}", result.check, result.sound, {**result.facts, **first_lock}, write
+        )
 
     def _find_flow_type(self, assignment: Assignment) -> type[Flow]:
         """The class of a flow. Raises `Refusal` `no_runner`."""
@@ -193,19 +200,6 @@ class FlowRunner:
     def _resolve(self, assignment: Assignment) -> Flow:
         """The flow with its parameters. Raises `Refusal`: `no_runner`, `bad_parameters`."""
         return validate_parameters(self._find_flow_type(assignment), assignment.parameters)
-
-
-MAX_NAMED_FILES = 50
-"""Maximum number of discarded files in the transcript of a check."""
-
-
-def _describe_discarded(live: LiveSession) -> str:
-    """A sentence on the files that commands wrote over the operator's tree, which are discarded; "" for none. Their
-    names go into the transcript."""
-    names = sorted(list_written_files(live.confinement)) if live.confinement.is_ephemeral else []
-    for name in names[:MAX_NAMED_FILES]:
-        live.say(f"discarded: {sanitise(name)}")
-    return f"wrote {count(len(names), 'file')}, discarded" if names else ""
 
 
 def _find_installation(flow: Flow, assignment: Assignment) -> Installation | None:
@@ -230,32 +224,26 @@ def _list_named_commands(flow: Flow, installation: Installation | None, assignme
     return []
 
 
-def _find_first_lock(live: LiveSession, git: Git, installation: Installation) -> dict[str, str]:
+def _find_first_lock(written_files: Sequence[str], git: Git, installation: Installation) -> dict[str, str]:
     """The fact `first_lock`: the lock file that an installation wrote where there was none, unless git ignores it. It
     is discarded with everything else, and a card offers its diff."""
-    if installation.packages.lock or not live.confinement.is_ephemeral:
-        return {}
-    written_paths = set(list_written_files(live.confinement))
-    for path in list_possible_locks(installation.packages):
-        if (
-            path in written_paths
-            and git.run("check-ignore", "--quiet", "--", path, allowed=(0, 1, 128)).returncode == 1
-        ):
-            return {"first_lock": path}
+    if not installation.packages.lock:
+        for path in list_possible_locks(installation.packages):
+            ignored = ("check-ignore", "--quiet", "--", path)
+            if path in written_files and git.run(*ignored, allowed=(0, 1, 128)).returncode == 1:
+                return {"first_lock": path}
     return {}
 
 
 @contextmanager
-def _prepare_installation(live: LiveSession, installation: Installation, place: Place) -> Iterator[None]:
+def _prepare_installation(live: LiveSession, installation: Installation) -> Iterator[None]:
     """Let a flow that installs reach its hosts, and after a success put the packages in place."""
     live.say(installation.summary)
-    with live.commands.allow_hosts(installation.packages.hosts):
-        if place is Place.INSTALL:
-            with install_into_tree(live, installation, Path(live.assignment.workspace)):
-                yield
-        else:
-            (live.confinement.caches / installation.cache).mkdir(parents=True, exist_ok=True)
-            yield
+    with (
+        live.commands.allow_hosts(installation.packages.hosts),
+        install_into_tree(live, installation, Path(live.assignment.workspace)),
+    ):
+        yield
 
 
 # -- finding the flow of a prompt

@@ -241,8 +241,7 @@ def install_into_worktree(live: LiveSession, folder: Path) -> None:
 
 def _run_installation(live: LiveSession, installation: Installation, folder: Path) -> None:
     """Run the commands of an installation in a worktree. Raises `WorkFailed` when one of them failed."""
-    if installation.cache:
-        (live.confinement.caches / installation.cache).mkdir(parents=True, exist_ok=True)
+    (live.confinement.caches / installation.cache).mkdir(parents=True, exist_ok=True)
     for command in installation.commands:
         result = live.execute(command, cwd=folder / installation.packages.folder, env=installation.environment)
         if not result.ok:
@@ -267,8 +266,7 @@ def install_into_tree(live: LiveSession, installation: Installation, top: Path) 
     staged = {top / place: root / str(number) for number, place in enumerate(places)}
     for place, fresh in zip(places, staged.values(), strict=True):
         _make_fresh_folder(live, installation, top, place, fresh)
-    if installation.cache:
-        (live.confinement.caches / installation.cache).mkdir(exist_ok=True)
+    (live.confinement.caches / installation.cache).mkdir(parents=True, exist_ok=True)
     live.commands.confine(bind_mounts=tuple(staged.items()))
     yield
     live.processes.end(grace=0)  # no process writes into them any more
