@@ -350,11 +350,12 @@ def _detect_style(lines: Sequence[str], headings: Sequence[tuple[int, re.Match[s
 def _find_own_section_names(groups: Sequence[re.Match[str]]) -> dict[str, str]:
     """The names of the sections in a file that has the headings `groups`."""
     names_in_use = {match["name"].lower(): match["name"] for match in reversed(groups)}
-    own_names: dict[str, str] = {}
-    for section, names in _SECTION_NAMES.items():
-        if own_choices := [names_in_use[name.lower()] for name in names if name.lower() in names_in_use]:
-            own_names[section] = own_choices[0]
-    return own_names
+    return {
+        section: names_in_use[name.lower()]
+        for section, names in _SECTION_NAMES.items()
+        for name in reversed(names)  # the first one counts
+        if name.lower() in names_in_use
+    }
 
 
 def _merge_entries(body: Sequence[str], entries: Mapping[str, Sequence[str]], style: Style) -> list[str]:

@@ -167,7 +167,7 @@ _FRAME_PATTERNS = [
 ]
 """(regular expression for a position in the code, index of the match that is the innermost position)."""
 
-_THIRD_PARTY_FILE = re.compile(r"(?:^|/)(?:site-packages|node_modules|\.venv|lib/python[\d.]+|node:)|^node:|^<")
+_THIRD_PARTY_FILE = re.compile(r"(?:^|/)(?:site-packages|node_modules|\.venv|lib/python[\d.]+|node:)|^node:|^[</]")
 
 
 @frozen
@@ -232,14 +232,10 @@ def _find_error(text: str) -> tuple[str, str]:
 def _find_position(text: str) -> str:
     """The innermost line of the project's own code; "" if the output has none."""
     for pattern, index in _FRAME_PATTERNS:
-        frames = [match for match in pattern.finditer(text) if not _is_third_party(match["file"])]
+        frames = [match for match in pattern.finditer(text) if not _THIRD_PARTY_FILE.search(match["file"])]
         if frames:
             return f"{frames[index]['file']}:{frames[index]['line']}"
     return ""
-
-
-def _is_third_party(file: str) -> bool:
-    return file.startswith("/") or _THIRD_PARTY_FILE.search(file) is not None
 
 
 def _normalise_message(message: str) -> str:
@@ -309,10 +305,10 @@ class Bisect(ProjectFlow):
         facts: Facts = {"test": self.test, "steps": steps, "skipped": skipped}
         if len(suspects) > 1:
             job.say("The test cannot run at these commits; one of them broke it:")
-            job.say_list([read_commit(job.git, sha) for sha in suspects], len(suspects))
+            job.say_list([read_commit(job, sha) for sha in suspects], len(suspects))
             summary = f"Broken by one of {count(len(suspects), 'commit')} at which the test cannot run"
             return FlowResult(summary, check=at_bad, facts=facts | {"candidates": suspects})
-        culprit = read_commit(job.git, suspects[0])
+        culprit = read_commit(job, suspects[0])
         show_diff(job, culprit.sha)
         facts |= {"culprit": culprit.sha, "author": culprit.author, "subject": culprit.subject, "date": culprit.date}
         by = f"by {culprit.author} broke it ({count(steps, 'step')})"
@@ -323,7 +319,7 @@ class Bisect(ProjectFlow):
 def _check_bad_end(job: Job, run_test: RunTest, bad: str) -> CheckResult:
     """Run the test at the bad end. Raises `WorkFailed` if it does not fail there."""
     reset_worktree(job, bad)
-    job.say(f"Bad end: {read_commit(job.git, bad)}")
+    job.say(f"Bad end: {read_commit(job, bad)}")
     check = run_test()
     if check.green:
         raise WorkFailed(f"the test passes at {bad[:10]}: nothing is broken there", "run it again, it may be flaky")
@@ -335,7 +331,7 @@ def _check_bad_end(job: Job, run_test: RunTest, bad: str) -> CheckResult:
 def _check_good_end(job: Job, run_test: RunTest, good: str) -> None:
     """Run the test at the good end. Raises `WorkFailed` if it does not pass there."""
     reset_worktree(job, good)
-    job.say(f"Good end: {read_commit(job.git, good)}")
+    job.say(f"Good end: {read_commit(job, good)}")
     try:
         check = run_test()
     except CannotRun as error:
@@ -356,7 +352,7 @@ def _search(job: Job, run_test: RunTest, good: str, bad: str, at_bad: CheckResul
         revisions_left = _REVISIONS_LEFT.search(output)
         left = count(int(revisions_left[1]) if revisions_left else 0, "commit")
         step = f"Step {len(verdicts) + 1}, {left} left after it"
-        job.say(f"{step}: {read_commit(job.git, commit)}")
+        job.say(f"{step}: {read_commit(job, commit)}")
         try:
             verdict = decide_verdict(run_test(), at_bad)
         except CannotRun as error:
@@ -409,7 +405,7 @@ class RehearseRevert(ProjectFlow):
 
     def run(self, job: Job) -> FlowResult:
         culprit, head = resolve_commit(job, self.commit), resolve_commit(job, "HEAD")
-        name = str(read_commit(job.git, culprit))
+        name = str(read_commit(job, culprit))
         facts: Facts = {"commit": culprit, "test": self.test, "conflicts": [], "uncommitted": []}
         if not is_ancestor(job.git, culprit, head):
             raise WorkFailed(f"HEAD does not contain {culprit[:10]}", "name a commit in the history of HEAD")
@@ -438,10 +434,13 @@ class RehearseRevert(ProjectFlow):
         """The result of a revert that ended in conflicts: with commits in the history of `head`, or only with lines
         that are in no commit. It names the commands that work."""
         commit, start = facts["commit"], job.git.text("rev-parse", "HEAD")
-        name, has_own_lines = read_commit(job.git, commit), start != head
-        is_clean_on_head = has_own_lines and _is_revert_clean_at(job, commit, head)
+        name, has_own_lines = read_commit(job, commit), start != head
+        on_head = reverted  # it has conflicts, so it has no tree
+        if has_own_lines:
+            reset_worktree(job, head)
+            on_head = _try_revert(job, commit)
         reset_worktree(job, start)  # files with conflict markers must not become a change set
-        if is_clean_on_head:
+        if on_head.tree and not on_head.is_empty:
             job.say("HEAD alone can be reverted: only your uncommitted lines there are in the way")
             staged = make_operator_git(job).items("diff-index", "--cached", "--name-only", "-z", "HEAD")
             # git reverts nothing while any file is staged. Not every staged file can be named to `git stash`.
@@ -462,13 +461,6 @@ def _try_revert(job: Job, commit: str) -> GitTrial:
     is_merge = job.git.text("rev-parse", "--verify", "--quiet", f"{commit}^2", allowed=(0, 1))
     mainline = ("--mainline", "1") if is_merge else ()
     return try_git(job, "revert", "--no-commit", *mainline, commit)
-
-
-def _is_revert_clean_at(job: Job, commit: str, head: str) -> bool:
-    """Whether `commit` can be reverted in the files of `head` alone. The worktree is left there."""
-    reset_worktree(job, head)
-    reverted = _try_revert(job, commit)
-    return bool(reverted.tree) and not reverted.is_empty
 
 
 class ApplyFix(ProjectFlow):

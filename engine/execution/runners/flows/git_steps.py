@@ -20,7 +20,7 @@ from types import MappingProxyType
 from engine.execution.runners.flow import Job, WorkFailed, require_commit
 from engine.execution.runners.toolchains.project_tools import ProjectTool
 from engine.execution.runners.toolchains.tool_table import LANGUAGES, get_language, list_folders_up_to
-from engine.files import read_plain
+from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
 from engine.git import Git
 from engine.git.command import LITERAL_PATHS, update_index
@@ -48,6 +48,8 @@ REHEARSAL_AUTHOR = {
 
 MAX_CONFLICT_FILE_BYTES = 50_000_000
 """Maximum size of a file in conflict in which marked places are counted."""
+
+_CONFLICT_BEGIN = re.compile(rb"^<<<<<<< ", re.MULTILINE)
 
 LINKED_FOLDERS = tuple(name for language in LANGUAGES.values() for name in language.linked_folders)
 """Folders that `link_packages` may have linked into the worktree."""
@@ -81,9 +83,9 @@ def read_own_changes(job: Job, today: datetime | None = None) -> OwnChanges:
     return find_own_changes(make_operator_git(job), GitReader().read(job.workspace), today)
 
 
-def read_commit(git: Git, sha: str) -> ShownCommit:
+def read_commit(job: Job, sha: str) -> ShownCommit:
     """A commit's author, date (ISO) and subject."""
-    return ShownCommit(*git.text("show", "--no-patch", "--format=%H%x00%an%x00%aI%x00%s", sha).split("\0"))
+    return ShownCommit(*job.git.text("show", "--no-patch", "--format=%H%x00%an%x00%aI%x00%s", sha).split("\0"))
 
 
 def parse_line_count(lines: str) -> int:
@@ -91,30 +93,21 @@ def parse_line_count(lines: str) -> int:
     return int(lines) if lines.isdigit() else 0
 
 
-def list_commits(job: Job, git: Git, commits: Sequence[str]) -> None:
+def list_commits(job: Job, commits: Sequence[str]) -> None:
     """Put one line for each commit into the transcript."""
-    lines = [str(read_commit(git, sha)) for sha in commits[:MAX_LISTED_COMMITS]]
+    lines = [read_commit(job, sha) for sha in commits[:MAX_LISTED_COMMITS]]
     job.say_list([*lines, *commits[MAX_LISTED_COMMITS:]], MAX_LISTED_COMMITS, indent="  ")
 
 
 def show_diff(job: Job, sha: str) -> None:
     """Show a commit and its diff, without lines that look secret."""
-    commit = read_commit(job.git, sha)
+    commit = read_commit(job, sha)
     for line in (commit.sha, f"{commit.author}, {commit.date}", commit.subject):
         job.say(line)
     diff = job.git.text("show", "--format=", "--stat", "--patch", "--no-color", "--diff-merges=first-parent", sha)
     hidden = "(a line that looks secret)"
     lines = [hidden if find_secret_kind("", line[1:], "A" * 40) else line for line in diff.splitlines()]
     job.say_list(lines, MAX_DIFF_LINES)
-
-
-def _read_recent_commits(git: Git, path: str, span: str) -> list[str]:
-    """The newest commits of the range `span` that changed `path`, one line each."""
-    output = git.text(
-        "log", f"-n{MAX_RECENT_COMMITS}", "--no-merges", "--no-show-signature", "--format=%h %s", span, "--", path,
-        environment=LITERAL_PATHS, allowed=(0, 128),
-    )  # fmt: skip
-    return output.splitlines()
 
 
 def quote_paths(paths: Iterable[str]) -> str:
@@ -138,9 +131,8 @@ def find_main_branch(job: Job) -> str | None:
     return find_known_main_branch(job) or (current if current in _list_local_branches(job) else None)
 
 
-def _list_local_branches(job: Job) -> set[str]:
-    names = job.git.text("for-each-ref", "--format=%(refname)", "refs/heads/").splitlines()
-    return {name.removeprefix("refs/heads/") for name in names}
+def _list_local_branches(job: Job) -> list[str]:
+    return job.git.lines("for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads/")
 
 
 def reset_worktree(job: Job, revision: str = "HEAD", *, tree: str = "") -> None:
@@ -206,36 +198,30 @@ def report_conflicts(job: Job, conflicts: Mapping[str, int], sides: Mapping[str,
     for path, places in conflicts.items():
         job.say(f"conflict  {path}  ({count(places, 'place') if places else 'whole file'})")
         for name, span in sides.items():
-            for commit in _read_recent_commits(job.git, path, span):
+            commits = job.git.lines(
+                "log", f"-n{MAX_RECENT_COMMITS}", "--no-merges", "--no-show-signature", "--format=%h %s", span, "--",
+                path, environment=LITERAL_PATHS, allowed=(0, 128),
+            )  # fmt: skip
+            for commit in commits:
                 job.say(f"          {name}: {commit}")
 
 
 def find_unmerged_files(git: Git) -> dict[str, int]:
     """The files in conflict, each with its number of marked places; 0 if the whole file is in conflict."""
-    return {path: _count_conflict_markers(git.folder / path) for path in read_conflicted_files(git)}
-
-
-def _count_conflict_markers(file: Path) -> int:
-    try:
-        lines = read_plain(file, MAX_CONFLICT_FILE_BYTES, follow=False).splitlines()
-    except (OSError, ValueError):
-        return 0
-    return sum(line.startswith(b"<<<<<<< ") for line in lines)
-
-
-def _stage_all_files(job: Job) -> dict[str, str]:
-    """Make a separate index with all present files, even uncommitted and untracked ones. Returns the environment in
-    which git uses it."""
-    environment = {"GIT_INDEX_FILE": str(job.scratch / "flow-index")}
-    git = replace(job.git, environment={**job.git.environment, **environment})
-    git.run("read-tree", "HEAD")  # so that tracked files stay, even if they are ignored
-    update_index(git)
-    return environment
+    files = {
+        path: read_plain_or_nothing(git.folder / path, MAX_CONFLICT_FILE_BYTES, follow=False)
+        for path in read_conflicted_files(git)
+    }
+    return {path: len(_CONFLICT_BEGIN.findall(data)) for path, data in files.items()}
 
 
 def store_tree(job: Job) -> str:
     """Store the present files of the worktree, even uncommitted and untracked ones, as a tree. Returns its id."""
-    return job.git.text("write-tree", environment=_stage_all_files(job))
+    index = str(job.scratch / "flow-index")
+    git = replace(job.git, environment={**job.git.environment, "GIT_INDEX_FILE": index})
+    git.run("read-tree", "HEAD")  # so that tracked files stay, even if they are ignored
+    update_index(git)
+    return git.text("write-tree")
 
 
 def restore_tree(job: Job, tree: str) -> None:

@@ -45,7 +45,6 @@ from engine.git.operations import (
     read_operation,
     separate_objects,
 )
-from engine.model import CheckResult
 from engine.model.text import count, join_names
 
 MAX_REBASED_COMMITS = 200
@@ -99,16 +98,17 @@ class RehearseMerge(ProjectFlow):
             return FlowResult(f"Nothing to merge: {self.target} already has all of {self.source}", facts=facts)
         reset_worktree(job, target)
         for name, commit in tips.items():
-            job.say(f"{name} is at {read_commit(job.git, commit)}")
+            job.say(f"{name} is at {read_commit(job, commit)}")
         merged = try_git(job, "merge", "--no-commit", "--no-ff", "--no-verify", source)
         facts["conflicts"] = [*merged.conflicts]
         if merged.error:
             raise WorkFailed(f"git cannot merge them: {merged.error}")
-        check = None
         if merged.conflicts:
-            summary = self._report_conflicts(job, merged, tips)
+            check, summary = None, self._report_conflicts(job, merged, tips)
         else:
-            check, summary = self._test_merged_files(job, target)
+            job.say("The merge is clean")
+            check, outcome = try_whole_suite(job, self.project, base=target)
+            summary = f"{self.source} merges cleanly into {self.target}{outcome}"
         if self.rebase:
             facts["rebase"] = rebase = self._try_rebase(job, source, target)
             facts["commands"] = commands = [f"git {verb} {shlex.quote(self.source)}" for verb in ("merge", "rebase")]
@@ -125,19 +125,10 @@ class RehearseMerge(ProjectFlow):
         report_conflicts(job, merged.conflicts, ranges)
         return f"Merging {self.source} into {self.target} conflicts in {merged.files}"
 
-    def _test_merged_files(self, job: Job, target: str) -> tuple[CheckResult | None, str]:
-        """Run the tests on the files of a clean merge, and compare them with those of the target. Returns their result,
-        None if they cannot run, and the outcome of the merge in words."""
-        job.say("The merge is clean")
-        tree_before = job.git.text("rev-parse", f"{target}^{{tree}}")
-        check, outcome = try_whole_suite(job, self.project, base=tree_before)
-        return check, f"{self.source} merges cleanly into {self.target}{outcome}"
-
     def _try_rebase(self, job: Job, source: str, target: str) -> str:
         """Try a rebase of the target. Returns its outcome in words."""
         commits = int(job.git.text("rev-list", "--count", f"{source}..{target}"))
-        merges = int(job.git.text("rev-list", "--count", "--merges", f"{source}..{target}"))
-        if merges:
+        if job.git.text("rev-list", "--max-count=1", "--merges", f"{source}..{target}"):
             return "a rebase was not tried: the commits include merges"
         if commits > MAX_REBASED_COMMITS:
             return f"a rebase was not tried: {commits} commits"
@@ -171,7 +162,10 @@ class ForecastConflicts(Flow):
         newest = sorted(times, key=lambda name: -times[name])[:MAX_PAIRED_BRANCHES]
         pairs = [(branch, self.base) for branch in times] + list(combinations(newest, 2))
         conflicts = {pair: _find_conflicting_files(job, tips[pair[1]], tips[pair[0]]) for pair in pairs}
-        _show_outcomes(job, conflicts)
+        titles = {pair: " → ".join(pair) for pair in pairs}
+        width = max(map(len, titles.values()))
+        for pair, files in conflicts.items():
+            job.say(f"{titles[pair]:<{width}}  {f'✗ {join_names(files, 4)}' if files else '✓ clean'}")
         merges = [{"from": branch, "into": into, "conflicts": files} for (branch, into), files in conflicts.items()]
         facts: Facts = {"merges": merges}
         tried = count(len(pairs), "merge")
@@ -189,31 +183,20 @@ class ForecastConflicts(Flow):
 
     def _find_order(self, job: Job, target: str, tips: dict[str, str]) -> tuple[list[str], str]:
         """The order of merging the branches that has the fewest conflicts, and a sentence about it. If several orders
-        have equally few, the one that begins with the oldest branch is taken."""
+        have equally few, the one that begins with the oldest branch is taken. A file that conflicts at two merges
+        counts twice, because it is solved twice."""
         orders = _try_orders(job, target, tips)
         costs = {names: sum(map(len, files)) for names, files in orders.items()}
         best = min(costs, key=lambda names: costs[names])
+        fewest, most = costs[best], max(costs.values())
         for number, (name, files) in enumerate(zip(best, orders[best], strict=True), 1):
             outcome = f"conflicts in {join_names(files, 4)}" if files else "clean"
             job.say(f"{number}. {name} into {self.base}: {outcome}")
-        return list(best), f"Merge {', then '.join(best)}: {_compare_orders(costs[best], max(costs.values()))}"
-
-
-def _show_outcomes(job: Job, conflicts: dict[tuple[str, str], tuple[str, ...]]) -> None:
-    """Show one line for each merge, which is a pair of a branch and what it was merged into."""
-    titles = {pair: " → ".join(pair) for pair in conflicts}
-    width = max(map(len, titles.values()))
-    for pair, files in conflicts.items():
-        job.say(f"{titles[pair]:<{width}}  {f'✗ {join_names(files, 4)}' if files else '✓ clean'}")
-
-
-def _compare_orders(fewest: int, most: int) -> str:
-    """The number of conflicts in the best order of merging, compared with that in the worst one. A file that conflicts
-    at two merges counts twice, because it is solved twice."""
-    number = count(fewest, "conflict")
-    if fewest == most:
-        return f"{number} in any order, so the oldest goes first"
-    return f"{number if fewest else 'no conflicts in this order'}; the worst order has {most}"
+        comparison = f"{count(fewest, 'conflict')} in any order, so the oldest goes first"
+        if fewest < most:
+            conflicts = count(fewest, "conflict") if fewest else "no conflicts in this order"
+            comparison = f"{conflicts}; the worst order has {most}"
+        return list(best), f"Merge {', then '.join(best)}: {comparison}"
 
 
 def _try_orders(job: Job, target: str, tips: dict[str, str]) -> dict[tuple[str, ...], list[tuple[str, ...]]]:
@@ -369,11 +352,11 @@ def _find_ways_out(operation: GitOperation) -> _WaysOut:
 
 
 def _report_bisect(job: Job, operation: GitOperation) -> FlowResult:
-    git, (bad, good) = make_operator_git(job), operation.terms
+    bad, good = operation.terms
     ways = _find_ways_out(operation)
-    job.say(f"Checked out: {read_commit(git, operation.ours.commit)}")
+    job.say(f"Checked out: {read_commit(job, operation.ours.commit)}")
     for term, commits in ((bad, [operation.bad] if operation.bad else []), (good, operation.good)):
-        for commit in [str(read_commit(git, sha)) for sha in commits] or ["none yet"]:
+        for commit in [str(read_commit(job, sha)) for sha in commits] or ["none yet"]:
             job.say(f"Known to be {term}: {commit}")
     facts = {"operation": "bisect", "bad": operation.bad, "good": list(operation.good), "left": operation.suspects}
     if operation.damaged_file:

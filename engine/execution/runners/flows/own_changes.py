@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import dropwhile
 
 from pydantic import AwareDatetime, Field
 
@@ -318,9 +319,7 @@ class JointChange:
 def _read_joint_commits(git: Git, path: str, partner: str) -> list[str]:
     """The commits in which both files changed, newest first, without merges."""
     first, second = (
-        git.text(
-            "log", "--no-merges", f"-n{MAX_SEARCHED_COMMITS}", "--format=%H", "HEAD", "--", _make_pathspec(name)
-        ).splitlines()
+        git.lines("log", "--no-merges", f"-n{MAX_SEARCHED_COMMITS}", "--format=%H", "HEAD", "--", _make_pathspec(name))
         for name in (path, partner)
     )
     partner_commits = set(second)
@@ -342,11 +341,9 @@ def _read_joint_change(git: Git, sha: str, partner: str) -> JointChange:
 
 def _read_changed_lines(git: Git, sha: str, partner: str) -> list[str]:
     """The lines of the partner that the commit changed, without the header of the patch."""
-    patch = git.text(
-        "show", "--no-renames", "--unified=0", "--format=", sha, "--", _make_pathspec(partner)
-    ).splitlines()
-    start = next((at for at, line in enumerate(patch) if line.startswith("@@")), len(patch))
-    return [_format_patch_line(line, partner) for line in patch[start:] if line[:1] in ("+", "-")]
+    patch = git.lines("show", "--no-renames", "--unified=0", "--format=", sha, "--", _make_pathspec(partner))
+    hunks = dropwhile(lambda line: not line.startswith("@@"), patch)
+    return [_format_patch_line(line, partner) for line in hunks if line[:1] in ("+", "-")]
 
 
 def _format_patch_line(line: str, partner: str) -> str:

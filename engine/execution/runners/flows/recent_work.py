@@ -14,7 +14,7 @@ from pydantic import AwareDatetime, Field
 from engine.execution.runners.flow import Flow, FlowResult, Job, Line, Place
 from engine.execution.runners.flows.git_steps import find_main_branch, parse_line_count, quote_paths, resolve_commit
 from engine.execution.runners.toolchains.tool_table import TEST_FILE
-from engine.files import read_plain
+from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
 from engine.git.state import FileState, is_byproduct, read_status
 from engine.git.unpushed import read_uncommitted, read_untracked
@@ -49,7 +49,8 @@ class SummariseDay(Flow):
 
     def run(self, job: Job) -> FlowResult:
         commits = _read_commits(job, self.since, self.until)
-        uncommitted = _read_uncommitted_files(job)
+        entries = job.git.items("status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal")
+        uncommitted = [entry[3:] for entry in entries]
         summary = _format_day_summary(commits, self.sessions, self.checks, uncommitted)
         for line in summary.split("\n"):
             job.say(line)
@@ -126,7 +127,7 @@ def _read_commits(job: Job, since: datetime, until: datetime | None) -> list[Com
     if not records:
         return []
     main = find_main_branch(job)
-    shared = set(job.git.text("rev-list", *span, f"refs/heads/{main}").split()) if main else set()
+    shared = set(job.git.lines("rev-list", *span, f"refs/heads/{main}")) if main else set()
     return [_parse_commit(record, main, shared, since.tzinfo) for record in records]
 
 
@@ -140,12 +141,6 @@ def _parse_commit(record: str, main: str | None, shared: set[str], zone: tzinfo 
         ChangedFile(row[2], parse_line_count(row[0]), parse_line_count(row[1])) for row in rows if len(row) == 3
     )
     return CommitSummary(day, branch, author, subject, files)
-
-
-def _read_uncommitted_files(job: Job) -> list[str]:
-    """Changed and untracked files, as `git status` names them."""
-    entries = job.git.items("status", "--porcelain", "-z", "--no-renames", "--untracked-files=normal")
-    return [entry[3:] for entry in entries]
 
 
 # -- what is not committed
@@ -251,16 +246,9 @@ def _read_changes(job: Job, head: str, files: Iterable[FileState]) -> list[Uncom
         if not file.untracked:
             changes.append(UncommittedFile(file, *numbers.get(file.path, (0, 0))))
         elif not is_byproduct(file.path):
-            changes.append(UncommittedFile(file, _count_lines(job, file), 0))
+            data = read_plain_or_nothing(job.folder / file.path, MAX_COUNTED_BYTES, follow=False)
+            changes.append(UncommittedFile(file, 0 if b"\0" in data else len(data.splitlines()), 0))
     return changes
-
-
-def _count_lines(job: Job, file: FileState) -> int:
-    try:
-        data = read_plain(job.folder / file.path, MAX_COUNTED_BYTES, follow=False)
-    except (OSError, ValueError):
-        return 0  # a folder, a pipe, or too large
-    return 0 if b"\0" in data else len(data.splitlines())
 
 
 def _group_by_topic(changes: Sequence[UncommittedFile]) -> Mapping[str, list[UncommittedFile]]:

@@ -97,9 +97,7 @@ def _make_result(unpushed: UnpushedWork, findings: list[UnpushedProblem], branch
     if not findings and not branch_problems:
         unread = f", but {unpushed.unread} of them could not be read" if unpushed.unread else ""
         return FlowResult(f"{commits}, nothing that should not be pushed{unread}", facts=facts)
-    serious = sorted(
-        (finding for finding in findings if _is_serious(finding)), key=lambda finding: not finding.is_secret
-    )
+    serious = sorted(filter(_is_serious, findings), key=lambda finding: not finding.is_secret)
     parts = list(branch_problems)
     if serious:
         facts["next"] = "secret" if serious[0].is_secret else "large_file"
@@ -393,7 +391,7 @@ class LookAtPullRequest(Flow):
         """(changes of the branch against the main branch in words, ref of the branch). Both are "" if the repository
         does not have the branch."""
         git, base, branch = make_operator_git(job), find_main_branch(job), self.branch
-        refs = git.text("for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes").splitlines()
+        refs = git.lines("for-each-ref", "--format=%(refname)", "refs/heads", "refs/remotes")
         candidates = [f"refs/heads/{branch}", *(name for name in refs if name.split("/", 3)[3:] == [branch])]
         ref = next((name for name in candidates if branch and name in refs), "")
         if not ref or base is None or ref == f"refs/heads/{base}":
@@ -401,10 +399,10 @@ class LookAtPullRequest(Flow):
         start = git.text("merge-base", f"refs/heads/{base}", ref, allowed=(0, 1))
         if not start:
             return "", ref
-        commits = git.text(
+        commits = git.lines(
             "log", "--no-show-signature", "--format=%h %an: %s", f"-n{MAX_SHOWN_ROWS}", f"{start}..{ref}"
-        ).splitlines()
-        files = git.text("diff", "--stat", "--no-color", start, ref).splitlines()
+        )
+        files = git.lines("diff", "--stat", "--no-color", start, ref)
         for line in [*commits, *files[:MAX_SHOWN_ROWS]]:
             job.say(line)
         number = int(git.text("rev-list", "--count", f"{start}..{ref}"))

@@ -309,21 +309,16 @@ def combine_checks(results: Sequence[ToolCheck]) -> CheckResult:
     if len(checks) == 1:
         return checks[0]
     durations = sorted((pair for check in checks for pair in check.durations), key=lambda pair: -pair[1])
+    failed_before = [check.failed_before for check in checks if check.failed_before is not None]
     return CheckResult(
         tool=" + ".join(check.tool for check in checks),
         **{name: sum(getattr(check, name) for check in checks) for name in ("passed", "failed", "skipped", "errors")},
         seconds=round(sum(check.seconds for check in checks), 3),
         failing=tuple(name for check in checks for name in check.failing),
         error=next((check.error for check in checks if check.error), ""),
-        failed_before=_combine_failed_before(checks),
+        failed_before=tuple(chain.from_iterable(failed_before)) if failed_before else None,
         durations=tuple(durations),
     )
-
-
-def _combine_failed_before(checks: Sequence[CheckResult]) -> tuple[str, ...] | None:
-    """The tests that failed before; None if that is known of no tool."""
-    known_names = [check.failed_before for check in checks if check.failed_before is not None]
-    return tuple(chain.from_iterable(known_names)) if known_names else None
 
 
 def describe_compared(check: CheckResult) -> str:

@@ -89,16 +89,11 @@ class RunTests(ProjectFlow):
     )
 
     def describe(self) -> str:
-        return f"{self._describe_subject()}{self.where}"
-
-    def _describe_subject(self) -> str:
-        paths, tests = self.paths, self.tests
+        tests = self.tests
+        subject = f"the tests of {join_names(self.paths, 3)}" if self.paths else "the whole test suite"
         if tests:
-            names = join_names(tests, 2) if len(tests) < 3 else count(len(tests), "test")
-            return f"Run {names}"
-        if not paths:
-            return "Run the whole test suite"
-        return f"Run the tests of {join_names(paths, 3)}"
+            subject = join_names(tests, 2) if len(tests) < 3 else count(len(tests), "test")
+        return f"Run {subject}{self.where}"
 
     def require_present(self, top: Path) -> None:
         project = read_project(top / self.project)
@@ -192,7 +187,7 @@ class CheckCleanHead(ProjectFlow):
         head = resolve_commit(job, "HEAD")
         reset_worktree(job, head)
         left_out = job.git.items("diff-tree", "-r", "--name-only", "--no-renames", "-z", head, snapshot)
-        job.say(f"HEAD is {read_commit(job.git, head)}")
+        job.say(f"HEAD is {read_commit(job, head)}")
         job.say(f"Left out: {join_names(left_out) if left_out else 'nothing, everything is committed'}")
         tools = find_toolchains(job, self.project)
         facts: Facts = {"head": head, "left_out": left_out}

@@ -160,7 +160,8 @@ class Lint(_LintFlow):
         """The result of all linters. `unable` is a clause about a linter that could not run, "" for none."""
         prefix = self.path_prefix
         findings = [replace(finding, path=f"{prefix}{finding.path}") for run in runs for finding in run.findings]
-        rules = _count_rules(findings)
+        numbers = Counter(finding.rule for finding in findings)
+        rules = dict(sorted(numbers.items(), key=lambda pair: (-pair[1], pair[0])))  # the most frequent first
         for rule, number in rules.items():
             job.say(f"{number:>5}  {rule}")
         tools = join_names(run.linter.name for run in runs)
@@ -180,10 +181,11 @@ class Lint(_LintFlow):
         failed = [run for run in runs if run.findings]
         can_fix = any(run.linter.make_fix_commands((), job.scratch) for run in failed)
         facts["next"] = "fix_lint" if can_fix else "let_agent_fix"
-        are_new = bool(self.paths) and all(run.number_known is not None for run in failed)
+        are_new = self.paths and all(run.number_known is not None for run in failed)
+        new = f" {'is' if len(findings) == 1 else 'are'} new" if are_new else ""
+        total = f"{count(len(findings), 'finding')} in {count(len({finding.path for finding in findings}), 'file')}"
         frequent = ", ".join(f"{rule} {number}" for rule, number in islice(rules.items(), 3))
-        summary = f"{tools}: {_describe_findings(findings, are_new=are_new)} ({frequent}){unable}"
-        return FlowResult(summary, sound=False, facts=facts)
+        return FlowResult(f"{tools}: {total}{new} ({frequent}){unable}", sound=False, facts=facts)
 
 
 @frozen
@@ -255,19 +257,6 @@ def _make_finding_keys(folder: Path, findings: list[Finding], names: dict[str, s
         message = _LINE_NUMBER.sub("line", finding.message)
         keys.append((names.get(finding.path, finding.path), finding.rule, message, line))
     return keys
-
-
-def _count_rules(findings: list[Finding]) -> dict[str, int]:
-    """The number of findings of each rule, the most frequent rule first."""
-    numbers = Counter(finding.rule for finding in findings)
-    return dict(sorted(numbers.items(), key=lambda pair: (-pair[1], pair[0])))
-
-
-def _describe_findings(findings: list[Finding], *, are_new: bool) -> str:
-    """The numbers of findings and files, in words."""
-    files = count(len({finding.path for finding in findings}), "file")
-    new = f" {'is' if len(findings) == 1 else 'are'} new" if are_new else ""
-    return f"{count(len(findings), 'finding')} in {files}{new}"
 
 
 class FixLint(_LintFlow):

@@ -173,9 +173,11 @@ class TimeTests(ProjectFlow):
         slower = 0
         for test in [test for test in head_times if test in fast_times]:
             old, new = fast_times[test], head_times[test]
-            slower += _is_slower(new, old)
+            is_slower = median(new) >= SLOWER_RATIO * median(old) and min(new) > max(old)
+            slower += is_slower
+            ratio = f"{median(new) / median(old):.1f} times as long" if median(old) >= 0.01 else "slower"
             spreads = f"{_format_spread(new)} at HEAD and {_format_spread(old)} at {fast[:7]}"
-            comparisons.append(f"{test} takes {spreads}: {_describe_ratio(new, old)}")
+            comparisons.append(f"{test} takes {spreads}: {ratio if is_slower else 'not slower'}")
             job.say(comparisons[-1])
         if not comparisons:
             raise WorkFailed("none of these tests ran at both commits", "name tests that both commits have")
@@ -187,7 +189,7 @@ class TimeTests(ProjectFlow):
     def _time_tests_at(self, job: Job, tool: Toolchain, revision: str) -> dict[str, list[float]]:
         """The seconds of each test in each run at a commit."""
         reset_worktree(job, revision)
-        job.say(f"At {read_commit(job.git, revision)}")
+        job.say(f"At {read_commit(job, revision)}")
         durations: dict[str, list[float]] = {}
         for number in range(self.times):
             try:
@@ -201,17 +203,6 @@ class TimeTests(ProjectFlow):
             for test, seconds in check.durations:
                 durations.setdefault(test, []).append(round(seconds, 3))
         return durations
-
-
-def _is_slower(new: list[float], old: list[float]) -> bool:
-    """See `SLOWER_RATIO`."""
-    return median(new) >= SLOWER_RATIO * median(old) and min(new) > max(old)
-
-
-def _describe_ratio(new: list[float], old: list[float]) -> str:
-    if not _is_slower(new, old):
-        return "not slower"
-    return f"{median(new) / median(old):.1f} times as long" if median(old) >= 0.01 else "slower"
 
 
 def _format_spread(seconds: list[float]) -> str:
@@ -236,7 +227,7 @@ class Quarantine(ProjectFlow):
     until: Annotated[Line, AfterValidator(lambda text: date.fromisoformat(text).isoformat())] = Field(
         description="the day on which they run again, such as 2026-12-07"
     )
-    why: Annotated[str, AfterValidator(lambda text: one_line(text))] = Field(
+    why: Annotated[str, AfterValidator(one_line)] = Field(
         default="flaky", max_length=120, description="the reason, for example `flaky: failed 3 of 20`"
     )
 
@@ -245,7 +236,7 @@ class Quarantine(ProjectFlow):
 
     def run(self, job: Job) -> FlowResult:
         tool = choose_toolchain(find_toolchains(job, self.project), self.tests)
-        if tool.name != "pytest" or not all(map(_is_pytest_id, self.tests)):
+        if tool.name != "pytest" or not all(".py::" in test and is_inside(test.split("::")[0]) for test in self.tests):
             raise WorkFailed("only pytest tests can be skipped until a date")
         base = store_tree(job)
         until = date.fromisoformat(self.until)
@@ -278,11 +269,6 @@ class Quarantine(ProjectFlow):
         return FlowResult(
             f"{summary}; its file: {describe_compared(check)}", check=check, sound=is_skipped, facts=facts
         )
-
-
-def _is_pytest_id(test: str) -> bool:
-    """Whether an id names a test in a Python file of the project."""
-    return ".py::" in test and is_inside(test.partition("::")[0])
 
 
 def add_skip_mark(text: str, names: list[str], until: date, why: str) -> str | None:

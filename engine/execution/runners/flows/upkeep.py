@@ -79,7 +79,13 @@ class ReportBranches(Flow):
         }
         width = max((len(branch.name) for branch in branches), default=0)
         for state, title in titles.items():
-            _report_branches(job, title, [branch for branch in branches if branch.state == state], width)
+            in_state = [branch for branch in branches if branch.state == state]
+            if in_state:
+                job.say(f"{title}:")
+            for branch in in_state:
+                note = "checked out" if branch.is_checked_out else branch.command
+                numbers = f"{branch.days:>4} d  +{branch.ahead} -{branch.behind}"
+                job.say(f"  {branch.name:<{width}}  {numbers:<16}  {note}")
         to_tidy = [branch for branch in branches if branch.state in titles]
         rows = make_facts(to_tidy, "name", "state", "days", "ahead", "behind", "command")
         stale = sum(branch.state == "stale" for branch in to_tidy)
@@ -93,15 +99,15 @@ class ReportBranches(Flow):
 
     def _read_branches(self, job: Job, base: str) -> list[ComparedBranch]:
         """The other local branches, those with the oldest last commits first."""
-        form = "%(refname)%00%(objectname)%00%(committerdate:iso-strict)%00%(worktreepath)"
-        output = job.git.text(
+        form = "%(refname:lstrip=2)%00%(objectname)%00%(committerdate:iso-strict)%00%(worktreepath)"
+        lines = job.git.lines(
             "for-each-ref", "--sort=committerdate", f"--count={MAX_BRANCHES}", f"--format={form}", "refs/heads/"
         )
-        rows = [line.split("\0") for line in output.splitlines()]
-        return [self._read_branch(job, base, row) for row in rows if row[0].removeprefix("refs/heads/") != base]
+        rows = [line.split("\0") for line in lines]
+        return [self._read_branch(job, base, row) for row in rows if row[0] != base]
 
     def _read_branch(self, job: Job, base: str, row: list[str]) -> ComparedBranch:
-        reference, sha, date, worktree = row
+        name, sha, date, worktree = row
         ahead, behind = count_apart(job.git, sha, f"refs/heads/{base}")
         days = max(0, (job.clock.now() - datetime.fromisoformat(date)).days)
         state = "stale" if days >= self.days else "active"
@@ -109,7 +115,6 @@ class ReportBranches(Flow):
             state = "merged"
         elif ahead <= MAX_PATCHES and _is_applied(job, base, sha):
             state = "applied"
-        name = reference.removeprefix("refs/heads/")
         return ComparedBranch(name, days, ahead, behind, is_checked_out=bool(worktree), state=state)
 
 
@@ -137,20 +142,10 @@ class ComparedBranch:
         return f"git branch {'-d' if self.state == 'merged' else '-D'} -- {name}"
 
 
-def _report_branches(job: Job, title: str, branches: list[ComparedBranch], width: int) -> None:
-    """Show branches below their title, if there are any. `width` is that of the column of names."""
-    if branches:
-        job.say(f"{title}:")
-    for branch in branches:
-        note = "checked out" if branch.is_checked_out else branch.command
-        numbers = f"{branch.days:>4} d  +{branch.ahead} -{branch.behind}"
-        job.say(f"  {branch.name:<{width}}  {numbers:<16}  {note}")
-
-
 def _is_applied(job: Job, base: str, sha: str) -> bool:
     """Whether the base has all changes of a branch, as separate commits or squashed into one."""
     upstream = f"refs/heads/{base}"
-    lines = job.git.text("cherry", upstream, sha).splitlines()
+    lines = job.git.lines("cherry", upstream, sha)
     if lines and all(line.startswith("-") for line in lines):
         return True
     return not try_merge(job.git.folder, job.git.text("rev-parse", upstream), sha).adds
@@ -254,14 +249,14 @@ class KeepCommits(Flow):
         branches: dict[str, int] = {}
         for tip in dict.fromkeys(resolve_commit(job, revision) for revision in self.commits):
             if is_reachable(git, tip):
-                job.say(f"A branch or tag has {read_commit(git, tip)} already")
+                job.say(f"A branch or tag has {read_commit(job, tip)} already")
                 continue
-            unreachable = git.text("rev-list", tip, "--not", "--branches", "--remotes", "--tags").split()
+            unreachable = git.lines("rev-list", tip, "--not", "--branches", "--remotes", "--tags")
             name = f"rescued-{tip[:10]}"
             create_branch(git, name, tip)
             branches[name] = len(unreachable)
             job.say(f"{name} keeps {count(len(unreachable), 'commit')}:")
-            list_commits(job, git, unreachable)
+            list_commits(job, unreachable)
             job.say(f"To work on them: `git switch {name}`. To bring them here: `git merge {name}`.")
             job.say(f"To remove the branch: `git branch -D {name}`")
         facts = {"branches": branches, "undo": [f"git branch -D {name}" for name in branches]}
@@ -307,7 +302,7 @@ class RehearseAutosquash(ProjectFlow):
             return FlowResult(f"Nothing to fold: no fixup of another among {count(len(before), 'commit')}", facts=facts)
         effect = f"{count(len(before), 'commit')} would become {len(after)}"
         job.say(f"{effect}:")
-        list_commits(job, job.git, after)
+        list_commits(job, after)
         has_same_files = job.git.text("rev-parse", "HEAD^{tree}") == job.git.text("rev-parse", f"{head}^{{tree}}")
         facts |= {"after": after, "same_files": has_same_files}
         if not has_same_files:
@@ -319,7 +314,7 @@ class RehearseAutosquash(ProjectFlow):
 
 
 def _read_commits_since(job: Job, onto: str) -> list[str]:
-    return job.git.text("rev-list", "HEAD", *(["--not", onto] if onto else [])).split()
+    return job.git.lines("rev-list", "HEAD", *(["--not", onto] if onto else []))
 
 
 # -- what Clawpy stored: landings, worktrees and caches
