@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import JSON, Column, bindparam
+from sqlalchemy import bindparam
 from sqlmodel import Field, Session, col, desc, select
 
 from engine.events import ChangeSetCommented, Event
@@ -41,11 +41,8 @@ from engine.storage.database import Database, Transaction
 from engine.storage.rows import (
     Row,
     ask,
-    enum_field,
     find_ids_with_prefix,
-    json_field,
     read_newest_rows,
-    utc_field,
     value_of,
 )
 from engine.storage.state import finish_intent
@@ -83,24 +80,24 @@ class ChangeSetRow(Row, table=True):
     session_id: str
     prediction_id: str
     workspace: str
-    state: ChangeState = enum_field(ChangeState, default=ChangeState.WAITING)
+    state: ChangeState = ChangeState.WAITING
     base_tree: str
     result_tree: str
-    files: list[dict[str, Any]] = json_field()
+    files: list[dict[str, Any]]
     title: str
-    check_result: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON))
-    created_at: datetime = utc_field()
-    decided_at: datetime | None = utc_field(nullable=True)
+    check_result: dict[str, Any] | None = None
+    created_at: datetime
+    decided_at: datetime | None = None
     branch: str = ""
     note: str = ""
-    landings: list[dict[str, Any]] = json_field(default_factory=list)
+    landings: list[dict[str, Any]] = Field(default_factory=list)
     """The landings that were not undone, the oldest first. Each has the `tree` up to which the change set is then
     landed, the `files` in it, and the `plan` that wrote them."""
-    written: dict[str, int] = json_field(default_factory=dict)
+    written: dict[str, int] = Field(default_factory=dict)
     """The `mtime_ns` of the files that its landings and undos wrote, by path."""
     kept: bool = True
     """Whether its refs are in the repository."""
-    comments: tuple[DiffComment, ...] = json_field(tuple[DiffComment, ...], default=())
+    comments: tuple[DiffComment, ...] = ()
 
     @property
     def landed_tree(self) -> str:

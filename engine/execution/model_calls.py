@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
-from sqlalchemy import Column, LargeBinary, String, bindparam, cast, literal_column
+from sqlalchemy import String, bindparam, cast, literal_column
 from sqlmodel import Field, Session, col, func, select
 
 from engine.events import ModelCallBegan, ModelCallEnded
@@ -24,7 +24,7 @@ from engine.frozen import frozen
 from engine.model import ModelCall, Prompt, PromptPart, Randomness, Refusal, SessionView, sanitise
 from engine.model.secrets import redact
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, enum_field, json_field, load_all, select_all, utc_field, value_of
+from engine.storage.rows import Row, load_all, select_all, value_of
 
 MAX_SEARCHED_CALLS = 2_000
 """Maximum number of calls that are searched for a memory."""
@@ -76,19 +76,19 @@ class ModelCallRow(Row, table=True):
     provider: str
     model: str
     run_kind: str
-    state: CallState = enum_field(CallState)
-    started_at: datetime = utc_field()
-    ended_at: datetime | None = utc_field(nullable=True)
+    state: CallState
+    started_at: datetime
+    ended_at: datetime | None = None
     input_tokens: int = 0
     output_tokens: int = 0
     cost_microusd: int = 0
     price_known: bool = True
     error: str = ""
     follows: str = ""
-    notes: list[str] = json_field()
-    provenance: dict[str, Any] = json_field()
-    messages: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
-    reply: bytes = Field(default=b"", sa_column=Column(LargeBinary, nullable=False))
+    notes: list[str]
+    provenance: dict[str, Any]
+    messages: bytes
+    reply: bytes = b""
 
     @property
     def view(self) -> ModelCall:

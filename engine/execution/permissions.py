@@ -22,7 +22,7 @@ from engine.model import PermissionAnswer, PermissionRequest, Randomness, Refusa
 from engine.model.base import hex_hash
 from engine.model.secrets import redact
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, enum_field, load_all, select_all, utc_field, value_of
+from engine.storage.rows import Row, load_all, select_all, value_of
 
 log = logging.getLogger(__name__)
 
@@ -52,9 +52,10 @@ class PermissionRow(Row, table=True):
     reason: str
     key: str
     state: str
-    asked_at: datetime = utc_field()
-    answered_at: datetime | None = utc_field(nullable=True)
-    answer: PermissionAnswer | None = enum_field(PermissionAnswer, default=None)
+    asked_at: datetime = Field(default=None)
+    """Given when it is stored."""
+    answered_at: datetime | None = None
+    answer: PermissionAnswer | None = None
     answered_by: str = ""
 
     @property

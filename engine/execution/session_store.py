@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 import sqlalchemy
-from sqlalchemy import JSON, Column, bindparam
+from sqlalchemy import bindparam
 from sqlmodel import Field, col, desc, func
 
 from engine.events import Event, EventBus, FaultReported, SessionEnded, SessionQueued, SessionStarted
@@ -26,13 +26,10 @@ from engine.storage.database import Database, Transaction
 from engine.storage.rows import (
     Row,
     ask,
-    enum_field,
     find_ids_with_prefix,
-    json_field,
     load,
     read_newest_rows,
     shallow_dict,
-    utc_field,
     value_of,
 )
 
@@ -112,24 +109,24 @@ class SessionRow(Row, table=True):
     agent: str
     runner: str
     flow: str | None = None
-    parameters: dict[str, Any] = json_field()
-    state: SessionState = enum_field(SessionState)
+    parameters: dict[str, Any]
+    state: SessionState
     mode: str
     sandbox: str = ""
     cwd: str = ""
-    created_at: datetime = utc_field()
-    started_at: datetime | None = utc_field(nullable=True)
-    ended_at: datetime | None = utc_field(nullable=True)
+    created_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
     tokens: int = 0
     cost_microusd: int = 0
     estimate_microusd: int = 0
     summary: str = ""
     error: str = ""
-    check_result: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON, nullable=True))
-    facts: dict[str, Any] = json_field(default_factory=dict)
+    check_result: dict[str, Any] | None = None
+    facts: dict[str, Any] = Field(default_factory=dict)
     change_set_id: str | None = None
     lines: int = 0
-    discarded_at: datetime | None = utc_field(nullable=True)
+    discarded_at: datetime | None = None
     """When the operator discarded its changes."""
 
     @property

@@ -41,7 +41,7 @@ from engine.model.base import group_pairs
 from engine.model.learnings import make_lesson_id
 from engine.model.text import count, jaccard, span, split_prompt_words
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, enum_field, json_field, shallow_dict, utc_field, value_of
+from engine.storage.rows import Row, shallow_dict, value_of
 
 MAX_WAITING = 500
 """Maximum number of queued findings that are read for the operator's list."""
@@ -56,20 +56,20 @@ class BubbleRow(Row, table=True):
     learning_id: str
     agent: str = ""
     leader: str = ""
-    state: BubbleState = enum_field(BubbleState)
+    state: BubbleState
     text: str = ""
     category: str = ""
     session: str = ""
     workspace: str = ""
-    confidence: Score = json_field(Score)
-    importance: Score = json_field(Score)
-    evidence: tuple[str, ...] = json_field(tuple[str, ...])
-    gates: tuple[GateResult, ...] = json_field(tuple[GateResult, ...])
-    at: datetime = utc_field()
-    flushed_at: datetime | None = utc_field(nullable=True)
+    confidence: Score
+    importance: Score
+    evidence: tuple[str, ...]
+    gates: tuple[GateResult, ...]
+    at: datetime
+    flushed_at: datetime | None = None
     pattern: str = ""
-    trust: Trust = enum_field(Trust)
-    approved_at: datetime | None = utc_field(nullable=True)
+    trust: Trust
+    approved_at: datetime | None = None
 
     @property
     def bubble(self) -> Bubble:
@@ -122,7 +122,8 @@ class Bubbles:
         def judge(tx: Transaction) -> Bubble:
             row = tx.session.exec(select(BubbleRow).where(BubbleRow.learning_id == learning.id)).first()
             if row is None:
-                row = BubbleRow(id=self._randomness.new_id("bub"), learning_id=learning.id, at=tx.now)
+                created = {"id": self._randomness.new_id("bub"), "learning_id": learning.id, "at": tx.now}
+                row = BubbleRow(**shallow_dict(learning) | created)
             elif row.state is not BubbleState.REFUSED or (
                 learning.confidence.value <= row.confidence.value and learning.importance.value <= row.importance.value
             ):

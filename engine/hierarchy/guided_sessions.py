@@ -21,7 +21,7 @@ from engine.inference import Arms, compute_difference_interval
 from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
-from engine.storage.rows import Row, ask, json_field, utc_field
+from engine.storage.rows import Row, ask
 
 CURSOR = "hierarchy.guided"
 """Name of the cursor in the ledger."""
@@ -75,9 +75,9 @@ class GuidedSession(Row, table=True):
 
     session_id: str = Field(primary_key=True)
     agent: str
-    items: dict[str, str] = json_field()
+    items: dict[str, str]
     outcome: str = Field(default=UNKNOWN, sa_column_kwargs={"name": "state"})
-    at: datetime = utc_field()
+    at: datetime
 
 
 class GuidedSessions(SessionFollower[GuidedSession]):

@@ -22,7 +22,7 @@ from engine.hierarchy.organisation import is_leader
 from engine.hierarchy.profile_text import ITEM_SECTIONS, LIST_SECTIONS, PROFILE_SECTIONS
 from engine.model import LeaderProfile, PatternSource, ProfileItem, Refusal, Trust
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, UtcDateTime, enum_field, json_field
+from engine.storage.rows import Row
 from engine.storage.shared import Exchange, SharedDatabase, SharedRow
 
 MAX_DECISIONS = 5
@@ -62,10 +62,10 @@ class ProfileEntry(ProfileRow, table=True):
     __tablename__ = "profile_entries"
 
     section: str = Field(primary_key=True)
-    at: datetime = Field(sa_column=sqlalchemy.Column(UtcDateTime(), primary_key=True))
-    texts: tuple[str, ...] = json_field(tuple[str, ...])
-    trust: Trust = enum_field(Trust, default=Trust.OPERATOR)
-    sources: tuple[PatternSource, ...] = json_field(tuple[PatternSource, ...], default=())
+    at: datetime = Field(primary_key=True)
+    texts: tuple[str, ...]
+    trust: Trust = Trust.OPERATOR
+    sources: tuple[PatternSource, ...] = ()
 
     @property
     def text(self) -> str:

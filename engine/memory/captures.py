@@ -29,7 +29,7 @@ from engine.model import Capture, ChangeSet, NewMemory, SessionView, Task, Trans
 from engine.model.base import find_or_none, hex_hash
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
-from engine.storage.rows import Row, enum_field, json_field, utc_field, value_of
+from engine.storage.rows import Row, value_of
 
 ENDED = frozenset({"SessionEnded", "ChangeSetDiscarded"})
 """The events after which the outcome of a session is known: it ended, or its changes were discarded."""
@@ -93,19 +93,19 @@ class CaptureRow(Row, table=True):
     id: str = Field(primary_key=True)
     kind: str
     text: str
-    tags: list[str] = json_field()
+    tags: list[str]
     digest: str
     session_id: str
     line: int
     agent: str
     workspace: str
-    at: datetime = utc_field()
+    at: datetime
     seen: int = 1
     last_session: str
     corrects: str = ""
     forgotten: bool = False
-    trust: Trust = enum_field(Trust)
-    approved_at: datetime | None = utc_field(nullable=True)
+    trust: Trust
+    approved_at: datetime | None = None
 
     @property
     def view(self) -> Capture:

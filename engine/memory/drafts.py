@@ -36,7 +36,7 @@ from engine.model import (
 from engine.model.base import find_trust_of_names, group_pairs, hex_hash
 from engine.model.text import count, plain
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, enum_field, shallow_dict, utc_field, value_of
+from engine.storage.rows import Row, shallow_dict, value_of
 
 CAPTURE_SOURCE = "capture:"
 """Prefix of the source of a fact that was captured in a session."""
@@ -67,17 +67,17 @@ class DraftRow(Row, table=True):
     digest: str
     fact: str
     category: str
-    bucket: Bucket = enum_field(Bucket)
+    bucket: Bucket
     group: str
     source: str
     reason: str
     workspace: str
     supersedes: str
-    created_at: datetime = utc_field()
-    state: DraftState = enum_field(DraftState, default=DraftState.WAITING)
-    decided_at: datetime | None = utc_field(nullable=True)
+    created_at: datetime
+    state: DraftState = DraftState.WAITING
+    decided_at: datetime | None = None
     fact_id: str = ""
-    trust: Trust = enum_field(Trust)
+    trust: Trust
 
     @property
     def texts(self) -> tuple[str, ...]:

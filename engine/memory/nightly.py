@@ -31,7 +31,7 @@ from engine.model.text import describe_validation_faults
 from engine.storage import state
 from engine.storage.database import Transaction
 from engine.storage.ledger import Ledger
-from engine.storage.rows import Row, json_field, utc_field
+from engine.storage.rows import Row
 from engine.storage.validation_runs import ValidationRuns
 
 log = logging.getLogger(__name__)
@@ -151,8 +151,8 @@ class NightRow(Row, table=True):
     attempts: int = 0
     cost_microusd: int = 0
     reason: str = ""
-    facts: tuple[ProposedFact, ...] = json_field(tuple[ProposedFact, ...])
-    at: datetime = utc_field()
+    facts: tuple[ProposedFact, ...]
+    at: datetime
 
     @property
     def is_evaluated_by_model(self) -> bool:

@@ -37,13 +37,10 @@ from engine.prediction.twin import ConfidenceEstimate, find_band
 from engine.storage.rows import (
     Row,
     ask,
-    enum_field,
-    json_field,
     load,
     load_all,
     read_all,
     select_all,
-    utc_field,
     value_of,
 )
 
@@ -77,11 +74,11 @@ class CardRow(Row, table=True):
     target_channel: str
     confidence: float
     reasoning: str = ""
-    status: Status = enum_field(Status, default=Status.PENDING)
-    source: Source = enum_field(Source, default=Source.TEMPLATE)
-    created_at: datetime = utc_field()
-    confirmed_at: datetime | None = utc_field(nullable=True)
-    executed_at: datetime | None = utc_field(nullable=True)
+    status: Status = Status.PENDING
+    source: Source = Source.TEMPLATE
+    created_at: datetime
+    confirmed_at: datetime | None = None
+    executed_at: datetime | None = None
     task_id: str | None = None
     dpo_exported: bool = False
     """Whether it is in an exported pair of preferences; `engine.learning.decisions.exporting` writes it."""
@@ -90,15 +87,15 @@ class CardRow(Row, table=True):
     workspace: str
     runner: str
     flow: str | None = None
-    parameters: dict[str, Any] = json_field(default_factory=dict)
+    parameters: dict[str, Any] = Field(default_factory=dict)
     original_prompt: str = ""
     subject: str = Field(sa_column_kwargs={"server_default": ""})
     fingerprint: str
-    facts: dict[str, Any] = json_field(default_factory=dict)
-    signals: tuple[Signal, ...] = json_field(tuple[Signal, ...], default=())
-    parts: ConfidenceParts | None = json_field(ConfidenceParts, default=None)
+    facts: dict[str, Any] = Field(default_factory=dict)
+    signals: tuple[Signal, ...] = ()
+    parts: ConfidenceParts | None = None
     """The parts of its confidence, None if nothing estimated it."""
-    verdicts: tuple[RailVerdict, ...] = json_field(tuple[RailVerdict, ...], default=())
+    verdicts: tuple[RailVerdict, ...] = ()
     context: str = ""
     estimate_microusd: int = 0
     check_only: bool = True
@@ -106,23 +103,23 @@ class CardRow(Row, table=True):
     has_novel_pair: bool = Field(default=False, sa_column_kwargs={"name": "novel", "key": "has_novel_pair"})
     """Whether its pair of channels never ran before (SPEC 3.6)."""
 
-    tier: Tier = enum_field(Tier, default=Tier.CHECK)
+    tier: Tier = Tier.CHECK
     from_channel: str = "owner"
-    evidence_at: datetime | None = utc_field(nullable=True)
-    expires_at: datetime = utc_field()
-    shown_at: datetime | None = utc_field(nullable=True)
-    snoozed_until: datetime | None = utc_field(nullable=True)
-    decided_by: DecidedBy | None = enum_field(DecidedBy, default=None)
-    decided_at: datetime | None = utc_field(nullable=True)
+    evidence_at: datetime | None = None
+    expires_at: datetime
+    shown_at: datetime | None = None
+    snoozed_until: datetime | None = None
+    decided_by: DecidedBy | None = None
+    decided_at: datetime | None = None
     trigger_type: str | None = None
     permit_id: str | None = None
     session_id: str | None = None
-    outcome: Outcome | None = enum_field(Outcome, default=None)
-    closed_at: datetime | None = utc_field(nullable=True)
+    outcome: Outcome | None = None
+    closed_at: datetime | None = None
     """When it was dismissed, executed, expired or withdrawn: cool-downs count from here."""
-    discarded_at: datetime | None = utc_field(nullable=True)
+    discarded_at: datetime | None = None
     """When the operator discarded its changes."""
-    undo_requested_at: datetime | None = utc_field(nullable=True)
+    undo_requested_at: datetime | None = None
     note: str = ""
     consent_text: str = Field(default="", sa_column_kwargs={"name": "served", "key": "consent_text"})
     """The runner and the hosts it reaches (`RunnerInfo.consent_text`): part of what an approval agrees to."""

@@ -22,7 +22,7 @@ from engine.model.base import hex_hash
 from engine.prediction.card_rows import CardRow
 from engine.prediction.kinds import kind_title
 from engine.storage.database import Transaction
-from engine.storage.rows import Row, ask, load, utc_field
+from engine.storage.rows import Row, ask, load
 
 FIRST_MUTE = timedelta(days=7)
 """How long the first dismissal mutes a subject; each further one doubles the time."""
@@ -46,9 +46,9 @@ class DismissalRow(Row, table=True):
     kind: str
     subject: str
     reason: str | None = None
-    dismissed_at: datetime = utc_field()
-    subject_lifted_at: datetime | None = utc_field(nullable=True)
-    kind_lifted_at: datetime | None = utc_field(nullable=True)
+    dismissed_at: datetime
+    subject_lifted_at: datetime | None = None
+    kind_lifted_at: datetime | None = None
 
 
 @frozen

@@ -26,13 +26,10 @@ from engine.storage import state
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import (
     Row,
-    enum_field,
     find_by_prefix,
-    json_field,
     load,
     load_all,
     select_all,
-    utc_field,
     value_of,
 )
 
@@ -76,15 +73,15 @@ class TaskRow(Row, table=True):
     __tablename__ = "tasks"
     id: str = Field(primary_key=True)
     title: str
-    state: TaskState = enum_field(TaskState, default=TaskState.OPEN)
+    state: TaskState = TaskState.OPEN
     channel: str = ""
     workspace: str = ""
     source: str = "operator"
-    created_at: datetime = utc_field()
-    updated_at: datetime = utc_field()
+    created_at: datetime
+    updated_at: datetime
     session_id: str | None = None
     note: str = ""
-    needs: list[str] = json_field(default_factory=list)
+    needs: list[str] = Field(default_factory=list)
     """The ids of the tasks that must be done before this one. They are older, so there are no circles."""
 
 

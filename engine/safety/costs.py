@@ -35,7 +35,7 @@ from engine.model import (
 )
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, as_stored, ask, shallow_dict, utc_field
+from engine.storage.rows import Row, as_stored, ask, shallow_dict
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +124,7 @@ class CostEntry(Row, table=True):
     state: str
     amount_microusd: int
     estimate_microusd: int
-    at: datetime = utc_field()
+    at: datetime
     prediction_id: str | None = None
     permit_id: str | None = None
     session_id: str | None = None

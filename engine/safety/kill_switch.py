@@ -26,7 +26,7 @@ from engine.model import MAX_REJECTIONS, Hold, RailVerdict, Refusal, StopLevel, 
 from engine.safety import stop_file
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, ask, load, utc_field
+from engine.storage.rows import Row, ask, load
 
 log = logging.getLogger(__name__)
 
@@ -116,8 +116,8 @@ class HoldRow(Row, table=True):
     word: str = Field(primary_key=True)
     reason: str
     by: str
-    since: datetime = utc_field()
-    until: datetime | None = utc_field(nullable=True)
+    since: datetime
+    until: datetime | None = None
 
 
 class KillSwitch:

@@ -10,7 +10,7 @@ from engine.events import PermitIssued
 from engine.model import Permit, Randomness, Refusal, Trigger, TriggerType
 from engine.safety.kill_switch import KillSwitch
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, as_stored, ask, enum_field, load, shallow_dict, utc_field, value_of
+from engine.storage.rows import Row, as_stored, ask, load, shallow_dict, value_of
 
 PERMIT_LIFETIME = timedelta(minutes=15)
 """Time in which the session of a permit must start."""
@@ -24,11 +24,11 @@ class PermitRow(Row, table=True):
     id: str = Field(primary_key=True)
     prediction_id: str
     digest: str
-    trigger_type: TriggerType = enum_field(TriggerType)
-    issued_at: datetime = utc_field()
-    expires_at: datetime = utc_field()
-    consumed_at: datetime | None = utc_field(nullable=True)
-    revoked_at: datetime | None = utc_field(nullable=True)
+    trigger_type: TriggerType
+    issued_at: datetime
+    expires_at: datetime
+    consumed_at: datetime | None = None
+    revoked_at: datetime | None = None
 
 
 _OPEN = (col(PermitRow.consumed_at).is_(None), col(PermitRow.revoked_at).is_(None))

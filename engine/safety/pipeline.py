@@ -17,7 +17,6 @@ from datetime import datetime, timedelta
 from functools import cache
 from typing import Any
 
-from sqlalchemy import JSON, Column
 from sqlmodel import Field, Session, col, desc, select
 
 from engine.clock import Clock
@@ -66,7 +65,7 @@ from engine.safety.trigger_history import (
 )
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, as_stored, ask, enum_field, json_field, utc_field
+from engine.storage.rows import Row, as_stored, ask
 
 log = logging.getLogger(__name__)
 
@@ -88,15 +87,15 @@ class CrosspollLog(Row, table=True):
     id: int | None = Field(default=None, primary_key=True)
     user_id: str = LOCAL_USER
     prediction_id: str | None
-    trigger_type: TriggerType = enum_field(TriggerType)
+    trigger_type: TriggerType
     target_channel: str
     prompt: str
-    result: dict[str, Any] | None = Field(default=None, sa_column=Column(JSON))
+    result: dict[str, Any] | None = None
     cost_estimate: float = 0.05
     blocked: bool = False
     block_reason: str | None = None
-    created_at: datetime = utc_field()
-    verdicts: tuple[RailVerdict, ...] = json_field(tuple[RailVerdict, ...])
+    created_at: datetime
+    verdicts: tuple[RailVerdict, ...]
     workspace: str
     permit_id: str | None = None
     digest: str
@@ -114,7 +113,7 @@ class Allowance(Row, table=True):
     __tablename__ = "content_allowances"
 
     digest: str = Field(primary_key=True)
-    granted_at: datetime = utc_field()
+    granted_at: datetime
 
 
 _OPEN_ALLOWANCES = """

@@ -17,7 +17,7 @@ from engine.frozen import frozen
 from engine.model import DecidedBy, RailVerdict, Trigger, TriggerType, Verdict
 from engine.model.text import span
 from engine.storage.database import Transaction
-from engine.storage.rows import Row, as_stored, ask, shallow_dict, utc_field
+from engine.storage.rows import Row, as_stored, ask, shallow_dict
 
 RATE_RAIL, LOOP_RAIL = "rate", "loop"
 """The names of the rails in verdicts."""
@@ -112,7 +112,7 @@ class ChainLink(Row, table=True):
     to_channel: str
     prediction_id: str
     workspace: str
-    at: datetime = utc_field()
+    at: datetime
     ran: bool = True
 
 

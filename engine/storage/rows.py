@@ -23,12 +23,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import NoneType
+from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
 
 import sqlalchemy
 from sqlalchemy import (
     JSON,
-    Column,
     ColumnElement,
     Dialect,
     Executable,
@@ -133,24 +133,17 @@ def _make_adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def utc_field(*, nullable: bool = False) -> Any:
-    """The column of an instant; None by default if it may be null."""
-    return _make_field(UtcDateTime(), **({"default": None} if nullable else {}))
-
-
-def enum_field(kind: type[Enum], **options: Any) -> Any:
-    """The column of a member of an enum; `options` are those of `Field`."""
-    return _make_field(EnumText(kind), **options)
-
-
-def json_field(kind: Any = None, **options: Any) -> Any:
-    """The column of a JSON value, of the type `kind` if that is given; `options` are those of `Field`."""
-    return _make_field(JSON() if kind is None else JsonValue(kind), **options)
-
-
-def _make_field(stored: TypeEngine[Any], **options: Any) -> Any:
-    """A field with a column of this type, which may be null if the default is None."""
-    return Field(sa_column=Column(stored, nullable=options.get("default", ()) is None), **options)
+def _choose_column_type(annotation: Any) -> TypeEngine[Any] | None:
+    """The type of the column of a field that is annotated so, None for a type that SQLModel knows."""
+    parts = get_args(annotation)
+    kind = parts[0] if NoneType in parts else annotation
+    if kind is datetime:
+        return UtcDateTime()
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return EnumText(kind)
+    if kind in (str, int, float, bool, bytes):
+        return None
+    return JSON() if kind is Any or get_origin(kind) in (dict, list) else JsonValue(kind)
 
 
 # -- rows and values
@@ -162,9 +155,20 @@ def shallow_dict(value: Any) -> dict[str, Any]:
 
 
 class Row(SQLModel):
-    """Base class of table rows. Values are not validated."""
+    """Base class of table rows. Values are not validated.
+
+    The annotation of a field decides how it is stored: an instant as `UtcDateTime`, a member of an enum as `EnumText`,
+    a dict or a list as JSON, and any other value, for example a tuple of a frozen class, as `JsonValue`.
+    """
 
     model_config = {"defer_build": True}  # the validator is never built
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **options: Any) -> None:
+        for field in cls.model_fields.values():
+            if (stored := _choose_column_type(field.annotation)) is not None:
+                field.metadata = field.metadata or Field().metadata
+                field.metadata[0].sa_type = stored
 
 
 AnyRow = TypeVar("AnyRow", bound=SQLModel)

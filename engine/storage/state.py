@@ -15,7 +15,7 @@ from sqlalchemy import bindparam
 from sqlmodel import Field, Session, col
 
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, ask, json_field, load_all, select_all, utc_field
+from engine.storage.rows import Row, ask, load_all, select_all
 
 _SELECT_VALUE = "SELECT CAST(value AS TEXT) FROM engine_state WHERE key = :key"
 
@@ -33,7 +33,7 @@ class EngineState(Row, table=True):
     __tablename__ = "engine_state"
 
     key: str = Field(primary_key=True)
-    value: Any = json_field()
+    value: Any
 
 
 def get(session: Session, key: str, default: Any = None) -> Any:
@@ -73,8 +73,8 @@ class Intent(Row, table=True):
     """Given by the database."""
     kind: str
     subject: str
-    payload: dict[str, Any] = json_field()
-    begun_at: datetime = utc_field()
+    payload: dict[str, Any]
+    begun_at: datetime
 
 
 _OF_KIND = select_all(Intent).where(col(Intent.kind) == bindparam("kind")).order_by(col(Intent.id))

@@ -20,12 +20,10 @@ from engine.storage.database import Database, Transaction
 from engine.storage.rows import (
     Row,
     UtcDateTime,
-    json_field,
     load_all,
     read_all,
     select_all,
     table_of,
-    utc_field,
     value_of,
 )
 
@@ -50,7 +48,7 @@ class ValidationRun(Row, table=True):
     tree: str = ""
     clean: bool = False
     full: bool = False
-    ran_at: datetime = utc_field()
+    ran_at: datetime
     seconds: float = 0.0
     passed: int = 0
     failed: int = 0
@@ -59,8 +57,8 @@ class ValidationRun(Row, table=True):
     changed: bool = False
     attempt: int = 0
     cost_microusd: int = 0
-    failing: list[str] = json_field()
-    durations: list[list[Any]] = json_field()
+    failing: list[str]
+    durations: list[list[Any]]
 
     @classmethod
     def of(cls, check: CheckResult, **columns: Any) -> ValidationRun:

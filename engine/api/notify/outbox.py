@@ -12,14 +12,14 @@ from enum import StrEnum
 
 import sqlalchemy as sa
 from sqlalchemy.dialects.sqlite import insert
-from sqlmodel import Field, SQLModel, col, select
+from sqlmodel import Field, col, select
 
 from engine.config.sections import Surface
 from engine.events import Event, NotificationsGivenUp
 from engine.frozen import frozen
 from engine.model import group_pairs
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import utc_field
+from engine.storage.rows import Row
 
 
 class DeliveryState(StrEnum):
@@ -39,7 +39,7 @@ KEPT_FOR = {
 """Time for which a finished row is kept."""
 
 
-class NotificationRow(SQLModel, table=True):
+class NotificationRow(Row, table=True):
     """One notification for one surface. There is one row for each ledger entry and surface, even if the entry is read
     twice."""
 
@@ -57,9 +57,9 @@ class NotificationRow(SQLModel, table=True):
     tries: int = 0
     reason: str = Field(default="", sa_column_kwargs={"name": "note"})
     """Why it was dropped or its last delivery failed, without the text of the notification; "" otherwise."""
-    created_at: datetime = utc_field()
-    due_at: datetime = utc_field()
-    changed_at: datetime = utc_field()
+    created_at: datetime
+    due_at: datetime
+    changed_at: datetime
 
 
 @frozen

@@ -52,14 +52,11 @@ from engine.storage.database import Database, Transaction
 from engine.storage.erasing import SearchTerms
 from engine.storage.rows import (
     Row,
-    enum_field,
     find_by_prefix,
-    json_field,
     read_all,
     select_all,
     select_each,
     shallow_dict,
-    utc_field,
     value_of,
 )
 
@@ -82,32 +79,32 @@ class CandidateRow(Row, table=True):
     __tablename__ = "candidates"
 
     id: str = Field(primary_key=True)
-    type: CandidateType = enum_field(CandidateType)
+    type: CandidateType
     scope_type: str
     scope_id: str
     source_label: str
     dedupe_key: str
     title: str
-    status: CandidateStatus = enum_field(CandidateStatus)
+    status: CandidateStatus
     score: float
-    effect: dict[str, Any] = json_field()
+    effect: dict[str, Any]
     agent_id: str
     run_kind: str
     workspace: str
-    drafted_from: tuple[str, ...] = json_field(tuple[str, ...])
-    corroborated_by: tuple[str, ...] = json_field(tuple[str, ...])
-    against: tuple[str, ...] = json_field(tuple[str, ...])
-    history: list[Step] = json_field()
-    created_at: datetime = utc_field()
-    changed_at: datetime = utc_field()
+    drafted_from: tuple[str, ...]
+    corroborated_by: tuple[str, ...]
+    against: tuple[str, ...]
+    history: list[Step]
+    created_at: datetime
+    changed_at: datetime
     decided_by: str = ""
     reason: str = ""
-    trust: Trust = enum_field(Trust, default=Trust.QUOTED)
+    trust: Trust = Trust.QUOTED
     term: int = 0
     """How often it became active. A *term* is one time in which it was active."""
-    since: datetime | None = utc_field(nullable=True)
+    since: datetime | None = None
     """When it last became active."""
-    told_at: datetime | None = utc_field(nullable=True)
+    told_at: datetime | None = None
     """When it was reported in this term that sessions go worse with it."""
 
     @property

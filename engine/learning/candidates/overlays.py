@@ -53,7 +53,7 @@ from engine.model.prompts import OWN_TEXT
 from engine.model.text import mark_approved, remove_invalid_xml
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger
-from engine.storage.rows import Row, ask, utc_field
+from engine.storage.rows import Row, ask
 
 EffectT = TypeVar("EffectT", bound=Effect)
 
@@ -144,7 +144,7 @@ class OverlayRun(Row, table=True):
     """The probability of withholding the overlay."""
     outcome: str = Field(default=UNKNOWN, sa_column_kwargs={"name": "state"})
     """The outcome of the session, see `engine.hierarchy.session_outcomes`."""
-    at: datetime = utc_field()
+    at: datetime
 
 
 def is_withheld(run_id: str, overlay_id: str, share: float) -> bool:

@@ -23,13 +23,10 @@ from engine.storage.database import Database, Transaction
 from engine.storage.rows import (
     Row,
     ask,
-    enum_field,
-    json_field,
     read_all,
     select_all,
     select_each,
     shallow_dict,
-    utc_field,
     value_of,
 )
 
@@ -42,8 +39,8 @@ class LearningRecordRow(Row, table=True):
     seq: int = Field(default=None, primary_key=True)
     """Set by the database."""
     id: str
-    at: datetime = utc_field()
-    kind: RecordKind = enum_field(RecordKind)
+    at: datetime
+    kind: RecordKind
     source_label: str
     scope_type: str
     scope_id: str
@@ -54,7 +51,7 @@ class LearningRecordRow(Row, table=True):
     session_id: str = ""
     fact: int = 0
     """The id of the ledger entry that it was made from."""
-    details: dict[str, Any] = json_field()
+    details: dict[str, Any]
 
 
 MAX_PER_SCOPE = 500

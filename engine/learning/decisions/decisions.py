@@ -20,7 +20,7 @@ from engine.frozen import frozen
 from engine.learning.decisions.text_features import NO_FEATURES, TextFeatures, unpack_features
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, is_weekend, part_of_day, split_prompt_words
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, UtcDateTime, as_stored, ask, load_all, select_all, utc_field, value_of
+from engine.storage.rows import Row, UtcDateTime, as_stored, ask, load_all, select_all, value_of
 
 PAIRING_WINDOW = timedelta(hours=1)
 """Maximum age, inclusive, of a rejection that makes a pair with an approval."""
@@ -79,8 +79,8 @@ class Decision(Row, table=True):
     part: str
     weekend: bool
     waited_hours: float | None = None
-    decided_at: datetime = utc_field()
-    taken_back_at: datetime | None = utc_field(nullable=True)
+    decided_at: datetime
+    taken_back_at: datetime | None = None
     text_features: bytes = Field(default=b"", sa_column_kwargs={"name": "seen", "key": "text_features"})
     """The features of the card's text when it was made (`TextFeatures.pack`)."""
     raw: float | None = None
@@ -363,8 +363,8 @@ class DpoPair(Row, table=True):
     rejected: str
     chosen_confidence: float | None = None
     rejected_confidence: float | None = None
-    created_at: datetime = utc_field()
-    exported_at: datetime | None = utc_field(nullable=True)
+    created_at: datetime
+    exported_at: datetime | None = None
     chosen_prediction_id: str
     rejected_prediction_id: str
     weight: float = 1.0

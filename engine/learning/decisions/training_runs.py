@@ -33,7 +33,7 @@ from engine.learning.decisions.training_provider import Provider
 from engine.model import Refusal, TrainingRunView
 from engine.model.text import count, jaccard
 from engine.storage.database import Transaction
-from engine.storage.rows import Row, utc_field, value_of
+from engine.storage.rows import Row, value_of
 
 SFT, DPO = "sft", "dpo"
 """Training methods: on conversations, on pairs."""
@@ -100,8 +100,8 @@ class TrainingRun(Row, table=True):
     cost_microusd: int = 0
     note: str = ""
     """The newest message about the run."""
-    created_at: datetime = utc_field()
-    updated_at: datetime = utc_field()
+    created_at: datetime
+    updated_at: datetime
 
     @property
     def view(self) -> TrainingRunView:

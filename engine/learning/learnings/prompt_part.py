@@ -32,7 +32,7 @@ from engine.model.learnings import normalise
 from engine.model.prompts import OWN_TEXT
 from engine.model.text import mark_approved, remove_invalid_xml
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, as_stored, utc_field
+from engine.storage.rows import Row, as_stored
 
 BLOCK_TAG = "learnt"
 """The tag around the learnings in a prompt."""
@@ -166,7 +166,7 @@ class LearningUse(Row, table=True):
     entry_id: str = Field(primary_key=True)
     session_id: str
     agent: str
-    at: datetime = utc_field()
+    at: datetime
 
 
 _INSERT_NEW_USE = (
