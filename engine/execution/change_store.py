@@ -7,6 +7,7 @@ operator's files. Which ones are possible is checked here.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -15,9 +16,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy
-from sqlalchemy import bindparam
-from sqlmodel import Field, Session, col, desc, select
+from sqlmodel import Field, Session, col, select
 
 from engine.events import ChangeSetCommented, Event
 from engine.execution.diffs import make_file_diffs, printable_text
@@ -42,6 +41,7 @@ from engine.storage.rows import (
     Row,
     ask,
     find_ids_with_prefix,
+    read_all,
     read_newest_rows,
     value_of,
 )
@@ -203,12 +203,14 @@ def store_decision(
     return row.view
 
 
-_SELECT_WRITTEN = (
-    sqlalchemy.select(col(ChangeSetRow.written))
-    .where(col(ChangeSetRow.workspace) == bindparam("workspace"), col(ChangeSetRow.decided_at).is_not(None))
-    .order_by(desc(col(ChangeSetRow.decided_at)))
-    .limit(MAX_RECENT_LANDINGS)
-)
+_SELECT_WRITTEN = f"""
+    SELECT written FROM change_sets WHERE workspace = :workspace AND decided_at IS NOT NULL
+    ORDER BY decided_at DESC LIMIT {MAX_RECENT_LANDINGS}
+"""
+_MAY_BE_LANDED = f"""
+    WHERE workspace = :workspace AND state IN ('{ChangeState.LANDED}', '{ChangeState.WAITING}')
+    ORDER BY decided_at DESC
+"""
 
 
 class ChangeReader:
@@ -224,7 +226,7 @@ class ChangeReader:
     def find_ids_with_prefix(self, prefix: str) -> list[str]:
         """Ids of change sets, of any age, that begin with `prefix`; see `engine.storage.rows`."""
         with self._database.read() as session:
-            return find_ids_with_prefix(session, col(ChangeSetRow.id), prefix)
+            return find_ids_with_prefix(session, ChangeSetRow, prefix)
 
     def for_session(self, session_id: str) -> ChangeSet | None:
         """The change set of a session, or None."""
@@ -246,14 +248,9 @@ class ChangeReader:
     def find_undoable_landings(self, workspace: str) -> list[Landing]:
         """The landings among the newest three of `workspace` that can be undone, because nobody edited their files
         since. The newest is first."""
-        may_be_landed = (ChangeState.LANDED, ChangeState.WAITING)
-        query = (
-            select(ChangeSetRow)
-            .where(col(ChangeSetRow.workspace) == workspace, col(ChangeSetRow.state).in_(may_be_landed))
-            .order_by(desc(col(ChangeSetRow.decided_at)))
-        )
         with self._database.read() as session:
-            rows = [row for row in session.exec(query) if row.landings][:3]
+            changed = read_all(session, ChangeSetRow, _MAY_BE_LANDED, {"workspace": workspace})
+        rows = [row for row in changed if row.landings][:3]
         return [
             row.last_landing
             for row in rows
@@ -264,7 +261,7 @@ class ChangeReader:
         """The `mtime_ns` of the files that recent landings and undos wrote, by their path relative to `workspace`."""
         with self._database.read() as session:
             written = ask(session, _SELECT_WRITTEN, {"workspace": workspace})
-        return {path: mtime_ns for (times,) in reversed(written) for path, mtime_ns in times.items()}
+        return {path: mtime_ns for (times,) in reversed(written) for path, mtime_ns in json.loads(times).items()}
 
     def load_row_of_session(self, session_id: str) -> ChangeSetRow | None:
         """The row of a session's change set, or None."""

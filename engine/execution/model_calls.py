@@ -15,7 +15,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
-from sqlalchemy import String, bindparam, cast, literal_column
+from sqlalchemy import String, cast, literal_column
 from sqlmodel import Field, Session, col, func, select
 
 from engine.events import ModelCallBegan, ModelCallEnded
@@ -24,7 +24,7 @@ from engine.frozen import frozen
 from engine.model import ModelCall, Prompt, PromptPart, Randomness, Refusal, SessionView, sanitise
 from engine.model.secrets import redact
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, load_all, select_all, value_of
+from engine.storage.rows import Row, load_all, value_of
 
 MAX_SEARCHED_CALLS = 2_000
 """Maximum number of calls that are searched for a memory."""
@@ -103,8 +103,8 @@ class ModelCallRow(Row, table=True):
         )
 
 
-_RUNNING = select_all(ModelCallRow).where(col(ModelCallRow.state) == CallState.RUNNING)
-_RUNNING_IN = _RUNNING.where(col(ModelCallRow.session_id) == bindparam("session"))
+_RUNNING = f"WHERE state = '{CallState.RUNNING}'"
+_RUNNING_IN = f"{_RUNNING} AND session_id = :session"
 
 
 class Caller(NamedTuple):

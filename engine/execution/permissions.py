@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from sqlalchemy import bindparam
 from sqlmodel import Field, Session, col, desc, select
 
 from engine.events import PermissionAnswered, PermissionAsked, PermissionWithdrawn
@@ -22,7 +21,7 @@ from engine.model import PermissionAnswer, PermissionRequest, Randomness, Refusa
 from engine.model.base import hex_hash
 from engine.model.secrets import redact
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, load_all, select_all, value_of
+from engine.storage.rows import Row, load_all, value_of
 
 log = logging.getLogger(__name__)
 
@@ -69,12 +68,7 @@ class PermissionRow(Row, table=True):
         return value_of(self, PermissionRequest, withdrawn=self.state == WITHDRAWN, by=self.answered_by)
 
 
-_WAITING = (
-    select_all(PermissionRow)
-    .where(col(PermissionRow.state) == WAITING)
-    .order_by(col(PermissionRow.asked_at), col(PermissionRow.id))
-)
-_WAITING_IN = _WAITING.where(col(PermissionRow.session_id) == bindparam("session"))
+_WAITING = f"WHERE state = '{WAITING}' AND session_id = ifnull(:session, session_id) ORDER BY asked_at, id"
 
 
 @dataclass(slots=True)
@@ -233,9 +227,7 @@ class Permissions:
 
 def _load_waiting_rows(session: Session, session_id: str | None = None) -> list[PermissionRow]:
     """The requests that wait, of one session or of all, the oldest first."""
-    if session_id is None:
-        return load_all(session, PermissionRow, _WAITING)
-    return load_all(session, PermissionRow, _WAITING_IN, {"session": session_id})
+    return load_all(session, PermissionRow, _WAITING, {"session": session_id})
 
 
 def _answer_for_session(session: Session, row: PermissionRow) -> PermissionRow | None:

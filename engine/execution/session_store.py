@@ -15,9 +15,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-import sqlalchemy
-from sqlalchemy import bindparam
-from sqlmodel import Field, col, desc, func
+from sqlmodel import Field
 
 from engine.events import Event, EventBus, FaultReported, SessionEnded, SessionQueued, SessionStarted
 from engine.frozen import frozen
@@ -182,20 +180,16 @@ def get_continued_session(assignment: Assignment) -> str:
     return "" if assignment.flow else str(assignment.parameters.get(CONTINUES) or "")
 
 
-_TOTALS = sqlalchemy.select(
-    col(SessionRow.agent), func.count(), func.sum(SessionRow.tokens), func.sum(SessionRow.cost_microusd)
-).group_by(col(SessionRow.agent))
+_TOTALS = "SELECT agent, count(*), sum(tokens), sum(cost_microusd) FROM sessions GROUP BY agent"
 
-_LATEST_COSTS = (
-    sqlalchemy.select(col(SessionRow.cost_microusd))
-    .where(col(SessionRow.runner) == bindparam("runner"), col(SessionRow.channel) == bindparam("channel"))
-    .where(col(SessionRow.state).in_([SessionState.SUCCEEDED, SessionState.FAILED]))
-    .where(col(SessionRow.cost_microusd) > 0)
-    .order_by(desc(col(SessionRow.created_at)))
-    .limit(COST_HISTORY_SESSIONS)
-    .subquery()
-)
-_USUAL_COST = sqlalchemy.select(func.avg(_LATEST_COSTS.c.cost_microusd))
+_USUAL_COST = f"""
+    SELECT avg(cost_microusd) FROM (
+        SELECT cost_microusd FROM sessions
+        WHERE runner = :runner AND channel = :channel AND cost_microusd > 0
+        AND state IN ('{SessionState.SUCCEEDED}', '{SessionState.FAILED}')
+        ORDER BY created_at DESC LIMIT {COST_HISTORY_SESSIONS}
+    )
+"""
 
 
 # -- the store
@@ -341,7 +335,7 @@ class SessionStore:
     def find_ids_with_prefix(self, prefix: str) -> list[str]:
         """Ids of sessions, of any age, that begin with `prefix`; see `engine.storage.rows`."""
         with self._database.read() as session:
-            return find_ids_with_prefix(session, col(SessionRow.id), prefix)
+            return find_ids_with_prefix(session, SessionRow, prefix)
 
     def compute_usual_cost(self, runner: str, channel: str) -> int | None:
         """The mean cost in micro-dollars of the latest sessions of this runner on this channel that were not free. None

@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import func, tuple_
-from sqlmodel import Field, Session, col, desc, select
-from sqlmodel.sql.expression import SelectOfScalar
+from sqlmodel import Field, Session
 
 from engine.frozen import frozen
 from engine.memory.capture_rules import (
@@ -29,7 +27,7 @@ from engine.model import Capture, ChangeSet, NewMemory, SessionView, Task, Trans
 from engine.model.base import find_or_none, hex_hash
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import LedgerEntry
-from engine.storage.rows import Row, value_of
+from engine.storage.rows import Row, ask, load_all, read_all, value_of
 
 ENDED = frozenset({"SessionEnded", "ChangeSetDiscarded"})
 """The events after which the outcome of a session is known: it ended, or its changes were discarded."""
@@ -181,13 +179,12 @@ class Captures:
 
     def entries(self, *, words: str = "", before: str | None = None, limit: int = 200) -> list[Capture]:
         """Captures with all `words`, newest first; page on with `before` = the last id."""
-        query = select(CaptureRow).order_by(desc(col(CaptureRow.at)), desc(col(CaptureRow.id))).limit(limit)
-        for word in words.split():
-            query = query.where(col(CaptureRow.text).icontains(word, autoescape=True))
+        clauses = """
+            WHERE NOT EXISTS (SELECT 1 FROM json_each(:words) WHERE NOT instr(lower(text), lower(value)))
+            AND (:id IS NULL OR (at, id) < (:at, :id)) ORDER BY at DESC, id DESC LIMIT :limit
+        """
         last = self.entry(before) if before else None
-        if last is not None:
-            query = query.where(tuple_(col(CaptureRow.at), col(CaptureRow.id)) < (last.at, last.id))
-        return self._select(query)
+        return self._read(clauses, words=words.split(), at=last and last.at, id=last and last.id, limit=limit)
 
     def entry(self, capture_id: str) -> Capture | None:
         """One capture, None if there is none with this id."""
@@ -197,31 +194,28 @@ class Captures:
 
     def of_session(self, session_id: str) -> list[Capture]:
         """The captures that were first said in a session, in the order of its lines."""
-        query = select(CaptureRow).where(CaptureRow.session_id == session_id, ~col(CaptureRow.forgotten))
-        return self._select(query.order_by(col(CaptureRow.line)))
+        return self._read("WHERE session_id = :session AND NOT forgotten ORDER BY line", session=session_id)
 
     def between(self, start: datetime, end: datetime) -> list[Capture]:
         """The captures that were said from `start` until before `end`, oldest first."""
-        at = col(CaptureRow.at)
-        query = select(CaptureRow).where(at >= start, at < end, ~col(CaptureRow.forgotten))
-        return self._select(query.order_by(at).limit(MAX_PER_DAY))
+        clauses = "WHERE at >= :start AND at < :end AND NOT forgotten ORDER BY at LIMIT :limit"
+        return self._read(clauses, start=start, end=end, limit=MAX_PER_DAY)
 
     def approve(self, tx: Transaction, workspace: str, text: str) -> None:
         """Mark these words of others as approved by the operator: from now on they may guide (SPEC 6.8)."""
         row = _find_row(tx.session, workspace, digest_sentence(text))
         if row is not None and row.text == text:
             row.approved_at = tx.now
-            tx.session.add(row)
 
     def count(self) -> tuple[int, datetime | None]:
         """How many there are, and when the newest was said."""
         with self._database.read() as session:
-            row = session.exec(select(func.count(), func.max(col(CaptureRow.at))).select_from(CaptureRow)).one()
-        return int(row[0]), row[1]
+            number, newest = ask(session, "SELECT count(*), max(at) FROM captures").one()
+        return number, newest and datetime.fromisoformat(newest)
 
-    def _select(self, query: SelectOfScalar[CaptureRow]) -> list[Capture]:
+    def _read(self, clauses: str, **values: object) -> list[Capture]:
         with self._database.read() as session:
-            return [row.view for row in session.exec(query)]
+            return [row.view for row in read_all(session, CaptureRow, clauses, values)]
 
 
 def read_all_lines(transcript: ReadTranscript, session_id: str) -> Iterator[TranscriptLine]:
@@ -287,22 +281,19 @@ def _store_capture(tx: Transaction, view: SessionView, said: SaidSentence) -> Ca
 
 def _find_row(session: Session, workspace: str, sentence_digest: str) -> CaptureRow | None:
     """The capture of a workspace with the same words."""
-    return session.exec(
-        select(CaptureRow).where(CaptureRow.workspace == workspace, CaptureRow.digest == sentence_digest)
-    ).first()
+    clauses = "WHERE workspace = :workspace AND digest = :digest"
+    return next(iter(load_all(session, CaptureRow, clauses, {"workspace": workspace, "digest": sentence_digest})), None)
 
 
 def _find_corrected_id(session: Session, workspace: str, captured: CapturedSentence) -> str:
     """The id of the capture that a correction most likely corrects; "" for none, and if it is no correction."""
     if captured.kind is not CaptureKind.CORRECTION:
         return ""
-    rows = session.exec(
-        select(CaptureRow)
-        .where(CaptureRow.workspace == workspace, ~col(CaptureRow.forgotten))
-        .order_by(desc(col(CaptureRow.at)), desc(col(CaptureRow.id)))
-        .limit(MAX_CORRECTED)
-    )
-    return find_corrected(captured.text, ((row.id, row.text) for row in rows))
+    query = """
+        SELECT id, text FROM captures
+        WHERE workspace = :workspace AND NOT forgotten ORDER BY at DESC, id DESC LIMIT :limit
+    """
+    return find_corrected(captured.text, ask(session, query, {"workspace": workspace, "limit": MAX_CORRECTED}))
 
 
 def _to_memory(capture: Capture) -> NewMemory:

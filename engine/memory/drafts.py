@@ -12,8 +12,7 @@ from datetime import datetime
 from pathlib import PurePath
 from typing import NamedTuple
 
-from sqlalchemy import literal_column
-from sqlmodel import Field, col, select
+from sqlmodel import Field
 
 from engine.clock import Clock
 from engine.events import FactPromoted, FactRejected
@@ -36,7 +35,7 @@ from engine.model import (
 from engine.model.base import find_trust_of_names, group_pairs, hex_hash
 from engine.model.text import count, plain
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, shallow_dict, value_of
+from engine.storage.rows import Row, ask, read_all, shallow_dict, value_of
 
 CAPTURE_SOURCE = "capture:"
 """Prefix of the source of a fact that was captured in a session."""
@@ -102,8 +101,8 @@ class Drafts:
     def add(self, tx: Transaction, day: str, facts: Sequence[NewFact]) -> int:
         """Store drafts of a local day, except those that were drafted before. Returns how many are new."""
         digests = [fact.digest for fact in facts]
-        rows = tx.session.exec(select(DraftRow.workspace, DraftRow.digest).where(col(DraftRow.digest).in_(digests)))
-        existing = {tuple(row) for row in rows}
+        query = "SELECT workspace, digest FROM fact_drafts WHERE digest IN (SELECT value FROM json_each(:digests))"
+        existing = set(ask(tx.session, query, {"digests": digests}))
         new_facts = {
             (fact.workspace, fact.digest): fact for fact in facts if (fact.workspace, fact.digest) not in existing
         }
@@ -115,10 +114,10 @@ class Drafts:
 
     def waiting(self, limit: int = 200) -> list[FactDraft]:
         """The drafts that wait for a decision, oldest first."""
-        query = select(DraftRow).where(DraftRow.state == DraftState.WAITING)
-        query = query.order_by(col(DraftRow.created_at), literal_column("rowid")).limit(limit)
+        clauses = "WHERE state = :state ORDER BY created_at, rowid LIMIT :limit"
+        values = {"state": DraftState.WAITING, "limit": limit}
         with self._database.read() as session:
-            return [value_of(row, FactDraft) for row in session.exec(query)]
+            return [value_of(row, FactDraft) for row in read_all(session, DraftRow, clauses, values)]
 
     def get(self, draft_id: str) -> FactDraft:
         """One draft. Raises `Refusal` `unknown_draft`."""

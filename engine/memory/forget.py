@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from sqlmodel import Session, select
+from sqlmodel import Session
 
 from engine.events import MemoryForgotten
 from engine.files import write_atomic
@@ -29,7 +29,7 @@ from engine.model.text import plain
 from engine.storage import erasing
 from engine.storage.database import Database, Transaction
 from engine.storage.erasing import MIN_WORDS, SearchTerms, json_contains, remove_from_json, search_terms_of
-from engine.storage.rows import driver_of
+from engine.storage.rows import driver_of, load_all
 from engine.storage.state import Intent, begin_intent, finish_intent_now, unfinished_intents
 
 log = logging.getLogger(__name__)
@@ -158,9 +158,8 @@ class Forgetting:
             counts = [(name, number) for name, number in erased if number]
 
             def empty_intent(tx: Transaction) -> None:
-                for row in tx.session.exec(select(Intent).where(Intent.id == intent)):
+                for row in load_all(tx.session, Intent, "WHERE id = :id", {"id": intent}):
                     row.payload = {"phase": "scrub"}
-                    tx.session.add(row)
                 tx.record(MemoryForgotten(places=sum(number for _, number in counts)))
 
             self._database.write(empty_intent)
@@ -206,14 +205,12 @@ class ErasableRows:
             rows = self._select_matching(tx.session, terms)
             for row in rows:
                 row.forget()
-                tx.session.add(row)
             return len(rows)
 
         return self._database.write(empty_rows)
 
     def _select_matching(self, session: Session, terms: SearchTerms) -> list[CaptureRow | DraftRow]:
-        rows: Iterable[CaptureRow | DraftRow] = session.exec(select(self._table))
-        return [row for row in rows if any(map(terms.match, row.texts))]
+        return [row for row in load_all(session, self._table, "") if any(map(terms.match, row.texts))]
 
 
 class DatabaseRows:

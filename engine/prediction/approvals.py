@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from sqlmodel import Session, col, select
+from sqlmodel import Session
 
 from engine.config.sections import AUTO
 from engine.events import PredictionReassigned
@@ -51,7 +51,7 @@ from engine.prediction.tasks import HEARTBEAT_ORDER, TaskRow
 from engine.prediction.templates.offers import make_default_parameters
 from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Transaction
-from engine.storage.rows import load
+from engine.storage.rows import load, read_all
 
 STATUS_TIMEOUT_S = 5.0
 """Maximum time for reading whether anything changed since a review."""
@@ -211,7 +211,7 @@ class Approvals:
         now = self._store.clock.now()
         permits = {permit.prediction_id: permit for permit in unconsumed if permit.expires_at > now}
         with self._database.read() as session:
-            approved = session.exec(select(CardRow).where(col(CardRow.status) == Status.APPROVED)).all()
+            approved = read_all(session, CardRow, "WHERE status = :status", {"status": Status.APPROVED})
         return [
             self._recover_card(row, permits.get(row.id), resume=resume)
             for row in approved

@@ -8,8 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-import sqlalchemy
-from sqlmodel import Field, Session, col, func
+from sqlmodel import Field, Session
 
 from engine.events import PredictionCreated
 from engine.execution.runners.flows import describe_changes, gives_change_set, name_work
@@ -40,7 +39,6 @@ from engine.storage.rows import (
     load,
     load_all,
     read_all,
-    select_all,
     value_of,
 )
 
@@ -365,9 +363,7 @@ def load_card(session: Session, card_id: str) -> CardRow:
     return row
 
 
-_PENDING = (
-    select_all(CardRow).where(col(CardRow.status) == Status.PENDING).order_by(col(CardRow.created_at), col(CardRow.id))
-)
+_PENDING = f"WHERE status = '{Status.PENDING}' ORDER BY created_at, id"
 
 
 def load_pending(session: Session) -> list[CardRow]:
@@ -382,33 +378,28 @@ def load_pending_cards(session: Session) -> list[Card]:
 
 def find_pending_id(session: Session, row: CardRow) -> str:
     """The id of a pending card about the same subject, "" for none."""
-    workspace, kind, subject = row.about
-    query = sqlalchemy.select(col(CardRow.id)).where(
-        col(CardRow.workspace) == workspace,
-        col(CardRow.kind) == kind,
-        col(CardRow.subject) == subject,
-        col(CardRow.status) == Status.PENDING,
-    )
-    return session.execute(query).scalar() or ""
+    query = """
+        SELECT id FROM predictions
+        WHERE workspace = :workspace AND kind = :kind AND subject = :subject AND status = :status
+    """
+    values = {"workspace": row.workspace, "kind": row.kind, "subject": row.subject, "status": Status.PENDING}
+    return ask(session, query, values).scalar() or ""
 
 
 def load_own_session_ids(session: Session, workspace: str, since: datetime) -> set[str]:
     """Ids of sessions in the workspace from the operator's own prompts, approved since."""
-    query = sqlalchemy.select(col(CardRow.session_id)).where(
-        col(CardRow.workspace) == workspace,
-        col(CardRow.source) == Source.OPERATOR,
-        col(CardRow.confirmed_at) >= since,
-    )
-    return {str(session_id) for session_id in session.execute(query).scalars() if session_id}
-
-
-_LAST_TRIGGERED = (
-    sqlalchemy.select(col(CardRow.target_channel), func.max(col(CardRow.confirmed_at)))
-    .where(col(CardRow.confirmed_at).is_not(None))
-    .group_by(col(CardRow.target_channel))
-)
+    query = """
+        SELECT session_id FROM predictions
+        WHERE workspace = :workspace AND source = :source AND confirmed_at >= :since AND session_id <> ''
+    """
+    values = {"workspace": workspace, "source": Source.OPERATOR, "since": since}
+    return {id for (id,) in ask(session, query, values)}
 
 
 def load_last_trigger_times(session: Session) -> dict[str, datetime]:
     """When each channel was last triggered."""
-    return {channel: at for channel, at in ask(session, _LAST_TRIGGERED) if at is not None}
+    query = """
+        SELECT target_channel, max(confirmed_at) FROM predictions
+        WHERE confirmed_at IS NOT NULL GROUP BY target_channel
+    """
+    return {channel: datetime.fromisoformat(at) for channel, at in ask(session, query)}

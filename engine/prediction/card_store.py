@@ -7,9 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import bindparam, exists
-from sqlmodel import col, select
-
 from engine.clock import Clock, add_active_time
 from engine.config import SettingsSource, WorkspaceAutonomy
 from engine.events import (
@@ -23,7 +20,7 @@ from engine.events import (
     PredictionSnoozed,
 )
 from engine.git.repository import find_workspace_refusal
-from engine.learning.decisions.decisions import Decision, Decisions
+from engine.learning.decisions.decisions import Decisions
 from engine.model import (
     ENGINE_CLOSED,
     Card,
@@ -62,7 +59,7 @@ from engine.prediction.stack import find_displaced_ids
 from engine.safety.safety import Safety
 from engine.storage.database import Database, Transaction
 from engine.storage.ledger import Ledger, LedgerCursor, LedgerEntry
-from engine.storage.rows import UtcDateTime, load, load_all, select_all
+from engine.storage.rows import load, load_all, read_all
 
 LIFETIME = timedelta(hours=24)
 """Time after which a card expires, not counting quiet hours (SPEC 2.7)."""
@@ -83,16 +80,11 @@ read."""
 NOT_NOW = 0.5
 """Weight of the dismissal reason "not now"; other dismissals weigh 1."""
 
-_KEPT_RESULTS = select_all(CardRow).where(
-    col(CardRow.status) == Status.EXECUTED,
-    col(CardRow.decided_by) == DecidedBy.AUTONOMY,
-    col(CardRow.outcome) == Outcome.SUCCEEDED,
-    col(CardRow.undo_requested_at).is_(None),
-    col(CardRow.shown_at) > col(CardRow.executed_at),
-    col(CardRow.executed_at) > bindparam("since", type_=UtcDateTime()),
-    col(CardRow.executed_at) <= bindparam("until", type_=UtcDateTime()),
-    ~exists().where(col(Decision.prediction_id) == col(CardRow.id), col(Decision.taken_back_at).is_(None)),
-)
+_KEPT_RESULTS = f"""
+    WHERE status = '{Status.EXECUTED}' AND decided_by = '{DecidedBy.AUTONOMY}' AND outcome = '{Outcome.SUCCEEDED}'
+    AND undo_requested_at IS NULL AND shown_at > executed_at AND executed_at > :since AND executed_at <= :until
+    AND NOT EXISTS (SELECT 1 FROM decisions WHERE prediction_id = predictions.id AND taken_back_at IS NULL)
+"""
 """Selects the cards that `credit_kept` credits."""
 
 
@@ -385,11 +377,11 @@ class CardStore:
             if not is_landing and (entry.payload.get("continued_in") or entry.payload.get("left")):
                 continue  # another session continues it, or other parts of it are still landed
             session_id = entry.payload["session_id"]
-            row = tx.session.exec(select(CardRow).where(col(CardRow.session_id) == session_id)).first()
-            if row is not None and is_landing:
-                self._restore_approval(tx, row, entry.at)
-            elif row is not None:
-                self.retract_approval(tx, row, SIGNAL_OF_EVENT[entry.kind], entry.at)
+            for row in load_all(tx.session, CardRow, "WHERE session_id = :id LIMIT 1", {"id": session_id}):
+                if is_landing:
+                    self._restore_approval(tx, row, entry.at)
+                else:
+                    self.retract_approval(tx, row, SIGNAL_OF_EVENT[entry.kind], entry.at)
 
     def _restore_approval(self, tx: Transaction, row: CardRow, at: datetime) -> None:
         """Restore the approval of a card whose result the operator undid and landed again."""
@@ -406,7 +398,7 @@ class CardStore:
         now = self.clock.now()
         span = {"since": now - MAX_KEPT_AGE, "until": now - KEPT_AFTER}
         with self.database.read() as session:
-            if not load_all(session, CardRow, _KEPT_RESULTS, span):
+            if not read_all(session, CardRow, _KEPT_RESULTS, span):
                 return 0
 
         def record_kept(tx: Transaction) -> int:

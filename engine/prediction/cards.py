@@ -13,8 +13,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlmodel import col, desc, select
-
 from engine.config.sections import ACP_PREFIX
 from engine.execution.runners.flow_runner import find_missing_file, find_named_flow, find_similar_flow
 from engine.execution.runners.flows import gives_change_set
@@ -53,7 +51,7 @@ from engine.prediction.routing import Route, Router
 from engine.prediction.stack import MAX_SUGGESTED, find_ids_without_place, sort_cards
 from engine.prediction.twin import ConfidenceEstimate, EmbeddedTwin
 from engine.storage.database import Transaction
-from engine.storage.rows import find_ids_with_prefix, load
+from engine.storage.rows import find_ids_with_prefix, load, read_all
 
 DEFAULT_SNOOZE, MAX_SNOOZE = timedelta(hours=2), timedelta(days=30)
 """Default and maximum length of a snooze."""
@@ -140,18 +138,18 @@ class Cards:
     def list_recent(self, limit: int = 50, *, workspaces: Sequence[str] = (), channel: str | None = None) -> list[Card]:
         """Cards of any status, newest first: of these workspaces, or of all if none is named, and of `channel` if that
         is given."""
-        query = select(CardRow).order_by(desc(col(CardRow.created_at)), desc(col(CardRow.id))).limit(limit)
-        if workspaces:
-            query = query.where(col(CardRow.workspace).in_(workspaces))
-        if channel is not None:
-            query = query.where(CardRow.target_channel == channel)
+        clauses = """
+            WHERE (:workspaces = '[]' OR workspace IN (SELECT value FROM json_each(:workspaces)))
+            AND target_channel = ifnull(:channel, target_channel) ORDER BY created_at DESC, id DESC LIMIT :limit
+        """
+        values = {"workspaces": tuple(workspaces), "channel": channel, "limit": limit}
         with self._database.read() as session:
-            return [make_card_of_row(row) for row in session.exec(query)]
+            return [make_card_of_row(row) for row in read_all(session, CardRow, clauses, values)]
 
     def find_ids_with_prefix(self, prefix: str) -> list[str]:
         """Ids of cards of any age with this prefix; see `engine.storage.rows`."""
         with self._database.read() as session:
-            return find_ids_with_prefix(session, col(CardRow.id), prefix)
+            return find_ids_with_prefix(session, CardRow, prefix)
 
     def find_correction(self, card_id: str) -> tuple[str, str] | None:
         """See `CardRow.correction`. Raises `Refusal` `unknown_card`."""

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from pathlib import PurePath
 
-import sqlalchemy
-from sqlmodel import Field, Session, col, update
+from sqlmodel import Field, Session
 
 from engine.events import MuteLifted
 from engine.frozen import frozen
@@ -22,7 +21,7 @@ from engine.model.base import hex_hash
 from engine.prediction.card_rows import CardRow
 from engine.prediction.kinds import kind_title
 from engine.storage.database import Transaction
-from engine.storage.rows import Row, ask, load
+from engine.storage.rows import Row, ask, load, shallow_dict
 
 FIRST_MUTE = timedelta(days=7)
 """How long the first dismissal mutes a subject; each further one doubles the time."""
@@ -69,21 +68,12 @@ class Dismissal:
     tier: int = 1
 
 
-_COUNTING = sqlalchemy.select(
-    col(DismissalRow.prediction_id),
-    col(DismissalRow.workspace),
-    col(DismissalRow.kind),
-    col(DismissalRow.subject),
-    col(DismissalRow.dismissed_at),
-    col(DismissalRow.reason),
-    col(DismissalRow.subject_lifted_at).is_(None),
-    col(DismissalRow.kind_lifted_at).is_(None),
-    col(CardRow.prompt),
-    col(CardRow.tier),
-).where(
-    col(CardRow.id) == col(DismissalRow.prediction_id),
-    col(DismissalRow.subject_lifted_at).is_(None) | col(DismissalRow.kind_lifted_at).is_(None),
-)
+_COUNTING = """
+    SELECT prediction_id, dismissals.workspace, dismissals.kind, dismissals.subject, dismissed_at, reason,
+           subject_lifted_at IS NULL, kind_lifted_at IS NULL, prompt, tier
+    FROM dismissals JOIN predictions ON predictions.id = prediction_id
+    WHERE subject_lifted_at IS NULL OR kind_lifted_at IS NULL
+"""
 """Selects the fields of `Dismissal` for all dismissals that count for their subject or their kind."""
 
 
@@ -162,7 +152,11 @@ class MuteIndex:
 
 def read_mutes(session: Session, now: datetime) -> list[Mute]:
     """The mutes at `now`, newest first."""
-    return find_active_mutes((Dismissal(*row) for row in ask(session, _COUNTING)), now)
+    dismissals = (
+        Dismissal(card, workspace, kind, subject, datetime.fromisoformat(at), *others)
+        for card, workspace, kind, subject, at, *others in ask(session, _COUNTING)
+    )
+    return find_active_mutes(dismissals, now)
 
 
 def read_mute_index(session: Session, now: datetime) -> MuteIndex:
@@ -192,13 +186,12 @@ def remove_dismissal(tx: Transaction, card_id: str) -> None:
 def restart_dismissal_count(tx: Transaction, workspace: str, kind: str) -> None:
     """Stop counting earlier dismissals of this kind in the workspace, because a card of the kind was approved there.
     Dismissals with a reason in `NEVER` still count."""
-    tx.session.exec(
-        update(DismissalRow)
-        .where(col(DismissalRow.workspace) == workspace, col(DismissalRow.kind) == kind)
-        .where(col(DismissalRow.kind_lifted_at).is_(None))
-        .where(col(DismissalRow.reason).is_(None) | col(DismissalRow.reason).not_in(NEVER))
-        .values(kind_lifted_at=tx.now)
-    )
+    statement = """
+        UPDATE dismissals SET kind_lifted_at = :now
+        WHERE workspace = :workspace AND kind = :kind AND kind_lifted_at IS NULL
+        AND (reason IS NULL OR reason NOT IN (SELECT value FROM json_each(:never)))
+    """
+    ask(tx.session, statement, {"now": tx.now, "workspace": workspace, "kind": kind, "never": NEVER})
 
 
 def end_mute(tx: Transaction, mute_id: str) -> Mute:
@@ -207,16 +200,13 @@ def end_mute(tx: Transaction, mute_id: str) -> Mute:
     mute = next((mute for mute in read_mutes(tx.session, tx.now) if mute.id == mute_id), None)
     if mute is None:
         raise Refusal("unknown_mute", f"nothing is muted as {mute_id}", "clawpy muted lists what is")
-    name = "subject_lifted_at" if mute.subject else "kind_lifted_at"
-    query = update(DismissalRow).where(col(DismissalRow.kind) == mute.kind)
-    if mute.workspace:
-        query = query.where(col(DismissalRow.workspace) == mute.workspace)
     if mute.subject:
-        query = query.where(col(DismissalRow.subject) == mute.subject)
+        change = "subject_lifted_at = :now WHERE workspace = :workspace AND subject = :subject"
     elif mute.workspace:
-        query = query.where(col(DismissalRow.reason).is_distinct_from(DismissReason.NEVER_ANYWHERE))
+        change = "kind_lifted_at = :now WHERE workspace = :workspace AND reason IS NOT :everywhere"
     else:
-        query = query.where(col(DismissalRow.reason) == DismissReason.NEVER_ANYWHERE)
-    tx.session.exec(query.values({name: tx.now}))
+        change = "kind_lifted_at = :now WHERE reason = :everywhere"
+    values = shallow_dict(mute) | {"now": tx.now, "everywhere": DismissReason.NEVER_ANYWHERE}
+    ask(tx.session, f"UPDATE dismissals SET {change} AND kind = :kind", values)
     tx.record(MuteLifted(subject=mute.id, workspace=mute.workspace, card_kind=mute.kind, title=kind_title(mute.kind)))
     return mute

@@ -25,16 +25,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
 
-import sqlalchemy
-from sqlmodel import col
-
 from engine.clock import Clock
 from engine.config import Settings, SettingsSource
 from engine.frozen import frozen
 from engine.memory.embedding import NoEmbedder
 from engine.model import AgentView, Outcome, PartOfDay, Randomness, Refusal, Source, part_of_day
 from engine.model.text import plain
-from engine.prediction.card_rows import CardRow
 from engine.storage.database import Database
 from engine.storage.rows import ask
 
@@ -82,19 +78,11 @@ WORD_DIMENSIONS = 512
 WORD_WEIGHT = 0.7
 """Weight of the vector of words relative to that of meaning."""
 
-_SELECT_ACCEPTED = (
-    sqlalchemy.select(
-        col(CardRow.prompt), col(CardRow.target_channel), col(CardRow.target_agent), col(CardRow.embedding)
-    )
-    .where(
-        col(CardRow.source) == Source.OPERATOR,
-        col(CardRow.outcome) == Outcome.SUCCEEDED,
-        col(CardRow.discarded_at).is_(None),
-        col(CardRow.embedding) != b"",
-    )
-    .order_by(col(CardRow.closed_at).desc())
-    .limit(MAX_PAST_PROMPTS)
-)
+_SELECT_ACCEPTED = f"""
+    SELECT prompt, target_channel, target_agent, meaning FROM predictions
+    WHERE source = '{Source.OPERATOR}' AND outcome = '{Outcome.SUCCEEDED}' AND discarded_at IS NULL AND meaning <> x''
+    ORDER BY closed_at DESC LIMIT {MAX_PAST_PROMPTS}
+"""
 """Selects the operator's own prompts whose results were accepted."""
 
 

@@ -13,9 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime, timedelta
 
-import sqlalchemy
-from sqlalchemy import bindparam, or_
-from sqlmodel import Session, col
+from sqlmodel import Session
 
 from engine.config.sections import FLOW
 from engine.frozen import frozen
@@ -53,7 +51,7 @@ from engine.prediction.routing import Router
 from engine.prediction.stack import Room, find_exclusive_group, rank_cards
 from engine.prediction.twin import EmbeddedTwin, find_band
 from engine.safety.gate import MIN_APPROVAL_BOUND
-from engine.storage.rows import UtcDateTime, ask, select_each
+from engine.storage.rows import read_all
 
 # -- pending cards
 
@@ -184,52 +182,31 @@ def _collect_reasons(reasoned: Card | Proposal) -> tuple[str, datetime | None, l
 # -- proposals
 
 MAX_COOL_DOWN = timedelta(days=7)
-"""Maximum time of `EarlierCard.is_cooling_down`."""
+"""Maximum time of `is_cooling_down`."""
 
 
-@frozen
-class EarlierCard:
-    """A card whose evidence is proposed again. `closed_at` is None while it is pending or its work runs."""
+def is_cooling_down(card: CardRow, now: datetime) -> bool:
+    """Whether it is too early to make another card with the same evidence as this card.
 
-    fingerprint: str
-    kind: str
-    status: Status
-    outcome: Outcome | None
-    closed_at: datetime | None
-    shown_at: datetime | None
-    undone_at: datetime | None
-
-    def is_cooling_down(self, now: datetime) -> bool:
-        """Whether it is too early to make another card with the same evidence as this card.
-
-        That is so for 7 days after work that succeeded or was undone, since the same evidence would propose it again;
-        for a day after work that ended in any other way; and for a day after a card that was shown and expired. A card
-        that was never shown has no cool-down, and neither has a kind that comes back until its reason is gone. Pending
-        cards are compared by subject elsewhere, and mutes (`dismissals`) follow from dismissed ones.
-        """
-        if self.closed_at is None:
-            return self.status is not Status.PENDING
-        days = 0
-        if self.status is Status.EXECUTED:
-            days = 7 if self.undone_at or self.outcome is Outcome.SUCCEEDED else 1
-        elif self.status is Status.EXPIRED and self.outcome is not Outcome.WITHDRAWN and self.shown_at:
-            days = 1
-        return now < self.closed_at + timedelta(days=days) and not get_kind(self.kind).comes_back
+    That is so for 7 days after work that succeeded or was undone, since the same evidence would propose it again; for a
+    day after work that ended in any other way; and for a day after a card that was shown and expired. A card that was
+    never shown has no cool-down, and neither has a kind that comes back until its reason is gone. Pending cards are
+    compared by subject elsewhere, and mutes (`dismissals`) follow from dismissed ones.
+    """
+    if card.closed_at is None:
+        return card.status is not Status.PENDING
+    days = 0
+    if card.status is Status.EXECUTED:
+        days = 7 if card.undo_requested_at or card.outcome is Outcome.SUCCEEDED else 1
+    elif card.status is Status.EXPIRED and card.outcome is not Outcome.WITHDRAWN and card.shown_at:
+        days = 1
+    return now < card.closed_at + timedelta(days=days) and not get_kind(card.kind).comes_back
 
 
-_SAME_EVIDENCE = sqlalchemy.select(
-    col(CardRow.fingerprint),
-    col(CardRow.kind),
-    col(CardRow.status),
-    col(CardRow.outcome),
-    col(CardRow.closed_at),
-    col(CardRow.shown_at),
-    col(CardRow.undo_requested_at),
-).where(
-    col(CardRow.fingerprint).in_(select_each("fingerprints")),
-    or_(col(CardRow.closed_at).is_(None), col(CardRow.closed_at) >= bindparam("since", type_=UtcDateTime())),
-)
-"""Selects the fields of an `EarlierCard`, of the cards that may cool down."""
+_SAME_EVIDENCE = """
+    WHERE fingerprint IN (SELECT value FROM json_each(:fingerprints)) AND (closed_at IS NULL OR closed_at >= :since)
+"""
+"""Selects the cards that may cool down."""
 
 
 def adjust_tier(tier: Tier, approved: int, decided: int) -> tuple[Tier, str]:
@@ -344,10 +321,9 @@ class CardSelector:
         """The fingerprints of the candidates that cannot become cards now (SPEC 2.9). Their subject or kind is muted,
         one of `pending_cards` is about the subject, or work on the same evidence is running or cools down."""
         pending, mutes = {card.about for card in pending_cards}, read_mute_index(session, now)
-        fingerprints = sorted({candidate.fingerprint for candidate in candidates})
-        values = {"fingerprints": json.dumps(fingerprints), "since": now - MAX_COOL_DOWN}
-        earlier_cards = [EarlierCard(*row) for row in ask(session, _SAME_EVIDENCE, values)]
-        return {card.fingerprint for card in earlier_cards if card.is_cooling_down(now)} | {
+        values = {"fingerprints": {candidate.fingerprint for candidate in candidates}, "since": now - MAX_COOL_DOWN}
+        earlier_cards = read_all(session, CardRow, _SAME_EVIDENCE, values)
+        return {card.fingerprint for card in earlier_cards if is_cooling_down(card, now)} | {
             candidate.fingerprint
             for candidate in candidates
             if candidate.about in pending or mutes.covers(*candidate.about, tier=candidate.tier)

@@ -13,9 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sqlalchemy import String, bindparam, cast
-from sqlmodel import Field, Session, col, desc, func, select
-from sqlmodel.sql.expression import SelectOfScalar
+from sqlmodel import Field, Session
 
 from engine.events import TaskAdded, TaskChanged
 from engine.model import Randomness, Refusal, Result, SessionView, Status, Task, TaskState, sanitise
@@ -24,14 +22,7 @@ from engine.model.text import remove_code_and_comments
 from engine.prediction.card_rows import CardRow
 from engine.storage import state
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import (
-    Row,
-    find_by_prefix,
-    load,
-    load_all,
-    select_all,
-    value_of,
-)
+from engine.storage.rows import Row, ask, find_by_prefix, load, load_all, read_all, value_of
 
 _LINE = re.compile(r" {0,3}(?![ \t])(?:[-*+] \[(?P<mark>.)\] )?(?P<words>.*)")
 """Matches a line that is not indented as code. It has a `mark` if it is a list item with a check box."""
@@ -85,17 +76,12 @@ class TaskRow(Row, table=True):
     """The ids of the tasks that must be done before this one. They are older, so there are no circles."""
 
 
-_RUNNING_IN = select_all(TaskRow).where(
-    col(TaskRow.session_id) == bindparam("session"), col(TaskRow.state) == TaskState.RUNNING
-)
-_OF_HEARTBEATS = select_all(TaskRow).where(
-    col(TaskRow.source).in_((HEARTBEAT, HEARTBEAT_ORDER)),
-    (col(TaskRow.state) == TaskState.OPEN) | (col(TaskRow.note) == ITEM_REMOVED),
-)
-_COUNT_OFFERS = select(func.count()).where(
-    col(CardRow.task_id) == bindparam("task"), col(CardRow.status).in_((Status.PENDING, Status.APPROVED))
-)
-_FILE_TASKS = select(TaskRow).where(col(TaskRow.source) == FILE)
+_OF_HEARTBEATS = f"""
+    WHERE source IN ('{HEARTBEAT}', '{HEARTBEAT_ORDER}') AND (state = '{TaskState.OPEN}' OR note = '{ITEM_REMOVED}')
+"""
+_OFFERS = f"SELECT 1 FROM predictions WHERE task_id = :task AND status IN ('{Status.PENDING}', '{Status.APPROVED}')"
+_FILE_TASKS = f"WHERE source = '{FILE}'"
+_NEEDING = """WHERE instr(needs, '"' || :task || '"')"""
 
 FileTask = tuple[str, str]
 """The workspace and the title of a task in a file."""
@@ -110,13 +96,12 @@ class TaskBoard:
 
     def list(self, *, workspace: str | None = None, state: str | None = None, limit: int = 100) -> list[Task]:
         """The tasks, the one changed last first. A task without a workspace belongs to every workspace."""
-        query = select(TaskRow).order_by(desc(col(TaskRow.updated_at)), desc(col(TaskRow.id))).limit(limit)
-        if workspace is not None:
-            query = query.where(col(TaskRow.workspace).in_((workspace, "")))
-        if state is not None:
-            query = query.where(col(TaskRow.state) == state)
+        limits = {"workspace IN (:workspace, '')": workspace, "state = :state": state}
+        condition = " AND ".join(limit for limit, value in limits.items() if value is not None) or "TRUE"
+        clauses = f"WHERE {condition} ORDER BY updated_at DESC, id DESC LIMIT :limit"
+        values = {"workspace": workspace, "state": state, "limit": limit}
         with self._database.read() as session:
-            return _make_tasks(session, list(session.exec(query)))
+            return _make_tasks(session, read_all(session, TaskRow, clauses, values))
 
     def get(self, task_id: str) -> Task:
         """The task with this id, or with an id that begins so. Raises `Refusal` `unknown_task`, `ambiguous_id`."""
@@ -127,7 +112,7 @@ class TaskBoard:
     def list_needing(self, task_id: str) -> Sequence[Task]:
         """The tasks that need this one done first."""
         with self._database.read() as session:
-            return _make_tasks(session, list(session.exec(_select_needing(task_id))))
+            return _make_tasks(session, read_all(session, TaskRow, _NEEDING, {"task": task_id}))
 
     def add(self, title: str, *, channel: str = "", workspace: str = "", needs: Sequence[str] = ()) -> Task:
         """Add an open task of the operator; the tasks `needs` (ids or prefixes) must be done first.
@@ -156,7 +141,7 @@ class TaskBoard:
     def has_heartbeat_tasks(self) -> bool:
         """Whether a heartbeat made tasks that are open, or done because their items are gone."""
         with self._database.read() as session:
-            return bool(load_all(session, TaskRow, _OF_HEARTBEATS))
+            return bool(read_all(session, TaskRow, _OF_HEARTBEATS))
 
     def update_from_heartbeats(self, tx: Transaction, items: Mapping[str, bool], *, all_read: bool) -> None:
         """Update the tasks of heartbeats from the present pages.
@@ -185,7 +170,7 @@ class TaskBoard:
         present = set(in_files)
         with self._database.read() as session:
             before = state.get(session, LAST_FILE_TASKS)
-            stored = {(row.workspace, row.title): row.state for row in session.exec(_FILE_TASKS)}
+            stored = {(row.workspace, row.title): row.state for row in read_all(session, TaskRow, _FILE_TASKS)}
         new = [task for task in in_files if task not in stored]
         # A task that was done on the board stays done while the files do not change.
         last = present if before is None else {(workspace, title) for workspace, title in before}
@@ -195,7 +180,7 @@ class TaskBoard:
         after = [list(task) for task in sorted(in_files)]
 
         def apply(tx: Transaction) -> None:
-            for row in tx.session.exec(_FILE_TASKS):
+            for row in load_all(tx.session, TaskRow, _FILE_TASKS):
                 if new_state := states.get((row.workspace, row.title)):
                     self._change(tx, row, new_state, "")
             for workspace, title in new:
@@ -212,9 +197,9 @@ class TaskBoard:
         if row is None or row.state not in (TaskState.OPEN, TaskState.RUNNING):
             return True
         was_tried = row.state == TaskState.OPEN and row.session_id is not None
-        if not was_tried or tx.session.execute(_COUNT_OFFERS, {"task": task_id}).scalar():
+        if not was_tried or ask(tx.session, _OFFERS, {"task": task_id}):
             return False
-        if any(needing.state == TaskState.OPEN for needing in tx.session.exec(_select_needing(task_id))):
+        if read_all(tx.session, TaskRow, f"{_NEEDING} AND state = :open", {"task": task_id, "open": TaskState.OPEN}):
             return False  # they would wait for a task that nothing does any more
         self._change(tx, row, TaskState.FAILED, row.note)
         return True
@@ -257,7 +242,8 @@ class TaskBoard:
     def session_ended(self, tx: Transaction, view: SessionView) -> None:
         """Observer of sessions: the task is done if the session succeeded. A check that found a problem does not finish
         its task, because other tasks may need it. A task that no session made stays open until it succeeds."""
-        running = load_all(tx.session, TaskRow, _RUNNING_IN, {"session": view.id})
+        clauses = "WHERE session_id = :session AND state = :state"
+        running = load_all(tx.session, TaskRow, clauses, {"session": view.id, "state": TaskState.RUNNING})
         if not running:
             return  # it ended before it started
         row = running[0]
@@ -290,11 +276,6 @@ class TaskBoard:
         tx.record(TaskChanged(subject=row.id, workspace=row.workspace, state=state))
 
 
-def _select_needing(task_id: str) -> SelectOfScalar[TaskRow]:
-    """Select the tasks that need this one done first."""
-    return select(TaskRow).where(cast(col(TaskRow.needs), String).contains(f'"{task_id}"', autoescape=True))
-
-
 def name_workspaces(watched: Sequence[str], checked_before: Iterable[str] = ()) -> dict[str, str]:
     """The workspaces by the names of their folders: those that this engine watches, and those that were checked before,
     the last one of a name. Without the latter, a task would move to another workspace while its own is not watched. ""
@@ -324,10 +305,8 @@ def _shorten(text: str) -> str:
 def _make_tasks(session: Session, rows: Sequence[TaskRow]) -> list[Task]:
     """The tasks of these rows, each with the tasks that it waits for."""
     needed = {need for row in rows for need in row.needs}
-    undone: set[str] = set()
-    if needed:
-        query = select(TaskRow.id).where(col(TaskRow.id).in_(needed), col(TaskRow.state) != TaskState.DONE)
-        undone = set(session.exec(query))
+    query = "SELECT id FROM tasks WHERE id IN (SELECT value FROM json_each(:needed)) AND state <> :done"
+    undone = {id for (id,) in ask(session, query, {"needed": needed, "done": TaskState.DONE})} if needed else set()
     return [
         value_of(row, Task, needs=tuple(row.needs), waits_for=tuple(need for need in row.needs if need in undone))
         for row in rows

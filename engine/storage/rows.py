@@ -1,52 +1,35 @@
 """Rows of tables: the types of their columns, and a shorter way than the ORM's to read and write them.
 
-To build a `select`, and to make objects of its result, takes longer than SQLite needs to answer it. A statement that is
-executed often is therefore a constant of its module, and one of these functions executes it:
+    ask(session, "SELECT id FROM tasks")                                          # tuples
+    load_all(session, TaskRow, "WHERE state = :state", {"state": "open"})         # objects; changes are written
+    read_all(session, TaskRow, "WHERE state = :state", {"state": "open"})         # objects that are only read
+    load(session, TaskRow, "task_1")                                              # one object, by its key
+    insert(session, TaskRow(...))                                                 # write a new row at once
 
-    _OPEN = select_all(TaskRow).where(col(TaskRow.state) == bindparam("state"))
-
-    ask(session, "SELECT id FROM tasks")                    # tuples, of plain SQL or of a `select`
-    load_all(session, TaskRow, _OPEN, {"state": "open"})    # objects; what is changed in them is written
-    read_all(session, TaskRow, _OPEN, {"state": "open"})    # objects that are only read
-    load(session, TaskRow, "task_1")                        # one object, by its key
-    insert(session, TaskRow(...))                           # write a new row at once
-
-All of them use SQLite's own connection, in the transaction of the session, so that they can be mixed with the ORM. A
-`select` is compiled to SQL once. What is executed seldom uses the ORM: `session.exec(select(...))`, `session.add`.
+To build a `select`, and to make objects of its result, takes longer than SQLite needs to answer it. So statements are
+SQL, for SQLite's own connection, in the transaction of the session. They can be mixed with the ORM. A statement that
+is written in two places is a constant of its module.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import Enum
-from functools import cache, lru_cache
+from functools import cache
 from types import NoneType
-from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 
 import sqlalchemy
-from sqlalchemy import (
-    JSON,
-    ColumnElement,
-    Dialect,
-    Executable,
-    Integer,
-    Select,
-    String,
-    Table,
-    TypeDecorator,
-    bindparam,
-    func,
-    literal_column,
-    or_,
-)
+from sqlalchemy import JSON, Dialect, Integer, String, Table, TypeDecorator
 from sqlalchemy.dialects.sqlite import pysqlite
 from sqlalchemy.orm import ClassManager, class_mapper, make_transient_to_detached
 from sqlalchemy.orm.util import identity_key
 from sqlalchemy.types import TypeEngine
-from sqlmodel import Field, Session, SQLModel, desc, select
+from sqlmodel import Field, Session, SQLModel
 
 from engine.frozen import frozen
 from engine.model import Refusal, sanitise
@@ -190,8 +173,8 @@ def _find_shared_fields(row: type[Row], kind: Any) -> tuple[str, ...]:
 
 # -- statements
 
-DIALECT = pysqlite.dialect(paramstyle="named")
-"""The dialect in which statements are compiled: with named parameters."""
+DIALECT = pysqlite.dialect()
+"""The dialect whose types convert values."""
 
 DRIVER = "driver"
 """Key in a session's `info`: SQLite's own connection, which is in the session's transaction."""
@@ -208,9 +191,6 @@ def driver_of(session: Session) -> sqlite3.Connection:
         raise sqlite3.ProgrammingError("this transaction was rolled back by an error; nothing more is written")
     return driver
 
-
-MAX_COMPILED = 2_000
-"""Maximum number of statements that are kept compiled: more than there are constants."""
 
 Convert = Callable[[Any], Any]
 """Converts a value of a column between its stored form and that of Python."""
@@ -233,57 +213,22 @@ class Answer(list[tuple[Any, ...]]):
         return self[0][0] if self else None
 
 
-def ask(session: Session, statement: Executable | str, values: Mapping[str, Any] | None = None) -> Answer:
-    """Execute a statement in the session's transaction. Changes of the session's objects are written first.
+def ask(session: Session, statement: str, values: Mapping[str, Any] | None = None) -> Answer:
+    """Execute SQL in the session's transaction. Changes of the session's objects are written first.
 
-    The values of a `select` are converted by the types of its columns. Plain SQL takes and returns what is stored: an
-    instant is text, as `as_stored` makes it.
+    It returns what is stored, such as the text of an instant. An instant among the `values` becomes such a text, and a
+    tuple, a list or a set a JSON array, for `IN (SELECT value FROM json_each(:name))`.
     """
     if not session.info[READ_ONLY]:
         session.flush()
-    if isinstance(statement, str):
-        return Answer(driver_of(session).execute(statement, values or {}))
-    compiled = _compile(statement)
-    parameters = compiled.constants | {name: _to_parameter(value) for name, value in (values or {}).items()}
-    rows = Answer(driver_of(session).execute(compiled.sql, parameters))
-    return Answer(map(compiled.convert_row, rows)) if compiled.conversions else rows
-
-
-@frozen
-class _Compiled:
-    """A `select` as SQLite's driver takes it."""
-
-    sql: str
-    constants: dict[str, Any]
-    """The parameters that have a value in the statement itself, such as the limit."""
-    conversions: Sequence[tuple[int, Convert]]
-    """The columns whose stored values are converted, by their place in a row."""
-
-    def convert_row(self, row: tuple[Any, ...]) -> tuple[Any, ...]:
-        """A row with its values converted."""
-        values = list(row)
-        for place, convert in self.conversions:
-            values[place] = convert(values[place])
-        return tuple(values)
-
-
-@lru_cache(MAX_COMPILED)
-def _compile(statement: Executable) -> _Compiled:
-    """Compile a `select`, with the values that it contains itself."""
-    assert isinstance(statement, Select)
-    # Give the `bindparam`s that wait for a value None: SQLAlchemy refuses to expand a statement without them.
-    with_values = statement.params(statement.compile(dialect=DIALECT).params)
-    expanded = with_values.compile(dialect=DIALECT).construct_expanded_state()
-    types = [column.type.dialect_impl(DIALECT) for column in statement.selected_columns]
-    return _Compiled(
-        expanded.statement,
-        {name: _to_parameter(value) for name, value in expanded.parameters.items()},
-        [(place, convert) for place, type in enumerate(types) if (convert := type.result_processor(DIALECT, None))],
-    )
+    parameters = {name: _to_parameter(value) for name, value in (values or {}).items()}
+    return Answer(driver_of(session).execute(statement, parameters))
 
 
 def _to_parameter(value: Any) -> Any:
-    return as_stored(value) if isinstance(value, datetime) else value
+    if isinstance(value, datetime):
+        return as_stored(value)
+    return json.dumps(list(value)) if isinstance(value, tuple | list | set | frozenset) else value
 
 
 def insert(session: Session, row: SQLModel) -> None:
@@ -315,26 +260,16 @@ def table_of(model: type[SQLModel]) -> Table:
     return table
 
 
-def select_all(model: type[SQLModel]) -> Select[Any]:
-    """The beginning of a statement for `load_all` and `read_all`: all columns of a table, and no others."""
-    return sqlalchemy.select(*table_of(model).columns)
-
-
-def select_each(name: str) -> Select[Any]:
-    """The values of the parameter `name`, a JSON array, for `column.in_(...)`. So one constant statement serves any
-    number of values; with an expanding parameter its SQL would change with the number."""
-    return sqlalchemy.select(func.json_each(bindparam(name)).table_valued("value").c.value)
-
-
 # -- objects
 
 
 def load_all(
-    session: Session, model: type[AnyRow], statement: Select[Any], values: Mapping[str, Any] | None = None
+    session: Session, model: type[AnyRow], clauses: str, values: Mapping[str, Any] | None = None
 ) -> list[AnyRow]:
-    """The rows that a `select_all(model)` finds, as objects of the session: what is changed in them is written, and a
-    row that the session already has is the same object. A session that only reads gets them as from `read_all`."""
-    rows = read_all(session, model, statement, values)
+    """The rows that `SELECT ... FROM TABLE` with these clauses finds, as objects of the session: what is changed in
+    them is written, and a row that the session already has is the same object. A session that only reads gets them as
+    from `read_all`."""
+    rows = read_all(session, model, clauses, values)
     return rows if session.info[READ_ONLY] else [_attach(session, row) for row in rows]
 
 
@@ -349,35 +284,53 @@ def _attach(session: Session, row: AnyRow) -> AnyRow:
 
 
 def read_all(
-    session: Session, model: type[AnyRow], statement: Select[Any], values: Mapping[str, Any] | None = None
+    session: Session, model: type[AnyRow], clauses: str, values: Mapping[str, Any] | None = None
 ) -> list[AnyRow]:
-    """The rows that a `select_all(model)` finds, only to read: what is changed in them is not written. It takes a third
-    of the time of `load_all` in a session that writes."""
-    return [_make_object(model, row) for row in ask(session, statement, values)]
+    """The rows that `load_all` finds, only to read: what is changed in them is not written. It takes a third of the
+    time of `load_all` in a session that writes."""
+    mapping = _get_mapping(model)
+    return [mapping.make_object(row) for row in ask(session, f"{mapping.selection} {clauses}", values)]
 
 
-def _make_object(model: type[AnyRow], values: tuple[Any, ...]) -> AnyRow:
-    """An object with these values in its columns, without a call of its `__init__`, which would cost most of all."""
-    manager, names = _get_mapping(model)
-    row: AnyRow = manager.new_instance()
-    row.__dict__.update(zip(names, values, strict=True))
-    return row
+@frozen
+class _Mapping(Generic[AnyRow]):
+    """How the objects of a class are read."""
+
+    selection: str
+    """The beginning of a statement, which selects all columns of the table."""
+    manager: ClassManager[AnyRow]
+    names: Sequence[str]
+    conversions: Sequence[tuple[int, Convert]]
+    """The columns whose stored values are converted, by their place in a row."""
+
+    def make_object(self, row: tuple[Any, ...]) -> AnyRow:
+        """An object with these values in its columns, without a call of its `__init__`, which would cost most of
+        all."""
+        values = list(row)
+        for place, convert in self.conversions:
+            values[place] = convert(values[place])
+        instance: AnyRow = self.manager.new_instance()
+        instance.__dict__.update(zip(self.names, values, strict=True))
+        return instance
 
 
 @cache
-def _get_mapping(model: type[AnyRow]) -> tuple[ClassManager[AnyRow], Sequence[str]]:
-    return class_mapper(model).class_manager, [column.key for column in table_of(model).columns]
+def _get_mapping(model: type[AnyRow]) -> _Mapping[AnyRow]:
+    table = table_of(model)
+    names = ", ".join(f'{table.name}."{column.name}"' for column in table.columns)
+    converts = [column.type.dialect_impl(DIALECT).result_processor(DIALECT, None) for column in table.columns]
+    return _Mapping(
+        f"SELECT {names} FROM {table.name}",
+        class_mapper(model).class_manager,
+        [column.key for column in table.columns],
+        [(place, convert) for place, convert in enumerate(converts) if convert],
+    )
 
 
 def load(session: Session, model: type[AnyRow], key: str | int) -> AnyRow | None:
     """The row with this key as from `load_all`, or None. The table must have a key of one column."""
-    return next(iter(load_all(session, model, _select_by_key(model), {"key": key})), None)
-
-
-@cache
-def _select_by_key(model: type[SQLModel]) -> Select[Any]:
-    (key,) = table_of(model).primary_key
-    return select_all(model).where(key == bindparam("key"))
+    (column,) = table_of(model).primary_key
+    return next(iter(load_all(session, model, f"WHERE {column.name} = :key", {"key": key})), None)
 
 
 # -- queries of many tables
@@ -389,33 +342,33 @@ MAX_PREFIX_MATCHES = 20
 def read_newest_rows(session: Session, model: type[AnyRow], limit: int | None, **equal: object) -> list[AnyRow]:
     """Rows with these values in these columns, the newest by `created_at` first; of the same time, the last that was
     stored. A tuple matches each of its values, None matches any. Without a `limit` it returns all."""
-    columns: Any = model
-    query = select(model).order_by(desc(columns.created_at), desc(literal_column("rowid"))).limit(limit)
-    for name, value in equal.items():
-        if value is not None:
-            query = query.where(getattr(columns, name).in_(value if isinstance(value, tuple) else (value,)))
-    return list(session.exec(query))
-
-
-def find_ids_with_prefix(session: Session, column: Any, prefix: str) -> list[str]:
-    """Up to `MAX_PREFIX_MATCHES` ids of this column that begin with `prefix`, with or without their own prefix
-    (`pred_`). Case does not matter."""
-    if not prefix:
-        return []
-    bare = func.substr(column, func.instr(column, "_") + 1)
-    begins: ColumnElement[bool] = or_(
-        column.startswith(prefix, autoescape=True), bare.startswith(prefix, autoescape=True)
+    conditions = (
+        f"{name} IN (SELECT value FROM json_each(:{name}))" if isinstance(value, tuple) else f"{name} = :{name}"
+        for name, value in equal.items()
+        if value is not None
     )
-    return list(session.exec(select(column).where(begins).order_by(column).limit(MAX_PREFIX_MATCHES)))
+    clauses = f"WHERE {' AND '.join(conditions) or 'TRUE'} ORDER BY created_at DESC, rowid DESC LIMIT :limit"
+    return load_all(session, model, clauses, {**equal, "limit": -1 if limit is None else limit})
+
+
+def find_ids_with_prefix(session: Session, model: type[SQLModel], prefix: str) -> list[str]:
+    """Up to `MAX_PREFIX_MATCHES` ids of rows that begin with `prefix`, with or without their own prefix (`pred_`). Case
+    does not matter."""
+    statement = f"""
+        SELECT id FROM {table_of(model).name} WHERE :prefix <> '' AND lower(:prefix) IN
+        (lower(substr(id, 1, length(:prefix))), lower(substr(id, instr(id, '_') + 1, length(:prefix))))
+        ORDER BY id LIMIT :limit
+    """
+    return [id for (id,) in ask(session, statement, {"prefix": prefix, "limit": MAX_PREFIX_MATCHES})]
 
 
 def find_by_prefix(session: Session, model: type[AnyRow], prefix: str, *, noun: str, verb: str) -> AnyRow:
     """The row with the id `prefix`, or else the only one whose id begins so; `verb` lists the ids. Raises `Refusal`:
     `unknown_NOUN`, `ambiguous_id`."""
-    column: Any = model.id  # type: ignore[attr-defined]
-    ids = find_ids_with_prefix(session, column, prefix)
-    if not ids:
+    ids = find_ids_with_prefix(session, model, prefix)
+    row = load(session, model, prefix if prefix in ids else next(iter(ids), ""))
+    if row is None:
         raise Refusal(f"unknown_{noun}", f"there is no {noun} {sanitise(prefix)[:60]}", f"see `{verb}`")
     if len(ids) > 1 and prefix not in ids:
         raise Refusal("ambiguous_id", f"{prefix} begins more than one id", "give more of the id")
-    return session.exec(select(model).where(column == (prefix if prefix in ids else ids[0]))).one()
+    return row

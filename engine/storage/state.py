@@ -11,11 +11,10 @@ import json
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import bindparam
-from sqlmodel import Field, Session, col
+from sqlmodel import Field, Session
 
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, ask, load_all, select_all
+from engine.storage.rows import Row, ask, load_all
 
 _SELECT_VALUE = "SELECT CAST(value AS TEXT) FROM engine_state WHERE key = :key"
 
@@ -77,10 +76,6 @@ class Intent(Row, table=True):
     begun_at: datetime
 
 
-_OF_KIND = select_all(Intent).where(col(Intent.kind) == bindparam("kind")).order_by(col(Intent.id))
-_OF_SUBJECT = _OF_KIND.where(col(Intent.subject) == bindparam("subject"))
-
-
 def begin_intent(transaction: Transaction, kind: str, subject: str, payload: dict[str, Any]) -> int:
     """Write an intent in `transaction`, and return its id. Files may be changed once it is committed."""
     intent = Intent(kind=kind, subject=subject, payload=payload, begun_at=transaction.now)
@@ -100,10 +95,11 @@ def finish_intent_now(database: Database, intent_id: int) -> None:
 
 def read_intents(transaction: Transaction, kind: str, subject: str) -> list[Intent]:
     """The unfinished intents for `subject`. They belong to `transaction`: changes of them are stored."""
-    return load_all(transaction.session, Intent, _OF_SUBJECT, {"kind": kind, "subject": subject})
+    clauses = "WHERE kind = :kind AND subject = :subject ORDER BY id"
+    return load_all(transaction.session, Intent, clauses, {"kind": kind, "subject": subject})
 
 
 def unfinished_intents(database: Database, kind: str) -> list[Intent]:
     """The unfinished intents of a service, oldest first."""
     with database.read() as session:
-        return load_all(session, Intent, _OF_KIND, {"kind": kind})
+        return load_all(session, Intent, "WHERE kind = :kind ORDER BY id", {"kind": kind})

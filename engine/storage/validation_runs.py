@@ -9,9 +9,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any
 
-import sqlalchemy
-from sqlalchemy import bindparam, func
-from sqlmodel import Field, col, desc
+from sqlmodel import Field
 
 from engine.model import ChangeState, CheckResult, SessionView
 from engine.model.base import find_or_none
@@ -19,11 +17,8 @@ from engine.model.sessions import KEPT_DURATIONS
 from engine.storage.database import Database, Transaction
 from engine.storage.rows import (
     Row,
-    UtcDateTime,
-    load_all,
+    ask,
     read_all,
-    select_all,
-    table_of,
     value_of,
 )
 
@@ -74,42 +69,13 @@ class ValidationRun(Row, table=True):
         return value_of(self, CheckResult, failing=tuple(self.failing), durations=durations, counted=counted)
 
 
-_SELECT_LATEST = (
-    select_all(ValidationRun)
-    .where(col(ValidationRun.workspace) == bindparam("workspace"), ~col(ValidationRun.changed))
-    .order_by(desc(col(ValidationRun.id)))
-    .limit(bindparam("limit"))
-)
-_CHANGE_SETS = sqlalchemy.table(
-    "change_sets",
-    *(sqlalchemy.column(name) for name in ("session_id", "state", "landings")),
-    sqlalchemy.column("decided_at", UtcDateTime()),
-)
-_SELECT_LANDED = (
-    # The columns of a run, which ran at the time of the landing. The rows of change sets belong to `engine.execution`,
-    # which builds on this package. The tree is that of the last landing.
-    sqlalchemy.select(
-        *(
-            _CHANGE_SETS.c.decided_at if column.name == "ran_at" else column
-            for column in table_of(ValidationRun).columns
-        )
-    )
-    .join(_CHANGE_SETS, _CHANGE_SETS.c.session_id == col(ValidationRun.session_id))
-    .where(
-        col(ValidationRun.workspace) == bindparam("workspace"),
-        col(ValidationRun.changed),
-        col(ValidationRun.tree) != "",
-        _CHANGE_SETS.c.state == ChangeState.LANDED.value,
-        col(ValidationRun.tree) == func.json_extract(_CHANGE_SETS.c.landings, "$[#-1].plan.tree"),
-    )
-    .order_by(desc(col(ValidationRun.id)))
-    .limit(bindparam("limit"))
-)
-_SELECT_OF_SESSION = (
-    select_all(ValidationRun)
-    .where(col(ValidationRun.session_id) == bindparam("session_id"))
-    .order_by(col(ValidationRun.id))
-)
+_SELECT_LANDED = f"""
+    SELECT run.id, change_set.decided_at
+    FROM validation_runs AS run JOIN change_sets AS change_set USING (session_id)
+    WHERE run.workspace = :workspace AND run.changed AND run.tree <> '' AND change_set.state = '{ChangeState.LANDED}'
+    AND run.tree = json_extract(change_set.landings, '$[#-1].plan.tree') ORDER BY run.id DESC LIMIT :limit
+"""
+"""Selects runs whose changes were landed, each with the time of the landing. The tree is that of the last landing."""
 
 
 _get_counts = attrgetter("tool", "passed", "failed", "errors")
@@ -134,8 +100,13 @@ class ValidationRuns:
         landed as a whole and gave the very files that it saw. It then counts from the time of the landing on."""
         values = {"workspace": workspace, "limit": limit}
         with self._database.read() as session:
-            runs = load_all(session, ValidationRun, _SELECT_LATEST, values)
-            landed = read_all(session, ValidationRun, _SELECT_LANDED, values)
+            own = "WHERE workspace = :workspace AND NOT changed ORDER BY id DESC LIMIT :limit"
+            runs = read_all(session, ValidationRun, own, values)
+            landed_at: dict[int | None, str] = dict(ask(session, _SELECT_LANDED, values))
+            of_ids = "WHERE id IN (SELECT value FROM json_each(:ids))"
+            landed = read_all(session, ValidationRun, of_ids, {"ids": [*landed_at]})
+        for run in landed:
+            run.ran_at = datetime.fromisoformat(landed_at[run.id])
         if landed:
             runs = sorted([*runs, *landed], key=lambda run: (run.ran_at, run.id), reverse=True)
         return runs[:limit]
@@ -153,7 +124,7 @@ class ValidationRuns:
     def of_session(self, session_id: str) -> list[ValidationRun]:
         """The runs of a session, the oldest first."""
         with self._database.read() as session:
-            return load_all(session, ValidationRun, _SELECT_OF_SESSION, {"session_id": session_id})
+            return read_all(session, ValidationRun, "WHERE session_id = :id ORDER BY id", {"id": session_id})
 
 
 # -- what runs say of a test

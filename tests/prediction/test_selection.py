@@ -1,7 +1,6 @@
 """Which proposals are shown at which confidence, which kinds are explored, the tiers that follow the operator's
 decisions, and cool-downs (SPEC 2.5, 2.9, 2.11)."""
 
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -21,7 +20,7 @@ from engine.model import (
     Tier,
 )
 from engine.prediction.card_rows import CardRow, make_row
-from engine.prediction.selection import EXPLORED_AFTER, EXPLORED_BELOW, EarlierCard, adjust_tier, select_rows
+from engine.prediction.selection import EXPLORED_AFTER, EXPLORED_BELOW, adjust_tier, is_cooling_down, select_rows
 from engine.prediction.twin import MIN_DECISIONS, ConfidenceEstimate
 from engine.storage.database import Database
 from tests.conftest import MONDAY_MORNING as NOW
@@ -132,7 +131,10 @@ def test_the_same_evidence_makes_no_card_for_these_days(
 ):
     shown_at, undone_at = NOW if shown else None, NOW if undone else None
     end = NOW + timedelta(days=days)
-    card = EarlierCard("", kind, status, outcome, NOW, shown_at, undone_at)
-    assert not card.is_cooling_down(end)
-    assert days == 0 or card.is_cooling_down(end - timedelta(seconds=1))
-    assert replace(card, closed_at=None).is_cooling_down(NOW), "a session works on it"
+    card = make_draft("a", 0.5, kind=kind)
+    card.status, card.outcome, card.closed_at = status, outcome, NOW
+    card.shown_at, card.undo_requested_at = shown_at, undone_at
+    assert not is_cooling_down(card, end)
+    assert days == 0 or is_cooling_down(card, end - timedelta(seconds=1))
+    card.closed_at = None
+    assert is_cooling_down(card, NOW), "a session works on it"

@@ -3,17 +3,15 @@
 from datetime import UTC, datetime
 
 import pytest
-import sqlalchemy
-from sqlmodel import col
 
 from engine.prediction.tasks import TaskRow
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import ask, find_by_prefix, load, load_all, read_newest_rows, select_all
+from engine.storage.rows import ask, find_by_prefix, load, load_all, read_newest_rows
 
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 
-OPEN_TASKS = select_all(TaskRow).where(col(TaskRow.state) == "open").order_by(col(TaskRow.id))
-TITLES = sqlalchemy.select(col(TaskRow.title)).order_by(col(TaskRow.id))
+OPEN_TASKS = "WHERE state = 'open' ORDER BY id"
+TITLES = "SELECT title FROM tasks ORDER BY id"
 
 
 def make_task(id: str, **values: object) -> TaskRow:

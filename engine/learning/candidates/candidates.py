@@ -8,7 +8,6 @@ the new one.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -54,8 +53,6 @@ from engine.storage.rows import (
     Row,
     find_by_prefix,
     read_all,
-    select_all,
-    select_each,
     shallow_dict,
     value_of,
 )
@@ -131,17 +128,13 @@ class CandidateRow(Row, table=True):
         return self.history[-1]["move"] == CandidateMove.UNDO
 
 
-_OF_STATUSES = (
-    select_all(CandidateRow)
-    .where(col(CandidateRow.status).in_(select_each("statuses")))
-    .order_by(col(CandidateRow.changed_at).desc(), col(CandidateRow.id))
-)
+_OF_STATUSES = "WHERE status IN (SELECT value FROM json_each(:statuses)) ORDER BY changed_at DESC, id"
 
 
 def load_candidates(database: Database, *statuses: CandidateStatus) -> list[CandidateRow]:
     """The candidates of these statuses, or all, latest change first."""
     with database.read() as session:
-        return read_all(session, CandidateRow, _OF_STATUSES, {"statuses": json.dumps(statuses or [*CandidateStatus])})
+        return read_all(session, CandidateRow, _OF_STATUSES, {"statuses": statuses or [*CandidateStatus]})
 
 
 def find_candidate(session: Session, candidate_id: str) -> CandidateRow:

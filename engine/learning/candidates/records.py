@@ -5,14 +5,12 @@ candidates (SPEC 5.2, 5.3), and `Sources`, the protocol by which it reads from p
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Protocol
 
-from sqlalchemy import Select, bindparam
 from sqlalchemy.dialects.sqlite import insert
-from sqlmodel import Field, col
+from sqlmodel import Field
 
 from engine.files import read_table
 from engine.frozen import frozen
@@ -24,8 +22,6 @@ from engine.storage.rows import (
     Row,
     ask,
     read_all,
-    select_all,
-    select_each,
     shallow_dict,
     value_of,
 )
@@ -57,15 +53,10 @@ class LearningRecordRow(Row, table=True):
 MAX_PER_SCOPE = 500
 """Maximum number of records of one scope that are read, the newest first."""
 
-_NEWEST = select_all(LearningRecordRow).order_by(col(LearningRecordRow.seq).desc()).limit(bindparam("limit"))
-_OF_KINDS = _NEWEST.where(col(LearningRecordRow.kind).in_(select_each("kinds")))
-_BY_ID = _NEWEST.where(col(LearningRecordRow.id).in_(select_each("ids")))
-_STRONG = _NEWEST.where(
-    col(LearningRecordRow.score) >= bindparam("score"), col(LearningRecordRow.at) >= bindparam("since")
-)
-_OF_SCOPE = _NEWEST.where(
-    col(LearningRecordRow.scope_type) == bindparam("type"), col(LearningRecordRow.scope_id) == bindparam("id")
-)
+_OF_KINDS = "kind IN (SELECT value FROM json_each(:kinds))"
+_BY_ID = "id IN (SELECT value FROM json_each(:ids))"
+_STRONG = "score >= :score AND at >= :since"
+_OF_SCOPE = "scope_type = :type AND scope_id = :id"
 _COUNT_BEFORE = """
     SELECT count(*) FROM learning_records
     WHERE source_label = :label AND scope_type = :type AND scope_id = :id AND fact < :ledger_id
@@ -91,11 +82,11 @@ class Records:
 
     def of_kind(self, *kinds: RecordKind, limit: int = 200) -> list[LearningRecord]:
         """The newest records of these kinds, newest first."""
-        return self._load(_OF_KINDS, kinds=json.dumps(kinds), limit=limit)
+        return self._load(_OF_KINDS, kinds=kinds, limit=limit)
 
     def by_id(self, ids: Collection[str]) -> list[LearningRecord]:
         """The records with these ids, oldest first."""
-        return self._load(_BY_ID, ids=json.dumps([*ids]), limit=len(ids))[::-1]
+        return self._load(_BY_ID, ids=[*ids], limit=len(ids))[::-1]
 
     def of_scope(self, scope_type: str, scope_id: str) -> list[LearningRecord]:
         """The newest `MAX_PER_SCOPE` records of a scope, newest first."""
@@ -111,10 +102,11 @@ class Records:
         with self._database.read() as session:
             return int(ask(session, _COUNT_BEFORE, values).scalar())
 
-    def _load(self, statement: Select[Any], **values: Any) -> list[LearningRecord]:
-        """The records that a statement selects with these values."""
+    def _load(self, condition: str, **values: Any) -> list[LearningRecord]:
+        """The newest records for which a condition with these values is true, at most `limit`."""
+        clauses = f"WHERE {condition} ORDER BY seq DESC LIMIT :limit"
         with self._database.read() as session:
-            rows = read_all(session, LearningRecordRow, statement, values)
+            rows = read_all(session, LearningRecordRow, clauses, values)
         return [value_of(row, LearningRecord) for row in rows]
 
 

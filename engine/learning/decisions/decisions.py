@@ -12,7 +12,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import bindparam
 from sqlmodel import Field, Session, col, select
 
 from engine.clock import Clock
@@ -20,7 +19,7 @@ from engine.frozen import frozen
 from engine.learning.decisions.text_features import NO_FEATURES, TextFeatures, unpack_features
 from engine.model import DecidedBy, DecidedCard, DecisionSignal, PartOfDay, is_weekend, part_of_day, split_prompt_words
 from engine.storage.database import Database, Transaction
-from engine.storage.rows import Row, UtcDateTime, as_stored, ask, load_all, select_all, value_of
+from engine.storage.rows import Row, as_stored, ask, load_all, read_all, value_of
 
 PAIRING_WINDOW = timedelta(hours=1)
 """Maximum age, inclusive, of a rejection that makes a pair with an approval."""
@@ -118,7 +117,6 @@ class PastDecision:
     """The confidence of the card before calibration, see `DecidedCard.raw`."""
 
 
-_IS_STANDING = col(Decision.taken_back_at).is_(None)
 _EXPLICIT_SQL = ", ".join(f"'{signal.value}'" for signal in EXPLICIT_SIGNALS)
 _IS_DECIDED_SQL = f"taken_back_at IS NULL AND signal IN ({_EXPLICIT_SQL})"
 _BY_PERSON_SQL = f"decided_by <> '{DecidedBy.AUTONOMY.value}'"
@@ -145,18 +143,11 @@ _SELECT_AFTER = """
            waited_hours, raw
     FROM decisions WHERE taken_back_at IS NULL AND id > :id ORDER BY id DESC LIMIT :limit
 """
-_SELECT_OF_CARD = select_all(Decision).where(col(Decision.prediction_id) == bindparam("card"), _IS_STANDING)
-_SELECT_REJECTION = (
-    select_all(Decision)
-    .where(
-        _IS_STANDING,
-        col(Decision.signal).in_(REJECTING_SIGNALS),
-        col(Decision.channel) != bindparam("channel"),
-        col(Decision.decided_at) >= bindparam("since", type_=UtcDateTime()),
-    )
-    .order_by(col(Decision.id).desc())
-    .limit(1)
-)
+_SELECT_OF_CARD = "WHERE prediction_id = :card AND taken_back_at IS NULL"
+_SELECT_REJECTION = """
+    WHERE taken_back_at IS NULL AND signal IN (SELECT value FROM json_each(:signals)) AND channel <> :channel
+    AND decided_at >= :since ORDER BY id DESC LIMIT 1
+"""
 _COUNT_BY_GROUP = f"""
     SELECT kind, channel, workspace,
            count(*) FILTER (WHERE signal = '{DecisionSignal.APPROVED.value}' AND NOT edited), count(*)
@@ -262,8 +253,8 @@ class Decisions:
     def load_newest(self, limit: int = 50) -> list[Decision]:
         """The newest decisions that count, newest first."""
         with self.database.read() as session:
-            standing = select(Decision).where(_IS_STANDING).order_by(col(Decision.id).desc()).limit(limit)
-            return list(session.exec(standing))
+            newest = "WHERE taken_back_at IS NULL ORDER BY id DESC LIMIT :limit"
+            return read_all(session, Decision, newest, {"limit": limit})
 
     def _make_row(
         self, tx: Transaction, signal: DecisionSignal, card: DecidedCard, prompt: str, at: datetime | None = None
@@ -288,8 +279,8 @@ class Decisions:
 
     def _find_recent_rejection(self, tx: Transaction, approved: DecidedCard) -> Decision | None:
         """The newest rejection on another channel within `PAIRING_WINDOW`, None without one."""
-        since = tx.now - PAIRING_WINDOW
-        rejected = load_all(tx.session, Decision, _SELECT_REJECTION, {"channel": approved.channel, "since": since})
+        values = {"signals": REJECTING_SIGNALS, "channel": approved.channel, "since": tx.now - PAIRING_WINDOW}
+        rejected = load_all(tx.session, Decision, _SELECT_REJECTION, values)
         return rejected[0] if rejected else None
 
     def _take_back_signals(self, tx: Transaction, prediction_id: str, *, keep_original: bool) -> bool:
