@@ -150,7 +150,7 @@ def test_a_second_detection_in_the_same_folder_gives_the_same(tmp_path: Path, mo
     (tmp_path / "pyproject.toml").touch()
     make_environment(tmp_path, with_pytest=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    folder = ProjectFolder.of_operator(tmp_path, tmp_path)
+    folder = ProjectFolder(tmp_path, tmp_path, tmp_path)
     first = detect_test_tools(folder)
     assert (first.searched, first.missing) == (("pytest in .venv",), (("python", "pytest"),))
     assert detect_test_tools(folder) == first

@@ -1,10 +1,11 @@
 """Which tests of a Python project belong to a changed file (SPEC 2.12)."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
-from engine.execution.runners.toolchains.python_projects import find_reexported_modules, find_related_tests
+from engine.execution.runners.toolchains.python_projects import find_related_tests
 
 TESTS = {
     "tests/a/test_cart.py": "",
@@ -27,24 +28,38 @@ TESTS = {
     ],
     ids=["by name and import", "by name", "a conftest", "a test", "no Python", "a package without a name"],
 )
-def test_a_changed_file_has_its_related_tests(changed: str, related: list[str]):
-    assert find_related_tests([changed], TESTS) == {changed: related}
+def test_a_changed_file_has_its_related_tests(tmp_path: Path, changed: str, related: list[str]):
+    write_files(tmp_path, TESTS)
+    assert find_related_tests(tmp_path, [changed]) == {changed: related}
 
 
-def test_tests_that_reach_a_module_through_its_package_belong_to_it():
+@pytest.mark.parametrize(
+    "changed, exports, related",
+    [
+        ("src/click/utils.py", "", ["tests/test_help.py"]),
+        ("src/click/utils.py", "from .utils import echo as echo\n", ["tests/test_echo.py", "tests/test_help.py"]),
+        (
+            "src/click/core.py",
+            "from click.core import Context\n",
+            ["tests/test_echo.py", "tests/test_help.py", "tests/test_other.py"],
+        ),
+        ("src/click/inner.py", "from .utils import echo as echo\n", []),
+    ],
+    ids=["not exported", "by a relative import", "by its full name", "another module"],
+)
+def test_tests_of_a_package_belong_to_the_modules_whose_names_it_exports(
+    tmp_path: Path, changed: str, exports: str, related: list[str]
+):
     tests = {
         "tests/test_echo.py": "from click import echo\n",
         "tests/test_help.py": "import click\nclick.utils.shorten('x')\n",
         "tests/test_other.py": "from click.core import Context\n",
     }
-    path = "src/click/utils.py"
-    assert find_related_tests([path], tests) == {path: ["tests/test_help.py"]}
-    assert find_related_tests([path], tests, reexported=[path]) == {path: ["tests/test_echo.py", "tests/test_help.py"]}
+    write_files(tmp_path, {**tests, "src/click/__init__.py": exports})
+    assert find_related_tests(tmp_path, [changed]) == {changed: related}
 
 
-def test_tests_of_a_package_belong_to_its_reexported_modules(tmp_path: Path):
-    package = tmp_path / "src" / "click"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("from .utils import echo as echo\nfrom click.core import Context\n")
-    paths = ["src/click/utils.py", "src/click/core.py", "src/click/inner.py", "src/click/__init__.py"]
-    assert find_reexported_modules(tmp_path, paths) == {"src/click/utils.py", "src/click/core.py"}
+def write_files(folder: Path, texts: Mapping[str, str]):
+    for path, text in texts.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)

@@ -19,7 +19,7 @@ from types import MappingProxyType
 
 from engine.execution.runners.flow import Job, WorkFailed, require_commit
 from engine.execution.runners.toolchains.project_tools import ProjectTool
-from engine.execution.runners.toolchains.tool_table import LANGUAGES, get_language, list_folders_up_to
+from engine.execution.runners.toolchains.tool_table import LANGUAGES, list_folders_up_to
 from engine.files import read_plain_or_nothing
 from engine.frozen import frozen
 from engine.git import Git
@@ -247,7 +247,7 @@ def link_packages(job: Job, tools: Sequence[ProjectTool]) -> Iterator[None]:
 def _make_links(job: Job, tools: Sequence[ProjectTool]) -> list[Path]:
     """Make the links that do not exist yet, and return them."""
     folders = {above for tool in tools for above in list_folders_up_to(tool.folder, job.folder)}
-    names = {name for tool in tools for name in get_language(tool.row.kind).linked_folders}
+    names = {name for tool in tools for name in LANGUAGES[tool.row.kind].linked_folders}
     links: list[Path] = []
     for folder, name in product(sorted(folders), sorted(names)):
         link, source = folder / name, job.workspace / folder.relative_to(job.folder) / name

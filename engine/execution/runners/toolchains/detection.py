@@ -85,7 +85,7 @@ def _make_toolchain(folder: ProjectFolder, row: TestRunnerRow, placeholders: Pla
     """The tool of a test runner that was found with these placeholders."""
     if row.kind == "rust":
         placeholders["workspace"] = ("--workspace",) if folder.shows(r"Cargo.toml:^\[workspace\]") else ()
-    title = row.title or f"{placeholders['run'][0]} test"
+    title = row.title or (f"{placeholders['run'][0]} test" if "run" in placeholders else row.program)
     if "target" in placeholders:
         title = f"{row.program} {placeholders['target'][0]}"
     return Toolchain(
@@ -439,7 +439,7 @@ def _make_python_setup(folder: ProjectFolder) -> PackageSetup:
 
 def make_environment_command(folder: Path, top: Path) -> str:
     """The command that makes an environment with pytest for the Python project in `folder` of the repository `top`."""
-    files = ProjectFolder.of_operator(folder, top)
+    files = ProjectFolder(folder, top, top)
     setup = _make_python_setup(files)
     requires = files.search_files(files.find_files(("pyproject.toml", "Pipfile")), _PYTEST_REQUIREMENT)
     return setup.install if setup.manager == "pip" or requires else add_package_command(folder, top, "pytest")
@@ -447,7 +447,7 @@ def make_environment_command(folder: Path, top: Path) -> str:
 
 def add_package_command(folder: Path, top: Path, tool: str) -> str:
     """The command that adds `tool` to the environment of the Python project in `folder` of the repository `top`."""
-    files = ProjectFolder.of_operator(folder, top)
+    files = ProjectFolder(folder, top, top)
     add = shlex.split(PACKAGE_MANAGERS[_make_python_setup(files).manager].add_command)
     return join_commands([(*add, tool)] if add else _make_pip_commands(files, tool))
 

@@ -25,7 +25,7 @@ from engine.execution.live_session import LiveSession
 from engine.execution.runners.flow import CannotRun, CommandResult, RetryLater, WorkFailed
 from engine.execution.runners.toolchains.detection import PackageSetup, join_commands
 from engine.execution.runners.toolchains.projects import find_packages
-from engine.execution.runners.toolchains.tool_table import PACKAGE_MANAGERS, get_language
+from engine.execution.runners.toolchains.tool_table import LANGUAGES, PACKAGE_MANAGERS
 from engine.execution.sandbox.host_paths import HOST_TABLES
 from engine.files import TEMPORARY_PREFIX, remove_folder
 from engine.frozen import frozen
@@ -119,7 +119,7 @@ class Installation:
     @property
     def environment(self) -> dict[str, str]:
         """The environment variables for the commands."""
-        return dict(get_language(self.packages.kind).install_environment)
+        return dict(LANGUAGES[self.packages.kind].install_environment)
 
     def _describe_changes(self, creation: str, update: str) -> list[str]:
         """The changed folders in words. Each text has `{}` for the names of folders."""
@@ -158,7 +158,7 @@ def _find_package_folders(packages: PackageSetup, packages_by_path: PackagesByPa
             if any(setup.folder == packages.folder for setup in setups)
         )
         folders += [path for path in members if (top / path / "package.json").is_file()]
-    names = get_language(packages.kind).package_folders
+    names = LANGUAGES[packages.kind].package_folders
     return [f"{folder}/{name}".removeprefix("/") for folder in dict.fromkeys(folders) for name in names]
 
 

@@ -31,11 +31,6 @@ class ProjectFolder:
     """Whether each interpreter has pytest. The folders of one search share it."""
     _texts: dict[str, str] = field(default_factory=dict)
 
-    @classmethod
-    def of_operator(cls, folder: Path, top: Path) -> ProjectFolder:
-        """A folder of the operator's own tree."""
-        return cls(folder, top, top)
-
     @cached_property
     def workspace(self) -> Path:
         """The same folder in the operator's tree. It is different from `folder` if that is in a worktree."""

@@ -157,11 +157,7 @@ class Toolchain(ProjectTool):
         """For each changed file (relative to `folder`), its tests in the form for `test_command`; [] if none are
         known."""
         if self.row.output_format == "junit":
-            return python_projects.find_related_tests(
-                paths,
-                python_projects.read_test_files(self.folder),
-                python_projects.find_reexported_modules(self.folder, paths),
-            )
+            return python_projects.find_related_tests(self.folder, paths)
         if self.row.kind == "go":
             return {path: _find_go_package(self.folder, path) for path in paths}
         return {path: [path] if self.row.runs_files and re.search(self.row.test_files, path) else [] for path in paths}

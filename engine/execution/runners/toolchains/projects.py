@@ -167,7 +167,7 @@ def find_packages(folder: Path) -> dict[str, tuple[PackageSetup, ...]]:
     """The package setups of each folder with a manifest, by its path from the top `folder` of a repository. This is
     faster than `find_projects`, which also searches for tests."""
     return {
-        path: detect_packages(ProjectFolder.of_operator(folder / path, folder))
+        path: detect_packages(ProjectFolder(folder / path, folder, folder))
         for path in ["", *_find_manifest_folders(_list_files(Git(folder)).tracked)]
     }
 
@@ -294,25 +294,20 @@ def _remove_member_tests(projects: Sequence[Project]) -> list[Project]:
     """Remove from each project the tools whose tests are run by a project above it. `projects` begins with the top."""
     reduced: list[Project] = []
     for project in projects:
-        remaining = project
+        tools, tested_by = project.tools, project.tested_by
         for above in reduced:
-            remaining = _leave_tests_to(above, remaining)
-        reduced.append(replace(remaining, tested_by=None) if remaining.tools else remaining)
+            inside = above.path_inside(project.path)
+            tested_kinds = {tool.row.kind for tool in above.tools if inside and _runs_tests_of(tool, inside)}
+            remaining = tuple(tool for tool in tools if tool.row.kind not in tested_kinds)
+            tools, tested_by = remaining, tested_by if remaining == tools else above.path
+        reduced.append(replace(project, tools=tools, tested_by=None if tools else tested_by))
     return reduced
-
-
-def _leave_tests_to(above: Project, project: Project) -> Project:
-    """Remove from a project the tools whose tests are run by the project `above`."""
-    inside = above.path_inside(project.path)
-    tested_kinds = {tool.row.kind for tool in above.tools if inside and _runs_tests_of(tool, inside)}
-    tools = tuple(tool for tool in project.tools if tool.row.kind not in tested_kinds)
-    return project if tools == project.tools else replace(project, tools=tools, tested_by=above.path)
 
 
 def _runs_tests_of(tool: Toolchain, inside: str) -> bool:
     """Whether a tool also runs the tests of `inside`, a folder below its own."""
     if tool.row.member_sign:
-        return ProjectFolder.of_operator(tool.folder, tool.folder).shows(tool.row.member_sign)
+        return ProjectFolder(tool.folder, tool.folder, tool.folder).shows(tool.row.member_sign)
     match tool.row.name:
         case "gradle":
             return not any(
@@ -329,7 +324,8 @@ def _remove_nested_tests(project: Project, projects: Sequence[Project], tests: _
     """Leave out of a project the tests of the projects below it, which run their own tests."""
     tools: list[Toolchain] = []
     for tool in project.tools:
-        nested = _find_tested_below(project, projects, tool.row.kind)
+        testing = (other for other in projects if any(its.row.kind == tool.row.kind for its in other.tools))
+        nested = tuple(inside for other in testing if (inside := project.path_inside(other.path)))
         if nested and tool.row.kind == "python":
             if _has_own_python_tests(project, nested, tests):
                 tools.append(replace(tool, below=nested))
@@ -337,12 +333,6 @@ def _remove_nested_tests(project: Project, projects: Sequence[Project], tests: _
             tools.append(tool)
     has_lost_all = bool(project.tools) and not tools
     return replace(project, tools=tuple(tools), missing_tool="" if has_lost_all else project.missing_tool)
-
-
-def _find_tested_below(project: Project, projects: Iterable[Project], kind: str) -> tuple[str, ...]:
-    """The folders of the projects below a project that run their own tests of a language, relative to its folder."""
-    testing = (other for other in projects if any(tool.row.kind == kind for tool in other.tools))
-    return tuple(inside for other in testing if (inside := project.path_inside(other.path)))
 
 
 def _is_delegating(tool: Toolchain) -> bool:

@@ -14,7 +14,7 @@ import re
 import subprocess
 import tomllib
 from base64 import urlsafe_b64encode
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -80,11 +80,8 @@ def is_collected(folder: Path, inside: str) -> bool:
     for name in ("pytest.ini", "tox.ini", "setup.cfg"):
         for match in re.finditer(r"^testpaths\s*=(.*(?:\n[ \t]+.*)*)", read_text(folder / name), re.M):
             paths += match[1].split()
-    return any(fnmatch(part, path.strip("/")) for path in paths for part in _list_path_and_parents(inside))
-
-
-def _list_path_and_parents(path: str) -> list[str]:
-    return [path, *(str(parent) for parent in PurePosixPath(path).parents)]
+    folders = (inside, *map(str, PurePosixPath(inside).parents))
+    return any(fnmatch(part, path.strip("/")) for path in paths for part in folders)
 
 
 def is_external_module(module: str, folder: Path, workspace: Path) -> bool:
@@ -108,17 +105,6 @@ def _read_toml(file: Path) -> dict[str, Any]:
         return {}
 
 
-def _find_managed_environments(workspace: Path) -> Iterator[tuple[str, Path]]:
-    """(package manager, interpreter) of each environment that Poetry or Pipenv made for the project at `workspace`."""
-    for manager, homes in (
-        ("poetry", _find_poetry_environments(workspace)),
-        ("pipenv", _find_pipenv_environments(workspace)),
-    ):
-        interpreters = [home / "bin" / "python" for home in homes]
-        if interpreter := next((path for path in interpreters if path.exists()), None):
-            yield manager, interpreter
-
-
 def _find_poetry_environments(workspace: Path) -> list[Path]:
     project = _read_toml(workspace / "pyproject.toml")
     poetry = _find_table(project, "tool", "poetry")
@@ -132,7 +118,8 @@ def _find_poetry_environments(workspace: Path) -> list[Path]:
     safe_name = re.sub(r"[ $`!*@\"\\\r\n\t]", "_", str(name).lower())[:42]
     prefix = f"{safe_name}-{_make_short_hash(os.path.normcase(os.path.realpath(workspace)))}"
     chosen_version = _find_table(_read_toml(root / "envs.toml"), prefix).get("minor", "")
-    homes = sorted(_list_subfolders(root, f"{prefix}-py"), key=_parse_python_version, reverse=True)
+    homes = _list_subfolders(root, f"{prefix}-py")
+    homes.sort(key=lambda home: [*map(int, re.findall(r"\d+", home.name.rpartition("-py")[2]))], reverse=True)
     return sorted(homes, key=lambda home: not home.name.endswith(f"-py{chosen_version}"))
 
 
@@ -155,10 +142,6 @@ def _find_table(document: dict[str, Any], *names: str) -> dict[str, Any]:
 
 def _make_short_hash(text: str) -> str:
     return urlsafe_b64encode(hashlib.sha256(os.fsencode(text)).digest()).decode()[:8]
-
-
-def _parse_python_version(home: Path) -> list[int]:
-    return [int(number) for number in re.findall(r"\d+", home.name.rpartition("-py")[2])]
 
 
 def _list_subfolders(root: Path, prefix: str) -> list[Path]:
@@ -265,8 +248,11 @@ def _find_environments(folder: Path, top: Path) -> Iterator[Interpreter]:
                 where = str(folder.relative_to(top) / name) if folder.is_relative_to(top) else name
                 yield Interpreter(where, interpreter)
                 break
-    for manager, interpreter in _find_managed_environments(folder):
-        yield Interpreter(f"{manager}'s environment", interpreter)
+    managed = {"poetry": _find_poetry_environments(folder), "pipenv": _find_pipenv_environments(folder)}
+    for manager, homes in managed.items():
+        interpreters = (home / "bin" / "python" for home in homes)
+        if python := next(filter(Path.exists, interpreters), None):
+            yield Interpreter(f"{manager}'s environment", python)
 
 
 # -- tests
@@ -294,12 +280,6 @@ def _find_test_files(folder: Path) -> Iterator[Path]:
         yield from (Path(parent, name) for name in sorted(files) if is_test_file(name))
 
 
-def read_test_files(folder: Path) -> dict[str, str]:
-    """The test files of a project with their text, at most `MAX_TEST_FILES`."""
-    files = islice(_find_test_files(folder), MAX_TEST_FILES)
-    return {file.relative_to(folder).as_posix(): read_text(file, 200_000) for file in files}
-
-
 def _make_module_name(path: str) -> str:
     """The dotted module name of a source file: `shop.cart` for `src/shop/cart.py`, `shop` for `shop/__init__.py`."""
     parts = list(PurePosixPath(path).with_suffix("").parts)
@@ -321,22 +301,23 @@ def _find_imported_names(text: str) -> set[str]:
     return names
 
 
-def find_related_tests(
-    paths: Sequence[str], tests: Mapping[str, str], reexported: Collection[str] = ()
-) -> dict[str, list[str]]:
-    """For each changed path, the test files that belong to it. `tests` has the source of each test file.
+def find_related_tests(folder: Path, paths: Sequence[str]) -> dict[str, list[str]]:
+    """For each changed path of the project in `folder`, the test files that belong to it. At most `MAX_TEST_FILES` are
+    read.
 
     A test file belongs to itself. All tests of a folder belong to its `conftest.py`. To `x.py` belong `test_x.py` and
     `x_test.py`, and every test that imports its module or contains its full name. If several files have that name, the
-    one in the most similar folder is taken. A module in `reexported` has names that its package exports, so tests that
-    import the package belong to it, too.
+    one in the most similar folder is taken. If the package of a module exports its names, tests that import the package
+    belong to it, too.
     """
+    files = islice(_find_test_files(folder), MAX_TEST_FILES)
+    tests = {file.relative_to(folder).as_posix(): read_text(file, 200_000) for file in files}
     imported = {test: _find_imported_names(text) for test, text in tests.items()}
-    return {path: _find_tests_of_path(path, tests, imported, is_reexported=path in reexported) for path in paths}
+    return {path: _find_tests_of_path(folder, path, tests, imported) for path in paths}
 
 
 def _find_tests_of_path(
-    path: str, tests: Mapping[str, str], imported: Mapping[str, set[str]], *, is_reexported: bool
+    folder: Path, path: str, tests: Mapping[str, str], imported: Mapping[str, set[str]]
 ) -> list[str]:
     pure = PurePosixPath(path)
     if is_test_file(path):
@@ -346,44 +327,29 @@ def _find_tests_of_path(
     module = _make_module_name(path)
     if pure.suffix != ".py" or not module:
         return []
-    using = _find_tests_by_import(module, tests, imported, is_reexported=is_reexported)
+    package = module.rpartition(".")[0]
+    imports = {module, package} - {""} if _is_reexported(folder, pure, module) else {module}
+    mention = re.compile(rf"(?<![\w.]){re.escape(module)}\.\w")
+    using = [test for test, text in tests.items() if imports & imported[test] or (package and mention.search(text))]
     return sorted({*_find_tests_by_name(pure, tests), *using})
 
 
-def _find_tests_by_import(
-    module: str, tests: Mapping[str, str], imported: Mapping[str, set[str]], *, is_reexported: bool
-) -> list[str]:
-    """The tests that import a module, or that contain its full name."""
-    package = module.rpartition(".")[0]
-    imports = {module, package} - {""} if is_reexported else {module}
-    mention = re.compile(rf"(?<![\w.]){re.escape(module)}\.\w")
-    return [test for test, text in tests.items() if imports & imported[test] or (package and mention.search(text))]
-
-
 def _find_tests_by_name(source: PurePosixPath, tests: Iterable[str]) -> list[str]:
-    """The tests with the name of a source file. A package has the name of its folder."""
+    """The tests with the name of a source file. A package has the name of its folder. Of several tests, those whose
+    paths have the most folders in common with the source are taken, as `tests/a/…` with `a/x.py`."""
     stem = source.parent.name if source.stem in ("__init__", "__main__") else source.stem
     stem = stem.strip("_") or stem
     candidates = [test for test in tests if PurePosixPath(test).stem in (f"test_{stem}", f"{stem}_test")]
-    return _select_closest_tests(candidates, source)
-
-
-def _select_closest_tests(tests: list[str], source: PurePosixPath) -> list[str]:
-    """The tests whose paths have the most folders in common with the source, as `tests/a/…` with `a/x.py`."""
     folders = set(source.parent.parts)
-    shared = {test: len(folders & set(PurePosixPath(test).parent.parts)) for test in tests}
+    shared = {test: len(folders & set(PurePosixPath(test).parent.parts)) for test in candidates}
     most_shared = max(shared.values(), default=0)
-    return [test for test in tests if shared[test] == most_shared]
+    return [test for test in candidates if shared[test] == most_shared]
 
 
-def find_reexported_modules(folder: Path, paths: Sequence[str]) -> set[str]:
-    """The `paths` from which the `__init__.py` of their package imports names."""
-    modules = set()
-    for path in paths:
-        pure = PurePosixPath(path)
-        if pure.suffix == ".py" and pure.stem != "__init__":
-            text = read_text(folder / pure.parent / "__init__.py", 200_000)
-            module = re.escape(_make_module_name(path))
-            if re.search(rf"^\s*from\s+(?:\.{re.escape(pure.stem)}|{module})\s+import\b", text, re.M):
-                modules.add(path)
-    return modules
+def _is_reexported(folder: Path, source: PurePosixPath, module: str) -> bool:
+    """Whether the `__init__.py` of its package imports names from a module."""
+    if source.stem == "__init__":
+        return False
+    text = read_text(folder / source.parent / "__init__.py", 200_000)
+    name = rf"(?:\.{re.escape(source.stem)}|{re.escape(module)})"
+    return re.search(rf"^\s*from\s+{name}\s+import\b", text, re.M) is not None

@@ -13,7 +13,7 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
@@ -123,13 +123,13 @@ def _read_junit(run: FinishedRun) -> CheckResult:
         reason = _USAGE_ERRORS.get(run.exit_code, f"pytest ended with code {run.exit_code} and no report")
         check = _make_result(run.tool, {})
         return check if run.exit_code == 5 else replace(check, errors=1, error=reason)
-    return _read_junit_cases(run.tool, root, lambda case: _make_pytest_id(case, run.folder))
+    return _read_junit_cases(run, root)
 
 
 def _read_phpunit(run: FinishedRun) -> CheckResult | None:
     """Read phpunit's JUnit report. Ids are `Class::method`, followed by the name of the data set if there is one."""
     root = _parse_xml(run.report)
-    return _read_junit_cases(run.tool, root, _make_method_id) if root is not None else None
+    return _read_junit_cases(run, root) if root is not None else None
 
 
 def _read_rspec(run: FinishedRun) -> CheckResult | None:
@@ -137,7 +137,7 @@ def _read_rspec(run: FinishedRun) -> CheckResult | None:
     report = _parse_rspec(run.report)
     if report is None:
         return None
-    examples, summary = report
+    examples, summary = report["examples"], report["summary"]
     outcomes = {"passed": "passed", "failed": "failed", "pending": "skipped"}
     status = {str(example["id"]): str(example["status"]) for example in examples}
     counts = Counter(outcomes[outcome] for outcome in status.values() if outcome in outcomes)
@@ -156,19 +156,12 @@ def _read_rspec(run: FinishedRun) -> CheckResult | None:
     return replace(check, error="an error outside the examples") if outside else check
 
 
-class _RspecReport(NamedTuple):
-    """The parts of RSpec's report that are read."""
-
-    examples: list[dict[str, Any]]
-    summary: dict[str, Any]
-
-
-def _parse_rspec(text: str) -> _RspecReport | None:
-    """RSpec's report; None if it cannot be read."""
+def _parse_rspec(text: str) -> dict[str, Any] | None:
+    """RSpec's report with its `examples` and its `summary`; None if it cannot be read."""
     try:
         report = json.loads(text)
-        examples = [example for example in report["examples"] if example["id"] and example["status"]]
-        return _RspecReport(examples, report["summary"]) if report["summary"] else None
+        report["examples"] = [example for example in report["examples"] if example["id"] and example["status"]]
+        return report if report["summary"] else None
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -178,17 +171,17 @@ def _read_junit_failures(root: ElementTree.Element, folder: Path) -> dict[str, s
     texts: dict[str, str] = {}
     for case in root.iter("testcase"):
         for failure in (*case.findall("failure"), *case.findall("error")):
-            node = _make_method_id(case) if case.get("class") else _make_pytest_id(case, folder)
+            node = _make_junit_id(case, folder)
             texts[node] = f"{texts.get(node, '')}{failure.get('message') or ''}\n{failure.text or ''}\n"
     return texts
 
 
-def _read_junit_cases(tool: str, root: ElementTree.Element, name: Callable[[ElementTree.Element], str]) -> CheckResult:
-    """The result in a JUnit report. `name` gives the id of a case."""
+def _read_junit_cases(run: FinishedRun, root: ElementTree.Element) -> CheckResult:
+    """The result in the JUnit report of a run."""
     durations: dict[str, float] = {}
     outcomes: dict[str, str] = {}
     for case in root.iter("testcase"):
-        node = name(case)
+        node = _make_junit_id(case, run.folder)
         durations[node] = durations.get(node, 0.0) + _parse_seconds(case.get("time"))
         tags = [tag for tag in ("failure", "error", "skipped") if case.find(tag) is not None]
         # A test may have two entries, for its body and its teardown. The worse outcome counts.
@@ -198,7 +191,7 @@ def _read_junit_cases(tool: str, root: ElementTree.Element, name: Callable[[Elem
     counts["passed"] = len(durations) - len(outcomes)
     suite = root if root.tag == "testsuite" else root.find("testsuite")
     return _make_result(
-        tool,
+        run.tool,
         counts,
         seconds=_parse_seconds(suite.get("time")) if suite is not None else 0.0,
         failing=[node for node, outcome in outcomes.items() if outcome != "skipped"],
@@ -216,15 +209,12 @@ def _parse_xml(text: str) -> ElementTree.Element | None:
         return None
 
 
-def _make_method_id(case: ElementTree.Element) -> str:
-    """PHPUnit's id of a case, see `_read_phpunit`."""
-    return f"{case.get('class') or case.get('classname', '')}::{case.get('name', '')}"
-
-
-def _make_pytest_id(case: ElementTree.Element, folder: Path) -> str:
-    """pytest's node id of a case. Its `classname` has the file and the classes, separated by dots. Which part is the
-    file is found by looking for an existing one."""
+def _make_junit_id(case: ElementTree.Element, folder: Path) -> str:
+    """The id of a case. PHPUnit names its class, see `_read_phpunit`. For pytest it is the node id: `classname` has the
+    file and the classes, separated by dots. Which part is the file is found by looking for an existing one."""
     name = case.get("name", "")
+    if owner := case.get("class"):
+        return f"{owner}::{name}"
     parts = [part for part in case.get("classname", "").split(".") if part]
     if not parts:  # a file that could not be collected, whose name is the dotted module
         dotted = name.replace(".", "/") + ".py"
@@ -258,7 +248,7 @@ def _read_reported_failures(run: FinishedRun) -> Mapping[str, str] | None:
     report = _parse_rspec(run.report)
     if report is None:
         return None
-    return {example["id"]: str((example.get("exception") or {}).get("message", "")) for example in report.examples}
+    return {example["id"]: str((example.get("exception") or {}).get("message", "")) for example in report["examples"]}
 
 
 # -- printed output

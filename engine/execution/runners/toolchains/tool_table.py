@@ -76,7 +76,7 @@ class TestRunnerRow(ToolRow):
     single_test_command: str = ""
     """The command that runs single tests, if `test_command` cannot."""
     title: str = ""
-    """The name on screens; "" if it is made of the name of the package manager."""
+    """The name on screens; "" for that of the program, or of the package manager that runs its script."""
     test_files: str = ""
     """A regular expression for files that contain tests; "" if their names do not show it."""
     runs_files: bool = False
@@ -168,23 +168,11 @@ def build_row(form: type[RowType], row: Mapping[str, Any]) -> RowType:
     return form(**values)
 
 
-def _build_test_runner(row: Mapping[str, Any]) -> TestRunnerRow:
-    program = row.get("program", row["name"])
-    title = "" if row.get("detected_by") == "script" else program  # the title of a script names the package manager
-    return build_row(
-        TestRunnerRow, {"program": program, "title": title, **get_language(row["kind"]).test_runners, **row}
-    )
-
-
 LANGUAGES: Mapping[str, Language] = {kind: build_row(Language, row) for kind, row in TOOL_TABLES["languages"].items()}
-
-
-def get_language(kind: str) -> Language:
-    """The shared values of a language; an empty `Language` if it has none."""
-    return LANGUAGES.get(kind, Language())
-
-
-TEST_RUNNERS: tuple[TestRunnerRow, ...] = tuple(map(_build_test_runner, TOOL_TABLES["test_runner"]))
+TEST_RUNNERS: tuple[TestRunnerRow, ...] = tuple(
+    build_row(TestRunnerRow, {"program": row["name"], **LANGUAGES[row["kind"]].test_runners, **row})
+    for row in TOOL_TABLES["test_runner"]
+)
 LINTERS: tuple[LinterRow, ...] = tuple(
     build_row(LinterRow, {"program": row["name"], "environment": "quiet", **row}) for row in TOOL_TABLES["linter"]
 )
