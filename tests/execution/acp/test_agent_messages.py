@@ -1,13 +1,15 @@
 """Messages of a coding agent are read whatever they are: any line, texts, commands, options (SPEC 3.8)."""
 
 import json
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from acp import schema
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.execution.live_session import LiveSession
 from engine.execution.runners.acp.agent_transcript import AgentTranscript
 from engine.execution.runners.acp.conversation import parse_message
 from engine.execution.runners.acp.requests import choose_option, find_command
@@ -61,10 +63,11 @@ def test_the_chosen_option_never_allows_more_than_was_decided(kinds: list[str], 
 def test_each_chunk_of_text_is_streamed_and_what_is_said_is_the_message(chunks: list[tuple[str, str]]):
     streamed = []
     stream, end_stream = lambda *chunk: streamed.append(chunk), lambda: streamed.append(("the end", ""))
-    transcript = AgentTranscript(print, print, stream=stream, end_stream=end_stream)
+    live = SimpleNamespace(stream=stream, transcript=SimpleNamespace(end_stream=end_stream))
+    transcript = AgentTranscript(cast(LiveSession, live))
     for kind, text in chunks:
         transcript.add_chunk(kind, schema.TextContentBlock(type="text", text=text))
-    transcript.flush()
+    transcript.end_text()
     assert streamed == [*chunks, ("the end", "")]
     assert transcript.message == "".join(text for kind, text in chunks if kind == "say")
 

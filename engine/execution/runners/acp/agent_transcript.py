@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from acp import schema
 
+from engine.execution.live_session import LiveSession
 from engine.execution.tools.file_texts import make_unified_diff
-
-Write = Callable[[str, str], None]
-"""A function that writes text into the transcript, as lines of a kind."""
+from engine.model.text import one_line
 
 MAX_MESSAGE_CHARS = 100_000
 """Maximum number of characters of a turn's message that are kept for the X-ray and the summary."""
@@ -52,17 +51,8 @@ class _ToolCall:
 class AgentTranscript:
     """Writes one conversation into the transcript."""
 
-    def __init__(
-        self, write: Write, on_failure: Callable[[str, str], None], *, stream: Write, end_stream: Callable[[], None]
-    ) -> None:
-        """`on_failure(tool, message)` receives calls that failed (SPEC 5.1). `stream` receives the pieces of texts, and
-        `end_stream` is called at the end of each."""
-        self._write = write
-        self._on_failure = on_failure
-        self._stream = stream
-        self.flush = end_stream
-        """Writes the rest of a paragraph, because something else follows or the turn is over."""
-
+    def __init__(self, live: LiveSession) -> None:
+        self._live = live
         self._calls: OrderedDict[str, _ToolCall] = OrderedDict()
         self._plan: list[tuple[str, str]] = []
         """(text, status) of each step."""
@@ -84,26 +74,31 @@ class AgentTranscript:
         text = _read_block(content)
         if kind == "say":
             self.message = (self.message + text)[-MAX_MESSAGE_CHARS:]
-        self._stream(kind, text)
+        self._live.stream(kind, text)
+
+    def end_text(self) -> None:
+        """Write the rest of a paragraph, because something else follows or the turn is over."""
+        self._live.transcript.end_stream()
 
     def add_tool_call(self, update: schema.ToolCallStart | schema.ToolCallProgress) -> None:
-        """Write the new status of a tool call, and its results when it ended."""
-        self.flush()
+        """Write the new status of a tool call, and its results when it ended. A call that failed is also noted (SPEC
+        5.1)."""
+        self.end_text()
         call = self._calls.setdefault(update.tool_call_id, _ToolCall())
         self._calls.move_to_end(update.tool_call_id)
         while len(self._calls) > MAX_REMEMBERED_CALLS:
             self._calls.popitem(last=False)
         call.kind = update.kind or call.kind
-        call.title = _format_single_line(update.title) or call.title or update.kind or "a tool"
+        call.title = one_line(update.title or "")[:500] or call.title or update.kind or "a tool"
         call.status = update.status or call.status or "pending"
         line = f"{call.title} · {STATUS_WORDS[call.status]}"
         if line == call.last_line:
             return
         call.last_line = line
-        self._write("tool", line)
+        self._live.write("tool", line)
         if call.status == "failed":
             tool = "exec" if call.kind == "execute" else call.kind or "tool"
-            self._on_failure(tool, _find_failure_reason(update) or call.title)
+            self._live.journal.note_error(tool, _find_failure_reason(update) or call.title)
         if call.status in ("completed", "failed"):
             self._write_results(update.content or ())
 
@@ -114,15 +109,14 @@ class AgentTranscript:
 
     def add_plan(self, entries: Iterable[schema.PlanEntry]) -> None:
         """Write the steps of the plan that changed."""
-        self.flush()
+        self.end_text()
         before = self._plan
         self._plan = [
-            (_format_single_line(entry.content), str(entry.status))
-            for entry in itertools.islice(entries, MAX_CONTENT_LINES)
+            (one_line(entry.content)[:500], str(entry.status)) for entry in itertools.islice(entries, MAX_CONTENT_LINES)
         ]
         for number, (text, status) in enumerate(self._plan, 1):
             if (text, status) not in before:
-                self._write("note", f"plan {number}/{len(self._plan)} {PLAN_MARKS[status]} {text}")
+                self._live.write("note", f"plan {number}/{len(self._plan)} {PLAN_MARKS[status]} {text}")
 
     def _write_results(self, contents: Iterable[Any]) -> None:
         """Write the output and the diffs of a tool call that ended."""
@@ -137,7 +131,7 @@ class AgentTranscript:
             if lines:
                 if len(lines) > MAX_CONTENT_LINES:
                     lines[MAX_CONTENT_LINES:] = [f"… {len(lines) - MAX_CONTENT_LINES:,} more lines"]
-                self._write("output", "\n".join(lines))
+                self._live.write("output", "\n".join(lines))
 
 
 def _find_failure_reason(update: schema.ToolCallStart | schema.ToolCallProgress) -> str:
@@ -154,7 +148,3 @@ def _read_block(content: Any) -> str:
     if isinstance(content, schema.ResourceContentBlock):
         return f"[{content.uri}]"
     return f"[{getattr(content, 'type', 'content')}]"
-
-
-def _format_single_line(text: str | None) -> str:
-    return " ".join((text or "").split())[:500]

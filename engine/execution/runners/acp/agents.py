@@ -53,36 +53,23 @@ def find_agents(data: Path, path: str | None = None) -> list[FoundAgent]:
     """
     agents = []
     for agent in KNOWN_AGENTS:
-        command = next((started_by for started_by in agent.commands if shutil.which(started_by[0], path=path)), None)
-        if command is not None:
-            agents.append(_describe_known_agent(agent, agent.name, command, data))
+        installed = [command for command in agent.commands if shutil.which(command[0], path=path)]
+        if installed:
+            agents.append(describe_agent(agent.name, installed[0], data))
         elif agent.program and shutil.which(agent.program, path=path):
-            described = _describe_known_agent(agent, agent.name, agent.commands[0], data)
-            agents.append(replace(described, missing=agent.adapter))
+            agents.append(replace(describe_agent(agent.name, agent.commands[0], data), missing=agent.adapter))
     return agents
 
 
 def describe_agent(name: str, command: Sequence[str], data: Path) -> FoundAgent:
-    """Describe the agent `name`, which `command` starts. It need not be a known agent."""
-    agent = find_known_agent(name, command)
-    if agent is None:
-        return FoundAgent(name, tuple(command), name, (), _describe_login(None, name, get_agent_home(data, name)))
-    return _describe_known_agent(agent, name, command, data)
-
-
-def _describe_known_agent(agent: KnownAgent, name: str, command: Sequence[str], data: Path) -> FoundAgent:
-    """Describe a known agent, which the settings call `name`."""
-    login = _describe_login(agent, name, get_agent_home(data, name))
-    return FoundAgent(name, tuple(command), agent.title, agent.hosts, login)
-
-
-def find_known_agent(name: str, command: Sequence[str]) -> KnownAgent | None:
-    """The known agent with this name, or with this program; None if there is none."""
+    """Describe the agent `name`, which `command` starts. It is known by its name or by its program, or not at all."""
     program = Path(command[0]).name
-    for agent in KNOWN_AGENTS:
-        if agent.name == name or program in {started_by[0] for started_by in agent.commands}:
-            return agent
-    return None
+    known_agents = (
+        agent for agent in KNOWN_AGENTS if agent.name == name or program in {words[0] for words in agent.commands}
+    )
+    agent = next(known_agents, None)
+    title, hosts = (agent.title, agent.hosts) if agent else (name, ())
+    return FoundAgent(name, tuple(command), title, hosts, _describe_login(agent, name, get_agent_home(data, name)))
 
 
 def get_agent_home(data: Path, name: str) -> Path:
@@ -100,11 +87,8 @@ class ConfiguredAgent:
     settings: AcpSettings
     home: Path
     """Its home folder here."""
-
-    @property
-    def login(self) -> str:
-        """How the operator logs it in."""
-        return _describe_login(find_known_agent(self.name, self.settings.command), self.name, self.home)
+    login: str
+    """How the operator logs it in."""
 
 
 def _describe_login(agent: KnownAgent | None, name: str, home: Path) -> str:

@@ -169,7 +169,7 @@ class Conversation:
         try:
             answer = await self._request("session/prompt", prompt, schema.PromptResponse, None)
         finally:
-            self._transcript.flush()
+            self._transcript.end_text()
         return TurnResult(answer.stop_reason, self._transcript.message, answer.usage)
 
     async def _request(
@@ -229,8 +229,6 @@ class Conversation:
 
     async def _read_stderr(self) -> None:
         """Write the stderr of the agent into the transcript, and keep the last lines for an error message."""
-        if self._process.stderr is None:
-            return
 
         def add_lines(lines: list[str]) -> None:
             self._error_lines.extend(line for line in lines if line.strip())

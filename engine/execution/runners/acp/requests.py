@@ -18,7 +18,7 @@ import shlex
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -103,7 +103,8 @@ class ClientRequests:
         except ValidationError as error:
             raise RequestError.invalid_params({"details": f"{error.error_count()} fields are wrong"}) from None
         except Refusal as refusal:
-            raise _make_refusal_error(refusal) from None
+            code = -32002 if refusal.code in ("not_there", "unknown_terminal") else -32603
+            raise RequestError(code, refusal.message, {"details": str(refusal)}) from None
         except SessionStopped:
             raise _make_error("the session is ending") from None
         except RequestError:
@@ -237,7 +238,10 @@ class ClientRequests:
         paths = [*(diff.path for diff in diffs), *(location.path for location in update.locations or ())]
         input_paths = (tool_input.get(name) for name in ("file_path", "path", "abs_path"))
         paths += [path for path in input_paths if isinstance(path, str)]
-        detail = _format_diffs(diffs) or command or "\n".join(paths) or _format_input(tool_input)
+        changes = (make_unified_diff(diff.old_text or "", diff.new_text, diff.path) for diff in diffs)
+        detail = "\n".join(filter(None, changes)) or command or "\n".join(paths)
+        if tool_input and not detail:
+            detail = json.dumps(tool_input, ensure_ascii=False)
         url = tool_input.get("url")
         return AgentToolCall(
             kind,
@@ -275,28 +279,10 @@ def find_command(tool_input: Any) -> str:
         match tool_input.get(name):
             case str() as command:
                 return command
-            case [str() as shell, "-c" | "-lc", str() as script, *_] as words if _are_words(words) and _is_shell(shell):
-                return script
-            case [_, *_] as words if _are_words(words):
-                return shlex.join(words)
+            case [_, *_] as words if all(isinstance(word, str) for word in words):
+                is_script = Path(words[0]).name in ("sh", "bash", "zsh", "dash") and words[1:2] in (["-c"], ["-lc"])
+                return words[2] if is_script and len(words) > 2 else shlex.join(words)
     return ""
-
-
-def _are_words(items: list[Any]) -> bool:
-    return all(isinstance(item, str) for item in items)
-
-
-def _is_shell(program: str) -> bool:
-    return program.rsplit("/", 1)[-1] in ("sh", "bash", "zsh", "dash")
-
-
-def _format_diffs(diffs: Iterable[schema.FileEditToolCallContent]) -> str:
-    changes = (make_unified_diff(diff.old_text or "", diff.new_text, diff.path) for diff in diffs)
-    return "\n".join(filter(None, changes))
-
-
-def _format_input(tool_input: Mapping[str, Any]) -> str:
-    return json.dumps(tool_input, ensure_ascii=False) if tool_input else ""
 
 
 def choose_option(options: Sequence[schema.PermissionOption], *, allowed: bool) -> str | None:
@@ -314,11 +300,6 @@ def choose_option(options: Sequence[schema.PermissionOption], *, allowed: bool) 
 
 def _make_error(message: str) -> RequestError:
     return RequestError.internal_error({"details": message})
-
-
-def _make_refusal_error(refusal: Refusal) -> RequestError:
-    code = -32002 if refusal.code in ("not_there", "unknown_terminal") else -32603
-    return RequestError(code, refusal.message, {"details": str(refusal)})
 
 
 def _truncate_detail(detail: str) -> str:
@@ -379,7 +360,7 @@ class Terminal:
 
 
 class Terminals:
-    """The terminals of one conversation. Methods may be called from any thread."""
+    """The terminals of one conversation. All methods must be called from the thread of the session."""
 
     def __init__(self, live: LiveSession, folder: Path, confinement: Confinement) -> None:
         self._live = live
@@ -387,7 +368,6 @@ class Terminals:
         self._confinement = confinement
         self._terminals: dict[str, Terminal] = {}
         self._numbers = itertools.count(1)
-        self._lock = threading.Lock()
 
     def create(
         self, argv: Sequence[str], *, cwd: str | None, env: Mapping[str, str], max_bytes: int | None = None
@@ -401,35 +381,29 @@ class Terminals:
         if not folder.is_relative_to(self._folder.resolve()) or not folder.is_dir():
             raise Refusal("outside", f"{sanitise(str(cwd))} is not a folder of this session", f"work in {self._folder}")
         terminal = Terminal(MAX_OUTPUT_BYTES if max_bytes is None else max(0, min(max_bytes, MAX_OUTPUT_BYTES)))
-        with self._lock:
-            if len(self._terminals) >= MAX_TERMINALS:
-                raise Refusal("too_many_terminals", f"{MAX_TERMINALS} terminals are open", "release some")
-            terminal_id = f"term_{next(self._numbers)}"
-            self._terminals[terminal_id] = terminal
+        if len(self._terminals) >= MAX_TERMINALS:
+            raise Refusal("too_many_terminals", f"{MAX_TERMINALS} terminals are open", "release some")
+        terminal_id = f"term_{next(self._numbers)}"
+        self._terminals[terminal_id] = terminal
         variables = {name: value for name, value in env.items() if not name.startswith(_RESERVED_VARIABLES)}
         run_in_thread(f"clawpy-{self._live.id}-{terminal_id}", lambda: self._run(terminal, argv, folder, variables))
         return terminal_id
 
     def get(self, terminal_id: str) -> Terminal:
         """One terminal. Raises `Refusal` `unknown_terminal`."""
-        with self._lock:
-            terminal = self._terminals.get(terminal_id)
-        if terminal is None:
-            raise Refusal("unknown_terminal", f"there is no terminal {sanitise(terminal_id)[:80]}")
-        return terminal
+        if terminal := self._terminals.get(terminal_id):
+            return terminal
+        raise Refusal("unknown_terminal", f"there is no terminal {sanitise(terminal_id)[:80]}")
 
     def release(self, terminal_id: str) -> None:
         """End a terminal and forget it. Raises `Refusal` `unknown_terminal`."""
         self.get(terminal_id).cancel.set()
-        with self._lock:
-            self._terminals.pop(terminal_id, None)
+        del self._terminals[terminal_id]
 
     def close(self) -> None:
         """End all terminals."""
-        with self._lock:
-            open_terminals, self._terminals = self._terminals, {}
-        for terminal in open_terminals.values():
-            terminal.cancel.set()
+        for terminal_id in [*self._terminals]:
+            self.release(terminal_id)
 
     def _run(self, terminal: Terminal, argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> None:
         try:

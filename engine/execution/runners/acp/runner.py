@@ -17,11 +17,7 @@ from typing import TYPE_CHECKING
 
 from engine.config.sections import ACP_PREFIX
 from engine.execution.live_session import LiveSession
-from engine.execution.runners.acp.agents import (
-    ConfiguredAgent,
-    find_known_agent,
-    get_agent_home,
-)
+from engine.execution.runners.acp.agents import ConfiguredAgent, describe_agent, get_agent_home
 from engine.execution.runners.flow import UNDO_NOTES, Place, RetryLater, WorkFailed
 from engine.execution.runners.runner import REPLY, TASK, AgentRunner, AgentServices, RunnerResult
 from engine.execution.sandbox import Confinement
@@ -84,10 +80,8 @@ class AcpRunner(AgentRunner):
             raise Refusal("no_runner", f"there is no coding agent {name!r} in the settings", f"configured: {names}")
         if shutil.which(section.command[0]) is None:
             raise Refusal("no_runner", f"`{section.command[0]}` is not on the PATH", f"install it, or fix [acp.{name}]")
-        known_agent = find_known_agent(name, section.command)
-        return ConfiguredAgent(
-            name, known_agent.title if known_agent else name, section, get_agent_home(self._data, name)
-        )
+        agent = describe_agent(name, section.command, self._data)
+        return ConfiguredAgent(name, agent.title, section, get_agent_home(self._data, name), agent.login)
 
     def run(self, live: LiveSession, view: SessionView) -> RunnerResult:
         """Let the agent do the work. Raises `WorkFailed` if it fails, `RetryLater` if it did nothing at all, and
@@ -99,7 +93,8 @@ class AcpRunner(AgentRunner):
             prompt = self._assemble_prompt(live, view, folder, kind)
             if folder.continues:
                 live.say("a new conversation: the agent sees the files of the previous one, but not its messages")
-            live.say(f"{agent.title} · {_describe_start(live, agent)}")
+            sandbox = live.sandbox.describe(network=live.confinement.network, hosts=agent.settings.hosts)
+            live.say(f"{agent.title} · {shlex.join(agent.settings.command)} · sandbox: {sandbox}")
             with self._open_conversation(live, view, agent, folder.path) as turns:
                 turns.run_task(prompt, kind)
                 turns.run_replies()
@@ -129,9 +124,7 @@ class AcpRunner(AgentRunner):
             live.confinement, home=agent.home, command=command, hosts=agent.settings.hosts
         )
         _require_host_limits(live, agent, confinement)
-        transcript = AgentTranscript(
-            live.write, live.journal.note_error, stream=live.stream, end_stream=live.transcript.end_stream
-        )
+        transcript = AgentTranscript(live)
         terminals = Terminals(live, folder, make_command_confinement(confinement, live.confinement, home=agent.home))
         usage_counter = UsageCounter(live, microusd(self._services.settings.current.cost_per_trigger))
         belt = self._services.belts.open(live, view, folder)
@@ -158,12 +151,6 @@ def _require_host_limits(live: LiveSession, agent: ConfiguredAgent, confinement:
     if agent.settings.hosts and live.sandbox.confines and not (live.sandbox.can_filter_hosts or confinement.network):
         fix = live.sandbox.describe_way_out("set network = true for this workspace")
         raise WorkFailed(f"{live.sandbox.name} cannot restrict it to the hosts of its provider", fix)
-
-
-def _describe_start(live: LiveSession, agent: ConfiguredAgent) -> str:
-    """Say in words what the agent's command is, and what its sandbox and its hosts are."""
-    sandbox = live.sandbox.describe(network=live.confinement.network, hosts=agent.settings.hosts)
-    return f"{shlex.join(agent.settings.command)} · sandbox: {sandbox}"
 
 
 # -- what an agent and its commands may use (SPEC 11.1)
