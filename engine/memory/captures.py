@@ -137,13 +137,13 @@ class SaidSentence(NamedTuple):
         return Trust.OPERATOR if self.speaker is Speaker.OPERATOR else Trust.QUOTED
 
 
+@frozen
 class Captures:
     """Takes captures out of sessions, and reads them. All methods may be called from any thread."""
 
-    def __init__(self, database: Database, work: WorkReader, remember: Remember) -> None:
-        self._database = database
-        self._work = work
-        self._remember = remember
+    database: Database
+    work: WorkReader
+    remember: Remember
 
     def handle(self, entry: LedgerEntry) -> None:
         """A session ended, or its changes were discarded: capture what was said in it, with its outcome. A second call
@@ -152,22 +152,22 @@ class Captures:
 
     def capture_session(self, session_id: str) -> list[Capture]:
         """Store and remember the captures of a session, and return them; none for an unknown session."""
-        view = self._work.find_session(session_id)
+        view = self.work.find_session(session_id)
         extracted = self.extract(session_id) if view else []
         if view is None or not extracted:
             return []
-        captures = self._database.write(lambda tx: [_store_capture(tx, view, said) for said in extracted])
+        captures = self.database.write(lambda tx: [_store_capture(tx, view, said) for said in extracted])
         remembered = [capture for capture in captures if not capture.forgotten]
         if remembered:
-            self._remember([_to_memory(capture) for capture in remembered])
+            self.remember([_to_memory(capture) for capture in remembered])
         return remembered
 
     def extract(self, session_id: str) -> list[SaidSentence]:
         """The sentences of a session's transcript that are worth keeping, each once, without those that have anything
         that looks like a secret. If both an agent and the operator said a sentence, it is the operator's."""
         by_digest: dict[str, SaidSentence] = {}
-        secrets = tuple(self._work.secrets())
-        for lines in _group_into_messages(read_all_lines(self._work.transcript, session_id)):
+        secrets = tuple(self.work.secrets())
+        for lines in _group_into_messages(read_all_lines(self.work.transcript, session_id)):
             speaker = SPEAKERS[lines[-1].kind]
             for sentence in capture_sentences([(line.number, line.text) for line in lines], speaker, secrets):
                 previous = by_digest.get(sentence.digest)
@@ -188,7 +188,7 @@ class Captures:
 
     def entry(self, capture_id: str) -> Capture | None:
         """One capture, None if there is none with this id."""
-        with self._database.read() as session:
+        with self.database.read() as session:
             row = session.get(CaptureRow, capture_id)
             return None if row is None else row.view
 
@@ -209,12 +209,12 @@ class Captures:
 
     def count(self) -> tuple[int, datetime | None]:
         """How many there are, and when the newest was said."""
-        with self._database.read() as session:
+        with self.database.read() as session:
             number, newest = ask(session, "SELECT count(*), max(at) FROM captures").one()
         return number, newest and datetime.fromisoformat(newest)
 
     def _read(self, clauses: str, **values: object) -> list[Capture]:
-        with self._database.read() as session:
+        with self.database.read() as session:
             return [row.view for row in read_all(session, CaptureRow, clauses, values)]
 
 

@@ -89,14 +89,14 @@ class DraftRow(Row, table=True):
         self.state = DraftState.REJECTED if self.state == DraftState.WAITING else self.state
 
 
+@frozen
 class Drafts:
     """Drafts of facts. All methods may be called from any thread."""
 
-    def __init__(self, database: Database, para: Para, captures: Captures, clock: Clock) -> None:
-        self._database = database
-        self._para = para
-        self._captures = captures
-        self._clock = clock
+    database: Database
+    para: Para
+    captures: Captures
+    clock: Clock
 
     def add(self, tx: Transaction, day: str, facts: Sequence[NewFact]) -> int:
         """Store drafts of a local day, except those that were drafted before. Returns how many are new."""
@@ -116,12 +116,12 @@ class Drafts:
         """The drafts that wait for a decision, oldest first."""
         clauses = "WHERE state = :state ORDER BY created_at, rowid LIMIT :limit"
         values = {"state": DraftState.WAITING, "limit": limit}
-        with self._database.read() as session:
+        with self.database.read() as session:
             return [value_of(row, FactDraft) for row in read_all(session, DraftRow, clauses, values)]
 
     def get(self, draft_id: str) -> FactDraft:
         """One draft. Raises `Refusal` `unknown_draft`."""
-        with self._database.read() as session:
+        with self.database.read() as session:
             row = session.get(DraftRow, draft_id)
         if row is None:
             raise Refusal("unknown_draft", f"there is no draft {sanitise(draft_id)}", "clawpy drafts list")
@@ -136,9 +136,9 @@ class Drafts:
         if draft.state == DraftState.REJECTED:
             raise Refusal("draft_decided", f"{draft.id} was dismissed", "add the fact separately")
         if draft.state == DraftState.PROMOTED:
-            return self._para.get(draft.fact_id)
+            return self.para.get(draft.fact_id)
         is_edited = edit not in ("", draft.fact)
-        is_superseding = any(fact.id == draft.supersedes for fact in self._para.facts(active=True))
+        is_superseding = any(fact.id == draft.supersedes for fact in self.para.facts(active=True))
         fact = NewFact(
             edit or draft.fact,
             draft.category,
@@ -148,9 +148,9 @@ class Drafts:
             workspace=draft.workspace,
             supersedes=draft.supersedes if is_superseding else "",
             trust=Trust.OPERATOR if is_edited else draft.trust,
-            approved_at=self._clock.now(),
+            approved_at=self.clock.now(),
         )
-        stored = self._para.add([fact])[0]
+        stored = self.para.add([fact])[0]
         is_quoted = draft.source.startswith(CAPTURE_SOURCE) and not is_edited
         self._decide(draft, DraftState.PROMOTED, stored.id, is_quoted=is_quoted)
         return stored
@@ -173,13 +173,13 @@ class Drafts:
             row.state, row.fact_id, row.decided_at = state, fact_id, tx.now
             tx.session.add(row)
             if is_quoted:
-                self._captures.approve(tx, row.workspace, row.fact)
+                self.captures.approve(tx, row.workspace, row.fact)
             if fact_id:
                 tx.record(FactPromoted(subject=fact_id, workspace=draft.workspace, draft=draft.id, by="operator"))
             else:
                 tx.record(FactRejected(subject=draft.id, workspace=draft.workspace))
 
-        self._database.write(store_decision)
+        self.database.write(store_decision)
 
 
 class FailingTests(NamedTuple):

@@ -65,13 +65,13 @@ class Embedder(Hashable, Protocol):
         questions, which are embedded before texts to remember. Raises `NoEmbedder`."""
 
 
+@frozen
 class LocalEmbedder:
     """The model that comes with the program, in the helper process."""
 
     name = LOCAL_MODEL
 
-    def __init__(self, helper: Helper) -> None:
-        self._helper = helper
+    helper: Helper
 
     def embed(
         self, texts: Sequence[str], *, keep: Sequence[int] = (), now: bool = False, timeout: float = TIMEOUT_S
@@ -81,7 +81,7 @@ class LocalEmbedder:
             requests = [("embed_passage", text, start) for text, start in zip(texts, keep, strict=True)]
         try:
             # One request a text: whichever of the helper's threads is free takes the next.
-            answers = [self._helper.submit(*request, bulk=not now) for request in requests]
+            answers = [self.helper.submit(*request, bulk=not now) for request in requests]
             return [answer.result(timeout) for answer in answers]
         except (HelperGone, HelperFailed) as error:
             raise NoEmbedder(str(error)) from error

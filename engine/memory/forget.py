@@ -213,21 +213,21 @@ class ErasableRows:
         return [row for row in load_all(session, self._table, "") if any(map(terms.match, row.texts))]
 
 
+@frozen
 class DatabaseRows:
     """The other tables of the database, such as prompts and the ledger, as a store."""
 
     name = "records"
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    database: Database
 
     def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
-        with self._database.read() as session:
+        with self.database.read() as session:
             for item in erasing.find(driver_of(session), terms, _OTHER_STORES):
                 yield f"{item.table}.{item.column}:{item.rowid}", erasing.decode_text(item.value)
 
     def erase(self, terms: SearchTerms) -> int:
-        return self._database.write(lambda tx: erasing.erase(tx.driver, terms, _OTHER_STORES))
+        return self.database.write(lambda tx: erasing.erase(tx.driver, terms, _OTHER_STORES))
 
 
 class HomeFiles:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
+from engine.frozen import frozen
 from engine.memory.captures import ENDED, WorkReader
 from engine.memory.graph import TaskGraph
 from engine.model import (
@@ -39,13 +40,13 @@ SimilarSessions = Callable[[str, int, float], Mapping[str, float] | None]
 """`(session, k, cosine)`: see `MemorySearch.find_sessions_like`."""
 
 
+@frozen
 class GraphProducer:
     """Puts sessions and tasks into the graph."""
 
-    def __init__(self, graph: TaskGraph, work: WorkReader, similar_sessions: SimilarSessions) -> None:
-        self._graph = graph
-        self._work = work
-        self._similar_sessions = similar_sessions
+    graph: TaskGraph
+    work: WorkReader
+    similar_sessions: SimilarSessions
 
     def handle(self, entry: LedgerEntry) -> None:
         """Put what an event of `KINDS` says into the graph. A second call changes nothing."""
@@ -55,34 +56,34 @@ class GraphProducer:
             elif entry.kind == "WorkOverlapped":
                 self._relate(entry.payload["session_id"], Relation.RELATED_TO, entry.payload["other_session_id"])
             else:
-                self._put_task(self._work.task(entry.subject))
+                self._put_task(self.work.task(entry.subject))
         except Refusal as refusal:
             if refusal.code not in ("unknown_session", "unknown_task"):
                 raise
-        self._graph.flush(whole=entry.kind in ENDED)
+        self.graph.flush(whole=entry.kind in ENDED)
 
     def link_similar(self, entry: LedgerEntry) -> None:
         """Link a session that ended to those whose summaries resemble its own. Raises `NotReady` while its vector is
         still to be made."""
-        if self._graph.get(entry.subject) is None:
+        if self.graph.get(entry.subject) is None:
             return
-        similar = self._similar_sessions(entry.subject, MAX_COMPARED, MIN_SIMILARITY)
+        similar = self.similar_sessions(entry.subject, MAX_COMPARED, MIN_SIMILARITY)
         if similar is None:
             raise NotReady
         linked = {edge.source for edge in self._read_edges(entry.subject) if edge.relation is Relation.SIMILAR_TO}
         for other_id in [session for session in similar if session != entry.subject][:MAX_SIMILAR]:
-            other_node = self._graph.get(other_id)
+            other_node = self.graph.get(other_id)
             if other_node is not None and other_node.invalidated_at is None and other_id not in linked:
-                self._graph.relate(entry.subject, Relation.SIMILAR_TO, other_id, similar[other_id])
-        self._graph.flush()
+                self.graph.relate(entry.subject, Relation.SIMILAR_TO, other_id, similar[other_id])
+        self.graph.flush()
 
     def _put_session(self, session_id: str) -> None:
         """Put a session into the graph, with an edge to the session that it continues or retries."""
-        view = self._work.session(session_id)
+        view = self.work.session(session_id)
         if view.started_at is None or view.not_begun:
             return  # the session was withdrawn before it began
-        previous = self._graph.find_latest_named(view.workspace, view.prompt)
-        self._graph.put(
+        previous = self.graph.find_latest_named(view.workspace, view.prompt)
+        self.graph.put(
             GraphNode(
                 task_id=view.id,
                 title=view.prompt,
@@ -94,7 +95,7 @@ class GraphProducer:
                 outcome=view.outcome,
             )
         )
-        continued_id = self._work.continued_session(view.id)
+        continued_id = self.work.continued_session(view.id)
         if not continued_id and previous is not None and previous.task_id != view.id and previous.success is not True:
             continued_id = previous.task_id  # the same again: a retry
         if continued_id:
@@ -103,9 +104,9 @@ class GraphProducer:
     def _put_task(self, task: Task) -> None:
         """Put a task of the board into the graph, with what blocks it and what it blocks."""
         if task.source != "session":  # otherwise the session itself is the task
-            existing = self._graph.get(task.id)
+            existing = self.graph.get(task.id)
             outcome = {TaskState.DONE: "succeeded", TaskState.FAILED: "failed"}.get(task.state, "")
-            self._graph.put(
+            self.graph.put(
                 GraphNode(
                     task_id=task.id,
                     title=task.title,
@@ -119,8 +120,8 @@ class GraphProducer:
             if task.session_id:
                 self._relate(task.session_id, Relation.DERIVED_FROM, task.id)
         for prerequisite_id in task.needs:
-            self._update_block(self._work.task(prerequisite_id), task)
-        for waiting in self._work.dependent_tasks(task.id):
+            self._update_block(self.work.task(prerequisite_id), task)
+        for waiting in self.work.dependent_tasks(task.id):
             self._update_block(task, waiting)
 
     def _update_block(self, needed: Task, waiting: Task) -> None:
@@ -133,8 +134,8 @@ class GraphProducer:
                     and not edge.invalidated
                     and self._has_worked_on(edge.source, needed)
                 ):
-                    self._graph.cut(edge)
-        elif needed.session_id and SUCCESS_BY_OUTCOME.get(self._work.session(needed.session_id).outcome) is False:
+                    self.graph.cut(edge)
+        elif needed.session_id and SUCCESS_BY_OUTCOME.get(self.work.session(needed.session_id).outcome) is False:
             self._relate(needed.session_id, Relation.BLOCKS, waiting.id)
 
     def _has_worked_on(self, session_id: str, task: Task) -> bool:
@@ -144,11 +145,11 @@ class GraphProducer:
         )
 
     def _read_edges(self, task_id: str) -> Sequence[GraphEdge]:
-        return self._graph.get_neighbourhood(task_id).edges if self._graph.get(task_id) is not None else ()
+        return self.graph.get_neighbourhood(task_id).edges if self.graph.get(task_id) is not None else ()
 
     def _relate(self, source: str, relation: Relation, target: str) -> None:
         try:
-            self._graph.relate(source, relation, target)
+            self.graph.relate(source, relation, target)
         except Refusal as refusal:
             if refusal.code not in ("unknown_task", "cycle"):
                 raise

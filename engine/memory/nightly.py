@@ -107,37 +107,14 @@ class Evaluation(BaseModel):
 
 
 @frozen
-class _Run:
-    """One check of an answer, and what the day has cost until then, in micro-dollars."""
-
-    check: CheckResult
-    cost: int
-
-
-@frozen
 class _Evaluation:
-    """What a model chose to keep of a day, after one run for each of its answers."""
+    """What a model chose to keep of a day."""
 
     unusable_reason: str
     """Why no answer counts, so that rules draft facts; "" if `facts` counts."""
-    runs: tuple[_Run, ...] = ()
+    runs: tuple[tuple[CheckResult, int], ...] = ()
+    """The check of each answer, with what the day had cost until then, in micro-dollars."""
     facts: tuple[ProposedFact, ...] = ()
-
-    @property
-    def cost(self) -> int:
-        """All micro-dollars."""
-        return self.runs[-1].cost if self.runs else 0
-
-
-@frozen
-class _Attempt:
-    """One answer of a model about a day, with its cost in micro-dollars and its faults. `failure` says why the model is
-    not asked again, "" if it may be."""
-
-    cost: int
-    facts: tuple[ProposedFact, ...] = ()
-    faults: tuple[str, ...] = ()
-    failure: str = ""
 
 
 class NightRow(Row, table=True):
@@ -253,7 +230,7 @@ class Nightly:
             day=day.date,
             state=EVALUATED,
             attempts=len(evaluation.runs),
-            cost_microusd=evaluation.cost,
+            cost_microusd=evaluation.runs[-1][1] if evaluation.runs else 0,
             reason=evaluation.unusable_reason,
             facts=evaluation.facts,
             at=self._clock.now(),
@@ -261,15 +238,15 @@ class Nightly:
 
         def store(tx: Transaction) -> None:
             tx.session.add(night)
-            for attempt, run in enumerate(evaluation.runs, 1):
+            for attempt, (check, cost) in enumerate(evaluation.runs, 1):
                 self._runs.record(
                     tx,
                     session_id=f"nightly:{day.date}",
                     workspace="",
                     full=True,
                     attempt=attempt,
-                    check=run.check,
-                    cost=run.cost,
+                    check=check,
+                    cost=cost,
                 )
 
         self._database.write(store)
@@ -282,35 +259,30 @@ class Nightly:
             return _Evaluation("nothing happened")
         synthesis = redact(day.make_synthesis())
         faults: tuple[str, ...] = ()
-        runs: tuple[_Run, ...] = ()
+        runs: tuple[tuple[CheckResult, int], ...] = ()
         cost = 0
         while len(runs) < MAX_ATTEMPTS and cost < COST_CAP_MICROUSD:
-            attempt = self._ask_model(day.date, synthesis, faults, COST_CAP_MICROUSD - cost)
-            if attempt is None:
-                return _Evaluation("no model: you decide", runs)
-            faults, failure = attempt.faults, attempt.failure
-            cost += max(0, attempt.cost)
-            runs = (*runs, _Run(CheckResult("nightly", len(attempt.facts), len(faults), failing=faults), cost))
+            facts: tuple[ProposedFact, ...] = ()
+            failure = ""
+            try:
+                answer = self._model.ask(_make_question(day.date, synthesis, faults, COST_CAP_MICROUSD - cost))
+            except NoAnswer as error:
+                log.warning("no model evaluated %s: %s", day.date, error)
+                failure = sanitise(f"no model evaluated it, so rules draft facts: {error}")[:500]
+                faults, spent = (failure,), error.cost
+            else:
+                if answer is None:
+                    return _Evaluation("no model: you decide", runs)
+                (facts, faults), spent = parse_evaluation(answer.text, synthesis), answer.cost
+            cost += max(0, spent)
+            runs = (*runs, (CheckResult("nightly", len(facts), len(faults), failing=faults), cost))
             if cost > COST_CAP_MICROUSD and not failure:
                 failure = f"it cost {cost / 1e6:.3f} dollars, more than {COST_CAP_MICROUSD / 1e6:.2f}"
             if failure:
                 return _Evaluation(failure, runs)
             if not faults:
-                return _Evaluation("", runs, attempt.facts)
+                return _Evaluation("", runs, facts)
         return _Evaluation(f"given up after {len(runs)} tries: {faults[0]}", runs)
-
-    def _ask_model(self, day: str, synthesis: str, faults: Sequence[str], budget: int) -> _Attempt | None:
-        """Ask the model once; `faults` are those of its answer before. None without a model."""
-        try:
-            answer = self._model.ask(_make_question(day, synthesis, faults, budget))
-        except NoAnswer as error:
-            log.warning("no model evaluated %s: %s", day, error)
-            failure = sanitise(f"no model evaluated it, so rules draft facts: {error}")[:500]
-            return _Attempt(error.cost, faults=(failure,), failure=failure)
-        if answer is None:
-            return None
-        facts, answer_faults = parse_evaluation(answer.text, synthesis)
-        return _Attempt(answer.cost, facts, answer_faults)
 
     def _read_day(self, day: date) -> Day:
         """What happened on a local day, as the ledger, sessions and captures say."""

@@ -240,20 +240,20 @@ def _drop_duplicates(ordered: Sequence[RecallMatch]) -> list[RecallMatch]:
 # -- the sources without vectors
 
 
+@frozen
 class LedgerSource:
     """Layer B: the newest events that share words with the question."""
 
     name = "ledger (B)"
     layers = frozenset({Layer.LEDGER})
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
+    ledger: Ledger
 
     def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
         """The `k` best events, best first."""
         terms = key_terms(query.text)
         matches = []
-        for entry in self._ledger.latest(MAX_COMPARED, kinds=tuple(EVENT_TEXTS)):
+        for entry in self.ledger.latest(MAX_COMPARED, kinds=tuple(EVENT_TEXTS)):
             text = describe_event(entry)
             share = compute_share_of_terms(terms, text)
             if share >= MIN_SHARE and (not query.workspace or entry.workspace in ("", query.workspace)):
@@ -277,6 +277,7 @@ class LedgerSource:
         return LayerResult(_select_best(matches, query.k))
 
 
+@frozen
 class GraphSource:
     """Layer F: tasks whose summaries are near to the question, tasks that share its words, and the neighbours of
     both."""
@@ -284,9 +285,8 @@ class GraphSource:
     name = "task graph (F)"
     layers = frozenset({Layer.GRAPH})
 
-    def __init__(self, graph: TaskGraph, nearest_sessions: NearestSessions) -> None:
-        self._graph = graph
-        self._nearest_sessions = nearest_sessions
+    graph: TaskGraph
+    nearest_sessions: NearestSessions
 
     def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
         """The `k` best tasks, best first. An open task with the words of the question is left out: it is the
@@ -296,16 +296,16 @@ class GraphSource:
 
     def _find_similar(self, query: RecallQuery, now: datetime) -> Iterator[RecallMatch]:
         """The tasks whose summaries are near to the question, and the newest tasks that share its words."""
-        nearest = self._nearest_sessions(query.text, NEAREST_FACTOR * query.k)
+        nearest = self.nearest_sessions(query.text, NEAREST_FACTOR * query.k)
         terms = key_terms(query.text)
         tasks = [
             (node, "semantic", similarity)
             for task_id, similarity in nearest.items()
-            if (node := self._graph.get(task_id)) is not None
+            if (node := self.graph.get(task_id)) is not None
         ]
         tasks += [
             (node, "words", share)
-            for node in self._graph.newest(limit=MAX_COMPARED)
+            for node in self.graph.newest(limit=MAX_COMPARED)
             if node.task_id not in nearest and (share := compute_share_of_terms(terms, node.title)) >= MIN_SHARE
         ]
         for node, part, similarity in tasks:
@@ -319,8 +319,8 @@ class GraphSource:
     def _find_neighbours(self, similar: Sequence[RecallMatch], query: RecallQuery) -> Iterator[RecallMatch]:
         """The tasks one step from the similar ones."""
         scores = {match.id: match.score for match in similar}
-        for edge, node in self._graph.neighbours(list(scores)):
-            origin = self._graph.get(edge.other_end(node.task_id))
+        for edge, node in self.graph.neighbours(list(scores)):
+            origin = self.graph.get(edge.other_end(node.task_id))
             if origin is not None and _is_candidate(node, query):
                 reasons = _REASONS_OF_SOURCE if edge.source == node.task_id else _REASONS_OF_TARGET
                 score = min(1.0, scores[origin.task_id] * edge.weight)
@@ -330,20 +330,20 @@ class GraphSource:
                 )
 
 
+@frozen
 class FactSource:
     """Layer G: valid facts, found by their words."""
 
     name = "facts (G)"
     layers = frozenset({Layer.PARA})
 
-    def __init__(self, para: Para) -> None:
-        self._para = para
+    para: Para
 
     def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
         """The `k` best facts, best first. Each counts as accessed. The warning names the files that cannot be read."""
         terms = key_terms(query.text)
         matches = []
-        para = self._para.read(active=True, workspace=query.workspace)
+        para = self.para.read(active=True, workspace=query.workspace)
         for fact in para.facts:
             if (share := compute_share_of_terms(terms, fact.fact)) >= MIN_SHARE:
                 parts = (ScorePart("words", share, SEMANTIC_WEIGHT), ScorePart("ground truth", 1.0, REST_WEIGHT))
@@ -361,7 +361,7 @@ class FactSource:
                 )
                 matches.append(match)
         best = _select_best(matches, query.k)
-        self._para.count_access(match.id for match in best)
+        self.para.count_access(match.id for match in best)
         return LayerResult(best, "; ".join(para.problems))
 
 

@@ -12,6 +12,7 @@ from html import escape
 
 from engine import tokenizer
 from engine.config import SettingsSource
+from engine.frozen import frozen
 from engine.memory.memory import MemoryService
 from engine.model import (
     Contribution,
@@ -49,23 +50,16 @@ MAX_ATTRIBUTE_CHARS = 80
 """Characters of a source or a speaker in the prompt."""
 
 
+@frozen
 class RecallPromptPart:
     """The part "recall" of every prompt. Thread-safe."""
 
     name = "recall"
 
-    def __init__(
-        self,
-        memory: MemoryService,
-        settings: SettingsSource,
-        *,
-        excluded_lessons: Callable[[PromptRequest], frozenset[str]] = lambda request: frozenset(),
-    ) -> None:
-        """`excluded_lessons` returns lessons that stand elsewhere in the prompt, or were retracted. They are removed
-        from the memories."""
-        self._excluded_lessons = excluded_lessons
-        self._memory = memory
-        self._settings = settings
+    memory: MemoryService
+    settings: SettingsSource
+    excluded_lessons: Callable[[PromptRequest], frozenset[str]] = lambda request: frozenset()
+    """Returns lessons that stand elsewhere in the prompt, or were retracted. They are removed from the memories."""
 
     def make_part(self, request: PromptRequest) -> Contribution:
         """The block for a request; its part is None if nothing is recalled. The notes name layers that were left
@@ -81,7 +75,7 @@ class RecallPromptPart:
     def preview(self, request: PromptRequest) -> Injection:
         """What `make_part` would put into a prompt now, and what the budget leaves out (SPEC 9.5). A memory goes in
         whole or not at all."""
-        budget = self._settings.current.memory.recall_tokens
+        budget = self.settings.current.memory.recall_tokens
         recall = self._recall(request) if budget else Recall(())
         lines = [PromptLine(f"<{BLOCK_TAG}>", OWN_TEXT), PromptLine(PREAMBLE, OWN_TEXT)]
         end = PromptLine(f"</{BLOCK_TAG}>", OWN_TEXT)
@@ -115,7 +109,7 @@ class RecallPromptPart:
             session=request.session_id or None,
             passages=True,
         )
-        recall, excluded_lessons = self._memory.recall(query), self._excluded_lessons(request)
+        recall, excluded_lessons = self.memory.recall(query), self.excluded_lessons(request)
         memories = []
         for match in recall.items:
             text = remove_lessons(match.text, excluded_lessons)

@@ -18,6 +18,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.background import run_in_thread
+from engine.frozen import frozen
 from engine.memory.embedding import Embedding
 from engine.memory.graph import SEMANTIC_WEIGHT, compute_recency
 from engine.memory.question import STOP_WORDS, parse_question
@@ -98,16 +99,16 @@ class _VectorHits(NamedTuple):
     warning: str
 
 
+@frozen
 class MemorySearch:
     """Layers C and E as a source of recall. From any thread."""
 
     layers = LAYERS
     name = "memories (C, E)"
 
-    def __init__(self, database: Database, store: MemoryStore, vectors: Vectors) -> None:
-        self._database = database
-        self._store = store
-        self._vectors = vectors
+    database: Database
+    store: MemoryStore
+    vectors: Vectors
 
     def find(self, query: RecallQuery, now: datetime, timeout: float) -> LayerResult:
         """The `query.k` best. If the embedder does not answer within `timeout` seconds, they are found by their words
@@ -116,7 +117,7 @@ class MemorySearch:
         from engine.memory.ranking import rank  # late, because it imports numpy
 
         ranked = rank(candidates, limit=query.k)
-        memories = self._store.by_seq(passages[hit.index].seq for hit in ranked)
+        memories = self.store.by_seq(passages[hit.index].seq for hit in ranked)
         items = []
         for hit in ranked:
             passage = passages[hit.index]
@@ -132,16 +133,16 @@ class MemorySearch:
         layers = LAYERS if query.layers is None else LAYERS & query.layers
         is_unscoped = query.workspace is query.agent is query.session is None and layers == LAYERS
         limit = MAX_FOUND if is_unscoped else MAX_SCOPED
-        with open_reader(self._database, query) as reader:
+        with open_reader(self.database, query) as reader:
             question = parse_question(query.text, reader.read_speakers(), now=now)
-            pending = run_in_thread("clawpy-question", lambda: self._vectors.embed(question.topic))
+            pending = run_in_thread("clawpy-question", lambda: self.vectors.embed(question.topic))
             word_scores = reader.find_by_words(question.words, limit)
         embedding, similarities, warning = self._search_vectors(pending, timeout, limit, layers)
         from engine.memory.ranking import choose_pool, select_candidates  # not while the question waits to be embedded
 
-        with open_reader(self._database, query) as reader:
+        with open_reader(self.database, query) as reader:
             rows, previous = reader.read_rows_with_neighbours(choose_pool(word_scores, similarities))
-            near = [] if embedding is None else self._vectors.near(embedding.array, [row.seq for row in rows])
+            near = [] if embedding is None else self.vectors.near(embedding.array, [row.seq for row in rows])
             selection = select_candidates(question, rows, previous, word_scores, near, now)
             nearest = _group_nearest_chunks(near, [row.seq for row in selection.rows])
             passages = reader.passages(nearest)
@@ -153,25 +154,25 @@ class MemorySearch:
         be searched."""
         from engine.memory.ranking import MIN_RELEVANCE
 
-        question = self._vectors.embed(text)
+        question = self.vectors.embed(text)
         return {} if question is None else self._find_sessions(question.vector, k, MIN_RELEVANCE)
 
     def find_sessions_like(self, session_id: str, k: int, min_similarity: float) -> dict[str, float] | None:
         """The sessions whose summaries are nearest to the summary of a session, which is among them. {} if it has no
         summary, None while the summary has no vector yet."""
-        summary = self._store.get(SUMMARY_PREFIX + session_id)
+        summary = self.store.get(SUMMARY_PREFIX + session_id)
         if summary is None or summary.forgotten:
             return {}
-        vectors = self._store.read_chunks_of([summary.seq])
+        vectors = self.store.read_chunks_of([summary.seq])
         return self._find_sessions(vectors[0][2], k, min_similarity) if vectors else None
 
     def _find_sessions(self, vector: bytes, k: int, min_similarity: float) -> dict[str, float]:
         """The sessions whose summaries are nearest to a vector, with their cosines."""
         try:
-            hits = self._vectors.search(Embedding(vector).array, k, frozenset({Layer.CONTEXT}), min_similarity)
+            hits = self.vectors.search(Embedding(vector).array, k, frozenset({Layer.CONTEXT}), min_similarity)
         except NoIndex:
             return {}
-        rows = self._store.by_seq(hits)
+        rows = self.store.by_seq(hits)
         sessions: dict[str, float] = {}
         for seq, similarity in hits.items():
             if seq in rows and not rows[seq].forgotten:
@@ -186,8 +187,8 @@ class MemorySearch:
         try:
             embedding = pending.result(timeout)
             if embedding is None:
-                return _VectorHits(None, {}, self._vectors.problem or "questions cannot be embedded")
-            return _VectorHits(embedding, self._vectors.search(embedding.array, limit, layers), "")
+                return _VectorHits(None, {}, self.vectors.problem or "questions cannot be embedded")
+            return _VectorHits(embedding, self.vectors.search(embedding.array, limit, layers), "")
         except EmbeddingTimeout:
             return _VectorHits(None, {}, "the embedder did not answer in time")
         except NoIndex as error:

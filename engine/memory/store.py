@@ -136,20 +136,20 @@ class MemoryRow(NamedTuple):
     at: str
 
 
+@frozen
 class MemoryStore:
     """Rows of layers C and E. All methods may be called from any thread."""
 
     name = "memories"
 
-    def __init__(self, database: Database, on_removed: Callable[[], None] = lambda: None) -> None:
-        """`on_removed` is called after memories were deleted or emptied, so that their vectors are no longer found."""
-        self._database = database
-        self._on_removed = on_removed
+    database: Database
+    on_removed: Callable[[], None] = lambda: None
+    """Called after memories were deleted or emptied, so that their vectors are no longer found."""
 
     @property
     def commits(self) -> int:
         """The database's count of commits: unchanged means that nothing was written."""
-        return self._database.commits
+        return self.database.commits
 
     # -- remembering
 
@@ -160,7 +160,7 @@ class MemoryStore:
         Raises `Refusal`: `empty_memory`, `memory_too_long`, `bad_memory`; then nothing of `items` is written.
         """
         checked = [check_memory(item) for item in items]
-        return self._database.write(lambda tx: self._insert(tx, checked))
+        return self.database.write(lambda tx: self._insert(tx, checked))
 
     def _insert(self, tx: Transaction, items: Sequence[NewMemory]) -> RememberResult:
         ids = [make_memory_id(item) for item in items]
@@ -176,14 +176,14 @@ class MemoryStore:
         def mark(tx: Transaction) -> None:
             tx.driver.execute("UPDATE memories SET superseded_by = ? WHERE id = ?", (by, id))
 
-        self._database.write(mark)
+        self.database.write(mark)
 
     def empty(self, tx: Transaction, ids: Iterable[str]) -> None:
         """Forget memories: texts, chunks and vectors are deleted, empty stubs stay (SPEC 4.10)."""
         id_array = make_json_array(ids)
         tx.driver.execute(_EMPTY, id_array)
         tx.driver.execute(_DELETE_CHUNKS, id_array)
-        tx.after_commit(self._on_removed)
+        tx.after_commit(self.on_removed)
 
     def find(self, terms: SearchTerms) -> Iterator[tuple[str, str]]:
         """The id and the text of each memory that contains one of the terms, for forgetting."""
@@ -195,7 +195,7 @@ class MemoryStore:
         """Forget the memories that contain one of the terms; returns how many."""
         ids = [id for id, _ in self.find(terms)]
         for start in range(0, len(ids), ERASE_BATCH):
-            self._database.write(partial(self.empty, ids=ids[start : start + ERASE_BATCH]))
+            self.database.write(partial(self.empty, ids=ids[start : start + ERASE_BATCH]))
         return len(ids)
 
     def expire(self, tx: Transaction, *, running: frozenset[str]) -> int:
@@ -210,7 +210,7 @@ class MemoryStore:
         }
         number = tx.driver.execute(_EXPIRE, values).rowcount
         if number:
-            tx.after_commit(self._on_removed)
+            tx.after_commit(self.on_removed)
         return number
 
     # -- reading
@@ -317,7 +317,7 @@ class MemoryStore:
 
     def _select(self, query: str, values: Any = ()) -> list[Any]:
         """Execute a statement that only reads."""
-        with self._database.read() as session:
+        with self.database.read() as session:
             return driver_of(session).execute(query, values).fetchall()
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, NamedTuple
 
 from engine.config.sections import ACP_PREFIX
@@ -49,7 +49,7 @@ from engine.prediction.dismissals import describe_switch_off, end_mute, read_mut
 from engine.prediction.kinds import OWN_PROMPT, SUGGESTED_KIND, get_kind
 from engine.prediction.routing import Route, Router
 from engine.prediction.stack import MAX_SUGGESTED, find_ids_without_place, sort_cards
-from engine.prediction.twin import ConfidenceEstimate, EmbeddedTwin
+from engine.prediction.twin import EmbeddedTwin
 from engine.storage.database import Transaction
 from engine.storage.rows import find_ids_with_prefix, load, read_all
 
@@ -71,22 +71,6 @@ class _Work(NamedTuple):
     """Where the work comes from, in words: the reasoning of a card of the operator's own prompt."""
     embedding: bytes
     """See `Route.embedding`."""
-
-    def make_proposal(
-        self, card_id: str, at: datetime, *, kind: str, subject: str, reasoning: str, source: Source
-    ) -> Proposal:
-        """The proposal of a new card with this id, for work that was asked for at a time."""
-        return Proposal(
-            kind=kind,
-            workspace=self.assignment.workspace,
-            prompt=self.assignment.prompt,
-            reasoning=reasoning,
-            subject=subject,
-            facts={"card": card_id},
-            flow=self.assignment.flow,
-            evidence_at=at,
-            source=source,
-        )
 
 
 class Cards:
@@ -230,17 +214,7 @@ class Cards:
             if titled := self._find_titled(prompt, workspace, channel):
                 return titled
             work = self._assign(prompt, workspace, channel)
-        card_id = self._store.randomness.new_id("pred")
-        proposal = work.make_proposal(
-            card_id,
-            self._clock.now(),
-            kind=OWN_PROMPT,
-            subject=card_id,
-            reasoning=work.origin,
-            source=Source.OPERATOR,
-        )
-        situation = self._checks.describe_situation(proposal.workspace)
-        row = self._make_row(card_id, proposal, work, situation, may_wait=may_wait)
+        row = self._make_row(work, OWN_PROMPT, work.origin, Source.OPERATOR, may_wait=may_wait)
         return self._database.write(lambda tx: self._store.add(tx, row))
 
     def suggest(self, text: str, *, workspace: str, reasoning: str, channel: str | None = None) -> Card:
@@ -253,24 +227,8 @@ class Cards:
         prompt = self._approvals.clean_prompt(text)
         _refuse_no_workspace(workspace)
         work = self._assign(prompt, workspace, channel)
-        card_id = self._store.randomness.new_id("pred")
-        proposal = work.make_proposal(
-            card_id,
-            self._clock.now(),
-            kind=SUGGESTED_KIND,
-            subject=compute_text_hash(work.assignment.prompt),
-            reasoning=reasoning,
-            source=Source.PREDICTOR_HOOK,
-        )
-        situation = self._checks.describe_situation(proposal.workspace)
-        estimate = self._twin.estimate(
-            proposal,
-            work.assignment,
-            context=situation,
-            phase=self._twin.read_phase(),
-            local=self._clock.local(),
-        )
-        row = self._make_row(card_id, proposal, work, situation, estimate=estimate)
+        subject = compute_text_hash(work.assignment.prompt)
+        row = self._make_row(work, SUGGESTED_KIND, reasoning, Source.PREDICTOR_HOOK, subject=subject)
 
         def add(tx: Transaction) -> Card:
             self._refuse_unwanted(tx, row)
@@ -282,27 +240,38 @@ class Cards:
 
     def _make_row(
         self,
-        card_id: str,
-        proposal: Proposal,
         work: _Work,
-        situation: str,
+        kind: str,
+        reasoning: str,
+        source: Source,
         *,
-        estimate: ConfidenceEstimate | None = None,
+        subject: str = "",
         may_wait: bool = True,
     ) -> CardRow:
-        """The row of a new card for the runner that would do the work now, with the verdicts of the rails. Raises
-        `Refusal` `no_model`."""
+        """The row of a new card for the runner that would do the work now, with the verdicts of the rails. Without a
+        `subject` it is about itself. Only what others suggest has an estimated confidence. Raises `Refusal`
+        `no_model`."""
+        card_id = self._store.randomness.new_id("pred")
+        proposal = Proposal(
+            kind=kind,
+            workspace=work.assignment.workspace,
+            prompt=work.assignment.prompt,
+            reasoning=reasoning,
+            subject=subject or card_id,
+            facts={"card": card_id},
+            flow=work.assignment.flow,
+            evidence_at=self._clock.now(),
+            source=source,
+        )
+        situation, estimate = self._checks.describe_situation(proposal.workspace), None
+        if source is not Source.OPERATOR:
+            phase, local = self._twin.read_phase(), self._clock.local()
+            estimate = self._twin.estimate(proposal, work.assignment, context=situation, phase=phase, local=local)
         assignment, other_runner = self._launcher.choose(work.assignment)
         now, info = self._clock.now(), self._launcher.check(assignment)
+        expires_at = self._store.compute_expiry(now)
         row = make_row(
-            card_id,
-            proposal,
-            assignment,
-            info,
-            now=now,
-            expires_at=self._store.compute_expiry(now),
-            context=situation,
-            estimate=estimate,
+            card_id, proposal, assignment, info, now=now, expires_at=expires_at, context=situation, estimate=estimate
         )
         row.embedding = work.embedding
         if assignment.flow is None:

@@ -17,8 +17,6 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
-from sqlmodel import Session
-
 from engine.config import Settings
 from engine.events import ChangeSetLanded, CycleFinished, LandingUndone
 from engine.frozen import frozen
@@ -227,7 +225,7 @@ class CardChecks:
         """Read workspaces, and make the card of the first of these kinds that follows work on a channel."""
         if not workspaces:
             return []
-        plan = self._plan_next_step(workspaces, kinds)
+        plan = self._plan(workspaces, kinds)
         for row in plan.selection.rows:
             row.from_channel = channel
         for error in plan.errors:
@@ -248,7 +246,7 @@ class CardChecks:
         store.credit_kept()
         self.follow_up(paths)
         off = [path for path in paths if store.is_off(path)]
-        plan = self._plan_check([path for path in paths if path not in off])
+        plan = self._plan([path for path in paths if path not in off])
         held_back = {workspace: _describe_held_back(plan.selection, workspace) for workspace in plan.findings}
         errors = plan.errors
         if requested:
@@ -265,26 +263,15 @@ class CardChecks:
         created, withdrawn = self._database.write(apply)
         return CheckReport(tuple(created), tuple(withdrawn), errors, clock.monotonic() - began)
 
-    def _plan_check(self, workspaces: Sequence[str]) -> _Plan:
-        """Read workspaces, and plan cards of all that is proposed there."""
-        findings = self._collect_findings(workspaces, can_replace=True)
+    def _plan(self, workspaces: Sequence[str], kinds: Sequence[str] | None = None) -> _Plan:
+        """Read workspaces, and plan cards of all that is proposed there. With `kinds`, plan at most one card: of the
+        first of these kinds that is proposed and can be a card now. If that card is shown already, none is made."""
+        findings = self._collect_findings(workspaces, can_replace=kinds is None)
         with self._database.read() as session:
-            staying = self._list_staying_cards(session, findings)
-            return _Plan(findings, self._selector.select(session, findings, staying))
-
-    def _plan_next_step(self, workspaces: Sequence[str], kinds: Sequence[str]) -> _Plan:
-        """Read workspaces, and plan at most one card there: of the first of these kinds that is proposed and can be a
-        card now. If that card is shown already, none is made."""
-        findings = self._collect_findings(workspaces, can_replace=False)
-        with self._database.read() as session:
-            staying = self._list_staying_cards(session, findings)
-            return _Plan(findings, self._selector.select_next_step(session, findings, staying, kinds))
-
-    def _list_staying_cards(self, session: Session, findings: Mapping[str, Findings]) -> list[Card]:
-        """The pending cards that do not have to go."""
-        cards = self._store.read_pending()
-        leaving = find_leaving_cards(session, cards, findings, self._store.clock.now())
-        return [card for card in cards if card.id not in leaving]
+            cards = self._store.read_pending()
+            leaving = find_leaving_cards(session, cards, findings, self._store.clock.now())
+            staying = [card for card in cards if card.id not in leaving]
+            return _Plan(findings, self._selector.select(session, findings, staying, kinds))
 
     def _collect_findings(self, workspaces: Sequence[str], *, can_replace: bool) -> dict[str, Findings]:
         """Read each workspace and collect its proposals."""

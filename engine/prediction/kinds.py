@@ -4,49 +4,48 @@ follow a session (SPEC 2.10)."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, Final
+from typing import Any
 
 from engine.files import read_table
 from engine.frozen import frozen
 from engine.model import SessionState, SessionView, Tier
 
-HEARTBEAT_PREFIX: Final = "heartbeat"
+HEARTBEAT_PREFIX = "heartbeat"
 """Prefix of the kinds of heartbeat cards: each item of a heartbeat is a kind of its own."""
 
-RUN_FACT: Final = "run"
+RUN_FACT = "run"
 """Key of a heartbeat card's facts: whether the operator ordered it to run by itself when it is due."""
 
-REVIEWED_IN: Final = "reviewed_in"
+REVIEWED_IN = "reviewed_in"
 """Key of a warning's facts: the session that found the same already."""
 
-REVIEWED_STATE: Final = "reviewed_state"
+REVIEWED_STATE = "reviewed_state"
 """Key of a warning's facts: the digest of the state that this session read (`Status.digest`). While it is the same,
 another session would find the same."""
 
-SUGGESTED_KIND: Final = "suggested"
+SUGGESTED_KIND = "suggested"
 """The kind of cards that agents or programs suggest."""
 
-FIX_BY_AGENT: Final = "let_agent_fix"
+FIX_BY_AGENT = "let_agent_fix"
 """The kind of cards for a problem that a flow found and an agent or a model may fix."""
 
-BLOCKED_TASK: Final = "blocked_task"
-STALE_TASK: Final = "stale_task"
-OPEN_TASK: Final = "open_task"
+BLOCKED_TASK = "blocked_task"
+STALE_TASK = "stale_task"
+OPEN_TASK = "open_task"
 """The kinds of tasks of the board."""
 
-ALWAYS_ASK: Final = frozenset({SUGGESTED_KIND, BLOCKED_TASK, STALE_TASK, OPEN_TASK})
+ALWAYS_ASK = frozenset({SUGGESTED_KIND, BLOCKED_TASK, STALE_TASK, OPEN_TASK})
 """Kinds whose cards never run by themselves, however many were approved: their texts differ, and others may have
 written them."""
 
-MEETING_KIND: Final = "prepare_meeting"
+MEETING_KIND = "prepare_meeting"
 
-OWN_PROMPT: Final = "own"
+OWN_PROMPT = "own"
 """The kind of the operator's own prompts: approving one earns no card the right to run by itself (SPEC 2.5)."""
 
 
-_USUAL_HOURS: Final = {Tier.AT_RISK: 2.0, Tier.BLOCKS: 12.0, Tier.CHECK: 8.0, Tier.UPKEEP: 72.0}
-_STRENGTH_OF_TIER: Final = {Tier.AT_RISK: 1.0, Tier.BLOCKS: 0.8, Tier.CHECK: 0.5, Tier.UPKEEP: 0.3}
+_USUAL_HOURS = {Tier.AT_RISK: 2.0, Tier.BLOCKS: 12.0, Tier.CHECK: 8.0, Tier.UPKEEP: 72.0}
+_STRENGTH_OF_TIER = {Tier.AT_RISK: 1.0, Tier.BLOCKS: 0.8, Tier.CHECK: 0.5, Tier.UPKEEP: 0.3}
 
 
 @frozen
@@ -97,10 +96,10 @@ def _read_kinds() -> Mapping[str, Kind]:
         columns: dict[str, Any] = {"name": name, "flow": name, **row, "tier": Tier(row["tier"]), "place": place}
         columns |= {key: tuple(value) for key, value in row.items() if isinstance(value, list)}
         kinds[name] = Kind(**columns)
-    return MappingProxyType(kinds)
+    return kinds
 
 
-KINDS: Final = _read_kinds()
+KINDS = _read_kinds()
 """Every kind by its name, as `kinds.toml` has them."""
 
 
@@ -129,16 +128,16 @@ def get_kind(name: str) -> Kind:
     return Kind(name, tier, title, name, signals=() if is_heartbeat(name) else ("git",), place=len(KINDS))
 
 
-FOLLOW_UPS_OF_FAILED_TESTS: Final = (
+FOLLOW_UPS_OF_FAILED_TESTS = (
     "undo_landing", "apply_fix", "rehearse_revert", "bisect", "hunt_flakes", "check_clean_head", "still_red",
     "rerun_failing", FIX_BY_AGENT,
 )  # fmt: skip
 """Kinds of cards that may follow failed tests, the best first."""
 
-WARNING_KINDS: Final = tuple(kind.name for kind in KINDS.values() if kind.comes_back)
+WARNING_KINDS = tuple(kind.name for kind in KINDS.values() if kind.comes_back)
 """Kinds of cards that come back at once after their review, because that does not remove the reason."""
 
-LEADING_TO_AGENT: Final = ("fix_lint", "rehearse_merge", "unfinished_operation")
+LEADING_TO_AGENT = ("fix_lint", "rehearse_merge", "unfinished_operation")
 """Flows after which an agent may do what the flow cannot."""
 
 

@@ -99,20 +99,14 @@ class Route:
     can be compared with it."""
 
 
+@frozen
 class Router:
     """Routes work to the channels of the settings. `place` is `PromptPlacer.place`."""
 
-    def __init__(
-        self,
-        settings: SettingsSource,
-        clock: Clock,
-        randomness: Randomness,
-        place: Callable[[str, str], Route],
-    ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._randomness = randomness
-        self._place = place
+    settings: SettingsSource
+    clock: Clock
+    randomness: Randomness
+    place: Callable[[str, str], Route]
 
     def route(
         self,
@@ -129,14 +123,14 @@ class Router:
         each channel was last triggered. `routed` is how many proposals this check has sent to each. Raises `Refusal`
         `unknown_channel`.
         """
-        channels = self._settings.current.channels
+        channels = self.settings.current.channels
         requested = named or affinity
         if requested not in (*channels, "") or not channels:
             message = f"there is no channel {requested!r}" if requested else "no channel is registered"
             names = ", ".join(channels) or "none"
             fix = f"one of {names}; or add it under [channels.NAME] in config.toml"
             raise Refusal("unknown_channel", message, fix)
-        route = self._place(prose, requested) if prose else Route(requested)
+        route = self.place(prose, requested) if prose else Route(requested)
         if not route.channel:
             channel, rule = self._pick_channel(list(channels), triggered, routed)
             route = replace(route, channel=channel, why=f"its meaning fits no channel; {rule}" if prose else rule)
@@ -146,13 +140,13 @@ class Router:
         self, registered: Sequence[str], triggered: Mapping[str, datetime], routed: Mapping[str, int]
     ) -> tuple[str, str]:
         """Returns (channel, rule): a channel, and the rule that chose it."""
-        now = self._clock.now()
+        now = self.clock.now()
         rested = [name for name in registered if name not in triggered or now - triggered[name] >= RECENT_TRIGGER_AGE]
         if rested:
             longest_unused = min(rested, key=lambda name: (routed.get(name, 0), triggered.get(name, _NEVER)))
             return longest_unused, "this one was unused for longest"
-        weights = CHANNEL_WEIGHTS[part_of_day(self._clock.local())]
-        return self._randomness.pick({name: weights.get(name, 1.0) for name in registered}), "by the time of day"
+        weights = CHANNEL_WEIGHTS[part_of_day(self.clock.local())]
+        return self.randomness.pick({name: weights.get(name, 1.0) for name in registered}), "by the time of day"
 
 
 # -- placing a prompt
@@ -179,33 +173,26 @@ class _Weights:
     matrix: Any
 
 
+@frozen
 class PromptPlacer:
     """Finds the channel and the agent of a prompt. It takes some ten milliseconds, and the first time a second, because
     the embedder is loaded."""
 
-    def __init__(
-        self,
-        database: Database,
-        settings: SettingsSource,
-        *,
-        embed: Embed,
-        agents: Callable[[], Sequence[AgentView]],
-    ) -> None:
-        self._database = database
-        self._settings = settings
-        self._embed = embed
-        self._agents = agents
+    database: Database
+    settings: SettingsSource
+    embed: Embed
+    agents: Callable[[], Sequence[AgentView]]
 
     def place(self, prompt: str, channel: str = "") -> Route:
         """The route of a prompt, on `channel` if that is given. Without an embedder nothing else is known."""
         import numpy
 
-        settings = self._settings.current
-        agents = {agent.id: agent for agent in self._agents() if not agent.broken}
+        settings = self.settings.current
+        agents = {agent.id: agent for agent in self.agents() if not agent.broken}
         specialties, domains = _collect_specialties(settings), _collect_domains(settings, agents)
         texts = [prompt, *specialties.values(), *domains.values()]
         try:
-            vector, *others = (numpy.frombuffer(embedding, "<f4") for embedding in self._embed(texts))
+            vector, *others = (numpy.frombuffer(embedding, "<f4") for embedding in self.embed(texts))
         except NoEmbedder as error:
             log.info("prompts are not placed by their meaning: %s", error)
             return Route(channel)
@@ -230,9 +217,9 @@ class PromptPlacer:
         place it on `best`."""
         import numpy
 
-        settings = self._settings.current
+        settings = self.settings.current
         allowed = {channel} if channel else settings.channels.keys()
-        with self._database.read() as session:
+        with self.database.read() as session:
             past = [_PastPrompt(*row) for row in ask(session, _SELECT_ACCEPTED)]
         past = [prompt for prompt in past if prompt.channel in allowed]
         if not past:

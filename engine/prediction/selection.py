@@ -303,17 +303,15 @@ class _State:
         return sum(decided for (_, other), (_, decided) in self.decided.items() if other == kind)
 
 
+@frozen
 class CardSelector:
     """Makes rows of proposals, and asks the rails about those that get a place."""
 
-    def __init__(
-        self, store: CardStore, approvals: Approvals, router: Router, twin: EmbeddedTwin, randomness: Randomness
-    ) -> None:
-        self._store = store
-        self._approvals = approvals
-        self._router = router
-        self._twin = twin
-        self._randomness = randomness
+    store: CardStore
+    approvals: Approvals
+    router: Router
+    twin: EmbeddedTwin
+    randomness: Randomness
 
     def find_unavailable(
         self, session: Session, candidates: Collection[Proposal | CardRow], now: datetime, pending_cards: Sequence[Card]
@@ -329,26 +327,25 @@ class CardSelector:
             if candidate.about in pending or mutes.covers(*candidate.about, tier=candidate.tier)
         }
 
-    def select(self, session: Session, findings: Mapping[str, Findings], staying: Sequence[Card]) -> Selection:
-        """The proposals that may become cards and have a place beside the cards that stay."""
-        proposals = [proposal for found in findings.values() for proposal in found.proposals]
-        unavailable = self.find_unavailable(session, proposals, self._store.clock.now(), staying)
-        available = [proposal for proposal in proposals if proposal.fingerprint not in unavailable]
-        return self._fill_places(session, available, findings, staying)
-
-    def select_next_step(
-        self, session: Session, findings: Mapping[str, Findings], staying: Sequence[Card], kinds: Sequence[str]
+    def select(
+        self,
+        session: Session,
+        findings: Mapping[str, Findings],
+        staying: Sequence[Card],
+        kinds: Sequence[str] | None = None,
     ) -> Selection:
-        """The proposal of the first of these kinds, as a next step; none if its card is shown already."""
-        now = self._store.clock.now()
+        """The proposals that may become cards and have a place beside the cards that stay. With `kinds`, only the
+        proposal of the first of these kinds, as a next step; none if its card is shown already."""
+        now = self.store.clock.now()
         proposals = [proposal for found in findings.values() for proposal in found.proposals]
         unavailable = self.find_unavailable(session, proposals, now, staying)
-        shown = {card.fingerprint for card in staying if not card.snoozed(now)}
-        possible = [proposal for proposal in proposals if proposal.fingerprint not in unavailable - shown]
-        first = next((proposal for kind in kinds for proposal in possible if proposal.kind == kind), None)
-        if first is None or first.fingerprint in unavailable:
-            return Selection()
-        return self._fill_places(session, [replace(first, source=Source.FOLLOW_UP)], findings, staying)
+        if kinds is not None:
+            shown = {card.fingerprint for card in staying if not card.snoozed(now)}
+            possible = [proposal for proposal in proposals if proposal.fingerprint not in unavailable - shown]
+            first = next((proposal for kind in kinds for proposal in possible if proposal.kind == kind), None)
+            proposals = [] if first is None else [replace(first, source=Source.FOLLOW_UP)]
+        available = [proposal for proposal in proposals if proposal.fingerprint not in unavailable]
+        return self._fill_places(session, available, findings, staying)
 
     def _fill_places(
         self,
@@ -360,8 +357,8 @@ class CardSelector:
         """The selection of these proposals, which are available."""
         if not proposals:
             return Selection()
-        now, local, decisions = self._store.clock.now(), self._store.clock.local(), self._store.decisions
-        phase, decided = self._twin.read_phase_within(session), _count_decisions(decisions, session)
+        now, local, decisions = self.store.clock.now(), self.store.clock.local(), self.store.decisions
+        phase, decided = self.twin.read_phase_within(session), _count_decisions(decisions, session)
         common = _State(now, local, phase, load_last_trigger_times(session), decided)
         drafts, errors = [], []
         for proposal in proposals:
@@ -370,10 +367,10 @@ class CardSelector:
             except Refusal as refusal:
                 errors.append(f"{proposal.workspace}: {proposal.kind}: {refusal.message}")
         recent = decisions.count_by_kind(session, since=now - EXPLORED_AFTER)
-        rows = select_rows(drafts, recent, learning=common.is_learning, randomness=self._randomness)
+        rows = select_rows(drafts, recent, learning=common.is_learning, randomness=self.randomness)
         for row in rows:
-            row.id = self._randomness.new_id("pred")
-        return self._give_places(rows, Room(self._store.settings.current, staying, now), now, tuple(errors))
+            row.id = self.randomness.new_id("pred")
+        return self._give_places(rows, Room(self.store.settings.current, staying, now), now, tuple(errors))
 
     def _give_places(self, rows: Sequence[CardRow], room: Room, now: datetime, errors: tuple[str, ...]) -> Selection:
         """The rows that get a place, by rank, with the verdicts of the rails."""
@@ -382,8 +379,8 @@ class CardSelector:
             if not room.take(card).has_place:
                 is_full = is_full or not find_exclusive_group(card)
                 continue
-            row, info = by_id[card.id], self._approvals.launcher.check(card.assignment)
-            row.set_verdicts(self._approvals.preview_work(row, card.assignment, info))
+            row, info = by_id[card.id], self.approvals.launcher.check(card.assignment)
+            row.set_verdicts(self.approvals.preview_work(row, card.assignment, info))
             if find_content_block(row):
                 room.leave(card)
             selected.append(row)
@@ -392,9 +389,9 @@ class CardSelector:
     def _make_row(self, proposal: Proposal, common: _State, context: str) -> CardRow:
         """The row of one proposal, without an id and not stored yet. `context` is the situation in words. Raises
         `Refusal` `unknown_channel`."""
-        store, launcher = self._store, self._approvals.launcher
+        store, launcher = self.store, self.approvals.launcher
         assignment, other_runner = launcher.choose(self._assign(proposal, common))
-        estimate = self._twin.estimate(proposal, assignment, context=context, phase=common.phase, local=common.local)
+        estimate = self.twin.estimate(proposal, assignment, context=context, phase=common.phase, local=common.local)
         if common.is_learning and proposal.source is Source.TEMPLATE:
             proposal = replace(proposal, source=Source.EMBEDDED_TWIN)
         tier, why = adjust_tier(proposal.tier, *common.decided.get((proposal.workspace, proposal.kind), (0, 0)))
@@ -415,11 +412,11 @@ class CardSelector:
 
     def _assign(self, proposal: Proposal, common: _State) -> Assignment:
         """The work of a proposal, on the channel and for the agent that the router chooses."""
-        channels = self._store.settings.current.channels
-        named = self._twin.find_usual_channel(proposal.kind, list(channels)) if common.is_learning else None
+        channels = self.store.settings.current.channels
+        named = self.twin.find_usual_channel(proposal.kind, list(channels)) if common.is_learning else None
         if proposal.confidence is not None and proposal.channel:
             named = proposal.channel  # a source that states a confidence names the channel, too
-        route = self._router.route(
+        route = self.router.route(
             "" if proposal.flow else proposal.prompt,
             named=named,
             affinity=proposal.channel,

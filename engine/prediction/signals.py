@@ -9,7 +9,6 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from math import prod
-from typing import Final
 
 from engine.frozen import frozen
 from engine.git.github import GitHubState
@@ -27,7 +26,7 @@ from engine.model import (
 )
 from engine.model.text import count, moment, plain, span
 
-WEIGHTS: Final = {
+WEIGHTS = {
     "time": 0.3,
     "silence": 0.2,
     "tasks": 0.2,
@@ -46,7 +45,7 @@ def make_signal(name: str, relevance: float, *evidence: str, error: str = "") ->
 # -- time of day
 
 
-_PARTS: Final = {
+_PARTS = {
     PartOfDay.MORNING: ("morning: review and plan", 1.0),
     PartOfDay.AFTERNOON: ("afternoon: deep work", 1.0),
     PartOfDay.EVENING: ("evening: summarise the day", 1.0),
@@ -67,7 +66,7 @@ def make_time_signal(local: datetime) -> Signal:
 MAX_CLOCK_DIFFERENCE = timedelta(minutes=1)
 """A file dated further into the future than this was copied with its date, and is no sign of activity."""
 
-ANY_NEW_FILE: Final = "*"
+ANY_NEW_FILE = "*"
 """The path of an `OurWrite` of every untracked file: those that a check of ours may leave behind."""
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from sqlmodel import Field, Session
 
 from engine.events import TaskAdded, TaskChanged
+from engine.frozen import frozen
 from engine.model import Randomness, Refusal, Result, SessionView, Status, Task, TaskState, sanitise
 from engine.model.secrets import redact, refuse_secret
 from engine.model.text import remove_code_and_comments
@@ -87,12 +88,12 @@ FileTask = tuple[str, str]
 """The workspace and the title of a task in a file."""
 
 
+@frozen
 class TaskBoard:
     """The service `engine.tasks`: the task board of one home. `CardRow.task_id` is the task of a card."""
 
-    def __init__(self, database: Database, *, randomness: Randomness) -> None:
-        self._database = database
-        self._randomness = randomness
+    database: Database
+    randomness: Randomness
 
     def list(self, *, workspace: str | None = None, state: str | None = None, limit: int = 100) -> list[Task]:
         """The tasks, the one changed last first. A task without a workspace belongs to every workspace."""
@@ -100,18 +101,18 @@ class TaskBoard:
         condition = " AND ".join(limit for limit, value in limits.items() if value is not None) or "TRUE"
         clauses = f"WHERE {condition} ORDER BY updated_at DESC, id DESC LIMIT :limit"
         values = {"workspace": workspace, "state": state, "limit": limit}
-        with self._database.read() as session:
+        with self.database.read() as session:
             return _make_tasks(session, read_all(session, TaskRow, clauses, values))
 
     def get(self, task_id: str) -> Task:
         """The task with this id, or with an id that begins so. Raises `Refusal` `unknown_task`, `ambiguous_id`."""
-        with self._database.read() as session:
+        with self.database.read() as session:
             row = find_by_prefix(session, TaskRow, task_id, noun="task", verb="clawpy tasks list")
             return _make_tasks(session, [row])[0]
 
     def list_needing(self, task_id: str) -> Sequence[Task]:
         """The tasks that need this one done first."""
-        with self._database.read() as session:
+        with self.database.read() as session:
             return _make_tasks(session, read_all(session, TaskRow, _NEEDING, {"task": task_id}))
 
     def add(self, title: str, *, channel: str = "", workspace: str = "", needs: Sequence[str] = ()) -> Task:
@@ -128,7 +129,7 @@ class TaskBoard:
             row = self._add(tx, clean_title, "operator", channel=channel, workspace=workspace, needs=prerequisite_ids)
             return _make_tasks(tx.session, [row])[0]
 
-        return self._database.write(insert)
+        return self.database.write(insert)
 
     def add_due(
         self, tx: Transaction, title: str, *, since: datetime, channel: str, workspace: str, run: bool = False
@@ -140,7 +141,7 @@ class TaskBoard:
 
     def has_heartbeat_tasks(self) -> bool:
         """Whether a heartbeat made tasks that are open, or done because their items are gone."""
-        with self._database.read() as session:
+        with self.database.read() as session:
             return bool(read_all(session, TaskRow, _OF_HEARTBEATS))
 
     def update_from_heartbeats(self, tx: Transaction, items: Mapping[str, bool], *, all_read: bool) -> None:
@@ -168,7 +169,7 @@ class TaskBoard:
         """
         in_files = _read_task_files(folder, workspaces)
         present = set(in_files)
-        with self._database.read() as session:
+        with self.database.read() as session:
             before = state.get(session, LAST_FILE_TASKS)
             stored = {(row.workspace, row.title): row.state for row in read_all(session, TaskRow, _FILE_TASKS)}
         new = [task for task in in_files if task not in stored]
@@ -188,7 +189,7 @@ class TaskBoard:
             state.put(tx, LAST_FILE_TASKS, after)
 
         if new or finished or after != before:
-            self._database.write(apply)
+            self.database.write(apply)
 
     def give_way(self, tx: Transaction, task_id: str) -> bool:
         """Whether the next task of a heartbeat's item may follow this one, which may be unknown or over. One that was
@@ -217,7 +218,7 @@ class TaskBoard:
             self._change(tx, row, TaskState.DONE, "")
             return _make_tasks(tx.session, [row])[0]
 
-        return self._database.write(set_done)
+        return self.database.write(set_done)
 
     def session_started(self, tx: Transaction, view: SessionView) -> None:
         """Observer of sessions: set the card's task to running, or add one."""
@@ -257,7 +258,7 @@ class TaskBoard:
     def _add(self, tx: Transaction, title: str, source: str, **columns: Any) -> TaskRow:
         """Add a task from this source. `columns` are its other columns; it is open if they give no state."""
         row = TaskRow(
-            id=self._randomness.new_id("task"),
+            id=self.randomness.new_id("task"),
             title=title,
             source=source,
             **{"created_at": tx.now, "updated_at": tx.now} | columns,

@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlmodel import Field
 
+from engine.frozen import frozen
 from engine.model import ChangeState, CheckResult, SessionView
 from engine.model.base import find_or_none
 from engine.model.sessions import KEPT_DURATIONS
@@ -82,11 +83,11 @@ _get_counts = attrgetter("tool", "passed", "failed", "errors")
 """The tool of a result, and its counts."""
 
 
+@frozen
 class ValidationRuns:
     """Writes and reads runs."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    database: Database
 
     def record(self, transaction: Transaction, *, check: CheckResult, cost: int = 0, **run: Any) -> None:
         """Store one run in `transaction`. `cost` is in micro-dollars; `run` are the other columns of
@@ -99,7 +100,7 @@ class ValidationRuns:
         A run on the changes of a session says nothing about the operator's files, and is left out until these were
         landed as a whole and gave the very files that it saw. It then counts from the time of the landing on."""
         values = {"workspace": workspace, "limit": limit}
-        with self._database.read() as session:
+        with self.database.read() as session:
             own = "WHERE workspace = :workspace AND NOT changed ORDER BY id DESC LIMIT :limit"
             runs = read_all(session, ValidationRun, own, values)
             landed_at: dict[int | None, str] = dict(ask(session, _SELECT_LANDED, values))
@@ -123,7 +124,7 @@ class ValidationRuns:
 
     def of_session(self, session_id: str) -> list[ValidationRun]:
         """The runs of a session, the oldest first."""
-        with self._database.read() as session:
+        with self.database.read() as session:
             return read_all(session, ValidationRun, "WHERE session_id = :id ORDER BY id", {"id": session_id})
 
 

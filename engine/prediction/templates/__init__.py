@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final
 
 from engine.frozen import frozen
 from engine.model import Proposal
@@ -24,11 +23,10 @@ Template = Callable[[WorkspaceContext], Sequence[Proposal]]
 PartTemplate = Callable[[WorkspaceContext, Part], Sequence[Proposal]]
 """Proposes cards for one of its projects."""
 
-TEMPLATES: Final[tuple[Template, ...]] = (
+TEMPLATES: tuple[Template, ...] = (
     branches.unfinished_operation,
     failures.update_lock,
-    history.secret,
-    history.large_file,
+    history.publishing_warnings,
     work.reclaim_space,
     runs.failing_ci,
     branches.rehearse_merge,
@@ -40,7 +38,6 @@ TEMPLATES: Final[tuple[Template, ...]] = (
     branches.pull_request,
     history.waiting_work,
     history.changes_together,
-    history.draft_changelog,
     history.release_due,
     history.prepare_meeting,
     history.summarise_day,
@@ -54,7 +51,7 @@ TEMPLATES: Final[tuple[Template, ...]] = (
 )
 """The templates for a workspace as a whole."""
 
-PART_TEMPLATES: Final[tuple[PartTemplate, ...]] = (
+PART_TEMPLATES: tuple[PartTemplate, ...] = (
     failures.undo_landing,
     failures.rehearse_revert,
     failures.prepare_environment,

@@ -162,34 +162,26 @@ def changes_together(context: WorkspaceContext) -> Iterator[Offer]:
 
 
 @template
-def secret(context: WorkspaceContext) -> Iterator[Offer]:
-    """There is a likely secret in commits that are not pushed, or in uncommitted changes. Its value is never shown."""
-    return _offer_publishing_warnings(context, secrets=True)
-
-
-@template
-def large_file(context: WorkspaceContext) -> Iterator[Offer]:
-    """Something else that should not be pushed, such as a large file, is in an unpushed commit, or in the index."""
-    return _offer_publishing_warnings(context, secrets=False)
-
-
-def _offer_publishing_warnings(context: WorkspaceContext, *, secrets: bool) -> Iterator[Offer]:
-    """The warnings about secrets, or about other problems: one about commits, one about uncommitted files."""
+def publishing_warnings(context: WorkspaceContext) -> Iterator[Offer]:
+    """There is a likely secret, whose value is never shown, or something else that should not be pushed, such as a
+    large file: in commits that are not pushed, or in uncommitted changes. Each gets a warning of its own."""
     unpushed = context.inspection.unpushed
-    committed = [problem for problem in unpushed.committed if problem.is_secret is secrets]
-    paths = {problem.path for problem in committed}
-    uncommitted = [
-        problem
-        for problem in context.inspection.uncommitted
-        if problem.is_secret is secrets and problem.path not in paths
-    ]
-    if committed:
-        yield _offer_warning(context, committed, Tier.AT_RISK if unpushed.shared else Tier.BLOCKS, "push")
-    if uncommitted:
-        yield _offer_warning(context, uncommitted, Tier.BLOCKS, "commit")
+    for kind, is_secret in (("secret", True), ("large_file", False)):
+        committed = [problem for problem in unpushed.committed if problem.is_secret is is_secret]
+        paths = {problem.path for problem in committed}
+        uncommitted = [
+            problem
+            for problem in context.inspection.uncommitted
+            if problem.is_secret is is_secret and problem.path not in paths
+        ]
+        if committed:
+            tier = Tier.AT_RISK if unpushed.shared else Tier.BLOCKS
+            yield replace(_offer_warning(context, committed, "push"), kind=kind, tier=tier)
+        if uncommitted:
+            yield replace(_offer_warning(context, uncommitted, "commit"), kind=kind, tier=Tier.BLOCKS)
 
 
-def _offer_warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem], tier: Tier, action: str) -> Offer:
+def _offer_warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem], action: str) -> Offer:
     """The warning not to take an `action`, push or commit, because of these problems."""
     git, first = context.repository, problems[0]
     commit = next((commit for commit in git.recent if commit.id == first.sha), None)
@@ -214,7 +206,6 @@ def _offer_warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem
         facts=facts,
         parameters=find_review_range(git, context.now),
         evidence_at=evidence_at,
-        tier=tier,
     )
 
 
@@ -335,44 +326,25 @@ def _find_known_breakage(context: WorkspaceContext, git: GitState, number: int) 
 
 
 @template
-def draft_changelog(context: WorkspaceContext) -> Iterator[Offer]:
-    """A release is due or being prepared, and the project's change log does not mention it yet."""
-    release = _find_due_release(context)
-    if release is not None and _is_missing_in_log(context, release):
-        since = f"{count(release.commits, 'commit')} since {plain(release.tag, 30)}"
-        prompt = f"Add the {since} to the unreleased section of {plain(_find_change_log_path(context), 30)}"
-        yield _make_release_offer(context, release, prompt)
-
-
-@template
 def release_due(context: WorkspaceContext) -> Iterator[Offer]:
-    """A release is due or being prepared, and the change log is written, if the project keeps one."""
+    """A release is due or being prepared. If the project keeps a change log that did not change since the last release,
+    that comes first."""
     release = _find_due_release(context)
-    if release is not None and not _is_missing_in_log(context, release):
-        since = f"{count(release.commits, 'commit')} since {plain(release.tag, 30)}"
-        yield _make_release_offer(context, release, f"List what a release would hold: the {since}")
-
-
-def _make_release_offer(context: WorkspaceContext, release: ReleaseRhythm, prompt: str) -> Offer:
-    """The offer of work for a release that is due."""
-    return Offer(
-        prompt,
+    if release is None:
+        return
+    since = f"{count(release.commits, 'commit')} since {plain(release.tag, 30)}"
+    log = next((part.project.changelog for part in context.parts if not part.project.path), "")
+    is_unwritten = log in release.usual_files and log not in release.files
+    yield Offer(
+        f"Add the {since} to the unreleased section of {plain(log, 30)}"
+        if is_unwritten
+        else f"List what a release would hold: the {since}",
         _explain_release(release, context.now),
         subject=f"since {release.tag}",
         parameters={"since": release.tag},
         evidence_at=find_earliest(commit.at for commit in context.repository.recent[: release.commits]),
+        kind="draft_changelog" if is_unwritten else "",
     )
-
-
-def _find_change_log_path(context: WorkspaceContext) -> str:
-    """The change log at the top of the repository; "" if there is none."""
-    return next((part.project.changelog for part in context.parts if not part.project.path), "")
-
-
-def _is_missing_in_log(context: WorkspaceContext, release: ReleaseRhythm) -> bool:
-    """Whether the project keeps a change log that did not change since the last release."""
-    log = _find_change_log_path(context)
-    return log in release.usual_files and log not in release.files
 
 
 def _find_due_release(context: WorkspaceContext) -> ReleaseRhythm | None:

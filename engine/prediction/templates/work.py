@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
-from types import MappingProxyType
-from typing import Final
 
 from engine.execution.runners.flow_runner import ALIASES, find_named_flow
 from engine.execution.runners.flows.testing import format_line_ranges
@@ -34,10 +32,10 @@ DUE_SOURCES = (HEARTBEAT, HEARTBEAT_ORDER)
 MAX_TASKS = 3
 """Maximum number of tasks of the board that are offered at once."""
 
-MIN_FREE_BYTES: Final = 100_000_000
+MIN_FREE_BYTES = 100_000_000
 """Bytes that could be freed, below which there is no card."""
 
-MAX_FREE_RATIO: Final = 10
+MAX_FREE_RATIO = 10
 """There is no card if the disk has more than this many times as many free bytes as could be freed."""
 
 
@@ -146,7 +144,7 @@ def _propose_work(context: WorkspaceContext, work: LearnedWork) -> Proposal | No
     return make_proposal(context, work.name, offer)
 
 
-MAX_NAMES: Final = 10
+MAX_NAMES = 10
 """Maximum number of names in a prompt for an agent."""
 
 
@@ -202,18 +200,16 @@ def _describe_failed_tests(context: WorkspaceContext, session: SessionView) -> s
     return f"Make {tests} pass, by the cause and not by the test" if tests else ""
 
 
-AFTER_FLOW: Final[Mapping[str, tuple[Tier, Callable[[WorkspaceContext, SessionView], str]]]] = MappingProxyType(
-    {
-        "rehearse_merge": (Tier.BLOCKS, _describe_conflicts),
-        "unfinished_operation": (Tier.BLOCKS, _describe_unfinished),
-        "run_tests": (Tier.BLOCKS, _describe_failed_tests),
-        "narrow_failures": (Tier.BLOCKS, _describe_failed_tests),
-        "bisect": (Tier.BLOCKS, _describe_failed_tests),
-        "lint": (Tier.CHECK, _describe_lint),
-        "fix_lint": (Tier.CHECK, _describe_lint),
-        "uncovered_lines": (Tier.CHECK, _describe_uncovered),
-    }
-)
+AFTER_FLOW: Mapping[str, tuple[Tier, Callable[[WorkspaceContext, SessionView], str]]] = {
+    "rehearse_merge": (Tier.BLOCKS, _describe_conflicts),
+    "unfinished_operation": (Tier.BLOCKS, _describe_unfinished),
+    "run_tests": (Tier.BLOCKS, _describe_failed_tests),
+    "narrow_failures": (Tier.BLOCKS, _describe_failed_tests),
+    "bisect": (Tier.BLOCKS, _describe_failed_tests),
+    "lint": (Tier.CHECK, _describe_lint),
+    "fix_lint": (Tier.CHECK, _describe_lint),
+    "uncovered_lines": (Tier.CHECK, _describe_uncovered),
+}
 """For each flow whose findings an agent may fix: the tier of the card, and the function that writes the agent's prompt,
 "" if there is nothing to fix. A prompt contains names only. It quotes no text of a commit, a test or a file, because an
 agent could take that text for an order."""

@@ -10,7 +10,7 @@ from engine.git.unpushed import UnpushedProblem, UnpushedWork
 from engine.model import Proposal
 from engine.prediction.kinds import kind_title
 from engine.prediction.templates.changes import leftovers, lint
-from engine.prediction.templates.history import large_file, secret
+from engine.prediction.templates.history import publishing_warnings
 from tests.conftest import Repository
 from tests.prediction.sensing import NOW, SensedWorkspace, make_session, touch
 
@@ -55,14 +55,14 @@ def test_a_breakpoint_and_a_todo_in_one_file_are_two_subjects(world: SensedWorks
 
 def test_another_secret_in_the_same_file_is_another_subject(world: SensedWorkspace, repository: Repository):
     repository.write("cart.py", f'KEY = "{KEY}"\n')
-    [first] = secret(world.sense())
+    [first] = publishing_warnings(world.sense())
     assert first.subject == "AWS access key in cart.py"
     repository.write("cart.py", f'KEY = "{KEY}"\nHOST = "{TOKEN}"\n')
-    [both] = secret(world.sense())
+    [both] = publishing_warnings(world.sense())
     assert both.subject == "AWS access key in cart.py, GitLab token in cart.py"
     assert both.prompt.endswith(", and 1 other finding")
     repository.commit("Configure")
-    assert list_subjects(secret(world.sense())) == [both.subject], "a commit does not change the subject"
+    assert list_subjects(publishing_warnings(world.sense())) == [both.subject], "a commit does not change the subject"
 
 
 @pytest.mark.parametrize(
@@ -81,6 +81,6 @@ def test_a_file_that_belongs_in_no_repository_is_described(
 ):
     context = world.sense()
     inspection = replace(context.inspection, unpushed=UnpushedWork(1, committed=(problem,)))
-    [card] = large_file(replace(context, inspection=inspection))
+    [card] = publishing_warnings(replace(context, inspection=inspection))
     assert card.prompt == f"Do not push yet: {prompt}"
     assert kind_title(card.kind) == "Files that belong in no repository"
