@@ -182,7 +182,7 @@ def parse_question(text: str, speakers: Iterable[str] = (), *, now: datetime | N
         terms=tuple(dict.fromkeys(make_stem(word) for word in words)),
         speakers=asked_about,
         topic=_remove_names(topic, used_names),
-        dates=tuple(_find_dates(text, now)),
+        dates=(*_find_absolute_dates(text), *(_find_relative_dates(text, now.date()) if now else ())),
         asks_when=bool(_ASKS_TIME.search(text)),
         asks_latest=bool(_ASKS_LATEST.search(text)),
         asks_advice=bool(_ASKS_ADVICE.search(text)),
@@ -262,13 +262,6 @@ def _remove_names(text: str, names: set[str]) -> str:
 
 
 # -- dates
-
-
-def _find_dates(text: str, now: datetime | None) -> Iterator[DateRange]:
-    """The dates that a question names; those that count from today only if `now` is known."""
-    yield from _find_absolute_dates(text)
-    if now is not None:
-        yield from _find_relative_dates(text, now.date())
 
 
 def _find_absolute_dates(text: str) -> Iterator[DateRange]:

@@ -157,7 +157,8 @@ class Approvals:
             info = self.launcher.check(assignment)
             if not info.available:
                 raise Refusal("no_runner", info.reason, self._describe_how_to_run(assignment, card_id))
-            if not _has_consent_to_runner(row, assignment, info, edited=bool(edit)):
+            names_own_flow = edit and assignment.flow and not info.consent_text
+            if info.consent_text != row.consent_text and not names_own_flow:
                 message = other_runner or f"it would now be done by {info.consent_text or 'a flow'}"
                 if request.by is DecidedBy.OPERATOR:
                     self._store_changed_offer(card_id, assignment, info, message)
@@ -396,12 +397,6 @@ def _find_trigger_type(row: CardRow, request: ApprovalRequest) -> TriggerType:
     if request.program:
         return TriggerType.CRON
     return TriggerType.HEARTBEAT if is_heartbeat(row.kind) else TriggerType.AUTONOMOUS
-
-
-def _has_consent_to_runner(row: CardRow, assignment: Assignment, info: RunnerInfo, *, edited: bool) -> bool:
-    """Whether the approval covers the runner: it is the one that the card shows, or the edit names a built-in flow."""
-    names_own_flow = edited and bool(assignment.flow) and not info.consent_text
-    return info.consent_text == row.consent_text or names_own_flow
 
 
 def _refuse_second_review(row: CardRow) -> None:

@@ -113,16 +113,8 @@ class CardStore:
         self._changes = LedgerCursor(
             self.ledger, CURSOR, lambda entry: entry.kind in {*SIGNAL_OF_EVENT, *LANDING_EVENTS}
         )
-        self._cached_pending = self.database.cached("predictions", self._load_pending)
-
-    def read_pending(self) -> Sequence[Card]:
-        """All pending cards, oldest first."""
-        return self._cached_pending()
-
-    def _load_pending(self) -> Sequence[Card]:
-        """See `read_pending`."""
-        with self.database.read() as session:
-            return load_pending_cards(session)
+        self.read_pending = self.database.cached("predictions", load_pending_cards)
+        """Returns all pending cards, oldest first."""
 
     def get(self, card_id: str) -> Card:
         """One card. Raises `Refusal` `unknown_card`."""

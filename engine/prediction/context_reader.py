@@ -339,12 +339,13 @@ def _find_equal_trees(context: WorkspaceContext) -> frozenset[tuple[str, str]]:
             earlier = [run for run in part.runs if run.head == last_red.head and run.ran_at <= landed_at]
             pairs.add((last_red.tree, landing.tree_after))
             pairs.update((run.tree, landing.tree_before) for run in earlier)
-    return frozenset(pair for pair in pairs if all(pair) and _hold_same_files(Path(context.workspace), *pair))
-
-
-def _hold_same_files(folder: Path, tree: str, other: str) -> bool:
-    """Whether two trees differ at most in folders that tools fill. False if git no longer has one of them."""
-    return tree == other or list_files_between(folder, tree, other) == ()
+    folder = Path(context.workspace)
+    return frozenset(
+        (seen, landed)
+        for seen, landed in pairs
+        # They may differ in folders that tools fill; None if git no longer has one of them.
+        if seen and landed and (seen == landed or list_files_between(folder, seen, landed) == ())
+    )
 
 
 def _measure_silence(

@@ -246,7 +246,14 @@ def select_rows(
     recent decisions, and the card says so."""
     if not learning:
         return list(rows)
-    selected = [row for row in rows if _is_certain(row) or find_band(row.confidence) is not Band.DISCARDED]
+    selected = [
+        row
+        for row in rows
+        if row.tier == Tier.AT_RISK
+        or row.source == Source.FOLLOW_UP
+        or is_ordered(row.kind)
+        or find_band(row.confidence) is not Band.DISCARDED
+    ]
     unknown = [row for row in rows if row not in selected and decisions.get(row.kind, 0) < EXPLORED_BELOW]
     if unknown and randomness.uniform() * EXPLORED_IN < 1:
         kind = randomness.pick(dict.fromkeys(sorted({row.kind for row in unknown}), 1.0))
@@ -256,11 +263,6 @@ def select_rows(
         drawn.parts = replace(drawn.parts, words=(*drawn.parts.words, why))
         selected.append(drawn)
     return selected
-
-
-def _is_certain(row: CardRow) -> bool:
-    """Whether a card is shown at any confidence."""
-    return row.tier == Tier.AT_RISK or is_ordered(row.kind) or row.source == Source.FOLLOW_UP
 
 
 def find_content_block(row: CardRow) -> RailVerdict | None:

@@ -173,14 +173,10 @@ def _read_end(path: Path) -> _TranscriptEnd | None:
     turns = list(_read_turns(lines, path.stem))
     if not turns:
         return None
-    about = next((turn.text for turn in reversed(turns) if _is_topic(turn)), "")
+    by_operator = (turn.text for turn in reversed(turns) if turn.speaker == "user")
+    about = next((text for text in by_operator if not _MACHINE_TEXT.match(text)), "")
     folder = next((turn.folder for turn in reversed(turns) if turn.folder), "") or _find_named_folder(lines)
     return _TranscriptEnd(folder, plain(about, MAX_QUESTION_CHARS), turns[-1])
-
-
-def _is_topic(turn: Turn) -> bool:
-    """Whether the operator wrote this turn, and not a program on the operator's behalf."""
-    return turn.speaker == "user" and not _MACHINE_TEXT.match(turn.text)
 
 
 def _read_turns(lines: Iterable[bytes], name: str) -> Iterator[Turn]:

@@ -157,7 +157,7 @@ class Database:
             finally:
                 self._idle_readers.append(reader)
 
-    def cached(self, table: str, load: Callable[[], T]) -> Callable[[], T]:
+    def cached(self, table: str, load: Callable[[Session], T]) -> Callable[[], T]:
         """A function that returns what `load` reads from `table`, and calls `load` again only after a commit that
         changed the table. It is for what is read many times a minute. All callers get the same object, and must not
         change it."""
@@ -169,8 +169,8 @@ class Database:
             changes = self._change_counts[table]  # before reading: a commit meanwhile makes the next call read again
             known = cache
             if known is None or known[0] != changes:
-                known = changes, load()
-                cache = known
+                with self.read() as session:
+                    cache = known = changes, load(session)
             return known[1]
 
         return current

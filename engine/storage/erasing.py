@@ -147,7 +147,7 @@ def find(connection: sqlite3.Connection, terms: SearchTerms, skipped: frozenset[
         for name in columns:
             rows = connection.execute(f'SELECT rowid, "{name}" FROM "{table}" WHERE "{name}" IS NOT NULL')
             for rowid, value in rows:
-                if value and _has_term(value, terms):
+                if isinstance(value, str | bytes) and json_contains(decode_text(value), terms):
                     yield Match(table, rowid, name, value)
 
 
@@ -171,9 +171,13 @@ def scrub(connection: sqlite3.Connection) -> bool:
 
 
 def decode_text(value: str | bytes) -> str:
-    """The text of a value, decompressed."""
-    text = _decompress(value) if isinstance(value, bytes) else value
-    return text or ""
+    """The text of a value, decompressed; "" for bytes that are no compressed text, such as a vector."""
+    if isinstance(value, str):
+        return value
+    try:
+        return zlib.decompress(value).decode() if value.startswith(_ZLIB_HEADER) else ""
+    except (zlib.error, UnicodeDecodeError):
+        return ""
 
 
 def map_strings(value: Any, change: Callable[[str], str]) -> Any:
@@ -189,11 +193,15 @@ def map_strings(value: Any, change: Callable[[str], str]) -> Any:
 
 def json_contains(text: str, terms: SearchTerms) -> bool:
     """Whether a string in JSON `text` contains one of the terms; text that is not JSON is searched as it is."""
+    return any(map(terms.match, _iterate_strings(_parse_json(text))))
+
+
+def _parse_json(text: str) -> Any:
+    """The array, the object or the string in JSON `text`; any other text as it is."""
     try:
-        document = json.loads(text)
+        return json.loads(text) if text[:1] in ('"', "[", "{") else text
     except (ValueError, RecursionError):
-        return terms.match(text)
-    return any(map(terms.match, _iterate_strings(document)))
+        return text
 
 
 def _iterate_strings(document: Any) -> Iterator[str]:
@@ -211,9 +219,8 @@ def _iterate_strings(document: Any) -> Iterator[str]:
 
 def remove_from_json(text: str, terms: SearchTerms) -> str:
     """JSON `text` without the terms in its strings; text that is not JSON is changed as it is."""
-    try:
-        document = json.loads(text)
-    except (ValueError, RecursionError):
+    document = _parse_json(text)
+    if document is text:
         return terms.remove_from(text)
     return json.dumps(map_strings(document, terms.remove_from), ensure_ascii=text.isascii())
 
@@ -247,26 +254,6 @@ def _find_full_text_tables(connection: sqlite3.Connection) -> list[str]:
     return [name for (name,) in rows]
 
 
-def _has_term(value: object, terms: SearchTerms) -> bool:
-    text = decode_text(value) if isinstance(value, str | bytes) else ""
-    return json_contains(text, terms) if _may_be_json(text) else terms.match(text)
-
-
 def _erase_from(value: str | bytes, terms: SearchTerms) -> str | bytes:
-    text = decode_text(value)
-    new = remove_from_json(text, terms) if _may_be_json(text) else terms.remove_from(text)
+    new = remove_from_json(decode_text(value), terms)
     return zlib.compress(new.encode(errors="replace")) if isinstance(value, bytes) else new
-
-
-def _may_be_json(text: str) -> bool:
-    return text[:1] in ('"', "[", "{")
-
-
-def _decompress(value: bytes) -> str | None:
-    """The text of a compressed value, None for a value that is not compressed text, such as a vector."""
-    if not value.startswith(_ZLIB_HEADER):
-        return None
-    try:
-        return zlib.decompress(value).decode()
-    except (zlib.error, UnicodeDecodeError):
-        return None

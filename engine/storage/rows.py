@@ -50,14 +50,6 @@ def as_stored(value: datetime) -> str:
     return instant.isoformat(timespec="microseconds")[: -len("+00:00")] + "Z"
 
 
-def _to_stored(value: datetime | None) -> str | None:
-    return None if value is None else as_stored(value)
-
-
-def _from_stored(value: str | None) -> datetime | None:
-    return None if value is None else datetime.fromisoformat(value)
-
-
 class UtcDateTime(TypeDecorator[datetime]):
     """An instant, stored as `as_stored` says. SQLAlchemy's own DateTime for SQLite drops the offset without an error.
 
@@ -69,10 +61,10 @@ class UtcDateTime(TypeDecorator[datetime]):
     cache_ok = True
 
     def bind_processor(self, dialect: Dialect) -> Callable[[datetime | None], str | None]:
-        return _to_stored
+        return lambda value: None if value is None else as_stored(value)
 
     def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[str | None], datetime | None]:
-        return _from_stored
+        return lambda value: None if value is None else datetime.fromisoformat(value)
 
 
 class EnumText(TypeDecorator[Any]):

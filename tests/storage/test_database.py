@@ -149,7 +149,7 @@ def test_a_write_inside_a_write_is_an_error(database: Database):
 
 def test_a_cached_result_is_read_again_only_after_a_commit_that_changed_its_table(database: Database):
     reads = []
-    current = database.cached("intents", lambda: reads.append(database.commits) or len(reads))
+    current = database.cached("intents", lambda session: reads.append(database.commits) or len(reads))
 
     def write_and_fail(tx: Transaction) -> None:
         begin_intent(tx, "kind", "subject", {})

@@ -219,10 +219,11 @@ def unfinished_operation(context: WorkspaceContext) -> Iterator[Offer]:
         prompt = f"Rehearse both sides of the unfinished {called}"
     else:
         prompt = f"Test the unfinished {called} as it stands"
-    begun = operation.begun_at
+    begun, damaged = operation.begun_at, operation.damaged_file
+    damage = f" Its state is damaged: git's file {damaged} is missing or empty." if damaged else ""
     yield Offer(
         prompt,
-        _explain(operation) + _describe_damage(operation),
+        _explain(operation) + damage,
         subject=_make_operation_subject(operation, describe_branch(git)),
         facts={
             "operation": operation.name,
@@ -242,12 +243,6 @@ def _make_operation_subject(operation: GitOperation, branch: str) -> str:
         return f"rebase of {plain(operation.rebased, 200) or branch} onto {plain(operation.ours.name, 200)}"
     merged_branch = f" of {plain(operation.theirs.name, 200)}" if operation.theirs else ""
     return f"{operation.name}{merged_branch} on {branch}"
-
-
-def _describe_damage(operation: GitOperation) -> str:
-    """Which file of git's state is damaged, in a sentence; "" for none."""
-    name = operation.damaged_file
-    return f" Its state is damaged: git's file {name} is missing or empty." if name else ""
 
 
 def _explain(operation: GitOperation) -> str:

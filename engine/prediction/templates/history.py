@@ -189,7 +189,9 @@ def _offer_warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem
     evidence_at = commit.at if commit else modified or find_head_time(git)
     reasoning = "It is in no commit yet, so it is easy to take out."
     if first.sha:
-        reasoning = _describe_origin(context, first, commit)
+        subject = f"“{plain(commit.subject, 50)}”" if commit else first.sha[:10]
+        who_has_it = "no remote has yet" if context.inspection.unpushed.shared else "you can still change"
+        reasoning = f"It came in with {subject}, which {who_has_it}."
     subjects = sorted({_make_problem_subject(problem) for problem in problems})
     facts = {"found": sorted([problem.kind, problem.path] for problem in problems), "committed": bool(first.sha)}
     if review := _find_review(context, problems):
@@ -207,13 +209,6 @@ def _offer_warning(context: WorkspaceContext, problems: Sequence[UnpushedProblem
         parameters=find_review_range(git, context.now),
         evidence_at=evidence_at,
     )
-
-
-def _describe_origin(context: WorkspaceContext, problem: UnpushedProblem, commit: Commit | None) -> str:
-    """Say with which commit a problem came in."""
-    subject = f"“{plain(commit.subject, 50)}”" if commit else problem.sha[:10]
-    who_has_it = "no remote has yet" if context.inspection.unpushed.shared else "you can still change"
-    return f"It came in with {subject}, which {who_has_it}."
 
 
 def _find_review(context: WorkspaceContext, problems: Sequence[UnpushedProblem]) -> SessionView | None:
