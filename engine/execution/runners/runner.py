@@ -94,24 +94,25 @@ def make_assistant_part(text: str, calls: Sequence[Mapping[str, Any]], call_id: 
     source = PromptSource(SourceKind.CONVERSATION, call_id, "the model", Trust.QUOTED)
     lines = text.split("\n") if text else []
     lines += [f"{call['name']}({_make_compact_json(call['arguments'])})" for call in calls]
-    return PromptPart("answer", _make_prompt_lines("\n".join(lines), source), "assistant")
+    return PromptPart("answer", make_prompt_lines("\n".join(lines), source), "assistant")
 
 
 def make_result_part(tool: str, text: str, call_id: str) -> PromptPart:
     """The result of a tool."""
     name = one_line(tool)[:40]  # a model may ask for a tool by any name
     source = PromptSource(SourceKind.CONVERSATION, call_id, name, Trust.QUOTED)
-    return PromptPart(name, _make_prompt_lines(text, source), "tool")
+    return PromptPart(name, make_prompt_lines(text, source), "tool")
 
 
 def make_operator_part(text: str, kind: str) -> PromptPart:
     """A message between turns, from the operator, the validation loop, or Clawpy itself."""
     source_kind = SourceKind.OPERATOR if kind == REPLY else SourceKind.RUNNER
     source = PromptSource(source_kind, label=_LABELS.get(kind, "clawpy"), trust=_TRUST.get(kind))
-    return PromptPart(kind, _make_prompt_lines(text, source), "user")
+    return PromptPart(kind, make_prompt_lines(text, source), "user")
 
 
-def _make_prompt_lines(text: str, source: PromptSource) -> tuple[PromptLine, ...]:
+def make_prompt_lines(text: str, source: PromptSource) -> tuple[PromptLine, ...]:
+    """The lines of a text, sanitised, each with its source."""
     return tuple(PromptLine(line, source) for line in sanitise(text).split("\n"))
 
 

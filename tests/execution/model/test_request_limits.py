@@ -13,7 +13,6 @@ from engine.execution.runners.model.request_limits import (
     MAX_RETRY_AFTER_S,
     MIN_OUTPUT_TOKENS,
     PROVIDER_OVERHEAD_TOKENS,
-    Allowance,
     Price,
     PromptSize,
     RequestBudget,
@@ -62,13 +61,15 @@ def test_a_requested_delay_is_kept_or_the_request_is_given_up(requested: float, 
         assert requested <= delay <= max(requested, MAX_DELAY_S)
 
 
-@given(PROMPT_SIZES, PRICES, st.builds(Allowance, st.none() | TOKENS, st.integers(0, 5_000_000)))
-def test_an_answer_is_never_allowed_more_than_is_left(prompt: PromptSize, price: Price, left: Allowance):
-    limit = request_limits.compute_max_output_tokens(prompt, price=price, allowance=left, window=None)
+@given(PROMPT_SIZES, PRICES, st.none() | TOKENS, st.integers(0, 5_000_000), st.none() | TOKENS)
+def test_an_answer_is_never_allowed_more_than_is_left(
+    prompt: PromptSize, price: Price, tokens: int | None, cost: int, window: int | None
+):
+    limit = request_limits.compute_max_output_tokens(prompt, price=price, cost=cost, tokens=tokens, window=window)
     assert limit <= MAX_OUTPUT_TOKENS
     if limit >= MIN_OUTPUT_TOKENS:
-        assert RequestBudget(prompt, limit, price).max_cost <= left.cost or not price.output
-        assert left.tokens is None or prompt.expected + limit <= left.tokens
+        assert RequestBudget(prompt, limit, price).max_cost <= cost or not price.output
+        assert all(room is None or prompt.expected + limit <= room for room in (tokens, window))
 
 
 @given(

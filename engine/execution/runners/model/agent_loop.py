@@ -198,7 +198,8 @@ class AgentLoop:
             elif (nudge := _choose_follow_up_prompt(reply, answer)) and nudges < _MAX_NUDGES:
                 nudges += 1
                 request.add(nudge, "runner")
-            elif reply or self._has_worked:
+            elif reply or self._answers > 1 + _MAX_NUDGES:
+                # It worked before: else there are only an empty answer and one for each nudge.
                 return self._complete_last_answer(reply, answer)
             else:
                 raise self._note_failure(WorkFailed(f"{self._model.name} answered nothing", "choose another model"))
@@ -212,12 +213,6 @@ class AgentLoop:
             return reply or "it ended without an answer"
         self._live.say(CUT_OFF_NOTE)
         return f"{reply}\n{CUT_OFF_NOTE}".lstrip()
-
-    @property
-    def _has_worked(self) -> bool:
-        """Whether the model ran tools or said something: else there are only an empty answer and one for each nudge.
-        Its work is a result then, even if it does not say that it is done."""
-        return self._answers > 1 + _MAX_NUDGES
 
     def take_replies(self) -> str:
         """Take the replies of the operator that were not sent to the model yet; "" for none."""
@@ -329,25 +324,27 @@ class AgentLoop:
         return answer
 
     def _record_answer(self, call_id: str, answer: Message, usage: CallUsage) -> None:
-        """Store an answer, and count its tokens into the next prompt."""
+        """Store an answer, from which another session may continue, and count its tokens into the next prompt."""
         self._answers += 1
         self._last_call = call_id
         used_tokens = usage.input_tokens + usage.output_tokens
         self._size = PromptSize(counted=used_tokens) if usage.is_reported else PromptSize(estimated=used_tokens)
-        self._store(answer["messages"])
+        try:
+            self._loop_services.histories.add(self._view.id, answer["messages"])
+        except OSError as error:
+            problem = f"the conversation cannot be stored, so it cannot be continued: {error.strerror}"
+            self._live.write("error", problem)
         self._end_call(call_id, CallState.DONE, usage, reply=str(answer["text"]))
 
     def _make_request_budget(self, size: PromptSize) -> RequestBudget:
         """The budget of the next request. Raises `WorkFailed` when there is no room for an answer."""
         limits, budget = self._live.budget.limits, self._live.budget
-        allowance = request_limits.Allowance(
-            None if limits.tokens is None else limits.tokens - budget.tokens, limits.cost - budget.cost
-        )
+        tokens = None if limits.tokens is None else limits.tokens - budget.tokens
         max_tokens = request_limits.compute_max_output_tokens(
-            size, price=self._price, allowance=allowance, window=self._window
+            size, price=self._price, cost=limits.cost - budget.cost, tokens=tokens, window=self._window
         )
         if max_tokens < request_limits.MIN_OUTPUT_TOKENS:
-            if allowance.tokens is not None and allowance.tokens - size.expected < request_limits.MIN_OUTPUT_TOKENS:
+            if tokens is not None and tokens - size.expected < request_limits.MIN_OUTPUT_TOKENS:
                 raise WorkFailed(
                     f"it used {budget.tokens:,} of {limits.tokens:,} tokens; "
                     f"the next request may need {size.expected:,} and an answer"
@@ -408,17 +405,13 @@ class AgentLoop:
             if message["type"] == "failed":
                 self._conversation = None
                 raise _RequestFailed(host_protocol.read_failure(message))
-            self._set_price(request_limits.make_price(message["price"], estimate=self._estimate))
-            self._window = message["window"]
+            price = request_limits.make_price(message["price"], estimate=self._estimate)
+            if not price.is_known and price != self._price:
+                prices = f"{money(price.input)} and {money(price.output)} for a million tokens of prompt and answer"
+                fix = f"set `price` of [providers.{self._model.provider}]"
+                self._live.say(f"the price of {self._model.name} is unknown: {prices} count ({fix})")
+            self._price, self._window = price, message["window"]
             return conversation
-
-    def _set_price(self, price: Price) -> None:
-        """Set the price of the model, and say so when it is only assumed."""
-        if not price.is_known and price != self._price:
-            prices = f"{money(price.input)} and {money(price.output)} for a million tokens"
-            fix = f"set `price` of [providers.{self._model.provider}]"
-            self._live.say(f"the price of {self._model.name} is unknown: {prices} of prompt and answer count ({fix})")
-        self._price = price
 
     def _end_call(self, call_id: str, state: CallState, usage: CallUsage, *, error: str = "", reply: str = "") -> None:
         """Store how a call ended, and count what it cost. Raises `SessionStopped` when the session is ending."""
@@ -436,14 +429,6 @@ class AgentLoop:
             )
         finally:  # the cost counts, even if the call could not be stored
             self._live.charge(cost, tokens=usage.input_tokens + usage.output_tokens)
-
-    def _store(self, messages: Sequence[str]) -> None:
-        """Add messages to the stored conversation, from which another session may continue."""
-        try:
-            self._loop_services.histories.add(self._view.id, messages)
-        except OSError as error:
-            problem = f"the conversation cannot be stored, so it cannot be continued: {error.strerror}"
-            self._live.write("error", problem)
 
     def _note_failure(self, error: WorkFailed) -> WorkFailed:
         """Record for learning that the model failed and is not asked again. Returns `error`, which the caller

@@ -35,7 +35,6 @@ from pydantic_ai.messages import (
     TextPartDelta,
     ThinkingPart,
     ThinkingPartDelta,
-    ToolCallPart,
     ToolCallPartDelta,
     ToolReturnPart,
     UserPromptPart,
@@ -131,12 +130,7 @@ class _Host:
             case "open":
                 self._open(name, message)
             case "ask":
-                conversation = self._conversations.get(name)
-                if conversation is not None:
-                    conversation.ask(message)
-                else:
-                    gone = Failure(FailureKind.GONE, "the conversation is not open")
-                    self.send_to(name, host_protocol.make_failure_message(gone))
+                self._conversations[name].ask(message)
             case "cancel":
                 conversation = self._conversations.pop(name, None)
                 if conversation is not None:
@@ -172,41 +166,32 @@ class _Host:
 
 
 def _make_client(model: host_protocol.Model) -> PydanticModel:
-    """Make a client of a provider. It never retries, because the engine retries itself and counts each request."""
+    """Make a client of a provider. It never retries, because the engine retries itself and counts each request.
+
+    The libraries of a protocol take a second to load. So they are imported only when they are needed.
+    """
     options: dict[str, Any] = {
         "api_key": model.key or "none",
         "base_url": model.base_url,
         "http_client": _make_http_client(model.base_url),
         "max_retries": 0,
     }
-    return (
-        _make_anthropic_model(model.name, options)
-        if model.kind == "anthropic"
-        else _make_openai_model(model.name, options)
-    )
+    if model.kind == "anthropic":
+        from anthropic import AsyncAnthropic
+        from pydantic_ai.models.anthropic import AnthropicModel
+        from pydantic_ai.providers.anthropic import AnthropicProvider
 
+        return AnthropicModel(model.name, provider=AnthropicProvider(anthropic_client=AsyncAnthropic(**options)))
 
-# The libraries of a protocol take a second to load. So they are imported only when they are needed.
-
-
-def _make_anthropic_model(name: str, options: dict[str, Any]) -> PydanticModel:
-    from anthropic import AsyncAnthropic
-    from pydantic_ai.models.anthropic import AnthropicModel
-    from pydantic_ai.providers.anthropic import AnthropicProvider
-
-    return AnthropicModel(name, provider=AnthropicProvider(anthropic_client=AsyncAnthropic(**options)))
-
-
-def _make_openai_model(name: str, options: dict[str, Any]) -> PydanticModel:
     from openai import AsyncOpenAI
     from pydantic_ai.models.openai import OpenAIChatModel
     from pydantic_ai.profiles.openai import OpenAIModelProfile
     from pydantic_ai.providers.openai import OpenAIProvider
 
     # OpenAI itself needs the new name of the limit; most other servers of its protocol know only the old one.
-    is_openai = options["base_url"].startswith("https://api.openai.com/")
+    is_openai = model.base_url.startswith("https://api.openai.com/")
     profile = OpenAIModelProfile(openai_chat_supports_max_completion_tokens=is_openai)
-    return OpenAIChatModel(name, provider=OpenAIProvider(openai_client=AsyncOpenAI(**options)), profile=profile)
+    return OpenAIChatModel(model.name, provider=OpenAIProvider(openai_client=AsyncOpenAI(**options)), profile=profile)
 
 
 def _find_text(event: Any) -> tuple[str, str]:
@@ -333,7 +318,9 @@ class _Conversation:
                 {
                     "id": call.tool_call_id,
                     "name": call.tool_name,
-                    "arguments": self._remove_key(_format_arguments(call)),
+                    "arguments": self._remove_key(
+                        call.args if isinstance(call.args, str) else json.dumps(call.args or {})
+                    ),
                 }
                 for call in response.tool_calls
             ],
@@ -343,10 +330,6 @@ class _Conversation:
             "finish": response.finish_reason or "",
             "messages": [_format_redacted_line(message, self.model.key) for message in (request, response)],
         }
-
-
-def _format_arguments(call: ToolCallPart) -> str:
-    return call.args if isinstance(call.args, str) else json.dumps(call.args or {})
 
 
 def _format_redacted_line(message: ModelMessage, key: str) -> str:
@@ -443,12 +426,9 @@ def _classify(chain: list[BaseException], status: int | None) -> FailureKind:
     if status == 413 or any(_read_error_body(cause).get("type") == _TOO_LONG for cause in chain):
         return FailureKind.CONTEXT
     kinds = (kind for cause in chain for error, kind in _FAILURE_KINDS if isinstance(cause, error))
-    return next(kinds, None) or _classify_unknown(chain, status)
-
-
-def _classify_unknown(chain: list[BaseException], status: int | None) -> FailureKind:
-    """The kind of a failure that the libraries do not classify."""
-    if status is not None:
+    if kind := next(kinds, None):
+        return kind
+    if status is not None:  # the libraries do not classify it
         return FailureKind.SERVER if status in (408, 409) else FailureKind.REFUSED
     is_connection = any(isinstance(cause, (httpx2.TransportError, ConnectionError)) for cause in chain)
     return FailureKind.CONNECTION if is_connection else FailureKind.RUBBISH
@@ -456,9 +436,7 @@ def _classify_unknown(chain: list[BaseException], status: int | None) -> Failure
 
 def _read_error_message(error: BaseException) -> str:
     message = _read_error_body(error).get("message")
-    if isinstance(message, str) and message.strip():
-        return " ".join(message.split())
-    return " ".join(str(error).split())
+    return " ".join((message if isinstance(message, str) and message.strip() else str(error)).split())
 
 
 def _read_error_body(error: BaseException) -> dict[str, object]:

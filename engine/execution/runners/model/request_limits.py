@@ -9,7 +9,6 @@ failure.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
 from math import ceil
 from typing import Any
 
@@ -80,16 +79,6 @@ def estimate_tokens(text: str) -> int:
 
 
 @frozen
-class Allowance:
-    """The tokens and the money that a session may still use."""
-
-    tokens: int | None
-    """None for no limit."""
-    cost: int
-    """Micro-dollars."""
-
-
-@frozen
 class PromptSize:
     """The size of a prompt in tokens."""
 
@@ -114,15 +103,17 @@ class PromptSize:
         return PromptSize(self.counted, self.estimated + estimated)
 
 
-def compute_max_output_tokens(prompt: PromptSize, *, price: Price, allowance: Allowance, window: int | None) -> int:
-    """The number of tokens that the next answer may have; 0 or less if there is no room for one."""
+def compute_max_output_tokens(
+    prompt: PromptSize, *, price: Price, cost: int, tokens: int | None, window: int | None
+) -> int:
+    """The number of tokens that the next answer may have; 0 or less if there is no room for one. `cost` (micro-dollars)
+    and `tokens` are what may still be used, and `window` is what the model reads; None for no limit."""
     limit = MAX_OUTPUT_TOKENS
-    if allowance.tokens is not None:
-        limit = min(limit, allowance.tokens - prompt.expected)
-    if window is not None:
-        limit = min(limit, window - prompt.expected)
+    for total in (tokens, window):
+        if total is not None:
+            limit = min(limit, total - prompt.expected)
     if price.output:
-        limit = min(limit, (allowance.cost * _MILLION - prompt.max_tokens * price.input) // price.output)
+        limit = min(limit, (cost * _MILLION - prompt.max_tokens * price.input) // price.output)
     return limit
 
 
@@ -166,8 +157,10 @@ class RequestBudget:
         return self._estimate_usage(-(-received // 2))
 
     def compute_failed_usage(self, failure: Failure) -> CallUsage:
-        """The usage of a request that failed."""
-        return self.compute_cancelled_usage(failure.received) if _may_be_billed(failure) else NOTHING_USED
+        """The usage of a request that failed. A provider may charge for what came, and for some failures in any
+        case."""
+        may_be_billed = failure.received > 0 or "billed" in _FAILURES[failure.kind]
+        return self.compute_cancelled_usage(failure.received) if may_be_billed else NOTHING_USED
 
     def _estimate_usage(self, output_tokens: int) -> CallUsage:
         input_tokens, output_tokens = self.prompt.expected, min(self.max_tokens, output_tokens)
@@ -176,9 +169,7 @@ class RequestBudget:
         )
 
 
-@cache
-def _load_rows() -> dict[str, dict[str, Any]]:
-    return read_table(__file__, "failures.toml")
+_FAILURES = read_table(__file__, "failures.toml")
 
 
 def compute_retry_delay(failure: Failure, tried: int, chance: float) -> float | None:
@@ -187,10 +178,8 @@ def compute_retry_delay(failure: Failure, tried: int, chance: float) -> float | 
     `chance` in [0, 1) spreads the retries of many sessions: the delay is between half and all of its full length. It is
     never shorter than the provider asked for.
     """
-    if tried > _load_rows()[failure.kind].get("retries", 0):
-        return None
     requested = failure.retry_after or 0.0
-    if requested > MAX_RETRY_AFTER_S:
+    if tried > _FAILURES[failure.kind].get("retries", 0) or requested > MAX_RETRY_AFTER_S:
         return None
     delay: float = min(MAX_DELAY_S, FIRST_DELAY_S * 2 ** (tried - 1))
     return max(requested, delay * (0.5 + chance / 2))
@@ -198,18 +187,13 @@ def compute_retry_delay(failure: Failure, tried: int, chance: float) -> float | 
 
 def is_provider_failure(failure: Failure) -> bool:
     """Whether the provider or the network failed, so that the same request may succeed later."""
-    return "of_work" not in _load_rows()[failure.kind]
-
-
-def _may_be_billed(failure: Failure) -> bool:
-    """Whether a provider may charge for a request that failed."""
-    return failure.received > 0 or "billed" in _load_rows()[failure.kind]
+    return "of_work" not in _FAILURES[failure.kind]
 
 
 def describe_failure(failure: Failure, model: Model) -> tuple[str, str]:
     """The problem and its fix, as texts for the operator."""
     status = f" ({failure.status})" if failure.status else ""
     detail = f": {failure.message.rstrip('.')}" if failure.message else ""
-    row = _load_rows()[failure.kind]
+    row = _FAILURES[failure.kind]
     names = {"provider": model.provider, "model": model.name, "address": model.base_url}
     return row["problem"].format(**names) + status + detail, row["fix"].format(**names)

@@ -18,12 +18,12 @@ from engine.execution.model_router import ModelChoice
 from engine.execution.runners.model import host_protocol, request_limits
 from engine.execution.runners.model.host_client import Conversation, ModelHost
 from engine.execution.runners.model.host_protocol import Failure, FailureKind, Message, Model
-from engine.execution.runners.model.request_limits import Allowance, Price, PromptSize, RequestBudget, describe_failure
+from engine.execution.runners.model.request_limits import Price, PromptSize, RequestBudget, describe_failure
+from engine.execution.runners.runner import make_prompt_lines
 from engine.frozen import frozen
 from engine.model import (
     Answer,
     NoAnswer,
-    PromptLine,
     PromptPart,
     PromptSource,
     Question,
@@ -193,8 +193,8 @@ class SingleQuestions:
         question = pending.question
         about = PromptSource(SourceKind.TASK, question.subject, question.purpose, Trust.QUOTED)
         parts = [
-            PromptPart("instructions", _make_prompt_lines(question.instructions, OWN_TEXT), "system"),
-            PromptPart(question.purpose, _make_prompt_lines(pending.text, about), "user"),
+            PromptPart("instructions", make_prompt_lines(question.instructions, OWN_TEXT), "system"),
+            PromptPart(question.purpose, make_prompt_lines(pending.text, about), "user"),
         ]
         return self._calls.begin(
             Caller(question.subject, question.agent, question.workspace),
@@ -223,18 +223,13 @@ class SingleQuestions:
                 ), received
 
 
-def _make_prompt_lines(text: str, source: PromptSource) -> tuple[PromptLine, ...]:
-    return tuple(PromptLine(line, source) for line in text.split("\n"))
-
-
 def _make_request_budget(pending: _PendingQuestion) -> RequestBudget:
     """The budget of the request. Raises `NoAnswer` if it is too small for an answer."""
     question = pending.question
     text_tokens = request_limits.estimate_tokens(question.instructions + pending.text)
     size = PromptSize(estimated=text_tokens + 2 * request_limits.MESSAGE_OVERHEAD_TOKENS)
-    allowance = Allowance(None, question.budget)
     limit = request_limits.compute_max_output_tokens(
-        size, price=pending.price, allowance=allowance, window=pending.window
+        size, price=pending.price, cost=question.budget, tokens=None, window=pending.window
     )
     if limit < request_limits.MIN_OUTPUT_TOKENS:
         cost = money(question.budget)
