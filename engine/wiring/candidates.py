@@ -52,7 +52,7 @@ def build_effects(services: Services) -> None:
     services.overlays = Overlays(services.database)
     services.trials = Trials(services.database, services.overlays, services.settings, ledger=services.ledger)
     services.learned_guidance = LearnedGuidance(services.overlays, services.trials, services.settings)
-    services.flows = FlowRegistry(FLOWS, lambda: [flow for _, flow in _select_learned_flows(services)])
+    services.flows = FlowRegistry(lambda: [flow for _, flow in _select_learned_flows(services)])
 
 
 def _select_learned_flows(services: Services) -> Iterator[tuple[Overlay, type[LearnedFlow]]]:

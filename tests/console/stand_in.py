@@ -15,7 +15,7 @@ from engine.activity import ActivitySince, LearnedCounts
 from engine.autonomy.autonomous_runs import ApprovalRecord, find_requirements
 from engine.config import WorkspaceAutonomy
 from engine.events import EventBus
-from engine.execution.runners.flows import FLOWS, FlowRegistry
+from engine.execution.runners.flows import FlowRegistry
 from engine.model import AutonomyState, CheckReport, ModelCall, Phase, PromptPart, Refusal, SessionView, Task, Waiting
 from tests.console.stand_in_cards import StandInApprovals, StandInCards
 from tests.console.stand_in_data import (
@@ -57,7 +57,7 @@ class StandIn:
         self.permissions = StandInPermissions(self)
         self.calls = StandInCalls(self)
         self.channel_setup = StandInChannelSetup(self)
-        self.flows = FlowRegistry(FLOWS, list)
+        self.flows = FlowRegistry(list)
         self.agent_files = StandInAgentFiles(self)
         self.memory: Any = StandInMemory(self)
         self.knowledge = self.memory

@@ -10,7 +10,7 @@ from textual.widgets import TextArea
 from clawpy_console.app import ConsoleApp
 from clawpy_console.attach.host import Host
 from clawpy_console.screens.own_prompt import OwnPrompt, complete_text
-from engine.execution.runners.flows import FLOWS, FlowRegistry
+from engine.execution.runners.flows import FlowRegistry
 from engine.home import Home
 from engine.model import Card, FlowForm, Refusal
 from tests.console import stand_in_data
@@ -37,7 +37,7 @@ from tests.console.stories import (
     type_text,
 )
 
-FORMS = FlowRegistry(FLOWS, list).forms()
+FORMS = FlowRegistry(list).forms()
 OWN_CARD = in_front(stand_in_data.make_card(90, "").id)
 UNSENT = never_called("propose")
 

@@ -115,12 +115,11 @@ def make_learned_flow(
 class FlowRegistry(Mapping[str, type[Flow]]):
     """All flows by name. The flows of the program itself come first, and a learned flow cannot replace them."""
 
-    def __init__(self, own: Mapping[str, type[Flow]], learned: Callable[[], Sequence[type[LearnedFlow]]]) -> None:
-        self._own = own
+    def __init__(self, learned: Callable[[], Sequence[type[LearnedFlow]]]) -> None:
         self._learned = learned
 
     def __getitem__(self, name: str) -> type[Flow]:
-        return self._own.get(name) or self._read_all()[name]
+        return FLOWS.get(name) or self._read_all()[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._read_all())
@@ -130,7 +129,7 @@ class FlowRegistry(Mapping[str, type[Flow]]):
 
     def find_data_parameters(self, name: str | None) -> frozenset[str]:
         """The parameters of a flow that are data; see `Flow.find_data_parameters`. A learned flow has none."""
-        flow = self._own.get(name or "")
+        flow = FLOWS.get(name or "")
         return flow.find_data_parameters() if flow else frozenset()
 
     def forms(self) -> list[FlowForm]:
@@ -147,4 +146,4 @@ class FlowRegistry(Mapping[str, type[Flow]]):
 
     def _read_all(self) -> dict[str, type[Flow]]:
         """All flows. The learned ones are read from the database."""
-        return {**self._own, **{flow.name: flow for flow in self._learned()}, **self._own}
+        return {**FLOWS, **{flow.name: flow for flow in self._learned()}, **FLOWS}

@@ -78,7 +78,10 @@ class DraftChangelog(Flow):
             if subjects:
                 job.say(f"{title}: {join_names(subjects, 10)}")
         if not sorted_commits.entries:
-            return FlowResult(f"Nothing to add to {name}: {sorted_commits.describe_nothing()}", facts=facts)
+            reason = "no commits that users would notice" if sorted_commits.unnoticed else "no commits"
+            if sorted_commits.mentioned:
+                reason = f"{count(len(sorted_commits.mentioned), 'commit')} already mentioned"
+            return FlowResult(f"Nothing to add to {name}: {reason}", facts=facts)
         (job.folder / name).write_bytes(add_entries(text, sorted_commits.entries).encode())
         number = sum(map(len, sorted_commits.entries.values()))
         return FlowResult(f"{name}: {count(number, 'entry', 'entries')} under Unreleased", facts=facts)
@@ -115,12 +118,6 @@ class SortedCommits:
     """The subjects of commits that no user would notice."""
     mentioned: list[str]
     """The subjects of commits that the change log mentions already."""
-
-    def describe_nothing(self) -> str:
-        """Why there are no new entries."""
-        if self.mentioned:
-            return f"{count(len(self.mentioned), 'commit')} already mentioned"
-        return "no commits that users would notice" if self.unnoticed else "no commits"
 
 
 def _sort_commits(commits: Sequence[Commit], text: str) -> SortedCommits:

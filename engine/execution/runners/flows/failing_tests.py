@@ -3,7 +3,6 @@ it, which is a revert of that commit or a fix that worked before."""
 
 from __future__ import annotations
 
-import itertools
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -61,11 +60,8 @@ MAX_TESTS_ALONE = 20
 """Maximum number of tests that are run alone. The first test of each cause is run before others."""
 
 
-class CauseGroup(NamedTuple):
-    """The failing tests with one cause."""
-
-    cause: Cause
-    failing: list[str]
+TestsByCause = Mapping["Cause", Sequence[str]]
+"""The failing tests with each cause."""
 
 
 class NarrowFailures(ProjectFlow):
@@ -93,16 +89,16 @@ class NarrowFailures(ProjectFlow):
             why = "the earlier failures depend on earlier tests, are unreliable, or are fixed"
             return FlowResult(capitalised(f"{describe_check(check)} now: {why}"), check=check, facts={"causes": []})
         causes = group_pairs((find_cause(texts.get(test, ""), str(tool.folder)), test) for test in check.failing)
-        groups = sorted(itertools.starmap(CauseGroup, causes.items()), key=lambda group: -len(group.failing))
+        groups = dict(sorted(causes.items(), key=lambda group: -len(group[1])))
         fails_alone = self._run_alone(job, tool, groups)
         _report_groups(job, groups, fails_alone)
         if passed := [test for test in tests if test not in check.failing and "::" in test]:
             why = "passes without the rest of the suite; it depends on other tests or chance"
             job.say(f"{join_names(passed, 3)}: {why}")
-        command = _format_shell_command(job, tool, [group.failing[0] for group in groups])
+        command = _format_shell_command(job, tool, [failing[0] for failing in groups.values()])
         job.say(f"The smallest selection that shows every cause: {command}")
         facts = {
-            "causes": [{"cause": str(group.cause), "tests": group.failing} for group in groups],
+            "causes": [{"cause": str(cause), "tests": failing} for cause, failing in groups.items()],
             "alone": fails_alone,
             "command": command,
             **make_signature_facts(texts, check.failing, tool.folder),
@@ -110,10 +106,10 @@ class NarrowFailures(ProjectFlow):
         dependent = [test for test, fails in fails_alone.items() if not fails]
         return FlowResult(_summarise_causes(groups, dependent), check=check, facts=facts)
 
-    def _run_alone(self, job: Job, tool: Toolchain, groups: Sequence[CauseGroup]) -> dict[str, bool]:
+    def _run_alone(self, job: Job, tool: Toolchain, groups: TestsByCause) -> dict[str, bool]:
         """Whether each test fails when it runs alone. The first test of each cause is run first."""
-        firsts = [group.failing[0] for group in groups]
-        order = [*firsts, *(test for group in groups for test in group.failing[1:])][:MAX_TESTS_ALONE]
+        firsts = [failing[0] for failing in groups.values()]
+        order = [*firsts, *(test for failing in groups.values() for test in failing[1:])][:MAX_TESTS_ALONE]
         if len(self.tests) == 1:
             return dict.fromkeys(order, True)
         fails_alone: dict[str, bool] = {}
@@ -125,20 +121,18 @@ class NarrowFailures(ProjectFlow):
         return fails_alone
 
 
-def _report_groups(job: Job, groups: Sequence[CauseGroup], fails_alone: Mapping[str, bool]) -> None:
+def _report_groups(job: Job, groups: TestsByCause, fails_alone: Mapping[str, bool]) -> None:
     marks = {True: "  also fails alone", False: "  passes alone, so it depends on earlier tests", None: ""}
-    for cause, failing in groups:
+    for cause, failing in groups.items():
         job.say(f"{count(len(failing), 'test')}: {cause!s}")
         job.say_list([f"{test}{marks[fails_alone.get(test)]}" for test in failing], 5, indent="    ")
 
 
-def _summarise_causes(groups: Sequence[CauseGroup], dependent: Sequence[str]) -> str:
+def _summarise_causes(groups: TestsByCause, dependent: Sequence[str]) -> str:
     """The failures and their causes in words. `dependent` are tests that pass alone."""
-    failures = sum(len(group.failing) for group in groups)
-    causes = [f"{cause!s} ({len(failing)})" for cause, failing in groups[:3]]
-    if len(groups) == 1:
-        causes = [str(groups[0].cause)]
-    summary = f"{count(failures, 'failure')}, {count(len(groups), 'cause')}: {'; '.join(causes)}"
+    failures = sum(map(len, groups.values()))
+    causes = [f"{cause!s} ({len(failing)})" if len(groups) > 1 else str(cause) for cause, failing in groups.items()]
+    summary = f"{count(failures, 'failure')}, {count(len(groups), 'cause')}: {'; '.join(causes[:3])}"
     if dependent:
         summary += f"; {join_names(dependent, 2)} {'passes' if len(dependent) == 1 else 'pass'} alone"
     return summary

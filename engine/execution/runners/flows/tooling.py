@@ -99,12 +99,6 @@ class _LintFlow(ProjectFlow):
         ]
         return [pair for pair in targets if pair[1] or not self.paths]
 
-    def _describe_scope(self, everything: str, files: str) -> str:
-        """The files to lint, in words."""
-        if not self.paths:
-            return everything.format(where=self.where)
-        return f"{files} {join_names(self.paths, 3)}"
-
 
 class Lint(_LintFlow):
     """Runs the linters and type checkers; for changed files it reports the findings that are new since a commit."""
@@ -118,7 +112,7 @@ class Lint(_LintFlow):
     )
 
     def describe(self) -> str:
-        return self._describe_scope("Lint the whole project{where}", "Lint")
+        return f"Lint {join_names(self.paths, 3) if self.paths else f'the whole project{self.where}'}"
 
     def run(self, job: Job) -> FlowResult:
         linters = self._find_linters(job)
@@ -268,7 +262,8 @@ class FixLint(_LintFlow):
     place = Place.CHANGE_SET
 
     def describe(self) -> str:
-        return self._describe_scope("Format the project{where} and apply its linter's safe fixes", "Format and fix")
+        everything = f"Format the project{self.where} and apply its linter's safe fixes"
+        return f"Format and fix {join_names(self.paths, 3)}" if self.paths else everything
 
     def run(self, job: Job) -> FlowResult:
         before = store_tree(job)

@@ -175,7 +175,14 @@ class LookAtStash(Flow):
         stashes = [stash for stash in read_stashes(git) if stash.commit in self.stashes]
         if not stashes:
             return FlowResult("None of these stashes exists any more")
-        states = {stash.name: self._try_stash(job, stash, head) for stash in stashes}
+        states: dict[str, str] = {}
+        for stash in stashes:
+            where = f"on {stash.branch}" if stash.branch else "on a detached HEAD"
+            job.say(f"{stash.name} of {stash.at:%F}, {where}: {stash.message}")
+            job.say_list(stash.files, MAX_STASH_FILES, indent="  ")
+            states[stash.name] = _find_state(job, stash, head)
+            job.say(f"  {states[stash.name]}")
+            job.say(f"  To apply: `git stash apply {stash.name}`; to drop: `git stash drop {stash.name}`")
         reset_worktree(job, head)
         # Dropping a stash renumbers those with higher numbers, so the highest number is dropped first.
         in_head = [name for name, state in reversed(states.items()) if state == "already in HEAD"]
@@ -184,16 +191,6 @@ class LookAtStash(Flow):
             job.say(f"To drop the stashes that are already in HEAD: `{commands}`")
         summary = "; ".join(f"{stash.name} ({stash.message[:40]}): {states[stash.name]}" for stash in stashes)
         return FlowResult(summary, facts={"stashes": states})
-
-    def _try_stash(self, job: Job, stash: Stash, head: str) -> str:
-        """Show a stash, and return in words whether it still applies."""
-        where = f"on {stash.branch}" if stash.branch else "on a detached HEAD"
-        job.say(f"{stash.name} of {stash.at:%F}, {where}: {stash.message}")
-        job.say_list(stash.files, MAX_STASH_FILES, indent="  ")
-        state = _find_state(job, stash, head)
-        job.say(f"  {state}")
-        job.say(f"  To apply: `git stash apply {stash.name}`; to drop: `git stash drop {stash.name}`")
-        return state
 
 
 def _find_state(job: Job, stash: Stash, head: str) -> str:
