@@ -194,21 +194,15 @@ def classify_subject(subject: str) -> tuple[str, str] | None:
         return None
     match = _CONVENTIONAL_SUBJECT.match(subject)
     section = _SECTION_BY_TYPE.get(match["type"].lower()) if match else None
-    if match is None or section is None:
-        return _guess_section(subject), _format_entry(subject)
+    if match is None or section is None:  # its words say what it is
+        sections = _CHANGELOG_TABLES["sections"]
+        asked = (name for name in _CHANGELOG_TABLES["asked"] if re.search(sections[name]["words"], subject, re.I))
+        return next(asked, "Changed"), _format_entry(subject)
     is_breaking = bool(match["breaking"])
     if not section and not is_breaking:
         return None
     entry = _format_entry(f"{match['scope']}: {match['text']}" if match["scope"] else match["text"])
     return section or "Changed", f"**Breaking:** {entry}" if is_breaking else entry
-
-
-def _guess_section(subject: str) -> str:
-    """The section for a subject that names no type, by its words."""
-    sections = _CHANGELOG_TABLES["sections"]
-    return next(
-        (name for name in _CHANGELOG_TABLES["asked"] if re.search(sections[name]["words"], subject, re.I)), "Changed"
-    )
 
 
 def _format_entry(text: str) -> str:
@@ -361,20 +355,15 @@ def _merge_entries(body: Sequence[str], entries: Mapping[str, Sequence[str]], st
     text = "\n".join(body).strip("\n")
     lines = text.split("\n") if text else []
     for section in CHANGELOG_SECTIONS:
-        if bullets := [f"{style.bullet}{entry}" for entry in entries.get(section, ())]:
-            _add_to_section(lines, style.names.get(section, section), bullets, style)
+        bullets = [f"{style.bullet}{entry}" for entry in entries.get(section, ())]
+        name = style.names.get(section, section)
+        at = _find_end_of_section(lines, name) if style.group else len(lines)
+        if at is not None:
+            lines[at:at] = bullets
+        elif bullets:
+            after = [""] if style.group.startswith("#") else []
+            lines += [*([""] if lines else []), style.group.format(name), *after, *bullets]
     return lines
-
-
-def _add_to_section(lines: list[str], section: str, bullets: Sequence[str], style: Style) -> None:
-    """Put `bullets` at the end of a section of `lines`. A section that does not exist is added at the end."""
-    at = _find_end_of_section(lines, section) if style.group else len(lines)
-    if at is not None:
-        lines[at:at] = bullets
-        return
-    gap = [""] if lines else []
-    after = [""] if style.group.startswith("#") else []
-    lines += [*gap, style.group.format(section), *after, *bullets]
 
 
 def _find_end_of_section(lines: Sequence[str], section: str) -> int | None:

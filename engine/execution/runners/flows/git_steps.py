@@ -236,22 +236,16 @@ def link_packages(job: Job, tools: Sequence[ProjectTool]) -> Iterator[None]:
     This is done for the projects of `tools` and the folders above them. The links are removed after the block, so that
     they are in no change set.
     """
-    links = _make_links(job, tools) if job.folder != job.workspace else []
+    folders = {above for tool in tools for above in list_folders_up_to(tool.folder, job.folder)}
+    names = {name for tool in tools for name in LANGUAGES[tool.row.kind].linked_folders}
+    links: list[Path] = []
     try:
+        for folder, name in product(sorted(folders), sorted(names)):
+            link, source = folder / name, job.workspace / folder.relative_to(job.folder) / name
+            if source.is_dir() and not os.path.lexists(link) and folder.is_dir():  # in the operator's tree it is there
+                link.symlink_to(source, target_is_directory=True)
+                links.append(link)
         yield
     finally:
         for link in links:
             link.unlink(missing_ok=True)
-
-
-def _make_links(job: Job, tools: Sequence[ProjectTool]) -> list[Path]:
-    """Make the links that do not exist yet, and return them."""
-    folders = {above for tool in tools for above in list_folders_up_to(tool.folder, job.folder)}
-    names = {name for tool in tools for name in LANGUAGES[tool.row.kind].linked_folders}
-    links: list[Path] = []
-    for folder, name in product(sorted(folders), sorted(names)):
-        link, source = folder / name, job.workspace / folder.relative_to(job.folder) / name
-        if source.is_dir() and not os.path.lexists(link) and folder.is_dir():
-            links.append(link)
-            link.symlink_to(source, target_is_directory=True)
-    return links

@@ -21,7 +21,6 @@ from engine.execution.runners.flow import (
 )
 from engine.execution.runners.flows.git_steps import (
     REHEARSAL_AUTHOR,
-    GitTrial,
     make_operator_git,
     quote_paths,
     read_commit,
@@ -103,8 +102,11 @@ class RehearseMerge(ProjectFlow):
         facts["conflicts"] = [*merged.conflicts]
         if merged.error:
             raise WorkFailed(f"git cannot merge them: {merged.error}")
-        if merged.conflicts:
-            check, summary = None, self._report_conflicts(job, merged, tips)
+        if merged.conflicts:  # shown with the commits of each side since their common one
+            common = job.git.text("merge-base", source, target, allowed=(0, 1))
+            ranges = {name: f"{common}..{tip}" if common else tip for name, tip in tips.items()}
+            report_conflicts(job, merged.conflicts, ranges)
+            check, summary = None, f"Merging {self.source} into {self.target} conflicts in {merged.files}"
         else:
             job.say("The merge is clean")
             check, outcome = try_whole_suite(job, self.project, base=target)
@@ -116,14 +118,6 @@ class RehearseMerge(ProjectFlow):
             summary = f"{summary}; {rebase}"
         reset_worktree(job, target, tree=merged.tree)  # the result is recorded for the state of the worktree
         return FlowResult(summary, check=check, sound=not merged.conflicts, facts=facts, full=check is not None)
-
-    def _report_conflicts(self, job: Job, merged: GitTrial, tips: dict[str, str]) -> str:
-        """Show the files in conflict, with the commits of each side since their common one. Returns the outcome of the
-        merge in words."""
-        common = job.git.text("merge-base", tips[self.source], tips[self.target], allowed=(0, 1))
-        ranges = {name: f"{common}..{tip}" if common else tip for name, tip in tips.items()}
-        report_conflicts(job, merged.conflicts, ranges)
-        return f"Merging {self.source} into {self.target} conflicts in {merged.files}"
 
     def _try_rebase(self, job: Job, source: str, target: str) -> str:
         """Try a rebase of the target. Returns its outcome in words."""

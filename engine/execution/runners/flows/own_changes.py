@@ -89,7 +89,9 @@ class LookForLeftovers(Flow):
         facts: Facts = {"findings": make_facts(findings, "kind", "path", "line")}
         if can_remove:
             facts["next"] = "remove_leftovers"
-        return FlowResult(_summarise_leftovers(findings), sound=False, facts=facts)
+        places = join_names([finding.place for finding in findings], 3)
+        summary = f"{count_kinds(finding.kind for finding in findings)}: {places}"
+        return FlowResult(summary, sound=False, facts=facts)
 
 
 def _show_leftover(job: Job, finding: LocatedLeftover, text: str) -> None:
@@ -101,11 +103,6 @@ def _show_leftover(job: Job, finding: LocatedLeftover, text: str) -> None:
         is_secret = any(hit.is_secret for hit in scan_line(finding.path, row))
         content = "(not shown: it may hold a secret)" if is_secret else row[:200].rstrip()
         job.say(f"  {'>' if number == finding.line else ' '} {number:>4}  {content}")
-
-
-def _summarise_leftovers(findings: tuple[LocatedLeftover, ...]) -> str:
-    places = join_names([finding.place for finding in findings], 3)
-    return f"{count_kinds(finding.kind for finding in findings)}: {places}"
 
 
 class RemoveLeftovers(Flow):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta, tzinfo
+from datetime import datetime, timedelta
 from itertools import islice
 from pathlib import PurePosixPath
 
@@ -128,19 +128,17 @@ def _read_commits(job: Job, since: datetime, until: datetime | None) -> list[Com
         return []
     main = find_main_branch(job)
     shared = set(job.git.lines("rev-list", *span, f"refs/heads/{main}")) if main else set()
-    return [_parse_commit(record, main, shared, since.tzinfo) for record in records]
-
-
-def _parse_commit(record: str, main: str | None, shared: set[str], zone: tzinfo | None) -> CommitSummary:
-    """The commit in a record of `git log`. `shared` are the commits of the branch `main`."""
-    sha, date, source, author, subject, numbers = record.split("\x02", 5)
-    rows = [entry.strip("\n").split("\t", 2) for entry in numbers.split("\0")]
-    branch = main if main and sha in shared else source.removeprefix("refs/heads/")
-    day = (datetime.fromisoformat(date).astimezone(zone) - DAY_STARTS_AT).date().isoformat()
-    files = tuple(
-        ChangedFile(row[2], parse_line_count(row[0]), parse_line_count(row[1])) for row in rows if len(row) == 3
-    )
-    return CommitSummary(day, branch, author, subject, files)
+    commits = []
+    for record in records:
+        sha, date, source, author, subject, numbers = record.split("\x02", 5)
+        rows = [entry.strip("\n").split("\t", 2) for entry in numbers.split("\0")]
+        branch = main if main and sha in shared else source.removeprefix("refs/heads/")
+        day = (datetime.fromisoformat(date).astimezone(since.tzinfo) - DAY_STARTS_AT).date().isoformat()
+        files = tuple(
+            ChangedFile(row[2], parse_line_count(row[0]), parse_line_count(row[1])) for row in rows if len(row) == 3
+        )
+        commits.append(CommitSummary(day, branch, author, subject, files))
+    return commits
 
 
 # -- what is not committed

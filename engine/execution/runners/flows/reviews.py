@@ -240,7 +240,11 @@ def _describe_rewrite(job: Job, findings: Sequence[UnpushedProblem], status: Sta
         yield from _describe_fixups(findings, onto="--root" if is_first else start[:10])
         return
     if not is_last:
-        yield from _describe_reset(job, start, commits)
+        number = job.git.text("rev-list", "--count", commits)
+        yield f"Make one commit of the last {number} commits, before you push. Your files stay as they are."
+        if job.git.text("rev-list", "--max-count=1", "--min-parents=2", commits):
+            yield "The merges among them are lost, but not what they brought."
+        yield f"  git reset --soft {start[:10]}"
     yield from _describe_removal(job, findings, "" if is_first else start)
     if staged := [file.path for file in status.files if file.staged and file.path not in paths]:
         yield f"What else is staged is committed, too, unless you unstage it now: {join_names(staged, 3)}."
@@ -264,15 +268,6 @@ def _describe_fixups(findings: Sequence[UnpushedProblem], *, onto: str) -> Itera
     yield "If git stops because a commit would become empty:"
     yield f"  git commit --amend --no-edit {_ALLOW_EMPTY}"
     yield "  git rebase --continue"
-
-
-def _describe_reset(job: Job, start: str, commits: str) -> Iterator[str]:
-    """The steps that undo `commits`, those since `start`, and keep all files."""
-    number = job.git.text("rev-list", "--count", commits)
-    yield f"Make one commit of the last {number} commits, before you push. Your files stay as they are."
-    if job.git.text("rev-list", "--max-count=1", "--min-parents=2", commits):
-        yield "The merges among them are lost, but not what they brought."
-    yield f"  git reset --soft {start[:10]}"
 
 
 def _find_start(job: Job, span: CommitSpan, affected: Set[str]) -> str:

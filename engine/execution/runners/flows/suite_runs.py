@@ -161,7 +161,11 @@ def _make_missing_items_error(job: Job, tool: Toolchain, run: FinishedRun, check
     names_all_failures = check.failing and len(check.failing) >= check.failed + check.errors
     if check.green or not names_all_failures:
         return None
-    missing_items = _find_missing_by_test(job, tool, run, check)
+    texts = read_failures(run, check.failing)
+    if not check.passed and not any(texts.values()):  # the run broke before the first test
+        texts = dict.fromkeys(check.failing, run.output)
+    items = [_find_missing_item(job, tool, texts.get(test, "")) for test in check.failing]
+    missing_items = [item for item in items if item is not None]
     number_failing = len(check.failing)
     if len(missing_items) == number_failing:
         total = count(check.passed + check.failed + check.errors, "test")
@@ -171,15 +175,6 @@ def _make_missing_items_error(job: Job, tool: Toolchain, run: FinishedRun, check
         number = count(len(missing_items), "test")
         job.say(f"{number} of {number_failing} could not run: {missing_items[0].sentence}")
     return None  # a test failed for another reason
-
-
-def _find_missing_by_test(job: Job, tool: Toolchain, run: FinishedRun, check: CheckResult) -> list[MissingItem]:
-    """For each failing test that fails because of a missing item, this item."""
-    texts = read_failures(run, check.failing)
-    if not check.passed and not any(texts.values()):  # the run broke before the first test
-        texts = dict.fromkeys(check.failing, run.output)
-    items = [_find_missing_item(job, tool, texts.get(test, "")) for test in check.failing]
-    return [item for item in items if item is not None]
 
 
 def _find_missing_item(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
 from pathlib import Path, PurePosixPath
 
@@ -277,7 +277,13 @@ class UncoveredLines(ProjectFlow):
             return FlowResult("Nothing to measure: these files have no changed lines any more")
         tests = [] if self.whole else collect_tests(tool.find_tests_for(list(changed)))
         check, missing = _measure(job, self.project, tool, tests, list(changed))
-        uncovered = _report_uncovered(job, changed, missing)
+        uncovered: dict[str, list[int]] = {}
+        for path, lines in changed.items():
+            if path not in missing:
+                job.say(f"{path}: not measured, coverage is configured to leave it out")
+            elif hits := sorted(missing[path].intersection(lines)):
+                uncovered[path] = hits
+                job.say(f"{path} {format_line_ranges(hits)}: no test runs {'this' if len(hits) == 1 else 'these'}")
         facts: Facts = {"uncovered": uncovered, "whole": not tests}
         if not uncovered:
             summary = f"The tests run every measured changed line; {describe_check(check)}"
@@ -300,20 +306,6 @@ class UncoveredLines(ProjectFlow):
             for path_inside in self.select_paths_inside([path])
         }
         return dict(sorted(changed.items()))
-
-
-def _report_uncovered(
-    job: Job, changed: Mapping[str, Iterable[int]], missing: Mapping[str, set[int]]
-) -> dict[str, list[int]]:
-    """The changed lines that no test ran, by file. `missing` has all lines of each measured file that no test ran."""
-    uncovered: dict[str, list[int]] = {}
-    for path, lines in changed.items():
-        if path not in missing:
-            job.say(f"{path}: not measured, coverage is configured to leave it out")
-        elif hits := sorted(missing[path].intersection(lines)):
-            uncovered[path] = hits
-            job.say(f"{path} {format_line_ranges(hits)}: no test runs {'this' if len(hits) == 1 else 'these'}")
-    return uncovered
 
 
 def _measure(

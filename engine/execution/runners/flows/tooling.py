@@ -45,7 +45,6 @@ from engine.execution.runners.toolchains.python_projects import is_python_projec
 from engine.execution.runners.toolchains.tool_table import (
     LINTERS,
     PROGRAM_FIXES,
-    ToolCommand,
     find_first_missing,
     read_text,
 )
@@ -268,12 +267,14 @@ class FixLint(_LintFlow):
     def run(self, job: Job) -> FlowResult:
         before = store_tree(job)
         linters = self._find_linters(job)
+        used_commands: list[str] = []
         with link_packages(job, linters):
-            used_commands = [
-                " ".join([Path(command.argv[0]).name, *command.argv[1:2]])
-                for linter, targets in self._select_targets(job, linters)
-                for command in _apply_fixes(job, linter, targets)
-            ]
+            for linter, targets in self._select_targets(job, linters):
+                for command in linter.make_fix_commands(targets, job.scratch):
+                    result = run_command(job, command, linter.folder)
+                    if result.exit_code not in command.exit_codes:
+                        raise _make_linter_error(linter, result)
+                    used_commands.append(" ".join([Path(command.argv[0]).name, *command.argv[1:2]]))
         changed = job.git.items("diff-tree", "-r", "-z", "--name-only", "--diff-filter=d", before, store_tree(job))
         tools = join_names(dict.fromkeys(used_commands))
         if not used_commands:
@@ -284,16 +285,6 @@ class FixLint(_LintFlow):
         return FlowResult(
             f"{tools} changed {count(len(changed), 'file')}: {join_names(changed, 4)}", facts={"changed": changed}
         )
-
-
-def _apply_fixes(job: Job, linter: Linter, targets: list[str]) -> list[ToolCommand]:
-    """Run the commands by which a linter fixes its targets, and return them. Raises `CannotRun`."""
-    commands = linter.make_fix_commands(targets, job.scratch)
-    for command in commands:
-        result = run_command(job, command, linter.folder)
-        if result.exit_code not in command.exit_codes:
-            raise _make_linter_error(linter, result)
-    return commands
 
 
 # -- install packages, and update a lock file

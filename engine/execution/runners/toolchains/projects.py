@@ -327,7 +327,9 @@ def _remove_nested_tests(project: Project, projects: Sequence[Project], tests: _
         testing = (other for other in projects if any(its.row.kind == tool.row.kind for its in other.tools))
         nested = tuple(inside for other in testing if (inside := project.path_inside(other.path)))
         if nested and tool.row.kind == "python":
-            if _has_own_python_tests(project, nested, tests):
+            below = tuple(f"{project.path}/{inside}/".removeprefix("/") for inside in nested)
+            files = tests.find_by_language("python") or ()
+            if any(project.path_inside(file) and not file.startswith(below) for file in files):
                 tools.append(replace(tool, below=nested))
         elif not nested or not _is_delegating(tool):
             tools.append(tool)
@@ -339,13 +341,6 @@ def _is_delegating(tool: Toolchain) -> bool:
     """Whether a tool is a script that only calls the scripts of the members of a workspace."""
     script = " ".join(tool.placeholders["script"]) if tool.row.name == "script" else ""
     return _DELEGATING_SCRIPT.search(script) is not None
-
-
-def _has_own_python_tests(project: Project, nested: Sequence[str], tests: _TestFiles) -> bool:
-    """Whether a project has Python test files outside of the folders `nested`."""
-    below = tuple(f"{project.path}/{inside}/" if project.path else f"{inside}/" for inside in nested)
-    files = tests.find_by_language("python") or ()
-    return any(project.path_inside(file) and not file.startswith(below) for file in files)
 
 
 class ProjectCache:
